@@ -150,7 +150,11 @@ const sections = [
   ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention"]],
   ["Linear algebra", ["linalg"]],
   ["Properties of dtypes", ["dtypes"]],
-  ["Transforms and trees", ["transforms", "mapping", "custom", "jit", "tree", "scope", "precision", "annotate"]],
+  ["Fourier transforms", ["fft"]],
+  [
+    "Transforms and trees",
+    ["transforms", "mapping", "control", "custom", "jit", "tree", "scope", "precision", "annotate"],
+  ],
 ];
 /** Public names that users rarely call; they come from the runtime. */
 const runtimeNames = ["session", "useDevice"];

@@ -59,6 +59,7 @@ export const groups = {
   Tensors: {
     tensors: "Tensors",
     gradients: "Gradients",
+    "control-flow": "Loops and branches",
     ops: "Functions",
     "array-api": "Array API standard",
     precision: "Precision",
@@ -70,6 +71,7 @@ export const groups = {
   },
   "Several devices": {
     cluster: "Clusters",
+    security: "Security of a cluster",
     sharding: "Sharding",
     tape: "Recorded runs",
     training: "Training text classifiers",

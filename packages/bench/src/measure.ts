@@ -7,7 +7,7 @@ import { median } from "@weft/formats/stats";
 import { timePipelined } from "./harness/index.js";
 import { errorBound, errorOf, labelOf, type RowProgram, type RowSpec, rowProgram } from "./rows.js";
 
-export interface MeasureOptions {
+interface MeasureOptions {
   warmup: number;
   repeats: number;
   precision: string;

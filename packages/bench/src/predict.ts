@@ -29,7 +29,7 @@ export function expectRow(row: RowSpec, devices: number, rates: Rates): number {
   return predictParts(partition(fn, { mesh, params, strategy: (node) => strategy(node), results }), rates).seconds;
 }
 
-export interface RowPrediction {
+interface RowPrediction {
   seconds: number;
   single: number;
   devicesUsed: number;

@@ -6,7 +6,7 @@ import type { Placement } from "@weft/core/internal/shard";
 import type { RecordedCall } from "./lineage.js";
 
 /** Where a tensor is stored: the workers and the placement over them. */
-export interface TensorLocation {
+interface TensorLocation {
   /** Worker ids by rank. */
   members: ReadonlyMap<number, string>;
   placement: Placement;
@@ -19,7 +19,7 @@ export interface StagingBuffer {
 }
 
 /** The user's source line that computed a tensor, resolved on demand. */
-export type CallSite = (() => string | null) | null;
+type CallSite = (() => string | null) | null;
 
 let lastId = 0;
 

@@ -8,7 +8,7 @@ import { log } from "./debug.js";
 import { clusterSettings } from "./settings.js";
 
 /** The workers of one launcher: this worker's rank among them, their number, and the name of their group. */
-export interface Neighbors {
+interface Neighbors {
   rank: number;
   count: number;
   name: string;

@@ -22,7 +22,7 @@ export interface Cluster {
 
 type Target = string | (LaunchOptions & ConnectOptions);
 
-export const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
+const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
   ...options,
   tape: options.tape ?? settings.tape.isSet(),
 });
@@ -63,6 +63,7 @@ async function open(address: string, options: ConnectOptions, local: LocalCluste
   const device = makeClusterDevice(address, options);
   const { connection } = device;
   await connection.ready;
+  await connection.linked();
   useDevice(device);
   return {
     device,

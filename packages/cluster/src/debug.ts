@@ -4,7 +4,7 @@ import { clusterSettings } from "./settings.js";
 type Part = keyof typeof clusterSettings.debug;
 
 /** Whether logging is enabled for a component. */
-export const isLogging = (part: Part): boolean => clusterSettings.debug[part].get();
+const isLogging = (part: Part): boolean => clusterSettings.debug[part].get();
 
 const begin = performance.now();
 

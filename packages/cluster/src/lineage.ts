@@ -33,7 +33,7 @@ export interface LineageHooks {
   releaseStaging(staging: StagingBuffer): void;
 }
 
-export interface LineageLimits {
+interface LineageLimits {
   enabled: boolean;
   /** Maximum bytes of uploaded arrays retained in this process. */
   bytes: number;
@@ -42,7 +42,7 @@ export interface LineageLimits {
   seconds: number;
 }
 
-export const limitsFromEnvironment = (): LineageLimits => ({
+const limitsFromEnvironment = (): LineageLimits => ({
   enabled: clusterSettings.recompute.get(),
   bytes: clusterSettings.recomputeBytes.get(),
   calls: clusterSettings.recomputeCalls.get(),

@@ -49,7 +49,7 @@ export function bytesOfLine(tape: TapeFile, { base64, file }: { base64?: string;
 }
 
 /** Totals of one operation. */
-export interface OpRow {
+interface OpRow {
   op: string;
   kind: string;
   count: number;
@@ -59,7 +59,7 @@ export interface OpRow {
 }
 
 /** Totals of one worker. */
-export interface WorkerRow {
+interface WorkerRow {
   worker: number;
   workerId: string;
   instructions: number;
@@ -159,7 +159,7 @@ export function chromeTrace({ instructions }: TapeFile): { traceEvents: object[]
 }
 
 /** Differences of two tapes. */
-export interface TapeDiff {
+interface TapeDiff {
   /** The first request that differs; null if all are equal. */
   firstDifference: string | null;
   /** Fetched results in order, and whether their bits are equal. */

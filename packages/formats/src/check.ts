@@ -38,9 +38,13 @@ export function kindName(schema: z.ZodType): string {
 
 function numberChecker(schema: z.ZodNumber): Checker {
   const least = schema.minValue ?? Number.NEGATIVE_INFINITY;
+  const most = schema.maxValue ?? Number.POSITIVE_INFINITY;
   const whole = schema.isInt;
   return (value) =>
-    typeof value === "number" && value >= least && (whole ? Number.isSafeInteger(value) : Number.isFinite(value))
+    typeof value === "number" &&
+    value >= least &&
+    value <= most &&
+    (whole ? Number.isSafeInteger(value) : Number.isFinite(value))
       ? value
       : bad;
 }

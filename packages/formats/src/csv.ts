@@ -1,5 +1,6 @@
 // Reads and writes CSV (RFC 4180): quoted fields may contain commas, quotes and newlines. A malformed row is an error that
 // names its line.
+import { plainText } from "./text.js";
 
 const quote = 0x22;
 const comma = 0x2c;
@@ -110,11 +111,19 @@ function* readRows<T>(
   }
 }
 
+/**
+ * Formats one cell. Text that a spreadsheet would run as a formula gets a leading apostrophe, and control characters are
+ * replaced by their codes; numbers are written as they are.
+ */
+export function csvCell(value: string | number | boolean | null | undefined): string {
+  if (value === null || value === undefined) return "";
+  if (typeof value !== "string") return String(value);
+  const formula = /^[=+\-@\t\r]/.test(value) && !/^[-+]?(\d[\d.]*(e[-+]?\d+)?)?$/i.test(value);
+  const text = plainText(formula ? `'${value}` : value);
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
 /** Formats rows as CSV; `null` becomes an empty cell. Units belong in the header. */
 export function formatCsv(header: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
-  const cell = (value: string | number | null): string => {
-    const text = value === null ? "" : String(value);
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  return `${[header, ...rows].map((row) => row.map(cell).join(",")).join("\n")}\n`;
+  return `${[header, ...rows].map((row) => row.map(csvCell).join(",")).join("\n")}\n`;
 }

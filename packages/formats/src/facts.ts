@@ -6,6 +6,11 @@ import { z } from "zod";
 export const countSchema = z.int().min(0);
 const bytes = countSchema;
 
+/** The largest device count, world size or rank that is read: far above any machine, and small enough to loop over. */
+export const mostDevices = 1 << 20;
+/** A number of devices, ranks or nodes. */
+export const deviceCountSchema = z.int().min(0).max(mostDevices);
+
 /** Schema of one accelerator as the machine reports it. */
 export const deviceFactsSchema = z.object({
   index: countSchema,
@@ -25,7 +30,7 @@ export const machineFactsSchema = z.object({
   cores: z.number().min(0).optional().describe("Cores that the job may use, not cores that exist"),
   memoryBytes: z.number().min(0).optional(),
   devices: z.array(deviceFactsSchema).optional(),
-  devicesPerNode: countSchema.optional(),
+  devicesPerNode: deviceCountSchema.optional(),
   driver: z.string().optional(),
   cuda: z.string().optional(),
   slurmPartition: z.string().optional(),
@@ -78,17 +83,31 @@ export const probeFactsSchema = z.object({
     .string()
     .optional()
     .describe("Communication backend: nccl, gloo, mpi, or shm, where the cores that compute also move the data"),
-  worldSize: countSchema.optional(),
+  worldSize: deviceCountSchema.optional(),
   device: z.string().optional(),
   deviceName: z.string().optional(),
-  deviceCount: countSchema.optional(),
+  deviceCount: deviceCountSchema.optional().describe("Devices that this rank sees"),
+  deviceUuid: z.string().optional().describe("Distinguishes devices that several ranks know by the same name"),
   deviceMemoryBytes: bytes.optional(),
   peakMemoryBytes: bytes.optional(),
   visibleDevices: z.array(z.string()).optional(),
   samplerClass: z.string().optional().describe("Class of the sampler or batch sampler of the training loader"),
   samplerSharded: z.boolean().optional().describe("The sampler gives each rank its own part"),
   samplerLength: countSchema.optional().describe("Length of the sampler on this rank"),
-  indexHash: z.string().optional().describe("Hash of the first batches' indices; equal ranks draw the same data"),
+  indexHash: z.string().optional().describe("Hash of the first batches' indices into the whole data set"),
+  contentHash: z
+    .string()
+    .optional()
+    .describe("Hash of the values of the first batches; equal ranks work on the same data"),
+  epochIndexHashes: z
+    .array(z.string())
+    .optional()
+    .describe("Hash of the first indices of each of the first epochs; equal epochs repeat their order"),
+  localSamples: countSchema.optional().describe("Samples in the part of the data set that this rank holds"),
+  parameterSums: z
+    .array(z.object({ step: countSchema, sums: z.array(z.number()) }))
+    .optional()
+    .describe("Sums of some parameters after some optimizer steps; replicas of one model agree over the ranks"),
   shuffle: z.boolean().optional(),
   loaderWorkers: countSchema.optional(),
   persistentWorkers: z.boolean().optional(),

@@ -8,6 +8,7 @@ export {
   deviceFactsSchema,
   type MachineFacts,
   machineFactsSchema,
+  mostDevices,
   type ProbeFacts,
   probeFactsSchema,
   type Workload,

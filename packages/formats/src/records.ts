@@ -2,7 +2,7 @@
 // them; the lab reads them. docs/lab-format.md explains every field.
 import { z } from "zod";
 import { kindName, type Lenient, lenientParser } from "./check.js";
-import { countSchema, machineFactsSchema, probeFactsSchema, workloadSchema } from "./facts.js";
+import { countSchema, deviceCountSchema, machineFactsSchema, probeFactsSchema, workloadSchema } from "./facts.js";
 
 /** Version of the record format. */
 export const recordVersion = 1;
@@ -18,7 +18,7 @@ const envelope = <T extends string>(type: T) => ({
   v: z.literal(recordVersion),
   type: z.literal(type),
   t: z.number().optional().describe("Unix time in seconds when the record was written"),
-  rank: countSchema.optional().describe("Rank that wrote the record"),
+  rank: deviceCountSchema.optional().describe("Rank that wrote the record"),
 });
 
 const runRecord = z.object({
@@ -26,8 +26,8 @@ const runRecord = z.object({
   id: z.string(),
   study: z.string().optional(),
   label: z.string().optional(),
-  devices: countSchema,
-  nodes: countSchema.optional(),
+  devices: deviceCountSchema,
+  nodes: deviceCountSchema.optional(),
   repeat: countSchema.optional(),
   order: countSchema.optional(),
   command: z.array(z.string()).optional(),
@@ -38,16 +38,16 @@ const runRecord = z.object({
 
 const rankRecord = z.object({
   ...envelope("rank"),
-  rank: countSchema,
-  localRank: countSchema.optional(),
-  worldSize: countSchema.optional(),
+  rank: deviceCountSchema,
+  localRank: deviceCountSchema.optional(),
+  worldSize: deviceCountSchema.optional(),
   host: z.string().optional(),
   pid: countSchema.optional(),
   device: z.string().optional(),
 });
 
 const stepFields = {
-  rank: countSchema,
+  rank: deviceCountSchema,
   epoch: countSchema.optional(),
   step: countSchema.describe("Counted from 0 over the whole run"),
   startUs: z.number().optional().describe("From any origin of this rank"),
@@ -88,6 +88,8 @@ const epochRecord = z.object({ ...envelope("epoch"), ...epochFields });
 export const hostSampleSchema = z.object({
   cpuPercent: z.number().optional().describe("Percent of all usable cores, 0 to 100"),
   runQueue: z.number().optional().describe("Runnable processes"),
+  foreignCpuPercent: z.number().optional().describe("Percent of all usable cores that other processes used"),
+  stealPercent: z.number().optional().describe("Percent of processor time that the hypervisor gave to others"),
   memoryUsedBytes: z.number().optional(),
   processes: countSchema.optional().describe("The job's own processes"),
   jobCpuPercent: z.number().optional(),

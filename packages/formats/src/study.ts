@@ -1,7 +1,14 @@
 // Schemas of study.json and run.json (the folder of `weft scale`), of study.yaml (which runs make up a study) and of points
 // files (device counts and measurements).
 import { z } from "zod";
-import { countSchema, machineFactsSchema, type Workload, workloadSchema } from "./facts.js";
+import {
+  countSchema,
+  deviceCountSchema,
+  machineFactsSchema,
+  mostDevices,
+  type Workload,
+  workloadSchema,
+} from "./facts.js";
 import { recordVersion, runStatusSchema } from "./records.js";
 
 /** Schema of study.json in the folder that `weft scale` makes. */
@@ -9,7 +16,7 @@ export const studyFileSchema = z.object({
   v: z.literal(recordVersion),
   name: z.string(),
   command: z.array(z.string()).describe("The command template, with {n}"),
-  counts: z.array(countSchema).describe("Device counts"),
+  counts: z.array(deviceCountSchema).describe("Device counts"),
   repeats: countSchema,
   launcher: z.string(),
   warmup: countSchema.optional().describe("Steps or epochs at the start of every run that are excluded"),
@@ -24,11 +31,11 @@ export type StudyFile = z.infer<typeof studyFileSchema>;
 export const runFileSchema = z.object({
   v: z.literal(recordVersion),
   id: z.string(),
-  devices: countSchema,
+  devices: deviceCountSchema,
   repeat: countSchema.describe("From 0"),
   order: countSchema.describe("Position in the interleaved order of the study, from 0"),
   command: z.array(z.string()).describe("The command as it was started"),
-  nodes: countSchema.optional(),
+  nodes: deviceCountSchema.optional(),
   startedAt: z.number().optional().describe("Unix time in seconds"),
   endedAt: z.number().optional().describe("Unix time in seconds"),
   seconds: z.number().optional(),
@@ -50,7 +57,10 @@ export type RunFile = z.infer<typeof runFileSchema>;
 const count = z.int("must be a count").min(0, "must be a count").nullish();
 const number = z.number("must be a number").nullish();
 const string = z.string("must be a string").nullish();
-const positive = z.int("must be a positive integer").min(1, "must be a positive integer");
+const positive = z
+  .int("must be a positive integer")
+  .min(1, "must be a positive integer")
+  .max(mostDevices, `must be at most ${mostDevices}`);
 
 /** The keys of study.yaml that describe the work, the field of `Workload` that each one sets, and its schema. */
 export const workloadKeys = {

@@ -57,6 +57,20 @@ export function shortNumber(value: number): string {
   return size >= 1000 ? String(Math.round(value)) : String(Number(value.toPrecision(4)));
 }
 
+/** The first entries of a list and the number of the others: "0, 1, 2 and 97 more". */
+export function listSome(list: readonly (string | number)[], most = 8): string {
+  const shown = list.slice(0, most).join(", ");
+  return list.length > most ? `${shown} and ${list.length - most} more` : shown;
+}
+
+/** Control characters except tab and newline, and marks that reverse the order of text. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to replace
+const unprintable = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+const codeOf = (c: string): string => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+/** Replaces terminal escapes and other control characters of text from outside by their codes. */
+export const plainText = (text: string): string => text.replaceAll(unprintable, codeOf);
+
 /** Levenshtein distance of two words. */
 export function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);

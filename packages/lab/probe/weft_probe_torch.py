@@ -9,6 +9,9 @@ import weft_probe as probe
 from weft_probe import _clock, guarded
 
 _hashed_batches = 4
+_hashed_epochs = 4
+_hashed_bytes = 2048  # of each batch
+_summed_parameters = 8
 
 
 class _Loop:
@@ -35,6 +38,12 @@ class _Loop:
         self.epoch_steps = 0
         self.cpu = True
         self.described = False
+        self.content = 0  # hash of the values of the first batches
+        self.content_batches = 0
+        self.all_updates = 0  # optimizer steps of the run
+        self.parameters = None
+        self.sums = []
+        self.orders = []  # hash of the first indices of each epoch
 
 
 loop = _Loop()
@@ -112,6 +121,10 @@ def _close_epoch():
     }
     if loop.epoch_samples:
         fields["samples"] = loop.epoch_samples
+    order = getattr(loop.epoch_of, "_weft_hash", None)
+    if order is not None and len(loop.orders) < _hashed_epochs:
+        loop.orders.append("%08x" % order)
+        probe.recorder.fact(epochIndexHashes=list(loop.orders))
     losses = [x for x in loop.losses if x == x and abs(x) != float("inf")]
     if losses:
         fields["trainLoss"] = sum(losses) / len(losses)
@@ -158,6 +171,8 @@ def watch_data(module):
         loop.samples = None
         try:
             loop.samples = _size(batch)
+            if loop.content_batches < _hashed_batches:
+                _hash_content(batch)
         except Exception as problem:  # noqa: BLE001
             recorder.error("batch: %r" % problem)
         return batch
@@ -173,7 +188,8 @@ def watch_data(module):
         if seen < _hashed_batches and probe.recorder.folder is not None:
             try:
                 self._weft_batches = seen + 1
-                self._weft_hash = zlib.crc32(repr(list(index)).encode(), getattr(self, "_weft_hash", 0))
+                found = _whole_indices(getattr(self, "_dataset", None), index)
+                self._weft_hash = zlib.crc32(repr(found).encode(), getattr(self, "_weft_hash", 0))
             except Exception:  # noqa: BLE001 - an index that cannot be listed is not an error
                 self._weft_batches = _hashed_batches
         return index
@@ -191,6 +207,57 @@ def watch_data(module):
             pass
 
     base.__init__ = __init__
+
+
+def _tensor(batch):
+    """The first tensor of a batch, or None."""
+    for _ in range(4):
+        if hasattr(batch, "untyped_storage") or hasattr(batch, "storage"):
+            return batch
+        if isinstance(batch, dict):
+            batch = next(iter(batch.values()), None)
+        elif isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+        else:
+            return None
+    return None
+
+
+def _hash_content(batch):
+    """Adds the first values of a batch to the hash: ranks with equal hashes work on the same data, whatever indices say."""
+    tensor = _tensor(batch)
+    if tensor is None or tensor.device.type != "cpu":
+        loop.content_batches = _hashed_batches
+        return
+    torch = sys.modules["torch"]
+    flat = tensor.detach().reshape(-1)[: _hashed_bytes // max(1, tensor.element_size())]
+    if flat.is_complex():
+        flat = torch.view_as_real(flat)
+    # Not through NumPy, which may not be installed.
+    loop.content = zlib.crc32(repr(flat.tolist()).encode(), loop.content)
+    loop.content_batches += 1
+    if loop.content_batches == _hashed_batches or loop.described:
+        probe.recorder.fact(contentHash="%08x" % loop.content)
+
+
+def _base(dataset):
+    """The data set behind subsets."""
+    for _ in range(16):
+        if dataset is None or not hasattr(dataset, "indices") or not hasattr(dataset, "dataset"):
+            return dataset
+        dataset = dataset.dataset
+    return dataset
+
+
+def _whole_indices(dataset, index):
+    """Indices into the data set behind subsets: two ranks may have the same indices into different parts."""
+    found = list(index)
+    for _ in range(16):
+        if dataset is None or not hasattr(dataset, "indices") or not hasattr(dataset, "dataset"):
+            return found
+        found = [int(dataset.indices[i]) for i in found]
+        dataset = dataset.dataset
+    return found
 
 
 def _length(thing):
@@ -216,8 +283,9 @@ def _loader_facts(iterator):
         shuffle = "Random" in type(deciding).__name__
     batch = getattr(loader, "batch_size", None) or getattr(batch_sampler, "batch_size", None)
     probe.recorder.fact(
-        dataset=type(loader.dataset).__name__,
-        datasetSamples=_length(loader.dataset),
+        dataset=type(_base(loader.dataset)).__name__,
+        datasetSamples=_length(_base(loader.dataset)),
+        localSamples=_length(loader.dataset),
         samplerClass=type(deciding).__name__,
         samplerSharded=bool(replicas is not None and replicas > 1) or _length_says_shard(loader, deciding),
         samplerLength=_length(deciding if deciding is sampler else sampler),
@@ -233,12 +301,14 @@ def _loader_facts(iterator):
     value = getattr(iterator, "_weft_hash", None)
     if value is not None:
         probe.recorder.fact(indexHash="%08x" % value)
+    if loop.content_batches and loop.content:
+        probe.recorder.fact(contentHash="%08x" % loop.content)
 
 
 def _length_says_shard(loader, sampler):
     """A custom sampler shards if its length is about the data set's divided by the world size."""
     _, world, _ = probe.whereabouts()
-    whole, part = _length(loader.dataset), _length(sampler)
+    whole, part = _length(_base(loader.dataset)), _length(sampler)
     if not world or world < 2 or not whole or not part:
         return False
     return part <= whole / world * 1.05 + 1
@@ -251,6 +321,7 @@ def _model_facts(optimizer):
     if not parameters:
         return
     first = parameters[0]
+    loop.parameters = parameters
     loop.cpu = first.device.type == "cpu"
     names = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
     facts = {
@@ -274,6 +345,7 @@ def _model_facts(optimizer):
     if not loop.cpu:
         facts["deviceName"] = torch.cuda.get_device_name(first.device)
         facts["deviceCount"] = torch.cuda.device_count()
+        facts["deviceUuid"] = str(getattr(torch.cuda.get_device_properties(first.device), "uuid", "")) or None
         facts["deviceMemoryBytes"] = torch.cuda.get_device_properties(first.device).total_memory
         facts["cudaVersion"] = torch.version.cuda
         facts["tf32"] = bool(torch.backends.cuda.matmul.allow_tf32)
@@ -282,6 +354,24 @@ def _model_facts(optimizer):
         except Exception:  # noqa: BLE001
             pass
     probe.recorder.fact(**facts)
+
+
+@guarded("parameter sums")
+def _sum_parameters(step):
+    """Sums of some parameters: replicas of one model have equal ones on every rank."""
+    parameters = loop.parameters
+    if not parameters or probe.recorder.facts.get("parallelism") == "fsdp":
+        return
+    if any(hasattr(p, "device_mesh") or hasattr(p, "placements") for p in parameters[:1]):
+        return
+    torch = sys.modules["torch"]
+    stride = max(1, len(parameters) // _summed_parameters)
+    with torch.no_grad():
+        chosen = [p.detach().reshape(-1)[:4096].double() for p in parameters[::stride][:_summed_parameters]]
+        sums = torch.stack([(p * torch.arange(1, p.numel() + 1, device=p.device)).sum() for p in chosen]).tolist()
+    if all(x == x and abs(x) != float("inf") for x in sums):
+        loop.sums.append({"step": step, "sums": sums})
+        probe.recorder.fact(parameterSums=list(loop.sums))
 
 
 def _before_optimizer(optimizer, args, kwargs):
@@ -301,6 +391,10 @@ def _after_optimizer(optimizer, args, kwargs):
         now = _clock()
         if loop.optimizer_began is not None:
             loop.optimizer_time += now - loop.optimizer_began
+        loop.all_updates += 1
+        # After 1, 2, 4, ... 64 steps: few enough to cost nothing, and from the second on replicas have exchanged gradients.
+        if loop.all_updates <= 64 and loop.all_updates & (loop.all_updates - 1) == 0:
+            _sum_parameters(loop.all_updates)
         if loop.iterator is None:
             # Without a data loader a step is the time between the ends of two optimizer steps.
             if loop.last_update is not None:

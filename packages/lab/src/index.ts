@@ -54,11 +54,13 @@ export {
 } from "./metrics/index.js";
 export {
   type Evidence,
+  type EvidenceRank,
   emptyRun,
   type Finding,
   type ImportProblem,
   type PredictedEffect,
   type RankInfo,
+  type Reading,
   type Run,
   type RunEvent,
   type RunSource,
@@ -88,16 +90,25 @@ export {
 export {
   type Chart,
   type ChartSpec,
+  classText,
   effectText,
+  efficiencyText,
+  findingTitle,
   framed,
   gray,
   palette,
   performanceReport,
   plural,
   predictionChart,
+  ratioText,
+  readingText,
   renderPng,
   renderSvg,
+  verdictExitCode,
+  verdictExitCodes,
+  verdictLine,
   type WriteOptions,
+  workText,
   writeReport,
 } from "./report/index.js";
 export {
@@ -125,4 +136,4 @@ export {
   type TraceDiff,
   type TraceReport,
 } from "./trace/index.js";
-export { judge, type ScalingPoint, type Verdict } from "./validity/index.js";
+export { judge, type PointStatus, type ScalingPoint, type Verdict, type VerdictStatus } from "./validity/index.js";

@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
-import { availableDevices } from "@weft/testing/devices";
+import { testDevices } from "@weft/testing/devices";
 import { averageGateInfidelity, compensate, gate, processInfidelity } from "./fidelity/index.js";
 import { cosinePulse, type Pulse } from "./pulses/index.js";
 import { trotter2 } from "./solvers/index.js";
@@ -127,7 +127,7 @@ test("every device agrees with the reference on a coupled pair with all gradient
   const parts = { a: part(0.9), b: part(1) };
   const pulse = (omega: number): Pulse => cosinePulse({ length: 20, amplitude: 0.1, omega });
   const target = gate("X", 2);
-  const results = availableDevices().map(({ name, make }) => {
+  const results = testDevices().map(({ name, make }) => {
     weft.useDevice(make());
     const device = new QuantumDevice({
       parts,

@@ -1,6 +1,6 @@
 // Timing of calls that are issued back to back, before earlier ones are done, as an optimizer issues its steps.
 
-export interface PipelinedCalls<T> {
+interface PipelinedCalls<T> {
   /** Issues `count` calls and returns a handle of the last one. */
   issue(count: number): T;
   /** Waits for a handle and returns the time in seconds. */

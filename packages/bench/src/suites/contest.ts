@@ -36,7 +36,7 @@ export interface Seat {
   suffix?: string;
 }
 
-export interface ContestParts {
+interface ContestParts {
   seats: Record<string, Seat>;
   /** Starts a process when it is first needed. */
   start: Record<string, () => Contestant>;

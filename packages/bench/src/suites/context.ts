@@ -6,7 +6,7 @@ import { allowedCores, describeHardware, toolVersions } from "../harness/index.j
 import { type RecordHead, resultFolder, saveRecord } from "./record.js";
 import { currentName } from "./report/stored.js";
 
-export interface SuiteOption {
+interface SuiteOption {
   help: string;
   /** Default; a flag has none. */
   value?: string;

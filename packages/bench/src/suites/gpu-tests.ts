@@ -46,7 +46,7 @@ const extended: [TestPackage, string][] = [
   ["quantum", "meta/meta"],
 ];
 
-export interface TestFile {
+interface TestFile {
   suite: string;
   file: string;
 }

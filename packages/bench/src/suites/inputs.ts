@@ -36,7 +36,7 @@ export interface MlpSize {
 }
 export const mlpSize: MlpSize = { sizes: [784, 512, 512, 10], batch: 256 };
 
-export interface DenseLayer {
+interface DenseLayer {
   out: number;
   inputs: number;
   weight: Float32Array;

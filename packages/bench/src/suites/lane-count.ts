@@ -112,7 +112,7 @@ const suite: Suite = {
       weft.jit(fn)(...(args as never[]));
       const { fn: graph, options } = recorded();
       const start = performance.now();
-      const lanes = { ...cudaScheduleOptions.lanes, known: options.known ?? new Map() };
+      const lanes = { ...cudaScheduleOptions.lanes, constants: options.constants ?? new Map() };
       const plan = scheduleFunction(graph, { ...cudaScheduleOptions, lanes } as typeof cudaScheduleOptions);
       const { source } = writeCudaProgram(plan, 2112);
       const compileMilliseconds = Math.round(performance.now() - start);

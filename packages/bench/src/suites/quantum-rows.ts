@@ -10,7 +10,7 @@ import type { Answers, ContestRow } from "./contest.js";
 import type { PreparedRow } from "./contestant.js";
 import * as programs from "./quantum-programs.js";
 
-export interface QuantumRow extends ContestRow {
+interface QuantumRow extends ContestRow {
   make(): PreparedRow;
 }
 

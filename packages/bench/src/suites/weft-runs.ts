@@ -56,7 +56,7 @@ export function runEnvironment(folder: string): NodeJS.ProcessEnv {
 }
 
 /** One step as a rank records it; times in microseconds. */
-export interface StepRecord {
+interface StepRecord {
   type: string;
   epoch: number;
   loss: number;

@@ -1,5 +1,5 @@
 // weft analyze: validity, scaling, findings and predictions of studies, with tables, charts and an HTML report.
-import { query, type StudyReport, studyTables, type Table, writeReport, writeTables } from "@weft/lab";
+import { query, type StudyReport, studyTables, type Table, verdictExitCode, writeReport, writeTables } from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, CommandError, failed, ProgressLine, table, wrongUsage } from "../terminal/index.js";
 import {
@@ -77,6 +77,7 @@ function conclusionTables(reports: readonly StudyReport[]): Table[] {
         ["devices", "INTEGER"],
         ["ratio", "DOUBLE"],
         ["valid", "BOOLEAN"],
+        ["verdict", "VARCHAR"],
         ["work_ratio", "DOUBLE"],
         ["work_speedup", "DOUBLE"],
         ["work_efficiency", "DOUBLE"],
@@ -88,6 +89,7 @@ function conclusionTables(reports: readonly StudyReport[]): Table[] {
           p.devices,
           p.speedup,
           p.valid,
+          p.status,
           p.workRatio,
           p.workSpeedup,
           p.workEfficiency,
@@ -151,7 +153,9 @@ async function run(paths: string[], options: Options): Promise<void> {
     if (kept !== "") process.stdout.write(`${kept}\n`);
   }
   if (options.sql !== undefined) await printQuery(options.db!, options.sql);
-  if (reports.every((report) => report.runs.every((r) => r.epochSeconds === null))) process.exitCode = failed;
+  process.exitCode = reports.every((report) => report.runs.every((r) => r.epochSeconds === null))
+    ? failed
+    : verdictExitCode(reports);
 }
 
 async function printQuery(path: string, sql: string): Promise<void> {

@@ -1,5 +1,5 @@
 // weft diagnose: findings with evidence, cause, fix and predicted effect, of a study or of a single run, traces included.
-import { attachTraces } from "@weft/lab";
+import { attachTraces, verdictExitCode } from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, failed, ProgressLine, warn, writeFiles } from "../terminal/index.js";
 import {
@@ -58,7 +58,9 @@ async function run(paths: string[], options: Options): Promise<void> {
   const reports = analyzeAll(studies).map((a) => a.report);
   for (const study of studies) warnProblems(study.problems);
   const text = reports.map((report) => `${verdictText(report)}\n\n${findingsText(report)}\n`).join("\n");
-  const result = { studies: reports.map(({ name, valid, scaling, findings }) => ({ name, valid, scaling, findings })) };
+  const result = {
+    studies: reports.map(({ name, status, valid, scaling, findings }) => ({ name, status, valid, scaling, findings })),
+  };
   if (options.out !== undefined)
     writeFiles(options.out, { "findings.json": `${JSON.stringify(result, null, 2)}\n`, "findings.txt": text });
   const ledger = typeof options.ledger === "string" ? options.ledger : undefined;
@@ -69,5 +71,5 @@ async function run(paths: string[], options: Options): Promise<void> {
   if (reports.every((report) => report.runs.length === 0)) {
     warn("no run could be read");
     process.exitCode = failed;
-  }
+  } else process.exitCode = verdictExitCode(reports);
 }

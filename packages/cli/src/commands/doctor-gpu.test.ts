@@ -1,7 +1,7 @@
 // The GPU part of weft doctor on simulated machines: every missing library states its cost, every reading has a line.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { describeCuda, describeGpu, type GpuReport, gpuFindings, missingLibraries } from "./doctor-gpu.js";
+import { describeCuda, describeGpu, type GpuReport, gpuChecks, missingLibraries } from "./doctor-gpu.js";
 
 const paths = {
   driver: "libcuda.so.1",
@@ -9,6 +9,8 @@ const paths = {
   cublas: "libcublas.so.13",
   cublasLt: "libcublasLt.so.13",
   cusolver: "libcusolver.so.12",
+  cudnn: "libcudnn.so.9",
+  cufft: "libcufft.so.12",
   nvml: "libnvidia-ml.so.1",
   nvtx: "libnvtx3interop.so.1",
   nccl: "libnccl.so.2",
@@ -38,15 +40,21 @@ const gpu: GpuReport = {
 
 test("a complete machine has no findings", () => {
   assert.deepEqual(missingLibraries(paths), []);
-  assert.deepEqual(gpuFindings("cuda", gpu), []);
+  assert.deepEqual(gpuChecks("cuda", gpu), []);
 });
 
 test("each missing library has a severity, a cost and a remedy", () => {
-  const without = { ...paths, nvrtc: null, cusolver: null, nccl: null };
+  const without = { ...paths, nvrtc: null, cusolver: null, cudnn: null, cufft: null, nccl: null };
   const found = missingLibraries(without);
   assert.deepEqual(
     found.map(({ severity, what }) => `${severity}: ${what}`),
-    ["error: NVRTC was not found", "warning: cuSOLVER was not found", "note: NCCL was not found"],
+    [
+      "error: NVRTC was not found",
+      "warning: cuSOLVER was not found",
+      "warning: cuDNN was not found",
+      "warning: cuFFT was not found",
+      "note: NCCL was not found",
+    ],
   );
   assert.match(found[1].costs, /on the host: correct, but slow/);
   assert.match(found[1].fix, /pip install nvidia-cusolver/);
@@ -59,7 +67,7 @@ test("a busy GPU, a full one and a slow link are reported", () => {
     transferGBs: { ...gpu.transferGBs!, pinned: { toDevice: 3, fromDevice: 3 } },
     readings: { ...gpu.readings!, processes: [{ pid: 1, name: "python3", bytes: 148e9 }] },
   };
-  const found = gpuFindings("cuda:1", busy);
+  const found = gpuChecks("cuda:1", busy);
   assert.deepEqual(
     found.map(({ severity }) => severity),
     ["note", "warning", "warning"],

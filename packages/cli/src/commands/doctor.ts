@@ -11,7 +11,7 @@ import {
   describeCuda,
   describeGpu,
   type GpuReport,
-  gpuFindings,
+  gpuChecks,
   inspectGpu,
   missingLibraries,
 } from "./doctor-gpu.js";
@@ -302,7 +302,7 @@ function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
         fix: "look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and at your job's or container's settings",
       },
     ...(facts.cuda === null ? [] : missingLibraries(facts.cuda.paths)),
-    ...facts.devices.flatMap(({ name, gpu }) => (gpu === undefined ? [] : gpuFindings(name, gpu))),
+    ...facts.devices.flatMap(({ name, gpu }) => (gpu === undefined ? [] : gpuChecks(name, gpu))),
   ];
   return list.filter((finding) => finding !== false);
 }

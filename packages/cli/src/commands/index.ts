@@ -3,7 +3,7 @@
 import type { Command } from "commander";
 
 /** Adds a command to the program. */
-export type AddCommand = (program: Command) => void;
+type AddCommand = (program: Command) => void;
 
 interface CommandEntry {
   /** Name and arguments, as `weft --help` shows them. */

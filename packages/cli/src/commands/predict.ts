@@ -11,6 +11,7 @@ import {
   renderPng,
   renderSvg,
   type ScalingPredictions,
+  verdictExitCodes,
 } from "@weft/lab";
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
@@ -61,10 +62,12 @@ async function pointsOf(path: string, options: Options): Promise<unknown> {
       wrongUsage,
     );
   const [analysis] = analyzeAll(studies);
-  if (analysis!.report.valid === false) {
+  const { status } = analysis!.report;
+  if (status === "not valid" || status === "undecided") {
     const first = analysis!.report.findings[0]!;
     throw new CommandError(
-      `${studies[0]!.name} is not valid as a scaling result (${first.id}): nothing is predicted from it; weft diagnose says why`,
+      `${studies[0]!.name} is ${status} as a scaling result (${first.id}): nothing is predicted from it; weft diagnose says why`,
+      verdictExitCodes[status],
     );
   }
   const perNode = studies[0]!.machine?.devicesPerNode;

@@ -11,7 +11,7 @@ const minPoints = 400;
 /** With more points a period is only a few pixels wide. */
 const maxPoints = 4000;
 
-export interface PulseLine {
+interface PulseLine {
   name: string;
   /** Whether the values are an envelope whose carrier is too fast to draw. */
   band: boolean;

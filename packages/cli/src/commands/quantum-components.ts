@@ -18,7 +18,7 @@ export interface ComponentTime {
 }
 
 /** Settings of one measurement. */
-export interface ProfileSettings {
+interface ProfileSettings {
   pattern: Pattern;
   devices: number;
   tasks: number;
@@ -32,7 +32,7 @@ export interface ProfileSettings {
 }
 
 /** Columns and pieces of time of the pattern "both": the most square factorization. */
-export function gridOf(count: number): [number, number] {
+function gridOf(count: number): [number, number] {
   let columns = Math.floor(Math.sqrt(count));
   while (count % columns !== 0) columns--;
   return [columns, count / columns];

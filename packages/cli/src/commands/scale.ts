@@ -18,6 +18,7 @@ import {
   type StudyResult,
   studyFromScaleDirectory,
   submitStudy,
+  verdictExitCode,
   writeReport,
 } from "@weft/lab";
 import { type Command, InvalidArgumentError, Option } from "commander";
@@ -252,6 +253,7 @@ async function judge(result: StudyResult, options: Options): Promise<void> {
   else process.stdout.write(`\n${performanceReport([analysis.report])}\nreport in ${join(result.folder, "report")}\n`);
   if (!result.canceled && result.runs.every((run) => run.status !== "ok"))
     throw new CommandError("no run ended well; there is nothing to judge");
+  process.exitCode = verdictExitCode([analysis.report]);
 }
 
 function lastLines(text: string, count: number): string {

@@ -1,28 +1,35 @@
 // Shared by analyze, diagnose and predict: reading studies, the ledger, and the text of findings.
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { plainText } from "@weft/formats/text";
 import {
   type Analysis,
   analyzeStudy,
+  classText,
   effectText,
+  efficiencyText,
   type Finding,
+  findingTitle,
   ImportError,
   type ImportProblem,
   ledgerScore,
   PointsError,
-  plural,
   predictionsOf,
+  ratioText,
+  readingText,
   readLedger,
   readStudies,
   recordPredictions,
   type Study,
   type StudyReport,
   scoreLedger,
+  verdictLine,
+  workText,
 } from "@weft/lab";
 import { CommandError, table, warn } from "../terminal/index.js";
 import { cliSettings } from "./settings.js";
 
-export interface StudyInputOptions {
+interface StudyInputOptions {
   warmup?: number;
   datasets?: string[];
 }
@@ -79,37 +86,39 @@ export function scalingTable(report: StudyReport): string {
     const e = run.epochSeconds;
     return [
       run.id,
-      String(run.devices),
+      run.devicesUnknown ? "?" : String(run.devices),
       e === null ? "-" : `${e.mean.toFixed(3)} +- ${e.std.toFixed(3)}`,
       e === null ? "-" : String(e.n),
-      point === undefined ? "-" : point.valid ? `${point.speedup.toFixed(2)}x` : "not valid",
-      point === undefined ? "-" : `${point.workSpeedup.toFixed(2)}x`,
-      point === undefined ? "-" : `${(point.workEfficiency * 100).toFixed(1)}%`,
-      point?.class ?? "-",
+      run.devicesUnknown ? "-" : ratioText(point),
+      run.devicesUnknown ? "-" : workText(point),
+      run.devicesUnknown ? "-" : efficiencyText(point),
+      run.devicesUnknown ? "-" : classText(point),
     ];
   });
   return table(["run", "devices", "seconds", "n", "speedup", "work/s", "efficiency", "class"], rows);
 }
 
+/** The colors of a verdict on a terminal. */
+const colors = { valid: 32, undecided: 33, "not valid": 31, "nothing to compare": 0 } as const;
+
 export function verdictText(report: StudyReport): string {
-  if (report.valid === null) return `${report.name}: nothing to compare (a speedup needs two device counts)`;
-  const last = report.scaling.at(-1)!;
-  if (report.valid)
-    return `${report.name}: valid, ${last.speedup.toFixed(2)}x on ${plural(last.devices)} (${(last.efficiency * 100).toFixed(1)}%)`;
-  return `${report.name}: NOT VALID as a scaling result; the work-normalized speedup is ${last.workSpeedup.toFixed(2)}x (${(last.workEfficiency * 100).toFixed(0)}%) on ${plural(last.devices)}, work per second`;
+  const line = `${plainText(report.name)}: ${plainText(verdictLine(report))}`;
+  const color = colors[report.status];
+  return process.stdout.isTTY && color !== 0 ? `\u001b[${color}m${line}\u001b[0m` : line;
 }
 
-export function findingText(finding: Finding, index: number): string {
+function findingText(finding: Finding, index: number): string {
   const lines = [
-    `${index + 1}. [${finding.severity}] ${finding.title} (${finding.id}${finding.devices === undefined ? "" : `, ${plural(finding.devices)}`})`,
-    ...finding.evidence.map((e) => `     ${e.text}`),
+    findingTitle(finding, index),
+    ...finding.evidence.map((e) => `     ${e.rank.padEnd(9)} ${e.text}`),
+    ...(finding.readings ?? []).map((r) => `     reading   ${readingText(r)}`),
     `   cause       ${finding.cause}`,
     ...(finding.fix === null ? [] : [`   fix         ${finding.fix}`]),
   ];
   const effect = effectText(finding.predicted);
   if (effect !== null) lines.push(`   predicted   ${effect}`);
   lines.push(`   refuted by  ${finding.refutedBy}`);
-  return lines.join("\n");
+  return plainText(lines.join("\n"));
 }
 
 export function findingsText(report: StudyReport): string {

@@ -49,7 +49,7 @@ export interface Trial {
   kept: boolean;
 }
 
-export interface SearchOptions {
+interface SearchOptions {
   maxDevices: number;
   /** Maximum number of runs. */
   probes: number;
@@ -97,8 +97,8 @@ function priceDevices(now: TrialMeasurement, from: number, to: number): EffectEs
 
 export function candidates(at: Settings, now: TrialMeasurement, options: SearchOptions): Candidate[] {
   const found: Candidate[] = [];
-  const offer = (what: string, change: Partial<Settings>, price: EffectEstimate): void => {
-    found.push({ what, settings: { ...at, ...change }, expected: promised(now, price) });
+  const offer = (what: string, change: Partial<Settings>, estimate: EffectEstimate): void => {
+    found.push({ what, settings: { ...at, ...change }, expected: promised(now, estimate) });
   };
   const { parts } = now;
   for (let devices = 1; devices <= options.maxDevices; devices *= 2)
@@ -125,7 +125,7 @@ export function candidates(at: Settings, now: TrialMeasurement, options: SearchO
     });
     if (choice !== null) {
       const bucketMb = choice.capBytes / 2 ** 20;
-      offer(`bucket_mb ${at.bucketMb} -> ${bucketMb}`, { bucketMb }, choice.price);
+      offer(`bucket_mb ${at.bucketMb} -> ${bucketMb}`, { bucketMb }, choice.estimate);
     }
   }
   offer(
@@ -135,14 +135,14 @@ export function candidates(at: Settings, now: TrialMeasurement, options: SearchO
   );
   for (const precision of options.precisions)
     if (precision !== at.precision) {
-      const price =
+      const estimate =
         precision === "tf32"
           ? { ratio: 0.75, reason: "products of rounded operands on tensor cores; not measured here yet" }
           : {
               ratio: 0.6 * estimateHalfGradients(parts).ratio,
               reason: "products in half width at up to twice the rate; not measured here yet",
             };
-      offer(`precision ${at.precision} -> ${precision}`, { precision }, price);
+      offer(`precision ${at.precision} -> ${precision}`, { precision }, estimate);
     }
   return found.sort((a, b) => b.expected.samplesPerSecond - a.expected.samplesPerSecond);
 }

@@ -1,6 +1,8 @@
 // Shared by all commands: parsers of counts, messages on standard error, output folders, exit codes.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { mostDevices } from "@weft/formats";
+import { plainText } from "@weft/formats/text";
 import { InvalidArgumentError } from "commander";
 
 /** Exit codes: the command failed, or its usage was wrong. */
@@ -23,8 +25,8 @@ export function counts(value: string, previous: number[] | undefined): number[] 
   for (const part of value.split(/[\s,]+/)) {
     if (part === "") continue;
     const count = Number(part);
-    if (!Number.isInteger(count) || count < 1)
-      throw new InvalidArgumentError(`"${part}" is not a count of 1 or more; write 1,2,4 or 1 2 4`);
+    if (!Number.isInteger(count) || count < 1 || count > mostDevices)
+      throw new InvalidArgumentError(`"${part}" is not a count from 1 to ${mostDevices}; write 1,2,4 or 1 2 4`);
     list.push(count);
   }
   return list;
@@ -39,7 +41,7 @@ export function count(value: string): number {
 }
 
 export function warn(message: string): void {
-  process.stderr.write(`weft: ${message}\n`);
+  process.stderr.write(`weft: ${plainText(message)}\n`);
 }
 
 /** Writes files into a folder, which is created if needed; returns their paths. */

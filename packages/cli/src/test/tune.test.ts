@@ -68,10 +68,10 @@ const find = async (
 
 test("with fast communication all devices are used, with slow communication one", async () => {
   assert.equal((await find(machine(1000, 500, 300, 0))).best.devices, 4);
-  const dear = await find(machine(100, 100, 200_000, 0));
-  assert.equal(dear.best.devices, 1);
+  const expensive = await find(machine(100, 100, 200_000, 0));
+  assert.equal(expensive.best.devices, 1);
   assert.ok(
-    dear.trials.some((t) => t.settings.devices > 1 && !t.kept),
+    expensive.trials.some((t) => t.settings.devices > 1 && !t.kept),
     "it was tried, and not kept",
   );
   assert.equal((await find(machine(100, 100, 200_000, 0), { devices: 4 })).best.devices, 1, "and found from above");

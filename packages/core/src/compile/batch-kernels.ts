@@ -9,7 +9,7 @@ export interface Batching {
 }
 
 /** The part of a step that joining needs. */
-export interface Schedulable {
+interface Schedulable {
   kernel: LoopKernel | null;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;

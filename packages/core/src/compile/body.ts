@@ -64,7 +64,7 @@ export class EmitScope implements Emitter {
 }
 
 /** Elements that are contiguous along `variable` are loaded by one statement before the loop over them, `j`. */
-export interface VectorLoads {
+interface VectorLoads {
   variable: string;
   width: number;
   add(line: string): void;

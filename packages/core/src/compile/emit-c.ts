@@ -71,7 +71,7 @@ function rowPositionText(inner: readonly LoopVariable[]): string {
   return parts.join(" + ") || "0";
 }
 
-export interface EmittedKernel {
+interface EmittedKernel {
   /** The function without its name: equal texts are equal kernels. */
   text: string;
   /** Number of outer iterations to distribute. */

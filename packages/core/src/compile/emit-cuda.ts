@@ -27,7 +27,7 @@ export interface CudaKernel {
   together?: number;
 }
 
-export interface CudaEmitOptions {
+interface CudaEmitOptions {
   /** A result aliases an operand: the compiler must not assume otherwise. */
   mayAlias: boolean;
   /** Number of blocks that fill the device several times. */

@@ -51,7 +51,7 @@ export interface Fusion {
 }
 
 /** Whether the kernel of a custom function can read an operand with its strides. */
-export type CustomFit = (node: Node<"custom">, input: Node, strided: Strided) => boolean;
+type CustomFit = (node: Node<"custom">, input: Node, strided: Strided) => boolean;
 
 export interface FuseOptions {
   customFits?: CustomFit;

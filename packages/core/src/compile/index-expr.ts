@@ -4,7 +4,7 @@ import { InternalError } from "../graph/index.js";
 import { identifier, whole } from "./text.js";
 
 /** A term of a sum. */
-export type Atom =
+type Atom =
   | { kind: "var"; name: string; size: number }
   | { kind: "div"; of: Ix; by: number }
   | { kind: "mod"; of: Ix; by: number };

@@ -55,7 +55,7 @@ export interface Store {
 }
 
 /** A sum over the rows of a piece, for every column; result [pieces, columns]. */
-export interface ColumnSum {
+interface ColumnSum {
   buffer: number;
   argument: KExpr;
   /** Rows per piece. */

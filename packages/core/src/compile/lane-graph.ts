@@ -21,7 +21,7 @@ export class RegionGraph {
 
   constructor(
     readonly fn: GraphFn,
-    known: ReadonlyMap<number, Value>,
+    constants: ReadonlyMap<number, Value>,
   ) {
     this.order = functionOrder(fn);
     this.params = new Set(fn.params);
@@ -32,7 +32,7 @@ export class RegionGraph {
         if (list === undefined) this.users.set(input, [node]);
         else list.push(node);
       }
-    for (const [i, value] of known) this.#values.set(fn.params[i], value);
+    for (const [i, value] of constants) this.#values.set(fn.params[i], value);
   }
 
   known(node: Node, element: number): { re: number; im: number } | null {

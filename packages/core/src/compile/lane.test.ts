@@ -117,7 +117,7 @@ function programsOf(make: () => { fn: Fn; args: Tensor[] }, lanes: ScheduleOptio
     const schedule = scheduleFunction(graph, {
       parallelRows: 16,
       longReduction: 4096,
-      lanes: { ...lanes, known: options.known ?? new Map() },
+      lanes: { ...lanes, constants: options.constants ?? new Map() },
     });
     return schedule.steps.flatMap((step) => (step.kind === "lane" ? [step.program] : []));
   });

@@ -7,7 +7,7 @@ import { isReduction } from "./fuse-rules.js";
 import { axisVariables, isView, resolveViews } from "./views.js";
 
 /** The current state of the fuser. */
-export interface FusionState {
+interface FusionState {
   params: ReadonlySet<Node>;
   stored: ReadonlySet<Node>;
   /** Cheaper to rematerialize than to load. */

@@ -195,7 +195,7 @@ class Scheduler {
   #scanStep(node: Node<"scan">): ScheduleStep {
     const program = laneProgramOf(node);
     if (program !== null) return { kind: "lane", node, program };
-    const { known: _, ...lanes } = this.options.lanes ?? {};
+    const { constants: _, ...lanes } = this.options.lanes ?? {};
     return {
       kind: "loop",
       node,

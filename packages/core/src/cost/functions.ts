@@ -3,7 +3,7 @@
 import { type BinaryFn, binaryFns, isOp, type Node, type UnaryFn, unaryFns } from "../graph/index.js";
 
 /** Implementation of a function: a few instructions, a division or root, a vectorized polynomial, or a math library call. */
-export type FunctionCost = "simple" | "division" | "vectorized" | "library";
+type FunctionCost = "simple" | "division" | "vectorized" | "library";
 
 const notSimple: Record<Exclude<FunctionCost, "simple">, readonly (UnaryFn | BinaryFn)[]> = {
   division: ["sqrt", "rsqrt", "reciprocal", "div"],
@@ -37,7 +37,7 @@ const costs = new Map<string, FunctionCost>(
 export const functionCost = (fn: UnaryFn | BinaryFn): FunctionCost => costs.get(fn) ?? "simple";
 
 /** Functions that a processor computes by a series or a library, not by an instruction. */
-export const isTranscendental = (fn: UnaryFn | BinaryFn): boolean =>
+const isTranscendental = (fn: UnaryFn | BinaryFn): boolean =>
   functionCost(fn) === "vectorized" || (functionCost(fn) === "library" && fn !== "mod" && fn !== "floordiv");
 
 export const transcendentalFns: readonly (UnaryFn | BinaryFn)[] = [...unaryFns, ...binaryFns].filter(isTranscendental);

@@ -1,30 +1,20 @@
 // Cost model: the estimated cost of functions, ops, kernels and collectives. The fuser, the code generators and the sharding
 // planner use it; it knows graphs and measured rates, not devices.
-export {
-  type FunctionCost,
-  functionCost,
-  isExpensive,
-  isTranscendental,
-  loopCost,
-  transcendentalFns,
-} from "./functions.js";
+export { functionCost, isExpensive, loopCost, transcendentalFns } from "./functions.js";
 export {
   classOf,
   costKernels,
   type KernelCost,
   type KernelWork,
-  kernelCost,
-  type MatrixProduct,
   type OpClass,
   opClasses,
   type ProductTable,
   predictKernels,
   productTime,
-  Touched,
 } from "./kernel-cost.js";
 export { laneLimits } from "./lanes.js";
 export { h200 } from "./machines.js";
-export { opCost } from "./op-cost.js";
+export { expectedSteps, opCost } from "./op-cost.js";
 export {
   arithmetic,
   fewestSmall,

@@ -33,7 +33,7 @@ export function classOf(fn: UnaryFn | BinaryFn, dtype: DType): [OpClass, number]
   return ["simple", wide];
 }
 
-export interface MatrixProduct {
+interface MatrixProduct {
   dtype: DType;
   batch: number;
   m: number;
@@ -129,7 +129,7 @@ export function productTime(rates: Rates, product: MatrixProduct): number {
 }
 
 /** Reuse distances: recently accessed memory comes from a cache, other memory from DRAM. */
-export class Touched {
+class Touched {
   #clock = 0;
   readonly #last = new Map<string, number>();
 
@@ -172,7 +172,7 @@ function trafficTime(work: KernelWork, rates: Rates, touched: Touched): number {
 }
 
 /** Cost of one kernel after all previous accesses. */
-export function kernelCost(work: KernelWork, rates: Rates, touched: Touched): KernelCost {
+function kernelCost(work: KernelWork, rates: Rates, touched: Touched): KernelCost {
   let arithmetic = 0;
   for (const op of opClasses) arithmetic += (work.ops[op] ?? 0) / opRate(rates, op);
   arithmetic += work.rows * (rates.row ?? 0);

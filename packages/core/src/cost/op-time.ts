@@ -21,7 +21,7 @@ import { matmulRate, type Rates, valueAt } from "./rates.js";
 const views: ReadonlySet<OpName> = new Set<OpName>([...viewOps, "pick"]);
 const fused: ReadonlySet<OpName> = new Set<OpName>([...elementwiseOps, ...reductionOps]);
 
-export type WorkKind = "nothing" | "fused" | "matmul" | "conv" | "linalg" | "scatter" | "sort" | "loop" | "attention";
+type WorkKind = "nothing" | "fused" | "matmul" | "conv" | "linalg" | "scatter" | "sort" | "loop" | "attention";
 
 /** Properties of a node that do not depend on its placement. */
 export interface OpWork {

@@ -28,7 +28,7 @@ export function makeFolder(folder: string): void {
 let privateRoot: string | null = null;
 
 /** A private folder of this process, removed at exit. */
-export function privateCache(): string {
+function privateCache(): string {
   if (privateRoot !== null) return privateRoot;
   let failure: unknown = null;
   // A memory file system, in case the disk is full.
@@ -119,7 +119,7 @@ const diskMessages =
   /no space left on device|disk quota exceeded|read-only file system|error writing to|permission denied/i;
 
 /** Whether an error means that a file could not be written. */
-export const isDiskProblem = (error: unknown): boolean =>
+const isDiskProblem = (error: unknown): boolean =>
   diskProblems.has((error as NodeJS.ErrnoException).code ?? "") || diskMessages.test((error as Error).message ?? "");
 
 /** Writes a file to the cache, or to the private folder if the cache is not writable. */

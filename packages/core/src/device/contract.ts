@@ -49,7 +49,7 @@ export interface CompileOptions {
   /** Parameters whose memory the call may reuse for its results. */
   donated?: readonly boolean[];
   /** Values of parameters that are the same in every call, by position; the compiler may specialize on them. */
-  known?: ReadonlyMap<number, Value>;
+  constants?: ReadonlyMap<number, Value>;
 }
 
 export interface Executable {

@@ -11,12 +11,4 @@ export { type CachedExecutable, type ExecutableHandle, ExecutableLru, Lifetime }
 export * from "./group/index.js";
 export { cacheContents, cacheLimit, pruneCache } from "./kernel-cache.js";
 export { ReferenceDevice } from "./reference/index.js";
-export {
-  availableDevices,
-  createDevice,
-  type DeviceFactory,
-  type DeviceOptions,
-  defaultDevice,
-  device,
-  registerDevice,
-} from "./registry.js";
+export { availableDevices, createDevice, defaultDevice, device, registerDevice } from "./registry.js";

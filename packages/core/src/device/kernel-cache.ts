@@ -107,7 +107,7 @@ function entries(): { files: Entry[]; leftovers: string[] } {
   return { files, leftovers };
 }
 
-export interface CacheContents {
+interface CacheContents {
   files: number;
   bytes: number;
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { runtimeUnits, unitsOf } from "./cpu/native-units.js";
+import { runtimeUnits, unitsOf, vectorMathUnits } from "./cpu/native-units.js";
 import { selfTestSource } from "./cpu/self-test.js";
 import { findCompiler } from "./cpu/toolchain.js";
 import { canEmulate } from "./cuda/emulated/index.js";
@@ -23,6 +23,8 @@ const units: Record<string, () => string[]> = {
   "the runtime library": runtimeUnits,
   "linear algebra": () => unitsOf("linalg"),
   convolutions: () => unitsOf("conv"),
+  "Fourier transforms": () => unitsOf("fft"),
+  "vector math": vectorMathUnits,
   "process groups": () => [groupSource()],
   "the self-test": () => [selfTestSource()],
   "the prelude of generated programs": () => [nativeSource("cpu/native/program.h")],

@@ -8,7 +8,7 @@ import { CudaDevice, gpuCount } from "./cuda/index.js";
 import { ReferenceDevice } from "./reference/index.js";
 
 /** One kind of device: which names it answers to, whether this machine has it, and how one is created. */
-export interface DeviceFactory {
+interface DeviceFactory {
   /** Matches the names of its devices, such as "cuda" and "cuda:1". */
   readonly pattern: RegExp;
   /** Names to show in messages. */
@@ -26,7 +26,7 @@ export interface DeviceFactory {
 }
 
 /** Options of a new device. Each kind ignores the options of the others. */
-export interface DeviceOptions {
+interface DeviceOptions {
   /** Host threads to compute with; by default one per core. */
   threads?: number;
   /** Host cores to run on. */

@@ -13,6 +13,8 @@ import {
   type CustomRule,
   collectiveKinds,
   convKinds,
+  fftKinds,
+  loopStops,
   type OpAttrs,
   type OpName,
   precisions,
@@ -185,7 +187,7 @@ const attention = record<AttentionKernel>({
 });
 const nothing = {};
 
-export const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
+const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   input: { shape, dtype, name },
   data: { shape, dtype },
   const: { value: scalar, dtype },
@@ -228,6 +230,7 @@ export const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   },
   gather: { axis, batch: axis },
   scatterAdd: { axis, batch: axis },
+  fft: { kind: oneOf(fftKinds), inverse: flag, axes: count(3), size: count() },
   argsort: { descending: flag },
   cholesky: nothing,
   triangularSolve: { lower: flag, adjoint: flag, unit: flag },
@@ -236,7 +239,7 @@ export const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   eigh: nothing,
   qr: nothing,
   svd: nothing,
-  scan: { body, consts: count(), carries: count(), length: count(), reverse: flag },
+  scan: { body, consts: count(), carries: count(), length: count(), reverse: flag, stop: optional(oneOf(loopStops)) },
   custom: { body, rule, kernel: optional(attention) },
   collective: {
     kind: oneOf(collectiveKinds),

@@ -20,7 +20,7 @@ export const dtypes = [
 ] as const;
 /** Data type of the elements of a tensor. */
 export type DType = (typeof dtypes)[number];
-export type DTypeKind = "bool" | "int" | "float" | "complex";
+type DTypeKind = "bool" | "int" | "float" | "complex";
 
 /** The arrays that hold raw storage. Half types are bit patterns in Uint16Array, complex numbers are interleaved pairs. */
 export type Storage =

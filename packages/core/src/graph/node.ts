@@ -2,7 +2,6 @@
 // The value that a node stands for never changes. Three functions here change how a node represents it: `attachValue` and
 // `makeLeaf`, for the runtime once the node is computed, and `amend`, for transforms that must keep the node's users.
 import type { DType } from "./dtype.js";
-import { InternalError } from "./errors.js";
 import { checkExtent } from "./limits.js";
 import type { OpAttrs, OpName } from "./op.js";
 import { type Shape, showShape } from "./shape.js";
@@ -182,8 +181,4 @@ export const showAval = (aval: Aval): string => `${aval.dtype}${showShape(aval.s
 
 export function outputAvals(node: Node): readonly Aval[] {
   return node.outputs ?? [avalOf(node)];
-}
-
-export function requireSingle(node: Node): void {
-  if (node.outputs !== null) throw new InternalError(`${node.op} has ${node.outputs.length} results; pick one`);
 }

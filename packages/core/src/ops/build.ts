@@ -83,14 +83,6 @@ export function expandTo(x: Node, shape: Shape): Node {
   return expand(reshape(x, [...new Array<number>(lead).fill(1), ...x.shape]), shape);
 }
 
-/** Transpose of expandTo for gradients: sums over the broadcast axes. */
-export function sumTo(x: Node, shape: Shape): Node {
-  if (sameShape(x.shape, shape)) return x;
-  const lead = x.shape.length - shape.length;
-  const axes = range(x.shape.length).filter((i) => i < lead || (shape[i - lead] === 1 && x.shape[i] !== 1));
-  return reshape(reduce("sum", x, axes), shape);
-}
-
 export const reduce = (fn: ReduceFn, x: Node, axes: readonly number[]): Node =>
   axes.length === 0 ? x : make("reduce", [x], { fn, axes: [...axes].sort((a, b) => a - b) });
 

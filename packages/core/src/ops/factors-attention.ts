@@ -33,7 +33,7 @@ const headAxis: Record<Role, number> = { tokens: 1, packed: 2, scores: 0, rows: 
 
 const independent = (size: number) => ({ size, reduce: null, partial: [] });
 
-export function attentionFactors(node: Node<"custom">): Factors {
+function attentionFactors(node: Node<"custom">): Factors {
   const { kernel } = node.attrs;
   if (kernel === undefined) throw new InternalError(`${node.attrs.rule.name} must be inlined before it is split`);
   const { inputs, outputs } = attentionRoles(kernel);

@@ -1,5 +1,5 @@
 // Measures what the kernels of a CPU cost: products by shape and layout, arithmetic by class, sums down columns. Many
-// probes are kernels of one program whose steps are timed one by one, so that all of them take one compiler.
+// probes are kernels of one program whose steps are timed one by one, so that all of them need one run of the compiler.
 
 import { type Curve, type KernelWork, type OpClass, opClasses, type ProductTable, type Rates } from "../cost/index.js";
 import type { Device, DeviceBuffer, Executable } from "../device/index.js";
@@ -10,23 +10,24 @@ import type { Effort } from "./effort.js";
 /** Sizes of m, n and k that are measured in every combination. */
 const productSizes = [8, 32, 128, 512] as const;
 const layouts = ["nn", "tn", "nt", "ns"] as const;
-/** Rows of one head in the projections of four, queries, keys and values together. */
+/** Row stride of one head, in heads: the projections of four heads for queries, keys and values lie in one matrix. */
 const rowsApart = 12;
-/** Operands come from a block of this many numbers, which stays in the second cache: fetching is priced by itself. */
+/** Operands come from a block of this many numbers, which stays in the L2 cache: fetching them is measured separately. */
 const blockSize = 1 << 18;
 
-/** How a measurement goes: for how long, who waits for whom, and whether it had the processor. */
-export interface Conditions {
+/** Duration of a measurement, synchronization with other processes, and how much of the processor was available. */
+interface Conditions {
   quick: boolean;
   effort: Effort;
-  /** Waits until all others are here, too: what is then timed is timed while all of them work. */
+  /** A barrier with the other processes, so that all of them are busy during the measurement. */
   together?: () => void;
 }
 
-/** Upper median of a nonempty list. */
-export const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
+/** The upper median of a nonempty list. */
+export const upperMedian = (list: readonly number[]): number =>
+  [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
-/** Seconds of each kernel of a program: the middle of several runs, as programs run, not as they could. */
+/** Seconds of each kernel of a program: the median of several runs, as programs run in practice, not at their best. */
 function timeKernels(device: Device, fn: GraphFn, seconds: number, conditions: Conditions): Timed {
   const { quick, effort, together } = conditions;
   const was = device.timing;
@@ -53,7 +54,7 @@ function timeKernels(device: Device, fn: GraphFn, seconds: number, conditions: C
     for (const buffer of buffers) device.free(buffer);
     device.timing = was;
   }
-  return { executable, seconds: runs.map(median) };
+  return { executable, seconds: runs.map(upperMedian) };
 }
 
 interface Timed {
@@ -61,7 +62,7 @@ interface Timed {
   seconds: number[];
 }
 
-/** Numbers that no shortcut of the hardware speeds up; indices that jump. */
+/** Random numbers, which no shortcut of the hardware speeds up, and random indices. */
 function filled(param: Node): Uint8Array {
   const count = numel(param.shape);
   if (param.dtype === "int32")
@@ -71,7 +72,7 @@ function filled(param: Node): Uint8Array {
   return new Uint8Array(numbers.buffer);
 }
 
-/** A matrix stack that lies somewhere in a block, plain or transposed. */
+/** A stack of matrices inside the block of operands, plain or transposed. */
 class Block {
   #at = 0;
 
@@ -88,7 +89,7 @@ class Block {
   }
 }
 
-/** So many that it takes some microseconds, and few enough that small ones stay calls of the library. */
+/** The number of matrices in a stack: a call takes some microseconds, and small products stay library calls. */
 function batchFor(m: number, n: number, k: number): number {
   const wanted = Math.ceil(1e6 / (2 * m * n * k));
   const room = Math.floor(blockSize / 4 / (m * k + k * n + m * n));
@@ -108,7 +109,7 @@ function measureProducts(device: Device, dtype: DType, conditions: Conditions): 
           const batch = Math.max(1, Math.floor(batchFor(m, n, k) / apart));
           const left = block.take(batch, m, k, layout === "tn");
           const product = build.matmul(left, block.take(batch, k, n, layout === "nt", apart));
-          // All but a number is scratch, so that results share a place in the cache.
+          // Only one number is a result; the rest is scratch memory, which probes share, so that it stays in the cache.
           return [build.slice(product, [0, 0, 0], [1, 1, 1])];
         }),
       ),
@@ -126,7 +127,7 @@ function measureProducts(device: Device, dtype: DType, conditions: Conditions): 
     const at = (a * productSizes.length + b) * productSizes.length + c;
     table[left ? "tn" : right ? "nt" : spread ? "ns" : "nn"][at] = Math.max(1e-10, (seconds[i] - clock) / batch);
   });
-  // Rows apart make no difference to what is too large to be tried.
+  // The row stride makes no difference for products that are too large to be measured.
   for (const at of range(count)) {
     const known = table.nn[at] ?? table.nt[at] ?? table.tn[at];
     for (const layout of layouts) table[layout][at] ??= known;
@@ -134,7 +135,7 @@ function measureProducts(device: Device, dtype: DType, conditions: Conditions): 
   return table;
 }
 
-/** Sums down columns, rows and width: narrow ones cost more than their bytes. */
+/** Rows and columns of the measured column sums: narrow ones take longer than their bytes suggest. */
 const columnProbes = [
   [2048, 192],
   [1024, 640],
@@ -142,9 +143,9 @@ const columnProbes = [
 ] as const;
 
 const float64Probes = [96, 256];
-/** Two products of this size take longer than data stays in a cache that other processes use, too. */
+/** Two products of this size evict other data from a cache that is shared with other processes. */
 const pause = 640;
-/** Elements of passes over memory that stays in a cache, and over memory that nobody touched for a while. */
+/** Elements of passes over memory in a cache, and over memory that is no longer in a cache. */
 const hotProbes = [1 << 13, 1 << 16];
 const coldProbes = [1 << 18, 1 << 20, 1 << 22];
 
@@ -200,7 +201,7 @@ function probes(): Probes {
   const mask = { kind: "dropoutMask", shape: [32768 + 64 * all.names.length], dtype: "bool", threshold: 6554 } as const;
   all.add("dropoutMask", make("random", [key], mask));
   all.add("lookup", build.gather(all.input([1 << 16]), all.input([1 << 15], "int32"), 0, 0));
-  // A matrix beside them keeps the dimensions apart: otherwise positions would be quotients.
+  // A matrix operand prevents merging of the dimensions, after which indices would be quotients.
   const beside = build.expandTo(all.input([128, 32]), [32, 128, 32]);
   all.add("strided", build.add(build.permute(all.input([32, 32, 128]), [0, 2, 1]), beside));
   all.add("product", build.matmul(all.input([512, 8, 8]), all.input([512, 8, 8])));
@@ -210,7 +211,7 @@ function probes(): Probes {
   for (const [rows, width] of columnProbes) all.add(`columns ${width}`, build.sum(all.input([rows, width]), [0]));
   for (const n of float64Probes)
     all.add(`float64 ${n}`, build.matmul(all.input([n, n], "float64"), all.input([n, n], "float64")));
-  // The order of the outputs is that of the program: products between the passes let their data grow cold.
+  // The order of the outputs is that of the program: products between the passes evict their data from the caches.
   for (const [i, elements] of coldProbes.entries()) {
     all.add(`pause ${i}`, build.matmul(all.input([pause, pause + 32 * i]), all.input([pause + 32 * i, pause])));
     all.add(`cold ${elements}`, build.add(all.input([elements]), all.input([elements])));
@@ -220,7 +221,7 @@ function probes(): Probes {
 
 interface OpRates extends Pick<Rates, "ops" | "row" | "columns"> {
   ops: Record<OpClass, number>;
-  /** Bandwidth of memory that has grown cold. */
+  /** Bandwidth of memory that is not in a cache. */
   cold: Curve;
   float64: Curve;
 }
@@ -235,7 +236,7 @@ function measureOps(device: Device, conditions: Conditions): OpRates {
     const probe = measured.get(op);
     const count = probe?.work.ops[op] ?? 0;
     if (op === "simple" || probe === undefined || count === 0) continue;
-    // What the probe does besides is known already.
+    // The rest of the probe was measured before.
     const rest = (probe.work.ops.simple ?? 0) / ops.simple;
     ops[op] = count / Math.max(probe.seconds / 4, probe.seconds - rest);
   }
@@ -263,7 +264,7 @@ function measureOps(device: Device, conditions: Conditions): OpRates {
   };
 }
 
-/** Bandwidth of memory in the caches of a core: the same pass again and again. */
+/** Bandwidth of memory in the caches of a core: one pass, repeated. */
 function measureHot(device: Device, conditions: Conditions): Curve {
   return hotProbes.map((elements) => {
     const params = [build.input([elements], "float32"), build.input([elements], "float32")];
@@ -288,7 +289,7 @@ export function measureCpu(device: Device, conditions: Conditions): Omit<Rates, 
     matmul: { float32: cubes, float64 },
     products: { float32: table },
     bandwidth: [...measureHot(device, conditions), ...cold],
-    // A library of its own that most programs never load: factorizations of middling size reach about a sixth of a product.
+    // Linear algebra is a separate library that most programs never load: factorizations of middling size reach about a sixth of a product.
     linalg: cubes[2][1] / 6,
     simple,
     special: exp,

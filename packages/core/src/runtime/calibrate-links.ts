@@ -15,7 +15,7 @@ import {
 } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { measureDevice, rounded } from "./calibrate.js";
-import { median } from "./calibrate-cpu.js";
+import { upperMedian } from "./calibrate-cpu.js";
 
 const emptyAttrs = { ...bareCollective, splitAxis: 1, dtype: "float32" } as const;
 
@@ -95,7 +95,7 @@ function timeInProgram(group: ProcessGroup, device: Device, probes: readonly Pro
   return probes.map((_, i) => runs.map((times) => times[i]));
 }
 
-/** The mean over all ranks, of every number: who comes last waits for nobody. */
+/** The mean of every number over all ranks, because the last rank to arrive does not wait. */
 function meanOverRanks(group: ProcessGroup, list: readonly number[]): number[] {
   const { rank, size } = group;
   const mine = Float64Array.from(list);
@@ -114,8 +114,6 @@ function meanOverRanks(group: ProcessGroup, list: readonly number[]): number[] {
 
 /** Whether all ranks say yes. */
 export const allAgree = (group: ProcessGroup, yes: boolean): boolean => meanOverRanks(group, [yes ? 1 : 0])[0] === 1;
-
-/** Half-way: collectives wait for the slowest, in programs too. */
 
 /** Sides of the squares of numbers that are exchanged, after the smallest: 64 KiB, 1 MiB and 16 MiB. */
 const sides = [128, 512, 2048];
@@ -140,7 +138,7 @@ export function measureLinks(group: ProcessGroup, device?: Device): Rates["links
     const mean = meanOverRanks(group, times.flat());
     const repeats = times[0].length;
     // The first runs load code and memory.
-    const seconds = probes.map((_, i) => median(mean.slice(i * repeats + 2, (i + 1) * repeats)));
+    const seconds = probes.map((_, i) => upperMedian(mean.slice(i * repeats + 2, (i + 1) * repeats)));
     collectiveKinds.forEach((kind, k) => {
       const [latency, ...larger] = seconds.slice(k * sizes.length, (k + 1) * sizes.length);
       const curve = larger.map((time, i): [number, number] => {
@@ -169,7 +167,7 @@ function withNumbers<T>(tree: T, numbers: Iterator<number>): T {
 /** The rates of the slowest rank, on all ranks: the others wait for it wherever they exchange data. */
 export function slowestRates<T extends Pick<Rates, "products" | "matmul">>(group: ProcessGroup, mine: T): T {
   const numbers = numbersOf(mine);
-  // Every rank measured the same things; where one could not, everybody keeps its own.
+  // Every rank measured the same things; if one could not, every rank uses its own.
   if (!allAgree(group, meanOverRanks(group, [numbers.length])[0] === numbers.length)) return mine;
   const table = mine.products?.float32?.nn ?? [];
   const score = table.reduce((n, seconds) => n + Math.log(seconds), 0);

@@ -34,7 +34,7 @@ function timeOf(device: Device, fn: GraphFn, budget = 0.025): number {
 
 const bytesPer = (dtype: DType): number => (dtype === "float64" ? 8 : 4);
 
-/** Numbers that no shortcut of the hardware speeds up; indices stay small. */
+/** Random numbers, which no shortcut of the hardware speeds up; indices stay small. */
 function filler(dtype: DType, bytes: number): Uint8Array {
   const count = bytes / bytesPer(dtype);
   const numbers =
@@ -70,7 +70,7 @@ function sum(elements: number): GraphFn {
   return fnOf([x, y], build.add(x, y));
 }
 
-/** Seconds of a device beyond those of a call that does next to nothing. */
+/** Seconds of a function beyond those of a call that does almost nothing. */
 class Probe {
   readonly call: number;
 
@@ -96,7 +96,7 @@ class Probe {
     });
   }
 
-  /** A product that is so small that it is all call, many times over. */
+  /** Many products so small that they consist of call overhead. */
   kernel(): number {
     const x = build.input([8, 8], "float32");
     let at = x;
@@ -142,7 +142,7 @@ class Probe {
   }
 }
 
-/** Four digits are more than any of it is worth, and travel faster. */
+/** Four digits exceed the precision of the measurement and keep messages short. */
 export const rounded = <T>(value: T): T =>
   JSON.parse(JSON.stringify(value, (_, x) => (typeof x === "number" ? Number(x.toPrecision(4)) : x))) as T;
 

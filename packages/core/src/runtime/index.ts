@@ -12,7 +12,7 @@ export {
   dataNode,
   forGradient,
   isTracing,
-  keepWhenComputed,
+  materializeWhenComputed,
   nextCollective,
   Session,
   session,
@@ -20,4 +20,4 @@ export {
   tracing,
   useDevice,
 } from "./session.js";
-export { type InstructionRecord, instructionRecords, tape, taped } from "./tape.js";
+export { instructionRecords, tape, taped } from "./tape.js";

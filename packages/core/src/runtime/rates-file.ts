@@ -16,7 +16,7 @@ const maxBytes = 1 << 20;
 const disturbedMinutes = 10;
 
 /** What rates belong to. `neighbors`: devices of the same kind on this machine that were measured together. */
-export interface RatesKey {
+interface RatesKey {
   device: string;
   threads: number;
   neighbors: number;

@@ -89,33 +89,33 @@ export class Session {
   }
 
   /** The compiled form of a function, from the cache when an equal one was compiled before. The caller releases it. */
-  compile(fn: GraphFn, donated: readonly boolean[] = [], known: ReadonlyMap<number, Value> = new Map()): Compiled {
-    return new Compiled(this.#acquire(fn, donated, known));
+  compile(fn: GraphFn, donated: readonly boolean[] = [], constants: ReadonlyMap<number, Value> = new Map()): Compiled {
+    return new Compiled(this.#acquire(fn, donated, constants));
   }
 
   #acquire(
     fn: GraphFn,
     donated: readonly boolean[] = [],
-    known: ReadonlyMap<number, Value> = new Map(),
+    constants: ReadonlyMap<number, Value> = new Map(),
   ): ExecutableHandle<CompiledFunction> {
-    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${knownKey(known)}`;
-    return this.#compiled.acquire(key, () => this.#compileNew(fn, key, donated, known));
+    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${constantsKey(constants)}`;
+    return this.#compiled.acquire(key, () => this.#compileNew(fn, key, donated, constants));
   }
 
   #compileNew(
     fn: GraphFn,
     key: string,
     donated: readonly boolean[],
-    known: ReadonlyMap<number, Value>,
+    constants: ReadonlyMap<number, Value>,
   ): CompiledFunction {
     const keep = this.customKernelSupport();
     const copy = copyGraph(fn);
     const simple =
       keep === null ? simplify(copy) : simplify(recognizeAttention(copy, { customKernelSupport: () => keep }), keep);
     assertClosed(simple);
-    const executable = profiler.span("compile", () => this.device.compile(simple, { donated, known }));
+    const executable = profiler.span("compile", () => this.device.compile(simple, { donated, constants }));
     if (debugLevel() >= 3) console.error(printGraph(simple));
-    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, known }) ?? "(no source)");
+    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, constants }) ?? "(no source)");
     // Memory that a call adds. Scratch memory is reused, and results that alias a donated argument add nothing, so that a
     // large training step does not trigger a collection every time.
     const bytes = simple.outputs.reduce(
@@ -274,10 +274,10 @@ export class Session {
 }
 
 /** Cache key of constant parameters. */
-function knownKey(known: ReadonlyMap<number, Value>): string {
-  if (known.size === 0) return "";
+function constantsKey(constants: ReadonlyMap<number, Value>): string {
+  if (constants.size === 0) return "";
   const hash = createHash("sha256");
-  for (const [i, { data }] of known)
+  for (const [i, { data }] of constants)
     hash.update(`${i}:`).update(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
   return `/${hash.digest("hex").slice(0, 32)}`;
 }
@@ -295,7 +295,7 @@ function assertClosed(fn: GraphFn): void {
 
 /** Nodes whose values are stored when they are intermediate results, such as the parameters of a training loop. */
 const kept = new WeakSet<Node>();
-export const keepWhenComputed = (node: Node): void => {
+export const materializeWhenComputed = (node: Node): void => {
   if (node.value === null) kept.add(node);
 };
 

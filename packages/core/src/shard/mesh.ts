@@ -1,7 +1,7 @@
 // A mesh: devices as a grid with named axes, e.g. 2 x 4 "batch" x "model". Devices are identified by rank.
 import { range, WeftError } from "../graph/index.js";
 
-export interface MeshAxis {
+interface MeshAxis {
   readonly name: string;
   readonly size: number;
 }

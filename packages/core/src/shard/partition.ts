@@ -17,7 +17,7 @@ import type { Placement } from "./placement.js";
 import { applyMove, isCollective, type Move, planReshard } from "./reshard.js";
 import { bucketAllReduces, type CollectiveSite, numberCollectives } from "./sites.js";
 
-export interface PartitionOptions {
+interface PartitionOptions {
   mesh: Mesh;
   /** Placements of the parameters. */
   params: readonly Placement[];

@@ -146,7 +146,7 @@ export class Placement {
   }
 }
 
-export interface PlacementJSON {
+interface PlacementJSON {
   mesh: { axes: Mesh["axes"]; ranks: readonly number[] };
   dims: readonly (DimensionSplit | null)[];
   pending: PendingReduction | null;

@@ -276,12 +276,7 @@ const inside = (box: IndexBox, origin: IndexBox, rank: number): Transfer => ({
 });
 
 /** Attributes of the collective of a move for each rank of both meshes. */
-export function collectiveAttrs(
-  move: Move,
-  shape: Shape,
-  dtype: DType,
-  sequence: number,
-): Map<number, OpAttrs["collective"]> {
+function collectiveAttrs(move: Move, shape: Shape, dtype: DType, sequence: number): Map<number, OpAttrs["collective"]> {
   const { kind, fn, axes, dim, splitDim, from, to } = move;
   const list = new Map<number, OpAttrs["collective"]>();
   const common = { ...bareCollective, fn, sequence, axis: dim, splitAxis: splitDim, dtype };

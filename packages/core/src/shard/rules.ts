@@ -6,7 +6,7 @@ import type { Strategy } from "./layout.js";
 import type { Mesh } from "./mesh.js";
 
 /** Results of a scope are split along `axis` (from the end if negative) by a mesh axis; null: replicated. */
-export interface ShardRule {
+interface ShardRule {
   axis: number | null;
   /** The mesh axis. Default: the first one. */
   mesh?: string;
@@ -14,7 +14,7 @@ export interface ShardRule {
   devices?: number;
 }
 
-export interface ScopeRule {
+interface ScopeRule {
   shard?: ShardRule;
   /** Rule for the gradient of the scope. Default: the same rule. */
   backward?: ShardRule;
@@ -63,7 +63,7 @@ export function parseRules(config: unknown): ShardRules {
 }
 
 /** The rule of a node's scope, or of the nearest enclosing scope that has one. */
-export function ruleOf(node: Node, rules: ShardRules): ShardRule | null {
+function ruleOf(node: Node, rules: ShardRules): ShardRule | null {
   if (node.scope === null) return null;
   const { backward } = node.scope;
   for (let name = node.scope.name; name !== ""; name = name.slice(0, Math.max(0, name.lastIndexOf(".")))) {
@@ -74,7 +74,7 @@ export function ruleOf(node: Node, rules: ShardRules): ShardRule | null {
   return null;
 }
 
-export interface ShardingConstraints {
+interface ShardingConstraints {
   /** Mesh axes that annotations and rules name, in order of appearance. */
   axes: string[];
   /** The smallest device limit of all rules. */

@@ -9,7 +9,7 @@ import { type Partitioned, partition } from "./partition.js";
 import { type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 import { Problem } from "./problem.js";
 
-export interface SimulatedRank {
+interface SimulatedRank {
   rank: number;
   /** Seconds of compute, and seconds in which this device only waited for others or for data. */
   compute: number;
@@ -17,7 +17,7 @@ export interface SimulatedRank {
   end: number;
 }
 
-export interface Simulated {
+interface Simulated {
   /** Until the last device finishes. */
   seconds: number;
   ranks: SimulatedRank[];
@@ -124,7 +124,7 @@ export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: 
   return { seconds: Math.max(...simulated.map(({ end }) => end)), ranks: simulated, collectives };
 }
 
-export interface SimulatedRow {
+interface SimulatedRow {
   name: string;
   devices: number;
   seconds: number;

@@ -2,7 +2,6 @@
 import {
   bytesOf,
   type DType,
-  type DTypeKind,
   dtypes,
   integerLimits,
   isComplex,
@@ -91,7 +90,7 @@ export type KindName =
   | "complex floating"
   | "numeric";
 
-const kindTests: Record<KindName, (dtype: DType, kind: DTypeKind) => boolean> = {
+const kindTests: Record<KindName, (dtype: DType, kind: ReturnType<typeof kindOf>) => boolean> = {
   bool: (_, kind) => kind === "bool",
   "signed integer": (dtype, kind) => kind === "int" && !isUnsigned(dtype),
   "unsigned integer": (dtype) => isUnsigned(dtype),

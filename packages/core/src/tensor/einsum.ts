@@ -1,7 +1,7 @@
 // Products of tensors: matmul, einsum, tensordot, kron, outer. All use the batched matrix product.
 import { broadcastShapes, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { align, commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { currentPrecision, type ProductOptions, productPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 

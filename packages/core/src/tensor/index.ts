@@ -1,6 +1,7 @@
 // Public tensor API: Tensor, functions, random numbers, linear algebra, trees, transforms.
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
+export * from "./control.js";
 export * from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
@@ -9,6 +10,7 @@ export * as debug from "./debug.js";
 export * from "./dtypes.js";
 export * from "./einsum.js";
 export * from "./elementwise.js";
+export * from "./fft.js";
 export {
   argsort,
   gather,

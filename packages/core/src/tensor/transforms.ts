@@ -1,7 +1,7 @@
 // grad, valueAndGrad, vjp and jvp over trees of tensors: they trace the function into nodes and apply the graph transforms.
 import { isComplex, isInexact, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { forGradient, keepWhenComputed, tracing } from "../runtime/index.js";
+import { forGradient, materializeWhenComputed, tracing } from "../runtime/index.js";
 import { backward, forward, instantiate } from "../transform/index.js";
 import { wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
@@ -12,7 +12,7 @@ import { flattenTree } from "./tree.js";
 function aliasTree(tree: unknown): { aliases: Node[]; tree: unknown } {
   const { leaves, def } = flattenTree(tree);
   const aliases = leaves.map((leaf) => {
-    keepWhenComputed(leaf.node);
+    materializeWhenComputed(leaf.node);
     return build.make("alias", [leaf.node], { name: "" });
   });
   return { aliases, tree: def.rebuild(aliases.map((node) => new Tensor(node))) };

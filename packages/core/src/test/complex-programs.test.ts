@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import * as weft from "../index.js";
-import { asFunction, type Program, programOf } from "./complex-programs.js";
-import { availableDevices } from "./devices.js";
+import { asFunction, type ComplexProgram, programOf } from "./complex-programs.js";
+import { testDevices } from "./devices.js";
 
 const testdata = fileURLToPath(new URL("../../testdata", import.meta.url));
 const [wanted, first] = [Number(process.env.WEFT_FUZZ ?? 0), Number(process.env.WEFT_FUZZ_SEED ?? 0)];
@@ -29,7 +29,7 @@ const hash = (results: Result[]): string =>
     .slice(0, 16);
 
 /** The programs and the hashes of what NumPy makes of them. */
-function expected(): { programs: Program[]; hashes: string[] } {
+function expected(): { programs: ComplexProgram[]; hashes: string[] } {
   if (wanted === 0) {
     const { hashes } = JSON.parse(readFileSync(join(testdata, "complex-programs.json"), "utf8")) as {
       hashes: string[];
@@ -54,7 +54,7 @@ function read(t: weft.Tensor): Result {
 }
 
 describe("random programs that move complex numbers, as NumPy runs them", () => {
-  for (const device of availableDevices())
+  for (const device of testDevices())
     test(device.name, () => {
       weft.useDevice(device.make());
       const { programs, hashes } = expected();

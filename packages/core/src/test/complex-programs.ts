@@ -21,7 +21,7 @@ export type Step =
   | { op: "where"; c: number; x: number; y: number }
   | { op: "scatter"; x: number; ids: number[]; size: number };
 
-export interface Program {
+export interface ComplexProgram {
   seed: number;
   dtype: DType;
   steps: Step[];
@@ -170,7 +170,7 @@ const shapes = [[5], [3, 4], [2, 3, 4], [70], [9, 11], [1, 6], [130], [4, 65], [
 const dtypes: DType[] = ["complex64", "complex128", "complex64", "complex128", "float32", "float64"];
 
 /** The program of a seed. */
-export function programOf(seed: number): Program {
+export function programOf(seed: number): ComplexProgram {
   const dice = new Dice(seed + 1);
   for (let i = 0; i < 5; i++) dice.below(2);
   const dtype = dice.pick(dtypes);
@@ -184,7 +184,10 @@ export function programOf(seed: number): Program {
 }
 
 /** Inputs of a program, and the rest of it as a function of them. */
-export function asFunction({ steps, dtype, results }: Program): { inputs: Tensor[]; fn(inputs: Tensor[]): Tensor[] } {
+export function asFunction({ steps, dtype, results }: ComplexProgram): {
+  inputs: Tensor[];
+  fn(inputs: Tensor[]): Tensor[];
+} {
   const isComplex = dtype.startsWith("complex");
   const inputs = steps.flatMap((s) => {
     if (s.op !== "input") return [];

@@ -28,14 +28,14 @@ export const emulatedDevice: TestDevice & { available: () => boolean } = {
 export const knownDevices: readonly string[] = known.map(({ name }) => name);
 
 /** The devices of this machine, the reference first. */
-export function availableDevices(): TestDevice[] {
+export function testDevices(): TestDevice[] {
   const wanted = process.env.WEFT_TEST_DEVICES?.split(",");
   return known.filter(({ name, available }) => (wanted?.includes(name) ?? true) && available());
 }
 
 /** Runs a suite on every device; tests inside find it as the current one. */
 export function onEachDevice(body: (device: Device, name: string) => void): void {
-  for (const { name, make } of availableDevices()) {
+  for (const { name, make } of testDevices()) {
     describe(`on ${name}`, () => {
       const device = make();
       before(() => void useDevice(device));

@@ -7,7 +7,7 @@ import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { type CaseFn, type Host, Source } from "./cases/index.js";
 import { gradientFn } from "./derivatives.js";
-import { availableDevices } from "./devices.js";
+import { testDevices } from "./devices.js";
 import { Dice } from "./dice.js";
 import { type Job, mismatches, runJobs } from "./jobs.js";
 import { runAsTraced } from "./traced.js";
@@ -260,7 +260,7 @@ const jobs = (): Job[] =>
   });
 
 describe("random programs", () => {
-  for (const device of availableDevices())
+  for (const device of testDevices())
     test(device.name, () => {
       useDevice(new ReferenceDevice());
       const all = jobs();

@@ -4,7 +4,7 @@ import { before, describe, test } from "node:test";
 import { ReferenceDevice, useDevice } from "../index.js";
 import { type Case, cases, type DType } from "./cases/index.js";
 import { checkDerivatives, differentiable, gradientFn, gradientPoint, type Point } from "./derivatives.js";
-import { availableDevices } from "./devices.js";
+import { testDevices } from "./devices.js";
 import { functionOf, type Job, jobOf, mismatches, runEagerly, runJobs } from "./jobs.js";
 
 const wide: readonly DType[] = ["float64", "complex128"];
@@ -95,7 +95,7 @@ const gradientJobs = (): Job[] =>
     return [{ name, fn, inputs, dtype: inputs[0].dtype, loose: 1000 }];
   });
 
-for (const device of availableDevices().filter(({ name }) => name !== "reference")) {
+for (const device of testDevices().filter(({ name }) => name !== "reference")) {
   test(`gradients on ${device.name} against the reference`, () => {
     useDevice(new ReferenceDevice());
     const jobs = gradientJobs();

@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as weft from "../index.js";
 import { type DType, type Tensor, tensor, useDevice } from "../index.js";
-import { availableDevices } from "./devices.js";
+import { testDevices } from "./devices.js";
 
 const rows = (t: Tensor): unknown => t.arraySync();
 
-for (const device of availableDevices())
+for (const device of testDevices())
   describe(`selection on ${device.name}`, () => {
     const x = (): Tensor => {
       useDevice(device.make());

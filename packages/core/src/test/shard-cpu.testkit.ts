@@ -54,7 +54,7 @@ export function divide(name: string, devices: number): { program: Program; parts
 const bytesOfValue = ({ data }: Value): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
 /** This rank's shard of each result of each program, twice: the second run reuses memory. */
-export function runPrograms({ rank, size: devices, name }: RankContext): unknown {
+export function runSharded({ rank, size: devices, name }: RankContext): unknown {
   const all = Object.keys(programs).map((title) => ({ title, ...divide(title, devices) }));
   const device = new CpuDevice({ threads: 1 });
   const group = ShmGroup.join(name, rank, devices, { joinTimeout: 60 });

@@ -6,7 +6,7 @@ import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { type Case, cases, type DType, type Host, Source } from "./cases/index.js";
 import { assertClose, toResult } from "./compare.js";
-import { availableDevices, onEachDevice } from "./devices.js";
+import { onEachDevice, testDevices } from "./devices.js";
 import { functionOf, type Job, list, mismatches, runEagerly, runJobs, upload } from "./jobs.js";
 
 const size = 3;
@@ -83,7 +83,7 @@ describe("every case against a loop", () => {
     });
 });
 
-for (const device of availableDevices().filter(({ name }) => name !== "reference")) {
+for (const device of testDevices().filter(({ name }) => name !== "reference")) {
   test(`a choice of cases on ${device.name}`, () => {
     useDevice(new ReferenceDevice());
     const jobs = suitable.flatMap((item, i) => (i % 7 === 0 ? jobsOf(item, i) : []));

@@ -29,7 +29,7 @@ export interface ScoreMask {
   bias: Node | null;
 }
 
-export interface KernelMask {
+interface KernelMask {
   kind: AttentionKernel["mask"];
   /** In the layout of the scores, at its own size: to be expanded. */
   node: Node | null;

@@ -99,7 +99,7 @@ function replaced(fn: GraphFn, replacements: ReadonlyMap<Node, Node>): GraphFn {
   return { ...fn, outputs: fn.outputs.map((output) => map.get(output)!) };
 }
 
-export interface Recognition {
+interface Recognition {
   /** Called after the first match; null: no device has kernels. */
   customKernelSupport: () => CustomKernelSupport | null;
   /** Whether a gradient will be taken. */

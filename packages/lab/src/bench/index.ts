@@ -6,13 +6,11 @@ export {
   judgeBench,
   type RowVerdict,
 } from "./judge.js";
-export { benchCharts, benchFiles } from "./page.js";
+export { benchFiles } from "./page.js";
 export {
   type BenchRecord,
   type BenchResult,
   type BenchRow,
-  benchFormat,
-  benchVersion,
   parseBenchRecord,
   splitParts,
   type TimeSplit,

@@ -32,7 +32,7 @@ export interface RowVerdict {
   advice: string;
 }
 
-export interface BenchCountSummary {
+interface BenchCountSummary {
   devices: number;
   clock: Clock;
   simulated: boolean;

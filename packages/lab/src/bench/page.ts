@@ -102,7 +102,7 @@ function splitChart(judged: BenchJudgment): Chart | null {
   };
 }
 
-export const benchCharts = (judged: BenchJudgment): Chart[] =>
+const benchCharts = (judged: BenchJudgment): Chart[] =>
   [...clocks.map((clock) => speedupChart(judged, clock)), splitChart(judged)].filter((c): c is Chart => c !== null);
 
 const style = `body{margin:0 auto;padding:1rem;max-width:64rem;font:16px/1.5 "DejaVu Sans",Verdana,system-ui,sans-serif;color:#111827}

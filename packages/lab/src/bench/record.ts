@@ -1,7 +1,7 @@
 // The JSON format of `weft bench` and its validation.
 
-export const benchFormat = "weft-bench";
-export const benchVersion = 1;
+const benchFormat = "weft-bench";
+const benchVersion = 1;
 
 /** Seconds of one call by part, medians over the repeats; 0 for a part that does not occur. */
 export interface TimeSplit {

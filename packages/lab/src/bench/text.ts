@@ -13,7 +13,7 @@ export function secondsText(s: number): string {
   return `${(s * 1e6).toFixed(1)} us`;
 }
 
-export function rateText(teraflops: number | null): string {
+function rateText(teraflops: number | null): string {
   if (teraflops === null) return "";
   return teraflops >= 0.1 ? ` (${teraflops.toFixed(2)} TFLOPS)` : ` (${(teraflops * 1e3).toFixed(1)} GFLOPS)`;
 }

@@ -17,6 +17,8 @@ export interface RunReport {
   id: string;
   label?: string;
   devices: number;
+  /** Nothing says on how many devices it ran. */
+  devicesUnknown?: true;
   source: string;
   status: string;
   epochSeconds: { mean: number; std: number; n: number } | null;
@@ -34,6 +36,7 @@ export interface RunReport {
 export interface StudyReport {
   name: string;
   valid: boolean | null;
+  status: Verdict["status"];
   basis: StudySummary["basis"];
   warmup: number;
   runs: RunReport[];
@@ -73,6 +76,7 @@ function runReports(verdict: Verdict): RunReport[] {
       id: run.id,
       ...(run.label !== undefined && { label: run.label }),
       devices: run.devices,
+      ...(run.devicesUnknown === true && { devicesUnknown: true as const }),
       source: run.source.path,
       status: run.status,
       epochSeconds: summary.seconds === null ? null : short(summary.seconds),
@@ -118,6 +122,7 @@ export function analyzeStudy(study: Study): Analysis {
     report: {
       name: study.name,
       valid: verdict.valid,
+      status: verdict.status,
       basis: summary.basis,
       warmup: study.warmup ?? 1,
       runs: runReports(verdict),

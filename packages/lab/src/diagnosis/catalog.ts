@@ -9,11 +9,11 @@ interface RuleHead {
 }
 
 /** A rule that examines one run at a time; run and devices of the finding are filled in. */
-export interface RunRule extends RuleHead {
+interface RunRule extends RuleHead {
   run: (run: RunView, view: DiagnosisView) => Omit<RuleFinding, "run" | "devices"> | null;
 }
 
-export interface StudyRule extends RuleHead {
+interface StudyRule extends RuleHead {
   study: (view: DiagnosisView) => RuleFinding[];
 }
 

@@ -218,7 +218,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
         ...(gradientElementBytes !== undefined && { elementBytes: gradientElementBytes }),
         ...(ddpBucketCapBytes !== undefined && { capBytes: ddpBucketCapBytes }),
       });
-      if (choice === null || choice.price.ratio > 0.99) return null;
+      if (choice === null || choice.estimate.ratio > 0.99) return null;
       return {
         severity: "low",
         evidence: [
@@ -227,7 +227,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
         ],
         cause: "Buckets of this size start too late or cost too many latencies.",
         fix: `DDP(bucket_cap_mb=${choice.capBytes / 2 ** 20})`,
-        predicted: r.effect(choice.price),
+        predicted: r.effect(choice.estimate),
         refutedBy: "The same step time with the other bucket size.",
       };
     },
@@ -370,7 +370,8 @@ export const communicationRules: readonly DiagnosisRule[] = [
     title: "More devices are slower",
     source: "S(N) below S(N/2): past the peak of the USL",
     study: ({ verdict }) => {
-      const points = verdict.valid === false ? [] : verdict.scaling;
+      const points =
+        verdict.valid === false ? [] : verdict.scaling.map((p) => ({ ...p, workSpeedup: p.workSpeedup ?? 0 }));
       return points.flatMap((point, i): RuleFinding[] => {
         const best = points
           .slice(0, i)

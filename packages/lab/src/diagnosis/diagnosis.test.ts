@@ -170,7 +170,7 @@ test("overlap is not recommended over shared memory, where the computing cores c
 });
 
 test("nothing is recommended from a count that is not valid", () => {
-  const report = findings({ step: { dataWaitUs: 5000 }, facts: { samplerSharded: false }, says: /./ });
+  const report = findings({ step: { dataWaitUs: 5000 }, facts: { contentHash: "ab" }, says: /./ });
   assert.equal(report.valid, false);
   assert.deepEqual(
     report.findings.map((f) => f.id),

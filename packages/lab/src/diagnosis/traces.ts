@@ -7,7 +7,7 @@ import { analyzeTraces, type RankReport } from "../trace/index.js";
 const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
 
 /** The summary of one rank; null when nothing could be measured. */
-export function summarizeTrace(report: RankReport): TraceSummary | null {
+function summarizeTrace(report: RankReport): TraceSummary | null {
   const { spanUs, idleUs, computeUs, nonComputeUs } = report;
   if (spanUs === undefined || idleUs === undefined || computeUs === undefined || nonComputeUs === undefined)
     return null;
@@ -51,7 +51,7 @@ export function summarizeTrace(report: RankReport): TraceSummary | null {
 }
 
 /** Trace files of a run: in its own directory, or in `traces` below it. */
-export function traceFiles(run: Run): string[] {
+function traceFiles(run: Run): string[] {
   const home = run.source.path;
   if (!existsSync(home) || !statSync(home).isDirectory()) return [];
   const inside = (directory: string): string[] =>

@@ -23,7 +23,7 @@ export interface RunView {
   utilization: number | null;
   onGpu: boolean;
   /** An estimate as the predicted effect on this run's time. */
-  effect: (price: EffectEstimate) => PredictedEffect | null;
+  effect: (estimate: EffectEstimate) => PredictedEffect | null;
 }
 
 export interface DiagnosisView {
@@ -72,11 +72,11 @@ function viewOf(summary: RunSummary, view: StudyView): RunView {
     traces: run.traces ?? [],
     utilization: utilizationOf(run),
     onGpu: facts.device?.startsWith("cuda") === true || (run.machine?.devices?.length ?? 0) > 0,
-    effect: (price) => {
+    effect: (estimate) => {
       if (count !== null && view.basis !== null)
-        return effectOf(price, count.seconds.mean, "s", basisMetric[view.basis], run.devices);
+        return effectOf(estimate, count.seconds.mean, "s", basisMetric[view.basis], run.devices);
       const steps = summary.steps;
-      return steps === null ? null : effectOf(price, steps.durationUs.mean, "us", "stepUs", run.devices);
+      return steps === null ? null : effectOf(estimate, steps.durationUs.mean, "us", "stepUs", run.devices);
     },
   };
 }

@@ -33,6 +33,7 @@ test("a damaged metrics.csv keeps its valid rows and counts the invalid ones", (
   assert.equal(rows, 9);
   const found = Object.fromEntries(problems.list().map((p) => [p.id, p.count]));
   assert.deepEqual(found, {
+    "bad-field": 1,
     "bad-time": 2,
     "negative-time": 1,
     "bad-epoch": 1,

@@ -1,7 +1,7 @@
 // Imports metrics.csv (one row per epoch) as epochs in file order. Rows that cannot be measurements are left out and counted;
 // whether two jobs wrote to one file is decided later.
 import { readFileSync, statSync } from "node:fs";
-import { type MetricsColumn, metricsColumn, metricsHeader, type TrainingEpoch } from "@weft/formats";
+import { type MetricsColumn, metricsColumn, metricsColumns, metricsHeader, type TrainingEpoch } from "@weft/formats";
 import { CsvError, type CsvRow, readCsvText } from "@weft/formats/csv";
 import { ImportError, type ProblemLog } from "./lines.js";
 
@@ -9,7 +9,7 @@ import { ImportError, type ProblemLog } from "./lines.js";
 const largestBytes = 256 << 20;
 
 /** The epochs of a metrics.csv. */
-export interface MetricsCsv {
+interface MetricsCsv {
   epochs: TrainingEpoch[];
   /** Rows after the header, valid or not. */
   rows: number;
@@ -69,8 +69,9 @@ export function readMetricsCsv(path: string, problems: ProblemLog): MetricsCsv {
     const epoch = value("epoch");
     const seconds = value("seconds");
     if (epoch === undefined || !Number.isInteger(epoch) || epoch < 0)
-      problem("bad-epoch", `row left out: epoch is ${JSON.stringify(cell("epoch"))}`);
-    else if (seconds === undefined) problem("bad-time", `row left out: time is ${JSON.stringify(cell("seconds"))}`);
+      problem("bad-epoch", `row left out: epoch is ${JSON.stringify(cell("epoch").slice(0, 40))}`);
+    else if (seconds === undefined)
+      problem("bad-time", `row left out: time is ${JSON.stringify(cell("seconds").slice(0, 40))}`);
     else if (seconds <= 0)
       problem("negative-time", `row left out: ${seconds} s is not a duration (a clock that went back?)`);
     else {
@@ -78,6 +79,11 @@ export function readMetricsCsv(path: string, problems: ProblemLog): MetricsCsv {
       for (const key of ["trainLoss", "valLoss", "valAccuracy", "samples", "steps"] as const) {
         const optional = value(key);
         if (optional !== undefined) row[key] = optional;
+        else if (cell(key).trim() !== "")
+          problem(
+            "bad-field",
+            `${metricsColumns[key][0]} left out: ${JSON.stringify(cell(key).slice(0, 40))} is not a number`,
+          );
       }
       epochs.push(row);
     }

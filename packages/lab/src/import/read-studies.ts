@@ -36,6 +36,7 @@ function singleRun(path: string): Study {
     const run = emptyRun(basename(dirname(path)) || basename(path), 1, { kind: "metrics.csv", path });
     run.epochs = readMetricsCsv(path, problems).epochs;
     run.problems = problems.list();
+    run.devicesUnknown = true;
     if (run.epochs.length > 0) run.status = "ok";
     return { name: run.id, path, runs: [run], problems: [] };
   }
@@ -44,11 +45,14 @@ function singleRun(path: string): Study {
     const run = runFromTape(path);
     return { name: run.id, path, runs: [run], problems: [] };
   }
-  const run = emptyRun(basename(path).replace(/\.[^.]*$/, ""), 1, { kind: "jsonl", path });
+  const run = emptyRun(basename(path).replace(/\.[^.]*$/, ""), 0, { kind: "jsonl", path });
   readRecords(path, run, problems);
+  const stated = run.devices >= 1;
+  if (!stated) run.devices = 1;
   adoptFacts(run);
   const world = run.ranks.find((r) => r.worldSize !== undefined)?.worldSize;
   if (world !== undefined && world > run.devices) run.devices = world;
+  if (world === undefined && !stated && run.processes === undefined) run.devicesUnknown = true;
   run.problems = problems.list();
   return { name: run.id, path, runs: [run], problems: [] };
 }

@@ -4,10 +4,19 @@ import { parseRecord, type RunLogRecord, type Workload, workloadSchema } from "@
 import type { RankInfo, Run } from "../model/index.js";
 import { type ProblemLog, readLines } from "./lines.js";
 
+/** Ranks of a run by number, so that a file of many ranks is read in linear time. */
+const rankTables = new WeakMap<Run, Map<number, RankInfo>>();
+
 function rankOf(run: Run, rank: number): RankInfo {
-  let info = run.ranks.find((r) => r.rank === rank);
+  let table = rankTables.get(run);
+  if (table === undefined) {
+    table = new Map(run.ranks.map((r) => [r.rank, r]));
+    rankTables.set(run, table);
+  }
+  let info = table.get(rank);
   if (info === undefined) {
     info = { rank, facts: {} };
+    table.set(rank, info);
     run.ranks.push(info);
   }
   return info;
@@ -130,11 +139,21 @@ export function readRecords(path: string, run: Run, problems: ProblemLog, rank?:
   return taken;
 }
 
+/** Number of processes that shared the work, where the records say it. */
+function processesOf(run: Run): number | undefined {
+  const sizes = run.ranks.flatMap((r) => r.worldSize ?? r.facts.worldSize ?? []);
+  if (sizes.length > 0) return sizes.reduce((a, b) => Math.max(a, b));
+  // The probe finds no world size in a process that was started by no launcher: it is the only one.
+  return run.ranks.length === 1 && run.ranks[0]!.facts.framework !== undefined ? 1 : undefined;
+}
+
 /** Fills in missing workload fields from the facts of rank 0 (or of the first rank that wrote). */
 export function adoptFacts(run: Run): void {
   run.ranks.sort((a, b) => a.rank - b.rank);
   const facts = run.ranks[0]?.facts;
   if (facts === undefined) return;
+  const processes = processesOf(run);
+  if (processes !== undefined && processes > 0) run.processes = processes;
   const workload = run.workload as Record<string, unknown>;
   for (const key of Object.keys(workloadSchema.shape) as (keyof Workload)[])
     if (workload[key] === undefined && facts[key] !== undefined) workload[key] = facts[key];

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats";
+import { listSome } from "@weft/formats/text";
 import { emptyRun, type Run, type Study } from "../model/index.js";
 import { ImportError, ProblemLog } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
@@ -22,7 +23,7 @@ const parseRunFile = lenientParser(runFileSchema.partial());
 const parseStudyFile = lenientParser(studyFileSchema.partial());
 
 /** Reads run.json; fields that cannot be used are left out and reported. */
-export function readRunFile(path: string, problems: ProblemLog): Partial<RunFile> {
+function readRunFile(path: string, problems: ProblemLog): Partial<RunFile> {
   const parsed = parseRunFile(readJson(path));
   if (!parsed.ok) throw new ImportError(`${path}: not a JSON object`);
   for (const field of parsed.dropped) problems.add(path, "bad-field", `${field} left out: not a valid value`);
@@ -30,7 +31,7 @@ export function readRunFile(path: string, problems: ProblemLog): Partial<RunFile
 }
 
 /** Reads study.json; fields that cannot be used are left out and reported. */
-export function readStudyFile(path: string, problems: ProblemLog): Partial<StudyFile> {
+function readStudyFile(path: string, problems: ProblemLog): Partial<StudyFile> {
   const parsed = parseStudyFile(readJson(path));
   if (!parsed.ok || parsed.value.v !== 1) throw new ImportError(`${path}: not a study file of version 1`);
   for (const field of parsed.dropped) problems.add(path, "bad-field", `${field} left out: not a valid value`);
@@ -81,11 +82,13 @@ export function readScaleRun(directory: string, study: Partial<StudyFile> = {}):
     }
     run.devices = world;
   }
-  const missing =
-    ranks.length === 0 ? [] : Array.from({ length: run.devices }, (_, k) => k).filter((k) => !ranks.includes(k));
-  if (missing.length > 0)
-    problems.add(directory, "missing-ranks", `no records of rank ${missing.join(", ")} of ${run.devices}`);
   adoptFacts(run);
+  const present = new Set(ranks);
+  const expected = Math.max(run.processes ?? run.devices, ranks.length);
+  const missing =
+    ranks.length === 0 ? [] : Array.from({ length: expected }, (_, k) => k).filter((k) => !present.has(k));
+  if (missing.length > 0)
+    problems.add(directory, "missing-ranks", `no records of rank ${listSome(missing)} of ${expected}`);
   run.problems = problems.list();
   return run;
 }

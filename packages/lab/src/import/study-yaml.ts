@@ -38,11 +38,8 @@ function addMachine(study: YamlStudy, fields: YamlRun, run: Run): void {
       ...(devicesPerNode !== undefined && { devicesPerNode }),
     };
   if (loaderWorkers === undefined) return;
-  for (let rank = 0; rank < run.devices; rank++) {
-    const info = run.ranks.find((r) => r.rank === rank);
-    if (info === undefined) run.ranks.push({ rank, facts: { loaderWorkers } });
-    else info.facts.loaderWorkers ??= loaderWorkers;
-  }
+  if (run.ranks.length === 0) run.ranks.push({ rank: 0, facts: {} });
+  for (const info of run.ranks) info.facts.loaderWorkers ??= loaderWorkers;
 }
 
 /** The file that holds a run's measurements. */

@@ -45,7 +45,7 @@ export function readConfigFile(text: string, file: string): ConfigFile {
 }
 
 /** Keys that these runs read from this file; null when no run opened it. */
-export function readKeys(file: string, runs: readonly Run[]): Set<string> | null {
+function readKeys(file: string, runs: readonly Run[]): Set<string> | null {
   const tail = file.split("/").at(-1)!;
   const facts = runs
     .flatMap((run) => run.ranks.flatMap((rank) => rank.facts.configs ?? []))

@@ -38,7 +38,7 @@ const longNames: Record<string, string> = {
 };
 
 /** `--name=value`, `--name value`, `-N4`, `-N 4`. */
-export function readFlags(words: readonly string[]): { flags: Map<string, string>; rest: string[] } {
+function readFlags(words: readonly string[]): { flags: Map<string, string>; rest: string[] } {
   const flags = new Map<string, string>();
   let i = 0;
   for (; i < words.length; i++) {

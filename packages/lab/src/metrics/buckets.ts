@@ -1,6 +1,6 @@
 // Models the gradient buckets of PyTorch's DistributedDataParallel and how much of their all-reduces the backward pass hides.
 
-export interface BucketOptions {
+interface BucketOptions {
   elementBytes?: number;
   firstCapBytes?: number;
   capBytes?: number;
@@ -25,7 +25,7 @@ export function ddpBuckets(parameterElements: readonly number[], options: Bucket
   return buckets;
 }
 
-export interface OverlapResult {
+interface OverlapResult {
   /** When each bucket's all-reduce ends, counted from the start of the backward pass. */
   endsUs: number[];
   communicationUs: number;

@@ -60,9 +60,6 @@ export const fabrics: Record<string, Fabric> = {
   },
 };
 
-/** Host cost of a collective in PyTorch on top of NCCL's latency. */
-export const hostCollectiveUs = 30;
-
 const oneWay = (n: number): number => (n - 1) / n;
 const busFactors: Record<string, (ranks: number) => number> = {
   allreduce: (n) => 2 * oneWay(n),
@@ -97,18 +94,4 @@ export function allReduceUs(bytes: number, devices: number, fabric: Fabric): num
   return (
     fabric.baseUs + 2 * (devices - 1) * fabric.stepUs + (busFactors.allreduce(devices) * bytes) / (fabric.busGBps * 1e3)
   );
-}
-
-/** All-reduce across nodes: overlapping rings inside each node and between nodes; the slower one determines the time. */
-export function hierarchicalAllReduceUs(
-  bytes: number,
-  perNode: number,
-  nodes: number,
-  inside: Fabric,
-  between: Fabric,
-): number {
-  if (nodes <= 1) return allReduceUs(bytes, perNode, inside);
-  const within = allReduceUs(bytes, perNode, inside);
-  const across = allReduceUs(bytes / perNode, nodes, between);
-  return Math.max(within, across) + between.baseUs;
 }

@@ -17,6 +17,8 @@ export interface EpochSummary {
   cut: TrainingEpoch[];
   /** The jobs in the file; more than one means that several jobs wrote to it. */
   jobs: TrainingEpoch[][];
+  /** Whether rows of several jobs alternate: they ran at the same time. Otherwise one followed the other. */
+  interleaved: boolean;
   /** Statistics over the whole file; only when it has more than one job. */
   mixed: Summary | null;
   /** All rows of the job, warm-up included. */
@@ -31,8 +33,27 @@ const clockJump = 20;
 /** Without a known length, a last epoch with less than this share of the others' steps is incomplete. */
 const wholeShare = 0.9;
 
-/** Splits rows in file order into sequences whose epochs rise by one; a lone sequence may have gaps. */
-export function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
+/** Jobs that ran at the same time make the epochs fall back in most rows; one that was resumed, in few. */
+const resumedShare = 1 / 6;
+
+/** Splits rows where the epochs fall back. */
+function risingSequences(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
+  const lists: TrainingEpoch[][] = [];
+  for (const row of rows) {
+    const last = lists.at(-1);
+    if (last === undefined || row.epoch <= last.at(-1)!.epoch) lists.push([row]);
+    else last.push(row);
+  }
+  return lists;
+}
+
+/**
+ * Splits rows in file order into jobs: where the epochs rarely fall back, one job followed another; else each job is a
+ * sequence whose epochs rise by one. A lone sequence may have gaps.
+ */
+function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] {
+  const sequences = risingSequences(rows);
+  if (sequences.length - 1 <= rows.length * resumedShare) return sequences;
   const jobs: TrainingEpoch[][] = [];
   // Jobs by their last epoch, least recently written first: two jobs at the same epoch alternate.
   const byLast = new Map<number, number[]>();
@@ -58,9 +79,19 @@ export function separateJobs(rows: readonly TrainingEpoch[]): TrainingEpoch[][] 
   return jobs;
 }
 
+/** Whether the rows of a job are mixed with those of another: then they are not contiguous in the file. */
+function isInterleaved(jobs: readonly TrainingEpoch[][], rows: readonly TrainingEpoch[]): boolean {
+  const ends = new Set(jobs.flatMap((job) => [job[0]!, job.at(-1)!]));
+  const at = new Map<TrainingEpoch, number>();
+  rows.forEach((row, i) => {
+    if (ends.has(row)) at.set(row, i);
+  });
+  return jobs.some((job) => at.get(job.at(-1)!)! - at.get(job[0]!)! + 1 !== job.length);
+}
+
 /** The main job: the longest of those that start at the first epoch. */
 function mainJob(jobs: readonly TrainingEpoch[][]): TrainingEpoch[] {
-  const first = Math.min(...jobs.map((job) => job[0]!.epoch));
+  const first = jobs.reduce((least, job) => Math.min(least, job[0]!.epoch), Number.POSITIVE_INFINITY);
   const started = jobs.filter((job) => job[0]!.epoch === first);
   return started.reduce((a, b) => (b.length > a.length ? b : a));
 }
@@ -131,6 +162,7 @@ export function summarizeEpochs(run: Run, warmup: number): EpochSummary | null {
     jumps,
     cut,
     jobs,
+    interleaved: jobs.length > 1 && isInterleaved(jobs, rows),
     mixed,
     totalSeconds: seconds([...kept, ...cut]).reduce((a, b) => a + b, 0),
     firstLoss: job[0]!.trainLoss ?? null,

@@ -1,20 +1,7 @@
 // Exports of the metrics layer.
-export {
-  type BucketOptions,
-  ddpBuckets,
-  type OverlapResult,
-  simulateOverlap,
-} from "./buckets.js";
-export {
-  allReduceUs,
-  busBandwidthGBps,
-  busFactor,
-  type Fabric,
-  fabrics,
-  hierarchicalAllReduceUs,
-  hostCollectiveUs,
-} from "./communication.js";
-export { type EpochSummary, separateJobs, summarizeEpochs, timedRows } from "./epochs.js";
+export { ddpBuckets, simulateOverlap } from "./buckets.js";
+export { allReduceUs, busBandwidthGBps, busFactor, type Fabric, fabrics } from "./communication.js";
+export { type EpochSummary, summarizeEpochs, timedRows } from "./epochs.js";
 export {
   amdahl,
   classMeaning,
@@ -38,5 +25,5 @@ export {
   summarizeStudy,
   type TimeBasis,
 } from "./scaling.js";
-export { type RankSteps, type StepSummary, summarizeSteps } from "./steps.js";
+export { type StepSummary, summarizeSteps } from "./steps.js";
 export { fitUsl, type Usl, uslThroughput } from "./usl.js";

@@ -20,7 +20,7 @@ export function popEfficiencies(
   baselineUsefulTotal?: number,
 ): PopEfficiencies | null {
   if (useful.length === 0 || !(runtime > 0) || useful.some((u) => !(u >= 0))) return null;
-  const largest = Math.max(...useful);
+  const largest = useful.reduce((a, b) => Math.max(a, b));
   if (largest === 0) return null;
   const total = useful.reduce((a, b) => a + b, 0);
   const loadBalance = total / useful.length / largest;

@@ -3,7 +3,7 @@ import type { TrainingStep } from "@weft/formats";
 import { mean, median, type Summary, sum, summarize } from "@weft/formats/stats";
 import type { Run } from "../model/index.js";
 
-export interface RankSteps {
+interface RankSteps {
   rank: number;
   steps: number;
   meanUs: number;
@@ -124,8 +124,9 @@ export function summarizeSteps(run: Run, warmup?: number): StepSummary | null {
   const samples = perRank.every((r) => r.samplesPerStep !== null)
     ? sum(perRank.map((r) => r.samplesPerStep! / r.meanUs)) * 1e6
     : null;
-  // Ranks without records worked as well; each is counted with the mean of the others.
-  const complete = run.devices / perRank.length;
+  // Ranks without records worked as well; each is counted with the mean of the others. One process that drives all devices
+  // has already counted the work of all.
+  const complete = Math.max(1, (run.processes ?? run.devices) / perRank.length);
   const firsts = [...ranks.values()].map((steps) => steps[0]!.durationUs);
   return {
     durationUs: duration,
@@ -136,7 +137,7 @@ export function summarizeSteps(run: Run, warmup?: number): StepSummary | null {
     samplesPerSecond: samples === null ? null : samples * complete,
     stepsPerEpoch,
     samplesPerEpoch: samplesPerEpoch === null ? null : samplesPerEpoch * complete,
-    firstStepRatio: Math.max(...firsts) / median(counted.map((step) => step.durationUs)),
+    firstStepRatio: firsts.reduce((a, b) => Math.max(a, b)) / median(counted.map((step) => step.durationUs)),
     warmupSteps,
     compiledInWindow,
     clockJumps,

@@ -2,13 +2,33 @@
 
 import { shortNumber } from "@weft/formats/text";
 
-/** Severity of a finding; `invalid` means that the study is not a scaling measurement. */
-export type Severity = "invalid" | "high" | "moderate" | "low" | "info";
+/**
+ * Severity of a finding. `invalid`: counted or derived evidence shows that the study is not a scaling measurement.
+ * `unresolved`: two readings fit the measurements, and the finding names the command that separates them.
+ */
+export type Severity = "invalid" | "unresolved" | "high" | "moderate" | "low" | "info";
+
+/**
+ * Rank of a piece of evidence: `counted` by the probe, the trainer or in a file; `derived` by arithmetic on counted facts;
+ * `inferred` from times or losses; `assumed` because nothing says otherwise. Only counted and derived evidence can
+ * invalidate a study.
+ */
+export type EvidenceRank = "counted" | "derived" | "inferred" | "assumed";
+
+/** One of several explanations that fit the measurements. */
+export interface Reading {
+  text: string;
+  /** Share of the likelihood of all readings, 0 to 1. */
+  likelihood: number;
+  /** The speedup that this reading implies. */
+  speedup?: number;
+}
 
 /** A value that supports a finding, with its unit and its source. */
 export interface Evidence {
   what: string;
   value: number | string | boolean;
+  rank: EvidenceRank;
   unit?: string;
   /** The threshold that it was compared with. */
   threshold?: number;
@@ -19,7 +39,7 @@ export interface Evidence {
 }
 
 /** What a rule returns for one run or device count. The catalog adds the rule's id, title and source. */
-export type RuleFinding = Omit<Finding, "id" | "title" | "source">;
+export type RuleFinding = Omit<Finding, "id" | "title" | "source"> & { title?: string };
 
 /** The predicted effect of a fix, with an interval where one can be given. */
 export interface PredictedEffect {
@@ -47,6 +67,8 @@ export interface Finding {
   cause: string;
   /** Other explanations that were considered, and why they were rejected or kept. */
   alternatives?: string[];
+  /** The explanations that fit, for an unresolved finding. */
+  readings?: Reading[];
   fix: string | null;
   predicted: PredictedEffect | null;
   /** The observation that would show this finding to be wrong. */
@@ -55,22 +77,32 @@ export interface Finding {
   source: string;
 }
 
-const order: Record<Severity, number> = { invalid: 0, high: 1, moderate: 2, low: 3, info: 4 };
+const order: Record<Severity, number> = {
+  invalid: 0,
+  unresolved: 1,
+  high: 2,
+  moderate: 3,
+  low: 4,
+  info: 5,
+};
 
 /** Comparison function for `sort`: most severe first. */
 export function bySeverity(a: { severity: Severity }, b: { severity: Severity }): number {
   return order[a.severity] - order[b.severity];
 }
 
-/** Builds evidence. The sentence is generated unless the rule gives one. */
+/** True for evidence that can invalidate a study. */
+export const isHard = ({ rank }: Evidence): boolean => rank === "counted" || rank === "derived";
+
+/** Builds evidence. The sentence is generated unless the rule gives one; most evidence is arithmetic on counted facts. */
 export function evidence(
   what: string,
   value: Evidence["value"],
-  options: { unit?: string; threshold?: number; rows?: string[]; text?: string } = {},
+  options: { rank?: EvidenceRank; unit?: string; threshold?: number; rows?: string[]; text?: string } = {},
 ): Evidence {
-  const { text, ...rest } = options;
+  const { text, rank = "derived", ...rest } = options;
   const shown = typeof value === "number" ? shortNumber(value) : String(value);
   const unit = options.unit === undefined ? "" : ` ${options.unit}`;
   const bound = options.threshold === undefined ? "" : ` (threshold ${shortNumber(options.threshold)}${unit})`;
-  return { what, value, ...rest, text: text ?? `${what}: ${shown}${unit}${bound}` };
+  return { what, value, rank, ...rest, text: text ?? `${what}: ${shown}${unit}${bound}` };
 }

@@ -2,9 +2,12 @@
 export {
   bySeverity,
   type Evidence,
+  type EvidenceRank,
   evidence,
   type Finding,
+  isHard,
   type PredictedEffect,
+  type Reading,
   type RuleFinding,
   type Severity,
 } from "./finding.js";

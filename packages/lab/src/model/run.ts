@@ -90,6 +90,10 @@ export interface Run {
   source: RunSource;
   /** Ranks that share the work (data parallel), one device each. */
   devices: number;
+  /** Nothing says on how many devices it ran; `devices` is 1 by assumption. */
+  devicesUnknown?: true;
+  /** Processes that shared the work: fewer than `devices` when one process drives several. Absent when nothing says so. */
+  processes?: number;
   nodes?: number;
   repeat?: number;
   /** Position in the interleaved order of the study. */

@@ -80,7 +80,7 @@ export const estimateEarlyTail = (p: StepParts, tailUs: number): EffectEstimate 
 export interface BucketChoice {
   capBytes: number;
   exposedUs: number;
-  price: EffectEstimate;
+  estimate: EffectEstimate;
 }
 
 /** The best bucket cap by simulation; null when the current one is best. */
@@ -106,7 +106,7 @@ export function estimateBuckets(
   return {
     capBytes: best.cap,
     exposedUs: best.exposedUs,
-    price: relative(
+    estimate: relative(
       p,
       p.stepUs - saved,
       `bucket simulator: exposed ${Math.round(now)} -> ${Math.round(best.exposedUs)} us`,
@@ -119,22 +119,22 @@ export const reachedShare: [number, number] = [0.4, 1.1];
 
 /** An estimate as the predicted effect on a measured time. */
 export function effectOf(
-  price: EffectEstimate,
+  estimate: EffectEstimate,
   from: number,
   unit: string,
   metric: string,
   devices?: number,
 ): PredictedEffect {
-  const gain = from * (1 - price.ratio);
+  const gain = from * (1 - estimate.ratio);
   const low = from - gain * reachedShare[1];
   const high = from - gain * reachedShare[0];
   return {
     metric,
     ...(devices !== undefined && { devices }),
     from,
-    to: from * price.ratio,
+    to: from * estimate.ratio,
     interval: gain >= 0 ? [Math.max(0, low), high] : [high, low],
     unit,
-    reason: `${price.reason}; interval: ${reachedShare[0] * 100}% to ${Math.round(reachedShare[1] * 100)}% of the computed gain`,
+    reason: `${estimate.reason}; interval: ${reachedShare[0] * 100}% to ${Math.round(reachedShare[1] * 100)}% of the computed gain`,
   };
 }

@@ -24,4 +24,4 @@ export {
   type ReadPoints,
   readPoints,
 } from "./points.js";
-export { type LawDescription, predict, type ScalingPrediction, type ScalingPredictions } from "./predict.js";
+export { predict, type ScalingPrediction, type ScalingPredictions } from "./predict.js";

@@ -28,7 +28,7 @@ export interface ScalingPrediction {
 }
 
 /** The textbook laws fitted to the same points, for comparison. */
-export interface LawDescription {
+interface LawDescription {
   law: "ring" | "log" | "amdahl" | "usl" | "constant-efficiency";
   parameters: Record<string, number>;
   values: { devices: number; value: number }[];

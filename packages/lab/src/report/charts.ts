@@ -2,6 +2,7 @@
 // points have different marks.
 import type { Analysis } from "../diagnosis/index.js";
 import { anchor, type EpochUse, plural, type ScalingRow, type StudyRows } from "./rows.js";
+import { verdictTitle } from "./words.js";
 
 /** A Vega-Lite or Vega specification. */
 export type ChartSpec = Record<string, unknown>;
@@ -147,12 +148,14 @@ function epochTime(analysis: Analysis, rows: StudyRows): Chart {
 
 const shapes: Record<ScalingRow["kind"], string> = {
   measured: "circle",
+  undecided: "square",
   "not a speedup": "cross",
   "work per second": "diamond",
   predicted: "triangle-up",
 };
 const colors: Record<ScalingRow["kind"], string> = {
   measured: palette[0]!,
+  undecided: palette[4]!,
   "not a speedup": gray,
   "work per second": palette[2]!,
   predicted: palette[1]!,
@@ -258,16 +261,6 @@ function scalingPanel(
   };
 }
 
-function verdictLine({ report }: Analysis): string {
-  if (report.valid === null) return "nothing to compare";
-  if (report.valid)
-    return report.scaling.every((p) => p.workKnown === "baseline" || p.workKnown === "counted")
-      ? "valid: the same work, divided (counted)"
-      : "valid: no rule found a problem (the work of each rank was not counted)";
-  const first = report.findings.find((f) => f.severity === "invalid")!;
-  return `not valid as a scaling result: ${first.title.toLowerCase()}`;
-}
-
 function speedupEfficiency(analysis: Analysis, rows: StudyRows): Chart | null {
   if (rows.scaling.length < 2) return null;
   const { report } = analysis;
@@ -276,14 +269,14 @@ function speedupEfficiency(analysis: Analysis, rows: StudyRows): Chart | null {
     report.valid === false
       ? `${report.name}: what the times say, and do not`
       : `${report.name}: speedup and efficiency`;
-  const description = `${verdictLine(analysis)}. ${rows.scaling.map((r) => `${r.devices}: ${r.speedup.toFixed(2)} (${r.kind})`).join("; ")}.`;
+  const description = `${verdictTitle(report)}. ${rows.scaling.map((r) => `${r.devices}: ${r.speedup.toFixed(2)} (${r.kind})`).join("; ")}.`;
   const legend = "dashed: ideal from the device count; bars: 80% intervals";
   return {
     name: "speedup_efficiency",
     title,
     description,
     spec: framed(
-      { title, subtitle: [verdictLine(analysis), legend], description },
+      { title, subtitle: [verdictTitle(report), legend], description },
       {
         hconcat: [
           scalingPanel(rows.scaling, "speedup", report.valid === false ? "Ratio to the baseline" : "Speedup", counts),
@@ -318,7 +311,7 @@ function throughput(analysis: Analysis): Chart | null {
     title: `${report.name}: throughput`,
     description,
     spec: framed(
-      { title: `${report.name}: throughput`, subtitle: verdictLine(analysis), description },
+      { title: `${report.name}: throughput`, subtitle: verdictTitle(report), description },
       {
         data: { values: values.map((v) => ({ ...v, text: String(Math.round(v.value)) })) },
         width: Math.max(360, labels.length * 150),

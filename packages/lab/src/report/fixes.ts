@@ -2,7 +2,7 @@
 // SLURM script. Only for valid studies.
 import type { Analysis } from "../diagnosis/index.js";
 import type { Finding } from "../model/index.js";
-import { effectText } from "./tables.js";
+import { effectText } from "./words.js";
 
 interface Setting {
   /** Dotted key of the configuration. */

@@ -10,9 +10,9 @@ import { type Chart, narrowChart } from "./charts.js";
 import { pageScript, pageStyle } from "./page-style.js";
 import { compileChart, renderSvg } from "./render.js";
 import { anchor, type EpochTableRow, plural, type StudyRows } from "./rows.js";
-import { effectText } from "./tables.js";
+import { classText, effectText, efficiencyText, readingText, verdictLine, workText } from "./words.js";
 
-export interface StudyPage {
+interface StudyPage {
   analysis: Analysis;
   rows: StudyRows;
   charts: Chart[];
@@ -28,14 +28,17 @@ const runAnchor = (study: string, run: string): string => `run-${anchor(study)}-
 const countAnchor = (study: string, devices: number): string => `count-${anchor(study)}-${devices}`;
 const link = (to: string, text: string): string => `<a href="#${to}">${escape(text)}</a>`;
 
+const verdictClass = {
+  valid: "valid",
+  undecided: "undecided",
+  "not valid": "invalid",
+  "nothing to compare": "",
+} as const;
+
 function verdict({ report }: Analysis): string {
-  if (report.valid === null) return `<p class="verdict">Nothing to compare: a speedup needs two device counts.</p>`;
-  const last = report.scaling.at(-1)!;
-  const number = (text: string): string => link(countAnchor(report.name, last.devices), text);
-  if (report.valid)
-    return `<p class="verdict valid"><strong>Valid.</strong> ${number(`${last.speedup.toFixed(2)}x on ${plural(last.devices)}`)}, efficiency ${(last.efficiency * 100).toFixed(1)}% (${escape(last.class)}).</p>`;
-  const first = report.findings.find((f) => f.severity === "invalid")!;
-  return `<p class="verdict invalid"><strong>Not valid as a scaling result:</strong> ${escape(first.title.toLowerCase())}. The work-normalized speedup is ${number(`${last.workSpeedup.toFixed(2)}x (${(last.workEfficiency * 100).toFixed(0)}%)`)} on ${plural(last.devices)}: work per second relative to the baseline.</p>`;
+  const last = report.scaling.at(-1);
+  const detail = last === undefined ? "" : ` ${link(countAnchor(report.name, last.devices), "The rows behind it.")}`;
+  return `<p class="verdict ${verdictClass[report.status]}"><strong>${escape(verdictLine(report))}.</strong>${detail}</p>`;
 }
 
 async function figure(chart: Chart, id: string): Promise<string> {
@@ -63,7 +66,7 @@ function scalingTable({ report }: Analysis): string {
   };
   const measured = report.scaling.map(
     (p) =>
-      `<tr id="${countAnchor(report.name, p.devices)}"><td>${p.devices}</td><td>${seconds(p.devices)}</td><td>${p.valid ? `${p.speedup.toFixed(3)}x` : `<s>${p.speedup.toFixed(3)}</s> not a speedup`}</td><td>${p.workSpeedup.toFixed(3)}x</td><td>${(p.workEfficiency * 100).toFixed(1)}%</td><td>${shortNumber(p.workRatio)} (${p.workKnown})</td><td title="${escape(classMeaning[p.class])}">${p.class}</td><td class="text">${runsAt(p.devices)}</td></tr>`,
+      `<tr id="${countAnchor(report.name, p.devices)}"><td>${p.devices}</td><td>${seconds(p.devices)}</td><td>${p.valid ? `${p.speedup.toFixed(3)}x` : `<s>${p.speedup.toFixed(3)}</s> ${p.status}`}</td><td>${workText(p)}</td><td>${efficiencyText(p)}</td><td>${shortNumber(p.workRatio)} (${p.workKnown})</td><td title="${escape(classMeaning[p.class])}">${classText(p)}</td><td class="text">${runsAt(p.devices)}</td></tr>`,
   );
   const predicted = report.predictions.map(
     (p) =>
@@ -82,8 +85,8 @@ function findingBlock(finding: Finding, study: string, knownRows: ReadonlyMap<st
   const part = (name: string, body: string | null): string =>
     body === null || body === "" ? "" : `<dt>${name}</dt><dd>${body}</dd>`;
   return `<article class="finding ${finding.severity}" id="finding-${anchor(study)}-${finding.id}-${finding.devices ?? ""}"><h3>${escape(finding.title)} <span class="tag">${finding.severity}</span> <span class="tag">${finding.id}</span>${where}</h3><dl>
-<dt>evidence</dt><dd><ul>${finding.evidence.map((e) => `<li>${escape(e.text)}${rowLinks(e.rows)}</li>`).join("")}</ul></dd>
-${part("cause", escape(finding.cause))}${part("also looked at", (finding.alternatives ?? []).map(escape).join("<br>"))}${part("fix", finding.fix === null ? null : escape(finding.fix))}${part("predicted effect", effect === null ? null : escape(effect))}${part("refuted by", escape(finding.refutedBy))}${part("rule from", escape(finding.source))}</dl></article>`;
+<dt>evidence</dt><dd><ul>${finding.evidence.map((e) => `<li><span class="tag ${e.rank}">${e.rank}</span> ${escape(e.text)}${rowLinks(e.rows)}</li>`).join("")}</ul></dd>
+${part("readings", (finding.readings ?? []).map((r) => escape(readingText(r))).join("<br>"))}${part("cause", escape(finding.cause))}${part("also looked at", (finding.alternatives ?? []).map(escape).join("<br>"))}${part("fix", finding.fix === null ? null : escape(finding.fix))}${part("predicted effect", effect === null ? null : escape(effect))}${part("refuted by", escape(finding.refutedBy))}${part("rule from", escape(finding.source))}</dl></article>`;
 }
 
 function rowTables({ analysis, rows }: StudyPage): string {

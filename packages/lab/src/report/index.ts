@@ -4,5 +4,17 @@ export { fixFiles } from "./fixes.js";
 export { predictionChart } from "./prediction-chart.js";
 export { compileChart, renderPng, renderSvg } from "./render.js";
 export { plural, type StudyRows, studyRows } from "./rows.js";
-export { effectText, performanceReport, summaryCsv, summaryTex, texText } from "./tables.js";
-export { fileName, type WriteOptions, writeReport } from "./write.js";
+export { performanceReport, summaryCsv, summaryTex, texText } from "./tables.js";
+export {
+  classText,
+  effectText,
+  efficiencyText,
+  findingTitle,
+  ratioText,
+  readingText,
+  verdictExitCode,
+  verdictExitCodes,
+  verdictLine,
+  workText,
+} from "./words.js";
+export { type WriteOptions, writeReport } from "./write.js";

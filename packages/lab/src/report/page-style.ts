@@ -9,16 +9,17 @@ h1 { font-size: 1.5rem; margin: 0.5rem 0; } h2 { font-size: 1.25rem; margin: 2re
 a { color: #1d4ed8; } code { font: 0.875em "DejaVu Sans Mono", ui-monospace, monospace; }
 nav a { margin-right: 1rem; }
 .verdict { padding: 0.5rem 0.75rem; border-left: 5px solid var(--soft); background: var(--panel); }
-.verdict.valid { border-color: var(--good); } .verdict.invalid { border-color: var(--bad); }
+.verdict.valid { border-color: var(--good); } .verdict.invalid { border-color: var(--bad); } .verdict.undecided { border-color: var(--warn); }
 figure { margin: 1rem 0; padding: 0; break-inside: avoid; } figcaption { color: var(--soft); font-size: 0.875rem; }
 figure svg { max-width: 100%; height: auto; display: block; }
 figure svg .mark-symbol path, figure svg .mark-rect path { cursor: pointer; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.875rem; min-width: 100%; }
 th, td { text-align: right; padding: 0.25rem 0.5rem; border-bottom: 1px solid var(--line); white-space: nowrap; } th:first-child, td:first-child, td.text { text-align: left; white-space: normal; min-width: 9rem; } th { color: var(--soft); font-weight: normal; }
 .finding { border: 1px solid var(--line); border-left: 5px solid var(--soft); padding: 0.5rem 0.75rem; margin: 0.75rem 0; break-inside: avoid; }
-.finding.invalid, .finding.high { border-left-color: var(--bad); } .finding.moderate { border-left-color: var(--warn); }
+.finding.invalid, .finding.high { border-left-color: var(--bad); } .finding.unresolved, .finding.moderate { border-left-color: var(--warn); }
 .finding h3 { margin-top: 0; } .finding dl { margin: 0; } .finding dt { color: var(--soft); font-size: 0.8125rem; margin-top: 0.35rem; } .finding dd { margin: 0; } .finding ul { margin: 0; padding-left: 1.2rem; }
 .tag { font-size: 0.75rem; border: 1px solid currentColor; border-radius: 3px; padding: 0 0.3rem; color: var(--soft); }
+.tag.counted, .tag.derived { color: var(--good); } .tag.inferred { color: var(--warn); }
 details { margin: 0.5rem 0; } summary { cursor: pointer; } tr:target, tr.shown, section:target > h3 { background: var(--mark); }
 td.skipped { color: var(--soft); }
 #vg-tooltip-element { position: fixed; z-index: 10; pointer-events: none; background: #fff; border: 1px solid var(--line); padding: 0.25rem 0.5rem; font-size: 0.8125rem; max-width: 22rem; display: none; }

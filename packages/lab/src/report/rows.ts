@@ -22,7 +22,7 @@ export interface EpochTableRow {
 export interface ScalingRow {
   row: string;
   devices: number;
-  kind: "measured" | "not a speedup" | "work per second" | "predicted";
+  kind: "measured" | "undecided" | "not a speedup" | "work per second" | "predicted";
   speedup: number;
   efficiency: number;
   low: number | null;
@@ -37,7 +37,7 @@ export interface StudyRows {
 }
 
 /** Runs with more rows than this are thinned in charts and pages; means use all rows. */
-export const shownRows = 400;
+const shownRows = 400;
 
 export const anchor = (text: string): string => text.replaceAll(/[^A-Za-z0-9]+/g, "-").replaceAll(/^-|-$/g, "");
 /** "1 device", "2 devices". */
@@ -85,13 +85,13 @@ function pointRows(point: ScalingPoint, base: number, name: string): ScalingRow[
   const measured: ScalingRow = {
     row,
     devices: point.devices,
-    kind: point.valid ? "measured" : "not a speedup",
+    kind: point.valid ? "measured" : point.status === "undecided" ? "undecided" : "not a speedup",
     speedup: point.speedup,
     efficiency: point.efficiency,
     low,
     high,
   };
-  if (point.valid || point.workRatio === 1) return [measured];
+  if (point.valid || point.workRatio === 1 || point.workSpeedup === null) return [measured];
   const scale = (x: number | null): number | null => (x === null ? null : x * point.workRatio);
   return [
     measured,

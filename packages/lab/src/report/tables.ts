@@ -1,9 +1,20 @@
 // The tables of a report: a CSV of raw numbers with units in the header, a LaTeX table and a plain-text report.
 
-import { shortNumber } from "@weft/formats/text";
+import { csvCell } from "@weft/formats/csv";
+import { plainText, shortNumber } from "@weft/formats/text";
 import type { StudyReport } from "../diagnosis/index.js";
 import { classMeaning } from "../metrics/index.js";
 import { plural } from "./rows.js";
+import {
+  classText,
+  effectText,
+  efficiencyText,
+  findingTitle,
+  ratioText,
+  readingText,
+  verdictLine,
+  workText,
+} from "./words.js";
 
 type Value = string | number | boolean | null | undefined;
 
@@ -24,10 +35,11 @@ function summaryRows(reports: readonly StudyReport[]): Record<string, Value>[] {
         total_s: run.totalSeconds,
         measured_ratio: point?.speedup,
         valid_as_speedup: point?.valid,
+        verdict: point?.status,
         work_ratio: point?.workRatio,
         work_speedup: point?.workSpeedup,
         work_efficiency: point?.workEfficiency,
-        class: point?.class,
+        class: classText(point),
         throughput_samples_per_s: run.samplesPerSecond,
         work_samples_per_s: run.workSamplesPerSecond,
         final_val_accuracy: run.finalAccuracy,
@@ -36,12 +48,6 @@ function summaryRows(reports: readonly StudyReport[]): Record<string, Value>[] {
     }),
   );
 }
-
-const csvCell = (value: Value): string => {
-  if (value === null || value === undefined) return "";
-  const text = String(value);
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-};
 
 export function summaryCsv(reports: readonly StudyReport[]): string {
   const rows = summaryRows(reports);
@@ -71,9 +77,10 @@ export function summaryTex(reports: readonly StudyReport[]): string {
         run.epochSeconds === null
           ? "--"
           : `$${run.epochSeconds.mean.toFixed(2)} \\pm ${run.epochSeconds.std.toFixed(2)}$`;
-      const ratio = point === undefined ? "--" : point.valid ? `${point.speedup.toFixed(2)}` : "not valid";
-      const normalized = point === undefined ? "--" : point.workSpeedup.toFixed(2);
-      const efficiency = point === undefined ? "--" : `${(point.workEfficiency * 100).toFixed(1)}\\%`;
+      const tex = (text: string): string => (text === "-" ? "--" : texText(text.replaceAll("x", "")));
+      const ratio = point?.valid === false ? point.status : tex(ratioText(point));
+      const normalized = tex(workText(point));
+      const efficiency = tex(efficiencyText(point));
       const accuracy = run.finalAccuracy === null ? "--" : run.finalAccuracy.toFixed(3);
       const rate = run.samplesPerSecond === null ? "--" : run.samplesPerSecond.toFixed(0);
       return `${texText(report.name)} & ${run.devices} & ${time} & ${ratio} & ${normalized} & ${efficiency} & ${rate} & ${accuracy} \\\\`;
@@ -102,30 +109,11 @@ ${lines.join("\n")}
 
 const rule = "=".repeat(80);
 
-function verdictText(report: StudyReport): string {
-  if (report.valid === null) return "Nothing to compare: a speedup needs two device counts.";
-  return report.valid
-    ? "Valid as a scaling result."
-    : "NOT VALID as a scaling result. The numbers below are work-normalized; the findings explain why.";
-}
-
-/** The predicted effect of a finding as text; null without a prediction. */
-export function effectText(predicted: StudyReport["findings"][number]["predicted"]): string | null {
-  if (predicted === null) return null;
-  const [low, high] = predicted.interval ?? [null, null];
-  const between = low === null ? null : `${shortNumber(low)} to ${shortNumber(high!)} ${predicted.unit}`;
-  // Without a value there are only bounds, without a probability.
-  const to = predicted.to === null ? (between ?? "unknown") : `${shortNumber(predicted.to)} ${predicted.unit}`;
-  const range = predicted.to === null || between === null ? "" : ` (80%: ${between})`;
-  const from = predicted.from === null ? "" : `${shortNumber(predicted.from)} -> `;
-  return `${predicted.metric}${predicted.devices === undefined ? "" : ` at ${plural(predicted.devices)}`}: ${from}${to}${range}; ${predicted.reason}`;
-}
-
 const timeName = { epoch: "Mean epoch time", steps: "Epoch time from steps", run: "Time of the whole run" } as const;
 
 function studyText(report: StudyReport): string[] {
   const time = timeName[report.basis ?? "epoch"];
-  const out: string[] = [rule, `Study: ${report.name}`, verdictText(report), ""];
+  const out: string[] = [rule, `Study: ${report.name}`, `Verdict: ${verdictLine(report)}`, ""];
   for (const run of report.runs) {
     const point = report.scaling.find((p) => p.devices === run.devices);
     out.push(`Configuration: ${run.id} (${plural(run.devices)})`);
@@ -151,7 +139,10 @@ function studyText(report: StudyReport): string[] {
       );
     else if (point !== undefined)
       out.push(
-        `  Ratio of times: ${point.speedup.toFixed(2)}, not a speedup. Work-normalized: ${point.workSpeedup.toFixed(2)}x (${(point.workEfficiency * 100).toFixed(0)}%), work per second relative to the baseline.`,
+        `  Ratio of times: ${point.speedup.toFixed(2)}, ${point.status === "undecided" ? "undecided" : "not a speedup"}. ` +
+          (point.workSpeedup === null
+            ? "The runs are not comparable: no speedup can be given."
+            : `Work per second relative to the baseline: ${workText(point)} (efficiency ${efficiencyText(point)}).`),
       );
     if (run.finalAccuracy !== null) out.push(`  Final validation accuracy: ${run.finalAccuracy.toFixed(3)}`);
     out.push("");
@@ -160,16 +151,15 @@ function studyText(report: StudyReport): string[] {
     const range =
       p.interval === null ? "no interval" : `80%: ${shortNumber(p.interval[0])} to ${shortNumber(p.interval[1])} s`;
     out.push(
-      `ScalingPrediction at ${plural(p.devices)}: ${p.value === null ? "none" : `${shortNumber(p.value)} s`} (${range}); ${p.reason}`,
+      `Prediction at ${plural(p.devices)}: ${p.value === null ? "none" : `${shortNumber(p.value)} s`} (${range}); ${p.reason}`,
     );
   }
   if (report.predictions.length > 0) out.push("");
   if (report.findings.length === 0) out.push("No findings.");
   report.findings.forEach((f, i) => {
-    out.push(
-      `${i + 1}. [${f.severity}] ${f.title} (${f.id}${f.devices === undefined ? "" : `, ${plural(f.devices)}`})`,
-    );
-    for (const e of f.evidence) out.push(`   evidence:   ${e.text}`);
+    out.push(findingTitle(f, i));
+    for (const e of f.evidence) out.push(`   ${`${e.rank}:`.padEnd(11)} ${e.text}`);
+    for (const r of f.readings ?? []) out.push(`   reading:    ${readingText(r)}`);
     out.push(`   cause:      ${f.cause}`);
     for (const a of f.alternatives ?? []) out.push(`   looked at:  ${a}`);
     if (f.fix !== null) out.push(`   fix:        ${f.fix}`);
@@ -183,5 +173,5 @@ function studyText(report: StudyReport): string[] {
 
 /** Formats study reports as plain text. */
 export function performanceReport(reports: readonly StudyReport[]): string {
-  return [rule, "SCALING REPORT", ...reports.flatMap(studyText), rule].join("\n") + "\n";
+  return plainText(`${[rule, "SCALING REPORT", ...reports.flatMap(studyText), rule].join("\n")}\n`);
 }

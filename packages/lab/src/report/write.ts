@@ -23,7 +23,7 @@ function writeWhole(path: string, content: string | Uint8Array): void {
   renameSync(temporary, path);
 }
 
-export const fileName = (study: string): string => study.replaceAll(/[^A-Za-z0-9.-]+/g, "_") || "study";
+const fileName = (study: string): string => study.replaceAll(/[^A-Za-z0-9.-]+/g, "_") || "study";
 
 /** Writes a report; returns the names of the files, relative to the directory. */
 export async function writeReport(

@@ -49,7 +49,7 @@ export function probeShutOut(command: readonly string[]): string | null {
   return null;
 }
 
-export type ProbeState = "recorded" | "loaded" | "absent";
+type ProbeState = "recorded" | "loaded" | "absent";
 
 /** State of the probe, from the files in a run's folder. */
 export function probeState(runFolder: string): ProbeState {
@@ -57,7 +57,7 @@ export function probeState(runFolder: string): ProbeState {
   return existsSync(join(runFolder, "probe.loaded")) ? "loaded" : "absent";
 }
 
-export function mentionsPython(command: readonly string[]): boolean {
+function mentionsPython(command: readonly string[]): boolean {
   return command.some((part) =>
     part
       .split(/\s+/)

@@ -4,9 +4,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
 
 /** The environment variable that every process of a run inherits. */
-export const runMark = "WEFT_RUN";
+const runMark = "WEFT_RUN";
 
-export interface StartOptions {
+interface StartOptions {
   command: readonly string[];
   cwd: string;
   env: Record<string, string | undefined>;
@@ -60,7 +60,7 @@ export function start(options: StartOptions): StartedCommand {
   return { pid: child.pid, exit };
 }
 
-export interface ProcessUse {
+interface ProcessUse {
   pids: number[];
   /** Clock ticks of processor time so far. */
   ticks: number;

@@ -5,7 +5,7 @@ import { nodesFor, type SlurmSite, siteOptions } from "./launchers.js";
 import { traceFolder } from "./plan.js";
 import { probeFolder } from "./probe.js";
 
-export interface JobScript {
+interface JobScript {
   name: string;
   /** Folder of the run: logs, records and exit.json go there. */
   home: string;

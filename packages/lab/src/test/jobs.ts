@@ -33,6 +33,18 @@ if world > 1:
 print("done")
 `;
 
+/** The same training with a part of the data per rank (subset), or without the DDP wrapper (no-wrapper). */
+export const variantScript = trainScript
+  .replace("DistributedSampler, TensorDataset", "DistributedSampler, Subset, TensorDataset")
+  .replace(
+    "sampler = DistributedSampler(data) if world > 1 and",
+    `subset = "--subset" in sys.argv
+if subset:
+    data = Subset(data, range(int(os.environ.get("RANK", "0")), len(data), world))
+sampler = DistributedSampler(data) if world > 1 and not subset and`,
+  )
+  .replace("if world > 1:\n    model =", 'if world > 1 and "--no-wrapper" not in sys.argv:\n    model =');
+
 /** A step that is sharded over n host devices: compilation first, then steady steps. */
 export const jaxScript = `
 import sys

@@ -72,7 +72,7 @@ const segmentRows = 1 << 16;
 const segmentBytes = segmentRows * (8 + 8 + 4 + 4 + 4 + 1);
 
 /** A segment of host rows. `device` is the accelerator that the event names (JAX), or -1. */
-export class HostSegment {
+class HostSegment {
   readonly buffer: ArrayBuffer;
   readonly ts: Float64Array;
   readonly dur: Float64Array;

@@ -30,7 +30,7 @@ const usedPhase = new Uint8Array(256);
 for (const c of "XBEM") usedPhase[c.charCodeAt(0)] = 1;
 
 /** The arguments that are parsed, in the order of their bits in `EventSlots.args`. */
-export const argumentKeys = [
+const argumentKeys = [
   "stream",
   "correlation",
   "bytes",
@@ -56,7 +56,7 @@ const argumentTable = new KeyTable(argumentKeys);
 const firstLetters = new Uint8Array(256);
 for (const key of argumentKeys) firstLetters[key.charCodeAt(0)] = 1;
 
-export type ArgumentKey = (typeof argumentKeys)[number];
+type ArgumentKey = (typeof argumentKeys)[number];
 
 export const argumentIndex = Object.fromEntries(argumentKeys.map((key, i) => [key, i])) as Record<ArgumentKey, number>;
 

@@ -1,7 +1,7 @@
 // For tests: the trace oracles of testdata, small synthetic traces, and temporary folders.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { brotliDecompressSync, gzipSync } from "node:zlib";
 
@@ -66,6 +66,7 @@ export class TestFolder {
 
   file(name: string, content: string | Uint8Array): string {
     const path = join(this.path, name);
+    mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, content);
     return path;
   }

@@ -7,5 +7,5 @@ export { type DiffRow, diffTraces, type TraceDiff } from "./diff.js";
 export type { CollectiveRow, KernelRow } from "./kernels.js";
 export type { LaunchStatistics } from "./launch.js";
 export { analyzeTrace, analyzeTraceFile, type RankReport } from "./rank.js";
-export { analyzeTraces, type CollectiveSkew, type Straggler, type TraceReport } from "./ranks.js";
+export { analyzeTraces, type TraceReport } from "./ranks.js";
 export { readTrace, TraceData, type TraceReadOptions } from "./read.js";

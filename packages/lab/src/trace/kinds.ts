@@ -132,8 +132,6 @@ export const blockingCalls = new Set([
 /** Host waits for its next batch. */
 export const dataLoaderName = /^enumerate\(DataLoader\)|DataLoader.*__next__/;
 
-export const profilerStep = /^ProfilerStep\s*#\s*(\d+)/;
-
 /** Bytes per element, by the type names of Kineto and HLO. */
 const dtypeBytes: Record<string, number> = {
   byte: 1,

@@ -29,7 +29,7 @@ import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from 
 import { nameIn } from "./symbols.js";
 import { type DeviceView, deviceView } from "./view.js";
 
-export interface StepTime {
+interface StepTime {
   number: number;
   us: number;
 }

@@ -2,11 +2,12 @@
 // Waiting needs no common clock: a collective ends on all ranks at once, so the shortest call did not wait.
 
 import { median } from "@weft/formats/stats";
+import { listSome } from "@weft/formats/text";
 import { type CollectiveCall, collectiveKey } from "./kernels.js";
 import { type AnalyzedRank, analyzeTraceFile, type RankReport } from "./rank.js";
 import type { TraceReadOptions } from "./read.js";
 
-export interface CollectiveSkew {
+interface CollectiveSkew {
   collective: string;
   bytes: number | null;
   count: number;
@@ -18,7 +19,7 @@ export interface CollectiveSkew {
   lastCount: number;
 }
 
-export interface Straggler {
+interface Straggler {
   rank: number;
   /** Calls in which this rank arrived last, and all calls. */
   last: number;
@@ -41,7 +42,7 @@ export interface TraceReport {
   problems: string[];
 }
 
-export interface AnalyseOptions extends TraceReadOptions {
+interface AnalyseOptions extends TraceReadOptions {
   onFile?: (file: string, index: number, of: number) => void;
 }
 
@@ -60,7 +61,7 @@ export async function analyzeTraces(files: readonly string[], options: AnalyseOp
   const missingRanks = missing(ranks.map((r) => r.report));
   if (missingRanks.length > 0)
     problems.push(
-      `traces of rank ${missingRanks.join(", ")} are missing: waiting and stragglers are judged among the others only`,
+      `traces of rank ${listSome(missingRanks)} are missing: waiting and stragglers are judged among the others only`,
     );
   const comparable = twice.length === 0 && ranks.length > 1;
   const { skew, stragglers, waitingPercent, note } = comparable
@@ -79,7 +80,7 @@ export async function analyzeTraces(files: readonly string[], options: AnalyseOp
 }
 
 function missing(reports: readonly RankReport[]): number[] {
-  const world = Math.max(0, ...reports.map((r) => r.worldSize ?? 0));
+  const world = reports.reduce((most, r) => Math.max(most, r.worldSize ?? 0), 0);
   const have = new Set(reports.map((r) => r.rank));
   return Array.from({ length: world }, (_, rank) => rank).filter((rank) => !have.has(rank));
 }

@@ -3,6 +3,7 @@
 import { createReadStream, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { createGunzip, type ZlibOptions } from "node:zlib";
+import { mostDevices } from "@weft/formats";
 import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
@@ -26,7 +27,7 @@ export interface Lane {
   tid: string;
 }
 
-export interface TraceHeader {
+interface TraceHeader {
   rank: number | null;
   worldSize: number | null;
   backend: string | null;
@@ -135,12 +136,17 @@ class Sorter implements EventSink {
         const info = value as Record<string, unknown>;
         header.rank = asInteger(info["rank"]);
         header.worldSize = asInteger(info["world_size"]);
+        for (const key of ["rank", "world_size"] as const)
+          if ((asInteger(info[key]) ?? 0) > mostDevices)
+            throw new RangeError(`${key} ${String(info[key])} is above ${mostDevices}`);
         header.backend = typeof info["backend"] === "string" ? info["backend"] : null;
       } else if (name === "host_name" && typeof value === "string") header.hostName = value;
       else if (name === "deviceProperties" && Array.isArray(value))
         header.deviceNames = value.map((d) => String((d as Record<string, unknown>)?.["name"] ?? "unknown"));
-    } catch {
-      this.data.problems.push(`the header field ${name} could not be read and was ignored`);
+    } catch (error) {
+      const why = error instanceof RangeError ? `: ${error.message}` : "";
+      if (name === "distributedInfo") Object.assign(header, { rank: null, worldSize: null });
+      this.data.problems.push(`the header field ${name} could not be read and was ignored${why}`);
     }
   }
 

@@ -6,7 +6,7 @@ const initialSlots = 1 << 12;
 /** The hash that the scanner computes while it walks over a string. */
 export const hashSeed = 0x811c9dc5 | 0;
 
-export function hashBytes(bytes: Uint8Array, start: number, end: number): number {
+function hashBytes(bytes: Uint8Array, start: number, end: number): number {
   let hash = hashSeed;
   for (let i = start; i < end; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
   return hash;

@@ -20,7 +20,7 @@ export interface DeviceView {
 }
 
 /** Maps integers to row numbers; the last row of an integer wins. */
-export class RowIndex {
+class RowIndex {
   private readonly keys: Float64Array;
   private readonly values: Int32Array;
   private readonly mask: number;

@@ -2,7 +2,9 @@
 // cores.
 
 import { mean } from "@weft/formats/stats";
-import { type Evidence, evidence, type RuleFinding } from "../model/index.js";
+import { listSome } from "@weft/formats/text";
+import type { RunSummary } from "../metrics/index.js";
+import { type Evidence, evidence, isHard, type RankInfo, type RuleFinding } from "../model/index.js";
 import type { ValidityRule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
 
@@ -39,50 +41,85 @@ export const impossibleTime: ValidityRule = {
     }),
 };
 
+/** Devices that one process of a run drives by itself. */
+function drivesSeveral({ run }: RunSummary): boolean {
+  const facts = run.ranks[0]?.facts;
+  return ["dp", "pmap", "sharding"].includes(facts?.parallelism ?? "") || facts?.framework === "jax";
+}
+
+/** Evidence that processes and devices do not fit together. */
+function worldEvidence(summary: RunSummary): Evidence[] {
+  const { run } = summary;
+  const sizes = run.ranks.flatMap((r) => r.worldSize ?? r.facts.worldSize ?? []);
+  const world = sizes.find((size) => size !== run.devices) ?? (sizes.length === 0 ? run.processes : undefined);
+  if (world === undefined || world === run.devices) return [];
+  // Tensor parallelism and frameworks that drive all devices from one process have fewer ranks than devices.
+  if (world < run.devices && drivesSeveral(summary)) return [];
+  const single = run.ranks.every(
+    (r) => r.facts.deviceCount === undefined || r.facts.deviceCount <= 1 || r.facts.parallelism === "none",
+  );
+  const known =
+    world > run.devices ||
+    (single && run.ranks.some((r) => r.facts.framework === "torch" || r.worldSize !== undefined));
+  return [
+    evidence("processes", world, {
+      rank: known ? "counted" : "inferred",
+      threshold: run.devices,
+      rows: [run.id],
+      text: `${world} process${world === 1 ? "" : "es"} (world size) where ${run.devices} devices were asked for`,
+    }),
+  ];
+}
+
+/** Evidence that two ranks use one device. */
+function sharedDevices({ run }: RunSummary): Evidence[] {
+  const places = new Map<string, RankInfo[]>();
+  for (const r of run.ranks) {
+    const device = r.device ?? r.facts.device;
+    if (device === undefined || !device.startsWith("cuda")) continue;
+    // Ranks of several nodes all have a cuda:0.
+    if (r.host === undefined && (run.nodes ?? 1) > 1 && r.facts.deviceUuid === undefined) continue;
+    const index = Number(/:(\d+)$/.exec(device)?.[1] ?? 0);
+    const place = r.facts.deviceUuid ?? `${r.host ?? "host"} ${r.facts.visibleDevices?.[index] ?? device}`;
+    places.set(place, [...(places.get(place) ?? []), r]);
+  }
+  return [...places].flatMap(([place, ranks]) => {
+    if (ranks.length < 2) return [];
+    // A scheduler may show each rank one device, under the same name.
+    const isolated = ranks.every((r) => r.facts.deviceCount === 1 && r.facts.deviceUuid === undefined);
+    return [
+      evidence(`ranks on ${place}`, listSome(ranks.map((r) => r.rank)), {
+        rank: isolated ? "inferred" : "counted",
+        rows: [run.id],
+      }),
+    ];
+  });
+}
+
 export const wrongLaunch: ValidityRule = {
   id: "wrong-launch",
   title: "The launch does not give one rank a device",
   source: `world size, ranks and devices must agree (${study}: 4 tasks x 4 processes)`,
   find: (view) =>
-    view.runs.flatMap(({ run }): RuleFinding[] => {
-      const list: Evidence[] = [];
-      const world = run.ranks.flatMap((r) => {
-        const size = r.worldSize ?? r.facts.worldSize;
-        return size === undefined ? [] : [size];
-      });
-      const wrongWorld = world.find((size) => size !== run.devices);
-      if (wrongWorld !== undefined)
-        list.push(
-          evidence("world size", wrongWorld, {
-            threshold: run.devices,
-            rows: [run.id],
-            text: `world size ${wrongWorld} where ${run.devices} devices were asked for`,
-          }),
-        );
-      const places = new Map<string, number[]>();
-      for (const r of run.ranks) {
-        const device = r.device ?? r.facts.device;
-        if (device === undefined || !device.startsWith("cuda")) continue;
-        const place = `${r.host ?? "host"} ${device}`;
-        places.set(place, [...(places.get(place) ?? []), r.rank]);
-      }
-      for (const [place, ranks] of places)
-        if (ranks.length > 1) list.push(evidence(`ranks on ${place}`, ranks.join(", "), { rows: [run.id] }));
-      const visible = run.ranks.find((r) => r.facts.deviceCount !== undefined && r.facts.device?.startsWith("cuda"));
-      const nodes = run.nodes ?? 1;
-      if (visible !== undefined && run.devices / nodes > visible.facts.deviceCount!)
-        list.push(evidence("ranks per node", run.devices / nodes, { threshold: visible.facts.deviceCount! }));
+    view.runs.flatMap((summary): RuleFinding[] => {
+      const { run } = summary;
+      const list = [...worldEvidence(summary), ...sharedDevices(summary)];
       if (list.length === 0) return [];
+      const sure = list.some(isHard);
       return [
         {
-          severity: "invalid",
+          severity: sure ? "invalid" : "unresolved",
           devices: run.devices,
           run: run.id,
           evidence: list,
-          cause: "Tasks times processes per task is not the number of devices, or ranks share a device.",
+          cause: sure
+            ? "Tasks times processes per task is not the number of devices, or ranks share a device."
+            : "Either ranks share a device, or the launcher shows each rank its own device under the same name.",
           fix: "One launcher only: --ntasks-per-node=1 with torchrun --nproc_per_node=GPUS, or srun with one task per GPU and no torchrun. weft lint checks scripts.",
           predicted: null,
-          refutedBy: "Ranks that each report their own device and the world size that was asked for.",
+          refutedBy: sure
+            ? "Ranks that each report their own device and the world size that was asked for."
+            : "nvidia-smi -L inside each rank: different UUIDs are different devices.",
         },
       ];
     }),
@@ -95,11 +132,12 @@ export const oversubscribed: ValidityRule = {
   source: `ranks x (1 + loaders) against cores; ${study}: 12 processes on 4 cores`,
   find: (view) =>
     view.runs.flatMap(({ run }): RuleFinding[] => {
-      const cores = run.machine?.cores ?? run.ranks[0]?.facts.cores;
+      // The affinity of a rank is what one rank may use; other ranks may have cores of their own.
+      const cores = run.machine?.cores;
       const workers = run.ranks[0]?.facts.loaderWorkers;
       if (cores === undefined || cores <= 0) return [];
       const nodes = run.nodes ?? 1;
-      const ranks = run.devices / nodes;
+      const ranks = (run.processes ?? run.devices) / nodes;
       const processes = ranks * (1 + (workers ?? 0));
       const threads = ranks * (run.ranks[0]?.facts.ompThreads ?? 1);
       const queues = run.samples.flatMap((s) => (s.host?.runQueue === undefined ? [] : [s.host.runQueue]));
@@ -108,7 +146,12 @@ export const oversubscribed: ValidityRule = {
       if (worst <= cores) return [];
       // Sleeping loaders use no core: the samples show no waiting.
       if (queue !== null && queue <= cores && worst <= 2 * cores) return [];
-      const contended = queue !== null && queue > 2 * cores && worst > 2 * cores;
+      // A queue of other users' processes is no fault of this job.
+      const foreign = run.samples.flatMap((s) =>
+        s.host?.foreignCpuPercent === undefined ? [] : [s.host.foreignCpuPercent],
+      );
+      const disturbed = foreign.length > 0 && mean(foreign) > 25;
+      const contended = queue !== null && queue > 2 * cores && worst > 2 * cores && !disturbed;
       const list = [
         evidence("processes", processes, {
           threshold: cores,
@@ -116,7 +159,7 @@ export const oversubscribed: ValidityRule = {
         }),
       ];
       if (threads > cores) list.push(evidence("threads of the ranks", threads, { threshold: cores }));
-      if (queue !== null) list.push(evidence("runnable processes, mean", queue, { threshold: cores }));
+      if (queue !== null) list.push(evidence("runnable processes, mean", queue, { rank: "counted", threshold: cores }));
       const seconds = view.counts.find((c) => c.devices === run.devices)?.seconds.mean ?? null;
       const fewer = Math.max(0, Math.floor(cores / ranks) - 1);
       return [

@@ -1,7 +1,7 @@
 // The type of validity rules and their evaluation, in the order of the list.
 
 import type { StudySummary } from "../metrics/index.js";
-import type { Finding, RuleFinding } from "../model/index.js";
+import { type Finding, isHard, type RuleFinding } from "../model/index.js";
 import type { WorkShare } from "./work.js";
 
 /** The input of a validity rule. */
@@ -25,6 +25,8 @@ export function applyRules(rules: readonly ValidityRule[], view: StudyView): Fin
       title: rule.title,
       source: rule.source,
       ...found,
+      // Inference alone never makes a study invalid.
+      severity: found.severity === "invalid" && !found.evidence.some(isHard) ? "unresolved" : found.severity,
     })),
   );
 }

@@ -1,10 +1,16 @@
 // The verdict on a study: the findings of the validity rules, and for each count whether its ratio is a speedup, or else its
 // work-normalized speedup.
 import { type ScalingClass, type StudySummary, scalingClass } from "../metrics/index.js";
-import { bySeverity, type Finding } from "../model/index.js";
+import { bySeverity, type Finding, type Reading } from "../model/index.js";
 import { applyRules, type StudyView } from "./rule.js";
 import { validityRules } from "./rules.js";
 import { assessWork, type WorkShare } from "./work.js";
+
+/** What can be said about the ratio at one count. */
+export type PointStatus = "valid" | "undecided" | "not valid";
+
+/** What can be said about a study. */
+export type VerdictStatus = PointStatus | "nothing to compare";
 
 /** One device count of a verdict. */
 export interface ScalingPoint {
@@ -13,12 +19,15 @@ export interface ScalingPoint {
   speedup: number;
   efficiency: number;
   valid: boolean;
+  status: PointStatus;
   workRatio: number;
   workKnown: WorkShare["known"];
-  /** Work per second relative to the baseline; meaningful also where the ratio of times is not. */
-  workSpeedup: number;
-  workEfficiency: number;
-  /** Efficiency of the work-normalized speedup. */
+  /** Work per second relative to the baseline; null where the runs are not comparable. */
+  workSpeedup: number | null;
+  workEfficiency: number | null;
+  /** The explanations that fit, where the ratio is undecided. */
+  readings: Reading[];
+  /** Efficiency of the work-normalized speedup; of the ratio of times where there is none. */
   class: ScalingClass;
   interval: [number, number] | null;
   karpFlatt: number | null;
@@ -29,40 +38,60 @@ export interface Verdict {
   view: StudyView;
   findings: Finding[];
   scaling: ScalingPoint[];
-  /** Null when there is nothing to judge. */
+  status: VerdictStatus;
+  /** True or false by counted or derived evidence; null when there is nothing to judge, or when two readings fit. */
   valid: boolean | null;
+}
+
+/** Findings after which not even work per second can be compared. */
+const incomparable = new Set(["baseline-mismatch", "wrong-launch", "ranks-train-different-models", "impossible-time"]);
+
+function statusOf(findings: readonly Finding[], devices: number, baseDevices: number | undefined): PointStatus {
+  // A fault of the baseline spoils every ratio to it.
+  const own = findings.filter((f) => f.devices === undefined || f.devices === devices || f.devices === baseDevices);
+  if (own.some((f) => f.severity === "invalid")) return "not valid";
+  return devices !== baseDevices && own.some((f) => f.severity === "unresolved") ? "undecided" : "valid";
 }
 
 /** Applies the validity rules to a study and decides which ratios are speedups. */
 export function judge(summary: StudySummary): Verdict {
   const view: StudyView = { ...summary, work: assessWork(summary) };
   const findings = applyRules(validityRules, view).sort(bySeverity);
-  const invalid = findings.filter((f) => f.severity === "invalid");
   const base = summary.baseline;
-  // An invalid baseline invalidates every ratio to it.
-  const baselineSpoiled = invalid.some((f) => f.devices === undefined || f.devices === base?.devices);
   const scaling = summary.counts.map((count, i): ScalingPoint => {
     const work = view.work[i]!;
-    const workSpeedup = count.speedup * work.done;
     const ratio = count.devices / base!.devices;
+    const status = statusOf(findings, count.devices, base?.devices);
+    const defended = !findings.some(
+      (f) =>
+        f.severity === "invalid" &&
+        incomparable.has(f.id) &&
+        (f.devices === undefined || f.devices === count.devices || f.devices === base!.devices),
+    );
+    const workSpeedup = defended ? count.speedup * work.done : null;
     return {
       devices: count.devices,
       speedup: count.speedup,
       efficiency: count.efficiency,
-      valid: !baselineSpoiled && !invalid.some((f) => f.devices === count.devices),
+      valid: status === "valid",
+      status,
       workRatio: work.ratio,
       workKnown: work.known,
       workSpeedup,
-      workEfficiency: workSpeedup / ratio,
-      class: scalingClass(workSpeedup, ratio),
+      workEfficiency: workSpeedup === null ? null : workSpeedup / ratio,
+      readings: work.readings,
+      class: scalingClass(workSpeedup ?? count.speedup, ratio),
       interval: count.speedupInterval,
       karpFlatt: count.karpFlatt,
     };
   });
+  const worst = (["not valid", "undecided"] as const).find((s) => scaling.some((p) => p.status === s)) ?? "valid";
+  const status: VerdictStatus = scaling.length < 2 ? "nothing to compare" : worst;
   return {
     view,
     findings,
     scaling,
-    valid: scaling.length < 2 ? null : scaling.every((point) => point.valid),
+    status,
+    valid: status === "valid" ? true : status === "not valid" ? false : null,
   };
 }

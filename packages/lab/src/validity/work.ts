@@ -1,9 +1,8 @@
-// Determines whether the work was divided: for each count, the work of all ranks per epoch relative to the baseline. It is counted
-// from records, else inferred from symptoms, else assumed.
-
-import { halfWidth95 } from "@weft/formats/stats";
+// Determines whether the work was divided: for each count, the work of all ranks per epoch relative to the baseline. It is
+// counted from records, else inferred from times and losses, else assumed. Only counts can show that it was not.
 import type { CountSummary, RunSummary, StudySummary } from "../metrics/index.js";
-import { type Evidence, evidence } from "../model/index.js";
+import { type Evidence, type EvidenceRank, evidence, type Reading } from "../model/index.js";
+import { readingsOfTimes } from "./readings.js";
 
 export interface WorkShare {
   devices: number;
@@ -11,132 +10,172 @@ export interface WorkShare {
   ratio: number;
   /** Work relative to the baseline: the factor of the work-normalized speedup. Differs from `ratio` for weak scaling. */
   done: number;
-  known: "baseline" | "counted" | "inferred" | "assumed";
+  known: "baseline" | EvidenceRank;
   divided: boolean;
+  /** The run that the evidence is about. */
+  run: string;
   evidence: Evidence[];
+  /** Both explanations, where nothing was counted and the times alone do not tell. */
+  readings: Reading[];
 }
 
 /** Extra work above this ratio is more than the padding of the last batch. */
 const extraWork = 1.05;
-/** Decrease of the loss after the first epoch that counts as a symptom. */
-const lossFall = 0.95;
+
+interface CountedSamples {
+  samples: number;
+  how: string;
+  rank: EvidenceRank;
+  /** What the way of counting may add: padding of a sampler, or the last batch of each rank. */
+  slack: number;
+}
 
 /** Samples of all ranks per epoch: from steps, from epoch records, or from the lengths of the loaders. */
-function countedSamples(summary: RunSummary): { samples: number; how: string } | null {
+function countedSamples(summary: RunSummary): CountedSamples | null {
   const { run, steps } = summary;
-  if (steps?.samplesPerEpoch != null) return { samples: steps.samplesPerEpoch, how: "steps of all ranks" };
+  const processes = run.processes ?? run.devices;
+  if (steps?.samplesPerEpoch != null)
+    return {
+      samples: steps.samplesPerEpoch,
+      how:
+        steps.perRank.length === processes
+          ? "steps of all ranks"
+          : `steps of ${steps.perRank.length} of ${processes} ranks`,
+      rank: steps.perRank.length === processes ? "counted" : "derived",
+      slack: processes,
+    };
   const byRank = new Map<number, number>();
   for (const row of run.epochs)
     if (row.samples !== undefined) byRank.set(row.rank ?? 0, Math.max(byRank.get(row.rank ?? 0) ?? 0, row.samples));
-  if (byRank.size === run.devices)
-    return { samples: [...byRank.values()].reduce((a, b) => a + b, 0), how: "epoch records of all ranks" };
+  const total = (values: Iterable<number>): number => [...values].reduce((a, b) => a + b, 0);
+  if (byRank.size === processes)
+    return { samples: total(byRank.values()), how: "epoch records of all ranks", rank: "counted", slack: processes };
   const lengths = run.ranks.flatMap((r) => (r.facts.samplerLength === undefined ? [] : [r.facts.samplerLength]));
-  if (lengths.length === run.devices && lengths.length > 0)
-    return { samples: lengths.reduce((a, b) => a + b, 0), how: "sampler lengths of all ranks" };
+  if (lengths.length === processes && lengths.length > 0)
+    return { samples: total(lengths), how: "sampler lengths of all ranks", rank: "derived", slack: processes };
   const { stepsPerEpoch, batchPerRank } = run.workload;
   if (stepsPerEpoch !== undefined && batchPerRank !== undefined)
-    return { samples: stepsPerEpoch * batchPerRank * run.devices, how: "ranks x steps x batch" };
+    return {
+      samples: stepsPerEpoch * batchPerRank * processes,
+      how: "ranks x steps x batch",
+      rank: "derived",
+      slack: processes * batchPerRank,
+    };
   return null;
 }
 
-/** Symptoms in the facts of the ranks that all of them draw the same data. */
-function samplerSigns({ run }: RunSummary): Evidence[] {
-  const signs: Evidence[] = [];
-  const hashes = run.ranks.flatMap((r) => (r.facts.indexHash === undefined ? [] : [r.facts.indexHash]));
-  if (run.devices > 1 && hashes.length === run.devices && new Set(hashes).size === 1)
-    signs.push(evidence("sample indices of all ranks", "identical", { rows: [run.id] }));
-  const unsharded = run.ranks.filter((r) => r.facts.samplerSharded === false);
-  if (run.devices > 1 && unsharded.length > 0)
-    signs.push(
-      evidence("sampler", unsharded[0]!.facts.samplerClass ?? "not sharded", {
-        rows: [run.id],
-        text: `sampler: ${unsharded[0]!.facts.samplerClass ?? "unknown"} on ${unsharded.length} of ${run.ranks.length} ranks does not divide the data set`,
-      }),
-    );
-  return signs;
+/** The value of a fact on every rank, or null when a rank did not report it. */
+function onAllRanks(summary: RunSummary, fact: "indexHash" | "contentHash"): string[] | null {
+  const { run } = summary;
+  const values = run.ranks.flatMap((r) => (r.facts[fact] === undefined ? [] : [r.facts[fact]]));
+  return run.devices > 1 && values.length > 1 && values.length === (run.processes ?? run.devices) ? values : null;
 }
 
-function ofCount(count: CountSummary, baseline: CountSummary): WorkShare {
+/**
+ * Whether the ranks drew the same samples. Equal values of the batches show it; equal indices alone do not, because each
+ * rank may hold its own part of the data set under the same indices.
+ */
+function sameData(summary: RunSummary, processes: number): Evidence[] {
+  const rows = [summary.run.id];
+  const content = onAllRanks(summary, "contentHash");
+  if (content !== null)
+    return new Set(content).size === 1
+      ? [
+          evidence("values of the first batches", "identical", {
+            rank: "counted",
+            rows,
+            text: `the first batches of all ${processes} ranks hold the same values`,
+          }),
+        ]
+      : [];
+  const indices = onAllRanks(summary, "indexHash");
+  const list: Evidence[] = [];
+  if (indices !== null && new Set(indices).size === 1)
+    list.push(evidence("sample indices of all ranks", "identical", { rank: "inferred", rows }));
+  const unsharded = summary.run.ranks.filter((r) => r.facts.samplerSharded === false);
+  if (summary.run.devices > 1 && processes > 1 && unsharded.length > 0)
+    list.push(
+      evidence("sampler", unsharded[0]!.facts.samplerClass ?? "not sharded", {
+        rank: "inferred",
+        rows,
+        text: `sampler: ${unsharded[0]!.facts.samplerClass ?? "unknown"} on ${unsharded.length} of ${processes} ranks divides nothing by itself`,
+      }),
+    );
+  return list;
+}
+
+/** Weak scaling is declared, or the data set grows with the devices. */
+export function isWeak(here: RunSummary, base: RunSummary): boolean {
+  if (here.run.workload.scaling !== undefined) return here.run.workload.scaling === "weak";
+  const a = base.run.workload.datasetSamples;
+  const b = here.run.workload.datasetSamples;
+  if (a === undefined || b === undefined || a === 0 || here.run.devices === base.run.devices) return false;
+  return Math.abs(b / a / (here.run.devices / base.run.devices) - 1) < 0.02;
+}
+
+/** The work of one run, relative to the baseline. */
+function ofRun(summary: RunSummary, count: CountSummary, baseline: CountSummary): WorkShare {
   const ratioOfDevices = count.devices / baseline.devices;
-  const first = count.runs[0]!;
   const base = baseline.runs[0]!;
-  const weak = first.run.workload.scaling === "weak";
-  const share = (ratio: number, known: WorkShare["known"], list: Evidence[]): WorkShare => ({
+  const { run } = summary;
+  const weak = isWeak(summary, base);
+  const processes = run.processes ?? run.devices;
+  const share = (
+    ratio: number,
+    known: WorkShare["known"],
+    divided: boolean,
+    list: Evidence[],
+    readings: Reading[] = [],
+  ): WorkShare => ({
     devices: count.devices,
     ratio,
     done: weak ? ratio * ratioOfDevices : ratio,
     known,
-    divided: ratio <= extraWork,
+    divided,
+    run: run.id,
     evidence: list,
+    readings,
   });
-  const here = countedSamples(first);
+  const same = sameData(summary, processes);
+  const replicated = same.filter((e) => e.rank === "counted");
+  const here = countedSamples(summary);
   const there = countedSamples(base)?.samples ?? base.run.workload.datasetSamples;
   if (here !== null && there !== undefined && there > 0) {
-    const ratio = here.samples / (weak ? there * ratioOfDevices : there);
-    const dataset = first.run.workload.datasetSamples;
+    const expected = weak ? there * ratioOfDevices : there;
+    const ratio = here.samples / expected;
+    const dataset = run.workload.datasetSamples;
     const list = [
       evidence("samples of all ranks in an epoch", here.samples, {
-        rows: [first.run.id],
-        text: `${count.devices} ranks together work on ${Math.round(here.samples)} samples per epoch (${here.how}), the baseline on ${Math.round(there)}${dataset === undefined ? "" : `, the data set has ${dataset}`}`,
+        rank: here.rank,
+        rows: [run.id],
+        text: `${ranksText(processes, count.devices)} on ${Math.round(here.samples)} samples per epoch (${here.how}), the baseline on ${Math.round(there)}${dataset === undefined ? "" : `, the data set has ${dataset}`}`,
       }),
       evidence("work ratio", ratio, { threshold: extraWork }),
     ];
-    return share(ratio, "counted", [...list, ...samplerSigns(first)]);
+    const extra = ratio > extraWork && here.samples - expected > here.slack;
+    if (extra) return share(ratio, here.rank, false, [...list, ...same]);
+    // As many samples as a divided data set has, but the same ones on every rank: the epoch covers 1/N of the data.
+    if (replicated.length > 0 && !weak) return share(ratio, "counted", false, [...list, ...replicated]);
+    return share(ratio, here.rank, true, list);
   }
-  const signs = samplerSigns(first);
-  if (signs.length > 0 && !weak) return share(ratioOfDevices, "counted", signs);
-  if (weak) return share(1, "assumed", []);
-  const inferred = inferFromTimes(count, baseline, ratioOfDevices);
-  return inferred === null ? share(1, "assumed", []) : share(ratioOfDevices, "inferred", inferred);
+  if (replicated.length > 0 && !weak) return share(ratioOfDevices, "counted", false, replicated);
+  if (weak) return share(1, "assumed", true, []);
+  return readingsOfTimes(summary, count, baseline, same, share);
 }
 
-/** Without counts: a fixed problem cannot take longer on more devices and also learn faster per epoch. */
-function inferFromTimes(count: CountSummary, baseline: CountSummary, ratio: number): Evidence[] | null {
-  const first = count.runs[0]!;
-  const base = baseline.runs[0]!;
-  const list: Evidence[] = [];
-  const e = count.karpFlatt;
-  // A value just above 1 may be noise; the times themselves must differ.
-  const spread = Math.hypot(halfWidth95(count.seconds) ?? 0, halfWidth95(baseline.seconds) ?? 0);
-  const impossible = e !== null && e > 1 && count.seconds.mean - baseline.seconds.mean > spread;
-  if (impossible)
-    list.push(
-      evidence("Karp-Flatt serial fraction", e, {
-        threshold: 1,
-        text: `Karp-Flatt serial fraction ${e.toFixed(2)}: above 1 is impossible for a fixed amount of work`,
-      }),
-    );
-  const lossHere = first.epochs?.firstLoss ?? null;
-  const lossThere = base.epochs?.firstLoss ?? null;
-  const sameRate =
-    first.run.workload.learningRate === undefined ||
-    base.run.workload.learningRate === undefined ||
-    first.run.workload.learningRate === base.run.workload.learningRate;
-  const falls = lossHere !== null && lossThere !== null && sameRate && lossHere < lossThere * lossFall;
-  const row = (s: RunSummary) =>
-    `${s.run.id}:${s.epochs?.jobs.flat().find((r) => r.trainLoss === s.epochs?.firstLoss)?.line ?? "?"}`;
-  if (falls)
-    list.push(
-      evidence("training loss after the first epoch", lossHere, {
-        rows: [row(base), row(first)],
-        text: `training loss after the first epoch falls with the devices (${lossThere.toFixed(3)} -> ${lossHere.toFixed(3)}); with a divided data set each rank takes fewer steps and it rises`,
-      }),
-    );
-  // A clearly faster job cannot have repeated all the work on every rank.
-  if (!impossible && !(falls && count.speedup < 1.2)) return null;
-  const { datasetSamples, batchPerRank } = first.run.workload;
-  if (datasetSamples !== undefined && batchPerRank !== undefined) {
-    const whole = Math.ceil(datasetSamples / batchPerRank);
-    const part = Math.ceil(whole / ratio);
-    const ms = (seconds: number, steps: number) => ((seconds * 1000) / steps).toFixed(2);
-    list.push(
-      evidence("ranks x steps x batch / data set", ratio, {
-        threshold: extraWork,
-        text: `ranks x steps x batch / data set = ${ratio}: a step takes ${ms(count.seconds.mean, whole)} ms if each rank takes all ${whole} steps (baseline ${ms(baseline.seconds.mean, whole)} ms), and would take ${ms(count.seconds.mean, part)} ms if it took its share of ${part}`,
-      }),
-    );
-  }
-  return list;
+const ranksText = (processes: number, devices: number): string =>
+  processes === devices
+    ? `${devices} ranks together work`
+    : `${processes} process${processes === 1 ? "" : "es"} on ${devices} devices work${processes === 1 ? "s" : ""}`;
+
+/** The worst run of a count decides: a fault in one repeat is a fault. */
+function ofCount(count: CountSummary, baseline: CountSummary): WorkShare {
+  const shares = count.runs.map((summary) => ofRun(summary, count, baseline));
+  return (
+    shares.find((s) => !s.divided && s.evidence.some((e) => e.rank === "counted" || e.rank === "derived")) ??
+    shares.find((s) => !s.divided) ??
+    shares[0]!
+  );
 }
 
 export function assessWork(summary: StudySummary): WorkShare[] {
@@ -144,7 +183,16 @@ export function assessWork(summary: StudySummary): WorkShare[] {
   if (baseline === null) return [];
   return summary.counts.map((count) =>
     count === baseline
-      ? { devices: count.devices, ratio: 1, done: 1, known: "baseline", divided: true, evidence: [] }
+      ? {
+          devices: count.devices,
+          ratio: 1,
+          done: 1,
+          known: "baseline",
+          divided: true,
+          run: count.runs[0]!.run.id,
+          evidence: [],
+          readings: [],
+        }
       : ofCount(count, baseline),
   );
 }

@@ -41,4 +41,4 @@ export {
   stepMethods,
 } from "./open.js";
 export { type RobustObjective, robustLoss } from "./robust.js";
-export { type LinePoint, strongWolfe } from "./wolfe.js";
+export { strongWolfe } from "./wolfe.js";

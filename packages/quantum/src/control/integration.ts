@@ -35,7 +35,7 @@ const maxStepsPerSegment = 4096;
 /** Estimated errors above this cause a warning. */
 const warningThreshold = 1e-4;
 
-export const checkMethod = (method: string): StepMethod => {
+const checkMethod = (method: string): StepMethod => {
   if (!Object.hasOwn(stepMethods, method))
     throw new WeftError(`integration: there is no method "${method}"; known: ${Object.keys(stepMethods).join(", ")}`);
   return method as StepMethod;

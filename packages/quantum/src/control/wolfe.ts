@@ -1,7 +1,7 @@
 // Line search for the strong Wolfe conditions (Nocedal and Wright, chapter 3): bracketing, then zoom with cubic interpolation.
 
 /** Value and slope of the objective at a step along the line. */
-export interface LinePoint {
+interface LinePoint {
   step: number;
   value: number;
   slope: number;

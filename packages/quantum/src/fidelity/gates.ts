@@ -26,7 +26,7 @@ const permutation = (...to: number[]): Operator =>
   Operator.build(to.length, to.length, (a, b) => (to[b] === a ? 1 : 0));
 
 /** Gates of one and two qubits by name; the first qubit has the slowest index. */
-export const gateTable: Readonly<Record<string, Operator>> = {
+const gateTable: Readonly<Record<string, Operator>> = {
   I: identityOperator(2),
   X: sigmaX,
   Y: sigmaY,
@@ -88,7 +88,7 @@ export const X2 = gate("X", 2);
 export const X4 = gate("X", 4);
 
 /** The block of the computational states of an evolution. */
-export interface HasUnitary {
+interface HasUnitary {
   unitary: Tensor;
 }
 /** A gate [n, n] on the computational states, or an evolution that has one. */

@@ -19,7 +19,6 @@ export {
   averageGateInfidelity,
   choiOfUnitary,
   gate,
-  gateTable,
   leakage,
   pauliErrors,
   processFidelity,

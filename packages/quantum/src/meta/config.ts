@@ -46,7 +46,7 @@ const base: MetaConfig = {
 };
 
 /** Presets: training as published, evaluation with more tasks and steps and finer integration, debug for short runs. */
-export const presets: Record<MetaPreset, MetaConfig> = {
+const presets: Record<MetaPreset, MetaConfig> = {
   training: base,
   evaluation: {
     ...base,

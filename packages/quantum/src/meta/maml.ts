@@ -14,7 +14,7 @@ export interface Adaptation {
 }
 
 /** Throws if the settings are out of range. */
-export function checkAdaptation({ steps, rate }: Adaptation): void {
+function checkAdaptation({ steps, rate }: Adaptation): void {
   if (!Number.isInteger(steps) || steps < 0)
     throw new WeftError(`adaptation: steps must be a whole number >= 0, got ${steps}`);
   if (!(rate >= 0 && Number.isFinite(rate))) throw new WeftError(`adaptation: rate must be >= 0, got ${rate}`);

@@ -3,13 +3,11 @@ export { checkModel, type PsdModel, type PsdParameters, psdModels, spectralDensi
 export {
   checkRates,
   dephasingRate,
-  dephasingRule,
   filterFunction,
   lindbladRates,
   type PulseSequence,
   type RateOptions,
   relaxationRate,
-  relaxationRule,
 } from "./rates.js";
 export {
   checkDistribution,

@@ -45,7 +45,7 @@ function filterOverSquare(sequence: PulseSequence, w: number, duration: number):
 }
 
 /** Quadrature of the dephasing rate: rate = sum of weight * S(node). */
-export function dephasingRule(duration: number, sequence: PulseSequence): QuadratureRule {
+function dephasingRule(duration: number, sequence: PulseSequence): QuadratureRule {
   if (!(duration > 0 && Number.isFinite(duration)))
     throw new WeftError(`dephasingRate: duration must be above 0, got ${duration}`);
   const pulses = pulsesOf(sequence);
@@ -74,7 +74,7 @@ export function dephasingRule(duration: number, sequence: PulseSequence): Quadra
 }
 
 /** Quadrature of the overlap with a Lorentzian line of full width `width` at `frequency`, over all frequencies. */
-export function relaxationRule(frequency: number, width: number): QuadratureRule {
+function relaxationRule(frequency: number, width: number): QuadratureRule {
   if (!(width > 0 && Number.isFinite(width) && Number.isFinite(frequency)))
     throw new WeftError(`relaxationRate: lineWidth must be above 0 and frequency finite, got ${width}, ${frequency}`);
   const half = width / 2;

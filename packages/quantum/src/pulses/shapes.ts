@@ -17,7 +17,7 @@ export type PulseShapeName =
 export type PulseParameters = Readonly<Record<string, Tensor>>;
 
 /** Parameters, length and envelope of one shape. */
-export interface PulseShape {
+interface PulseShape {
   /** Parameters besides the amplitude. */
   parameters: readonly string[];
   /** Defaults of optional parameters. */

@@ -24,7 +24,7 @@ const e = [
   -1 / 66,
 ];
 
-export interface AdaptiveRun {
+interface AdaptiveRun {
   final: Tensor;
   /** [pieces, ...] */
   states: Tensor;

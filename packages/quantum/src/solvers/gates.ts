@@ -25,7 +25,7 @@ export interface Slot {
   index: number;
 }
 
-export interface GateTensors {
+interface GateTensors {
   /** [m, m] each */
   fixed: Tensor[];
   /** [steps, m, m] each */

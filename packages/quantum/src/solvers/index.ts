@@ -19,7 +19,6 @@ export {
 } from "./methods.js";
 export {
   type Amplitudes,
-  checkHamiltonian,
   type Hamiltonian,
   type HamiltonianParts,
   type HamiltonianTerm,

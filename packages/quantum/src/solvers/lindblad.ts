@@ -271,7 +271,7 @@ export const required = (steps: number | undefined): number => {
   return steps;
 };
 
-export const mapStates = (states: Tensor, matrix: (state: Tensor) => Tensor): Tensor => vmap(matrix)(states);
+const mapStates = (states: Tensor, matrix: (state: Tensor) => Tensor): Tensor => vmap(matrix)(states);
 
 function startOf(rho0: Tensor | OperatorLike, d: number, grid: Grid): Tensor {
   const rho = rho0 instanceof Tensor ? rho0.cast(grid.complex) : Operator.from(rho0, "rho0").tensor(grid.complex);

@@ -3,13 +3,13 @@ import { scan, type Tensor, treeLeaves, treeMap } from "@weft/core/internal/tens
 import type { GradientMethod } from "./methods.js";
 
 /** One step of a time loop. */
-export type TimeStep<C, X> = (carry: C, x: X) => C;
+type TimeStep<C, X> = (carry: C, x: X) => C;
 
 const rows = <X>(xs: X, from: number, to: number): X =>
   treeMap((x: Tensor) => x.slice([from, ...x.shape.slice(1).map(() => 0)], [to, ...x.shape.slice(1)]), xs);
 
 /** Splits the leading axis into `count` equal pieces: [count * length, ...] -> [count, length, ...]. */
-export const piecesOf = <X>(xs: X, count: number): X =>
+const piecesOf = <X>(xs: X, count: number): X =>
   treeMap((x: Tensor) => x.reshape([count, x.shape[0] / count, ...x.shape.slice(1)]), xs);
 
 /** Splits n steps into `count` pieces of equal length and a remainder. */

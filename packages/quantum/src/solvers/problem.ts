@@ -94,7 +94,7 @@ export function hamiltonian({ static: fixed, drives = [], amplitudes }: Hamilton
 }
 
 /** Checks the sites, sizes and hermiticity of the terms. */
-export function checkHamiltonian(h: Hamiltonian): Hamiltonian {
+function checkHamiltonian(h: Hamiltonian): Hamiltonian {
   for (const [kind, terms] of [
     ["static", h.static],
     ["drive", h.drives],
@@ -157,7 +157,7 @@ export function onWholeSpace(h: Pick<Hamiltonian, "dims">, term: HamiltonianTerm
   return wide.permute([...back, ...back.map((k) => k + n)]).reshape([D, D]);
 }
 
-export interface TimeOptions {
+interface TimeOptions {
   /** End time; a tensor to differentiate with respect to it. */
   duration: Tensor | number;
   steps: number;

@@ -27,7 +27,7 @@ export interface Evolution {
   reached: Tensor | null;
 }
 
-export interface SummaryParts {
+interface SummaryParts {
   final: Tensor;
   states: Tensor | null;
   grid: Grid;

@@ -145,7 +145,7 @@ function exponentials(
   return gates;
 }
 
-export interface TrotterProgram {
+interface TrotterProgram {
   program: GateProgram;
   /** Change of basis and half of the first layer, before the first step and after the last. */
   enter(state: Tensor): Tensor;

@@ -53,7 +53,7 @@ export interface GateSpec {
 }
 
 /** Values of all parameters: those of the device, and the decay rates. */
-export const specValues = ({ device, jumps }: Pick<GateSpec, "device" | "jumps">): DeviceParameterValues => ({
+const specValues = ({ device, jumps }: Pick<GateSpec, "device" | "jumps">): DeviceParameterValues => ({
   ...device.values(),
   ...Object.fromEntries(jumps.map(({ key, rate }) => [key, rate])),
 });
@@ -104,7 +104,7 @@ const fileSchema = strict({
 export const parseGateSpec = (source: string, name = "gate"): GateSpec => gateSpec(parseYaml(source, name), name);
 
 /** Reads a gate specification from parsed YAML. */
-export function gateSpec(value: unknown, name = "gate"): GateSpec {
+function gateSpec(value: unknown, name = "gate"): GateSpec {
   const file = readValue(fileSchema, value, name);
   const section = <S extends z.ZodType>(schema: S, key: keyof typeof file, fallback: unknown): z.output<S> =>
     readValue(schema, file[key] ?? fallback, name, [key]);

@@ -18,7 +18,7 @@ import {
 } from "@weft/core/internal/tensor";
 import { destroy, type Operator } from "../operators/index.js";
 
-export type PartParameters = Readonly<Record<string, Tensor>>;
+type PartParameters = Readonly<Record<string, Tensor>>;
 
 /** Lowest eigenstates of a part: energies [levels] in rad/ns, charge and phase operators [levels, levels]. */
 export interface PartLevels {
@@ -42,7 +42,7 @@ export interface PartStructure {
   zeroPoint: boolean;
 }
 
-export interface PartRule {
+interface PartRule {
   /** Parameters and defaults; null marks required ones. */
   parameters: Readonly<Record<string, number | null>>;
   structure: Partial<PartStructure>;
@@ -212,7 +212,7 @@ const structureDefaults: PartStructure = {
   zeroPoint: false,
 };
 
-export type PartFields = Partial<PartStructure> & Readonly<Record<string, number | string | boolean | undefined>>;
+type PartFields = Partial<PartStructure> & Readonly<Record<string, number | string | boolean | undefined>>;
 
 /** One part of a device. `Fluxonium`, `Transmon`, `Resonator`, `Duffing` and `Qubit` are typed constructors. */
 export class DevicePart {

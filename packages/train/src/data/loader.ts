@@ -108,7 +108,7 @@ export const controls = { made: 0, used: 1, stop: 2, failed: 3 } as const;
 /** Header words of a slot. */
 export const slotHead = 6;
 
-export const slotWordsOf = (options: LoaderOptions): number =>
+const slotWordsOf = (options: LoaderOptions): number =>
   slotHead + options.rows * (headColumns + options.lengths[options.lengths.length - 1]);
 
 interface Thread {

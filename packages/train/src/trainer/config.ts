@@ -18,8 +18,7 @@ const count = z.int().min(1);
 const share = z.number().min(0).lt(1);
 const positive = z.number().positive();
 
-export const computePrecisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
-export type ComputePrecision = (typeof computePrecisions)[number];
+const computePrecisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
 
 const schema = z.strictObject({
   name: z.string().regex(/^[\w.-]+$/, "letters, digits, dots, dashes and underscores"),

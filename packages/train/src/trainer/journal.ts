@@ -3,7 +3,7 @@
 import { stepLog } from "./step.js";
 
 /** A started step, as the host knows it. */
-export interface StartedStep {
+interface StartedStep {
   epoch: number;
   /** Samples of the step over all ranks. */
   total: number;

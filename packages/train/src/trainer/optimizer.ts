@@ -11,7 +11,7 @@ import {
 } from "@weft/core/optim";
 import type { RawConfig } from "./config.js";
 
-export interface ConfiguredOptimizer {
+interface ConfiguredOptimizer {
   optimizer: Optimizer<unknown>;
   /** float16: the optimizer with a scaled loss. */
   scaling: { optimizer: LossScaled<unknown>; dynamic: boolean } | null;

@@ -26,7 +26,7 @@ function showRate(row: RowResult, ms: number): string {
 }
 
 /** Columns of a comparison. */
-export interface ComparisonLine {
+interface ComparisonLine {
   work: string;
   weft: string;
   quartiles: string;

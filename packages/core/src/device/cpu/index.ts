@@ -1,6 +1,6 @@
 // The CPU device: generated C compiled by the system's compiler, OpenBLAS and LAPACK, all through koffi. An Executable is
 // one call into C. Each device has its own number of threads and cores.
-import { availableParallelism, freemem, totalmem } from "node:os";
+import { freemem, totalmem } from "node:os";
 import koffi from "koffi";
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
@@ -19,11 +19,12 @@ import {
 } from "../contract.js";
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
+import { defaultThreads, maySpin } from "./cores.js";
 import { type Extension, extensionOf, runtimeUnits, unitsOf } from "./native-units.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
-import { discard, findCompiler, findLibrary, type LinkOptions, sharedObject } from "./toolchain.js";
+import { cachedLibrary, discard, findCompiler, type LinkOptions, sharedObject } from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;
@@ -65,7 +66,7 @@ function load(units: readonly string[], options: LinkOptions = {}): Loaded {
 
 /** The code of a saved program; null if it cannot be loaded. */
 function loadSaved(saved: SavedProgram): Native | null {
-  const path = findLibrary(saved.library);
+  const path = cachedLibrary(saved.library);
   if (path === null) return null;
   try {
     return koffi.load(path);
@@ -115,10 +116,10 @@ function libraryFailure(code: number): Error | null {
 /** The device whose threads, cores and group the runtime library is set to. */
 let active: CpuDevice | null = null;
 
-function loadRuntime(threads: number): Runtime {
+function loadRuntime(): Runtime {
   const { lib } = load(runtimeUnits(), { resident: true });
-  const init = lib.func("int wr_init(const char* path, int threads)");
-  const blas = init(findOpenBlas(), threads) as number;
+  const init = lib.func("int wr_init(const char* path, int spins)");
+  const blas = init(findOpenBlas(), Number(maySpin())) as number;
   return {
     activate: lib.func("int wr_activate(const int32_t* cores, int count, int threads)"),
     loadExtension: lib.func("int wr_load_extension(const char* library, const char* blas, int threads)"),
@@ -145,8 +146,15 @@ const poolLimit = totalmem() / 4;
 /** Products run in float32; the code takes every geometry. */
 const conv = { supports: () => true, widensHalf: true, symmetric: false };
 
-const planFor = (fn: GraphFn, { donated, known = new Map() }: CompileOptions): Schedule =>
-  scheduleFunction(fn, { parallelRows: 16, drawsAlone: true, longReduction: 32768, donated, conv, lanes: { known } });
+const planFor = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
+  scheduleFunction(fn, {
+    parallelRows: 16,
+    drawsAlone: true,
+    longReduction: 32768,
+    donated,
+    conv,
+    lanes: { constants },
+  });
 
 /** The CPU of this machine, by generated C code. */
 export class CpuDevice implements Device {
@@ -171,11 +179,11 @@ export class CpuDevice implements Device {
   #scratch: CpuBuffer | null = null;
 
   constructor(options: CpuOptions = {}) {
-    this.threads = options.threads ?? options.cores?.length ?? settings.threads.get() ?? availableParallelism();
+    this.threads = options.threads ?? options.cores?.length ?? settings.threads.get() ?? defaultThreads();
     if (!Number.isInteger(this.threads) || this.threads < 1)
       throw new WeftError(`cpu: threads is ${this.threads}; give a whole number of at least 1`);
     this.#cores = Int32Array.from(options.cores ?? []);
-    runtime ??= loadRuntime(this.threads);
+    runtime ??= loadRuntime();
     this.#runtime = runtime;
     this.#activate();
     this.blas = runtime.blas;
@@ -309,7 +317,7 @@ export class CpuDevice implements Device {
   #need(extensions: readonly Extension[]): void {
     for (const extension of extensions) {
       if (loadedExtensions.has(extension)) continue;
-      const { path } = sharedObject(unitsOf(extension), { resident: true });
+      const { path } = sharedObject(unitsOf(extension), { resident: true, openmp: true });
       const blas = this.blas === "none" ? null : findOpenBlas();
       if (this.#runtime.loadExtension(path, blas, this.threads) !== 0) {
         discard(path);
@@ -357,7 +365,7 @@ export class CpuDevice implements Device {
     const outputBytes = fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const addresses = new Float64Array(inputs + outputBytes.length + 1);
     const times = new Float64Array(kernels.length);
-    // Runs are synchronous, and idle OpenMP threads wait inside the OpenMP runtime, so that no thread is in this code.
+    // Runs are synchronous, and idle threads wait inside the runtime library, so that no thread is in this code.
     const lifetime = new Lifetime(() => {
       run = null;
       lib.unload();

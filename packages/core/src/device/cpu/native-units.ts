@@ -21,28 +21,61 @@ const linalgUnits = (): string[] => [
   ),
 ];
 
-/** The element types of convolutions, as they are stored and as functions are named after them. */
-const convTypes = [
-  ["float", "s"],
-  ["double", "d"],
-  ["float complex", "c"],
-  ["double complex", "z"],
+/** Functions of the prelude that have vector forms. Floats have forms of exp, log and tanh that compilers vectorize. */
+const vectorFunctions: { names: string[]; operands: number; suffixes: string }[] = [
+  { names: ["exp", "log", "tanh"], operands: 1, suffixes: "d" },
+  {
+    names: ["expm1", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"],
+    operands: 1,
+    suffixes: "[df]",
+  },
+  { names: ["pow"], operands: 2, suffixes: "f" },
 ];
+const callable = vectorFunctions.map(({ names, suffixes }) => `(?:${names.join("|")})_${suffixes}`);
+const vectorCalls = new RegExp(`\\bw_(?:${callable.join("|")}|c[a-z0-9]+_[df])\\(`);
+
+/** Whether C text may call a function that has vector forms: by name, or through a complex function. */
+export const callsVectorMath = (text: string): boolean => vectorCalls.test(text);
+
+/** The instruction sets of the x86 vector ABI: their letters, and how many doubles a vector holds. */
+const instructionSets = [
+  { tag: "b", lanes: 2, present: "1" },
+  { tag: "c", lanes: 4, present: "defined(__AVX__) && !defined(__AVX2__)" },
+  { tag: "d", lanes: 4, present: "defined(__AVX2__)" },
+  { tag: "e", lanes: 8, present: "defined(__AVX512F__)" },
+];
+
+/** One unit per function, so that a linker takes only those that a program calls. */
+export const vectorMathUnits = (): string[] =>
+  vectorFunctions.flatMap(({ names, operands }) => names.map((name) => vectorMathUnit(name, operands)));
+
+function vectorMathUnit(name: string, operands: number): string {
+  const forms = instructionSets.map(
+    ({ tag, lanes, present }) =>
+      `#if ${present}\n#define W_TAG ${tag}\n#define W_LANES ${lanes}\n${nativeSource("cpu/native/vector-math.c")}#endif\n`,
+  );
+  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${forms.join("")}`;
+}
+
+/** Element types of typed units, and the suffixes of their functions. */
+const types = { s: "float", d: "double", c: "float complex", z: "double complex" };
+
+const typed = (path: string, suffixes: readonly (keyof typeof types)[]): string[] =>
+  suffixes.map((suffix) => `#define T ${types[suffix]}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`);
 
 const convUnits = (): string[] => [
   nativeSource("cpu/native/conv.c"),
-  ...convTypes.map(
-    ([type, suffix]) =>
-      `#define T ${type}\n#define TYPED(name) name##_${suffix}\n${nativeSource("cpu/native/conv-typed.c")}`,
-  ),
+  ...typed("cpu/native/conv-typed.c", ["s", "d", "c", "z"]),
 ];
 
+const fftUnits = (): string[] => [nativeSource("cpu/native/fft.c"), ...typed("cpu/native/fft-typed.c", ["s", "d"])];
+
 /** Libraries of rarer ops, and the ops that need them. */
-const extensionUnits = { linalg: linalgUnits, conv: convUnits };
+const extensionUnits = { linalg: linalgUnits, conv: convUnits, fft: fftUnits };
 export type Extension = keyof typeof extensionUnits;
 export const extensions = Object.keys(extensionUnits) as readonly Extension[];
 export const unitsOf = (extension: Extension): string[] => extensionUnits[extension]();
 
 /** The library that an op needs beside the runtime; null if none. */
 export const extensionOf = (op: OpName): Extension | null =>
-  op === "conv" ? "conv" : factorizationOps.has(op) ? "linalg" : null;
+  op === "conv" || op === "fft" ? op : factorizationOps.has(op) ? "linalg" : null;

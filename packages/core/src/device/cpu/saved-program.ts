@@ -11,7 +11,7 @@ import { makeFolder } from "../cache-root.js";
 import type { CompileOptions, KernelInfo } from "../contract.js";
 import { addedToCache, isCached, kernelFolder } from "../kernel-cache.js";
 import { type Extension, extensions } from "./native-units.js";
-import { compilerIdentity, findLibrary } from "./toolchain.js";
+import { cachedLibrary, compilerIdentity } from "./toolchain.js";
 
 export interface SavedProgram {
   /** The shared object's name in the cache. */
@@ -55,9 +55,9 @@ export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta
 let identity: string | null = null;
 
 /** The file of a program; null if it is not saved: it is specialized on values, or debug output is on. */
-export function programFile(fn: GraphFn, { donated = [], known }: CompileOptions): string | null {
+export function programFile(fn: GraphFn, { donated = [], constants }: CompileOptions): string | null {
   const compiler = compilerIdentity();
-  if (compiler === null || (known?.size ?? 0) > 0 || settings.debug.get() > 0) return null;
+  if (compiler === null || (constants?.size ?? 0) > 0 || settings.debug.get() > 0) return null;
   try {
     identity ??= engineIdentity();
   } catch {
@@ -101,7 +101,7 @@ export function readSaved(file: string, fn: GraphFn): SavedProgram | null {
   try {
     if (!isCached(file)) return null;
     const saved = JSON.parse(readFileSync(file, "utf8")) as SavedProgram;
-    return fits(saved, fn) && findLibrary(saved.library) !== null ? saved : null;
+    return fits(saved, fn) && cachedLibrary(saved.library) !== null ? saved : null;
   } catch {
     return null;
   }

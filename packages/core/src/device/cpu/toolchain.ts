@@ -5,14 +5,16 @@ import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import { inWritableFolder, noticeOnce } from "../cache-root.js";
 import { addedToCache, cachePlaces, isCached } from "../kernel-cache.js";
 import { isIntact, seal } from "../sealed-file.js";
+import { callsVectorMath, vectorMathUnits } from "./native-units.js";
 import { selfTestFailure, selfTestSource } from "./self-test.js";
 
+const vectorMathFlag = "-DW_VECTOR_MATH";
 const baseFlags = [
   "-std=gnu11",
   "-O2",
@@ -27,7 +29,8 @@ const baseFlags = [
 ];
 // Flags that only one of the two compilers knows.
 const compilerFlags: Record<string, string[]> = {
-  gcc: ["-fvect-cost-model=dynamic", "-mprefer-vector-width=512"],
+  // Only gcc calls vector forms of a program's own functions (native/vector-math.c).
+  gcc: ["-fvect-cost-model=dynamic", "-mprefer-vector-width=512", "-ffunction-sections", vectorMathFlag],
   clang: ["-mprefer-vector-width=512"],
 };
 
@@ -99,8 +102,18 @@ const firstCores: string | null = (() => {
   }
 })();
 
-/** Runs the compiler on several units at once and links them; only the finished file enters the cache. */
-function build(compiler: Compiler, units: readonly string[], target: string, linkFlags: readonly string[]): void {
+/** How object files become one file: a shared object, or one object file for later links. */
+type Join = (command: string, out: string, objects: readonly string[]) => string[];
+const shared =
+  (linkFlags: readonly string[], libraries: readonly string[] = []): Join =>
+  (command, out, objects) => [
+    ...[command, "-shared", ...linkFlags, ...(libraries.length > 0 ? ["-Wl,--gc-sections"] : [])],
+    ...["-o", out, ...objects, ...libraries, "-lm", "-ldl"],
+  ];
+const merged: Join = (command, out, objects) => [command, "-r", "-nostdlib", "-o", out, ...objects];
+
+/** Runs the compiler on several units at once and joins them; only the finished file enters the cache. */
+function build(compiler: Compiler, units: readonly string[], target: string, linked: Join): void {
   const folder = mkdtempSync(`${target}.tmp-`);
   try {
     const objects = units.map((source, i) => {
@@ -113,10 +126,8 @@ function build(compiler: Compiler, units: readonly string[], target: string, lin
     // All units start together; the shell waits for each and keeps the first failure.
     const jobs = units.map((_, i) => `${compile(i)} & p${i}=$!`).join("\n");
     const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
-    const out = join(folder, "out.so");
-    const link = [compiler.command, "-shared", "-fopenmp", ...linkFlags, "-o", out, ...objects, "-lm", "-ldl"]
-      .map(quote)
-      .join(" ");
+    const out = join(folder, "out");
+    const link = linked(compiler.command, out, objects).map(quote).join(" ");
     // The units of a worker that stays on one core would be compiled one after the other.
     const spread = firstCores === null ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
     const script = `${spread}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}`;
@@ -205,7 +216,7 @@ function runSelfTest(compiler: Compiler, folder: string): SelfTest {
   const failureWith = (flags: string[]): string | null => {
     const target = join(mkdtempSync(join(folder, "self-test-")), "loops.so");
     try {
-      build({ ...compiler, flags }, [selfTestSource()], target, residentFlags);
+      build({ ...compiler, flags }, [selfTestSource()], target, shared(residentFlags));
       return selfTestFailure(target);
     } finally {
       rmSync(dirname(target), { recursive: true, force: true });
@@ -222,7 +233,7 @@ function runSelfTest(compiler: Compiler, folder: string): SelfTest {
   return { flags: "safe", failure };
 }
 
-export interface BuiltLibrary {
+interface BuiltLibrary {
   path: string;
   /** True when the compiler had to run. */
   fresh: boolean;
@@ -234,28 +245,50 @@ export interface LinkOptions {
    * OpenMP runtime for others, must: idle threads of the OpenMP runtime wait inside it.
    */
   resident?: boolean;
+  /** Whether it has parallel regions of OpenMP. */
+  openmp?: boolean;
 }
 const residentFlags = ["-Wl,-z,nodelete"];
 
 /** The shared object of these C units, from the cache or from the compiler. */
-export function sharedObject(units: readonly string[], { resident = false }: LinkOptions = {}): BuiltLibrary {
-  const linkFlags = resident ? residentFlags : [];
+export function sharedObject(
+  units: readonly string[],
+  { resident = false, openmp = false }: LinkOptions = {},
+): BuiltLibrary {
+  const linkFlags = [...(resident ? residentFlags : []), ...(openmp ? ["-fopenmp"] : [])];
   const compiler = testedCompiler();
   if (compiler === null)
     throw new WeftError(
       "no C compiler was found (tried $CC, cc, gcc, clang); install one (Debian: apt install gcc), or use WEFT_DEVICE=reference",
     );
+  const libraries =
+    compiler.flags.includes(vectorMathFlag) && units.some(callsVectorMath) ? [vectorMath(compiler)] : [];
+  const identity = [...linkFlags, ...libraries.map((path) => basename(path))];
+  return cached(compiler, "so", identity, units, shared(linkFlags, libraries));
+}
+
+/** The vector forms of mathematical functions, compiled once. */
+const vectorMath = (compiler: Compiler): string => cached(compiler, "o", [], vectorMathUnits(), merged).path;
+
+/** The file that the compiler makes of these units, from the cache or from the compiler. */
+function cached(
+  compiler: Compiler,
+  ending: "so" | "o",
+  identity: readonly string[],
+  units: readonly string[],
+  joined: Join,
+): BuiltLibrary {
   const hash = createHash("sha256");
-  for (const part of [compilerIdentity()!, ...linkFlags, ...units]) hash.update(part).update("\0");
-  const file = `${hash.digest("hex").slice(0, 40)}.so`;
-  const made = findLibrary(file);
+  for (const part of [identityOf(compiler), ...identity, ...units]) hash.update(part).update("\0");
+  const file = `${hash.digest("hex").slice(0, 40)}.${ending}`;
+  const made = cachedLibrary(file);
   if (made !== null) return { path: made, fresh: false };
   return inWritableFolder("cpu", (folder) => {
     const path = join(folder, file);
     const turn = takeTurn(path);
     try {
       if (isUsable(path)) return { path, fresh: false };
-      build(compiler, units, path, linkFlags);
+      build(compiler, units, path, joined);
       addedToCache(path);
       return { path, fresh: true };
     } finally {
@@ -267,7 +300,7 @@ export function sharedObject(units: readonly string[], { resident = false }: Lin
 const isUsable = (path: string): boolean => isCached(path) && isIntact(path);
 
 /** The path of an intact shared object of this name; null if it must be compiled. */
-export const findLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
+export const cachedLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
 
 /** Seconds after which a process stops waiting for another one's compiler and compiles itself. */
 const patienceSeconds = 120;

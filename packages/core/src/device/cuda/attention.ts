@@ -13,8 +13,6 @@ import {
 import { droppedOf, keptScale } from "../../ops/index.js";
 import type { AttentionSupport } from "../contract.js";
 
-export type FusedAttention = Node<"custom"> & { attrs: { kernel: AttentionKernel } };
-
 const maxSize = 128;
 const rowsPerBlock = 64;
 const threads = 128;

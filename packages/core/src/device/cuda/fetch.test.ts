@@ -243,8 +243,8 @@ test("a loop that drops its results uses few blocks if pinning is expensive, man
     }
     return pool;
   };
-  const dear = rotation(30, 1);
-  assert.ok(dear.maps <= 8 && dear.sweeps > 3, `${dear.maps} blocks, ${dear.sweeps} collections`);
+  const expensive = rotation(30, 1);
+  assert.ok(expensive.maps <= 8 && expensive.sweeps > 3, `${expensive.maps} blocks, ${expensive.sweeps} collections`);
   const ahead = rotation(30, 1, true);
   assert.ok(ahead.maps <= 6 && ahead.sweeps >= 6, `${ahead.maps} blocks, ${ahead.sweeps} collections`);
   const cheap = rotation(1, 30);

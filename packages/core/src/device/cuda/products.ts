@@ -24,7 +24,7 @@ const types: Partial<Record<DType, { data: number; scale: number; compute: numbe
 const fastCompute: Record<Precision, number> = { float32: 68, tf32: 77, float16: 74, bfloat16: 75 };
 
 /** An operand as a column-major library sees it: not transposed (0), transposed (1) or adjoint (2). */
-export interface CublasOperand {
+interface CublasOperand {
   address: number;
   op: number;
   ld: number;

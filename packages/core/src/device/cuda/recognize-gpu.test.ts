@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../../index.js";
-import { assertClose, cases, differentiated } from "./recognize.testkit.js";
+import { assertClose, differentiated, recognitionCases } from "./recognize.testkit.js";
 
 const skip = weft.CudaDevice.available() ? false : "no GPU";
 const every = Number(process.env.WEFT_TEST_EVERY ?? 3);
@@ -13,7 +13,7 @@ const every = Number(process.env.WEFT_TEST_EVERY ?? 3);
 const tf32 = 5e-3;
 const device = skip === false ? new weft.CudaDevice() : null;
 
-Object.entries(cases).forEach(([name, form], i) => {
+Object.entries(recognitionCases).forEach(([name, form], i) => {
   if (i % every !== 0) return;
   test(`on cuda: ${name}`, { skip }, () => {
     const { results, kernels } = differentiated(form, device!);

@@ -11,8 +11,6 @@ import {
   assertClose,
   batch,
   byHand,
-  type Case,
-  cases,
   causal,
   differentiated,
   four,
@@ -20,6 +18,8 @@ import {
   keys,
   leftAlone,
   length,
+  type RecognitionCase,
+  recognitionCases,
   scored,
   size,
   square,
@@ -34,7 +34,7 @@ interface Outcome {
 }
 
 /** Result and gradients of a form, on the recorder or (as it is) on the reference device. */
-function outcome(form: Case, recorder: Recorder | null): Outcome {
+function outcome(form: RecognitionCase, recorder: Recorder | null): Outcome {
   const { results } = differentiated(form, recorder ?? new weft.ReferenceDevice());
   return { results, plan: recorder?.plan() ?? null };
 }
@@ -43,7 +43,7 @@ afterEach(() => {
   delete process.env.WEFT_ATTENTION;
 });
 
-for (const [name, form] of Object.entries(cases)) {
+for (const [name, form] of Object.entries(recognitionCases)) {
   test(`found: ${name}`, () => {
     const { results, plan } = outcome(form, new Recorder());
     assertClose(results, outcome(form, null).results, form.tolerance ?? 2e-5);

@@ -8,7 +8,7 @@ import { data } from "./emulated/testkit.js";
 type Tensor = weft.Tensor;
 export type Attend = (q: Tensor, k: Tensor, v: Tensor) => Tensor;
 
-export interface Case {
+export interface RecognitionCase {
   attend: Attend;
   /** Shapes of queries, keys and values. */
   shapes?: [number[], number[], number[]];
@@ -42,7 +42,7 @@ const padding = (lengths = [40, 17]): Tensor =>
 
 /** Result and gradients of a form on a device, and the kernels that they took there. */
 export function differentiated(
-  { attend, shapes = four, dtype = "float32" }: Case,
+  { attend, shapes = four, dtype = "float32" }: RecognitionCase,
   device: Device,
 ): { results: number[][]; kernels: string[] } {
   weft.useDevice(device);
@@ -77,7 +77,7 @@ export const byHand = (s: Tensor): Tensor => {
   return e.div(e.sum(-1, { keepDims: true }));
 };
 
-export const cases: Record<string, Case> = {
+export const recognitionCases: Record<string, RecognitionCase> = {
   "q k^T / sqrt(d)": { attend: (q, k, v) => weft.softmax(scored(q, k)).matmul(v) },
   "no scale": { attend: (q, k, v) => weft.softmax(q.matmul(k.transpose())).matmul(v) },
   "scale on the scores": { attend: (q, k, v) => weft.softmax(q.matmul(k.transpose()).mul(0.3)).matmul(v) },

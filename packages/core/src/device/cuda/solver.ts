@@ -38,7 +38,7 @@ const smallMatrix = 32;
 /** Launches one of the linear-algebra kernels, one thread per element. */
 export type LaunchKernel = (name: string, elements: number, args: readonly number[]) => void;
 
-export interface SolverCall {
+interface SolverCall {
   node: Node;
   inputs: readonly number[];
   outputs: readonly number[];

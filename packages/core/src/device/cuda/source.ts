@@ -22,6 +22,7 @@ export const cudaScheduleOptions: ScheduleOptions = {
   splitColumns: 512,
   columnsInRows: 32,
   halfMatmul: true,
+  trueHalfSpectra: true,
   workspace: (node) => workspaceBytes(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
     fitsAttention(attentionOf(node)!, node.inputs.indexOf(input), strided, input.shape),
@@ -36,7 +37,7 @@ export interface Prepared extends CudaKernel {
   name: string;
 }
 
-export interface ProgramText {
+export interface CudaProgramText {
   source: string;
   names: string[];
   /** By loop kernel, lane kernel or batch. */
@@ -45,7 +46,7 @@ export interface ProgramText {
 }
 
 /** The CUDA C of a plan and of the loops in it, equal kernels once. Needs no GPU. */
-export function writeCudaProgram(plan: Schedule, maxBlocks: number, precision: Precision = "float32"): ProgramText {
+export function writeCudaProgram(plan: Schedule, maxBlocks: number, precision: Precision = "float32"): CudaProgramText {
   const texts = new Map<string, string>();
   const kernels = new Map<object, Prepared>();
   const devices = new Map<string, string>();
@@ -94,7 +95,7 @@ ${cases.join("\n")}
 }`;
     kernels.set(step, { text, n: 0, blocks: start, threads, name: named(text) });
   };
-  const attention: ProgramText["attention"] = new Map();
+  const attention: CudaProgramText["attention"] = new Map();
   const addAttention = (step: Extract<ScheduleStep, { kind: "library" }>): void => {
     const call = attentionCall(step.node, step.operands!, precision);
     attention.set(step, { ...call, name: named(call.text) });

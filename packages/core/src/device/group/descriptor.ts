@@ -35,7 +35,7 @@ export function membersOf({ groups, rank }: Pick<CollectiveAttrs, "groups" | "ra
 }
 
 /** The shape of the operand, which the attributes do not name. */
-export function operandShape(attrs: CollectiveAttrs): Shape {
+function operandShape(attrs: CollectiveAttrs): Shape {
   const { kind, shape, axis, splitAxis, sizes, splitSizes } = attrs;
   const me = membersOf(attrs).indexOf(attrs.rank);
   const along = (at: number, size: number, of: Shape): Shape => of.map((d, i) => (i === at ? size : d));

@@ -1,16 +1,8 @@
 // Process groups: how devices of several processes exchange data.
-export {
-  bytesReceived,
-  type CollectiveAttrs,
-  describe,
-  membersOf,
-  operandShape,
-  type TransferBox,
-  transfers,
-} from "./descriptor.js";
+export { bytesReceived, type CollectiveAttrs, describe, membersOf, type TransferBox, transfers } from "./descriptor.js";
 export { GroupError, type GroupErrorCode } from "./errors.js";
 export { LocalGroup } from "./local.js";
 export { countMoved, movedBytes } from "./moved.js";
 export { findMpi, MpiGroup } from "./mpi.js";
-export { arena, type GroupLibrary, groupLibrary } from "./native/library.js";
-export { barrierOf, groupFiles, removeStale, ShmGroup, type ShmOptions } from "./shm.js";
+export { arena, groupLibrary } from "./native/library.js";
+export { barrierOf, groupFiles, removeStale, ShmGroup } from "./shm.js";

@@ -8,7 +8,7 @@ import { describeFor } from "./descriptor.js";
 import { GroupError, type GroupErrorCode } from "./errors.js";
 import { groupLibrary } from "./native/library.js";
 
-export interface ShmOptions {
+interface ShmOptions {
   /** Seconds to wait until all members have joined. */
   joinTimeout?: number;
   /** Seconds that a member may be late in a collective; gone ones are noticed at once, stopped ones after `stopLimit`. */

@@ -43,7 +43,6 @@ W_INLINE float w_to_odd(double x) {
   }                                                                                                                    \
   W_INLINE T w_copysign_##s(T a, T b) { return copysign##F(a, b); }                                                    \
   W_CALL T w_nextafter_##s(T a, T b) { return nextafter##F(a, b); }                                                    \
-  W_CALL T w_pow_##s(T a, T b) { return pow##F(a, b); }                                                                \
   W_CALL T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                            \
   W_INLINE T w_mod_##s(T a, T b) {                                                                                     \
     T r = fmod##F(a, b);                                                                                               \

@@ -32,7 +32,7 @@ export function norm(x: readonly c.Complex[]): number {
 }
 
 /** The unit number in the direction of z; 1 at zero. */
-export const phaseOf = (z: c.Complex): c.Complex => (z.re === 0 && z.im === 0 ? c.one : c.sign(z));
+const phaseOf = (z: c.Complex): c.Complex => (z.re === 0 && z.im === 0 ? c.one : c.sign(z));
 
 /** Lower factor of a Hermitian matrix, of which the lower triangle is read; null where it is not positive definite. */
 export function cholesky(a: Matrix): Matrix | null {
@@ -51,7 +51,7 @@ export function cholesky(a: Matrix): Matrix | null {
   return l;
 }
 
-export interface Triangle {
+interface Triangle {
   lower: boolean;
   adjoint: boolean;
   unit: boolean;

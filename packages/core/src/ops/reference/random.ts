@@ -42,7 +42,7 @@ export const droppedOf = (rate: number): number => Math.min(65535, Math.round(ra
 export const keptScale = (rate: number): number => 65536 / (65536 - droppedOf(rate));
 
 /** Rounds of dropout draws: the minimum that passes all tests of the authors. */
-export const keptRounds = 13;
+const keptRounds = 13;
 
 /** Four neighbors in a row share a block of 64 bits, 16 bits each, the lowest first; every row starts a new block. */
 function keptAt(key0: number, key1: number, at: number, threshold: number): number {

@@ -14,7 +14,7 @@ import {
   norm,
 } from "./matrix.js";
 
-export interface Svd {
+interface Svd {
   u: Matrix;
   s: number[];
   vh: Matrix;

@@ -182,8 +182,20 @@ const elementwise: Case[] = [
 ];
 
 const manipulation: Case[] = [
-  plain("vecdot: axes", numbers, (s) => [s.any([2, 3, 4]), s.any([3, 1])], (x, y) => [weft.vecdot(x, y), weft.vecdot(x, y, 1)], "(np.sum(np.conj(a) * b, -1), np.sum(np.conj(a) * b, 1))"),
-  plain("cross: axes", numbers, (s) => [s.any([2, 3]), s.any([1, 3])], (x, y) => [weft.cross(x, y), weft.cross(x.T, y.T, 0)], "(np.cross(a, b), np.cross(a, b).T)"),
+  plain(
+    "vecdot: axes",
+    numbers,
+    (s) => [s.any([2, 3, 4]), s.any([3, 1])],
+    (x, y) => [weft.vecdot(x, y), weft.vecdot(x, y, 1)],
+    "(np.sum(np.conj(a) * b, -1), np.sum(np.conj(a) * b, 1))",
+  ),
+  plain(
+    "cross: axes",
+    numbers,
+    (s) => [s.any([2, 3]), s.any([1, 3])],
+    (x, y) => [weft.cross(x, y), weft.cross(x.T, y.T, 0)],
+    "(np.cross(a, b), np.cross(a, b).T)",
+  ),
   plain(
     "cumprod: axis 0",
     numbers,

@@ -2,13 +2,16 @@
 #pragma once
 #include <stdint.h>
 
+typedef void (*w_kernel)(void* const* p, long lo, long hi);
+
 typedef struct {
   /* Row-major c = a b for every batch. Strides in elements: row and column stride of a and b, row stride of c. */
   void (*gemm)(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b, long brs,
                long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as, const long* bs,
                const long* cs, int threads);
   void (*cumsum)(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads);
-  void (*argsort)(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads);
+  /* The places of the first "count" elements of each row in its order. */
+  int (*argsort)(int dtype, long rows, long n, long count, int descending, const void* x, int32_t* out, int threads);
   /* base may be NULL for zeros. Shapes: x [batch, before, n, after], indices [batch, count]. */
   void (*scatter_add)(int dtype, long batch, long before, long n, long after, long count, const void* base,
                       const int32_t* indices, const void* updates, void* out, int threads);
@@ -27,7 +30,14 @@ typedef struct {
   void (*use_blas_threads)(int threads);
   /* The shape is that of conv.c. */
   int (*conv)(const int64_t* shape, const void* a, const void* b, void* out, int threads);
+  /* The description is that of fft.c. */
+  int (*fft)(int dtype, const int64_t* description, const void* x, void* out, int threads);
   void (*set_linalg_threads)(int threads);
+  /* Begin and end of a program: one runs at a time. */
+  void (*enter)(int threads);
+  void (*leave)(void);
+  /* A kernel over [from, from + count), divided among threads; "grain" iterations are about ten microseconds of work. */
+  void (*share)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
 } weft_runtime;
 
 /* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */

@@ -14,6 +14,7 @@ static gemm_double blas_d;
 static gemm_complex blas_c, blas_z;
 static int blas_parallel; /* 0: none, 1: own pthreads, 2: OpenMP */
 static void (*blas_threads)(int);
+static void (*openmp_threads)(int); /* that of the library behind the OpenMP build */
 
 /* Element i,j of a strided operand, conjugated if asked. */
 #define FALLBACK(name, T)                                                                                              \
@@ -130,4 +131,5 @@ static void load_blas(const char* path) {
   int (*parallel)(void) = (int (*)(void))dlsym(lib, "openblas_get_parallel");
   blas_parallel = blas_s ? (parallel ? parallel() : 1) : 0;
   if (blas_s && blas_parallel == 0) blas_parallel = 1;
+  if (blas_parallel == 2) openmp_threads = (void (*)(int))dlsym(lib, "omp_set_num_threads");
 }

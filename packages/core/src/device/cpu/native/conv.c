@@ -1,6 +1,7 @@
 // Convolutions of the CPU device: windows are copied into panels that stay in the second-level cache and multiplied by OpenBLAS;
 // 3 x 3 kernels of stride 1 by Winograd's minimal filtering; depthwise ones by direct loops. All kinds, one to three axes.
 #define _GNU_SOURCE
+#include <omp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,46 +1,74 @@
 // Batches of matrix products, shared out over threads.
 #pragma once
 #include "blas.h"
+#include "pool.h"
 
 static const long gemm_bytes[4] = {4, 8, 8, 16};
 
-static int blas_threads_now;
-static void use_blas_threads(int n) {
-  if (n == blas_threads_now || !blas_threads) return;
-  blas_threads(n);
-  blas_threads_now = n;
+typedef struct {
+  int dtype, aconj, bconj, rank;
+  long m, n, k, ars, acs, brs, bcs, crs, rows, columns;
+  const char *a, *b;
+  char* c;
+  const long *sizes, *as, *bs, *cs;
+} gemm_job;
+
+/* Piece "piece" of "pieces" of a length starts here; on a multiple of 16 where pieces are long, as kernels like it. */
+static long piece_start(long length, long piece, long pieces) {
+  if (piece == pieces) return length;
+  const long at = length * piece / pieces;
+  return length / pieces >= 64 ? at & ~15L : at;
+}
+
+/* Items [lo, hi): blocks of rows and columns of the products of a batch. */
+static void gemm_items(void* const* p, long lo, long hi) {
+  const gemm_job* j = p[0];
+  const long size = gemm_bytes[j->dtype], pieces = j->rows * j->columns;
+  for (long item = lo; item < hi; item++) {
+    long at = item / pieces, piece = item % pieces, ao = 0, bo = 0, co = 0;
+    for (int d = j->rank - 1; d >= 0; d--) {
+      long i = at % j->sizes[d];
+      at /= j->sizes[d];
+      ao += i * j->as[d];
+      bo += i * j->bs[d];
+      co += i * j->cs[d];
+    }
+    const long row = piece / j->columns, column = piece % j->columns;
+    const long i0 = piece_start(j->m, row, j->rows), i1 = piece_start(j->m, row + 1, j->rows);
+    const long j0 = piece_start(j->n, column, j->columns), j1 = piece_start(j->n, column + 1, j->columns);
+    one_gemm(j->dtype, i1 - i0, j1 - j0, j->k, j->a + (ao + i0 * j->ars) * size, j->ars, j->acs, j->aconj,
+             j->b + (bo + j0 * j->bcs) * size, j->brs, j->bcs, j->bconj, j->c + (co + i0 * j->crs + j0) * size, j->crs,
+             0);
+  }
 }
 
 static void wr_gemm(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b,
                     long brs, long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as,
                     const long* bs, const long* cs, int threads) {
-  long batch = 1, size = gemm_bytes[dtype];
+  gemm_job job = {dtype, aconj, bconj, rank, m, n, k, ars, acs, brs, bcs, crs, 1, 1, a, b, c, sizes, as, bs, cs};
+  void* p[] = {&job};
+  long batch = 1;
   for (int i = 0; i < rank; i++) batch *= sizes[i];
-  double work = 2.0 * m * n * k * batch * (dtype > 1 ? 4 : 1);
-  int split = threads > 1 && work > 4e5;
-  /* The OpenMP build of OpenBLAS shares our threads when it is called outside a parallel region. */
-  if (batch == 1 && (!split || blas_parallel == 2)) {
-    /* Small products are faster on one thread than OpenBLAS's own choice (a second one pays from about n = 128). */
-    if (blas_parallel == 2) use_blas_threads(work < 3e6 ? 1 : threads);
-    one_gemm(dtype, m, n, k, a, ars, acs, aconj, b, brs, bcs, bconj, c, crs, 0);
+  const double work = 2.0 * m * n * k * batch * (dtype > 1 ? 4 : 1);
+  /* Small products are faster on one thread: a second one pays from about n = 128. */
+  if (threads < 2 || work < (batch == 1 ? 3e6 : 4e5)) {
+    gemm_items(p, 0, batch);
     return;
   }
-  /* Otherwise each thread takes whole products, or whole rows of them. */
-  long pieces = split && batch < threads ? (threads + batch - 1) / batch : 1;
-  if (pieces > m) pieces = m > 0 ? m : 1;
-  long total = batch * pieces;
-#pragma omp parallel for num_threads(threads) if (split) schedule(static)
-  for (long item = 0; item < total; item++) {
-    long at = item / pieces, piece = item % pieces, ao = 0, bo = 0, co = 0;
-    for (int d = rank - 1; d >= 0; d--) {
-      long i = at % sizes[d];
-      at /= sizes[d];
-      ao += i * as[d];
-      bo += i * bs[d];
-      co += i * cs[d];
+  /* Each thread takes whole products, or blocks of them: of all grids the one with the least to read. */
+  if (batch < threads) {
+    const long pieces = (threads + batch - 1) / batch;
+    double least = -1;
+    for (long rows = 1; rows <= pieces; rows++) {
+      const long columns = pieces / rows;
+      if (rows * columns < pieces || rows > m || columns > n) continue;
+      const double read = (double)m * columns + (double)n * rows;
+      if (least >= 0 && read >= least) continue;
+      least = read;
+      job.rows = rows;
+      job.columns = columns;
     }
-    long from = m * piece / pieces, to = m * (piece + 1) / pieces;
-    one_gemm(dtype, to - from, n, k, (const char*)a + (ao + from * ars) * size, ars, acs, aconj,
-             (const char*)b + bo * size, brs, bcs, bconj, (char*)c + (co + from * crs) * size, crs, 0);
   }
+  const long items = batch * job.rows * job.columns;
+  pool_run(gemm_items, p, 0, items, items < 4L * threads ? threads : 2L * threads, work / 1e6);
 }

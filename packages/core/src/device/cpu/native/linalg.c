@@ -71,12 +71,12 @@ static int wl_dispatch(const wl_op* op, const wl_job* job, long batch) {
     return wl_run(job, batch, step, bytes, threads < groups ? threads : (int)groups, op->built_in[cx][wide]);
   }
   const size_t bytes = op->lapack_bytes ? op->lapack_bytes(job) : 0;
-  if (m >= WL_WORTH_BLAS_THREADS && batch < wl_threads) return wl_run(job, batch, 1, bytes, 1, op->lapack);
+  const int own = m >= WL_WORTH_BLAS_THREADS && batch < wl_threads, inner = own ? wl_threads : 1;
   if (threads > batch) threads = (int)batch;
-  const int before = wl_set_blas_threads && wl_get_blas_threads ? wl_get_blas_threads() : 1;
-  if (before != 1) wl_set_blas_threads(1);
-  const int code = wl_run(job, batch, 1, bytes, threads, op->lapack);
-  if (before != 1) wl_set_blas_threads(before);
+  const int before = wl_set_blas_threads && wl_get_blas_threads ? wl_get_blas_threads() : inner;
+  if (before != inner) wl_set_blas_threads(inner);
+  const int code = wl_run(job, batch, 1, bytes, own ? 1 : threads, op->lapack);
+  if (before != inner) wl_set_blas_threads(before);
   return code;
 }
 

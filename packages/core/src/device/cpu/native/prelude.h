@@ -9,7 +9,6 @@
 #include <math.h>
 #include <complex.h>
 #include <time.h>
-#include <omp.h>
 
 #define W_INLINE static inline __attribute__((always_inline, unused))
 
@@ -191,25 +190,12 @@ W_INLINE float w_erfc_f(float x) {
   float r = q * t * (1.0f - rest) * h * h;
   return x < 0.0f ? 2.0f - r : r;
 }
-W_INLINE double w_exp_d(double x) { return exp(x); }
-W_INLINE double w_log_d(double x) { return log(x); }
-W_INLINE double w_tanh_d(double x) { return tanh(x); }
 W_INLINE double w_erf_d(double x) { return erf(x); }
 W_INLINE double w_erfc_d(double x) { return erfc(x); }
 
 #define W_LIBM(name)                                                                                                   \
   W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                          \
   W_INLINE double w_##name##_d(double x) { return name(x); }
-W_LIBM(expm1)
-W_LIBM(log1p)
-W_LIBM(sin)
-W_LIBM(cos)
-W_LIBM(tan)
-W_LIBM(asin)
-W_LIBM(acos)
-W_LIBM(atan)
-W_LIBM(sinh)
-W_LIBM(cosh)
 W_LIBM(asinh)
 W_LIBM(acosh)
 W_LIBM(atanh)
@@ -217,6 +203,37 @@ W_LIBM(sqrt)
 W_LIBM(floor)
 W_LIBM(ceil)
 W_LIBM(trunc)
+
+/* Functions with vector forms in vector-math.c; elsewhere they are the C library's, one element at a time. */
+#ifdef W_VECTOR_MATH
+#define W_SIMD __attribute__((simd("notinbranch"), const, nothrow, visibility("hidden")))
+#define W_VECTOR_D(name) extern W_SIMD double w_##name##_d(double x);
+#define W_VECTOR(name)                                                                                                 \
+  W_VECTOR_D(name)                                                                                                     \
+  extern W_SIMD float w_##name##_f(float x);
+#define W_VECTOR_2F(name) extern W_SIMD float w_##name##_f(float x, float y);
+#else
+#define W_VECTOR_D(name)                                                                                               \
+  W_INLINE double w_##name##_d(double x) { return name(x); }
+#define W_VECTOR(name) W_LIBM(name)
+#define W_VECTOR_2F(name)                                                                                              \
+  W_INLINE float w_##name##_f(float x, float y) { return name##f(x, y); }
+#endif
+W_VECTOR_D(exp)
+W_VECTOR_D(log)
+W_VECTOR_D(tanh)
+W_VECTOR(expm1)
+W_VECTOR(log1p)
+W_VECTOR(sin)
+W_VECTOR(cos)
+W_VECTOR(tan)
+W_VECTOR(asin)
+W_VECTOR(acos)
+W_VECTOR(atan)
+W_VECTOR(sinh)
+W_VECTOR(cosh)
+W_VECTOR_2F(pow)
+W_INLINE double w_pow_d(double x, double y) { return pow(x, y); }
 /* Large functions that call the library are not written out at every place. */
 #undef W_CALL
 #define W_CALL static __attribute__((noinline, unused))

@@ -6,6 +6,7 @@
 #include "abi.h"
 #include "gemm.h"
 #include "memory.h"
+#include "pool.h"
 #include "prelude.h"
 #include "sort-scatter.h"
 
@@ -14,19 +15,38 @@ static weft_runtime table;
 static cpu_set_t first_cores;
 static int pinned;
 
+/* BLAS computes on the thread that calls it: threads of its own would fight with ours for the same cores. The OpenMP build has a
+   number of threads per calling thread. */
+static void single_thread(void) {
+  static __thread int set;
+  if (openmp_threads && !set) openmp_threads(1);
+  set = 1;
+}
+static void use_blas_threads(int n) {
+  if (openmp_threads) openmp_threads(n);
+}
+
 /* Loads OpenBLAS (path may be NULL) and fills the table. Returns 0 without BLAS, 1 for its own threads, 2 for OpenMP. */
-int wr_init(const char* path, int threads) {
+int wr_init(const char* path, int spins) {
   if (table.gemm) return blas_s ? blas_parallel : 0;
   sched_getaffinity(0, sizeof first_cores, &first_cores);
+  /* The OpenMP library behind OpenBLAS reads this when it is loaded. Its threads spin for milliseconds by default, which takes
+     the cores from everybody else; 2000 rounds are some ten microseconds. */
+  const int own = !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
+  if (own) setenv("GOMP_SPINCOUNT", "2000", 1);
   load_blas(path);
-  /* Threads of its own would fight with ours for the same cores: then it runs on one and we share out the rows. */
-  if (blas_threads) blas_threads(blas_parallel == 2 ? threads : 1);
-  omp_set_num_threads(threads);
+  if (own) unsetenv("GOMP_SPINCOUNT");
+  if (blas_threads) blas_threads(1);
+  thread_setup = single_thread;
+  pool.spins = spins;
   table = (weft_runtime){.gemm = wr_gemm,
                          .cumsum = wr_cumsum,
                          .argsort = wr_argsort,
                          .scatter_add = wr_scatter,
-                         .use_blas_threads = use_blas_threads};
+                         .use_blas_threads = use_blas_threads,
+                         .enter = wr_enter,
+                         .leave = wr_leave,
+                         .share = wr_share};
   return blas_s ? blas_parallel : 0;
 }
 /* Rarer ops are libraries of their own, compiled and loaded when the first program needs them. 0 on success. */
@@ -61,13 +81,11 @@ int wr_activate(const int32_t* cores, int count, int threads) {
       CPU_SET(cores[i], &set);
     }
   }
-  omp_set_num_threads(threads);
   if (table.set_linalg_threads) table.set_linalg_threads(threads);
+  pool_grow(threads - 1);
   if (!pinned && count == 0) return 0;
   pinned = 1;
   int failed = sched_setaffinity(0, sizeof set, &set) != 0;
-  /* Threads of the team exist already where another device used them; new ones inherit the cores of this thread. */
-#pragma omp parallel num_threads(threads)
-  sched_setaffinity(0, sizeof set, &set);
+  for (int i = 1; i <= pool.workers; i++) sched_setaffinity(pool_ids[i], sizeof set, i < threads ? &set : &first_cores);
   return failed;
 }

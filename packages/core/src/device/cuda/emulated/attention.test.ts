@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as weft from "../../../index.js";
-import { cases, four } from "../recognize.testkit.js";
+import { four, recognitionCases } from "../recognize.testkit.js";
 import { agree, data, device, prepareEmulator, skip } from "./testkit.js";
 
 before(prepareEmulator);
@@ -105,7 +105,7 @@ test("the kernels agree with the ops on masks, closed rows, shared keys and layo
     "one key and value for all heads",
     "einsum of [batch, length, heads, size]",
   ]) {
-    const { attend, shapes = four } = cases[name];
+    const { attend, shapes = four } = recognitionCases[name];
     const log = agree(() => {
       const args = shapes.map((shape, i) => data(shape, i + 1, 2));
       const program = weft.jit((...x: weft.Tensor[]) => {

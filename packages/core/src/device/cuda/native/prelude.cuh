@@ -114,6 +114,8 @@ W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 #define W_LIBM(how, name)                                                                                              \
   how float w_##name##_f(float x) { return name##f(x); }                                                               \
   how double w_##name##_d(double x) { return name(x); }
+W_CALL float w_pow_f(float x, float y) { return powf(x, y); }
+W_CALL double w_pow_d(double x, double y) { return pow(x, y); }
 W_LIBM(W_CALL, exp)
 W_LIBM(W_CALL, log)
 W_LIBM(W_CALL, tanh)

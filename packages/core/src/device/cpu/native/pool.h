@@ -1,0 +1,205 @@
+// The thread pool of the CPU device. A parallel region is divided into chunks, and every thread takes chunks until none is
+// left. The calling thread takes part, so that it never waits for a thread that the operating system has not scheduled; it
+// waits only for chunks that others have begun. Idle threads spin for a moment and then sleep. When other processes need the
+// cores, which shows in threads that are preempted, they do not spin.
+#pragma once
+#include <sched.h>
+#include <stdint.h>
+#include <time.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "abi.h"
+
+#define POOL_MOST 1024
+/* Idle threads of an undisturbed process spin this long, in nanoseconds: longer than a program pauses between two calls. */
+#define POOL_SPIN 2000000
+/* Two reads of the clock in a spinning loop that are further apart were interrupted by another thread on this core. */
+#define POOL_GAP 60000
+/* Without spinning, after a first preemption and at most. */
+#define POOL_SHORT_CALM 5000000
+#define POOL_LONG_CALM 320000000
+
+static struct {
+  /* Generation of the region in the upper half, its number of chunks in the lower half: always read together. */
+  _Atomic uint64_t region;
+  /* The generation in which a chunk was taken last. Chunks of a finished region are all taken, so that a late thread gets none. */
+  _Atomic uint32_t taken[POOL_MOST];
+  _Atomic uint32_t done;
+  _Atomic int caller_sleeps;
+  /* Sleeping workers wait until this changes. */
+  _Atomic uint32_t signal;
+  _Atomic int sleepers;
+  _Atomic int team;
+  _Atomic int64_t calm_until, calm;
+  int workers;
+  int spins; /* 0: never spin */
+  w_kernel fn;
+  void* const* p;
+  long from, count;
+  pthread_mutex_t lock;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .spins = 1, .team = 1};
+static pid_t pool_ids[POOL_MOST];
+static void (*thread_setup)(void);
+
+static int64_t pool_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+static inline void pool_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+static long pool_futex(_Atomic uint32_t* word, int op, uint32_t value) {
+  return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+/* Another thread had this core. Preemptions that follow each other keep spinning off for longer. */
+static void pool_preempted(int64_t now) {
+  int64_t calm = atomic_load(&pool.calm);
+  calm = now < atomic_load(&pool.calm_until) + calm ? 2 * calm : POOL_SHORT_CALM;
+  if (calm > POOL_LONG_CALM) calm = POOL_LONG_CALM;
+  atomic_store(&pool.calm, calm);
+  atomic_store(&pool.calm_until, now + calm);
+}
+static int pool_is_busy(int64_t now) { return now < atomic_load_explicit(&pool.calm_until, memory_order_relaxed); }
+/* Preemptions of this thread since the last call. */
+static void pool_count_preemptions(void) {
+  static __thread long seen = -1;
+  struct rusage use;
+  if (getrusage(RUSAGE_THREAD, &use) != 0) return;
+  if (seen >= 0 && use.ru_nivcsw > seen) pool_preempted(pool_now());
+  seen = use.ru_nivcsw;
+}
+
+/* Spins until the test holds; 0 after the time is over, or when other threads need the core. */
+#define POOL_SPIN_UNTIL(test, nanoseconds)                                                                             \
+  ({                                                                                                                   \
+    int ok = 0;                                                                                                        \
+    int64_t start = pool_now(), last = start;                                                                          \
+    if (pool.spins && !pool_is_busy(start))                                                                            \
+      for (;;) {                                                                                                       \
+        for (int i = 0; i < 16 && !(ok = (test)); i++) pool_pause();                                                   \
+        if (ok) break;                                                                                                 \
+        const int64_t now = pool_now();                                                                                \
+        if (now - last > POOL_GAP) {                                                                                   \
+          pool_preempted(now);                                                                                         \
+          break;                                                                                                       \
+        }                                                                                                              \
+        if (now - start > (nanoseconds)) break;                                                                        \
+        last = now;                                                                                                    \
+      }                                                                                                                \
+    ok;                                                                                                                \
+  })
+
+/* Takes and runs chunks until none is left, its own first: the data of an earlier region may be in its cache. */
+static void pool_work(uint64_t region, long index) {
+  const uint32_t generation = (uint32_t)(region >> 32), chunks = (uint32_t)region;
+  const long team = atomic_load_explicit(&pool.team, memory_order_relaxed),
+             own = chunks > team ? index * (chunks / team) : index;
+  for (uint32_t k = 0; k < chunks; k++) {
+    const uint32_t i = (uint32_t)((own + k) % chunks);
+    uint32_t before = atomic_load(&pool.taken[i]);
+    if ((int32_t)(before - generation) >= 0 || !atomic_compare_exchange_strong(&pool.taken[i], &before, generation))
+      continue;
+    /* The region cannot end before this chunk does, so that its description stays. */
+    pool.fn(pool.p, pool.from + pool.count * i / chunks, pool.from + pool.count * (i + 1) / chunks);
+    if (atomic_fetch_add(&pool.done, 1) + 1 == chunks && atomic_load(&pool.caller_sleeps))
+      pool_futex(&pool.done, FUTEX_WAKE, 1);
+  }
+}
+
+static void* pool_thread(void* arg) {
+  const long index = (long)(intptr_t)arg;
+  pool_ids[index] = (pid_t)syscall(SYS_gettid);
+  if (thread_setup) thread_setup();
+  uint64_t seen = 0;
+  for (;;) {
+    if (!POOL_SPIN_UNTIL(atomic_load(&pool.region) != seen && index < atomic_load(&pool.team),
+                         index < atomic_load(&pool.team) ? POOL_SPIN : 0)) {
+      pool_count_preemptions();
+      const uint32_t signal = atomic_load(&pool.signal);
+      atomic_fetch_add(&pool.sleepers, 1);
+      while (atomic_load(&pool.region) == seen || index >= atomic_load(&pool.team)) {
+        if (atomic_load(&pool.signal) != signal) break;
+        pool_futex(&pool.signal, FUTEX_WAIT, signal);
+      }
+      atomic_fetch_sub(&pool.sleepers, 1);
+      if (index >= atomic_load(&pool.team)) continue;
+    }
+    seen = atomic_load(&pool.region);
+    pool_work(seen, index);
+    pool_count_preemptions();
+  }
+  return NULL;
+}
+
+/* Starts threads until there are this many beside the calling one; fewer if the system refuses. */
+static void pool_grow(int workers) {
+  if (workers > POOL_MOST - 1) workers = POOL_MOST - 1;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  while (pool.workers < workers) {
+    pthread_t thread;
+    const long index = pool.workers + 1;
+    if (pthread_create(&thread, &attributes, pool_thread, (void*)(intptr_t)index) != 0) break;
+    while (((volatile pid_t*)pool_ids)[index] == 0) sched_yield();
+    pool.workers++;
+  }
+  pthread_attr_destroy(&attributes);
+}
+
+/* Runs fn over [from, from + count) in chunks. Which thread runs a chunk varies; the chunks do not. "weight" is the work in
+   units of about ten microseconds. */
+static void pool_run(w_kernel fn, void* const* p, long from, long count, long chunks, double weight) {
+  if (chunks > POOL_MOST) chunks = POOL_MOST;
+  if (chunks <= 1 || pool.workers == 0) {
+    fn(p, from, from + count);
+    return;
+  }
+  pool.fn = fn;
+  pool.p = p;
+  pool.from = from;
+  pool.count = count;
+  atomic_store(&pool.done, 0);
+  const uint64_t region = ((atomic_load(&pool.region) >> 32) + 1) << 32 | (uint64_t)chunks;
+  atomic_store(&pool.region, region);
+  /* A thread that must be woken on a busy core comes late: only for work that lasts. */
+  if (atomic_load(&pool.sleepers) > 0 && (weight >= 16 || !pool_is_busy(pool_now()))) {
+    atomic_fetch_add(&pool.signal, 1);
+    pool_futex(&pool.signal, FUTEX_WAKE,
+               pool.workers > chunks - 1 && atomic_load(&pool.team) > pool.workers ? (uint32_t)(chunks - 1) : INT_MAX);
+  }
+  pool_work(region, 0);
+  if (atomic_load(&pool.done) == chunks || POOL_SPIN_UNTIL(atomic_load(&pool.done) == chunks, POOL_SPIN)) return;
+  pool_count_preemptions();
+  atomic_store(&pool.caller_sleeps, 1);
+  for (uint32_t done; (done = atomic_load(&pool.done)) != chunks;) pool_futex(&pool.done, FUTEX_WAIT, done);
+  atomic_store(&pool.caller_sleeps, 0);
+}
+
+/* The same in chunks of at least "grain" iterations, which are about ten microseconds of work. */
+static void wr_share(w_kernel fn, void* const* p, long from, long count, long grain, int threads) {
+  const long most = count / (grain > 0 ? grain : 1);
+  /* Two chunks per thread where that is much work: a thread that falls behind leaves one to others. */
+  pool_run(fn, p, from, count, most < threads ? most : most >= 8L * threads ? 2L * threads : threads, (double)most);
+}
+
+/* One program at a time: they share threads and scratch memory. */
+static void wr_enter(int threads) {
+  pthread_mutex_lock(&pool.lock);
+  if (thread_setup) thread_setup();
+  if (threads - 1 > pool.workers) pool_grow(threads - 1);
+  atomic_store(&pool.team, threads);
+}
+static void wr_leave(void) { pthread_mutex_unlock(&pool.lock); }

@@ -1,0 +1,343 @@
+// Vector forms of functions that compilers do not vectorize, one function (W_FUNCTION) and one instruction set per copy of this
+// text: W_TAG is the letter of the x86 vector ABI, W_LANES the doubles of a vector. Compilers call these forms from loops because
+// prelude.h declares the functions with the attribute simd. A scalar call goes through the same vector arithmetic, so that a value
+// does not depend on its position in a loop. Single precision is computed in double precision and rounded once. Lanes outside of
+// the range of the fast path are computed by the C library. The coefficients are Chebyshev interpolants.
+#include <math.h>
+#include <stdint.h>
+
+#define W_INLINE static inline __attribute__((always_inline, unused))
+#define W_PASTE_(a, b, c, d, e) a##b##c##d##e
+#define W_PASTE(a, b, c, d, e) W_PASTE_(a, b, c, d, e)
+#define W_NAME(f) W_PASTE(wv_, f, _, W_TAG, )
+#define W_BYTES (8 * W_LANES)
+#define W_FLOATS W_PASTE(W_FLOATS_, W_LANES, , , )
+#define W_FLOATS_2 4
+#define W_FLOATS_4 8
+#define W_FLOATS_8 16
+typedef double W_NAME(vec) __attribute__((vector_size(W_BYTES), aligned(W_BYTES)));
+typedef int64_t W_NAME(ints) __attribute__((vector_size(W_BYTES)));
+typedef float W_NAME(half) __attribute__((vector_size(W_BYTES / 2)));
+typedef float W_NAME(floats) __attribute__((vector_size(W_BYTES)));
+#define W_V W_NAME(vec)
+#define W_I W_NAME(ints)
+#define W_ROUNDER 6755399441055744.0 /* 1.5 * 2^52: adding it rounds to an integer, which the low bits then hold */
+
+W_INLINE W_V W_NAME(pick)(W_I mask, W_V a, W_V b) { return (W_V)(((W_I)a & mask) | ((W_I)b & ~mask)); }
+W_INLINE W_V W_NAME(magnitude)(W_V x) { return (W_V)((W_I)x & INT64_MAX); }
+W_INLINE W_V W_NAME(with_sign)(W_V x, W_V sign) { return (W_V)((W_I)x | ((W_I)sign & INT64_MIN)); }
+W_INLINE int64_t W_NAME(any)(W_I mask) {
+  int64_t any = 0;
+  for (int i = 0; i < W_LANES; i++) any |= mask[i];
+  return any;
+}
+W_INLINE W_V W_NAME(root)(W_V x) {
+  W_V r;
+  for (int i = 0; i < W_LANES; i++) r[i] = __builtin_sqrt(x[i]);
+  return r;
+}
+W_INLINE W_V W_NAME(all)(double x) { return x - (W_V){0}; }
+
+/* e^x - 1 - x over x^2, for |x| <= log(2) / 2 */
+W_INLINE W_V W_NAME(exp_tail)(W_V r) {
+  W_V p = 1.6087177234380782e-10 * r + 2.0918961837795778e-09;
+  p = p * r + 2.5052069594795685e-08;
+  p = p * r + 2.755726102934377e-07;
+  p = p * r + 2.7557319248633827e-06;
+  p = p * r + 2.4801587338565345e-05;
+  p = p * r + 0.00019841269841262761;
+  p = p * r + 0.0013888888888878269;
+  p = p * r + 0.008333333333333333;
+  p = p * r + 0.04166666666666668;
+  p = p * r + 0.16666666666666666;
+  return p * r + 0.5;
+}
+/* The multiple of log(2) in x, and what is left of x. */
+W_INLINE W_V W_NAME(exp_reduce)(W_V x, W_V* n) {
+  *n = (x * 1.4426950408889634 + W_ROUNDER) - W_ROUNDER;
+  return (x - *n * 0.6931471803691238) - *n * 1.9082149292705877e-10;
+}
+/* y * 2^n in two factors: the first product is exact, the second rounds once, also to denormals. */
+W_INLINE W_V W_NAME(scale)(W_V y, W_V n) {
+  W_I whole = (W_I)(n + W_ROUNDER), half = (W_I)(n * 0.5 + W_ROUNDER), zero = (W_I)W_NAME(all)(W_ROUNDER);
+  half -= zero;
+  whole -= zero;
+  return y * (W_V)((half + 1023) << 52) * (W_V)((whole - half + 1023) << 52);
+}
+/* exp(x) * 2^shift */
+W_INLINE W_V W_NAME(exp_shifted)(W_V x, double shift) {
+  x = W_NAME(pick)(x > 712.0, W_NAME(all)(712.0), x);
+  x = W_NAME(pick)(x < -748.0, W_NAME(all)(-748.0), x);
+  W_V n, r = W_NAME(exp_reduce)(x, &n);
+  return W_NAME(scale)(1.0 + (r + r * r * W_NAME(exp_tail)(r)), n + shift);
+}
+W_INLINE W_V W_NAME(exp_v)(W_V x) { return W_NAME(exp_shifted)(x, 0.0); }
+W_INLINE W_V W_NAME(expm1_v)(W_V x) {
+  W_V v = W_NAME(pick)(x > 712.0, W_NAME(all)(712.0), x);
+  v = W_NAME(pick)(v < -60.0, W_NAME(all)(-60.0), v);
+  W_V n, r = W_NAME(exp_reduce)(v, &n);
+  W_V less = r + r * r * W_NAME(exp_tail)(r);    /* e^r - 1 */
+  W_V one = W_NAME(scale)(W_NAME(all)(1.0), -n); /* 2^-n, which is 0 or denormal where it no longer counts */
+  W_V y = W_NAME(scale)(less + (1.0 - one), n);
+  return W_NAME(pick)(n == 0.0, W_NAME(pick)(x == 0.0, x, less), y);
+}
+/* log(x) + extra for x > 0; log1p brings the rounding error of 1 + x. */
+W_INLINE W_V W_NAME(log_sum)(W_V x, W_V extra) {
+  W_I tiny = x < 2.2250738585072014e-308;
+  W_V v = W_NAME(pick)(tiny, x * 18014398509481984.0, x);
+  W_I bits = (W_I)v, zero = (W_I)W_NAME(all)(W_ROUNDER);
+  W_V m = (W_V)((bits & 0xfffffffffffffLL) | 0x3ff0000000000000LL);
+  W_V k = (W_V)((bits >> 52) + zero) - W_ROUNDER - 1023.0;
+  W_I large = m > 1.4142135623730951;
+  m = W_NAME(pick)(large, m * 0.5, m);
+  k = k + W_NAME(pick)(large, W_NAME(all)(1.0), W_NAME(all)(0.0)) -
+      W_NAME(pick)(tiny, W_NAME(all)(54.0), W_NAME(all)(0.0));
+  W_V f = m - 1.0, t = f / (f + 2.0), z = t * t;
+  W_V p = 0.13114976096717038 * z + 0.1326603503726105;
+  p = p * z + 0.15386342974308154;
+  p = p * z + 0.18181793722272505;
+  p = p * z + 0.2222222240984404;
+  p = p * z + 0.2857142857072283;
+  p = p * z + 0.4000000000000101;
+  p = p * z + 0.6666666666666666;
+  /* 2 t = f - t f = f - (f^2 / 2 - t f^2 / 2): the small terms first */
+  W_V h = 0.5 * f * f;
+  W_V rest = t * (h + z * p) + (k * 1.9082149292705877e-10 + extra);
+  W_V y = k * 0.6931471803691238 - ((h - rest) - f);
+  y = W_NAME(pick)(x == __builtin_inf(), x, y);
+  y = W_NAME(pick)(x == 0.0, W_NAME(all)(-__builtin_inf()), y);
+  return W_NAME(pick)((x < 0.0) | (x != x), W_NAME(all)(__builtin_nan("")), y);
+}
+W_INLINE W_V W_NAME(log_v)(W_V x) { return W_NAME(log_sum)(x, W_NAME(all)(0.0)); }
+W_INLINE W_V W_NAME(log1p_v)(W_V x) {
+  W_V u = 1.0 + x, lost = (x - (u - 1.0)) / u;
+  lost = W_NAME(pick)((u == 0.0) | (u == __builtin_inf()), W_NAME(all)(0.0), lost);
+  return W_NAME(pick)(x == 0.0, x, W_NAME(log_sum)(u, lost));
+}
+/* x - n pi / 2 as a sum of two numbers, for |x| < 2^20: pi / 2 in parts of 33 bits, whose products with n are exact. */
+W_INLINE W_I W_NAME(quarter)(W_V x, W_V* high, W_V* low) {
+  W_V rounded = x * 0.6366197723675814 + W_ROUNDER, n = rounded - W_ROUNDER;
+  W_V r = x - n * 1.5707963267341256;
+  W_V w = n * 6.077100506303966e-11, h = r - w, l = (r - h) - w;
+  W_V w3 = n * 2.0222662487111665e-21, h3 = h - w3, l3 = (((h - h3) - w3) + l) - n * 8.4784276603689e-32;
+  *high = h3 + l3;
+  *low = (h3 - *high) + l3;
+  return (W_I)rounded;
+}
+W_INLINE W_V W_NAME(sine)(W_V x, W_V y) {
+  W_V z = x * x;
+  W_V p = -7.584263996034166e-13 * z + 1.605848950955874e-10;
+  p = p * z - 2.5052105961377e-08;
+  p = p * z + 2.7557319218542833e-06;
+  p = p * z - 0.0001984126984126402;
+  p = p * z + 0.008333333333333331;
+  p = p * z - 0.16666666666666666;
+  return x + (y + (x * z * p - 0.5 * z * y));
+}
+W_INLINE W_V W_NAME(cosine)(W_V x, W_V y) {
+  W_V z = x * x;
+  W_V p = 4.7445191096480046e-14 * z - 1.1470437475266499e-11;
+  p = p * z + 2.087675564036913e-09;
+  p = p * z - 2.755731922096008e-07;
+  p = p * z + 2.4801587301584066e-05;
+  p = p * z - 0.0013888888888888887;
+  p = p * z + 0.041666666666666664;
+  W_V h = 0.5 * z, w = 1.0 - h;
+  return w + (((1.0 - w) - h) + (z * z * p - x * y));
+}
+#define W_WIDE 1000000.0
+W_INLINE W_V W_NAME(turn)(W_V x, int quarters) {
+  W_V h, l;
+  W_I n = W_NAME(quarter)(x, &h, &l) + quarters;
+  W_V y = W_NAME(pick)((n & 1) == 0, W_NAME(sine)(h, l), W_NAME(cosine)(h, l));
+  return (W_V)((W_I)y ^ ((n & 2) << 62));
+}
+W_INLINE W_V W_NAME(sin_v)(W_V x) {
+  W_I wide = ~(W_NAME(magnitude)(x) < W_WIDE);
+  W_V y = W_NAME(pick)(x == 0.0, x, W_NAME(turn)(x, 0));
+  if (W_NAME(any)(wide))
+    for (int i = 0; i < W_LANES; i++)
+      if (wide[i]) y[i] = sin(x[i]);
+  return y;
+}
+W_INLINE W_V W_NAME(cos_v)(W_V x) {
+  W_I wide = ~(W_NAME(magnitude)(x) < W_WIDE);
+  W_V y = W_NAME(turn)(x, 1);
+  if (W_NAME(any)(wide))
+    for (int i = 0; i < W_LANES; i++)
+      if (wide[i]) y[i] = cos(x[i]);
+  return y;
+}
+W_INLINE W_V W_NAME(tan_v)(W_V x) {
+  W_I wide = ~(W_NAME(magnitude)(x) < W_WIDE);
+  W_V h, l;
+  W_I odd = (W_NAME(quarter)(x, &h, &l) & 1) != 0;
+  W_V s = W_NAME(sine)(h, l), c = W_NAME(cosine)(h, l);
+  W_V y = W_NAME(pick)(odd, -c, s) / W_NAME(pick)(odd, s, c);
+  y = W_NAME(pick)(x == 0.0, x, y);
+  if (W_NAME(any)(wide))
+    for (int i = 0; i < W_LANES; i++)
+      if (wide[i]) y[i] = tan(x[i]);
+  return y;
+}
+W_INLINE W_V W_NAME(tanh_v)(W_V x) {
+  W_V a = W_NAME(magnitude)(x), t = W_NAME(expm1_v)(W_NAME(pick)(a > 22.0, W_NAME(all)(44.0), a + a));
+  W_V y = W_NAME(pick)(a > 22.0, W_NAME(all)(1.0), t / (t + 2.0));
+  return W_NAME(pick)((x == 0.0) | (x != x), x, W_NAME(with_sign)(y, x));
+}
+W_INLINE W_V W_NAME(sinh_v)(W_V x) {
+  W_V a = W_NAME(magnitude)(x), t = W_NAME(expm1_v)(W_NAME(pick)(a > 1.0, W_NAME(all)(1.0), a)),
+      e = W_NAME(exp_shifted)(a, -1.0);
+  W_V y = W_NAME(pick)(a > 1.0, e - 0.25 / e, 0.5 * (t + t / (t + 1.0)));
+  return W_NAME(pick)((x == 0.0) | (x != x), x, W_NAME(with_sign)(y, x));
+}
+W_INLINE W_V W_NAME(cosh_v)(W_V x) {
+  W_V e = W_NAME(exp_shifted)(W_NAME(magnitude)(x), -1.0);
+  return e + 0.25 / e;
+}
+/* Angle of (b, a) in the first octants: atan(a / b) for a, b >= 0 with a reduction to |z| <= tan(pi / 8). */
+W_INLINE W_V W_NAME(angle)(W_V a, W_V b) {
+  W_I swap = a > b;
+  W_V small = W_NAME(pick)(swap, b, a), large = W_NAME(pick)(swap, a, b);
+  W_I half = small > 0.41421356237309503 * large;
+  W_V z = W_NAME(pick)(half, small - large, small) / W_NAME(pick)(half, small + large, large), s = z * z;
+  W_V p = 0.016012008547392122 * s - 0.034321082112901316;
+  p = p * s + 0.045417954500753324;
+  p = p * s - 0.05228284767565546;
+  p = p * s + 0.05878631460320977;
+  p = p * s - 0.06666398746388635;
+  p = p * s + 0.07692294904896305;
+  p = p * s - 0.09090908702135936;
+  p = p * s + 0.11111111104112661;
+  p = p * s - 0.1428571428564902;
+  p = p * s + 0.19999999999999762;
+  p = p * s - 0.3333333333333333;
+  W_V zero = W_NAME(all)(0.0);
+  W_V rest = z * s * p + W_NAME(pick)(half, W_NAME(all)(3.061616997868383e-17), zero);
+  W_V y = W_NAME(pick)(half, W_NAME(all)(0.7853981633974483), zero) + (z + rest);
+  return W_NAME(pick)(swap, 1.5707963267948966 - (y - 6.123233995736766e-17), y);
+}
+W_INLINE W_V W_NAME(atan_v)(W_V x) {
+  W_V a = W_NAME(magnitude)(x), inf = W_NAME(all)(__builtin_inf());
+  W_V y = W_NAME(pick)(a == inf, W_NAME(all)(1.5707963267948966), W_NAME(angle)(a, W_NAME(all)(1.0)));
+  return W_NAME(pick)((x == 0.0) | (x != x), x, W_NAME(with_sign)(y, x));
+}
+W_INLINE W_V W_NAME(asin_tail)(W_V z) { /* asin(x) / x - 1 over x^2, z = x^2 <= 1/4 */
+  W_V p = 0.02877844261259304 * z - 0.014881409392818066;
+  p = p * z + 0.017419357964884856;
+  p = p * z + 0.00545087818772055;
+  p = p * z + 0.010324318288744113;
+  p = p * z + 0.011478952690257387;
+  p = p * z + 0.013971235301124539;
+  p = p * z + 0.017352391265909227;
+  p = p * z + 0.022372173002005596;
+  p = p * z + 0.030381944137085216;
+  p = p * z + 0.04464285714637338;
+  p = p * z + 0.07499999999998425;
+  return p * z + 0.16666666666666669;
+}
+/* s = sqrt((1 - |x|) / 2) and what its rounding lost, so that pi / 2 - 2 asin(s) keeps its digits. */
+W_INLINE W_V W_NAME(asin_v)(W_V x) {
+  W_V a = W_NAME(magnitude)(x);
+  W_I outer = a > 0.5;
+  W_V z = W_NAME(pick)(outer, 0.5 - 0.5 * a, a * a), s = W_NAME(pick)(outer, W_NAME(root)(z), a);
+  W_V head = (W_V)((W_I)s & ~0xffffffffLL);
+  W_V lost = W_NAME(pick)(s == 0.0, W_NAME(all)(0.0), (z - head * head) / (s + head));
+  W_V t = s * z * W_NAME(asin_tail)(z);
+  W_V y = W_NAME(pick)(
+      outer,
+      0.7853981633974483 - ((2.0 * t - (6.123233995736766e-17 - 2.0 * lost)) - (0.7853981633974483 - 2.0 * head)),
+      s + t);
+  y = W_NAME(pick)(a <= 1.0, y, W_NAME(all)(__builtin_nan("")));
+  return W_NAME(pick)(x == 0.0, x, W_NAME(with_sign)(y, x));
+}
+W_INLINE W_V W_NAME(acos_v)(W_V x) {
+  W_V a = W_NAME(magnitude)(x);
+  W_I outer = a > 0.5, minus = x < 0.0;
+  W_V z = W_NAME(pick)(outer, 0.5 - 0.5 * a, a * a), s = W_NAME(pick)(outer, W_NAME(root)(z), x);
+  W_V head = (W_V)((W_I)s & ~0xffffffffLL);
+  W_V lost = W_NAME(pick)(s == 0.0, W_NAME(all)(0.0), (z - head * head) / (s + head));
+  W_V t = s * z * W_NAME(asin_tail)(z);
+  W_V inner = 1.5707963267948966 - (x - (6.123233995736766e-17 - t));
+  W_V right = 2.0 * (head + (t + lost));
+  W_V left = 3.141592653589793 - 2.0 * (s + (t - 6.123233995736766e-17));
+  W_V y = W_NAME(pick)(outer, W_NAME(pick)(minus, left, right), inner);
+  return W_NAME(pick)(a <= 1.0, y, W_NAME(all)(__builtin_nan("")));
+}
+/* y log(x) in double precision has all digits of a float; arguments with rules of their own go to the library. */
+W_INLINE W_V W_NAME(pow_v)(W_V x, W_V y) {
+  W_I rule = ~((x > 0.0) & (x < __builtin_inf()) & (W_NAME(magnitude)(y) < __builtin_inf()));
+  W_V r = W_NAME(exp_v)(y * W_NAME(log_v)(x));
+  if (W_NAME(any)(rule))
+    for (int i = 0; i < W_LANES; i++)
+      if (rule[i]) r[i] = pow(x[i], y[i]);
+  return r;
+}
+
+/* The entry points: doubles, and floats through two vectors of doubles. */
+#define W_TEXT_(x) #x
+#define W_TEXT(x) W_TEXT_(x)
+#define W_SYMBOL(lanes, operands, suffix)                                                                              \
+  __asm__("_ZGV" W_TEXT(W_TAG) "N" W_TEXT(lanes) operands "_w_" W_TEXT(W_FUNCTION) suffix)
+#define W_ENTRY __attribute__((visibility("hidden")))
+#define W_CALLED(suffix) W_PASTE(W_FUNCTION, suffix, , , )
+#define W_WIDEN(x) __builtin_convertvector(x, W_V)
+#define W_NARROW(x) __builtin_convertvector(x, W_NAME(half))
+#define W_F W_NAME(floats)
+typedef union {
+  W_F whole;
+  W_NAME(half) part[2];
+} W_NAME(parts);
+
+#if W_OPERANDS == 2
+W_ENTRY W_F W_NAME(float)(W_F x, W_F y) W_SYMBOL(W_FLOATS, "vv", "_f");
+W_F W_NAME(float)(W_F x, W_F y) {
+  W_NAME(parts) a = {x}, b = {y};
+  for (int i = 0; i < 2; i++) a.part[i] = W_NARROW(W_NAME(W_CALLED(_v))(W_WIDEN(a.part[i]), W_WIDEN(b.part[i])));
+  return a.whole;
+}
+#else
+W_ENTRY W_F W_NAME(float)(W_F x) W_SYMBOL(W_FLOATS, "v", "_f");
+W_F W_NAME(float)(W_F x) {
+  W_NAME(parts) a = {x};
+  for (int i = 0; i < 2; i++) a.part[i] = W_NARROW(W_NAME(W_CALLED(_v))(W_WIDEN(a.part[i])));
+  return a.whole;
+}
+W_ENTRY W_V W_NAME(double)(W_V x) W_SYMBOL(W_LANES, "v", "_d");
+W_V W_NAME(double)(W_V x) { return W_NAME(W_CALLED(_v))(x); }
+#endif
+#if W_LANES == 2
+#if W_OPERANDS == 2
+W_ENTRY float W_PASTE(w_, W_FUNCTION, _f, , )(float x, float y) {
+  return W_NAME(float)((W_F){x, x, x, x}, (W_F){y, y, y, y})[0];
+}
+#else
+W_ENTRY float W_PASTE(w_, W_FUNCTION, _f, , )(float x) { return W_NAME(float)((W_F){x, x, x, x})[0]; }
+W_ENTRY double W_PASTE(w_, W_FUNCTION, _d, , )(double x) { return W_NAME(double)((W_V){x, x})[0]; }
+#endif
+#endif
+
+/* Another copy of this text may follow. */
+#undef W_INLINE
+#undef W_PASTE_
+#undef W_PASTE
+#undef W_NAME
+#undef W_BYTES
+#undef W_FLOATS
+#undef W_FLOATS_2
+#undef W_FLOATS_4
+#undef W_FLOATS_8
+#undef W_V
+#undef W_I
+#undef W_ROUNDER
+#undef W_WIDE
+#undef W_TEXT_
+#undef W_TEXT
+#undef W_SYMBOL
+#undef W_ENTRY
+#undef W_CALLED
+#undef W_WIDEN
+#undef W_NARROW
+#undef W_F
+#undef W_TAG
+#undef W_LANES

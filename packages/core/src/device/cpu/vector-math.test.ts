@@ -1,0 +1,96 @@
+// Vector forms of mathematical functions: digits, special values, and values that do not depend on their position in a loop.
+// The oracle is V8's Math, which is another implementation.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import * as weft from "../../index.js";
+import { callsVectorMath, vectorMathUnits } from "./native-units.js";
+import { findCompiler, sharedObject } from "./toolchain.js";
+
+type Pair = [op: (x: weft.Tensor) => weft.Tensor, of: (x: number) => number, from: number, to: number];
+const functions: Record<string, Pair> = {
+  exp: [weft.exp, Math.exp, -700, 700],
+  log: [weft.log, Math.log, 0, 1e4],
+  tanh: [weft.tanh, Math.tanh, -25, 25],
+  expm1: [weft.expm1, Math.expm1, -40, 40],
+  log1p: [weft.log1p, Math.log1p, -1, 100],
+  sin: [weft.sin, Math.sin, -3e6, 3e6],
+  cos: [weft.cos, Math.cos, -3e6, 3e6],
+  tan: [weft.tan, Math.tan, -30, 30],
+  asin: [weft.asin, Math.asin, -1, 1],
+  acos: [weft.acos, Math.acos, -1, 1],
+  atan: [weft.atan, Math.atan, -50, 50],
+  sinh: [weft.sinh, Math.sinh, -700, 700],
+  cosh: [weft.cosh, Math.cosh, -700, 700],
+  pow: [(x) => weft.pow(weft.abs(x), 2.5), (x) => Math.abs(x) ** 2.5, -30, 30],
+};
+const special = [
+  0,
+  -0,
+  Infinity,
+  -Infinity,
+  NaN,
+  1,
+  -1,
+  0.5,
+  -0.5,
+  1e-310,
+  5e-324,
+  -5e-324,
+  1e-30,
+  710,
+  -746,
+  1e22,
+  -1e300,
+];
+
+/** Distance in units of the last place of the expected value. */
+function ulps(got: number, expected: number, dtype: "float32" | "float64"): number {
+  if (Object.is(got, expected) || got === expected) return Object.is(got, expected) ? 0 : expected === 0 ? Infinity : 0;
+  if (Number.isNaN(got) || Number.isNaN(expected) || !Number.isFinite(got) || !Number.isFinite(expected))
+    return Infinity;
+  const [digits, least] = dtype === "float32" ? [23, -149] : [52, -1074];
+  const unit = 2 ** Math.max(Math.floor(Math.log2(Math.abs(expected))) - digits, least);
+  return Math.abs(got - expected) / unit;
+}
+
+let seed = 7;
+const random = (): number => {
+  seed = (seed * 1664525 + 1013904223) >>> 0;
+  return seed / 2 ** 32;
+};
+
+for (const dtype of ["float32", "float64"] as const) {
+  const Values = dtype === "float32" ? Float32Array : Float64Array;
+  for (const [name, [op, of, from, to]] of Object.entries(functions)) {
+    test(`${name} of ${dtype} has its digits at every position`, () => {
+      weft.setDevice("cpu");
+      const wide = Array.from({ length: 2000 }, () => from + (to - from) * random());
+      const near = Array.from({ length: 500 }, () => (random() - 0.5) * 2 ** (-20 * random()));
+      const values = Values.from([...special, ...wide, ...near]);
+      const all = op(weft.tensor(values, { dtype })).dataSync() as Float64Array;
+      values.forEach((x, i) => {
+        const exact = of(x);
+        const expected = dtype === "float32" ? Math.fround(exact) : exact;
+        assert.ok(ulps(all[i], expected, dtype) <= 4, `${name}(${x}) is ${expected}, got ${all[i]}`);
+      });
+      for (const start of [1, 2, 3, 5, 13]) {
+        const part = op(weft.tensor(values.slice(start, start + 40), { dtype })).dataSync() as Float64Array;
+        for (const [i, y] of part.entries())
+          assert.ok(Object.is(y, all[start + i]), `${name}(${values[start + i]}) depends on its position`);
+      }
+    });
+  }
+}
+
+test("loops call the vector forms where the compiler can", { skip: process.arch !== "x64" }, (t) => {
+  const compiler = findCompiler();
+  if (compiler === null || !compiler.flags.includes("-DW_VECTOR_MATH")) return t.skip("the compiler is not gcc");
+  const loop = 'extern __attribute__((simd("notinbranch"), const, nothrow)) double w_sin_d(double);\n';
+  const body =
+    "void k(const double* a, double* b) {\n#pragma omp simd\nfor (int i = 0; i < 64; i++) b[i] = w_sin_d(a[i]); }";
+  const { path } = sharedObject([loop + body]);
+  assert.match(readFileSync(path, "latin1"), /_ZGV[bcde]N\d+v_w_sin_d/);
+  assert.ok(vectorMathUnits().length >= 14);
+  assert.ok(!callsVectorMath("float t1 = w_exp_f(t0);") && callsVectorMath("w_cexp_f(t0, t1, &t2, &t3);"));
+});

@@ -1,0 +1,152 @@
+// Hostile input: absurd counts, values that are not numbers, formulas and terminal escapes give a clear message or a neutral
+// form, in bounded time and memory.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { formatCsv } from "@weft/formats/csv";
+import { plainText } from "@weft/formats/text";
+import { analyzeStudy } from "../diagnosis/index.js";
+import { readStudies } from "../import/index.js";
+import { performanceReport, summaryCsv, summaryTex } from "../report/index.js";
+import { TestFolder } from "../trace/fixtures.js";
+import { analyzeTraces } from "../trace/index.js";
+
+const weft = join(dirname(fileURLToPath(import.meta.url)), "../../../cli/bin/weft.js");
+
+/** Processor seconds of a piece of work: wall time depends on what else the machine does. */
+function cpuSeconds(work: () => void): number {
+  const before = process.cpuUsage();
+  work();
+  const used = process.cpuUsage(before);
+  return (used.user + used.system) / 1e6;
+}
+
+const record = (fields: object): string => `${JSON.stringify({ v: 1, ...fields })}\n`;
+
+for (const count of [1e8, 1e12])
+  test(`a world size of ${count} in records, run.json, study.yaml or a trace is refused quickly`, async () => {
+    using folder = new TestFolder();
+    const records = folder.file(
+      "absurd.jsonl",
+      record({ type: "rank", rank: 0, worldSize: count }) +
+        record({ type: "facts", rank: 0, facts: { worldSize: count } }) +
+        record({ type: "epoch", epoch: 1, seconds: 3 }),
+    );
+    folder.file(
+      "scaled/study.json",
+      JSON.stringify({ v: 1, name: "s", command: [], counts: [count], repeats: 1, launcher: "local" }),
+    );
+    folder.file("scaled/runs/a/run.json", JSON.stringify({ v: 1, id: "a", devices: count, status: "ok" }));
+    folder.file("scaled/runs/a/rank0.jsonl", record({ type: "epoch", epoch: 1, seconds: 3 }));
+    const yaml = folder.file("y/study.yaml", `studies: [{name: s, runs: [{dir: a, devices: ${count}}]}]`);
+    const used = cpuSeconds(() => {
+      const [study] = readStudies([records]);
+      const { report } = analyzeStudy(study!);
+      assert.match(JSON.stringify(report.findings), /worldSize/);
+      const [scaled] = readStudies([join(folder.path, "scaled")]);
+      assert.match(JSON.stringify(scaled), /not a valid value|says how many devices/);
+      analyzeStudy(scaled!);
+      assert.throws(() => readStudies([yaml]), /devices.*at most 1048576/);
+    });
+    assert.ok(used < 5, `${used} s`);
+    const trace = folder.file(
+      "trace.json",
+      JSON.stringify({
+        distributedInfo: { rank: 0, world_size: count },
+        traceEvents: [{ ph: "X", name: "a", pid: 1, tid: 1, ts: 1, dur: 2 }],
+      }),
+    );
+    const report = await analyzeTraces([trace]);
+    assert.match(JSON.stringify(report), new RegExp(`world_size ${count} is above 1048576`));
+    assert.deepEqual(report.missingRanks, []);
+  });
+
+test("a run on as many devices as are allowed is analyzed in bounded time", () => {
+  using folder = new TestFolder();
+  for (const [name, devices] of [
+    ["a", 1],
+    ["b", 1 << 20],
+  ] as const)
+    folder.file(
+      `runs/${name}/run.json`,
+      JSON.stringify({ v: 1, id: name, devices, status: "ok", seconds: 10, repeat: 0, order: devices }),
+    );
+  folder.file("runs/b/rank0.jsonl", record({ type: "rank", rank: 0, worldSize: 1 << 20 }));
+  folder.file(
+    "study.json",
+    JSON.stringify({ v: 1, name: "s", command: [], counts: [1, 1 << 20], repeats: 1, launcher: "local" }),
+  );
+  const used = cpuSeconds(() => {
+    const { report } = analyzeStudy(readStudies([folder.path])[0]!);
+    const text = performanceReport([report]);
+    assert.match(text, /no records of rank 1, 2, 3, .* and \d+ more/);
+    assert.ok(text.length < 20_000, `${text.length} characters`);
+  });
+  assert.ok(used < 10, `${used} s`);
+});
+
+test("times that are not numbers are reported, not dropped in silence", () => {
+  using folder = new TestFolder();
+  const csv = folder.file("metrics.csv", "epoch,train_loss,train_time\n1,0.5,10\n2,0.4,NaN\n3,oops,ten\n4,0.2,10\n");
+  const jsonl = folder.file(
+    "records.jsonl",
+    record({ type: "epoch", epoch: 1, seconds: 10 }) +
+      `{"v":1,"type":"epoch","epoch":2,"seconds":NaN}\n` +
+      record({ type: "epoch", epoch: 3, seconds: "ten" }),
+  );
+  for (const path of [csv, jsonl]) {
+    const { report } = analyzeStudy(readStudies([path])[0]!);
+    const dirty = report.findings.find((f) => f.id === "dirty-data");
+    assert.equal(dirty?.severity, "moderate", path);
+  }
+});
+
+test("cells that a spreadsheet would run are neutral, and numbers stay numbers", () => {
+  const text = formatCsv(
+    ["a"],
+    [["=1+2"], ["@x"], ["+cmd|' /C calc'!A0"], ["-2+3"], [-2], ["-2.5e3"], ["-"], ["\t=1"]],
+  );
+  assert.deepEqual(text.trimEnd().split("\n"), [
+    "a",
+    "'=1+2",
+    "'@x",
+    "'+cmd|' /C calc'!A0",
+    "'-2+3",
+    "-2",
+    "-2.5e3",
+    "-",
+    "'\t=1",
+  ]);
+});
+
+test("terminal escapes and formulas in names reach neither the terminal, the text, TeX nor the CSV", () => {
+  using folder = new TestFolder();
+  const evil = "=HYPERLINK(1)\u001b]0;owned\u0007\u009b2J\u202e";
+  const yaml = {
+    studies: [
+      { name: evil, runs: [1, 2].map((devices) => ({ dir: `d${devices}`, devices, id: `${evil}${devices}` })) },
+    ],
+  };
+  folder.file("study.yaml", JSON.stringify(yaml));
+  for (const devices of [1, 2])
+    folder.file(
+      `d${devices}/metrics.csv`,
+      `epoch,train_time\n1,9\n2,${10 / devices}\n3,${10.1 / devices}\n4,${10 / devices}\n`,
+    );
+  const { report } = analyzeStudy(readStudies([folder.path])[0]!);
+  const outputs = [performanceReport([report]), summaryCsv([report]), summaryTex([report])];
+  const done = spawnSync(
+    process.execPath,
+    [weft, "analyze", folder.path, "--no-pictures", "--no-ledger", "--out", join(folder.path, "out")],
+    {
+      encoding: "utf8",
+    },
+  );
+  assert.equal(done.status, 0, done.stderr);
+  for (const text of [...outputs, done.stdout, done.stderr])
+    for (const c of "\u001b\u0007\u009b\u202e") assert.ok(!text.includes(c), JSON.stringify(text));
+  assert.match(summaryCsv([report]), /\n'=HYPERLINK/);
+  assert.equal(plainText("a\u001b[31mb"), "a\\u001b[31mb");
+});

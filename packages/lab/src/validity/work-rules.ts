@@ -1,0 +1,214 @@
+// Validity rules about the work: is it divided, is all of it done, and do the ranks train one model?
+import { bootstrapInterval, mean } from "@weft/formats/stats";
+import { shortNumber } from "@weft/formats/text";
+import type { CountSummary } from "../metrics/index.js";
+import { evidence, isHard, type PredictedEffect, type RuleFinding } from "../model/index.js";
+import type { StudyView, ValidityRule } from "./rule.js";
+import { publishedStudy as study } from "./source.js";
+import type { WorkShare } from "./work.js";
+
+/** Predicts the epoch time after sharding the data: the same step time, fewer steps. */
+function estimateSharding(count: CountSummary, ratio: number, condition = ""): PredictedEffect {
+  const to = count.seconds.mean / ratio;
+  const rows = count.runs.flatMap((r) => r.epochs?.used.map((row) => row.seconds) ?? []);
+  const drawn = rows.length < 3 ? null : bootstrapInterval([rows], ([x]) => mean(x!) / ratio);
+  const [low, high] = drawn ?? [to, to];
+  return {
+    metric: "epochSeconds",
+    devices: count.devices,
+    from: count.seconds.mean,
+    to,
+    // Costs at the end of an epoch do not shrink with the steps; 5% on both sides covers them.
+    interval: [low * 0.95, high * 1.05],
+    unit: "s",
+    reason: `${condition}the same step, ${shortNumber(ratio)} times fewer of them`,
+  };
+}
+
+function stepsText(count: CountSummary, ratio: number): string {
+  const { datasetSamples, batchPerRank } = count.runs[0]!.run.workload;
+  if (datasetSamples === undefined || batchPerRank === undefined) return `1/${ratio} of the baseline's`;
+  const whole = Math.ceil(datasetSamples / batchPerRank);
+  return `${Math.ceil(whole / ratio)} of ${whole}`;
+}
+
+const frameworkOf = (count: CountSummary): string | undefined => count.runs[0]!.run.ranks[0]?.facts.framework;
+/** Whether a job trains on samples; the time of a whole command says nothing about samplers. */
+const trains = (view: StudyView): boolean => view.basis !== "run";
+
+/** The fix in the words of the framework that ran. */
+const shardingFix: Record<string, string> = {
+  weft: "Divide the data set over the ranks (weft train does so by default); then measure again.",
+  jax: "Give each process its own part of the data (jax.process_index()), or shard the batch over the devices; then measure again.",
+  torch:
+    "Give each rank its own part: DistributedSampler(dataset, num_replicas=world_size, rank=rank) on the training loader, and set_epoch(epoch) each epoch; then measure again.",
+};
+
+const separating =
+  "weft scale --devices COUNTS -- YOUR COMMAND counts what each rank works on (PyTorch: by itself; other loops: weft_probe.step(samples=...))";
+
+function foundBy(work: WorkShare, count: CountSummary, view: StudyView): RuleFinding {
+  const ratio = count.devices / view.baseline!.devices;
+  const normalized = count.speedup * work.done;
+  const hard = work.evidence.some(isHard);
+  const framework = frameworkOf(count) ?? "torch";
+  const whole = work.ratio >= ratio * 0.95 ? "the whole data set" : `${shortNumber(work.ratio)} times its share`;
+  const same = work.divided === false && work.ratio <= 1.05;
+  const normalizedText = evidence("work-normalized speedup", normalized, {
+    rank: hard ? "derived" : "inferred",
+    text: `work-normalized speedup: ${normalized.toFixed(2)}x (${((normalized / ratio) * 100).toFixed(0)}%), work per second relative to the baseline${hard ? "" : ", if every rank did all of the work"}`,
+  });
+  const common = {
+    devices: count.devices,
+    run: work.run,
+    refutedBy: !trains(view)
+      ? `A count of the work that each process does. ${separating}.`
+      : `Count the batches of one rank in one epoch: a divided data set gives ${stepsText(count, ratio)}. ${hard ? "" : `Nothing in these files counts them. ${separating}.`}`.trim(),
+  };
+  if (!hard)
+    return {
+      ...common,
+      title: "Nothing shows whether the work is divided",
+      severity: "unresolved",
+      evidence: [...work.evidence, normalizedText],
+      cause: trains(view)
+        ? `Two readings fit: each of the ${count.devices} ranks works on the whole data set, or the work is divided and the devices cost more than they save.`
+        : "Two readings fit: each process repeats the whole work, or the work is divided and the devices cost more than they save. Only the time of the whole command is known.",
+      readings: work.readings,
+      alternatives: [
+        "likelihoods assume even odds beforehand, and that steps slow down by factors less often than by percents",
+      ],
+      fix: `Find out which: ${separating}.${trains(view) ? ` If the data set is not divided: ${shardingFix[framework] ?? shardingFix.torch}` : ""}`,
+      predicted: trains(view) ? estimateSharding(count, work.ratio, "if the data set is not divided: ") : null,
+    };
+  return {
+    ...common,
+    severity: "invalid",
+    evidence: [...work.evidence, normalizedText],
+    cause: same
+      ? `All ${count.devices} ranks work on the same samples: an epoch covers a fraction of the data set.`
+      : `Each of the ${count.devices} ranks works on ${whole}: no sampler divides it${framework === "torch" ? " (in PyTorch: no DistributedSampler reaches the loader)" : ""}.`,
+    alternatives: ["none needed: what each rank worked on was counted"],
+    fix: shardingFix[framework] ?? shardingFix.torch!,
+    predicted: same ? null : estimateSharding(count, work.ratio),
+  };
+}
+
+export const workNotDivided: ValidityRule = {
+  id: "work-not-divided",
+  title: "The work is not divided",
+  source: `ranks x steps x batch / data set > 1.05, or equal batches on all ranks; times and losses only raise the question (${study})`,
+  find: (view) =>
+    view.work.flatMap((work, i): RuleFinding[] => (work.divided ? [] : [foundBy(work, view.counts[i]!, view)])),
+};
+
+export const workLeftOut: ValidityRule = {
+  id: "work-left-out",
+  title: "Part of the work is left out",
+  source: "the samples of all ranks in an epoch must add up to those of the baseline",
+  find: (view) =>
+    view.work.flatMap((work, i): RuleFinding[] => {
+      const count = view.counts[i]!;
+      const hard = work.evidence.some(isHard);
+      const { batchPerRank = 0, datasetSamples } = count.runs[0]!.run.workload;
+      const processes = count.runs[0]!.run.processes ?? count.devices;
+      // Dropping the last batch of each rank leaves out that much.
+      const dropped =
+        datasetSamples === undefined || datasetSamples === 0 ? 0 : (processes * batchPerRank) / datasetSamples;
+      if (!work.divided || !hard || work.ratio >= 0.95 - dropped) return [];
+      return [
+        {
+          severity: "invalid",
+          devices: count.devices,
+          run: work.run,
+          evidence: work.evidence,
+          cause: `An epoch at ${count.devices} devices covers ${shortNumber(work.ratio * 100)}% of the baseline's samples: the data set was divided twice, or a limit ended the epoch.`,
+          fix: "Divide the data set once: either by a DistributedSampler or by a subset per rank, and compare whole epochs.",
+          predicted: null,
+          refutedBy: "Samples of all ranks that add up to those of the baseline.",
+        },
+      ];
+    }),
+};
+
+/** Relative difference of two sums above which parameters differ; replicas agree to rounding. */
+const parameterTolerance = 1e-4;
+
+export const modelsDiffer: ValidityRule = {
+  id: "ranks-train-different-models",
+  title: "The ranks train different models",
+  source: "data parallelism keeps the parameters of all ranks equal; the probe sums them after some steps",
+  find: (view) =>
+    view.runs.flatMap(({ run }): RuleFinding[] => {
+      const sharded = run.ranks.some((r) => ["fsdp", "sharding"].includes(r.facts.parallelism ?? ""));
+      const checked = run.ranks.flatMap((r) => (r.facts.parameterSums === undefined ? [] : [r.facts.parameterSums]));
+      if (sharded || checked.length < 2 || checked.length !== (run.processes ?? run.devices)) return [];
+      const steps = checked[0]!
+        .map((c) => c.step)
+        .filter((step) => checked.every((list) => list.some((c) => c.step === step)));
+      const differing = steps.filter((step) => {
+        const sums = checked.map((list) => list.find((c) => c.step === step)!.sums);
+        if (sums.some((s) => s.length !== sums[0]!.length || s.length === 0)) return false;
+        // Expert or tensor parallelism: some parameters differ on purpose. Without any exchange all of them do.
+        return sums[0]!.every((first, k) => {
+          const values = sums.map((s) => s[k]!);
+          const scale = values.reduce((a, v) => Math.max(a, Math.abs(v)), 1e-30);
+          return values.some((v) => Math.abs(v - first) > parameterTolerance * scale);
+        });
+      });
+      // Local SGD averages now and then; only ranks that never agree train models of their own.
+      if (steps.length === 0 || differing.length < steps.length) return [];
+      const text = steps.slice(0, 4).join(", ");
+      const ddp = run.ranks.some((r) => r.facts.parallelism === "ddp");
+      return [
+        {
+          severity: "invalid",
+          devices: run.devices,
+          run: run.id,
+          evidence: [
+            evidence("parameters of the ranks", "different", {
+              rank: "counted",
+              rows: [run.id],
+              text: `the parameters of ${checked.length} ranks differ after step ${text}; replicas of one model agree`,
+            }),
+          ],
+          cause: ddp
+            ? "The ranks do not exchange gradients, although the model is wrapped (no_sync around every step, or another copy of it is trained)."
+            : "The ranks exchange no gradients: each trains a model of its own (in PyTorch: the model is not wrapped in DistributedDataParallel).",
+          fix: "Wrap the model in DistributedDataParallel and call the wrapper in the training loop; then measure again.",
+          predicted: null,
+          refutedBy: "Parameter sums of all ranks that agree after an optimizer step.",
+        },
+      ];
+    }),
+};
+
+export const repeatedOrder: ValidityRule = {
+  id: "same-order-every-epoch",
+  title: "Every epoch has the same order",
+  source: "DistributedSampler repeats its shuffle unless set_epoch is called",
+  find: (view) =>
+    view.runs.flatMap(({ run }): RuleFinding[] => {
+      const facts = run.ranks[0]?.facts;
+      const orders = facts?.epochIndexHashes ?? [];
+      if (facts?.shuffle !== true || orders.length < 2 || new Set(orders).size > 1) return [];
+      return [
+        {
+          severity: "moderate",
+          devices: run.devices,
+          run: run.id,
+          evidence: [
+            evidence("first indices of the epochs", "identical", {
+              rank: "counted",
+              rows: [run.id],
+              text: `the first batches of ${orders.length} epochs have the same indices, although the sampler shuffles`,
+            }),
+          ],
+          cause: `${facts.samplerClass ?? "The sampler"} shuffles with the same seed in every epoch: set_epoch is not called. Times are not affected, the training is.`,
+          fix: "Call sampler.set_epoch(epoch) at the start of every epoch.",
+          predicted: null,
+          refutedBy: "Epochs that start with different indices.",
+        },
+      ];
+    }),
+};
