@@ -18,6 +18,7 @@ import type { Tensor } from "./tensor.js";
 
 /** Options of reductions. */
 export interface ReduceOptions {
+  /** Keeps reduced axes with size 1; false by default. */
   keepDims?: boolean;
 }
 /** Options of sums and products. */
