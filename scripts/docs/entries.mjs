@@ -59,7 +59,9 @@ export const groups = {
   Tensors: {
     tensors: "Tensors",
     gradients: "Gradients",
+    "control-flow": "Loops and branches",
     ops: "Functions",
+    "array-api": "Array API standard",
     precision: "Precision",
     gpu: "GPUs",
     lanes: "Batches of small problems",
@@ -69,6 +71,7 @@ export const groups = {
   },
   "Several devices": {
     cluster: "Clusters",
+    security: "Security of a cluster",
     sharding: "Sharding",
     tape: "Recorded runs",
     training: "Training text classifiers",

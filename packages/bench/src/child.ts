@@ -18,7 +18,7 @@ export interface MeasureJob {
   cores?: number[];
   coresPerWorker?: number;
   server?: string;
-  token?: string;
+  tokenFile?: string;
   tape?: string;
   precision: string;
   warmup: number;

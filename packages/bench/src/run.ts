@@ -33,7 +33,7 @@ export interface BenchOptions {
   /** Also run every row on one device that has the cores of all N workers. */
   sameCores: boolean;
   server?: string;
-  token?: string;
+  tokenFile?: string;
   tape?: string;
   /** Name of another machine: all times are predicted for it, nothing is measured. */
   simulate?: string;
@@ -180,7 +180,7 @@ function jobFor(options: BenchOptions, mode: MeasureJob["mode"], devices: number
     calibrate: options.calibrate,
     rows: options.rows,
     ...(options.server !== undefined && { server: options.server }),
-    ...(options.token !== undefined && { token: options.token }),
+    ...(options.tokenFile !== undefined && { tokenFile: options.tokenFile }),
     ...(options.tape !== undefined && { tape: options.tape }),
   };
 }

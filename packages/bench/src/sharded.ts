@@ -24,7 +24,7 @@ interface Instruction {
 }
 
 async function open(job: MeasureJob): Promise<Cluster> {
-  const token = job.token === undefined ? {} : { token: job.token };
+  const token = job.tokenFile === undefined ? {} : { tokenFile: job.tokenFile };
   if (job.server !== undefined) {
     const cluster = await connect(job.server, token);
     if (cluster.workers.length < job.devices) {
@@ -125,7 +125,7 @@ function expected(row: RowSpec, job: MeasureJob, rates: Rates): Pick<RowFacts, "
     : { predictedSeconds: predictRow(row, job.devices, rates).seconds, predictedBy: "operations" };
 }
 
-const tokenOf = (job: MeasureJob, { local }: Cluster): { token?: string } => {
-  const token = local?.token ?? job.token;
-  return token === undefined ? {} : { token };
+const tokenOf = (job: MeasureJob, { local }: Cluster): { token?: string; tokenFile?: string } => {
+  if (local !== null) return { token: local.token };
+  return job.tokenFile === undefined ? {} : { tokenFile: job.tokenFile };
 };

@@ -13,11 +13,10 @@ import { decodeFunction } from "@weft/core/internal/ops";
 import { type Cluster, connect } from "./connect.js";
 import { writeFrame } from "./frames.js";
 import { at, attributePlaces, sampleFunctions, withValue } from "./hostile.testkit.js";
-import { decode, encode, protocolVersion, type ToClient, toClient } from "./protocol.js";
+import type { ToClient } from "./protocol.js";
+import { RawClient } from "./raw-client.testkit.js";
 import { diffTapes, readTape } from "./tape-file.js";
 import { replay } from "./tape-replay.js";
-import { hostId, openStream } from "./wire.js";
-import { ownMemory } from "./worker.js";
 import { skip, testWorker } from "./workers.testkit.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-attack-"));
@@ -114,55 +113,6 @@ test("a tape whose data is smaller than its program requires is rejected", { ski
   await assert.rejects(replay(await readTape(path), new CpuDevice({ threads: 1 })), /takes 128 bytes/);
 });
 
-/** A client that sends raw protocol messages. */
-class Raw {
-  readonly heard: ToClient[] = [];
-  ended = false;
-  readonly #channel;
-  #wake: () => void = () => {};
-
-  constructor(port: number, token: string | null = null) {
-    this.#channel = openStream("localhost", port, "Client", {}, false);
-    this.#channel.stream.on("data", (bytes: Buffer) => {
-      this.heard.push(decode(toClient, bytes));
-      this.#wake();
-    });
-    const over = (): void => {
-      this.ended = true;
-      this.#wake();
-    };
-    this.#channel.stream.on("error", over);
-    this.#channel.stream.on("end", over);
-    const where = { host: hostId(), pid: process.pid, memory: ownMemory() };
-    const role = { role: "client", label: null, process: where, settings: {} };
-    this.send({ t: "hello", version: protocolVersion, token, ...role });
-  }
-
-  send(message: unknown): void {
-    this.#channel.stream.write(encode(message));
-  }
-
-  async until<T>(find: (message: ToClient) => T | undefined | false, seconds = 20): Promise<T> {
-    for (const deadline = Date.now() + seconds * 1e3; Date.now() < deadline; ) {
-      for (const message of this.heard) {
-        const found = find(message);
-        if (found) return found;
-      }
-      if (this.ended) throw new Error(`ended after ${JSON.stringify(this.heard).slice(0, 500)}`);
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-        setTimeout(resolve, 200);
-      });
-    }
-    throw new Error(`nothing of the kind in ${JSON.stringify(this.heard.slice(-3)).slice(0, 1000)}`);
-  }
-
-  close(): void {
-    this.#channel.stream.end();
-    this.#channel.close();
-  }
-}
-
 async function withCluster(body: (port: number, cluster: Cluster) => Promise<void>): Promise<void> {
   const cluster = await connect({ devices: 2, ...testWorker });
   try {
@@ -187,9 +137,10 @@ test("code in attributes, long names and wrong sizes or offsets fail only for th
   skip,
 }, async () => {
   await withCluster(async (port, cluster) => {
-    const raw = new Raw(port, cluster.local!.token);
+    const raw = new RawClient(port, cluster.local!.token);
     const { workers, generation } = await raw.until((m) => m.t === "welcome" && m);
     const [{ id: worker }] = workers;
+    const { bytes: room } = await raw.shareMemory(worker);
     const define = (program: number, graph: unknown, more = {}): void =>
       raw.send({
         t: "define",
@@ -198,6 +149,7 @@ test("code in attributes, long names and wrong sizes or offsets fail only for th
         members: [worker],
         generation,
         graphs: [graph],
+        which: [0],
         collective: false,
         ...more,
       });
@@ -233,12 +185,12 @@ test("code in attributes, long names and wrong sizes or offsets fail only for th
     assert.match(await raw.until(failedOf(104)), /the program has 1 outputs/);
 
     // Uploads from outside the shared memory, and with sizes that overflow.
-    upload(7, 128, { offset: ownMemory()!.bytes - 64 });
+    upload(7, 128, { offset: room - 64 });
     assert.match(await raw.until(failedOf(7)), /ends at byte/);
     upload(8, 128, { strides: [2 ** 50] });
     assert.match(await raw.until(failedOf(8)), /ends at byte/);
     upload(9, 128, { sizes: [2 ** 30, 2 ** 30], strides: [4, 4] });
-    assert.match(await raw.until(failedOf(9)), /elements/);
+    assert.match(await raw.until(failedOf(9)), /larger than the 128 bytes/);
     upload(10, 128, { sizes: [32], strides: [4, 4] });
     assert.match(await raw.until(failedOf(10)), /strides/);
 
@@ -272,9 +224,29 @@ test("an invalid message closes its own connection only", { skip }, async () => 
         members: [worker.id, worker.id],
         generation: 1,
         graphs: [{}, {}],
+        which: [0, 1],
         collective: true,
       },
-      { t: "define", program: 1, donated: [], members: [worker.id], generation: 1e9, graphs: [{}], collective: true },
+      {
+        t: "define",
+        program: 1,
+        donated: [],
+        members: [worker.id],
+        generation: 1e9,
+        graphs: [{}],
+        which: [0],
+        collective: true,
+      },
+      {
+        t: "define",
+        program: 1,
+        donated: [],
+        members: [worker.id],
+        generation: 1,
+        graphs: [{}],
+        which: [1],
+        collective: true,
+      },
       { t: "run", program: 77, inputs: [], outputs: [1], step: 1, site: null },
       { t: "run", program: 1, inputs: [], outputs: [1], step: 1, site: "x".repeat(30_000) },
       { t: "x".repeat(30_000) },
@@ -283,7 +255,7 @@ test("an invalid message closes its own connection only", { skip }, async () => 
       [[[[[]]]]],
     ];
     for (const message of bad) {
-      const raw = new Raw(port, token);
+      const raw = new RawClient(port, token);
       await raw.until((m) => m.t === "welcome" && m);
       raw.send(message);
       const said = await raw.until((m) => m.t === "refused" && m.message);
@@ -295,13 +267,13 @@ test("an invalid message closes its own connection only", { skip }, async () => 
 
 test("uploads that are too long, out of order or never arrive do not affect other clients", { skip }, async () => {
   await withCluster(async (port, cluster) => {
-    const raw = new Raw(port, cluster.local!.token);
+    const raw = new RawClient(port, cluster.local!.token);
     const { client, workers } = await raw.until((m) => m.t === "welcome" && m);
-    const [{ id: worker, data }] = workers;
+    const [{ id: worker, data, key }] = workers;
     const talk = (...frames: [object, Uint8Array?][]): Promise<void> =>
       new Promise((resolve) => {
         const socket = connectSocket(data.port, "127.0.0.1", () => {
-          writeFrame(socket, { client, key: data.key });
+          writeFrame(socket, { client, key });
           for (const [header, bytes] of frames) writeFrame(socket, header, bytes ?? null);
         });
         socket.on("error", () => {});
@@ -314,15 +286,6 @@ test("uploads that are too long, out of order or never arrive do not affect othe
     await talk([{ upload: 4, bytes: 64, at: 0, last: true }, four]);
     await talk([{ upload: 5, bytes: 4, at: "0", last: true }, four]);
     await talk([{ nothing: 1 }]);
-    // Connects with the next client's id before the dispatcher has introduced it; the buffered frames are invalid too.
-    const early = connectSocket(data.port, "127.0.0.1");
-    early.on("error", () => {});
-    writeFrame(early, { client: client + 1, key: data.key });
-    writeFrame(early, { upload: 1, bytes: -1, at: 0, last: true }, four);
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    const next = new Raw(port, cluster.local!.token);
-    assert.equal(await next.until((m) => m.t === "welcome" && m.client), client + 1);
-    next.close();
     // An upload is announced, its bytes never arrive, and its client leaves.
     const part = { worker, offset: null, sizes: [1], strides: [4], element: 4 };
     raw.send({ t: "upload", id: 50, bytes: 4, parts: [part] });
@@ -331,5 +294,100 @@ test("uploads that are too long, out of order or never arrive do not affect othe
     const begun = Date.now();
     assert.equal(await weft.ones([64, 8]).sum().item(), 512);
     assert.ok(Date.now() - begun < 10_000, "other clients waited for a client that left");
+  });
+});
+
+test("members that would issue different collectives get an error at once, and no member waits", { skip }, async () => {
+  await withCluster(async (port, cluster) => {
+    const raw = new RawClient(port, cluster.local!.token);
+    const { workers, generation } = await raw.until((m) => m.t === "welcome" && m);
+    const members = workers.map(({ id }) => id);
+    const all = { groups: [[0, 1]], sends: [], receives: [], kind: "allReduce", sizes: [], splitSizes: [] };
+    const collective = withValue(sampleFunctions().get("collective")!, ["nodes", 0, 2], {
+      ...(at(sampleFunctions().get("collective")!, ["nodes", 0, 2]) as object),
+      ...all,
+    });
+    const local = { ...collective, nodes: [], outputs: [0] };
+    const unused = { ...collective, outputs: [0] };
+    const max = withValue(collective, ["nodes", 0, 2, "fn"], "max");
+    const define = (program: number, ...graphs: unknown[]): void =>
+      raw.send({ t: "define", program, donated: [], members, generation, graphs, which: [0, 1], collective: true });
+    const begun = Date.now();
+    [local, unused, max, {}, null].forEach((other, i) => {
+      define(i + 1, collective, other);
+      raw.send({ t: "run", program: i + 1, inputs: [1], outputs: [10 + i], step: 1, site: null });
+    });
+    for (let i = 0; i < 5; i++)
+      assert.match(await raw.until(failedOf(10 + i)), /issue different collectives/, `program ${i + 1}`);
+    assert.ok(Date.now() - begun < 5000);
+    raw.close();
+  });
+});
+
+test("instructions for a worker that does not read them are bounded in bytes", { skip }, async () => {
+  const cluster = await connect({ devices: 1, ...testWorker });
+  try {
+    const port = Number(/:(\d+)$/.exec(cluster.address)![1]);
+    const raw = new RawClient(port, cluster.local!.token);
+    const { workers, generation } = await raw.until((m) => m.t === "welcome" && m);
+    const [{ id, process: where }] = workers;
+    const graph = sampleFunctions().get("reduce");
+    raw.send({
+      t: "define",
+      program: 1,
+      donated: [],
+      members: [id],
+      generation,
+      graphs: [graph],
+      which: [0],
+      collective: false,
+    });
+    process.kill(where.pid, "SIGSTOP");
+    try {
+      const site = "x".repeat(10_000);
+      for (let i = 0; i < 200; i++) {
+        const runs = Array.from({ length: 100 }, (_, k) => ({
+          t: "run",
+          program: 1,
+          inputs: [],
+          outputs: [1000 + 100 * i + k],
+          step: 1,
+          site,
+        }));
+        raw.send(runs);
+      }
+      const said = await raw.until((m) => m.t === "failed" && m.code === "error" && m.message);
+      assert.match(said, /bytes of instructions of this client are queued/);
+    } finally {
+      process.kill(where.pid, "SIGCONT");
+    }
+    raw.close();
+  } finally {
+    await cluster.close();
+    weft.setDevice("cpu");
+  }
+});
+
+test("an upload whose connection breaks in the middle leaves a worker that serves everybody", { skip }, async () => {
+  await withCluster(async (port, cluster) => {
+    const raw = new RawClient(port, cluster.local!.token);
+    const { workers } = await raw.until((m) => m.t === "welcome" && m);
+    const [{ id: worker }] = workers;
+    const part = { worker, offset: null, sizes: [1000], strides: [4], element: 4 };
+    const announce = (id: number): void => raw.send({ t: "upload", id, bytes: 4000, parts: [part] });
+    for (const [id, header] of [
+      [60, { upload: 60, bytes: 4000, at: 0, last: false }],
+      [61, { upload: 61, bytes: 2 ** 50, at: 0, last: false }],
+      [62, { upload: 62, bytes: 400, at: 0, last: true }],
+    ] as const) {
+      announce(id);
+      const socket = await raw.data(worker);
+      writeFrame(socket, header, new Uint8Array(400));
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      socket.destroy();
+      assert.match(await raw.until(failedOf(id)), /did not arrive|400 bytes arrived for a shard of 4000/);
+      assert.equal(await weft.ones([64, 8]).sum().item(), 512);
+    }
+    raw.close();
   });
 });

@@ -63,6 +63,7 @@ async function open(address: string, options: ConnectOptions, local: LocalCluste
   const device = makeClusterDevice(address, options);
   const { connection } = device;
   await connection.ready;
+  await connection.linked();
   useDevice(device);
   return {
     device,

@@ -11,13 +11,12 @@ import {
   encode,
   type FailureCode,
   type FromClient,
-  protocolVersion,
   type ToClient,
   toClient,
   type WorkerInfo,
 } from "./protocol.js";
-import { type Channel, hostId, openStream, parseAddress, type Security, securityFrom } from "./wire.js";
-import { ownMemory } from "./worker.js";
+import { type Security, securityFrom } from "./security.js";
+import { type Channel, hostId, openStream, parseAddress } from "./wire.js";
 
 /** Options of `connect`. */
 export interface ConnectOptions extends Security, ClientSettings {
@@ -49,10 +48,8 @@ export class Connection {
   readonly deadWorkers = new Map<string, string>();
   readonly failures = new Map<number, Reported>();
   readonly #links = new Map<string, DataLink>();
-  /** Process ids of the workers that read this process's shared memory. */
-  readonly #readers = new Map<string, number>();
   readonly #security: Security;
-  readonly #channel: Channel;
+  #channel: Channel | null = null;
   readonly #host: string;
   readonly #port: number;
   readonly #outbox = new Outbox((bytes) => this.#write(bytes));
@@ -71,9 +68,7 @@ export class Connection {
   constructor(address: string, options: ConnectOptions = {}) {
     const { host, port } = parseAddress(address);
     [this.#host, this.#port] = [host, port];
-    this.#security = securityFrom(options);
-    this.#channel = openStream(host, port, "Client", this.#security, false);
-    const { stream } = this.#channel;
+    this.#security = securityFrom(options, host, ["token"]);
     const { timeout = 10 } = options;
     this.ready = new Promise<void>((resolve, reject) => {
       const late = setTimeout(
@@ -90,10 +85,10 @@ export class Connection {
         if (this.workers.length === 0) return;
         clearTimeout(late);
         // An idle connection does not keep the program alive.
-        this.#channel.unref();
+        this.#channel?.unref();
         resolve();
       };
-      stream.on("data", (bytes: Buffer) => {
+      const onData = (bytes: Buffer): void => {
         let message: ToClient;
         try {
           message = decode(toClient, bytes);
@@ -119,9 +114,13 @@ export class Connection {
             setTimeout(() => this.workers.length === 0 && noWorkers(), Math.min(timeout, 5) * 1e3);
           maybeReady();
         } else if (message.t === "workers") {
-          ({ generation: this.generation, workers: this.workers } = message);
-          this.#openLinks();
+          const left = new Set(
+            [...message.lost, ...message.joined.map(({ id }) => ({ worker: id }))].map((w) => w.worker),
+          );
+          this.generation = message.generation;
+          this.workers = [...this.workers.filter(({ id }) => !left.has(id)), ...message.joined];
           for (const { worker, reason } of message.lost) this.#workerLost(worker, reason);
+          this.#openLinks();
           maybeReady();
           this.onChange();
         } else if (message.t === "failed") {
@@ -136,34 +135,44 @@ export class Connection {
           for (const link of this.#links.values()) link.failTensors(failed, text, code);
         } else if (message.t === "refused")
           this.#end(`the dispatcher at ${this.address} refused: ${message.message}`, reject);
-      });
-      stream.on("error", (error: Error & { code?: number }) => {
+      };
+      const onError = (error: Error): void => {
         clearTimeout(late);
+        if (error instanceof WeftError) {
+          this.#end(`the dispatcher at ${this.address} refused: ${error.message}`, reject);
+          return;
+        }
         const reason = welcomed
           ? `the connection to the dispatcher at ${this.address} was lost and its tensors with it: call connect again and recompute them`
           : `no dispatcher is listening at ${this.address}; start a dispatcher: weft server -p ${port} (${error.message.split("\n")[0]})`;
         this.#end(reason, reject);
-      });
-      stream.on("end", () =>
-        this.#end(
-          `the dispatcher at ${this.address} closed the connection; call connect again and recompute the tensors`,
-          reject,
-        ),
-      );
+      };
+      const begin = ({ stream }: Channel): void => {
+        stream.on("data", onData);
+        stream.on("error", onError);
+        stream.on("end", () =>
+          this.#end(
+            `the dispatcher at ${this.address} closed the connection; call connect again and recompute the tensors`,
+            reject,
+          ),
+        );
+        const { maxTensors, maxBytes, maxQueue, tape } = options;
+        const hello: FromClient = {
+          t: "hello",
+          label: options.label ?? null,
+          process: { host: hostId(), pid: process.pid },
+          settings: { maxTensors, maxBytes, maxQueue, tape },
+        };
+        // Sent unbatched: the dispatcher expects the hello as the first message.
+        this.#write(encode(hello));
+      };
+      openStream(host, port, "client", this.#security, false).then((channel) => {
+        this.#channel = channel;
+        if (this.lost === null) begin(channel);
+        else channel.close();
+      }, onError);
     });
     this.ready.catch(() => {});
-    const { maxTensors, maxBytes, maxQueue, tape } = options;
-    const hello: FromClient = {
-      t: "hello",
-      version: protocolVersion,
-      token: this.#security.token ?? null,
-      role: "client",
-      label: options.label ?? null,
-      process: { host: hostId(), pid: process.pid, memory: ownMemory() },
-      settings: { maxTensors, maxBytes, maxQueue, tape },
-    };
-    // Sent unbatched: the dispatcher expects the hello as the first message.
-    this.#write(encode(hello));
   }
 
   get address(): string {
@@ -174,8 +183,8 @@ export class Connection {
     this.lost ??= reason;
     log("client", () => reason);
     for (const link of this.#links.values()) link.fail(this.lost);
-    this.#channel.stream.end();
-    this.#channel.close();
+    this.#channel?.stream.end();
+    this.#channel?.close();
     reject(new WeftError(this.lost));
     this.onEnd();
     this.onChange();
@@ -191,15 +200,15 @@ export class Connection {
         tape: (records) => this.onTape(records),
       });
       this.#links.set(worker.id, link);
-      if (link.shares) this.#readers.set(worker.id, worker.process.pid);
     }
   }
 
   #workerLost(worker: string, reason: string): void {
     this.deadWorkers.set(worker, reason);
-    this.#links.get(worker)?.fail(reason);
+    const link = this.#links.get(worker);
+    link?.fail(reason);
     this.#links.delete(worker);
-    this.#releaseWhenEnded(worker);
+    this.#releaseWhenEnded(worker, link?.reader ?? null);
     log("client", () => reason);
   }
 
@@ -207,13 +216,22 @@ export class Connection {
    * Releases the staging buffers of a dead worker once its process has ended. A process that only hangs may resume and
    * read them, and a killed process closes its connections shortly before it ends.
    */
-  #releaseWhenEnded(worker: string): void {
-    const reader = this.#readers.get(worker);
-    if (reader === undefined || !isAlive(reader)) this.onWorkerEnded(worker);
+  #releaseWhenEnded(worker: string, reader: number | null): void {
+    if (reader === null || !isAlive(reader)) this.onWorkerEnded(worker);
     else
       setTimeout(() => {
-        if (this.lost === null && this.deadWorkers.has(worker)) this.#releaseWhenEnded(worker);
+        if (this.lost === null && this.deadWorkers.has(worker)) this.#releaseWhenEnded(worker, reader);
       }, 100).unref();
+  }
+
+  /** Waits until it is known which workers share memory with this process; a busy worker is not waited for. */
+  async linked(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const enough = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, 500);
+    });
+    await Promise.race([Promise.all([...this.#links.values()].map((link) => link.settled)), enough]);
+    clearTimeout(timer);
   }
 
   link(worker: string): DataLink {
@@ -230,7 +248,7 @@ export class Connection {
     if (this.lost !== null) return;
     this.sent.messages++;
     this.sent.bytes += bytes.length;
-    this.#channel.stream.write(bytes);
+    this.#channel?.stream.write(bytes);
   }
 
   /** Frees are batched: they are sent with the next message or at the end of the event-loop turn. */

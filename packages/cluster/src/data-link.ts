@@ -1,15 +1,15 @@
 // The client side of the data plane: one connection per worker. Fetched shards are written directly into the client's
 // array, from the worker's shared memory where possible.
-import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { groupLibrary } from "@weft/core/internal/device";
 import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
 import { ClusterError } from "./errors.js";
-import { type DataPlaneFrame, framePayload, readFrames, writeFrame } from "./frames.js";
-import { type FailureCode, failureCode, type WorkerInfo } from "./protocol.js";
-import { clusterSettings } from "./settings.js";
-import { hostId, type Security } from "./wire.js";
+import { type DataPlaneFrame, drained, framePayload, readFrames, writeFrame } from "./frames.js";
+import { type FailureCode, failureCode, printable, type WorkerInfo } from "./protocol.js";
+import { certificates, type Security } from "./security.js";
+import { receiveMemory, type SharedMapping, sendMemory, shareName, unmapMemory } from "./shared-memory.js";
+import { boundSilence } from "./silence.js";
 
 /** Where a shard is written in the array of the whole tensor. */
 export interface Destination extends ArrayPart {
@@ -28,13 +28,18 @@ export class DataLink {
   readonly #socket: Socket;
   readonly #waiting = new Map<number, Waiting>();
   #next = 1;
-  #base: number | null = null;
+  /** The worker's memory, and the ticket under which it arrives. */
+  #memory: SharedMapping | null = null;
+  #ticket = "";
   #broken: string | null = null;
   /** Bytes received over this connection, excluding shared memory. */
   receivedBytes = 0;
   /** Bytes of fetched shards, however they were transferred. */
   fetchedBytes = 0;
-  readonly shares: boolean;
+  /** Resolves when it is known whether the worker shares memory with this process. */
+  readonly settled: Promise<void>;
+  #settle: () => void = () => {};
+  #reader: number | null = null;
 
   constructor(
     readonly worker: WorkerInfo,
@@ -42,20 +47,32 @@ export class DataLink {
     security: Security,
     readonly listener: { uploaded(id: number): void; tape(records: unknown[]): void },
   ) {
-    const { host, port, key, tls } = worker.data;
-    this.shares =
-      worker.process.host === hostId() && worker.process.memory !== null && clusterSettings.data.get() !== "socket";
+    const { host, port, tls } = worker.data;
+    this.settled = new Promise((resolve) => {
+      this.#settle = resolve;
+    });
     const address = host === "localhost" ? "127.0.0.1" : host;
     this.#socket = tls
-      ? connectTls({ host: address, port, ca: security.ca === undefined ? undefined : readFileSync(security.ca) })
+      ? connectTls({ host: address, port, ...certificates(security, `worker ${worker.id} is on another machine`) })
       : connect(port, address);
+    boundSilence(this.#socket);
     this.#socket.setNoDelay(true);
     // An idle connection does not keep the program alive.
     this.#socket.unref();
     this.#socket.on("error", (error) => this.fail(`the connection to worker ${worker.id} failed: ${error.message}`));
     this.#socket.on("close", () => this.fail(`worker ${worker.id} closed the connection`));
     readFrames(this.#socket, (frame) => this.#frame(frame));
-    writeFrame(this.#socket, { client, key });
+    writeFrame(this.#socket, { client, key: worker.key, name: shareName() });
+  }
+
+  /** Whether the worker reads uploads from this process's memory. */
+  get shares(): boolean {
+    return this.#memory !== null;
+  }
+
+  /** The process that may read this process's memory; null if there is none. */
+  get reader(): number | null {
+    return this.#reader;
   }
 
   get broken(): string | null {
@@ -65,11 +82,12 @@ export class DataLink {
   /** Fails the connection and all pending requests. */
   fail(reason: string): void {
     this.#broken ??= reason;
+    this.#settle();
     this.#socket.destroy();
     for (const { reject } of this.#waiting.values()) reject(new ClusterError(this.#broken, "lost"));
     this.#waiting.clear();
-    if (this.#base !== null) groupLibrary().unmap(this.#base, this.worker.process.memory!.bytes);
-    this.#base = null;
+    if (this.#memory !== null) unmapMemory(this.#memory);
+    this.#memory = null;
   }
 
   /** Fails the pending requests for these tensors. */
@@ -109,7 +127,8 @@ export class DataLink {
       const piece = bytes.subarray(at, at + framePayload);
       const last = at + piece.length >= bytes.length;
       const more = writeFrame(this.#socket, { upload: id, bytes: bytes.length, at, last }, piece);
-      if (!more && !last) await new Promise((resolve) => this.#socket.once("drain", resolve));
+      if (!more && !last) await drained(this.#socket);
+      if (this.#socket.destroyed) return;
     }
   }
 
@@ -117,6 +136,25 @@ export class DataLink {
     if (Array.isArray(header.tape)) this.listener.tape(header.tape);
     else if (typeof header.uploaded === "number") this.listener.uploaded(header.uploaded);
     else if (typeof header.fetch === "number") this.#arrived(header.fetch, header, bytes);
+    else if (typeof header.ticket === "string") this.#offerMemory(String(header.name), header.ticket);
+    else if (typeof header.shared === "boolean") this.#takeMemory(header.shared);
+  }
+
+  /** Passes this process's memory to the worker, which must be on this host to receive it. */
+  #offerMemory(name: string, ticket: string): void {
+    this.#ticket = ticket;
+    const sent = shareName() !== null && /^[0-9a-f]{64}$/.test(ticket) && sendMemory(name, ticket);
+    if (sent) writeFrame(this.#socket, { shared: true });
+    else this.#settle();
+  }
+
+  #takeMemory(shared: boolean): void {
+    if (shared && this.#memory === null && this.#broken === null) this.#memory = receiveMemory(this.#ticket);
+    if (this.#memory !== null) {
+      this.#reader = this.#memory.pid;
+      writeFrame(this.#socket, { reads: true });
+    }
+    this.#settle();
   }
 
   #arrived(request: number, header: DataPlaneFrame["header"], bytes: Buffer): void {
@@ -124,7 +162,7 @@ export class DataLink {
     if (waiting === undefined) return;
     this.receivedBytes += bytes.length;
     try {
-      if (typeof header.failed === "string") throw new ClusterError(header.failed, failureCode(header.code));
+      if (typeof header.failed === "string") throw new ClusterError(printable(header.failed), failureCode(header.code));
       if (typeof header.offset === "number") {
         this.#copyShared(header.offset, waiting.to);
         writeFrame(this.#socket, { release: request });
@@ -144,20 +182,12 @@ export class DataLink {
   }
 
   #copyShared(offset: number, { into, offset: at, sizes, strides, element }: Destination): void {
-    const library = groupLibrary();
-    if (this.#base === null) {
-      const { pid, fd, bytes } = this.worker.process.memory!;
-      this.#base = Number(library.map(pid, fd, bytes));
-      if (this.#base === 0) {
-        this.#base = null;
-        throw new ClusterError(
-          `the memory of worker ${this.worker.id} (process ${pid}) cannot be opened; set WEFT_CLUSTER_DATA=socket to fetch over a socket`,
-          "error",
-        );
-      }
-    }
-    const big = (values: readonly number[]): BigInt64Array => BigInt64Array.from(values, BigInt);
     const dense = denseStrides(sizes, element);
-    library.copyBoxOut(into, at, big(strides), this.#base + offset, big(dense), big(sizes), sizes.length, element);
+    const bytes = sizes.reduce((n, size) => n * size, element);
+    if (this.#memory === null || !(offset >= 0 && offset + bytes <= this.#memory.bytes))
+      throw new ClusterError(`worker ${this.worker.id} sent an invalid offset ${offset}`, "error");
+    const big = (values: readonly number[]): BigInt64Array => BigInt64Array.from(values, BigInt);
+    const from = this.#memory.base + offset;
+    groupLibrary().copyBoxOut(into, at, big(strides), from, big(dense), big(sizes), sizes.length, element);
   }
 }

@@ -1,26 +1,35 @@
-// The worker side of the data plane: clients connect, present the key, and read bytes from the worker's memory. Small
-// results are sent inline, large ones as an offset in shared memory, or streamed between hosts.
-import { readFileSync } from "node:fs";
+// The worker side of the data plane: clients connect, present the key that the dispatcher issued to them, and fetch and
+// upload their own tensors. Small results are sent inline, large ones as an offset in shared memory, or streamed between
+// hosts.
+import { randomBytes } from "node:crypto";
 import { createServer, type Server, type Socket } from "node:net";
 import { totalmem } from "node:os";
 import { createServer as createTlsServer } from "node:tls";
 import { type Device, type DeviceBuffer, groupLibrary } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import koffi from "koffi";
-import { type DataPlaneFrame, framePayload, readFrames, writeFrame } from "./frames.js";
+import { type DataPlaneFrame, drained, framePayload, readFrames, writeFrame } from "./frames.js";
+import { sameSecret } from "./identity.js";
+import { certificates, isLoopback, type Security } from "./security.js";
+import { receiveMemory, sendMemory, shareName } from "./shared-memory.js";
+import { boundSilence } from "./silence.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
-import { hostId, isLoopback, randomKey, type Security, sameSecret } from "./wire.js";
 
 /** Milliseconds for a connection to identify itself, and for the next piece of an upload to arrive. */
 const helloMs = 10_000;
-const stallMs = 20_000;
-/** Maximum frames buffered until the dispatcher has introduced their client. */
-const maxBuffered = 1000;
+const stallMs = 5_000;
+/** Maximum connections that have not proved which client they belong to. */
+const maxStrangers = 256;
 /** Maximum uploads of a client that wait for their instruction. */
 const maxPending = 10_000;
 const maxPendingBytes = totalmem() / 2;
 /** Maximum notifications queued for a client that is not connected yet. */
 const maxQueued = 10_000;
+
+/** Connections of all clients, proved or not. */
+const maxConnections = 4096;
+/** Bytes of the first frame. */
+const maxHello = 1024;
 
 /** Results up to this size are sent inline. */
 const inlineBytes = 64 << 10;
@@ -30,9 +39,13 @@ const addressOf = (buffer: DeviceBuffer): number | null => (buffer as { address?
 interface Connection {
   socket: Socket;
   space: Namespace | null;
-  /** The client's id, and its frames received before the dispatcher introduced it. */
-  client: number | null;
-  buffered: DataPlaneFrame[];
+  /** What the connection claims, until the dispatcher has introduced the client. Nothing more is read before that. */
+  claim: { client: number; key: string; name: string | null } | null;
+  /** Under which the client passes its memory; null if it cannot, or has done so. */
+  ticket: string | null;
+  name: string | null;
+  /** Whether the client reads results from this process's memory. */
+  sharesMemory: boolean;
   /** Pending reads by request: shared memory that the client still copies from. */
   reads: Map<number, () => void>;
 }
@@ -40,23 +53,28 @@ interface Connection {
 /** An upload over a socket. */
 interface Arrival {
   client: number;
+  connection: Connection;
   bytes: Buffer;
   /** Bytes received. Pieces arrive in order, so uninitialized memory is never read. */
   have: number;
   done: boolean;
-  /** Time of the last piece. */
+}
+
+/** The queue waits for an upload; `at` is the time of the last piece. */
+interface Awaited {
+  client: number;
   at: number;
-  resolve: ((bytes: Buffer | null) => void) | null;
+  resolve(bytes: Buffer | null): void;
 }
 
 export class DataServer {
-  readonly key = randomKey();
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
   /** Notifications for clients that are not connected yet. */
   readonly #queued = new Map<number, object[]>();
   /** Uploads over sockets, complete or partial, by client and id. */
   readonly #arrived = new Map<string, Arrival>();
+  readonly #awaited = new Map<string, Awaited>();
   /** Pending uploads by client, and whether the client stalled the queue before. */
   readonly #pending = new Map<number, { count: number; bytes: number; stalled: boolean }>();
   readonly tls: boolean;
@@ -70,13 +88,13 @@ export class DataServer {
     security: Security,
   ) {
     this.tls = !isLoopback(host);
-    if (this.tls && (security.cert === undefined || security.key === undefined))
-      throw new WeftError(
-        `clients reach this worker at ${host}, from other machines too: give a TLS certificate and its key (--tls-cert, --tls-key)`,
-      );
-    this.#server = this.tls
-      ? createTlsServer({ cert: readFileSync(security.cert!), key: readFileSync(security.key!) }, (s) => this.#open(s))
-      : createServer((socket) => this.#open(socket));
+    const open = (socket: Socket): void => this.#open(socket);
+    if (this.tls) {
+      const files = certificates(security, `clients reach this worker at ${host}, from other machines too`);
+      const options = { ...files, requestCert: true, rejectUnauthorized: true, handshakeTimeout: helloMs };
+      this.#server = createTlsServer(options, open);
+    } else this.#server = createServer(open);
+    this.#server.maxConnections = maxConnections;
   }
 
   listen(): Promise<void> {
@@ -96,52 +114,94 @@ export class DataServer {
 
   #open(socket: Socket): void {
     socket.setNoDelay(true);
-    const connection: Connection = { socket, space: null, client: null, buffered: [], reads: new Map() };
-    this.#connections.add(connection);
     socket.on("error", () => {});
+    let strangers = 0;
+    for (const { space } of this.#connections) if (space === null) strangers++;
+    if (strangers >= maxStrangers) {
+      socket.destroy();
+      return;
+    }
+    boundSilence(socket);
+    const connection: Connection = {
+      socket,
+      space: null,
+      claim: null,
+      ticket: null,
+      name: null,
+      sharesMemory: false,
+      reads: new Map(),
+    };
+    this.#connections.add(connection);
     socket.on("close", () => {
       this.#connections.delete(connection);
       for (const done of connection.reads.values()) done();
+      // What has arrived of an interrupted upload is of no use.
+      for (const [key, arrival] of [...this.#arrived])
+        if (arrival.connection === connection && !arrival.done) this.#cancelUpload(key);
     });
-    setTimeout(() => connection.client === null && socket.destroy(), helloMs).unref();
-    readFrames(socket, (frame) => this.#frame(connection, frame));
+    // A worker that computed meanwhile reads what has arrived before it gives up.
+    const expire = (): void => void (connection.space === null && socket.destroy());
+    setTimeout(() => setImmediate(() => setTimeout(expire, 500).unref()), helloMs).unref();
+    readFrames(
+      socket,
+      (frame) => this.#frame(connection, frame),
+      () => (connection.space === null ? maxHello : null),
+    );
   }
 
-  /** Attaches the connections of a client that the dispatcher introduced. */
+  /** Checks and attaches the connections of a client that the dispatcher introduced. */
   introduce(space: Namespace): void {
     for (const connection of this.#connections)
-      if (connection.space === null && connection.client === space.client) this.#relocate(connection, space);
+      if (connection.space === null && connection.claim?.client === space.client) this.#attach(connection, space);
   }
 
-  #relocate(connection: Connection, space: Namespace): void {
-    connection.space = space;
-    for (const message of this.#queued.get(space.client) ?? []) writeFrame(connection.socket, message);
-    this.#queued.delete(space.client);
-    try {
-      for (const frame of connection.buffered.splice(0)) this.#frame(connection, frame);
-    } catch {
-      connection.socket.destroy();
+  #attach(connection: Connection, space: Namespace): void {
+    const { socket, claim } = connection;
+    if (!sameSecret(claim!.key, space.key)) {
+      socket.destroy();
+      return;
     }
+    connection.space = space;
+    const own = shareName();
+    if (own !== null && claim!.name !== null) {
+      connection.ticket = randomBytes(32).toString("hex");
+      connection.name = claim!.name;
+      writeFrame(socket, { ticket: connection.ticket, name: own });
+    }
+    for (const message of this.#queued.get(space.client) ?? []) writeFrame(socket, message);
+    this.#queued.delete(space.client);
+    socket.resume();
+  }
+
+  /** Maps the memory that the client passed under the ticket of this connection, and passes this process's. */
+  #exchangeMemory(connection: Connection): void {
+    const { ticket, name, space, socket } = connection;
+    connection.ticket = null;
+    const memory = ticket === null ? null : receiveMemory(ticket);
+    const sent = memory !== null && sendMemory(name!, ticket!);
+    if (memory !== null) space!.memory = memory;
+    writeFrame(socket, { shared: sent });
   }
 
   #frame(connection: Connection, frame: DataPlaneFrame): void {
     const { socket } = connection;
     const { header, bytes } = frame;
     if (connection.space === null) {
-      if (connection.client !== null) {
-        connection.buffered.push(frame);
-        if (connection.buffered.length > maxBuffered) socket.destroy();
-        return;
-      }
-      if (!Number.isSafeInteger(header.client) || !sameSecret(String(header.key ?? ""), this.key)) {
+      const { client, key, name } = header;
+      if (
+        connection.claim !== null ||
+        !Number.isSafeInteger(client) ||
+        (client as number) < 1 ||
+        typeof key !== "string"
+      ) {
         socket.destroy();
         return;
       }
-      connection.client = header.client as number;
-      const space = this.spaceOf(connection.client);
-      if (space !== undefined) this.#relocate(connection, space);
+      connection.claim = { client: client as number, key, name: typeof name === "string" ? name : null };
+      const space = this.spaceOf(connection.claim.client);
+      if (space !== undefined) this.#attach(connection, space);
       // The dispatcher's introduction may arrive after the client connects.
-      else setTimeout(() => connection.space === null && socket.destroy(), 10_000).unref();
+      else socket.pause();
       return;
     }
     if (typeof header.fetch === "number")
@@ -149,7 +209,9 @@ export class DataServer {
     else if (typeof header.release === "number") {
       connection.reads.get(header.release)?.();
       connection.reads.delete(header.release);
-    } else if (typeof header.upload === "number") this.#upload(connection.space, header, bytes);
+    } else if (typeof header.upload === "number") this.#upload(connection, header, bytes);
+    else if (header.shared === true) this.#exchangeMemory(connection);
+    else if (header.reads === true) connection.sharesMemory = connection.space.memory !== null;
     else socket.destroy();
   }
 
@@ -180,8 +242,7 @@ export class DataServer {
       writeFrame(socket, { fetch: request, bytes, last: true }, copy);
       return;
     }
-    const local = space.host === hostId() && space.memory !== null;
-    const shared = local ? this.#sharedOffset(buffer) : null;
+    const shared = connection.sharesMemory ? this.#sharedOffset(buffer) : null;
     if (shared !== null) {
       if (connection.reads.has(request)) {
         shared.done();
@@ -220,37 +281,38 @@ export class DataServer {
       const piece = all.subarray(at, at + framePayload);
       const last = at + piece.length >= all.length;
       const more = writeFrame(socket, { fetch: request, bytes: all.length, at, last }, piece);
-      if (!more && !last) await new Promise((resolve) => socket.once("drain", resolve));
+      if (!more && !last) await drained(socket);
       if (socket.destroyed) return;
     }
   }
 
   /** Receives a piece of an upload; an invalid one closes its connection (readFrames). */
-  #upload(space: Namespace, header: DataPlaneFrame["header"], bytes: Buffer): void {
+  #upload(connection: Connection, header: DataPlaneFrame["header"], bytes: Buffer): void {
     const { upload: id, bytes: total, at } = header as { upload: number; bytes: number; at: number };
-    const key = `${space.client}/${id}`;
+    const { client } = connection.space!;
+    const key = `${client}/${id}`;
     let entry = this.#arrived.get(key);
     if (entry === undefined || at === 0) {
-      const resolve = entry?.resolve ?? null;
       this.#drop(key);
-      entry = this.#expect(space.client, key, total, resolve);
+      entry = this.#expect(connection, key, total);
     }
     if (entry.done || total !== entry.bytes.length || at !== entry.have || at + bytes.length > total)
       throw new WeftError(`upload ${id}: ${bytes.length} bytes at ${at} of ${total}, after ${entry.have}`);
     bytes.copy(entry.bytes, at);
     entry.have += bytes.length;
-    entry.at = Date.now();
+    const awaited = this.#awaited.get(key);
+    if (awaited !== undefined) awaited.at = Date.now();
     if (header.last !== true) return;
     if (entry.have !== total) throw new WeftError(`upload ${id}: ${entry.have} bytes of ${total}`);
     entry.done = true;
-    if (entry.resolve !== null) {
-      this.#drop(key);
-      entry.resolve(entry.bytes);
-    }
+    if (awaited === undefined) return;
+    this.#drop(key);
+    awaited.resolve(entry.bytes);
   }
 
   /** Reserves memory for an upload, within the client's limits. */
-  #expect(client: number, key: string, total: number, resolve: Arrival["resolve"]): Arrival {
+  #expect(connection: Connection, key: string, total: number): Arrival {
+    const { client } = connection.space!;
     const pending = this.#pending.get(client) ?? { count: 0, bytes: 0, stalled: false };
     if (
       !Number.isSafeInteger(total) ||
@@ -259,7 +321,7 @@ export class DataServer {
       pending.count >= maxPending
     )
       throw new WeftError(`an upload of ${total} bytes after ${pending.count} others of ${pending.bytes}`);
-    const entry = { client, bytes: Buffer.allocUnsafe(total), have: 0, done: false, at: Date.now(), resolve };
+    const entry = { client, connection, bytes: Buffer.allocUnsafe(total), have: 0, done: false };
     pending.bytes += total;
     pending.count++;
     this.#pending.set(client, pending);
@@ -278,8 +340,8 @@ export class DataServer {
   }
 
   /**
-   * Waits for the bytes of an upload; the instruction queue waits too. Resolves to null if no data arrives for a while
-   * or the client left. A client that stalled once is not waited for again.
+   * Waits for the bytes of an upload; the instruction queue waits too. Resolves to null if no data arrives for a while,
+   * its connection closes, or the client left. A client that stalled once is not waited for again.
    */
   waitForUpload(client: number, id: number): Promise<Buffer | null> {
     const key = `${client}/${id}`;
@@ -288,31 +350,37 @@ export class DataServer {
       this.#drop(key);
       return Promise.resolve(found.bytes);
     }
-    if (this.#pending.get(client)?.stalled || this.spaceOf(client) === undefined) return Promise.resolve(null);
-    const entry = found ?? this.#expect(client, key, 0, null);
-    entry.at = Date.now();
+    const pending = this.#pending.get(client) ?? { count: 0, bytes: 0, stalled: false };
+    this.#pending.set(client, pending);
+    if (pending.stalled || this.spaceOf(client) === undefined) return Promise.resolve(null);
     return new Promise((resolve) => {
-      const watch = setInterval(() => {
-        if (Date.now() - (this.#arrived.get(key)?.at ?? 0) < stallMs) return;
-        this.#pending.get(client)!.stalled = true;
-        this.#cancelUpload(key);
-      }, 1000);
-      entry.resolve = (bytes) => {
-        clearInterval(watch);
-        resolve(bytes);
+      const awaited: Awaited = {
+        client,
+        at: Date.now(),
+        resolve: (bytes) => {
+          clearInterval(watch);
+          this.#awaited.delete(key);
+          resolve(bytes);
+        },
       };
+      this.#awaited.set(key, awaited);
+      const watch = setInterval(() => {
+        if (Date.now() - awaited.at < stallMs) return;
+        pending.stalled = true;
+        this.#cancelUpload(key);
+      }, 500);
     });
   }
 
   #cancelUpload(key: string): void {
-    const resolve = this.#arrived.get(key)?.resolve;
     this.#drop(key);
-    resolve?.(null);
+    this.#awaited.get(key)?.resolve(null);
   }
 
   /** Cancels the uploads of a client that left. */
   abandon(client: number): void {
-    for (const [key, entry] of [...this.#arrived]) if (entry.client === client) this.#cancelUpload(key);
+    for (const [key, entry] of [...this.#arrived, ...this.#awaited])
+      if (entry.client === client) this.#cancelUpload(key);
   }
 
   /** Sends a notification on a client's connection, or queues it until there is one. */

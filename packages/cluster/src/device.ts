@@ -199,7 +199,7 @@ export class ClusterDevice implements Device {
         // Another wait may already have recovered it.
         if (it.id !== id) continue;
         // A worker may report an aborted collective before the dispatcher reports the dead worker.
-        for (let turn = 0; turn < 40 && !this.#lineage.isLost(it); turn++) await delay(50);
+        for (let turn = 0; turn < 140 && !this.#lineage.isLost(it); turn++) await delay(50);
         const problem = it.id === id ? this.#recover([it]) : null;
         if (problem === null) continue;
         const reason = error.reported ? null : this.#failureReason(it);

@@ -4,25 +4,31 @@ import { hash } from "node:crypto";
 import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
 import { limits, shortened, WeftError } from "@weft/core/internal/graph";
+import { Admission } from "./admission.js";
+import { Backlog } from "./backlog.js";
+import { checkCollectives } from "./collectives.js";
 import { log } from "./debug.js";
+import { dataKey, randomKey, sameSecret } from "./identity.js";
 import { Outbox } from "./outbox.js";
 import { processState } from "./process-state.js";
 import {
   decode,
   decodeAll,
   encode,
+  type FailureCode,
   type FromClient,
   type FromWorker,
   fromClient,
   fromWorker,
+  heartbeat,
   maxMessageBytes,
-  protocolVersion,
   type ToClient,
   type ToWorker,
   type WorkerInfo,
   type WorkerStats,
 } from "./protocol.js";
-import { bindServer, hostId, makeServer, randomKey, type Security, sameSecret, securityFrom, service } from "./wire.js";
+import { type Security, securityFrom } from "./security.js";
+import { bindServer, hostId, makeServer, service } from "./wire.js";
 
 type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 
@@ -30,16 +36,31 @@ type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 export interface DispatcherOptions extends Security {
   host?: string;
   port?: number;
-  /** Seconds after which a stopped (SIGSTOP) worker is suspended. */
+  /** Seconds without a heartbeat after which a worker is suspended: it is stopped, or its host is unreachable. */
   stopTimeout?: number;
+  /** Limits for every client, per worker; a client may ask for less. */
+  quotas?: Partial<Quotas>;
+}
+
+/** What one client may use, per worker where that applies. */
+export interface Quotas {
+  maxTensors: number;
+  maxBytes: number;
+  /** Instructions queued for a worker, and their bytes. */
+  maxQueue: number;
+  maxQueueBytes: number;
+  /** Clients and workers that may be connected. */
+  maxClients: number;
+  maxWorkers: number;
 }
 
 interface WorkerEntry {
-  info: WorkerInfo;
+  info: Omit<WorkerInfo, "key">;
   outbox: Outbox;
   stats: WorkerStats | null;
-  /** When the process was first seen stopped; null while it runs. */
-  stoppedSince: number | null;
+  /** Identifies its heartbeats, and when the last one arrived. */
+  key: string;
+  lastBeat: number;
   /** Hidden from clients while it hangs. */
   suspended: boolean;
 }
@@ -49,12 +70,14 @@ interface ClientEntry {
   stream: ServerStream;
   hello: Extract<FromClient, { t: "hello" }>;
   /** The workers that run a program, and why it cannot run, if so. */
-  programs: Map<number, { members: string[]; problem: string | null }>;
+  programs: Map<number, { members: string[]; problem: Problem | null }>;
   /** The workers that hold shards of a tensor. */
   holders: Map<number, string[]>;
-  /** Runs that workers have not yet reported as done, by worker. */
-  queued: Map<string, number>;
+  /** Instructions that workers have not yet reported as done, by worker. */
+  queued: Map<string, Backlog>;
 }
+
+type Problem = { message: string; code: FailureCode };
 
 interface Counters {
   messages: number;
@@ -63,9 +86,20 @@ interface Counters {
   recomputed: number;
 }
 
-/** Default and maximum number of queued instructions per client and worker. */
-const defaultMaxQueue = 100_000;
-const maxQueueLimit = 1_000_000;
+const defaultQuotas: Quotas = {
+  maxTensors: limits.tensors,
+  maxBytes: Number.MAX_SAFE_INTEGER,
+  maxQueue: 100_000,
+  maxQueueBytes: 128 << 20,
+  maxClients: 1024,
+  maxWorkers: 4096,
+};
+/** Bytes waiting for a client that does not read them; it is disconnected beyond. */
+const maxUnread = 64 << 20;
+/** Milliseconds that a worker has in addition before its first heartbeat. */
+const firstBeatGrace = 4000;
+/** Milliseconds in which changes of the set of workers are collected. */
+const changeInterval = 20;
 /** Seconds within which a new connection must send its hello. */
 const helloSeconds = 5;
 
@@ -76,7 +110,11 @@ export class Dispatcher {
   readonly #workers = new Map<string, WorkerEntry>();
   readonly #clients = new Map<number, ClientEntry>();
   readonly #watchers = new Set<ServerStream>();
-  readonly #security: Security;
+  readonly #host: string;
+  readonly #admission: Admission;
+  readonly #quotas: Quotas;
+  /** From which the keys of data connections are derived. */
+  readonly #secret = randomKey();
   readonly #stopTimeout: number;
   readonly counters: Counters = { messages: 0, bytes: 0, recomputed: 0 };
   #nextClient = 1;
@@ -84,37 +122,70 @@ export class Dispatcher {
   /** Incremented when the set of workers changes or a group breaks. */
   #generation = 1;
   #timer: NodeJS.Timeout | null = null;
+  #lastCheck = Date.now();
+  /** Changes of the set of workers that clients do not know yet, and when the last ones were sent. */
+  #joined = new Map<string, WorkerEntry>();
+  #lost: { worker: string; reason: string }[] = [];
+  #changes: NodeJS.Timeout | null = null;
+  #lastChange = 0;
   port = 0;
 
   constructor(options: DispatcherOptions = {}) {
-    this.#security = securityFrom(options);
+    this.#host = options.host ?? "localhost";
+    this.#admission = new Admission(securityFrom(options, this.#host, ["token", "worker-token"]));
+    this.#quotas = { ...defaultQuotas, ...options.quotas };
     this.#stopTimeout = options.stopTimeout ?? 4;
+    const admission = this.#admission;
     this.#server.addService(service as unknown as grpc.ServiceDefinition, {
-      Client: (stream: ServerStream) => this.#accept(stream, (bytes) => this.#clientHello(stream, bytes)),
-      Worker: (stream: ServerStream) => this.#accept(stream, (bytes) => this.#workerHello(stream, bytes)),
+      Challenge: (stream: ServerStream) => admission.challenge(stream),
+      Client: (stream: ServerStream) => {
+        const role = admission.admit(stream, "client", "watcher");
+        if (role !== null) this.#accept(stream, (bytes) => this.#clientHello(stream, bytes, role === "watcher"));
+      },
+      Worker: (stream: ServerStream) => {
+        if (admission.admit(stream, "worker") !== null)
+          this.#accept(stream, (bytes) => this.#workerHello(stream, bytes));
+      },
+      Heartbeat: (stream: ServerStream) => {
+        if (admission.admit(stream, "heartbeat") !== null)
+          stream.on("data", (bytes: Buffer) => this.#beat(stream, bytes)).on("error", () => {});
+      },
     });
   }
 
   static async start(options: DispatcherOptions = {}): Promise<Dispatcher> {
     const dispatcher = new Dispatcher(options);
-    dispatcher.port = await bindServer(
-      dispatcher.#server,
-      options.host ?? "localhost",
-      options.port ?? 9000,
-      dispatcher.#security,
-    );
-    dispatcher.#timer = setInterval(() => dispatcher.#checkProcesses(), 500);
+    const { security } = dispatcher.#admission;
+    try {
+      dispatcher.port = await bindServer(dispatcher.#server, dispatcher.#host, options.port ?? 9000, security);
+    } catch (error) {
+      dispatcher.#admission.stop();
+      throw error;
+    }
+    dispatcher.#admission.port = dispatcher.port;
+    dispatcher.#timer = setInterval(() => dispatcher.#checkWorkers(), 500);
     log("dispatcher", () => `${dispatcher.id} listens on port ${dispatcher.port}`);
     return dispatcher;
   }
 
   stop(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
+    if (this.#changes !== null) clearTimeout(this.#changes);
+    this.#admission.stop();
     this.#server.forceShutdown();
   }
 
-  get workers(): WorkerInfo[] {
-    return [...this.#workers.values()].filter((w) => !w.suspended).map((w) => w.info);
+  get workers(): Omit<WorkerInfo, "key">[] {
+    return this.#available().map((w) => w.info);
+  }
+
+  #available(): WorkerEntry[] {
+    return [...this.#workers.values()].filter((w) => !w.suspended);
+  }
+
+  /** A worker as a client sees it, with the key of its data connection. */
+  #infoFor(client: number, { info }: WorkerEntry): WorkerInfo {
+    return { ...info, key: dataKey(this.#secret, client, info.id) };
   }
 
   /** The first message identifies the peer; `hello` returns the handler of the following ones. */
@@ -148,40 +219,30 @@ export class Dispatcher {
     stream.end();
   }
 
-  #check(version: number, token: string | null): void {
-    if (version !== protocolVersion)
-      throw new WeftError(
-        `the dispatcher speaks protocol version ${protocolVersion}, this process version ${version}; use the same version of weft on both sides`,
-      );
-    if (!sameSecret(token, this.#security.token))
-      throw new WeftError(
-        token === null
-          ? "a token is needed; give the dispatcher's (--token or WEFT_TOKEN)"
-          : "the token is wrong; give the dispatcher's (--token or WEFT_TOKEN)",
-      );
-  }
-
   // Workers
 
   #workerHello(stream: ServerStream, bytes: Buffer): (bytes: Buffer) => void {
     const message = decode(fromWorker, bytes);
     if (message.t !== "hello") throw new WeftError(`the first message of a worker must be a hello, not ${message.t}`);
-    const { t: _, version, token, ...facts } = message;
-    this.#check(version, token);
+    const { t: _, ...facts } = message;
+    if (this.#workers.size >= this.#quotas.maxWorkers)
+      throw new WeftError(`${this.#quotas.maxWorkers} workers are connected already (maxWorkers)`);
     // Numbered by this dispatcher, hence unique.
     const id = `w${this.#nextWorker++}`;
     const entry: WorkerEntry = {
       info: { ...facts, id },
       outbox: new Outbox((bytes) => void stream.write(bytes)),
       stats: null,
-      stoppedSince: null,
+      key: randomKey(),
+      lastBeat: Date.now() + firstBeatGrace,
       suspended: false,
     };
     this.#workers.set(id, entry);
-    this.#toWorker(entry, { t: "welcome", worker: id });
+    this.#toWorker(entry, { t: "welcome", worker: id, key: entry.key });
     for (const client of this.#clients.values()) this.#introduce(entry, client);
     log("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
-    this.#changed([]);
+    this.#joined.set(id, entry);
+    this.#changed();
     const onEnd = (): void =>
       this.#workerEnded(entry, `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`);
     stream.on("end", onEnd);
@@ -198,8 +259,18 @@ export class Dispatcher {
   }
 
   #introduce(worker: WorkerEntry, client: ClientEntry): void {
-    const { process: where, settings } = client.hello;
-    this.#toWorker(worker, { t: "client", client: client.id, process: where, settings });
+    const { settings } = client.hello;
+    const { maxTensors, maxBytes } = this.#quotas;
+    this.#toWorker(worker, {
+      t: "client",
+      client: client.id,
+      key: dataKey(this.#secret, client.id, worker.info.id),
+      settings: {
+        ...settings,
+        maxTensors: Math.min(settings.maxTensors ?? maxTensors, maxTensors),
+        maxBytes: Math.min(settings.maxBytes ?? maxBytes, maxBytes),
+      },
+    });
   }
 
   #toWorker(worker: WorkerEntry, message: ToWorker): void {
@@ -209,8 +280,7 @@ export class Dispatcher {
   #fromWorker(worker: WorkerEntry, message: FromWorker): void {
     if (message.t === "stats") worker.stats = message.stats;
     else if (message.t === "progress") {
-      const queued = this.#clients.get(message.client)?.queued;
-      queued?.set(worker.info.id, Math.max(0, (queued.get(worker.info.id) ?? 0) - message.done));
+      this.#clients.get(message.client)?.queued.get(worker.info.id)?.done(message.done);
     } else if (message.t === "failed") {
       const { client, ...rest } = message;
       log("dispatcher", () => `${worker.info.id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
@@ -218,45 +288,85 @@ export class Dispatcher {
       if (entry !== undefined) this.#toClient(entry, rest);
     } else if (message.t === "broken") {
       log("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; programs will use a new one`);
-      if (message.group.includes(`-${this.#generation}-`)) this.#changed([]);
+      if (message.group.includes(`-${this.#generation}-`)) this.#changed();
     } else throw new WeftError("a worker sends hello once");
   }
 
   #workerEnded(worker: WorkerEntry, reason: string): void {
     if (!this.#workers.delete(worker.info.id)) return;
+    for (const client of this.#clients.values()) client.queued.delete(worker.info.id);
+    this.#removed(worker, reason);
+  }
+
+  #removed(worker: WorkerEntry, reason: string): void {
     log("dispatcher", () => reason);
-    this.#changed([{ worker: worker.info.id, reason }]);
+    this.#joined.delete(worker.info.id);
+    this.#lost.push({ worker: worker.info.id, reason });
+    this.#changed();
   }
 
-  /** Starts a new generation and sends clients the current workers, for which they plan. */
-  #changed(lost: { worker: string; reason: string }[]): void {
+  /**
+   * Starts a new generation, for which clients plan. Changes that follow each other closely, as when a job starts, are
+   * sent together.
+   */
+  #changed(): void {
+    if (this.#changes !== null) return;
+    const wait = this.#lastChange + changeInterval - Date.now();
+    if (wait <= 0) this.#sendChanges();
+    else this.#changes = setTimeout(() => this.#sendChanges(), wait);
+  }
+
+  #sendChanges(): void {
+    this.#changes = null;
+    this.#lastChange = Date.now();
     this.#generation++;
-    for (const client of this.#clients.values())
-      this.#toClient(client, { t: "workers", generation: this.#generation, workers: this.workers, lost });
+    const joined = [...this.#joined.values()];
+    const lost = this.#lost;
+    this.#joined.clear();
+    this.#lost = [];
+    for (const client of this.#clients.values()) {
+      const infos = joined.map((worker) => this.#infoFor(client.id, worker));
+      this.#toClient(client, { t: "workers", generation: this.#generation, joined: infos, lost });
+    }
   }
 
-  /** Detects stopped workers on this host; a stopped process cannot report itself. */
-  #checkProcesses(): void {
+  #beat(stream: ServerStream, bytes: Buffer): void {
+    try {
+      const { worker: id, key } = decode(heartbeat, bytes);
+      const worker = this.#workers.get(id);
+      if (worker !== undefined && sameSecret(key, worker.key)) worker.lastBeat = Date.now();
+    } catch (error) {
+      this.#refuse(stream, (error as Error).message);
+    }
+  }
+
+  /** Suspends workers whose heartbeats stop: a stopped process or an unreachable host reports nothing. */
+  #checkWorkers(): void {
     const now = Date.now();
+    // A dispatcher that was itself stopped or delayed has missed heartbeats that were sent.
+    const delayed = now - this.#lastCheck > 1500;
+    this.#lastCheck = now;
     for (const worker of this.#workers.values()) {
-      const { pid, host } = worker.info.process;
-      if (host !== hostId()) continue;
-      const stopped = processState(pid) === "T";
-      if (!stopped) {
-        worker.stoppedSince = null;
-        if (worker.suspended) {
-          worker.suspended = false;
-          log("dispatcher", () => `${worker.info.id} continued`);
-          this.#changed([]);
-        }
+      if (delayed) worker.lastBeat = now;
+      const silent = now - worker.lastBeat > this.#stopTimeout * 1e3;
+      if (silent === worker.suspended) continue;
+      worker.suspended = silent;
+      const { id, device, process: where } = worker.info;
+      if (!silent) {
+        log("dispatcher", () => `${id} continued`);
+        this.#joined.set(id, worker);
+        this.#changed();
         continue;
       }
-      worker.stoppedSince ??= now;
-      if (worker.suspended || now - worker.stoppedSince < this.#stopTimeout * 1e3) continue;
-      worker.suspended = true;
-      const reason = `worker ${worker.info.id} (${worker.info.device}, process ${pid}) hangs: it is stopped; continue it with kill -CONT ${pid}, or end it`;
-      log("dispatcher", () => reason);
-      this.#changed([{ worker: worker.info.id, reason }]);
+      const stopped = where.host === hostId() && processState(where.pid) === "T";
+      this.#removed(
+        worker,
+        `worker ${id} (${device}, process ${where.pid}) hangs: ${
+          stopped
+            ? `it is stopped; continue it with kill -CONT ${where.pid}, or end it`
+            : `no heartbeat for ${this.#stopTimeout} s; its host may be down or unreachable`
+        }`,
+      );
     }
     if (this.#watchers.size > 0) this.#report();
   }
@@ -267,7 +377,7 @@ export class Dispatcher {
       clients: this.#clients.size,
       ...this.counters,
       workers: [...this.#workers.values()].map(({ info, stats, suspended }) => ({
-        info: { ...info, data: { ...info.data, key: "" } },
+        info: { ...info, key: "" },
         stats,
         state: suspended ? "hangs" : "ready",
       })),
@@ -277,11 +387,10 @@ export class Dispatcher {
 
   // Clients
 
-  #clientHello(stream: ServerStream, bytes: Buffer): (bytes: Buffer) => void {
+  #clientHello(stream: ServerStream, bytes: Buffer, watches: boolean): (bytes: Buffer) => void {
     const hello = decode(fromClient, bytes);
     if (hello.t !== "hello") throw new WeftError(`the first message of a client must be a hello, not ${hello.t}`);
-    this.#check(hello.version, hello.token);
-    if (hello.role === "watcher") {
+    if (watches) {
       this.#watchers.add(stream);
       const over = (): void => void this.#watchers.delete(stream);
       stream.on("end", over);
@@ -289,6 +398,8 @@ export class Dispatcher {
       this.#report();
       return () => {};
     }
+    if (this.#clients.size >= this.#quotas.maxClients)
+      throw new WeftError(`${this.#quotas.maxClients} clients are connected already (maxClients)`);
     const client: ClientEntry = {
       id: this.#nextClient++,
       stream,
@@ -304,7 +415,10 @@ export class Dispatcher {
       t: "welcome",
       client: client.id,
       generation: this.#generation,
-      workers: this.workers,
+      // Pending ones are announced to everybody with the next change.
+      workers: this.#available()
+        .filter(({ info }) => !this.#joined.has(info.id))
+        .map((worker) => this.#infoFor(client.id, worker)),
       dispatcher: `${this.id}@${hostname()}`,
     });
     const onEnd = (): void => this.#clientEnded(client);
@@ -318,6 +432,10 @@ export class Dispatcher {
 
   #toClient(client: ClientEntry, message: ToClient): void {
     client.stream.write(encode(message));
+    if (client.stream.writableLength <= maxUnread) return;
+    log("dispatcher", () => `client ${client.id} does not read its messages`);
+    this.#clientEnded(client);
+    client.stream.destroy();
   }
 
   #clientEnded(client: ClientEntry): void {
@@ -348,27 +466,67 @@ export class Dispatcher {
       );
     for (const id of workers) {
       const worker = this.#workers.get(id);
-      if (worker !== undefined) worker.outbox.post(text);
-      else if (ids.length > 0) {
+      if (worker !== undefined) {
+        this.#backlog(client, id).push(text.length);
+        worker.outbox.post(text);
+      } else if (ids.length > 0) {
         const why = `worker ${id} is not connected`;
         this.#toClient(client, { t: "failed", ids: [...ids], message: why, code: "lost", worker: id });
       }
     }
   }
 
+  #backlog(client: ClientEntry, worker: string): Backlog {
+    let backlog = client.queued.get(worker);
+    if (backlog === undefined) {
+      backlog = new Backlog();
+      client.queued.set(worker, backlog);
+    }
+    return backlog;
+  }
+
+  /** Why a client may not send more instructions to these workers now; null if it may. */
+  #overQuota(client: ClientEntry, workers: readonly string[]): { message: string; worker: string } | null {
+    const { maxQueueBytes } = this.#quotas;
+    const maxQueue = Math.min(client.hello.settings.maxQueue ?? this.#quotas.maxQueue, this.#quotas.maxQueue);
+    for (const worker of workers) {
+      const backlog = client.queued.get(worker);
+      if (backlog === undefined || (backlog.count < maxQueue && backlog.bytes < maxQueueBytes)) continue;
+      const what = backlog.count < maxQueue ? `${maxQueueBytes} bytes of` : `${maxQueue}`;
+      return {
+        message: `${what} instructions of this client are queued for worker ${worker}; await results more often, or raise maxQueue in connect and in the dispatcher`,
+        worker,
+      };
+    }
+    return null;
+  }
+
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
-    const { program, members, graphs, constants, collective, donated, generation } = message;
-    if (graphs.length !== members.length) throw new WeftError("define: one graph per member is needed");
+    const { program, members, graphs, which, constants, collective, donated, generation } = message;
+    if (which.length !== members.length || which.some((i) => i >= graphs.length))
+      throw new WeftError("define: one graph per member is needed");
     if (new Set(members).size !== members.length) throw new WeftError("define: a worker is named twice");
     if (generation > this.#generation) throw new WeftError(`define: there is no generation ${generation} yet`);
     if (client.programs.size >= limits.programs)
       throw new WeftError(`a client may define ${limits.programs} programs; forget some`);
     const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
-    const problem =
-      missing === undefined ? null : `worker ${missing} is not connected; run it again on the remaining workers`;
+    let problem: Problem | null =
+      missing === undefined
+        ? null
+        : { message: `worker ${missing} is not connected; run it again on the remaining workers`, code: "lost" };
+    const full = this.#overQuota(client, members);
+    if (full !== null) problem ??= { message: full.message, code: "error" };
+    let group: { name: string; mpi: boolean } | null = null;
+    try {
+      if (collective && problem === null) {
+        checkCollectives(which.map((at) => graphs[at]));
+        group = this.#groupOf(client, members, generation);
+      }
+    } catch (error) {
+      problem = { message: (error as Error).message, code: "error" };
+    }
     client.programs.set(program, { members, problem });
     if (problem !== null) return;
-    const group = collective ? this.#groupOf(members, generation) : null;
     log(
       "dispatcher",
       () =>
@@ -380,15 +538,18 @@ export class Dispatcher {
         client: client.id,
         program,
         donated,
-        graph: graphs[rank],
+        graph: graphs[which[rank]],
         constants: constants?.[rank],
         group: group === null ? null : { ...group, rank, size: members.length },
       });
     });
   }
 
-  /** One group per set of workers and generation; over MPI where the workers are ranks of one job on several hosts. */
-  #groupOf(members: readonly string[], generation: number): { name: string; mpi: boolean } {
+  /**
+   * One group per client, set of workers and generation: a client that fails disturbs no other. Over MPI where the
+   * workers are ranks of one job on several hosts.
+   */
+  #groupOf(client: ClientEntry, members: readonly string[], generation: number): { name: string; mpi: boolean } {
     const infos = members.map((id) => this.#workers.get(id)?.info);
     const hosts = new Set(infos.map((info) => info?.process.host));
     const [first] = infos;
@@ -402,10 +563,8 @@ export class Dispatcher {
       throw new WeftError(
         "workers of several hosts exchange data over MPI: start them as one job (mpirun -n 4 weft worker ..., or srun)",
       );
-    const list = members.map((id) => id.slice(1)).join(".");
-    // File names are limited in length: long member lists are replaced by a digest.
-    const short = list.length <= 40 ? list : hash("sha256", list, "hex").slice(0, 40);
-    return { name: `${this.id}-${generation}-${short}`, mpi };
+    const short = hash("sha256", members.join(), "hex").slice(0, 32);
+    return { name: `${this.id}-${generation}-${client.id}-${short}`, mpi };
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
@@ -417,23 +576,19 @@ export class Dispatcher {
       this.#toClient(client, {
         t: "failed",
         ids: message.outputs,
-        message: problem,
-        code: "lost",
+        ...problem,
         worker: members[0],
       });
       return;
     }
     if (client.holders.size + message.outputs.length > limits.tensors)
       throw new WeftError(`a client may hold ${limits.tensors} tensors; free some`);
-    const maxQueue = Math.min(client.hello.settings.maxQueue ?? defaultMaxQueue, maxQueueLimit);
-    const full = members.find((id) => (client.queued.get(id) ?? 0) >= maxQueue);
-    if (full !== undefined) {
+    const full = this.#overQuota(client, members);
+    if (full !== null) {
       if (message.free !== undefined) this.#free(client, message.free);
-      const why = `${maxQueue} instructions of this client are queued for worker ${full}; await results more often, or raise maxQueue in connect`;
-      this.#toClient(client, { t: "failed", ids: message.outputs, message: why, code: "error", worker: full });
+      this.#toClient(client, { t: "failed", ids: message.outputs, code: "error", ...full });
       return;
     }
-    for (const id of members) client.queued.set(id, (client.queued.get(id) ?? 0) + 1);
     for (const id of message.outputs) client.holders.set(id, members);
     log("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
     const { free = [], ...rest } = message;
@@ -455,8 +610,18 @@ export class Dispatcher {
   #upload(client: ClientEntry, { id, bytes, parts }: Extract<FromClient, { t: "upload" }>): void {
     if (client.holders.size >= limits.tensors)
       throw new WeftError(`a client may hold ${limits.tensors} tensors; free some`);
+    const workers = parts.map((part) => part.worker);
+    const large = parts.find(({ sizes, element }) => sizes.reduce((n, size) => n * size, element) > bytes);
+    const full =
+      large === undefined || bytes === 0
+        ? this.#overQuota(client, workers)
+        : { message: `upload: a part is larger than the ${bytes} bytes of the tensor`, worker: large.worker };
+    if (full !== null) {
+      this.#toClient(client, { t: "failed", ids: [id], code: "error", ...full });
+      return;
+    }
     const holders = client.holders.get(id) ?? [];
-    client.holders.set(id, [...new Set([...holders, ...parts.map((part) => part.worker)])]);
+    client.holders.set(id, [...new Set([...holders, ...workers])]);
     for (const part of parts)
       this.#send(client, [part.worker], { t: "upload", client: client.id, id, bytes, part }, [id]);
   }
@@ -471,7 +636,11 @@ export class Dispatcher {
       }
       client.holders.delete(id);
     }
-    for (const [worker, ids] of byWorker) this.#send(client, [worker], { t: "free", client: client.id, ids });
+    for (const [worker, ids] of byWorker) {
+      if (this.#backlog(client, worker).bytes > 2 * this.#quotas.maxQueueBytes)
+        throw new WeftError(`worker ${worker} has not read the last instructions of this client; too many follow`);
+      this.#send(client, [worker], { t: "free", client: client.id, ids });
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Rank, world size and group name of this process, from Weft's variables or those of the launcher (OpenMPI, SLURM).
 // Reads only the environment.
+import { hash } from "node:crypto";
 import { WeftError } from "@weft/core/internal/graph";
 
 /** Rank and world size of a process, as its launcher set them. */
@@ -26,7 +27,11 @@ function integer(env: Environment, name: string): number {
 const orElse = (env: Environment, name: string, otherwise: number): number =>
   env[name] === undefined ? otherwise : integer(env, name);
 
-const safe = (text: string): string => text.replace(/[^\w.-]/g, "-").slice(0, 80);
+/** A name that file systems accept; different texts have different names. */
+function safe(text: string): string {
+  const name = text.replace(/[^\w.-]/g, "-");
+  return name === text && text.length <= 80 ? name : `${name.slice(0, 40)}-${hash("sha256", text, "hex").slice(0, 32)}`;
+}
 
 function fromWeft(env: Environment): RankEnvironment {
   const missing = ["WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_GROUP"].filter((name) => env[name] === undefined);

@@ -4,7 +4,8 @@ import { test } from "node:test";
 import { GroupError, type GroupErrorCode, OutOfMemoryError, ShmGroup } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { Dispatcher } from "./dispatcher.js";
-import { encode, failureCode, fromWorker, protocolVersion } from "./protocol.js";
+import { encode, failureCode, fromWorker } from "./protocol.js";
+import { securityFrom } from "./security.js";
 import { FailedError } from "./store.js";
 import { hostId, openStream } from "./wire.js";
 import { failureOf } from "./worker.js";
@@ -49,13 +50,13 @@ test("the protocol accepts its own codes only", () => {
 
 test("an idle connection does not keep the process alive", async () => {
   const dispatcher = await Dispatcher.start({ port: 0 });
-  const channel = openStream("localhost", dispatcher.port, "Client", {}, false);
+  const security = securityFrom({}, "localhost", ["token"]);
+  const channel = await openStream("localhost", dispatcher.port, "client", security, false);
   try {
     const answered = new Promise((resolve) => channel.stream.once("data", resolve));
     channel.stream.on("error", () => {});
-    const process_ = { host: hostId(), pid: process.pid, memory: null };
-    const hello = { t: "hello", version: protocolVersion, token: null, role: "client", label: null, settings: {} };
-    channel.stream.write(encode({ ...hello, process: process_ }));
+    const process_ = { host: hostId(), pid: process.pid };
+    channel.stream.write(encode({ t: "hello", label: null, settings: {}, process: process_ }));
     await answered;
     const sockets = (): number => process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap").length;
     const before = sockets();

@@ -9,13 +9,14 @@ import { tape } from "@weft/core/internal/runtime";
 import { settings } from "@weft/core/internal/settings";
 import { type Partitioned, type Placement, partition } from "@weft/core/internal/shard";
 import { type Choice, type ChooseOptions, choose } from "./choose.js";
+import { distinctFunctions, hasCollective } from "./collectives.js";
 import type { Connection } from "./connection.js";
 import { scatterConstants } from "./constants.js";
 import { log } from "./debug.js";
 import { type CallPrediction, predictParts, predictWhole } from "./predict.js";
 import type { ConstantArguments } from "./protocol.js";
 import { ratesFor, withoutLinks } from "./rates.js";
-import { hasCollective, renumber } from "./renumber.js";
+import { renumber } from "./renumber.js";
 
 /** A function partitioned for one set of input placements. */
 interface ShardedExecutable {
@@ -189,13 +190,14 @@ export class ExecutableCache {
     const program = ++lastProgram;
     const ranks = [...functions.keys()];
     const place = new Map(ranks.map((rank, i) => [rank, i]));
-    const graphs = ranks.map((rank) => renumber(toPlain(functions.get(rank)!), place));
+    const { graphs, which } = distinctFunctions(ranks.map((rank) => renumber(toPlain(functions.get(rank)!), place)));
     this.connection.send({
       t: "define",
       program,
       members: ranks.map((rank) => this.connection.workers[rank].id),
       generation: this.connection.generation,
       graphs,
+      which,
       constants: constants.length > 0 ? constants : undefined,
       collective: graphs.some(hasCollective),
       donated: [...donated],

@@ -12,7 +12,8 @@ import { groupFiles } from "@weft/core/internal/device";
 import type { TensorValue } from "@weft/core/internal/runtime";
 import { type Cluster, connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
-import { encode, protocolVersion } from "./protocol.js";
+import { encode } from "./protocol.js";
+import { securityFrom } from "./security.js";
 import { type ClusterStatus, watch } from "./watch.js";
 import { openStream } from "./wire.js";
 import { onGpu, skip, testWorker } from "./workers.testkit.js";
@@ -128,7 +129,7 @@ test("when a worker is killed during a step, the client gets an error, the other
   assert.deepEqual(await everywhere.add(1).array(), [7]);
   await spreads(cluster, 2);
   const { port } = new URL(`http://${cluster.address}`);
-  await process_("worker", { port: Number(port), ...testWorker }, { WEFT_TOKEN: cluster.local!.token });
+  await process_("worker", { port: Number(port), ...testWorker }, { WEFT_WORKER_TOKEN: cluster.local!.workerToken });
   await until("three workers again", () => cluster.workers.length === 3);
   await spreads(cluster, 3);
   const [own] = cluster.device.connection.dispatcher.split("@");
@@ -285,17 +286,18 @@ test("garbage and oversized messages close their own connection only", { skip },
     await Promise.race([closed, delay(3000)]);
     socket.destroy();
   };
+  const own = securityFrom({}, "localhost", ["token"]);
   await garbage(port);
   await garbage(cluster.workers[0].data.port);
   for (const bytes of [Buffer.from("no message"), encode({ t: "run", program: 1 }), encode({ t: "hello" })]) {
-    const { stream, close } = openStream("localhost", port, "Client", {}, false);
+    const { stream, close } = await openStream("localhost", port, "client", own, false);
     stream.on("error", () => {});
     stream.write(bytes);
     const [answer] = (await once(stream, "data")) as [Buffer];
     assert.match(answer.toString(), /refused/);
     close();
   }
-  const { stream, close } = openStream("localhost", port, "Client", {}, false);
+  const { stream, close } = await openStream("localhost", port, "client", own, false);
   const failed = once(stream, "error");
   stream.write(Buffer.alloc(40 << 20, 32));
   const [error] = (await failed) as [Error];
@@ -304,37 +306,24 @@ test("garbage and oversized messages close their own connection only", { skip },
   await addsUp();
 });
 
-test("errors for a wrong or missing token, another version, no workers and no dispatcher name the remedy", {
+test("errors for a wrong or missing token, no workers and no dispatcher name the remedy", {
   skip,
 }, async () => {
   const { port } = await process_("server", { port: 0 }, { WEFT_TOKEN: "right" });
   const address = `localhost:${port}`;
-  assert.match(await failsSoon(connect(address)), /a token is needed.*WEFT_TOKEN/);
+  // The token of this user's file is not the dispatcher's.
+  assert.match(await failsSoon(connect(address)), /the token is wrong.*WEFT_TOKEN/);
   assert.match(await failsSoon(connect(address, { token: "wrong" })), /the token is wrong/);
+  assert.match(await failsSoon(connect(address, { insecure: true })), /a token is needed.*WEFT_TOKEN/);
   assert.match(
     await failsSoon(connect(address, { token: "right", timeout: 1 })),
     /has no workers; start one: weft worker/,
   );
-  const { stream, close } = openStream("localhost", port, "Client", {}, false);
-  stream.on("error", () => {});
-  const hello = {
-    t: "hello",
-    version: protocolVersion + 1,
-    token: "right",
-    role: "client",
-    label: null,
-    process: { host: "h", pid: 1, memory: null },
-    settings: {},
-  };
-  stream.write(encode(hello));
-  const [answer] = (await once(stream, "data")) as [Buffer];
-  assert.match(answer.toString(), /speaks protocol version \d+, .* use the same version of weft/);
-  close();
   assert.match(
     await failsSoon(connect("localhost:1")),
     /no dispatcher is listening at localhost:1; start a dispatcher: weft server/,
   );
-  await assert.rejects(Dispatcher.start({ host: "0.0.0.0", port: 0 }), /TLS certificate, its key and a token/);
+  await assert.rejects(Dispatcher.start({ host: "0.0.0.0", port: 0 }), /TLS certificate, its key and the authority/);
   assert.match(await failsSoon(connect("not an address")), /is not an address/);
   assert.match(await failsSoon(connect({ devices: 0 })), /a count of 1 or more/);
 });

@@ -26,8 +26,28 @@ export function writeFrame(socket: Socket, header: object, bytes: Uint8Array | n
   return more;
 }
 
-/** Splits incoming bytes into frames. An invalid frame closes the connection. */
-export function readFrames(socket: Socket, onFrame: (frame: DataPlaneFrame) => void): void {
+/** Resolves when more can be written, or the connection has closed. */
+export const drained = (socket: Socket): Promise<void> =>
+  new Promise((resolve) => {
+    const done = (): void => {
+      socket.off("drain", done);
+      socket.off("close", done);
+      resolve();
+    };
+    socket.on("drain", done);
+    socket.on("close", done);
+    if (socket.destroyed) done();
+  });
+
+/**
+ * Splits incoming bytes into frames. An invalid frame closes the connection. `limit` gives the maximum size of the next
+ * frame while there is a lower one than usual; frames are held back while the socket is paused.
+ */
+export function readFrames(
+  socket: Socket,
+  onFrame: (frame: DataPlaneFrame) => void,
+  limit: () => number | null = () => null,
+): void {
   let pending: Buffer[] = [];
   let have = 0;
   const take = (): Buffer => {
@@ -36,15 +56,17 @@ export function readFrames(socket: Socket, onFrame: (frame: DataPlaneFrame) => v
     return all;
   };
   let need = 8;
-  socket.on("data", (chunk: Buffer) => {
-    pending.push(chunk);
-    have += chunk.length;
+  const read = (chunk: Buffer | null): void => {
+    if (chunk !== null) {
+      pending.push(chunk);
+      have += chunk.length;
+    }
     try {
-      while (have >= need) {
+      while (have >= need && !socket.isPaused()) {
         let all = take();
         const total = all.readUInt32LE(0);
         const headerBytes = all.readUInt32LE(4);
-        if (total > maxFrame || headerBytes > maxHeader || headerBytes + 8 > total)
+        if (total > (limit() ?? maxFrame) || headerBytes > maxHeader || headerBytes + 8 > total)
           throw new WeftError("this is not Weft's data protocol");
         need = total;
         if (have < total) return;
@@ -60,5 +82,7 @@ export function readFrames(socket: Socket, onFrame: (frame: DataPlaneFrame) => v
     } catch {
       socket.destroy();
     }
-  });
+  };
+  socket.on("data", read);
+  socket.on("resume", () => read(null));
 }

@@ -69,12 +69,21 @@ test("mutated functions are rejected or compile without a payload", (t) => {
 test("mutated messages of every kind are rejected or valid", (t) => {
   const random = randomFrom(seed + 1);
   const part = { worker: "w1", offset: 0, sizes: [4], strides: [4], element: 4 };
-  const where = { host: "h", pid: 1, memory: { pid: 1, start: "1", fd: 3, bytes: 4096 } };
+  const where = { host: "h", pid: 1 };
   const run = { t: "run", program: 1, inputs: [1, 2], outputs: [3], step: 1, site: "a.mjs:1", free: [1] };
   const graph = samples[0];
   const valid = [
-    { t: "hello", version: 2, token: null, role: "client", label: null, process: where, settings: { maxQueue: 5 } },
-    { t: "define", program: 1, donated: [true], members: ["w1"], generation: 1, graphs: [graph], collective: false },
+    { t: "hello", label: null, process: where, settings: { maxQueue: 5 } },
+    {
+      t: "define",
+      program: 1,
+      donated: [true],
+      members: ["w1"],
+      generation: 1,
+      graphs: [graph],
+      which: [0],
+      collective: false,
+    },
     run,
     { t: "upload", id: 1, bytes: 16, parts: [part] },
     { t: "upload", client: 1, id: 1, bytes: 16, part },

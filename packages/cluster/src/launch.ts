@@ -4,8 +4,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { coreOrder } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
+import { randomKey } from "./identity.js";
 import { clusterSettings } from "./settings.js";
-import { randomKey } from "./wire.js";
 import type { WorkerOptions } from "./worker.js";
 
 /** Options for starting a local cluster. */
@@ -95,6 +95,7 @@ export class LocalCluster {
   private constructor(
     readonly address: string,
     readonly token: string,
+    readonly workerToken: string,
     readonly dispatcher: ChildServer,
     readonly workers: ChildServer[],
   ) {}
@@ -103,15 +104,15 @@ export class LocalCluster {
     const { devices, device = "cpu", timeout = 60, env = {} } = options;
     if (!Number.isInteger(devices) || devices < 1)
       throw new WeftError(`connect: devices must be a count of 1 or more, not ${devices}`);
-    // A random token: only this process's workers and client may use the port.
-    const token = randomKey();
-    const secret = { ...env, WEFT_TOKEN: token };
+    // Random tokens: only this process's workers and client may use the port.
+    const [token, workerToken] = [randomKey(), randomKey()];
+    const secret = { ...env, WEFT_WORKER_TOKEN: workerToken };
     const started: ChildServer[] = [];
     try {
       const dispatcher = new ChildServer(
         "the dispatcher",
         ["server", JSON.stringify({ port: options.port ?? 0 })],
-        secret,
+        { ...secret, WEFT_TOKEN: token },
         timeout,
       );
       started.push(dispatcher);
@@ -125,7 +126,7 @@ export class LocalCluster {
       });
       started.push(...workers);
       await Promise.all(workers.map((worker) => worker.ready));
-      return new LocalCluster(`localhost:${port}`, token, dispatcher, workers);
+      return new LocalCluster(`localhost:${port}`, token, workerToken, dispatcher, workers);
     } catch (error) {
       await Promise.all(started.map((one) => one.end()));
       throw error;

@@ -5,31 +5,31 @@ import { limits, precisions, shortened, WeftError } from "@weft/core/internal/gr
 import { z } from "zod";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
-export const protocolVersion = 3;
+export const protocolVersion = 4;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
 const id = z.number().int().nonnegative();
 const ids = z.array(id).max(100_000);
-/** Names are printed to terminals: no control characters. */
+/**
+ * Characters that a terminal obeys instead of printing: controls, and those that reverse or hide text. Line breaks and
+ * tabs are allowed in texts.
+ */
+const unprintable = /[\p{Cc}\p{Cs}\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/u;
+const unprintables = new RegExp(`(?![\\n\\t])${unprintable.source}`, "gu");
+/** Text from another process, made safe for terminals. */
+export const printable = (s: string): string => s.replace(unprintables, "?");
 const name = z
   .string()
   .max(limits.name)
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are rejected.
-  .regex(/^[^\x00-\x1f\x7f]*$/);
-const text = z
-  .string()
-  .max(limits.text)
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are replaced.
-  .transform((s) => s.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "?"));
+  .refine((s) => !unprintable.test(s), "has characters that cannot be printed");
+const text = z.string().max(limits.text).transform(printable);
 const size = z.number().nonnegative().finite();
 /** Byte counts, element counts and strides. */
 const count = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 
-const shared = z.object({ pid: id, start: z.string().max(40), fd: id, bytes: count });
-/** Where a process runs: processes of one host can share memory. */
-const process_ = z.object({ host: name, pid: id, memory: shared.nullable() });
-export type SharedMemory = z.infer<typeof shared>;
+/** Where a process runs: workers of one host communicate over shared memory. The number is for people only. */
+const process_ = z.object({ host: name, pid: id });
 
 const settings = z.object({
   /** Workers report every instruction to the client for its tape. */
@@ -40,18 +40,17 @@ const settings = z.object({
 });
 export type ClientSettings = z.infer<typeof settings>;
 
-const hello = {
-  t: z.literal("hello"),
-  version: z.number(),
-  token: z.string().max(1000).nullable(),
-};
+/** The first message after the handshake, which has settled role and version (wire.ts). */
+const hello = { t: z.literal("hello") };
+/** A key that the dispatcher issued. */
+const key = z.string().max(100);
 
 const workerFacts = z.object({
   device: name,
   label: name.nullable(),
   process: process_,
-  /** Address for fetches and uploads, and the key that authorizes them. */
-  data: z.object({ host: name, port: id, key: name, tls: z.boolean() }),
+  /** Address for fetches and uploads. */
+  data: z.object({ host: name, port: id, tls: z.boolean() }),
   threads: id,
   memoryBytes: size,
   /** Measured rates of the device; the planner validates them. */
@@ -69,12 +68,13 @@ const workerFacts = z.object({
     .nullable()
     .default(null),
 });
-const workerInfo = workerFacts.extend({ id: name });
+/** A worker as a client sees it; the key authorizes this client's data connection to it. */
+const workerInfo = workerFacts.extend({ id: name, key });
 export type WorkerInfo = z.infer<typeof workerInfo>;
 
 const part = z.object({
   worker: name,
-  /** Byte offset in the client's shared memory; null if the bytes are sent over a socket. */
+  /** Byte offset in the memory that the client passed to the worker; null if the bytes are sent over a socket. */
   offset: count.nullable(),
   sizes: z.array(count).max(limits.rank),
   strides: z.array(count).max(limits.rank),
@@ -111,13 +111,14 @@ const run = {
 };
 
 export const fromClient = z.discriminatedUnion("t", [
-  z.object({ ...hello, role: z.enum(["client", "watcher"]), label: name.nullable(), process: process_, settings }),
+  z.object({ ...hello, label: name.nullable(), process: process_, settings }),
   z.object({
     ...define,
-    /** One graph per member, in rank order. */
     members: z.array(name).min(1).max(256),
     generation: id,
+    /** The distinct graphs, and which of them each member runs, in rank order; a member's rank replaces the one inside. */
     graphs: z.array(z.unknown()).max(256),
+    which: z.array(id).max(256),
     constants: z.array(constants).max(256).optional(),
     collective: z.boolean(),
   }),
@@ -150,11 +151,11 @@ export type WorkerStats = z.infer<typeof stats>;
 
 export const toClient = z.discriminatedUnion("t", [
   z.object({ t: z.literal("welcome"), client: id, generation: id, workers: z.array(workerInfo), dispatcher: name }),
-  /** The current workers, and those that were lost. */
+  /** Workers that joined since the last message, and those that were lost. */
   z.object({
     t: z.literal("workers"),
     generation: id,
-    workers: z.array(workerInfo),
+    joined: z.array(workerInfo),
     lost: z.array(z.object({ worker: name, reason: text })),
   }),
   failure,
@@ -182,8 +183,9 @@ export const fromWorker = z.discriminatedUnion("t", [
 export type FromWorker = z.infer<typeof fromWorker>;
 
 export const toWorker = z.discriminatedUnion("t", [
-  z.object({ t: z.literal("welcome"), worker: name }),
-  z.object({ t: z.literal("client"), client: id, process: process_, settings }),
+  /** The key identifies the worker's heartbeats. */
+  z.object({ t: z.literal("welcome"), worker: name, key }),
+  z.object({ t: z.literal("client"), client: id, key, settings }),
   z.object({ t: z.literal("leave"), client: id }),
   z.object({
     ...define,
@@ -200,6 +202,10 @@ export const toWorker = z.discriminatedUnion("t", [
   z.object({ t: z.literal("refused"), message: text }),
 ]);
 export type ToWorker = z.infer<typeof toWorker>;
+
+/** Sent every second by a thread of a worker, which computes meanwhile. */
+export const heartbeat = z.object({ t: z.literal("heartbeat"), worker: name, key });
+export type Heartbeat = z.infer<typeof heartbeat>;
 
 export const encode = (message: unknown): Buffer => Buffer.from(JSON.stringify(message));
 

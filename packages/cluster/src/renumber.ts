@@ -27,9 +27,3 @@ export function renumber(fn: PlainFunction, place: ReadonlyMap<number, number>):
   });
   return { ...fn, nodes };
 }
-
-export const hasCollective = (fn: PlainFunction): boolean =>
-  fn.nodes.some(([op, , attrs]) => {
-    const body = (attrs as { body?: { $fn: PlainFunction } }).body;
-    return op === "collective" || (body !== undefined && hasCollective(body.$fn));
-  });

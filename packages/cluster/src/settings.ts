@@ -18,6 +18,9 @@ export const clusterSettings = {
   forceShard: flag("WEFT_FORCE_SHARD", false, {
     summary: "Divides every function among all workers, whatever it costs; for tests.",
   }),
+  insecure: flag("WEFT_INSECURE", false, {
+    summary: "Uses clusters of this host without tokens: every user of the host may connect.",
+  }),
   localRank: number("WEFT_LOCAL_RANK", undefined, {
     summary: "Rank of this process among those of its host.",
     otherwise: "the rank modulo the number of processes per host",
@@ -43,10 +46,17 @@ export const clusterSettings = {
   shardRules: text("WEFT_SHARD_RULES", "a YAML or JSON file", {
     summary: "File with sharding rules for named parts of a program.",
   }),
-  tlsCa: text("WEFT_TLS_CA", "a PEM file", { summary: "Certificate authority of the other side." }),
-  tlsCert: text("WEFT_TLS_CERT", "a PEM file", { summary: "Certificate of a dispatcher or worker." }),
+  tlsCa: text("WEFT_TLS_CA", "a PEM file", { summary: "Authority that signed the certificate of the other side." }),
+  tlsCert: text("WEFT_TLS_CERT", "a PEM file", {
+    summary: "Certificate of this process, for connections beyond loopback.",
+  }),
   tlsKey: text("WEFT_TLS_KEY", "a PEM file", { summary: "Private key of the certificate." }),
-  token: text("WEFT_TOKEN", "a secret", { summary: "Shared secret of a cluster; required beyond loopback." }),
+  token: text("WEFT_TOKEN", "a secret", {
+    summary: "Token of the clients of a cluster; on this host found automatically by the same user.",
+  }),
+  workerToken: text("WEFT_WORKER_TOKEN", "a secret", {
+    summary: "Token of the workers of a cluster; on this host found automatically by the same user.",
+  }),
   worldSize: number("WEFT_WORLD_SIZE", undefined, {
     least: 1,
     summary: "Number of processes in the process group.",

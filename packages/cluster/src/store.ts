@@ -1,7 +1,8 @@
 // A client's tensors on a worker, their failures, and pending fetches. Each client sees only its own.
 import type { Device, DeviceBuffer } from "@weft/core/internal/device";
 import { limits, WeftError } from "@weft/core/internal/graph";
-import type { ClientSettings, FailureCode, SharedMemory } from "./protocol.js";
+import type { ClientSettings, FailureCode } from "./protocol.js";
+import { type SharedMapping, unmapMemory } from "./shared-memory.js";
 
 export interface Failure {
   message: string;
@@ -31,14 +32,25 @@ export class Namespace {
   readonly #failures = new Map<number, Failure>();
   readonly #waiting = new Map<number, ((found: Held | Failure) => void)[]>();
   bytes = 0;
+  /** The memory that the client passed to this worker, from which uploads are copied. */
+  #memory: SharedMapping | null = null;
 
   constructor(
     readonly client: number,
-    readonly host: string,
-    readonly memory: SharedMemory | null,
+    /** Authorizes data connections; the dispatcher issued it. */
+    readonly key: string,
     readonly settings: ClientSettings,
     readonly device: Device,
   ) {}
+
+  get memory(): SharedMapping | null {
+    return this.#memory;
+  }
+
+  set memory(mapping: SharedMapping | null) {
+    if (this.#memory !== null) unmapMemory(this.#memory);
+    this.#memory = mapping;
+  }
 
   get tensors(): number {
     return this.#held.size;
@@ -129,6 +141,7 @@ export class Namespace {
   }
 
   clear(): void {
+    this.memory = null;
     for (const held of this.#held.values()) {
       // The readers disconnected with the client; a late readDone must not free twice.
       held.readers = Number.MAX_SAFE_INTEGER;

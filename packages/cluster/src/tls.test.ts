@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { connect as connectTls } from "node:tls";
 import * as weft from "@weft/core";
 import { CpuDevice } from "@weft/core/internal/device";
 import { connect } from "./connect.js";
@@ -18,8 +19,8 @@ const address = Object.values(networkInterfaces())
   .flat()
   .find((face) => face?.family === "IPv4" && !face.internal)?.address;
 
-function certificate(): { cert: string; key: string } | null {
-  const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+function certificate(name: string): { cert: string; key: string } | null {
+  const [cert, key] = [join(folder, `${name}.pem`), join(folder, `${name}.key`)];
   const made = spawnSync("openssl", [
     ..."req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=weft".split(" "),
     ...["-addext", `subjectAltName=IP:${address}`, "-keyout", key, "-out", cert],
@@ -27,28 +28,47 @@ function certificate(): { cert: string; key: string } | null {
   return made.status === 0 ? { cert, key } : null;
 }
 
-const files = address === undefined ? null : certificate();
+const files = address === undefined ? null : certificate("cert");
 const skip = !CpuDevice.available()
   ? "no C compiler"
   : files === null
     ? "no openssl, or no address but loopback"
     : false;
 
+/** A connection without a certificate is closed before a frame is read. */
+async function assertDataPlaneNeedsCertificate(port: number, ca: string): Promise<void> {
+  const socket = connectTls({ host: address, port, ca: readFileSync(ca) });
+  await new Promise<void>((resolve, reject) => {
+    socket.on("error", () => resolve());
+    socket.on("close", () => resolve());
+    setTimeout(() => reject(new Error("a connection without a certificate stayed open")), 5000).unref();
+  });
+}
+
 test("beyond loopback, control messages, results and uploads use TLS and a token", { skip }, async () => {
   const { cert, key } = files!;
-  const token = "secret";
-  const dispatcher = await Dispatcher.start({ host: address, port: 0, cert, key, token });
+  const [token, workerToken] = ["secret of clients", "secret of workers"];
+  const own = { cert, key, ca: cert };
+  const dispatcher = await Dispatcher.start({ host: address, port: 0, ...own, token, workerToken });
   const { port } = dispatcher;
-  const worker = new Worker({ host: address, port, dataHost: address, cores: 1, cert, key, ca: cert, token });
+  const worker = new Worker({ host: address, port, dataHost: address, cores: 1, ...own, workerToken });
   const ready = new Promise<void>((resolve) => void worker.run(() => resolve()));
   await ready;
   process.env.WEFT_CLUSTER_DATA = "socket";
   try {
-    await assert.rejects(connect(`${address}:${port}`, { ca: cert }), /a token is needed/);
-    await assert.rejects(connect(`${address}:${port}`, { ca: cert, token: "wrong" }), /token is wrong/);
-    // Without the certificate authority the certificate is not trusted.
-    await assert.rejects(connect(`${address}:${port}`, { token }), /no dispatcher is listening|certificate/);
-    const cluster = await connect(`${address}:${port}`, { ca: cert, token });
+    const at = `${address}:${port}`;
+    await assert.rejects(connect(at, own), /a token is needed/);
+    await assert.rejects(connect(at, { ...own, token: "wrong" }), /token is wrong/);
+    // The token of clients does not make a worker.
+    const false_ = new Worker({ host: address, port, dataHost: address, cores: 1, ...own, workerToken: token });
+    await assert.rejects(false_.run(), /token is wrong/);
+    // A certificate of another authority is trusted by neither side.
+    const other = certificate("other")!;
+    await assert.rejects(connect(at, { ...own, ca: other.cert, token }), /no dispatcher is listening|certificate/);
+    await assert.rejects(connect(at, { ...own, ...other, token }), /no dispatcher is listening|certificate/);
+    await assert.rejects(connect(at, { ca: cert, token }), /TLS certificate/);
+    const cluster = await connect(at, { ...own, token });
+    await assertDataPlaneNeedsCertificate(cluster.workers[0].data.port, cert);
     assert.equal(cluster.workers[0].data.tls, true);
     const x = weft.tensor(Float32Array.from({ length: 200_000 }, (_, i) => i)).mul(2);
     const got = await x.data();

@@ -1,6 +1,8 @@
 // Watches a dispatcher's status twice a second, without being a client.
-import { type ClientSettings, decode, encode, protocolVersion, type ToClient, toClient } from "./protocol.js";
-import { hostId, openStream, parseAddress, type Security, securityFrom } from "./wire.js";
+import { WeftError } from "@weft/core/internal/graph";
+import { decode, encode, type FromClient, type ToClient, toClient } from "./protocol.js";
+import { type Security, securityFrom } from "./security.js";
+import { type Channel, hostId, openStream, parseAddress } from "./wire.js";
 
 /** Status of a dispatcher, its clients and its workers. */
 export type ClusterStatus = Extract<ToClient, { t: "status" }>;
@@ -13,39 +15,47 @@ export function watch(
   onEnd: (reason: string) => void,
 ): () => void {
   const { host, port } = parseAddress(address);
-  const security = securityFrom(options);
-  const channel = openStream(host, port, "Client", security, false);
-  const { stream } = channel;
   let over = false;
+  let channel: Channel | null = null;
   const end = (reason: string): void => {
     if (over) return;
     over = true;
-    channel.close();
+    channel?.close();
     onEnd(reason);
   };
-  stream.on("data", (bytes: Buffer) => {
-    const message = decode(toClient, bytes);
-    if (message.t === "status") onStatus(message);
-    else if (message.t === "refused") end(`the dispatcher at ${address} refused: ${message.message}`);
-  });
-  stream.on("error", () => end(`no dispatcher is listening at ${address}; start a dispatcher: weft server -p ${port}`));
-  stream.on("end", () => end(`the dispatcher at ${address} closed the connection`));
-  const settings: ClientSettings = {};
-  const process_ = { host: hostId(), pid: process.pid, memory: null };
-  stream.write(
-    encode({
+  const nobody = `no dispatcher is listening at ${address}; start a dispatcher: weft server -p ${port}`;
+  const begin = async (): Promise<void> => {
+    channel = await openStream(host, port, "watcher", securityFrom(options, host, ["token"]), false);
+    if (over) {
+      channel.close();
+      return;
+    }
+    const { stream } = channel;
+    stream.on("data", (bytes: Buffer) => {
+      try {
+        const message = decode(toClient, bytes);
+        if (message.t === "status") onStatus(message);
+        else if (message.t === "refused") end(`the dispatcher at ${address} refused: ${message.message}`);
+      } catch (error) {
+        end(`the dispatcher at ${address} sent an invalid message: ${(error as Error).message}`);
+      }
+    });
+    stream.on("error", () => end(nobody));
+    stream.on("end", () => end(`the dispatcher at ${address} closed the connection`));
+    const hello: FromClient = {
       t: "hello",
-      version: protocolVersion,
-      token: security.token ?? null,
-      role: "watcher",
       label: null,
-      process: process_,
-      settings,
-    }),
+      process: { host: hostId(), pid: process.pid },
+      settings: {},
+    };
+    stream.write(encode(hello));
+  };
+  begin().catch((error: Error) =>
+    end(error instanceof WeftError ? `the dispatcher at ${address} refused: ${error.message}` : nobody),
   );
   return () => {
     over = true;
-    stream.cancel();
-    channel.close();
+    channel?.stream.cancel();
+    channel?.close();
   };
 }

@@ -1,34 +1,25 @@
-// Message transport: gRPC streams of bytes, on loopback or with TLS and a token. It does not interpret messages.
-import { randomBytes, timingSafeEqual } from "node:crypto";
+// Message transport: gRPC streams of bytes, opened with a handshake in which both sides prove that they know the token.
+// Beyond loopback both also present certificates. It does not interpret messages.
+import { hash } from "node:crypto";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { readFileSync } from "node:fs";
+import { readFileSync, readlinkSync, statSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { hostname } from "node:os";
 import * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
-import { maxMessageBytes } from "./protocol.js";
-import { clusterSettings } from "./settings.js";
-
-export interface Security {
-  /** Shared secret of the cluster; required beyond loopback. */
-  token?: string;
-  /** PEM files. A server needs cert and key; clients and workers need ca for a private authority. */
-  cert?: string;
-  key?: string;
-  ca?: string;
-}
-
-export function securityFrom(options: Security, env: NodeJS.ProcessEnv = process.env): Security {
-  return {
-    token: options.token ?? clusterSettings.token.get(env),
-    cert: options.cert ?? clusterSettings.tlsCert.get(env),
-    key: options.key ?? clusterSettings.tlsKey.get(env),
-    ca: options.ca ?? clusterSettings.tlsCa.get(env),
-  };
-}
-
-export const isLoopback = (host: string): boolean =>
-  host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
+import {
+  type Handshake,
+  proof,
+  type Role,
+  randomKey,
+  sameSecret,
+  socketOwner,
+  sources,
+  tokenKind,
+} from "./identity.js";
+import { maxMessageBytes, protocolVersion } from "./protocol.js";
+import { certificates, isLoopback, type Security } from "./security.js";
+import { boundSilence } from "./silence.js";
 
 const bytes = { serialize: (b: Buffer): Buffer => b, deserialize: (b: Buffer): Buffer => b };
 const stream = (path: string): grpc.MethodDefinition<Buffer, Buffer> => ({
@@ -40,7 +31,13 @@ const stream = (path: string): grpc.MethodDefinition<Buffer, Buffer> => ({
   responseSerialize: bytes.serialize,
   responseDeserialize: bytes.deserialize,
 });
-export const service = { Client: stream("/weft.Cluster/Client"), Worker: stream("/weft.Cluster/Worker") };
+export const service = {
+  Challenge: stream("/weft.Cluster/Challenge"),
+  Client: stream("/weft.Cluster/Client"),
+  Worker: stream("/weft.Cluster/Worker"),
+  Heartbeat: stream("/weft.Cluster/Heartbeat"),
+};
+const methods = { client: "Client", watcher: "Client", worker: "Worker", heartbeat: "Heartbeat" } as const;
 export type Stream = grpc.ServerDuplexStream<Buffer, Buffer> | grpc.ClientDuplexStream<Buffer, Buffer>;
 
 const limits = {
@@ -55,21 +52,23 @@ export function makeServer(): grpc.Server {
     "grpc.keepalive_time_ms": 60_000,
     "grpc.keepalive_timeout_ms": 120_000,
     "grpc.keepalive_permit_without_calls": 1,
+    // A connection without a stream is not of use to anybody.
+    "grpc.max_connection_idle_ms": 10_000,
   });
 }
 
-/** Binds the server and returns its port. Refuses to listen for other hosts without TLS and a token. */
+/** Binds the server and returns its port. Refuses to listen for other hosts without TLS and tokens. */
 export function bindServer(server: grpc.Server, host: string, port: number, security: Security): Promise<number> {
-  const { cert, key, token } = security;
-  if (!isLoopback(host) && (cert === undefined || key === undefined || token === undefined))
-    throw new WeftError(
-      `listening on ${host} lets other machines in: give a TLS certificate, its key and a token ` +
-        "(--tls-cert, --tls-key, --token, or WEFT_TLS_CERT, WEFT_TLS_KEY, WEFT_TOKEN), or listen on localhost",
-    );
-  const credentials =
-    cert === undefined || key === undefined
-      ? grpc.ServerCredentials.createInsecure()
-      : grpc.ServerCredentials.createSsl(null, [{ cert_chain: readFileSync(cert), private_key: readFileSync(key) }]);
+  let credentials = grpc.ServerCredentials.createInsecure();
+  if (!isLoopback(host)) {
+    const why = `listening on ${host} lets other machines in`;
+    const { cert, key, ca } = certificates(security, why);
+    if (security.token === undefined || security.workerToken === undefined)
+      throw new WeftError(
+        `${why}: give tokens for clients and for workers (${sources("client")}; ${sources("worker")})`,
+      );
+    credentials = grpc.ServerCredentials.createSsl(ca, [{ cert_chain: cert, private_key: key }], true);
+  }
   return new Promise((resolve, reject) => {
     server.bindAsync(`${host.includes(":") ? `[${host}]` : host}:${port}`, credentials, (error, bound) => {
       if (error === null) resolve(bound);
@@ -120,7 +119,11 @@ function socketsTo(port: number): { unref(): void; stop(): void } {
   const sockets = new Set<Socket>();
   const onSocket = (message: unknown): void => {
     const { socket } = message as { socket: Socket };
-    socket.once("connect", () => socket.remotePort === port && sockets.add(socket));
+    socket.once("connect", () => {
+      if (socket.remotePort !== port) return;
+      sockets.add(socket);
+      boundSilence(socket);
+    });
     socket.once("close", () => sockets.delete(socket));
   };
   subscribe("net.client.socket", onSocket);
@@ -134,23 +137,27 @@ function socketsTo(port: number): { unref(): void; stop(): void } {
   };
 }
 
+const nothing = { unref(): void {}, stop(): void {} };
+
 /**
- * Opens a stream to a dispatcher. `patient` relaxes keepalive for processes that compute for long without servicing
- * sockets.
+ * Opens a stream to a dispatcher after a handshake. `patient` relaxes keepalive for processes that compute for long
+ * without servicing sockets. Rejects with a WeftError if the handshake is refused, with gRPC's error otherwise.
  */
-export function openStream(
+export async function openStream(
   host: string,
   port: number,
-  role: "Client" | "Worker",
-  security: Security,
+  role: Role,
+  security: Security & { ownFiles?: boolean },
   patient: boolean,
-): Channel {
-  const secure = !isLoopback(host) || security.ca !== undefined;
-  if (!isLoopback(host) && security.token === undefined)
-    throw new WeftError(`${host} is another machine: a token is needed (--token or WEFT_TOKEN)`);
-  const credentials = secure
-    ? grpc.credentials.createSsl(security.ca === undefined ? null : readFileSync(security.ca))
-    : grpc.credentials.createInsecure();
+): Promise<Channel> {
+  const token = tokenKind(role) === "token" ? security.token : security.workerToken;
+  if (token === undefined && !security.insecure)
+    throw new WeftError(`${host} is another machine: a token is needed (${sources(role)})`);
+  let credentials = grpc.credentials.createInsecure();
+  if (!isLoopback(host)) {
+    const { cert, key, ca } = certificates(security, `${host} is another machine`);
+    credentials = grpc.credentials.createSsl(ca, key, cert);
+  }
   const client = new grpc.Client(`${host.includes(":") ? `[${host}]` : host}:${port}`, credentials, {
     ...limits,
     "grpc.keepalive_time_ms": patient ? 60_000 : 3_000,
@@ -159,37 +166,95 @@ export function openStream(
     "grpc.enable_retries": 0,
     "grpc.use_local_subchannel_pool": 1,
   });
-  const { path, requestSerialize, responseDeserialize } = service[role];
-  const sockets = socketsTo(port);
-  const opened = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize);
+  const sockets = role === "client" || role === "worker" ? socketsTo(port) : nothing;
   const close = (): void => {
     sockets.stop();
     client.close();
   };
-  return { stream: opened, unref: () => sockets.unref(), close };
+  try {
+    // Another user may have taken the port of this user's dispatcher, and pass on what arrives there.
+    const listener = security.ownFiles && isLoopback(host) ? socketOwner(port, null) : null;
+    if (listener !== null && listener !== 0 && listener !== process.getuid?.())
+      throw new WeftError(
+        `the process that listens on port ${port} belongs to another user (uid ${listener}); to use its dispatcher, give its token (${sources(role)})`,
+      );
+    const headers = await prove(client, role, token, security.insecure === true);
+    const { path, requestSerialize, responseDeserialize } = service[methods[role]];
+    const opened = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, headers);
+    return { stream: opened, unref: () => sockets.unref(), close };
+  } catch (error) {
+    close();
+    throw error;
+  }
 }
 
-export const randomKey = (): string => randomBytes(16).toString("hex");
-
-export function sameSecret(given: string | null, expected: string | undefined): boolean {
-  if (expected === undefined) return true;
-  if (given === null) return false;
-  const [a, b] = [Buffer.from(given), Buffer.from(expected)];
-  return a.length === b.length && timingSafeEqual(a, b);
+/** Runs the handshake and returns the headers that prove this side's knowledge of the token. */
+async function prove(
+  client: grpc.Client,
+  role: Role,
+  token: string | undefined,
+  insecure: boolean,
+): Promise<grpc.Metadata> {
+  const peerNonce = randomKey();
+  const asked = new grpc.Metadata();
+  asked.set("weft-version", String(protocolVersion));
+  asked.set("weft-role", role);
+  asked.set("weft-nonce", peerNonce);
+  const { path, requestSerialize, responseDeserialize } = service.Challenge;
+  const answer = await new Promise<{ nonce?: unknown; proof?: unknown }>((resolve, reject) => {
+    const deadline = Date.now() + 60_000;
+    const call = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, asked, { deadline });
+    call.on("data", (bytes: Buffer) => {
+      try {
+        resolve(JSON.parse(bytes.toString("utf8")) as object);
+      } catch {
+        reject(new WeftError("this is not a dispatcher of weft"));
+      }
+      call.end();
+    });
+    call.on("error", (error: grpc.ServiceError) =>
+      reject(error.code === grpc.status.UNAUTHENTICATED ? new WeftError(error.details) : error),
+    );
+    call.on("end", () => reject(new WeftError("this is not a dispatcher of weft")));
+  });
+  const facts: Handshake = { role, version: protocolVersion, peerNonce, serverNonce: String(answer.nonce) };
+  if (answer.proof === null && !insecure)
+    throw new WeftError("it runs without tokens (--insecure); to use it, set insecure or WEFT_INSECURE=1");
+  if (token !== undefined && !sameSecret(String(answer.proof), proof(token, "dispatcher", facts)))
+    throw new WeftError(`the token is wrong; give the dispatcher's (${sources(role)})`);
+  if (token === undefined && answer.proof !== null)
+    throw new WeftError(`a token is needed; give the dispatcher's (${sources(role)})`);
+  const headers = new grpc.Metadata();
+  headers.set("weft-challenge", facts.serverNonce);
+  if (token !== undefined) headers.set("weft-proof", proof(token, "peer", facts));
+  return headers;
 }
 
 let host: string | null = null;
 
-/** Identifies a host: equal for processes that can share memory. */
+/**
+ * Identifies a host: equal for processes of one user that see each other's process ids and the same shared memory.
+ * Containers have names and process ids in common, and still differ in this.
+ */
 export function hostId(): string {
-  if (host === null) {
-    let boot = "";
+  const read = (look: () => string): string => {
     try {
-      boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+      return look();
     } catch {
-      // Fall back to the host name.
+      return "";
     }
-    host = `${hostname()}/${boot}/${process.getuid?.() ?? 0}`;
-  }
+  };
+  host ??= hash(
+    "sha256",
+    JSON.stringify([
+      hostname(),
+      read(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()),
+      read(() => readlinkSync("/proc/self/ns/pid")),
+      read(() => readlinkSync("/proc/self/ns/user")),
+      read(() => String(statSync("/dev/shm").dev)),
+      process.getuid?.() ?? 0,
+    ]),
+    "hex",
+  ).slice(0, 32);
   return host;
 }

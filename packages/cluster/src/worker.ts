@@ -36,23 +36,24 @@ import { instructionRecords } from "@weft/core/internal/runtime";
 import { inlineCustom } from "@weft/core/internal/transform";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";
+import { withRank } from "./collectives.js";
 import { decodeConstants } from "./constants.js";
 import { DataServer } from "./data-server.js";
 import { log } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
+import { HeartbeatThread } from "./heartbeat.js";
 import {
   type ConstantArguments,
   decodeAll,
   encode,
   type FailureCode,
   type FromWorker,
-  protocolVersion,
-  type SharedMemory,
   type ToWorker,
   toWorker,
 } from "./protocol.js";
+import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
-import { type Channel, hostId, openStream, type Security, securityFrom } from "./wire.js";
+import { type Channel, hostId, openStream } from "./wire.js";
 
 /** Options of a worker; it connects to a dispatcher on localhost:9000 by default. */
 export interface WorkerOptions extends Security, CalibrateOptions {
@@ -84,7 +85,7 @@ interface Program {
 
 const maxExecutables = 1024;
 /** Maximum number of process groups a worker is a member of at once. */
-const maxGroups = 64;
+const maxGroups = 1024;
 /** Runs between two progress reports; this is the granularity of a client's queue limit. */
 const progressEvery = 64;
 /** Seconds for the members of a group to join, and for a member to reach a collective. */
@@ -94,21 +95,6 @@ const collectiveTimeoutSeconds = 600;
 export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   const count = typeof cores === "number";
   return createDevice(device, { threads: count ? cores : undefined, cores: count ? undefined : cores, shared: true });
-}
-
-/** This process's shared memory, which other processes can map; null if there is none. */
-export function ownMemory(): SharedMemory | null {
-  try {
-    const library = groupLibrary();
-    return {
-      pid: process.pid,
-      start: String(library.processStart(process.pid)),
-      fd: library.arenaFd() as number,
-      bytes: Number(library.arenaBytes()),
-    };
-  } catch {
-    return null;
-  }
 }
 
 /** One device that executes instructions of a dispatcher; `weft worker` runs one. */
@@ -123,9 +109,9 @@ export class Worker {
   readonly #groups = new Map<string, ProcessGroup>();
   /** Groups that failed, with the reason; they are not joined again. */
   readonly #broken = new Map<string, string>();
-  readonly #maps = new Map<number, number>();
   readonly #begin = performance.now();
   #channel: Channel | null = null;
+  #heartbeat: HeartbeatThread | null = null;
   #queue: ToWorker[] = [];
   #draining = false;
   #stopped = false;
@@ -137,7 +123,7 @@ export class Worker {
 
   constructor(options: WorkerOptions) {
     this.#options = options;
-    this.#security = securityFrom(options);
+    this.#security = securityFrom(options, options.host ?? "localhost", ["worker-token"]);
     this.device = makeDevice(options);
     this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
     this.#rates = workerRates(this.device, options);
@@ -156,6 +142,7 @@ export class Worker {
     const deadline = Date.now() + wait * 1e3;
     const stats = setInterval(() => this.#sendStats(), 1000);
     stats.unref();
+    this.#heartbeat = new HeartbeatThread();
     try {
       let everConnected = false;
       while (!this.#stopped) {
@@ -175,24 +162,35 @@ export class Worker {
       }
     } finally {
       clearInterval(stats);
+      this.#heartbeat.end();
       this.#data.close();
     }
   }
 
   stop(): void {
     this.#stopped = true;
+    this.#heartbeat?.end();
     this.#channel?.stream.end();
     this.#channel?.close();
   }
 
   /** One connection from hello to its end. Returns a WeftError for a permanent failure, text for a transient one. */
-  #session(host: string, port: number, onReady: (id: string) => void): Promise<WeftError | string> {
+  async #session(host: string, port: number, onReady: (id: string) => void): Promise<WeftError | string> {
     const place = rankFromEnvironment();
-    const channel = openStream(host, port, "Worker", this.#security, true);
+    let channel: Channel;
+    try {
+      channel = await openStream(host, port, "worker", this.#security, true);
+    } catch (error) {
+      return error instanceof WeftError
+        ? new WeftError(`the dispatcher at ${host}:${port} refused this worker: ${error.message}`)
+        : (error as Error).message;
+    }
     this.#channel = channel;
     const { stream } = channel;
+    if (this.#stopped) channel.close();
     return new Promise((resolve) => {
       const over = (why: WeftError | string): void => {
+        this.#heartbeat?.report(null);
         channel.close();
         resolve(why);
       };
@@ -208,6 +206,8 @@ export class Worker {
           if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
           else if (message.t === "welcome") {
             this.id = message.worker;
+            const { worker, key } = message;
+            this.#heartbeat?.report({ host, port, security: this.#security, worker, key });
             log("worker", () => `this is ${this.id} on ${this.device.name}`);
             onReady(this.id);
           } else this.#enqueue(message);
@@ -217,17 +217,10 @@ export class Worker {
       stream.on("end", () => over("closed by the dispatcher"));
       this.#send({
         t: "hello",
-        version: protocolVersion,
-        token: this.#security.token ?? null,
         device: this.device.name,
         label: this.#options.label ?? null,
-        process: { host: hostId(), pid: process.pid, memory: ownMemory() },
-        data: {
-          host: this.#options.dataHost ?? "localhost",
-          port: this.#data.port,
-          key: this.#data.key,
-          tls: this.#data.tls,
-        },
+        process: { host: hostId(), pid: process.pid },
+        data: { host: this.#options.dataHost ?? "localhost", port: this.#data.port, tls: this.#data.tls },
         threads: this.device.traits.threads,
         memoryBytes: this.device.memory().totalBytes,
         rates: this.#rates,
@@ -243,7 +236,7 @@ export class Worker {
     this.#channel?.stream.write(encode(message));
   }
 
-  /** Completed runs not yet reported to the dispatcher, by client. */
+  /** Completed instructions not yet reported to the dispatcher, by client. */
   readonly #done = new Map<number, number>();
 
   #sendProgress(): void {
@@ -296,9 +289,19 @@ export class Worker {
     this.#groups.clear();
   }
 
+  /** Clients come and go at once; other messages wait for their turn. */
   #enqueue(message: ToWorker): void {
-    // Cancel uploads of a client that left.
-    if (message.t === "leave") this.#data.abandon(message.client);
+    if (message.t === "client") {
+      const space = new Namespace(message.client, message.key, message.settings, this.device);
+      this.#spaces.set(message.client, space);
+      this.#data.introduce(space);
+      return;
+    }
+    if (message.t === "leave") {
+      this.#queue = this.#queue.filter((queued) => !("client" in queued) || queued.client !== message.client);
+      this.#leave(message.client);
+      return;
+    }
     this.#queue.push(message);
     if (!this.#draining) void this.#drain();
   }
@@ -313,6 +316,7 @@ export class Worker {
       } catch (error) {
         this.#failMessage(message, error as Error);
       }
+      if ("client" in message) this.#countDone(message.client, message.t === "define");
       // Yield so that fetches are served during a long queue.
       if (performance.now() - last > 4) {
         await nextTurn();
@@ -333,24 +337,23 @@ export class Worker {
   }
 
   #handle(message: ToWorker): Promise<void> | null {
-    if (message.t === "client") {
-      const { client, process: where, settings } = message;
-      const space = new Namespace(client, where.host, where.memory, settings, this.device);
-      this.#spaces.set(client, space);
-      this.#data.introduce(space);
-    } else if (message.t === "leave") this.#leave(message.client);
-    else if (message.t === "define") this.#define(message);
+    if (message.t === "define") this.#define(message);
     else if (message.t === "run") {
       // Free first, so that results can reuse the memory.
       this.#free(message.client, message.free ?? []);
       this.#run(message);
-      const done = (this.#done.get(message.client) ?? 0) + 1;
-      this.#done.set(message.client, done);
-      if (done >= progressEvery) this.#sendProgress();
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
     else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
     return null;
+  }
+
+  /** Large instructions are reported at once, others in batches. */
+  #countDone(client: number, large: boolean): void {
+    if (!this.#spaces.has(client)) return;
+    const done = (this.#done.get(client) ?? 0) + 1;
+    this.#done.set(client, done);
+    if (large || done >= progressEvery) this.#sendProgress();
   }
 
   #free(client: number, ids: readonly number[]): void {
@@ -361,21 +364,24 @@ export class Worker {
   #leave(client: number): void {
     this.#spaces.get(client)?.clear();
     this.#spaces.delete(client);
+    this.#done.delete(client);
     this.#data.forget(client);
-    const base = this.#maps.get(client);
-    if (base !== undefined) this.#unmapClient(client, base);
     for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
+    // Other members may be in a collective of this client that is no longer issued here.
+    for (const [name, group] of [...this.#groups]) {
+      if (clientOf(name) !== client) continue;
+      abort(group);
+      this.#close(name, group);
+    }
     if (this.#spaces.size === 0) this.device.trim();
     log("worker", () => `client ${client} left`);
   }
 
-  #unmapClient(client: number, base: number): void {
-    const bytes = this.#mapBytes.get(client) ?? 0;
-    groupLibrary().unmap(base, bytes);
-    this.#maps.delete(client);
-    this.#mapBytes.delete(client);
+  #close(name: string, group: ProcessGroup): void {
+    if (this.device.group === group) this.device.group = null;
+    group.close();
+    this.#groups.delete(name);
   }
-  readonly #mapBytes = new Map<number, number>();
 
   #define({ client, program, graph, group, donated, constants = [] }: Extract<ToWorker, { t: "define" }>): void {
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
@@ -383,7 +389,7 @@ export class Worker {
     this.#forget(`${client}/${program}`);
     this.#programs.set(`${client}/${program}`, entry);
     try {
-      const fn = decodeFunction(graph);
+      const fn = decodeFunction(group === null ? graph : withRank(graph, group.rank));
       checkGroup(fn, group);
       entry.fn = fn;
       if (group !== null) this.#join(group);
@@ -422,12 +428,8 @@ export class Worker {
     if (group === undefined) {
       // Groups of earlier generations are obsolete: every member receives the same instructions in the same order.
       const generation = name.split("-")[1];
-      for (const [old, other] of this.#groups) {
-        if (old.split("-")[1] === generation) continue;
-        if (this.device.group === other) this.device.group = null;
-        other.close();
-        this.#groups.delete(old);
-      }
+      for (const [old, other] of [...this.#groups])
+        if (clientOf(old) === clientOf(name) && old.split("-")[1] !== generation) this.#close(old, other);
       if (this.#groups.size >= maxGroups)
         throw new WeftError(`this worker is in ${maxGroups} groups already; use fewer sets of workers`);
       log("worker", () => `joins group ${name} as ${rank} of ${size}`);
@@ -479,9 +481,7 @@ export class Worker {
     const group = this.#groups.get(name);
     if (group === undefined) return;
     abort(group);
-    if (this.device.group === group) this.device.group = null;
-    group.close();
-    this.#groups.delete(name);
+    this.#close(name, group);
     this.#markBroken(name, reason);
   }
 
@@ -577,8 +577,10 @@ export class Worker {
   #copyPart(space: Namespace, part: UploadPart, buffer: DeviceBuffer): void {
     if (buffer.bytes === 0) return;
     const library = groupLibrary();
-    checkReach(part, space.memory?.bytes ?? 0);
-    const from = this.#mappedBase(space) + part.offset!;
+    const { memory } = space;
+    if (memory === null) throw new WeftError("upload: the client has not passed its memory to this worker");
+    checkReach(part, memory.bytes);
+    const from = memory.base + part.offset!;
     const sizes = BigInt64Array.from(part.sizes, BigInt);
     const strides = BigInt64Array.from(part.strides, BigInt);
     const dense = BigInt64Array.from(denseStrides(part.sizes, part.element), BigInt);
@@ -590,22 +592,6 @@ export class Worker {
     const bytes = new Uint8Array(buffer.bytes);
     library.copyBoxOut(bytes, 0, dense, from, strides, sizes, part.sizes.length, part.element);
     this.device.upload(buffer, bytes);
-  }
-
-  #mappedBase(space: Namespace): number {
-    const known = this.#maps.get(space.client);
-    if (known !== undefined) return known;
-    const { memory } = space;
-    if (memory === null) throw new WeftError("the client has no shared memory");
-    const library = groupLibrary();
-    const base = Number(library.map(memory.pid, memory.fd, memory.bytes));
-    if (base === 0)
-      throw new WeftError(
-        `the memory of the client (process ${memory.pid}) cannot be opened; does it belong to another user?`,
-      );
-    this.#maps.set(space.client, base);
-    this.#mapBytes.set(space.client, memory.bytes);
-    return base;
   }
 }
 
@@ -637,6 +623,9 @@ function checkReach({ offset, sizes, strides, element }: UploadPart, room: numbe
   const last = sizes.reduce((at, size, i) => at + (size - 1) * strides[i], offset! + element);
   if (!(last <= room)) throw new WeftError(`upload: a part ends at byte ${last} of a shared memory of ${room} bytes`);
 }
+
+/** The client whose group has this name (dispatcher.ts). */
+const clientOf = (group: string): number => Number(group.split("-")[2]);
 
 /** Notifies the other members that this one will not continue. */
 function abort(group: ProcessGroup): void {

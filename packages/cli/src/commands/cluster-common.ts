@@ -1,5 +1,5 @@
 // Shared by the cluster commands: ports, security options, and waiting for signals.
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 
 export function port(text: string): number {
   const value = Number(text);
@@ -9,21 +9,37 @@ export function port(text: string): number {
 }
 
 export interface SecurityFlags {
-  token?: string;
+  tokenFile?: string;
+  workerTokenFile?: string;
+  insecure?: boolean;
   tlsCert?: string;
   tlsKey?: string;
   tlsCa?: string;
 }
 
-export const addSecurity = (command: Command): Command =>
-  command
-    .option("--token <token>", "shared token of the cluster (or WEFT_TOKEN)")
-    .option("--tls-cert <file>", "certificate (or WEFT_TLS_CERT)")
+/** Adds the options of the tokens that a command needs, and of certificates. Tokens themselves are not arguments: every user can list these. */
+export const addSecurity = (command: Command, tokens: "client" | "worker" | "both"): Command => {
+  if (tokens !== "worker") command.option("--token-file <file>", "file with the token of clients (or WEFT_TOKEN)");
+  if (tokens !== "client")
+    command.option("--worker-token-file <file>", "file with the token of workers (or WEFT_WORKER_TOKEN)");
+  return command
+    .addOption(new Option("--token <token>").hideHelp().argParser(refuseToken))
+    .option("--insecure", "no tokens: every user of this machine may connect; loopback only (or WEFT_INSECURE=1)")
+    .option("--tls-cert <file>", "certificate of this process (or WEFT_TLS_CERT)")
     .option("--tls-key <file>", "its key (or WEFT_TLS_KEY)")
     .option("--tls-ca <file>", "authority that signed the other side's certificate (or WEFT_TLS_CA)");
+};
 
-export const security = ({ token, tlsCert, tlsKey, tlsCa }: SecurityFlags) => ({
-  token,
+function refuseToken(): never {
+  throw new InvalidArgumentError(
+    "every user can read the arguments of a process; write the token to a file (chmod 600) and give --token-file, or set WEFT_TOKEN",
+  );
+}
+
+export const security = ({ tokenFile, workerTokenFile, insecure, tlsCert, tlsKey, tlsCa }: SecurityFlags) => ({
+  tokenFile,
+  workerTokenFile,
+  insecure,
   cert: tlsCert,
   key: tlsKey,
   ca: tlsCa,

@@ -113,9 +113,16 @@ const libraryRoles: Partial<
   },
   cudnn: {
     name: "cuDNN",
-    severity: "note",
-    costs: "attention in half precision runs kernels that take about twice the time",
-    fix: "pip install nvidia-cudnn-cu13 (or -cu12)",
+    severity: "warning",
+    costs:
+      "convolutions are matrix products over copied windows, several times slower; attention in half precision runs slower kernels",
+    fix: "pip install nvidia-cudnn-cu13 (or -cu12), or your system's libcudnn9",
+  },
+  cufft: {
+    name: "cuFFT",
+    severity: "warning",
+    costs: "Fourier transforms fail on the GPU",
+    fix: "install the CUDA toolkit, or: pip install nvidia-cufft",
   },
   nccl: {
     name: "NCCL",
@@ -218,6 +225,7 @@ export function describeCuda(cuda: CudaReport | null): [string, string][] {
     ["cublasLt", "  cuBLASLt"],
     ["cusolver", "  cuSOLVER"],
     ["cudnn", "  cuDNN"],
+    ["cufft", "  cuFFT"],
     ["nccl", "  NCCL"],
     ["nvml", "  NVML"],
     ["nvtx", "  NVTX"],

@@ -7,8 +7,11 @@ const help = `
 Examples:
   weft server                                   a dispatcher on localhost:9000
   weft server -p 9100                           on another port; -p 0 picks a free one
-  weft server --host 0.0.0.0 --tls-cert c.pem --tls-key k.pem --token SECRET
-                                                for other machines: requires TLS and a token
+  weft server --host 0.0.0.0 --tls-cert c.pem --tls-key k.pem --tls-ca ca.pem \\
+    --token-file clients.token --worker-token-file workers.token
+                                                for other machines: requires TLS and tokens (docs/security.md)
+
+On this machine, programs and workers of the same user find the tokens by themselves.
 
 Then start workers (weft worker) and connect: connect("localhost:9000") in a program, or WEFT_CONNECT=localhost:9000.
 WEFT_DEBUG_DISPATCHER=1 logs what it does.`;
@@ -20,6 +23,7 @@ export function add(program: Command): void {
       .description("Run the dispatcher that workers and clients connect to.")
       .option("-p, --port <port>", "port to listen on", port, 9000)
       .option("--host <host>", "address to listen on", "localhost"),
+    "both",
   )
     .option("--json", "one JSON line when ready")
     .addHelpText("after", help)

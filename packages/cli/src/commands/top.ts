@@ -26,6 +26,7 @@ export function add(program: Command): void {
       .description("Watch the workers of a dispatcher: operations, bytes, idle time, GPU utilization.")
       .option("--host <host>", "host of the dispatcher", "localhost")
       .option("-p, --port <port>", "its port", port, 9000),
+    "client",
   )
     .option("--once", "print one status and exit")
     .option("--json", "one JSON line per status")

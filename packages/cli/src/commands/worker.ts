@@ -38,6 +38,7 @@ export function add(program: Command): void {
       .option("--data-host <host>", "address at which clients reach this worker", undefined)
       .option("--calibrate", "measure the device for the planner again (default: once per machine)")
       .option("--wait <seconds>", "seconds to wait for the dispatcher", "10"),
+    "worker",
   )
     .option("--json", "one JSON line when ready")
     .addHelpText("after", help)

@@ -1,7 +1,7 @@
 // The tape: everything that a device is asked to do, as JSON lines (docs/tape.md): functions, data, runs with their
 // cause, kernels with times, and what was read. WEFT_TAPE=file turns it on; a tape can be replayed elsewhere.
 import { createHash } from "node:crypto";
-import { appendFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import type { CompileOptions, Device, DeviceBuffer, Executable } from "../device/index.js";
 import { type Aval, type GraphFn, showAval, toPlain } from "../graph/index.js";
 import { settings } from "../settings/index.js";
@@ -26,7 +26,9 @@ class TapeWriter {
       clock: "unix microseconds of each worker",
       node: process.version,
     };
-    writeFileSync(path, `${JSON.stringify(head)}\n`);
+    // Tapes contain the program's data. A file that others could read, or had open, is replaced.
+    rmSync(path, { force: true });
+    writeFileSync(path, `${JSON.stringify(head)}\n`, { mode: 0o600, flag: "wx" });
     process.once("exit", () => this.flush());
   }
 
@@ -48,8 +50,8 @@ class TapeWriter {
     const file = `${sha256.slice(0, 32)}.bin`;
     if (!existsSync(`${folder}/${file}`)) {
       this.#dataLeft -= bytes.byteLength;
-      mkdirSync(folder, { recursive: true });
-      writeFileSync(`${folder}/${file}`, bytes);
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      writeFileSync(`${folder}/${file}`, bytes, { mode: 0o600 });
     }
     return { sha256, file };
   }

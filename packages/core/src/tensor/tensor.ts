@@ -27,6 +27,7 @@ import * as math from "./math.js";
 import * as nn from "./nnfunctions.js";
 import type { ProductOptions } from "./precision.js";
 import * as reduce from "./reduce.js";
+import * as selection from "./selection.js";
 import * as shaping from "./shape.js";
 
 /** Elements as typed arrays: half types are widened to float32, complex numbers are interleaved pairs. */
@@ -40,6 +41,9 @@ function widen(dtype: DType, raw: Storage): Data {
   return raw as Data;
 }
 
+/** The site of a disposal when sites are not recorded. */
+const unrecorded = (): null => null;
+
 /**
  * An n-dimensional array with a dtype on a device. Operations are lazy: they build a graph, and a value is computed when it is
  * read. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on.
@@ -49,6 +53,8 @@ export class Tensor {
   #signature: string | null = null;
   /** Location of the dispose() call; null if the tensor is not disposed. */
   #disposed: (() => string | null) | null = null;
+  /** Number of reads that wait for the value. */
+  #reads = 0;
 
   /** Internal. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on. */
   constructor(node: Node) {
@@ -67,9 +73,8 @@ export class Tensor {
     const site = siteOf(this.#node);
     const what = `${this.dtype}${showShape(this.shape)} tensor (${op}${site === null ? "" : `, made at ${site}`})`;
     const where = disposed();
-    return new WeftError(
-      `this ${what} was disposed${where === null ? "" : ` at ${where}`}; use it before it is disposed, or dispose of it later`,
-    );
+    const hint = where === null ? " (WEFT_MEMORY_SITES=1 shows where)" : ` at ${where}`;
+    return new WeftError(`this ${what} was disposed${hint}; use it before it is disposed, or dispose of it later`);
   }
 
   /** Sizes of the axes. */
@@ -133,15 +138,23 @@ export class Tensor {
   }
 
   /**
-   * A copy of the elements, row-major. `into` is an array of an earlier call, of this dtype and size, to fill and return instead of
+   * A copy of the elements, row-major. The event loop runs while the value is computed. `into` is an array of an earlier call, of this dtype and size, to fill and return instead of
    * a new one: the fastest way to read large results of a GPU repeatedly. Do not write to it until the promise resolves.
    */
   async data(into?: Data): Promise<Data> {
     if (into !== undefined) this.#requireFit("data", into);
-    session().realize([this.node], true);
-    const value = this.node.value as TensorValue;
-    if (into !== undefined) return (await session().downloadAsync(value, into as Storage)) as Data;
-    return widen(this.dtype, await session().downloadAsync(value));
+    const { node } = this;
+    const current = session();
+    this.#reads++;
+    try {
+      const computed = current.realizeAsync([node]);
+      if (computed !== null) await computed;
+      const data = await current.downloadAsync(node.value as TensorValue, into as Storage | undefined);
+      return into ?? widen(this.dtype, data);
+    } finally {
+      this.#reads--;
+      if (this.#disposed !== null) this.#release();
+    }
   }
 
   /** Blocking form of {@link Tensor.item}. */
@@ -197,8 +210,14 @@ export class Tensor {
 
   /** Frees the memory now. Pending work that reads this tensor still gets its value; other use throws. */
   dispose(): void {
-    this.#disposed ??= captureSite();
-    (this.#node.value as TensorValue | null)?.release();
+    // The stack of every call would cost more than the call of a small program.
+    this.#disposed ??= memory.recordSites ? captureSite() : unrecorded;
+    this.#release();
+  }
+
+  /** Frees the memory of a disposed tensor when no read is waiting for it. */
+  #release(): void {
+    if (this.#reads === 0) (this.#node.value as TensorValue | null)?.release();
   }
 
   /** Same as {@link Tensor.dispose}, for `using` declarations. */
@@ -540,12 +559,12 @@ export class Tensor {
   // Reductions
 
   /** Sum over axes, by default all. See {@link sum}. */
-  sum(axes?: reduce.Axes, options?: reduce.ReduceOptions): Tensor {
+  sum(axes?: reduce.Axes, options?: reduce.SumOptions): Tensor {
     return reduce.sum(this, axes, options);
   }
 
   /** Product over axes, by default all. See {@link prod}. */
-  prod(axes?: reduce.Axes, options?: reduce.ReduceOptions): Tensor {
+  prod(axes?: reduce.Axes, options?: reduce.SumOptions): Tensor {
     return reduce.prod(this, axes, options);
   }
 
@@ -600,8 +619,13 @@ export class Tensor {
   }
 
   /** Cumulative sum along an axis. See {@link cumsum}. */
-  cumsum(axis?: number): Tensor {
-    return reduce.cumsum(this, axis);
+  cumsum(axis?: number, options?: reduce.CumulativeOptions): Tensor {
+    return reduce.cumsum(this, axis, options);
+  }
+
+  /** Cumulative product along an axis. See {@link cumprod}. */
+  cumprod(axis?: number, options?: reduce.CumulativeOptions): Tensor {
+    return reduce.cumprod(this, axis, options);
   }
 
   /** 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. See {@link norm}. */
@@ -672,7 +696,7 @@ export class Tensor {
   }
 
   /** Shifts elements cyclically along an axis. See {@link roll}. */
-  roll(shift: number, axis?: number): Tensor {
+  roll(shift: number | readonly number[], axis?: number | readonly number[] | null): Tensor {
     return shaping.roll(this, shift, axis);
   }
 
@@ -716,6 +740,21 @@ export class Tensor {
   /** The k largest elements along an axis, largest first, and their indices. See {@link topk}. */
   topk(k: number, axis?: number): { values: Tensor; indices: Tensor } {
     return indexing.topk(this, k, axis);
+  }
+
+  /** Elements where a condition holds. See {@link mask}. */
+  mask(condition: TensorLike): Tensor {
+    return selection.mask(this, condition);
+  }
+
+  /** Copy with other values where a condition holds. See {@link setMask}. */
+  setMask(condition: TensorLike, values: TensorLike): Tensor {
+    return selection.setMask(this, condition, values);
+  }
+
+  /** Repeats every element along an axis. See {@link repeat}. */
+  repeat(repeats: number | readonly number[] | Tensor, axis?: number): Tensor {
+    return selection.repeat(this, repeats, axis);
   }
 
   // Matrices

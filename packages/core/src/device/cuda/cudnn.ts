@@ -2,7 +2,7 @@
 // Knows tensors and operations, not what they compute together (see cudnn-attention.ts).
 import { InternalError } from "../../graph/index.js";
 import type { CudaContext } from "./context.js";
-import { CudaError, type Cudnn, cText, result64 } from "./driver.js";
+import { CudaError, cText, type Dnn, result64 } from "./driver.js";
 import type { HostBlock } from "./host-memory.js";
 
 /** cudnnDataType_t. */
@@ -112,7 +112,7 @@ export class CudnnError extends CudaError {
 /** Descriptors of one library, destroyed together. */
 class Descriptors {
   readonly #made: number[] = [];
-  constructor(readonly cudnn: Cudnn) {}
+  constructor(readonly cudnn: Dnn) {}
 
   check(call: string, code: number): void {
     if (code === 0) return;
@@ -356,7 +356,7 @@ export class CudnnPlan {
 
   constructor(
     readonly context: CudaContext,
-    readonly cudnn: Cudnn,
+    readonly cudnn: Dnn,
     readonly handle: number,
     readonly plan: number,
     readonly workspaceBytes: number,
@@ -418,9 +418,8 @@ function scalarBlock(context: CudaContext): HostBlock {
 
 /** A cuDNN handle on the stream of a context. */
 export interface CudnnHandle {
-  cudnn: Cudnn;
+  cudnn: Dnn;
   address: number;
-  version: number;
 }
 
 const handles = new WeakMap<CudaContext, CudnnHandle | null>();
@@ -435,19 +434,15 @@ export function cudnnOf(context: CudaContext): CudnnHandle | null {
 }
 
 function makeHandle(context: CudaContext): CudnnHandle | null {
-  const { cudnn } = context.libraries;
-  if (cudnn === null) return null;
+  const { dnn } = context.libraries;
+  if (dnn === null) return null;
   context.enter();
-  const version = [0, 1, 2].map((what) => {
-    const out = new Int32Array(1);
-    return cudnn.cudnnGetProperty(what, out) === 0 ? out[0] : 0;
-  });
-  if (version[0] < oldestVersion) return null;
+  const version = dnn.cudnnGetVersion();
+  if (version < oldestVersion) return null;
   const out = new BigUint64Array(1);
-  if (cudnn.cudnnCreate(out) !== 0) return null;
+  if (dnn.cudnnCreate(out) !== 0) return null;
   const address = Number(out[0]);
-  if (cudnn.cudnnSetStream(address, context.stream) !== 0) return null;
-  return { cudnn, address, version: version[0] * 10000 + version[1] * 100 + version[2] };
+  return dnn.cudnnSetStream(address, context.stream) === 0 ? { cudnn: dnn, address } : null;
 }
 /** The backend of earlier versions has no attention for these graphs. */
-const oldestVersion = 9;
+const oldestVersion = 90000;

@@ -2,6 +2,8 @@
 import { isZeroBase } from "../../compile/index.js";
 import { type DType, InternalError, type Node } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
+import type { Convolutions } from "./convolution.js";
+import type { FourierTransforms } from "./fourier.js";
 import { type LibraryCalls, launchScan, launchSort } from "./scan-sort.js";
 import { launchScatter } from "./scatter.js";
 
@@ -30,6 +32,9 @@ interface CallOperands {
   output: number;
   workspace: number;
   kernels: LibraryCalls;
+  /** Null without cuDNN: schedules have no convolutions then. */
+  convolutions: Convolutions | null;
+  fourier: FourierTransforms;
   /** Runs the op by the vendor's solvers, or on the host without them. */
   linearAlgebra(): void;
 }
@@ -42,9 +47,9 @@ const linearAlgebra = (_: unknown, at: CallOperands): void => at.linearAlgebra()
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   cumsum: (node, { input, output, workspace, kernels }) =>
     launchScan(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
-  conv: (node) => {
-    throw new InternalError(`${node.op} was not lowered`);
-  },
+  conv: (node, { input, output, workspace, convolutions }) =>
+    convolutions!.issue(node, { inputs: [input(0), input(1)], output, workspace }),
+  fft: (node, { input, output, workspace, fourier }) => fourier.issue(node, input(0), output, workspace),
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   scatterAdd: (node, { input, output, workspace, kernels }) => {

@@ -1,20 +1,24 @@
-// Shared memory in C: one region per process (a memory file, so that nothing is left behind when the process is killed)
-// that other processes of the same user map through /proc, an allocator over it, and copies of boxes between strided
-// arrays. Knows nothing of groups.
+// Shared memory in C: one region per process (a memory file, so that nothing is left behind when the process is killed),
+// an allocator over it, mapping the regions of other processes of the same user, and copies of boxes between strided
+// arrays. The file is sealed: no process can shrink it below a mapping, which would end the process that reads there.
+// Its last page holds a random nonce that identifies it. Knows nothing of groups.
 #pragma once
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,15 +36,18 @@ static struct {
 } arena = {.fd = -1};
 
 static const uint64_t arena_align = 4096, huge_page = 2u << 20;
+enum { NONCE = 16 };
+static const int arena_seals = 1 | 2 | 4;                     /* F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW */
+static const int get_seals = 1024 + 10, add_seals = 1024 + 9; /* F_GET_SEALS, F_ADD_SEALS */
 
 /* Maps a memory file where large pages of it can be mapped as such; MAP_FAILED otherwise. */
-static char* map_aligned(int fd, uint64_t bytes) {
+static char* map_aligned(int fd, uint64_t bytes, int protection) {
   char* room = mmap(NULL, bytes + huge_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return room;
   char* base = (char*)(((uintptr_t)room + huge_page - 1) / huge_page * huge_page);
   if (base > room) munmap(room, base - room);
   munmap(base + bytes, room + huge_page - base);
-  return mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+  return mmap(base, bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
 }
 
 /*
@@ -67,32 +74,36 @@ uint64_t wg_huge_pages(void) { return huge_pages; }
 /* Reserves address space; pages exist when they are touched. 0, or errno. */
 int wg_arena_open(uint64_t bytes) {
   if (arena.base) return 0;
-  int fd = (int)syscall(SYS_memfd_create, "weft", 1u /* close on exec */);
+  int fd = (int)syscall(SYS_memfd_create, "weft", 1u | 2u /* close on exec, allow seals */);
   if (fd < 0) return errno;
   bytes = bytes / huge_page * huge_page;
-  if (ftruncate(fd, (off_t)bytes) != 0) {
+  if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, add_seals, arena_seals) != 0) {
     int e = errno;
     close(fd);
     return e;
   }
-  char* base = map_aligned(fd, bytes);
+  char* base = map_aligned(fd, bytes, PROT_READ | PROT_WRITE);
   if (base == MAP_FAILED) {
     int e = errno;
     close(fd);
     return e;
   }
+  if (syscall(SYS_getrandom, base + bytes - arena_align, NONCE, 0) != NONCE) {
+    munmap(base, bytes);
+    close(fd);
+    return EIO;
+  }
   madvise(base, bytes, MADV_HUGEPAGE);
   madvise(base, bytes, MADV_DONTFORK);
   arena.room = 64;
   arena.blocks = malloc(arena.room * sizeof *arena.blocks);
-  arena.blocks[0] = (arena_block){0, bytes, 0};
+  arena.blocks[0] = (arena_block){0, bytes - arena_align, 0};
   arena.count = 1;
   arena.base = base;
   arena.bytes = bytes;
   arena.fd = fd;
   return 0;
 }
-int wg_arena_fd(void) { return arena.fd; }
 uint64_t wg_arena_base(void) { return (uint64_t)(uintptr_t)arena.base; }
 uint64_t wg_arena_bytes(void) { return arena.bytes; }
 uint64_t wg_arena_used(void) { return arena.used; }
@@ -208,23 +219,135 @@ int wg_process_state(int pid, uint64_t start) {
   return process_alive(pid, start, &stopped) ? (stopped ? 2 : 1) : 0;
 }
 
-/* Maps the arena of another process; 0 when it cannot be, or is not as large as is said: touching what lies beyond a file ends
-   the process that does. */
-uint64_t wg_map(int pid, int fd, uint64_t bytes) {
-  if (pid == getpid()) return bytes <= arena.bytes ? (uint64_t)(uintptr_t)arena.base : 0;
+static const char* arena_nonce(const char* base, uint64_t bytes) { return base + bytes - arena_align; }
+
+/* Maps a memory file as an arena and closes it; 0 unless it is a sealed one, of at least two pages. *bytes: its size. */
+static char* map_arena(int fd, uint64_t* bytes, int protection) {
+  struct stat st;
+  const int sealed = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (fcntl(fd, get_seals) & arena_seals) == arena_seals;
+  char* base = MAP_FAILED;
+  if (sealed && st.st_size >= (off_t)(2 * arena_align) && st.st_size % arena_align == 0)
+    base = map_aligned(fd, *bytes = (uint64_t)st.st_size, protection);
+  close(fd);
+  if (base == MAP_FAILED) return NULL;
+  madvise(base, *bytes, MADV_DONTFORK);
+  return base;
+}
+
+/*
+ * Maps the arena of a member of a group; 0 unless it has this size and this nonce. Process ids of two containers may be
+ * equal, nonces are not.
+ */
+static uint64_t map_member(int pid, int fd, uint64_t bytes, const char* nonce) {
+  if (memcmp(nonce, arena_nonce(arena.base, arena.bytes), NONCE) == 0)
+    return bytes == arena.bytes ? (uint64_t)(uintptr_t)arena.base : 0;
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
   int own = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (own < 0) return 0;
-  struct stat st;
-  if (bytes == 0 || fstat(own, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < bytes) {
-    close(own);
-    return 0;
+  uint64_t size = 0;
+  char* base = map_arena(own, &size, PROT_READ | PROT_WRITE);
+  if (!base) return 0;
+  if (size == bytes && memcmp(nonce, arena_nonce(base, size), NONCE) == 0) return (uint64_t)(uintptr_t)base;
+  munmap(base, size);
+  return 0;
+}
+
+/*
+ * Exchange of arenas between a client and a worker: each passes its file to the other over a Unix datagram socket. The
+ * kernel states who sent it, so that no number from a message is ever opened, and a file that arrives is of this host.
+ */
+enum { TICKET = 32 };
+static struct {
+  int fd;
+  char name[64];
+} share = {.fd = -1};
+
+static socklen_t share_address(struct sockaddr_un* address, const char* name) {
+  memset(address, 0, sizeof *address);
+  address->sun_family = AF_UNIX;
+  size_t n = strnlen(name, sizeof share.name - 1);
+  memcpy(address->sun_path + 1, name, n); /* the abstract namespace: nothing stays behind in a file system */
+  return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+/* Opens this process's socket. name: at least 64 bytes. 0, or errno. */
+int wg_share_open(char* name) {
+  if (share.fd < 0) {
+    unsigned char random[16];
+    if (syscall(SYS_getrandom, random, sizeof random, 0) != sizeof random) return EIO;
+    int n = snprintf(share.name, sizeof share.name, "weft-");
+    for (int i = 0; i < 16; i++) n += snprintf(share.name + n, sizeof share.name - n, "%02x", random[i]);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    if (fd < 0) return errno;
+    struct sockaddr_un address;
+    socklen_t length = share_address(&address, share.name);
+    if (bind(fd, (struct sockaddr*)&address, length) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) {
+      int e = errno;
+      close(fd);
+      return e;
+    }
+    share.fd = fd;
   }
-  char* base = map_aligned(own, bytes);
-  close(own);
-  if (base == MAP_FAILED) return 0;
-  madvise(base, bytes, MADV_DONTFORK);
+  memcpy(name, share.name, sizeof share.name);
+  return 0;
+}
+
+/* Sends this process's arena with a ticket. 0, or errno. */
+int wg_share_send(const char* to, const uint8_t* ticket) {
+  struct sockaddr_un address;
+  struct iovec data = {(void*)ticket, TICKET};
+  union {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(int))];
+  } control = {0};
+  struct msghdr message = {&address, share_address(&address, to), &data, 1, &control, sizeof control.room, 0};
+  struct cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(head), &arena.fd, sizeof(int));
+  return sendmsg(share.fd, &message, MSG_NOSIGNAL) == TICKET ? 0 : errno ? errno : EIO;
+}
+
+/*
+ * Receives one arena; who: process, user, file, in this order. The file is -1 when the message brought none or not
+ * exactly a ticket. 1 when there was a message, 0 when there is none.
+ */
+int wg_share_receive(uint8_t* ticket, int32_t* who) {
+  struct iovec data = {ticket, TICKET};
+  union {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+  } control = {0};
+  struct msghdr message = {NULL, 0, &data, 1, &control, sizeof control.room, 0};
+  long n = recvmsg(share.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n < 0) return 0;
+  int fd = -1;
+  struct ucred sender = {0, (uid_t)-1, (gid_t)-1};
+  for (struct cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET) continue;
+    if (head->cmsg_type == SCM_CREDENTIALS) memcpy(&sender, CMSG_DATA(head), sizeof sender);
+    if (head->cmsg_type == SCM_RIGHTS && fd < 0) memcpy(&fd, CMSG_DATA(head), sizeof fd);
+  }
+  if (n != TICKET && fd >= 0) {
+    close(fd);
+    fd = -1;
+  }
+  who[0] = sender.pid;
+  who[1] = (int32_t)sender.uid;
+  who[2] = fd;
+  return 1;
+}
+void wg_share_discard(int fd) {
+  if (fd >= 0) close(fd);
+}
+/* Maps a received arena, to read from it; 0 unless it is sealed. *bytes: what may be read, without the page of the nonce. */
+uint64_t wg_share_map(int fd, uint64_t* bytes) {
+  uint64_t size = 0;
+  char* base = map_arena(fd, &size, PROT_READ);
+  *bytes = base ? size : 0;
   return (uint64_t)(uintptr_t)base;
 }
 void wg_unmap(uint64_t base, uint64_t bytes) {

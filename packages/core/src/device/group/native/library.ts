@@ -9,7 +9,6 @@ export const groupSource = (): string => nativeSource("group/native/group.c");
 
 const signatures = {
   arenaOpen: "int wg_arena_open(uint64_t bytes)",
-  arenaFd: "int wg_arena_fd()",
   arenaBase: "uint64_t wg_arena_base()",
   arenaBytes: "uint64_t wg_arena_bytes()",
   arenaUsed: "uint64_t wg_arena_used()",
@@ -18,7 +17,11 @@ const signatures = {
   free: "int wg_free(uint64_t address)",
   processStart: "uint64_t wg_process_start(int pid)",
   processState: "int wg_process_state(int pid, uint64_t start)",
-  map: "uint64_t wg_map(int pid, int fd, uint64_t bytes)",
+  shareOpen: "int wg_share_open(_Out_ uint8_t* name)",
+  shareSend: "int wg_share_send(const char* to, const uint8_t* ticket)",
+  shareReceive: "int wg_share_receive(_Out_ uint8_t* ticket, _Out_ int32_t* who)",
+  shareDiscard: "void wg_share_discard(int fd)",
+  shareMap: "uint64_t wg_share_map(int fd, _Out_ uint64_t* bytes)",
   unmap: "void wg_unmap(uint64_t base, uint64_t bytes)",
   copyBox:
     "void wg_copy_box(uint64_t to, const int64_t* toStrides, uint64_t from, const int64_t* fromStrides, const int64_t* sizes, int nd, int64_t element)",

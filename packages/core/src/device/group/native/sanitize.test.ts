@@ -85,15 +85,47 @@ int main(int argc, char** argv) {
   EXPECT(wg_free(0) == 0 && wg_free(~0ull) == 0 && wg_free(wg_arena_base() + 1) == 0);
   uint64_t block = wg_alloc(100);
   EXPECT(block && wg_free(block) == 1 && wg_free(block) == 0);
-  /* Other processes' memory: larger than it is, no file, no such process. */
-  EXPECT(wg_map(getpid(), 0, 1ull << 40) == 0);
+  /* Memory of other processes: another nonce, another size, no file of this kind, no such process. */
+  const char* nonce = arena_nonce(arena.base, arena.bytes);
+  char other[NONCE];
+  memcpy(other, nonce, NONCE);
+  other[0] ^= 1;
+  EXPECT(map_member(getpid(), 0, 1ull << 40, nonce) == 0);
   int file = open("/proc/self/exe", O_RDONLY);
   int child = fork();
   if (child == 0) { pause(); _exit(0); }
-  EXPECT(wg_map(child, wg_arena_fd(), 1ull << 40) == 0);
-  EXPECT(wg_map(child, 9999, 4096) == 0 && wg_map(child, 0, 4096) == 0 && wg_map(child, file, 1ull << 40) == 0);
-  EXPECT(wg_map(-1, 0, 4096) == 0 && wg_map(1 << 30, 0, 4096) == 0);
+  EXPECT(map_member(child, arena.fd, arena.bytes, other) == 0 && map_member(child, arena.fd, 1ull << 40, other) == 0);
+  EXPECT(map_member(getpid(), arena.fd, arena.bytes, other) == 0); /* process 1 of another container */
+  EXPECT(map_member(child, 9999, 4096, other) == 0 && map_member(child, 0, 4096, other) == 0 && map_member(child, file, 1ull << 40, other) == 0);
+  EXPECT(map_member(-1, 0, 4096, other) == 0 && map_member(1 << 30, 0, 4096, other) == 0);
   kill(child, 9);
+  /* Nobody can shrink the memory below a mapping. */
+  EXPECT(ftruncate(arena.fd, 4096) != 0 && errno == EPERM);
+  /* Exchanged files: the own arena, one that can be shrunk, a plain file, a message without any, and a short one. */
+  char name[64];
+  uint8_t ticket[TICKET] = {1, 2, 3}, got[TICKET];
+  int32_t who[3];
+  uint64_t bytes = 0;
+  EXPECT(wg_share_open(name) == 0 && wg_share_receive(got, who) == 0);
+  EXPECT(wg_share_send(name, ticket) == 0 && wg_share_receive(got, who) == 1);
+  EXPECT(memcmp(got, ticket, TICKET) == 0 && who[0] == getpid() && who[1] == (int32_t)geteuid() && who[2] >= 0);
+  uint64_t mapped = wg_share_map(who[2], &bytes);
+  EXPECT(mapped && bytes == arena.bytes);
+  wg_unmap(mapped, bytes);
+  int loose = (int)syscall(SYS_memfd_create, "loose", 1u), own = arena.fd;
+  EXPECT(ftruncate(loose, 1 << 20) == 0);
+  const int files[] = {loose, open("/etc/passwd", O_RDONLY), open("/dev/null", O_RDWR)};
+  for (int i = 0; i < 3; i++) {
+    arena.fd = files[i];
+    EXPECT(wg_share_send(name, ticket) == 0 && wg_share_receive(got, who) == 1 && wg_share_map(who[2], &bytes) == 0 && bytes == 0);
+  }
+  arena.fd = own;
+  struct sockaddr_un address;
+  socklen_t length = share_address(&address, name);
+  EXPECT(sendto(share.fd, ticket, TICKET, 0, (struct sockaddr*)&address, length) == TICKET);
+  EXPECT(wg_share_receive(got, who) == 1 && who[2] == -1);
+  EXPECT(sendto(share.fd, ticket, 3, 0, (struct sockaddr*)&address, length) == 3 && wg_share_receive(got, who) == 1 && who[2] == -1);
+  EXPECT(wg_share_send("weft-nobody", ticket) != 0);
   /* Groups of impossible sizes. */
   int32_t error, detail;
   int sizes[][2] = {{0, 0}, {0, -1}, {0, 257}, {0, 1 << 30}, {-1, 2}, {2, 2}};

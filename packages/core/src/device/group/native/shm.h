@@ -57,6 +57,7 @@ typedef struct {
   uint64_t start;
   int32_t arena_fd;
   uint64_t arena_bytes;
+  char arena_nonce[NONCE];
   _Atomic uint32_t event, sleepers;
   char pad[64];
   slot_t slots[RING];
@@ -295,12 +296,13 @@ uint64_t wg_join(const char* path, int rank, int size, double timeout, int threa
   me->start = process_start(getpid(), NULL);
   me->arena_fd = arena.fd;
   me->arena_bytes = arena.bytes;
+  memcpy(me->arena_nonce, arena_nonce(arena.base, arena.bytes), NONCE);
   atomic_store(&me->ready, 1);
   int e = await_flag(g, 0, deadline);
   g->bases = calloc(size, sizeof *g->bases);
   for (int p = 0; !e && p < size; p++) {
     member_t* m = &g->c->members[p];
-    g->bases[p] = (char*)(uintptr_t)wg_map(atomic_load(&m->pid), m->arena_fd, m->arena_bytes);
+    g->bases[p] = (char*)(uintptr_t)map_member(atomic_load(&m->pid), m->arena_fd, m->arena_bytes, m->arena_nonce);
     if (!g->bases[p]) {
       e = E_MAP;
       g->failed_rank = p;

@@ -1,0 +1,155 @@
+// Identity: the tokens of a cluster, where they come from, and the proofs that both sides of a connection know one. A
+// token itself is never sent. Clients and workers have different tokens, because workers receive the data of all clients.
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { homedir } from "node:os";
+import { isAbsolute, join } from "node:path";
+import { WeftError } from "@weft/core/internal/graph";
+
+/** What a connection may do: clients and watchers need the token of clients, workers the token of workers. */
+export type Role = "client" | "watcher" | "worker" | "heartbeat";
+export type TokenKind = "token" | "worker-token";
+export const tokenKind = (role: Role): TokenKind =>
+  role === "client" || role === "watcher" ? "token" : "worker-token";
+
+/** Where a user gives the token of a role. */
+export const sources = (role: Role): string =>
+  tokenKind(role) === "token" ? "WEFT_TOKEN or --token-file" : "WEFT_WORKER_TOKEN or --worker-token-file";
+
+export const randomKey = (): string => randomBytes(16).toString("hex");
+
+export function sameSecret(given: string, expected: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(expected)];
+  return a.length === b.length && timingSafeEqual(a, b);
+}
+
+/** Facts of one handshake; both proofs cover all of them. */
+export interface Handshake {
+  role: Role;
+  version: number;
+  /** Chosen by the side that connects and by the dispatcher. */
+  peerNonce: string;
+  serverNonce: string;
+}
+
+/** Proves knowledge of the token in one handshake; `side` says who proves it, so that a proof cannot be reflected. */
+export function proof(token: string, side: "dispatcher" | "peer", facts: Handshake): string {
+  const { role, version, peerNonce, serverNonce } = facts;
+  return createHmac("sha256", token)
+    .update(JSON.stringify(["weft", side, role, version, peerNonce, serverNonce]))
+    .digest("hex");
+}
+
+/** The key for a client's data connections to one worker; the dispatcher issues it. */
+export const dataKey = (secret: string, client: number, worker: string): string =>
+  createHmac("sha256", secret)
+    .update(JSON.stringify(["data", client, worker]))
+    .digest("hex");
+
+const maxTokenBytes = 1000;
+
+/** Reads a token from a file that only its owner can read. */
+export function readTokenFile(path: string): string {
+  let file: number;
+  try {
+    file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    throw new WeftError(`the token file ${path} cannot be read: ${(error as Error).message}`);
+  }
+  try {
+    const facts = fstatSync(file);
+    const own = process.getuid?.();
+    if (!facts.isFile()) throw new WeftError(`the token file ${path} is not a plain file`);
+    if (own !== undefined && facts.uid !== own)
+      throw new WeftError(`the token file ${path} belongs to another user (uid ${facts.uid})`);
+    if (own !== undefined && (facts.mode & 0o077) !== 0)
+      throw new WeftError(`other users can read the token file ${path}; run: chmod 600 ${path}`);
+    const room = Buffer.alloc(maxTokenBytes + 1);
+    const token = room.toString("utf8", 0, readSync(file, room, 0, room.length, 0)).trim();
+    if (token === "" || Buffer.byteLength(token) > maxTokenBytes)
+      throw new WeftError(`the token file ${path} must contain one token of at most ${maxTokenBytes} bytes`);
+    return token;
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Whether a folder is this user's and nobody else can write to it. */
+function isOwnFolder(path: string): boolean {
+  const facts = lstatSync(path, { throwIfNoEntry: false });
+  const own = process.getuid?.();
+  return facts?.isDirectory() === true && (own === undefined || (facts.uid === own && (facts.mode & 0o022) === 0));
+}
+
+/** The folder of this user's tokens, created if needed. */
+function tokenFolder(): string {
+  const { XDG_RUNTIME_DIR: given } = process.env;
+  const runtime = [given, `/run/user/${process.getuid?.() ?? ""}`].filter((path) => path !== undefined);
+  const root = runtime.find((path) => isAbsolute(path) && isOwnFolder(path));
+  const folder = root === undefined ? join(homedir(), ".cache", "weft", "run") : join(root, "weft");
+  const remedy = "set XDG_RUNTIME_DIR to a folder of your own, or WEFT_TOKEN and WEFT_WORKER_TOKEN";
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw new WeftError(`the folder ${folder} for tokens cannot be created: ${(error as Error).message}; ${remedy}`);
+  }
+  if (!isOwnFolder(folder))
+    throw new WeftError(
+      `the folder ${folder} for tokens belongs to another user or can be written by others; ${remedy}`,
+    );
+  return folder;
+}
+
+/** This user's token, created on first use. Processes of the same user find the same one. */
+export function ownToken(kind: TokenKind): string {
+  const folder = tokenFolder();
+  const path = join(folder, kind);
+  if (lstatSync(path, { throwIfNoEntry: false }) !== undefined) return readTokenFile(path);
+  const made = join(folder, `.${kind}.${process.pid}.${randomKey()}`);
+  writeFileSync(made, `${randomBytes(32).toString("hex")}\n`, { mode: 0o600, flag: "wx" });
+  try {
+    linkSync(made, path);
+  } catch (error) {
+    // Another process was faster; its token is used.
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST")
+      throw new WeftError(`the token file ${path} cannot be created: ${(error as Error).message}`);
+  } finally {
+    unlinkSync(made);
+  }
+  return readTokenFile(path);
+}
+
+/**
+ * The user that owns a TCP socket of this host, by its ports; null if the kernel does not list it. Without a remote port
+ * it is the socket that listens.
+ */
+export function socketOwner(localPort: number, remotePort: number | null): number | null {
+  const hex = (port: number): string => port.toString(16).toUpperCase().padStart(4, "0");
+  const wanted = remotePort === null ? ":0000" : `:${hex(remotePort)}`;
+  for (const table of ["/proc/net/tcp", "/proc/net/tcp6"]) {
+    let text: string;
+    try {
+      text = readFileSync(table, "utf8");
+    } catch {
+      continue;
+    }
+    for (const line of text.split("\n")) {
+      const [, local = "", remote = "", state, , , , uid] = line.trim().split(/\s+/);
+      if (!local.endsWith(`:${hex(localPort)}`) || !remote.endsWith(wanted)) continue;
+      if ((remotePort === null) === (state === "0A")) return Number(uid);
+    }
+  }
+  return null;
+}
