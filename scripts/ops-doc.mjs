@@ -149,6 +149,7 @@ const sections = [
   ["Products", ["einsum", "conv"]],
   ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention"]],
   ["Linear algebra", ["linalg"]],
+  ["Fourier transforms", ["fft"]],
   [
     "Transforms and trees",
     ["transforms", "mapping", "control", "custom", "jit", "tree", "scope", "precision", "annotate"],

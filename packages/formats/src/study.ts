@@ -1,14 +1,8 @@
 // Schemas of study.json and run.json (the folder of `weft scale`), of study.yaml (which runs make up a study) and of points
 // files (device counts and measurements).
 import { z } from "zod";
-import {
-  countSchema,
-  deviceCountSchema,
-  machineFactsSchema,
-  mostDevices,
-  type Workload,
-  workloadSchema,
-} from "./facts.js";
+import { countSchema, deviceCountSchema, machineFactsSchema, type Workload, workloadSchema } from "./facts.js";
+import { mostDevices } from "./limits.js";
 import { recordVersion, runStatusSchema } from "./records.js";
 
 /** Schema of study.json in the folder that `weft scale` makes. */

@@ -80,6 +80,10 @@ export const unboundedLength = 2 ** 31 - 1;
 export const convKinds = ["forward", "input", "weight"] as const;
 export type ConvKind = (typeof convKinds)[number];
 
+/** Kinds of Fourier transforms: complex to complex, real to half spectrum, half spectrum to real. */
+export const fftKinds = ["c2c", "r2c", "c2r"] as const;
+export type FftKind = (typeof fftKinds)[number];
+
 export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
 export type CollectiveKind = (typeof collectiveKinds)[number];
 
@@ -204,6 +208,13 @@ export interface OpAttrs {
   gather: { axis: number; batch: number };
   /** Inputs: base (like gather's x), indices, updates (like gather's output). Out-of-range updates are dropped. */
   scatterAdd: { axis: number; batch: number };
+  /**
+   * Discrete Fourier transform over the last `axes` axes (one to three), without normalization. The sign of the exponent is negative
+   * unless `inverse`; r2c is never and c2r always inverse. r2c gives the first size / 2 + 1 numbers of the last axis of a spectrum
+   * whose others are conjugates; c2r takes these, ignores what must be real in them, and gives `size` real numbers. `size`: last axis
+   * of the side that is not a half spectrum.
+   */
+  fft: { kind: FftKind; inverse: boolean; axes: number; size: number };
   /** Stable order of the last axis, int32. */
   argsort: { descending: boolean };
   /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */

@@ -514,6 +514,23 @@ export const contracts: { [K in OpName]: Row<K> } = {
       );
     },
   },
+  fft: {
+    operands: 1,
+    check: ([x], { kind, inverse, axes, size }) => {
+      demand(
+        isCount(axes) && axes >= 1 && axes <= 3 && axes <= x.shape.length,
+        `${axes} axes of ${showShape(x.shape)}`,
+      );
+      checkDType(kind, kind === "r2c" ? (dtype) => isLinalg(dtype) && isReal(dtype) : isComplex, x.dtype);
+      demand(kind === "c2c" || inverse === (kind === "c2r"), `${kind} has one direction`);
+      const last = x.shape[x.shape.length - 1];
+      demand(!x.shape.slice(-axes).includes(0) && isCount(size) && size >= 1, `an empty axis of ${showShape(x.shape)}`);
+      demand(
+        last === (kind === "c2r" ? Math.floor(size / 2) + 1 : size),
+        `${showShape(x.shape)} is no operand of a transform of ${size}`,
+      );
+    },
+  },
   argsort: {
     operands: 1,
     check: ([x]) => {

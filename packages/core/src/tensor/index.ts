@@ -8,6 +8,7 @@ export * from "./create.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
 export * from "./einsum.js";
+export * from "./fft.js";
 export {
   argsort,
   gather,

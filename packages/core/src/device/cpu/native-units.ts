@@ -57,28 +57,25 @@ function vectorMathUnit(name: string, operands: number): string {
   return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${forms.join("")}`;
 }
 
-/** The element types of convolutions, as they are stored and as functions are named after them. */
-const convTypes = [
-  ["float", "s"],
-  ["double", "d"],
-  ["float complex", "c"],
-  ["double complex", "z"],
-];
+/** Element types of typed units, and the suffixes of their functions. */
+const types = { s: "float", d: "double", c: "float complex", z: "double complex" };
+
+const typed = (path: string, suffixes: readonly (keyof typeof types)[]): string[] =>
+  suffixes.map((suffix) => `#define T ${types[suffix]}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`);
 
 const convUnits = (): string[] => [
   nativeSource("cpu/native/conv.c"),
-  ...convTypes.map(
-    ([type, suffix]) =>
-      `#define T ${type}\n#define TYPED(name) name##_${suffix}\n${nativeSource("cpu/native/conv-typed.c")}`,
-  ),
+  ...typed("cpu/native/conv-typed.c", ["s", "d", "c", "z"]),
 ];
 
+const fftUnits = (): string[] => [nativeSource("cpu/native/fft.c"), ...typed("cpu/native/fft-typed.c", ["s", "d"])];
+
 /** Libraries of rarer ops, and the ops that need them. */
-const extensionUnits = { linalg: linalgUnits, conv: convUnits };
+const extensionUnits = { linalg: linalgUnits, conv: convUnits, fft: fftUnits };
 export type Extension = keyof typeof extensionUnits;
 export const extensions = Object.keys(extensionUnits) as readonly Extension[];
 export const unitsOf = (extension: Extension): string[] => extensionUnits[extension]();
 
 /** The library that an op needs beside the runtime; null if none. */
 export const extensionOf = (op: OpName): Extension | null =>
-  op === "conv" ? "conv" : factorizationOps.has(op) ? "linalg" : null;
+  op === "conv" || op === "fft" ? op : factorizationOps.has(op) ? "linalg" : null;

@@ -20,6 +20,7 @@ import { opCost } from "../../cost/index.js";
 import {
   bytesOf,
   InternalError,
+  isOp,
   makeStorage,
   type Node,
   numel,
@@ -34,7 +35,9 @@ import { attentionArguments } from "./attention.js";
 import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
+import type { Convolutions } from "./convolution.js";
 import { result64 } from "./driver.js";
+import type { FourierTransforms } from "./fourier.js";
 import { issueLibraryOp } from "./library-calls.js";
 import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scatter-sort.js";
@@ -159,6 +162,13 @@ const usesHost = (plan: Schedule): boolean =>
 export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): CudaProgramText =>
   writeCudaProgram(plan, context.multiprocessors * 16, precision);
 
+/** What issues calls of libraries, shared by the programs of a device. */
+export interface LibraryCallers {
+  products: Products;
+  convolutions: Convolutions | null;
+  fourier: FourierTransforms;
+}
+
 export class CudaProgram {
   readonly kernels: KernelInfo[] = [];
   /** Steps that run on the host, or in libraries that allocate and wait, cannot be part of a graph. */
@@ -170,7 +180,7 @@ export class CudaProgram {
   constructor(
     readonly context: CudaContext,
     readonly launcher: Launcher,
-    readonly products: Products,
+    readonly libraries: LibraryCallers,
     readonly plan: Schedule,
     readonly precision: Precision,
   ) {
@@ -478,7 +488,7 @@ export class CudaProgram {
             },
     };
     if (batch.length > 1) this.#pointers(step, product, batch);
-    else if (this.products.issue(product) && epilogue !== null) return;
+    else if (this.libraries.products.issue(product) && epilogue !== null) return;
     if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 
@@ -505,7 +515,7 @@ export class CudaProgram {
       ...pad(batch.map((d) => d.b * size)),
       ...pad(batch.map((d) => d.c * size)),
     ]);
-    this.products.issuePointers(product, count, {
+    this.libraries.products.issuePointers(product, count, {
       left: address + 8 * count,
       right: address,
       out: address + 16 * count,
@@ -539,6 +549,8 @@ export class CudaProgram {
       output: this.#at(plan, node, addresses),
       workspace: addresses.scratch + step.workspace,
       kernels: this.#calls,
+      convolutions: isOp(node, "conv") ? this.libraries.convolutions : null,
+      fourier: this.libraries.fourier,
       linearAlgebra: () => this.#linearAlgebra(plan, node, addresses),
     });
   }

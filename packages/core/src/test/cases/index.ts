@@ -3,6 +3,7 @@ import type { Case } from "./case.js";
 import { convs } from "./conv.js";
 import { creation } from "./create.js";
 import { elementwise } from "./elementwise.js";
+import { ffts } from "./fft.js";
 import { indexing } from "./indexing.js";
 import { linalg } from "./linalg.js";
 import { nn } from "./nn.js";
@@ -21,5 +22,6 @@ export const cases: readonly Case[] = [
   ...products,
   ...convs,
   ...nn,
+  ...ffts,
   ...linalg,
 ];
