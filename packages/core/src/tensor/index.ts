@@ -7,6 +7,7 @@ export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
+export * from "./dynamic.js";
 export * from "./einsum.js";
 export * from "./fft.js";
 export {

@@ -1,6 +1,16 @@
 // Tsitouras' adaptive Runge-Kutta method of orders 5 and 4, as a loop that ends when it arrives. Step sizes are constants of
 // differentiation.
-import { abs, full, maximum, minimum, scan, stopGradient, type Tensor, where, whileLoop } from "@weft/core/internal/tensor";
+import {
+  abs,
+  full,
+  maximum,
+  minimum,
+  scan,
+  stopGradient,
+  type Tensor,
+  where,
+  whileLoop,
+} from "@weft/core/internal/tensor";
 import type { Tolerance } from "./methods.js";
 
 const c = [0, 0.161, 0.327, 0.9, 0.9800255409045097, 1, 1];
