@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type BenchOptions, coreOrder, parseSize, type RowSpec, rowsOf, runBench, runJitBench } from "@weft/bench";
 import * as weft from "@weft/core";
 import { settings } from "@weft/core/internal/settings";
-import { type BenchRecord, benchFiles, benchText, judgeBench, parseBenchRecord } from "@weft/lab";
+import { type BenchRecord, benchFiles, benchText, judgeBench, parseBenchRecord } from "@weft/lab/internal";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { attempt, CommandError, counts, failed, ProgressLine, warn, wrongUsage } from "../terminal/index.js";
 import { jitText, torchText } from "./bench-suites.js";

@@ -12,7 +12,7 @@ import {
   renderSvg,
   type ScalingPredictions,
   verdictExitCodes,
-} from "@weft/lab";
+} from "@weft/lab/internal";
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
 import { analyzeAll, labWork, loadStudies } from "./studies.js";

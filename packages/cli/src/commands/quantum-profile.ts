@@ -5,7 +5,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ClusterBuffer, connect } from "@weft/cluster";
 import { medianOrNull } from "@weft/formats/stats";
-import { emptyRun, judge, karpFlatt, type Study, summarizeStudy } from "@weft/lab";
+import { emptyRun, judge, karpFlatt, type Study, summarizeStudy } from "@weft/lab/internal";
 import type { GateProblem } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
-import { type LedgerPrediction, makePrediction, recordPredictions, scorePrediction } from "@weft/lab";
+import { type LedgerPrediction, makePrediction, recordPredictions, scorePrediction } from "@weft/lab/internal";
 import { type RawConfig, readConfig, showConfig } from "@weft/train";
 import type { Command } from "commander";
 import {
