@@ -162,7 +162,7 @@ test("an update writes into the memory of a donated cache, of a value that is no
   const at = weft.tensor(3, { dtype: "int32" });
   const update = (c: Tensor, i: Tensor): Tensor => weft.dynamicUpdateSlice(c, row, [0, i, 0]);
   weft
-    .jit(update, { donate: [0] })(cache, at)
+    .jit(update, { donate: [0] })(weft.zeros([64, 1000, 8]), at)
     .realize();
   const donated = device.plan(({ donated }) => donated?.includes(true) ?? false);
   assert.equal(donated.aliases.size, 1);
