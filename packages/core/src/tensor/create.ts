@@ -31,6 +31,7 @@ export type TypedArray = Storage | Uint8ClampedArray;
 
 /** Options of functions that create tensors. */
 export interface CreateOptions {
+  /** Dtype of the elements. */
   dtype?: DType;
 }
 

@@ -270,6 +270,7 @@ function orderNode(op: string, x: Node, axis: number, descending: boolean): { or
 
 /** Options of {@link sort} and {@link argsort}. */
 export interface SortOptions {
+  /** Largest first; false by default. */
   descending?: boolean;
 }
 

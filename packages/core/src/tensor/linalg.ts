@@ -91,6 +91,7 @@ export function solve(a: TensorLike, b: TensorLike): Tensor {
 
 /** Options of {@link triangularSolve}. */
 export interface TriangularOptions {
+  /** Whether the lower triangle of a is used, or the upper one. */
   lower?: boolean;
   /** Solve with the conjugate transpose of a. */
   adjoint?: boolean;

@@ -17,6 +17,7 @@ import type { Tensor } from "./tensor.js";
 
 /** Options of reductions. */
 export interface ReduceOptions {
+  /** Keeps reduced axes with size 1; false by default. */
   keepDims?: boolean;
 }
 /** Axes of a reduction, counted from the end if negative; null or undefined means all axes. */

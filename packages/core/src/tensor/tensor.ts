@@ -49,6 +49,8 @@ export class Tensor {
   #signature: string | null = null;
   /** Location of the dispose() call; null if the tensor is not disposed. */
   #disposed: (() => string | null) | null = null;
+  /** Number of reads that wait for the value. */
+  #reads = 0;
 
   /** Internal. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on. */
   constructor(node: Node) {
@@ -133,15 +135,23 @@ export class Tensor {
   }
 
   /**
-   * A copy of the elements, row-major. `into` is an array of an earlier call, of this dtype and size, to fill and return instead of
+   * A copy of the elements, row-major. The event loop runs while the value is computed. `into` is an array of an earlier call, of this dtype and size, to fill and return instead of
    * a new one: the fastest way to read large results of a GPU repeatedly. Do not write to it until the promise resolves.
    */
   async data(into?: Data): Promise<Data> {
     if (into !== undefined) this.#requireFit("data", into);
-    session().realize([this.node], true);
-    const value = this.node.value as TensorValue;
-    if (into !== undefined) return (await session().downloadAsync(value, into as Storage)) as Data;
-    return widen(this.dtype, await session().downloadAsync(value));
+    const { node } = this;
+    const current = session();
+    this.#reads++;
+    try {
+      const computed = current.realizeAsync([node]);
+      if (computed !== null) await computed;
+      const data = await current.downloadAsync(node.value as TensorValue, into as Storage | undefined);
+      return into ?? widen(this.dtype, data);
+    } finally {
+      this.#reads--;
+      if (this.#disposed !== null) this.#release();
+    }
   }
 
   /** Blocking form of {@link Tensor.item}. */
@@ -198,7 +208,12 @@ export class Tensor {
   /** Frees the memory now. Pending work that reads this tensor still gets its value; other use throws. */
   dispose(): void {
     this.#disposed ??= captureSite();
-    (this.#node.value as TensorValue | null)?.release();
+    this.#release();
+  }
+
+  /** Frees the memory of a disposed tensor when no read is waiting for it. */
+  #release(): void {
+    if (this.#reads === 0) (this.#node.value as TensorValue | null)?.release();
   }
 
   /** Same as {@link Tensor.dispose}, for `using` declarations. */

@@ -24,6 +24,8 @@ typedef unsigned long long uint64_t;
 #include <stdint.h>
 #endif
 #define W_INLINE static __device__ __forceinline__
+/* A test that most threads fail. */
+#define W_SELDOM(test) (test)
 #ifdef W_MANY_CALLS
 #define W_CALL static __device__ __noinline__
 #else
