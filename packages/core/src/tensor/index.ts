@@ -23,9 +23,27 @@ export {
   topk,
 } from "./indexing.js";
 export * from "./jit.js";
-export * from "./linalg.js";
+export {
+  adjoint,
+  cholesky,
+  det,
+  diag,
+  diagonal,
+  eigh,
+  inv,
+  norm,
+  qr,
+  solve,
+  svd,
+  type TriangularOptions,
+  trace,
+  triangularSolve,
+  tril,
+  triu,
+} from "./linalg.js";
 export * from "./mapping.js";
 export * from "./math.js";
+export * from "./matrix-functions.js";
 export * from "./nnfunctions.js";
 export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {
