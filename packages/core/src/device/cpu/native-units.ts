@@ -21,16 +21,14 @@ const linalgUnits = (): string[] => [
   ),
 ];
 
-/** Functions of the prelude that have vector forms. Floats have forms of exp, log and tanh that compilers vectorize. */
+/** Functions of the prelude that have vector forms. Some functions of floats need none: compilers vectorize them. */
 const vectorFunctions: { names: string[]; operands: number; suffixes: string }[] = [
-  { names: ["exp", "log", "tanh"], operands: 1, suffixes: "d" },
-  {
-    names: ["expm1", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"],
-    operands: 1,
-    suffixes: "[df]",
-  },
+  { names: ["exp", "log", "tanh", "expm1", "log1p", "atan"], operands: 1, suffixes: "d" },
+  { names: ["sin", "cos", "tan", "asin", "acos", "sinh", "cosh"], operands: 1, suffixes: "[df]" },
   { names: ["pow"], operands: 2, suffixes: "f" },
 ];
+/** The cosine is the sine one quarter turn later. */
+const quarterTurns: Record<string, number> = { sin: 0, cos: 1 };
 const callable = vectorFunctions.map(({ names, suffixes }) => `(?:${names.join("|")})_${suffixes}`);
 const vectorCalls = new RegExp(`\\bw_(?:${callable.join("|")}|c[a-z0-9]+_[df])\\(`);
 
@@ -54,7 +52,8 @@ function vectorMathUnit(name: string, operands: number): string {
     ({ tag, lanes, present }) =>
       `#if ${present}\n#define W_TAG ${tag}\n#define W_LANES ${lanes}\n${nativeSource("cpu/native/vector-math.c")}#endif\n`,
   );
-  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${forms.join("")}`;
+  const quarters = quarterTurns[name] === undefined ? "" : `#define W_QUARTERS ${quarterTurns[name]}\n`;
+  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${quarters}${forms.join("")}`;
 }
 
 /** Element types of typed units, and the suffixes of their functions. */
