@@ -2,7 +2,18 @@
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
 export * from "./control.js";
-export * from "./conv.js";
+export {
+  type ConvOptions,
+  type ConvTransposeOptions,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  type Padding,
+  type PerAxis,
+} from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
 export * from "./custom.js";
