@@ -12,7 +12,13 @@ export {
   type RowVerdict,
   type TimeSplit,
 } from "./bench/index.js";
-export { readJson, runFromTape, studyFromScaleDirectory } from "./import/index.js";
+export {
+  mlperfResult,
+  readJson,
+  readMlperfLog,
+  runFromTape,
+  studyFromScaleDirectory,
+} from "./import/index.js";
 export * from "./index.js";
 export {
   type Ledger,
@@ -28,6 +34,7 @@ export {
   scorePrediction,
 } from "./ledger/index.js";
 export { type LintOptions, type LintProblem, lintFiles } from "./lint/index.js";
+export { type Fabric, fabrics } from "./metrics/index.js";
 export { emptyRun } from "./model/index.js";
 export {
   type BucketChoice,
@@ -37,7 +44,9 @@ export {
   estimateHalfGradients,
   estimateLargerBatch,
   estimateLoaders,
+  type OneDeviceRun,
   PointsError,
+  predictFromOne,
   type ReadPoints,
   reachedShare,
   readPoints,
@@ -72,6 +81,8 @@ export {
   type FollowOptions,
   followStudy,
   launchers,
+  type MachineReport,
+  MachineWitness,
   PlanError,
   type PlannedRun,
   runStudy,

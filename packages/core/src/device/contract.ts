@@ -28,8 +28,11 @@ export interface KernelInfo {
  * and reductions give the same bits on all of them. A member that died, hangs or runs another program is an error on every member.
  */
 export interface ProcessGroup {
+  /** The transport of the group. */
   readonly kind: "local" | "shm" | "mpi" | "nccl";
+  /** The number of this process, from 0. */
   readonly rank: number;
+  /** The number of processes. */
   readonly size: number;
   /**
    * For programs that run in C: the address of `int weft_collective(void* group, const int64_t* descriptor, const void*
@@ -41,7 +44,9 @@ export interface ProcessGroup {
   failure(code: number): WeftError;
   /** One collective on host memory; blocks. `operand` is the shape of the input. */
   collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void;
+  /** Blocks until every member has called it. */
   barrier(): void;
+  /** Leaves the group and frees its resources. */
   close(): void;
 }
 
@@ -80,9 +85,11 @@ export interface Executable {
 
 /** Memory of a device. */
 export interface DeviceMemory {
-  /** Bytes in live buffers, bytes pooled for reuse, and the largest number of live bytes so far. */
+  /** Bytes in live buffers. */
   usedBytes: number;
+  /** Bytes of freed buffers that are held for reuse. */
   pooledBytes: number;
+  /** The largest number of live bytes so far. */
   peakBytes: number;
   /** Capacity of the device. */
   totalBytes: number;
@@ -160,15 +167,21 @@ export interface AttentionSupport {
 
 /** A device: allocates buffers, copies data, and compiles graphs to executables. */
 export interface Device {
+  /** The name that selects the device, such as `cpu` or `cuda:0`. */
   readonly name: string;
+  /** Properties that other layers consult instead of the kind of device. */
   readonly traits: DeviceTraits;
   /** Whether runs time each kernel (see Executable.lastTimes). Devices without timers ignore it. */
   timing?: boolean;
   /** The process group of the collectives in its functions. */
   group?: ProcessGroup | null;
+  /** Allocates a buffer; throws {@link OutOfMemoryError} if there is no memory. */
   allocate(bytes: number): DeviceBuffer;
+  /** Frees a buffer, for reuse by later allocations. */
   free(buffer: DeviceBuffer): void;
+  /** Copies bytes of the host into a buffer. */
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
+  /** Copies the bytes of a buffer to the host; waits for the work that writes it. */
   download(buffer: DeviceBuffer, into: Uint8Array): void;
   /** The bytes if they are available without waiting, otherwise null. Synchronous devices omit it. */
   peek?(buffer: DeviceBuffer): Uint8Array | null;
@@ -201,6 +214,7 @@ export interface Device {
   readonly lost?: string | null;
   /** Releases all resources of the device. */
   close?(): void;
+  /** Compiles a graph. The caller releases the executable. */
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The same without blocking the event loop while a compiler runs. Devices that compile quickly omit it. */
   compileAsync?(fn: GraphFn, options: CompileOptions): Promise<Executable>;
@@ -210,7 +224,9 @@ export interface Device {
   source?(fn: GraphFn, options: CompileOptions): string;
   /** The placement of a buffer on a device that represents several; the shape is that of the whole tensor. */
   placement?(buffer: DeviceBuffer): Placement | null;
+  /** Waits for all work of the device. */
   synchronize(): void;
+  /** The memory that the device uses now. */
   memory(): DeviceMemory;
   /** Returns pooled memory to the system. */
   trim(): void;
@@ -219,6 +235,7 @@ export interface Device {
 /** The device is out of memory. The runtime frees what it can and retries once. */
 export class OutOfMemoryError extends WeftError {
   override name = "OutOfMemoryError";
+  /** Bytes of the allocation that failed. */
   readonly requested: number;
   constructor(message: string, requested: number) {
     super(message);

@@ -33,7 +33,7 @@ type ShapeRule<K extends OpName> = (inputs: readonly Node[], attrs: OpAttrs[K]) 
 
 const same = (inputs: readonly Node[]): Aval => ({ shape: inputs[0].shape, dtype: inputs[0].dtype });
 const comparisons = new Set(["eq", "ne", "lt", "le"]);
-const tests = new Set(["isnan", "isfinite"]);
+const tests = new Set(["isnan", "isfinite", "signbit"]);
 
 function expectSame(op: string, a: Shape, b: Shape): void {
   if (!sameShape(a, b)) throw new InternalError(`${op}: shapes ${showShape(a)} and ${showShape(b)} differ`);

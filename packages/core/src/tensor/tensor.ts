@@ -27,6 +27,7 @@ import * as math from "./math.js";
 import * as nn from "./nnfunctions.js";
 import type { ProductOptions } from "./precision.js";
 import * as reduce from "./reduce.js";
+import * as selection from "./selection.js";
 import * as shaping from "./shape.js";
 
 /** Elements as typed arrays: half types are widened to float32, complex numbers are interleaved pairs. */
@@ -555,12 +556,12 @@ export class Tensor {
   // Reductions
 
   /** Sum over axes, by default all. See {@link sum}. */
-  sum(axes?: reduce.Axes, options?: reduce.ReduceOptions): Tensor {
+  sum(axes?: reduce.Axes, options?: reduce.SumOptions): Tensor {
     return reduce.sum(this, axes, options);
   }
 
   /** Product over axes, by default all. See {@link prod}. */
-  prod(axes?: reduce.Axes, options?: reduce.ReduceOptions): Tensor {
+  prod(axes?: reduce.Axes, options?: reduce.SumOptions): Tensor {
     return reduce.prod(this, axes, options);
   }
 
@@ -615,8 +616,13 @@ export class Tensor {
   }
 
   /** Cumulative sum along an axis. See {@link cumsum}. */
-  cumsum(axis?: number): Tensor {
-    return reduce.cumsum(this, axis);
+  cumsum(axis?: number, options?: reduce.CumulativeOptions): Tensor {
+    return reduce.cumsum(this, axis, options);
+  }
+
+  /** Cumulative product along an axis. See {@link cumprod}. */
+  cumprod(axis?: number, options?: reduce.CumulativeOptions): Tensor {
+    return reduce.cumprod(this, axis, options);
   }
 
   /** 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. See {@link norm}. */
@@ -687,7 +693,7 @@ export class Tensor {
   }
 
   /** Shifts elements cyclically along an axis. See {@link roll}. */
-  roll(shift: number, axis?: number): Tensor {
+  roll(shift: number | readonly number[], axis?: number | readonly number[] | null): Tensor {
     return shaping.roll(this, shift, axis);
   }
 
@@ -731,6 +737,21 @@ export class Tensor {
   /** The k largest elements along an axis, largest first, and their indices. See {@link topk}. */
   topk(k: number, axis?: number): { values: Tensor; indices: Tensor } {
     return indexing.topk(this, k, axis);
+  }
+
+  /** Elements where a condition holds. See {@link mask}. */
+  mask(condition: TensorLike): Tensor {
+    return selection.mask(this, condition);
+  }
+
+  /** Copy with other values where a condition holds. See {@link setMask}. */
+  setMask(condition: TensorLike, values: TensorLike): Tensor {
+    return selection.setMask(this, condition, values);
+  }
+
+  /** Repeats every element along an axis. See {@link repeat}. */
+  repeat(repeats: number | readonly number[] | Tensor, axis?: number): Tensor {
+    return selection.repeat(this, repeats, axis);
   }
 
   // Matrices
