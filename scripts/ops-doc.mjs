@@ -148,7 +148,7 @@ const sections = [
   ["Indexing and sorting", ["indexing", "selection"]],
   ["Products", ["einsum", "conv"]],
   ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention"]],
-  ["Linear algebra", ["linalg"]],
+  ["Linear algebra", ["linalg", "matrix-functions"]],
   ["Properties of dtypes", ["dtypes"]],
   ["Fourier transforms", ["fft"]],
   [

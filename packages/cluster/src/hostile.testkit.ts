@@ -63,6 +63,8 @@ const samples: { [K in OpName]: (() => [inputs: ReturnType<typeof f32>[], attrs:
   det: () => [[f32(3, 3)], {}],
   eigh: () => [[f32(3, 3)], {}],
   qr: () => [[f32(3, 2)], {}],
+  lu: () => [[f32(3, 2)], {}],
+  eig: () => [[f32(3, 3)], {}],
   svd: () => [[f32(3, 2)], {}],
   scan: () => [
     [i32(), f32(), f32(5, 3)],

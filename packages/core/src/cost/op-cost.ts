@@ -90,6 +90,8 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   det: matrixCubed(2 / 3),
   eigh: matrixCubed(9),
   qr: matrixCubed(4),
+  lu: matrixCubed(2 / 3),
+  eig: matrixCubed(25),
   svd: matrixCubed(12),
   scan: (node) => {
     const { body } = node.attrs;

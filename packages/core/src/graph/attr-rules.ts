@@ -238,6 +238,8 @@ const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   det: nothing,
   eigh: nothing,
   qr: nothing,
+  lu: nothing,
+  eig: nothing,
   svd: nothing,
   scan: { body, consts: count(), carries: count(), length: count(), reverse: flag, stop: optional(oneOf(loopStops)) },
   custom: { body, rule, kernel: optional(attention) },

@@ -237,6 +237,13 @@ export interface OpAttrs {
   eigh: Record<never, never>;
   /** Thin: q [..., m, k], r [..., k, n], k = min(m, n), diagonal of r real and >= 0. */
   qr: Record<never, never>;
+  /**
+   * LU decomposition with row pivots: the factors in one matrix [..., m, n] (l below the diagonal, whose ones are not stored, u on and
+   * above it), and the rows of a in their new order, int32 [..., m].
+   */
+  lu: Record<never, never>;
+  /** Eigenvalues (complex, in no order) and eigenvectors of norm 1 in columns, largest component real and positive, of any square matrix. */
+  eig: Record<never, never>;
   /** Thin: u [..., m, k], s [..., k] descending, vh [..., k, n]. */
   svd: Record<never, never>;
   /**

@@ -97,6 +97,8 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
   det: anyRank,
   eigh: anyRank,
   qr: anyRank,
+  lu: anyRank,
+  eig: anyRank,
   svd: anyRank,
   collective: () => {
     throw new WeftError("vmap of a collective: map the function first, then shard it or reduce its results");

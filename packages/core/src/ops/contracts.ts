@@ -554,6 +554,8 @@ export const contracts: { [K in OpName]: Row<K> } = {
   det: { operands: 1, check: ([a]) => checkSquare(a) },
   eigh: { operands: 1, check: ([a]) => checkSquare(a) },
   qr: { operands: 1, check: ([a]) => checkLinalg(a) },
+  lu: { operands: 1, check: ([a]) => checkLinalg(a) },
+  eig: { operands: 1, check: ([a]) => checkSquare(a) },
   svd: { operands: 1, check: ([a]) => checkLinalg(a) },
   scan: { operands: null, check: checkScan },
   custom: {

@@ -414,6 +414,8 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   det: { factors: matrices },
   eigh: { factors: matrices },
   qr: { factors: matrices },
+  lu: { factors: matrices },
+  eig: { factors: matrices },
   svd: { factors: matrices },
   scan: loopRule,
   custom: attentionRule,

@@ -78,6 +78,8 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
   det: never,
   eigh: never,
   qr: never,
+  lu: never,
+  eig: never,
   svd: never,
   scan: never,
   custom: never,

@@ -128,6 +128,14 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
       { shape: [...batch, k, columns], dtype: a.dtype },
     ];
   },
+  lu: ([a]) => [
+    { shape: a.shape, dtype: a.dtype },
+    { shape: a.shape.slice(0, -1), dtype: "int32" },
+  ],
+  eig: ([a]) => [
+    { shape: a.shape.slice(0, -1), dtype: isComplex(a.dtype) ? a.dtype : complexOf(a.dtype) },
+    { shape: a.shape, dtype: isComplex(a.dtype) ? a.dtype : complexOf(a.dtype) },
+  ],
   svd: ([a]) => {
     const { batch, rows, columns } = matrixParts(a.shape);
     const k = Math.min(rows, columns);

@@ -29,7 +29,17 @@ import {
 import { convVjp } from "./conv.js";
 import { fftVjp } from "./fft.js";
 import { binaryVjps, unaryVjps } from "./vjp-elementwise.js";
-import { choleskyVjp, detVjp, eighVjp, qrVjp, solveVjp, svdVjp, triangularSolveVjp } from "./vjp-linalg.js";
+import {
+  choleskyVjp,
+  detVjp,
+  eighVjp,
+  eigVjp,
+  luVjp,
+  qrVjp,
+  solveVjp,
+  svdVjp,
+  triangularSolveVjp,
+} from "./vjp-linalg.js";
 import { reduceVjps } from "./vjp-reduce.js";
 
 /** transform/ differentiates loops and custom functions, because it can look into their bodies. */
@@ -166,6 +176,8 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   det: (node, [g]) => [detVjp(node.inputs[0], node, g!)],
   eigh: (node, [gw, gv]) => [eighVjp(pick(node, 0), pick(node, 1), gw, gv)],
   qr: (node, [gq, gr]) => [qrVjp(node.inputs[0], pick(node, 0), pick(node, 1), gq, gr)],
+  lu: (node, [g]) => [g === null ? null : luVjp(pick(node, 0), pick(node, 1), g)],
+  eig: (node, [gw, gv]) => [eigVjp(node.inputs[0], pick(node, 0), pick(node, 1), gw, gv)],
   svd: (node, [gu, gs, gvh]) => {
     const [u, s, vh] = [0, 1, 2].map((i) => pick(node, i));
     return [svdVjp(u, s, vh, gu, gs, gvh)];

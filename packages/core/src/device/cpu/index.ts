@@ -142,7 +142,9 @@ function libraryFailure(code: number): Error | null {
   const reason = code - (1 << 20);
   return reason === 1
     ? new OutOfMemoryError("cpu: no memory for the workspace of a library call; free tensors or use smaller batches", 0)
-    : new WeftError(`cpu: a library call failed (${reason})`);
+    : reason === 3
+      ? new WeftError("cpu: eigenvalues of general matrices need LAPACK; install OpenBLAS (libopenblas0)")
+      : new WeftError(`cpu: a library call failed (${reason})`);
 }
 
 /** The device whose threads, cores and group the runtime library is set to. */

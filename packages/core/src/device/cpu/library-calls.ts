@@ -83,6 +83,10 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   det: (node, { code, input, output }) => `W_TRY(rt->det(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,
   eigh: (node, { code, input, output }) =>
     `W_TRY(rt->eigh(${code}, ${squares(node)}, ${input(0)}, ${output(0)}, ${output(1)}));`,
+  lu: (node, { code, input, output }) =>
+    `W_TRY(rt->lu(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, (int32_t*)${output(1)}));`,
+  eig: (node, { code, input, output }) =>
+    `W_TRY(rt->eig(${code}, ${squares(node)}, ${input(0)}, ${output(0)}, ${output(1)}));`,
   qr: (node, { code, input, output }) =>
     `W_TRY(rt->qr(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, ${output(1)}));`,
   svd: (node, { code, input, output }) =>

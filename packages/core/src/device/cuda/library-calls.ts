@@ -36,6 +36,8 @@ interface CallOperands {
   fourier: FourierTransforms;
   /** Runs the op by the vendor's solvers, or on the host without them. */
   linearAlgebra(): void;
+  /** Runs the op on the host by its reference rule. */
+  onHost(): void;
 }
 
 type LibraryCall<K extends LibraryOp> = (node: Node<K>, at: CallOperands) => void;
@@ -69,6 +71,9 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   det: linearAlgebra,
   eigh: linearAlgebra,
   qr: linearAlgebra,
+  lu: linearAlgebra,
+  // The vendor has no general eigenvalue solver in most of its versions.
+  eig: (_, at) => at.onHost(),
   svd: linearAlgebra,
 };
 

@@ -552,6 +552,7 @@ export class CudaProgram {
       convolutions: isOp(node, "conv") ? this.libraries.convolutions : null,
       fourier: this.libraries.fourier,
       linearAlgebra: () => this.#linearAlgebra(plan, node, addresses),
+      onHost: () => this.#onHost(plan, node, addresses),
     });
   }
 
