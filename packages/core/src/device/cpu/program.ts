@@ -162,7 +162,8 @@ class ProgramWriter {
       const count = numel(node.inputs[2].shape);
       work.ops = { lookup: count / row, simple: 2 * count };
       work.rows = count / row;
-    } else if (node.op === "cumsum") work.ops = { strided: numel(node.shape) };
+    } else if (node.op === "updateSlice") work.touches.splice(0);
+    else if (node.op === "cumsum") work.ops = { strided: numel(node.shape) };
     else if (node.op === "argsort") work.ops = { lookup: flops };
     else if (node.op !== "matmul") work.linalg = flops;
     return work;
@@ -353,13 +354,12 @@ class ProgramWriter {
     this.#bodies.push(
       `static int ${name}(void* const* b, char* scratch, const weft_runtime* rt, int threads) {\n  int failed = 0; (void)failed;\n${inner.join("\n")}\n  return 0;\n}`,
     );
-    const sizes = loopMemory(step);
     const start = step.offset;
-    let offset = start + sizes.body;
-    const buffers = sizes.carries.map((size) => {
-      offset += 2 * size;
-      return [`(scratch + ${offset - 2 * size})`, `(scratch + ${offset - size})`];
-    });
+    const memory = loopMemory(step).carries;
+    const buffers = memory.map(({ reads, writes }) => [
+      `(scratch + ${start + reads})`,
+      `(scratch + ${start + writes})`,
+    ]);
     const total = body.fn.params.length + body.fn.outputs.length;
     const lines: string[] = [`{ void* q[${total}];`];
     const bytes = (n: Node): number => numel(n.shape) * bytesOf(n.dtype);
@@ -389,6 +389,7 @@ class ProgramWriter {
     lines.push(`if ((failed = ${name}(q, scratch + ${start}, rt, threads))) return failed;`);
     for (let c = 0; c < carries; c++) {
       const [from, to] = [consts + c, body.fn.params.length + c];
+      if (memory[c].reads === memory[c].writes) continue;
       lines.push(`{ void* swap = q[${from}]; q[${from}] = q[${to}]; q[${to}] = swap; }`);
     }
     lines.push("}");
