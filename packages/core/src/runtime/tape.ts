@@ -18,6 +18,9 @@ class TapeWriter {
   #lines: string[] = [];
   #timer: NodeJS.Timeout | null = null;
   #dataLeft = settings.tapeMegabytes.get() * 1e6;
+  /** Of everything written so far. */
+  readonly #hash = createHash("sha256");
+  #count = 0;
 
   constructor(readonly path: string) {
     const head = {
@@ -28,8 +31,11 @@ class TapeWriter {
     };
     // Tapes contain the program's data. A file that others could read, or had open, is replaced.
     rmSync(path, { force: true });
-    writeFileSync(path, `${JSON.stringify(head)}\n`, { mode: 0o600, flag: "wx" });
-    process.once("exit", () => this.flush());
+    const text = `${JSON.stringify(head)}\n`;
+    writeFileSync(path, text, { mode: 0o600, flag: "wx" });
+    this.#hash.update(text);
+    this.#count = 1;
+    process.once("exit", () => this.end());
   }
 
   write(...records: readonly object[]): void {
@@ -59,9 +65,24 @@ class TapeWriter {
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#lines.length === 0) return;
-    appendFileSync(this.path, `${this.#lines.join("\n")}\n`);
+    if (this.#lines.length > 0) this.#append(false);
+  }
+
+  /** Writes what is left. A tape without this last line was cut, or its program was killed. */
+  end(): void {
+    this.flush();
+    this.#append(true);
+  }
+
+  /** Appends the collected lines and the checksum of the tape up to there. */
+  #append(end: boolean): void {
+    const text = this.#lines.map((line) => `${line}\n`).join("");
+    this.#count += this.#lines.length;
     this.#lines = [];
+    const sha256 = this.#hash.update(text).copy().digest("hex");
+    const check = `${JSON.stringify({ type: "check", lines: this.#count++, sha256, end })}\n`;
+    this.#hash.update(check);
+    appendFileSync(this.path, text + check);
   }
 }
 
@@ -83,7 +104,7 @@ export function tape(): TapeWriter | null {
   const rank = launchedRank();
   const path = rank === null ? wanted : `${wanted}.${rank}`;
   if (writer === null || writer.path !== path) {
-    writer?.flush();
+    writer?.end();
     writer = new TapeWriter(path);
   }
   return writer;
