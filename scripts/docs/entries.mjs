@@ -59,7 +59,9 @@ export const groups = {
   Tensors: {
     tensors: "Tensors",
     gradients: "Gradients",
+    "control-flow": "Loops and branches",
     ops: "Functions",
+    "array-api": "Array API standard",
     precision: "Precision",
     gpu: "GPUs",
     lanes: "Batches of small problems",

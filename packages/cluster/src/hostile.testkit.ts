@@ -8,8 +8,8 @@ const f32 = (...shape: number[]) => input(shape, "float32");
 const i32 = (...shape: number[]) => input(shape, "int32");
 
 function loopBody(): GraphFn {
-  const [c, x] = [f32(), f32(3)];
-  return { params: [c, x], outputs: [build.add(c, build.reduce("sum", x, [0])), x] };
+  const [n, c, x] = [i32(), f32(), f32(3)];
+  return { params: [n, c, x], outputs: [build.add(c, build.reduce("sum", x, [0])), x] };
 }
 
 /** Builds one valid node per op; typed over the union, so a new op must be added here. */
@@ -55,6 +55,7 @@ const samples: { [K in OpName]: (() => [inputs: ReturnType<typeof f32>[], attrs:
   ],
   gather: () => [[f32(4, 3), i32(2)], { axis: 0, batch: 0 }],
   scatterAdd: () => [[f32(4, 3), i32(2), f32(2, 3)], { axis: 0, batch: 0 }],
+  fft: () => [[input([2, 5], "complex64")], { kind: "c2r", inverse: true, axes: 1, size: 8 }],
   argsort: () => [[f32(5)], { descending: false }],
   cholesky: () => [[f32(3, 3)], {}],
   triangularSolve: () => [[f32(3, 3), f32(3, 2)], { lower: true, adjoint: false, unit: false }],
@@ -63,7 +64,10 @@ const samples: { [K in OpName]: (() => [inputs: ReturnType<typeof f32>[], attrs:
   eigh: () => [[f32(3, 3)], {}],
   qr: () => [[f32(3, 2)], {}],
   svd: () => [[f32(3, 2)], {}],
-  scan: () => [[f32(), f32(5, 3)], { body: loopBody(), consts: 0, carries: 1, length: 5, reverse: false }],
+  scan: () => [
+    [i32(), f32(), f32(5, 3)],
+    { body: loopBody(), consts: 1, carries: 1, length: 5, reverse: false, stop: "count" },
+  ],
   custom: () => {
     const [q, k, v] = [f32(4, 2, 8), f32(4, 2, 8), f32(4, 2, 8)];
     const rows = build.reduce("sum", build.permute(q, [1, 0, 2]), [2]);

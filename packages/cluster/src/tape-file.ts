@@ -215,7 +215,10 @@ interface TapeRequest {
 function requestsOf({ lines }: TapeFile): TapeRequest[] {
   const keys = new Map<number, string>();
   return lines.flatMap((l) => {
-    if (l.type === "program") keys.set(l.program, structuralKey(decodeFunction(l.graph)));
+    if (l.type === "program") {
+      const key = structuralKey(decodeFunction(l.graph));
+      keys.set(l.program, createHash("sha256").update(key).digest("hex"));
+    }
     if (l.type === "run") {
       const what = `run ${keys.get(l.program)?.slice(0, 12)}`;
       return [{ what, shown: l.cause === null ? what : `${what} at ${l.cause}` }];

@@ -203,8 +203,9 @@ test("a tape that was cut or altered anywhere is detected, and an intact one is 
     );
     assert.notDeepEqual(await damaged(`cut-${i}`, `${lines.slice(0, i).join("\n")}\n`), [], `cut after line ${i}`);
   }
-  const step = text.indexOf('"step":1');
-  assert.notDeepEqual(await damaged("digit", `${text.slice(0, step + 7)}2${text.slice(step + 8)}`), []);
+  const run = text.indexOf('"step":1');
+  assert.ok(run > 0);
+  assert.notDeepEqual(await damaged("digit", `${text.slice(0, run + 7)}2${text.slice(run + 8)}`), []);
   assert.notDeepEqual(await damaged("twice", `${text}${lines[lines.length - 2]}\n`), []);
   // A small change of the data, in its file.
   const [file] = readdirSync(`${path}.data`);

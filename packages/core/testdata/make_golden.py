@@ -135,7 +135,8 @@ def plain(x):
     """The shortest text that still tells apart what float64 tells apart here: 15 digits."""
     if not np.isfinite(x):
         return "NaN" if np.isnan(x) else "Infinity" if x > 0 else "-Infinity"
-    return str(int(x)) if float(x).is_integer() and abs(x) < 2**53 else repr(float(f"{x:.15g}"))
+    short = float(f"{x:.15g}")
+    return str(int(x)) if float(x).is_integer() and abs(x) < 2**53 else repr(short if np.isfinite(short) else float(x))
 
 
 def flat(result):

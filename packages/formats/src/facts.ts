@@ -1,13 +1,12 @@
 // Schemas of what is known about a job and the machine it ran on. The probe, the runner, the trainer and the importers fill
 // these in. Every field is optional unless marked otherwise; a missing field means "not known", never a default.
 import { z } from "zod";
+import { mostDevices } from "./limits.js";
 
 /** An integer of zero or more. */
 export const countSchema = z.int().min(0);
 const bytes = countSchema;
 
-/** The largest device count, world size or rank that is read: far above any machine, and small enough to loop over. */
-export const mostDevices = 1 << 20;
 /** A number of devices, ranks or nodes. */
 export const deviceCountSchema = z.int().min(0).max(mostDevices);
 

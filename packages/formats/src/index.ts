@@ -8,7 +8,6 @@ export {
   deviceFactsSchema,
   type MachineFacts,
   machineFactsSchema,
-  mostDevices,
   type ProbeFacts,
   probeFactsSchema,
   type Workload,
@@ -16,6 +15,7 @@ export {
 } from "./facts.js";
 export { describeIssue, describeUnknownKeys } from "./issues.js";
 export { jsonSchemas } from "./json-schemas.js";
+export { mostDevices } from "./limits.js";
 export {
   formatMetrics,
   type MetricsColumn,

@@ -1,14 +1,8 @@
 // Schemas of study.json and run.json (the folder of `weft scale`), of study.yaml (which runs make up a study) and of points
 // files (device counts and measurements).
 import { z } from "zod";
-import {
-  countSchema,
-  deviceCountSchema,
-  machineFactsSchema,
-  mostDevices,
-  type Workload,
-  workloadSchema,
-} from "./facts.js";
+import { countSchema, deviceCountSchema, machineFactsSchema, type Workload, workloadSchema } from "./facts.js";
+import { mostDevices } from "./limits.js";
 import { recordVersion, runStatusSchema } from "./records.js";
 
 /** Schema of study.json in the folder that `weft scale` makes. */
@@ -123,11 +117,29 @@ export const studyYamlSchema = z.object({ studies: z.array(yamlStudySchema) });
 
 /** Schema of a points file. Points are checked one by one by the reader, so that a bad one is reported and left out. */
 export const pointsSchema = z.object({
-  metric: z.enum(["throughput", "seconds"]),
-  points: z.array(z.tuple([z.int().min(1), z.number().gt(0)])).describe("[devices, value]; repeats are allowed"),
+  metric: z.enum(["throughput", "seconds"]).optional(),
+  points: z
+    .array(
+      z.union([
+        z.tuple([z.int().min(1), z.number().gt(0)]),
+        z.object({
+          devices: z.int().min(1),
+          throughput: z.number().gt(0).optional(),
+          seconds: z.number().gt(0).optional(),
+          globalBatch: z.number().gt(0).optional().describe("Samples per step over all devices"),
+          devicesPerNode: z.int().min(1).optional(),
+          nodes: z.int().min(1).optional(),
+          watts: z.number().gt(0).optional().describe("Mean power per device"),
+          precision: z.string().optional(),
+          parallelism: z.string().optional(),
+          linkDomain: z.int().min(1).optional().describe("Devices that one fast link connects"),
+        }),
+      ]),
+    )
+    .describe("[devices, value] or objects; repeats are allowed"),
   devicesPerNode: z.int().min(1).optional().describe("Predictions across nodes need a measurement across nodes"),
 });
 /** Measurements by device count. */
 export type PointSet = z.infer<typeof pointsSchema>;
 /** What the values of a points file measure. */
-export type PointMetric = PointSet["metric"];
+export type PointMetric = NonNullable<PointSet["metric"]>;

@@ -1,40 +1,6 @@
-// Public entry of @weft/lab: read studies, analyze them, predict, write reports, analyze traces, run studies. DuckDB and Vega are
-// loaded on first use.
-export {
-  type BenchJudgment,
-  type BenchRecord,
-  type BenchResult,
-  type BenchRow,
-  benchFiles,
-  benchText,
-  judgeBench,
-  parseBenchRecord,
-  type RowVerdict,
-  type TimeSplit,
-} from "./bench/index.js";
+// Public entry of @weft/lab: read studies, analyze them, write reports, analyze traces. DuckDB and Vega are loaded on first use.
 export { type Analysis, analyzeStudy, attachTraces, type RunReport, type StudyReport } from "./diagnosis/index.js";
-export {
-  ImportError,
-  readJson,
-  readStudies,
-  runFromTape,
-  type StudyReadOptions,
-  studyFromScaleDirectory,
-} from "./import/index.js";
-export {
-  type Ledger,
-  type LedgerOutcome,
-  type LedgerPrediction,
-  type LedgerScore,
-  ledgerScore,
-  makePrediction,
-  predictionsOf,
-  readLedger,
-  recordPredictions,
-  scoreLedger,
-  scorePrediction,
-} from "./ledger/index.js";
-export { type LintOptions, type LintProblem, lintFiles } from "./lint/index.js";
+export { ImportError, readStudies, type StudyReadOptions } from "./import/index.js";
 export {
   amdahl,
   type CountSummary,
@@ -52,85 +18,28 @@ export {
   type Usl,
   uslThroughput,
 } from "./metrics/index.js";
-export {
-  type Evidence,
-  type EvidenceRank,
-  emptyRun,
-  type Finding,
-  type ImportProblem,
-  type PredictedEffect,
-  type RankInfo,
-  type Reading,
-  type Run,
-  type RunEvent,
-  type RunSource,
-  type Severity,
-  type Study,
-  type TraceSummary,
-  type UtilizationSample,
+export type {
+  Evidence,
+  EvidenceRank,
+  Finding,
+  ImportProblem,
+  PredictedEffect,
+  RankInfo,
+  Reading,
+  Run,
+  RunEvent,
+  RunSource,
+  Severity,
+  Study,
+  TraceSummary,
+  UtilizationSample,
 } from "./model/index.js";
-export {
-  type BucketChoice,
-  computeUs,
-  type EffectEstimate,
-  estimateAccumulation,
-  estimateBuckets,
-  estimateHalfGradients,
-  estimateLargerBatch,
-  estimateLoaders,
-  PointsError,
-  predict,
-  type ReadPoints,
-  reachedShare,
-  readPoints,
-  type ScalingPrediction,
-  type ScalingPredictions,
-  type StepParts,
-} from "./predict/index.js";
-export {
-  type Chart,
-  type ChartSpec,
-  classText,
-  effectText,
-  efficiencyText,
-  findingTitle,
-  framed,
-  gray,
-  palette,
-  performanceReport,
-  plural,
-  predictionChart,
-  ratioText,
-  readingText,
-  renderPng,
-  renderSvg,
-  verdictExitCode,
-  verdictExitCodes,
-  verdictLine,
-  type WriteOptions,
-  workText,
-  writeReport,
-} from "./report/index.js";
-export {
-  type FollowOptions,
-  followStudy,
-  launchers,
-  PlanError,
-  type PlannedRun,
-  runStudy,
-  type SlurmSite,
-  type StudyEvent,
-  type StudyLauncher,
-  type StudyOptions,
-  type StudyResult,
-  submitStudy,
-} from "./runner/index.js";
-export { type ColumnType, query, studyTables, type Table, writeTables } from "./store/index.js";
+export { computeUs, predict } from "./predict/index.js";
+export { writeReport } from "./report/index.js";
+export { query } from "./store/index.js";
 export {
   analyzeTraces,
-  type DiffRow,
   diffTraces,
-  type MergeInput,
   mergeTraces,
   type RankReport,
   type TraceDiff,

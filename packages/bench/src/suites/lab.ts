@@ -253,7 +253,7 @@ const suite: Suite = {
     const start = performance.now();
     const facts: Partial<TraceSample> = {};
     if (file !== undefined) {
-      const { analyzeTraces } = await import("@weft/lab");
+      const { analyzeTraces } = await import("@weft/lab/internal");
       const [rank] = (await analyzeTraces([file])).ranks;
       const kernels = rank.kernels.reduce((n, { count }) => n + count, 0);
       Object.assign(facts, { bytes: rank.bytes, events: rank.events, idleUs: rank.idleUs, kernels });

@@ -1,5 +1,13 @@
 // weft analyze: validity, scaling, findings and predictions of studies, with tables, charts and an HTML report.
-import { query, type StudyReport, studyTables, type Table, verdictExitCode, writeReport, writeTables } from "@weft/lab";
+import {
+  query,
+  type StudyReport,
+  studyTables,
+  type Table,
+  verdictExitCode,
+  writeReport,
+  writeTables,
+} from "@weft/lab/internal";
 import type { Command } from "commander";
 import { attempt, CommandError, failed, ProgressLine, table, wrongUsage } from "../terminal/index.js";
 import {

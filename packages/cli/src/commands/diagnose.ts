@@ -1,5 +1,5 @@
 // weft diagnose: findings with evidence, cause, fix and predicted effect, of a study or of a single run, traces included.
-import { attachTraces, verdictExitCode } from "@weft/lab";
+import { attachTraces, verdictExitCode } from "@weft/lab/internal";
 import type { Command } from "commander";
 import { attempt, failed, ProgressLine, warn, writeFiles } from "../terminal/index.js";
 import {

@@ -9,6 +9,8 @@ const paths = {
   cublas: "libcublas.so.13",
   cublasLt: "libcublasLt.so.13",
   cusolver: "libcusolver.so.12",
+  cudnn: "libcudnn.so.9",
+  cufft: "libcufft.so.12",
   nvml: "libnvidia-ml.so.1",
   nvtx: "libnvtx3interop.so.1",
   nccl: "libnccl.so.2",
@@ -42,11 +44,17 @@ test("a complete machine has no findings", () => {
 });
 
 test("each missing library has a severity, a cost and a remedy", () => {
-  const without = { ...paths, nvrtc: null, cusolver: null, nccl: null };
+  const without = { ...paths, nvrtc: null, cusolver: null, cudnn: null, cufft: null, nccl: null };
   const found = missingLibraries(without);
   assert.deepEqual(
     found.map(({ severity, what }) => `${severity}: ${what}`),
-    ["error: NVRTC was not found", "warning: cuSOLVER was not found", "note: NCCL was not found"],
+    [
+      "error: NVRTC was not found",
+      "warning: cuSOLVER was not found",
+      "warning: cuDNN was not found",
+      "warning: cuFFT was not found",
+      "note: NCCL was not found",
+    ],
   );
   assert.match(found[1].costs, /on the host: correct, but slow/);
   assert.match(found[1].fix, /pip install nvidia-cusolver/);

@@ -111,6 +111,18 @@ const libraryRoles: Partial<
     costs: "eigenvalues, factorizations and linear systems are computed on the host: correct, but slow",
     fix: "install the CUDA toolkit, or: pip install nvidia-cusolver",
   },
+  cudnn: {
+    name: "cuDNN",
+    severity: "warning",
+    costs: "convolutions are matrix products over copied windows, several times slower",
+    fix: "pip install nvidia-cudnn-cu13 (or -cu12), or your system's libcudnn9",
+  },
+  cufft: {
+    name: "cuFFT",
+    severity: "warning",
+    costs: "Fourier transforms fail on the GPU",
+    fix: "install the CUDA toolkit, or: pip install nvidia-cufft",
+  },
   nccl: {
     name: "NCCL",
     severity: "note",
@@ -211,6 +223,8 @@ export function describeCuda(cuda: CudaReport | null): [string, string][] {
     ["cublas", "  cuBLAS"],
     ["cublasLt", "  cuBLASLt"],
     ["cusolver", "  cuSOLVER"],
+    ["cudnn", "  cuDNN"],
+    ["cufft", "  cuFFT"],
     ["nccl", "  NCCL"],
     ["nvml", "  NVML"],
     ["nvtx", "  NVTX"],

@@ -1,5 +1,5 @@
 // weft lint: finds mistakes in job scripts and configurations before they are submitted.
-import { lintFiles, readStudies } from "@weft/lab";
+import { lintFiles, readStudies } from "@weft/lab/internal";
 import type { Command } from "commander";
 import { attempt, failed, writeFiles } from "../terminal/index.js";
 import { labWork } from "./studies.js";

@@ -1,8 +1,9 @@
-// weft predict: predictions at other device counts, each with an interval or the reason why there is none.
+// weft predict: predictions at other device counts, each with an interval or the reason why there is none, from measured points,
+// a study, MLPerf logs, or one device (a trace or a run).
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { PointSet } from "@weft/formats";
-import { shortNumber } from "@weft/formats/text";
+import { plainText, shortNumber } from "@weft/formats/text";
 import {
   predict,
   predictionChart,
@@ -12,15 +13,24 @@ import {
   renderSvg,
   type ScalingPredictions,
   verdictExitCodes,
-} from "@weft/lab";
+} from "@weft/lab/internal";
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
+import { isMlperfLog, pointsOfLogs, predictOne } from "./predict-from.js";
 import { analyzeAll, labWork, loadStudies } from "./studies.js";
 
-interface Options {
+export interface PredictCommandOptions {
   at?: number[];
+  globalBatch?: number[];
   devicesPerNode?: string;
   study?: string;
+  from?: string[];
+  batch?: string;
+  parameters?: string;
+  link?: string;
+  allreduce?: string;
+  price?: string;
+  watts?: string;
   json?: boolean;
   out?: string;
 }
@@ -28,11 +38,17 @@ interface Options {
 const help = `
 Examples:
   weft predict points.json --at 8,16,64
+  weft predict points.json --at 512 --global-batch 8192     points that carry their batch: strong and weak scaling
   weft predict points.json --at 16 --devices-per-node 8     nothing was measured beyond a node: it will not guess
+  weft predict points.json --at 64 --price 2.5/h --watts 700
   weft predict experiments/ --study IMDB --at 8 16          from a study, if it is valid
+  weft predict --from trace.json.gz --batch 32 --parameters 110e6 --link nvlink3 --at 2,4,8
+  weft predict --from runs/one/runs/n1-r0 --allreduce curve.json --at 4
+  weft predict --from 8gpu/result_0.txt 64gpu/result_0.txt --at 512 --global-batch 4096     MLPerf logs
 
 points.json:
   {"metric": "throughput", "points": [[1, 364.3], [4, 1432.7]]}
+  {"points": [{"devices": 8, "throughput": 7759.6, "globalBatch": 768, "devicesPerNode": 8}, ...]}
   metric "seconds" means the time for the same work, say an epoch; points may repeat a count, and the spread then widens
   the interval.`;
 
@@ -40,18 +56,50 @@ export function add(program: Command): void {
   program
     .command("predict")
     .description("Predict throughput or time at other device counts, with 80% intervals.")
-    .argument("<path>", "points.json, or a study")
+    .argument("[path]", "points.json, or a study")
     .requiredOption("--at <counts...>", "device counts: 8,16 or 8 16", counts)
+    .option(
+      "--global-batch <batches...>",
+      "samples per step over all devices: one for all counts, or one each",
+      batches,
+    )
     .option("--devices-per-node <n>", "devices in one node")
     .option("--study <name>", "the study to use when a path contains several")
+    .option("--from <files...>", "one device (a trace, a run directory, records) or MLPerf logs, instead of a path")
+    .option("--batch <n>", "with --from a trace: samples of one device per step")
+    .option("--parameters <n>", "with --from: number of trainable parameters, or a list of the sizes of each")
+    .option("--link <name>", "with --from: the link between the devices, e.g. nvlink3, nvlink4, pcie4")
+    .option("--allreduce <file>", 'with --from: measured all-reduces, {"devices": 4, "curve": [[bytes, us], ...]}')
+    .option("--price <amount>", "price of one device per hour: 2.5/h; prints the cost")
+    .option("--watts <n>", "power of one device; prints the energy")
     .option("--json", "the predictions as JSON on standard output")
     .option("--out <dir>", "write predictions.json, .csv, .svg and .png into a directory")
     .addHelpText("after", help)
-    .action((path: string, options: Options) => attempt(() => run(path, options)));
+    .action((path: string | undefined, options: PredictCommandOptions) => attempt(() => run(path, options)));
+}
+
+function batches(value: string, previous: number[] | undefined): number[] {
+  const list = previous ?? [];
+  for (const part of value.split(/[\s,]+/).filter((p) => p !== "")) {
+    const batch = Number(part);
+    if (!(Number.isFinite(batch) && batch > 0))
+      throw new CommandError(`--global-batch ${part} is not a number of samples`, wrongUsage);
+    list.push(batch);
+  }
+  return list;
+}
+
+/** A positive number of an option, or undefined. */
+export function positive(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const value = Number(text.replace(/\/h$/, ""));
+  if (!(Number.isFinite(value) && value > 0))
+    throw new CommandError(`--${name} ${text} is not a positive number`, wrongUsage);
+  return value;
 }
 
 /** Reads points from a file, or from the valid counts of a study. */
-async function pointsOf(path: string, options: Options): Promise<unknown> {
+async function pointsOf(path: string, options: PredictCommandOptions): Promise<unknown> {
   if (!existsSync(path)) throw new CommandError(`${path} does not exist`);
   if (statSync(path).isFile() && path.endsWith(".json") && !path.endsWith("study.json"))
     return labWork(() => readJson(path));
@@ -81,21 +129,44 @@ async function pointsOf(path: string, options: Options): Promise<unknown> {
   return set;
 }
 
-async function run(path: string, options: Options): Promise<void> {
-  const value = await pointsOf(path, options);
+async function run(path: string | undefined, options: PredictCommandOptions): Promise<void> {
+  if ((path === undefined) === (options.from === undefined))
+    throw new CommandError(
+      "give either a path (points.json or a study) or --from (a trace, a run or MLPerf logs)",
+      wrongUsage,
+    );
+  const price = positive("price", options.price);
+  const watts = positive("watts", options.watts);
+  if (options.from !== undefined && !isMlperfLog(options.from[0]!)) return predictOne(options.from, options);
+  const where = path ?? options.from!.join(", ");
+  const value = path === undefined ? await labWork(() => pointsOfLogs(options.from!)) : await pointsOf(path, options);
   const perNode = options.devicesPerNode === undefined ? undefined : Number(options.devicesPerNode);
   if (perNode !== undefined && !(Number.isInteger(perNode) && perNode > 0))
     throw new CommandError(`--devices-per-node ${options.devicesPerNode} is not a count of 1 or more`, wrongUsage);
   const given = perNode === undefined || typeof value !== "object" ? value : { ...value, devicesPerNode: perNode };
-  const points = await labWork(() => readPoints(given, path));
-  const result = predict(points, options.at!);
+  const points = await labWork(() => readPoints(given, where));
+  const result = await labWork(() =>
+    predict(points, options.at!, options.globalBatch === undefined ? {} : { globalBatch: options.globalBatch }),
+  );
   for (const problem of result.problems) warn(problem);
+  // Power that the points state is better than a figure of the data sheet.
+  const measuredWatts = points.samples.findLast((s) => s.watts !== null)?.watts ?? undefined;
+  const costs = costsOf(result, price, watts ?? measuredWatts);
+  const output = { ...result, ...(costs.length > 0 && { costs }) };
+  const withBatches = result.predictions.some((p) => p.globalBatch !== null);
   if (options.out !== undefined)
     writeFiles(options.out, {
-      "predictions.json": `${JSON.stringify(result, null, 2)}\n`,
+      "predictions.json": `${JSON.stringify(output, null, 2)}\n`,
       "predictions.csv": csv(
-        ["devices", `${result.metric}`, "low_80", "high_80", "reason"],
-        result.predictions.map((p) => [p.devices, p.value, p.interval?.[0] ?? null, p.interval?.[1] ?? null, p.reason]),
+        ["devices", `${result.metric}`, "low_80", "high_80", "reason", ...(withBatches ? ["global_batch"] : [])],
+        result.predictions.map((p) => [
+          p.devices,
+          p.value,
+          p.interval?.[0] ?? null,
+          p.interval?.[1] ?? null,
+          p.reason,
+          ...(withBatches ? [p.globalBatch] : []),
+        ]),
       ),
     });
   if (options.out !== undefined && points.samples.length > 0) {
@@ -105,21 +176,55 @@ async function run(path: string, options: Options): Promise<void> {
     writeFiles(options.out, { "predictions.svg": svg });
     writeFileSync(join(options.out, "predictions.png"), await renderPng(svg));
   }
-  if (options.json) process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
-  else process.stdout.write(`${show(result)}\n`);
+  if (options.json) process.stdout.write(`${JSON.stringify(output, null, 2)}\n`);
+  else process.stdout.write(`${plainText(show(result, costs))}\n`);
   if (result.predictions.every((p) => p.value === null)) process.exitCode = failed;
 }
 
-function show(result: ScalingPredictions): string {
+interface Cost {
+  devices: number;
+  /** Per million units of work (throughput), or of the work itself (seconds). */
+  price?: number;
+  kilowattHours?: number;
+}
+
+/** Cost and energy: of a million samples where throughput was predicted, of the whole work where seconds were. */
+function costsOf(result: ScalingPredictions, price: number | undefined, watts: number | undefined): Cost[] {
+  if (price === undefined && watts === undefined) return [];
+  return result.predictions.flatMap((p): Cost[] => {
+    if (p.value === null) return [];
+    const deviceHours = (p.devices * (result.metric === "seconds" ? p.value : 1e6 / p.value)) / 3600;
+    return [
+      {
+        devices: p.devices,
+        ...(price !== undefined && { price: deviceHours * price }),
+        ...(watts !== undefined && { kilowattHours: (deviceHours * watts) / 1000 }),
+      },
+    ];
+  });
+}
+
+function show(result: ScalingPredictions, costs: readonly Cost[]): string {
   const unit = result.metric === "seconds" ? "seconds" : "throughput";
+  const batch = result.predictions.some((p) => p.globalBatch !== null);
   const rows = result.predictions.map((p) => [
     String(p.devices),
+    ...(batch ? [p.globalBatch === null ? "-" : shortNumber(p.globalBatch)] : []),
     p.value === null ? "-" : shortNumber(p.value),
     p.interval === null ? "-" : `${shortNumber(p.interval[0])} to ${shortNumber(p.interval[1])}`,
   ]);
   const reasons = result.predictions.map((p) => `  ${p.devices}: ${p.reason}`);
   const laws = result.descriptions.map((d) => [d.law, ...d.values.map((v) => shortNumber(v.value))]);
-  const parts = [table(["devices", unit, "80% interval"], rows, 0), reasons.join("\n")];
+  const header = ["devices", ...(batch ? ["global batch"] : []), unit, "80% interval"];
+  const parts = [table(header, rows, 0), `${reasons.join("\n")}\n  ${result.calibration}`];
+  if (costs.length > 0) {
+    const per = result.metric === "seconds" ? "predicted, for this work" : "predicted, per million samples";
+    const lines = costs.map((c) => {
+      const money = c.price === undefined ? "" : `  cost ${shortNumber(c.price)}`;
+      return `  ${c.devices}:${money}${c.kilowattHours === undefined ? "" : `  energy ${shortNumber(c.kilowattHours)} kWh`}`;
+    });
+    parts.push(`Cost and energy (${per}):\n${lines.join("\n")}`);
+  }
   if (laws.length > 0)
     parts.push(
       `Textbook laws fitted to the same points:\n${table(["law", ...result.predictions.map((p) => String(p.devices))], laws)}`,

@@ -2,7 +2,7 @@
 // to resolve are drawn as the band of their envelope.
 
 import * as weft from "@weft/core";
-import { type ChartSpec, framed } from "@weft/lab";
+import { type ChartSpec, framed } from "@weft/lab/internal";
 import type * as quantum from "@weft/quantum";
 
 const f64 = { dtype: "float64" } as const;

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { key, session, setDevice } from "@weft/core";
-import { type ChartSpec, framed, gray, palette, renderPng, renderSvg } from "@weft/lab";
+import { type ChartSpec, framed, gray, palette, renderPng, renderSvg } from "@weft/lab/internal";
 import {
   type Baseline,
   cacheStats,

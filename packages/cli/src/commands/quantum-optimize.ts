@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { session, setDevice, type Tensor } from "@weft/core";
-import { type ChartSpec, framed, palette, renderPng, renderSvg } from "@weft/lab";
+import { type ChartSpec, framed, palette, renderPng, renderSvg } from "@weft/lab/internal";
 import {
   explainSteps,
   GateProblem,

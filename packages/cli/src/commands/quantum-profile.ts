@@ -5,7 +5,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ClusterBuffer, connect } from "@weft/cluster";
 import { medianOrNull } from "@weft/formats/stats";
-import { emptyRun, judge, karpFlatt, type Study, summarizeStudy } from "@weft/lab";
+import { emptyRun, judge, karpFlatt, MachineWitness, type Study, summarizeStudy } from "@weft/lab/internal";
 import type { GateProblem } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {
@@ -202,6 +202,7 @@ async function run(file: string, options: Options): Promise<void> {
       wrongUsage,
     );
   const progress = new ProgressLine();
+  const witness = new MachineWitness({ gpus: options.device === "cuda" });
   const rows: Row[] = [];
   const totals: Total[] = [];
   try {
@@ -217,15 +218,16 @@ async function run(file: string, options: Options): Promise<void> {
   } finally {
     progress.clear();
   }
+  const { disturbance } = witness.report();
   const choice = choose(totals);
   const verdict = lab(totals, choice.pattern);
   if (options.json) {
     process.stdout.write(
-      `${JSON.stringify({ file, cores: availableParallelism(), rows, totals, choice, verdict }, null, 2)}\n`,
+      `${JSON.stringify({ file, cores: availableParallelism(), rows, totals, choice, verdict, disturbance }, null, 2)}\n`,
     );
     return;
   }
-  process.stdout.write(`${report(rows, totals, choice, verdict)}\n`);
+  process.stdout.write(`${report(rows, totals, choice, verdict, disturbance)}\n`);
 }
 
 /** Components of one call. With the pattern tasks a call evolves many gates. */
@@ -313,6 +315,7 @@ function report(
   totals: readonly Total[],
   choice: Choice,
   verdict: ReturnType<typeof lab>,
+  disturbance: string | null,
 ): string {
   const lines: string[] = [];
   for (const pattern of new Set(rows.map((r) => r.pattern)))
@@ -349,7 +352,9 @@ function report(
       ]),
     ),
     "",
-    `choice: ${choice.pattern} on ${choice.devices} device${choice.devices === 1 ? "" : "s"}: ${choice.why}`,
+    disturbance === null
+      ? `choice: ${choice.pattern} on ${choice.devices} device${choice.devices === 1 ? "" : "s"}: ${choice.why}`
+      : `choice: cannot say: ${disturbance}; measured fastest: ${choice.pattern} on ${choice.devices}`,
     `planner: ${choice.planner.plan}; ${time(choice.planner.ms * 1e3)}, ${significant(choice.planner.ofBest)} of the best (${choice.planner.best})`,
     `lab: ${verdict.valid === null ? "one device count, nothing to compare" : verdict.valid ? "the comparison is valid" : "not a valid comparison"}` +
       verdict.findings.map((f) => `; ${f.severity}: ${f.title}`).join(""),

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, extname } from "node:path";
 import * as weft from "@weft/core";
-import { renderPng, renderSvg } from "@weft/lab";
+import { renderPng, renderSvg } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
 import { attempt, CommandError, table, time, wrongUsage } from "../terminal/index.js";

@@ -20,7 +20,7 @@ import {
   submitStudy,
   verdictExitCode,
   writeReport,
-} from "@weft/lab";
+} from "@weft/lab/internal";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   attempt,

@@ -25,7 +25,7 @@ import {
   scoreLedger,
   verdictLine,
   workText,
-} from "@weft/lab";
+} from "@weft/lab/internal";
 import { CommandError, table, warn } from "../terminal/index.js";
 import { cliSettings } from "./settings.js";
 

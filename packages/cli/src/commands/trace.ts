@@ -2,7 +2,14 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { median } from "@weft/formats/stats";
-import { analyzeTraces, diffTraces, mergeTraces, type RankReport, type TraceDiff, type TraceReport } from "@weft/lab";
+import {
+  analyzeTraces,
+  diffTraces,
+  mergeTraces,
+  type RankReport,
+  type TraceDiff,
+  type TraceReport,
+} from "@weft/lab/internal";
 import type { Command } from "commander";
 import {
   attempt,

@@ -11,7 +11,7 @@ import {
   estimateLoaders,
   reachedShare,
   type StepParts,
-} from "@weft/lab";
+} from "@weft/lab/internal";
 
 /** Settings that the search varies. */
 export interface Settings {

@@ -3,7 +3,13 @@ import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
-import { type LedgerPrediction, makePrediction, recordPredictions, scorePrediction } from "@weft/lab";
+import {
+  type LedgerPrediction,
+  MachineWitness,
+  makePrediction,
+  recordPredictions,
+  scorePrediction,
+} from "@weft/lab/internal";
 import { type RawConfig, readConfig, showConfig } from "@weft/train";
 import type { Command } from "commander";
 import {
@@ -162,7 +168,10 @@ async function run(file: string, options: Options): Promise<void> {
       target,
       `# ${raw.name} tuned by weft tune: ${significant(result.now.samplesPerSecond)} samples/s measured here.\n${showConfig(tuned)}`,
     );
-    if (options.json) process.stdout.write(`${JSON.stringify({ ...result, config: target, ledger })}\n`);
+    if (options.json)
+      process.stdout.write(
+        `${JSON.stringify({ ...result, config: target, ledger, disturbances: [...disturbances] })}\n`,
+      );
     else process.stdout.write(`\n${summary(result, target, ledger)}\n`);
   } finally {
     process.off("SIGINT", stop);
@@ -189,8 +198,15 @@ function summary({ best, start, now, trials }: SearchResult, target: string, led
     gain < 1
       ? "No change was faster than the given configuration."
       : `${significant(start.samplesPerSecond)} -> ${significant(now.samplesPerSecond)} samples/s, measured (+${percent(gain)}).`;
-  return `${table(["setting", "given", "best"], rows)}\n\n${verdict}\n${target} is written; predictions and outcomes are in ${ledger}`;
+  const doubt =
+    disturbances.size === 0
+      ? ""
+      : `\nDISTURBED in ${disturbances.size} of ${trials.length} runs (${[...disturbances][0]}): cannot say whether these settings are best; tune again on a quiet machine.`;
+  return `${table(["setting", "given", "best"], rows)}\n\n${verdict}${doubt}\n${target} is written; predictions and outcomes are in ${ledger}`;
 }
+
+/** What disturbed the runs of this command. */
+const disturbances = new Set<string>();
 
 /** Runs the trainer for a few steps in child processes and summarizes the records of steps without compilation. */
 async function measure(
@@ -216,7 +232,10 @@ async function measure(
   const args = ["train", file, "--max-steps", String(steps), "--output", output, "--json"];
   if (options.data !== undefined) args.push("--data", options.data);
   if (options.device !== undefined) args.push("--device", options.device);
+  const witness = new MachineWitness({ gpus: (options.device ?? raw.device ?? "cpu").startsWith("cuda") });
   await spawned(args, signal);
+  const { disturbance } = witness.report();
+  if (disturbance !== null) disturbances.add(disturbance);
   return readSteps(output, settings.devices);
 }
 

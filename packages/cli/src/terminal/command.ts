@@ -1,7 +1,7 @@
 // Shared by all commands: parsers of counts, messages on standard error, output folders, exit codes.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { mostDevices } from "@weft/formats";
+import { mostDevices } from "@weft/formats/limits";
 import { plainText } from "@weft/formats/text";
 import { InvalidArgumentError } from "commander";
 

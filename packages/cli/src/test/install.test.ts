@@ -74,7 +74,14 @@ describe("packed packages in an empty project", () => {
       writeFileSync(join(path, "main.ts"), source);
       run(
         "npm",
-        ["install", "--ignore-scripts", "--no-audit", "--no-fund", ...packages.map((p) => tarballs.get(p)!)],
+        [
+          "install",
+          "--ignore-scripts",
+          "--prefer-offline",
+          "--no-audit",
+          "--no-fund",
+          ...packages.map((p) => tarballs.get(p)!),
+        ],
         path,
       );
       return path;
@@ -178,11 +185,15 @@ describe("packed packages in an empty project", () => {
       const place = join(folder, `node${major}`);
       mkdirSync(place);
       const binary = `node-${process.platform}-${process.arch}@${major}`;
-      const installed = spawnSync("npm", ["install", "--no-save", "--ignore-scripts", "--prefix", place, binary], {
-        cwd: place,
-        stdio: "ignore",
-        timeout: 300_000,
-      });
+      const installed = spawnSync(
+        "npm",
+        ["install", "--no-save", "--ignore-scripts", "--prefer-offline", "--no-audit", "--prefix", place, binary],
+        {
+          cwd: place,
+          stdio: "ignore",
+          timeout: 300_000,
+        },
+      );
       if (installed.status !== 0) {
         process.stderr.write(`\nweft: SKIPPED: ${binary} could not be installed; Node ${major} is not tested\n`);
         return t.skip(`${binary} could not be installed`);

@@ -84,6 +84,7 @@ class CPrinter extends LanePrinter {
             uses.push([item.loop.init[i], null]);
             uses.push([item.loop.next[i], this.#lastCode(item)]);
           }
+          for (const s of item.loop.stop?.values ?? []) uses.push([s, null]);
           visit(item.items);
         } else {
           for (const s of item.scalars) {
@@ -247,6 +248,21 @@ class CPrinter extends LanePrinter {
 
   protected element(array: string, at: string): string {
     return `${array}[${at}][l]`;
+  }
+
+  protected declareLargest(name: string, values: readonly LaneScalar[], indent: string): void {
+    this.lines.push(
+      `${indent}ix ${name} = 0;`,
+      `${indent}for (long l = 0; l < lanes; l++) {`,
+      ...values.map((s) => `${indent}  if (${this.use(s)} > ${name}) ${name} = ${this.use(s)};`),
+      `${indent}}`,
+    );
+  }
+
+  /** The lanes of a block run until the last of them stops; the step leaves the others unchanged. */
+  protected breakUnless(values: readonly LaneScalar[], indent: string): void {
+    const any = values.map((s) => `${this.use(s)} != 0`).join(" || ");
+    this.lines.push(`${indent}{ int runs = 0; for (long l = 0; l < lanes; l++) runs |= ${any}; if (!runs) break; }`);
   }
 
   protected each(body: string[], indent: string): void {

@@ -237,6 +237,8 @@ class CudaPrinter extends LanePrinter {
 
   /** Loads of a step depend on nothing but its time: those of the next step are issued one step ahead. */
   protected override beginLoop(loop: LaneLoop, item: Extract<LaneItem, { kind: "loop" }>, indent: string): void {
+    // The threads of a warp share tiles, so they must run the same steps.
+    for (let at: LaneLoop | null = loop; at !== null; at = at.parent) if (at.stop !== null) return;
     this.#findTiles(loop, item);
     const { read, written } = this.#tiles.get(loop)!;
     for (const { id, dtype, row } of [...read, ...written])
@@ -341,6 +343,15 @@ class CudaPrinter extends LanePrinter {
 
   protected element(array: string, at: string): string {
     return `${array}[${at}]`;
+  }
+
+  protected declareLargest(name: string, values: readonly LaneScalar[], indent: string): void {
+    this.lines.push(`${indent}ix ${name} = 0;`);
+    for (const s of values) this.lines.push(`${indent}if (${this.use(s)} > ${name}) ${name} = ${this.use(s)};`);
+  }
+
+  protected breakUnless(values: readonly LaneScalar[], indent: string): void {
+    this.lines.push(`${indent}if (!(${values.map((s) => this.use(s)).join(" || ")})) break;`);
   }
 
   protected each(body: string[], indent: string): void {

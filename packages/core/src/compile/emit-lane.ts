@@ -3,7 +3,7 @@
 import { binaryFns, type DType, isComplex } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import type { HistoryPolicy, LaneItem, LaneProgram, LaneStore } from "./lane.js";
-import type { LaneLoop, LaneScalar } from "./lane-scalar.js";
+import type { LaneLoop, LaneScalar, LaneStop } from "./lane-scalar.js";
 import {
   binaryValue,
   castValue,
@@ -88,6 +88,10 @@ export abstract class LanePrinter {
   protected abstract element(array: string, at: string): string;
   /** Statements that every lane executes. */
   protected abstract each(body: string[], indent: string): void;
+  /** Declares `name`, the largest of some whole numbers and zero. */
+  protected abstract declareLargest(name: string, values: readonly LaneScalar[], indent: string): void;
+  /** Leaves the loop unless one of the predicates is true. */
+  protected abstract breakUnless(values: readonly LaneScalar[], indent: string): void;
   protected beginLoop(_loop: LaneLoop, _item: Extract<LaneItem, { kind: "loop" }>, _indent: string): void {}
   protected beginStep(_loop: LaneLoop, _indent: string): void {}
   protected endStep(_loop: LaneLoop, _indent: string): void {}
@@ -164,7 +168,7 @@ export abstract class LanePrinter {
   items(items: readonly LaneItem[], indent: string, quiet = false): void {
     for (const item of items) {
       if (item.kind === "code") this.code(item, indent, quiet);
-      else this.loop(item, indent);
+      else this.loop(item, indent, quiet);
     }
   }
 
@@ -185,7 +189,7 @@ export abstract class LanePrinter {
     this.lines.push(`${indent}}`);
   }
 
-  protected loop(item: Extract<LaneItem, { kind: "loop" }>, indent: string): void {
+  protected loop(item: Extract<LaneItem, { kind: "loop" }>, indent: string, quiet: boolean): void {
     const { loop, states } = item;
     const recorded = this.slots.get(loop) ?? [];
     const policy = this.policy(loop);
@@ -205,7 +209,40 @@ export abstract class LanePrinter {
       return;
     }
     this.beginLoop(loop, item, indent);
-    this.#steps(item, "0", String(loop.length), indent, false);
+    if (loop.stop === null) this.#steps(item, "0", String(loop.length), indent, false);
+    else this.#stopping(item, loop.stop, indent, quiet);
+  }
+
+  /** A loop that may stop early. Rows of its results that belong to steps that did not run are set to zero. */
+  #stopping(item: Extract<LaneItem, { kind: "loop" }>, stop: LaneStop, indent: string, quiet: boolean): void {
+    const { loop } = item;
+    const [q, end, inner] = [`q${loop.id}`, `end${loop.id}`, `${indent}    `];
+    this.lines.push(`${indent}{`);
+    if (stop.kind === "count") this.declareLargest(`most${loop.id}`, stop.values, `${indent}  `);
+    const steps =
+      stop.kind === "count" ? `most${loop.id} < ${loop.length} ? most${loop.id} : ${loop.length}` : loop.length;
+    const time = loop.length === 1 ? "0" : loop.reverse ? `${end} - 1 - ${q}` : q;
+    this.lines.push(
+      `${indent}  const ix ${end} = ${steps}; ix ${q} = 0;`,
+      `${indent}  for (; ${q} < ${end}; ${q}++) { const ix ${loop.variable} = ${time}; (void)${loop.variable};`,
+    );
+    if (stop.kind === "while") this.breakUnless(stop.values, inner);
+    this.beforeStep(item);
+    this.items(item.items, inner, quiet);
+    this.advance(loop, item.states, inner);
+    this.lines.push(`${indent}  }`);
+    const stores = item.items.flatMap((part) => (part.kind === "code" && !quiet ? part.stores : []));
+    if (stores.length > 0) {
+      this.lines.push(
+        `${indent}  for (; ${q} < ${loop.length}; ${q}++) { const ix ${loop.variable} = ${q}; (void)${loop.variable};`,
+      );
+      this.each(
+        stores.map((s) => this.storeText(s, "0")),
+        inner,
+      );
+      this.lines.push(`${indent}  }`);
+    }
+    this.lines.push(`${indent}}`);
   }
 
   readonly #recorded = new Map<LaneLoop, Extract<LaneItem, { kind: "loop" }>>();

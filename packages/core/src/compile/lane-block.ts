@@ -80,7 +80,8 @@ export class BlockBuilder {
     source: LaneSource,
   ) {
     this.evaluator = new LaneEvaluator(prefix, source);
-    const { length, reverse, body } = node.attrs;
+    const { length, reverse, body, stop } = node.attrs;
+    if (stop !== undefined) throw new NotLane("a block whose loop may stop early");
     this.loop = this.evaluator.plainLoop(length, reverse);
     this.#env = new Env(this.loop);
     this.#order = functionOrder(body);

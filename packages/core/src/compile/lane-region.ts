@@ -168,7 +168,8 @@ class Region {
     try {
       const elements = this.#alongPath(node);
       // The time of a loop of one step is not a variable that could identify its results.
-      if (elements.some(({ loop }) => loop.length === 1)) return false;
+      // Nor are rows of steps that did not run, which are zero, results of a step.
+      if (elements.some(({ loop }) => loop.length === 1 || loop.stop !== null)) return false;
       for (const { place } of elements) this.evaluator.value(node, place, this.evaluator.top);
       return true;
     } catch (error) {
@@ -210,6 +211,9 @@ class Region {
   }
 
   #store(output: number, address: Ix, parts: readonly LaneScalar[], loop: LaneLoop | null, once: boolean): void {
+    // Rows of steps that do not run are set to zero after the loop of the store, but not after the loops around it.
+    for (let outer = loop?.parent ?? null; outer !== null; outer = outer.parent)
+      if (outer.stop !== null) throw new NotLane("results of a loop inside one that may stop early");
     parts.forEach((value, k) => {
       this.stores.push({ output, address, part: k as 0 | 1, value, loop, once });
     });

@@ -2,8 +2,17 @@
 // are applied (commutation, moving signs outwards, zeros, ones, x - x), and two that are not: two constant factors become
 // one, and sums of the same terms in another order are one sum. Terms that cancel within a sum are left alone, so
 // compensated summation works. Knows nothing of tensors or text.
-import { type DType, kindOf } from "../graph/index.js";
+import { type DType, kindOf, type LoopStop } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
+
+/**
+ * The end of a loop that may stop early: it runs while one of the lane's predicates is true, or for the largest of the lane's
+ * numbers of steps.
+ */
+export interface LaneStop {
+  kind: LoopStop;
+  values: LaneScalar[];
+}
 
 /** A loop of a lane program: one scan, for one lane. */
 export interface LaneLoop {
@@ -11,6 +20,7 @@ export interface LaneLoop {
   parent: LaneLoop | null;
   length: number;
   reverse: boolean;
+  stop: LaneStop | null;
   /** The index of the current step, as it appears in addresses. */
   time: Ix;
   variable: string;

@@ -3,10 +3,10 @@
 // and text.
 import { laneLimits } from "../cost/index.js";
 import { type DType, functionOrder, isComplex, isOp, kindOf, type Node, numel, realOf } from "../graph/index.js";
-import { splitScan } from "../transform/index.js";
+import { splitScan, stepCounter } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { LaneOps, type LaneValue, type Lookup } from "./lane-ops.js";
-import { deeper, type LaneLoop, type LaneScalar, NotLane, ScalarPool } from "./lane-scalar.js";
+import { deeper, type LaneLoop, type LaneScalar, NotLane, ScalarPool, stripped } from "./lane-scalar.js";
 import { type Assumed, assumeAll, assumeNothing, refine } from "./lane-symmetry.js";
 import { isView, throughView } from "./views.js";
 
@@ -63,6 +63,8 @@ const laneDTypes: ReadonlySet<DType> = new Set([
 /** Loops with more state variables are not searched for equal ones. */
 const maxSearched = 160;
 const maxRounds = 12;
+/** Maximum number of rows of one lane whose loops end separately. */
+const maxRows = 64;
 /** Limit of scalars of all attempts together. */
 const poolLimit = 400_000;
 
@@ -75,6 +77,7 @@ export class LaneEvaluator {
   readonly lane: Ix[];
   readonly loops: LaneLoop[] = [];
   readonly #loopOfVariable = new Map<string, LaneLoop>();
+  readonly #scanOfLoop = new Map<LaneLoop, Node<"scan">>();
   readonly #laneDependent = new Map<LaneScalar, boolean>();
 
   constructor(
@@ -142,7 +145,7 @@ export class LaneEvaluator {
     const id = this.#loopOfVariable.size;
     const variable = `t${id}`;
     const time = Ix.variable(variable, length);
-    const loop: LaneLoop = { id, parent, length, reverse, variable, time, init, next: [], history: [] };
+    const loop: LaneLoop = { id, parent, length, reverse, stop: null, variable, time, init, next: [], history: [] };
     this.#loopOfVariable.set(variable, loop);
     return loop;
   }
@@ -215,6 +218,9 @@ export class LaneEvaluator {
 
   /** A value of a loop's step at a time. */
   past(v: LaneScalar, loop: LaneLoop, time: Ix): LaneScalar {
+    // Rows of steps that did not run are zero, which is no value of a step.
+    if (loop.stop !== null && !time.equals(loop.time) && !this.#runsStepsOf(this.loopOf(time), loop))
+      throw new NotLane("results of a loop that may stop early");
     if (v.op === "neg") return this.pool.neg(this.past(v.args[0], loop, time));
     if (v.loop !== loop) return v;
     // Read inside the step itself.
@@ -339,8 +345,9 @@ export class LaneEvaluator {
     init: LaneScalar[],
     assumed: readonly Assumed[],
   ): Instance {
-    const { body, length, reverse } = node.attrs;
+    const { body, length, reverse, stop } = node.attrs;
     const loop = this.#newLoop(env.loop, length, reverse, init);
+    this.#scanOfLoop.set(loop, node);
     const state = (i: number): LaneScalar => this.pool.make("state", init[i].dtype, [], { value: i, of: loop, loop });
     const numbers = assumed.map(({ constant, root, sign }, i) => {
       if (constant !== null) return this.pool.constant(constant, init[i].dtype);
@@ -363,6 +370,8 @@ export class LaneEvaluator {
         return numbers.slice(first, first + (isComplex(param.dtype) ? 2 : 1));
       });
     });
+    if (stop === "while") loop.stop = { kind: stop, values: numbers.slice(0, carries[0].count).map(stripped) };
+    else if (stop === "count") loop.stop = { kind: stop, values: this.#steps(inputs.consts[0], env) };
     loop.next = carries.flatMap((place, c) => {
       const output = body.outputs[c];
       if (place.mode !== "sum") return this.numbers(output, place.laneAxes, inner);
@@ -372,6 +381,23 @@ export class LaneEvaluator {
       return added.map((a, k) => this.pool.add(numbers[place.first + k], a));
     });
     return instance;
+  }
+
+  /** The numbers of steps of this lane's rows; of all rows where the lanes are not rows. */
+  #steps(count: Node, env: Env): LaneScalar[] {
+    const laneAxes = this.leads(count.shape) ? this.prefix.length : 0;
+    if (numel(count.shape.slice(laneAxes)) > maxRows) throw new NotLane("a lane with many rows that stop separately");
+    return this.numbers(count, laneAxes, env);
+  }
+
+  /** Whether a loop runs exactly the steps of another one: the reverse pass of a loop that may stop. */
+  #runsStepsOf(reader: LaneLoop | null, loop: LaneLoop): boolean {
+    const node = this.#scanOfLoop.get(loop);
+    const other = reader === null ? undefined : this.#scanOfLoop.get(reader);
+    if (node === undefined || other?.attrs.stop !== "count") return false;
+    const [count] = other.inputs;
+    if (node.attrs.stop === "count") return count === node.inputs[0];
+    return isOp(count, "pick") && count.inputs[0] === node && count.attrs.index === stepCounter(node);
   }
 
   /** This lane's contribution to a tensor that is a sum over the lanes of the axes after `laneAxes`. */

@@ -1,7 +1,7 @@
 // Lane programs: a batch of small independent problems as one kernel. Each lane (a GPU thread, a SIMD lane) carries one
 // problem through all its loops with its state in registers. This file schedules the scalars of a program: what runs before,
 // inside and between the loops, what is stored where, and how a reverse loop gets the states of a forward one.
-import { laneLimits } from "../cost/index.js";
+import { expectedSteps, laneLimits } from "../cost/index.js";
 import type { Aval, DType, Node } from "../graph/index.js";
 import { bytesOf } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
@@ -82,10 +82,20 @@ export interface LaneOptions {
 export function liveScalars(stores: readonly LaneStore[]): Set<LaneScalar> {
   const live = new Set<LaneScalar>();
   const stack = stores.map((s) => s.value);
+  const ends = new Set<LaneLoop>();
+  const enter = (loop: LaneLoop | null): void => {
+    for (let at = loop; at !== null && !ends.has(at); at = at.parent) {
+      ends.add(at);
+      stack.push(...(at.stop?.values ?? []));
+    }
+  };
+  for (const store of stores) enter(store.loop);
   while (stack.length > 0) {
     const s = stack.pop()!;
     if (live.has(s)) continue;
     live.add(s);
+    enter(s.loop);
+    enter(s.of);
     stack.push(...s.args);
     if (s.op === "state" || s.op === "final") stack.push(s.of!.init[s.value], s.of!.next[s.value]);
     if (s.op === "past") stack.push(s.of!.history[s.value]);
@@ -176,6 +186,7 @@ class Scheduler {
         stage = Math.max(stage, this.#stageOfLoop(s.of!) + 1);
     };
     for (const i of this.statesOf(loop)) outside(loop.init[i]);
+    for (const s of loop.stop?.values ?? []) outside(s);
     for (const s of this.#live) {
       if (!this.#inside(s.loop, loop)) continue;
       outside(s);
@@ -190,6 +201,7 @@ class Scheduler {
         outside(nested.init[i]);
         outside(nested.next[i]);
       }
+      for (const s of nested.stop?.values ?? []) outside(s);
     }
     for (const store of this.stores) if (this.#inside(store.loop, loop)) outside(store.value);
     this.#loopStage.set(loop, stage);
@@ -254,7 +266,9 @@ class Scheduler {
 
   flopsOf(loop: LaneLoop | null): number {
     const own = this.#live.filter((s) => s.loop === loop && s.args.length > 0).length;
-    return own + this.loops.filter((l) => l.parent === loop).reduce((n, l) => n + l.length * this.flopsOf(l), 0);
+    return (
+      own + this.loops.filter((l) => l.parent === loop).reduce((n, l) => n + expectedSteps(l) * this.flopsOf(l), 0)
+    );
   }
 
   historyBytes(loop: LaneLoop): number {
@@ -278,7 +292,7 @@ function choosePolicy(
   const reader = schedule.reader(loop);
   const every = Math.max(1, Math.round(Math.sqrt(loop.length)));
   const checkpoint: HistoryPolicy | null =
-    reader !== null && loop.length >= 4 ? { kind: "checkpoint", every, reader } : null;
+    reader !== null && loop.length >= 4 && loop.stop === null ? { kind: "checkpoint", every, reader } : null;
   const dtypes = new Set(schedule.recordedOf(loop).map((s) => s.dtype));
   const mayStore = dtypes.size === 1 && loop.parent === null;
   const memory = (): HistoryPolicy => ({ kind: "memory", output: addOutput([...dtypes][0]) });

@@ -4,11 +4,11 @@ import {
   functionOrder,
   type GraphFn,
   isHalf,
-  isOp,
   kindOf,
   type Node,
   numel,
   type OpAttrs,
+  type OpName,
   type Shape,
 } from "../graph/index.js";
 import { build, convRoles } from "../ops/index.js";
@@ -161,8 +161,14 @@ export function lowerConv(node: Node<"conv">): Node {
   return attrs.channelsLast ? toLast(result) : result;
 }
 
+/** A convolution with symmetric padding, and what gives the result of the other from its result. */
+interface Symmetric {
+  conv: Node<"conv">;
+  finish: (result: Node) => Node;
+}
+
 /** The same convolution with explicit zeros around x, where a library's symmetric padding does not give the size of y. */
-function symmetric(node: Node<"conv">): Node {
+function symmetric(node: Node<"conv">): Symmetric {
   const { attrs } = node;
   const { kind, stride, dilation, low, channelsLast } = attrs;
   const { x, w, y } = convRoles(node);
@@ -171,37 +177,41 @@ function symmetric(node: Node<"conv">): Node {
   const [sx, sw, sy] = [x, w, y].map(spatial);
   const span = sw.map((k, i) => dilation[i] * (k - 1) + 1);
   const fits = sy.every((n, i) => Math.floor((sx[i] + 2 * low[i] - span[i]) / stride[i]) + 1 === n);
-  if (fits) return node;
+  const same = (result: Node): Node => result;
+  if (fits) return { conv: node, finish: same };
   const needed = sy.map((n, i) => (n - 1) * stride[i] + span[i]);
   const high = needed.map((n, i) => n - sx[i] - low[i]);
   const none = low.map(() => 0);
-  if (kind === "input") {
-    const wide = build.conv([node.inputs[0], node.inputs[1]], { ...attrs, size: needed, low: none });
-    return padSpatial(
-      wide,
-      first,
-      low.map((n) => -n),
-      high.map((n) => -n),
-    );
+  const [a, b] = node.inputs;
+  if (kind !== "input") {
+    const conv = build.make("conv", [padSpatial(x, first, low, high), b], { ...attrs, low: none });
+    return { conv, finish: same };
   }
-  return build.conv([padSpatial(x, first, low, high), node.inputs[1]], { ...attrs, low: none });
+  const conv = build.make("conv", [a, b], { ...attrs, size: needed, low: none });
+  const [before, after] = [low, high].map((list) => list.map((n) => -n));
+  return { conv, finish: (result) => padSpatial(result, first, before, after) };
 }
 
 /** The form of a convolution that the device runs. */
 function prepareConv(node: Node<"conv">, support: ConvSupport | undefined): Node {
   if (node.inputs.some(({ shape }) => numel(shape) === 0)) return build.zerosLike(node);
-  if (support === undefined || kindOf(node.dtype) === "int" || !support.supports(node)) return lowerConv(node);
+  if (support === undefined || kindOf(node.dtype) === "int") return lowerConv(node);
   if (isHalf(node.dtype) && support.widensHalf) {
     const [a, b] = node.inputs.map((x) => build.cast(x, "float32"));
-    return build.cast(build.conv([a, b], node.attrs), node.dtype);
+    return build.cast(prepareConv(build.make("conv", [a, b], node.attrs), support), node.dtype);
   }
-  return support.symmetric ? symmetric(node) : node;
+  const { conv, finish } = support.symmetric ? symmetric(node) : { conv: node, finish: (result: Node) => result };
+  return support.supports(conv) ? finish(conv) : lowerConv(node);
 }
 
 /** A function whose convolutions are in the form that the device runs. */
-export function prepareConvs(fn: GraphFn, support: ConvSupport | undefined): GraphFn {
+export const prepareConvs = (fn: GraphFn, support: ConvSupport | undefined): GraphFn =>
+  rewriteOps(fn, "conv", (node) => prepareConv(node as Node<"conv">, support));
+
+/** Replaces every node of an op. */
+export function rewriteOps(fn: GraphFn, op: OpName, replace: (node: Node) => Node): GraphFn {
   const order = functionOrder(fn);
-  if (!order.some((node) => node.op === "conv")) return fn;
+  if (!order.some((node) => node.op === op)) return fn;
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   for (const node of order) {
     if (map.has(node)) continue;
@@ -209,7 +219,7 @@ export function prepareConvs(fn: GraphFn, support: ConvSupport | undefined): Gra
       node,
       node.inputs.map((input) => map.get(input)!),
     );
-    map.set(node, isOp(next, "conv") ? prepareConv(next, support) : next);
+    map.set(node, next.op === op ? replace(next) : next);
   }
   const effects = fn.effects?.map((node) => map.get(node)!);
   const outputs = fn.outputs.map((output) => map.get(output)!);

@@ -14,7 +14,8 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
-import { type ConvSupport, prepareConvs } from "./lower-conv.js";
+import { type ConvSupport, prepareConvs, rewriteOps } from "./lower-conv.js";
+import { prepareHalfSpectrum } from "./lower-fft.js";
 
 export interface PrepareOptions {
   /** Reductions with fewer rows than this and more elements than `longReduction` are split in two. */
@@ -26,6 +27,8 @@ export interface PrepareOptions {
   halfMatmul?: boolean;
   /** The convolution library; without one, convolutions become matrix products. */
   conv?: ConvSupport;
+  /** The library of Fourier transforms needs half spectra with true symmetry, one axis at a time. */
+  trueHalfSpectra?: boolean;
 }
 
 /** The reduced axes as runs of adjacent axes; axes of size one belong to no run. */
@@ -136,7 +139,8 @@ function prepareTransposed(node: Node<"permute">, isShared: (x: Node) => boolean
 }
 
 export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
-  const fn = prepareConvs(whole, options.conv);
+  const convolved = prepareConvs(whole, options.conv);
+  const fn = options.trueHalfSpectra ? rewriteOps(convolved, "fft", prepareHalfSpectrum) : convolved;
   const map = new Map<Node, Node>(fn.params.map((p) => [p, p]));
   const order = functionOrder(fn);
   const users = new Map<Node, number>();

@@ -1,7 +1,7 @@
 // Counts the operations of a kernel by class while it is printed. The counts are those of the generated text, so that cost
 // estimates (cost/kernel-cost.ts) need no assumptions about stashed, repeated or hoisted values.
 
-import { classOf, type OpClass } from "../cost/index.js";
+import { classOf, expectedSteps, type OpClass } from "../cost/index.js";
 import type { UnaryFn } from "../graph/index.js";
 import type { KExpr } from "./kernel.js";
 import type { LaneItem, LaneProgram } from "./lane.js";
@@ -43,8 +43,8 @@ export function tallyLanes(program: LaneProgram): Tally {
   const count = (items: readonly LaneItem[], times: number): void => {
     for (const item of items) {
       if (item.kind === "loop") {
-        tally.add("simple", item.states.length * item.loop.length * times);
-        count(item.items, item.loop.length * times);
+        tally.add("simple", item.states.length * expectedSteps(item.loop) * times);
+        count(item.items, expectedSteps(item.loop) * times);
         continue;
       }
       tally.rows += times / 16;

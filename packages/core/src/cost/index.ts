@@ -14,7 +14,7 @@ export {
 } from "./kernel-cost.js";
 export { laneLimits } from "./lanes.js";
 export { h200 } from "./machines.js";
-export { opCost } from "./op-cost.js";
+export { expectedSteps, opCost } from "./op-cost.js";
 export {
   arithmetic,
   fewestSmall,

@@ -7,6 +7,13 @@ interface OpCost {
   bytes: number;
 }
 
+/** Steps that a loop without a fixed number of steps is assumed to run. */
+const assumedSteps = 128;
+
+/** Number of steps of a loop, or an estimate where it depends on values. */
+export const expectedSteps = ({ length, stop }: { length: number; stop?: unknown }): number =>
+  stop === undefined || stop === null ? length : Math.min(length, assumedSteps);
+
 const sizeOf = (node: Node): number => numel(node.shape);
 const outBytes = (node: Node): number =>
   outputAvals(node).reduce((n, aval) => n + numel(aval.shape) * bytesOf(aval.dtype), 0);
@@ -71,6 +78,11 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   },
   gather: nothing,
   scatterAdd: (node) => perElement(node.inputs[2]),
+  fft: ({ attrs: { kind, axes, size }, inputs: [x] }) => {
+    const lengths = [...x.shape.slice(-axes, -1), size];
+    const points = (numel(x.shape) / Math.max(1, x.shape[x.shape.length - 1])) * size;
+    return (kind === "c2c" ? 5 : 2.5) * points * Math.log2(Math.max(2, numel(lengths)));
+  },
   argsort: (node) => sizeOf(node) * Math.log2(Math.max(2, node.shape[node.shape.length - 1] ?? 1)),
   cholesky: matrixCubed(1 / 3),
   triangularSolve: (node) => sizeOf(node) * node.inputs[0].shape[node.inputs[0].shape.length - 1] * arithmetic(node),
@@ -80,7 +92,7 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   qr: matrixCubed(4),
   svd: matrixCubed(12),
   scan: (node) => {
-    const { body, length } = node.attrs;
+    const { body } = node.attrs;
     let total = 0;
     const seen = new Set<Node>(body.params);
     const stack = [...body.outputs];
@@ -91,7 +103,7 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
       total += flopsOf(next);
       stack.push(...next.inputs);
     }
-    return total * length;
+    return total * expectedSteps(node.attrs);
   },
   custom: attentionFlops,
   collective: nothing,

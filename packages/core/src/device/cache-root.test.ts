@@ -19,6 +19,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { unoptimizedCompiler } from "../testing/fast-compiler.js";
 import { findCompiler } from "./cpu/toolchain.js";
 import { isIntact, readSealed, seal } from "./sealed-file.js";
 
@@ -34,10 +35,12 @@ after(() => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
+// The tests are about files; optimized code would take the compiler three times as long.
+const compiler = unoptimizedCompiler(freshFolder());
 const body = `import * as weft from ${JSON.stringify(`file://${entry}`)};\nconsole.log(weft.ones([1000]).add(2).sum().itemSync());`;
 
 function run(env: Record<string, string | undefined>, cwd = freshFolder()) {
-  const all: Record<string, string | undefined> = { ...process.env, WEFT_DEVICE: "cpu", ...env };
+  const all: Record<string, string | undefined> = { ...process.env, WEFT_DEVICE: "cpu", WEFT_CC: compiler, ...env };
   for (const [name, value] of Object.entries(all)) if (value === undefined) delete all[name];
   const done = spawnSync(process.execPath, ["--input-type=module", "-e", body], { encoding: "utf8", env: all, cwd });
   return { status: done.status, signal: done.signal, out: done.stdout.trim(), err: done.stderr, cwd };

@@ -28,8 +28,11 @@ export interface KernelInfo {
  * and reductions give the same bits on all of them. A member that died, hangs or runs another program is an error on every member.
  */
 export interface ProcessGroup {
+  /** The transport of the group. */
   readonly kind: "local" | "shm" | "mpi" | "nccl";
+  /** The number of this process, from 0. */
   readonly rank: number;
+  /** The number of processes. */
   readonly size: number;
   /**
    * For programs that run in C: the address of `int weft_collective(void* group, const int64_t* descriptor, const void*
@@ -41,7 +44,9 @@ export interface ProcessGroup {
   failure(code: number): WeftError;
   /** One collective on host memory; blocks. `operand` is the shape of the input. */
   collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void;
+  /** Blocks until every member has called it. */
   barrier(): void;
+  /** Leaves the group and frees its resources. */
   close(): void;
 }
 
@@ -50,6 +55,8 @@ export interface CompileOptions {
   donated?: readonly boolean[];
   /** Values of parameters that are the same in every call, by position; the compiler may specialize on them. */
   constants?: ReadonlyMap<number, Value>;
+  /** The program may run only a few times, so that the device may interpret it instead of compiling it. */
+  eager?: boolean;
 }
 
 export interface Executable {
@@ -60,8 +67,15 @@ export interface Executable {
   readonly aliases: ReadonlyMap<number, number>;
   /** Seconds that each kernel took in the last call, if `Device.timing` was set. */
   readonly lastTimes?: Float64Array;
+  /** Whether a call takes so long that it should not block the event loop; undefined if the device computes asynchronously. */
+  readonly isLong?: boolean;
   /** `wanted`: the results are read next, so that the device may deliver large ones in pieces. */
   run(inputs: readonly DeviceBuffer[], wanted?: boolean): DeviceBuffer[];
+  /**
+   * The same without blocking the event loop; the caller keeps the inputs until the promise is settled. Throws at once if there is
+   * no memory. Null: use `run`, because the call must stay on this thread.
+   */
+  runAsync?(inputs: readonly DeviceBuffer[]): Promise<DeviceBuffer[]> | null;
   /**
    * Unloads the code and frees the memory that the executable owns. Calls that are still running on the device finish
    * first. A second call does nothing; `run` throws afterwards. `kernels` stays readable.
@@ -71,9 +85,11 @@ export interface Executable {
 
 /** Memory of a device. */
 export interface DeviceMemory {
-  /** Bytes in live buffers, bytes pooled for reuse, and the largest number of live bytes so far. */
+  /** Bytes in live buffers. */
   usedBytes: number;
+  /** Bytes of freed buffers that are held for reuse. */
   pooledBytes: number;
+  /** The largest number of live bytes so far. */
   peakBytes: number;
   /** Capacity of the device. */
   totalBytes: number;
@@ -151,15 +167,21 @@ export interface AttentionSupport {
 
 /** A device: allocates buffers, copies data, and compiles graphs to executables. */
 export interface Device {
+  /** The name that selects the device, such as `cpu` or `cuda:0`. */
   readonly name: string;
+  /** Properties that other layers consult instead of the kind of device. */
   readonly traits: DeviceTraits;
   /** Whether runs time each kernel (see Executable.lastTimes). Devices without timers ignore it. */
   timing?: boolean;
   /** The process group of the collectives in its functions. */
   group?: ProcessGroup | null;
+  /** Allocates a buffer; throws {@link OutOfMemoryError} if there is no memory. */
   allocate(bytes: number): DeviceBuffer;
+  /** Frees a buffer, for reuse by later allocations. */
   free(buffer: DeviceBuffer): void;
+  /** Copies bytes of the host into a buffer. */
   upload(buffer: DeviceBuffer, from: Uint8Array): void;
+  /** Copies the bytes of a buffer to the host; waits for the work that writes it. */
   download(buffer: DeviceBuffer, into: Uint8Array): void;
   /** The bytes if they are available without waiting, otherwise null. Synchronous devices omit it. */
   peek?(buffer: DeviceBuffer): Uint8Array | null;
@@ -192,14 +214,19 @@ export interface Device {
   readonly lost?: string | null;
   /** Releases all resources of the device. */
   close?(): void;
+  /** Compiles a graph. The caller releases the executable. */
   compile(fn: GraphFn, options: CompileOptions): Executable;
+  /** The same without blocking the event loop while a compiler runs. Devices that compile quickly omit it. */
+  compileAsync?(fn: GraphFn, options: CompileOptions): Promise<Executable>;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
   supportsCustomKernel?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
   /** The generated source of a function, for debug output. Devices that generate none omit it. */
   source?(fn: GraphFn, options: CompileOptions): string;
   /** The placement of a buffer on a device that represents several; the shape is that of the whole tensor. */
   placement?(buffer: DeviceBuffer): Placement | null;
+  /** Waits for all work of the device. */
   synchronize(): void;
+  /** The memory that the device uses now. */
   memory(): DeviceMemory;
   /** Returns pooled memory to the system. */
   trim(): void;
@@ -208,6 +235,7 @@ export interface Device {
 /** The device is out of memory. The runtime frees what it can and retries once. */
 export class OutOfMemoryError extends WeftError {
   override name = "OutOfMemoryError";
+  /** Bytes of the allocation that failed. */
   readonly requested: number;
   constructor(message: string, requested: number) {
     super(message);

@@ -12,6 +12,10 @@ export class Lifetime {
     this.#free = free;
   }
 
+  get isReleased(): boolean {
+    return this.#released;
+  }
+
   /** Throws when the executable was released. */
   check(): void {
     if (this.#released)
@@ -55,6 +59,11 @@ export class ExecutableLru<T extends CachedExecutable> {
 
   has(key: string): boolean {
     return this.#entries.has(key);
+  }
+
+  /** The value of a key, without a change to the order of use; undefined if it is missing. */
+  peek(key: string): T | undefined {
+    return this.#entries.get(key)?.value;
   }
 
   /** The value of a key, created by `make` when it is missing. It becomes the most recently used entry. */

@@ -23,6 +23,7 @@ const units: Record<string, () => string[]> = {
   "the runtime library": runtimeUnits,
   "linear algebra": () => unitsOf("linalg"),
   convolutions: () => unitsOf("conv"),
+  "Fourier transforms": () => unitsOf("fft"),
   "vector math": vectorMathUnits,
   "process groups": () => [groupSource()],
   "the self-test": () => [selfTestSource()],

@@ -32,7 +32,7 @@ function numbered(tag: number, barriers: Map<number, number>): number {
   return barriers.get(tag)!;
 }
 
-/** Digest of the structure of a graph: ops, attributes, edges, shapes and dtypes. */
+/** Text that identifies the structure of a graph: ops, attributes, edges, shapes and dtypes. */
 export function structuralKey(fn: GraphFn): string {
   const known = bodyKeys.get(fn);
   if (known !== undefined) return known;
@@ -62,5 +62,6 @@ function digest(fn: GraphFn, withConstants: boolean): string {
     numbers.set(node, numbers.size);
   }
   text += `>${fn.outputs.map((output) => numbers.get(output)).join(",")}`;
-  return hash("sha256", text, "hex").slice(0, 32);
+  // Small programs outside jit compute their key at every run: the text itself is quicker than its digest.
+  return text.length <= 160 ? text : hash("sha256", text, "hex").slice(0, 32);
 }

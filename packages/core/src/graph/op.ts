@@ -28,11 +28,15 @@ export const unaryFns = [
   "sinh",
   "cosh",
   "tanh",
+  "asinh",
+  "acosh",
+  "atanh",
   "erf",
   "erfc",
   "not",
   "isnan",
   "isfinite",
+  "signbit",
   "real",
   "imag",
   "conj",
@@ -50,6 +54,9 @@ export const binaryFns = [
   "max",
   "min",
   "atan2",
+  "hypot",
+  "copysign",
+  "nextafter",
   "eq",
   "ne",
   "lt",
@@ -57,6 +64,8 @@ export const binaryFns = [
   "and",
   "or",
   "xor",
+  "lshift",
+  "rshift",
   "complex",
 ] as const;
 export type BinaryFn = (typeof binaryFns)[number];
@@ -70,9 +79,19 @@ type ArgReduceFn = (typeof argReduceFns)[number];
 export const randomKinds = ["bits", "uniform", "normal", "dropoutMask"] as const;
 type RandomKind = (typeof randomKinds)[number];
 
+/** When a loop ends before its last step; see the op scan. */
+export const loopStops = ["while", "count"] as const;
+export type LoopStop = (typeof loopStops)[number];
+/** Length of a loop without a bound on its steps. */
+export const unboundedLength = 2 ** 31 - 1;
+
 /** Which of the three tensors of a convolution is computed from the other two. */
 export const convKinds = ["forward", "input", "weight"] as const;
 export type ConvKind = (typeof convKinds)[number];
+
+/** Kinds of Fourier transforms: complex to complex, real to half spectrum, half spectrum to real. */
+export const fftKinds = ["c2c", "r2c", "c2r"] as const;
+export type FftKind = (typeof fftKinds)[number];
 
 export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
 export type CollectiveKind = (typeof collectiveKinds)[number];
@@ -198,6 +217,13 @@ export interface OpAttrs {
   gather: { axis: number; batch: number };
   /** Inputs: base (like gather's x), indices, updates (like gather's output). Out-of-range updates are dropped. */
   scatterAdd: { axis: number; batch: number };
+  /**
+   * Discrete Fourier transform over the last `axes` axes (one to three), without normalization. The sign of the exponent is negative
+   * unless `inverse`; r2c is never and c2r always inverse. r2c gives the first size / 2 + 1 numbers of the last axis of a spectrum
+   * whose others are conjugates; c2r takes these, ignores what must be real in them, and gives `size` real numbers. `size`: last axis
+   * of the side that is not a half spectrum.
+   */
+  fft: { kind: FftKind; inverse: boolean; axes: number; size: number };
   /** Stable order of the last axis, int32. */
   argsort: { descending: boolean };
   /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */
@@ -216,8 +242,14 @@ export interface OpAttrs {
   /**
    * A loop. Inputs: consts, initial carries, xs (leading axis = length). Body parameters: consts, carries, x slices;
    * body results: carries, y slices. Outputs: final carries, stacked ys. `reverse` runs from the last index to the first.
+   *
+   * `stop` makes `length` an upper bound. "while": carry 0 is a predicate (bool), and the loop runs while an element of it is true.
+   * "count": const 0 is a number of steps (int32), and the loop runs steps 0 to n - 1 (with `reverse`: n - 1 to 0) for its largest
+   * element n. Rows of ys that belong to steps that did not run are zero. If the predicate or the count has dimensions, which
+   * vmap creates, each element belongs to one row of the batch: the body leaves a row unchanged in steps after its end, so
+   * that devices may end rows separately.
    */
-  scan: { body: GraphFn; consts: number; carries: number; length: number; reverse: boolean };
+  scan: { body: GraphFn; consts: number; carries: number; length: number; reverse: boolean; stop?: LoopStop };
   /** A function with a user-defined gradient. The body is inlined before compilation unless the device has a kernel for it. */
   custom: { body: GraphFn; rule: CustomRule; kernel?: AttentionKernel };
   /**

@@ -17,8 +17,11 @@ export type HostArray = Value;
 
 /** An array that is loaded when it is written, so that a file may be larger than memory. */
 export interface LazyArray {
+  /** Sizes of the axes. */
   readonly shape: Shape;
+  /** Dtype of the elements. */
   readonly dtype: DType;
+  /** Reads or computes the elements. */
   load(): Promise<HostArray>;
 }
 

@@ -31,11 +31,15 @@ export async function readNpyFrom(source: ByteSource): Promise<HostArray> {
 
 /** An open .npy file, of which parts can be read. */
 export interface NpyFile {
+  /** Sizes of the axes. */
   readonly shape: Shape;
+  /** Dtype of the elements. */
   readonly dtype: DType;
+  /** Reads the whole array. */
   read(): Promise<HostArray>;
   /** The entries start <= i < stop of the first axis. */
   readRows(start: number, stop: number): Promise<HostArray>;
+  /** Closes the file. */
   close(): Promise<void>;
 }
 

@@ -15,8 +15,11 @@ export interface NpzReadOptions {
 
 /** An open .npz archive; arrays are read one by one. */
 export interface NpzFile {
+  /** Names of the arrays, in the order of the archive. */
   readonly names: readonly string[];
+  /** Reads an array. */
   read(name: string): Promise<HostArray>;
+  /** Closes the archive. */
   close(): Promise<void>;
 }
 

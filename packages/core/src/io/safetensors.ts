@@ -46,11 +46,15 @@ interface Placed {
 
 /** An open .safetensors file; tensors are read one by one. */
 export interface SafetensorsFile {
+  /** Names of the tensors. */
   readonly names: readonly string[];
+  /** Strings that the writer stored beside the tensors. */
   readonly metadata: Readonly<Record<string, string>>;
   /** Shape and dtype without reading the data; the dtype is null if Weft does not support it. */
   info(name: string): { shape: Shape; dtype: DType | null };
+  /** Reads a tensor. */
   read(name: string): Promise<HostArray>;
+  /** Closes the file. */
   close(): Promise<void>;
 }
 

@@ -9,18 +9,23 @@ import { type Linear, linear } from "./layers.js";
 export interface Attention {
   /** `[3 width, width]`: the rows of queries, then keys, then values. */
   in_proj_weight: Tensor;
+  /** `[3 width]`: the bias of queries, then keys, then values. */
   in_proj_bias: Tensor;
+  /** The projection of the joined heads. */
   out_proj: Linear;
 }
 
 /** Initialization options of {@link attention}. */
 export interface AttentionInit {
+  /** Width of queries, keys and values. */
   width: number;
+  /** Dtype of the parameters; float32 by default. */
   dtype?: DType;
 }
 
 /** Call options of {@link attention}. */
 export interface MultiHeadAttentionOptions {
+  /** Number of heads; divides the width. */
   heads: number;
   /** Source of keys and values [..., length, width]; x by default. */
   memory?: Tensor;
@@ -31,6 +36,7 @@ export interface MultiHeadAttentionOptions {
   mask?: Tensor;
   /** Dropout of the attention weights; needs a key. */
   dropout?: number;
+  /** Key of the dropout; null or absent means no dropout. */
   key?: Key | null;
 }
 

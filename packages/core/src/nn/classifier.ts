@@ -8,39 +8,55 @@ import { type Activation, type Encoder, encoder, positions } from "./transformer
 
 /** Parameters of {@link textClassifier}. */
 export interface TextClassifier {
+  /** Embedding of the token ids. */
   embedding: Embedding;
   /** Learned positions; absent if they are sinusoidal. */
   positions?: Embedding;
+  /** The transformer encoder. */
   encoder: Encoder;
+  /** Maps the mean of the tokens to one score per class. */
   classifier: Linear;
 }
 
 /** Initialization options of {@link textClassifier}. */
 export interface TextClassifierInit {
+  /** Number of token ids. */
   vocabulary: number;
+  /** Width of embeddings and layers. */
   width: number;
+  /** Number of attention heads; divides the width. */
   heads: number;
+  /** Number of encoder layers. */
   layers: number;
+  /** Width of the hidden layer of the feed-forward part. */
   feedForward: number;
+  /** Number of classes. */
   classes: number;
   /** "sinusoidal" (default), or "learned": a table of `maxLength` rows. */
   positions?: "sinusoidal" | "learned";
+  /** Number of learned positions; required with `positions: "learned"`. */
   maxLength?: number;
   /** Adds a norm after the last layer, as pre-norm encoders need. */
   finalNorm?: boolean;
+  /** Dtype of the parameters; float32 by default. */
   dtype?: DType;
 }
 
 /** Call options of {@link textClassifier}. */
 export interface TextClassifierOptions {
+  /** Number of attention heads, as at initialization. */
   heads: number;
+  /** Activation of the feed-forward part. */
   activation?: Activation;
+  /** "post" normalizes after each residual sum, "pre" before each part. */
   norm?: "post" | "pre";
   /** Embeddings of the ids [..., length, width], if they were looked up before, for example to differentiate with respect to them. */
   tokens?: Tensor;
   /** [batch, length], false for padding, which attention and pooling ignore. By default no token is padding. */
   mask?: Tensor;
+  /** Dropout rate; needs a key. */
   dropout?: number;
+  /** Key of the dropout; null or absent means no dropout. */
   key?: Key | null;
 }
 

@@ -19,14 +19,19 @@ import { fanInUniform, keysOf, requireCount, requireRate, requireWidth } from ".
 export interface Linear {
   /** [out, in]. */
   weight: Tensor;
+  /** [out]; absent without a bias. */
   bias?: Tensor;
 }
 
 /** Initialization options of {@link linear}. */
 export interface LinearOptions {
+  /** Width of the input. */
   in: number;
+  /** Width of the output. */
   out: number;
+  /** Whether the layer adds a bias; true by default. */
   bias?: boolean;
+  /** Dtype of the parameters; float32 by default. */
   dtype?: DType;
 }
 
@@ -67,8 +72,11 @@ export interface Embedding {
 
 /** Initialization options of {@link embedding}. */
 export interface EmbeddingOptions {
+  /** Number of rows of the table. */
   vocabulary: number;
+  /** Width of a row. */
   width: number;
+  /** Dtype of the table; float32 by default. */
   dtype?: DType;
 }
 
@@ -90,13 +98,17 @@ export const embedding = {
 
 /** Parameters of {@link layerNorm}. */
 export interface LayerNorm {
+  /** [width]: the factor of the normalized values. */
   weight: Tensor;
+  /** [width]: added after the factor. */
   bias: Tensor;
 }
 
 /** Initialization options of {@link layerNorm}. */
 export interface LayerNormOptions {
+  /** Size of the last axis, which is normalized. */
   width: number;
+  /** Dtype of the parameters; float32 by default. */
   dtype?: DType;
 }
 
@@ -118,7 +130,9 @@ export const layerNorm = {
  * x [batch, ...]) the mask of an example does not depend on its batch.
  */
 export interface DropoutOptions {
+  /** Probability that an element becomes zero. */
   rate: number;
+  /** The key of the mask; null or absent means no dropout. */
   key?: Key | null;
 }
 

@@ -5,12 +5,15 @@ import { countParameters, loadStateDict, type StateDict, stateDict } from "./sta
 
 /** A layer: a function that draws parameters and a function that applies them. */
 export interface Layer<I, P, X extends readonly unknown[]> {
+  /** Draws parameters. */
   init(options: I, key: Key): P;
+  /** Applies the layer to its inputs. */
   apply(params: P, ...inputs: X): Tensor;
 }
 
 /** A layer together with its parameters. */
 export interface Model<P, X extends readonly unknown[]> {
+  /** The parameters, a tree of tensors. */
   readonly params: P;
   /** Applies the layer with the parameters of the model. */
   forward(...inputs: X): Tensor;
@@ -18,9 +21,11 @@ export interface Model<P, X extends readonly unknown[]> {
   apply(params: P, ...inputs: X): Tensor;
   /** Returns the model with other parameters. */
   with(params: P): Model<P, X>;
+  /** Returns the parameters by name, with the names of PyTorch. */
   stateDict(): StateDict;
   /** Returns the model with the tensors of a dictionary, such as a checkpoint or a PyTorch state_dict. */
   load(dict: StateDict): Model<P, X>;
+  /** Number of elements of all parameters. */
   readonly size: number;
 }
 

@@ -17,33 +17,45 @@ export type Activation = keyof typeof activations;
 
 /** Parameters of {@link encoderLayer}. */
 export interface EncoderLayer {
+  /** Self-attention. */
   self_attn: Attention;
+  /** First layer of the feed-forward part. */
   linear1: Linear;
+  /** Second layer of the feed-forward part. */
   linear2: Linear;
+  /** Norm of the attention part. */
   norm1: LayerNorm;
+  /** Norm of the feed-forward part. */
   norm2: LayerNorm;
 }
 
 /** Initialization options of {@link encoderLayer}. */
 export interface EncoderLayerInit {
+  /** Width of the layer. */
   width: number;
+  /** Number of attention heads; divides the width. */
   heads: number;
   /** Width of the hidden layer of the feed-forward part. */
   feedForward: number;
+  /** Dtype of the parameters; float32 by default. */
   dtype?: DType;
 }
 
 /** Call options of {@link encoderLayer} and {@link encoder}. */
 export interface EncoderLayerOptions {
+  /** Number of attention heads, as at initialization. */
   heads: number;
+  /** Activation of the feed-forward part. */
   activation?: Activation;
   /** "post" normalizes after each residual sum (PyTorch's default), "pre" before each part. */
   norm?: "post" | "pre";
+  /** Added to the variance by the norms. */
   epsilon?: number;
   /** See attention's mask. */
   mask?: Tensor;
   /** Dropout of attention weights, hidden units and both residual branches; needs a key. */
   dropout?: number;
+  /** Key of the dropout; null or absent means no dropout. */
   key?: Key | null;
 }
 
@@ -96,6 +108,7 @@ export const encoderLayer = {
 
 /** Parameters of {@link encoder}. */
 export interface Encoder {
+  /** The layers, first to last. */
   layers: EncoderLayer[];
   /** Final norm; present with the option `finalNorm`. */
   norm?: LayerNorm;
@@ -103,7 +116,9 @@ export interface Encoder {
 
 /** Initialization options of {@link encoder}. */
 export interface EncoderInit extends EncoderLayerInit {
+  /** Number of layers. */
   layers: number;
+  /** Adds a norm after the last layer, as pre-norm encoders need. */
   finalNorm?: boolean;
 }
 

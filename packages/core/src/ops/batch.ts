@@ -89,6 +89,7 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
     return make("gather", [withBatch(x, size), withBatch(indices, size)], { axis: axis + 1, batch: batch + 1 });
   },
   scatterAdd: sameOp((node) => ({ axis: node.attrs.axis + 1, batch: node.attrs.batch + 1 })),
+  fft: anyRank,
   argsort: anyRank,
   cholesky: anyRank,
   triangularSolve: anyRank,

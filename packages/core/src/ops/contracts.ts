@@ -25,6 +25,7 @@ import {
   showShape,
   type Transfer,
   type UnaryFn,
+  unboundedLength,
 } from "../graph/index.js";
 import { attentionProblem } from "./contracts-attention.js";
 
@@ -111,11 +112,15 @@ const unaryDTypes: Record<UnaryFn, DTypeTest> = {
   sinh: isInexact,
   cosh: isInexact,
   tanh: isInexact,
+  asinh: isInexact,
+  acosh: isInexact,
+  atanh: isInexact,
   erf: isFloat,
   erfc: isFloat,
   not: isLogical,
   isnan: anyDType,
   isfinite: anyDType,
+  signbit: isFloat,
   real: anyDType,
   imag: anyDType,
   conj: anyDType,
@@ -132,6 +137,9 @@ const binaryDTypes: Record<BinaryFn, DTypeTest> = {
   max: isReal,
   min: isReal,
   atan2: isFloat,
+  hypot: isFloat,
+  copysign: isFloat,
+  nextafter: (dtype) => isFloat(dtype) && !isHalf(dtype),
   eq: anyDType,
   ne: anyDType,
   lt: isReal,
@@ -139,6 +147,8 @@ const binaryDTypes: Record<BinaryFn, DTypeTest> = {
   and: isLogical,
   or: isLogical,
   xor: isLogical,
+  lshift: (dtype) => kindOf(dtype) === "int",
+  rshift: (dtype) => kindOf(dtype) === "int",
   complex: isFloat,
 };
 
@@ -228,7 +238,8 @@ function checkBody(body: GraphFn, expected: readonly Aval[]): void {
   });
 }
 
-function checkScan(inputs: readonly Node[], { body, consts, carries, length }: OpAttrs["scan"]): void {
+function checkScan(inputs: readonly Node[], attrs: OpAttrs["scan"]): void {
+  const { body, consts, carries, length, reverse, stop } = attrs;
   demand(isCount(length), `its length ${length} is not a whole number >= 0`);
   demand(
     isCount(consts) && isCount(carries) && consts + carries <= inputs.length,
@@ -244,6 +255,12 @@ function checkScan(inputs: readonly Node[], { body, consts, carries, length }: O
   body.outputs.slice(0, carries).forEach((output, i) => {
     checkSameAval(`carry ${i} of its body`, output, inputs[consts + i]);
   });
+  if (stop === undefined) return;
+  demand(length <= unboundedLength, `its length ${length} is more than ${unboundedLength}`);
+  if (stop === "while") {
+    demand(!reverse, "a loop with a predicate runs forward");
+    demand(carries > 0 && inputs[consts].dtype === "bool", "carry 0, its predicate, is not bool");
+  } else demand(consts > 0 && inputs[0].dtype === "int32", "constant 0, its number of steps, is not int32");
 }
 
 function checkConstant({ value, dtype }: OpAttrs["const"]): void {
@@ -503,6 +520,23 @@ export const contracts: { [K in OpName]: Row<K> } = {
       demand(
         sameShape(updates.shape, expected),
         `updates are ${showShape(updates.shape)} and should be ${showShape(expected)}`,
+      );
+    },
+  },
+  fft: {
+    operands: 1,
+    check: ([x], { kind, inverse, axes, size }) => {
+      demand(
+        isCount(axes) && axes >= 1 && axes <= 3 && axes <= x.shape.length,
+        `${axes} axes of ${showShape(x.shape)}`,
+      );
+      checkDType(kind, kind === "r2c" ? (dtype) => isLinalg(dtype) && isReal(dtype) : isComplex, x.dtype);
+      demand(kind === "c2c" || inverse === (kind === "c2r"), `${kind} has one direction`);
+      const last = x.shape[x.shape.length - 1];
+      demand(!x.shape.slice(-axes).includes(0) && isCount(size) && size >= 1, `an empty axis of ${showShape(x.shape)}`);
+      demand(
+        last === (kind === "c2r" ? Math.floor(size / 2) + 1 : size),
+        `${showShape(x.shape)} is no operand of a transform of ${size}`,
       );
     },
   },

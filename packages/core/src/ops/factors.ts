@@ -230,6 +230,13 @@ function multiplied(node: Node): Factors {
   };
 }
 
+/** Transformed axes are replicated. */
+function transformed(node: Node<"fft">): Factors {
+  const lead = node.shape.length - node.attrs.axes;
+  const dims = node.shape.map((_, i) => (i < lead ? at(i) : null));
+  return { factors: node.shape.slice(0, lead).map(kept), inputs: [dims], outputs: [dims] };
+}
+
 /** Factors of gather and scatterAdd: the dimensions of the table, then those of the indices. */
 function lookup(node: Node<"gather"> | Node<"scatterAdd">): {
   table: DimMap[];
@@ -399,6 +406,7 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   conv: convRule,
   gather: { factors: gathered, local: gatherLocal },
   scatterAdd: { factors: scattered, local: scatterLocal },
+  fft: { factors: transformed },
   argsort: { factors: (node) => moved(node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },
   cholesky: { factors: matrices },
   triangularSolve: { factors: (node) => matrices(node, true) },

@@ -70,6 +70,7 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
   conv: (_, parts, fn) => fn === "sum" && one(parts),
   gather: (_, parts) => parts[0] && !parts[1],
   scatterAdd: (node, parts, fn) => fn === "sum" && !parts[1] && [0, 2].every((i) => parts[i] || isZero(node.inputs[i])),
+  fft: sums,
   argsort: never,
   cholesky: never,
   triangularSolve: rightSide,

@@ -27,6 +27,7 @@ import {
   zerosLike,
 } from "./build.js";
 import { convVjp } from "./conv.js";
+import { fftVjp } from "./fft.js";
 import { binaryVjps, unaryVjps } from "./vjp-elementwise.js";
 import { choleskyVjp, detVjp, eighVjp, qrVjp, solveVjp, svdVjp, triangularSolveVjp } from "./vjp-linalg.js";
 import { reduceVjps } from "./vjp-reduce.js";
@@ -157,6 +158,7 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
     return [scatterAdd(zerosLike(x), clamped(indices, x.shape[axis]), g!, axis, batch), null];
   },
   scatterAdd: (node, [g]) => [g, null, gatherInside(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
+  fft: (node, [g]) => [fftVjp(node, g!)],
   argsort: none,
   cholesky: (node, [g]) => [choleskyVjp(node, g!)],
   triangularSolve: (node, [g]) => triangularSolveVjp(node.inputs[0], node, g!, node.attrs),

@@ -7,7 +7,9 @@ import { type Optimizer, requireNumber, zerosOf } from "./common.js";
 export interface AccumulateState<S> {
   /** Gradients since the last step, int32. */
   count: Tensor;
+  /** The sum of these gradients, shaped like the parameters. */
   sum: unknown;
+  /** State of the inner optimizer. */
   inner: S;
 }
 

@@ -14,6 +14,7 @@ import {
 
 /** Options of {@link adam} and {@link adamW}. */
 export interface AdamOptions {
+  /** A number, a tensor, or a function of the step. */
   learningRate?: LearningRate;
   /** Decay of the running mean of gradients and of their squares. */
   betas?: readonly [number, number];
@@ -27,8 +28,9 @@ export interface AdamOptions {
 export interface AdamState {
   /** Steps taken, int32. */
   step: Tensor;
-  /** Running means of the gradients and of their squares, shaped like the parameters. */
+  /** Running means of the gradients, shaped like the parameters. */
   mean: unknown;
+  /** Running means of the squared gradients, shaped like the parameters. */
   square: unknown;
 }
 

@@ -9,6 +9,7 @@ export type LearningRate = number | Tensor | ((step: Tensor) => Tensor | number)
 
 /** An optimizer: pure functions on trees of parameters. */
 export interface Optimizer<S> {
+  /** Returns the state before the first step. */
   init(params: unknown): S;
   /** Returns new parameters and a new state; does not modify its arguments. */
   update<P>(params: P, grads: P, state: S): [P, S];

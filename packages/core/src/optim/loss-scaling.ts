@@ -8,14 +8,17 @@ import { type Optimizer, requireNumber } from "./common.js";
 export interface LossScalingOptions {
   /** The scale of the first step. */
   initial?: number;
-  /** Factors of the scale after an overflow (`backoff`), and after `interval` steps without one (`growth`). */
+  /** Factor of the scale after an overflow. */
   backoff?: number;
+  /** Factor of the scale after `interval` steps without an overflow. */
   growth?: number;
+  /** Steps without an overflow after which the scale grows. */
   interval?: number;
 }
 
 /** State of {@link lossScaled}. */
 export interface ScaledState<S> {
+  /** State of the inner optimizer. */
   inner: S;
   /** float32. */
   scale: Tensor;

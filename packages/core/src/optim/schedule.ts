@@ -12,7 +12,9 @@ export type ScheduleShape = (typeof scheduleShapes)[number];
 
 /** Options of {@link schedule}. */
 export interface LearningRateScheduleOptions {
+  /** How the rate falls after the warm-up. */
   shape?: ScheduleShape;
+  /** The rate after the warm-up. */
   learningRate: number;
   /** Number of steps of the linear warm-up from 0. */
   warmupSteps?: number;

@@ -14,9 +14,13 @@ import {
 
 /** Options of {@link sgd}. */
 export interface SgdOptions {
+  /** A number, a tensor, or a function of the step. */
   learningRate: LearningRate;
+  /** Decay of the running sum of gradients; 0 means no momentum. */
   momentum?: number;
+  /** Whether the step looks ahead along the momentum (Nesterov). */
   nesterov?: boolean;
+  /** Factor of the parameters that is added to the gradient (L2). */
   weightDecay?: number;
 }
 

@@ -3,6 +3,7 @@ export { measureDevice, ratesOf } from "./calibrate.js";
 export { allAgree, measureGroup, measureLinks, slowestRates } from "./calibrate-links.js";
 export { debugLevel, setDebugLevel } from "./debug.js";
 export { isQuiet } from "./effort.js";
+export { ConstantLifter } from "./lift.js";
 export { captureSite, type MemoryReport, megabytes, memory, TensorValue } from "./memory.js";
 export { profiler } from "./profile.js";
 export { isDisturbed, knownRates, type SavedRates, savedRates, saveRates } from "./rates-file.js";

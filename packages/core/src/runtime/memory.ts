@@ -45,6 +45,11 @@ export class TensorValue implements NodeValue {
     this.#readers++;
   }
 
+  /** Registers a running call as a reader, which may have been issued before the tensor was released. */
+  hold(): void {
+    this.#readers++;
+  }
+
   get hasReaders(): boolean {
     return this.#readers > 0;
   }

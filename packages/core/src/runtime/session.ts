@@ -1,6 +1,7 @@
 // The session of a device: runs pending graphs and caches compiled functions. This module also holds the current device.
 import { createHash } from "node:crypto";
 import {
+  type CompileOptions,
   type Device,
   type DeviceBuffer,
   defaultDevice,
@@ -70,6 +71,14 @@ export class Compiled implements CompiledFunction {
   }
 }
 
+/** Work that computes nodes: a function of the computed nodes that they depend on, and of constants. */
+interface Pending {
+  readonly params: readonly Node[];
+  readonly results: readonly Node[];
+  readonly fn: GraphFn;
+  readonly key: string;
+}
+
 const collected = new FinalizationRegistry<ExecutableHandle<CompiledFunction>>((handle) => handle.release());
 
 export class Session {
@@ -90,32 +99,28 @@ export class Session {
 
   /** The compiled form of a function, from the cache when an equal one was compiled before. The caller releases it. */
   compile(fn: GraphFn, donated: readonly boolean[] = [], constants: ReadonlyMap<number, Value> = new Map()): Compiled {
-    return new Compiled(this.#acquire(fn, donated, constants));
-  }
-
-  #acquire(
-    fn: GraphFn,
-    donated: readonly boolean[] = [],
-    constants: ReadonlyMap<number, Value> = new Map(),
-  ): ExecutableHandle<CompiledFunction> {
     const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${constantsKey(constants)}`;
-    return this.#compiled.acquire(key, () => this.#compileNew(fn, key, donated, constants));
+    return new Compiled(this.#compiled.acquire(key, () => this.#compileNew(fn, key, { donated, constants })));
   }
 
-  #compileNew(
-    fn: GraphFn,
-    key: string,
-    donated: readonly boolean[],
-    constants: ReadonlyMap<number, Value>,
-  ): CompiledFunction {
+  #simplified(fn: GraphFn): GraphFn {
     const keep = this.customKernelSupport();
     const copy = copyGraph(fn);
     const simple =
       keep === null ? simplify(copy) : simplify(recognizeAttention(copy, { customKernelSupport: () => keep }), keep);
     assertClosed(simple);
-    const executable = profiler.span("compile", () => this.device.compile(simple, { donated, constants }));
+    return simple;
+  }
+
+  #compileNew(fn: GraphFn, key: string, options: CompileOptions): CompiledFunction {
+    const simple = this.#simplified(fn);
+    const executable = profiler.span("compile", () => this.device.compile(simple, options));
+    return this.#compiledFunction(simple, key, options, executable);
+  }
+
+  #compiledFunction(simple: GraphFn, key: string, options: CompileOptions, executable: Executable): CompiledFunction {
     if (debugLevel() >= 3) console.error(printGraph(simple));
-    if (debugLevel() >= 4) console.error(this.device.source?.(simple, { donated, constants }) ?? "(no source)");
+    if (debugLevel() >= 4) console.error(this.device.source?.(simple, options) ?? "(no source)");
     // Memory that a call adds. Scratch memory is reused, and results that alias a donated argument add nothing, so that a
     // large training step does not trigger a collection every time.
     const bytes = simple.outputs.reduce(
@@ -142,7 +147,7 @@ export class Session {
     sites: readonly (string | null)[] = [],
     wanted = false,
   ): TensorValue[] {
-    const { executable, fn } = compiled;
+    const { executable } = compiled;
     memory.relieve(compiled.bytes, this.device);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const watched = debugLevel() > 0 || profiler.active;
@@ -162,7 +167,7 @@ export class Session {
       const buffer = inputs[i].takeBuffer();
       if (!results.includes(buffer)) this.device.free(buffer);
     });
-    return results.map((buffer, i) => new TensorValue(this.device, buffer, avalOf(fn.outputs[i]), sites[i] ?? null));
+    return this.#valuesOf(compiled, results, sites);
   }
 
   #bufferOf(value: TensorValue): DeviceBuffer {
@@ -179,8 +184,114 @@ export class Session {
    * read next.
    */
   realize(nodes: readonly Node[], wanted = false): void {
+    const pending = this.#pendingOf(nodes);
+    if (pending === null) return;
+    const { fn, key } = pending;
+    const handle = this.#compiled.acquire(key, () => this.#compileNew(fn, key, { eager: true }));
+    try {
+      this.#finish(
+        pending,
+        this.#withConstants(pending, (inputs) => this.#runPending(pending, handle, inputs, wanted)),
+      );
+    } finally {
+      handle.release();
+    }
+  }
+
+  /**
+   * The same without blocking the event loop, if the device supports it: neither while a compiler runs nor during a long
+   * computation. Calls run one after the other. Null: the values are there already.
+   */
+  realizeAsync(nodes: readonly Node[]): Promise<void> | null {
+    const pending = this.#pendingOf(nodes);
+    if (pending === null) return null;
+    if (this.device.compileAsync === undefined || (this.#background === 0 && this.#isShort(pending.key))) {
+      this.realize(nodes, true);
+      return null;
+    }
+    this.#background++;
+    const turn = this.#turn.then(() => this.#realizeInBackground(nodes)).finally(() => this.#background--);
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  /** Number of calls of `realizeAsync` that are not finished. */
+  #background = 0;
+
+  #isShort(key: string): boolean {
+    return this.#compiled.peek(key)?.executable.isLong === false;
+  }
+
+  #turn: Promise<void> = Promise.resolve();
+
+  async #realizeInBackground(nodes: readonly Node[]): Promise<void> {
+    for (;;) {
+      const pending = this.#pendingOf(nodes);
+      if (pending === null) return;
+      const { fn, key } = pending;
+      if (!this.#compiled.has(key)) await this.#compileInBackground(fn, key);
+      // Other parts of the program ran meanwhile, and may have computed some of the nodes.
+      if (!this.#compiled.has(key) || this.#pendingOf(nodes)?.key !== key) continue;
+      const handle = this.#compiled.acquire(key, () => this.#compileNew(fn, key, { eager: true }));
+      try {
+        await this.#runInBackground(this.#pendingOf(nodes)!, handle);
+        return;
+      } finally {
+        handle.release();
+      }
+    }
+  }
+
+  /** Adds the compiled form of a function to the cache. */
+  async #compileInBackground(fn: GraphFn, key: string): Promise<void> {
+    const options: CompileOptions = { eager: true };
+    const simple = this.#simplified(fn);
+    const executable = (await this.device.compileAsync?.(simple, options)) ?? this.device.compile(simple, options);
+    const made = this.#compiledFunction(simple, key, options, executable);
+    if (this.#compiled.has(key)) executable.release();
+    else this.#compiled.acquire(key, () => made).release();
+  }
+
+  async #runInBackground(pending: Pending, handle: ExecutableHandle<CompiledFunction>): Promise<void> {
+    const { executable, bytes } = handle.value;
+    const isWatched = debugLevel() > 0 || profiler.active || this.watchers.size > 0;
+    if (executable.runAsync === undefined || !executable.isLong || isWatched) {
+      this.#finish(
+        pending,
+        this.#withConstants(pending, (inputs) => this.#runPending(pending, handle, inputs, true)),
+      );
+      return;
+    }
+    memory.relieve(bytes, this.device);
+    const values = pending.params.map((param) => param.value as TensorValue);
+    const constants = pending.fn.params
+      .slice(pending.params.length)
+      .map((node) => this.uploadConstant(node as Node<"const">));
+    const inputs = [...values, ...constants];
+    const buffers = inputs.map((value) => this.#bufferOf(value));
+    this.device.timing = false;
+    // Arguments that the program releases meanwhile are freed when the call has read them.
+    for (const value of values) value.hold();
+    try {
+      const running = memory.withRetry(this.device, () => executable.runAsync!(buffers));
+      if (running === null) {
+        this.#finish(pending, this.#runPending(pending, handle, inputs, true));
+        return;
+      }
+      const results = await running;
+      this.runs++;
+      this.kernelsRun += executable.kernels.length;
+      this.#finish(pending, this.#valuesOf(handle.value, results, pending.results.map(siteOf)));
+    } finally {
+      for (const value of values) value.readerDone();
+      for (const value of constants) value.free();
+    }
+  }
+
+  /** What must run to compute nodes; null if nothing. */
+  #pendingOf(nodes: readonly Node[]): Pending | null {
     const roots = [...new Set(nodes.filter((node) => node.value === null))];
-    if (roots.length === 0) return;
+    if (roots.length === 0) return null;
     const order = topological(roots, (node) => node.value !== null);
     const params = order.filter((node) => node.value !== null);
     const results = [
@@ -188,30 +299,54 @@ export class Session {
       ...order.filter((node) => kept.has(node) && node.value === null && !roots.includes(node)),
     ];
     const exact = { params, outputs: results };
-    const fn = this.#compiled.has(structuralKey(exact)) ? exact : this.#lifter.lift(exact);
-    const handle = this.#acquire(fn);
-    let values: TensorValue[];
+    const exactKey = `${structuralKey(exact)}/eager`;
+    if (this.#compiled.has(exactKey)) return { params, results, fn: exact, key: exactKey };
+    const fn = this.#lifter.lift(exact);
+    return { params, results, fn, key: fn === exact ? exactKey : `${structuralKey(fn)}/eager` };
+  }
+
+  #withConstants(pending: Pending, run: (inputs: readonly TensorValue[]) => TensorValue[]): TensorValue[] {
+    const { fn, params } = pending;
+    const constants = fn.params.slice(params.length).map((node) => this.uploadConstant(node as Node<"const">));
     try {
-      const constants = fn.params.slice(params.length).map((node) => this.#uploadConstant(node as Node<"const">));
-      values = this.run(
-        handle.value,
-        [...params.map((param) => param.value as TensorValue), ...constants],
-        [],
-        results.map(siteOf),
-        wanted,
-      );
-      for (const value of constants) value.free();
+      return run([...params.map((param) => param.value as TensorValue), ...constants]);
     } finally {
-      handle.release();
+      for (const value of constants) value.free();
     }
+  }
+
+  #runPending(
+    { results }: Pending,
+    handle: ExecutableHandle<CompiledFunction>,
+    inputs: readonly TensorValue[],
+    wanted: boolean,
+  ): TensorValue[] {
+    return this.run(handle.value, inputs, [], results.map(siteOf), wanted);
+  }
+
+  /** Stores the values of a run. A node that was computed meanwhile keeps its value. */
+  #finish({ results }: Pending, values: readonly TensorValue[]): void {
     results.forEach((node, i) => {
+      if (node.value !== null) {
+        values[i].free();
+        return;
+      }
       attachValue(node, values[i]);
       kept.delete(node);
       detach(node);
     });
   }
 
-  #uploadConstant({ attrs: { value, dtype } }: Node<"const">): TensorValue {
+  #valuesOf(
+    { fn }: CompiledFunction,
+    buffers: readonly DeviceBuffer[],
+    sites: readonly (string | null)[],
+  ): TensorValue[] {
+    return buffers.map((buffer, i) => new TensorValue(this.device, buffer, avalOf(fn.outputs[i]), sites[i] ?? null));
+  }
+
+  /** A constant as a value, for a program that takes it as a parameter. */
+  uploadConstant({ attrs: { value, dtype } }: Node<"const">): TensorValue {
     const number = typeof value === "number" ? { re: value, im: 0 } : value;
     return this.upload({ shape: [], dtype }, fromComplexes(dtype, [], [number]).data);
   }

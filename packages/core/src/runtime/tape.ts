@@ -211,6 +211,49 @@ function record(device: Device, out: TapeWriter): Device {
   const remote = device.traits.remote;
   const read = (buffer: DeviceBuffer, bytes: Uint8Array): void =>
     out.write({ type: "fetch", id: idOf(buffer), ...out.data(bytes) });
+  /** An executable whose runs are recorded. */
+  const recordRuns = (fn: GraphFn, options: CompileOptions, inner: Executable): Executable => {
+    const program = ++programs;
+    out.write({ type: "program", program, donated: options.donated ?? [], graph: toPlain(fn) });
+    const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      if (!remote) device.timing = true;
+      const step = steps++;
+      const cause = captureSite()();
+      const before = inputs.map(idOf);
+      const begin = performance.now();
+      const results = inner.run(inputs);
+      if (!remote) device.synchronize();
+      const end = performance.now();
+      // Donated memory holds a result now.
+      for (const buffer of results) ids.delete(buffer);
+      const outputs = results.map(idOf);
+      out.write({ type: "run", step, program, inputs: before, outputs, cause });
+      const facts = {
+        program,
+        inputs: before,
+        outputs,
+        step,
+        site: cause,
+        worker: launchedRank() ?? 0,
+        workerId: device.name,
+        begin,
+        end,
+      };
+      if (!remote) out.write(...instructionRecords(facts, fn.outputs, inner));
+      return results;
+    };
+    const { kernels, scratchBytes, aliases } = inner;
+    return {
+      kernels,
+      scratchBytes,
+      aliases,
+      run,
+      release: () => inner.release(),
+      get lastTimes() {
+        return inner.lastTimes;
+      },
+    };
+  };
   const own: Partial<Device> = {
     upload(buffer, from) {
       device.upload(buffer, from);
@@ -225,50 +268,10 @@ function record(device: Device, out: TapeWriter): Device {
       ids.delete(buffer);
       device.free(buffer);
     },
-    compile(fn: GraphFn, options: CompileOptions): Executable {
-      const program = ++programs;
-      const inner = device.compile(fn, options);
-      out.write({ type: "program", program, donated: options.donated ?? [], graph: toPlain(fn) });
-      const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
-        if (!remote) device.timing = true;
-        const step = steps++;
-        const cause = captureSite()();
-        const before = inputs.map(idOf);
-        const begin = performance.now();
-        const results = inner.run(inputs);
-        if (!remote) device.synchronize();
-        const end = performance.now();
-        // Donated memory holds a result now.
-        for (const buffer of results) ids.delete(buffer);
-        const outputs = results.map(idOf);
-        out.write({ type: "run", step, program, inputs: before, outputs, cause });
-        const facts = {
-          program,
-          inputs: before,
-          outputs,
-          step,
-          site: cause,
-          worker: launchedRank() ?? 0,
-          workerId: device.name,
-          begin,
-          end,
-        };
-        if (!remote) out.write(...instructionRecords(facts, fn.outputs, inner));
-        return results;
-      };
-      const { kernels, scratchBytes, aliases } = inner;
-      return {
-        kernels,
-        scratchBytes,
-        aliases,
-        run,
-        release: () => inner.release(),
-        get lastTimes() {
-          return inner.lastTimes;
-        },
-      };
-    },
+    compile: (fn, options) => recordRuns(fn, options, device.compile(fn, options)),
   };
+  if (device.compileAsync !== undefined)
+    own.compileAsync = async (fn, options) => recordRuns(fn, options, await device.compileAsync!(fn, options));
   if (device.fetch !== undefined)
     own.fetch = (buffer) => {
       const bytes = device.fetch!(buffer);

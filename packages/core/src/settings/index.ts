@@ -18,6 +18,11 @@ export const settings = {
     summary: "Folder of the kernel cache, saved programs and measured rates.",
     otherwise: "`$XDG_CACHE_HOME/weft` or `~/.cache/weft`",
   }),
+  compileNotice: number("WEFT_COMPILE_NOTICE", 30, {
+    most: 86400,
+    whole: false,
+    summary: "Seconds after which a compilation that is still running is reported on standard error.",
+  }),
   compiler: text("WEFT_CC", "the command of a C compiler", {
     summary: "C compiler of the CPU device.",
     otherwise: "`$CC`, `cc`, `gcc` or `clang`",
@@ -53,6 +58,10 @@ export const settings = {
   }),
   ignoreAnnotations: flag("WEFT_IGNORE_ANNOTATIONS", false, {
     summary: "Ignores sharding annotations and rules.",
+  }),
+  interpret: flag("WEFT_INTERPRET", true, {
+    summary:
+      "Runs small programs outside `jit` in JavaScript the first times, so that they do not wait for the C compiler.",
   }),
   joinTimeout: number("WEFT_JOIN_TIMEOUT", 60, {
     whole: false,

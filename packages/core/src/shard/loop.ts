@@ -3,6 +3,7 @@
 
 import {
   arithmetic,
+  expectedSteps,
   type Local,
   laneLimits,
   type OpWork,
@@ -42,7 +43,7 @@ export class Loop {
         ? this.#scalarTime(node, work, own, rates)
         : workTime(node, work, own, rates, (part) => this.body.loopTime(node as Node<"scan">, rates, part));
     }
-    return this.node.attrs.length * seconds;
+    return expectedSteps(this.node.attrs) * seconds;
   }
 
   /** Fraction of each factor of the loop that this device holds. */

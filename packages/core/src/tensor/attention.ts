@@ -28,6 +28,7 @@ export interface AttentionOptions extends ProductOptions {
   scale?: number;
   /** Dropout rate of the weights; needs a key, one for all examples ([2]) or one per example ([...batch, 2]). */
   dropout?: number;
+  /** Key of the dropout; null or absent means no dropout. */
   key?: Key | null;
 }
 

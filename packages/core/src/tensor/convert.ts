@@ -24,7 +24,9 @@ import { Tensor } from "./tensor.js";
 
 /** A complex number. */
 export interface ComplexNumber {
+  /** Real part. */
   re: number;
+  /** Imaginary part. */
   im: number;
 }
 /** A tensor, or a value that operations convert to one. */

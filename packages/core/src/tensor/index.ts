@@ -1,12 +1,16 @@
 // Public tensor API: Tensor, functions, random numbers, linear algebra, trees, transforms.
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
+export * from "./control.js";
 export * from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
+export * from "./dtypes.js";
 export * from "./einsum.js";
+export * from "./elementwise.js";
+export * from "./fft.js";
 export {
   argsort,
   gather,
@@ -46,6 +50,9 @@ export {
   any,
   argmax,
   argmin,
+  type CumulativeOptions,
+  countNonzero,
+  cumprod,
   cumsum,
   logsumexp,
   max,
@@ -53,6 +60,7 @@ export {
   min,
   prod,
   type ReduceOptions,
+  type SumOptions,
   std,
   stopGradient,
   sum,
@@ -60,7 +68,9 @@ export {
   variance,
 } from "./reduce.js";
 export { scope } from "./scope.js";
+export * from "./selection.js";
 export * from "./shape.js";
+export * from "./statistics.js";
 export { type Data, type NestedData, Tensor } from "./tensor.js";
 export * from "./transforms.js";
 export { flattenTree, type Tree, treeLeaves, treeMap } from "./tree.js";

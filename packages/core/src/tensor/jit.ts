@@ -1,7 +1,15 @@
 // jit: traces a function once per combination of argument structure, shapes and dtypes, and then runs compiled code.
 import { functionOrder, type GraphFn, type Node, numel, type Precision, WeftError } from "../graph/index.js";
 import { build, type Value } from "../ops/index.js";
-import { type Compiled, dataNode, isTracing, type Session, session, type TensorValue } from "../runtime/index.js";
+import {
+  type Compiled,
+  ConstantLifter,
+  dataNode,
+  isTracing,
+  type Session,
+  session,
+  type TensorValue,
+} from "../runtime/index.js";
 import { closeOver } from "../transform/index.js";
 import { showEffect } from "./effects.js";
 import { currentPrecision } from "./precision.js";
@@ -27,6 +35,8 @@ interface JitProgram {
   compiled: Compiled;
   /** Tensors that the function closed over; every call passes them. */
   captured: Node[];
+  /** Numbers of the function that are parameters of the program, so that other numbers need no other program. */
+  numbers: TensorValue[];
   out: TreeDef;
   outputs: number;
   effects: string[];
@@ -40,6 +50,8 @@ interface ProgramCache {
   programs: Map<string, JitProgram>;
   /** The last call. A call with the same signature, as in a loop, skips computing the key. */
   last: { def: TreeDef; signatures: string[]; precision: Precision | undefined; program: JitProgram } | null;
+  /** Which numbers of the traced graphs are parameters. */
+  lifter: ConstantLifter;
 }
 
 const defaultMaxPrograms = 512;
@@ -47,7 +59,7 @@ const defaultMaxPrograms = 512;
 /** A compiled function, as {@link jit} returns it. */
 export interface Jitted<F extends AnyFunction> {
   (...args: Parameters<F>): ReturnType<F>;
-  /** Number of programs cached for the current device, one per combination of structure, shapes, dtypes and values. */
+  /** Number of compiled programs for the current device; calls that differ in numbers alone share one. */
   readonly programs: number;
   /** Device memory for intermediate results that these programs need, in total. */
   readonly scratchBytes: number;
@@ -57,7 +69,9 @@ export interface Jitted<F extends AnyFunction> {
 
 /**
  * Compiles a function of tensors. The function runs once, with placeholders, for every new combination of shapes, dtypes
- * and other argument values; later calls run the compiled program. Programs are cached per device, see
+ * and other argument values; later calls run the compiled program. Numbers are plain numbers inside the function, which may
+ * branch on them or use them as sizes. A call with another number traces again, and needs no other program if only values in
+ * the graph differ: a learning rate compiles once. Pass numbers that change at every call as tensors, which do not trace again. Programs are cached per device, see
  * {@link JitOptions.maxPrograms}.
  *
  * @example
@@ -80,7 +94,8 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   const cacheNow = (): ProgramCache => {
     const now = session();
     let cache = caches.get(now);
-    if (cache === undefined) caches.set(now, (cache = { programs: new Map(), last: null }));
+    if (cache === undefined)
+      caches.set(now, (cache = { programs: new Map(), last: null, lifter: new ConstantLifter() }));
     return cache;
   };
 
@@ -103,19 +118,25 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     const signatures = leaves.map((leaf) => leaf.signature);
     const key = `${precision ?? ""}/${def.key}${signatures.join("")}`;
     const { programs } = cache;
-    const program = programs.get(key) ?? trace(args, leaves, def);
+    const program = programs.get(key) ?? trace(args, leaves, def, cache.lifter);
     programs.delete(key);
     programs.set(key, program);
     if (programs.size > maxPrograms) {
       const [oldest, evicted] = programs.entries().next().value!;
       programs.delete(oldest);
       evicted.compiled.release();
+      for (const number of evicted.numbers) number.release();
     }
     cache.last = { def, signatures, precision, program };
     return { program, leaves };
   };
 
-  const trace = (args: readonly unknown[], leaves: readonly Tensor[], def: TreeDef): JitProgram => {
+  const trace = (
+    args: readonly unknown[],
+    leaves: readonly Tensor[],
+    def: TreeDef,
+    lifter: ConstantLifter,
+  ): JitProgram => {
     const hidden = hiddenTensors(args);
     if (hidden !== null)
       throw new WeftError(
@@ -123,7 +144,12 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
           "Pass plain objects and arrays of tensors",
       );
     const donatedLeaves = args.flatMap((arg, i) => treeLeaves(arg).map(() => donate.has(i)));
-    return traceProgram(fn, leaves, def, donatedLeaves);
+    const numbers = numbersIn(args);
+    const lift =
+      numbers.length === 0
+        ? (graph: GraphFn) => graph
+        : (graph: GraphFn) => lifter.lift(graph, numbers.filter(isValue));
+    return traceProgram(fn, leaves, def, donatedLeaves, lift);
   };
 
   const call = (...args: Parameters<F>): ReturnType<F> => {
@@ -136,6 +162,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     for (const node of program.captured) inputs.push(node.value as TensorValue);
     if (program.hasKey) inputs.push(freshKey());
     for (const leaf of leaves) inputs.push(leaf.node.value as TensorValue);
+    for (const number of program.numbers) inputs.push(number);
     for (const value of inputs) value.assertUsable();
     const values = mayDonate(program.donated, inputs)
       ? program.session.run(program.compiled, inputs, program.donated)
@@ -150,7 +177,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     prepare(args).program.compiled.executable.kernels.map((k) => k.name);
   // Not Object.assign: it would read the getters once and store the numbers.
   return Object.defineProperties(call, {
-    programs: { get: () => cacheNow().programs.size },
+    programs: { get: () => new Set([...cacheNow().programs.values()].map((p) => p.compiled.key)).size },
     scratchBytes: {
       get: () => [...cacheNow().programs.values()].reduce((sum, p) => sum + p.compiled.executable.scratchBytes, 0),
     },
@@ -204,20 +231,46 @@ function constantValues(fn: GraphFn, captured: readonly Node[]): Map<number, Val
   return constants;
 }
 
-function traceProgram(fn: AnyFunction, leaves: readonly Tensor[], def: TreeDef, donatedLeaves: boolean[]): JitProgram {
+/** Small whole numbers are sizes, axes and exponents more often than values; they become parameters when they change. */
+const isValue = (x: number): boolean => !Number.isInteger(x) || Math.abs(x) > 8;
+
+/** The numbers in a tree of arguments. */
+function numbersIn(tree: unknown): number[] {
+  if (typeof tree === "number") return [tree];
+  if (Array.isArray(tree)) return tree.flatMap(numbersIn);
+  if (typeof tree !== "object" || tree === null || tree instanceof Tensor || ArrayBuffer.isView(tree)) return [];
+  const proto = Object.getPrototypeOf(tree);
+  return proto === Object.prototype || proto === null ? Object.values(tree).flatMap(numbersIn) : [];
+}
+
+function traceProgram(
+  fn: AnyFunction,
+  leaves: readonly Tensor[],
+  def: TreeDef,
+  donatedLeaves: boolean[],
+  lift: (graph: GraphFn) => GraphFn,
+): JitProgram {
   const params = leaves.map((leaf, i) => build.input(leaf.shape, leaf.dtype, `argument ${i}`));
   const { result, frame } = inFrame("jit", () => fn(...(def.rebuild(params.map((p) => new Tensor(p))) as unknown[])));
   refusePromise("jit", result);
   const out = flattenTree(result);
   const outputs = [...out.leaves.map((l) => l.node), ...frame.effects.map((e) => e.node)];
   const own = frame.key === null ? params : [frame.key, ...params];
-  const { fn: closed, captured } = closeOver(outputs, own);
+  const { fn: bare, captured } = closeOver(outputs, own);
+  const closed = lift(bare);
+  const lifted = closed.params.slice(bare.params.length);
   session().realize(captured);
-  const donated = [...captured.map(() => false), ...(frame.key === null ? [] : [false]), ...donatedLeaves];
+  const donated = [
+    ...captured.map(() => false),
+    ...(frame.key === null ? [] : [false]),
+    ...donatedLeaves,
+    ...lifted.map(() => false),
+  ];
   return {
     graph: closed,
     compiled: session().compile(closed, donated, constantValues(closed, captured)),
     captured,
+    numbers: lifted.map((node) => session().uploadConstant(node as Node<"const">)),
     out: out.def,
     outputs: out.leaves.length,
     effects: frame.effects.map((e) => e.label),

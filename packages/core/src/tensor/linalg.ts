@@ -91,6 +91,7 @@ export function solve(a: TensorLike, b: TensorLike): Tensor {
 
 /** Options of {@link triangularSolve}. */
 export interface TriangularOptions {
+  /** Whether the lower triangle of a is used, or the upper one. */
   lower?: boolean;
   /** Solve with the conjugate transpose of a. */
   adjoint?: boolean;
@@ -196,9 +197,20 @@ export function diag(v: TensorLike): Tensor {
 }
 
 /** Lower triangle; the elements above the diagonal are zero. */
-export const tril = (a: TensorLike): Tensor => wrap(build.triangle(atLeastMatrix("tril", a), true, false));
+export const tril = (a: TensorLike, k = 0): Tensor => triangle("tril", a, k, true);
 /** Upper triangle; the elements below the diagonal are zero. */
-export const triu = (a: TensorLike): Tensor => wrap(build.triangle(atLeastMatrix("triu", a), false, false));
+export const triu = (a: TensorLike, k = 0): Tensor => triangle("triu", a, k, false);
+
+function triangle(op: string, a: TensorLike, k: number, lower: boolean): Tensor {
+  const x = atLeastMatrix(op, a);
+  if (!Number.isInteger(k)) throw new ShapeError(`${op}: k is the number of a diagonal, a whole number, got ${k}`);
+  if (k === 0) return wrap(build.triangle(x, lower, false));
+  const rows = build.iota(x.shape, x.shape.length - 2, "int32");
+  const columns = build.iota(x.shape, x.shape.length - 1, "int32");
+  const shifted = build.shift(rows, k);
+  const inside = lower ? build.le(columns, shifted) : build.le(shifted, columns);
+  return wrap(build.where(inside, x, build.zerosLike(x)));
+}
 
 // Pade coefficients of degree 13 and the norm up to which it is exact to double precision (Higham 2005).
 const pade13 = [

@@ -1,10 +1,11 @@
 // vmap and scan over trees of tensors. Both trace the function once, with placeholders for one slice.
-import { type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { type Node, ShapeError, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { batchNodes, closeOver, makeScan } from "../transform/index.js";
 import { resolveAxis, wrap } from "./convert.js";
 import { emitEffect } from "./effects.js";
 import { nextKey, splitKey } from "./random.js";
+import { predicateOf, sameLeaves } from "./step.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, outputsOf, refusePromise } from "./trace.js";
 import { flattenTree, treeMap } from "./tree.js";
@@ -79,16 +80,19 @@ export function vmap<F extends AnyFunction>(
 }
 
 /** Options of {@link scan}. */
-export interface ScanOptions {
+export interface ScanOptions<C = unknown> {
   /** Number of steps; required if xs holds no tensor. */
   length?: number;
   /** Run from the last element to the first. */
   reverse?: boolean;
+  /** Runs steps only while this is true for the carry; the ys of the other steps are zero. */
+  while?: (carry: C) => Tensor | boolean;
 }
 
 /**
  * A loop as one program: applies (carry, x) -> [carry, y] along the leading axis of xs, and returns the final carry and the
- * stacked ys. Differentiable; the reverse pass stores the carries and rematerializes the rest.
+ * stacked ys. Differentiable; the reverse pass stores the carries and rematerializes the rest. With `while`, the loop ends when
+ * a condition of the carry is no longer true.
  *
  * @example
  * ```ts
@@ -102,7 +106,7 @@ export interface ScanOptions {
  * console.log(await total.item(), await squares.array()); // 6 [0, 1, 9, 36]
  * ```
  */
-export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, options: ScanOptions = {}): [C, Y] {
+export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, options: ScanOptions<C> = {}): [C, Y] {
   const start = flattenTree(init);
   const inputs = flattenTree(xs);
   if (inputs.leaves.some((x) => x.shape.length === 0))
@@ -120,33 +124,20 @@ export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, 
   const [length] = lengths;
   const carries = start.leaves.map((c) => build.input(c.shape, c.dtype, "carry"));
   const slices = inputs.leaves.map((x) => build.input(x.shape.slice(1), x.dtype, "x"));
-  const { result, frame } = inFrame("loop", () =>
-    step(
+  let predicate: Node | null = null;
+  const { result, frame } = inFrame("loop", () => {
+    const stepped = step(
       start.def.rebuild(carries.map((n) => new Tensor(n))) as C,
       inputs.def.rebuild(slices.map((n) => new Tensor(n))) as X,
-    ),
-  );
+    );
+    if (options.while !== undefined && Array.isArray(stepped))
+      predicate = predicateOf("scan", options.while(stepped[0]));
+    return stepped;
+  });
   refusePromise("scan", result);
   if (!Array.isArray(result) || result.length !== 2) throw new WeftError("scan: the step must return [carry, y]");
-  const next = flattenTree(result[0]);
+  const nextNodes = sameLeaves("scan", result[0], start.def, carries);
   const ys = flattenTree(result[1]);
-  if (next.leaves.length === carries.length && next.def.key !== start.def.key)
-    throw new WeftError(
-      "scan: the carry changes its structure, or a value in it that is not a tensor, from step to step; " +
-        "keep the structure, and carry numbers as tensors",
-    );
-  if (next.leaves.length !== carries.length)
-    throw new WeftError(
-      `scan: the carry has ${carries.length} tensors at the start and ${next.leaves.length} after a step`,
-    );
-  const nextNodes = next.leaves.map((leaf, i) => {
-    if (showShape(leaf.shape) !== showShape(carries[i].shape) || leaf.dtype !== carries[i].dtype)
-      throw new ShapeError(
-        `scan: carry ${i} is ${carries[i].dtype} ${showShape(carries[i].shape)} at the start and ` +
-          `${leaf.dtype} ${showShape(leaf.shape)} after a step; they must agree`,
-      );
-    return leaf.node;
-  });
   const outputs = [...nextNodes, ...ys.leaves.map((y) => y.node), ...frame.effects.map((e) => e.node)];
   const xNodes = inputs.leaves.map((x) => x.node);
   // Every step has its own key, so that random numbers differ between steps.
@@ -154,15 +145,24 @@ export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, 
     slices.push(frame.key);
     xNodes.push(splitKey(nextKey(), length).node);
   }
+  const initial = start.leaves.map((c) => c.node);
+  // A loop with a predicate runs forward, so its reverse is a loop over reversed rows.
+  const rows = (node: Node): Node => (predicate !== null && options.reverse ? build.flip(node, [0]) : node);
+  if (predicate !== null) {
+    const [runs, steps] = [build.input([], "bool", "predicate"), build.input([], "int32", "steps")];
+    carries.unshift(runs, steps);
+    outputs.unshift(predicate, build.shift(steps, 1));
+    initial.unshift(predicateOf("scan", options.while!(init)), build.constant(0, "int32"));
+  }
   const { fn, captured } = closeOver(outputs, [...carries, ...slices]);
   const loop = makeScan(
     fn,
-    { consts: captured, carries: start.leaves.map((c) => c.node), xs: xNodes },
-    length,
-    options.reverse ?? false,
+    { consts: captured, carries: initial, xs: xNodes.map(rows) },
+    predicate === null ? { length, reverse: options.reverse ?? false } : { length, reverse: false, stop: "while" },
   );
-  const results = build.picks(loop).map((node) => wrap(node));
-  const n = carries.length;
+  const own = build.picks(loop).map((node, i) => (i < carries.length ? node : rows(node)));
+  const results = own.slice(carries.length - start.leaves.length).map((node) => wrap(node));
+  const n = start.leaves.length;
   frame.effects.forEach((effect, i) => {
     emitEffect(`${effect.label} (all ${length} steps)`.trimStart(), results[n + ys.leaves.length + i].node);
   });

@@ -13,9 +13,11 @@ export type Key = Tensor;
 
 /** Options of random tensors. */
 export interface RandomOptions {
+  /** Dtype of the elements. */
   dtype?: DType;
   /** Fixes the numbers. Without seed or key they come from the global generator (see manualSeed). */
   seed?: number;
+  /** A key in place of a seed; see {@link key}. */
   key?: Key;
 }
 

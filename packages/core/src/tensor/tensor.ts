@@ -27,6 +27,7 @@ import * as math from "./math.js";
 import * as nn from "./nnfunctions.js";
 import type { ProductOptions } from "./precision.js";
 import * as reduce from "./reduce.js";
+import * as selection from "./selection.js";
 import * as shaping from "./shape.js";
 
 /** Elements as typed arrays: half types are widened to float32, complex numbers are interleaved pairs. */
@@ -49,6 +50,8 @@ export class Tensor {
   #signature: string | null = null;
   /** Location of the dispose() call; null if the tensor is not disposed. */
   #disposed: (() => string | null) | null = null;
+  /** Number of reads that wait for the value. */
+  #reads = 0;
 
   /** Internal. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on. */
   constructor(node: Node) {
@@ -133,15 +136,23 @@ export class Tensor {
   }
 
   /**
-   * A copy of the elements, row-major. `into` is an array of an earlier call, of this dtype and size, to fill and return instead of
+   * A copy of the elements, row-major. The event loop runs while the value is computed. `into` is an array of an earlier call, of this dtype and size, to fill and return instead of
    * a new one: the fastest way to read large results of a GPU repeatedly. Do not write to it until the promise resolves.
    */
   async data(into?: Data): Promise<Data> {
     if (into !== undefined) this.#requireFit("data", into);
-    session().realize([this.node], true);
-    const value = this.node.value as TensorValue;
-    if (into !== undefined) return (await session().downloadAsync(value, into as Storage)) as Data;
-    return widen(this.dtype, await session().downloadAsync(value));
+    const { node } = this;
+    const current = session();
+    this.#reads++;
+    try {
+      const computed = current.realizeAsync([node]);
+      if (computed !== null) await computed;
+      const data = await current.downloadAsync(node.value as TensorValue, into as Storage | undefined);
+      return into ?? widen(this.dtype, data);
+    } finally {
+      this.#reads--;
+      if (this.#disposed !== null) this.#release();
+    }
   }
 
   /** Blocking form of {@link Tensor.item}. */
@@ -198,7 +209,12 @@ export class Tensor {
   /** Frees the memory now. Pending work that reads this tensor still gets its value; other use throws. */
   dispose(): void {
     this.#disposed ??= captureSite();
-    (this.#node.value as TensorValue | null)?.release();
+    this.#release();
+  }
+
+  /** Frees the memory of a disposed tensor when no read is waiting for it. */
+  #release(): void {
+    if (this.#reads === 0) (this.#node.value as TensorValue | null)?.release();
   }
 
   /** Same as {@link Tensor.dispose}, for `using` declarations. */
@@ -540,12 +556,12 @@ export class Tensor {
   // Reductions
 
   /** Sum over axes, by default all. See {@link sum}. */
-  sum(axes?: reduce.Axes, options?: reduce.ReduceOptions): Tensor {
+  sum(axes?: reduce.Axes, options?: reduce.SumOptions): Tensor {
     return reduce.sum(this, axes, options);
   }
 
   /** Product over axes, by default all. See {@link prod}. */
-  prod(axes?: reduce.Axes, options?: reduce.ReduceOptions): Tensor {
+  prod(axes?: reduce.Axes, options?: reduce.SumOptions): Tensor {
     return reduce.prod(this, axes, options);
   }
 
@@ -600,8 +616,13 @@ export class Tensor {
   }
 
   /** Cumulative sum along an axis. See {@link cumsum}. */
-  cumsum(axis?: number): Tensor {
-    return reduce.cumsum(this, axis);
+  cumsum(axis?: number, options?: reduce.CumulativeOptions): Tensor {
+    return reduce.cumsum(this, axis, options);
+  }
+
+  /** Cumulative product along an axis. See {@link cumprod}. */
+  cumprod(axis?: number, options?: reduce.CumulativeOptions): Tensor {
+    return reduce.cumprod(this, axis, options);
   }
 
   /** 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. See {@link norm}. */
@@ -672,7 +693,7 @@ export class Tensor {
   }
 
   /** Shifts elements cyclically along an axis. See {@link roll}. */
-  roll(shift: number, axis?: number): Tensor {
+  roll(shift: number | readonly number[], axis?: number | readonly number[] | null): Tensor {
     return shaping.roll(this, shift, axis);
   }
 
@@ -716,6 +737,21 @@ export class Tensor {
   /** The k largest elements along an axis, largest first, and their indices. See {@link topk}. */
   topk(k: number, axis?: number): { values: Tensor; indices: Tensor } {
     return indexing.topk(this, k, axis);
+  }
+
+  /** Elements where a condition holds. See {@link mask}. */
+  mask(condition: TensorLike): Tensor {
+    return selection.mask(this, condition);
+  }
+
+  /** Copy with other values where a condition holds. See {@link setMask}. */
+  setMask(condition: TensorLike, values: TensorLike): Tensor {
+    return selection.setMask(this, condition, values);
+  }
+
+  /** Repeats every element along an axis. See {@link repeat}. */
+  repeat(repeats: number | readonly number[] | Tensor, axis?: number): Tensor {
+    return selection.repeat(this, repeats, axis);
   }
 
   // Matrices

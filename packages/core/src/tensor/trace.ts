@@ -71,8 +71,14 @@ export function traceKey(): Tensor | null {
   const frame = frames.findLast((f) => f.kind !== "custom");
   if (frame === undefined) return null;
   frame.key ??= build.input([2], "int32", "random key");
-  const index = frame.keysUsed++;
-  // Elements 2i and 2i+1 of the stream of the key do not depend on its length.
-  const bits = build.make("random", [frame.key], { kind: "bits", shape: [index + 1, 2], dtype: "int32" });
-  return new Tensor(build.reshape(build.sliceAxis(bits, 0, index, index + 1), [2]));
+  return new Tensor(nthKey(frame.key, frame.keysUsed++));
 }
+
+/** Elements 2i and 2i+1 of the stream of a key do not depend on its length. */
+function nthKey(key: Node, index: number): Node {
+  const bits = build.make("random", [key], { kind: "bits", shape: [index + 1, 2], dtype: "int32" });
+  return build.reshape(build.sliceAxis(bits, 0, index, index + 1), [2]);
+}
+
+/** A key that the traced step did not use: the key of the next step in a loop of unknown length. */
+export const nextStepKey = (frame: Frame): Node => nthKey(frame.key!, frame.keysUsed);

@@ -89,3 +89,28 @@ export function loopGradient(examples: number, size: number, steps: number): Pro
   const both = (w: Tensor, xs: Tensor): unknown => weft.valueAndGrad(loss, { argument: [0, 1] })(w, xs);
   return program(both as never, [weights, starts], 1);
 }
+
+/** Small systems that evolve until each has decayed, with a branch on its sign: the gradient of their mean. */
+export function stoppingGradient(examples: number, size: number): Program {
+  const weights = weft.randn([size, size], { seed: 5 }).mul(0.3);
+  const starts = weft.randn([examples, size], { seed: 6 });
+  const evolve = (w: Tensor, x: Tensor): Tensor => {
+    const end = weft.whileLoop(
+      (state) => state.square().sum().greater(0.1),
+      (state) => weft.tanh(weft.matmul(w, state)).mul(0.9),
+      x,
+      { maxTrips: 12 },
+    );
+    return weft.cond(
+      x.sum().greater(0),
+      () => end.square().sum(),
+      () => end.sum(),
+    );
+  };
+  const loss = (w: Tensor, xs: Tensor): Tensor =>
+    weft
+      .vmap((x: Tensor) => evolve(w, x))(xs)
+      .mean();
+  const both = (w: Tensor, xs: Tensor): unknown => weft.valueAndGrad(loss, { argument: [0, 1] })(w, xs);
+  return program(both as never, [weights, starts], 1);
+}

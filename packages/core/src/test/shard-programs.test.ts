@@ -8,7 +8,7 @@ import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { evaluate, type Value } from "../ops/index.js";
 import { Mesh, type Partitioned, Placement, partition } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
-import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
+import { loopGradient, mlpStep, type Program, stoppingGradient, transformerStep } from "./programs.js";
 import { runSharded, shardedProblems } from "./sharded.js";
 import { trace } from "./traced.js";
 
@@ -115,6 +115,17 @@ describe("training steps", () => {
         for (const loop of loops) assert.ok(loop.inputs.some(({ shape }) => shape[0] === rows));
       });
       assert.equal(String(parts.results[2]), String(parts.params[1]));
+    }
+  });
+
+  test("loops that stop and branches run on each device's own examples", () => {
+    const program = stoppingGradient(11, 3);
+    for (const devices of [2, 3, 8]) {
+      const mesh = Mesh.of({ d: devices });
+      const parts = partition(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
+      const run = expectEqual(program, parts, 20);
+      // Loss and gradients of the weights are summed; the reverse loop needs the number of steps of each example.
+      assert.equal(run.bytes, 2 * (devices - 1) * (3 * 3 + 1) * 4 + (devices - 1) * 11 * 4);
     }
   });
 

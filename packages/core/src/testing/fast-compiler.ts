@@ -14,17 +14,22 @@ export interface FastCompiler {
   remove(): void;
 }
 
+/** Writes a C compiler that does not optimize into a folder, as a command for `WEFT_CC`. */
+export function unoptimizedCompiler(folder: string, before = ""): string {
+  const command = join(folder, "cc");
+  writeFileSync(command, `#!/bin/sh\n${before}exec cc "$@" -O0\n`);
+  chmodSync(command, 0o755);
+  return command;
+}
+
 /** Installs the compiler and an empty kernel cache for this process. Call it before the first device is created. */
 export function useFastCompiler(): FastCompiler {
   const folder = mkdtempSync(join(tmpdir(), "weft-fast-cc-"));
   const template = join(folder, "template.so");
-  const command = join(folder, "cc");
   const copies = `*-shared*) while [ "$1" != -o ]; do shift; done; exec cp "${template}" "$2";;`;
-  const script = `#!/bin/sh\nif [ -f "${template}" ]; then case "$*" in ${copies} *" -c "*) exit 0;; esac; fi\nexec cc "$@" -O0\n`;
-  writeFileSync(command, script);
-  chmodSync(command, 0o755);
+  const copy = `if [ -f "${template}" ]; then case "$*" in ${copies} *" -c "*) exit 0;; esac; fi\n`;
   process.env.WEFT_CACHE_DIR = folder;
-  process.env.WEFT_CC = command;
+  process.env.WEFT_CC = unoptimizedCompiler(folder, copy);
   const cached = join(folder, "cpu");
   let before = new Set<string>();
   return {

@@ -14,7 +14,7 @@ import {
 import { build, keptScale } from "../ops/index.js";
 import { closedScore, narrowed, type ScoreMask } from "./attention-mask.js";
 import { type FactoredProduct, productOf, regrouped } from "./attention-product.js";
-import { uniformValue } from "./simplify.js";
+import { uniformValue } from "./walk.js";
 
 export interface AttentionMatch {
   /** The product that computes the scores; everything between it and the root is replaced. */

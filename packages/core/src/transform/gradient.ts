@@ -1,5 +1,5 @@
-// Reverse mode, graph to graph. Forward mode transposes twice: the reverse pass is linear in its cotangents, and its transpose is
-// the tangent map, so one table of rules serves both.
+// Reverse and forward mode, graph to graph. Forward mode transposes each node twice: its reverse rule is linear in the cotangents,
+// and the transpose of that is the tangent map, so one table of rules serves both.
 import {
   InternalError,
   inScope,
@@ -12,7 +12,7 @@ import {
   topological,
 } from "../graph/index.js";
 import { build, type VjpRule, vjpRules } from "../ops/index.js";
-import { scanVjp } from "./scan.js";
+import { scanJvp, scanVjp } from "./scan.js";
 import { dependents } from "./walk.js";
 
 const { add, zerosLike } = build;
@@ -48,15 +48,16 @@ function backwardOf(scope: Scope | null): Scope | null {
 
 /**
  * Gradients of `outputs` (weighted by `cotangents`) with respect to the nodes `wrt`; null if there is no dependence. The walk
- * stops at `wrt`.
+ * stops at `wrt` and at `leaves`.
  */
 export function backward(
   outputs: readonly Node[],
   cotangents: readonly (Node | null)[],
   wrt: readonly Node[],
+  leaves: ReadonlySet<Node> = new Set(),
 ): (Node | null)[] {
   const targets = new Set(wrt);
-  const order = topological(outputs, (node) => targets.has(node));
+  const order = topological(outputs, (node) => targets.has(node) || leaves.has(node));
   const active = dependents(order, wrt);
   const grads = new Map<Node, (Node | null)[]>();
   const accumulate = (node: Node, index: number, g: Node): void => {
@@ -91,19 +92,46 @@ export function backward(
   return wrt.map((node) => grads.get(node)?.[0] ?? null);
 }
 
-/** Directional derivative of `outputs` along `tangents` of `wrt` (null: zero). */
-export function forward(outputs: readonly Node[], wrt: readonly Node[], tangents: readonly Node[]): (Node | null)[] {
-  const inexact = outputs.map((output) => isInexact(output.dtype));
-  const seeds = outputs.map((output) => build.input(output.shape, output.dtype, "cotangent"));
-  const grads = backward(
-    outputs,
-    seeds.map((seed, i) => (inexact[i] ? seed : null)),
-    wrt,
+/** The tangents of a node's results: the transpose of its reverse rule, applied to the tangents of its operands. */
+function nodeTangents(node: Node, tangents: readonly (Node | null)[]): (Node | null)[] {
+  const seeds = outputAvals(node).map(({ shape, dtype }) =>
+    isInexact(dtype) ? build.input(shape, dtype, "cotangent") : null,
   );
-  const reached = grads.flatMap((g, i) => (g === null ? [] : [{ g, tangent: tangents[i] }]));
-  return backward(
+  const grads = inputCotangents(
+    node,
+    seeds,
+    tangents.map((tangent) => tangent !== null),
+  );
+  const reached = node.inputs.flatMap((_, i) => {
+    const [g, tangent] = [grads[i], tangents[i]];
+    return g === null || g === undefined || tangent === null ? [] : [{ g, tangent }];
+  });
+  const given = seeds.filter((seed) => seed !== null);
+  const found = backward(
     reached.map(({ g }) => g),
     reached.map(({ tangent }) => tangent),
-    seeds,
+    given,
+    new Set([node, ...node.inputs]),
   );
+  return seeds.map((seed) => (seed === null ? null : found[given.indexOf(seed)]));
+}
+
+/** Directional derivative of `outputs` along `tangents` of `wrt` (null: zero). */
+export function forward(outputs: readonly Node[], wrt: readonly Node[], tangents: readonly Node[]): (Node | null)[] {
+  const found = new Map<Node, (Node | null)[]>(wrt.map((node, i) => [node, [tangents[i]]]));
+  const tangentOf = (node: Node): Node | null => found.get(node)?.[0] ?? null;
+  for (const node of topological(outputs, (at) => found.has(at))) {
+    if (found.has(node)) continue;
+    if (isOp(node, "pick")) {
+      found.set(node, [found.get(node.inputs[0])?.[node.attrs.index] ?? null]);
+      continue;
+    }
+    const given = node.inputs.map(tangentOf);
+    if (given.every((tangent) => tangent === null)) continue;
+    found.set(
+      node,
+      inScope(node.scope, () => (isOp(node, "scan") ? scanJvp(node, given, forward) : nodeTangents(node, given))),
+    );
+  }
+  return outputs.map(tangentOf);
 }

@@ -4,7 +4,15 @@ export { belowZero } from "./attention-mask.js";
 export { backward, forward } from "./gradient.js";
 export { inlineCustom } from "./inline.js";
 export { recognizeAttention } from "./recognize.js";
-export { makeScan, splitScan } from "./scan.js";
-export { type CustomKernelSupport, simplify, uniformValue } from "./simplify.js";
+export { makeScan, splitScan, stepCounter } from "./scan.js";
+export { type CustomKernelSupport, simplify } from "./simplify.js";
 export { batchNodes } from "./vmap.js";
-export { type Closed, closeOver, copyGraph, dependents, instantiate, rebuild } from "./walk.js";
+export {
+  closeOver,
+  closeOverNew,
+  copyGraph,
+  dependents,
+  instantiate,
+  rebuild,
+  uniformValue,
+} from "./walk.js";

@@ -1,8 +1,8 @@
 // Removes dead parts of loops: unused results, carries that feed only themselves, inputs that the step does not read, loops
 // without steps. The reverse pass relies on this (see scan.ts).
 import { functionOrder, type GraphFn, isOp, type Node, outputAvals, topological } from "../graph/index.js";
-import { build, make } from "../ops/index.js";
-import { splitScan } from "./scan.js";
+import { build } from "../ops/index.js";
+import { joinScan, makeScan, type ScanParts, splitScan } from "./scan.js";
 import { rebuild } from "./walk.js";
 
 /** Results of each multi-result node that are picked. */
@@ -22,7 +22,7 @@ function pickedOutputs(order: readonly Node[]): Map<Node, Set<number>> {
 function liveCarries(node: Node<"scan">, body: GraphFn, picked: ReadonlySet<number>): boolean[] {
   const { carries } = node.attrs;
   const params = splitScan(node, body.params).carries;
-  const live = params.map((_, i) => picked.has(i));
+  const live = params.map((_, i) => picked.has(i) || (i === 0 && node.attrs.stop === "while"));
   for (;;) {
     const wanted = body.outputs.filter((_, i) => (i < carries ? live[i] : picked.has(i)));
     const read = new Set(topological(wanted));
@@ -78,7 +78,7 @@ function prunedLoop(
   map: ReadonlyMap<Node, Node>,
   simplify: (fn: GraphFn) => GraphFn,
 ): (index: number) => Node {
-  const { carries, length, reverse } = node.attrs;
+  const { carries, length, reverse, stop } = node.attrs;
   const body = simplify(node.attrs.body);
   const live = liveCarries(node, body, picked);
   const kept = body.outputs.map((_, i) => (i < carries ? live[i] : picked.has(i)));
@@ -90,26 +90,18 @@ function prunedLoop(
     node.inputs.map((input) => map.get(input)!),
   );
   const isRead = (param: Node): boolean => read.has(param);
-  const keepConst = params.consts.map(isRead);
+  const keepConst = params.consts.map((param, i) => isRead(param) || (i === 0 && stop === "count"));
   const keepX = params.xs.map(isRead);
   const filter = <T>(items: readonly T[], mask: readonly boolean[]): T[] => items.filter((_, i) => mask[i]);
   const index = new Map<number, number>();
   kept.forEach((keep, i) => {
     if (keep) index.set(i, index.size);
   });
-  const loop = make(
-    "scan",
-    [...filter(inputs.consts, keepConst), ...filter(inputs.carries, live), ...filter(inputs.xs, keepX)],
-    {
-      body: {
-        params: [...filter(params.consts, keepConst), ...filter(params.carries, live), ...filter(params.xs, keepX)],
-        outputs,
-      },
-      consts: keepConst.filter(Boolean).length,
-      carries: live.filter(Boolean).length,
-      length,
-      reverse,
-    },
-  );
+  const keep = <T>(parts: ScanParts<T>): ScanParts<T> => ({
+    consts: filter(parts.consts, keepConst),
+    carries: filter(parts.carries, live),
+    xs: filter(parts.xs, keepX),
+  });
+  const loop = makeScan({ params: joinScan(keep(params)), outputs }, keep(inputs), { length, reverse, stop });
   return (i) => build.pick(loop, index.get(i)!);
 }

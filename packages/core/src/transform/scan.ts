@@ -1,7 +1,19 @@
 // Loops under the transforms. The reverse pass of a scan is a scan in the opposite direction. The forward scan stores its carries,
 // and the reverse scan rematerializes each step from them.
-import { amend, type GraphFn, isInexact, type Node, topological } from "../graph/index.js";
+import {
+  amend,
+  type GraphFn,
+  isInexact,
+  isOp,
+  type Node,
+  type OpAttrs,
+  sameShape,
+  topological,
+  unboundedLength,
+  WeftError,
+} from "../graph/index.js";
 import { build, make, shapeRules } from "../ops/index.js";
+import { dependents, uniformValue } from "./walk.js";
 
 const { add, input, pick, zerosLike } = build;
 
@@ -11,7 +23,9 @@ type Backward = (
   wrt: readonly Node[],
 ) => (Node | null)[];
 
-interface ScanParts<T> {
+type Forward = (outputs: readonly Node[], wrt: readonly Node[], tangents: readonly Node[]) => (Node | null)[];
+
+export interface ScanParts<T> {
   consts: T[];
   carries: T[];
   xs: T[];
@@ -25,6 +39,41 @@ export function splitScan<T>(node: Node<"scan">, items: readonly T[]): ScanParts
     carries: items.slice(consts, consts + carries),
     xs: items.slice(consts + carries),
   };
+}
+
+export const joinScan = <T>({ consts, carries, xs }: ScanParts<T>): T[] => [...consts, ...carries, ...xs];
+
+/** Length, direction and end of a loop. */
+type LoopRange = Pick<OpAttrs["scan"], "length" | "reverse" | "stop">;
+
+/** Builds a scan over the given body. */
+export function makeScan(body: GraphFn, parts: ScanParts<Node>, { length, reverse, stop }: LoopRange): Node<"scan"> {
+  const attrs = { body, consts: parts.consts.length, carries: parts.carries.length, length, reverse };
+  return make("scan", joinScan(parts), stop === undefined ? attrs : { ...attrs, stop });
+}
+
+/** The carry that counts the steps of a loop with a predicate, which whileLoop adds; -1 if there is none. */
+export function stepCounter(node: Node<"scan">): number {
+  const { body, consts, carries } = node.attrs;
+  const [predicate] = splitScan(node, body.params).carries;
+  for (let c = 1; c < carries; c++) {
+    const param = body.params[consts + c];
+    if (param.dtype !== "int32" || !sameShape(param.shape, predicate.shape)) continue;
+    if (uniformValue(node.inputs[consts + c]) !== 0) continue;
+    let next = body.outputs[c];
+    if (isOp(next, "where") && next.inputs[0] === predicate && next.inputs[2] === param) next = next.inputs[1];
+    if (!isOp(next, "binary") || next.attrs.fn !== "add") continue;
+    const [a, b] = next.inputs;
+    if ((a === param && uniformValue(b) === 1) || (b === param && uniformValue(a) === 1)) return c;
+  }
+  return -1;
+}
+
+/** The number of steps that a loop with `stop` runs, one element per element of its predicate or count. */
+function stepsRun(node: Node<"scan">, history: readonly Node[]): Node {
+  if (node.attrs.stop === "count") return node.inputs[0];
+  const counter = stepCounter(node);
+  return counter >= 0 ? pick(node, counter) : build.sum(build.cast(history[0], "int32"), [0]);
 }
 
 const historyStart = new WeakMap<Node, number>();
@@ -52,7 +101,12 @@ export function scanVjp(
   needs: readonly boolean[],
   backward: Backward,
 ): (Node | null)[] {
-  const { body, length, reverse, carries: carryCount } = node.attrs;
+  const { body, length, reverse, stop, carries: carryCount } = node.attrs;
+  if (stop !== undefined && length === unboundedLength)
+    throw new WeftError(
+      "the reverse pass of a loop stores the carries of every step, and this loop has no bound on its steps; " +
+        "give maxTrips (whileLoop, foriLoop), or use forward mode (jvp)",
+    );
   const outputCount = body.outputs.length;
   const params = splitScan(node, body.params);
   const inputs = splitScan(node, node.inputs);
@@ -87,39 +141,29 @@ export function scanVjp(
   // Pass only what the reverse step reads: unused carries would keep dead placeholders alive.
   const used = new Set(topological(results));
   const keep = <T>(items: readonly T[], nodes: readonly Node[]): T[] => items.filter((_, i) => used.has(nodes[i]));
+  // A loop that may stop is reversed by one that runs as many steps; that number is its first constant.
+  const steps = stop === undefined ? null : stepsRun(node, history);
+  const countParam = steps === null ? [] : [stop === "count" ? params.consts[0] : input(steps.shape, "int32", "steps")];
+  const otherConsts = stop === "count" ? params.consts.slice(1) : params.consts;
+  const otherInputs = stop === "count" ? inputs.consts.slice(1) : inputs.consts;
   const yInputs = ySeeds.filter((y) => y !== null);
   const usedY = yInputs.filter((y) => used.has(y.seed));
-  const reverseBody: GraphFn = {
-    params: [
-      ...keep(params.consts, params.consts),
-      ...carrySeeds.filter((seed) => seed !== null),
-      ...sums,
-      ...keep(params.carries, params.carries),
-      ...keep(params.xs, params.xs),
-      ...usedY.map((y) => y.seed),
-    ],
-    outputs: results,
+  const reverseParams: ScanParts<Node> = {
+    consts: [...countParam, ...keep(otherConsts, otherConsts)],
+    carries: [...carrySeeds.filter((seed) => seed !== null), ...sums],
+    xs: [...keep(params.carries, params.carries), ...keep(params.xs, params.xs), ...usedY.map((y) => y.seed)],
   };
   const finalCotangents = inputs.carries
     .map((carry, i) => (isLive[i] ? (g[i] ?? zerosLike(carry)) : null))
     .filter((c) => c !== null);
-  const loop = make(
-    "scan",
-    [
-      ...keep(inputs.consts, params.consts),
-      ...finalCotangents,
-      ...sums.map((sum) => zerosLike(sum)),
-      ...keep(history, params.carries),
-      ...keep(inputs.xs, params.xs),
-      ...usedY.map((y) => y.cotangent),
-    ],
+  const loop = makeScan(
+    { params: joinScan(reverseParams), outputs: results },
     {
-      body: reverseBody,
-      consts: keep(params.consts, params.consts).length,
-      carries: liveCarries.length + sums.length,
-      length,
-      reverse: !reverse,
+      consts: [...(steps === null ? [] : [steps]), ...keep(otherInputs, otherConsts)],
+      carries: [...finalCotangents, ...sums.map((sum) => zerosLike(sum))],
+      xs: [...keep(history, params.carries), ...keep(inputs.xs, params.xs), ...usedY.map((y) => y.cotangent)],
     },
+    { length, reverse: !reverse, stop: stop === undefined ? undefined : "count" },
   );
   let next = 0;
   const take = (want: boolean): Node | null => (want ? pick(loop, next++) : null);
@@ -129,13 +173,66 @@ export function scanVjp(
   return [...constOut, ...carryOut, ...xOut];
 }
 
-/** Builds a scan over the given body. */
-export function makeScan(body: GraphFn, parts: ScanParts<Node>, length: number, reverse: boolean): Node {
-  return make("scan", [...parts.consts, ...parts.carries, ...parts.xs], {
-    body,
-    consts: parts.consts.length,
-    carries: parts.carries.length,
-    length,
-    reverse,
-  });
+/**
+ * Forward mode of a scan: one loop that carries values and tangents together, so that no history is stored. Returns the tangents
+ * of the results.
+ */
+export function scanJvp(node: Node<"scan">, tangents: readonly (Node | null)[], forward: Forward): (Node | null)[] {
+  const { body, carries: carryCount } = node.attrs;
+  const params = splitScan(node, body.params);
+  const inputs = splitScan(node, node.inputs);
+  const given = splitScan(node, tangents);
+  // A carry has a tangent if its initial value has one, or if a step gives it one.
+  const active = params.carries.map((_, i) => given.carries[i] !== null);
+  const fixed = [...params.consts, ...params.xs].filter((_, i) => [...given.consts, ...given.xs][i] !== null);
+  const order = topological(body.outputs);
+  for (let grown = true; grown; ) {
+    const reached = dependents(order, [...fixed, ...params.carries.filter((_, i) => active[i])]);
+    grown = false;
+    params.carries.forEach((carry, i) => {
+      if (active[i] || !isInexact(carry.dtype) || !reached.has(body.outputs[i])) return;
+      active[i] = true;
+      grown = true;
+    });
+  }
+  const seed = (param: Node, is: boolean): Node | null =>
+    is && isInexact(param.dtype) ? input(param.shape, param.dtype, "tangent") : null;
+  const seeds: ScanParts<Node | null> = {
+    consts: params.consts.map((p, i) => seed(p, given.consts[i] !== null)),
+    carries: params.carries.map((p, i) => seed(p, active[i])),
+    xs: params.xs.map((p, i) => seed(p, given.xs[i] !== null)),
+  };
+  const wrt = body.params.filter((_, i) => joinScan(seeds)[i] !== null);
+  const inner = forward(body.outputs, wrt, present(joinScan(seeds)));
+  const isGiven = seeds.carries.map((s) => s !== null);
+  const carryTangents = body.outputs
+    .slice(0, carryCount)
+    .flatMap((output, i) => (isGiven[i] ? [inner[i] ?? zerosLike(output)] : []));
+  const ys = body.outputs.slice(carryCount);
+  const yTangents = inner.slice(carryCount);
+  const loop = makeScan(
+    {
+      params: joinScan({
+        consts: [...params.consts, ...present(seeds.consts)],
+        carries: [...params.carries, ...present(seeds.carries)],
+        xs: [...params.xs, ...present(seeds.xs)],
+      }),
+      outputs: [...body.outputs.slice(0, carryCount), ...carryTangents, ...ys, ...present(yTangents)],
+    },
+    {
+      consts: [...inputs.consts, ...present(given.consts)],
+      carries: [
+        ...inputs.carries,
+        ...inputs.carries.flatMap((carry, i) => (isGiven[i] ? [given.carries[i] ?? zerosLike(carry)] : [])),
+      ],
+      xs: [...inputs.xs, ...present(given.xs)],
+    },
+    node.attrs,
+  );
+  let next = carryCount;
+  const carryOut = isGiven.map((is) => (is ? pick(loop, next++) : null));
+  next += ys.length;
+  return [...carryOut, ...yTangents.map((tangent) => (tangent === null ? null : pick(loop, next++)))];
 }
+
+const present = <T>(items: readonly (T | null)[]): T[] => items.filter((item): item is T & {} => item !== null);

@@ -21,17 +21,9 @@ import {
 import { build } from "../ops/index.js";
 import { foldBinary, foldCast, foldSum, foldUnary } from "./fold.js";
 import { pruneScan } from "./prune.js";
-import { instantiate, rebuild } from "./walk.js";
+import { instantiate, rebuild, uniformValue } from "./walk.js";
 
 const { cast, constant, expandTo, fullLike, mul, neg, permute, reshape, unary } = build;
-
-/** The value of a node that is constant over all elements, or null. */
-export function uniformValue(node: Node): Scalar | null {
-  let at = node;
-  while (at.op === "expand" || at.op === "reshape" || at.op === "permute" || at.op === "slice" || at.op === "flip")
-    at = at.inputs[0];
-  return isOp(at, "const") ? at.attrs.value : null;
-}
 
 const isReal = (value: Scalar | null, want: number): boolean =>
   value !== null && (typeof value === "number" ? value === want : value.re === want && value.im === 0);

@@ -1,7 +1,7 @@
 // vmap, graph to graph: every node that depends on a batched placeholder gets one more leading axis by its batch rule.
 import { type CustomRule, type GraphFn, InternalError, isOp, type Node, topological } from "../graph/index.js";
 import { type BatchContext, type Batched, batchRules, build, make, withBatch } from "../ops/index.js";
-import { makeScan, splitScan } from "./scan.js";
+import { joinScan, makeScan, type ScanParts, splitScan } from "./scan.js";
 import { dependents } from "./walk.js";
 
 const { moveAxis, picks, zerosLike } = build;
@@ -51,34 +51,72 @@ function batchBody(fn: GraphFn, mask: readonly boolean[], size: number): { param
 }
 
 function batchScan(node: Node<"scan">, inputs: readonly Batched[], size: number): Batched[] {
-  const { body, length, reverse, carries } = node.attrs;
+  const { attrs } = node;
   const parts = splitScan(node, inputs);
   const carryMask = parts.carries.map((c) => c.batched);
   // A carry is batched if one step makes it batched; at most one iteration per carry.
   for (;;) {
+    // Rows that stop at different steps have carries of their own.
+    const isRagged = attrs.stop === "count" ? parts.consts[0].batched : attrs.stop === "while" && carryMask[0];
+    if (isRagged) carryMask.fill(true);
     const mask = [...parts.consts.map((c) => c.batched), ...carryMask, ...parts.xs.map((x) => x.batched)];
-    const inner = batchBody(body, mask, size);
+    const inner = batchBody(attrs.body, mask, size);
     const grown = carryMask.findIndex((batched, i) => !batched && inner.outputs[i].batched);
     if (grown >= 0) {
       carryMask[grown] = true;
       continue;
     }
-    const outputs = inner.outputs.map((o, i) => (i < carries && carryMask[i] ? withBatch(o, size) : o.node));
-    const loop = makeScan(
-      { params: inner.params, outputs },
-      {
+    const { carries } = attrs;
+    const outputs = inner.outputs.map((o, i) =>
+      isRagged || (i < carries && carryMask[i]) ? withBatch(o, size) : o.node,
+    );
+    const batched: BatchedLoop = {
+      attrs,
+      params: splitScan(node, inner.params),
+      outputs,
+      inputs: {
         consts: parts.consts.map((c) => c.node),
         carries: parts.carries.map((c, i) => (carryMask[i] ? withBatch(c, size) : c.node)),
         xs: parts.xs.map((x) => (x.batched ? moveAxis(x.node, 0, 1) : x.node)),
       },
-      length,
-      reverse,
-    );
-    return picks(loop).map((result, i) => {
-      const batched = i < carries ? carryMask[i] : inner.outputs[i].batched;
-      return { node: i >= carries && batched ? moveAxis(result, 1, 0) : result, batched };
-    });
+    };
+    // With dimensions of its own, the predicate or count already belongs to rows, which the body leaves unchanged.
+    const end = attrs.stop === "count" ? attrs.body.params[0] : attrs.body.params[attrs.consts];
+    if (isRagged && end.shape.length === 0) freezeRows(batched);
+    const loop = makeScan({ params: joinScan(batched.params), outputs: batched.outputs }, batched.inputs, attrs);
+    return picks(loop)
+      .slice(0, outputs.length)
+      .map((result, i) => {
+        const isBatched = isRagged || (i < carries ? carryMask[i] : inner.outputs[i].batched);
+        return { node: i >= carries && isBatched ? moveAxis(result, 1, 0) : result, batched: isBatched };
+      });
   }
+}
+
+interface BatchedLoop {
+  attrs: Node<"scan">["attrs"];
+  params: ScanParts<Node>;
+  outputs: Node[];
+  inputs: ScanParts<Node>;
+}
+
+/** Leaves the carries of a row unchanged in the steps after its end, and gives zeros for the results of these steps. */
+function freezeRows(loop: BatchedLoop): void {
+  const { attrs, params, inputs } = loop;
+  let runs: Node;
+  if (attrs.stop === "while") [runs] = params.carries;
+  else {
+    const [count] = params.consts;
+    const index = build.input([], "int32", "step");
+    params.xs.push(index);
+    inputs.xs.push(build.iota([attrs.length], 0, "int32"));
+    runs = build.lt(build.expandTo(index, count.shape), count);
+  }
+  const among = (like: Node): Node =>
+    build.expandTo(build.reshape(runs, [runs.shape[0], ...like.shape.slice(1).map(() => 1)]), like.shape);
+  loop.outputs = loop.outputs.map((next, i) =>
+    build.where(among(next), next, i < attrs.carries ? params.carries[i] : zerosLike(next)),
+  );
 }
 
 function batchCustom(node: Node<"custom">, inputs: readonly Batched[], size: number): Batched[] {

@@ -4,9 +4,11 @@ import {
   type GraphFn,
   InternalError,
   inScope,
+  isOp,
   type Node,
   numel,
   type OpName,
+  type Scalar,
   topological,
 } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
@@ -16,6 +18,14 @@ export function dependents(order: readonly Node[], sources: Iterable<Node>): Set
   const found = new Set<Node>(sources);
   for (const node of order) if (!found.has(node) && node.inputs.some((input) => found.has(input))) found.add(node);
   return found;
+}
+
+/** The value of a node that is constant over all elements, or null. */
+export function uniformValue(node: Node): Scalar | null {
+  let at = node;
+  while (at.op === "expand" || at.op === "reshape" || at.op === "permute" || at.op === "slice" || at.op === "flip")
+    at = at.inputs[0];
+  return isOp(at, "const") ? at.attrs.value : null;
 }
 
 /** Copies a node with other inputs. */
@@ -109,6 +119,33 @@ function rebuildFrom(node: Node, use: (leaf: Node) => Node): Node {
         : use(at),
     );
   return made.get(node)!;
+}
+
+/**
+ * Turns outputs into a closed function of everything that was built before the node with id `mark`, so that nothing of the
+ * function is computed outside of it. `params` are placeholders of the function itself; they come last.
+ */
+export function closeOverNew(outputs: readonly Node[], mark: number, params: readonly Node[]): Closed {
+  const own = new Set(params);
+  const isOld = (node: Node): boolean => (node.id < mark || node.value !== null) && !own.has(node);
+  const map = new Map<Node, Node>(params.map((param) => [param, param]));
+  const captured: Node[] = [];
+  for (const node of topological(outputs, (at) => isOld(at) || own.has(at))) {
+    if (map.has(node)) continue;
+    if (isOld(node) && node.op !== "const") {
+      // Results of a node with several are captured one by one.
+      if (node.outputs !== null) continue;
+      captured.push(node);
+      map.set(node, build.input(node.shape, node.dtype, "captured"));
+    } else if (isOp(node, "pick") && !map.has(node.inputs[0])) {
+      captured.push(node);
+      map.set(node, build.input(node.shape, node.dtype, "captured"));
+    } else map.set(node, copyNode(node, map));
+  }
+  return {
+    fn: { params: [...captured.map((node) => map.get(node)!), ...params], outputs: outputs.map((o) => map.get(o)!) },
+    captured,
+  };
 }
 
 export interface Closed {

@@ -161,6 +161,7 @@ export function judgeBench(record: BenchRecord): BenchJudgment {
   const ok = record.rows.flatMap((row) => row.results.filter((r) => r.status === "ok"));
   const baselineDevices = Math.min(...ok.map((r) => r.devices));
   const verdicts: RowVerdict[] = [];
+  const disturbance = typeof record.machine?.disturbance === "string" ? record.machine.disturbance : null;
   for (const row of record.rows)
     for (const clock of clocks) {
       const usable = row.results.filter((r) => r.status === "ok" && timesOf(r, clock).length > 0);
@@ -199,7 +200,7 @@ export function judgeBench(record: BenchRecord): BenchJudgment {
           machineEfficiency,
           sameCores: oneDevice === null ? null : oneDevice / seconds,
           cause: isBase ? "" : rule.cause(facts),
-          advice: isBase ? "" : rule.advice(facts),
+          advice: isBase ? "" : disturbance === null ? rule.advice(facts) : `cannot say: ${disturbance}`,
         });
       }
     }

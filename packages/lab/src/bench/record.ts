@@ -78,6 +78,8 @@ export interface BenchRecord {
   versions: Record<string, string>;
   warmup: number;
   repeats: number;
+  /** What else used the machine meanwhile; absent in older records. */
+  machine?: { disturbance: string | null; foreignPercent: number; stealPercent: number };
   rows: BenchRow[];
 }
 

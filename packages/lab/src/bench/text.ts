@@ -1,5 +1,7 @@
 // A benchmark as text: per group a table of time, rate and speedup for each device count, the summary and the advice.
+
 import { medianOrNull } from "@weft/formats/stats";
+import { plainText } from "@weft/formats/text";
 import { classMeaning } from "../metrics/index.js";
 import { type BenchJudgment, type Clock, clockName, clocks, type RowVerdict } from "./judge.js";
 import { splitParts } from "./record.js";
@@ -152,6 +154,11 @@ export function benchText(judged: BenchJudgment): string {
     : `${record.warmup} warm-up and ${record.repeats} measured calls, medians`;
   return [
     `Device ${record.device}${cores}, ${record.precision}, ${how}`,
+    ...(record.machine?.disturbance == null
+      ? []
+      : [
+          `DISTURBED: ${plainText(String(record.machine.disturbance))}; no advice is given. Repeat on a quiet machine.`,
+        ]),
     ...clocks.map((clock) => clockTables(judged, clock)),
     splitTable(judged),
     aloneTable(judged),

@@ -370,8 +370,12 @@ export const communicationRules: readonly DiagnosisRule[] = [
     title: "More devices are slower",
     source: "S(N) below S(N/2): past the peak of the USL",
     study: ({ verdict }) => {
+      // Which count is fastest cannot be said while others use the machine.
+      const disturbed = verdict.findings.some((f) => f.id === "disturbed-machine");
       const points =
-        verdict.valid === false ? [] : verdict.scaling.map((p) => ({ ...p, workSpeedup: p.workSpeedup ?? 0 }));
+        verdict.valid === false || disturbed
+          ? []
+          : verdict.scaling.map((p) => ({ ...p, workSpeedup: p.workSpeedup ?? 0 }));
       return points.flatMap((point, i): RuleFinding[] => {
         const best = points
           .slice(0, i)

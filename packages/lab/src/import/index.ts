@@ -1,6 +1,7 @@
 // Exports of the import layer: reads paths as studies.
 export { ImportError, type Line, ProblemLog, readLines } from "./lines.js";
 export { readMetricsCsv } from "./metrics-csv.js";
+export { type MlperfEvent, type MlperfLog, type MlperfResult, mlperfResult, readMlperfLog } from "./mlperf.js";
 export { readStudies, type StudyReadOptions } from "./read-studies.js";
 export { readRecords } from "./records.js";
 export { readJson, readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";

@@ -17,6 +17,7 @@ export type EvidenceRank = "counted" | "derived" | "inferred" | "assumed";
 
 /** One of several explanations that fit the measurements. */
 export interface Reading {
+  /** The explanation as a sentence. */
   text: string;
   /** Share of the likelihood of all readings, 0 to 1. */
   likelihood: number;
@@ -26,9 +27,13 @@ export interface Reading {
 
 /** A value that supports a finding, with its unit and its source. */
 export interface Evidence {
+  /** What was measured. */
   what: string;
+  /** The measured value. */
   value: number | string | boolean;
+  /** How the value is known. */
   rank: EvidenceRank;
+  /** Unit of the value. */
   unit?: string;
   /** The threshold that it was compared with. */
   threshold?: number;
@@ -45,11 +50,15 @@ export type RuleFinding = Omit<Finding, "id" | "title" | "source"> & { title?: s
 export interface PredictedEffect {
   /** What is predicted, e.g. `epochSeconds`, `speedup`, `stepUs`. */
   metric: string;
+  /** The device count that the prediction is for. */
   devices?: number;
+  /** The value now. */
   from: number | null;
+  /** The predicted value. */
   to: number | null;
   /** 80% interval of `to`. */
   interval: [number, number] | null;
+  /** Unit of both values. */
   unit: string;
   /** How it was computed, in a sentence. */
   reason: string;
@@ -59,17 +68,25 @@ export interface PredictedEffect {
 export interface Finding {
   /** Stable id of the rule, e.g. `work-not-divided`. */
   id: string;
+  /** The finding in a few words. */
   title: string;
+  /** How much the finding matters. */
   severity: Severity;
+  /** Id of the run that it concerns; absent for the whole study. */
   run?: string;
+  /** The device count that it concerns. */
   devices?: number;
+  /** The values that support it. */
   evidence: Evidence[];
+  /** The cause, in a sentence. */
   cause: string;
   /** Other explanations that were considered, and why they were rejected or kept. */
   alternatives?: string[];
   /** The explanations that fit, for an unresolved finding. */
   readings?: Reading[];
+  /** What to change; null if nothing is to be done. */
   fix: string | null;
+  /** The effect of the fix; null if it cannot be predicted. */
   predicted: PredictedEffect | null;
   /** The observation that would show this finding to be wrong. */
   refutedBy: string;

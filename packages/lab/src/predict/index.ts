@@ -1,5 +1,5 @@
 // Exports of the prediction layer.
-export { intervalConstants, lawConstants } from "./constants.js";
+export { intervalConstants, lawConstants, stepIntervalConstants, stepLawConstants } from "./constants.js";
 export {
   type BucketChoice,
   computeUs,
@@ -18,10 +18,23 @@ export {
 } from "./estimates.js";
 export { errorScale, type IntervalConstants, throughputInterval } from "./interval.js";
 export { type FittedLaw, fitLaw, type LawConstants } from "./law.js";
+export { type OneDevicePrediction, type OneDeviceRun, predictFromOne } from "./one-device.js";
 export {
   type CountSample,
   PointsError,
   type ReadPoints,
   readPoints,
 } from "./points.js";
-export { predict, type ScalingPrediction, type ScalingPredictions } from "./predict.js";
+export {
+  type PredictOptions,
+  predict,
+  type ScalingPrediction,
+  type ScalingPredictions,
+} from "./predict.js";
+export {
+  type BatchPoint,
+  fitStepLaw,
+  type StepIntervalConstants,
+  type StepLawConstants,
+  stepErrorScale,
+} from "./step-law.js";

@@ -2,8 +2,17 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { quantile } from "@weft/formats/stats";
-import { fitShape, logShape, type OverheadShape, powerShape, ringShape } from "../metrics/index.js";
-import { fitLaw, lawConstants, PointsError, predict, readPoints } from "./index.js";
+import { fabrics, fitShape, logShape, type OverheadShape, powerShape, ringShape } from "../metrics/index.js";
+import {
+  fitLaw,
+  lawConstants,
+  PointsError,
+  predict,
+  predictFromOne,
+  readPoints,
+  stepIntervalConstants,
+  stepLawConstants,
+} from "./index.js";
 
 interface Series {
   points: [number, number][];
@@ -159,4 +168,124 @@ test("invalid points are reported and valid ones kept; an invalid file is an err
   assert.throws(() => readPoints([], "p.json"), PointsError);
   assert.throws(() => readPoints({ metric: "speed", points: [] }, "p.json"), /metric is "speed"/);
   assert.throws(() => readPoints({ metric: "seconds", points: 3 }, "p.json"), /points must be a list/);
+});
+
+interface BatchSeries {
+  points: { devices: number; throughput: number; globalBatch: number }[];
+}
+const mlperf = (): BatchSeries[] =>
+  JSON.parse(readFileSync(new URL("../../testdata/mlperf_series.json", import.meta.url), "utf8")).series;
+
+test("points with batches: better than compute + constant, and than a law that knows no batch, on the MLPerf series", () => {
+  const errors: Record<"ours" | "plain" | "blind", number[]> = { ours: [], plain: [], blind: [] };
+  let covered = 0;
+  for (const { points } of mlperf()) {
+    const target = points.at(-1)!;
+    const at = { globalBatch: [target.globalBatch] };
+    const known = predict(readPoints({ points: points.slice(0, -1) }), [target.devices], at);
+    const pairs = points.slice(0, -1).map((p) => [p.devices, p.throughput]);
+    const blind = predict(readPoints({ metric: "throughput", points: pairs }), [target.devices]);
+    const error = (value: number) => Math.abs(value / target.throughput - 1);
+    const [p] = known.predictions;
+    errors.ours.push(error(p!.value!));
+    errors.plain.push(error(known.descriptions[0]!.values[0]!.value));
+    errors.blind.push(error(blind.predictions[0]!.value ?? 0));
+    assert.match(p!.reason, /^predicted: global batch/);
+    if (p!.interval![0] <= target.throughput && target.throughput <= p!.interval![1]) covered++;
+  }
+  const at = (list: number[], q: number) => quantile(list, q);
+  assert.ok(at(errors.ours, 0.5) <= 0.06, `median ${at(errors.ours, 0.5)}`);
+  assert.ok(at(errors.ours, 0.5) < at(errors.plain, 0.5) && at(errors.ours, 0.9) < at(errors.plain, 0.9));
+  assert.ok(at(errors.ours, 0.9) < at(errors.blind, 0.9) / 2);
+  const coverage = covered / errors.ours.length;
+  assert.ok(coverage >= 0.75 && coverage <= 0.92, `coverage ${coverage}`);
+});
+
+test("the cross-validated figures of the law with batches are those of the shipped constants", () => {
+  const url = new URL("../../../../bench/results/prediction-batches.json", import.meta.url);
+  const figures = JSON.parse(readFileSync(url, "utf8"));
+  assert.deepEqual(figures.constants, { law: stepLawConstants, interval: stepIntervalConstants });
+  assert.ok(figures.crossValidated.median <= 0.06);
+  assert.ok(figures.crossValidated.intervalCoverage >= 0.75 && figures.crossValidated.intervalCoverage <= 0.9);
+});
+
+test("an exact law of compute plus a constant is reproduced at other batches", () => {
+  const time = (m: number) => 0.004 * m + 0.0004;
+  const point = (devices: number, globalBatch: number) => ({
+    devices,
+    globalBatch,
+    throughput: globalBatch / time(globalBatch / devices),
+  });
+  const points = [point(8, 512), point(16, 512), point(32, 512), point(64, 1024)];
+  const result = predict(readPoints({ points }), [128, 64], { globalBatch: [2048, 1024] });
+  assert.ok(Math.abs(result.predictions[0]!.value! / point(128, 2048).throughput - 1) < 0.02);
+  assert.match(result.predictions[1]!.reason, /^measured/);
+  assert.match(result.calibration, /37 series/);
+  assert.throws(
+    () =>
+      predict(
+        readPoints({
+          metric: "throughput",
+          points: [
+            [1, 2],
+            [2, 3],
+          ],
+        }),
+        [4],
+        { globalBatch: [8] },
+      ),
+    PointsError,
+  );
+  const assumed = predict(readPoints({ points }), [128]);
+  assert.match(assumed.predictions[0]!.reason, /assumes 16 samples per device/);
+});
+
+test("two doublings ahead the weak-scaling series have at most the error of the ring law", () => {
+  const url = new URL("../../testdata/weak_scaling_series.json", import.meta.url);
+  const all: Series[] = JSON.parse(readFileSync(url, "utf8")).series;
+  const errors: [number, number][] = all.flatMap(({ points }) => {
+    const target = points.at(-1)!;
+    const known = points.filter(([n]) => n <= target[0] / 3.2);
+    if (known.length < 2 || Math.abs(Math.log2(target[0] / known.at(-1)![0]) - 2) > 0.3) return [];
+    const value = predict(readPoints({ metric: "throughput", points: known }), [target[0]]).predictions[0]!.value!;
+    const ring = oneParameterError({ points: [...known, target] }, ringShape);
+    return [[Math.abs(value / target[1] - 1), ring]];
+  });
+  assert.ok(errors.length >= 15);
+  for (const q of [0.5, 0.9])
+    assert.ok(
+      quantile(
+        errors.map((e) => e[0]),
+        q,
+      ) <=
+        quantile(
+          errors.map((e) => e[1]),
+          q,
+        ),
+      `${q}`,
+    );
+});
+
+test("from one device: exposed communication is what the bucket simulator leaves, and a slow link costs more", () => {
+  const run = {
+    stepUs: [100_000, 101_000, 99_000, 100_000],
+    batch: 32,
+    parameterElements: Array.from({ length: 110 }, () => 1e6),
+  };
+  const fast = predictFromOne({ ...run, link: fabrics["nvlink3"]! }, [1, 4]);
+  const slow = predictFromOne({ ...run, link: fabrics["pcie4"]! }, [4]);
+  assert.ok(Math.abs(fast[0]!.value - 320) < 1e-6);
+  assert.ok(fast[1]!.value > 4 * 320 * 0.95 && fast[1]!.value <= 4 * 320);
+  // 440 MB over 12.81 GB/s take 1.5 times 34 ms, two thirds of the step hides most of it.
+  assert.ok(slow[0]!.value < fast[1]!.value * 0.99);
+  for (const p of [...fast, ...slow])
+    assert.ok(p.interval[0] <= p.value && p.value <= p.interval[1] * 1.001, JSON.stringify(p));
+  const curve = {
+    devices: 2,
+    curve: [
+      [1e6, 100],
+      [1e8, 10_000],
+    ] as [number, number][],
+  };
+  assert.match(predictFromOne({ ...run, link: curve }, [2])[0]!.reason, /curve measured on 2 devices/);
 });

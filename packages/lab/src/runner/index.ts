@@ -5,3 +5,4 @@ export { fillTemplate, PlanError, type PlannedRun, planRuns } from "./plan.js";
 export { probeFolder, probeShutOut } from "./probe.js";
 export { type FollowOptions, followStudy, submitStudy } from "./slurm.js";
 export { runStudy, type StudyEvent, type StudyOptions, type StudyResult } from "./study.js";
+export { type MachineReport, MachineWitness, type OtherProcess, type WitnessOptions } from "./witness.js";

@@ -238,7 +238,7 @@ test("processes that outlive their run are terminated before the next one starts
   );
   const [pid] = readFileSync(pids, "utf8").trim().split("\n").map(Number);
   assert.equal(alive(pid), false);
-  const left = records(study, "runs/n1-r0/records.jsonl").find((r) => r.type === "event");
+  const left = records(study, "runs/n1-r0/records.jsonl").find((r) => r.type === "event" && r.name === "left-behind");
   assert.match(left!.type === "event" ? left!.message! : "", /still running when the command ended/);
 });
 

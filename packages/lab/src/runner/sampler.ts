@@ -2,6 +2,7 @@
 // one core; unavailable sources are omitted.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { cpus } from "node:os";
 import { createInterface } from "node:readline";
 import type { DeviceSample, HostSample, RecordOf } from "@weft/formats";
 import { nvidiaSmi, usableCores } from "./machine.js";
@@ -140,6 +141,9 @@ export class Sampler {
     if (use.ticks >= this.jobTicks && at > this.jobAt)
       host.jobCpuPercent =
         (100 * (use.ticks - this.jobTicks)) / ticksPerSecond / ((at - this.jobAt) / 1000) / this.cores;
+    // What is busy and not the job's belongs to others; `cpuPercent` counts all cores of the machine.
+    if (host.cpuPercent !== undefined && host.jobCpuPercent !== undefined)
+      host.foreignCpuPercent = Math.max(0, host.cpuPercent - (host.jobCpuPercent * this.cores) / cpus().length);
     this.jobTicks = use.ticks;
     this.jobAt = at;
     const record: RecordOf<"sample"> = { v: 1, type: "sample", t: Date.now() / 1000, host };

@@ -19,6 +19,7 @@ import {
 import { probeEnvironment, probeMessage, probeShutOut, probeState } from "./probe.js";
 import { type Exit, endAll, RunProcesses, start } from "./processes.js";
 import { Sampler } from "./sampler.js";
+import { MachineWitness } from "./witness.js";
 
 /** Options of a study. */
 export interface StudyOptions {
@@ -169,11 +170,25 @@ async function oneRun(
   const processes = new RunProcesses(mark, pid);
   const sampler = new Sampler(processes, options.sampleSeconds * 1000, write, (machine.devices?.length ?? 0) > 0);
   sampler.start();
+  const witness = new MachineWitness({ own: () => processes.list(), gpus: (machine.devices?.length ?? 0) > 0 });
   let outcome: Outcome;
   try {
     outcome = await waitFor(exit, processes, options);
   } finally {
     sampler.stop();
+    const { disturbance, ...seen } = witness.report();
+    if (disturbance !== null) {
+      write({
+        v: 1,
+        type: "event",
+        t: Date.now() / 1000,
+        name: "machine-disturbed",
+        level: "warning",
+        message: disturbance,
+        data: seen,
+      });
+      tell({ kind: "note", run, level: "warning", message: `${run.id}: ${disturbance}` });
+    }
   }
   const seconds = (performance.now() - began) / 1000;
   // Also after success: a process that outlives its run would take time from the next one.

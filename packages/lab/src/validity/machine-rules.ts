@@ -125,6 +125,36 @@ export const wrongLaunch: ValidityRule = {
     }),
 };
 
+export const disturbedMachine: ValidityRule = {
+  id: "disturbed-machine",
+  title: "Others used the machine",
+  source: "other processes above 15% of the cores, steal or quota above 5%, or other processes on the GPU",
+  find: (view) =>
+    view.runs.flatMap(({ run }): RuleFinding[] => {
+      const event = run.events.find((e) => e.name === "machine-disturbed");
+      if (event === undefined) return [];
+      return [
+        {
+          severity: "moderate",
+          devices: run.devices,
+          run: run.id,
+          evidence: [
+            evidence("disturbance", event.message ?? "", {
+              rank: "counted",
+              rows: [run.id],
+              text: event.message ?? "",
+            }),
+          ],
+          cause:
+            "The times include what others did to the machine; how many devices are best cannot be said from them.",
+          fix: "Repeat on a quiet machine, or with --repeats 5.",
+          predicted: null,
+          refutedBy: "The same times on a quiet machine.",
+        },
+      ];
+    }),
+};
+
 /** Measured contention invalidates a count; the number of processes alone is a warning. */
 export const oversubscribed: ValidityRule = {
   id: "cpu-oversubscription",

@@ -5,7 +5,7 @@ import { shortNumber } from "@weft/formats/text";
 import type { CountSummary } from "../metrics/index.js";
 import { evidence, type RuleFinding } from "../model/index.js";
 import { baselineMismatch } from "./comparable.js";
-import { impossibleTime, oversubscribed, wrongLaunch } from "./machine-rules.js";
+import { disturbedMachine, impossibleTime, oversubscribed, wrongLaunch } from "./machine-rules.js";
 import type { StudyView, ValidityRule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
 import { modelsDiffer, repeatedOrder, workLeftOut, workNotDivided } from "./work-rules.js";
@@ -212,6 +212,7 @@ export const validityRules: readonly ValidityRule[] = [
   notDistinguishable,
   impossibleTime,
   oversubscribed,
+  disturbedMachine,
   dirtyRows,
   repeatedOrder,
   noisy,

@@ -20,11 +20,19 @@ import {
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
 import { defaultThreads, maySpin } from "./cores.js";
+import { InterpretedExecutable, isInterpretable } from "./interpreter.js";
 import { type Extension, extensionOf, runtimeUnits, unitsOf } from "./native-units.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
-import { cachedLibrary, discard, findCompiler, type LinkOptions, sharedObject } from "./toolchain.js";
+import {
+  cachedLibrary,
+  compileInBackground,
+  discard,
+  findCompiler,
+  type LinkOptions,
+  sharedObject,
+} from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;
@@ -45,6 +53,30 @@ export interface CpuOptions {
   /** Allocate buffers in memory that other processes of this host can map. */
   shared?: boolean;
 }
+
+interface LoadedProgram {
+  lib: Native;
+  program: Omit<SavedProgram, "library">;
+}
+
+interface Prepared {
+  /** Translation units to compile; null if the program was loaded from disk. */
+  units: readonly string[] | null;
+  extensions: readonly Extension[];
+  load(): LoadedProgram;
+}
+
+const extensionLink: LinkOptions = { resident: true, openmp: true };
+
+/** Seconds from which a call is worth a thread of its own when nobody waits for it synchronously. */
+const worthThread = 500e-6;
+
+const mayInterpret = (fn: GraphFn, { eager = false }: CompileOptions): boolean =>
+  eager && settings.interpret.get() && settings.debug.get() === 0 && isInterpretable(fn);
+
+/** Rough time of a call: products at a rate that every machine reaches, memory traffic at that of one core. */
+const secondsOf = (kernels: readonly KernelInfo[]): number =>
+  kernels.reduce((sum, { flops, bytes }) => sum + flops / 10e9 + bytes / 10e9, 0);
 
 interface Loaded {
   lib: Native;
@@ -317,7 +349,7 @@ export class CpuDevice implements Device {
   #need(extensions: readonly Extension[]): void {
     for (const extension of extensions) {
       if (loadedExtensions.has(extension)) continue;
-      const { path } = sharedObject(unitsOf(extension), { resident: true, openmp: true });
+      const { path } = sharedObject(unitsOf(extension), extensionLink);
       const blas = this.blas === "none" ? null : findOpenBlas();
       if (this.#runtime.loadExtension(path, blas, this.threads) !== 0) {
         discard(path);
@@ -327,8 +359,8 @@ export class CpuDevice implements Device {
     }
   }
 
-  /** The code and metadata of a program: loaded from disk, or scheduled, generated and compiled. */
-  #prepare(fn: GraphFn, options: CompileOptions): { lib: Native; program: Omit<SavedProgram, "library"> } {
+  /** A program that was loaded from disk, or the units to compile and how to load the result. */
+  #prepare(fn: GraphFn, options: CompileOptions): Prepared {
     const file = programFile(fn, options);
     const saved = file === null ? null : readSaved(file, fn);
     if (saved !== null) {
@@ -336,7 +368,7 @@ export class CpuDevice implements Device {
       const lib = loadSaved(saved);
       if (lib !== null) {
         this.programs.saved++;
-        return { lib, program: saved };
+        return { units: null, extensions: [], load: () => ({ lib, program: saved }) };
       }
     }
     this.programs.planned++;
@@ -347,15 +379,35 @@ export class CpuDevice implements Device {
         "this function exchanges data with other processes, and this one is in no group; call distributed.init() of @weft/cluster first",
       );
     const extensions = [...extensionsOf(plan)];
-    this.#need(extensions);
-    const { lib, path } = load(units);
-    const program = { kernels, scratchBytes: plan.scratchBytes, aliases: [...plan.aliases], extensions };
-    if (file !== null && kernels.length >= worthSaving && !needsGroup(plan)) writeSaved(file, path, program);
-    return { lib, program };
+    return {
+      units,
+      extensions,
+      load: () => {
+        this.#need(extensions);
+        const { lib, path } = load(units);
+        const program = { kernels, scratchBytes: plan.scratchBytes, aliases: [...plan.aliases], extensions };
+        if (file !== null && kernels.length >= worthSaving && !needsGroup(plan)) writeSaved(file, path, program);
+        return { lib, program };
+      },
+    };
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
-    const { lib, program } = this.#prepare(fn, options);
+    if (mayInterpret(fn, options)) return new InterpretedExecutable(fn, this, options);
+    return this.#executable(fn, this.#prepare(fn, options).load());
+  }
+
+  async compileAsync(fn: GraphFn, options: CompileOptions): Promise<Executable> {
+    if (mayInterpret(fn, options)) return new InterpretedExecutable(fn, this, options);
+    const { units, extensions, load } = this.#prepare(fn, options);
+    if (units !== null) {
+      for (const extension of extensions) await compileInBackground(unitsOf(extension), extensionLink);
+      await compileInBackground(units);
+    }
+    return this.#executable(fn, load());
+  }
+
+  #executable(fn: GraphFn, { lib, program }: LoadedProgram): Executable {
     const { kernels, scratchBytes } = program;
     const aliases: ReadonlyMap<number, number> = new Map(program.aliases);
     let run: NativeFunction | null = lib.func(
@@ -363,17 +415,47 @@ export class CpuDevice implements Device {
     );
     const inputs = fn.params.length;
     const outputBytes = fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
-    const addresses = new Float64Array(inputs + outputBytes.length + 1);
+    const ownAddresses = new Float64Array(inputs + outputBytes.length + 1);
     const times = new Float64Array(kernels.length);
-    // Runs are synchronous, and idle threads wait inside the runtime library, so that no thread is in this code.
-    const lifetime = new Lifetime(() => {
+    const isLong = secondsOf(kernels) > worthThread && kernels.every(({ kind }) => kind !== "collective");
+    // Idle threads wait inside the runtime library, so that only calls that run in the background are in this code.
+    let running = 0;
+    let isReleased = false;
+    const unload = (): void => {
       run = null;
       lib.unload();
+    };
+    const lifetime = new Lifetime(() => {
+      isReleased = true;
+      if (running === 0) unload();
     });
+    /** Writes the addresses of a call and allocates its results. */
+    const issue = (buffers: readonly DeviceBuffer[], addresses: Float64Array, scratch: number): DeviceBuffer[] => {
+      const outputs: DeviceBuffer[] = [];
+      for (let i = 0; i < inputs; i++) addresses[i] = (buffers[i] as CpuBuffer).address;
+      for (let i = 0; i < outputBytes.length; i++) {
+        const alias = aliases.get(i);
+        const buffer = alias === undefined ? this.allocate(outputBytes[i]) : (buffers[alias] as CpuBuffer);
+        outputs.push(buffer);
+        addresses[inputs + i] = (buffer as CpuBuffer).address;
+      }
+      addresses[inputs + outputBytes.length] = scratch;
+      return outputs;
+    };
+    const checked = (outputs: DeviceBuffer[], failed: number): DeviceBuffer[] => {
+      if (failed === 0) return outputs;
+      outputs.forEach((buffer, i) => {
+        if (!aliases.has(i)) this.free(buffer);
+      });
+      throw (
+        libraryFailure(failed) ?? this.#group?.failure(failed) ?? new WeftError(`cpu: a program failed (${failed})`)
+      );
+    };
     return {
       kernels,
       scratchBytes,
       aliases,
+      isLong,
       get lastTimes() {
         return times;
       },
@@ -381,25 +463,31 @@ export class CpuDevice implements Device {
       run: (buffers) => {
         lifetime.check();
         if (active !== this) this.#activate();
-        const outputs: DeviceBuffer[] = [];
-        for (let i = 0; i < inputs; i++) addresses[i] = (buffers[i] as CpuBuffer).address;
-        for (let i = 0; i < outputBytes.length; i++) {
-          const alias = aliases.get(i);
-          const buffer = alias === undefined ? this.allocate(outputBytes[i]) : (buffers[alias] as CpuBuffer);
-          outputs.push(buffer);
-          addresses[inputs + i] = (buffer as CpuBuffer).address;
-        }
-        addresses[inputs + outputBytes.length] = scratchBytes > 0 ? this.#scratchFor(scratchBytes) : 0;
-        const failed = run!(addresses, this.#runtime.table, this.threads, this.timing ? times : null) as number;
-        if (failed !== 0) {
-          outputs.forEach((buffer, i) => {
-            if (!aliases.has(i)) this.free(buffer);
-          });
-          throw (
-            libraryFailure(failed) ?? this.#group?.failure(failed) ?? new WeftError(`cpu: a program failed (${failed})`)
+        const outputs = issue(buffers, ownAddresses, scratchBytes > 0 ? this.#scratchFor(scratchBytes) : 0);
+        return checked(outputs, run!(ownAddresses, this.#runtime.table, this.threads, this.timing ? times : null));
+      },
+      runAsync: (buffers) => {
+        lifetime.check();
+        // A device with cores of its own computes on a thread that is pinned to them: the calling one.
+        if (this.timing || this.#cores.length > 0) return null;
+        if (active !== this) this.#activate();
+        // Calls in the background may overlap with others: each has its own addresses and scratch memory.
+        const addresses = new Float64Array(ownAddresses.length);
+        const scratch = scratchBytes > 0 ? this.allocate(scratchBytes) : null;
+        const outputs = issue(buffers, addresses, scratch?.address ?? 0);
+        running++;
+        return new Promise<number>((resolve, reject) => {
+          run!.async(addresses, this.#runtime.table, this.threads, null, (error: Error | null, failed: number) =>
+            error ? reject(error) : resolve(failed),
           );
-        }
-        return outputs;
+        })
+          .finally(() => {
+            // Also keeps the addresses alive during the call.
+            addresses.fill(0);
+            if (scratch !== null) this.free(scratch);
+            if (--running === 0 && isReleased) unload();
+          })
+          .then((failed) => checked(outputs, failed));
       },
     };
   }

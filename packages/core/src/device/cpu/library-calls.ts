@@ -1,7 +1,7 @@
 // The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.h).
 
 import { isZeroBase } from "../../compile/index.js";
-import { codeOf, convKinds, InternalError, type Node, numel } from "../../graph/index.js";
+import { codeOf, convKinds, fftKinds, InternalError, type Node, numel } from "../../graph/index.js";
 import { convRoles, type LibraryOp } from "../../ops/index.js";
 
 /** C expressions for the arguments of a call. */
@@ -53,10 +53,17 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   },
   conv: (node, { code, input, output }) =>
     `W_TRY(rt->conv((const int64_t[]){${convShape(node, code).join(", ")}}, ${input(0)}, ${input(1)}, ${output()}, threads));`,
+  fft: (node, { code, input, output }) => {
+    const { kind, inverse, axes, size } = node.attrs;
+    const { shape } = node.inputs[0];
+    const lead = numel(shape.slice(0, -axes));
+    const numbers = [fftKinds.indexOf(kind), Number(inverse), axes, lead, ...shape.slice(-axes, -1), size];
+    return `W_TRY(rt->fft(${code & 1}, (const int64_t[]){${numbers.join(", ")}}, ${input(0)}, ${output()}, threads));`;
+  },
   argsort: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
     const n = shape[shape.length - 1];
-    return `rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads);`;
+    return `W_TRY(rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads));`;
   },
   scatterAdd: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];

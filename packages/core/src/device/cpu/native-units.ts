@@ -21,16 +21,14 @@ const linalgUnits = (): string[] => [
   ),
 ];
 
-/** Functions of the prelude that have vector forms. Floats have forms of exp, log and tanh that compilers vectorize. */
+/** Functions of the prelude that have vector forms. Some functions of floats need none: compilers vectorize them. */
 const vectorFunctions: { names: string[]; operands: number; suffixes: string }[] = [
-  { names: ["exp", "log", "tanh"], operands: 1, suffixes: "d" },
-  {
-    names: ["expm1", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"],
-    operands: 1,
-    suffixes: "[df]",
-  },
+  { names: ["exp", "log", "tanh", "expm1", "log1p", "atan"], operands: 1, suffixes: "d" },
+  { names: ["sin", "cos", "tan", "asin", "acos", "sinh", "cosh"], operands: 1, suffixes: "[df]" },
   { names: ["pow"], operands: 2, suffixes: "f" },
 ];
+/** The cosine is the sine one quarter turn later. */
+const quarterTurns: Record<string, number> = { sin: 0, cos: 1 };
 const callable = vectorFunctions.map(({ names, suffixes }) => `(?:${names.join("|")})_${suffixes}`);
 const vectorCalls = new RegExp(`\\bw_(?:${callable.join("|")}|c[a-z0-9]+_[df])\\(`);
 
@@ -54,31 +52,29 @@ function vectorMathUnit(name: string, operands: number): string {
     ({ tag, lanes, present }) =>
       `#if ${present}\n#define W_TAG ${tag}\n#define W_LANES ${lanes}\n${nativeSource("cpu/native/vector-math.c")}#endif\n`,
   );
-  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${forms.join("")}`;
+  const quarters = quarterTurns[name] === undefined ? "" : `#define W_QUARTERS ${quarterTurns[name]}\n`;
+  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${quarters}${forms.join("")}`;
 }
 
-/** The element types of convolutions, as they are stored and as functions are named after them. */
-const convTypes = [
-  ["float", "s"],
-  ["double", "d"],
-  ["float complex", "c"],
-  ["double complex", "z"],
-];
+/** Element types of typed units, and the suffixes of their functions. */
+const types = { s: "float", d: "double", c: "float complex", z: "double complex" };
+
+const typed = (path: string, suffixes: readonly (keyof typeof types)[]): string[] =>
+  suffixes.map((suffix) => `#define T ${types[suffix]}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`);
 
 const convUnits = (): string[] => [
   nativeSource("cpu/native/conv.c"),
-  ...convTypes.map(
-    ([type, suffix]) =>
-      `#define T ${type}\n#define TYPED(name) name##_${suffix}\n${nativeSource("cpu/native/conv-typed.c")}`,
-  ),
+  ...typed("cpu/native/conv-typed.c", ["s", "d", "c", "z"]),
 ];
 
+const fftUnits = (): string[] => [nativeSource("cpu/native/fft.c"), ...typed("cpu/native/fft-typed.c", ["s", "d"])];
+
 /** Libraries of rarer ops, and the ops that need them. */
-const extensionUnits = { linalg: linalgUnits, conv: convUnits };
+const extensionUnits = { linalg: linalgUnits, conv: convUnits, fft: fftUnits };
 export type Extension = keyof typeof extensionUnits;
 export const extensions = Object.keys(extensionUnits) as readonly Extension[];
 export const unitsOf = (extension: Extension): string[] => extensionUnits[extension]();
 
 /** The library that an op needs beside the runtime; null if none. */
 export const extensionOf = (op: OpName): Extension | null =>
-  op === "conv" ? "conv" : factorizationOps.has(op) ? "linalg" : null;
+  op === "conv" || op === "fft" ? op : factorizationOps.has(op) ? "linalg" : null;

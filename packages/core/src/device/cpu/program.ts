@@ -21,7 +21,7 @@ import {
   tallyLanes,
   whole,
 } from "../../compile/index.js";
-import { fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/index.js";
+import { expectedSteps, fewestSmall, type KernelWork, opCost, smallProduct } from "../../cost/index.js";
 import {
   bytesOf,
   type DType,
@@ -342,7 +342,7 @@ class ProgramWriter {
   /** A scan: its step as a function of its own, called once per iteration with advanced pointers; carries swap buffers. */
   #loopStep(plan: Schedule, step: Extract<ScheduleStep, { kind: "loop" }>): string {
     const { node, body } = step;
-    const { consts, carries, length, reverse } = node.attrs;
+    const { consts, carries, length, reverse, stop } = node.attrs;
     const before = this.kernels.length;
     const inner = this.steps(body, false);
     const used = this.kernels.splice(before);
@@ -368,8 +368,12 @@ class ProgramWriter {
         lines.push(`q[${body.fn.params.length + c}] = ${buffers[c][1]};`);
       }
     });
+    const end = node.inputs[stop === "while" ? consts : 0];
+    const count = stop === "count" ? `w_steps(q[0], ${whole(numel(end.shape))}, ${whole(length)})` : whole(length);
+    const runs = stop === "while" ? ` && w_runs(q[${consts}], ${whole(numel(end.shape))})` : "";
     lines.push(
-      `for (long s = 0; s < ${whole(length)}; s++) { const long t = ${reverse ? `${whole(length - 1)} - s` : "s"};`,
+      `const long steps = ${count}; long s = 0;`,
+      `for (; s < steps${runs}; s++) { const long t = ${reverse ? "steps - 1 - s" : "s"};`,
     );
     node.inputs.forEach((x, i) => {
       if (i >= consts + carries)
@@ -385,14 +389,22 @@ class ProgramWriter {
       lines.push(`{ void* swap = q[${from}]; q[${from}] = q[${to}]; q[${to}] = swap; }`);
     }
     lines.push("}");
+    if (stop !== undefined)
+      body.fn.outputs.forEach((y, i) => {
+        if (i >= carries)
+          lines.push(
+            `memset((char*)${this.#at(plan, node, i)} + s * ${bytes(y)}, 0, (${whole(length)} - s) * ${bytes(y)});`,
+          );
+      });
     for (let c = 0; c < carries; c++)
       lines.push(`memcpy(${this.#at(plan, node, c)}, q[${consts + c}], ${bytes(body.fn.outputs[c])});`);
     lines.push("}");
-    const flops = used.reduce((n, k) => n + k.flops, 0) * length;
-    const moved = used.reduce((n, k) => n + k.bytes, 0) * length;
+    const trips = expectedSteps(node.attrs);
+    const flops = used.reduce((n, k) => n + k.flops, 0) * trips;
+    const moved = used.reduce((n, k) => n + k.bytes, 0) * trips;
     const kernels = used.flatMap(({ work }) => (work === undefined ? [] : [inLoop(work, name)]));
-    const work: KernelWork = { touches: [], ops: {}, rows: 0, loop: { steps: length, kernels } };
-    this.#note({ name: `scan_${length}x${used.length}`, kind: "loop", flops, bytes: moved, work });
+    const work: KernelWork = { touches: [], ops: {}, rows: 0, loop: { steps: trips, kernels } };
+    this.#note({ name: `${stop ?? "scan"}_${length}x${used.length}`, kind: "loop", flops, bytes: moved, work });
     return lines.join(" ");
   }
 

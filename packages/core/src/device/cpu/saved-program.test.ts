@@ -16,6 +16,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { unoptimizedCompiler } from "../../testing/fast-compiler.js";
 import { engineIdentity } from "./saved-program.js";
 import { findCompiler } from "./toolchain.js";
 
@@ -23,6 +24,7 @@ const skip = findCompiler() === null ? "no C compiler on this machine" : false;
 const dist = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const cache = mkdtempSync(join(tmpdir(), "weft-saved-"));
 after(() => rmSync(cache, { recursive: true, force: true }));
+const compiler = unoptimizedCompiler(cache);
 
 /** A training step: many kernels, donated memory, linear algebra; and a small program that is not worth keeping. */
 const body = `
@@ -60,7 +62,7 @@ interface Outcome {
 function run(env: Record<string, string> = {}): Outcome {
   const done = spawnSync(process.execPath, ["--input-type=module", "-e", body], {
     encoding: "utf8",
-    env: { ...process.env, WEFT_CACHE_DIR: cache, ...env },
+    env: { ...process.env, WEFT_CACHE_DIR: cache, WEFT_CC: compiler, ...env },
   });
   assert.equal(done.status, 0, done.stderr);
   return JSON.parse(done.stdout) as Outcome;

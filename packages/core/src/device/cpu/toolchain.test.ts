@@ -37,6 +37,9 @@ const program = (body: string): string[] => [
 ];
 const adds = program("console.log(weft.ones([1000]).add(2).sum().itemSync());");
 
+// Programs of these processes must be compiled, however small.
+process.env.WEFT_INTERPRET = "0";
+
 function run(args: string[], env: Record<string, string>): { status: number | null; out: string; err: string } {
   const done = spawnSync(process.execPath, args, { encoding: "utf8", env: { ...process.env, ...env } });
   return { status: done.status, out: done.stdout.trim(), err: done.stderr };

@@ -1,7 +1,7 @@
 // The system's C compiler and the on-disk cache of its output. Files enter the cache by rename, so that several processes
 // may write it at once and a killed process leaves no partial file. If several processes need the same file, one compiles and
 // the others wait. The compiler may use all cores that the process started with, even if the process has pinned itself since.
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
@@ -112,33 +112,99 @@ const shared =
   ];
 const merged: Join = (command, out, objects) => [command, "-r", "-nostdlib", "-o", out, ...objects];
 
-/** Runs the compiler on several units at once and joins them; only the finished file enters the cache. */
-function build(compiler: Compiler, units: readonly string[], target: string, linked: Join): void {
+interface Job {
+  folder: string;
+  out: string;
+  /** Shell script that runs the compiler on several units at once and joins them. */
+  script: string;
+}
+
+const quote = (s: string): string => `'${s.replaceAll("'", "'\\''")}'`;
+const slowNotice = (compiler: Compiler, seconds: number): string =>
+  `weft: the C compiler ${compiler.command} has been running for ${seconds} s on one program and continues; its result is cached`;
+
+function startJob(compiler: Compiler, units: readonly string[], target: string, linked: Join): Job {
   const folder = mkdtempSync(`${target}.tmp-`);
+  const objects = units.map((source, i) => {
+    writeFileSync(join(folder, `${i}.c`), source);
+    return join(folder, `${i}.o`);
+  });
+  const compile = (i: number): string =>
+    [compiler.command, ...compiler.flags, "-c", join(folder, `${i}.c`), "-o", objects[i]].map(quote).join(" ");
+  // All units start together; the shell waits for each and keeps the first failure.
+  const jobs = units.map((_, i) => `${compile(i)} & p${i}=$!`).join("\n");
+  const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
+  const out = join(folder, "out");
+  const link = linked(compiler.command, out, objects).map(quote).join(" ");
+  // The units of a worker that stays on one core would be compiled one after the other.
+  const spread = firstCores === null ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
+  return { folder, out, script: `${spread}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}` };
+}
+
+/** Puts the result of a job into its place; only a finished file enters the cache. */
+function finishJob(
+  compiler: Compiler,
+  { out }: Job,
+  target: string,
+  ended: { error?: Error; status: string | number | null; stderr: string },
+): void {
+  if (ended.error) fail(`the C compiler could not be started (${compiler.command})`, String(ended.error.message));
+  if (ended.status !== 0) fail(`the C compiler failed (${compiler.command}, exit ${ended.status})`, ended.stderr);
+  seal(out);
+  renameSync(out, target);
+}
+
+function build(compiler: Compiler, units: readonly string[], target: string, linked: Join): void {
+  const job = startJob(compiler, units, target, linked);
+  const seconds = settings.compileNotice.get();
+  // The event loop is blocked, so that the shell reports a compilation that takes long. The clock holds no open file: nobody
+  // must wait for it.
+  const clock = `(trap 'kill $s' TERM; sleep ${seconds} 3>&- & s=$!; wait $s && echo ${quote(slowNotice(compiler, seconds))} >&3) >/dev/null 2>&1 &\nclock=$!`;
+  const script = `${clock}\n{ ${job.script}\n}\nended=$?\nkill $clock 2>/dev/null\nexit $ended`;
   try {
-    const objects = units.map((source, i) => {
-      writeFileSync(join(folder, `${i}.c`), source);
-      return join(folder, `${i}.o`);
+    const done = spawnSync("/bin/sh", ["-c", script], {
+      encoding: "utf8",
+      maxBuffer: 1 << 26,
+      stdio: ["ignore", "pipe", "pipe", 2],
     });
-    const quote = (s: string): string => `'${s.replaceAll("'", "'\\''")}'`;
-    const compile = (i: number): string =>
-      [compiler.command, ...compiler.flags, "-c", join(folder, `${i}.c`), "-o", objects[i]].map(quote).join(" ");
-    // All units start together; the shell waits for each and keeps the first failure.
-    const jobs = units.map((_, i) => `${compile(i)} & p${i}=$!`).join("\n");
-    const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
-    const out = join(folder, "out");
-    const link = linked(compiler.command, out, objects).map(quote).join(" ");
-    // The units of a worker that stays on one core would be compiled one after the other.
-    const spread = firstCores === null ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
-    const script = `${spread}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}`;
-    const done = spawnSync("/bin/sh", ["-c", script], { encoding: "utf8", maxBuffer: 1 << 26 });
-    if (done.error) fail(`the C compiler could not be started (${compiler.command})`, String(done.error.message));
-    if (done.status !== 0)
-      fail(`the C compiler failed (${compiler.command}, exit ${done.status ?? done.signal})`, done.stderr);
-    seal(out);
-    renameSync(out, target);
+    finishJob(compiler, job, target, { ...done, status: done.status ?? done.signal });
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(job.folder, { recursive: true, force: true });
+  }
+}
+
+/** Folders of compilations that run in the background; a process that ends leaves none behind. */
+const backgroundFolders = new Set<string>();
+process.on("exit", () => {
+  for (const folder of backgroundFolders) rmSync(folder, { recursive: true, force: true });
+});
+
+async function buildInBackground(
+  compiler: Compiler,
+  units: readonly string[],
+  target: string,
+  linked: Join,
+): Promise<void> {
+  const job = startJob(compiler, units, target, linked);
+  backgroundFolders.add(job.folder);
+  const seconds = settings.compileNotice.get();
+  const clock = setTimeout(() => console.error(slowNotice(compiler, seconds)), seconds * 1e3);
+  clock.unref();
+  try {
+    const ended = await new Promise<Parameters<typeof finishJob>[3]>((resolve) => {
+      const child = spawn("/bin/sh", ["-c", job.script], { stdio: ["ignore", "ignore", "pipe"] });
+      let stderr = "";
+      child.stderr.on("data", (data) => {
+        if (stderr.length < 1 << 20) stderr += data;
+      });
+      child.on("error", (error) => resolve({ error, status: null, stderr }));
+      child.on("close", (code, signal) => resolve({ status: code ?? signal, stderr }));
+    });
+    finishJob(compiler, job, target, ended);
+  } finally {
+    clearTimeout(clock);
+    backgroundFolders.delete(job.folder);
+    rmSync(job.folder, { recursive: true, force: true });
   }
 }
 
@@ -250,37 +316,85 @@ export interface LinkOptions {
 }
 const residentFlags = ["-Wl,-z,nodelete"];
 
-/** The shared object of these C units, from the cache or from the compiler. */
-export function sharedObject(
-  units: readonly string[],
-  { resident = false, openmp = false }: LinkOptions = {},
-): BuiltLibrary {
-  const linkFlags = [...(resident ? residentFlags : []), ...(openmp ? ["-fopenmp"] : [])];
-  const compiler = testedCompiler();
-  if (compiler === null)
-    throw new WeftError(
-      "no C compiler was found (tried $CC, cc, gcc, clang); install one (Debian: apt install gcc), or use WEFT_DEVICE=reference",
-    );
-  const libraries =
-    compiler.flags.includes(vectorMathFlag) && units.some(callsVectorMath) ? [vectorMath(compiler)] : [];
-  const identity = [...linkFlags, ...libraries.map((path) => basename(path))];
-  return cached(compiler, "so", identity, units, shared(linkFlags, libraries));
+/** What is compiled: its file in the cache follows from this. */
+interface Target {
+  compiler: Compiler;
+  units: readonly string[];
+  joined: Join;
+  file: string;
 }
 
-/** The vector forms of mathematical functions, compiled once. */
-const vectorMath = (compiler: Compiler): string => cached(compiler, "o", [], vectorMathUnits(), merged).path;
-
-/** The file that the compiler makes of these units, from the cache or from the compiler. */
-function cached(
+function targetOf(
   compiler: Compiler,
   ending: "so" | "o",
   identity: readonly string[],
   units: readonly string[],
   joined: Join,
-): BuiltLibrary {
+): Target {
   const hash = createHash("sha256");
   for (const part of [identityOf(compiler), ...identity, ...units]) hash.update(part).update("\0");
-  const file = `${hash.digest("hex").slice(0, 40)}.${ending}`;
+  return { compiler, units, joined, file: `${hash.digest("hex").slice(0, 40)}.${ending}` };
+}
+
+function requireCompiler(): Compiler {
+  const compiler = testedCompiler();
+  if (compiler === null)
+    throw new WeftError(
+      "no C compiler was found (tried $CC, cc, gcc, clang); install one (Debian: apt install gcc), or use WEFT_DEVICE=reference",
+    );
+  return compiler;
+}
+
+/** The vector forms of mathematical functions, compiled once. */
+const vectorMath = (compiler: Compiler): Target => targetOf(compiler, "o", [], vectorMathUnits(), merged);
+
+const needsVectorMath = (compiler: Compiler, units: readonly string[]): boolean =>
+  compiler.flags.includes(vectorMathFlag) && units.some(callsVectorMath);
+
+function libraryTarget(
+  compiler: Compiler,
+  units: readonly string[],
+  { resident = false, openmp = false }: LinkOptions,
+  libraries: readonly string[],
+): Target {
+  const linkFlags = [...(resident ? residentFlags : []), ...(openmp ? ["-fopenmp"] : [])];
+  const identity = [...linkFlags, ...libraries.map((path) => basename(path))];
+  return targetOf(compiler, "so", identity, units, shared(linkFlags, libraries));
+}
+
+/** The shared object of these C units, from the cache or from the compiler. */
+export function sharedObject(units: readonly string[], options: LinkOptions = {}): BuiltLibrary {
+  const compiler = requireCompiler();
+  const libraries = needsVectorMath(compiler, units) ? [cached(vectorMath(compiler)).path] : [];
+  return cached(libraryTarget(compiler, units, options, libraries));
+}
+
+/** Compiles units that are not in the cache without blocking the event loop; `sharedObject` finds the result there. */
+export async function compileInBackground(units: readonly string[], options: LinkOptions = {}): Promise<void> {
+  const compiler = requireCompiler();
+  const libraries = needsVectorMath(compiler, units) ? [await cachedInBackground(vectorMath(compiler))] : [];
+  await cachedInBackground(libraryTarget(compiler, units, options, libraries));
+}
+
+const running = new Map<string, Promise<string>>();
+
+/** The path of a file; callers that need the same file wait for one compilation. */
+function cachedInBackground({ compiler, units, joined, file }: Target): Promise<string> {
+  const made = cachedLibrary(file);
+  if (made !== null) return Promise.resolve(made);
+  const compile = async (): Promise<string> => {
+    const path = inWritableFolder("cpu", (folder) => join(folder, file));
+    await buildInBackground(compiler, units, path, joined);
+    addedToCache(path);
+    return path;
+  };
+  const found = running.get(file) ?? compile().finally(() => running.delete(file));
+  running.set(file, found);
+  return found;
+}
+
+/** The file that the compiler makes of these units, from the cache or from the compiler. */
+function cached({ compiler, units, joined, file }: Target): BuiltLibrary {
   const made = cachedLibrary(file);
   if (made !== null) return { path: made, fresh: false };
   return inWritableFolder("cpu", (folder) => {

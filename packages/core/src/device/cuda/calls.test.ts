@@ -306,3 +306,63 @@ test("a program that gets another state is one launch per call again", () =>
     assert.deepEqual(next(), ["cuMemcpyDtoDAsync_v2", "cuGraphLaunch"]);
     before.dispose();
   }));
+
+const isConv = ({ name }: Call): boolean => /^cudnnConvolution/.test(name);
+
+test("a convolution and its gradients are one library call each, with the algorithm that fits", () =>
+  onFake((fake) => {
+    const [x, w] = [weft.ones([2, 4, 6, 6]).realize(), weft.ones([8, 2, 3, 3]).realize()];
+    const loss = (a: weft.Tensor, b: weft.Tensor) => weft.conv2d(a, b, { groups: 2, padding: 1 }).square().sum();
+    fake.calls.length = 0;
+    for (const g of weft.grad(loss, { argument: [0, 1] })(x, w)) g.realize();
+    const calls = fake.calls.filter(isConv);
+    assert.deepEqual(
+      new Set(calls.map(({ name }) => name)),
+      new Set(["cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter"]),
+    );
+    for (const { args } of calls) {
+      assert.equal(args[7], 7, "the algorithm whose workspace is small enough");
+      assert.equal(args[9], 4096);
+    }
+    const groups = fake.calls.filter(({ name }) => name === "cudnnSetConvolutionGroupCount");
+    assert.ok(groups.length > 0 && groups.every(({ args }) => args[1] === 2));
+    const math = fake.calls.filter(({ name }) => name === "cudnnSetConvolutionMathType");
+    assert.ok(
+      math.every(({ args }) => args[1] === 3),
+      "float32 stays exact unless the program says otherwise",
+    );
+  }));
+
+test("asymmetric padding is explicit before the library sees it; a refused convolution is a product", () =>
+  onFake((fake) => {
+    const [x, w] = [weft.ones([1, 2, 5, 5]).realize(), weft.ones([3, 2, 2, 2]).realize()];
+    fake.calls.length = 0;
+    weft.conv2d(x, w, { padding: "same" }).realize();
+    assert.equal(fake.calls.filter(isConv).length, 1);
+    const set = fake.calls.find(({ name }) => name === "cudnnSetTensorNdDescriptorEx")!;
+    assert.deepEqual([...(set.args[4] as Int32Array)], [1, 2, 6, 6]);
+    fake.fail("cudnnGetConvolutionForwardAlgorithm_v7", 9);
+    fake.calls.length = 0;
+    weft.conv2d(x, w, { padding: 1 }).realize();
+    assert.equal(fake.calls.filter(isConv).length, 0);
+    assert.ok(fake.calls.some(({ name }) => /Gemm|LtMatmul$/.test(name)));
+  }));
+
+test("Fourier transforms run in scratch memory of the program, and say what is missing", () => {
+  onFake((fake) => {
+    const z = weft.ones([4, 8], { dtype: "complex64" }).realize();
+    fake.calls.length = 0;
+    weft.fft(z).realize();
+    const names = fake.calls.map(({ name }) => name).filter((name) => name.startsWith("cufft"));
+    assert.deepEqual(names.slice(-2), ["cufftSetWorkArea", "cufftExecC2C"]);
+    assert.ok(names.includes("cufftSetAutoAllocation"));
+    fake.fail("cufftExecC2C", 2);
+    assert.throws(() => weft.ifft(z).realize(), /cufftExecC2C failed with error 2/);
+  });
+  new FakeCuda({ without: ["fft"] }).within(() => {
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    assert.throws(() => weft.fft(weft.ones([4])).realize(), /cuFFT .* was not found,.*pip install nvidia-cufft/);
+    device.close();
+  });
+});

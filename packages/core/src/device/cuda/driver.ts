@@ -173,6 +173,52 @@ const solverTable = {
   cusolverDnZungqr: `${formQ}, ${u} work, int count, ${u} info`,
 };
 
+const convolved = `${u} x, ${u} w, ${u} conv, ${u} y`;
+const chosen = "int wanted, _Out_ int* found, _Out_ uint8_t* results";
+const dnnTable = {
+  cudnnGetVersion: "",
+  cudnnCreate: `_Out_ ${u}* handle`,
+  cudnnSetStream: `${u} handle, ${u} stream`,
+  cudnnCreateTensorDescriptor: `_Out_ ${u}* desc`,
+  cudnnDestroyTensorDescriptor: `${u} desc`,
+  cudnnSetTensorNdDescriptorEx: `${u} desc, int format, int type, int rank, const int* sizes`,
+  cudnnCreateFilterDescriptor: `_Out_ ${u}* desc`,
+  cudnnDestroyFilterDescriptor: `${u} desc`,
+  cudnnSetFilterNdDescriptor: `${u} desc, int type, int format, int rank, const int* sizes`,
+  cudnnCreateConvolutionDescriptor: `_Out_ ${u}* desc`,
+  cudnnDestroyConvolutionDescriptor: `${u} desc`,
+  cudnnSetConvolutionNdDescriptor: `${u} desc, int rank, const int* low, const int* stride, const int* dilation, int mode, int compute`,
+  cudnnSetConvolutionMathType: `${u} desc, int math`,
+  cudnnSetConvolutionGroupCount: `${u} desc, int groups`,
+  cudnnGetConvolutionForwardAlgorithm_v7: `${u} handle, ${convolved}, ${chosen}`,
+  cudnnGetConvolutionBackwardDataAlgorithm_v7: `${u} handle, ${u} w, ${u} y, ${u} conv, ${u} x, ${chosen}`,
+  cudnnGetConvolutionBackwardFilterAlgorithm_v7: `${u} handle, ${u} x, ${u} y, ${u} conv, ${u} w, ${chosen}`,
+  ...Object.fromEntries(
+    ["Forward", "BackwardData", "BackwardFilter"].map((kind) => [
+      `cudnnConvolution${kind}`,
+      `${u} handle, ${u} one, ${u} aDesc, ${u} a, ${u} bDesc, ${u} b, ${u} conv, int algorithm, ${u} work, uint64_t bytes, ${u} zero, ${u} outDesc, ${u} out`,
+    ]),
+  ),
+} as const;
+
+const exec = `int plan, ${u} in, ${u} out`;
+const fftTable = {
+  cufftGetProperty: "int what, _Out_ int* value",
+  cufftCreate: "_Out_ int* plan",
+  cufftDestroy: "int plan",
+  cufftSetStream: `int plan, ${u} stream`,
+  cufftSetAutoAllocation: "int plan, int automatic",
+  cufftMakePlanMany64:
+    "int plan, int rank, const int64_t* n, uint64_t inembed, int64_t istride, int64_t idist, uint64_t onembed, int64_t ostride, int64_t odist, int type, int64_t batch, _Out_ uint64_t* bytes",
+  cufftSetWorkArea: `int plan, ${u} work`,
+  cufftExecC2C: `${exec}, int direction`,
+  cufftExecZ2Z: `${exec}, int direction`,
+  cufftExecR2C: exec,
+  cufftExecD2Z: exec,
+  cufftExecC2R: exec,
+  cufftExecZ2D: exec,
+};
+
 const nvmlTable = {
   nvmlInit_v2: "",
   nvmlDeviceGetHandleByPciBusId_v2: `const char* id, _Out_ ${u}* device`,
@@ -211,6 +257,9 @@ type Nvrtc = Bound<typeof nvrtcTable>;
 type Blas = Bound<typeof blasTable>;
 export type BlasLt = Bound<typeof ltTable>;
 export type Solver = Bound<typeof solverTable>;
+type DnnCalls = Record<`cudnnConvolution${"Forward" | "BackwardData" | "BackwardFilter"}`, NativeFunction>;
+export type Dnn = Bound<typeof dnnTable> & DnnCalls;
+export type Fft = Bound<typeof fftTable>;
 export type Nvml = Bound<typeof nvmlTable>;
 type Nvtx = Bound<typeof nvtxTable>;
 /** `ncclCommInitRank` takes its id by value, so that it is bound separately. */
@@ -223,6 +272,8 @@ export interface CudaLibraries {
   readonly blas: Blas | null;
   readonly lt: BlasLt | null;
   readonly solver: Solver | null;
+  readonly dnn: Dnn | null;
+  readonly fft: Fft | null;
   readonly nvml: Nvml | null;
   readonly nvtx: Nvtx | null;
   readonly nccl: Nccl | null;
@@ -232,7 +283,17 @@ export interface CudaLibraries {
 
 export type LibraryPaths = Readonly<Record<LibraryName, string | null>> & { readonly driver: string };
 
-export type LibraryName = "driver" | "nvrtc" | "cublas" | "cublasLt" | "cusolver" | "nvml" | "nvtx" | "nccl";
+export type LibraryName =
+  | "driver"
+  | "nvrtc"
+  | "cublas"
+  | "cublasLt"
+  | "cusolver"
+  | "cudnn"
+  | "cufft"
+  | "nvml"
+  | "nvtx"
+  | "nccl";
 
 /** A function table: name -> C prototype without the return type and name, all returning int. */
 function bind<T extends Record<string, string>>(found: FoundLibrary | null, table: T): Bound<T> | null {
@@ -286,6 +347,16 @@ class FoundLibraries implements CudaLibraries {
     findLibrary("cublas");
     return this.#once("solver", () => bind(findLibrary("cusolver"), solverTable));
   }
+  get dnn(): Dnn | null {
+    // It loads cuBLAS by itself, and must find the same one.
+    findLibrary("cublasLt");
+    findLibrary("cublas");
+    findLibrary("nvrtc");
+    return this.#once("dnn", () => bind(findLibrary("cudnn"), dnnTable) as Dnn | null);
+  }
+  get fft(): Fft | null {
+    return this.#once("fft", () => bind(findLibrary("cufft"), fftTable));
+  }
   get nvml(): Nvml | null {
     return this.#once("nvml", () => bind(findLibrary("nvidia-ml"), nvmlTable));
   }
@@ -303,6 +374,8 @@ class FoundLibraries implements CudaLibraries {
       cublas: path(findLibrary("cublas")),
       cublasLt: path(findLibrary("cublasLt")),
       cusolver: path(findLibrary("cusolver")),
+      cudnn: path(findLibrary("cudnn")),
+      cufft: path(findLibrary("cufft")),
       nvml: path(findLibrary("nvidia-ml")),
       nvtx: path(findLibrary("nvToolsExt") ?? findLibrary("nvtx3interop")),
       nccl: path(findLibrary("nccl")),

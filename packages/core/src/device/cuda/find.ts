@@ -20,6 +20,8 @@ type Base =
   | "cublas"
   | "cublasLt"
   | "cusolver"
+  | "cudnn"
+  | "cufft"
   | "nccl"
   | "nvidia-ml"
   | "nvToolsExt"
@@ -32,6 +34,8 @@ const sonames: Record<Base, readonly string[]> = {
   cublas: [...releases, ""],
   cublasLt: [...releases, ""],
   cusolver: ["12", "11", "10", ""],
+  cudnn: ["9", "8", ""],
+  cufft: ["12", "11", "10", ""],
   nccl: ["2", ""],
   "nvidia-ml": ["1", ""],
   nvToolsExt: ["1", ""],

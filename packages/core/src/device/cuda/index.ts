@@ -1,7 +1,7 @@
 // The CUDA device: CUDA C compiled by NVRTC, cuBLAS, one stream. A call with the addresses of an earlier call is one graph
 // launch.
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
-import { bytesOf, type GraphFn, type Node, numel, type Precision } from "../../graph/index.js";
+import { bytesOf, type GraphFn, isOp, type Node, numel, type Precision } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import {
   type CompileOptions,
@@ -17,7 +17,9 @@ import {
 import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
+import { Convolutions } from "./convolution.js";
 import { cudaLibraries } from "./driver.js";
+import { FourierTransforms } from "./fourier.js";
 import { RecordedRuns } from "./graphs.js";
 import { type TransferRates, transferRates } from "./inspect.js";
 import { joinNccl } from "./nccl-join.js";
@@ -62,6 +64,8 @@ export class CudaDevice implements Device {
   #scratch: CudaBuffer | null = null;
   readonly #launcher: Launcher;
   readonly products: Products;
+  readonly fourier: FourierTransforms;
+  #convolutions: Convolutions | null | undefined;
   readonly #precision: Precision;
   readonly #graphs: boolean;
   graphLaunches = 0;
@@ -71,6 +75,7 @@ export class CudaDevice implements Device {
     this.name = `cuda:${ordinal}`;
     this.#launcher = new Launcher(this.context);
     this.products = new Products(this.context);
+    this.fourier = new FourierTransforms(this.context);
     this.#precision = options.precision ?? "float32";
     this.#graphs = options.graphs ?? settings.cudaGraphs.get();
     const { architecture, sharedBytes } = this.context;
@@ -85,6 +90,12 @@ export class CudaDevice implements Device {
       attention: { sharedBytes, major: Math.floor(Number(architecture.slice(3)) / 10), precision: this.#precision },
       reducedPrecisions: ["tf32", "bfloat16"],
     };
+  }
+
+  /** Convolutions by cuDNN, which is loaded when the first program has one; null without it. */
+  get convolutions(): Convolutions | null {
+    if (this.#convolutions === undefined) this.#convolutions = Convolutions.make(this.context, this.#precision);
+    return this.#convolutions;
   }
 
   /** True where a driver and at least one GPU are found. */
@@ -171,8 +182,18 @@ export class CudaDevice implements Device {
   }
 
   #plan(fn: GraphFn, options: CompileOptions): Schedule {
+    const { convolutions, fourier } = this;
     return scheduleFunction(fn, {
       ...cudaScheduleOptions,
+      ...(convolutions === null
+        ? {}
+        : { conv: { supports: (node) => convolutions.supports(node), widensHalf: false, symmetric: true } }),
+      workspace: (node) =>
+        isOp(node, "conv")
+          ? convolutions!.workspaceBytes(node)
+          : isOp(node, "fft")
+            ? fourier.workspaceBytes(node)
+            : cudaScheduleOptions.workspace!(node),
       donated: options.donated,
       lanes: { ...cudaScheduleOptions.lanes, constants: options.constants ?? new Map() },
     });
@@ -180,7 +201,7 @@ export class CudaDevice implements Device {
 
   #program(plan: Schedule): CudaProgram {
     this.context.enter();
-    return new CudaProgram(this.context, this.#launcher, this.products, plan, this.#precision);
+    return new CudaProgram(this.context, this.#launcher, this, plan, this.#precision);
   }
 
   supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {

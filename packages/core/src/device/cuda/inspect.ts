@@ -23,7 +23,7 @@ const quietly = <T>(read: () => T): T | null => {
 
 /** Versions of the libraries; null for a missing library or version. */
 export function libraryVersions(libraries: CudaLibraries): Record<LibraryName, string | null> {
-  const { driver, nvrtc, blas, lt, solver, nccl } = libraries;
+  const { driver, nvrtc, blas, lt, solver, dnn, fft, nccl } = libraries;
   const number = (fn: NativeFunction): number => {
     const out = new Int32Array(1);
     return fn(out) === 0 ? out[0] : 0;
@@ -42,6 +42,12 @@ export function libraryVersions(libraries: CudaLibraries): Record<LibraryName, s
       const n = nccl === null ? 0 : number(nccl.ncclGetVersion);
       return n === 0 ? null : `${Math.floor(n / 10000)}.${Math.floor((n % 10000) / 100)}.${n % 100}`;
     }),
+    cudnn: quietly(() => {
+      const n = dnn?.cudnnGetVersion() ?? 0;
+      const major = n >= 90000 ? 10000 : 1000;
+      return n === 0 ? null : `${Math.floor(n / major)}.${Math.floor((n % major) / 100)}.${n % 100}`;
+    }),
+    cufft: quietly(() => property(fft?.cufftGetProperty)),
     nvml: null,
     nvtx: null,
   };

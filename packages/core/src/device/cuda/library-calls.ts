@@ -2,6 +2,8 @@
 import { isZeroBase } from "../../compile/index.js";
 import { type DType, InternalError, isComplex, type Node, numel } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
+import type { Convolutions } from "./convolution.js";
+import type { FourierTransforms } from "./fourier.js";
 import { type LibraryCalls, launchScatter, launchSort } from "./scatter-sort.js";
 
 /** Storage names of the library kernels. */
@@ -29,6 +31,9 @@ interface CallOperands {
   output: number;
   workspace: number;
   kernels: LibraryCalls;
+  /** Null without cuDNN: schedules have no convolutions then. */
+  convolutions: Convolutions | null;
+  fourier: FourierTransforms;
   /** Runs the op by the vendor's solvers, or on the host without them. */
   linearAlgebra(): void;
 }
@@ -48,9 +53,9 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const args = [input(0), output, lines, n, inner, Number(reverse)];
     kernels.launch(`w_cumsum_${kernelDType[dtype]}`, Math.ceil(lines / 256), 256, args);
   },
-  conv: (node) => {
-    throw new InternalError(`${node.op} was not lowered`);
-  },
+  conv: (node, { input, output, workspace, convolutions }) =>
+    convolutions!.issue(node, { inputs: [input(0), input(1)], output, workspace }),
+  fft: (node, { input, output, workspace, fourier }) => fourier.issue(node, input(0), output, workspace),
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   scatterAdd: (node, { input, output, workspace, kernels }) => {

@@ -20,6 +20,7 @@ import { opCost } from "../../cost/index.js";
 import {
   bytesOf,
   InternalError,
+  isOp,
   makeStorage,
   type Node,
   numel,
@@ -34,7 +35,9 @@ import { attentionArguments } from "./attention.js";
 import { stagedCollective } from "./collective.js";
 import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
+import type { Convolutions } from "./convolution.js";
 import { result64 } from "./driver.js";
+import type { FourierTransforms } from "./fourier.js";
 import { issueLibraryOp } from "./library-calls.js";
 import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scatter-sort.js";
@@ -140,19 +143,31 @@ function pieceRows(plan: Schedule): number {
   const rows = Math.max(1024, Math.ceil(pieceBytes / (node.shape[1] * bytesOf(node.dtype)) / 256) * 256);
   return rows * 2 <= node.shape[0] ? rows : 0;
 }
+const largestNumber = (numbers: Iterable<number>): number => {
+  let most = 0;
+  for (const x of numbers) most = Math.max(most, x);
+  return most;
+};
 const fromBytes = 32 << 20;
 const pieceBytes = 16 << 20;
 
 const usesHost = (plan: Schedule): boolean =>
   plan.steps.some((step) =>
     step.kind === "loop"
-      ? usesHost(step.body)
+      ? step.node.attrs.stop !== undefined || usesHost(step.body)
       : step.kind === "collective" || (step.kind === "library" && isSolverOp(step.node.op)),
   );
 
 /** The source of a plan for the GPU of a context. */
 export const writeCudaSource = (plan: Schedule, context: CudaContext, precision: Precision): CudaProgramText =>
   writeCudaProgram(plan, context.multiprocessors * 16, precision);
+
+/** What issues calls of libraries, shared by the programs of a device. */
+export interface LibraryCallers {
+  products: Products;
+  convolutions: Convolutions | null;
+  fourier: FourierTransforms;
+}
 
 export class CudaProgram {
   readonly kernels: KernelInfo[] = [];
@@ -165,7 +180,7 @@ export class CudaProgram {
   constructor(
     readonly context: CudaContext,
     readonly launcher: Launcher,
-    readonly products: Products,
+    readonly libraries: LibraryCallers,
     readonly plan: Schedule,
     readonly precision: Precision,
   ) {
@@ -381,7 +396,7 @@ export class CudaProgram {
 
   #loop(plan: Schedule, step: Extract<ScheduleStep, { kind: "loop" }>, addresses: Addresses): void {
     const { node, body } = step;
-    const { consts, carries, length, reverse } = node.attrs;
+    const { consts, carries, length, reverse, stop } = node.attrs;
     const sizes = loopMemory(step);
     const start = addresses.scratch + step.offset;
     let next = start + sizes.body;
@@ -395,8 +410,11 @@ export class CudaProgram {
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
     for (let c = 0; c < carries; c++) this.#copy(current[c], inputs[consts + c], sizeOf(node.inputs[consts + c]));
     const ys = body.fn.outputs.map((_, i) => (i < carries ? 0 : this.#at(plan, node, addresses, i)));
-    for (let s = 0; s < length; s++) {
-      const t = reverse ? length - 1 - s : s;
+    const steps = stop === "count" ? Math.min(length, this.#largest(inputs[0], node.inputs[0])) : length;
+    let s = 0;
+    for (; s < steps; s++) {
+      if (stop === "while" && this.#largest(current[0], node.inputs[consts]) === 0) break;
+      const t = reverse ? steps - 1 - s : s;
       this.#issuePlan(body, {
         inputs: inputs.map((address, i) =>
           i < consts
@@ -410,8 +428,28 @@ export class CudaProgram {
       });
       for (let c = 0; c < carries; c++) [current[c], other[c]] = [other[c], current[c]];
     }
+    ys.forEach((address, i) => {
+      if (i >= carries && s < length) {
+        const row = sizeOf(body.fn.outputs[i]);
+        this.#clear(address + s * row, (length - s) * row);
+      }
+    });
     for (let c = 0; c < carries; c++)
       this.#copy(this.#at(plan, node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
+  }
+
+  /** The largest element of a predicate or a number of steps, read back from the device; at least 0. */
+  #largest(address: number, { shape, dtype }: Node): number {
+    const bytes = new Uint8Array(numel(shape) * bytesOf(dtype));
+    if (bytes.byteLength === 0) return 0;
+    this.context.transfers.download(new CudaBuffer(address, bytes.byteLength), bytes);
+    return largestNumber(dtype === "int32" ? new Int32Array(bytes.buffer) : bytes);
+  }
+
+  #clear(address: number, bytes: number): void {
+    if (bytes === 0) return;
+    const { driver } = this.context.libraries;
+    this.context.check("cuMemsetD8", driver.cuMemsetD8Async(address, 0, bytes, this.context.stream));
   }
 
   #matmul(plan: Schedule, step: ProductStep, addresses: Addresses, rows?: { start: number; count: number }): void {
@@ -450,7 +488,7 @@ export class CudaProgram {
             },
     };
     if (batch.length > 1) this.#pointers(step, product, batch);
-    else if (this.products.issue(product) && epilogue !== null) return;
+    else if (this.libraries.products.issue(product) && epilogue !== null) return;
     if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 
@@ -477,7 +515,7 @@ export class CudaProgram {
       ...pad(batch.map((d) => d.b * size)),
       ...pad(batch.map((d) => d.c * size)),
     ]);
-    this.products.issuePointers(product, count, {
+    this.libraries.products.issuePointers(product, count, {
       left: address + 8 * count,
       right: address,
       out: address + 16 * count,
@@ -511,6 +549,8 @@ export class CudaProgram {
       output: this.#at(plan, node, addresses),
       workspace: addresses.scratch + step.workspace,
       kernels: this.#calls,
+      convolutions: isOp(node, "conv") ? this.libraries.convolutions : null,
+      fourier: this.libraries.fourier,
       linearAlgebra: () => this.#linearAlgebra(plan, node, addresses),
     });
   }

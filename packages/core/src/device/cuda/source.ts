@@ -22,6 +22,7 @@ export const cudaScheduleOptions: ScheduleOptions = {
   splitColumns: 512,
   columnsInRows: 32,
   halfMatmul: true,
+  trueHalfSpectra: true,
   workspace: (node) => workspaceBytes(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
     fitsAttention(attentionOf(node)!, node.inputs.indexOf(input), strided, input.shape),

@@ -20,7 +20,7 @@ export interface FakeOptions {
   devices?: number;
   memoryBytes?: number;
   driverVersion?: number;
-  without?: readonly ("nvrtc" | "blas" | "lt" | "solver" | "nvml")[];
+  without?: readonly ("nvrtc" | "blas" | "lt" | "solver" | "dnn" | "fft" | "nvml")[];
   /** A fault ends the whole process' use of the GPU, as some drivers have it. */
   faultsStay?: boolean;
   /** Other processes that NVML knows of. */
@@ -276,6 +276,22 @@ export class FakeCuda {
         return 0;
       },
     };
+    /** Two algorithms: one with a workspace that is too large, and number 7 with 4096 bytes. */
+    const algorithms = (...args: unknown[]): number => {
+      const [found, results] = args.slice(-2) as [Int32Array, Uint8Array];
+      const view = new DataView(results.buffer);
+      view.setInt32(0, 3, true);
+      view.setBigUint64(16, 2n ** 40n, true);
+      view.setInt32(48, 7, true);
+      view.setBigUint64(64, 4096n, true);
+      found[0] = 2;
+      return 0;
+    };
+    const dnn = {
+      cudnnGetConvolutionForwardAlgorithm_v7: algorithms,
+      cudnnGetConvolutionBackwardDataAlgorithm_v7: algorithms,
+      cudnnGetConvolutionBackwardFilterAlgorithm_v7: algorithms,
+    };
     const nvml = {
       nvmlDeviceGetComputeRunningProcesses_v3: (_: number, count: Uint32Array, out: Uint8Array) => {
         const view = new DataView(out.buffer);
@@ -297,6 +313,8 @@ export class FakeCuda {
       blas: has("blas", this.#table({})),
       lt: has("lt", this.#table(lt as never)),
       solver: has("solver", this.#table({})),
+      dnn: has("dnn", this.#table(dnn as never)),
+      fft: has("fft", this.#table({})),
       nvml: has("nvml", this.#table(nvml)),
       nvtx: this.#table({}),
       nccl: this.#table({}),
@@ -306,6 +324,8 @@ export class FakeCuda {
         cublas: "fake",
         cublasLt: "fake",
         cusolver: "fake",
+        cudnn: "fake",
+        cufft: "fake",
         nvml: "fake",
         nvtx: null,
         nccl: null,

@@ -1,5 +1,5 @@
 // Leaves, identities, and ops that contain a function.
-import { type GraphFn, InternalError, type Node, type OpAttrs } from "../../graph/index.js";
+import { type GraphFn, InternalError, type Node, numel, type OpAttrs } from "../../graph/index.js";
 import {
   block,
   forEachIndex,
@@ -8,6 +8,7 @@ import {
   fromReals,
   joinBlocks,
   type ReferenceRules,
+  reals,
   type Value,
 } from "./value.js";
 
@@ -30,13 +31,16 @@ function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {
 }
 
 function* scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate): EvaluationSteps {
-  const { body, consts: constCount, carries: carryCount, length, reverse } = node.attrs;
+  const { body, consts: constCount, carries: carryCount, length, reverse, stop } = node.attrs;
   const consts = inputs.slice(0, constCount);
   let carries = inputs.slice(constCount, constCount + carryCount);
   const xs = inputs.slice(constCount + carryCount);
-  const ys = body.outputs.slice(carryCount).map(() => new Array<Value>(length));
-  for (let step = 0; step < length; step++) {
-    const at = reverse ? length - 1 - step : step;
+  const ys = body.outputs.slice(carryCount).map((): Value[] => []);
+  const bound = stop === "count" ? Math.min(length, largest(consts[0])) : length;
+  let ran = 0;
+  for (; ran < bound; ran++) {
+    if (stop === "while" && largest(carries[0]) === 0) break;
+    const at = reverse ? bound - 1 - ran : ran;
     const slices = xs.map((x) => {
       const shape = x.shape.slice(1);
       return block(x, at * shape.reduce((n, d) => n * d, 1), shape);
@@ -47,9 +51,22 @@ function* scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate)
       ys[i][at] = y;
     });
   }
-  const stacked = body.outputs.slice(carryCount).map((y, i) => joinBlocks(y.dtype, [length, ...y.shape], ys[i]));
+  const stacked = body.outputs.slice(carryCount).map((y, i) => {
+    for (let at = ran; at < length; at++) ys[i][at] = zeroValue(y);
+    return joinBlocks(y.dtype, [length, ...y.shape], ys[i]);
+  });
   return [...carries, ...stacked];
 }
+
+/** The largest element of a predicate or a number of steps; at least 0. */
+const largest = (value: Value): number => reals(value).reduce((most, x) => Math.max(most, x), 0);
+
+const zeroValue = ({ shape, dtype }: Node): Value =>
+  fromReals(
+    dtype,
+    shape,
+    Array.from({ length: numel(shape) }, () => 0),
+  );
 
 const supplied = (node: Node): never => {
   throw new InternalError(`the value of ${node.op} %${node.id} is supplied from outside, and was not`);

@@ -12,6 +12,7 @@ import { callGroup } from "./collective.js";
 import { type ControlOp, controlRules, type EvaluationSteps, leafRules } from "./control.js";
 import { convRules } from "./conv.js";
 import { elementwiseRules } from "./elementwise.js";
+import { fftRules } from "./fft.js";
 import { indexingRules } from "./indexing.js";
 import { linalgRules } from "./linalg.js";
 import { matmulRules } from "./matmul.js";
@@ -29,6 +30,7 @@ export const referenceRules: ReferenceRules<Exclude<OpName, ControlOp>> = {
   ...indexingRules,
   ...matmulRules,
   ...convRules,
+  ...fftRules,
   ...linalgRules,
   ...randomRules,
 };

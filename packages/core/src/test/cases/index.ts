@@ -1,8 +1,10 @@
 // All cases, in one list.
+import { arrayApi } from "./array-api.js";
 import type { Case } from "./case.js";
 import { convs } from "./conv.js";
 import { creation } from "./create.js";
 import { elementwise } from "./elementwise.js";
+import { ffts } from "./fft.js";
 import { indexing } from "./indexing.js";
 import { linalg } from "./linalg.js";
 import { nn } from "./nn.js";
@@ -21,5 +23,7 @@ export const cases: readonly Case[] = [
   ...products,
   ...convs,
   ...nn,
+  ...ffts,
   ...linalg,
+  ...arrayApi,
 ];

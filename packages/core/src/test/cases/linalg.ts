@@ -224,7 +224,13 @@ const simple: Case[] = [
     fn: (a) => [weft.tril(a), weft.triu(a)],
     np: "(np.tril(a), np.triu(a))",
   },
-  { name: "triu: a column", dtypes: inexact, inputs: (s) => [s.any([3, 1])], fn: weft.triu, np: "np.triu(a)" },
+  {
+    name: "triu: a column",
+    dtypes: inexact,
+    inputs: (s) => [s.any([3, 1])],
+    fn: (x) => weft.triu(x),
+    np: "np.triu(a)",
+  },
 ];
 
 export const linalg: Case[] = [...solving, ...eigen, ...factors, ...simple];

@@ -10,7 +10,8 @@ typedef struct {
                long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as, const long* bs,
                const long* cs, int threads);
   void (*cumsum)(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads);
-  void (*argsort)(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads);
+  /* The places of the first "count" elements of each row in its order. */
+  int (*argsort)(int dtype, long rows, long n, long count, int descending, const void* x, int32_t* out, int threads);
   /* base may be NULL for zeros. Shapes: x [batch, before, n, after], indices [batch, count]. */
   void (*scatter_add)(int dtype, long batch, long before, long n, long after, long count, const void* base,
                       const int32_t* indices, const void* updates, void* out, int threads);
@@ -29,6 +30,8 @@ typedef struct {
   void (*use_blas_threads)(int threads);
   /* The shape is that of conv.c. */
   int (*conv)(const int64_t* shape, const void* a, const void* b, void* out, int threads);
+  /* The description is that of fft.c. */
+  int (*fft)(int dtype, const int64_t* description, const void* x, void* out, int threads);
   void (*set_linalg_threads)(int threads);
   /* Begin and end of a program: one runs at a time. */
   void (*enter)(int threads);

@@ -13,6 +13,20 @@
   do {                                                                                                                 \
     if ((failed = (call))) return (1 << 20) + failed;                                                                  \
   } while (0)
+/* Whether one of n predicates is true, and the largest of n numbers of steps up to a bound: loops that may stop early. */
+static inline int w_runs(const void* p, long n) {
+  const uint8_t* x = p;
+  for (long i = 0; i < n; i++)
+    if (x[i]) return 1;
+  return 0;
+}
+static inline long w_steps(const void* p, long n, long bound) {
+  const int32_t* x = p;
+  long most = 0;
+  for (long i = 0; i < n; i++)
+    if (x[i] > most) most = x[i];
+  return most < bound ? most : bound;
+}
 static inline double w_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

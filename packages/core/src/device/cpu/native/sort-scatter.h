@@ -1,5 +1,7 @@
 // Running sums, sorting and scattered additions.
 #pragma once
+#include <stdatomic.h>
+#include <stdlib.h>
 #include "prelude.h"
 
 /* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
@@ -16,21 +18,23 @@ typedef struct {
   const int32_t* indices;
   void* out;
 } order_job;
+/* One item is a line where lines lie next to each other, or a block of neighboring lines, which are summed side by side. */
+#define CUMSUM_LINES 64
 #define CUMSUM(name, T, LOAD, STORE, ACC)                                                                              \
   static void name(void* const* p, long lo, long hi) {                                                                 \
     const order_job* j = p[0];                                                                                         \
-    const long n = j->n, inner = j->inner;                                                                             \
-    const T* x = j->x;                                                                                                 \
-    T* out = j->out;                                                                                                   \
-    for (long o = lo; o < hi; o++)                                                                                     \
-      for (long i = 0; i < inner; i++) {                                                                               \
-        ACC sum = 0;                                                                                                   \
-        for (long s = 0; s < n; s++) {                                                                                 \
-          long at = (o * n + (j->flag ? n - 1 - s : s)) * inner + i;                                                   \
-          sum += LOAD(x[at]);                                                                                          \
-          out[at] = STORE(sum);                                                                                        \
-        }                                                                                                              \
+    const long n = j->n, inner = j->inner, blocks = (inner + CUMSUM_LINES - 1) / CUMSUM_LINES;                         \
+    for (long item = lo; item < hi; item++) {                                                                          \
+      const long first = item % blocks * CUMSUM_LINES, start = item / blocks * n * inner + first;                      \
+      const long lines = inner - first < CUMSUM_LINES ? inner - first : CUMSUM_LINES;                                  \
+      ACC sums[CUMSUM_LINES] = {0};                                                                                    \
+      for (long s = 0; s < n; s++) {                                                                                   \
+        const long at = start + (j->flag ? n - 1 - s : s) * inner;                                                     \
+        const T* x = (const T*)j->x + at;                                                                              \
+        T* out = (T*)j->out + at;                                                                                      \
+        for (long i = 0; i < lines; i++) out[i] = STORE(sums[i] += LOAD(x[i]));                                        \
       }                                                                                                                \
+    }                                                                                                                  \
   }
 #define SAME(x) (x)
 CUMSUM(cumsum_u8, uint8_t, SAME, SAME, uint8_t)
@@ -49,122 +53,172 @@ static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, co
                                      cumsum_u8, cumsum_u16, cumsum_u16, cumsum_i32, cumsum_i64};
   order_job job = {.outer = outer, .n = n, .inner = inner, .flag = reverse, .x = x, .out = out};
   void* p[] = {&job};
-  wr_share(kernels[dtype], p, 0, outer, grain_of(n * inner, 65536), threads);
+  const long blocks = (inner + CUMSUM_LINES - 1) / CUMSUM_LINES;
+  wr_share(kernels[dtype], p, 0, outer * blocks, grain_of(n * (inner / (blocks > 0 ? blocks : 1)), 65536), threads);
 }
 
-/* Merge sort keeps equal elements in place. Keys are wide enough for every number of the dtype: doubles for floats, where NaN
-   counts as larger than every number, and 64-bit integers. */
-#define SORT(name, K)                                                                                                  \
-  typedef struct {                                                                                                     \
-    K key;                                                                                                             \
-    int32_t at;                                                                                                        \
-  } name##_item;                                                                                                       \
-  static int name##_not_after(name##_item a, name##_item b, int descending) {                                          \
-    if (a.key != a.key) return descending || b.key != b.key;                                                           \
-    if (b.key != b.key) return !descending;                                                                            \
-    return descending ? a.key >= b.key : a.key <= b.key;                                                               \
-  }                                                                                                                    \
-  static void name##_row(name##_item* items, long n, int descending, int32_t* out) {                                   \
-    name##_item *from = items, *to = items + n;                                                                        \
-    for (long width = 1; width < n; width *= 2) {                                                                      \
-      for (long lo = 0; lo < n; lo += 2 * width) {                                                                     \
-        long mid = lo + width < n ? lo + width : n, hi = lo + 2 * width < n ? lo + 2 * width : n, i = lo, j = mid;     \
-        for (long k = lo; k < hi; k++)                                                                                 \
-          to[k] = i < mid && (j >= hi || name##_not_after(from[i], from[j], descending)) ? from[i++] : from[j++];      \
-      }                                                                                                                \
-      name##_item* swap = from;                                                                                        \
-      from = to;                                                                                                       \
-      to = swap;                                                                                                       \
-    }                                                                                                                  \
-    for (long i = 0; i < n; i++) out[i] = from[i].at;                                                                  \
-  }
-SORT(sort_float, double)
-SORT(sort_integer, int64_t)
-static double float_key(int dtype, const void* x, long i) {
-  switch (dtype) {
-    case 4: return w_from_half(((const w_half*)x)[i]);
-    case 5: return w_from_bfloat(((const w_bfloat*)x)[i]);
-    case 6: return ((const float*)x)[i];
-    default: return ((const double*)x)[i];
-  }
+/* A number as an unsigned integer that has its place in the order: -0 equals 0, NaN is greater than every number. */
+static uint64_t float_key(float x) {
+  const uint32_t u = w_f_to_bits(x == 0 ? 0.0f : x);
+  return x != x ? UINT32_MAX : u >> 31 ? ~u : u | UINT32_C(1) << 31;
 }
-static int is_float(int dtype) { return dtype >= 4 && dtype < 10; }
-static int64_t integer_key(int dtype, const void* x, long i) {
+static uint64_t double_key(double x) {
+  const uint64_t u = w_d_to_bits(x == 0 ? 0.0 : x);
+  return x != x ? UINT64_MAX : u >> 63 ? ~u : u | UINT64_C(1) << 63;
+}
+static uint64_t order_key(int dtype, const void* x, long i) {
   switch (dtype) {
-    case 2: return ((const int32_t*)x)[i];
-    case 3: return ((const int64_t*)x)[i];
-    case 10: return ((const int8_t*)x)[i];
-    case 11: return ((const int16_t*)x)[i];
+    case 2: return (uint32_t)((const int32_t*)x)[i] ^ UINT32_C(1) << 31;
+    case 3: return (uint64_t)((const int64_t*)x)[i] ^ UINT64_C(1) << 63;
+    case 4: return float_key(w_from_half(((const w_half*)x)[i]));
+    case 5: return float_key(w_from_bfloat(((const w_bfloat*)x)[i]));
+    case 6: return float_key(((const float*)x)[i]);
+    case 7: return double_key(((const double*)x)[i]);
+    case 10: return (uint8_t)(((const int8_t*)x)[i] ^ 0x80);
+    case 11: return (uint16_t)(((const int16_t*)x)[i] ^ 0x8000);
     case 12: return ((const uint16_t*)x)[i];
     case 13: return ((const uint32_t*)x)[i];
-    /* With its highest bit flipped, an unsigned number keeps its order among signed ones. */
-    case 14: return (int64_t)(((const uint64_t*)x)[i] ^ (UINT64_C(1) << 63));
+    case 14: return ((const uint64_t*)x)[i];
     default: return ((const uint8_t*)x)[i];
   }
 }
-/* The same order without memory beside the result: a heap of places, by key and then by place. */
-static int goes_after(int dtype, const void* x, long row, int32_t i, int32_t j, int descending) {
-  int ab, ba;
-  if (is_float(dtype)) {
-    sort_float_item a = {float_key(dtype, x, row + i), i}, b = {float_key(dtype, x, row + j), j};
-    ab = sort_float_not_after(a, b, descending), ba = sort_float_not_after(b, a, descending);
-  } else {
-    sort_integer_item a = {integer_key(dtype, x, row + i), i}, b = {integer_key(dtype, x, row + j), j};
-    ab = sort_integer_not_after(a, b, descending), ba = sort_integer_not_after(b, a, descending);
-  }
-  return ab && ba ? i > j : !ab;
+/* Bytes of a key that differ between numbers of a dtype. */
+static int key_bytes(int dtype) {
+  static const int bytes[] = {1, 1, 4, 8, 4, 4, 4, 8, 0, 0, 1, 2, 2, 4, 8};
+  return bytes[dtype];
 }
-static void sink(int dtype, const void* x, long row, int32_t* out, long at, long n, int descending) {
-  for (long child = 2 * at + 1; child < n; at = child, child = 2 * at + 1) {
-    if (child + 1 < n && goes_after(dtype, x, row, out[child + 1], out[child], descending)) child++;
-    if (!goes_after(dtype, x, row, out[child], out[at], descending)) return;
-    const int32_t swap = out[at];
-    out[at] = out[child];
-    out[child] = swap;
+typedef struct {
+  uint64_t key;
+  int32_t at;
+} order_item;
+/* A stable sort: by insertion if there are few items, otherwise byte by byte from the lowest. Returns which of the two arrays holds
+   the result. A byte that all keys share is skipped. */
+static order_item* sort_items(order_item* from, order_item* to, long n, int bytes) {
+  if (n <= 24) {
+    for (long i = 1; i < n; i++) {
+      const order_item item = from[i];
+      long j = i;
+      for (; j > 0 && from[j - 1].key > item.key; j--) from[j] = from[j - 1];
+      from[j] = item;
+    }
+    return from;
   }
+  for (int byte = 0; byte < bytes; byte++) {
+    long places[256] = {0}, next = 0;
+    for (long i = 0; i < n; i++) places[from[i].key >> 8 * byte & 255]++;
+    if (places[from[0].key >> 8 * byte & 255] == n) continue;
+    for (int b = 0; b < 256; b++) {
+      const long count = places[b];
+      places[b] = next;
+      next += count;
+    }
+    for (long i = 0; i < n; i++) to[places[from[i].key >> 8 * byte & 255]++] = from[i];
+    order_item* swap = from;
+    from = to;
+    to = swap;
+  }
+  return from;
 }
-static void heap_order(int dtype, const void* x, long row, int32_t* out, long n, int descending) {
-  for (long i = 0; i < n; i++) out[i] = (int32_t)i;
-  for (long i = n / 2 - 1; i >= 0; i--) sink(dtype, x, row, out, i, n, descending);
-  for (long last = n - 1; last > 0; last--) {
-    const int32_t swap = out[0];
-    out[0] = out[last];
-    out[last] = swap;
-    sink(dtype, x, row, out, 0, last, descending);
+/* The items among the first "count" of the order: those with a smaller key than the last one, and the first of its equals. The last
+   one's key is found byte by byte from the highest. Items keep their order; returns their number. */
+static long select_items(order_item* items, long n, long count, int bytes) {
+  uint64_t last = 0, known = 0;
+  long before = 0;
+  for (int byte = bytes - 1; byte >= 0; byte--) {
+    long counts[256] = {0};
+    for (long i = 0; i < n; i++)
+      if ((items[i].key & known) == last) counts[items[i].key >> 8 * byte & 255]++;
+    int b = 0;
+    for (; before + counts[b] < count; b++) before += counts[b];
+    known |= UINT64_C(255) << 8 * byte;
+    last |= (uint64_t)b << 8 * byte;
   }
+  long equals = count - before, m = 0;
+  for (long i = 0; i < n; i++)
+    if (items[i].key < last || (items[i].key == last && equals-- > 0)) items[m++] = items[i];
+  return m;
+}
+typedef struct {
+  order_job job;
+  order_item *items, *other;
+  long length; /* of a sorted part, while parts of one long row are merged */
+  atomic_int failed;
+} sort_job;
+static void fill_items(const order_job* j, long row, long from, long to, order_item* items) {
+  const uint64_t flip = j->flag ? UINT64_MAX >> (64 - 8 * key_bytes(j->dtype)) : 0;
+  for (long i = from; i < to; i++)
+    items[i - from] = (order_item){order_key(j->dtype, j->x, row * j->n + i) ^ flip, (int32_t)i};
 }
 static void argsort_rows(void* const* p, long lo, long hi) {
-  const order_job* j = p[0];
-  const long n = j->n;
-  const int dtype = j->dtype, descending = (int)j->flag;
-  const void* x = j->x;
-  int32_t* out = j->out;
+  sort_job* s = p[0];
+  const order_job* j = &s->job;
+  const long n = j->n, count = j->count;
+  order_item* items = malloc(2 * n * sizeof(order_item) + 16);
+  if (!items) {
+    atomic_store(&s->failed, 1);
+    return;
+  }
+  const int bytes = key_bytes(j->dtype);
   for (long r = lo; r < hi; r++) {
-    void* items = malloc(2 * n * sizeof(sort_float_item) + 16);
-    if (!items) {
-      heap_order(dtype, x, r * n, out + r * n, n, descending);
-      continue;
-    }
-    sort_float_item* floats = items;
-    sort_integer_item* integers = items;
-    for (long i = 0; i < n; i++) {
-      if (is_float(dtype)) {
-        floats[i].key = float_key(dtype, x, r * n + i);
-        floats[i].at = (int32_t)i;
-      } else {
-        integers[i].key = integer_key(dtype, x, r * n + i);
-        integers[i].at = (int32_t)i;
-      }
-    }
-    if (is_float(dtype)) sort_float_row(floats, n, descending, out + r * n);
-    else sort_integer_row(integers, n, descending, out + r * n);
-    free(items);
+    fill_items(j, r, 0, n, items);
+    const long kept = count < n / 4 ? select_items(items, n, count, bytes) : n;
+    const order_item* sorted = sort_items(items, items + n, kept, bytes);
+    for (long i = 0; i < count; i++) ((int32_t*)j->out)[r * count + i] = sorted[i].at;
+  }
+  free(items);
+}
+/* One long row: parts are sorted at the same time, and then merged in pairs. */
+static void sort_parts(void* const* p, long lo, long hi) {
+  sort_job* s = p[0];
+  for (long part = lo; part < hi; part++) {
+    const long from = part * s->length, end = from + s->length, to = end < s->job.n ? end : s->job.n;
+    if (from >= to) continue;
+    fill_items(&s->job, 0, from, to, s->items + from);
+    const order_item* sorted = sort_items(s->items + from, s->other + from, to - from, key_bytes(s->job.dtype));
+    if (sorted != s->items + from) memcpy(s->items + from, sorted, (to - from) * sizeof(order_item));
   }
 }
-static void wr_argsort(int dtype, long rows, long n, int descending, const void* x, int32_t* out, int threads) {
-  order_job job = {.n = n, .dtype = dtype, .flag = descending, .x = x, .out = out};
-  void* p[] = {&job};
+static void merge_parts(void* const* p, long lo, long hi) {
+  sort_job* s = p[0];
+  for (long pair = lo; pair < hi; pair++) {
+    const long n = s->job.n, from = pair * 2 * s->length;
+    const long mid = from + s->length < n ? from + s->length : n,
+               to = from + 2 * s->length < n ? from + 2 * s->length : n;
+    long i = from, j = mid;
+    for (long k = from; k < to; k++)
+      s->other[k] = i < mid && (j >= to || s->items[i].key <= s->items[j].key) ? s->items[i++] : s->items[j++];
+  }
+}
+static int argsort_long(sort_job* s, int threads) {
+  const long n = s->job.n;
+  s->items = malloc(n * sizeof(order_item));
+  s->other = malloc(n * sizeof(order_item));
+  int failed = !s->items || !s->other;
+  if (!failed) {
+    void* p[] = {s};
+    s->length = (n + threads - 1) / threads;
+    wr_share(sort_parts, p, 0, threads, 1, threads);
+    for (; s->length < n; s->length *= 2) {
+      wr_share(merge_parts, p, 0, (n + 2 * s->length - 1) / (2 * s->length), 1, threads);
+      order_item* swap = s->items;
+      s->items = s->other;
+      s->other = swap;
+    }
+    for (long i = 0; i < s->job.count; i++) ((int32_t*)s->job.out)[i] = s->items[i].at;
+  }
+  free(s->items);
+  free(s->other);
+  return failed;
+}
+/* Not 0: out of memory. */
+static int wr_argsort(int dtype, long rows, long n, long count, int descending, const void* x, int32_t* out,
+                      int threads) {
+  sort_job s = {.job = {.n = n, .count = count, .dtype = dtype, .flag = descending, .x = x, .out = out}};
+  if (count == 0) return 0;
+  if (rows == 1 && threads > 1 && n > 65536 && count > n / 4) return argsort_long(&s, threads);
+  void* p[] = {&s};
   wr_share(argsort_rows, p, 0, rows, grain_of(n, 16384), threads);
+  return atomic_load(&s.failed);
 }
 
 /* Rows of the result are shared out among threads: each reads all indices and adds only into its own rows, so the

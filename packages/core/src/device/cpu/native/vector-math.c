@@ -289,6 +289,29 @@ typedef union {
   W_NAME(half) part[2];
 } W_NAME(parts);
 
+#if defined(W_QUARTERS) && defined(__FMA__)
+/* Sine and cosine in single precision: with fused multiply-adds, three numbers hold enough of pi / 2. */
+typedef int32_t W_NAME(places) __attribute__((vector_size(W_BYTES)));
+#define W_P W_NAME(places)
+#define W_WIDE_F 8192.0f
+W_INLINE W_F W_NAME(turn_f)(W_F x) {
+  W_F rounded = x * 0.636619747f + 12582912.0f, k = rounded - 12582912.0f;
+  W_F r = x - k * 1.57079637f;
+  r = r + k * 4.37113883e-8f;
+  r = r + k * 1.71512451e-15f;
+  W_F z = r * r;
+  W_F s = 2.72375772e-6f * z - 1.98399896e-4f;
+  s = s * z + 8.33333169e-3f;
+  s = s * z - 0.166666667f;
+  s = r + r * z * s;
+  W_F c = 2.45377508e-5f * z - 1.38882549e-3f;
+  c = c * z + 4.16666644e-2f;
+  c = (1.0f - 0.5f * z) + z * z * c;
+  W_P n = (W_P)rounded + W_QUARTERS, even = (n & 1) == 0;
+  return (W_F)((((W_P)s & even) | ((W_P)c & ~even)) ^ ((n & 2) << 30));
+}
+#endif
+
 #if W_OPERANDS == 2
 W_ENTRY W_F W_NAME(float)(W_F x, W_F y) W_SYMBOL(W_FLOATS, "vv", "_f");
 W_F W_NAME(float)(W_F x, W_F y) {
@@ -299,6 +322,15 @@ W_F W_NAME(float)(W_F x, W_F y) {
 #else
 W_ENTRY W_F W_NAME(float)(W_F x) W_SYMBOL(W_FLOATS, "v", "_f");
 W_F W_NAME(float)(W_F x) {
+#if defined(W_QUARTERS) && defined(__FMA__)
+  W_P wide = ~((W_F)((W_P)x & INT32_MAX) < W_WIDE_F);
+  int32_t any = 0;
+  for (int i = 0; i < 2 * W_LANES; i++) any |= wide[i];
+  if (!any) {
+    W_P zero = x == 0.0f; /* sin(-0) is -0 */
+    return W_QUARTERS ? W_NAME(turn_f)(x) : (W_F)(((W_P)x & zero) | ((W_P)W_NAME(turn_f)(x) & ~zero));
+  }
+#endif
   W_NAME(parts) a = {x};
   for (int i = 0; i < 2; i++) a.part[i] = W_NARROW(W_NAME(W_CALLED(_v))(W_WIDEN(a.part[i])));
   return a.whole;
@@ -339,5 +371,7 @@ W_ENTRY double W_PASTE(w_, W_FUNCTION, _d, , )(double x) { return W_NAME(double)
 #undef W_WIDEN
 #undef W_NARROW
 #undef W_F
+#undef W_P
+#undef W_WIDE_F
 #undef W_TAG
 #undef W_LANES

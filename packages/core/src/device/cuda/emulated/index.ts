@@ -12,6 +12,7 @@ import { nativeSource } from "../../native-source.js";
 import { isIntact, seal } from "../../sealed-file.js";
 import type { CudaLibraries } from "../driver.js";
 import { emulatorEntries } from "./entries.js";
+import { emulatedFft } from "./fft.js";
 import { emulatedLt } from "./lt.js";
 import { emulatedSolver } from "./solver.js";
 
@@ -200,6 +201,8 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
     blas: { ...blas, ...algebra?.blas },
     lt: emulatedLt((name) => calls.log.push(name)),
     solver: algebra?.solver ?? null,
+    dnn: null,
+    fft: emulatedFft((name) => calls.log.push(name)),
     nvml: null,
     nvtx: null,
     nccl: null,

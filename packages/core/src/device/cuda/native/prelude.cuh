@@ -24,6 +24,8 @@ typedef unsigned long long uint64_t;
 #include <stdint.h>
 #endif
 #define W_INLINE static __device__ __forceinline__
+/* A test that most threads fail. */
+#define W_SELDOM(test) (test)
 #ifdef W_MANY_CALLS
 #define W_CALL static __device__ __noinline__
 #else
@@ -131,6 +133,9 @@ W_LIBM(W_CALL, acos)
 W_LIBM(W_CALL, atan)
 W_LIBM(W_CALL, sinh)
 W_LIBM(W_CALL, cosh)
+W_LIBM(W_CALL, asinh)
+W_LIBM(W_CALL, acosh)
+W_LIBM(W_CALL, atanh)
 W_LIBM(W_INLINE, sqrt)
 W_LIBM(W_INLINE, floor)
 W_LIBM(W_INLINE, ceil)

@@ -1,0 +1,69 @@
+// Sorting and running sums on the CPU device against JavaScript's own sort and plain loops, for every dtype that has an order, around
+// the lengths at which the method changes.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as weft from "../../index.js";
+
+const isNaNumber = (x: unknown): boolean => typeof x === "number" && Number.isNaN(x);
+
+function orderOf(values: readonly (number | bigint | boolean)[], descending: boolean): number[] {
+  const direction = descending ? -1 : 1;
+  return [...values.keys()].sort((i, j) => {
+    const [a, b] = [values[i], values[j]];
+    const byNaN = Number(isNaNumber(a)) - Number(isNaNumber(b));
+    const byValue = isNaNumber(a) || isNaNumber(b) ? byNaN : a < b ? -1 : a > b ? 1 : 0;
+    return direction * byValue || i - j;
+  });
+}
+
+let seed = 11;
+const random = (): number => {
+  seed = (seed * 1664525 + 1013904223) >>> 0;
+  return seed / 2 ** 32;
+};
+const specials = [NaN, 0, -0, Infinity, -Infinity];
+const draws: Record<string, () => number | bigint | boolean> = {
+  bool: () => random() < 0.5,
+  float16: () => (random() < 0.2 ? specials[Math.floor(random() * 5)] : random() - 0.5),
+  bfloat16: () => (random() < 0.2 ? specials[Math.floor(random() * 5)] : random() - 0.5),
+  float32: () => (random() < 0.2 ? specials[Math.floor(random() * 5)] : (random() - 0.5) * 2 ** (100 * random() - 50)),
+  float64: () => (random() < 0.2 ? specials[Math.floor(random() * 5)] : (random() - 0.5) * 2 ** (900 * random() - 450)),
+  uint8: () => Math.floor(random() * 256),
+  int8: () => Math.floor(random() * 256) - 128,
+  uint16: () => Math.floor(random() * 65536),
+  int16: () => Math.floor(random() * 65536) - 32768,
+  uint32: () => Math.floor(random() * 2 ** 32),
+  int32: () => Math.floor(random() * 2 ** 32) - 2 ** 31,
+  uint64: () => BigInt(Math.floor(random() * 2 ** 53)) * 2047n,
+  int64: () => BigInt(Math.floor((random() - 0.5) * 2 ** 53)) * 1023n,
+};
+
+for (const [dtype, draw] of Object.entries(draws))
+  test(`argsort of ${dtype} is stable in both directions`, () => {
+    weft.setDevice("cpu");
+    for (const n of [1, 2, 23, 24, 25, 257, 3000, dtype === "float32" || dtype === "int64" ? 70_001 : 900]) {
+      const t = weft.tensor(Array.from({ length: n }, draw) as number[], { dtype: dtype as "float32" });
+      const values = [...t.dataSync()];
+      for (const descending of [false, true])
+        assert.deepEqual([...weft.argsort(t, -1, { descending }).dataSync()], orderOf(values, descending), `${n}`);
+    }
+  });
+
+test("running sums along every axis, in both directions", () => {
+  weft.setDevice("cpu");
+  for (const shape of [
+    [5, 7, 3],
+    [4, 200],
+    [3, 130, 5],
+    [2, 3, 70],
+    [1, 1000],
+  ])
+    for (const axis of shape.keys()) {
+      const size = shape.reduce((a, b) => a * b, 1);
+      const x = Float64Array.from({ length: size }, () => random() - 0.5);
+      const inner = shape.slice(axis + 1).reduce((a, b) => a * b, 1);
+      const want = Float64Array.from(x);
+      for (let i = 0; i < size; i++) if (Math.floor(i / inner) % shape[axis] > 0) want[i] += want[i - inner];
+      assert.deepEqual(weft.cumsum(weft.tensor(x, { shape }), axis).dataSync(), want);
+    }
+});

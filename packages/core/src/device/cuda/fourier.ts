@@ -1,0 +1,80 @@
+// Fourier transforms by cuFFT: one plan per geometry, with the program's scratch memory as its work area.
+import { isComplex, type Node, numel, realOf, WeftError } from "../../graph/index.js";
+import type { CudaContext } from "./context.js";
+import { type Fft, result32 } from "./driver.js";
+
+/** Numbers of cufftType, by precision. */
+const types = {
+  float32: { c2c: 0x29, r2c: 0x2a, c2r: 0x2c },
+  float64: { c2c: 0x69, r2c: 0x6a, c2r: 0x6c },
+} as const;
+const executions = {
+  float32: { c2c: "cufftExecC2C", r2c: "cufftExecR2C", c2r: "cufftExecC2R" },
+  float64: { c2c: "cufftExecZ2Z", r2c: "cufftExecD2Z", c2r: "cufftExecZ2D" },
+} as const;
+
+interface FftPlan {
+  plan: number;
+  bytes: number;
+}
+
+export class FourierTransforms {
+  /** Plans stay: recorded graphs read the tables that they hold on the device. */
+  readonly #plans = new Map<string, FftPlan>();
+
+  constructor(readonly context: CudaContext) {}
+
+  #library(): Fft {
+    const { fft } = this.context.libraries;
+    if (fft === null)
+      throw new WeftError(
+        "cuda: cuFFT (libcufft.so.12, .11 or .10) was not found, and Fourier transforms need it; install the CUDA toolkit or `pip install nvidia-cufft`",
+      );
+    return fft;
+  }
+
+  /** Bytes of the work area that the transform needs. */
+  workspaceBytes(node: Node<"fft">): number {
+    return this.#plan(node).bytes;
+  }
+
+  issue(node: Node<"fft">, input: number, output: number, workspace: number): void {
+    const fft = this.#library();
+    const { plan } = this.#plan(node);
+    const { kind, inverse } = node.attrs;
+    this.context.check("cufftSetWorkArea", fft.cufftSetWorkArea(plan, workspace));
+    const execute = executions[precisionOf(node)][kind];
+    const direction = kind === "c2c" ? [inverse ? 1 : -1] : [];
+    this.context.check(execute, fft[execute](plan, input, output, ...direction));
+  }
+
+  #plan(node: Node<"fft">): FftPlan {
+    const { kind, axes, size } = node.attrs;
+    const { shape } = node.inputs[0];
+    const sizes = [...shape.slice(-axes, -1), size];
+    const batch = numel(shape.slice(0, -axes));
+    const type = types[precisionOf(node)][kind];
+    const key = [type, batch, ...sizes].join(",");
+    let found = this.#plans.get(key);
+    if (found !== undefined) return found;
+    const fft = this.#library();
+    this.context.enter();
+    const plan = result32("cufftCreate", (out) => fft.cufftCreate(out));
+    const bytes = new BigUint64Array(1);
+    this.context.check("cufftSetAutoAllocation", fft.cufftSetAutoAllocation(plan, 0));
+    this.context.check(
+      "cufftMakePlanMany64",
+      // Without embedding, lines follow each other as the op has them.
+      fft.cufftMakePlanMany64(plan, axes, BigInt64Array.from(sizes, BigInt), 0, 1, 0, 0, 1, 0, type, batch, bytes),
+    );
+    this.context.check("cufftSetStream", fft.cufftSetStream(plan, this.context.stream));
+    found = { plan, bytes: Number(bytes[0]) };
+    this.#plans.set(key, found);
+    return found;
+  }
+}
+
+const precisionOf = (node: Node<"fft">): "float32" | "float64" => {
+  const { dtype } = node.inputs[0];
+  return (isComplex(dtype) ? realOf(dtype) : dtype) as "float32" | "float64";
+};

@@ -1,0 +1,97 @@
+// What the command line and the benchmarks use of the lab beyond its public names: texts, charts, the ledger, lint, launchers.
+
+export {
+  type BenchJudgment,
+  type BenchRecord,
+  type BenchResult,
+  type BenchRow,
+  benchFiles,
+  benchText,
+  judgeBench,
+  parseBenchRecord,
+  type RowVerdict,
+  type TimeSplit,
+} from "./bench/index.js";
+export {
+  mlperfResult,
+  readJson,
+  readMlperfLog,
+  runFromTape,
+  studyFromScaleDirectory,
+} from "./import/index.js";
+export * from "./index.js";
+export {
+  type Ledger,
+  type LedgerOutcome,
+  type LedgerPrediction,
+  type LedgerScore,
+  ledgerScore,
+  makePrediction,
+  predictionsOf,
+  readLedger,
+  recordPredictions,
+  scoreLedger,
+  scorePrediction,
+} from "./ledger/index.js";
+export { type LintOptions, type LintProblem, lintFiles } from "./lint/index.js";
+export { type Fabric, fabrics } from "./metrics/index.js";
+export { emptyRun } from "./model/index.js";
+export {
+  type BucketChoice,
+  type EffectEstimate,
+  estimateAccumulation,
+  estimateBuckets,
+  estimateHalfGradients,
+  estimateLargerBatch,
+  estimateLoaders,
+  type OneDeviceRun,
+  PointsError,
+  predictFromOne,
+  type ReadPoints,
+  reachedShare,
+  readPoints,
+  type ScalingPrediction,
+  type ScalingPredictions,
+  type StepParts,
+} from "./predict/index.js";
+export {
+  type Chart,
+  type ChartSpec,
+  classText,
+  effectText,
+  efficiencyText,
+  findingTitle,
+  framed,
+  gray,
+  palette,
+  performanceReport,
+  plural,
+  predictionChart,
+  ratioText,
+  readingText,
+  renderPng,
+  renderSvg,
+  verdictExitCode,
+  verdictExitCodes,
+  verdictLine,
+  type WriteOptions,
+  workText,
+} from "./report/index.js";
+export {
+  type FollowOptions,
+  followStudy,
+  launchers,
+  type MachineReport,
+  MachineWitness,
+  PlanError,
+  type PlannedRun,
+  runStudy,
+  type SlurmSite,
+  type StudyEvent,
+  type StudyLauncher,
+  type StudyOptions,
+  type StudyResult,
+  submitStudy,
+} from "./runner/index.js";
+export { type ColumnType, studyTables, type Table, writeTables } from "./store/index.js";
+export type { DiffRow, MergeInput } from "./trace/index.js";
