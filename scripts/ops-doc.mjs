@@ -142,17 +142,18 @@ const plainList = (names, declared, prefix = "") =>
 
 const sections = [
   ["Making tensors", ["create", "random"]],
-  ["Element by element", ["math"]],
-  ["Reductions", ["reduce"]],
+  ["Element by element", ["math", "elementwise"]],
+  ["Reductions and statistics", ["reduce", "statistics"]],
   ["Shape", ["shape"]],
-  ["Indexing and sorting", ["indexing"]],
+  ["Indexing and sorting", ["indexing", "selection"]],
   ["Products", ["einsum", "conv"]],
   ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention"]],
-  ["Linear algebra", ["linalg"]],
+  ["Linear algebra", ["linalg", "matrix-functions"]],
+  ["Properties of dtypes", ["dtypes"]],
   ["Fourier transforms", ["fft"]],
   [
     "Transforms and trees",
-    ["transforms", "mapping", "control", "custom", "jit", "tree", "scope", "precision", "annotate"],
+    ["transforms", "mapping", "control", "dynamic", "custom", "jit", "tree", "scope", "precision", "annotate"],
   ],
 ];
 /** Public names that users rarely call; they come from the runtime. */
@@ -210,10 +211,10 @@ if (forgotten.length > 0)
 
 // Names that users of NumPy or PyTorch expect; existing ones are removed from the list.
 const expected =
-  "cumprod median percentile quantile unique nonzero searchsorted histogram bincount meshgrid diff cross lu pinv lstsq " +
+  "cumprod median percentile quantile uniqueValues nonzero searchsorted histogram bincount meshgrid diff cross lu pinv lstsq " +
   "matrixRank eig eigvals fft ifft rfft conv3d convTranspose2d maxPool2d avgPool2d interpolate batchNorm groupNorm " +
   "elu selu mish hardtanh nllLoss ctcLoss cosineSimilarity gammaln digamma erfinv erfc i0 asinh acosh atanh hypot " +
-  "logaddexp nanToNum isInf leftShift rightShift bitwiseNot scatter maskedSelect repeat";
+  "logaddexp nanToNum isInf leftShift rightShift bitwiseNot scatter mask repeat";
 const missing = expected.split(" ").filter((name) => !(name in weft));
 const noGradient = [...documented]
   .filter((name) => casesOf(name).length > 0 && gradientOf(casesOf(name)) === "none")
@@ -240,7 +241,7 @@ const tail = [
   `- In NumPy or PyTorch, but not in Weft: ${missing.join(", ")}.`,
   ...(uncovered.length > 0 ? [`- Without a test case of their own: ${uncovered.sort().join(", ")}.`] : []),
   `- Without a gradient: ${noGradient.join(", ")}.`,
-  "- Boolean masks as indices are not supported, because the shape of the result would depend on values. Use `where`.",
+  "- `index` takes no boolean masks: use `mask`, which reads the condition, or `where` inside `jit`.",
   "",
 ];
 

@@ -61,6 +61,7 @@ export const groups = {
     gradients: "Gradients",
     "control-flow": "Loops and branches",
     ops: "Functions",
+    "array-api": "Array API standard",
     precision: "Precision",
     gpu: "GPUs",
     lanes: "Batches of small problems",

@@ -66,11 +66,15 @@ export const unaryVjps: Record<UnaryFn, UnaryVjp> = {
   sinh: (x, _y, g) => mul(g, conj(unary("cosh", x))),
   cosh: (x, _y, g) => mul(g, conj(unary("sinh", x))),
   tanh: (_x, y, g) => mul(g, conj(shift(neg(square(y)), 1))),
+  asinh: (x, _y, g) => mul(g, conj(unary("rsqrt", shift(square(x), 1)))),
+  acosh: (x, _y, g) => mul(g, conj(mul(unary("rsqrt", shift(x, -1)), unary("rsqrt", shift(x, 1))))),
+  atanh: (x, _y, g) => div(g, conj(shift(neg(square(x)), 1))),
   erf: (x, _y, g) => mul(g, scale(unary("exp", neg(square(x))), 2 / Math.sqrt(Math.PI))),
   erfc: (x, _y, g) => mul(g, scale(unary("exp", neg(square(x))), -2 / Math.sqrt(Math.PI))),
   not: none,
   isnan: none,
   isfinite: none,
+  signbit: none,
   real: (x, _y, g) => (isComplex(x.dtype) ? toComplex(g, zerosLike(g)) : g),
   imag: (x, _y, g) => (isComplex(x.dtype) ? toComplex(zerosLike(g), g) : null),
   conj: (_x, _y, g) => conj(g),
@@ -112,6 +116,9 @@ export const binaryVjps: Record<BinaryFn, BinaryVjp> = {
     };
     return [() => part(x), () => neg(part(y))];
   },
+  hypot: (a, b, y, g) => [a, b].map((x) => () => mul(g, mul(x, inverseOrZero(y)))) as ReturnType<BinaryVjp>,
+  copysign: (a, b, _y, g) => [() => mul(g, mul(unary("sign", a), binary("copysign", fullLike(b, 1), b))), none],
+  nextafter: (_a, _b, _y, g) => [() => g, none],
   eq: () => [none, none],
   ne: () => [none, none],
   lt: () => [none, none],
@@ -119,5 +126,7 @@ export const binaryVjps: Record<BinaryFn, BinaryVjp> = {
   and: () => [none, none],
   or: () => [none, none],
   xor: () => [none, none],
+  lshift: () => [none, none],
+  rshift: () => [none, none],
   complex: (_a, _b, _y, g) => [() => real(g), () => imag(g)],
 };

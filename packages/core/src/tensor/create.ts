@@ -268,6 +268,14 @@ export const ones = (shape: Shape, options: CreateOptions = {}): Tensor => fille
 /** Tensor of zeros with the shape and dtype of another tensor. */
 export const zerosLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
   filled("zerosLike", x.shape, 0, options.dtype ?? x.dtype);
+/** Tensor with the shape and dtype of another tensor and all elements equal to a value. */
+export const fullLike = (x: Tensor, value: FillValue, options: CreateOptions = {}): Tensor =>
+  filled("fullLike", x.shape, value, options.dtype ?? x.dtype);
+/** Tensor of a shape whose elements do not matter; they are zeros. */
+export const empty = (shape: Shape, options: CreateOptions = {}): Tensor => filled("empty", shape, 0, options.dtype);
+/** Tensor with the shape and dtype of another tensor whose elements do not matter; they are zeros. */
+export const emptyLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
+  filled("emptyLike", x.shape, 0, options.dtype ?? x.dtype);
 /** Tensor of ones with the shape and dtype of another tensor. */
 export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
   filled("onesLike", x.shape, 1, options.dtype ?? x.dtype);
@@ -308,22 +316,30 @@ function countingDType(dtype: DType): DType {
   return isBig(dtype) || dtype === "uint32" ? "int64" : "int32";
 }
 
-/** `count` evenly spaced numbers from start to stop, both included. */
-export function linspace(start: number, stop: number, count: number, options: CreateOptions = {}): Tensor {
+/** `count` evenly spaced numbers from start to stop, both included unless `endpoint` is false. */
+export function linspace(
+  start: number,
+  stop: number,
+  count: number,
+  options: CreateOptions & { endpoint?: boolean } = {},
+): Tensor {
   if (!Number.isInteger(count) || count < 0)
     throw new WeftError(`linspace: count must be a whole number, got ${count}`);
   const dtype = options.dtype ?? "float32";
   checkDType("linspace", dtype);
-  const step = count > 1 ? (stop - start) / (count - 1) : 0;
-  const data = Float64Array.from({ length: count }, (_, i) => (i === count - 1 && count > 1 ? stop : start + i * step));
+  const last = options.endpoint === false ? count : count - 1;
+  const step = last > 0 ? (stop - start) / last : 0;
+  const data = Float64Array.from({ length: count }, (_, i) => (i === last && count > 1 ? stop : start + i * step));
   return tensor(data, { dtype });
 }
 
-/** Identity matrix [n, n], or [n, columns] with ones on the main diagonal. */
-export function eye(n: number, options: CreateOptions & { columns?: number } = {}): Tensor {
+/** Identity matrix [n, n], or [n, columns] with ones on diagonal `k`: 0 is the main one, 1 the one above it. */
+export function eye(n: number, options: CreateOptions & { columns?: number; k?: number } = {}): Tensor {
   const shape = [n, options.columns ?? n];
   checkShape("eye", shape);
   checkDType("eye", options.dtype ?? "float32");
-  const same = build.eq(build.iota(shape, 0, "int32"), build.iota(shape, 1, "int32"));
+  const { k = 0 } = options;
+  if (!Number.isInteger(k)) throw new ShapeError(`eye: k is the number of a diagonal, a whole number, got ${k}`);
+  const same = build.eq(build.shift(build.iota(shape, 0, "int32"), k), build.iota(shape, 1, "int32"));
   return wrap(build.cast(same, options.dtype ?? "float32"));
 }

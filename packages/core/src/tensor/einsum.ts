@@ -1,7 +1,7 @@
 // Products of tensors: matmul, einsum, tensordot, kron, outer. All use the batched matrix product.
 import { broadcastShapes, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { align, commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { currentPrecision, type ProductOptions, productPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 
@@ -228,4 +228,25 @@ export function kron(a: TensorLike, b: TensorLike): Tensor {
 /** Outer product of two vectors: out[i, j] = a[i] b[j]. */
 export function outer(a: Tensor, b: Tensor): Tensor {
   return wrap(build.reshape(kron(a.reshape([-1, 1]), b.reshape([1, -1])).node, [numel(a.shape), numel(b.shape)]));
+}
+
+/** Dot products along an axis, with broadcasting: the sum of conj(a) b. */
+export function vecdot(a: TensorLike, b: TensorLike, axis = -1): Tensor {
+  const common = commonDType("vecdot", [a, b]);
+  const [x, y] = align("vecdot", [a, b], common === "bool" ? "int32" : common);
+  const at = resolveAxis("vecdot", axis, x.shape.length);
+  return wrap(build.sum(build.mul(build.conj(x), y), [at]));
+}
+
+/** Cross products of vectors of 3 elements along an axis, with broadcasting. */
+export function cross(a: TensorLike, b: TensorLike, axis = -1): Tensor {
+  const [x, y] = align("cross", [a, b]);
+  const at = resolveAxis("cross", axis, x.shape.length);
+  if (x.shape[at] !== 3)
+    throw new ShapeError(`cross: vectors have 3 elements, axis ${axis} of ${showShape(x.shape)} has ${x.shape[at]}`);
+  const part = (v: Node, i: number): Node => build.sliceAxis(v, at, i % 3, (i % 3) + 1);
+  const parts = [0, 1, 2].map((i) =>
+    build.sub(build.mul(part(x, i + 1), part(y, i + 2)), build.mul(part(x, i + 2), part(y, i + 1))),
+  );
+  return wrap(build.concat(parts, at));
 }

@@ -2,12 +2,26 @@
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
 export * from "./control.js";
-export * from "./conv.js";
+export {
+  type ConvOptions,
+  type ConvTransposeOptions,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  type Padding,
+  type PerAxis,
+} from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
+export * from "./dtypes.js";
+export * from "./dynamic.js";
 export * from "./einsum.js";
+export * from "./elementwise.js";
 export * from "./fft.js";
 export {
   argsort,
@@ -23,9 +37,27 @@ export {
   topk,
 } from "./indexing.js";
 export * from "./jit.js";
-export * from "./linalg.js";
+export {
+  adjoint,
+  cholesky,
+  det,
+  diag,
+  diagonal,
+  eigh,
+  inv,
+  norm,
+  qr,
+  solve,
+  svd,
+  type TriangularOptions,
+  trace,
+  triangularSolve,
+  tril,
+  triu,
+} from "./linalg.js";
 export * from "./mapping.js";
 export * from "./math.js";
+export * from "./matrix-functions.js";
 export * from "./nnfunctions.js";
 export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {
@@ -48,6 +80,9 @@ export {
   any,
   argmax,
   argmin,
+  type CumulativeOptions,
+  countNonzero,
+  cumprod,
   cumsum,
   logsumexp,
   max,
@@ -55,6 +90,7 @@ export {
   min,
   prod,
   type ReduceOptions,
+  type SumOptions,
   std,
   stopGradient,
   sum,
@@ -62,7 +98,9 @@ export {
   variance,
 } from "./reduce.js";
 export { scope } from "./scope.js";
+export * from "./selection.js";
 export * from "./shape.js";
+export * from "./statistics.js";
 export { type Data, type NestedData, Tensor } from "./tensor.js";
 export * from "./transforms.js";
 export { flattenTree, type Tree, treeLeaves, treeMap } from "./tree.js";

@@ -1,5 +1,6 @@
 // Selection of elements: basic and integer-array indexing, gather, scatter, take, one-hot, sorting.
 import {
+  broadcastShapes,
   DTypeError,
   isComplex,
   kindOf,
@@ -204,6 +205,17 @@ function alongAxis(op: string, x: Node, indices: Tensor, axis: number): { at: nu
   return { at, rows: build.moveAxis(x, at, rank - 1), idx };
 }
 
+/** Broadcasts a tensor and indices of the same rank in every axis but one. */
+function alignedBeside(node: Node, indices: Tensor, at: number): { node: Node; index: Tensor } {
+  if (indices.shape.length !== node.shape.length) return { node, index: indices };
+  const shape = broadcastShapes(node.shape.with(at, 1), indices.shape.with(at, 1));
+  if (shape === null) return { node, index: indices };
+  return {
+    node: build.expandTo(node, shape.with(at, node.shape[at])),
+    index: wrap(build.expandTo(indices.node, shape.with(at, indices.shape[at]))),
+  };
+}
+
 /**
  * Selects one element per index along an axis: out[i][j] = x[i][indices[i][j]]. Same as torch.gather and
  * numpy.take_along_axis.
@@ -218,8 +230,9 @@ function alongAxis(op: string, x: Node, indices: Tensor, axis: number): { at: nu
  * ```
  */
 export function gather(x: TensorLike, indices: Tensor, axis = -1): Tensor {
-  const node = nodeOf("gather", x);
-  const { at, rows, idx } = alongAxis("gather", node, indices, axis);
+  const given = nodeOf("gather", x);
+  const { node, index } = alignedBeside(given, indices, resolveAxis("gather", axis, given.shape.length));
+  const { at, rows, idx } = alongAxis("gather", node, index, axis);
   const rank = node.shape.length;
   return wrap(build.moveAxis(build.gather(rows, idx, rank - 1, rank - 1), rank - 1, at));
 }

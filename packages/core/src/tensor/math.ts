@@ -78,29 +78,35 @@ export const reciprocal = inexact("reciprocal", "reciprocal");
 /** Elementwise exponential. */
 export const exp = inexact("exp", "exp");
 /** Elementwise exp(x) - 1, accurate near 0. */
-export const expm1 = inexact("expm1", "expm1", false);
+export const expm1 = inexact("expm1", "expm1");
 /** Elementwise natural logarithm. */
 export const log = inexact("log", "log");
 /** Elementwise log(1 + x), accurate near 0. */
-export const log1p = inexact("log1p", "log1p", false);
+export const log1p = inexact("log1p", "log1p");
 /** Elementwise sine. */
 export const sin = inexact("sin", "sin");
 /** Elementwise cosine. */
 export const cos = inexact("cos", "cos");
 /** Elementwise tangent. */
-export const tan = inexact("tan", "tan", false);
+export const tan = inexact("tan", "tan");
 /** Elementwise inverse sine. */
-export const asin = inexact("asin", "asin", false);
+export const asin = inexact("asin", "asin");
 /** Elementwise inverse cosine. */
-export const acos = inexact("acos", "acos", false);
+export const acos = inexact("acos", "acos");
 /** Elementwise inverse tangent. */
-export const atan = inexact("atan", "atan", false);
+export const atan = inexact("atan", "atan");
 /** Elementwise hyperbolic sine. */
 export const sinh = inexact("sinh", "sinh");
 /** Elementwise hyperbolic cosine. */
 export const cosh = inexact("cosh", "cosh");
 /** Elementwise hyperbolic tangent. */
 export const tanh = inexact("tanh", "tanh");
+/** Elementwise inverse hyperbolic sine. */
+export const asinh = inexact("asinh", "asinh");
+/** Elementwise inverse hyperbolic cosine. */
+export const acosh = inexact("acosh", "acosh");
+/** Elementwise inverse hyperbolic tangent. */
+export const atanh = inexact("atanh", "atanh");
 /** Elementwise error function. */
 export const erf = inexact("erf", "erf", false);
 /** Elementwise complementary error function 1 - erf(x), accurate where erf is close to 1. */
@@ -339,7 +345,14 @@ export function cast(x: TensorLike, dtype: DType): Tensor {
   return wrap(nodeAs("cast", x, dtype));
 }
 
-/** The dtype to which these operands are promoted. */
-export const resultType = (...operands: TensorLike[]): DType => commonDType("resultType", operands);
+/** The dtype to which these operands and dtypes are promoted. */
+export function resultType(...operands: (TensorLike | DType)[]): DType {
+  const isName = (x: TensorLike | DType): x is DType => typeof x === "string";
+  for (const name of operands.filter(isName)) checkDType("resultType", name);
+  return commonDType(
+    "resultType",
+    operands.map((x) => (isName(x) ? new Tensor(build.constant(0, x)) : x)),
+  );
+}
 /** The dtype to which two dtypes are promoted. */
 export const promoteTypes = promote;

@@ -1,5 +1,6 @@
 // Reductions along axes, with keepDims everywhere; composed of sum, prod, max and min.
 import {
+  type DType,
   DTypeError,
   isComplex,
   isInexact,
@@ -20,6 +21,11 @@ export interface ReduceOptions {
   /** Keeps reduced axes with size 1; false by default. */
   keepDims?: boolean;
 }
+/** Options of sums and products. */
+export interface SumOptions extends ReduceOptions {
+  /** Dtype of the result, to which elements are converted first. */
+  dtype?: DType;
+}
 /** Axes of a reduction, counted from the end if negative; null or undefined means all axes. */
 export type Axes = number | readonly number[] | null;
 
@@ -30,8 +36,8 @@ function reduceNode(fn: ReduceFn, x: Node, axes: readonly number[], keepDims = f
 }
 
 /** Integers add up in int64 or uint64, truth values in int64, as in NumPy and the Array API standard. */
-const counting = (node: Node): Node =>
-  isInexact(node.dtype) ? node : build.cast(node, isUnsigned(node.dtype) ? "uint64" : "int64");
+export const counting = (node: Node, dtype?: DType): Node =>
+  build.cast(node, dtype ?? (isInexact(node.dtype) ? node.dtype : isUnsigned(node.dtype) ? "uint64" : "int64"));
 
 /**
  * Sum over axes, by default all. Integers and bool are summed in int64, unsigned integers in uint64; both wrap.
@@ -45,15 +51,15 @@ const counting = (node: Node): Node =>
  * console.log(await x.sum(0).array(), await x.sum(1, { keepDims: true }).array()); // [4, 6] [[3], [7]]
  * ```
  */
-export function sum(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+export function sum(x: TensorLike, axes?: Axes, { keepDims, dtype }: SumOptions = {}): Tensor {
   const node = nodeOf("sum", x);
-  return wrap(reduceNode("sum", counting(node), resolveAxes("sum", axes, node.shape.length), keepDims));
+  return wrap(reduceNode("sum", counting(node, dtype), resolveAxes("sum", axes, node.shape.length), keepDims));
 }
 
 /** Product over axes, by default all. Integers and bool are multiplied in int64, unsigned integers in uint64; both wrap. */
-export function prod(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+export function prod(x: TensorLike, axes?: Axes, { keepDims, dtype }: SumOptions = {}): Tensor {
   const node = nodeOf("prod", x);
-  return wrap(reduceNode("prod", counting(node), resolveAxes("prod", axes, node.shape.length), keepDims));
+  return wrap(reduceNode("prod", counting(node, dtype), resolveAxes("prod", axes, node.shape.length), keepDims));
 }
 
 function extremum(fn: "max" | "min", x: TensorLike, axes: Axes | undefined, keepDims?: boolean): Tensor {
@@ -166,8 +172,47 @@ export const argmax = (x: TensorLike, axis?: number, options: ReduceOptions = {}
 export const argmin = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
   argExtremum("argmin", x, axis, options.keepDims);
 
+/** Options of {@link cumsum} and {@link cumprod}. */
+export interface CumulativeOptions {
+  /** Dtype of the result, to which elements are converted first. */
+  dtype?: DType;
+  /** Starts with the sum or product of no elements, so that the axis grows by one. */
+  includeInitial?: boolean;
+}
+
+/** Puts the neutral element in front of a cumulative sum or product. */
+function withInitial(result: Node, axis: number, neutral: number, include = false): Node {
+  if (!include) return result;
+  const shape = result.shape.map((d, i) => (i === axis ? 1 : d));
+  return build.concat([build.full(shape, neutral, result.dtype), result], axis);
+}
+
+/** Cumulative product along an axis. Integers and bool are multiplied in int64, unsigned integers in uint64; both wrap. */
+export function cumprod(x: TensorLike, axis = -1, { dtype, includeInitial }: CumulativeOptions = {}): Tensor {
+  const node = nodeOf("cumprod", x);
+  const at = resolveAxis("cumprod", axis, node.shape.length);
+  let result = counting(node, dtype);
+  // In log2(n) steps: after step k every element is the product of up to 2^k elements before it.
+  for (let by = 1; by < node.shape[at]; by *= 2) {
+    const ones = build.full(
+      node.shape.map((d, i) => (i === at ? by : d)),
+      1,
+      result.dtype,
+    );
+    const before = build.concat([ones, build.sliceAxis(result, at, 0, node.shape[at] - by)], at);
+    result = build.mul(result, before);
+  }
+  return wrap(withInitial(result, at, 1, includeInitial));
+}
+
 /** Cumulative sum along an axis. Integers and bool are summed in int64, unsigned integers in uint64; both wrap. */
-export function cumsum(x: TensorLike, axis = -1): Tensor {
+export function cumsum(x: TensorLike, axis = -1, { dtype, includeInitial }: CumulativeOptions = {}): Tensor {
   const node = nodeOf("cumsum", x);
-  return wrap(build.cumsum(counting(node), resolveAxis("cumsum", axis, node.shape.length)));
+  const at = resolveAxis("cumsum", axis, node.shape.length);
+  return wrap(withInitial(build.cumsum(counting(node, dtype), at), at, 0, includeInitial));
+}
+
+/** Number of nonzero elements over axes, by default all; int64. */
+export function countNonzero(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor {
+  return sum(wrap(nodeAs("countNonzero", x, "bool")), axes, options);
 }

@@ -51,11 +51,20 @@ export function transpose(x: TensorLike, a = -2, b = -1): Tensor {
   return wrap(build.permute(node, axes));
 }
 
-/** Moves one axis to another position; the other axes keep their order. */
-export function moveAxis(x: TensorLike, from: number, to: number): Tensor {
+/** Moves one axis, or several, to other positions; the other axes keep their order. */
+export function moveAxis(x: TensorLike, from: number | readonly number[], to: number | readonly number[]): Tensor {
   const node = nodeOf("moveAxis", x);
   const rank = node.shape.length;
-  return wrap(build.moveAxis(node, resolveAxis("moveAxis", from, rank), resolveAxis("moveAxis", to, rank)));
+  const [sources, targets] = [from, to].map((axes) => {
+    const list = (typeof axes === "number" ? [axes] : axes).map((axis) => resolveAxis("moveAxis", axis, rank));
+    if (new Set(list).size !== list.length) throw new ShapeError(`moveAxis: [${list.join(", ")}] names one axis twice`);
+    return list;
+  });
+  if (sources.length !== targets.length)
+    throw new ShapeError(`moveAxis: ${sources.length} axes cannot move to ${targets.length} positions`);
+  const rest = range(rank).filter((axis) => !sources.includes(axis));
+  const order = range(rank).map((at) => (targets.includes(at) ? sources[targets.indexOf(at)] : rest.shift()!));
+  return wrap(build.permute(node, order));
 }
 
 /** Broadcasts to a shape; -1 keeps a size. */
@@ -136,7 +145,7 @@ export function flip(x: TensorLike, axes?: number | readonly number[]): Tensor {
 }
 
 /**
- * Concatenates tensors along an axis.
+ * Concatenates tensors along an axis; null flattens them first.
  *
  * @example
  * ```ts
@@ -145,8 +154,13 @@ export function flip(x: TensorLike, axes?: number | readonly number[]): Tensor {
  * console.log(await concat([tensor([1, 2]), tensor([3])]).array()); // [1, 2, 3]
  * ```
  */
-export function concat(parts: readonly TensorLike[], axis = 0): Tensor {
+export function concat(parts: readonly TensorLike[], axis: number | null = 0): Tensor {
   if (parts.length === 0) throw new ShapeError("concat: needs at least one tensor");
+  if (axis === null)
+    return concat(
+      parts.map((part) => reshape(part, [-1])),
+      0,
+    );
   const nodes = parts.map((part) => nodeOf("concat", part));
   const rank = nodes[0].shape.length;
   const at = resolveAxis("concat", axis, rank);
@@ -222,9 +236,21 @@ export function tile(x: TensorLike, repeats: readonly number[]): Tensor {
   );
 }
 
-/** Shifts elements cyclically along an axis. */
-export function roll(x: TensorLike, shift: number, axis = 0): Tensor {
+/** Shifts elements cyclically along an axis, along several, or (null) in the order of the flattened tensor. */
+export function roll(
+  x: TensorLike,
+  shift: number | readonly number[],
+  axis: number | readonly number[] | null = 0,
+): Tensor {
   const node = nodeOf("roll", x);
+  if (axis === null) return reshape(roll(reshape(x, [-1]), shift, 0), node.shape);
+  if (typeof axis !== "number" || typeof shift !== "number") {
+    const axes = typeof axis === "number" ? [axis] : axis;
+    const shifts = typeof shift === "number" ? axes.map(() => shift) : shift;
+    if (axes.length !== shifts.length)
+      throw new ShapeError(`roll: ${shifts.length} shifts for ${axes.length} axes; give one shift per axis`);
+    return axes.reduce<Tensor>((t, a, i) => roll(t, shifts[i], a), wrap(node));
+  }
   const at = resolveAxis("roll", axis, node.shape.length);
   if (!Number.isInteger(shift)) throw new ShapeError(`roll: the shift must be a whole number, got ${shift}`);
   const size = node.shape[at];
@@ -267,4 +293,34 @@ export function broadcastTensors(...tensors: TensorLike[]): Tensor[] {
     nodes.map((n) => n.shape),
   );
   return nodes.map((n) => wrap(build.expandTo(n, shape)));
+}
+
+/** The slices of a tensor along an axis, without that axis. */
+export function unstack(x: TensorLike, axis = 0): Tensor[] {
+  const node = nodeOf("unstack", x);
+  const at = resolveAxis("unstack", axis, node.shape.length);
+  const shape = node.shape.filter((_, i) => i !== at);
+  return range(node.shape[at]).map((i) => wrap(build.reshape(build.sliceAxis(node, at, i, i + 1), shape)));
+}
+
+/** Options of {@link meshgrid}. */
+export interface MeshgridOptions {
+  /** "xy" (the default): the first vector varies along axis 1, the second along axis 0. "ij": vector i varies along axis i. */
+  indexing?: "xy" | "ij";
+}
+
+/** Coordinates of a grid: one tensor per vector, all of the shape of the grid. */
+export function meshgrid(vectors: readonly TensorLike[], { indexing = "xy" }: MeshgridOptions = {}): Tensor[] {
+  if (indexing !== "xy" && indexing !== "ij")
+    throw new ShapeError(`meshgrid: indexing is "xy" or "ij", got ${String(indexing)}`);
+  const nodes = vectors.map((v) => nodeOf("meshgrid", v));
+  const wrong = nodes.find((node) => node.shape.length > 1);
+  if (wrong !== undefined) throw new ShapeError(`meshgrid: needs vectors, got shape ${showShape(wrong.shape)}`);
+  const place = (i: number): number => (indexing === "xy" && i < 2 && nodes.length > 1 ? 1 - i : i);
+  const sizes = nodes.map((node) => numel(node.shape));
+  const shape = range(nodes.length).map((axis) => sizes[place(axis)]);
+  return nodes.map((node, i) => {
+    const alone = shape.map((_, axis) => (axis === place(i) ? sizes[i] : 1));
+    return wrap(build.expand(build.reshape(node, alone), shape));
+  });
 }

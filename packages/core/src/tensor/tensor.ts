@@ -27,6 +27,7 @@ import * as math from "./math.js";
 import * as nn from "./nnfunctions.js";
 import type { ProductOptions } from "./precision.js";
 import * as reduce from "./reduce.js";
+import * as selection from "./selection.js";
 import * as shaping from "./shape.js";
 
 /** Elements as typed arrays: half types are widened to float32, complex numbers are interleaved pairs. */
@@ -39,6 +40,9 @@ function widen(dtype: DType, raw: Storage): Data {
   if (dtype === "bfloat16") return Float32Array.from(raw as Uint16Array, bfloat16Value);
   return raw as Data;
 }
+
+/** The site of a disposal when sites are not recorded. */
+const unrecorded = (): null => null;
 
 /**
  * An n-dimensional array with a dtype on a device. Operations are lazy: they build a graph, and a value is computed when it is
@@ -69,9 +73,8 @@ export class Tensor {
     const site = siteOf(this.#node);
     const what = `${this.dtype}${showShape(this.shape)} tensor (${op}${site === null ? "" : `, made at ${site}`})`;
     const where = disposed();
-    return new WeftError(
-      `this ${what} was disposed${where === null ? "" : ` at ${where}`}; use it before it is disposed, or dispose of it later`,
-    );
+    const hint = where === null ? " (WEFT_MEMORY_SITES=1 shows where)" : ` at ${where}`;
+    return new WeftError(`this ${what} was disposed${hint}; use it before it is disposed, or dispose of it later`);
   }
 
   /** Sizes of the axes. */
@@ -207,7 +210,8 @@ export class Tensor {
 
   /** Frees the memory now. Pending work that reads this tensor still gets its value; other use throws. */
   dispose(): void {
-    this.#disposed ??= captureSite();
+    // The stack of every call would cost more than the call of a small program.
+    this.#disposed ??= memory.recordSites ? captureSite() : unrecorded;
     this.#release();
   }
 
@@ -555,12 +559,12 @@ export class Tensor {
   // Reductions
 
   /** Sum over axes, by default all. See {@link sum}. */
-  sum(axes?: reduce.Axes, options?: reduce.ReduceOptions): Tensor {
+  sum(axes?: reduce.Axes, options?: reduce.SumOptions): Tensor {
     return reduce.sum(this, axes, options);
   }
 
   /** Product over axes, by default all. See {@link prod}. */
-  prod(axes?: reduce.Axes, options?: reduce.ReduceOptions): Tensor {
+  prod(axes?: reduce.Axes, options?: reduce.SumOptions): Tensor {
     return reduce.prod(this, axes, options);
   }
 
@@ -615,8 +619,13 @@ export class Tensor {
   }
 
   /** Cumulative sum along an axis. See {@link cumsum}. */
-  cumsum(axis?: number): Tensor {
-    return reduce.cumsum(this, axis);
+  cumsum(axis?: number, options?: reduce.CumulativeOptions): Tensor {
+    return reduce.cumsum(this, axis, options);
+  }
+
+  /** Cumulative product along an axis. See {@link cumprod}. */
+  cumprod(axis?: number, options?: reduce.CumulativeOptions): Tensor {
+    return reduce.cumprod(this, axis, options);
   }
 
   /** 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. See {@link norm}. */
@@ -687,7 +696,7 @@ export class Tensor {
   }
 
   /** Shifts elements cyclically along an axis. See {@link roll}. */
-  roll(shift: number, axis?: number): Tensor {
+  roll(shift: number | readonly number[], axis?: number | readonly number[] | null): Tensor {
     return shaping.roll(this, shift, axis);
   }
 
@@ -731,6 +740,21 @@ export class Tensor {
   /** The k largest elements along an axis, largest first, and their indices. See {@link topk}. */
   topk(k: number, axis?: number): { values: Tensor; indices: Tensor } {
     return indexing.topk(this, k, axis);
+  }
+
+  /** Elements where a condition holds. See {@link mask}. */
+  mask(condition: TensorLike): Tensor {
+    return selection.mask(this, condition);
+  }
+
+  /** Copy with other values where a condition holds. See {@link setMask}. */
+  setMask(condition: TensorLike, values: TensorLike): Tensor {
+    return selection.setMask(this, condition, values);
+  }
+
+  /** Repeats every element along an axis. See {@link repeat}. */
+  repeat(repeats: number | readonly number[] | Tensor, axis?: number): Tensor {
+    return selection.repeat(this, repeats, axis);
   }
 
   // Matrices

@@ -106,7 +106,9 @@ const elsewhere = new Set(
     "collectGarbage setMemoryPressureLimit memory scope session useDevice device setDevice",
     "checkDType checkShape fromStorage resultType promoteTypes expmSquarings manualSeed nextKey",
     "setPrecision withPrecision dropoutMask",
-    "cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
+    "nonzero argwhere mask setMask compress uniqueAll uniqueCounts uniqueInverse uniqueValues",
+    "finfo iinfo isOfKind canCast namespaceInfo",
+    "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
     "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),
 );

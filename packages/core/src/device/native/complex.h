@@ -201,6 +201,25 @@
     if ((1 + b) * (1 + b) + a * a < (T)1e-6)                                                                           \
       *im = (T)0.5 * (log##F(w_hypot_##s(a, 1 + b)) - log##F(w_hypot_##s(a, 1 - b)));                                  \
   }                                                                                                                    \
+  W_INLINE void w_casinh_##s(T a, T b, T* re, T* im) {                                                                 \
+    T x, y;                                                                                                            \
+    w_casin_##s(-b, a, &x, &y);                                                                                        \
+    *re = y;                                                                                                           \
+    *im = -x;                                                                                                          \
+  }                                                                                                                    \
+  W_INLINE void w_catanh_##s(T a, T b, T* re, T* im) {                                                                 \
+    T x, y;                                                                                                            \
+    w_catan_##s(-b, a, &x, &y);                                                                                        \
+    *re = y;                                                                                                           \
+    *im = -x;                                                                                                          \
+  }                                                                                                                    \
+  W_CALL void w_cacosh_##s(T a, T b, T* re, T* im) {                                                                   \
+    T lr, li, hr, hi;                                                                                                  \
+    w_csqrt_##s(a - 1, b, &lr, &li);                                                                                   \
+    w_csqrt_##s(a + 1, b, &hr, &hi);                                                                                   \
+    *re = asinh##F(lr * hr + li * hi);                                                                                 \
+    *im = 2 * atan2##F(li, hr);                                                                                        \
+  }                                                                                                                    \
   W_CALL void w_cpow_##s(T a, T b, T c, T d, T* re, T* im) {                                                           \
     if (c == 0 && d == 0) {                                                                                            \
       *re = 1;                                                                                                         \

@@ -41,6 +41,8 @@ W_INLINE float w_to_odd(double x) {
     return fabs##F(x)                                                                                                  \
     < w_inf_##s();                                                                                                     \
   }                                                                                                                    \
+  W_INLINE T w_copysign_##s(T a, T b) { return copysign##F(a, b); }                                                    \
+  W_CALL T w_nextafter_##s(T a, T b) { return nextafter##F(a, b); }                                                    \
   W_CALL T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                            \
   W_INLINE T w_mod_##s(T a, T b) {                                                                                     \
     T r = fmod##F(a, b);                                                                                               \
@@ -56,6 +58,8 @@ W_INLINE float w_to_odd(double x) {
   }
 W_REAL(f, float, f)
 W_REAL(d, double, )
+W_INLINE int w_signbit_f(float x) { return (int)(w_f_to_bits(x) >> 31); }
+W_INLINE int w_signbit_d(double x) { return (int)(w_d_to_bits(x) >> 63); }
 
 /* Integers wrap around: their arithmetic is that of the unsigned type U, whose overflow is defined. */
 #define W_INTEGER(s, T, U)                                                                                              \
@@ -85,6 +89,14 @@ W_REAL(d, double, )
     }                                                                                                                   \
     return r;                                                                                                           \
   }
+/* A shift by a negative number, or by more bits than there are, leaves nothing. */
+#define W_SHIFT(s, T, U, BITS)                                                                                         \
+  W_INLINE T w_lshift_##s(T a, T b) { return (U)b < BITS ? (T)((U)a << (U)b) : 0; }                                    \
+  W_INLINE T w_rshift_##s(T a, T b) { return (U)b < BITS ? (T)(a >> b) : a < 0 ? (T) - 1 : 0; }
+W_SHIFT(i, int32_t, uint32_t, 32)
+W_SHIFT(l, int64_t, uint64_t, 64)
+W_SHIFT(u, uint32_t, uint32_t, 32)
+W_SHIFT(q, uint64_t, uint64_t, 64)
 W_INTEGER(i, int32_t, uint32_t)
 W_INTEGER(l, int64_t, uint64_t)
 #define W_UNSIGNED(s, T)                                                                                               \

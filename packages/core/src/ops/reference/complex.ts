@@ -185,7 +185,7 @@ export function acos(a: Complex): Complex {
   return complex(2 * Math.atan2(low.re, high.re), Math.asinh(mul(conj(high), low).im));
 }
 
-function atanh(a: Complex): Complex {
+export function atanh(a: Complex): Complex {
   // The square is out of range: 1/z is all that is left of the series.
   if (largest(a) > 2 ** 500) {
     const inverse = reciprocal(a);
@@ -202,6 +202,14 @@ function atanh(a: Complex): Complex {
     0.25 * Math.log1p((4 * a.re) / away),
     0.5 * Math.atan2(2 * a.im, (1 - a.re) * (1 + a.re) - a.im * a.im),
   );
+}
+
+export const asinh = (a: Complex): Complex => timesMinusI(asin(timesI(a)));
+
+export function acosh(a: Complex): Complex {
+  const low = sqrt(neg(oneMinus(a)));
+  const high = sqrt(onePlus(a));
+  return complex(Math.asinh(mul(conj(low), high).re), 2 * Math.atan2(low.im, high.re));
 }
 
 export const atan = (a: Complex): Complex => timesMinusI(atanh(timesI(a)));

@@ -10,6 +10,7 @@ import {
 } from "../../graph/index.js";
 import * as c from "./complex.js";
 import {
+  copySign,
   erf,
   erfc,
   floorDivide,
@@ -18,9 +19,12 @@ import {
   minInteger,
   mod,
   modInteger,
+  nextAfter,
   pow,
   powInteger,
   round,
+  shiftLeft,
+  shiftRight,
 } from "./scalar.js";
 import {
   complexes,
@@ -72,12 +76,16 @@ const unaryTable: Record<UnaryFn, UnaryRow> = {
   sinh: { real: Math.sinh, complex: c.sinh },
   cosh: { real: Math.cosh, complex: c.cosh },
   tanh: { real: Math.tanh, complex: c.tanh },
+  asinh: { real: Math.asinh, complex: c.asinh },
+  acosh: { real: Math.acosh, complex: c.acosh },
+  atanh: { real: Math.atanh, complex: c.atanh },
   erf: { real: erf },
   erfc: { real: erfc },
   // On bool, -1 - x would be nonzero for both values; `unary` handles this case.
   not: { integer: (x) => -1n - x },
   isnan: { real: (x) => flag(Number.isNaN(x)), complex: (z) => asReal(flag(c.isNaNComplex(z))) },
   isfinite: { real: (x) => flag(Number.isFinite(x)), complex: (z) => asReal(flag(c.isFiniteComplex(z))) },
+  signbit: { real: (x) => flag(x < 0 || Object.is(x, -0)) },
   real: { real: same, complex: (z) => asReal(z.re), integer: same },
   imag: { real: () => 0, complex: (z) => asReal(z.im), integer: () => 0n },
   conj: { real: same, complex: c.conj, integer: same },
@@ -104,6 +112,10 @@ const binaryTable: Record<BinaryFn, BinaryRow> = {
   max: { real: Math.max, integer: maxInteger },
   min: { real: Math.min, integer: minInteger },
   atan2: { real: Math.atan2 },
+  hypot: { real: Math.hypot },
+  copysign: { real: copySign },
+  // Steps depend on the width of the dtype; `binary` handles this case.
+  nextafter: {},
   eq: {
     real: (x, y) => flag(x === y),
     complex: (x, y) => asReal(flag(sameComplex(x, y))),
@@ -119,6 +131,8 @@ const binaryTable: Record<BinaryFn, BinaryRow> = {
   and: { integer: (x, y) => x & y },
   or: { integer: (x, y) => x | y },
   xor: { integer: (x, y) => x ^ y },
+  lshift: { integer: shiftLeft },
+  rshift: { integer: shiftRight },
   complex: {},
 };
 
@@ -172,7 +186,7 @@ function binary(fn: BinaryFn, x: Value, y: Value, dtype: DType): Value {
       integers(x).map((n, i) => compute(n, right[i])),
     );
   }
-  const compute = row.real;
+  const compute = fn === "nextafter" ? nextAfter(x.dtype) : row.real;
   if (!compute || (isIntegral(x.dtype) && fn === "div")) throw undefinedOn(fn, x.dtype);
   const right = reals(y);
   return fromReals(

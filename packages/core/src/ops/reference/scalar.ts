@@ -1,5 +1,5 @@
 // Real functions that JavaScript lacks or defines otherwise than C and NumPy do. All in double precision.
-import { roundEven } from "../../graph/index.js";
+import { type DType, roundEven } from "../../graph/index.js";
 
 /** Halves to even; results of zero keep the sign of x. */
 export function round(x: number): number {
@@ -20,6 +20,37 @@ export function mod(x: number, y: number): number {
   if (rest === 0) return y < 0 || Object.is(y, -0) ? -0 : 0;
   return rest < 0 !== y < 0 ? rest + y : rest;
 }
+
+export const copySign = (x: number, y: number): number => Math.abs(x) * (y < 0 || Object.is(y, -0) ? -1 : 1);
+
+const single = new Float32Array(1);
+const singleBits = new Int32Array(single.buffer);
+const double = new Float64Array(1);
+const doubleBits = new BigInt64Array(double.buffer);
+
+/** The next number of a float dtype after x in the direction of y. */
+export const nextAfter =
+  (dtype: DType) =>
+  (x: number, y: number): number => {
+    if (Number.isNaN(x) || Number.isNaN(y)) return Number.NaN;
+    if (x === y) return y;
+    const isDouble = dtype === "float64";
+    if (x === 0) return (y < 0 ? -1 : 1) * (isDouble ? 2 ** -1074 : 2 ** -149);
+    // Bits of floats of one sign are in the order of their magnitudes.
+    const step = x > 0 === y > x ? 1 : -1;
+    if (isDouble) {
+      double[0] = x;
+      doubleBits[0] += BigInt(step);
+      return double[0];
+    }
+    single[0] = x;
+    singleBits[0] += step;
+    return single[0];
+  };
+
+/** Shifts by a negative number, or by more bits than the dtype has, leave no bit of x: 0, or -1 for a negative x shifted right. */
+export const shiftLeft = (x: bigint, y: bigint): bigint => (y < 0n || y >= 64n ? 0n : x << y);
+export const shiftRight = (x: bigint, y: bigint): bigint => (y < 0n || y >= 64n ? (x < 0n ? -1n : 0n) : x >> y);
 
 // Math.max and Math.min do not take big integers.
 export function maxInteger(x: bigint, y: bigint): bigint {

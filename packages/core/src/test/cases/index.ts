@@ -1,4 +1,5 @@
 // All cases, in one list.
+import { arrayApi } from "./array-api.js";
 import type { Case } from "./case.js";
 import { convs } from "./conv.js";
 import { creation } from "./create.js";
@@ -24,4 +25,5 @@ export const cases: readonly Case[] = [
   ...nn,
   ...ffts,
   ...linalg,
+  ...arrayApi,
 ];

@@ -238,6 +238,9 @@ W_INLINE double w_erfc_d(double x) { return erfc(x); }
 #define W_LIBM(name)                                                                                                   \
   W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                          \
   W_INLINE double w_##name##_d(double x) { return name(x); }
+W_LIBM(asinh)
+W_LIBM(acosh)
+W_LIBM(atanh)
 W_LIBM(sqrt)
 W_LIBM(floor)
 W_LIBM(ceil)

@@ -1,0 +1,187 @@
+// Order statistics, differences, searching and counting. All of it can be traced and differentiated where a derivative exists.
+import { DTypeError, isComplex, kindOf, ShapeError, showShape, toInexact, WeftError } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { commonDType, nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { linspace, zeros } from "./create.js";
+import { indexAdd, sort, take } from "./indexing.js";
+import { cast, isNaN, logicalAnd, logicalNot, logicalOr, where } from "./math.js";
+import { type Axes, any, type ReduceOptions } from "./reduce.js";
+import { concat, permute, reshape } from "./shape.js";
+import type { Tensor } from "./tensor.js";
+
+/** Options of {@link diff}. */
+export interface DiffOptions {
+  /** How many times differences are taken. */
+  n?: number;
+  prepend?: Tensor;
+  append?: Tensor;
+}
+
+/** Differences of neighbors along an axis, taken n times. bool gives bool: whether neighbors differ. */
+export function diff(x: TensorLike, axis = -1, { n = 1, prepend, append }: DiffOptions = {}): Tensor {
+  if (!Number.isInteger(n) || n < 0) throw new WeftError(`diff: n is a whole number >= 0, got ${n}`);
+  const t = wrap(nodeOf("diff", x));
+  const at = resolveAxis("diff", axis, t.rank);
+  const parts = [prepend, t, append].filter((part) => part !== undefined);
+  let result = parts.length === 1 ? t : concat(parts, at);
+  for (let i = 0; i < n; i++) {
+    const size = result.shape[at];
+    const node = result.node;
+    if (size === 0) return result;
+    const [upper, lower] = [build.sliceAxis(node, at, 1, size), build.sliceAxis(node, at, 0, size - 1)];
+    result = wrap(result.dtype === "bool" ? build.binary("ne", upper, lower) : build.sub(upper, lower));
+  }
+  return result;
+}
+
+/** How a quantile between two elements is chosen. */
+export type QuantileMethod = "linear" | "lower" | "higher" | "midpoint" | "nearest";
+
+/** Options of {@link quantile}, {@link percentile} and {@link median}. */
+export interface QuantileOptions extends ReduceOptions {
+  method?: QuantileMethod;
+}
+
+/** Weight of the upper neighbor at a fraction of the way from the lower one. */
+const upperWeight: Record<QuantileMethod, (fraction: number, low: number) => number> = {
+  linear: (fraction) => fraction,
+  lower: () => 0,
+  higher: (fraction) => Number(fraction > 0),
+  midpoint: (fraction) => (fraction > 0 ? 0.5 : 0),
+  nearest: (fraction, low) => Number(fraction > 0.5 || (fraction === 0.5 && low % 2 === 1)),
+};
+
+/** Quantile over axes, by default all: the element below which a share q of the elements is. NaN propagates. */
+export function quantile(x: TensorLike, q: number, axes?: Axes, options: QuantileOptions = {}): Tensor {
+  const { keepDims = false, method = "linear" } = options;
+  if (!(q >= 0 && q <= 1)) throw new WeftError(`quantile: q is a number between 0 and 1, got ${q}`);
+  if (!Object.hasOwn(upperWeight, method))
+    throw new WeftError(`quantile: the method is one of ${Object.keys(upperWeight).join(", ")}, got ${String(method)}`);
+  const given = nodeOf("quantile", x);
+  if (isComplex(given.dtype)) throw new DTypeError("quantile: complex numbers have no order; use abs(x) or real(x)");
+  const t = cast(wrap(given), toInexact(given.dtype));
+  const reduced = resolveAxes("quantile", axes, t.rank);
+  const kept = t.shape.map((_, i) => i).filter((i) => !reduced.includes(i));
+  const rows = reshape(permute(t, [...kept, ...reduced]), [...kept.map((i) => t.shape[i]), -1]);
+  const n = rows.shape[rows.rank - 1];
+  if (n === 0) throw new ShapeError(`quantile: no elements along the axes of shape ${showShape(t.shape)}`);
+  const sorted = sort(rows);
+  const position = q * (n - 1);
+  const low = Math.floor(position);
+  const weight = upperWeight[method](position - low, low);
+  const pick = (i: number): Tensor => take(sorted, [Math.min(i, n - 1)], -1).squeeze(-1);
+  const [a, b] = [pick(low), pick(low + 1)];
+  const between = weight === 0 ? a : weight === 1 ? b : a.add(b.sub(a).mul(weight));
+  const result = where(any(isNaN(rows), -1), Number.NaN, between);
+  return keepDims
+    ? reshape(
+        result,
+        t.shape.map((d, i) => (reduced.includes(i) ? 1 : d)),
+      )
+    : result;
+}
+
+/** Percentile over axes: the {@link quantile} of p / 100. */
+export const percentile = (x: TensorLike, p: number, axes?: Axes, options: QuantileOptions = {}): Tensor =>
+  quantile(x, p / 100, axes, options);
+
+/** Median over axes, by default all: the middle element, or the mean of the two in the middle. NaN propagates. */
+export const median = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
+  quantile(x, 0.5, axes, options);
+
+/** Options of {@link searchsorted}. */
+export interface SearchOptions {
+  /** "left" (the default): the position before equal elements; "right": the one after them. */
+  side?: "left" | "right";
+  /** Indices that sort the vector, if it is not sorted. */
+  sorter?: Tensor;
+}
+
+/**
+ * Positions (int32) in a sorted vector where values would be inserted to keep its order. NaN is greater than every number.
+ *
+ * @example
+ * ```ts
+ * import { searchsorted, tensor } from "@weft/core";
+ *
+ * console.log(await searchsorted(tensor([1, 3, 5]), tensor([0, 3, 9])).array()); // [0, 1, 3]
+ * ```
+ */
+export function searchsorted(
+  vector: TensorLike,
+  values: TensorLike,
+  { side = "left", sorter }: SearchOptions = {},
+): Tensor {
+  if (side !== "left" && side !== "right") throw new WeftError(`searchsorted: side is "left" or "right", got ${side}`);
+  const dtype = commonDType("searchsorted", [vector, values]);
+  if (isComplex(dtype)) throw new DTypeError("searchsorted: complex numbers have no order");
+  const given = wrap(nodeAs("searchsorted", vector, dtype));
+  if (given.rank !== 1)
+    throw new ShapeError(`searchsorted: needs a sorted vector, got shape ${showShape(given.shape)}`);
+  const sorted = sorter === undefined ? given : take(given, sorter, 0);
+  const wanted = wrap(nodeAs("searchsorted", values, dtype));
+  const n = sorted.size;
+  let low = zeros(wanted.shape, { dtype: "int32" });
+  if (n === 0) return low;
+  let high = low.add(n);
+  // Bisection: every step halves the distance between low and high, at most n.
+  for (let length = n; length > 0; length = Math.floor(length / 2)) {
+    const middle = low.add(high).floorDivide(2);
+    const element = take(sorted, middle, 0);
+    const before = side === "left" ? isBefore(element, wanted) : logicalNot(isBefore(wanted, element));
+    const open = low.less(high);
+    low = where(logicalAnd(open, before), middle.add(1), low);
+    high = where(logicalAnd(open, logicalNot(before)), middle, high);
+  }
+  return low;
+}
+
+/** a < b where NaN is greater than every number. */
+function isBefore(a: Tensor, b: Tensor): Tensor {
+  if (kindOf(a.dtype) !== "float") return a.less(b);
+  return logicalOr(a.less(b), logicalAnd(isNaN(b), logicalNot(isNaN(a))));
+}
+
+/** Options of {@link bincount}. */
+export interface BincountOptions {
+  /** Number of bins. By default one more than the largest element, which is read for it. */
+  length?: number;
+  /** What each element adds to its bin; 1 by default. */
+  weights?: Tensor;
+}
+
+/** How often each of 0, 1, 2, ... occurs in an integer tensor: int64, or the dtype of the weights. Elements out of range are dropped. */
+export function bincount(x: Tensor, { length, weights }: BincountOptions = {}): Tensor {
+  if (kindOf(x.dtype) !== "int") throw new DTypeError(`bincount: needs integers, got ${x.dtype}; use cast("int32")`);
+  if (weights !== undefined && showShape(weights.shape) !== showShape(x.shape))
+    throw new ShapeError(`bincount: weights ${showShape(weights.shape)} for elements ${showShape(x.shape)}`);
+  const bins = length ?? (x.size === 0 ? 0 : x.max().itemSync() + 1);
+  const flat = reshape(x, [-1]);
+  const added = weights === undefined ? zeros(flat.shape, { dtype: "int64" }).add(1) : reshape(weights, [-1]);
+  // Negative elements must not count from the end.
+  return indexAdd(zeros([bins], { dtype: added.dtype }), where(flat.less(0), bins, flat).cast("int32"), added);
+}
+
+/** Options of {@link histogram}. */
+export interface HistogramOptions {
+  /** Ends of the bins; the smallest and largest element by default, which are read for it. */
+  range?: readonly [number, number];
+  weights?: Tensor;
+}
+
+/** Counts of elements in equal bins, and the edges of the bins. The last bin includes its upper edge. */
+export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}): { counts: Tensor; edges: Tensor } {
+  if (!Number.isInteger(bins) || bins < 1) throw new WeftError(`histogram: bins is a whole number >= 1, got ${bins}`);
+  const t = cast(reshape(x, [-1]), toInexact(x.dtype));
+  const found = options.range ?? (t.size === 0 ? [0, 1] : [t.min().itemSync(), t.max().itemSync()]);
+  if (!(found[0] <= found[1]) || !found.every(Number.isFinite))
+    throw new WeftError(`histogram: the range goes from ${found[0]} to ${found[1]}; both are finite and in order`);
+  const [low, high] = found[0] === found[1] ? [found[0] - 0.5, found[1] + 0.5] : found;
+  const edges = linspace(low, high, bins + 1, { dtype: t.dtype });
+  const place = searchsorted(edges, t, { side: "right" }).sub(1);
+  const inside = logicalAnd(t.greaterEqual(low), t.lessEqual(high));
+  const bin = where(inside, place.minimum(bins - 1), bins).cast("int32");
+  const { weights } = options;
+  const counts = bincount(bin, { length: bins, weights: weights === undefined ? undefined : reshape(weights, [-1]) });
+  return { counts, edges };
+}
