@@ -7,6 +7,7 @@ const families: Record<string, string> = {
   scan: "cuda/native/scan.cu",
   sort: "cuda/native/sort.cu",
   scatter: "cuda/native/scatter.cu",
+  update: "cuda/native/update.cu",
   pointers: "cuda/native/pointers.cu",
 };
 export const libraryFiles = Object.values(families);

@@ -6,6 +6,7 @@ import { bytesOf, type DType, isComplex, isHalf, isOp, type Node, numel } from "
 export interface LibraryCalls {
   launch(name: string, blocks: number, threads: number, args: readonly number[], sharedBytes?: number): void;
   zero(address: number, bytes: number): void;
+  copy(to: number, from: number, bytes: number): void;
   multiprocessors: number;
 }
 
