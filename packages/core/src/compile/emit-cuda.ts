@@ -54,8 +54,7 @@ const maxKept = 16;
 function groupSize(length: number): number {
   if (length <= 32) return Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(1, length))));
   if (length <= 1024) return 32;
-  if (length <= 8192) return 256;
-  return length <= 65536 ? 512 : 1024;
+  return length <= 8192 ? 256 : 1024;
 }
 
 /** Variables from one linear index; 32-bit arithmetic where everything fits. */
@@ -255,8 +254,8 @@ function rowVector(kernel: LoopKernel, length: number, group: number): number {
   return plain ? (vectorWidths.find((w) => exact(w) || withTail(w)) ?? 1) : 1;
 }
 
-/** Registers for vectors that stay between passes, per thread. */
-const keptRegisters = (threads: number): number => (threads > 512 ? 24 : 56);
+/** Registers for vectors that stay between passes, per thread. Larger blocks would spill others. */
+const keptRegisters = (threads: number): number => (threads > 256 ? 0 : 32);
 
 /** Rows too long to keep every value: operands that several passes read stay in registers as they were loaded. */
 function keepVectors(

@@ -134,6 +134,26 @@ function gpuSection(file: StoredFiles[string] | undefined): string[] {
   ];
 }
 
+/** The general suite: one line per row and peer. */
+function generalSection(record: ContestRecord | undefined, notes: Record<string, string>): string[] {
+  if (record === undefined) return [];
+  const columns = ["work", "Weft", "quartiles", "rate", "against", "its time", "ratio", "range", "wanted", "verdict"];
+  const rows = comparisonLines(record).map((line) => Object.values(line) as string[]);
+  const reasons = record.rows.filter((row) => isMissed(row) && notes[row.id] !== undefined);
+  return [
+    "## GPU, general work",
+    "",
+    ...machineLines(record),
+    "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
+    "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
+    "",
+    ...markdownTable(columns, rows),
+    "",
+    ...reasons.map((row) => `- ${row.title}: ${notes[row.id]}`),
+    ...(reasons.length > 0 ? [""] : []),
+  ];
+}
+
 function shardTime(seconds: number): string {
   if (seconds >= 1) return `${seconds.toFixed(2)} s`;
   return seconds >= 1e-3 ? `${(seconds * 1e3).toFixed(2)} ms` : `${(seconds * 1e6).toFixed(0)} us`;
@@ -414,6 +434,7 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...cpuSection(files.cpu, notes),
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
+  ...generalSection(files.general, notes),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")
     .flatMap(shardSection),

@@ -140,15 +140,21 @@ W_LIBM(W_CALL, erfc)
 /* erfc for results of 16 bits, with the polynomial of the CPU (cpu/native/prelude.h) and a faster exponential. */
 #ifdef W_EMULATED
 W_INLINE float w_quick_exp(float x) { return expf(x); }
+W_INLINE float w_quick_inverse(float x) { return 1.0f / x; }
 #else
 W_INLINE float w_quick_exp(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896f));
   return y;
 }
+W_INLINE float w_quick_inverse(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 #endif
 W_INLINE float w_erfc_h(float x) {
-  float a = fminf(fabsf(x), 11.0f), t = 1.0f / fmaf(0.5f, a, 1.0f);
+  float a = fminf(fabsf(x), 11.0f), t = w_quick_inverse(fmaf(0.5f, a, 1.0f));
   float q = fmaf(3.260208625464e-02f, t, -1.728468720981e-01f);
   q = fmaf(q, t, 3.357754535154e-01f);
   q = fmaf(q, t, -2.238751933296e-01f);
