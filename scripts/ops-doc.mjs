@@ -148,12 +148,24 @@ const sections = [
   ["Indexing and sorting", ["indexing", "selection"]],
   ["Products", ["einsum", "conv"]],
   ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention"]],
-  ["Linear algebra", ["linalg"]],
+  ["Linear algebra", ["linalg", "matrix-functions"]],
   ["Properties of dtypes", ["dtypes"]],
   ["Fourier transforms", ["fft"]],
   [
     "Transforms and trees",
-    ["transforms", "jacobian", "mapping", "control", "custom", "jit", "tree", "scope", "precision", "annotate"],
+    [
+      "transforms",
+      "jacobian",
+      "mapping",
+      "control",
+      "dynamic",
+      "custom",
+      "jit",
+      "tree",
+      "scope",
+      "precision",
+      "annotate",
+    ],
   ],
 ];
 /** Public names that users rarely call; they come from the runtime. */

@@ -118,6 +118,36 @@ def svd_parts(a):
     return s, (u * (s * s)[..., None, :]) @ vh, u @ ct(u), ct(vh) @ vh
 
 
+def lu_parts(a):
+    flat = a.reshape(-1, *a.shape[-2:])
+    parts = []
+    for x in flat:
+        p, l, u = linalg.lu(x)
+        parts.append((l, u, np.argmax(np.abs(p), axis=0).astype(float), l @ u))
+    return tuple(np.stack(v).reshape(*a.shape[:-2], *v[0].shape) for v in zip(*parts))
+
+
+def eig_parts(a):
+    powers = [np.trace(np.linalg.matrix_power(a, k), axis1=-2, axis2=-1) + 0j for k in (1, 2, 3)]
+    return (*powers, a @ a + 0j, np.ones(a.shape[:-1]))
+
+
+def full_svd_parts(a):
+    u, s, vh = np.linalg.svd(a)
+    thin = u[..., :s.shape[-1]]
+    return s, ct(u) @ u, vh @ ct(vh), thin @ ct(thin)
+
+
+def complete_r(a):
+    r = positive_qr(a)[1]
+    return np.concatenate([r, np.zeros((a.shape[0] - r.shape[0], r.shape[1]), r.dtype)])
+
+
+def lstsq_parts(a, b, v, w):
+    x, residuals, rank, s = np.linalg.lstsq(a, b, rcond=None)
+    return x, residuals, rank, s, np.linalg.lstsq(a, v, rcond=None)[0], np.linalg.lstsq(w, np.ones(2), rcond=None)[0]
+
+
 storage = {"float16": np.float64, "bfloat16": np.float64, "bool": np.bool_}
 
 

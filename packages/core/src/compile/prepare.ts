@@ -123,6 +123,7 @@ const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
 function prepareEmpty(node: Node): Node | null {
   if (node.outputs !== null || node.op === "const" || node.op === "collective") return null;
   if (numel(node.shape) === 0) return build.zerosLike(node);
+  if (isOp(node, "det") && numel(node.inputs[0].shape) === 0) return build.full(node.shape, 1, node.dtype);
   if (isOp(node, "reduce") && numel(node.inputs[0].shape) === 0)
     return build.full(node.shape, emptyValue[node.attrs.fn](node.dtype), node.dtype);
   return null;

@@ -78,6 +78,7 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   },
   gather: nothing,
   scatterAdd: (node) => perElement(node.inputs[2]),
+  updateSlice: nothing,
   fft: ({ attrs: { kind, axes, size }, inputs: [x] }) => {
     const lengths = [...x.shape.slice(-axes, -1), size];
     const points = (numel(x.shape) / Math.max(1, x.shape[x.shape.length - 1])) * size;
@@ -90,6 +91,8 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   det: matrixCubed(2 / 3),
   eigh: matrixCubed(9),
   qr: matrixCubed(4),
+  lu: matrixCubed(2 / 3),
+  eig: matrixCubed(25),
   svd: matrixCubed(12),
   scan: (node) => {
     const { body } = node.attrs;

@@ -224,6 +224,11 @@ export interface OpAttrs {
    * of the side that is not a half spectrum.
    */
   fft: { kind: FftKind; inverse: boolean; axes: number; size: number };
+  /**
+   * Inputs: base [...batch, ...before, n, ...after], start (int32) [...batch], update like base with m <= n elements along `axis`.
+   * The base with the update written at start, which is clamped to [0, n - m]. In place where the base is not needed afterwards.
+   */
+  updateSlice: { axis: number; batch: number };
   /** Stable order of the last axis, int32. */
   argsort: { descending: boolean };
   /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */
@@ -237,6 +242,13 @@ export interface OpAttrs {
   eigh: Record<never, never>;
   /** Thin: q [..., m, k], r [..., k, n], k = min(m, n), diagonal of r real and >= 0. */
   qr: Record<never, never>;
+  /**
+   * LU decomposition with row pivots: the factors in one matrix [..., m, n] (l below the diagonal, whose ones are not stored, u on and
+   * above it), and the rows of a in their new order, int32 [..., m].
+   */
+  lu: Record<never, never>;
+  /** Eigenvalues (complex, in no order) and eigenvectors of norm 1 in columns, largest component real and positive, of any square matrix. */
+  eig: Record<never, never>;
   /** Thin: u [..., m, k], s [..., k] descending, vh [..., k, n]. */
   svd: Record<never, never>;
   /**

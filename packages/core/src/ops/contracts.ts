@@ -509,6 +509,21 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
   conv: { operands: 2, check: checkConv },
   gather: { operands: 2, check: checkGather },
+  updateSlice: {
+    operands: 3,
+    check: ([base, start, update], { axis, batch }) => {
+      checkAxis(axis, base.shape);
+      checkSameDType(base, update);
+      demand(start.dtype === "int32", `the start is ${start.dtype} and should be int32`);
+      demand(isCount(batch) && batch <= axis, `${batch} batch dimensions reach beyond axis ${axis}`);
+      demand(sameShape(start.shape, base.shape.slice(0, batch)), `the start is ${showShape(start.shape)}`);
+      demand(
+        update.shape.length === base.shape.length &&
+          update.shape.every((d, i) => (i === axis ? d <= base.shape[i] : d === base.shape[i])),
+        `an update ${showShape(update.shape)} does not fit ${showShape(base.shape)} along axis ${axis}`,
+      );
+    },
+  },
   scatterAdd: {
     operands: 3,
     check: (inputs, attrs) => {
@@ -554,6 +569,8 @@ export const contracts: { [K in OpName]: Row<K> } = {
   det: { operands: 1, check: ([a]) => checkSquare(a) },
   eigh: { operands: 1, check: ([a]) => checkSquare(a) },
   qr: { operands: 1, check: ([a]) => checkLinalg(a) },
+  lu: { operands: 1, check: ([a]) => checkLinalg(a) },
+  eig: { operands: 1, check: ([a]) => checkSquare(a) },
   svd: { operands: 1, check: ([a]) => checkLinalg(a) },
   scan: { operands: null, check: checkScan },
   custom: {

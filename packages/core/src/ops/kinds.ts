@@ -5,7 +5,17 @@ const views = ["reshape", "permute", "expand", "slice", "flip", "barrier", "pin"
 const elementwise = ["unary", "binary", "where", "cast", "random", "gather", "pad", "concat"] as const;
 const reductions = ["reduce", "argreduce"] as const;
 const leaves = ["const", "iota"] as const;
-export const factorizations = ["cholesky", "triangularSolve", "solve", "det", "eigh", "qr", "svd"] as const;
+export const factorizations = [
+  "cholesky",
+  "triangularSolve",
+  "solve",
+  "det",
+  "eigh",
+  "qr",
+  "svd",
+  "lu",
+  "eig",
+] as const;
 
 const set = (names: readonly OpName[]): ReadonlySet<OpName> => new Set(names);
 

@@ -107,6 +107,7 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     dtype: x.dtype,
   }),
   scatterAdd: same,
+  updateSlice: same,
   fft: ([x], { kind, size }) => ({
     shape: kind === "c2c" ? x.shape : [...x.shape.slice(0, -1), kind === "r2c" ? Math.floor(size / 2) + 1 : size],
     dtype: kind === "c2c" ? x.dtype : kind === "r2c" ? complexOf(x.dtype) : realOf(x.dtype),
@@ -128,6 +129,14 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
       { shape: [...batch, k, columns], dtype: a.dtype },
     ];
   },
+  lu: ([a]) => [
+    { shape: a.shape, dtype: a.dtype },
+    { shape: a.shape.slice(0, -1), dtype: "int32" },
+  ],
+  eig: ([a]) => [
+    { shape: a.shape.slice(0, -1), dtype: isComplex(a.dtype) ? a.dtype : complexOf(a.dtype) },
+    { shape: a.shape, dtype: isComplex(a.dtype) ? a.dtype : complexOf(a.dtype) },
+  ],
   svd: ([a]) => {
     const { batch, rows, columns } = matrixParts(a.shape);
     const k = Math.min(rows, columns);

@@ -20,6 +20,7 @@ import {
   matmul,
   mul,
   neg,
+  real,
   reduce,
   reshape,
   scale,
@@ -144,6 +145,54 @@ function addPhaseTurn(v: Node, gv: Node): Node {
   const correction = neg(div(asRows(turn, n), magnitude));
   const zero = zerosLike(magnitude);
   return add(gv, toComplex(zero, where(isPivot, correction, zero)));
+}
+
+/**
+ * Unit vectors: the part of their cotangent along themselves does not count. Pairs of equal eigenvalues contribute zero. The loss must
+ * not depend on the phases of the vectors.
+ */
+export function eigVjp(a: Node, w: Node, v: Node, gw: Node | null, gv: Node | null): Node {
+  let inner: Node | null = gw === null ? null : diagonal(gw);
+  if (gv !== null) {
+    const n = w.shape[w.shape.length - 1];
+    const projected = matmul(adjoint(v), gv);
+    const along = cast(asRows(real(diagonalOf(projected)), n), v.dtype);
+    const rest = sub(projected, mul(matmul(adjoint(v), v), along));
+    const gaps = conj(sub(asRows(w, n), asColumns(w, n)));
+    const equal = eq(gaps, zerosLike(gaps));
+    const mixed = where(equal, zerosLike(gaps), div(rest, where(equal, fullLike(gaps, 1), gaps)));
+    inner = inner === null ? mixed : add(inner, mixed);
+  }
+  if (inner === null) return zerosLike(a);
+  const result = make("solve", [adjoint(v), matmul(inner, adjoint(v))], {});
+  return isComplex(a.dtype) ? result : cast(real(result), a.dtype);
+}
+
+/** The factors of the leading square, and what is beside or below it. */
+export function luVjp(lu: Node, order: Node, g: Node): Node {
+  const rank = lu.shape.length;
+  const [m, n] = lu.shape.slice(-2);
+  const k = Math.min(m, n);
+  const [rows, columns] = [rank - 2, rank - 1];
+  const square = (x: Node): Node => sliceAxis(sliceAxis(x, rows, 0, k), columns, 0, k);
+  const right = (x: Node): Node => sliceAxis(x, columns, k, n);
+  const below = (x: Node): Node => sliceAxis(x, rows, k, m);
+  const [both, gBoth] = [square(lu), square(g)];
+  const l = add(triangle(both, true, true), identityLike(k, lu.dtype, lu.shape.slice(0, -2)));
+  const u = triangle(both, false, false);
+  let lower = matmul(adjoint(l), triangle(gBoth, true, true));
+  let upper = matmul(triangle(gBoth, false, false), adjoint(u));
+  if (n > k) lower = sub(lower, matmul(right(g), adjoint(right(lu))));
+  if (m > k) upper = sub(upper, matmul(adjoint(below(lu)), below(g)));
+  const middle = add(triangle(lower, true, true), triangle(upper, false, false));
+  const left = (x: Node): Node => triangularSolve(l, x, true, true, true);
+  const over = (x: Node): Node => adjoint(triangularSolve(u, adjoint(x), false, false));
+  let result = over(left(middle));
+  if (n > k) result = concat([result, left(right(g))], columns);
+  if (m > k) result = concat([result, over(below(g))], rows);
+  // Row i of the result belongs to row order[i] of a.
+  const batch = rank - 2;
+  return make("scatterAdd", [zerosLike(result), order, result], { axis: batch, batch });
 }
 
 /** Sum of an upper triangle and its adjoint with the diagonal counted once and real. */

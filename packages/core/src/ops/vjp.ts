@@ -21,15 +21,27 @@ import {
   reshape,
   scatterAdd,
   slice,
+  sliceAt,
   sliceAxis,
   sum,
+  updateSlice,
   where,
   zerosLike,
 } from "./build.js";
 import { convVjp } from "./conv.js";
 import { fftVjp } from "./fft.js";
 import { binaryVjps, unaryVjps } from "./vjp-elementwise.js";
-import { choleskyVjp, detVjp, eighVjp, qrVjp, solveVjp, svdVjp, triangularSolveVjp } from "./vjp-linalg.js";
+import {
+  choleskyVjp,
+  detVjp,
+  eighVjp,
+  eigVjp,
+  luVjp,
+  qrVjp,
+  solveVjp,
+  svdVjp,
+  triangularSolveVjp,
+} from "./vjp-linalg.js";
 import { reduceVjps } from "./vjp-reduce.js";
 
 /** transform/ differentiates loops and custom functions, because it can look into their bodies. */
@@ -157,6 +169,11 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
     const { axis, batch } = node.attrs;
     return [scatterAdd(zerosLike(x), clamped(indices, x.shape[axis]), g!, axis, batch), null];
   },
+  updateSlice: ({ inputs: [, start, update], attrs: { axis, batch } }, [g]) => [
+    updateSlice(g!, start, zerosLike(update), axis, batch),
+    null,
+    sliceAt(g!, start, update.shape[axis], axis, batch),
+  ],
   scatterAdd: (node, [g]) => [g, null, gatherInside(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
   fft: (node, [g]) => [fftVjp(node, g!)],
   argsort: none,
@@ -166,6 +183,8 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
   det: (node, [g]) => [detVjp(node.inputs[0], node, g!)],
   eigh: (node, [gw, gv]) => [eighVjp(pick(node, 0), pick(node, 1), gw, gv)],
   qr: (node, [gq, gr]) => [qrVjp(node.inputs[0], pick(node, 0), pick(node, 1), gq, gr)],
+  lu: (node, [g]) => [g === null ? null : luVjp(pick(node, 0), pick(node, 1), g)],
+  eig: (node, [gw, gv]) => [eigVjp(node.inputs[0], pick(node, 0), pick(node, 1), gw, gv)],
   svd: (node, [gu, gs, gvh]) => {
     const [u, s, vh] = [0, 1, 2].map((i) => pick(node, i));
     return [svdVjp(u, s, vh, gu, gs, gvh)];

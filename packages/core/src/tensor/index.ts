@@ -2,13 +2,25 @@
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
 export * from "./control.js";
-export * from "./conv.js";
+export {
+  type ConvOptions,
+  type ConvTransposeOptions,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  type Padding,
+  type PerAxis,
+} from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
 export * from "./distributions.js";
 export * from "./dtypes.js";
+export * from "./dynamic.js";
 export * from "./einops.js";
 export * from "./einsum.js";
 export * from "./elementwise.js";
@@ -28,9 +40,27 @@ export {
 } from "./indexing.js";
 export * from "./jacobian.js";
 export * from "./jit.js";
-export * from "./linalg.js";
+export {
+  adjoint,
+  cholesky,
+  det,
+  diag,
+  diagonal,
+  eigh,
+  inv,
+  norm,
+  qr,
+  solve,
+  svd,
+  type TriangularOptions,
+  trace,
+  triangularSolve,
+  tril,
+  triu,
+} from "./linalg.js";
 export * from "./mapping.js";
 export * from "./math.js";
+export * from "./matrix-functions.js";
 export * from "./nnfunctions.js";
 export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {

@@ -11,12 +11,12 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { broadcastAll, commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
-import { matmul } from "./einsum.js";
 import { abs, equal, mul, real, sqrt, where } from "./math.js";
 import { type Axes, max, sum } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
 
-function matrix(op: string, a: TensorLike, square = false): Node {
+/** The node of a matrix operand in a dtype of the factorizations. */
+export function matrix(op: string, a: TensorLike, square = false): Node {
   const node = nodeOf(op, a);
   const [m, n] = node.shape.slice(-2);
   if (node.shape.length < 2 || (square && m !== n))
@@ -27,7 +27,7 @@ function matrix(op: string, a: TensorLike, square = false): Node {
 }
 
 /** The factorizations run in single and double precision. */
-const factorDType = (dtype: DType): DType => (isHalf(dtype) ? "float32" : toInexact(dtype));
+export const factorDType = (dtype: DType): DType => (isHalf(dtype) ? "float32" : toInexact(dtype));
 
 /**
  * Eigenvalues (ascending) and eigenvectors (columns) of Hermitian matrices. Only the lower triangle is read.
@@ -47,9 +47,14 @@ export function eigh(a: TensorLike): { values: Tensor; vectors: Tensor } {
 }
 
 /**
- * Lower Cholesky factor l of a Hermitian positive definite matrix, a = l l^H. NaN if the matrix is not positive definite.
+ * Lower Cholesky factor l of a Hermitian positive definite matrix, a = l l^H, of which the lower triangle is read; with `upper` the
+ * factor u of a = u^H u, from the upper triangle. NaN if the matrix is not positive definite.
  */
-export const cholesky = (a: TensorLike): Tensor => wrap(build.make("cholesky", [matrix("cholesky", a, true)], {}));
+export function cholesky(a: TensorLike, { upper = false }: { upper?: boolean } = {}): Tensor {
+  const node = matrix("cholesky", a, true);
+  const lower = build.make("cholesky", [upper ? build.adjoint(node) : node], {});
+  return wrap(upper ? build.adjoint(lower) : lower);
+}
 
 /** Brings a and b to one dtype and one batch; b may be a vector. */
 function system(op: string, a: TensorLike, b: TensorLike): { a: Node; b: Node; vector: boolean } {
@@ -116,14 +121,36 @@ export function inv(a: TensorLike): Tensor {
 /** Determinant. */
 export const det = (a: TensorLike): Tensor => wrap(build.make("det", [matrix("det", a, true)], {}));
 
-/** Thin QR decomposition: q has orthonormal columns, and the diagonal of r is real and non-negative. */
-export function qr(a: TensorLike): { q: Tensor; r: Tensor } {
-  const [q, r] = build.picks(build.make("qr", [matrix("qr", a)], {}));
+/** Thin QR decomposition; the columns that complete q follow from those of the identity. */
+function qrNodes(a: Node, complete: boolean): { q: Node; r: Node } {
+  const [m, n] = a.shape.slice(-2);
+  if (!complete || m <= n) {
+    const [q, r] = build.picks(build.make("qr", [a], {}));
+    return { q, r };
+  }
+  const rank = a.shape.length;
+  const wide = build.concat([a, build.identityLike(m, a.dtype, a.shape.slice(0, -2))], rank - 1);
+  const [q, r] = build.picks(build.make("qr", [wide], {}));
+  return { q, r: build.triangle(build.sliceAxis(r, rank - 1, 0, n), false, false) };
+}
+
+/**
+ * QR decomposition: q has orthonormal columns, and the diagonal of r is real and non-negative. The mode "reduced" gives
+ * q [..., m, min(m, n)], "complete" a square q.
+ */
+export function qr(
+  a: TensorLike,
+  { mode = "reduced" }: { mode?: "reduced" | "complete" } = {},
+): { q: Tensor; r: Tensor } {
+  if (mode !== "reduced" && mode !== "complete")
+    throw new WeftError(`qr: mode must be "reduced" or "complete", got ${JSON.stringify(mode)}`);
+  const { q, r } = qrNodes(matrix("qr", a), mode === "complete");
   return { q: wrap(q), r: wrap(r) };
 }
 
 /**
- * Thin singular value decomposition a = u diag(s) vh, with s in descending order.
+ * Singular value decomposition a = u diag(s) vh, with s in descending order. Thin: u [..., m, k], vh [..., k, n] with k = min(m, n),
+ * unless `fullMatrices` asks for square ones.
  *
  * @example
  * ```ts
@@ -134,9 +161,14 @@ export function qr(a: TensorLike): { q: Tensor; r: Tensor } {
  * console.log(u.shape, vh.shape); // [3, 2] [2, 2]
  * ```
  */
-export function svd(a: TensorLike): { u: Tensor; s: Tensor; vh: Tensor } {
+export function svd(
+  a: TensorLike,
+  { fullMatrices = false }: { fullMatrices?: boolean } = {},
+): { u: Tensor; s: Tensor; vh: Tensor } {
   const [u, s, vh] = build.picks(build.make("svd", [matrix("svd", a)], {}));
-  return { u: wrap(u), s: wrap(s), vh: wrap(vh) };
+  if (!fullMatrices) return { u: wrap(u), s: wrap(s), vh: wrap(vh) };
+  const right = build.adjoint(qrNodes(build.adjoint(vh), true).q);
+  return { u: wrap(qrNodes(u, true).q), s: wrap(s), vh: wrap(right) };
 }
 
 /** The node of an operand that must have two axes at least. */
@@ -165,20 +197,23 @@ export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max
   return where(isZero, 0, sqrt(where(isZero, 1, total)));
 }
 
-/** Sum of the main diagonal of the last two axes. */
-export function trace(a: TensorLike): Tensor {
-  return sum(diagonal(a), -1);
+/** Sum of a diagonal of the last two axes: the main one, or that `offset` columns to its right. */
+export function trace(a: TensorLike, { offset = 0 }: { offset?: number } = {}): Tensor {
+  return sum(diagonal(a, { offset }), -1);
 }
 
-/** Main diagonal of the last two axes. */
-export function diagonal(a: TensorLike): Tensor {
+/** A diagonal of the last two axes: the main one, or that `offset` columns to its right (to its left if it is negative). */
+export function diagonal(a: TensorLike, { offset = 0 }: { offset?: number } = {}): Tensor {
   const node = atLeastMatrix("diagonal", a);
+  if (!Number.isInteger(offset)) throw new WeftError(`diagonal: the offset must be a whole number, got ${offset}`);
   const rank = node.shape.length;
-  const n = Math.min(...node.shape.slice(-2));
+  const [rows, columns] = node.shape.slice(-2);
+  const [down, right] = [Math.min(rows, Math.max(0, -offset)), Math.min(columns, Math.max(0, offset))];
+  const n = Math.max(0, Math.min(rows - down, columns - right));
   const square = build.slice(
     node,
-    node.shape.map(() => 0),
-    [...node.shape.slice(0, -2), n, n],
+    [...node.shape.slice(0, -2).map(() => 0), down, right],
+    [...node.shape.slice(0, -2), down + n, right + n],
   );
   const same = build.eq(build.iota(square.shape, rank - 2, "int32"), build.iota(square.shape, rank - 1, "int32"));
   return wrap(build.sum(build.where(same, square, build.zerosLike(square)), [rank - 1]));
@@ -210,92 +245,4 @@ function triangle(op: string, a: TensorLike, k: number, lower: boolean): Tensor 
   const shifted = build.shift(rows, k);
   const inside = lower ? build.le(columns, shifted) : build.le(shifted, columns);
   return wrap(build.where(inside, x, build.zerosLike(x)));
-}
-
-// Pade coefficients of degree 13 and the norm up to which it is exact to double precision (Higham 2005).
-const pade13 = [
-  64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
-  670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
-];
-const theta13 = 5.371920351148152;
-
-/** Options of {@link expm}. */
-export interface ExpmOptions {
-  /** Halvings before the Pade step. The default, 8, is exact for 1-norms up to 1375; fewer are faster for small matrices. */
-  squarings?: number;
-}
-
-/**
- * Matrix exponential by scaling and squaring with a Pade approximant of degree 13. The number of squarings is fixed when the
- * graph is built, because it cannot depend on values: choose it by the largest 1-norm, see {@link expmSquarings}.
- */
-export function expm(a: TensorLike, { squarings = 8 }: ExpmOptions = {}): Tensor {
-  const node = matrix("expm", a, true);
-  if (!Number.isInteger(squarings) || squarings < 0 || squarings > 64)
-    throw new WeftError(`expm: squarings must be a whole number from 0 to 64, got ${squarings}`);
-  const n = node.shape[node.shape.length - 1];
-  const identity = build.identityLike(n, node.dtype, node.shape.slice(0, -2));
-  const x = build.scale(node, 2 ** -squarings);
-  const product = build.matmul;
-  const combine = (terms: readonly (readonly [Node, number])[]): Node =>
-    terms.map(([t, c]) => build.scale(t, c / pade13[0])).reduce(build.add);
-  const x2 = product(x, x);
-  const x4 = product(x2, x2);
-  const x6 = product(x4, x2);
-  const b = pade13;
-  const odd = build.add(
-    product(
-      x6,
-      combine([
-        [x6, b[13]],
-        [x4, b[11]],
-        [x2, b[9]],
-      ]),
-    ),
-    combine([
-      [x6, b[7]],
-      [x4, b[5]],
-      [x2, b[3]],
-      [identity, b[1]],
-    ]),
-  );
-  const u = product(x, odd);
-  const v = build.add(
-    product(
-      x6,
-      combine([
-        [x6, b[12]],
-        [x4, b[10]],
-        [x2, b[8]],
-      ]),
-    ),
-    combine([
-      [x6, b[6]],
-      [x4, b[4]],
-      [x2, b[2]],
-      [identity, b[0]],
-    ]),
-  );
-  let result: Node = build.make("solve", [build.sub(v, u), build.add(v, u)], {});
-  for (let i = 0; i < squarings; i++) result = product(result, result);
-  return wrap(result);
-}
-
-/** Number of squarings that {@link expm} needs for matrices up to this 1-norm. */
-export const expmSquarings = (norm1: number): number =>
-  Math.max(0, Math.ceil(Math.log2(Math.max(norm1, 1e-300) / theta13)));
-
-/** Integer power of a square matrix, by repeated squaring. */
-export function matrixPower(a: Tensor, exponent: number): Tensor {
-  if (!Number.isInteger(exponent))
-    throw new WeftError(`matrixPower: the exponent must be a whole number, got ${exponent}`);
-  const node = matrix("matrixPower", a, true);
-  const n = node.shape[node.shape.length - 1];
-  let base = exponent < 0 ? inv(a) : wrap(node);
-  let result = wrap(build.identityLike(n, node.dtype, node.shape.slice(0, -2)));
-  for (let e = Math.abs(exponent); e > 0; e = Math.floor(e / 2)) {
-    if (e % 2 === 1) result = matmul(result, base);
-    if (e > 1) base = matmul(base, base);
-  }
-  return result;
 }

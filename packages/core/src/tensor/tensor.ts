@@ -41,6 +41,9 @@ function widen(dtype: DType, raw: Storage): Data {
   return raw as Data;
 }
 
+/** The site of a disposal when sites are not recorded. */
+const unrecorded = (): null => null;
+
 /**
  * An n-dimensional array with a dtype on a device. Operations are lazy: they build a graph, and a value is computed when it is
  * read. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on.
@@ -70,9 +73,8 @@ export class Tensor {
     const site = siteOf(this.#node);
     const what = `${this.dtype}${showShape(this.shape)} tensor (${op}${site === null ? "" : `, made at ${site}`})`;
     const where = disposed();
-    return new WeftError(
-      `this ${what} was disposed${where === null ? "" : ` at ${where}`}; use it before it is disposed, or dispose of it later`,
-    );
+    const hint = where === null ? " (WEFT_MEMORY_SITES=1 shows where)" : ` at ${where}`;
+    return new WeftError(`this ${what} was disposed${hint}; use it before it is disposed, or dispose of it later`);
   }
 
   /** Sizes of the axes. */
@@ -242,7 +244,8 @@ export class Tensor {
 
   /** Frees the memory now. Pending work that reads this tensor still gets its value; other use throws. */
   dispose(): void {
-    this.#disposed ??= captureSite();
+    // The stack of every call would cost more than the call of a small program.
+    this.#disposed ??= memory.recordSites ? captureSite() : unrecorded;
     this.#release();
   }
 

@@ -210,7 +210,9 @@ onEachDevice((device) => {
     const deeper = x.mul(2).sum();
     const held = x.mul(5);
     const through = held.add(x);
+    memory.recordSites = true;
     x.dispose();
+    memory.recordSites = false;
     assertClose(direct, [2, 3, 4]);
     assertClose(deeper, 12);
     assertClose(through, [6, 12, 18]);

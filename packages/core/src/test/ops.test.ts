@@ -110,7 +110,7 @@ const elsewhere = new Set(
     "finfo iinfo isOfKind canCast namespaceInfo",
     "exponential gumbel laplace truncatedNormal gamma beta dirichlet studentT poisson categorical choice shuffle",
     "jacrev jacfwd jacobian hessian customJvp vjpWithAux",
-    "cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
+    "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
     "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),
 );

@@ -2,7 +2,16 @@
 // Installs Debian's packages where that is allowed; otherwise returns the reason.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { availableParallelism, hostname, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 
@@ -145,12 +154,13 @@ export async function startSlurm(nodes = 1): Promise<Slurm | string> {
     }
   };
   if (!(await until(idle, 40))) {
-    let why = "";
-    try {
-      why = readFileSync(join(folder, "log/ctld.log"), "utf8").trim().split("\n").slice(-2).join(" / ");
-    } catch {
-      // No log: the daemon did not start.
-    }
+    const lines = readdirSync(join(folder, "log")).flatMap((name) =>
+      readFileSync(join(folder, "log", name), "utf8")
+        .trim()
+        .split("\n"),
+    );
+    const errors = lines.filter((line) => /error|fatal/i.test(line));
+    const why = (errors.length > 0 ? errors : lines).slice(-3).join(" / ");
     stop();
     return `SLURM did not come up: ${why}`;
   }

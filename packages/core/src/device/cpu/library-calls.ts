@@ -1,7 +1,7 @@
 // The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.h).
 
 import { isZeroBase } from "../../compile/index.js";
-import { codeOf, convKinds, fftKinds, InternalError, type Node, numel } from "../../graph/index.js";
+import { bytesOf, codeOf, convKinds, fftKinds, InternalError, type Node, numel } from "../../graph/index.js";
 import { convRoles, type LibraryOp } from "../../ops/index.js";
 
 /** C expressions for the arguments of a call. */
@@ -65,6 +65,19 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const n = shape[shape.length - 1];
     return `W_TRY(rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads));`;
   },
+  updateSlice: (node, { input, output }) => {
+    const [{ shape, dtype }, , update] = node.inputs;
+    const { axis, batch } = node.attrs;
+    const bytes = bytesOf(dtype) * numel(shape.slice(axis + 1));
+    const sizes = [
+      numel(shape.slice(0, axis)),
+      numel(shape.slice(batch, axis)),
+      shape[axis],
+      update.shape[axis],
+      bytes,
+    ];
+    return `w_update(${input(0)}, ${input(1)}, ${input(2)}, ${output()}, ${sizes.join(", ")});`;
+  },
   scatterAdd: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
     const { axis, batch } = node.attrs;
@@ -83,6 +96,10 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   det: (node, { code, input, output }) => `W_TRY(rt->det(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,
   eigh: (node, { code, input, output }) =>
     `W_TRY(rt->eigh(${code}, ${squares(node)}, ${input(0)}, ${output(0)}, ${output(1)}));`,
+  lu: (node, { code, input, output }) =>
+    `W_TRY(rt->lu(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, (int32_t*)${output(1)}));`,
+  eig: (node, { code, input, output }) =>
+    `W_TRY(rt->eig(${code}, ${squares(node)}, ${input(0)}, ${output(0)}, ${output(1)}));`,
   qr: (node, { code, input, output }) =>
     `W_TRY(rt->qr(${code}, ${matrices(node)}, ${input(0)}, ${output(0)}, ${output(1)}));`,
   svd: (node, { code, input, output }) =>

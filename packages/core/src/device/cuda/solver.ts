@@ -14,7 +14,7 @@ import {
 } from "./driver.js";
 import type { HostBlock } from "./host-memory.js";
 
-type SolverOp = (typeof factorizations)[number];
+type SolverOp = Exclude<(typeof factorizations)[number], "eig">;
 export const isSolverOp = (op: OpName): boolean => factorizationOps.has(op);
 type SolverDType = "float32" | "float64" | "complex64" | "complex128";
 
@@ -93,6 +93,7 @@ export class LinearAlgebra {
     det: (task) => this.#det(task),
     eigh: (task) => this.#eigh(task),
     qr: (task) => this.#qr(task),
+    lu: (task) => this.#lu(task),
     svd: (task) => this.#svd(task),
   };
 
@@ -165,17 +166,23 @@ export class LinearAlgebra {
     return this.#host.address;
   }
 
-  /** The lower triangle of a row-major matrix is the upper one of its transpose; u^H u of that is l l^H, with l = u^T. */
+  /** out[g] = in[g]^T, by tiles. `lowerOnly`: zeros above the diagonal of out; NaN for matrices with a flag. */
+  #transpose(task: Task, from: number, to: number, rows: number, columns: number, lowerOnly = 0, flags = 0): void {
+    const tiles = Math.ceil(rows / 32) * Math.ceil(columns / 32) * task.count;
+    this.#kernel("w_transpose", task, tiles * 256, from, to, rows, columns, task.count, lowerOnly, flags);
+  }
+
+  /** By the lower triangle in columns: the library is a third slower with the upper one, which rows would be without a copy. */
   #cholesky(task: Task): void {
     const { dtype, bytes, rows: n, count, inputs, outputs } = task;
     const { letter, type } = kinds[dtype];
     const { solver, params } = this.#handle();
-    const [out] = outputs;
-    this.#copy(out, inputs[0], bytes * n * n * count);
+    const columns = this.#take(bytes * n * n * count);
+    this.#transpose(task, inputs[0], columns, n, n);
     const info = this.#zeros(count);
     if (count > 1 && n < largeMatrix) {
       const code = this.#solver[`cusolverDn${letter}potrfBatched`](
-        ...[solver, upper, n, this.#pointers(out, bytes * n * n, count), n, info, count],
+        ...[solver, lower, n, this.#pointers(columns, bytes * n * n, count), n, info, count],
       );
       this.context.check("cusolverDnpotrfBatched", code);
     } else {
@@ -184,13 +191,12 @@ export class LinearAlgebra {
           "cusolverDnXpotrf",
           this.#solver.cusolverDnXpotrf_bufferSize,
           this.#solver.cusolverDnXpotrf,
-          [solver, params, upper, n, type, out + g * bytes * n * n, n, type],
+          [solver, params, lower, n, type, columns + g * bytes * n * n, n, type],
           info + 4 * g,
         );
     }
-    this.#kernel("w_flag_diagonal", task, n * count, out, info, n, count);
-    this.#kernel("w_lower", task, n * n * count, out, n, count);
-    this.#kernel("w_nan_flagged", task, n * n * count, out, info, n * n, count);
+    this.#kernel("w_flag_diagonal", task, n * count, columns, info, n, count);
+    this.#transpose(task, columns, outputs[0], n, n, 1, info);
   }
 
   /** a x = b is x^T a^T = b^T: from the right, with the other triangle. */
@@ -214,13 +220,15 @@ export class LinearAlgebra {
     this.context.check("cublas trsmBatched", blas[`cublas${letter}trsmBatched`](...form, a, n, b, k, count));
   }
 
-  /** Factors of the transposes, pivots as 64-bit numbers where the matrices are large. */
+  /** Factors of matrices in columns, pivots as 64-bit numbers where the matrices are large or not square. */
   #factor(task: Task, info: number): { factors: number; pivots: number; long: boolean } {
-    const { dtype, bytes, rows: n, count } = task;
+    const { dtype, bytes, rows: m, columns: n, count, inputs } = task;
     const { letter, type } = kinds[dtype];
-    const factors = this.#working(task);
-    const long = n >= largeMatrix;
-    const pivots = this.#take((long ? 8 : 4) * n * count);
+    const factors = this.#take(bytes * m * n * count);
+    this.#transpose(task, inputs[0], factors, m, n);
+    const long = n >= largeMatrix || m !== n;
+    const k = Math.min(m, n);
+    const pivots = this.#take((long ? 8 : 4) * k * count);
     if (!long) {
       const { handle } = this.context.blas();
       const table = this.#pointers(factors, bytes * n * n, count);
@@ -238,19 +246,27 @@ export class LinearAlgebra {
     }
     const { solver, params } = this.#handle();
     for (let g = 0; g < count; g++) {
-      const args = [solver, params, n, n, type, factors + g * bytes * n * n, n];
+      const args = [solver, params, m, n, type, factors + g * bytes * m * n, m];
       const [device, host] = [new BigUint64Array(1), new BigUint64Array(1)];
       const sized = this.#solver.cusolverDnXgetrf_bufferSize(...args, type, device, host);
       this.context.check("cusolverDnXgetrf_bufferSize", sized);
       const [deviceBytes, hostBytes] = [Number(device[0]), Number(host[0])];
       const work = [this.#take(deviceBytes), deviceBytes, this.#hostMemory(hostBytes), hostBytes, info + 4 * g];
-      const code = this.#solver.cusolverDnXgetrf(...args, pivots + 8 * n * g, type, ...work);
+      const code = this.#solver.cusolverDnXgetrf(...args, pivots + 8 * k * g, type, ...work);
       this.context.check("cusolverDnXgetrf", code);
     }
     return { factors, pivots, long };
   }
 
-  /** The library sees a^T, so it solves its transpose; right sides and solutions are transposed on the way. */
+  /** A zero pivot is part of the result. */
+  #lu(task: Task): void {
+    const { rows: m, columns: n, count, outputs } = task;
+    const { factors, pivots, long } = this.#factor(task, this.#zeros(count));
+    this.#transpose(task, factors, outputs[0], n, m);
+    this.launch(`w_row_order${long ? "_long" : ""}`, count, [pivots, outputs[1], m, Math.min(m, n), count]);
+  }
+
+  /** Right sides and solutions are in columns for the library. */
   #solve(task: Task): void {
     const { node, dtype, bytes, rows: n, count, inputs, outputs } = task;
     const { letter, type } = kinds[dtype];
@@ -258,16 +274,16 @@ export class LinearAlgebra {
     if (k === 0) return;
     const info = this.#zeros(count);
     const { factors, pivots, long } = this.#factor(task, info);
-    const sides = this.#take(bytes * n * k * count);
     const each = n * k;
-    this.#kernel("w_matrix_copy", task, each * count, inputs[1], each, k, sides, each, n, n, k, count, 1);
+    const sides = this.#take(bytes * each * count);
+    this.#transpose(task, inputs[1], sides, n, k);
     if (long) {
       const { solver, params } = this.#handle();
       const solved = this.#zeros(1);
       for (let g = 0; g < count; g++) {
         const left = [type, factors + g * bytes * n * n, n, pivots + 8 * n * g];
         const code = this.#solver.cusolverDnXgetrs(
-          ...[solver, params, 1, n, k, ...left, type, sides + g * bytes * each, n, solved],
+          ...[solver, params, 0, n, k, ...left, type, sides + g * bytes * each, n, solved],
         );
         this.context.check("cusolverDnXgetrs", code);
       }
@@ -275,11 +291,10 @@ export class LinearAlgebra {
       const { handle } = this.context.blas();
       const tables = [this.#pointers(factors, bytes * n * n, count), this.#pointers(sides, bytes * each, count)];
       const blas = this.context.libraries.blas!;
-      const call = [handle, 1, n, k, tables[0], n, pivots, tables[1], n];
+      const call = [handle, 0, n, k, tables[0], n, pivots, tables[1], n];
       result32("cublas getrsBatched", (out) => blas[`cublas${letter}getrsBatched`](...call, out, count));
     }
-    this.#kernel("w_matrix_copy", task, each * count, sides, each, n, outputs[0], each, k, k, n, count, 1);
-    this.#kernel("w_nan_flagged", task, each * count, outputs[0], info, each, count);
+    this.#transpose(task, sides, outputs[0], k, n, 0, info);
   }
 
   #det(task: Task): void {

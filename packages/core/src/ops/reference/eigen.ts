@@ -42,7 +42,7 @@ const maxSweeps = 100;
  * Rotates the phase of a vector so that its largest component is real and positive. Of components that are equal up to rounding,
  * the first one counts, so that less precise devices choose the same one.
  */
-function turned(vector: readonly c.Complex[]): c.Complex[] {
+export function turned(vector: readonly c.Complex[]): c.Complex[] {
   const sizes = vector.map(c.abs);
   const nearLargest = 0.999 * largestSize(vector);
   const pivot = vector[sizes.findIndex((size) => size >= nearLargest)];

@@ -1,8 +1,9 @@
 // Linear algebra over batches of matrices. Real and complex run through one complex code in double precision.
-import { type DType, numel, realOf, type Shape } from "../../graph/index.js";
+import { type DType, numel, outputAvals, realOf, type Shape } from "../../graph/index.js";
 import { type Complex, complex } from "./complex.js";
 import { eigh } from "./eigen.js";
-import { cholesky, determinant, type Matrix, qr, solve, triangularSolve } from "./matrix.js";
+import { eig } from "./eigen-general.js";
+import { cholesky, determinant, luWithOrder, type Matrix, qr, solve, triangularSolve } from "./matrix.js";
 import { svd } from "./svd.js";
 import { complexes, fromComplexes, fromReals, type ReferenceRules, type Value } from "./value.js";
 
@@ -29,7 +30,9 @@ const fromVectors = (dtype: DType, shape: Shape, batch: readonly (readonly numbe
 const notANumber: Complex = complex(Number.NaN, Number.NaN);
 const allNaN = (a: Matrix): Matrix => a.map((row) => row.map(() => notANumber));
 
-export const linalgRules: ReferenceRules<"cholesky" | "triangularSolve" | "solve" | "det" | "eigh" | "qr" | "svd"> = {
+export const linalgRules: ReferenceRules<
+  "cholesky" | "triangularSolve" | "solve" | "det" | "eigh" | "qr" | "lu" | "eig" | "svd"
+> = {
   cholesky: ([a]) =>
     fromMatrices(
       a.dtype,
@@ -82,6 +85,37 @@ export const linalgRules: ReferenceRules<"cholesky" | "triangularSolve" | "solve
         a.dtype,
         [...leading(a.shape), k, n],
         results.map((x) => x.r),
+      ),
+    ];
+  },
+  lu: ([a]) => {
+    const results = matrices(a).map(luWithOrder);
+    return [
+      fromMatrices(
+        a.dtype,
+        a.shape,
+        results.map((x) => x.factors),
+      ),
+      fromVectors(
+        "int32",
+        a.shape.slice(0, -1),
+        results.map((x) => x.order),
+      ),
+    ];
+  },
+  eig: ([a], node) => {
+    const [{ dtype }] = outputAvals(node);
+    const results = matrices(a).map(eig);
+    return [
+      fromComplexes(
+        dtype,
+        a.shape.slice(0, -1),
+        results.flatMap((x) => x.values),
+      ),
+      fromMatrices(
+        dtype,
+        a.shape,
+        results.map((x) => x.vectors),
       ),
     ];
   },

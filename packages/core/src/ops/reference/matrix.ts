@@ -166,3 +166,23 @@ export function qr(a: Matrix): { q: Matrix; r: Matrix } {
       .map((row, i) => row.map((x, j) => (i === j ? c.complex(c.abs(x)) : c.mul(x, c.conj(phases[i]))))),
   };
 }
+
+/** Gaussian elimination with row pivots: both factors in one matrix, and the rows of a in their new order. */
+export function luWithOrder(a: Matrix): { factors: Matrix; order: number[] } {
+  const factors = a.map((row) => [...row]);
+  const order = a.map((_, i) => i);
+  const [m, n] = [a.length, columnsOf(a)];
+  for (let j = 0; j < Math.min(m, n); j++) {
+    let pivot = j;
+    for (let i = j + 1; i < m; i++) if (c.abs(factors[i][j]) > c.abs(factors[pivot][j])) pivot = i;
+    [factors[j], factors[pivot]] = [factors[pivot], factors[j]];
+    [order[j], order[pivot]] = [order[pivot], order[j]];
+    if (c.abs(factors[j][j]) === 0) continue;
+    for (let i = j + 1; i < m; i++) {
+      const factor = c.div(factors[i][j], factors[j][j]);
+      factors[i][j] = factor;
+      for (let l = j + 1; l < n; l++) factors[i][l] = c.sub(factors[i][l], c.mul(factor, factors[j][l]));
+    }
+  }
+  return { factors, order };
+}

@@ -188,6 +188,226 @@ const factors: Case[] = [
   },
 ];
 
+const composed: Case[] = [
+  ...(
+    [
+      ["square", [2, 3, 3]],
+      ["tall", [4, 2]],
+      ["wide", [2, 4]],
+      ["a row", [1, 3]],
+    ] as const
+  ).map(
+    ([what, shape]): Case => ({
+      name: `lu: ${what}`,
+      dtypes: matrixDTypes,
+      inputs: (s) => [s.matrix([...shape])],
+      fn: (a) => {
+        const { permutation, l, u } = weft.lu(a);
+        return [l, u, permutation.cast(a.dtype), l.matmul(u)];
+      },
+      np: "lu_parts(a)",
+      loose: 20,
+    }),
+  ),
+  {
+    name: "slogdet: both signs, singular, larger",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.any([3, 2, 2]), s.matrix([5, 5]), s.nonzero([1, 1])],
+    fn: (a, b, c) => [a, b, c].flatMap((x) => Object.values(weft.slogdet(x))),
+    np: "sum((tuple(np.linalg.slogdet(x)) for x in (a, b, c)), ())",
+    loose: 50,
+  },
+  {
+    name: "slogdet: no pivot, beyond the range of numbers",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.exact([2, 2], [1, 2, 2, 4]), s.exact([2, 2], [0, 1e30, 1e30, 0])],
+    fn: (a, b) => [a, b].flatMap((x) => Object.values(weft.slogdet(x))),
+    np: "sum((tuple(np.linalg.slogdet(x)) for x in (a, b)), ())",
+    grad: false,
+    loose: 8,
+  },
+  {
+    name: "eig: values by their power sums, vectors by what they rebuild",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.any([2, 3, 3]), s.matrix([5, 5])],
+    fn: (a, b) =>
+      [a, b].flatMap((x) => {
+        const { values, vectors } = weft.eig(x);
+        const powers = [1, 2, 3].map((k) => values.pow(k).sum(-1));
+        const square = vectors.mul(values.square().unsqueeze(-2)).matmul(vectors.inv());
+        return [...powers, square, vectors.abs().square().sum(-2)];
+      }),
+    np: "sum((eig_parts(x) for x in (a, b)), ())",
+    grad2: false,
+    loose: 200,
+  },
+  {
+    name: "eigvals: symmetric, rotated, one by one",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([3, 3]), s.any([1, 1])],
+    fn: (a, b) => [weft.eigvals(hermitian(a)).square().sum(-1), weft.eigvals(b)],
+    np: `((np.linalg.eigvals(${h}) ** 2).sum(-1), b[0] + 0j)`,
+    grad2: false,
+    loose: 50,
+  },
+  {
+    name: "eigvalsh: a batch",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([2, 3, 3])],
+    fn: (a) => weft.eigvalsh(hermitian(a)),
+    np: `np.linalg.eigvalsh(${h})`,
+    loose: 20,
+  },
+  {
+    name: "svdvals: tall and wide",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([4, 3]), s.matrix([2, 2, 3])],
+    fn: (a, b) => [weft.svdvals(a), weft.svdvals(b)],
+    np: "(np.linalg.svd(a, compute_uv=False), np.linalg.svd(b, compute_uv=False))",
+    loose: 20,
+  },
+  {
+    name: "svd: full matrices",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([4, 2]), s.matrix([2, 2, 3])],
+    fn: (a, b) =>
+      [a, b].flatMap((x) => {
+        const { u, s, vh } = weft.svd(x, { fullMatrices: true });
+        const k = s.shape[s.shape.length - 1];
+        const last = u.shape.length - 1;
+        const thin = weft.gather(
+          u,
+          weft.arange(k, undefined, undefined, { dtype: "int32" }).expand([...u.shape.slice(0, -1), k]),
+          last,
+        );
+        return [s, u.adjoint().matmul(u), vh.matmul(vh.adjoint()), thin.matmul(thin.adjoint())];
+      }),
+    np: "sum((full_svd_parts(x) for x in (a, b)), ())",
+    grad: false,
+    loose: 50,
+  },
+  {
+    name: "qr: complete",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([4, 2]), s.matrix([2, 4])],
+    fn: (a, b) => {
+      const [x, y] = [weft.qr(a, { mode: "complete" }), weft.qr(b, { mode: "complete" })];
+      return [x.q.adjoint().matmul(x.q), x.r, x.q.matmul(x.r), y.q, y.r];
+    },
+    np: "(np.eye(4) + 0 * a[0, 0], complete_r(a), a, *positive_qr(b))",
+    grad: false,
+    loose: 50,
+  },
+  {
+    name: "cholesky: the upper factor",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.any([2, 3, 3])],
+    fn: (a) => weft.cholesky(positive(a), { upper: true }),
+    np: `ct(np.linalg.cholesky(${p}))`,
+    loose: 20,
+  },
+  {
+    name: "pinv: tall, wide, rank deficient",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([4, 3]), s.matrix([2, 2, 4])],
+    fn: (a, b) => [weft.pinv(a), weft.pinv(b)],
+    np: "(np.linalg.pinv(a), np.linalg.pinv(b))",
+    grad2: false,
+    loose: 100,
+  },
+  {
+    name: "pinv: without full rank, empty",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.exact([2, 2], [1, 2, 2, 4]), s.any([0, 3])],
+    fn: (a, b) => [weft.pinv(a), weft.pinv(b)],
+    np: "(np.linalg.pinv(a), np.zeros((3, 0)))",
+    grad: false,
+    loose: 50,
+  },
+  {
+    name: "matrixRank: full, deficient, zero, with a tolerance",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([2, 3, 4]), s.exact([2, 2], [1, 2, 2, 4]), s.exact([2, 3], [0, 0, 0, 0, 0, 0])],
+    fn: (a, b, c) => [weft.matrixRank(a), weft.matrixRank(b), weft.matrixRank(c), weft.matrixRank(a, { rtol: 0.5 })],
+    np: "(np.linalg.matrix_rank(a), np.linalg.matrix_rank(b), np.linalg.matrix_rank(c), (lambda s: (s > 0.5 * s.max(-1, keepdims=True)).sum(-1))(np.linalg.svd(a, compute_uv=False)))",
+    grad: false,
+  },
+  {
+    name: "lstsq: more equations than unknowns, and fewer",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([4, 2]), s.any([4, 3]), s.any([4]), s.matrix([2, 4])],
+    fn: (a, b, v, w) => [
+      ...Object.values(weft.lstsq(a, b)),
+      weft.lstsq(a, v).solution,
+      weft.lstsq(w, weft.ones([2], { dtype: w.dtype })).solution,
+    ],
+    np: "lstsq_parts(a, b, c, d)",
+    grad: false,
+    loose: 100,
+  },
+  {
+    name: "lstsq: its gradient",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([4, 2]), s.any([4])],
+    fn: (a, b) => weft.lstsq(a, b).solution,
+    np: "np.linalg.lstsq(a, b, rcond=None)[0]",
+    grad2: false,
+    loose: 100,
+  },
+  {
+    name: "matrixNorm: all orders",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([2, 3, 4])],
+    fn: (a) => [
+      ...(["fro", "nuc", 1, -1, 2, -2, Infinity, -Infinity] as const).map((order) => weft.matrixNorm(a, { order })),
+      weft.matrixNorm(a, { keepDims: true }),
+      weft.matrixNorm(a, { order: 1, keepDims: true }),
+    ],
+    np: "(*(np.linalg.norm(a, o, (-2, -1)) for o in ('fro', 'nuc', 1, -1, 2, -2, np.inf, -np.inf)), np.linalg.norm(a, 'fro', (-2, -1), True), np.linalg.norm(a, 1, (-2, -1), True))",
+    grad2: false,
+    loose: 50,
+  },
+  {
+    name: "vectorNorm: orders and axes",
+    dtypes: inexact,
+    inputs: (s) => [s.nonzero([2, 3])],
+    fn: (a) => [
+      weft.vectorNorm(a),
+      weft.vectorNorm(a, { axes: 1, order: 3 }),
+      weft.vectorNorm(a, { axes: 0, order: 1, keepDims: true }),
+      weft.vectorNorm(a, { axes: [-1], order: Infinity }),
+      weft.vectorNorm(a, { axes: -1, order: -Infinity }),
+      weft.vectorNorm(a, { axes: 0, order: -2 }),
+      weft.vectorNorm(a, { axes: 0, order: 0 }),
+    ],
+    np: "(np.linalg.norm(a.reshape(-1)), np.linalg.norm(a, 3, 1), np.linalg.norm(a, 1, 0, True), np.linalg.norm(a, np.inf, -1), np.linalg.norm(a, -np.inf, -1), np.linalg.norm(a, -2, 0), np.linalg.norm(a, 0, 0))",
+    grad2: false,
+    loose: 20,
+  },
+  {
+    name: "diagonal: beside the main one",
+    dtypes: anyDType,
+    inputs: (s) => [s.any([2, 3, 4])],
+    fn: (a) => [1, -1, 3, -2, 5].map((offset) => weft.diagonal(a, { offset })),
+    np: "tuple(np.diagonal(a, o, -2, -1) for o in (1, -1, 3, -2, 5))",
+  },
+  {
+    name: "trace: beside the main diagonal",
+    dtypes: numbers,
+    inputs: (s) => [s.any([2, 3, 4])],
+    fn: (a) => [1, -2].map((offset) => weft.trace(a, { offset })),
+    np: "tuple(np.trace(a, o, -2, -1) for o in (1, -2))",
+  },
+  {
+    name: "lu: empty matrices",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.any([2, 0, 0]), s.any([0, 3])],
+    fn: (a, b) => [...Object.values(weft.slogdet(a)), weft.lu(b).u, weft.eigvals(a), weft.det(a), weft.inv(a)],
+    np: "(np.ones(2), np.zeros(2), np.zeros((0, 3)), np.zeros((2, 0)), np.ones(2), a)",
+    grad: false,
+  },
+];
+
 const simple: Case[] = [
   {
     name: "adjoint: the last two axes",
@@ -233,4 +453,4 @@ const simple: Case[] = [
   },
 ];
 
-export const linalg: Case[] = [...solving, ...eigen, ...factors, ...simple];
+export const linalg: Case[] = [...solving, ...eigen, ...factors, ...composed, ...simple];

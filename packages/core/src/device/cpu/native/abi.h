@@ -32,6 +32,9 @@ typedef struct {
   int (*conv)(const int64_t* shape, const void* a, const void* b, void* out, int threads);
   /* The description is that of fft.c. */
   int (*fft)(int dtype, const int64_t* description, const void* x, void* out, int threads);
+  int (*lu)(int dtype, long batch, long m, long n, const void* a, void* lu, int32_t* order);
+  /* Values and vectors are complex. 3: needs LAPACK. */
+  int (*eig)(int dtype, long batch, long n, const void* a, void* w, void* v);
   void (*set_linalg_threads)(int threads);
   /* Begin and end of a program: one runs at a time. */
   void (*enter)(int threads);

@@ -9,7 +9,7 @@
 #include "linalg.h"
 
 typedef struct {
-  void *potrf[4], *getrf[4], *getrs[4], *trsm[4], *evd[4], *geqrf[4], *gqr[4], *gesdd[4];
+  void *potrf[4], *getrf[4], *getrs[4], *trsm[4], *evd[4], *geqrf[4], *gqr[4], *gesdd[4], *geev[4];
 } wl_routines;
 static wl_routines wl_lapack;
 /* What keeps OpenBLAS on the thread that calls it: its own setting, or that of the OpenMP library under it. */
@@ -40,6 +40,8 @@ int wl_init(const char* library_path) {
   const char* const geqrf[] = {"sgeqrf_", "dgeqrf_", "cgeqrf_", "zgeqrf_"};
   const char* const gqr[] = {"sorgqr_", "dorgqr_", "cungqr_", "zungqr_"};
   const char* const gesdd[] = {"sgesdd_", "dgesdd_", "cgesdd_", "zgesdd_"};
+  const char* const geev[] = {"sgeev_", "dgeev_", "cgeev_", "zgeev_"};
+  wl_resolve(library, geev, to->geev);
   int families = wl_resolve(library, potrf, to->potrf) + wl_resolve(library, trsm, to->trsm);
   families += wl_resolve(library, evd, to->evd) + wl_resolve(library, gesdd, to->gesdd);
   /* Of these pairs the second is of no use without the first, which is the one that is asked for later. */

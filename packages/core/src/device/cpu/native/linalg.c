@@ -22,7 +22,7 @@ typedef struct {
     {wl_##name##_r1, wl_##name##_rw}, { wl_##name##_c1, wl_##name##_cw }                                               \
   }
 
-enum { WL_OK = 0, WL_NO_MEMORY = 1, WL_BAD_DTYPE = 2 };
+enum { WL_OK = 0, WL_NO_MEMORY = 1, WL_BAD_DTYPE = 2, WL_NO_LAPACK = 3 };
 
 static int wl_threads = 1;
 void wl_set_threads(int n) { wl_threads = n < 1 ? 1 : n; }
@@ -202,6 +202,132 @@ int wl_svd(int dtype, long batch, long m, long n, const void* a, void* u, void* 
   return wl_dispatch(&op, &job, batch);
 }
 
+/* Without LAPACK, by columns; rows of the result are written at once. */
+static void wl_plain_lu(int d, long m, long n, char* a, int* pivots) {
+  const long size = wl_size(d), k = m < n ? m : n;
+  const int parts = wl_parts(d);
+  for (long j = 0; j < k; j++) {
+    long pivot = j;
+    double best = -1;
+    for (long i = j; i < m; i++) {
+      const double x = wl_get(d, a, (i * n + j) * parts), y = parts == 2 ? wl_get(d, a, (i * n + j) * 2 + 1) : 0;
+      if (hypot(x, y) > best) best = hypot(x, y), pivot = i;
+    }
+    pivots[j] = (int)pivot + 1;
+    for (long l = 0; l < n * size && pivot != j; l++) {
+      const char swap = a[j * n * size + l];
+      a[j * n * size + l] = a[pivot * n * size + l], a[pivot * n * size + l] = swap;
+    }
+    if (!(best > 0)) continue;
+    const double px = wl_get(d, a, (j * n + j) * parts), py = parts == 2 ? wl_get(d, a, (j * n + j) * 2 + 1) : 0;
+    const double square = px * px + py * py;
+    for (long i = j + 1; i < m; i++) {
+      wl_put_times(d, a, i * n + j, px / square, -py / square, a, i * n + j);
+      const double fx = wl_get(d, a, (i * n + j) * parts), fy = parts == 2 ? wl_get(d, a, (i * n + j) * 2 + 1) : 0;
+      for (long l = j + 1; l < n; l++) {
+        const double x = wl_get(d, a, (j * n + l) * parts), y = parts == 2 ? wl_get(d, a, (j * n + l) * 2 + 1) : 0;
+        wl_put(d, a, (i * n + l) * parts, wl_get(d, a, (i * n + l) * parts) - (fx * x - fy * y));
+        if (parts == 2) wl_put(d, a, (i * n + l) * 2 + 1, wl_get(d, a, (i * n + l) * 2 + 1) - (fx * y + fy * x));
+      }
+    }
+  }
+}
+
+int wl_lu(int dtype, long batch, long m, long n, const void* a, void* lu, int32_t* order) {
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  const long each = m * n * wl_size(dtype), k = m < n ? m : n;
+  const int alone = batch < wl_threads, team = alone ? 1 : wl_threads;
+  int failed = 0;
+#pragma omp parallel num_threads(team) if (team > 1) reduction(| : failed)
+  {
+    char* columns = malloc(each + 1);
+    int* pivots = malloc((k + 1) * sizeof(int));
+    if (!columns || !pivots) failed = 1;
+#pragma omp for schedule(dynamic, 1)
+    for (long g = 0; g < batch; g++) {
+      if (!columns || !pivots) continue;
+      const char* from = (const char*)a + g * each;
+      char* to = (char*)lu + g * each;
+      if (wl_lapack.getrf[dtype] && k > 0) {
+        const int rows = (int)m, width = (int)n;
+        int info = 0;
+        wl_transpose(dtype, m, n, from, columns);
+        ((wl_getrf*)wl_lapack.getrf[dtype])(&rows, &width, columns, &rows, pivots, &info);
+        wl_transpose(dtype, n, m, columns, to);
+      } else {
+        memcpy(to, from, each);
+        wl_plain_lu(dtype, m, n, to, pivots);
+      }
+      int32_t* mine = order + g * m;
+      for (long i = 0; i < m; i++) mine[i] = (int32_t)i;
+      for (long i = 0; i < k; i++) {
+        const int32_t swap = mine[i];
+        mine[i] = mine[pivots[i] - 1], mine[pivots[i] - 1] = swap;
+      }
+    }
+    free(columns), free(pivots);
+  }
+  return failed ? WL_NO_MEMORY : WL_OK;
+}
+
+/* By the complex routine for all dtypes: the vectors of real ones come in pairs otherwise. */
+int wl_eig(int dtype, long batch, long n, const void* a, void* w, void* v) {
+  typedef void routine(const char*, const char*, const int*, void*, const int*, void*, void*, const int*, void*,
+                       const int*, void*, const int*, void*, int*, size_t, size_t);
+  if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
+  if (batch * n == 0) return WL_OK;
+  const int d = dtype | 2, one = 1, query = -1, order = (int)n;
+  routine* call = (routine*)wl_lapack.geev[d];
+  if (!call) return WL_NO_LAPACK;
+  double asked[2] = {0}, none[2] = {0};
+  int info = 0;
+  call("N", "V", &order, none, &order, none, none, &one, none, &order, asked, &query, none, &info, 1, 1);
+  const int length = wl_reported(d, asked);
+  const long size = wl_size(d), each = n * n * size;
+  char* scratch = malloc(2 * each + length * size + 2 * n * size);
+  if (!scratch) return WL_NO_MEMORY;
+  char *columns = scratch, *vectors = columns + each, *work = vectors + each, *real_work = work + length * size;
+  for (long g = 0; g < batch; g++) {
+    char *values = (char*)w + g * n * size, *out = (char*)v + g * each;
+    const char* from = (const char*)a + g * n * n * wl_size(dtype);
+    int failed = !wl_is_finite(dtype, from, n * n);
+    for (long i = 0; i < n; i++)
+      for (long j = 0; j < n; j++) {
+        const long at = i * n + j, to = j * n + i;
+        wl_put(d, columns, 2 * to, wl_get(dtype, from, at * wl_parts(dtype)));
+        wl_put(d, columns, 2 * to + 1, wl_is_complex(dtype) ? wl_get(dtype, from, 2 * at + 1) : 0);
+      }
+    if (!failed)
+      call("N", "V", &order, columns, &order, values, NULL, &one, vectors, &order, work, &length, real_work, &info, 1,
+           1);
+    if (failed || info != 0) {
+      wl_fill_nan(d, values, n);
+      wl_fill_nan(d, out, n * n);
+      continue;
+    }
+    for (long j = 0; j < n; j++) {
+      double largest = 0, re = 1, im = 0;
+      long pivot = 0;
+      for (int pass = 0; pass < 2; pass++)
+        for (long i = 0; i < n; i++) {
+          const double x = wl_get(d, vectors, 2 * (j * n + i)), y = wl_get(d, vectors, 2 * (j * n + i) + 1);
+          const double norm = hypot(x, y);
+          if (pass == 0) largest = norm > largest ? norm : largest;
+          else if (norm >= 0.999 * largest) {
+            pivot = i, re = x / norm, im = y / norm;
+            break;
+          }
+        }
+      for (long i = 0; i < n; i++) {
+        wl_put_times(d, vectors, j * n + i, re, -im, out, i * n + j);
+        if (i == pivot) wl_put(d, out, 2 * (i * n + j) + 1, 0);
+      }
+    }
+  }
+  free(scratch);
+  return WL_OK;
+}
+
 weft_extension weft_extend;
 void weft_extend(weft_runtime* table, const char* blas, int threads) {
   wl_init(blas);
@@ -214,4 +340,6 @@ void weft_extend(weft_runtime* table, const char* blas, int threads) {
   table->eigh = wl_eigh;
   table->qr = wl_qr;
   table->svd = wl_svd;
+  table->lu = wl_lu;
+  table->eig = wl_eig;
 }

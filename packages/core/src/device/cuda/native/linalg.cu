@@ -17,6 +17,48 @@ template <class T, int P> W_INLINE void w_matrix_copy(const T* in, long long in_
   if (P == 2) to[1] = flags & 2 ? -from[1] : from[1];
 }
 
+/* out[g] = in[g]^T by tiles of 32 x 32, a block each, so that both sides are read and written by rows. With lower_only, zeros above
+   the diagonal of out; NaN for matrices with a flag. */
+template <class T, int P> W_INLINE void w_transpose(const T* in, T* out, long long rows, long long columns,
+                                                    long long count, long long lower_only, const int* flags) {
+  __shared__ T tile[32][33 * P];
+  const long long across = (columns + 31) / 32, down = (rows + 31) / 32, b = blockIdx.x;
+  const long long g = b / (across * down), r0 = b / across % down * 32, c0 = b % across * 32;
+  const int x = threadIdx.x % 32, y = threadIdx.x / 32;
+  for (int k = y; k < 32; k += 8)
+    if (g < count && r0 + k < rows && c0 + x < columns)
+      for (int p = 0; p < P; p++) tile[k][x * P + p] = in[((g * rows + r0 + k) * columns + c0 + x) * P + p];
+  __syncthreads();
+  for (int k = y; k < 32; k += 8) {
+    const long long i = c0 + k, j = r0 + x;
+    if (g >= count || i >= columns || j >= rows) continue;
+    const bool bad = flags && flags[g] != 0;
+    for (int p = 0; p < P; p++)
+      out[((g * columns + i) * rows + j) * P + p] = bad                   ? (T)w_nan_d()
+                                                    : lower_only && j > i ? (T)0
+                                                                          : tile[x][k * P + p];
+  }
+}
+/* Rows in their order after k exchanges, which the library counts from 1. */
+template <class I> W_INLINE void w_row_order_of(const I* pivots, int* out, long long m, long long k, long long count) {
+  long long g = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (g >= count) return;
+  for (long long i = 0; i < m; i++) out[g * m + i] = (int)i;
+  for (long long i = 0; i < k; i++) {
+    const long long j = (long long)pivots[g * k + i] - 1;
+    const int swap = out[g * m + i];
+    out[g * m + i] = out[g * m + j];
+    out[g * m + j] = swap;
+  }
+}
+extern "C" __global__ void w_row_order(const int* pivots, int* out, long long m, long long k, long long count) {
+  w_row_order_of(pivots, out, m, k, count);
+}
+extern "C" __global__ void w_row_order_long(const long long* pivots, int* out, long long m, long long k,
+                                            long long count) {
+  w_row_order_of(pivots, out, m, k, count);
+}
+
 /* flags[g] = 1 where the lower triangle of a matrix has something that is not finite. flags start at 0. */
 template <class T, int P> W_INLINE void w_scan_lower(const T* a, int* flags, long long n, long long count) {
   long long e = (long long)blockIdx.x * 256 + threadIdx.x;
@@ -153,6 +195,10 @@ extern "C" __global__ void w_addresses(char* base, long long stride, char** out,
                                                   long long ol, long long rows, long long columns, long long count,    \
                                                   long long flags) {                                                   \
     w_matrix_copy<T, N>(in, is, il, out, os, ol, rows, columns, count, flags);                                         \
+  }                                                                                                                    \
+  extern "C" __global__ void w_transpose_##name(const T* in, T* out, long long rows, long long columns,                \
+                                                long long count, long long lower_only, const int* flags) {             \
+    w_transpose<T, N>(in, out, rows, columns, count, lower_only, flags);                                               \
   }                                                                                                                    \
   extern "C" __global__ void w_scan_lower_##name(const T* a, int* flags, long long n, long long count) {               \
     w_scan_lower<T, N>(a, flags, n, count);                                                                            \
