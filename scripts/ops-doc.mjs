@@ -153,7 +153,7 @@ const sections = [
   ["Fourier transforms", ["fft"]],
   [
     "Transforms and trees",
-    ["transforms", "mapping", "control", "custom", "jit", "tree", "scope", "precision", "annotate"],
+    ["transforms", "mapping", "control", "dynamic", "custom", "jit", "tree", "scope", "precision", "annotate"],
   ],
 ];
 /** Public names that users rarely call; they come from the runtime. */

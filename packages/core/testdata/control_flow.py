@@ -61,6 +61,19 @@ def nested(x, n):
     return lax.fori_loop(0, n, outer, x)
 
 
+def cache(x, y, n):
+    # JAX counts negative starts from the end; Weft clamps them to 0.
+    at = lambda k: jnp.maximum(k, 0)
+    moved = lax.dynamic_update_slice(x, y * y, (at(n), at(n - 1)))
+    row = lax.dynamic_slice(moved, (at(n + 1), jnp.int32(0)), (2, 3))
+    return moved * 0.5 + lax.dynamic_update_slice(x, jnp.sin(row), (0, 1))
+
+
+def filled(x, n):
+    step = lambda i, c: lax.dynamic_update_slice(c, lax.dynamic_slice(c, (i,), (1,)) * x[1:2] + i, (i + 1,))
+    return lax.fori_loop(0, n, step, jnp.concatenate([x, jnp.zeros(4)]))
+
+
 f = jnp.float64
 i32 = lambda *v: jnp.array(v[0] if len(v) == 1 else v, jnp.int32)
 # name: (function, [argument lists], argument axes of the batch)
@@ -72,6 +85,8 @@ programs = {
     "choose": (choose, [(vec, vec * 2), (-vec, vec + 0.5), (vec * 0.1, -vec)]),
     "table": (table, [(vec, i32(0)), (vec, i32(1)), (vec * 2, i32(2)), (vec, i32(-5)), (vec + 1, i32(9))]),
     "until": (until, [(jnp.array([0.5, 1.0, 0.2, 2.0, 0.3], f), jnp.array(v)) for v in (1.2, -1.0, 0.1, 99.0)]),
+    "cache": (cache, [(jnp.arange(20.0).reshape(4, 5) / 7, jnp.ones((2, 3)) * 0.3 + k, i32(k)) for k in (0, 1, -2, 9)]),
+    "filled": (filled, [(vec, i32(0)), (vec + 1, i32(3)), (vec, i32(5))]),
     "nested": (nested, [(vec, i32(5)), (vec * 0.2, i32(1)), (-vec, i32(8)), (vec, i32(0))]),
 }
 

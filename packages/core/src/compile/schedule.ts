@@ -54,6 +54,8 @@ export interface ScheduleOptions extends PrepareOptions, FuseOptions {
   lanes?: Partial<RegionOptions>;
   /** Which kernels the device can batch into one launch. Default: none. */
   batching?: Batching;
+  /** Result i may reuse the memory of parameter i + `aliasOffset` alone. Default: of any donated parameter. */
+  aliasOffset?: number;
   /** Bytes of scratch memory that the device's call for an op needs. */
   workspace?: (node: Node) => number;
 }
@@ -199,7 +201,7 @@ class Scheduler {
     return {
       kind: "loop",
       node,
-      body: scheduleFunction(node.attrs.body, { ...this.options, donated: [], lanes }),
+      body: scheduleFunction(node.attrs.body, { ...this.options, ...carriesInPlace(node), lanes }),
       offset: 0,
     };
   }
@@ -223,7 +225,7 @@ class Scheduler {
       else locations.set(key, { kind: "output", index });
       this.#note(node);
     });
-    const inPlace = this.#reduceInPlace(work, locations);
+    const inPlace = [...this.#reduceInPlace(work, locations), ...this.#updateInPlace(work, locations)].reverse();
     const aliases = this.#aliases(work, locations);
     const scratchBytes = this.#placeScratch(work, locations);
     for (const [operand, result] of inPlace) locations.set(operand, locations.get(result)!);
@@ -266,6 +268,21 @@ class Scheduler {
     return pairs;
   }
 
+  /** The base of an update whose last reader the update is: both have one location, and only the update is written. */
+  #updateInPlace(work: readonly Work[], locations: ReadonlyMap<string, Location>): Map<string, string> {
+    const pairs = new Map<string, string>();
+    work.forEach(({ step }, s) => {
+      if (step.kind !== "library" || !isOp(step.node, "updateSlice")) return;
+      const [base, ...others] = step.node.inputs.map((x) => memoryKey(this.operandOf(x)));
+      if (locations.has(base) || others.includes(base)) return;
+      if (!work.some((w) => w.writes.has(base)) || work.some((w, t) => t > s && w.reads.has(base))) return;
+      const result = memoryKey(step.node);
+      for (const { reads, writes } of work) for (const keys of [reads, writes]) if (keys.delete(base)) keys.add(result);
+      pairs.set(base, result);
+    });
+    return pairs;
+  }
+
   #joined(work: Work[]): Work[] {
     if (this.options.batching === undefined) return work;
     const items = work.map((w) => ({ ...w, kernel: w.step.kind === "kernel" ? w.step.kernel : null }));
@@ -284,7 +301,7 @@ class Scheduler {
   /** Results that may reuse the memory of a donated parameter: written last, or read and written element by element. */
   #aliases(work: readonly Work[], locations: ReadonlyMap<string, Location>): Map<number, number> {
     const aliases = new Map<number, number>();
-    const { donated = [] } = this.options;
+    const { donated = [], aliasOffset } = this.options;
     const free = new Set(this.fn.params.flatMap((_, i) => (donated[i] ? [i] : [])));
     this.fn.outputs.forEach((output, o) => {
       const node = this.fusion.results[o];
@@ -293,6 +310,7 @@ class Scheduler {
       if (location?.kind !== "output" || location.index !== o) return;
       const writer = work.findIndex((w) => w.writes.has(key));
       for (const i of free) {
+        if (aliasOffset !== undefined && i !== aliasOffset + o) continue;
         const param = this.fn.params[i];
         if (param.dtype !== output.dtype || numel(param.shape) !== numel(output.shape)) continue;
         if (!this.#mayOverwrite(work, writer, memoryKey(param), key)) continue;
@@ -308,6 +326,8 @@ class Scheduler {
     for (let s = writer + 1; s < work.length; s++) if (work[s].reads.has(from)) return false;
     const { step, reads } = work[writer];
     if (!reads.has(from)) return true;
+    if (step.kind === "library" && isOp(step.node, "updateSlice"))
+      return step.node.inputs.every((x, i) => (memoryKey(this.operandOf(x)) === from) === (i === 0));
     const kernels = step.kind === "kernel" ? [step.kernel] : step.kind === "batch" ? step.kernels : [];
     const kernel = kernels.find((k) => k.stores.some((s) => memoryKey(k.buffers[s.buffer]) === to));
     if (kernel === undefined || kernel.kind !== "rows") return false;
@@ -383,25 +403,38 @@ class Scheduler {
   }
 }
 
-/** A loop's own memory: its step's scratch and a second buffer for every carry. Allocated only while it runs. */
+/** The carries of a loop may be updated in place: each result in the memory of its own parameter. */
+function carriesInPlace({ attrs: { consts, carries, body } }: Node<"scan">): Partial<ScheduleOptions> {
+  return { donated: body.params.map((_, i) => i >= consts && i < consts + carries), aliasOffset: consts };
+}
+
+/** A loop's own memory: its step's scratch, and buffers for every carry. Allocated only while it runs. */
 function reserveLoop(
   step: Extract<ScheduleStep, { kind: "loop" }>,
   take: (size: number) => number,
   release: (offset: number, size: number) => void,
 ): void {
-  const sizes = loopMemory(step);
-  const total = sizes.body + sizes.carries.reduce((n, size) => n + 2 * size, 0);
+  const { total } = loopMemory(step);
   const offset = take(aligned(total));
   step.offset = offset;
   release(offset, aligned(total));
 }
 
-export function loopMemory(step: Extract<ScheduleStep, { kind: "loop" }>): { body: number; carries: number[] } {
+/** Offsets in a loop's memory of the buffers of each carry: the one that a step reads, and the one that it writes. */
+export function loopMemory(step: Extract<ScheduleStep, { kind: "loop" }>): {
+  carries: { reads: number; writes: number }[];
+  total: number;
+} {
   const { carries, body } = step.node.attrs;
-  return {
-    body: aligned(step.body.scratchBytes),
-    carries: body.outputs.slice(0, carries).map((o) => aligned(numel(o.shape) * bytesOf(o.dtype))),
-  };
+  let total = aligned(step.body.scratchBytes);
+  const places = body.outputs.slice(0, carries).map((o, c) => {
+    const size = aligned(numel(o.shape) * bytesOf(o.dtype));
+    const reads = total;
+    const writes = step.body.aliases.has(c) ? reads : reads + size;
+    total = writes + size;
+    return { reads, writes };
+  });
+  return { carries: places, total };
 }
 
 function copyWork(node: Node, index: number, key: string, at: number): Work {

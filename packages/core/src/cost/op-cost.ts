@@ -78,6 +78,7 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   },
   gather: nothing,
   scatterAdd: (node) => perElement(node.inputs[2]),
+  updateSlice: nothing,
   fft: ({ attrs: { kind, axes, size }, inputs: [x] }) => {
     const lengths = [...x.shape.slice(-axes, -1), size];
     const points = (numel(x.shape) / Math.max(1, x.shape[x.shape.length - 1])) * size;

@@ -230,6 +230,7 @@ const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   },
   gather: { axis, batch: axis },
   scatterAdd: { axis, batch: axis },
+  updateSlice: { axis, batch: axis },
   fft: { kind: oneOf(fftKinds), inverse: flag, axes: count(3), size: count() },
   argsort: { descending: flag },
   cholesky: nothing,

@@ -224,6 +224,11 @@ export interface OpAttrs {
    * of the side that is not a half spectrum.
    */
   fft: { kind: FftKind; inverse: boolean; axes: number; size: number };
+  /**
+   * Inputs: base [...batch, ...before, n, ...after], start (int32) [...batch], update like base with m <= n elements along `axis`.
+   * The base with the update written at start, which is clamped to [0, n - m]. In place where the base is not needed afterwards.
+   */
+  updateSlice: { axis: number; batch: number };
   /** Stable order of the last axis, int32. */
   argsort: { descending: boolean };
   /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */

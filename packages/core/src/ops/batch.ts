@@ -88,6 +88,7 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
     if (!indices.batched && batch === 0) return make("gather", [x.node, indices.node], { axis: axis + 1, batch: 0 });
     return make("gather", [withBatch(x, size), withBatch(indices, size)], { axis: axis + 1, batch: batch + 1 });
   },
+  updateSlice: sameOp((node) => ({ axis: node.attrs.axis + 1, batch: node.attrs.batch + 1 })),
   scatterAdd: sameOp((node) => ({ axis: node.attrs.axis + 1, batch: node.attrs.batch + 1 })),
   fft: anyRank,
   argsort: anyRank,

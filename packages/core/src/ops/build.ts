@@ -125,6 +125,18 @@ export const gather = (x: Node, indices: Node, axis: number, batch: number): Nod
 export const scatterAdd = (base: Node, indices: Node, updates: Node, axis: number, batch: number): Node =>
   make("scatterAdd", [base, indices, updates], { axis, batch });
 
+export const updateSlice = (base: Node, start: Node, update: Node, axis: number, batch: number): Node =>
+  make("updateSlice", [base, start, update], { axis, batch });
+
+/** `size` elements along an axis from a start [...batch], which is clamped so that all exist. */
+export function sliceAt(x: Node, start: Node, size: number, axis: number, batch: number): Node {
+  const last = fullLike(start, x.shape[axis] - size);
+  const first = binary("min", binary("max", start, fullLike(start, 0)), last);
+  const shape = [...start.shape, size];
+  const indices = add(expand(reshape(first, [...start.shape, 1]), shape), iota(shape, batch, "int32"));
+  return gather(x, indices, axis, batch);
+}
+
 export const cumsum = (x: Node, axis: number, reverse = false): Node => make("cumsum", [x], { axis, reverse });
 
 export const pick = (tuple: Node, index: number): Node => make("pick", [tuple], { index });

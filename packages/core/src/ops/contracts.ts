@@ -509,6 +509,21 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
   conv: { operands: 2, check: checkConv },
   gather: { operands: 2, check: checkGather },
+  updateSlice: {
+    operands: 3,
+    check: ([base, start, update], { axis, batch }) => {
+      checkAxis(axis, base.shape);
+      checkSameDType(base, update);
+      demand(start.dtype === "int32", `the start is ${start.dtype} and should be int32`);
+      demand(isCount(batch) && batch <= axis, `${batch} batch dimensions reach beyond axis ${axis}`);
+      demand(sameShape(start.shape, base.shape.slice(0, batch)), `the start is ${showShape(start.shape)}`);
+      demand(
+        update.shape.length === base.shape.length &&
+          update.shape.every((d, i) => (i === axis ? d <= base.shape[i] : d === base.shape[i])),
+        `an update ${showShape(update.shape)} does not fit ${showShape(base.shape)} along axis ${axis}`,
+      );
+    },
+  },
   scatterAdd: {
     operands: 3,
     check: (inputs, attrs) => {

@@ -281,6 +281,12 @@ function gatherLocal({ node, inputs, parts, isSplit }: LocalContext<"gather">): 
   return b.where(b.expand(b.reshape(isHere, shape), found.shape), found, b.fullLike(found, 0));
 }
 
+/** The updated axis is replicated. */
+function updated({ shape, attrs: { axis, batch } }: Node<"updateSlice">): Factors {
+  const dims = shape.map((_, i) => (i === axis ? null : at(i)));
+  return { factors: shape.map(kept), inputs: [dims, dims.slice(0, batch), dims], outputs: [dims] };
+}
+
 /** Rows of the base may be split (updates elsewhere are dropped); updates may be split and give partial sums. */
 function scattered(node: Node<"scatterAdd">): Factors {
   const { table, indices, found, sizes } = lookup(node);
@@ -406,6 +412,7 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   conv: convRule,
   gather: { factors: gathered, local: gatherLocal },
   scatterAdd: { factors: scattered, local: scatterLocal },
+  updateSlice: { factors: updated },
   fft: { factors: transformed },
   argsort: { factors: (node) => moved(node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },
   cholesky: { factors: matrices },

@@ -34,6 +34,10 @@ const linearUnary: ReadonlySet<UnaryFn> = new Set(["neg", "real", "imag", "conj"
 /** b of a x = b. */
 const rightSide: LinearRule<OpName> = (_, parts, fn) => fn === "sum" && !parts[0];
 
+/** A base and updates that are written into it. */
+const added: LinearRule<OpName> = (node, parts, fn) =>
+  fn === "sum" && !parts[1] && [0, 2].every((i) => parts[i] || isZero(node.inputs[i]));
+
 const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
   const: never,
   iota: never,
@@ -69,7 +73,8 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
   matmul: (_, parts, fn) => fn === "sum" && one(parts),
   conv: (_, parts, fn) => fn === "sum" && one(parts),
   gather: (_, parts) => parts[0] && !parts[1],
-  scatterAdd: (node, parts, fn) => fn === "sum" && !parts[1] && [0, 2].every((i) => parts[i] || isZero(node.inputs[i])),
+  scatterAdd: added,
+  updateSlice: added,
   fft: sums,
   argsort: never,
   cholesky: never,

@@ -107,6 +107,7 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     dtype: x.dtype,
   }),
   scatterAdd: same,
+  updateSlice: same,
   fft: ([x], { kind, size }) => ({
     shape: kind === "c2c" ? x.shape : [...x.shape.slice(0, -1), kind === "r2c" ? Math.floor(size / 2) + 1 : size],
     dtype: kind === "c2c" ? x.dtype : kind === "r2c" ? complexOf(x.dtype) : realOf(x.dtype),

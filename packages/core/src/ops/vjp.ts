@@ -21,8 +21,10 @@ import {
   reshape,
   scatterAdd,
   slice,
+  sliceAt,
   sliceAxis,
   sum,
+  updateSlice,
   where,
   zerosLike,
 } from "./build.js";
@@ -167,6 +169,11 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
     const { axis, batch } = node.attrs;
     return [scatterAdd(zerosLike(x), clamped(indices, x.shape[axis]), g!, axis, batch), null];
   },
+  updateSlice: ({ inputs: [, start, update], attrs: { axis, batch } }, [g]) => [
+    updateSlice(g!, start, zerosLike(update), axis, batch),
+    null,
+    sliceAt(g!, start, update.shape[axis], axis, batch),
+  ],
   scatterAdd: (node, [g]) => [g, null, gatherInside(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
   fft: (node, [g]) => [fftVjp(node, g!)],
   argsort: none,

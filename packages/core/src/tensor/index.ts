@@ -19,6 +19,7 @@ export * from "./create.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
 export * from "./dtypes.js";
+export * from "./dynamic.js";
 export * from "./einsum.js";
 export * from "./elementwise.js";
 export * from "./fft.js";

@@ -47,6 +47,25 @@ export const controlPrograms: Record<string, (...args: Tensor[]) => Tensor> = {
     );
     return last.add(ys.mul(weft.arange(1, x.shape[0] + 1, 1, { dtype: x.dtype })).sum());
   },
+  cache: (x, y, n) => {
+    const moved = weft.dynamicUpdateSlice(x, y.mul(y), [n, n.sub(1)]);
+    const row = weft.dynamicSlice(moved, [n.add(1), 0], [2, 3]);
+    return moved.mul(0.5).add(weft.dynamicUpdateSlice(x, row.sin(), [0, 1]));
+  },
+  filled: (x, n) =>
+    weft.foriLoop(
+      0,
+      n,
+      (i, c: Tensor) => {
+        const next = weft
+          .dynamicSlice(c, [i], [1])
+          .mul(x.slice([1], [2]))
+          .add(i.cast(x.dtype));
+        return weft.dynamicUpdateSlice(c, next, [i.add(1)]);
+      },
+      weft.concat([x, weft.zeros([4], { dtype: x.dtype })], 0),
+      { maxTrips: 6 },
+    ),
   nested: (x, n) =>
     weft.foriLoop(
       0,

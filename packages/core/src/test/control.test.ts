@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { before, describe, test } from "node:test";
+import { Recorder } from "../device/cuda/schedule.testkit.js";
 import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
 import { controlPrograms } from "./control-programs.js";
@@ -151,6 +152,30 @@ test("a batch of loops that end separately is one kernel, with its reverse pass"
         .join(" "),
       /^lanes_50x150\S*$/,
     );
+});
+
+test("an update writes into the memory of a donated cache, of a value that is not used again, and of a carry", () => {
+  const device = new Recorder();
+  weft.useDevice(device);
+  const bytes = 4 * 64 * 1000 * 8;
+  const [cache, row] = [weft.zeros([64, 1000, 8]), weft.ones([64, 1, 8])];
+  const at = weft.tensor(3, { dtype: "int32" });
+  const update = (c: Tensor, i: Tensor): Tensor => weft.dynamicUpdateSlice(c, row, [0, i, 0]);
+  weft
+    .jit(update, { donate: [0] })(weft.zeros([64, 1000, 8]), at)
+    .realize();
+  const donated = device.plan(({ donated }) => donated?.includes(true) ?? false);
+  assert.equal(donated.aliases.size, 1);
+  weft
+    .jit((c: Tensor, i: Tensor) => update(update(c.add(1), i), i.add(1)).sum())(cache, at)
+    .realize();
+  const twice = device.plan();
+  assert.ok(twice.scratchBytes < 1.5 * bytes, `${twice.scratchBytes} bytes of scratch memory for one cache`);
+  weft
+    .jit((c: Tensor, n: Tensor) => weft.foriLoop(0, n, (i, inner: Tensor) => update(inner, i), c))(cache, at)
+    .realize();
+  const inLoop = device.plan();
+  assert.ok(inLoop.scratchBytes < 1.5 * bytes, `${inLoop.scratchBytes} bytes of scratch memory for one carry`);
 });
 
 test("errors name the argument and the remedy", () => {

@@ -108,7 +108,7 @@ const elsewhere = new Set(
     "setPrecision withPrecision dropoutMask",
     "nonzero argwhere mask setMask compress uniqueAll uniqueCounts uniqueInverse uniqueValues",
     "finfo iinfo isOfKind canCast namespaceInfo",
-    "cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
+    "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
     "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),
 );

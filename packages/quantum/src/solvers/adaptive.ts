@@ -1,6 +1,16 @@
-// Tsitouras' adaptive Runge-Kutta method of orders 5 and 4, as a loop of bounded length: iterations after the end leave the state
-// unchanged. Step sizes are constants of differentiation.
-import { abs, full, maximum, minimum, scan, stopGradient, type Tensor, where } from "@weft/core/internal/tensor";
+// Tsitouras' adaptive Runge-Kutta method of orders 5 and 4, as a loop that ends when it arrives. Step sizes are constants of
+// differentiation.
+import {
+  abs,
+  full,
+  maximum,
+  minimum,
+  scan,
+  stopGradient,
+  type Tensor,
+  where,
+  whileLoop,
+} from "@weft/core/internal/tensor";
 import type { Tolerance } from "./methods.js";
 
 const c = [0, 0.161, 0.327, 0.9, 0.9800255409045097, 1, 1];
@@ -54,7 +64,6 @@ export function adaptive(rate: Rate, start: Tensor, duration: Tensor, table: Ten
     (end: Tensor, u: Tensor) =>
     ({ y, time, h, accepted }: Carry): Carry => {
       const left = end.sub(time);
-      const done = left.lessEqual(1e-14);
       const trial = minimum(h, left);
       const ks: Tensor[] = [];
       for (let stage = 0; stage < 7; stage++) {
@@ -70,15 +79,13 @@ export function adaptive(rate: Rate, start: Tensor, duration: Tensor, table: Ten
       const size = stopGradient(maximum(abs(error).div(scale).square().mean().sqrt(), 1e-10));
       const good = size.lessEqual(1);
       const factor = size.pow(-0.2).mul(0.9).clip(0.2, 5);
-      const moves = good.logicalAnd(done.logicalNot());
       return {
-        y: where(moves, next, y),
-        time: where(moves, time.add(trial), time),
+        y: where(good, next, y),
+        // The last step ends exactly at the end of the piece.
+        time: where(good, where(trial.less(left), time.add(trial), end), time),
         // A step truncated at the end does not limit the next step size.
-        h: stopGradient(
-          where(done, h, where(good, maximum(trial.mul(factor), where(trial.less(h), h, 0)), trial.mul(factor))),
-        ),
-        accepted: accepted.add(where(moves, 1, 0)),
+        h: stopGradient(where(good, maximum(trial.mul(factor), where(trial.less(h), h, 0)), trial.mul(factor))),
+        accepted: accepted.add(where(good, 1, 0)),
       };
     };
   const ends = full([pieces], 1, { dtype }).cumsum(0).div(pieces);
@@ -89,7 +96,7 @@ export function adaptive(rate: Rate, start: Tensor, duration: Tensor, table: Ten
     accepted: full([], 0, { dtype }),
   };
   const piece = (carry: Carry, end: Tensor, u: Tensor): Carry =>
-    scan((inner: Carry): [Carry, []] => [step(end, u)(inner), []], carry, [], { length: bound })[0];
+    whileLoop(({ time }) => time.less(end), step(end, u), carry, { maxTrips: bound });
   const pieceByPiece = (): [Carry, Tensor] =>
     scan(
       (carry: Carry, x: { end: Tensor; u: Tensor }): [Carry, Tensor] => {

@@ -1,7 +1,7 @@
 // The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.h).
 
 import { isZeroBase } from "../../compile/index.js";
-import { codeOf, convKinds, fftKinds, InternalError, type Node, numel } from "../../graph/index.js";
+import { bytesOf, codeOf, convKinds, fftKinds, InternalError, type Node, numel } from "../../graph/index.js";
 import { convRoles, type LibraryOp } from "../../ops/index.js";
 
 /** C expressions for the arguments of a call. */
@@ -64,6 +64,19 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const { shape, dtype } = node.inputs[0];
     const n = shape[shape.length - 1];
     return `W_TRY(rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads));`;
+  },
+  updateSlice: (node, { input, output }) => {
+    const [{ shape, dtype }, , update] = node.inputs;
+    const { axis, batch } = node.attrs;
+    const bytes = bytesOf(dtype) * numel(shape.slice(axis + 1));
+    const sizes = [
+      numel(shape.slice(0, axis)),
+      numel(shape.slice(batch, axis)),
+      shape[axis],
+      update.shape[axis],
+      bytes,
+    ];
+    return `w_update(${input(0)}, ${input(1)}, ${input(2)}, ${output()}, ${sizes.join(", ")});`;
   },
   scatterAdd: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];

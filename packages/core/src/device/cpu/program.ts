@@ -1,4 +1,5 @@
 // Generates C from a schedule: the kernels, and one function that runs all steps in order.
+import { cpus } from "node:os";
 
 import {
   type BatchDim,
@@ -42,6 +43,8 @@ export interface CpuProgramText {
   units: string[];
   kernels: KernelInfo[];
 }
+
+const processors = cpus().length;
 
 /** Matrix dtypes as the library numbers them. */
 const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
@@ -159,7 +162,8 @@ class ProgramWriter {
       const count = numel(node.inputs[2].shape);
       work.ops = { lookup: count / row, simple: 2 * count };
       work.rows = count / row;
-    } else if (node.op === "cumsum") work.ops = { strided: numel(node.shape) };
+    } else if (node.op === "updateSlice") work.touches.splice(0);
+    else if (node.op === "cumsum") work.ops = { strided: numel(node.shape) };
     else if (node.op === "argsort") work.ops = { lookup: flops };
     else if (node.op !== "matmul") work.linalg = flops;
     return work;
@@ -350,13 +354,12 @@ class ProgramWriter {
     this.#bodies.push(
       `static int ${name}(void* const* b, char* scratch, const weft_runtime* rt, int threads) {\n  int failed = 0; (void)failed;\n${inner.join("\n")}\n  return 0;\n}`,
     );
-    const sizes = loopMemory(step);
     const start = step.offset;
-    let offset = start + sizes.body;
-    const buffers = sizes.carries.map((size) => {
-      offset += 2 * size;
-      return [`(scratch + ${offset - 2 * size})`, `(scratch + ${offset - size})`];
-    });
+    const memory = loopMemory(step).carries;
+    const buffers = memory.map(({ reads, writes }) => [
+      `(scratch + ${start + reads})`,
+      `(scratch + ${start + writes})`,
+    ]);
     const total = body.fn.params.length + body.fn.outputs.length;
     const lines: string[] = [`{ void* q[${total}];`];
     const bytes = (n: Node): number => numel(n.shape) * bytesOf(n.dtype);
@@ -386,6 +389,7 @@ class ProgramWriter {
     lines.push(`if ((failed = ${name}(q, scratch + ${start}, rt, threads))) return failed;`);
     for (let c = 0; c < carries; c++) {
       const [from, to] = [consts + c, body.fn.params.length + c];
+      if (memory[c].reads === memory[c].writes) continue;
       lines.push(`{ void* swap = q[${from}]; q[${from}] = q[${to}]; q[${to}] = swap; }`);
     }
     lines.push("}");
@@ -430,8 +434,9 @@ class ProgramWriter {
       "  return failed;",
       "}",
     ].join("\n");
-    // Two units compile in parallel; small programs do not need it.
-    const parts = kernels.length > 12 ? 2 : 1;
+    // Units compile in parallel; small programs do not need it. The number is that of a machine, not of a process, because it is part of
+    // the key of the cache.
+    const parts = kernels.length > 12 ? Math.min(Math.max(2, processors), Math.ceil(kernels.length / 8), 8) : 1;
     const units: string[] = [];
     const declarations = kernels.map(({ name }) => `void ${name}(void* const* p, long lo, long hi);`).join("\n");
     for (let i = 0; i < parts; i++) {

@@ -1,6 +1,6 @@
 // The library ops of the CUDA device: kernels written by hand (native/) and the solvers of the vendor.
 import { isZeroBase } from "../../compile/index.js";
-import { type DType, InternalError, isComplex, type Node, numel } from "../../graph/index.js";
+import { bytesOf, type DType, InternalError, isComplex, type Node, numel } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
 import type { Convolutions } from "./convolution.js";
 import type { FourierTransforms } from "./fourier.js";
@@ -60,6 +60,25 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   fft: (node, { input, output, workspace, fourier }) => fourier.issue(node, input(0), output, workspace),
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
+  updateSlice: (node, { input, output, kernels }) => {
+    const [{ shape, dtype }, , update] = node.inputs;
+    const { axis, batch } = node.attrs;
+    const words = bytesOf(dtype) > 8 ? 2 : 1;
+    const inner = numel(shape.slice(axis + 1)) * words;
+    const count = numel(update.shape) * words;
+    kernels.copy(output, input(0), numel(shape) * bytesOf(dtype));
+    const args = [
+      output,
+      input(1),
+      input(2),
+      count,
+      numel(shape.slice(batch, axis)),
+      shape[axis],
+      update.shape[axis],
+      inner,
+    ];
+    if (count > 0) kernels.launch(`w_update_${(8 * bytesOf(dtype)) / words}`, Math.ceil(count / 256), 256, args);
+  },
   scatterAdd: (node, { input, output, workspace, kernels }) => {
     const base = isZeroBase(node, node.inputs[0]) ? 0 : input(0);
     const places = { base, indices: input(1), updates: input(2), out: output, workspace };

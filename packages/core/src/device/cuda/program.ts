@@ -397,16 +397,10 @@ export class CudaProgram {
   #loop(plan: Schedule, step: Extract<ScheduleStep, { kind: "loop" }>, addresses: Addresses): void {
     const { node, body } = step;
     const { consts, carries, length, reverse, stop } = node.attrs;
-    const sizes = loopMemory(step);
     const start = addresses.scratch + step.offset;
-    let next = start + sizes.body;
-    const current: number[] = [];
-    const other: number[] = [];
-    for (const size of sizes.carries) {
-      current.push(next);
-      other.push(next + size);
-      next += 2 * size;
-    }
+    const memory = loopMemory(step).carries;
+    const current = memory.map(({ reads }) => start + reads);
+    const other = memory.map(({ writes }) => start + writes);
     const inputs = node.inputs.map((x) => this.#operand(plan, x, addresses));
     for (let c = 0; c < carries; c++) this.#copy(current[c], inputs[consts + c], sizeOf(node.inputs[consts + c]));
     const ys = body.fn.outputs.map((_, i) => (i < carries ? 0 : this.#at(plan, node, addresses, i)));
@@ -537,6 +531,7 @@ export class CudaProgram {
         const { driver } = context.libraries;
         context.check("cuMemsetD8", driver.cuMemsetD8Async(address, 0, bytes, context.stream));
       },
+      copy: (to, from, bytes) => this.#copy(to, from, bytes),
       multiprocessors: context.multiprocessors,
     };
   }

@@ -7,6 +7,7 @@ import { isComplex, isOp, type Node, numel } from "../../graph/index.js";
 export interface LibraryCalls {
   launch(name: string, blocks: number, threads: number, args: readonly number[]): void;
   zero(address: number, bytes: number): void;
+  copy(to: number, from: number, bytes: number): void;
   multiprocessors: number;
 }
 

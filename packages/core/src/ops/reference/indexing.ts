@@ -111,8 +111,21 @@ function argreduce(x: Value, fn: "argmax" | "argmin", axis: number): Value {
   return { shape, dtype: "int32", data: best };
 }
 
-export const indexingRules: ReferenceRules<"gather" | "scatterAdd" | "argsort" | "argreduce"> = {
+function updateSlice(base: Value, start: Value, update: Value, axis: number, batch: number): Value {
+  const [n, m] = [base.shape[axis], update.shape[axis]];
+  const perBatch = numel(base.shape.slice(batch, axis));
+  const inner = numel(base.shape.slice(axis + 1)) * (isComplex(base.dtype) ? 2 : 1);
+  const data = base.data.slice() as Value["data"];
+  for (let row = 0; row < numel(base.shape.slice(0, axis)); row++) {
+    const at = Math.min(Math.max(Number(start.data[Math.floor(row / perBatch)]), 0), n - m);
+    data.set(update.data.subarray(row * m * inner, (row + 1) * m * inner) as never, (row * n + at) * inner);
+  }
+  return { shape: base.shape, dtype: base.dtype, data };
+}
+
+export const indexingRules: ReferenceRules<"gather" | "scatterAdd" | "updateSlice" | "argsort" | "argreduce"> = {
   gather: ([x, indices], { attrs }) => gather(x, indices, attrs.axis, attrs.batch),
+  updateSlice: ([base, start, update], { attrs }) => updateSlice(base, start, update, attrs.axis, attrs.batch),
   scatterAdd: ([base, indices, updates], { attrs }) => scatterAdd(base, indices, updates, attrs.axis, attrs.batch),
   argsort: ([x], { attrs }) => argsort(x, attrs.descending),
   argreduce: ([x], { attrs }) => argreduce(x, attrs.fn, attrs.axis),

@@ -27,6 +27,16 @@ static inline long w_steps(const void* p, long n, long bound) {
     if (x[i] > most) most = x[i];
   return most < bound ? most : bound;
 }
+/* Writes m rows of an update into n rows at a start, clamped, for each of `outer` blocks; `per` blocks share a start. */
+static inline void w_update(const void* base, const void* start, const void* update, void* out, long outer, long per,
+                            long n, long m, long bytes) {
+  if (out != base) memcpy(out, base, outer * n * bytes);
+  for (long o = 0; o < outer; o++) {
+    long at = ((const int32_t*)start)[o / per];
+    at = at < 0 ? 0 : at > n - m ? n - m : at;
+    memcpy((char*)out + (o * n + at) * bytes, (const char*)update + o * m * bytes, m * bytes);
+  }
+}
 static inline double w_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
