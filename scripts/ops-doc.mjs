@@ -147,7 +147,7 @@ const sections = [
   ["Shape", ["shape", "einops"]],
   ["Indexing and sorting", ["indexing", "selection"]],
   ["Products", ["einsum", "conv"]],
-  ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention"]],
+  ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention", "pool", "normalize", "resize"]],
   ["Linear algebra", ["linalg", "matrix-functions"]],
   ["Properties of dtypes", ["dtypes"]],
   ["Fourier transforms", ["fft"]],

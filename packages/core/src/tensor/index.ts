@@ -62,6 +62,8 @@ export * from "./mapping.js";
 export * from "./math.js";
 export * from "./matrix-functions.js";
 export * from "./nnfunctions.js";
+export * from "./normalize.js";
+export * from "./pool.js";
 export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {
   bernoulli,
@@ -100,6 +102,7 @@ export {
   type VarOptions,
   variance,
 } from "./reduce.js";
+export * from "./resize.js";
 export { scope } from "./scope.js";
 export * from "./selection.js";
 export * from "./shape.js";
