@@ -206,6 +206,40 @@ export class Tensor {
     return format(this);
   }
 
+  /** The number of a tensor of size 1 for arithmetic (`t > 0`, `+t`), text otherwise. */
+  [Symbol.toPrimitive](hint: "number" | "string" | "default"): number | string {
+    return hint === "string" || (hint === "default" && this.size !== 1) ? this.toString() : this.itemSync();
+  }
+
+  /** Elements as nested arrays for JSON.stringify; bigints that a number does not hold are strings. */
+  toJSON(): unknown {
+    const plain = (x: NestedData): unknown => {
+      if (Array.isArray(x)) return x.map(plain);
+      if (typeof x !== "bigint") return x;
+      return Number.isSafeInteger(Number(x)) ? Number(x) : String(x);
+    };
+    return plain(this.arraySync());
+  }
+
+  /** The slices along axis 0, so that `for (const row of t)` and `[...t]` work. */
+  *[Symbol.iterator](): Generator<Tensor> {
+    if (this.rank === 0) throw new ShapeError("a scalar has no elements to iterate over; use item()");
+    for (let i = 0; i < this.shape[0]; i++) yield indexing.index(this, i);
+  }
+
+  get [Symbol.toStringTag](): string {
+    return "Tensor";
+  }
+
+  /** What console.log prints in Node: shape, dtype and elements, or the reason why there are none. */
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    try {
+      return `Tensor ${this.toString()}`;
+    } catch {
+      return `Tensor ${this.dtype}${showShape(this.shape)} without a value (${this.#disposed === null ? "traced" : "disposed"})`;
+    }
+  }
+
   // Lifetime
 
   /** Frees the memory now. Pending work that reads this tensor still gets its value; other use throws. */
