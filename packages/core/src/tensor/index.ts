@@ -108,6 +108,6 @@ export * from "./selection.js";
 export * from "./shape.js";
 export * from "./special.js";
 export * from "./statistics.js";
-export { type Data, type NestedData, Tensor } from "./tensor.js";
+export { type Data, type DataOf, type NestedData, Tensor } from "./tensor.js";
 export * from "./transforms.js";
 export { flattenTree, type Tree, treeLeaves, treeMap } from "./tree.js";
