@@ -82,7 +82,10 @@ int wr_activate(const int32_t* cores, int count, int threads) {
     }
   }
   if (table.set_linalg_threads) table.set_linalg_threads(threads);
+  /* Other threads of Node may be running a program. */
+  pthread_mutex_lock(&pool.lock);
   pool_grow(threads - 1);
+  pthread_mutex_unlock(&pool.lock);
   if (!pinned && count == 0) return 0;
   pinned = 1;
   int failed = sched_setaffinity(0, sizeof set, &set) != 0;
