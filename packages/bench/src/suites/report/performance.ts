@@ -143,7 +143,7 @@ function generalSection(record: ContestRecord | undefined, notes: Record<string,
   return [
     "## GPU, general work",
     "",
-    ...machineLines(record),
+    ...machineLines(record).map((text) => text.replace(/; rounds in which other processes.*$/, "")),
     "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
     "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
     "",
