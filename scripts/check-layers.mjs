@@ -44,6 +44,7 @@ const layers = {
     "model",
     "import",
     "store",
+    "atlas",
     "metrics",
     "trace",
     "validity",

@@ -141,19 +141,31 @@ const plainList = (names, declared, prefix = "") =>
   );
 
 const sections = [
-  ["Making tensors", ["create", "random"]],
-  ["Element by element", ["math", "elementwise"]],
+  ["Making tensors", ["create", "random", "distributions"]],
+  ["Element by element", ["math", "elementwise", "special"]],
   ["Reductions and statistics", ["reduce", "statistics"]],
-  ["Shape", ["shape"]],
+  ["Shape", ["shape", "einops"]],
   ["Indexing and sorting", ["indexing", "selection"]],
   ["Products", ["einsum", "conv"]],
-  ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention"]],
+  ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention", "pool", "normalize", "resize"]],
   ["Linear algebra", ["linalg", "matrix-functions"]],
   ["Properties of dtypes", ["dtypes"]],
   ["Fourier transforms", ["fft"]],
   [
     "Transforms and trees",
-    ["transforms", "mapping", "control", "dynamic", "custom", "jit", "tree", "scope", "precision", "annotate"],
+    [
+      "transforms",
+      "jacobian",
+      "mapping",
+      "control",
+      "dynamic",
+      "custom",
+      "jit",
+      "tree",
+      "scope",
+      "precision",
+      "annotate",
+    ],
   ],
 ];
 /** Public names that users rarely call; they come from the runtime. */

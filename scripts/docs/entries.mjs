@@ -76,7 +76,13 @@ export const groups = {
     tape: "Recorded runs",
     training: "Training text classifiers",
   },
-  Lab: { lab: "The lab", scale: "Measuring a job", traces: "Traces", "lab-format": "Record format" },
+  Lab: {
+    lab: "The lab",
+    scale: "Measuring a job",
+    traces: "Traces",
+    atlas: "Public results",
+    "lab-format": "Record format",
+  },
   Quantum: { quantum: "Quantum systems", meta: "Control and meta-learning" },
   Project: {
     architecture: "Architecture",

@@ -12,6 +12,12 @@ interface TensorLocation {
   placement: Placement;
 }
 
+/** Whether a tensor has lost its value with dead workers. A replica on a live worker is enough. */
+export function isGone({ members, placement }: TensorLocation, isDead: (worker: string) => boolean): boolean {
+  const workers = [...members.values()];
+  return placement.isReplicated ? workers.every(isDead) : workers.some(isDead);
+}
+
 export interface StagingBuffer {
   /** Address in this process's shared memory; 0 if there is none, then `bytes` holds the copy. */
   address: number;

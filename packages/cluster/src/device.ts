@@ -19,7 +19,7 @@ import { factorsOf } from "@weft/core/internal/ops";
 import { captureSite, tape } from "@weft/core/internal/runtime";
 import { Mesh, type Partitioned, Placement, reshard } from "@weft/core/internal/shard";
 import { denseStrides } from "./boxes.js";
-import { ClusterBuffer, withCallSite } from "./buffer.js";
+import { ClusterBuffer, isGone, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
 import { maxConstantBytes } from "./constants.js";
 import { log } from "./debug.js";
@@ -200,6 +200,8 @@ export class ClusterDevice implements Device {
         if (it.id !== id) continue;
         // A worker may report an aborted collective before the dispatcher reports the dead worker.
         for (let turn = 0; turn < 140 && !this.#lineage.isLost(it); turn++) await delay(50);
+        // The last worker may be replaced by another one that is starting.
+        for (let turn = 0; turn < 140 && this.workers === 0 && this.lost === null; turn++) await delay(50);
         const problem = it.id === id ? this.#recover([it]) : null;
         if (problem === null) continue;
         const reason = error.reported ? null : this.#failureReason(it);
@@ -311,14 +313,10 @@ export class ClusterDevice implements Device {
     if (it.failure !== null) return it.failure;
     const failure = this.connection.failures.get(it.id);
     if (failure !== undefined) return failure.message;
-    if (it.location === null) return null;
-    for (const worker of it.location.members.values()) {
-      const reason = this.connection.deadWorkers.get(worker);
-      // A replicated tensor survives on the remaining workers.
-      if (reason !== undefined && !it.location.placement.isReplicated)
-        return `${reason}; its shards are lost: recompute them`;
-    }
-    return null;
+    const { deadWorkers } = this.connection;
+    if (it.location === null || !isGone(it.location, (worker) => deadWorkers.has(worker))) return null;
+    const [dead] = [...it.location.members.values()].filter((worker) => deadWorkers.has(worker));
+    return `${deadWorkers.get(dead)}; its shards are lost: recompute them`;
   }
 
   /** The placement of a tensor in the current worker numbering; null while it is on no worker. */
@@ -488,7 +486,7 @@ export class ClusterDevice implements Device {
 }
 
 /** Maximum number of recovery attempts per await. */
-const maxRecoveryAttempts = 2;
+const maxRecoveryAttempts = 8;
 
 /** Appends the reason why a tensor was not recomputed. */
 const addReason = (message: string, why: string): string => (why === "" ? message : `${message} (${why})`);

@@ -2,7 +2,7 @@
 // When a worker dies, its tensors are recomputed on the remaining workers, within limits. It knows buffers and calls;
 // the hooks do the communication.
 import { WeftError } from "@weft/core/internal/graph";
-import type { ClusterBuffer, StagingBuffer } from "./buffer.js";
+import { type ClusterBuffer, isGone, type StagingBuffer } from "./buffer.js";
 import { clusterSettings } from "./settings.js";
 
 /** Issues a recorded call again with these inputs and outputs. */
@@ -169,7 +169,7 @@ export class Lineage {
   /** Whether the tensor lost its value with a dead worker. */
   isLost(it: ClusterBuffer): boolean {
     if (it.failure !== null) return false;
-    if (this.#isOnDeadWorker(it) && !it.location!.placement.isReplicated) return true;
+    if (it.location !== null && isGone(it.location, this.hooks.isDead)) return true;
     return this.hooks.isFailed(it.id) && this.#dependsOnDeadWorker(it);
   }
 

@@ -2,6 +2,7 @@
 // Prints a ready line on standard output and exits when the parent process closes its end of standard input.
 import { argv, exit, stdin, stdout } from "node:process";
 import { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
+import { endWithParent } from "./system.js";
 import { Worker, type WorkerOptions } from "./worker.js";
 
 const ready = (facts: object): void => void stdout.write(`${JSON.stringify({ ready: true, ...facts })}\n`);
@@ -10,6 +11,9 @@ stdin.resume();
 stdin.on("end", () => exit(0));
 stdin.on("error", () => exit(0));
 stdout.on("error", () => {});
+
+// A worker that computes does not notice that its input has ended.
+endWithParent(process.ppid);
 
 const [role, text = "{}"] = argv.slice(2);
 try {

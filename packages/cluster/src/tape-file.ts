@@ -1,5 +1,6 @@
 // Reads tapes: validates, summarizes and compares them, and converts them to Chrome traces (Perfetto). It knows the
 // format (docs/tape.md), not devices.
+import { createHash } from "node:crypto";
 import { createReadStream, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -14,38 +15,76 @@ export interface TapeFile {
   instructions: Instruction[];
   /** Unreadable lines: usually the last line of a program that was killed. */
   unreadable: number;
+  /** Why the tape is not what was recorded: it was cut or altered, or has no checksums. Empty for a complete tape. */
+  problems: string[];
+}
+
+/** Follows the checksums of a tape while it is read. */
+class Checksums {
+  readonly problems: string[] = [];
+  readonly #hash = createHash("sha256");
+  #lines = 0;
+  #checked = 0;
+  #ended = false;
+
+  add(text: string, line: TapeLine | null): void {
+    if (line?.type === "check") {
+      const good = line.lines === this.#lines && line.sha256 === this.#hash.copy().digest("hex");
+      // After one difference all following checksums differ too.
+      if (!good && this.problems.length === 0)
+        this.problems.push(`lines ${this.#checked + 1} to ${this.#lines} were altered, removed or inserted`);
+      this.#checked = this.#lines + 1;
+    }
+    this.#ended = line?.type === "check" && line.end;
+    this.#lines++;
+    this.#hash.update(`${text}\n`);
+  }
+
+  finish(): string[] {
+    if (this.#checked === 0) this.problems.push("it has no checksums");
+    else if (!this.#ended) this.problems.push("its end is missing: it was cut, or its program was killed");
+    return this.problems;
+  }
 }
 
 /** Reads and validates a tape file. */
 export async function readTape(path: string): Promise<TapeFile> {
   const lines: TapeLine[] = [];
   let unreadable = 0;
+  const checksums = new Checksums();
   for await (const text of createInterface({ input: createReadStream(path), crlfDelay: Infinity })) {
-    if (text.trim() === "") continue;
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch {
-      unreadable++;
-      continue;
-    }
-    const parsed = tapeLineSchema.safeParse(value);
-    if (parsed.success) lines.push(parsed.data);
-    else unreadable++;
+    const line = parseLine(text);
+    checksums.add(text, line);
+    if (line !== null) lines.push(line);
+    else if (text.trim() !== "") unreadable++;
   }
   const [head] = lines;
   if (head?.type !== "tape") throw new WeftError(`${path} is not a tape; WEFT_TAPE=${path} makes one`);
   if (head.version !== tapeVersion)
     throw new WeftError(`${path} is a tape of version ${head.version}; this weft reads version ${tapeVersion}`);
   const instructions = lines.filter((l): l is Instruction => l.type === "instruction");
-  return { path, lines, instructions, unreadable };
+  return { path, lines, instructions, unreadable, problems: checksums.finish() };
 }
 
-/** The recorded bytes; null if the tape has only their hash. */
-export function bytesOfLine(tape: TapeFile, { base64, file }: { base64?: string; file?: string }): Uint8Array | null {
-  if (base64 !== undefined) return Uint8Array.from(Buffer.from(base64, "base64"));
-  if (file === undefined) return null;
-  return Uint8Array.from(readFileSync(join(`${tape.path}.data`, file)));
+function parseLine(text: string): TapeLine | null {
+  try {
+    return tapeLineSchema.safeParse(JSON.parse(text)).data ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** The recorded bytes; null if the tape has only their hash. Bytes with another hash are reported in `tape.problems`. */
+export function bytesOfLine(
+  tape: TapeFile,
+  { base64, file, sha256 }: { base64?: string; file?: string; sha256: string },
+): Uint8Array | null {
+  if (base64 === undefined && file === undefined) return null;
+  const bytes =
+    base64 !== undefined ? Buffer.from(base64, "base64") : readFileSync(join(`${tape.path}.data`, file as string));
+  if (createHash("sha256").update(bytes).digest("hex") !== sha256)
+    tape.problems.push(`the data ${file === undefined ? "in a line" : `in ${file}`} was altered`);
+  return Uint8Array.from(bytes);
 }
 
 /** Totals of one operation. */
@@ -176,7 +215,10 @@ interface TapeRequest {
 function requestsOf({ lines }: TapeFile): TapeRequest[] {
   const keys = new Map<number, string>();
   return lines.flatMap((l) => {
-    if (l.type === "program") keys.set(l.program, structuralKey(decodeFunction(l.graph)));
+    if (l.type === "program") {
+      const key = structuralKey(decodeFunction(l.graph));
+      keys.set(l.program, createHash("sha256").update(key).digest("hex"));
+    }
     if (l.type === "run") {
       const what = `run ${keys.get(l.program)?.slice(0, 12)}`;
       return [{ what, shown: l.cause === null ? what : `${what} at ${l.cause}` }];

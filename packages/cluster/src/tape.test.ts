@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -172,4 +172,45 @@ test("a file that is not a tape is rejected, a truncated last line is ignored", 
   await assert.rejects(readTape(path), /version 9/);
   writeFileSync(path, '{"type":"tape","version":1}\n{"type":"run","st');
   assert.equal((await readTape(path)).unreadable, 1);
+});
+
+test("a tape that was cut or altered anywhere is detected, and an intact one is not", { skip }, async () => {
+  const program = `
+    const x = weft.tensor(Float32Array.from({ length: 4000 }, (_, i) => i));
+    for (let i = 0; i < 4; i++) { console.log((await x.mul(i).data())[7]); await new Promise((r) => setTimeout(r, 250)); }`;
+  const path = record("whole", program);
+  assert.equal(statSync(path).mode & 0o077, 0, "others cannot read it");
+  const text = readFileSync(path, "utf8");
+  const lines = text.trimEnd().split("\n");
+  assert.deepEqual((await readTape(path)).problems, []);
+  const device = new CpuDevice({ threads: 1 });
+  const damaged = async (name: string, content: string): Promise<string[]> => {
+    // The data of the original is beside the copy too.
+    const copy = join(folder, name);
+    writeFileSync(copy, content);
+    cpSync(`${path}.data`, `${copy}.data`, { recursive: true });
+    const tape = await readTape(copy);
+    await replay(tape, device).catch(() => {});
+    return tape.problems;
+  };
+  assert.deepEqual(await damaged("same", text), []);
+  const without = (i: number): string => `${lines.filter((_, k) => k !== i).join("\n")}\n`;
+  for (let i = 1; i < lines.length; i++) {
+    assert.notDeepEqual(
+      await damaged(`no-${i}`, without(i)),
+      [],
+      `line ${i + 1} was removed: ${lines[i].slice(0, 80)}`,
+    );
+    assert.notDeepEqual(await damaged(`cut-${i}`, `${lines.slice(0, i).join("\n")}\n`), [], `cut after line ${i}`);
+  }
+  const run = text.indexOf('"step":1');
+  assert.ok(run > 0);
+  assert.notDeepEqual(await damaged("digit", `${text.slice(0, run + 7)}2${text.slice(run + 8)}`), []);
+  assert.notDeepEqual(await damaged("twice", `${text}${lines[lines.length - 2]}\n`), []);
+  // A small change of the data, in its file.
+  const [file] = readdirSync(`${path}.data`);
+  const bytes = readFileSync(join(`${path}.data`, file));
+  bytes.writeFloatLE(bytes.readFloatLE(400) * (1 + 1e-4), 400);
+  writeFileSync(join(`${path}.data`, file), bytes);
+  assert.match((await damaged("data", text)).join(), /was altered/);
 });

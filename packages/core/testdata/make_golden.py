@@ -92,6 +92,82 @@ def last(fn, x, *args, **options):
     return np.moveaxis(fn(np.moveaxis(x, -1, 1), *args, **options), 1, -1)
 
 
+def spatial_list(value, count):
+    return [value] * count if np.isscalar(value) else list(value)
+
+
+def pool(x, kind, options):
+    """Every window by itself, from the definition of PyTorch's documentation."""
+    if options.pop("channelsLast", False):
+        return np.moveaxis(pool(np.moveaxis(x, -1, 1), kind, options), 1, -1)
+    count = x.ndim - 2
+    k = spatial_list(options["kernel"], count)
+    s = spatial_list(options.get("stride", k), count)
+    p = spatial_list(options.get("padding", 0), count)
+    d = spatial_list(options.get("dilation", 1), count)
+    up = options.get("ceilMode", False)
+    sizes = []
+    for n, kk, ss, pp, dd in zip(x.shape[2:], k, s, p, d):
+        steps = (n + 2 * pp - dd * (kk - 1) - 1) / ss
+        out = int(np.ceil(steps) if up else np.floor(steps)) + 1
+        if up and (out - 1) * ss >= n + pp:
+            out -= 1
+        sizes.append(out)
+    out = np.zeros((*x.shape[:2], *sizes))
+    for at in np.ndindex(*sizes):
+        inside = [[a * ss - pp + i * dd for i in range(kk)] for a, ss, pp, kk, dd in zip(at, s, p, k, d)]
+        kept = [[i for i in line if 0 <= i < n] for line, n in zip(inside, x.shape[2:])]
+        window = x[np.ix_(range(x.shape[0]), range(x.shape[1]), *kept)].reshape(*x.shape[:2], -1)
+        if kind == "max":
+            out[(slice(None), slice(None), *at)] = window.max(-1)
+        else:
+            whole = [sum(1 for i in line if i < n + pp) for line, n, pp in zip(inside, x.shape[2:], p)]
+            area = np.prod(whole) if options.get("countIncludePad", True) else window.shape[-1]
+            out[(slice(None), slice(None), *at)] = window.sum(-1) / area
+    return out
+
+
+def adaptive_pool(x, kind, size):
+    sizes = spatial_list(size, x.ndim - 2)
+    out = np.zeros((*x.shape[:2], *sizes))
+    for at in np.ndindex(*sizes):
+        cut = tuple(slice(i * n // o, -(-(i + 1) * n // o)) for i, n, o in zip(at, x.shape[2:], sizes))
+        window = x[(slice(None), slice(None), *cut)].reshape(*x.shape[:2], -1)
+        out[(slice(None), slice(None), *at)] = window.max(-1) if kind == "max" else window.mean(-1)
+    return out
+
+
+def interpolate(x, options):
+    if options.pop("channelsLast", False):
+        return np.moveaxis(interpolate(np.moveaxis(x, -1, 1), options), 1, -1)
+    count = x.ndim - 2
+    mode, align = options.get("mode", "nearest"), options.get("alignCorners", False)
+    scale = spatial_list(options["scale"], count) if "scale" in options else None
+    sizes = spatial_list(options["size"], count) if scale is None else [int(n * f) for n, f in zip(x.shape[2:], scale)]
+    for i, out in enumerate(sizes):
+        n = x.shape[2 + i]
+        ratio = n / out if scale is None else 1 / scale[i]
+        matrix = np.zeros((out, n))
+        for o in range(out):
+            if mode == "nearest":
+                matrix[o, min(int(o * ratio), n - 1)] = 1
+                continue
+            at = (o * (n - 1) / (out - 1) if out > 1 else 0) if align else (o + 0.5) * ratio - 0.5
+            if mode == "linear":
+                at = max(at, 0)
+            low = int(np.floor(at))
+            reach = range(low, low + 2) if mode == "linear" else range(low - 1, low + 3)
+            for j in reach:
+                t = abs(at - j)
+                if mode == "linear":
+                    w = 1 - t
+                else:
+                    w = 1.25 * t**3 - 2.25 * t**2 + 1 if t <= 1 else -0.75 * t**3 + 3.75 * t**2 - 6 * t + 3
+                matrix[o, min(max(j, 0), n - 1)] += w
+        x = np.moveaxis(np.tensordot(x, matrix, ([2 + i], [1])), -1, 2 + i)
+    return x
+
+
 def triangles(a, lower):
     t = np.tril(a) if lower else np.triu(a)
     unit = (np.tril(a, -1) if lower else np.triu(a, 1)) + np.eye(a.shape[-1])

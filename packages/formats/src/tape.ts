@@ -67,6 +67,12 @@ export const tapeLineSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("fetch"), id: z.number(), ...tensorData }),
   z.object({ type: z.literal("free"), id: z.number() }),
   z.object({
+    type: z.literal("check"),
+    lines: countSchema.describe("Number of lines before this one"),
+    sha256: z.string().describe("Of all bytes before this line"),
+    end: z.boolean().describe("True for the last line of a complete tape"),
+  }),
+  z.object({
     type: z.literal("plan"),
     program: z.number(),
     devices: z.number(),

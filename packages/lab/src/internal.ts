@@ -1,6 +1,14 @@
 // What the command line and the benchmarks use of the lab beyond its public names: texts, charts, the ledger, lint, launchers.
 
 export {
+  type AuditFinding,
+  auditSubmissions,
+  readSubmissions,
+  type Submission,
+  submissionTables,
+  vtrainTables,
+} from "./atlas/index.js";
+export {
   type BenchJudgment,
   type BenchRecord,
   type BenchResult,

@@ -1,5 +1,5 @@
 // The settings of this package (see core/src/settings).
-import { text } from "@weft/core/internal/settings";
+import { number, text } from "@weft/core/internal/settings";
 
 export const trainSettings = {
   datasets: text("WEFT_DATASETS", "a folder", {
@@ -10,6 +10,10 @@ export const trainSettings = {
   hub: text("WEFT_HUB", "a base address", {
     summary: "Address of the hub that datasets and models are downloaded from.",
     otherwise: "https://huggingface.co",
+  }),
+  launcher: number("WEFT_LAUNCHER", undefined, {
+    summary: "Process that started this rank; set by the launcher. The rank ends with it.",
+    otherwise: "none",
   }),
   rankError: text("WEFT_RANK_ERROR", "a file name", {
     summary: "File for the error of a failed rank; set by the launcher for its processes.",

@@ -5,6 +5,7 @@ import { Context, commonOptions, type Suite } from "./context.js";
 
 const suites: Record<string, [summary: string, load: () => Promise<{ default: Suite }>]> = {
   cpu: ["against OpenBLAS, PyTorch, TensorFlow.js and jax-js on the CPU; cold starts", () => import("./cpu.js")],
+  "first-hour": ["small operations, new shapes, event loop, busy neighbors", () => import("./first-hour.js")],
   gpu: ["against PyTorch and JAX on one GPU", () => import("./gpu.js")],
   "gpu-tests": ["runs the test suites of all devices on a GPU", () => import("./gpu-tests.js")],
   quantum: ["against PyTorch, JAX and QuTiP on a CPU or a GPU", () => import("./quantum.js")],

@@ -48,6 +48,12 @@ test("the cpu suite checks and times every row, and cold starts", { skip }, () =
   assert.ok(record.rows.every(({ id, times }) => id.startsWith("c") || times.weft.rounds![0].samples.length >= 3));
 });
 
+test("the first-hour suite measures and checks its rows", { skip }, () => {
+  const rows = ["eager-op", "new-shape", "jit-call", "step-2"];
+  const record = runQuick(["first-hour", "--rows", rows.join(",")]);
+  assert.deepEqual(timedRows(record), rows);
+});
+
 test("the quantum suite checks and times its rows", { skip }, () => {
   const rows = ["lindblad-ensemble-2", "pauli-chain-2", "two-level"];
   assert.deepEqual(timedRows(runQuick(["quantum", "--rows", rows.join(",")])), rows);

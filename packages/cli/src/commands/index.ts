@@ -83,8 +83,18 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.",
     load: () => import("./trace.js"),
   },
+  import: {
+    usage: "import [options] <kind> <dir>",
+    description: "Import public results (MLPerf Training, vTrain) into a DuckDB file.",
+    load: () => import("./import.js"),
+  },
+  audit: {
+    usage: "audit [options] <dirs...>",
+    description: "Find published results that contradict themselves or their neighbors.",
+    load: () => import("./audit.js"),
+  },
   predict: {
-    usage: "predict [options] <path>",
+    usage: "predict [options] [path]",
     description: "Predict throughput or time at other device counts, with 80% intervals.",
     load: () => import("./predict.js"),
   },

@@ -26,6 +26,15 @@ async function load(tools: Tools, path: string): Promise<Tape> {
   }
 }
 
+/** Says on standard error what is wrong with tapes; a damaged tape fails the command. */
+function report(...tapes: Tape[]): void {
+  for (const { path, problems } of tapes)
+    for (const problem of new Set(problems)) {
+      process.stderr.write(`${path} is damaged: ${problem}\n`);
+      process.exitCode = failed;
+    }
+}
+
 const json = (value: unknown): void => void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
 
 export function add(program: Command): void {
@@ -158,7 +167,8 @@ async function replayTape(file: string, options: { devices: string; device: stri
     await cluster?.close();
   }
   const wrong = result.results.filter((r) => !r.ok);
-  if (options.json) json({ ...result, equal: wrong.length === 0 });
+  report(tape);
+  if (options.json) json({ ...result, equal: wrong.length === 0, problems: [...new Set(tape.problems)] });
   else {
     const rows = result.results.map((r) => [
       r.what,
@@ -175,7 +185,11 @@ async function replayTape(file: string, options: { devices: string; device: stri
 
 async function diff(first: string, second: string, options: { json?: boolean }): Promise<void> {
   const tools = await import("@weft/cluster");
-  const found = tools.diffTapes(await load(tools, first), await load(tools, second));
+  const tapes = [await load(tools, first), await load(tools, second)] as const;
+  for (const tape of tapes)
+    for (const line of tape.lines) if (line.type === "data" || line.type === "fetch") tools.bytesOfLine(tape, line);
+  report(...tapes);
+  const found = tools.diffTapes(...tapes);
   const same = found.firstDifference === null && found.fetches.every((f) => f.equal);
   if (options.json) json({ ...found, same });
   else {

@@ -20,6 +20,8 @@ import { cliSettings } from "./settings.js";
 
 interface Options {
   devices?: number[];
+  minDevices?: number;
+  globalBatch?: number;
   data?: string;
   output?: string;
   device?: string;
@@ -46,6 +48,7 @@ Examples:
   weft train configs/ag_news_small.yaml --devices 2          two ranks, gradients summed between them
   weft train configs/ag_news_small.yaml --data data/ag_news  with a local copy of the data
   weft train configs/ag_news_small.yaml --resume             continue an interrupted run
+  weft train configs/ag_news_small.yaml --devices 4 --min-devices 2   go on with the others when a rank dies
   weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n} --max-steps 60 --no-evaluate
   weft train configs/ag_news_large.yaml --devices 8 --slurm job.sh --nodes 2 --partition gpu --gpus-per-rank 1
                                                              writes a job script instead; sbatch job.sh runs it
@@ -59,6 +62,8 @@ export function add(program: Command): void {
     .description("Train a text classifier from a configuration.")
     .argument("<config>", "a YAML file, such as those in configs/")
     .option("--devices <n>", "ranks to train on", counts)
+    .option("--min-devices <n>", "continue with as few ranks when ranks die, and with all of them later", count)
+    .option("--global-batch <n>", "samples of one step over all ranks, instead of the configuration's", count)
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--output <dir>", "folder of the run (runs/NAME)")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
@@ -93,11 +98,12 @@ async function reportOnce(work: () => Promise<void>): Promise<void> {
 }
 
 async function run(file: string, options: Options): Promise<void> {
-  const { isRank, loadConfig } = await import("@weft/train");
+  const { followLauncher, isRank, loadConfig } = await import("@weft/train");
   await engineWork(async () => {
     const config = loadConfig(file, overridesOf(options));
     if (options.slurm !== undefined) return writeScript(file, config, options, options.slurm);
-    if (config.ranks > 1 && !isRank()) return startRanks(config);
+    if (config.ranks > 1 && !isRank()) return startRanks(config, options);
+    followLauncher();
     await trainHere(config, options);
   });
 }
@@ -117,24 +123,44 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
 }
 
 /** Starts this command once per rank; rank 0 prints. */
-async function startRanks(config: Config): Promise<void> {
-  const { launchRanks } = await import("@weft/train");
+async function startRanks(config: Config, options: Options): Promise<void> {
+  const { launchElastic } = await import("@weft/train");
+  const least = options.minDevices ?? config.ranks;
+  if (least > config.ranks)
+    throw new CommandError(`--min-devices ${least} is more than the ${config.ranks} ranks of the run`, wrongUsage);
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.on("SIGTERM", stop);
   process.on("SIGINT", stop);
   try {
-    await launchRanks({
-      size: config.ranks,
+    const own = [process.execPath, ...process.execArgv, ...process.argv.slice(1)];
+    await launchElastic({
+      most: config.ranks,
+      least,
       coresPerRank: config.distributed.cores_per_rank,
-      command: [process.execPath, ...process.execArgv, ...process.argv.slice(1)],
+      command: (size, again) =>
+        again
+          ? [
+              ...without(own, "--devices"),
+              "--devices",
+              String(size),
+              "--global-batch",
+              String(config.globalBatch),
+              "--resume",
+            ]
+          : own,
       signal: abort.signal,
+      onNote: (text) => warn(text),
     });
   } finally {
     process.off("SIGTERM", stop);
     process.off("SIGINT", stop);
   }
 }
+
+/** Arguments without an option and its value. */
+const without = (args: readonly string[], option: string): string[] =>
+  args.filter((arg, i) => arg !== option && args[i - 1] !== option && !arg.startsWith(`${option}=`));
 
 async function trainHere(config: Config, options: Options): Promise<void> {
   const { session, setDevice } = await import("@weft/core");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { availableParallelism, tmpdir } from "node:os";
@@ -356,4 +356,91 @@ test("weft scale measures the trainer: a valid study with steps of every rank an
     .filter((l) => l.includes('"type":"step"'));
   assert.equal(steps.length, 60);
   assert.ok(steps.every((l) => (JSON.parse(l) as { exposedCommUs: number }).exposedCommUs > 0));
+});
+
+/** Process ids of the ranks of a run, from its records. */
+const ranksOf = (name: string, size: number): number[] =>
+  Array.from({ length: size }, (_, rank) => {
+    const text = readFileSync(join(at(name), `rank${rank}.jsonl`), "utf8");
+    const [line] = text.split("\n").filter((l) => l.includes('"rank"') && l.includes('"pid"'));
+    return (JSON.parse(line) as { pid: number }).pid;
+  });
+const isAlive = (pid: number): boolean =>
+  existsSync(`/proc/${pid}`) && !/\) Z/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+
+test("ranks end with their launcher, however it ends", async () => {
+  const { child, ended } = await untilStep("orphans", 9, "--devices", "2", "--epochs", "400");
+  const pids = ranksOf("orphans", 2);
+  assert.ok(pids.every(isAlive));
+  child.kill("SIGKILL");
+  await ended;
+  const deadline = Date.now() + 10_000;
+  while (pids.some(isAlive) && Date.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.deepEqual(pids.filter(isAlive), []);
+});
+
+test("two runs do not write to one folder at a time", async () => {
+  const { child, ended } = await untilStep("shared", 3, "--epochs", "400");
+  const second = call("train", config, "--output", at("shared"), "--resume");
+  assert.notEqual(second.status, 0);
+  assert.match(second.stderr, new RegExp(`is in use by process ${child.pid};`));
+  child.kill("SIGKILL");
+  await ended;
+  ok(call("train", config, "--output", at("shared"), "--epochs", "400", "--max-steps", "30", "--resume"));
+});
+
+test("damaged checkpoints are passed over: flipped bytes, cut files, missing ones", async () => {
+  const steps = ["--epochs", "400", "--max-steps", "12"];
+  ok(call("train", config, "--output", at("good"), ...steps));
+  const [older, newer] = readdirSync(join(at("good"), "checkpoints")).sort();
+  const flip = (path: string): void => {
+    const bytes = readFileSync(path);
+    bytes[bytes.length - 5] ^= 1;
+    writeFileSync(path, bytes);
+  };
+  const damages: Record<string, (folder: string) => void> = {
+    "model.safetensors": (f) => flip(join(f, "model.safetensors")),
+    "optimizer.safetensors": (f) =>
+      writeFileSync(join(f, "optimizer.safetensors"), readFileSync(join(f, "optimizer.safetensors")).subarray(0, 900)),
+    "state.json": (f) => flip(join(f, "state.json")),
+    SHA256SUMS: (f) => rmSync(join(f, "SHA256SUMS")),
+  };
+  for (const [file, damage] of Object.entries(damages)) {
+    const copy = at(`damaged-${file}`);
+    cpSync(at("good"), copy, { recursive: true });
+    damage(join(copy, "checkpoints", newer));
+    const done = call("train", config, "--output", copy, "--epochs", "400", "--max-steps", "13", "--resume");
+    ok(done);
+    assert.match(done.stderr, /skipped a damaged checkpoint/, file);
+    assert.match(done.stderr, new RegExp(`resumed at step ${Number(older.slice(5))}\\b`), file);
+  }
+});
+
+test("with --min-devices a run goes on without a rank that died", async () => {
+  const { child, ended } = await untilStep(
+    "elastic",
+    9,
+    "--devices",
+    "2",
+    "--min-devices",
+    "1",
+    "--epochs",
+    "400",
+    "--max-steps",
+    "90",
+  );
+  process.kill(ranksOf("elastic", 2)[1], "SIGKILL");
+  const { status, stderr } = await ended;
+  assert.equal(status, 0, stderr);
+  assert.match(
+    stderr,
+    /rank 1 of 2 was ended by SIGKILL; the run continues with 1 of 2 ranks from the last checkpoint/,
+  );
+  assert.match(stderr, /resumed at step \d+/);
+  assert.ok(readdirSync(join(at("elastic"), "checkpoints")).includes("step-00000090"));
+  // The losses are those of an undisturbed run, up to the order of sums.
+  ok(call("train", config, "--output", at("calm2"), "--epochs", "400", "--max-steps", "90"));
+  const [disturbed, calm] = [losses("elastic"), losses("calm2")];
+  assert.ok(Math.abs(disturbed[disturbed.length - 1] - calm[calm.length - 1]) < 1e-3);
+  assert.ok(child.pid !== undefined);
 });

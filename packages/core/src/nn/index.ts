@@ -2,6 +2,7 @@
 // x, ...)` computes; names, shapes and initial distributions are PyTorch's.
 export * from "./attention.js";
 export * from "./classifier.js";
+export * from "./images.js";
 export * from "./layers.js";
 export * from "./mixed.js";
 export * from "./model.js";

@@ -33,6 +33,7 @@ import { type CustomKernelSupport, copyGraph, recognizeAttention, simplify } fro
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
+import { isSearching, reportFound, searchFunction } from "./nans.js";
 import { profiler } from "./profile.js";
 import { taped } from "./tape.js";
 
@@ -139,17 +140,35 @@ export class Session {
       : (node, usesOutput) => device.supportsCustomKernel!(node, usesOutput);
   }
 
-  /** Runs a compiled function on values; donated values are consumed. */
+  /** Throws where a node of a function gives NaN or an infinity, if these are looked for. */
+  #searchNumbers(fn: GraphFn, buffers: readonly DeviceBuffer[]): void {
+    const { nodes, flags } = searchFunction(fn);
+    if (nodes.length === 0) return;
+    const compiled = this.compile(flags);
+    const results = memory.withRetry(this.device, () => compiled.executable.run(buffers));
+    const flag = new Int32Array(1);
+    const isFound = results.map((buffer) => {
+      this.device.download(buffer, new Uint8Array(flag.buffer));
+      this.device.free(buffer);
+      return flag[0] !== 0;
+    });
+    compiled.release();
+    reportFound(fn, nodes, isFound);
+  }
+
+  /** Runs a compiled function on values; donated values are consumed. `traced`: the same function before simplification. */
   run(
     compiled: CompiledFunction,
     inputs: readonly TensorValue[],
     donated: readonly boolean[] = [],
     sites: readonly (string | null)[] = [],
     wanted = false,
+    traced: GraphFn = compiled.fn,
   ): TensorValue[] {
     const { executable } = compiled;
     memory.relieve(compiled.bytes, this.device);
     const buffers = inputs.map((value) => this.#bufferOf(value));
+    if (isSearching() && !this.device.traits.remote) this.#searchNumbers(traced, buffers);
     const watched = debugLevel() > 0 || profiler.active;
     this.device.timing = watched || this.watchers.size > 0;
     const start = this.device.timing ? performance.now() : 0;
@@ -254,7 +273,7 @@ export class Session {
 
   async #runInBackground(pending: Pending, handle: ExecutableHandle<CompiledFunction>): Promise<void> {
     const { executable, bytes } = handle.value;
-    const isWatched = debugLevel() > 0 || profiler.active || this.watchers.size > 0;
+    const isWatched = debugLevel() > 0 || profiler.active || this.watchers.size > 0 || isSearching();
     if (executable.runAsync === undefined || !executable.isLong || isWatched) {
       this.#finish(
         pending,
@@ -316,12 +335,12 @@ export class Session {
   }
 
   #runPending(
-    { results }: Pending,
+    { results, fn }: Pending,
     handle: ExecutableHandle<CompiledFunction>,
     inputs: readonly TensorValue[],
     wanted: boolean,
   ): TensorValue[] {
-    return this.run(handle.value, inputs, [], results.map(siteOf), wanted);
+    return this.run(handle.value, inputs, [], results.map(siteOf), wanted, fn);
   }
 
   /** Stores the values of a run. A node that was computed meanwhile keeps its value. */

@@ -18,6 +18,9 @@ class TapeWriter {
   #lines: string[] = [];
   #timer: NodeJS.Timeout | null = null;
   #dataLeft = settings.tapeMegabytes.get() * 1e6;
+  /** Of everything written so far. */
+  readonly #hash = createHash("sha256");
+  #count = 0;
 
   constructor(readonly path: string) {
     const head = {
@@ -28,8 +31,11 @@ class TapeWriter {
     };
     // Tapes contain the program's data. A file that others could read, or had open, is replaced.
     rmSync(path, { force: true });
-    writeFileSync(path, `${JSON.stringify(head)}\n`, { mode: 0o600, flag: "wx" });
-    process.once("exit", () => this.flush());
+    const text = `${JSON.stringify(head)}\n`;
+    writeFileSync(path, text, { mode: 0o600, flag: "wx" });
+    this.#hash.update(text);
+    this.#count = 1;
+    process.once("exit", () => this.end());
   }
 
   write(...records: readonly object[]): void {
@@ -59,9 +65,24 @@ class TapeWriter {
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#lines.length === 0) return;
-    appendFileSync(this.path, `${this.#lines.join("\n")}\n`);
+    if (this.#lines.length > 0) this.#append(false);
+  }
+
+  /** Writes what is left. A tape without this last line was cut, or its program was killed. */
+  end(): void {
+    this.flush();
+    this.#append(true);
+  }
+
+  /** Appends the collected lines and the checksum of the tape up to there. */
+  #append(end: boolean): void {
+    const text = this.#lines.map((line) => `${line}\n`).join("");
+    this.#count += this.#lines.length;
     this.#lines = [];
+    const sha256 = this.#hash.update(text).copy().digest("hex");
+    const check = `${JSON.stringify({ type: "check", lines: this.#count++, sha256, end })}\n`;
+    this.#hash.update(check);
+    appendFileSync(this.path, text + check);
   }
 }
 
@@ -83,7 +104,7 @@ export function tape(): TapeWriter | null {
   const rank = launchedRank();
   const path = rank === null ? wanted : `${wanted}.${rank}`;
   if (writer === null || writer.path !== path) {
-    writer?.flush();
+    writer?.end();
     writer = new TapeWriter(path);
   }
   return writer;
@@ -190,6 +211,49 @@ function record(device: Device, out: TapeWriter): Device {
   const remote = device.traits.remote;
   const read = (buffer: DeviceBuffer, bytes: Uint8Array): void =>
     out.write({ type: "fetch", id: idOf(buffer), ...out.data(bytes) });
+  /** An executable whose runs are recorded. */
+  const recordRuns = (fn: GraphFn, options: CompileOptions, inner: Executable): Executable => {
+    const program = ++programs;
+    out.write({ type: "program", program, donated: options.donated ?? [], graph: toPlain(fn) });
+    const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
+      if (!remote) device.timing = true;
+      const step = steps++;
+      const cause = captureSite()();
+      const before = inputs.map(idOf);
+      const begin = performance.now();
+      const results = inner.run(inputs);
+      if (!remote) device.synchronize();
+      const end = performance.now();
+      // Donated memory holds a result now.
+      for (const buffer of results) ids.delete(buffer);
+      const outputs = results.map(idOf);
+      out.write({ type: "run", step, program, inputs: before, outputs, cause });
+      const facts = {
+        program,
+        inputs: before,
+        outputs,
+        step,
+        site: cause,
+        worker: launchedRank() ?? 0,
+        workerId: device.name,
+        begin,
+        end,
+      };
+      if (!remote) out.write(...instructionRecords(facts, fn.outputs, inner));
+      return results;
+    };
+    const { kernels, scratchBytes, aliases } = inner;
+    return {
+      kernels,
+      scratchBytes,
+      aliases,
+      run,
+      release: () => inner.release(),
+      get lastTimes() {
+        return inner.lastTimes;
+      },
+    };
+  };
   const own: Partial<Device> = {
     upload(buffer, from) {
       device.upload(buffer, from);
@@ -204,50 +268,10 @@ function record(device: Device, out: TapeWriter): Device {
       ids.delete(buffer);
       device.free(buffer);
     },
-    compile(fn: GraphFn, options: CompileOptions): Executable {
-      const program = ++programs;
-      const inner = device.compile(fn, options);
-      out.write({ type: "program", program, donated: options.donated ?? [], graph: toPlain(fn) });
-      const run = (inputs: readonly DeviceBuffer[]): DeviceBuffer[] => {
-        if (!remote) device.timing = true;
-        const step = steps++;
-        const cause = captureSite()();
-        const before = inputs.map(idOf);
-        const begin = performance.now();
-        const results = inner.run(inputs);
-        if (!remote) device.synchronize();
-        const end = performance.now();
-        // Donated memory holds a result now.
-        for (const buffer of results) ids.delete(buffer);
-        const outputs = results.map(idOf);
-        out.write({ type: "run", step, program, inputs: before, outputs, cause });
-        const facts = {
-          program,
-          inputs: before,
-          outputs,
-          step,
-          site: cause,
-          worker: launchedRank() ?? 0,
-          workerId: device.name,
-          begin,
-          end,
-        };
-        if (!remote) out.write(...instructionRecords(facts, fn.outputs, inner));
-        return results;
-      };
-      const { kernels, scratchBytes, aliases } = inner;
-      return {
-        kernels,
-        scratchBytes,
-        aliases,
-        run,
-        release: () => inner.release(),
-        get lastTimes() {
-          return inner.lastTimes;
-        },
-      };
-    },
+    compile: (fn, options) => recordRuns(fn, options, device.compile(fn, options)),
   };
+  if (device.compileAsync !== undefined)
+    own.compileAsync = async (fn, options) => recordRuns(fn, options, await device.compileAsync!(fn, options));
   if (device.fetch !== undefined)
     own.fetch = (buffer) => {
       const bytes = device.fetch!(buffer);

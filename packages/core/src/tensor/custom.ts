@@ -114,6 +114,55 @@ export function customVjp<A extends unknown[], V>(
     ) as V;
 }
 
+/**
+ * Returns `fn` with a user-defined derivative in forward mode: `tangentFn` gets the arguments and their tangents and returns the
+ * tangent of the result, linear in the tangents. Reverse mode transposes it.
+ *
+ * @example
+ * ```ts
+ * import { customJvp, grad, type Tensor, tensor } from "@weft/core";
+ *
+ * const clamped = customJvp((x: Tensor) => x.clip(0, 1), ([_x], [dx]) => dx);
+ * console.log(await grad((x: Tensor) => clamped(x).sum())(tensor([-1, 0.5])).array()); // [1, 1]
+ * ```
+ */
+export function customJvp<A extends unknown[], V>(
+  fn: (...args: A) => V,
+  tangentFn: (args: A, tangents: A) => V,
+): (...args: A) => V {
+  const name = fn.name || "customJvp";
+  return (...args) =>
+    customNode(
+      "customJvp",
+      name,
+      fn,
+      args,
+      ({ captured, args: def, out, results }) =>
+        (inputs, _outputs, cotangents) => {
+          const own = inputs.slice(captured);
+          // The tangent is linear: its gradient with respect to the tangents, anywhere, is the transposed Jacobian.
+          const tangents = own.map((x) => build.make("alias", [build.zerosLike(x)], { name: "" }));
+          const result = tangentFn(def.rebuild(tensors(own)) as A, def.rebuild(tensors(tangents)) as A);
+          const made = flattenTree(result);
+          if (made.leaves.length !== results)
+            throw new WeftError(`${name}: the tangent has ${made.leaves.length} tensors, the result ${results}`);
+          const expected = flattenTree(out.rebuild(tensors(cotangents.slice(0, results)))).leaves;
+          const outputs = made.leaves.map((t, i) => {
+            if (showShape(t.shape) !== showShape(expected[i].shape))
+              throw new ShapeError(
+                `${name}: a tangent has shape ${showShape(t.shape)}, the result ${showShape(expected[i].shape)}`,
+              );
+            return build.cast(t.node, expected[i].dtype);
+          });
+          const grads = backward(outputs, cotangents.slice(0, results), tangents);
+          return [
+            ...new Array<null>(captured).fill(null),
+            ...grads.map((g, i) => (isInexact(own[i].dtype) ? g : null)),
+          ];
+        },
+    ) as V;
+}
+
 let nextBarrier = 0;
 
 /**

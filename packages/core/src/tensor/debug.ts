@@ -1,7 +1,7 @@
 // Debugging: printed values, memory, placements, graphs.
 import { printGraph } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { type MemoryReport, memory, setDebugLevel, type TensorValue } from "../runtime/index.js";
+import { type MemoryReport, memory, search, setDebugLevel, type TensorValue } from "../runtime/index.js";
 import { drawPlacement } from "../shard/index.js";
 import { closeOver } from "../transform/index.js";
 import { emitEffect } from "./effects.js";
@@ -50,3 +50,26 @@ export const memoryReport = (): MemoryReport => memory.report();
 export const recordSites = (on: boolean): void => {
   memory.recordSites = on;
 };
+
+/**
+ * Looks for NaN: from now on, a program in which an operation gives NaN throws an error that names the operation and the line that
+ * called it. Every program runs twice, so use it to find a problem and turn it off again. Functions that were jitted before are
+ * searched too, without lines. See {@link infinities}.
+ *
+ * @example
+ * ```ts
+ * import { debug, tensor } from "@weft/core";
+ *
+ * debug.nans();
+ * try {
+ *   tensor([1, -1]).log().sum().itemSync();
+ * } catch (error) {
+ *   console.log((error as Error).message.startsWith("log(float32[2]) gave NaN")); // true
+ * }
+ * debug.nans(false);
+ * ```
+ */
+export const nans = (on = true): void => search("nan", on);
+
+/** Looks for infinities in the same way as {@link nans}. Masks of -Infinity are found too. */
+export const infinities = (on = true): void => search("infinity", on);

@@ -1,7 +1,7 @@
 // Products of tensors: matmul, einsum, tensordot, kron, outer. All use the batched matrix product.
 import { broadcastShapes, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { align, commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { align, broadcastAll, commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { currentPrecision, type ProductOptions, productPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 
@@ -123,8 +123,50 @@ function contract(a: Operand, b: Operand, keep: ReadonlySet<string>): Operand {
   return { node: build.reshape(product, shape), labels: [...batch, ...onlyA, ...onlyB] };
 }
 
+/** Names the axes of "..." by letters that the equation does not use; sizes of 1 grow to those of the other operands. */
+function withoutEllipsis(equation: string, nodes: readonly Node[]): { equation: string; nodes: Node[] } {
+  const [left, right] = equation.replace(/\s/g, "").split("->");
+  const terms = left.split(",");
+  if (terms.length !== nodes.length)
+    throw new WeftError(`einsum: "${equation}" has ${terms.length} operands, ${nodes.length} were given`);
+  const wrong = [...terms, right ?? ""].find(
+    (term) => (term.match(/\.\.\./g) ?? []).length > 1 || /\./.test(term.replace("...", "")),
+  );
+  if (wrong !== undefined) throw new WeftError(`einsum: "${wrong}" has more than one "...", or single dots`);
+  const ranks = terms.map((term, i) => (term.includes("...") ? nodes[i].shape.length - (term.length - 3) : 0));
+  const short = ranks.findIndex((n) => n < 0);
+  if (short >= 0)
+    throw new ShapeError(
+      `einsum: "${terms[short]}" names more axes than a tensor of shape ${showShape(nodes[short].shape)} has`,
+    );
+  if (right !== undefined && !right.includes("...") && Math.max(...ranks) > 0)
+    throw new WeftError(`einsum: the result of "${equation}" needs "..." too; sum over named axes instead`);
+  const letters = [..."abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"].filter((l) => !equation.includes(l));
+  const names = letters.slice(0, Math.max(...ranks));
+  if (names.length < Math.max(...ranks)) throw new WeftError(`einsum: "${equation}" has too many axes for letters`);
+  const places = terms.map((term) => term.indexOf("..."));
+  const shape = broadcastAll(
+    "einsum",
+    nodes.flatMap((node, i) => (places[i] < 0 ? [] : [node.shape.slice(places[i], places[i] + ranks[i])])),
+  );
+  const own = (i: number): string => names.slice(names.length - ranks[i]).join("");
+  const once = [...new Set(terms.join("").replace(/\./g, ""))]
+    .filter((l) => terms.join("").split(l).length === 2)
+    .sort();
+  const output = right === undefined ? [...names, ...once].join("") : right.replace("...", names.join(""));
+  return {
+    equation: `${terms.map((term, i) => term.replace("...", own(i))).join(",")}->${output}`,
+    nodes: nodes.map((node, i) => {
+      if (places[i] < 0) return node;
+      const [before, after] = [node.shape.slice(0, places[i]), node.shape.slice(places[i] + ranks[i])];
+      return build.expand(node, [...before, ...shape.slice(shape.length - ranks[i]), ...after]);
+    }),
+  };
+}
+
 /**
- * Einstein summation, such as "bij,jk->bik". Several operands are contracted pairwise, the smallest result first.
+ * Einstein summation, such as "bij,jk->bik". "..." stands for axes that broadcast. Several operands are contracted pairwise, the
+ * smallest result first.
  *
  * @example
  * ```ts
@@ -136,8 +178,10 @@ function contract(a: Operand, b: Operand, keep: ReadonlySet<string>): Operand {
  */
 export function einsum(equation: string, ...operands: TensorLike[]): Tensor {
   const dtype = commonDType("einsum", operands);
-  const nodes = operands.map((x) => nodeAs("einsum", x, dtype === "bool" ? "int32" : dtype));
-  const { inputs, output } = parse(equation, nodes);
+  const given = operands.map((x) => nodeAs("einsum", x, dtype === "bool" ? "int32" : dtype));
+  const open = equation.includes("...") ? withoutEllipsis(equation, given) : { equation, nodes: given };
+  const { nodes } = open;
+  const { inputs, output } = parse(open.equation, nodes);
   const sizes = new Map<string, number>();
   inputs.forEach((labels, i) => {
     if (labels.length !== nodes[i].shape.length)

@@ -18,8 +18,10 @@ export type { ComplexNumber, TensorLike } from "./convert.js";
 export * from "./create.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
+export * from "./distributions.js";
 export * from "./dtypes.js";
 export * from "./dynamic.js";
+export * from "./einops.js";
 export * from "./einsum.js";
 export * from "./elementwise.js";
 export * from "./fft.js";
@@ -36,6 +38,7 @@ export {
   take,
   topk,
 } from "./indexing.js";
+export * from "./jacobian.js";
 export * from "./jit.js";
 export {
   adjoint,
@@ -59,6 +62,8 @@ export * from "./mapping.js";
 export * from "./math.js";
 export * from "./matrix-functions.js";
 export * from "./nnfunctions.js";
+export * from "./normalize.js";
+export * from "./pool.js";
 export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {
   bernoulli,
@@ -97,10 +102,12 @@ export {
   type VarOptions,
   variance,
 } from "./reduce.js";
+export * from "./resize.js";
 export { scope } from "./scope.js";
 export * from "./selection.js";
 export * from "./shape.js";
+export * from "./special.js";
 export * from "./statistics.js";
-export { type Data, type NestedData, Tensor } from "./tensor.js";
+export { type Data, type DataOf, type NestedData, Tensor } from "./tensor.js";
 export * from "./transforms.js";
 export { flattenTree, type Tree, treeLeaves, treeMap } from "./tree.js";

@@ -165,7 +165,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     for (const number of program.numbers) inputs.push(number);
     for (const value of inputs) value.assertUsable();
     const values = mayDonate(program.donated, inputs)
-      ? program.session.run(program.compiled, inputs, program.donated)
+      ? program.session.run(program.compiled, inputs, program.donated, [], false, program.graph)
       : runWithoutDonation(program, inputs);
     const results = values.map((value) => new Tensor(dataNode(value)));
     program.effects.forEach((label, i) => {
@@ -199,7 +199,7 @@ function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]):
 /** Runs without reusing memory. The donated arguments are still released, so that the caller sees the same behavior. */
 function runWithoutDonation(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
   const compiled = program.session.compile(program.graph);
-  const values = program.session.run(compiled, inputs);
+  const values = program.session.run(compiled, inputs, [], [], false, program.graph);
   compiled.release();
   inputs.forEach((value, i) => {
     if (program.donated[i]) value.release("donated");

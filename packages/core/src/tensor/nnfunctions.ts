@@ -2,18 +2,24 @@
 import { DTypeError, isComplex, isHalf, kindOf, type Node, ShapeError, showShape } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
 import { inexactNode, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { vecdot } from "./einsum.js";
+import { gather } from "./indexing.js";
+import { norm } from "./linalg.js";
 import {
   abs,
   add,
+  clip,
   div,
   erfc,
   exp,
+  expm1,
   greater,
   greaterEqual,
   less,
   lessEqual,
   log1p,
   logicalAnd,
+  maximum,
   mul,
   neg,
   rsqrt,
@@ -22,6 +28,7 @@ import {
   where,
 } from "./math.js";
 import { logsumexp, mean, sum, variance } from "./reduce.js";
+import { unsqueeze } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** max(x, 0). NaN stays NaN, and the derivative at 0 is 0. */
@@ -32,6 +39,41 @@ export const relu = (x: TensorLike): Tensor => {
 
 /** x where x > 0, and slope * x elsewhere. */
 export const leakyRelu = (x: Tensor, slope = 0.01): Tensor => where(greater(x, 0), x, mul(x, slope));
+
+/** x where x > 0, and alpha (exp(x) - 1) elsewhere. */
+export function elu(x: TensorLike, alpha = 1): Tensor {
+  const t = wrap(inexactNode("elu", x));
+  // The other branch must stay finite, because 0 times infinity would be NaN in the gradient.
+  return where(greater(t, 0), t, mul(expm1(where(greater(t, 0), 0, t)), alpha));
+}
+
+/** Scaled {@link elu} that keeps mean 0 and variance 1 through layers. */
+export const selu = (x: TensorLike): Tensor => mul(elu(x, 1.6732632423543772), 1.0507009873554805);
+
+/** x tanh(softplus(x)). */
+export const mish = (x: TensorLike): Tensor => {
+  const t = wrap(inexactNode("mish", x));
+  return mul(t, tanh(softplus(t)));
+};
+
+/** Limits x to [low, high], by default [-1, 1]. */
+export const hardtanh = (x: TensorLike, low = -1, high = 1): Tensor => clip(x, low, high);
+
+/** Cosine of the angle between vectors along an axis, with broadcasting; lengths below epsilon count as epsilon. */
+export function cosineSimilarity(a: Tensor, b: Tensor, { axis = -1, epsilon = 1e-8 } = {}): Tensor {
+  const lengths = mul(maximum(norm(a, axis), epsilon), maximum(norm(b, axis), epsilon));
+  return div(vecdot(a, b, axis), lengths);
+}
+
+/** Mean of -logProbabilities[..., class]: the loss of classes (integers) whose log probabilities are given along the last axis. */
+export function nllLoss(logProbabilities: Tensor, classes: Tensor): Tensor {
+  if (showShape(classes.shape) !== showShape(logProbabilities.shape.slice(0, -1)))
+    throw new ShapeError(
+      `nllLoss: classes ${showShape(classes.shape)} for log probabilities ${showShape(logProbabilities.shape)}; ` +
+        "they have all axes but the last",
+    );
+  return neg(mean(gather(logProbabilities, unsqueeze(classes, -1))));
+}
 
 /** -|x| with slope -1 at 0: |x| itself would take the middle of both slopes there. */
 const minusSize = (x: Tensor): Tensor => where(less(x, 0), x, neg(x));

@@ -1,6 +1,15 @@
 // Random tensors: counter-based (threefry), keyed by seed and element index, so that the same seed gives the same
 // numbers on every device and every number of devices.
-import { type DType, DTypeError, fitsInteger, isFloat, type Shape, WeftError } from "../graph/index.js";
+import {
+  type DType,
+  DTypeError,
+  fitsInteger,
+  integerLimits,
+  isFloat,
+  kindOf,
+  type Shape,
+  WeftError,
+} from "../graph/index.js";
 import { build, composed, threefry2x32 } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
 import { wrap } from "./convert.js";
@@ -121,8 +130,16 @@ export function randn(shape: Shape, options: RandomOptions & { mean?: number; st
   return affine(draw("randn", "normal", shape, options), std, mean);
 }
 
-/** Uniform random integers in [low, high), int32. */
-export function randint(low: number, high: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+/** Uniform random integers in [low, high), int32 by default. Bigints give the whole range of 64-bit dtypes. */
+export function randint(
+  low: number | bigint,
+  high: number | bigint,
+  shape: Shape,
+  options: RandomOptions = {},
+): Tensor {
+  const { dtype = "int32" } = options;
+  if (dtype !== "int32" || typeof low !== "number" || typeof high !== "number")
+    return wideRandint(low, high, shape, { ...options, dtype });
   if (!Number.isInteger(low) || !Number.isInteger(high) || high <= low || !fitsInteger(low, "int32") || high > 2 ** 31)
     throw new WeftError(`randint: needs whole numbers low < high within int32, got ${low} and ${high}`);
   const uniform = draw("randint", "uniform", shape, { ...options, dtype: "float64" });
@@ -131,6 +148,30 @@ export function randint(low: number, high: number, shape: Shape, options: Omit<R
     .floor()
     .add(low)
     .cast("int32");
+}
+
+/** Integers of any dtype: 64 random bits modulo the size of the range, a bias of at most range / 2^64. */
+function wideRandint(
+  low: number | bigint,
+  high: number | bigint,
+  shape: Shape,
+  options: RandomOptions & { dtype: DType },
+): Tensor {
+  const { dtype } = options;
+  if (kindOf(dtype) !== "int") throw new DTypeError(`randint: makes integers, not ${dtype}; use rand for floats`);
+  const limits = integerLimits(dtype);
+  const isWhole = [low, high].every((x) => typeof x === "bigint" || Number.isSafeInteger(x));
+  if (!isWhole || low >= high || low < limits.low || high > limits.high + 1n)
+    throw new WeftError(`randint: needs whole numbers low < high within ${dtype}, got ${low} and ${high}`);
+  checkShape("randint", shape);
+  const bits = build.make("random", [keyFrom(options).node], { kind: "bits", shape: [2, ...shape], dtype: "int32" });
+  const words = build.cast(build.cast(bits, "uint32"), "uint64");
+  const [upper, lower] = [0, 1].map((i) => build.reshape(build.sliceAxis(words, 0, i, i + 1), shape));
+  const number = wrap(build.add(build.mul(upper, build.full(shape, 2 ** 32, "uint64")), lower));
+  const range = BigInt(high) - BigInt(low);
+  const drawn = range === 2n ** 64n ? number : number.mod(range);
+  // Sums wrap, so that negative numbers come out right.
+  return drawn.add(BigInt.asUintN(64, BigInt(low))).cast(dtype);
 }
 
 /** Random booleans that are true with the given probability. */

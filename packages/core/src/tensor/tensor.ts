@@ -32,6 +32,23 @@ import * as shaping from "./shape.js";
 
 /** Elements as typed arrays: half types are widened to float32, complex numbers are interleaved pairs. */
 export type Data = Storage;
+
+/** Typed arrays by dtype, where they are not Float32Array. */
+interface TypedArrays {
+  bool: Uint8Array;
+  int8: Int8Array;
+  uint8: Uint8Array;
+  int16: Int16Array;
+  uint16: Uint16Array;
+  int32: Int32Array;
+  uint32: Uint32Array;
+  int64: BigInt64Array;
+  uint64: BigUint64Array;
+  float64: Float64Array;
+  complex128: Float64Array;
+}
+/** Typed array that holds the elements of a tensor of a dtype. */
+export type DataOf<D extends DType> = D extends keyof TypedArrays ? TypedArrays[D] : Float32Array;
 /** Elements as nested arrays. */
 export type NestedData = number | bigint | boolean | ComplexNumber | NestedData[];
 
@@ -48,7 +65,7 @@ const unrecorded = (): null => null;
  * An n-dimensional array with a dtype on a device. Operations are lazy: they build a graph, and a value is computed when it is
  * read. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on.
  */
-export class Tensor {
+export class Tensor<D extends DType = DType> {
   readonly #node: Node;
   #signature: string | null = null;
   /** Location of the dispose() call; null if the tensor is not disposed. */
@@ -83,8 +100,18 @@ export class Tensor {
   }
 
   /** Data type of the elements. */
-  get dtype(): DType {
-    return this.#node.dtype;
+  get dtype(): D {
+    return this.#node.dtype as D;
+  }
+
+  /**
+   * This tensor with its dtype in its type, so that `t.as("float32").dataSync()[0]` is a number. Throws if it has another dtype; use
+   * {@link Tensor.cast} to convert.
+   */
+  as<E extends DType>(dtype: E): Tensor<E> {
+    if ((this.dtype as DType) !== dtype)
+      throw new DTypeError(`as: this tensor is ${this.dtype}, not ${dtype}; use cast("${dtype}") to convert it`);
+    return this as unknown as Tensor<E>;
   }
 
   /** Number of axes. */
@@ -118,11 +145,11 @@ export class Tensor {
   }
 
   /** Blocking form of {@link Tensor.data}. */
-  dataSync(into?: Data): Data {
-    if (into === undefined) return widen(this.dtype, this.rawSync());
+  dataSync(into?: DataOf<D>): DataOf<D> {
+    if (into === undefined) return widen(this.dtype, this.rawSync()) as DataOf<D>;
     this.#requireFit("dataSync", into);
     session().realize([this.node], true);
-    return session().download(this.node.value as TensorValue, into as Storage) as Data;
+    return session().download(this.node.value as TensorValue, into as Storage) as DataOf<D>;
   }
 
   #requireFit(name: string, into: Data): void {
@@ -141,7 +168,7 @@ export class Tensor {
    * A copy of the elements, row-major. The event loop runs while the value is computed. `into` is an array of an earlier call, of this dtype and size, to fill and return instead of
    * a new one: the fastest way to read large results of a GPU repeatedly. Do not write to it until the promise resolves.
    */
-  async data(into?: Data): Promise<Data> {
+  async data(into?: DataOf<D>): Promise<DataOf<D>> {
     if (into !== undefined) this.#requireFit("data", into);
     const { node } = this;
     const current = session();
@@ -150,7 +177,7 @@ export class Tensor {
       const computed = current.realizeAsync([node]);
       if (computed !== null) await computed;
       const data = await current.downloadAsync(node.value as TensorValue, into as Storage | undefined);
-      return into ?? widen(this.dtype, data);
+      return into ?? (widen(this.dtype, data) as DataOf<D>);
     } finally {
       this.#reads--;
       if (this.#disposed !== null) this.#release();
@@ -204,6 +231,40 @@ export class Tensor {
   /** Formats shape, dtype and elements. */
   toString(): string {
     return format(this);
+  }
+
+  /** The number of a tensor of size 1 for arithmetic (`t > 0`, `+t`), text otherwise. */
+  [Symbol.toPrimitive](hint: "number" | "string" | "default"): number | string {
+    return hint === "string" || (hint === "default" && this.size !== 1) ? this.toString() : this.itemSync();
+  }
+
+  /** Elements as nested arrays for JSON.stringify; bigints that a number does not hold are strings. */
+  toJSON(): unknown {
+    const plain = (x: NestedData): unknown => {
+      if (Array.isArray(x)) return x.map(plain);
+      if (typeof x !== "bigint") return x;
+      return Number.isSafeInteger(Number(x)) ? Number(x) : String(x);
+    };
+    return plain(this.arraySync());
+  }
+
+  /** The slices along axis 0, so that `for (const row of t)` and `[...t]` work. */
+  *[Symbol.iterator](): Generator<Tensor> {
+    if (this.rank === 0) throw new ShapeError("a scalar has no elements to iterate over; use item()");
+    for (let i = 0; i < this.shape[0]; i++) yield indexing.index(this, i);
+  }
+
+  get [Symbol.toStringTag](): string {
+    return "Tensor";
+  }
+
+  /** What console.log prints in Node: shape, dtype and elements, or the reason why there are none. */
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    try {
+      return `Tensor ${this.toString()}`;
+    } catch {
+      return `Tensor ${this.dtype}${showShape(this.shape)} without a value (${this.#disposed === null ? "traced" : "disposed"})`;
+    }
   }
 
   // Lifetime

@@ -103,7 +103,7 @@ export type Gradient<A extends unknown[], O extends GradOptions> = O["argument"]
 
 /**
  * Returns the gradient function of a function with a real scalar result. The gradient has the structure of the first argument,
- * or of the arguments in `options.argument`.
+ * or of the arguments in `options.argument`. With `hasAux` it returns [gradient, aux].
  *
  * @example
  * ```ts
@@ -116,8 +116,11 @@ export type Gradient<A extends unknown[], O extends GradOptions> = O["argument"]
 export function grad<A extends unknown[], const O extends GradOptions = Record<never, never>>(
   fn: (...args: A) => unknown,
   options?: O,
-): (...args: A) => Gradient<A, O> {
-  return (...args) => differentiate("grad", fn, args, options ?? {}).grads as Gradient<A, O>;
+): (...args: A) => O["hasAux"] extends true ? [Gradient<A, O>, unknown] : Gradient<A, O> {
+  return (...args) => {
+    const { value, grads } = differentiate("grad", fn, args, options ?? {});
+    return (options?.hasAux ? [grads, (value as unknown[])[1]] : grads) as never;
+  };
 }
 
 /**
@@ -183,8 +186,56 @@ export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): 
   });
 }
 
+/** Options of {@link jvp}. */
+export interface JvpOptions {
+  /** The function returns [result, aux]; aux has no derivative and is returned third. */
+  hasAux?: boolean;
+}
+
+/** Like {@link vjp} for a function that returns [result, aux]: returns the result, the pullback and aux. */
+export function vjpWithAux<A extends unknown[], V, X>(
+  fn: (...args: A) => [V, X],
+  ...args: A
+): [V, (cotangent: V) => A, X] {
+  const found: { aux?: X } = {};
+  const [value, pull] = vjp(
+    (...inner: A): V => {
+      const [result, aux] = splitAux("vjpWithAux", fn(...inner));
+      found.aux = aux as X;
+      return result as V;
+    },
+    ...args,
+  );
+  return [value, pull, found.aux as X];
+}
+
+function splitAux(op: string, result: unknown): [unknown, unknown] {
+  if (!Array.isArray(result) || result.length !== 2)
+    throw new WeftError(`${op}: the function returns [result, aux], got ${typeof result}`);
+  return result as [unknown, unknown];
+}
+
 /** Forward mode: returns the value and its directional derivative along the tangents of the arguments. */
-export function jvp<A extends unknown[], V>(fn: (...args: A) => V, args: A, tangents: A): [V, V] {
+export function jvp<A extends unknown[], V>(fn: (...args: A) => V, args: A, tangents: A): [V, V];
+export function jvp<A extends unknown[], V, X>(
+  fn: (...args: A) => [V, X],
+  args: A,
+  tangents: A,
+  options: { hasAux: true },
+): [V, V, X];
+export function jvp<A extends unknown[], V>(
+  given: (...args: A) => V,
+  args: A,
+  tangents: A,
+  { hasAux = false }: JvpOptions = {},
+): unknown[] {
+  const found: { aux?: unknown } = {};
+  const fn = (...inner: A): V => {
+    if (!hasAux) return given(...inner);
+    const [result, aux] = splitAux("jvp", given(...inner));
+    found.aux = aux;
+    return result as V;
+  };
   return tracing(() => {
     const alias = aliasTree(args);
     const directions = flattenTree(tangents).leaves;
@@ -205,6 +256,7 @@ export function jvp<A extends unknown[], V>(fn: (...args: A) => V, args: A, tang
       alias.aliases,
       seeds,
     );
-    return [result, def.rebuild(out.map((t, i) => wrap(t ?? build.zerosLike(leaves[i].node)))) as V];
+    const tangent = def.rebuild(out.map((t, i) => wrap(t ?? build.zerosLike(leaves[i].node))));
+    return hasAux ? [result, tangent, found.aux] : [result, tangent];
   });
 }

@@ -108,6 +108,8 @@ const elsewhere = new Set(
     "setPrecision withPrecision dropoutMask",
     "nonzero argwhere mask setMask compress uniqueAll uniqueCounts uniqueInverse uniqueValues",
     "finfo iinfo isOfKind canCast namespaceInfo",
+    "exponential gumbel laplace truncatedNormal gamma beta dirichlet studentT poisson categorical choice shuffle",
+    "jacrev jacfwd jacobian hessian customJvp vjpWithAux",
     "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
     "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),

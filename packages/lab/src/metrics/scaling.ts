@@ -108,7 +108,13 @@ export function summarizeStudy(study: Study): StudySummary {
         null);
   const runs = parts.map((part): RunSummary => {
     const seconds = basis === null || !usable(part.run) ? null : bases[basis](part);
-    return { ...part, seconds, samplesPerSecond: part.steps?.samplesPerSecond ?? null };
+    // One warm-up rule per report: where epochs are the basis, throughput comes from the same epochs.
+    const perEpoch = part.steps?.samplesPerEpoch ?? null;
+    const samplesPerSecond =
+      basis === "epoch" && seconds !== null && perEpoch !== null
+        ? perEpoch / seconds.mean
+        : (part.steps?.samplesPerSecond ?? null);
+    return { ...part, seconds, samplesPerSecond };
   });
   const byCount = new Map<number, RunSummary[]>();
   for (const r of runs) if (r.seconds !== null) byCount.set(r.run.devices, [...(byCount.get(r.run.devices) ?? []), r]);

@@ -161,6 +161,24 @@ const colors: Record<ScalingRow["kind"], string> = {
   predicted: palette[1]!,
 };
 
+/** Efficiencies from which scaling is called good and excellent (the classes of the report). */
+const namedEfficiencies = [
+  { value: 0.875, text: "excellent" },
+  { value: 0.625, text: "good" },
+];
+
+function classLines(y: ChartSpec): ChartSpec[] {
+  const data = { values: namedEfficiencies };
+  return [
+    { data, mark: { type: "rule", strokeDash: [2, 3], color: gray, opacity: 0.7 }, encoding: { y } },
+    {
+      data,
+      mark: { type: "text", align: "left", dx: 4, dy: -5, fontSize: 10, color: gray },
+      encoding: { y, x: { value: 0 }, text: { field: "text" } },
+    },
+  ];
+}
+
 function scalingPanel(
   rows: readonly ScalingRow[],
   field: "speedup" | "efficiency",
@@ -220,6 +238,7 @@ function scalingPanel(
         mark: { type: "line", strokeDash: [6, 4], color: gray, strokeWidth: 1.5 },
         encoding: { x, y },
       },
+      ...(share ? classLines(y) : []),
       {
         data: { values: values.filter((v) => v.lowValue !== null) },
         mark: { type: "rule", strokeWidth: 5, opacity: 0.35 },
@@ -382,13 +401,88 @@ function accuracy(analysis: Analysis, rows: StudyRows): Chart | null {
   };
 }
 
+/** Training loss over the epochs, where it was recorded. */
+function losses({ report }: Analysis, rows: StudyRows): Chart | null {
+  const data = rows.epochs.filter((r) => r.trainLoss !== null);
+  if (data.length === 0) return null;
+  const title = `${report.name}: training loss`;
+  const description = `Training loss of ${report.name} over the epochs, one line per run.`;
+  return {
+    name: "loss",
+    title,
+    description,
+    spec: framed(
+      { title, subtitle: "fewer steps per rank make the first epochs' loss larger", description },
+      {
+        data: { values: data },
+        width: 720,
+        height: 340,
+        mark: { type: "line", point: { size: 40 }, strokeWidth: 1.5 },
+        encoding: {
+          x: epochAxis,
+          y: { field: "trainLoss", type: "quantitative", title: "Training loss", scale: { zero: false } },
+          color: { field: "series", type: "nominal", title: null },
+          detail: { field: "run" },
+          tooltip: [
+            { field: "run", title: "run" },
+            { field: "epoch", title: "epoch" },
+            { field: "trainLoss", title: "loss", format: ".4f" },
+            { field: "source", title: "from" },
+          ],
+        },
+      },
+    ),
+  };
+}
+
+/** The parts of a mean step per run, where steps were recorded. */
+function stepSplit({ report, verdict }: Analysis): Chart | null {
+  const data = verdict.view.runs.flatMap(({ run, steps }) => {
+    if (steps === null || (steps.dataShare === null && steps.exposedCommShare === null)) return [];
+    const ms = steps.durationUs.mean / 1000;
+    const data = (steps.dataShare ?? 0) * ms;
+    const communication = (steps.exposedCommShare ?? 0) * ms;
+    const parts = { "wait for data": data, "exposed communication": communication, compute: ms - data - communication };
+    return Object.entries(parts).map(([part, value]) => ({ run: run.id, part, ms: Math.max(0, value) }));
+  });
+  if (data.length === 0) return null;
+  const title = `${report.name}: parts of a step`;
+  const description = `Mean step of each run of ${report.name}: waiting for data, exposed communication, and the rest.`;
+  return {
+    name: "step_split",
+    title,
+    description,
+    spec: framed(
+      { title, subtitle: "means over the counted steps of all ranks", description },
+      {
+        data: { values: data },
+        width: 560,
+        height: { step: 34 },
+        mark: "bar",
+        encoding: {
+          y: { field: "run", type: "nominal", title: null, sort: null },
+          x: { field: "ms", type: "quantitative", title: "Milliseconds per step", stack: "zero" },
+          color: { field: "part", type: "nominal", title: null, scale: { range: palette.slice(0, 3) } },
+          tooltip: [
+            { field: "run", title: "run" },
+            { field: "part", title: "part" },
+            { field: "ms", title: "ms", format: ".3f" },
+          ],
+        },
+      },
+    ),
+  };
+}
+
 /** The charts of a study that have data. */
 export function studyCharts(analysis: Analysis, rows: StudyRows): Chart[] {
   const charts = [
     rows.epochs.length > 0 ? epochTime(analysis, rows) : null,
     speedupEfficiency(analysis, rows),
     throughput(analysis),
+    losses(analysis, rows),
     accuracy(analysis, rows),
+    stepSplit(analysis),
   ];
   return charts.filter((chart) => chart !== null);
 }

@@ -1,5 +1,8 @@
 // Writes configurations and job scripts for fixes: YAML with the changed keys, each with its finding and predicted effect, and a
 // SLURM script. Only for valid studies.
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { isMap, parseDocument } from "yaml";
 import type { Analysis } from "../diagnosis/index.js";
 import type { Finding } from "../model/index.js";
 import { effectText } from "./words.js";
@@ -38,6 +41,42 @@ const settings: Record<string, (f: Finding) => Setting[]> = {
       .map(([, key]) => ({ key: key!, value: true })),
   "past-the-peak": (f) => one("distributed.devices", leading(f.fix, /Use (\d+) of/)),
 };
+
+/** The keys of a Weft configuration for those of the table above; what has none does not apply. */
+const weftKeys: Record<string, [key: string, value?: (value: Setting["value"]) => Setting["value"]]> = {
+  "training.batch_size": ["training.batch_per_rank"],
+  "data.num_workers": ["data.loaders"],
+  "training.accumulation_steps": ["training.accumulation"],
+  "distributed.bucket_cap_mb": ["distributed.bucket_mb"],
+  "training.precision": ["precision.compute", () => "bfloat16"],
+  "distributed.devices": ["distributed.devices"],
+};
+
+const toWeft = ({ key, value }: Setting): Setting[] => {
+  const known = Object.hasOwn(weftKeys, key) ? weftKeys[key] : undefined;
+  return known === undefined ? [] : [{ key: known[0], value: known[1]?.(value) ?? value }];
+};
+
+/** The configuration that a Weft run was started with, and the changes: a file that `weft train` accepts. */
+function weftConfiguration(analysis: Analysis, chosen: { finding: Finding; settings: Setting[] }[]): string | null {
+  const { run } = analysis.verdict.view.runs.at(-1)!;
+  const path = join(run.source.path, "config.yaml");
+  if (run.source.kind !== "scale" || !existsSync(path)) return null;
+  const document = parseDocument(readFileSync(path, "utf8"));
+  if (document.errors.length > 0 || !isMap(document.contents)) return null;
+  const said: string[] = [];
+  for (const { finding, settings: list } of chosen)
+    for (const { key, value } of list) {
+      document.setIn(key.split("."), value);
+      if (key === "training.batch_per_rank") document.deleteIn(["training", "global_batch"]);
+      said.push(
+        `# ${key}: ${finding.id}: ${finding.title}; ${effectText(finding.predicted) ?? "effect not predicted"}`,
+      );
+    }
+  document.delete("output");
+  const head = `# The configuration of ${run.id} with the changes that the findings call for. Each is a prediction: measure it.\n`;
+  return `${head}${said.join("\n")}\n${document.toString()}`;
+}
 
 const one = (key: string, value: number | null): Setting[] => (value === null ? [] : [{ key, value }]);
 
@@ -78,15 +117,21 @@ srun torchrun --standalone --nnodes=1 --nproc_per_node=${devices} train.py --con
 }
 
 /** File name -> text; empty for an invalid study. */
-export function fixFiles({ report, verdict }: Analysis): Record<string, string> {
+export function fixFiles(analysis: Analysis): Record<string, string> {
+  const { report, verdict } = analysis;
   if (report.valid === false) return {};
+  const isWeft = verdict.view.runs.some((r) => r.run.ranks[0]?.facts.framework === "weft");
   const chosen = report.findings.flatMap((finding) => {
-    const list = settings[finding.id]?.(finding) ?? [];
+    const all = settings[finding.id]?.(finding) ?? [];
+    const list = isWeft ? all.flatMap(toWeft) : all;
     return list.length === 0 ? [] : [{ finding, settings: list }];
   });
   const files: Record<string, string> = {};
   const name = report.name.replaceAll(/[^A-Za-z0-9.-]+/g, "_");
-  if (chosen.length > 0) files[`${name}_optimized.yaml`] = yamlOf(report, chosen);
+  if (chosen.length > 0) {
+    const whole = isWeft ? weftConfiguration(analysis, chosen) : null;
+    files[`${name}_optimized.yaml`] = whole ?? yamlOf(report, chosen);
+  }
   const crowded = report.findings.find((f) => f.id === "cpu-oversubscription");
   const cores = leading(crowded?.fix ?? null, /Ask for (\d+) cores/);
   if (

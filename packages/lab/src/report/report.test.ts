@@ -45,7 +45,7 @@ test("an effect without a value is described by its bounds, one with a value by 
 });
 
 test("the report has the documented files and no temporary ones", () => {
-  const charts = ["epoch_time_detailed", "speedup_efficiency", "throughput", "accuracy"];
+  const charts = ["epoch_time_detailed", "speedup_efficiency", "throughput", "loss", "accuracy"];
   const expected = ["IMDB", "AGNews"].flatMap((s) => charts.flatMap((c) => [`${s}_${c}.svg`, `${s}_${c}.png`]));
   const others = [
     "analysis.json",
@@ -177,7 +177,7 @@ test("in a browser the charts are interactive, a click scrolls to the row, and p
     page.on("console", (message) => message.type() === "error" && trouble.push(message.text()));
     page.on("request", (request) => request.url().startsWith("http") && trouble.push(`fetches ${request.url()}`));
     await page.goto(pathToFileURL(join(directory, "report.html")).href);
-    await page.waitForFunction("document.querySelectorAll('figure[data-ready]').length === 8");
+    await page.waitForFunction("document.querySelectorAll('figure[data-ready]').length === 10");
     const symbols = page.locator(
       "figure[data-chart='chart-AGNews-epoch_time_detailed'] .mark-symbol path[aria-roledescription='point']",
     );
@@ -201,7 +201,7 @@ test("in a browser the charts are interactive, a click scrolls to the row, and p
       assert.ok(text.includes(part), part);
     const phone = await browser.newPage({ viewport: { width: 360, height: 740 } });
     await phone.goto(pathToFileURL(join(directory, "report.html")).href);
-    await phone.waitForFunction("document.querySelectorAll('figure[data-ready]').length === 8");
+    await phone.waitForFunction("document.querySelectorAll('figure[data-ready]').length === 10");
     assert.equal(await phone.evaluate("document.documentElement.scrollWidth <= innerWidth"), true);
     const letters = (await phone.evaluate(
       "Math.min(...[...document.querySelectorAll('figure svg text')].map(t => t.getBoundingClientRect().height).filter(h => h > 0))",

@@ -194,7 +194,7 @@ export const repeatedOrder: ValidityRule = {
       if (facts?.shuffle !== true || orders.length < 2 || new Set(orders).size > 1) return [];
       return [
         {
-          severity: "moderate",
+          severity: "high",
           devices: run.devices,
           run: run.id,
           evidence: [

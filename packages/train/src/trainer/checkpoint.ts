@@ -1,5 +1,7 @@
 // Checkpoints: one folder per step with the parameters, the optimizer state (both .safetensors) and the progress of the
-// run. A folder is renamed to its final name only when everything in it is on disk.
+// run, and their checksums (in the format of sha256sum). A folder is renamed to its final name only when everything in it
+// is on disk; one whose checksums do not fit is passed over.
+import { createHash } from "node:crypto";
 import {
   closeSync,
   existsSync,
@@ -8,6 +10,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  readSync,
   renameSync,
   rmSync,
   writeFileSync,
@@ -41,6 +44,7 @@ export interface Progress {
   config: RawConfig;
 }
 
+const checksums = "SHA256SUMS";
 const parts = { model: "model.safetensors", optimizer: "optimizer.safetensors", progress: "state.json" } as const;
 const stepFolder = /^step-(\d+)$/;
 const folderOf = (run: string): string => join(run, "checkpoints");
@@ -72,6 +76,42 @@ function syncFolder(path: string): void {
   }
 }
 
+/** The hash of a file, read in pieces. */
+function hashOf(path: string): string {
+  const hash = createHash("sha256");
+  const piece = Buffer.allocUnsafe(1 << 20);
+  const fd = openSync(path, "r");
+  try {
+    for (let n = readSync(fd, piece); n > 0; n = readSync(fd, piece)) hash.update(piece.subarray(0, n));
+  } finally {
+    closeSync(fd);
+  }
+  return hash.digest("hex");
+}
+
+function writeChecksums(folder: string): void {
+  const fd = openSync(join(folder, checksums), "w");
+  try {
+    writeFileSync(
+      fd,
+      Object.values(parts)
+        .map((name) => `${hashOf(join(folder, name))}  ${name}\n`)
+        .join(""),
+    );
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Throws if a file of a checkpoint is not as it was written. */
+function verify(folder: string): void {
+  const lines = readFileSync(join(folder, checksums), "utf8").trimEnd().split("\n");
+  const expected = new Map(lines.map((line) => [line.slice(66), line.slice(0, 64)]));
+  for (const name of Object.values(parts))
+    if (expected.get(name) !== hashOf(join(folder, name))) throw new Error(`${name} is damaged: its checksum differs`);
+}
+
 /** Writes a checkpoint, then removes the oldest beyond `keep`. On failure the existing ones are unchanged. */
 export async function writeCheckpoint(
   run: string,
@@ -94,6 +134,7 @@ export async function writeCheckpoint(
     } finally {
       closeSync(fd);
     }
+    writeChecksums(temporary);
     syncFolder(temporary);
     rmSync(target, { recursive: true, force: true });
     renameSync(temporary, target);
@@ -123,6 +164,7 @@ export function findCheckpoint(run: string): { folder: string; progress: Progres
       if (progress.version !== 1) throw new Error(`version ${String(progress.version)}, this is version 1`);
       for (const name of [parts.model, parts.optimizer])
         if (!existsSync(join(folder, name))) throw new Error(`${name} is missing`);
+      verify(folder);
       return { folder, progress, skipped };
     } catch (error) {
       skipped.push(`${folder}: ${(error as Error).message}`);

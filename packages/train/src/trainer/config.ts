@@ -210,6 +210,8 @@ export interface Overrides {
   maxSteps?: number;
   epochs?: number;
   seed?: number;
+  /** Replaces the batch sizes of the configuration; a run that changes its number of ranks keeps it. */
+  globalBatch?: number;
   /** false: the test split is not evaluated; for measurements. */
   evaluate?: boolean;
 }
@@ -227,6 +229,10 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
   if (overrides.maxSteps !== undefined) raw.training.max_steps = overrides.maxSteps;
   if (overrides.epochs !== undefined) raw.training.epochs = overrides.epochs;
   if (overrides.seed !== undefined) raw.seed = overrides.seed;
+  if (overrides.globalBatch !== undefined) {
+    raw.training.global_batch = overrides.globalBatch;
+    delete raw.training.batch_per_rank;
+  }
   if (overrides.evaluate === false) raw.training.evaluate = false;
   if (!raw.training.evaluate) {
     // Without evaluation nothing is held out, and the key must be absent: it would have no effect when read again.

@@ -13,9 +13,10 @@ export {
   resolveConfig,
   showConfig,
 } from "./config.js";
+export { type ElasticOptions, launchElastic } from "./elastic.js";
 export { TrainError } from "./errors.js";
 export { isRank, joinGroup, localDeviceIndex, type RankGroup, singleRank } from "./group.js";
-export { launchRanks, ownCores, type RanksOptions, reportToParent } from "./ranks.js";
+export { followLauncher, launchRanks, ownCores, RankDeath, type RanksOptions, reportToParent } from "./ranks.js";
 export type { EpochRow } from "./records.js";
 export { type SlurmOptions, slurmScript } from "./slurm.js";
 export { type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";

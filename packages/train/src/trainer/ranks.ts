@@ -5,6 +5,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { endWithParent } from "@weft/cluster";
 import { trainSettings } from "../settings.js";
 import { TrainError } from "./errors.js";
 
@@ -32,8 +33,17 @@ export function ownCores(): number[] {
 
 const grace = 5000;
 
+/** A rank died without an error of its own: it was killed, or crashed. */
+export class RankDeath extends TrainError {}
+
 /** Variable that names the file in which a rank stores its error for the parent, which prints only the first one. */
 const errorFile = "WEFT_RANK_ERROR";
+
+/** In a rank: ties it to the launcher, so that no rank outlives it. */
+export function followLauncher(): void {
+  const launcher = trainSettings.launcher.get();
+  if (launcher !== undefined) endWithParent(launcher);
+}
 
 /** In a rank: stores its error for the parent. Returns false without a parent. */
 export function reportToParent(message: string): boolean {
@@ -59,8 +69,12 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
   const cores = ownCores();
   const enough = cores.length >= size * coresPerRank;
   let failure: string | null = null;
+  /** Ranks that died, whichever rank noticed first. */
+  const deaths: string[] = [];
+  const sent = new Set<NodeJS.Signals>();
   const children: ChildProcess[] = [];
   const endAll = (signal: NodeJS.Signals): void => {
+    sent.add(signal);
     for (const child of children) if (child.exitCode === null && child.signalCode === null) child.kill(signal);
   };
   let killer: NodeJS.Timeout | null = null;
@@ -85,6 +99,7 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
         WEFT_WORLD_SIZE: String(size),
         WEFT_GROUP: group,
         WEFT_THREADS: String(coresPerRank),
+        WEFT_LAUNCHER: String(process.pid),
         [errorFile]: errorPath,
       },
     });
@@ -99,7 +114,11 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
         resolve();
       });
       child.on("exit", (code, signal) => {
-        if (code !== 0) fail(`rank ${rank} of ${size} ${reasonOf(code, signal, errorPath, tail)}`);
+        if (code !== 0) {
+          const message = `rank ${rank} of ${size} ${reasonOf(code, signal, errorPath, tail)}`;
+          if (!existsSync(errorPath) && (signal === null || !sent.has(signal))) deaths.push(message);
+          fail(message);
+        }
         resolve();
       });
     });
@@ -108,5 +127,6 @@ export async function launchRanks(options: RanksOptions): Promise<void> {
   rmSync(folder, { recursive: true, force: true });
   if (killer !== null) clearTimeout(killer);
   options.signal?.removeEventListener("abort", onAbort);
+  if (deaths.length > 0) throw new RankDeath(deaths[0]);
   if (failure !== null) throw new TrainError(failure);
 }

@@ -31,6 +31,7 @@ import { type EvaluationResult, evaluateSplit } from "./evaluate.js";
 import { factsOf, workloadOf } from "./facts.js";
 import { type RankGroup, singleRank } from "./group.js";
 import { Journal, type StepResult } from "./journal.js";
+import { lockRun } from "./lock.js";
 import { halfOf, makeModel } from "./model.js";
 import { firstNonFiniteTensor } from "./nonfinite.js";
 import { makeOptimizer } from "./optimizer.js";
@@ -119,14 +120,19 @@ const resumeKey = (config: { model: unknown; optimizer: unknown; seed: number; p
  * @returns status, losses and evaluations of the run.
  */
 export async function train(config: Config, options: TrainOptions = {}): Promise<TrainResult> {
-  const run = await Run.open(config, options);
+  const unlock = (options.group ?? singleRank).rank === 0 ? lockRun(config.output) : () => {};
   try {
-    return await run.loop();
-  } catch (error) {
-    run.fail(error as Error);
-    throw error;
+    const run = await Run.open(config, options);
+    try {
+      return await run.loop();
+    } catch (error) {
+      run.fail(error as Error);
+      throw error;
+    } finally {
+      run.close();
+    }
   } finally {
-    run.close();
+    unlock();
   }
 }
 

@@ -362,6 +362,44 @@ function quantumWorkersSection(record: StoredFiles[string] | undefined): string[
   ];
 }
 
+/** What a user meets in the first hour, and steps beside busy neighbors with the slowdown that these cause. */
+function firstHourSection(record: StoredFiles[string] | undefined): string[] {
+  if (record === undefined) return [];
+  const { hardware: h, versions, at } = record;
+  const all = record.rows as FirstHourRow[];
+  const slowdown = ({ id, busy, times }: FirstHourRow, who: string): string => {
+    const idle = all.find((row) => row.busy === 0 && row.id === id.replace(/\d+$/, "0"))?.times[who];
+    const time = times[who];
+    return busy === 0 || idle === undefined || time === undefined ? "" : (time.meanMs / idle.meanMs).toFixed(1);
+  };
+  const cells = (row: FirstHourRow): unknown[] => {
+    const { weft, torch } = row.times;
+    const expected = row.busy === 0 ? "" : ((h.cores + row.busy) / h.cores).toFixed(1);
+    // Rare long calls are what neighbors cause, so that those rows are means.
+    const time = (t: typeof weft | undefined): string =>
+      t === undefined ? "-" : showMs(row.busy > 0 ? t.meanMs : t.ms);
+    return [row.title, row.wrong ?? time(weft), time(torch), slowdown(row, "weft"), slowdown(row, "torch"), expected];
+  };
+  const columns = ["work", "Weft", "PyTorch eager", "slowdown of Weft", "of PyTorch", "lost share explains"];
+  return [
+    "## The first hour",
+    "",
+    `- Machine: ${h.processor}, ${h.cores} cores, load ${h.loadBefore} at the start; Node ${versions.node}, PyTorch ${versions.torch?.version ?? "absent"}; measured ${at.slice(0, 10)} with \`npm run bench -- first-hour\`, each row in a process of its own`,
+    "- Medians; means beside busy processes, each of which is an endless loop. The lost share explains a slowdown of (cores + busy processes) / cores",
+    "",
+    ...markdownTable(columns, all.map(cells), "---:"),
+    "",
+  ];
+}
+
+interface FirstHourRow {
+  id: string;
+  title: string;
+  busy: number;
+  wrong: string | null;
+  times: Record<string, { ms: number; meanMs: number }>;
+}
+
 /** The whole page. */
 export const performancePage = (files: StoredFiles, notes: Record<string, string>): string[] => [
   "# Performance",
@@ -374,6 +412,7 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   "donate parameters and optimizer state. Both sides use the same cores and as many threads.",
   "",
   ...cpuSection(files.cpu, notes),
+  ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")

@@ -431,24 +431,30 @@ export class CpuDevice implements Device {
       isReleased = true;
       if (running === 0) unload();
     });
+    const freeOutputs = (outputs: readonly DeviceBuffer[]): void =>
+      outputs.forEach((buffer, i) => {
+        if (!aliases.has(i)) this.free(buffer);
+      });
     /** Writes the addresses of a call and allocates its results. */
     const issue = (buffers: readonly DeviceBuffer[], addresses: Float64Array, scratch: number): DeviceBuffer[] => {
       const outputs: DeviceBuffer[] = [];
       for (let i = 0; i < inputs; i++) addresses[i] = (buffers[i] as CpuBuffer).address;
-      for (let i = 0; i < outputBytes.length; i++) {
-        const alias = aliases.get(i);
-        const buffer = alias === undefined ? this.allocate(outputBytes[i]) : (buffers[alias] as CpuBuffer);
-        outputs.push(buffer);
-        addresses[inputs + i] = (buffer as CpuBuffer).address;
+      try {
+        for (let i = 0; i < outputBytes.length; i++) {
+          const alias = aliases.get(i);
+          outputs.push(alias === undefined ? this.allocate(outputBytes[i]) : buffers[alias]);
+          addresses[inputs + i] = (outputs[i] as CpuBuffer).address;
+        }
+      } catch (error) {
+        freeOutputs(outputs);
+        throw error;
       }
       addresses[inputs + outputBytes.length] = scratch;
       return outputs;
     };
     const checked = (outputs: DeviceBuffer[], failed: number): DeviceBuffer[] => {
       if (failed === 0) return outputs;
-      outputs.forEach((buffer, i) => {
-        if (!aliases.has(i)) this.free(buffer);
-      });
+      freeOutputs(outputs);
       throw (
         libraryFailure(failed) ?? this.#group?.failure(failed) ?? new WeftError(`cpu: a program failed (${failed})`)
       );
@@ -476,7 +482,13 @@ export class CpuDevice implements Device {
         // Calls in the background may overlap with others: each has its own addresses and scratch memory.
         const addresses = new Float64Array(ownAddresses.length);
         const scratch = scratchBytes > 0 ? this.allocate(scratchBytes) : null;
-        const outputs = issue(buffers, addresses, scratch?.address ?? 0);
+        let outputs: DeviceBuffer[];
+        try {
+          outputs = issue(buffers, addresses, scratch?.address ?? 0);
+        } catch (error) {
+          if (scratch !== null) this.free(scratch);
+          throw error;
+        }
         running++;
         return new Promise<number>((resolve, reject) => {
           run!.async(addresses, this.#runtime.table, this.threads, null, (error: Error | null, failed: number) =>

@@ -1,4 +1,5 @@
 // Generates C from a schedule: the kernels, and one function that runs all steps in order.
+import { cpus } from "node:os";
 
 import {
   type BatchDim,
@@ -42,6 +43,8 @@ export interface CpuProgramText {
   units: string[];
   kernels: KernelInfo[];
 }
+
+const processors = cpus().length;
 
 /** Matrix dtypes as the library numbers them. */
 const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
@@ -431,8 +434,9 @@ class ProgramWriter {
       "  return failed;",
       "}",
     ].join("\n");
-    // Two units compile in parallel; small programs do not need it.
-    const parts = kernels.length > 12 ? 2 : 1;
+    // Units compile in parallel; small programs do not need it. The number is that of a machine, not of a process, because it is part of
+    // the key of the cache.
+    const parts = kernels.length > 12 ? Math.min(Math.max(2, processors), Math.ceil(kernels.length / 8), 8) : 1;
     const units: string[] = [];
     const declarations = kernels.map(({ name }) => `void ${name}(void* const* p, long lo, long hi);`).join("\n");
     for (let i = 0; i < parts; i++) {

@@ -90,13 +90,13 @@ W_INLINE int w_signbit_d(double x) { return (int)(w_d_to_bits(x) >> 63); }
     return r;                                                                                                           \
   }
 /* A shift by a negative number, or by more bits than there are, leaves nothing. */
-#define W_SHIFT(s, T, U, BITS)                                                                                         \
+#define W_SHIFT(s, T, U, BITS, FILL)                                                                                   \
   W_INLINE T w_lshift_##s(T a, T b) { return (U)b < BITS ? (T)((U)a << (U)b) : 0; }                                    \
-  W_INLINE T w_rshift_##s(T a, T b) { return (U)b < BITS ? (T)(a >> b) : a < 0 ? (T) - 1 : 0; }
-W_SHIFT(i, int32_t, uint32_t, 32)
-W_SHIFT(l, int64_t, uint64_t, 64)
-W_SHIFT(u, uint32_t, uint32_t, 32)
-W_SHIFT(q, uint64_t, uint64_t, 64)
+  W_INLINE T w_rshift_##s(T a, T b) { return (U)b < BITS ? (T)(a >> b) : (T)(FILL); }
+W_SHIFT(i, int32_t, uint32_t, 32, a >> 31)
+W_SHIFT(l, int64_t, uint64_t, 64, a >> 63)
+W_SHIFT(u, uint32_t, uint32_t, 32, 0)
+W_SHIFT(q, uint64_t, uint64_t, 64, 0)
 W_INTEGER(i, int32_t, uint32_t)
 W_INTEGER(l, int64_t, uint64_t)
 #define W_UNSIGNED(s, T)                                                                                               \

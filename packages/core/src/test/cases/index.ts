@@ -5,6 +5,7 @@ import { convs } from "./conv.js";
 import { creation } from "./create.js";
 import { elementwise } from "./elementwise.js";
 import { ffts } from "./fft.js";
+import { images } from "./images.js";
 import { indexing } from "./indexing.js";
 import { linalg } from "./linalg.js";
 import { nn } from "./nn.js";
@@ -24,6 +25,7 @@ export const cases: readonly Case[] = [
   ...convs,
   ...nn,
   ...ffts,
+  ...images,
   ...linalg,
   ...arrayApi,
 ];

@@ -12,7 +12,7 @@ static void wx_tridiagonalize(long n, wx_num* a, wx_real* d, wx_real* e, wx_num*
     wx_num *v = a + k * n + k + 1, *rest = v + n, *p = vectors;
     for (long i = 0; i < m; i++) v[i] = rest[i * n - 1];
     const wx_real square = wx_length2(m, v), head = wx_sqrt(wx_square(v[0]));
-    /* The matrix is of size 1, so what is this small counts as nothing. */
+    /* The matrix was scaled to about 1, so that a number this small is negligible. */
     const wx_mask empty = wx_lt(square, wx_splat(1e-280));
     const wx_real length = wx_pick(empty, zero, wx_sqrt(square));
     const wx_real weight = wx_pick(empty, zero, 1.0 / (square + length * head));
@@ -20,7 +20,7 @@ static void wx_tridiagonalize(long n, wx_num* a, wx_real* d, wx_real* e, wx_num*
     v[0] = wx_add(v[0], wx_scale(phase, length));
     d[k] = a[k * n + k].re;
     e[k] = length;
-    /* The diagonal keeps what its place in the change of basis needs: the weight, and the turn that makes e real. */
+    /* The diagonal stores what the change of basis needs later: the weight, and the phase that makes e real. */
     a[k * n + k] = wx_from(weight);
     rest[-1] = wx_choose(empty, wx_from(one), wx_scale(phase, -one));
     for (long i = 0; i < m; i++) p[i] = wx_from(zero);
@@ -67,7 +67,7 @@ static wx_mask wx_ql(long n, double epsilon, wx_real* d, wx_real* e, wx_num* vec
   wx_mask failed = {0};
   for (long l = 0; l + 1 < n; l++)
     for (int round = 0;; round++) {
-      /* Each lane's block from l on ends where the entry beside the diagonal is negligible. */
+      /* In each lane, the block from l on ends where the off-diagonal entry is negligible. */
       wx_real end = wx_splat((double)(n - 1)), last = d[n - 1];
       for (long i = n - 2; i >= l; i--) {
         const wx_real near = wx_max(epsilon * (wx_fabs(d[i]) + wx_fabs(d[i + 1])), wx_splat(epsilon * 0x1p-6));
@@ -96,7 +96,7 @@ static wx_mask wx_ql(long n, double epsilon, wx_real* d, wx_real* e, wx_num* vec
         const wx_real inverse = one / wx_sqrt(square);
         const wx_mask first = wx_eq(end, wx_splat((double)(i + 1)));
         e[i + 1] = wx_pick(on, wx_pick(first | lost, zero, square * inverse), e[i + 1]);
-        /* A rotation without direction: the block falls apart here, and the lane starts its round again. */
+        /* The rotation is undefined: the block splits here, and the lane repeats the iteration. */
         d[i + 1] = wx_pick(lost, d[i + 1] - p, d[i + 1]);
         active &= ~lost;
         on &= ~lost;
@@ -114,7 +114,7 @@ static wx_mask wx_ql(long n, double epsilon, wx_real* d, wx_real* e, wx_num* vec
   return failed;
 }
 
-/* Turns a vector so that its largest component is real and positive; of those that are nearly as large, the first. */
+/* Multiplies a vector by a phase so that its largest component is real and positive; the first one of nearly equal components. */
 static void wx_fix_phase(long n, wx_num* v) {
   wx_real largest = wx_splat(0);
   for (long i = 0; i < n; i++) largest = wx_max(largest, wx_square(v[i]));

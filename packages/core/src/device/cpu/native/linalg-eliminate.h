@@ -113,7 +113,7 @@ static void wx_det(const wl_job* job, long first, long count, void* scratch) {
 
 static void wx_qr(const wl_job* job, long first, long count, void* scratch) {
   const long m = job->m, n = job->n, k = m < n ? m : n;
-  /* w and q lie transposed, so that columns are contiguous; w keeps the reflectors on and below its diagonal. */
+  /* w and q are stored transposed, so that columns are contiguous; w stores the reflectors on and below its diagonal. */
   wx_num *w = scratch, *q = w + n * m, *r = q + k * m, *phases = r + k * n, *weights = phases + k;
   const wx_real zero = wx_splat(0), one = wx_splat(1);
   wx_mask bad = {0};
@@ -127,13 +127,13 @@ static void wx_qr(const wl_job* job, long first, long count, void* scratch) {
   for (long e = 0; e < m * n; e++) w[e] = wx_scale(w[e], 1.0 / whole);
   for (long j = 0; j < k; j++) {
     wx_num* v = w + j * m + j;
-    /* A column is scaled once more by itself, so that a short one does not vanish beside the others. */
+    /* Each column is also scaled by itself, so that the squares of a short one do not underflow. */
     largest = zero;
     for (long i = 0; i < m - j; i++) largest = wx_max(largest, wx_size1(v[i]));
     const wx_real unit = wx_unit(largest), inverse = 1.0 / unit;
     for (long i = 0; i < m - j; i++) v[i] = wx_scale(v[i], inverse);
     const wx_real length = wx_sqrt(wx_length2(m - j, v)), head = wx_sqrt(wx_square(v[0]));
-    /* A head this small has no reliable direction, and none is needed. */
+    /* The phase of a component this small is not reliable, and none is needed. */
     const wx_num phase = wx_choose(wx_lt(head, wx_splat(1e-140)), wx_from(one), wx_over(v[0], head));
     const wx_mask empty = wx_eq(length, zero);
     const wx_real weight = wx_pick(empty, zero, 1.0 / (length * (length + head)));

@@ -12,7 +12,7 @@ typedef struct {
   void *potrf[4], *getrf[4], *getrs[4], *trsm[4], *evd[4], *geqrf[4], *gqr[4], *gesdd[4], *geev[4];
 } wl_routines;
 static wl_routines wl_lapack;
-/* What keeps OpenBLAS on the thread that calls it: its own setting, or that of the OpenMP library under it. */
+/* Limits OpenBLAS to the calling thread: its own setting, or that of its OpenMP library. */
 static void (*wl_set_blas_threads)(int);
 static int (*wl_get_blas_threads)(void);
 
@@ -44,7 +44,7 @@ int wl_init(const char* library_path) {
   wl_resolve(library, geev, to->geev);
   int families = wl_resolve(library, potrf, to->potrf) + wl_resolve(library, trsm, to->trsm);
   families += wl_resolve(library, evd, to->evd) + wl_resolve(library, gesdd, to->gesdd);
-  /* Of these pairs the second is of no use without the first, which is the one that is asked for later. */
+  /* These routines are used in pairs; callers test for the first of a pair only. */
   if (wl_resolve(library, getrs, to->getrs)) families += wl_resolve(library, getrf, to->getrf);
   if (wl_resolve(library, gqr, to->gqr)) families += wl_resolve(library, geqrf, to->geqrf);
   int (*build)(void) = (int (*)(void))dlsym(library, "openblas_get_parallel");
@@ -101,7 +101,7 @@ static int wl_reported(int dtype, const void* work) {
   return (int)(wl_is_single(dtype) ? size * 1.000001 + 1 : size);
 }
 
-/* Seen transposed, a = l l^H is u^H u with the upper factor u = l^T: the result lies where it belongs. */
+/* The transpose of a = l l^H is u^H u with the upper factor u = l^T, so that the result needs no copy. */
 static void wl_lapack_cholesky(const wl_job* job, long first, long count, void* scratch) {
   typedef void routine(const char*, const int*, void*, const int*, int*, size_t);
   const int n = (int)job->n, d = job->dtype, parts = wl_parts(d);
@@ -222,7 +222,7 @@ static size_t wl_lapack_eigh_bytes(const wl_job* job) {
          wl_space(length.int_work, sizeof(int));
 }
 
-/* The transposed of a Hermitian matrix is its conjugate: same values, conjugated vectors, which come out as rows. */
+/* The transpose of a Hermitian matrix is its conjugate: the same eigenvalues, and conjugated vectors as rows. */
 static void wl_lapack_eigh(const wl_job* job, long first, long count, void* scratch) {
   const long n = job->n, size = wl_size(job->dtype);
   const int d = job->dtype, parts = wl_parts(d);
@@ -298,7 +298,7 @@ static void wl_lapack_qr(const wl_job* job, long first, long count, void* scratc
     ((wl_geqrf*)wl_lapack.geqrf[d])(&m, &n, a, &m, tau, work, &length, &info);
     memset(r, 0, job->out_bytes[1]);
     for (long i = 0; i < k; i++) {
-      /* The phases of r's diagonal wait in its first column's place: on the diagonal, until q has taken them. */
+      /* The phases of r's diagonal are stored on the diagonal until q has been multiplied by them. */
       for (long j = i; j < n; j++) memcpy(r + (i * n + j) * wl_size(d), a + (j * m + i) * wl_size(d), wl_size(d));
     }
     ((wl_gqr*)wl_lapack.gqr[d])(&m, &k, &k, a, &m, tau, work, &length, &info);
@@ -320,7 +320,7 @@ static int wl_call_gesdd(int d, int m, int n, void* a, void* u, void* s, void* v
                         const int*, void*, const int*, void*, int*, int*, size_t);
   const int k = m < n ? m : n;
   int info = 0;
-  /* Seen transposed: n x m, and its u is our vh, its vh our u, each already in place. */
+  /* The transpose is n x m: its u is our vh and its vh our u, so that neither needs a copy. */
   if (wl_is_complex(d))
     ((complex_*)wl_lapack.gesdd[d])("S", &n, &m, a, &n, s, vh, &n, u, &k, work, &length, rwork, iwork, &info, 1);
   else ((real*)wl_lapack.gesdd[d])("S", &n, &m, a, &n, s, vh, &n, u, &k, work, &length, iwork, &info, 1);

@@ -162,12 +162,12 @@ static inline void wx_reflect(long m, const wx_num* v, wx_real weight, wx_num* x
   wx_subtract(m, wx_scale(wx_dot(m, x, v), weight), v, x);
 }
 
-/* Where one lane's part of a number lies, seen as doubles. */
+/* The address of one lane's part of a number, as a double. */
 static inline double* wx_at(const wx_num* x, long element, int part, long lane) {
   return (double*)x + (element * WX_PARTS + part) * WX_LANES + lane;
 }
 
-/* Brings "count" matrices, "bytes" apart, into lanes; the lanes that are left over repeat the last one. */
+/* Loads "count" matrices, "bytes" apart, into lanes; the remaining lanes repeat the last one. */
 static inline __attribute__((always_inline)) void wx_load_as(const int single, const char* const* from, long rows,
                                                              long columns, const int transpose, wx_num* to) {
 #define WX_FROM(l) (single ? (double)((const float*)from[l])[at] : ((const double*)from[l])[at])
@@ -247,7 +247,7 @@ static inline __attribute__((always_inline)) void wx_store_as(const int single, 
 
 static void wx_store(int dtype, char* to, long bytes, long count, long rows, long columns, wx_source source) {
   const int single = wl_is_single(dtype), ordered = source.rows != 0;
-  /* The usual case of full vectors is told to the compiler, so that it unrolls over the lanes. */
+  /* The common case of full vectors has a constant count, so that the compiler unrolls over the lanes. */
   if (single && ordered) wx_store_as(1, 1, to, bytes, count, rows, columns, source);
   else if (ordered) wx_store_as(0, 1, to, bytes, count, rows, columns, source);
   else if (single && count == WX_LANES) wx_store_as(1, 0, to, bytes, WX_LANES, rows, columns, source);
@@ -256,7 +256,7 @@ static void wx_store(int dtype, char* to, long bytes, long count, long rows, lon
   else wx_store_as(0, 0, to, bytes, count, rows, columns, source);
 }
 
-/* The places of one lane's values in ascending or descending order; equal ones keep theirs. */
+/* The indices that sort one lane's values in ascending or descending order; the sort is stable. */
 static void wx_sort(long n, const wx_num* values, long lane, int descending, long* order) {
   for (long i = 0; i < n; i++) {
     const double x = *wx_at(values, i, 0, lane);

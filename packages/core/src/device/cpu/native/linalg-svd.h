@@ -87,7 +87,7 @@ static void wx_orthogonalize(long m, long n, double tolerance, wx_num* w, wx_num
         wx_num *left = w + p * m, *right = w + q * m;
         const wx_real left2 = wx_length2(m, left), right2 = wx_length2(m, right);
         const wx_num overlap = wx_dot(m, right, left);
-        /* A row shorter than epsilon is noise that no rotation makes orthogonal; it is replaced in the end. */
+        /* A row shorter than epsilon is rounding noise, which no rotation makes orthogonal; it is replaced at the end. */
         const wx_mask meant = wx_lt(wx_splat(0x1p-104), wx_pick(wx_lt(left2, right2), left2, right2));
         const wx_mask active = meant & wx_lt(tolerance * tolerance * left2 * right2, wx_square(overlap));
         if (!wx_any(active)) continue;
@@ -100,7 +100,7 @@ static void wx_orthogonalize(long m, long n, double tolerance, wx_num* w, wx_num
 }
 
 static void wx_svd(const wl_job* job, long first, long count, void* scratch) {
-  /* A wide matrix is decomposed through its adjoint; its rows are then the columns, and come conjugated. */
+  /* A wide matrix is decomposed as its adjoint, so that its rows are columns and are conjugated. */
   const int wide = job->m < job->n;
   const long m = wide ? job->n : job->m, n = wide ? job->m : job->n;
   wx_num *w = scratch, *v = w + n * m, *values = v + n * n;

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import koffi, { type LibraryHandle } from "koffi";
-import { codeOf, type DType, makeStorage, numel, realOf, type Shape } from "../../../graph/index.js";
+import { type DType, makeStorage, numel, realOf, type Shape } from "../../../graph/index.js";
 import * as c from "../../../ops/reference/complex.js";
 import { adjoint, build, identity, type Matrix, multiply } from "../../../ops/reference/matrix.js";
 import { complexes, fromComplexes, type Value } from "../../../ops/reference/value.js";
@@ -109,7 +109,7 @@ export function unpack(value: Value): Matrix[] {
 function call(op: keyof typeof signatures, outputs: Value[], inputs: readonly Value[], ...numbers: number[]): Value[] {
   const { dtype, shape } = inputs[0];
   const pointers = [...inputs, ...outputs].map((value) => value.data);
-  const code = native![op](codeOf(dtype), shape[0], ...numbers, ...pointers);
+  const code = native![op](dtypes.indexOf(dtype), shape[0], ...numbers, ...pointers);
   assert.equal(code, 0, `wl_${op} returned ${code}`);
   return outputs;
 }

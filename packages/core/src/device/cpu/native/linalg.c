@@ -12,7 +12,7 @@ typedef struct {
   wl_kernel* lapack;
   size_t (*lapack_bytes)(const wl_job*);
   void* const* routine;   /* null where LAPACK is missing */
-  double weight;          /* operations a matrix / n^3, roughly */
+  double weight;          /* operations per matrix divided by n^3, roughly */
   long alone[2], many[2]; /* [complex]: up to this size the built-in code wins, measured for one matrix and for many
                                 with eight lanes */
 } wl_op;
@@ -33,7 +33,7 @@ void wl_set_crossover(long n) { wl_crossover = n; }
 
 static int wl_run(const wl_job* job, long batch, long step, size_t bytes, int threads, wl_kernel* kernel) {
   const long groups = (batch + step - 1) / step;
-  /* Iterations differ in length, and cores may be taken by others: threads fetch their share in pieces. */
+  /* Iterations differ in length, and other processes may use the cores: threads fetch small pieces. */
   const long piece = groups / (8 * threads) + 1;
   int failed = 0;
   bytes = (bytes + 127) / 64 * 64;
@@ -53,7 +53,7 @@ static int wl_run(const wl_job* job, long batch, long step, size_t bytes, int th
 
 /* Below this many operations, waking threads costs more than they save. */
 #define WL_WORTH_THREADS 4e5
-/* From this size on a single matrix is worth the threads of LAPACK itself. */
+/* From this size on, LAPACK uses its own threads for a single matrix. */
 #define WL_WORTH_BLAS_THREADS 192
 
 static int wl_dispatch(const wl_op* op, const wl_job* job, long batch) {
@@ -64,7 +64,7 @@ static int wl_dispatch(const wl_op* op, const wl_job* job, long batch) {
   const long narrower = op->many[cx] * WL_WIDE / 8;
   const long measured = batch >= WL_WIDE && narrower > op->alone[cx] ? narrower : op->alone[cx];
   if (!*op->routine || m <= (wl_crossover >= 0 ? wl_crossover : measured)) {
-    /* Lanes that stay empty are paid for, and many lanes of large matrices leave the cache. */
+    /* Empty lanes cost as much as full ones, and many lanes of large matrices do not fit the cache. */
     const int wide = batch >= (m <= 4 ? 2 : WL_WIDE / 2) && m <= 64;
     const long step = wide ? WL_WIDE : 1, groups = (batch + step - 1) / step;
     const size_t bytes = (size_t)step * (job->numbers * (1 + cx) * sizeof(double) + job->places * sizeof(long));

@@ -27,7 +27,7 @@ typedef struct {
   char* out[3];
   long a_bytes, b_bytes, out_bytes[3];
   long numbers; /* of scratch space that the built-in code needs */
-  long places;  /* of scratch space for indices, a lane */
+  long places;  /* indices of scratch space per lane */
 } wl_job;
 
 /* Works on "count" matrices of the batch from "first" on. */

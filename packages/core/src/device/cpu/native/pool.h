@@ -26,10 +26,10 @@
 #define POOL_LONG_CALM 320000000
 
 static struct {
-  /* Generation of the region in the upper half, its number of chunks in the lower half: always read together. */
+  /* Generation of the region, and its number of chunks in the low 16 bits: always read together. */
   _Atomic uint64_t region;
   /* The generation in which a chunk was taken last. Chunks of a finished region are all taken, so that a late thread gets none. */
-  _Atomic uint32_t taken[POOL_MOST];
+  _Atomic uint64_t taken[POOL_MOST];
   _Atomic uint32_t done;
   _Atomic int caller_sleeps;
   /* Sleeping workers wait until this changes. */
@@ -103,14 +103,14 @@ static void pool_count_preemptions(void) {
 
 /* Takes and runs chunks until none is left, its own first: the data of an earlier region may be in its cache. */
 static void pool_work(uint64_t region, long index) {
-  const uint32_t generation = (uint32_t)(region >> 32), chunks = (uint32_t)region;
+  const uint64_t generation = region >> 16;
+  const uint32_t chunks = (uint32_t)(region & 0xffff);
   const long team = atomic_load_explicit(&pool.team, memory_order_relaxed),
              own = chunks > team ? index * (chunks / team) : index;
   for (uint32_t k = 0; k < chunks; k++) {
     const uint32_t i = (uint32_t)((own + k) % chunks);
-    uint32_t before = atomic_load(&pool.taken[i]);
-    if ((int32_t)(before - generation) >= 0 || !atomic_compare_exchange_strong(&pool.taken[i], &before, generation))
-      continue;
+    uint64_t before = atomic_load(&pool.taken[i]);
+    if (before >= generation || !atomic_compare_exchange_strong(&pool.taken[i], &before, generation)) continue;
     /* The region cannot end before this chunk does, so that its description stays. */
     pool.fn(pool.p, pool.from + pool.count * i / chunks, pool.from + pool.count * (i + 1) / chunks);
     if (atomic_fetch_add(&pool.done, 1) + 1 == chunks && atomic_load(&pool.caller_sleeps))
@@ -172,7 +172,7 @@ static void pool_run(w_kernel fn, void* const* p, long from, long count, long ch
   pool.from = from;
   pool.count = count;
   atomic_store(&pool.done, 0);
-  const uint64_t region = ((atomic_load(&pool.region) >> 32) + 1) << 32 | (uint64_t)chunks;
+  const uint64_t region = ((atomic_load(&pool.region) >> 16) + 1) << 16 | (uint64_t)chunks;
   atomic_store(&pool.region, region);
   /* A thread that must be woken on a busy core comes late: only for work that lasts. */
   if (atomic_load(&pool.sleepers) > 0 && (weight >= 16 || !pool_is_busy(pool_now()))) {

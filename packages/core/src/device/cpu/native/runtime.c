@@ -15,7 +15,7 @@ static weft_runtime table;
 static cpu_set_t first_cores;
 static int pinned;
 
-/* BLAS computes on the thread that calls it: threads of its own would fight with ours for the same cores. The OpenMP build has a
+/* BLAS computes on the thread that calls it: its own threads would compete with ours for the same cores. The OpenMP build has a
    number of threads per calling thread. */
 static void single_thread(void) {
   static __thread int set;
@@ -58,13 +58,13 @@ int wr_load_extension(const char* library, const char* blas, int threads) {
   extend(&table, blas, threads);
   return 0;
 }
-/* A group of one: what goes in comes out. */
+/* A group of one process: the result is the operand. */
 static int alone(void* group, const int64_t* d, const void* in, void* out, int phase) {
   (void)group;
   if (phase != 1) memmove(out, in, (size_t)d[8]);
   return 0;
 }
-/* Where collectives go; without an address, nowhere. */
+/* Sets the function of collectives; without an address, collectives are those of one process. */
 void wr_set_group(uint64_t call, uint64_t group) {
   table.collective = call ? (int (*)(void*, const int64_t*, const void*, void*, int))(uintptr_t)call : alone;
   table.group = (void*)(uintptr_t)group;
@@ -82,7 +82,10 @@ int wr_activate(const int32_t* cores, int count, int threads) {
     }
   }
   if (table.set_linalg_threads) table.set_linalg_threads(threads);
+  /* Other threads of Node may be running a program. */
+  pthread_mutex_lock(&pool.lock);
   pool_grow(threads - 1);
+  pthread_mutex_unlock(&pool.lock);
   if (!pinned && count == 0) return 0;
   pinned = 1;
   int failed = sched_setaffinity(0, sizeof set, &set) != 0;

@@ -58,7 +58,7 @@ W_INLINE void w_att_pairs(const uint16_t* x, int ld, int n0, int k0, uint32_t* b
     b[m] = (uint32_t)at[0] | (uint32_t)at[1] << 16;
   }
 }
-/* Copies that are waited for later. */
+/* Asynchronous copies. */
 W_INLINE void w_att_copy16(void* to, const void* from, bool inside) {
   uint4 zero = make_uint4(0, 0, 0, 0);
   *(uint4*)to = inside ? *(const uint4*)from : zero;
@@ -155,13 +155,13 @@ struct w_att_f16 {
   W_INLINE uint16_t store(float x) { return w_to_half(x); }
 };
 
-/* What a product sees of a number, as it lies in shared memory. */
+/* A number in the precision of the product, as it is stored in shared memory. */
 template <class C> W_INLINE typename C::Shared w_att_seen(float x) {
   if (C::MODE == 0) return (typename C::Shared)x;
   if (C::MODE == 1) return (typename C::Shared)w_att_tf32(x);
   return (typename C::Shared)w_att_half<C::MODE>(x);
 }
-/* 64 rows from r0 on, zeros beyond the last row and the last column. What is copied as it is arrives after a wait. */
+/* 64 rows from r0 on, zeros beyond the last row and the last column. Asynchronous copies arrive after a wait. */
 template <class C>
 W_INLINE void w_att_load(typename C::Shared* to, const typename C::E* from, long long stride, int r0, int rows) {
   const int groups = C::DP / C::VECTOR;
@@ -340,7 +340,7 @@ template <class C, int N> W_INLINE void w_att_columns_of(float (*o)[4], float (*
     }
   }
 }
-/* Scores are natural logarithms for expf in exact arithmetic, and logarithms to the base 2 for the GPU's own power. */
+/* Scores are natural logarithms for expf in exact arithmetic, and logarithms to the base 2 for the GPU's exp2 instruction. */
 template <class C> W_INLINE float w_att_unit() { return C::MODE == 0 ? 1.0f : 1.44269504088896f; }
 template <class C> W_INLINE float w_att_exp(float x) { return C::MODE == 0 ? expf(x) : w_att_power(x); }
 template <class C> W_INLINE float w_att_scale() { return C::SCALE() * w_att_unit<C>(); }
@@ -354,13 +354,13 @@ template <class C> W_INLINE float w_att_masked(float s, const void* mask, long l
   if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT] * w_att_unit<C>();
   return s;
 }
-/* The weight of a score whose row has this logarithm of its sum. */
+/* The weight of a score in a row with this log-sum-exp. */
 template <class C> W_INLINE float w_att_weight(float s, float lse, const void* mask, long long base, int i, int j) {
   if (w_att_plain<C>::YES) return w_att_exp<C>(fmaf(s, w_att_scale<C>(), -lse));
   return w_att_exp<C>(w_att_masked<C>(s * w_att_scale<C>(), mask, base, i, j) - lse);
 }
 /* The random bits of this thread's two columns in rows g and g + 8 of a tile: four columns share a block of two words, so
-   a pair of threads draws one block a row and swaps the halves. See random "dropoutMask" in ops/reference/random.ts. */
+   a pair of threads draws one block per row and exchanges the halves. See random "dropoutMask" in ops/reference/random.ts. */
 template <class C>
 W_INLINE void w_att_words(uint32_t k0, uint32_t k1, typename C::Index block, typename C::Index below, uint32_t* words) {
   int odd = threadIdx.x & 1;

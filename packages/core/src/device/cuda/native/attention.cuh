@@ -4,16 +4,16 @@
 #pragma once
 #include "attention-tiles.cuh"
 
-/* Which of the two places of a tile is used in round i. */
+/* The buffer of a tile in round i. */
 template <class C> W_INLINE int w_att_place(int i) { return C::STAGES == 2 ? (i & 1) * W_ROWS * C::LD : 0; }
-/* Waits for the tile of a round; with two places the next one stays on its way. */
+/* Waits for the tile of a round; with two buffers the copy of the next tile continues. */
 template <class C> W_INLINE void w_att_arrive(bool another) {
   if (C::STAGES == 2 && another) w_att_wait<1>();
   else w_att_wait<0>();
   __syncthreads();
 }
 
-/* p: q, k, v, mask, key, out, log-sum-exp, kept bits */
+/* p: q, k, v, mask, key, out, log-sum-exp, dropout mask bits */
 template <class C> W_INLINE void w_attention_forward(void* const* p, char* memory) {
   typedef typename C::Shared Shared;
   typedef typename C::E E;
@@ -46,7 +46,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
     for (int r = 0; r < 4; r++) o[n][r] = 0;
   int row = tile * W_ROWS + warp * 16 + g;
   w_att_left<C> left;
-  /* What a score is multiplied by on its way into the power, where that was not done before. */
+  /* The factor of a score inside the exponential, if it was not applied before. */
   const float factor = PLAIN ? w_att_scale<C>() : 1.0f;
 #pragma unroll 1
   for (int round = 0; round < rounds; round++) {
@@ -122,7 +122,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
   float inverse[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    /* A row that may look at nothing: zeros under a mask of bools, no number otherwise. */
+    /* A fully masked row: zeros with a boolean mask, NaN otherwise. */
     inverse[i] = C::MASK == 1 && total[i] == 0 ? 0.0f : C::KEEP() / total[i];
     if (t == 0 && row + i * 8 < C::S)
       ((float*)p[6])[(long long)bh * C::S + row + i * 8] =
@@ -132,11 +132,11 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
 }
 
 /*
- * The gradient of the scores is w (d keep - delta), with w the weights, d = cotangent v^T where it was kept, and
+ * The gradient of the scores is w (d keep - delta), with w the weights, d = cotangent v^T where dropout kept it, and
  * delta = sum(cotangent out). The factor keep is taken out of all sums: delta is divided by it, the results multiplied.
  */
 
-/* p: q, k, v, mask, out, log-sum-exp, kept bits, cotangent, dq, dk, dv, rows. Leaves log-sum-exp and delta in rows, as the key gradient uses them. */
+/* p: q, k, v, mask, out, log-sum-exp, dropout mask bits, cotangent, dq, dk, dv, rows. Leaves log-sum-exp and delta in rows, as the key gradient uses them. */
 template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char* memory) {
   typedef typename C::Shared Shared;
   typedef typename C::E E;
@@ -263,7 +263,7 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
     w_att_load<C>(sg + w_att_place<C>(round), cotangent, C::GS, i0, C::S);
     int i = i0 + threadIdx.x / 2, w = tile * 2 + threadIdx.x % 2;
     long long at = (long long)bh * C::S + i;
-    /* Two rows a copy; an odd number of rows in all would leave them unaligned. */
+    /* Two rows per copy; with an odd number of rows they would not be aligned. */
     if (C::S % 2 == 0) {
       if (threadIdx.x % 4 == 0)
         w_att_copy16(srows + place * W_ROWS + threadIdx.x / 2, (const float2*)p[11] + (i < C::S ? at : 0), i < C::S);

@@ -2,7 +2,7 @@
 #pragma once
 #include "prelude.cuh"
 
-/* Joining the partial results of G threads; every thread gets the result. */
+/* Reduces the partial results of G threads; every thread gets the result. */
 struct w_op_sum {
   template <class T> static __device__ T of(T a, T b) { return a + b; }
   static __device__ int32_t of(int32_t a, int32_t b) { return w_add_i(a, b); }
@@ -67,7 +67,7 @@ template <int G, class T> W_INLINE void w_join_cprod(T* re, T* im) {
     *im = y;
   }
 }
-/* The better of two candidates; ties go to the smaller index, NaN is best; an index of 0x7fffffff saw nothing. */
+/* The better of two candidates; ties go to the smaller index, NaN is best; an index of 0x7fffffff means no candidate. */
 template <bool MAX, class T> W_INLINE void w_better(T* best, int* at, T other, int where) {
   bool mine = *at != 0x7fffffff, theirs = where != 0x7fffffff;
   bool nan = *best != *best, other_nan = other != other;

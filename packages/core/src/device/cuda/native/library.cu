@@ -37,9 +37,8 @@ W_CUMSUM(f32, w_float_number, float)
 W_CUMSUM(f64, w_number<double>, double)
 
 /* Writes m rows of an update into n rows at a start, which `per` blocks share; one thread per number. */
-template <class T>
-W_INLINE void w_update(T* out, const int* start, const T* update, long long count, long long per, long long n,
-                       long long m, long long inner) {
+template <class T> W_INLINE void w_update(T* out, const int* start, const T* update, long long count, long long per,
+                                          long long n, long long m, long long inner) {
   long long i = (long long)blockIdx.x * 256 + threadIdx.x;
   if (i >= count) return;
   long long block = i / (m * inner), at = start[block / per];

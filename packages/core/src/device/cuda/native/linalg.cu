@@ -68,7 +68,7 @@ template <class T, int P> W_INLINE void w_scan_lower(const T* a, int* flags, lon
   bool bad = !w_finite(a[e * P]) || (P == 2 && !w_finite(a[e * P + 1]));
   if (bad) flags[e / (n * n)] = 1;
 }
-/* Zeros where a flag is set: the solvers do not end on what is not finite. */
+/* Zeros where a flag is set: solvers do not terminate on values that are not finite. */
 template <class T, int P> W_INLINE void w_clear_flagged(T* a, const int* flags, long long each, long long count) {
   long long e = (long long)blockIdx.x * 256 + threadIdx.x;
   if (e >= each * count || flags[e / each] == 0) return;
@@ -126,7 +126,7 @@ template <class T, int P> W_INLINE void w_turn_vectors(const T* in, T* out, long
   }
 }
 /* The upper factor of a column-major m x n factorization as a row-major k x n one with a diagonal >= 0, and the phases
-   that its rows were freed of. */
+   by which its rows were divided. */
 template <class T, int P>
 W_INLINE void w_upper(const T* a, T* r, T* phases, long long m, long long n, long long k, long long count) {
   long long e = (long long)blockIdx.x * 256 + threadIdx.x;

@@ -40,7 +40,7 @@ enum { NONCE = 16 };
 static const int arena_seals = 1 | 2 | 4;                     /* F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW */
 static const int get_seals = 1024 + 10, add_seals = 1024 + 9; /* F_GET_SEALS, F_ADD_SEALS */
 
-/* Maps a memory file where large pages of it can be mapped as such; MAP_FAILED otherwise. */
+/* Maps a memory file at an address that is aligned for huge pages; MAP_FAILED on failure. */
 static char* map_aligned(int fd, uint64_t bytes, int protection) {
   char* room = mmap(NULL, bytes + huge_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return room;
@@ -60,7 +60,7 @@ static void use_huge_pages(char* from, uint64_t bytes) {
   const int collapse = 25; /* MADV_COLLAPSE */
   if (refused) return;
   for (uint64_t at = 0; at + huge_page <= bytes; at += huge_page) {
-    /* An extent without any page is not considered. */
+    /* The kernel skips an extent without any page. */
     ((volatile char*)from)[at] = 0;
     if (madvise(from + at, huge_page, collapse) == 0) huge_pages++;
     else if (errno == EINVAL && huge_pages == 0) {
@@ -156,7 +156,7 @@ uint64_t wg_alloc(uint64_t bytes) {
   return (uint64_t)(uintptr_t)made;
 }
 
-/* Gives a block back, and its pages to the system. 0 when the address is not of a block. */
+/* Frees a block and returns its pages to the system. 0 when the address is not that of a block. */
 int wg_free(uint64_t address) {
   if (!in_arena((void*)(uintptr_t)address)) return 0;
   uint64_t at = address - (uint64_t)(uintptr_t)arena.base;
@@ -205,7 +205,7 @@ static uint64_t process_start(int pid, char* state) {
   }
   return strtoull(p, NULL, 10);
 }
-/* A process, not a zombie, that is the one that was started then. */
+/* Whether the process with this id is the one that was started at that time, and is not a zombie. */
 static int process_alive(int pid, uint64_t start, int* stopped) {
   char state = 0;
   uint64_t now = process_start(pid, &state);
@@ -358,7 +358,7 @@ void wg_unmap(uint64_t base, uint64_t bytes) {
 #define MAX_DIMS 12
 static void copy_box(char* to, const int64_t* to_strides, const char* from, const int64_t* from_strides,
                      const int64_t* sizes, int nd, int64_t element) {
-  if (nd < 0 || nd > MAX_DIMS || element <= 0) return; /* callers have refused it; this keeps the arrays below */
+  if (nd < 0 || nd > MAX_DIMS || element <= 0) return; /* callers check this too; it protects the arrays below */
   int64_t size[MAX_DIMS], ts[MAX_DIMS], fs[MAX_DIMS], run = element;
   int d = 0;
   for (int i = 0; i < nd; i++) {
@@ -395,12 +395,12 @@ static void copy_box(char* to, const int64_t* to_strides, const char* from, cons
     if (axis < 0) return;
   }
 }
-/* to and from as addresses: for whoever has mapped somebody's arena. */
+/* The same with addresses, for processes that have mapped another arena. */
 void wg_copy_box(uint64_t to, const int64_t* to_strides, uint64_t from, const int64_t* from_strides,
                  const int64_t* sizes, int nd, int64_t element) {
   copy_box((char*)(uintptr_t)to, to_strides, (const char*)(uintptr_t)from, from_strides, sizes, nd, element);
 }
-/* Memory of a program that is written for the first time, mostly: large pages make that a tenth of the work. */
+/* The target is mostly memory that was never written: with huge pages its first touch takes a tenth of the time. */
 static void prefer_huge_pages(char* to, int64_t bytes) {
   uintptr_t from = round_up((uintptr_t)to, arena_align), end = ((uintptr_t)to + bytes) / arena_align * arena_align;
   if (bytes >= (int64_t)(2 * huge_page)) madvise((void*)from, end - from, MADV_HUGEPAGE);

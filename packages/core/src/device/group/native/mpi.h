@@ -172,7 +172,7 @@ static int mpi_move(mpi_group* g, const int64_t* d, const char* in, char* out, i
   return E_OK;
 }
 
-/* Everybody's part for us arrives, is reduced in order, and goes back to all where all want it. */
+/* The parts of all members arrive, are reduced in order, and are sent to all members of an all-reduce. */
 static int mpi_reduce(mpi_group* g, const int64_t* d, const char* in, char* out, int tag) {
   int n = (int)d[D_MEMBERS], me = (int)d[D_ME], all = d[D_KIND] == K_ALLREDUCE;
   int64_t element = d[D_ELEMENT], outer = all ? 1 : d[D_OUTER], row = all ? d[D_COUNT] : d[D_ROW];
@@ -235,7 +235,7 @@ int wm_bench(uint64_t in, uint64_t out, int count, int turns, double* seconds) {
   }
   return 0;
 }
-/* The same by a group of ours. */
+/* The same by a process group. */
 int wg_bench(group_t* g, const int64_t* d, const int64_t* barrier, uint64_t in, uint64_t out, int turns,
              double* seconds) {
   char byte[64] = {0}, answer[64];

@@ -68,7 +68,7 @@ typedef struct {
   int32_t version, size;
   int32_t owner;
   uint64_t owner_start;
-  _Atomic int32_t aborted; /* 1 + rank of who gave up, or -1 for an onlooker */
+  _Atomic int32_t aborted; /* 1 + rank of the member that failed, or -1 for a process outside the group */
   char why[200];
   char pad[64];
   member_t members[];
@@ -135,7 +135,7 @@ static int await_word(group_t* g, int p, _Atomic uint64_t* word, uint64_t value)
     }
     int stopped = 0;
     if (atomic_load(&m->left) || !process_alive(atomic_load(&m->pid), m->start, &stopped)) {
-      /* It may have moved the word as its last act. */
+      /* The member may have advanced its counter just before it ended. */
       if (atomic_load_explicit(word, memory_order_acquire) >= value) return E_OK;
       return E_DEAD;
     }
@@ -312,7 +312,7 @@ uint64_t wg_join(const char* path, int rank, int size, double timeout, int threa
     atomic_store(&me->mapped, 1);
     e = await_flag(g, 1, deadline);
   }
-  /* Everybody is there: the name is not needed any more, and nothing stays behind whoever is killed. */
+  /* All members have joined: the name is removed, so that no file remains when a process is killed. */
   if (rank == 0) unlink(path);
   if (e) {
     *error = e;
@@ -427,7 +427,7 @@ static int arrive(group_t* g, int p, int place, uint64_t number, const int64_t* 
   return E_OK;
 }
 
-/* Past the caches: whole lines are written without being read first. */
+/* Non-temporal stores: whole cache lines are written without being read first. */
 static void stream_copy(char* to, const char* from, int64_t bytes) {
 #ifdef __AVX__
   if (((uintptr_t)to & 31) == 0) {
@@ -438,7 +438,7 @@ static void stream_copy(char* to, const char* from, int64_t bytes) {
   memcpy(to, from, (uint64_t)bytes);
 }
 
-/* Reduces [lo, hi) into all outputs. What is summed in place is in the caches already; elsewhere it is streamed. */
+/* Reduces [lo, hi) into all outputs. Sums in place are in the caches already; other outputs are written with non-temporal stores. */
 static void large_reduce(group_t* g, const int64_t* d, void* const* outs, int nout, const void* const* ins, int64_t lo,
                          int64_t hi, int in_place) {
   int n = (int)d[D_MEMBERS];
@@ -467,7 +467,7 @@ static void large_reduce(group_t* g, const int64_t* d, void* const* outs, int no
   }
 }
 
-/* What this process had from others in collectives, in bytes: said by the code that reads it. */
+/* Bytes that this process read from others in collectives. */
 static _Atomic uint64_t moved_bytes;
 uint64_t wg_moved_bytes(void) { return atomic_load(&moved_bytes); }
 static void count_moved(int64_t bytes) {
@@ -484,7 +484,7 @@ static int reduce_all(group_t* g, const int64_t* d, int place, void* out) {
     int p = (int)d[D_RANKS + i];
     slot_t* s = &g->c->members[p].slots[place];
     ins[i] = source_of(g, p, s);
-    /* The own place first: the others get copies of what was just written there. */
+    /* This member's own output first: the others receive copies of it while it is in the caches. */
     if (!small) outs[(i - me + n) % n] = g->bases[p] + s->out_at;
   }
   if (small) {
@@ -520,7 +520,7 @@ static int reduce_part(group_t* g, const int64_t* d, int place, void* out) {
   return E_OK;
 }
 
-/* Takes what member i sent here: its k-th box for us into our k-th box from it. */
+/* Copies what member i sent to this member: its k-th box into our k-th box. */
 static int receive_from(group_t* g, const int64_t* d, int i, int place, char* out) {
   int p = (int)d[D_RANKS + i], me = (int)d[D_ME];
   slot_t* s = &g->c->members[p].slots[place];
@@ -548,7 +548,7 @@ static int collective_wait(group_t* g, const int64_t* d, void* out) {
   uint64_t number = ++g->finished;
   if (d[D_KIND] == K_MOVE) {
     if (d[D_ZERO]) memset(out, 0, (uint64_t)d[D_OUT]);
-    /* Each begins with itself and goes around, so that not all read from one. */
+    /* Each member begins with itself, so that not all of them read from one member at the same time. */
     for (int k = 0; k < n && !e; k++) {
       int i = (me + k) % n;
       e = arrive(g, (int)d[D_RANKS + i], place, number, d);
@@ -567,14 +567,14 @@ static int collective_wait(group_t* g, const int64_t* d, void* out) {
   if (e) return e;
   atomic_store_explicit(&g->c->members[g->rank].slots[place].done, number, memory_order_release);
   signal_event(&g->c->members[g->rank]);
-  /* Small operands were copied: nobody reads ours any more. */
+  /* Small operands were copied, so that no member reads ours any more. */
   if (!g->open[place].lasting) return E_OK;
   if ((e = settle(g, place))) return e;
   if (g->open[place].staged_out) memcpy(out, g->open[place].staged_out, (uint64_t)d[D_OUT]);
   return E_OK;
 }
 
-/* What a descriptor says must fit this group and the arrays here, whatever program it came with. */
+/* The values of a descriptor are checked against this group and the arrays here, because they may come from a message. */
 static int fits(int size, int rank, const int64_t* d) {
   if (d[D_MEMBERS] < 1 || d[D_MEMBERS] > 256 || d[D_MEMBERS] > size || d[D_ME] < 0 || d[D_ME] >= d[D_MEMBERS]) return 0;
   if (d[D_SENDS] < 0 || d[D_RECEIVES] < 0) return 0;

@@ -1,0 +1,211 @@
+// Weft's side of the first-hour suite: every row in a process of its own, which starts its busy neighbors after warming up and
+// prints one line of JSON with its samples in milliseconds.
+import { type ChildProcess, spawn } from "node:child_process";
+import {
+  grad,
+  jit,
+  key,
+  linspace,
+  logSoftmax,
+  matmul,
+  oneHot,
+  ones,
+  randn,
+  type Tensor,
+  take,
+  tensor,
+  treeMap,
+  valueAndGrad,
+} from "@weft/core";
+import { encoderLayer } from "@weft/core/nn";
+import { MetaTrainer } from "@weft/quantum";
+
+interface Measured {
+  samples: number[];
+  /** What the row computed. */
+  check: number;
+}
+
+interface RowOptions {
+  seconds: number;
+  busy: number;
+}
+
+type Row = (options: RowOptions) => Measured | Promise<Measured>;
+
+const now = (): number => performance.now();
+
+/** Runs `body` beside processes that keep the cores busy. */
+async function beside<T>(busy: number, body: () => T): Promise<T> {
+  const children: ChildProcess[] = Array.from({ length: busy }, () =>
+    spawn(process.execPath, ["-e", "for (;;);"], { stdio: "ignore" }),
+  );
+  try {
+    if (busy > 0) await new Promise((resolve) => setTimeout(resolve, 500));
+    return await body();
+  } finally {
+    for (const child of children) child.kill("SIGKILL");
+  }
+}
+
+/** Times of single calls, for at least some seconds and three calls. */
+function timed(seconds: number, call: () => void): number[] {
+  const samples: number[] = [];
+  for (const end = now() + 1e3 * seconds; samples.length < 3 || now() < end; ) {
+    const start = now();
+    call();
+    samples.push(now() - start);
+  }
+  return samples;
+}
+
+/** Times per call of batches of 200 calls, for calls that are shorter than the clock is exact. */
+function timedInBatches(seconds: number, call: () => void): number[] {
+  for (let i = 0; i < 2000; i++) call();
+  return timed(seconds, () => {
+    for (let i = 0; i < 200; i++) call();
+  }).map((ms) => ms / 200);
+}
+
+/** The longest time during which a timer of 2 ms did not tick, and the result. */
+async function longestGap<T>(work: () => Promise<T>): Promise<{ gap: number; result: T }> {
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  let last = now();
+  let gap = 0;
+  const tick = (): void => {
+    gap = Math.max(gap, now() - last);
+    last = now();
+  };
+  const timer = setInterval(tick, 2);
+  const result = await work();
+  tick();
+  clearInterval(timer);
+  return { gap, result };
+}
+
+const [width, heads, layers, batch, length, vocabulary] = [64, 4, 2, 8, 64, 256];
+
+/** The two-layer Transformer of the peers: one step of stochastic gradient descent. */
+function gptStep(): () => number {
+  let params = {
+    embedding: randn([vocabulary, width]),
+    positions: randn([length, width]).mul(0.1),
+    layers: Array.from({ length: layers }, (_, i) =>
+      encoderLayer.init({ width, heads, feedForward: 4 * width }, key(i)),
+    ),
+    head: randn([width, vocabulary]).mul(0.1),
+  };
+  type Params = typeof params;
+  const loss = (p: Params, x: Tensor, y: Tensor): Tensor => {
+    let h = take(p.embedding, x, 0).add(p.positions);
+    for (const layer of p.layers) h = encoderLayer.apply(layer, h, { heads, activation: "gelu", norm: "pre" });
+    return logSoftmax(matmul(h, p.head), -1)
+      .mul(oneHot(y, vocabulary))
+      .sum()
+      .div(-batch * length);
+  };
+  const step = jit(
+    (p: Params, x: Tensor, y: Tensor) => {
+      const [value, gradient] = valueAndGrad(loss)(p, x, y);
+      return { value, params: treeMap((w, g) => w.sub(g.mul(0.01)), p, gradient) };
+    },
+    { donate: [0] },
+  );
+  const tokens = (factor: number): Tensor =>
+    tensor(
+      Int32Array.from({ length: batch * length }, (_, i) => (i * factor) % vocabulary),
+      { shape: [batch, length], dtype: "int32" },
+    ).realize();
+  const [x, y] = [tokens(7919), tokens(104729)];
+  return () => {
+    const next = step(params, x, y);
+    params = next.params;
+    return next.value.itemSync();
+  };
+}
+
+const chain = (x: Tensor, times: number): Tensor => {
+  let y = x;
+  for (let i = 0; i < times; i++) y = y.sin().add(x);
+  return y;
+};
+
+export const firstHourRows: Record<string, Row> = {
+  "eager-op": ({ seconds }) => {
+    const [x, y] = [ones([1000]).realize(), ones([1000]).realize()];
+    const samples = timedInBatches(seconds, () => x.add(y).realize().dispose());
+    return { samples, check: x.add(y).sum().itemSync() };
+  },
+  "new-shape": () => {
+    ones([3]).mul(2).sum().itemSync();
+    let check = 0;
+    const samples = Array.from({ length: 30 }, (_, i) => {
+      const x = ones([i + 1, 7]).realize();
+      const start = now();
+      check += x.mul(2).add(1).sum().itemSync();
+      return now() - start;
+    });
+    return { samples, check };
+  },
+  "jit-call": ({ seconds }) => {
+    const [x, y] = [ones([1000]).realize(), ones([1000]).realize()];
+    const add = jit((a: Tensor, b: Tensor) => a.add(b));
+    const samples = timedInBatches(seconds, () => add(x, y).dispose());
+    return { samples, check: add(x, y).sum().itemSync() };
+  },
+  "loop-compute": async ({ seconds }) => {
+    const x = linspace(0, 1, 1 << 20).realize();
+    await chain(x, 20).data();
+    const samples: number[] = [];
+    let check = 0;
+    for (const end = now() + 1e3 * seconds; samples.length < 3 || now() < end; ) {
+      const { gap, result } = await longestGap(() => chain(x, 20).data());
+      samples.push(gap);
+      check = Number(result[1 << 19]);
+    }
+    return { samples, check };
+  },
+  "loop-compile": async () => {
+    const samples: number[] = [];
+    let check = 0;
+    // Sizes that no earlier run compiled.
+    const first = 20000 + (Date.now() % 50000);
+    for (let i = 0; i < 5; i++) {
+      const x = ones([first + 7 * i]).realize();
+      const { gap, result } = await longestGap(() => chain(x, 3).mean().item());
+      samples.push(gap);
+      check = result;
+    }
+    return { samples, check };
+  },
+  "sine-gradient": () => {
+    const slope = jit((x: Tensor) =>
+      grad((v: Tensor) => {
+        let y = v;
+        for (let i = 0; i < 2000; i++) y = y.sin();
+        return y.sum();
+      })(x),
+    );
+    const x = linspace(0, 1, 1000 + (Date.now() % 5000)).realize();
+    const start = now();
+    const check = slope(x).sum().itemSync();
+    return { samples: [now() - start], check };
+  },
+  step: ({ seconds, busy }) => {
+    const step = gptStep();
+    for (let i = 0; i < 10; i++) step();
+    let check = 0;
+    return beside(busy, () => ({
+      samples: timed(seconds, () => {
+        check = step();
+      }),
+      check,
+    }));
+  },
+  meta: ({ seconds, busy }) => {
+    const trainer = new MetaTrainer({ preset: "debug" });
+    const iterate = (): void => void trainer.step().itemSync();
+    for (let i = 0; i < 3; i++) iterate();
+    return beside(busy, () => ({ samples: timed(seconds, iterate), check: trainer.iteration }));
+  },
+};

@@ -1,0 +1,44 @@
+// weft audit: published results that contradict themselves or their neighbors, each with the lines of the log.
+import { plainText } from "@weft/formats/text";
+import { type AuditFinding, auditSubmissions, readSubmissions } from "@weft/lab/internal";
+import type { Command } from "commander";
+import { attempt, ProgressLine } from "../terminal/index.js";
+import { labWork } from "./studies.js";
+
+const help = `
+Examples:
+  weft audit training_results_v5.0
+  weft audit training_results_v4.1 training_results_v5.0 --json
+
+A finding is a contradiction, not an accusation: the readings that would explain it are printed with it.`;
+
+export function add(program: Command): void {
+  program
+    .command("audit")
+    .description("Find published results that contradict themselves or their neighbors.")
+    .argument("<dirs...>", "checkouts of mlcommons/training_results_vX")
+    .option("--json", "the findings as JSON on standard output")
+    .addHelpText("after", help)
+    .action((directories: string[], options: { json?: boolean }) => attempt(() => run(directories, options)));
+}
+
+async function run(directories: string[], options: { json?: boolean }): Promise<void> {
+  const progress = new ProgressLine();
+  const submissions = await labWork(() =>
+    directories.flatMap((directory) => readSubmissions(directory, (path) => progress.note(path))),
+  ).finally(() => progress.clear());
+  const findings = auditSubmissions(submissions);
+  if (options.json) {
+    process.stdout.write(`${JSON.stringify({ submissions: submissions.length, findings }, null, 2)}\n`);
+    return;
+  }
+  const text = findings.map(
+    (f: AuditFinding, i) =>
+      `${i + 1}. ${f.id}: ${f.round} ${f.submitter} ${f.system}, ${f.benchmark}\n     ${f.text}\n` +
+      f.readings.map((r) => `     reading   ${r}\n`).join("") +
+      f.rows.map((r) => `     from      ${r}\n`).join(""),
+  );
+  process.stdout.write(
+    plainText(`${text.join("\n")}\n${submissions.length} submissions, ${findings.length} contradictions\n`),
+  );
+}

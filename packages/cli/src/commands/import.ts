@@ -1,0 +1,44 @@
+// weft import: public results (MLPerf Training, vTrain) into a DuckDB file, for SQL.
+import { readSubmissions, submissionTables, type Table, vtrainTables, writeTables } from "@weft/lab/internal";
+import { Argument, type Command } from "commander";
+import { attempt, ProgressLine } from "../terminal/index.js";
+import { labWork } from "./studies.js";
+
+const help = `
+Examples:
+  weft import mlperf training_results_v5.0 --db atlas.duckdb    submissions and runs: devices, batch, throughput, minutes
+  weft import vtrain vTrain --db atlas.duckdb                   measured 3-D-parallel configurations
+  weft analyze --help                                           --db and --sql query such a file`;
+
+export function add(program: Command): void {
+  program
+    .command("import")
+    .description("Import public results (MLPerf Training, vTrain) into a DuckDB file.")
+    .addArgument(new Argument("<kind>", "what the folder holds").choices(["mlperf", "vtrain"]))
+    .argument("<dir>", "a checkout of mlcommons/training_results_vX or VIA-Research/vTrain")
+    .option("--db <file>", "the DuckDB file", "atlas.duckdb")
+    .option("--json", "the rows as JSON on standard output")
+    .addHelpText("after", help)
+    .action((kind: string, directory: string, options: { db: string; json?: boolean }) =>
+      attempt(() => run(kind, directory, options)),
+    );
+}
+
+async function run(kind: string, directory: string, options: { db: string; json?: boolean }): Promise<void> {
+  const progress = new ProgressLine();
+  let tables: Table[];
+  try {
+    tables = await labWork(() =>
+      kind === "vtrain"
+        ? vtrainTables(directory)
+        : submissionTables(readSubmissions(directory, (path) => progress.note(path))),
+    );
+  } finally {
+    progress.clear();
+  }
+  const written = await writeTables(options.db, tables);
+  if (options.json) process.stdout.write(`${JSON.stringify(written)}\n`);
+  else
+    for (const [name, rows] of Object.entries(written))
+      process.stdout.write(`${name}: ${rows} rows in ${options.db}\n`);
+}

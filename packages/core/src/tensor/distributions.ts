@@ -1,0 +1,184 @@
+// Random tensors of other distributions, composed of uniform and normal numbers: the same numbers on every device, up to the rounding
+// of the functions that transform them.
+import { type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
+import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkShape, tensor } from "./create.js";
+import { argsort, take } from "./indexing.js";
+import { add, cast, exp, log, log1p, maximum, pow, sqrt, where } from "./math.js";
+import { type Key, key, nextKey, permutation, type RandomOptions, rand, randint, randn, splitKey } from "./random.js";
+import { argmax } from "./reduce.js";
+import { broadcastTo, unstack } from "./shape.js";
+import { erfinv } from "./special.js";
+import { searchsorted } from "./statistics.js";
+import type { Tensor } from "./tensor.js";
+
+/** Independent keys for several draws of one call. */
+function keysOf(options: RandomOptions, count: number): Key[] {
+  const from = options.key ?? (options.seed === undefined ? nextKey() : key(options.seed));
+  return unstack(splitKey(from, count), 0);
+}
+
+function positive(op: string, name: string, value: number): void {
+  if (!(value > 0) || !Number.isFinite(value)) throw new WeftError(`${op}: ${name} is a positive number, got ${value}`);
+}
+
+const floatOf = ({ dtype = "float32" }: RandomOptions): DType => dtype;
+
+/** Exponentially distributed numbers with mean 1 / rate. */
+export function exponential(shape: Shape, options: RandomOptions & { rate?: number } = {}): Tensor {
+  const { rate = 1 } = options;
+  positive("exponential", "rate", rate);
+  return log1p(rand(shape, options).neg()).neg().div(rate);
+}
+
+/** Numbers with the Gumbel distribution: -log(-log(u)) of uniform numbers u. */
+export function gumbel(shape: Shape, options: RandomOptions & { loc?: number; scale?: number } = {}): Tensor {
+  const { loc = 0, scale = 1 } = options;
+  positive("gumbel", "scale", scale);
+  // Uniform numbers are multiples of 2^-24 (2^-53 in float64); half a step replaces 0.
+  const least = floatOf(options) === "float64" ? 2 ** -54 : 2 ** -25;
+  return log(maximum(exponential(shape, { ...options, rate: 1 }), least))
+    .neg()
+    .mul(scale)
+    .add(loc);
+}
+
+/** Numbers with the Laplace distribution (two exponential tails). */
+export function laplace(shape: Shape, options: RandomOptions & { loc?: number; scale?: number } = {}): Tensor {
+  const { loc = 0, scale = 1 } = options;
+  positive("laplace", "scale", scale);
+  const [side, size] = keysOf(options, 2);
+  const magnitude = exponential(shape, { dtype: options.dtype, key: size });
+  return where(rand(shape, { key: side }).less(0.5), magnitude.neg(), magnitude)
+    .mul(scale)
+    .add(loc);
+}
+
+/** Normal numbers, mean 0 and standard deviation 1, that lie in [low, high]. */
+export function truncatedNormal(low: number, high: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  if (!(low < high)) throw new WeftError(`truncatedNormal: needs low < high, got ${low} and ${high}`);
+  const bounds = tensor([low / Math.SQRT2, high / Math.SQRT2], { dtype: "float64" }).erf();
+  const [from, to] = unstack(bounds, 0);
+  const uniform = rand(shape, { ...options, dtype: "float64" });
+  const within = erfinv(uniform.mul(to.sub(from)).add(from)).mul(Math.SQRT2);
+  return cast(within.clip(low, high), floatOf(options));
+}
+
+/** Attempts per number. At least 95% of them are accepted, so that one number in 10^10 falls back to the mode. */
+const attempts = 8;
+
+/**
+ * Numbers with the gamma distribution of a shape parameter (a number or a tensor that broadcasts) and scale 1, by the method of
+ * Marsaglia and Tsang. Not differentiable in the parameter.
+ */
+export function gamma(concentration: TensorLike, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkShape("gamma", shape);
+  const [normals, uniforms, boosts] = keysOf(options, 3);
+  const alpha = broadcastTo(cast(concentration, "float64"), shape);
+  // Below 1 the number of alpha + 1 is multiplied by u^(1 / alpha).
+  const isSmall = alpha.less(1);
+  const d = where(isSmall, alpha.add(1), alpha).sub(1 / 3);
+  const c = sqrt(d.mul(9)).reciprocal();
+  const x = randn([attempts, ...shape], { key: normals, dtype: "float64" });
+  const u = rand([attempts, ...shape], { key: uniforms, dtype: "float64" });
+  const v = pow(x.mul(c).add(1), 3);
+  const safe = where(v.greater(0), v, 1);
+  const bound = x
+    .mul(x)
+    .mul(0.5)
+    .add(d)
+    .sub(d.mul(safe))
+    .add(d.mul(log(safe)));
+  const accepted = v.greater(0).logicalAnd(log(u).less(bound));
+  const tries = unstack(where(accepted, safe, -1), 0);
+  const first = tries.reduceRight<Tensor>((later, t) => where(t.greater(0), t, later), alpha.mul(0).add(1));
+  const boost = exp(log(rand(shape, { key: boosts, dtype: "float64" }).neg().add(1)).div(where(isSmall, alpha, 1)));
+  return cast(d.mul(first).mul(where(isSmall, boost, 1)), floatOf(options));
+}
+
+/** Numbers with the beta distribution of two parameters, in (0, 1). */
+export function beta(a: TensorLike, b: TensorLike, shape: Shape, options: RandomOptions = {}): Tensor {
+  const [left, right] = keysOf(options, 2).map((k, i) => gamma(i === 0 ? a : b, shape, { key: k, dtype: "float64" }));
+  return cast(left.div(left.add(right)), floatOf(options));
+}
+
+/** Probability vectors with the Dirichlet distribution: parameters [n], result [...shape, n]. */
+export function dirichlet(concentration: Tensor, shape: Shape = [], options: RandomOptions = {}): Tensor {
+  if (concentration.rank !== 1) throw new ShapeError("dirichlet: the parameters are a vector");
+  const parts = gamma(concentration, [...shape, concentration.size], { ...options, dtype: "float64" });
+  return cast(parts.div(parts.sum(-1, { keepDims: true })), floatOf(options));
+}
+
+/** Numbers with Student's t distribution. */
+export function studentT(degrees: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  positive("studentT", "degrees", degrees);
+  const [normals, squares] = keysOf(options, 2);
+  const spread = gamma(degrees / 2, shape, { key: squares, dtype: "float64" }).mul(2 / degrees);
+  return cast(randn(shape, { key: normals, dtype: "float64" }).div(sqrt(spread)), floatOf(options));
+}
+
+/** Numbers of events (int32) with the Poisson distribution of a mean of at most 10^6, by inversion of its cumulative sum. */
+export function poisson(rate: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  if (!(rate >= 0 && rate <= 1e6)) throw new WeftError(`poisson: rate is a number from 0 to 1000000, got ${rate}`);
+  const spread = 9 * Math.sqrt(rate) + 30;
+  const [from, to] = [Math.max(0, Math.floor(rate - spread)), Math.ceil(rate + spread)];
+  // log(from!) by Stirling's series; `from` is 0 or large.
+  const logFactorial =
+    from === 0 ? 0 : from * Math.log(from) - from + 0.5 * Math.log(2 * Math.PI * from) + 1 / (12 * from);
+  const table: number[] = [];
+  let [term, total] = [Math.exp((rate === 0 ? 0 : from * Math.log(rate)) - rate - logFactorial), 0];
+  for (let k = from; k <= to; k++) {
+    total += term;
+    table.push(total);
+    term *= rate / (k + 1);
+  }
+  const uniform = rand(shape, { ...options, dtype: "float64" });
+  return searchsorted(tensor(table, { dtype: "float64" }), uniform, { side: "right" }).add(from);
+}
+
+/** Random class numbers (int32) with probabilities softmax(logits) along an axis, which is dropped. `shape` comes in front. */
+export function categorical(
+  logits: Tensor,
+  { axis = -1, shape = [], ...options }: RandomOptions & { axis?: number; shape?: Shape } = {},
+): Tensor {
+  checkShape("categorical", shape);
+  const dtype = isFloat(logits.dtype) ? logits.dtype : "float32";
+  const noise = gumbel([...shape, ...logits.shape], { ...options, dtype });
+  return argmax(add(cast(logits, dtype), noise), axis < 0 ? axis : axis + shape.length);
+}
+
+/** Options of {@link choice}. */
+export interface ChoiceOptions extends Omit<RandomOptions, "dtype"> {
+  /** Whether elements may be chosen more than once; true by default. */
+  replace?: boolean;
+  /** Probabilities of the elements; equal by default. */
+  p?: Tensor;
+}
+
+/** Random elements of axis 0 of a tensor, or of 0, 1, ..., n - 1: as many as the shape asks for. */
+export function choice(from: Tensor | number, shape: Shape, options: ChoiceOptions = {}): Tensor {
+  const { replace = true, p, ...random } = options;
+  checkShape("choice", shape);
+  const size = typeof from === "number" ? from : from.shape[0];
+  const count = numel(shape);
+  if (size === undefined || !Number.isInteger(size) || (size < 1 && count > 0))
+    throw new ShapeError(`choice: needs a tensor with elements or a whole number >= 1, got ${String(size)}`);
+  if (!replace && count > size) throw new ShapeError(`choice: ${count} different elements of ${size} do not exist`);
+  if (p !== undefined && (p.rank !== 1 || p.size !== size))
+    throw new ShapeError(`choice: p has one probability for each of the ${size} elements`);
+  const chosen = (): Tensor => {
+    if (replace) return p === undefined ? randint(0, size, shape, random) : categorical(log(p), { shape, ...random });
+    if (p === undefined) return permutation(size, random).index(`:${count}`).reshape(shape);
+    // The largest sums of log p and Gumbel noise are a draw without replacement.
+    const noisy = log(p).add(gumbel([size], { ...random, dtype: isFloat(p.dtype) ? p.dtype : "float32" }));
+    return argsort(noisy, 0, { descending: true }).index(`:${count}`).reshape(shape);
+  };
+  return typeof from === "number" ? chosen() : take(from, chosen(), 0);
+}
+
+/** The slices of a tensor along an axis in random order. */
+export function shuffle(x: TensorLike, axis = 0, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  const t = wrap(nodeOf("shuffle", x));
+  if (t.rank === 0) throw new ShapeError("shuffle: a scalar has no order");
+  return take(t, permutation(t.shape.at(axis) ?? 0, options), axis);
+}

@@ -1,0 +1,93 @@
+// Normalization over batches, groups of channels and single images, with one scale and shift per channel.
+import { isHalf, range, ShapeError, showShape } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { wrap } from "./convert.js";
+import { rsqrt } from "./math.js";
+import { mean, variance } from "./reduce.js";
+import type { Tensor } from "./tensor.js";
+
+/** Options of the normalizations of images. */
+export interface ChannelNormOptions {
+  /** One factor per channel. */
+  weight?: Tensor;
+  /** One number per channel, added at the end. */
+  bias?: Tensor;
+  /** Added to the variance, 1e-5 by default. */
+  epsilon?: number;
+  /** Channels are the last axis instead of the second. */
+  channelsLast?: boolean;
+}
+
+/** Options of {@link batchNorm}. */
+export interface BatchNormOptions extends ChannelNormOptions {
+  /** Mean and variance per channel; those of the batch by default. */
+  statistics?: { mean: Tensor; variance: Tensor };
+}
+
+/** The axis of the channels, and a vector of theirs in the shape of x. */
+function channels(
+  op: string,
+  x: Tensor,
+  channelsLast: boolean,
+): { axis: number; wide: (v: Tensor, name: string) => Tensor } {
+  const axis = channelsLast ? x.shape.length - 1 : 1;
+  if (x.shape.length < 2) throw new ShapeError(`${op}: needs a batch and channels, got ${showShape(x.shape)}`);
+  const count = x.shape[axis];
+  return {
+    axis,
+    wide: (v, name) => {
+      if (showShape(v.shape) !== `[${count}]`)
+        throw new ShapeError(
+          `${op}: ${name} needs shape [${count}], one number per channel, got ${showShape(v.shape)}`,
+        );
+      return v.reshape(x.shape.map((_, i) => (i === axis ? count : 1)));
+    },
+  };
+}
+
+/** Runs a normalization of halves in float32. */
+function inFloat32(x: Tensor, body: (x: Tensor) => Tensor): Tensor {
+  if (!isHalf(x.dtype)) return body(x);
+  return wrap(build.cast(body(wrap(build.cast(x.node, "float32"))).node, x.dtype));
+}
+
+function scaled(y: Tensor, { weight, bias }: ChannelNormOptions, wide: (v: Tensor, name: string) => Tensor): Tensor {
+  const weighted = weight === undefined ? y : y.mul(wide(weight, "weight"));
+  return bias === undefined ? weighted : weighted.add(wide(bias, "bias"));
+}
+
+/** Normalizes every channel of x [batch, channels, ...] over the batch and the other axes, or by given statistics. */
+export function batchNorm(x: Tensor, options: BatchNormOptions = {}): Tensor {
+  const { epsilon = 1e-5, channelsLast = false, statistics } = options;
+  return inFloat32(x, (t) => {
+    const { axis, wide } = channels("batchNorm", t, channelsLast);
+    const axes = range(t.shape.length).filter((i) => i !== axis);
+    const center = statistics ? wide(statistics.mean, "statistics.mean") : mean(t, axes, { keepDims: true });
+    const spread = statistics
+      ? wide(statistics.variance, "statistics.variance")
+      : variance(t, axes, { keepDims: true });
+    return scaled(t.sub(center).mul(rsqrt(spread.add(epsilon))), options, wide);
+  });
+}
+
+/** Normalizes groups of neighboring channels of every example of x [batch, channels, ...]. */
+export function groupNorm(x: Tensor, groups: number, options: ChannelNormOptions = {}): Tensor {
+  const { epsilon = 1e-5, channelsLast = false } = options;
+  return inFloat32(x, (t) => {
+    const { axis, wide } = channels("groupNorm", t, channelsLast);
+    const count = t.shape[axis];
+    if (!Number.isInteger(groups) || groups < 1 || count % groups !== 0)
+      throw new ShapeError(`groupNorm: ${count} channels cannot be divided into ${groups} groups`);
+    const split = t.reshape([...t.shape.slice(0, axis), groups, count / groups, ...t.shape.slice(axis + 1)]);
+    const axes = range(split.shape.length).filter((i) => i !== 0 && i !== axis);
+    const spread = variance(split, axes, { keepDims: true });
+    const y = split.sub(mean(split, axes, { keepDims: true })).mul(rsqrt(spread.add(epsilon)));
+    return scaled(y.reshape(t.shape), options, wide);
+  });
+}
+
+/** Normalizes every channel of every example of x [batch, channels, ...] over the other axes. */
+export const instanceNorm = (x: Tensor, options: ChannelNormOptions = {}): Tensor => {
+  const axis = options.channelsLast ? x.shape.length - 1 : 1;
+  return groupNorm(x, Math.max(1, x.shape[axis] ?? 1), options);
+};

@@ -1,0 +1,110 @@
+// Interpolation of images and sequences, one axis after the other: every element is a weighted sum of a few of the input.
+import { isFloat, isHalf, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { build } from "../ops/index.js";
+import { type PerAxis, perAxis } from "./conv.js";
+import { wrap } from "./convert.js";
+import { tensor } from "./create.js";
+import { take } from "./indexing.js";
+import type { Tensor } from "./tensor.js";
+
+/** Options of {@link interpolate}. */
+export interface InterpolateOptions {
+  /** Sizes of the spatial axes of the result. */
+  size?: PerAxis;
+  /** Factors of the sizes, instead of `size`. */
+  scale?: PerAxis;
+  /** "nearest" (default), "linear" (bilinear, trilinear over two and three axes) or "cubic" (bicubic). */
+  mode?: "nearest" | "linear" | "cubic";
+  /** The first and last elements of input and result coincide; otherwise the edges of their outermost elements do. */
+  alignCorners?: boolean;
+  /** Channels are the last axis instead of the second. */
+  channelsLast?: boolean;
+}
+
+/** One element of the input for each element of the result, with its weight. */
+interface Tap {
+  at: number[];
+  weight: number[] | null;
+}
+
+const clamp = (i: number, n: number): number => Math.min(n - 1, Math.max(0, i));
+
+/** Weights of the four neighbors of a position between the middle two (Keys, a = -0.75). */
+function cubicWeights(t: number): number[] {
+  const a = -0.75;
+  const near = (x: number): number => ((a + 2) * x - (a + 3)) * x * x + 1;
+  const far = (x: number): number => ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+  return [far(t + 1), near(t), near(1 - t), far(2 - t)];
+}
+
+function taps(
+  n: number,
+  out: number,
+  ratio: number,
+  { mode = "nearest", alignCorners = false }: InterpolateOptions,
+): Tap[] {
+  const all = range(out);
+  if (mode === "nearest") return [{ at: all.map((i) => clamp(Math.floor(i * ratio), n)), weight: null }];
+  const source = all.map((i) => (alignCorners ? (out > 1 ? (i * (n - 1)) / (out - 1) : 0) : (i + 0.5) * ratio - 0.5));
+  if (mode === "cubic")
+    return range(4).map((k) => ({
+      at: source.map((x) => clamp(Math.floor(x) - 1 + k, n)),
+      weight: source.map((x) => cubicWeights(x - Math.floor(x))[k]),
+    }));
+  const inside = source.map((x) => Math.max(0, x));
+  return [0, 1].map((k) => ({
+    at: inside.map((x) => clamp(Math.floor(x) + k, n)),
+    weight: inside.map((x) => (k === 0 ? 1 - (x - Math.floor(x)) : x - Math.floor(x))),
+  }));
+}
+
+/**
+ * Resizes the spatial axes of x [batch, channels, ...], as torch.nn.functional.interpolate without antialiasing.
+ *
+ * @example
+ * ```ts
+ * import { interpolate, tensor } from "@weft/core";
+ *
+ * console.log(await interpolate(tensor([[[1, 3]]]), { size: 4, mode: "linear" }).array()); // [[[1, 1.5, 2.5, 3]]]
+ * ```
+ */
+export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
+  const { size, scale, mode = "nearest", alignCorners = false, channelsLast = false } = options;
+  const spatial = x.shape.length - 2;
+  if (spatial < 1 || spatial > 3)
+    throw new ShapeError(
+      `interpolate: needs [batch, channels, ...] with one to three more axes, got ${showShape(x.shape)}`,
+    );
+  if (!["nearest", "linear", "cubic"].includes(mode))
+    throw new WeftError(`interpolate: mode must be "nearest", "linear" or "cubic", got ${JSON.stringify(mode)}`);
+  if (mode === "nearest" && alignCorners)
+    throw new WeftError(`interpolate: alignCorners needs mode "linear" or "cubic"`);
+  if (mode !== "nearest" && !isFloat(x.dtype))
+    throw new WeftError(`interpolate: mode "${mode}" needs floating-point numbers, got ${x.dtype}; use cast`);
+  if ((size === undefined) === (scale === undefined)) throw new WeftError("interpolate: give either size or scale");
+  const first = channelsLast ? 1 : 2;
+  const factors =
+    scale === undefined ? null : typeof scale === "number" ? new Array<number>(spatial).fill(scale) : scale;
+  if (factors !== null && (factors.length !== spatial || factors.some((f) => !(f > 0 && f < 2 ** 20))))
+    throw new ShapeError(`interpolate: scale needs ${spatial} positive numbers, got [${factors}]`);
+  const sizes =
+    factors === null
+      ? perAxis("interpolate", "size", size!, spatial, 1)
+      : factors.map((f, i) => Math.floor(x.shape[first + i] * f));
+  let result = isHalf(x.dtype) && mode !== "nearest" ? wrap(build.cast(x.node, "float32")) : x;
+  sizes.forEach((out, i) => {
+    const axis = first + i;
+    const n = x.shape[axis];
+    if (n === 0 || out < 1) throw new ShapeError(`interpolate: ${showShape(x.shape)} to a size of ${out}`);
+    if (out === n && factors === null) return;
+    const ratio = factors === null ? n / out : 1 / factors[i];
+    const terms = taps(n, out, ratio, options).map(({ at, weight }) => {
+      const found = take(result, at, axis);
+      if (weight === null) return found;
+      const shape = found.shape.map((_, k) => (k === axis ? out : 1));
+      return found.mul(tensor(weight, { dtype: found.dtype }).reshape(shape));
+    });
+    result = terms.reduce((a, b) => a.add(b));
+  });
+  return wrap(build.cast(result.node, x.dtype));
+}

@@ -1,0 +1,125 @@
+// Special functions, composed of elementary ones and evaluated in float64: the inverse error function, the logarithm of the gamma
+// function and its derivative, and a Bessel function. Their gradients are given, because those of the approximations are not exact.
+import { DTypeError, isComplex, toInexact } from "../graph/index.js";
+import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { tensor } from "./create.js";
+import { customVjp } from "./custom.js";
+import { abs, cast, erf, erfc, exp, log, sin, sqrt, tan, where } from "./math.js";
+import type { Tensor } from "./tensor.js";
+
+/** Applies a real function in float64 and returns the dtype of the operand, float32 for integers. */
+const inDouble =
+  (op: string, fn: (x: Tensor) => Tensor) =>
+  (x: TensorLike): Tensor => {
+    const node = nodeOf(op, x);
+    const dtype = toInexact(node.dtype);
+    if (isComplex(dtype)) throw new DTypeError(`${op}: not defined for ${dtype}`);
+    return cast(fn(cast(wrap(node), "float64")), dtype);
+  };
+
+const half = Math.sqrt(Math.PI) / 2;
+
+/** A first guess (Winitzki), then Halley's method; near 1 with the complement, which has digits there. */
+function inverseErf(x: Tensor): Tensor {
+  const size = abs(x);
+  const inside = where(size.less(1), size, 0.5);
+  const l = log(inside.mul(inside).neg().add(1));
+  const a = l.mul(0.5).add(2 / (Math.PI * 0.147));
+  let y = sqrt(sqrt(a.mul(a).sub(l.div(0.147))).sub(a));
+  for (let i = 0; i < 3; i++) {
+    const error = where(inside.less(0.5), erf(y).sub(inside), inside.neg().add(1).sub(erfc(y)));
+    const step = error.mul(exp(y.mul(y))).mul(half);
+    y = y.sub(step.div(y.mul(step).add(1)));
+  }
+  const magnitude = where(size.less(1), y, where(size.equal(1), Number.POSITIVE_INFINITY, Number.NaN));
+  return where(x.less(0), magnitude.neg(), where(x.equal(0), x, magnitude));
+}
+
+/** Elementwise inverse of {@link erf}: infinite at -1 and 1, NaN beyond. */
+export const erfinv = inDouble(
+  "erfinv",
+  customVjp(inverseErf, (_args: [Tensor], y, g) => [g.mul(exp(y.mul(y)).mul(half))]),
+);
+
+/** Coefficients of Lanczos' approximation with g = 7 and nine terms. */
+const lanczos = [
+  0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
+  12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
+];
+
+/** log |gamma(x)|: Lanczos' formula for x >= 0.5, by reflection elsewhere. */
+function logGamma(x: Tensor): Tensor {
+  const low = x.less(0.5);
+  const z = where(low, x.neg(), x.sub(1));
+  const series = lanczos.slice(1).reduce<Tensor>(
+    (sum, c, i) =>
+      sum.add(
+        z
+          .add(i + 1)
+          .reciprocal()
+          .mul(c),
+      ),
+    z.mul(0).add(lanczos[0]),
+  );
+  const t = z.add(7.5);
+  const direct = log(t)
+    .mul(z.add(0.5))
+    .sub(t)
+    .add(log(series))
+    .add(Math.log(2 * Math.PI) / 2);
+  // The fraction keeps the digits of the sine for large |x|.
+  const wave = abs(sin(x.sub(x.floor()).mul(Math.PI)));
+  const reflected = log(wave).neg().add(Math.log(Math.PI)).sub(direct);
+  const result = where(low, reflected, direct);
+  return where(abs(x).equal(Number.POSITIVE_INFINITY), Number.POSITIVE_INFINITY, result);
+}
+
+/** Coefficients of 1 / x^2, 1 / x^4, ... in the asymptotic series of the digamma function. */
+const digammaSeries = [-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12];
+
+/** Derivative of log |gamma(x)|: the asymptotic series after eight steps up, by reflection below 0.5. */
+function psi(x: Tensor): Tensor {
+  const low = x.less(0.5);
+  const start = where(low, x.neg().add(1), x);
+  let sum = start.mul(0);
+  for (let i = 0; i < 8; i++) sum = sum.sub(start.add(i).reciprocal());
+  const z = start.add(8);
+  const inverse = z.mul(z).reciprocal();
+  const series = digammaSeries.reduceRight<Tensor>((p, c) => p.add(c).mul(inverse), z.mul(0));
+  const direct = sum.add(log(z)).sub(z.reciprocal().mul(0.5)).add(series);
+  const fraction = where(low, x.sub(x.floor()), 0.25);
+  const reflected = direct.sub(tan(fraction.mul(Math.PI)).reciprocal().mul(Math.PI));
+  const result = where(low, reflected, direct);
+  // At the poles 0, -1, -2, ... the two sides have different signs.
+  return where(x.lessEqual(0).logicalAnd(x.equal(x.floor())), Number.NaN, result);
+}
+
+/** Elementwise derivative of {@link gammaln}; NaN at 0, -1, -2, ... */
+export const digamma = inDouble("digamma", psi);
+
+/** Elementwise logarithm of |gamma(x)|; infinite at 0, -1, -2, ... */
+export const gammaln = inDouble(
+  "gammaln",
+  customVjp(logGamma, ([x]: [Tensor], _y, g) => [g.mul(psi(x))]),
+);
+
+/** Cosines of the 129 nodes of the trapezoidal rule on a half turn, and their weights. */
+const nodes = Array.from({ length: 129 }, (_, i) => Math.cos((Math.PI * i) / 128));
+const weights = nodes.map((_, i) => (i === 0 || i === 128 ? 1 : 2) / 256);
+
+/** The mean of exp(x cos t) over a turn: the trapezoidal rule converges exponentially, as the function is periodic. */
+function besselI0(x: Tensor): Tensor {
+  const size = x.unsqueeze(-1).abs();
+  const scaled = exp(
+    size.mul(
+      tensor(
+        nodes.map((c) => c - 1),
+        { dtype: "float64" },
+      ),
+    ),
+  ).mul(tensor(weights, { dtype: "float64" }));
+  return scaled.sum(-1).mul(exp(abs(x)));
+}
+
+/** Elementwise modified Bessel function of the first kind of order 0. */
+export const i0 = inDouble("i0", besselI0);

@@ -1,0 +1,39 @@
+// The lock of a run's folder: one process trains there at a time. The kernel releases it when that process ends.
+import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readFileSync, rmdirSync } from "node:fs";
+import { lockFile } from "@weft/cluster";
+import { TrainError } from "./errors.js";
+
+/** The process of this host that locks an inode, in words. */
+function holderOf(inode: number): string {
+  try {
+    const line = readFileSync("/proc/locks", "utf8")
+      .split("\n")
+      .find((text) => text.includes(" FLOCK ") && text.includes(`:${inode} `));
+    const pid = /\sWRITE\s+(\d+)\s/.exec(line ?? "")?.[1];
+    if (pid !== undefined) return `process ${pid}`;
+  } catch {
+    // Not on Linux.
+  }
+  return "another process";
+}
+
+/** Locks a run's folder; the returned function releases it. Throws if another process trains there. */
+export function lockRun(folder: string): () => void {
+  const created = !existsSync(folder);
+  mkdirSync(folder, { recursive: true });
+  const file = openSync(folder, "r");
+  if (!lockFile(file)) {
+    const holder = holderOf(fstatSync(file).ino);
+    closeSync(file);
+    throw new TrainError(`${folder} is in use by ${holder}; wait for it, or name another folder with --output`);
+  }
+  return () => {
+    closeSync(file);
+    try {
+      // A run that failed before it wrote anything leaves no folder behind.
+      if (created) rmdirSync(folder);
+    } catch {
+      // It has written something.
+    }
+  };
+}
