@@ -22,6 +22,8 @@ export interface ConvSupport {
   widensHalf: boolean;
   /** The library takes the same number of zeros at both sides and no other rows. */
   symmetric: boolean;
+  /** Depthwise convolutions with channels last are faster as fused loops than in the library. */
+  loopsDepthwise: boolean;
 }
 
 const toFirst = (x: Node): Node => build.moveAxis(x, x.shape.length - 1, 1);
@@ -98,12 +100,12 @@ function forward(x: Node, w: Node, out: Shape, geometry: Geometry, attrs: OpAttr
   return build.reshape(product, [x.shape[0], outputs, ...out]);
 }
 
-/** Rows with stride - 1 zeros between them. */
-function dilate(y: Node, stride: readonly number[]): Node {
+/** Rows with stride - 1 zeros between them; `first` is the first spatial axis. */
+function dilate(y: Node, stride: readonly number[], first = 2): Node {
   let result = y;
   stride.forEach((s, i) => {
     if (s === 1) return;
-    const axis = i + 2;
+    const axis = i + first;
     const { shape } = result;
     const split = build.reshape(result, [...shape.slice(0, axis + 1), 1, ...shape.slice(axis + 1)]);
     const none = split.shape.map(() => 0);
@@ -148,8 +150,73 @@ function weight(x: Node, y: Node, attrs: OpAttrs["conv"]): Node {
   return build.reshape(product, [outputs, x.shape[1] / groups, ...size]);
 }
 
+/** Kernels up to this size are written out tap by tap. */
+const maxTaps = 49;
+
+/** One channel per group, channels last: a fused loop over the taps reads and writes neighboring channels together. */
+const isDepthwiseLoop = (node: Node<"conv">): boolean => {
+  const { x, w } = convRoles(node);
+  const { groups, channelsLast } = node.attrs;
+  const isDepthwise = groups > 1 && x.shape[x.shape.length - 1] === groups && w.shape[0] === groups;
+  return channelsLast && isDepthwise && numel(w.shape.slice(1)) <= maxTaps;
+};
+
+/** Every tap times the windows that it meets, summed. Taps [channels, ...kernel, 1]. */
+function depthwiseSum(x: Node, w: Node, out: Shape, { stride, dilation, low }: Omit<Geometry, "groups">): Node {
+  const [batch, ...rest] = x.shape;
+  const channels = rest[rest.length - 1];
+  const kernel = w.shape.slice(1, -1);
+  const high = out.map((n, i) => (n - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 - rest[i] - low[i]);
+  const padded = padSpatial(x, 1, low, high);
+  const shape = [batch, ...out, channels];
+  let total: Node | null = null;
+  for (const at of positions(kernel)) {
+    const start = at.map((a, i) => a * dilation[i]);
+    const stop = start.map((s, i) => s + (out[i] - 1) * stride[i] + 1);
+    const cut = build.slice(padded, [0, ...start, 0], [batch, ...stop, channels], [1, ...stride, 1]);
+    const tap = build.slice(w, [0, ...at, 0], [channels, ...at.map((a) => a + 1), 1]);
+    const row = build.reshape(tap, [...shape.slice(0, -1).map(() => 1), channels]);
+    const term = build.mul(cut, build.expand(row, shape));
+    total = total === null ? term : build.add(total, term);
+  }
+  return total!;
+}
+
+function depthwiseWeight(x: Node, y: Node, { size, stride, dilation, low }: OpAttrs["conv"]): Node {
+  const [batch, ...rest] = x.shape;
+  const channels = rest[rest.length - 1];
+  const out = y.shape.slice(1, -1);
+  const high = out.map((n, i) => (n - 1) * stride[i] + dilation[i] * (size[i] - 1) + 1 - rest[i] - low[i]);
+  const padded = padSpatial(x, 1, low, high);
+  const sums = [...positions(size)].map((at) => {
+    const start = at.map((a, i) => a * dilation[i]);
+    const stop = start.map((s, i) => s + (out[i] - 1) * stride[i] + 1);
+    const cut = build.slice(padded, [0, ...start, 0], [batch, ...stop, channels], [1, ...stride, 1]);
+    const axes = y.shape.map((_, i) => i).slice(0, -1);
+    return build.reshape(build.sum(build.mul(cut, y), axes), [channels, 1]);
+  });
+  return build.reshape(build.concat(sums, 1), [channels, ...size, 1]);
+}
+
+/** A depthwise convolution as a fused loop; sums of halves are in float32. */
+function depthwise(node: Node<"conv">): Node {
+  const { attrs } = node;
+  const [a, b] = node.inputs.map((x) => (isHalf(x.dtype) ? build.cast(x, "float32") : x));
+  if (attrs.kind === "weight") return build.cast(depthwiseWeight(a, b, attrs), node.dtype);
+  if (attrs.kind === "forward") return build.cast(depthwiseSum(a, b, attrs.size, attrs), node.dtype);
+  const kernel = b.shape.slice(1, -1);
+  const flipped = build.flip(
+    b,
+    kernel.map((_, i) => i + 1),
+  );
+  const low = kernel.map((k, i) => attrs.dilation[i] * (k - 1) - attrs.low[i]);
+  const geometry = { stride: attrs.stride.map(() => 1), dilation: attrs.dilation, low };
+  return build.cast(depthwiseSum(dilate(a, attrs.stride, 1), flipped, attrs.size, geometry), node.dtype);
+}
+
 /** A convolution as slices and a matrix product. */
 export function lowerConv(node: Node<"conv">): Node {
+  if (isDepthwiseLoop(node)) return depthwise(node);
   const { attrs } = node;
   const [a, b] = attrs.channelsLast ? node.inputs.map(toFirst) : node.inputs;
   const result =
@@ -200,6 +267,7 @@ function prepareConv(node: Node<"conv">, support: ConvSupport | undefined): Node
     const [a, b] = node.inputs.map((x) => build.cast(x, "float32"));
     return build.cast(prepareConv(build.make("conv", [a, b], node.attrs), support), node.dtype);
   }
+  if (support.loopsDepthwise && isDepthwiseLoop(node)) return depthwise(node);
   const { conv, finish } = support.symmetric ? symmetric(node) : { conv: node, finish: (result: Node) => result };
   return support.supports(conv) ? finish(conv) : lowerConv(node);
 }

@@ -178,7 +178,7 @@ function bucket(bytes: number): number {
 const poolLimit = totalmem() / 4;
 
 /** Products run in float32; the code takes every geometry. */
-const conv = { supports: () => true, widensHalf: true, symmetric: false };
+const conv = { supports: () => true, widensHalf: true, symmetric: false, loopsDepthwise: false };
 
 const planFor = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
   scheduleFunction(fn, {

@@ -138,6 +138,7 @@ const orthogonal = `${u} handle, ${u} params, int64_t m, int64_t n, int type, ${
 const singular = `${u} handle, ${u} params, int8_t jobu, int8_t jobvt, int64_t m, int64_t n, int type, ${u} a, int64_t lda, int typeS, ${u} s, int typeU, ${u} u, int64_t ldu, int typeV, ${u} vt, int64_t ldvt, int compute`;
 const general = `${u} handle, ${u} params, int64_t m, int64_t n, int type, ${u} a, int64_t lda`;
 const jacobi = `${u} handle, int jobz, int m, int n, ${u} a, int lda, ${u} s, ${u} u, int ldu, ${u} v, int ldv`;
+const economy = `${u} handle, int jobz, int econ, int m, int n, ${u} a, int lda, ${u} s, ${u} u, int ldu, ${u} v, int ldv`;
 const formQ = `${u} handle, int m, int n, int k, ${u} a, int lda, ${u} tau`;
 const solverTable = {
   cusolverGetProperty: "int what, _Out_ int* value",
@@ -160,6 +161,8 @@ const solverTable = {
   cusolverDnCreateGesvdjInfo: `_Out_ ${u}* info`,
   ...forLetters({
     "cusolverDn?potrfBatched": `${u} handle, int uplo, int n, ${u} a, int lda, ${u} info, int count`,
+    "cusolverDn?gesvdj_bufferSize": `${economy}, _Out_ int* words, ${u} params`,
+    "cusolverDn?gesvdj": `${economy}, ${u} work, int words, ${u} info, ${u} params`,
     "cusolverDn?gesvdjBatched_bufferSize": `${jacobi}, _Out_ int* words, ${u} params, int count`,
     "cusolverDn?gesvdjBatched": `${jacobi}, ${u} work, int words, ${u} info, ${u} params, int count`,
   }),

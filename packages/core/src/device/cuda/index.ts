@@ -187,7 +187,14 @@ export class CudaDevice implements Device {
       ...cudaScheduleOptions,
       ...(convolutions === null
         ? {}
-        : { conv: { supports: (node) => convolutions.supports(node), widensHalf: false, symmetric: true } }),
+        : {
+            conv: {
+              supports: (node) => convolutions.supports(node),
+              widensHalf: false,
+              symmetric: true,
+              loopsDepthwise: true,
+            },
+          }),
       workspace: (node) =>
         isOp(node, "conv")
           ? convolutions!.workspaceBytes(node)

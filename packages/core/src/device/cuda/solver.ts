@@ -2,7 +2,7 @@
 // matrix is to them its transpose, and what follows says each time why that is right. Knows addresses and shapes only.
 import { bytesOf, type Node, numel, type OpName, realOf } from "../../graph/index.js";
 import { factorizationOps, type factorizations } from "../../ops/index.js";
-import type { CudaBuffer, CudaContext } from "./context.js";
+import { CudaBuffer, type CudaContext } from "./context.js";
 import {
   CudaError,
   type NativeFunction,
@@ -381,6 +381,7 @@ export class LinearAlgebra {
   #svd(task: Task): void {
     const { rows: m, columns: n } = task;
     if (m <= smallMatrix && n <= smallMatrix) this.#smallSvd(task);
+    else if (this.#jacobiSvd(task)) return;
     else if (m <= n) this.#wideSvd(task);
     else this.#tallSvd(task);
   }
@@ -405,7 +406,33 @@ export class LinearAlgebra {
     this.#kernel("w_matrix_copy", task, k * n * count, us, n * n, n, outputs[2], k * n, n, k, n, count, 0);
   }
 
-  /** As above, with the library's results exactly where ours go. */
+  /** As above, by Jacobi rotations, which take half the time of the QR method. False where they did not converge. */
+  #jacobiSvd(task: Task): boolean {
+    const { dtype, bytes, rows: m, columns: n, count, outputs } = task;
+    const { solver, jacobi } = this.#handle();
+    const k = Math.min(m, n);
+    const a = this.#working(task);
+    const vs = this.#take(bytes * m * k * count);
+    const info = this.#zeros(count);
+    const { letter } = kinds[dtype];
+    const real = bytesOf(realOf(dtype));
+    const args = (g: number): number[] => [
+      ...[solver, 1, 1, n, m, a + g * bytes * m * n, n, outputs[1] + g * real * k],
+      ...[outputs[2] + g * bytes * k * n, n, vs + g * bytes * m * k, m],
+    ];
+    const name = `cusolverDn${letter}gesvdj` as const;
+    const words = result32(`${name}_bufferSize`, (out) => this.#solver[`${name}_bufferSize`](...args(0), out, jacobi));
+    const work = this.#take(bytes * words);
+    for (let g = 0; g < count; g++)
+      this.context.check(name, this.#solver[name](...args(g), work, words, info + 4 * g, jacobi));
+    const codes = new Int32Array(count);
+    this.context.transfers.download(new CudaBuffer(info, 4 * count), new Uint8Array(codes.buffer));
+    if (codes.some((code) => code !== 0)) return false;
+    this.#kernel("w_matrix_copy", task, k * m * count, vs, m * k, m, outputs[0], m * k, k, k, m, count, 3);
+    return true;
+  }
+
+  /** With the library's results exactly where ours go. */
   #wideSvd(task: Task): void {
     const { bytes, rows: m, columns: n, count, outputs } = task;
     const [u, s, vh] = outputs;

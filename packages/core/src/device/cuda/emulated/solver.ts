@@ -167,11 +167,12 @@ export function emulatedSolver(path: string, log: (name: string) => void): { sol
     cusolverDnXgetrf_bufferSize: noWorkspace,
     cusolverDnXgetrf: (...args: number[]) => {
       log("getrf");
-      const n = args[2];
+      const [m, n] = args.slice(2, 4);
+      const k = Math.min(m, n);
       const failed = int(0);
-      scratch(4 * n, (pivots) => {
-        call(`${letterOf[args[4]]}getrf`, int(n), int(n), args[5], int(args[6]), pivots, failed);
-        numbersAt(args[7], n).set(Array.from(intsAt(pivots, n), BigInt));
+      scratch(4 * k, (pivots) => {
+        call(`${letterOf[args[4]]}getrf`, int(m), int(n), args[5], int(args[6]), pivots, failed);
+        numbersAt(args[7], k).set(Array.from(intsAt(pivots, k), BigInt));
       });
       return info(args[13], failed);
     },
@@ -224,6 +225,12 @@ export function emulatedSolver(path: string, log: (name: string) => void): { sol
       scratch(bytesOf[l] * 64 * Math.max(1, n), (work) =>
         call(`${l}${form}gqr`, int(m), int(n), int(k), a, int(lda), tau, work, int(64 * n), failed),
       );
+      return 0;
+    };
+    // Not emulated: it says that it did not converge, after which the device takes the QR method.
+    solver[`cusolverDn${letter}gesvdj_bufferSize`] = noWords;
+    solver[`cusolverDn${letter}gesvdj`] = (...args: number[]) => {
+      intsAt(args[args.length - 2], 1)[0] = 1;
       return 0;
     };
     solver[`cusolverDn${letter}gesvdjBatched_bufferSize`] = noWords;
