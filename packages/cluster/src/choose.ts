@@ -32,6 +32,8 @@ export interface Choice {
 
 export interface ChooseOptions {
   devices: number;
+  /** Workers that can exchange data, as lists of ranks; one list of all by default. A function uses one of them. */
+  islands?: readonly (readonly number[])[];
   rates: Rates;
   /** Current placements of the parameters; null for those that are on no worker yet. */
   params: readonly (Placement | null)[];
@@ -50,16 +52,31 @@ function meshFromSizes(sizes: Readonly<Record<string, number>>, devices: number)
   return mesh;
 }
 
+/** The workers that a function may use: those that have its arguments, or the largest island. */
+function islandOf(params: readonly (Placement | null)[], islands: readonly (readonly number[])[]): readonly number[] {
+  const used = new Set(params.flatMap((param) => param?.mesh.ranks ?? []));
+  const having = islands.filter((island) => island.some((rank) => used.has(rank)));
+  if (having.length > 1)
+    throw new WeftError(
+      "the arguments are on workers of several hosts, which cannot exchange data: start the workers as one MPI job (mpirun -n 4 weft worker ..., or srun), or fetch one of the arguments and create it again",
+    );
+  return having[0] ?? islands.reduce((most, island) => (island.length > most.length ? island : most));
+}
+
 export function choose(fn: GraphFn, options: ChooseOptions): Choice {
   const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
+  const ranks = islandOf(params, options.islands ?? [range(devices)]);
   // For tests and comparisons: shard over all workers, whatever the estimated cost.
-  const all = clusterSettings.forceShard.get() && devices > 1 ? Mesh.of({ d: devices }) : undefined;
+  const all =
+    clusterSettings.forceShard.get() && ranks.length > 1
+      ? new Mesh([{ name: "d", size: ranks.length }], [...ranks])
+      : undefined;
   const asked = options.mesh === undefined ? all : meshFromSizes(options.mesh, devices);
   const made = planSharding(fn, {
-    ranks: range(devices),
+    ranks: [...ranks],
     rates,
     params,
-    enabled: enabled && devices > 1,
+    enabled: enabled && ranks.length > 1,
     mesh: asked,
     rules,
     donated,

@@ -516,7 +516,7 @@ export class Dispatcher {
         : { message: `worker ${missing} is not connected; run it again on the remaining workers`, code: "lost" };
     const full = this.#overQuota(client, members);
     if (full !== null) problem ??= { message: full.message, code: "error" };
-    let group: { name: string; mpi: boolean } | null = null;
+    let group: { name: string; mpi: number[] | null } | null = null;
     try {
       if (collective && problem === null) {
         checkCollectives(which.map((at) => graphs[at]));
@@ -549,20 +549,20 @@ export class Dispatcher {
    * One group per client, set of workers and generation: a client that fails disturbs no other. Over MPI where the
    * workers are ranks of one job on several hosts.
    */
-  #groupOf(client: ClientEntry, members: readonly string[], generation: number): { name: string; mpi: boolean } {
+  #groupOf(
+    client: ClientEntry,
+    members: readonly string[],
+    generation: number,
+  ): { name: string; mpi: number[] | null } {
     const infos = members.map((id) => this.#workers.get(id)?.info);
     const hosts = new Set(infos.map((info) => info?.process.host));
     const [first] = infos;
-    const mpi =
-      hosts.size > 1 &&
-      infos.every(
-        (info, rank) =>
-          info?.mpi?.job === first?.mpi?.job && info?.mpi?.rank === rank && info.mpi.size === members.length,
-      );
-    if (hosts.size > 1 && !mpi)
+    const oneJob = first?.mpi != null && infos.every((info) => info?.mpi?.job === first.mpi?.job);
+    if (hosts.size > 1 && !oneJob)
       throw new WeftError(
         "workers of several hosts exchange data over MPI: start them as one job (mpirun -n 4 weft worker ..., or srun)",
       );
+    const mpi = hosts.size > 1 ? infos.map((info) => info!.mpi!.rank) : null;
     const short = hash("sha256", members.join(), "hex").slice(0, 32);
     return { name: `${this.id}-${generation}-${client.id}-${short}`, mpi };
   }

@@ -89,7 +89,7 @@ test("mutated messages of every kind are rejected or valid", (t) => {
     { t: "upload", client: 1, id: 1, bytes: 16, part },
     { t: "free", ids: [1, 2] },
     { ...run, client: 1 },
-    { t: "define", client: 1, program: 1, donated: [], graph, group: { name: "g", rank: 0, size: 1, mpi: false } },
+    { t: "define", client: 1, program: 1, donated: [], graph, group: { name: "g", rank: 0, size: 1, mpi: null } },
     { t: "failed", client: 1, ids: [1], message: "m", code: "error", worker: "w1" },
     { t: "progress", client: 1, done: 2 },
   ];

@@ -13,7 +13,8 @@ export interface HeartbeatOptions {
 }
 
 export class HeartbeatThread {
-  readonly #thread = new Thread(fileURLToPath(new URL("./heartbeat-thread.js", import.meta.url)));
+  // Options of the program, such as --input-type, are not meant for the thread.
+  readonly #thread = new Thread(fileURLToPath(new URL("./heartbeat-thread.js", import.meta.url)), { execArgv: [] });
 
   constructor() {
     this.#thread.unref();

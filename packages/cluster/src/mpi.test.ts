@@ -1,8 +1,14 @@
 import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import * as weft from "@weft/core";
 import { CpuDevice } from "@weft/core/internal/device";
 import { dtypes } from "@weft/core/internal/graph";
 import { findMpirun, runMpi } from "@weft/testing/groups";
+import { connect } from "./connect.js";
+import { Dispatcher } from "./dispatcher.js";
 
 const members = new URL(import.meta.resolve("@weft/testing/group-members")).href;
 const programs = new URL("./distributed.testkit.js", import.meta.url).href;
@@ -50,3 +56,52 @@ for (const launched of ["mpi", "auto"]) {
     }
   });
 }
+
+const separate = spawnSync("unshare", ["--uts", "true"]).status === 0;
+
+test("workers of one MPI job on several hosts compute together, in any order and any subset of them", {
+  skip: skip || (separate ? false : "host names of their own need root and unshare"),
+}, async () => {
+  const dispatcher = await Dispatcher.start({ port: 0 });
+  const index = new URL("./index.js", import.meta.url).href;
+  const program = `
+    const { Worker } = await import(${JSON.stringify(index)});
+    await new Worker({ port: ${dispatcher.port}, cores: 1 }).run();`;
+  const line = `hostname host$OMPI_COMM_WORLD_RANK && exec "${process.execPath}" --input-type=module -e "$PROGRAM"`;
+  const child = spawn(
+    findMpirun()!,
+    ["--allow-run-as-root", "--oversubscribe", "-n", "3", "unshare", "--uts", "sh", "-c", line],
+    { env: { ...process.env, PROGRAM: program, WEFT_RATES: "assumed" }, stdio: ["ignore", "inherit", "inherit"] },
+  );
+  const ended = once(child, "close");
+  try {
+    for (const deadline = Date.now() + 30_000; dispatcher.workers.length < 3; await delay(50))
+      assert.ok(Date.now() < deadline, "the workers never came");
+    assert.equal(new Set(dispatcher.workers.map((worker) => worker.process.host)).size, 3);
+    process.env.WEFT_FORCE_SHARD = "1";
+    for (const mesh of [undefined, { d: 2 }]) {
+      const cluster = await connect(`localhost:${dispatcher.port}`, mesh === undefined ? {} : { mesh });
+      const before = cluster.device.counts.sharded;
+      const a = weft.tensor(Float32Array.from({ length: 90 * 60 }, (_, i) => (i % 7) - 3)).reshape([90, 60]);
+      // Rows are split: the product is summed over the workers.
+      const rows = weft.shard(a, { 0: "d" });
+      const got = await rows.transpose().matmul(rows).sum(0).data();
+      // In integers: exact in any order.
+      const at = (i: number, j: number): number => ((i * 60 + j) % 7) - 3;
+      for (let j = 0; j < 60; j++) {
+        let expected = 0;
+        for (let i = 0; i < 90; i++) for (let k = 0; k < 60; k++) expected += at(i, k) * at(i, j);
+        assert.equal(got[j], expected);
+      }
+      assert.ok(cluster.device.counts.sharded > before, "several workers took part");
+      assert.ok(cluster.device.lastPlan!.moves.length > 0, "the workers exchanged data");
+      await cluster.close();
+    }
+  } finally {
+    delete process.env.WEFT_FORCE_SHARD;
+    weft.setDevice("cpu");
+    child.kill("SIGTERM");
+    await ended;
+    dispatcher.stop();
+  }
+});

@@ -192,8 +192,8 @@ export const toWorker = z.discriminatedUnion("t", [
     client: id,
     graph: z.unknown(),
     constants: constants.optional(),
-    /** The group of its collectives; null without any. */
-    group: z.object({ name, rank: id, size: id, mpi: z.boolean() }).nullable(),
+    /** The group of its collectives; null without any. `mpi`: the members' ranks in their MPI job, between hosts. */
+    group: z.object({ name, rank: id, size: id, mpi: ids.nullable() }).nullable(),
   }),
   z.object({ ...run, client: id }),
   z.object({ t: z.literal("upload"), client: id, id, bytes: count, part }),

@@ -11,6 +11,7 @@ import {
   type Executable,
   type ExecutableHandle,
   ExecutableLru,
+  findMpi,
   GroupError,
   type GroupErrorCode,
   groupLibrary,
@@ -79,7 +80,7 @@ interface Program {
   /** Why the program cannot run; its code is reported for every run. */
   problem: Failure | null;
   fn: GraphFn | null;
-  group: { name: string; rank: number; size: number; mpi: boolean } | null;
+  group: { name: string; rank: number; size: number; mpi: number[] | null } | null;
   donated: readonly boolean[];
 }
 
@@ -112,6 +113,8 @@ export class Worker {
   readonly #begin = performance.now();
   #channel: Channel | null = null;
   #heartbeat: HeartbeatThread | null = null;
+  /** Whether this worker is a rank of an MPI job. */
+  #mpi = false;
   #queue: ToWorker[] = [];
   #draining = false;
   #stopped = false;
@@ -138,6 +141,7 @@ export class Worker {
   /** Runs until stop(). Calls `onReady` whenever the dispatcher accepts this worker. */
   async run(onReady: (id: string) => void = () => {}): Promise<void> {
     await this.#data.listen();
+    this.#mpi = joinJob();
     const { host = "localhost", port = 9000, wait = 10 } = this.#options;
     const deadline = Date.now() + wait * 1e3;
     const stats = setInterval(() => this.#sendStats(), 1000);
@@ -226,7 +230,7 @@ export class Worker {
         rates: this.#rates,
         attention: this.device.traits.attention,
         accelerator: this.device.traits.accelerator,
-        mpi: place.launcher === "none" ? null : { job: place.name, rank: place.rank, size: place.size },
+        mpi: this.#mpi ? { job: place.name, rank: place.rank, size: place.size } : null,
       });
     });
   }
@@ -436,7 +440,7 @@ export class Worker {
       const threads = this.device.traits.threads;
       try {
         const host = mpi
-          ? MpiGroup.join()
+          ? MpiGroup.join(mpi)
           : ShmGroup.join(name, rank, size, { joinTimeout: joinSeconds, timeout: collectiveTimeoutSeconds, threads });
         group = this.device.joinGroup?.(host) ?? host;
       } catch (error) {
@@ -622,6 +626,22 @@ function partBytes({ sizes, strides, element }: UploadPart): number {
 function checkReach({ offset, sizes, strides, element }: UploadPart, room: number): void {
   const last = sizes.reduce((at, size, i) => at + (size - 1) * strides[i], offset! + element);
   if (!(last <= room)) throw new WeftError(`upload: a part ends at byte ${last} of a shared memory of ${room} bytes`);
+}
+
+/**
+ * Starts MPI where a launcher started several workers as one job. All ranks must do so before any of them communicates,
+ * also those that never take part in a collective.
+ */
+function joinJob(): boolean {
+  const { launcher, size } = rankFromEnvironment();
+  if (size === 1 || (launcher !== "openmpi" && launcher !== "slurm") || findMpi() === null) return false;
+  try {
+    MpiGroup.join().close();
+    return true;
+  } catch (error) {
+    log("worker", () => `MPI is not used: ${(error as Error).message}`);
+    return false;
+  }
 }
 
 /** The client whose group has this name (dispatcher.ts). */

@@ -22,6 +22,7 @@ export function diff(x: TensorLike, axis = -1, { n = 1, prepend, append }: DiffO
   if (!Number.isInteger(n) || n < 0) throw new WeftError(`diff: n is a whole number >= 0, got ${n}`);
   const t = wrap(nodeOf("diff", x));
   const at = resolveAxis("diff", axis, t.rank);
+  if (n === 0) return t;
   const parts = [prepend, t, append].filter((part) => part !== undefined);
   let result = parts.length === 1 ? t : concat(parts, at);
   for (let i = 0; i < n; i++) {

@@ -129,6 +129,15 @@ test("what depends on values cannot be traced", () => {
     assert.throws(() => weft.jit((v: Tensor) => fn(v) as Tensor)(t), /value|trac/);
 });
 
+test("the sign bit of NaN is read, and no differences are taken zero times", () => {
+  for (const device of testDevices()) {
+    useDevice(device.make());
+    const bits = new Uint32Array([0xffc00000, 0x7fc00000, 0x80000000]);
+    assert.deepEqual(rows(weft.signbit(tensor(new Float32Array(bits.buffer)))), [true, false, true], device.name);
+    assert.deepEqual(rows(weft.diff(tensor([1, 5]), 0, { n: 0, prepend: tensor([0]) })), [1, 5]);
+  }
+});
+
 test("limits and kinds of dtypes", () => {
   const float32 = weft.finfo("float32");
   assert.deepEqual(

@@ -1,12 +1,13 @@
 // A process group over MPI: processes that mpirun or srun started, on one host or many. OpenMPI through its C library,
 // loaded at run time.
 import { existsSync } from "node:fs";
-import { type OpAttrs, type Shape, WeftError } from "../../graph/index.js";
+import { type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import type { ProcessGroup } from "../contract.js";
 import { describeFor } from "./descriptor.js";
 import { GroupError, type GroupErrorCode } from "./errors.js";
 import { groupLibrary } from "./native/library.js";
+import { barrierOf } from "./shm.js";
 
 const folders = [
   "/usr/lib/x86_64-linux-gnu",
@@ -58,8 +59,8 @@ export class MpiGroup implements ProcessGroup {
     this.native = { call: BigInt(groupLibrary().mpiCollectiveAddress() as number), group: handle };
   }
 
-  /** All processes of the job: MPI_COMM_WORLD. */
-  static join(): MpiGroup {
+  /** Joins some processes of the job, by their ranks in it and in any order; all of them by default. */
+  static join(members?: readonly number[]): MpiGroup {
     const path = findMpi();
     if (path === null)
       throw new WeftError(
@@ -74,7 +75,13 @@ export class MpiGroup implements ProcessGroup {
       process.once("exit", () => library.mpiFinalize());
     }
     const timeout = settings.groupTimeout.get();
-    return new MpiGroup(joined.rank, joined.size, BigInt(library.mpiGroup(joined.rank, joined.size, timeout)));
+    const { rank: own, size: all } = joined;
+    const world = members ?? range(all);
+    const rank = world.indexOf(own);
+    if (rank < 0 || world.length > 256 || world.some((r) => !Number.isInteger(r) || r < 0 || r >= all))
+      throw new WeftError(`rank ${own} of ${all} cannot join an MPI group of the ranks [${world.slice(0, 20)}]`);
+    const handle = library.mpiGroup(rank, world.length, Int32Array.from(world), timeout) as number;
+    return new MpiGroup(rank, world.length, BigInt(handle));
   }
 
   failure(number: number): GroupError {
@@ -90,7 +97,8 @@ export class MpiGroup implements ProcessGroup {
   }
 
   barrier(): void {
-    groupLibrary().mpiBarrier();
+    const one = Uint8Array.of(1);
+    this.collective(barrierOf(this.rank, this.size), one, one, [1]);
   }
 
   close(): void {

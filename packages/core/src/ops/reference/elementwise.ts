@@ -1,6 +1,7 @@
 // Elementwise ops. One row per function: its value on doubles, complex numbers and integers, where defined.
 import {
   type BinaryFn,
+  bytesOf,
   type DType,
   InternalError,
   isComplex,
@@ -85,7 +86,8 @@ const unaryTable: Record<UnaryFn, UnaryRow> = {
   not: { integer: (x) => -1n - x },
   isnan: { real: (x) => flag(Number.isNaN(x)), complex: (z) => asReal(flag(c.isNaNComplex(z))) },
   isfinite: { real: (x) => flag(Number.isFinite(x)), complex: (z) => asReal(flag(c.isFiniteComplex(z))) },
-  signbit: { real: (x) => flag(x < 0 || Object.is(x, -0)) },
+  // Taken from the stored bits, because JavaScript does not show the sign of NaN; `unary` handles this case.
+  signbit: {},
   real: { real: same, complex: (z) => asReal(z.re), integer: same },
   imag: { real: () => 0, complex: (z) => asReal(z.im), integer: () => 0n },
   conj: { real: same, complex: c.conj, integer: same },
@@ -148,6 +150,7 @@ function unary(fn: UnaryFn, x: Value, dtype: DType): Value {
       integers(x).map((bool) => 1n - bool),
     );
   }
+  if (fn === "signbit") return fromReals(dtype, x.shape, signBits(x));
   if (isComplex(x.dtype)) {
     if (!row.complex) throw undefinedOn(fn, x.dtype);
     return fromComplexes(dtype, x.shape, complexes(x).map(row.complex));
@@ -155,6 +158,13 @@ function unary(fn: UnaryFn, x: Value, dtype: DType): Value {
   if (isIntegral(x.dtype) && row.integer) return fromIntegers(dtype, x.shape, integers(x).map(row.integer));
   if (!row.real) throw undefinedOn(fn, x.dtype);
   return fromReals(dtype, x.shape, reals(x).map(row.real));
+}
+
+/** Highest bit of every element of a float tensor. */
+function signBits({ dtype, shape, data }: Value): number[] {
+  const width = bytesOf(dtype);
+  const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  return Array.from({ length: numel(shape) }, (_, i) => bytes[width * i + width - 1] >> 7);
 }
 
 function binary(fn: BinaryFn, x: Value, y: Value, dtype: DType): Value {

@@ -43,8 +43,7 @@ const signatures = {
     "int wg_bench(uint64_t group, const int64_t* descriptor, const int64_t* barrier, uint64_t in, uint64_t out, int turns, _Out_ double* seconds)",
   mpiInit: "int wm_init(const char* library, _Out_ int32_t* rank, _Out_ int32_t* size)",
   mpiFinalize: "void wm_finalize()",
-  mpiBarrier: "void wm_barrier()",
-  mpiGroup: "uint64_t wm_group(int rank, int size, double timeout)",
+  mpiGroup: "uint64_t wm_group(int rank, int size, const int32_t* world, double timeout)",
   mpiClose: "void wm_close(uint64_t group)",
   mpiCollective:
     "int wm_collective(uint64_t group, const int64_t* descriptor, const uint8_t* in, _Out_ uint8_t* out, int phase)",

@@ -44,7 +44,6 @@ int wm_init(const char* library, int32_t* rank, int32_t* size) {
   if (!ready && mpi.Init_thread(NULL, NULL, 0, &level) != 0) return 3;
   return mpi.Comm_rank(mpi.world, rank) || mpi.Comm_size(mpi.world, size) ? 3 : 0;
 }
-void wm_barrier(void) { mpi.Barrier(mpi.world); }
 void wm_finalize(void) { mpi.Finalize(); }
 
 typedef struct {
@@ -54,9 +53,14 @@ typedef struct {
   char* memory;
   uint64_t bytes;
   uint64_t number;
+  int world[256]; /* ranks of the members in the job */
 } mpi_group;
-uint64_t wm_group(int rank, int size, double timeout) {
+/* A group of some ranks of the job, in any order; 0 when there are too many. */
+uint64_t wm_group(int rank, int size, const int32_t* world, double timeout) {
+  if (size < 1 || size > 256) return 0;
   mpi_group* g = calloc(1, sizeof *g);
+  if (!g) return 0;
+  for (int i = 0; i < size; i++) g->world[i] = world[i];
   g->rank = rank;
   g->size = size;
   g->timeout = timeout;
@@ -152,9 +156,9 @@ static int mpi_move(mpi_group* g, const int64_t* d, const char* in, char* out, i
   }
   messages m = {.count = 0};
   for (int i = 0; i < n; i++)
-    if (i != me) post(&m, 0, memory + receive_at[i], receive_at[i + 1] - receive_at[i], (int)d[D_RANKS + i], tag);
+    if (i != me) post(&m, 0, memory + receive_at[i], receive_at[i + 1] - receive_at[i], g->world[d[D_RANKS + i]], tag);
   for (int i = 0; i < n; i++)
-    if (i != me) post(&m, 1, memory + send_at[i], send_at[i + 1] - send_at[i], (int)d[D_RANKS + i], tag);
+    if (i != me) post(&m, 1, memory + send_at[i], send_at[i + 1] - send_at[i], g->world[d[D_RANKS + i]], tag);
   memcpy(memory + receive_at[me], memory + send_at[me], receive_at[me + 1] - receive_at[me]);
   int e = finish(g, &m);
   if (e) return e;
@@ -189,13 +193,13 @@ static int mpi_reduce(mpi_group* g, const int64_t* d, const char* in, char* out,
   char *leaving = memory, *arriving = memory + packed * element;
   messages m = {.count = 0};
   for (int i = 0; i < n; i++)
-    if (i != me) post(&m, 0, arriving + i * mine * element, (uint64_t)mine * element, (int)d[D_RANKS + i], tag);
+    if (i != me) post(&m, 0, arriving + i * mine * element, (uint64_t)mine * element, g->world[d[D_RANKS + i]], tag);
   char* at = leaving;
   for (int i = 0; i < n; i++) {
     char* target = i == me ? arriving + me * mine * element : at;
     for (int64_t o = 0; o < outer; o++)
       memcpy(target + o * run[i] * element, in + (o * row + start[i]) * element, (uint64_t)run[i] * element);
-    if (i != me) post(&m, 1, at, (uint64_t)(outer * run[i]) * element, (int)d[D_RANKS + i], tag);
+    if (i != me) post(&m, 1, at, (uint64_t)(outer * run[i]) * element, g->world[d[D_RANKS + i]], tag);
     at += outer * run[i] * element;
   }
   int e = finish(g, &m);
@@ -207,9 +211,9 @@ static int mpi_reduce(mpi_group* g, const int64_t* d, const char* in, char* out,
   if (!all) return E_OK;
   m.count = 0;
   for (int i = 0; i < n; i++)
-    if (i != me) post(&m, 0, out + start[i] * element, (uint64_t)run[i] * element, (int)d[D_RANKS + i], tag + 1);
+    if (i != me) post(&m, 0, out + start[i] * element, (uint64_t)run[i] * element, g->world[d[D_RANKS + i]], tag + 1);
   for (int i = 0; i < n; i++)
-    if (i != me) post(&m, 1, result, (uint64_t)mine * element, (int)d[D_RANKS + i], tag + 1);
+    if (i != me) post(&m, 1, result, (uint64_t)mine * element, g->world[d[D_RANKS + i]], tag + 1);
   return finish(g, &m);
 }
 

@@ -190,12 +190,12 @@ int main(void) {
   /* Empty and single. */
   wr_cumsum(6, 0, 4, 1, 0, base, out, 2); wr_cumsum(6, 1, 0, 1, 1, base, out, 2);
   int32_t order[8], heap[8];
-  wr_argsort(6, 0, 4, 0, base, order, 2); wr_argsort(6, 1, 0, 0, base, order, 2);
+  wr_argsort(6, 0, 4, 4, 0, base, order, 2); wr_argsort(6, 1, 0, 0, 0, base, order, 2);
   heap_order(6, base, 0, order, 0, 0); heap_order(6, base, 0, order, 1, 0);
   /* Without memory the order is the same. */
   const double numbers[8] = {3, 1, NAN, 2, 1, -INFINITY, NAN, 3};
   for (int descending = 0; descending < 2; descending++) {
-    wr_argsort(7, 1, 8, descending, numbers, order, 1);
+    wr_argsort(7, 1, 8, 8, descending, numbers, order, 1);
     heap_order(7, numbers, 0, heap, 8, descending);
     for (int i = 0; i < 8; i++) EXPECT(order[i] == heap[i]);
   }
