@@ -12,6 +12,7 @@ export {
   explainSteps,
   fitSpectrum,
   type GrapeEach,
+  type GrapeMinimum,
   type GrapeOptions,
   grape,
   grapeEach,
@@ -27,6 +28,7 @@ export {
   type ParameterLoss,
   type PreparedProblem,
   type Probes,
+  type PulseReport,
   parseControlFile,
   prepareProblem,
   qubitFlip,
@@ -175,6 +177,7 @@ export {
 export {
   type GateOutcome,
   GateProblem,
+  type GateReport,
   type GateSpec,
   type GateTarget,
   type OpenJump,

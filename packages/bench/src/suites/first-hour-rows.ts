@@ -204,7 +204,10 @@ export const firstHourRows: Record<string, Row> = {
   },
   meta: ({ seconds, busy }) => {
     const trainer = new MetaTrainer({ preset: "debug" });
-    const iterate = (): void => void trainer.step().itemSync();
+    const iterate = (): void => {
+      trainer.step();
+      trainer.readMetrics();
+    };
     for (let i = 0; i < 3; i++) iterate();
     return beside(busy, () => ({ samples: timed(seconds, iterate), check: trainer.iteration }));
   },

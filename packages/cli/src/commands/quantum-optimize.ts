@@ -6,6 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { session, setDevice, type Tensor } from "@weft/core";
 import { type ChartSpec, framed, palette, renderPng, renderSvg } from "@weft/lab/internal";
 import {
+  type ControlFile,
   explainSteps,
   GateProblem,
   type MinimizeMethod,
@@ -93,8 +94,10 @@ interface Work {
   start: NamedParameters;
   explain: string;
   warnings: readonly string[];
-  /** Throws if the final result is not valid. */
-  check?: (params: NamedParameters) => void;
+  /** The final result as it may be printed; throws if it is not valid. */
+  report: (params: NamedParameters) => { infidelity: number; error: number; params: NamedParameters };
+  /** The problem with shorter steps if these are too long at the final parameters, or null. */
+  refine: (params: NamedParameters) => Work | null;
 }
 
 /** The problem of a gate specification; it optimizes the parameters in the key learn. */
@@ -112,7 +115,29 @@ function gateWork(file: string, text: string): Work {
     start,
     explain,
     warnings: [],
-    check: (p) => problem.outcome(problem.bind(p), p).check(),
+    report: (p) => ({ ...problem.report(p), params: p }),
+    refine: () => null,
+  };
+}
+
+function controlWork(file: ControlFile, name: string): Work {
+  const { loss, start, steps, rates, objective } = file;
+  const shown = typeof objective === "string" ? objective : JSON.stringify(objective);
+  const explain = `${explainSteps(steps)}\nobjective: ${shown} over ${rates.shape[0]} environment${rates.shape[0] === 1 ? "" : "s"}`;
+  return {
+    name,
+    loss,
+    start,
+    explain,
+    warnings: steps.warnings,
+    report: (params) => {
+      const { infidelity, error, pulse } = file.report(params);
+      return { infidelity, error, params: { pulse } };
+    },
+    refine: (params) => {
+      const finer = file.refine(params);
+      return finer === null ? null : controlWork(finer, name);
+    },
   };
 }
 
@@ -121,10 +146,7 @@ async function workOf(file: string): Promise<Work> {
   const name = basename(file);
   return engineWork(async () => {
     if (/^\s*["']?device["']?\s*:/m.test(text)) return gateWork(file, text);
-    const { loss, start, steps, rates, objective } = parseControlFile(text, name);
-    const shown = typeof objective === "string" ? objective : JSON.stringify(objective);
-    const explain = `${explainSteps(steps)}\nobjective: ${shown} over ${rates.shape[0]} environment${rates.shape[0] === 1 ? "" : "s"}`;
-    return { name, loss, start, explain, warnings: steps.warnings };
+    return controlWork(parseControlFile(text, name), name);
   }, wrongUsage);
 }
 
@@ -156,7 +178,7 @@ async function run(file: string, options: Options): Promise<void> {
     ...(tolerance !== undefined && { gradientTolerance: tolerance }),
   };
   if (options.device !== undefined) setDevice(options.device);
-  const work = await workOf(file);
+  let work = await workOf(file);
   if (options.explain) {
     process.stdout.write(
       options.json ? `${JSON.stringify({ explain: work.explain.split("\n") })}\n` : `${work.explain}\n`,
@@ -164,17 +186,26 @@ async function run(file: string, options: Options): Promise<void> {
     return;
   }
   for (const warning of work.warnings) warn(warning);
-  const minimizer = new Minimizer(work.loss, work.start, settings);
+  let minimizer = new Minimizer(work.loss, work.start, settings);
   const saved = options.out === undefined ? null : join(options.out, checkpointName);
   if (options.resume && saved !== null) {
     if (existsSync(saved)) await minimizer.resume(saved);
     else warn(`${saved} does not exist: starting a new run`);
   }
   const start = performance.now();
-  const reason = await drive(minimizer, saved, options.out);
+  let reason = await drive(minimizer, saved, options.out);
+  // Steps are chosen for typical pulses; where they are too long for the final one, shorter ones continue from it.
+  for (let round = 0; round < 3 && reason !== "stopped"; round++) {
+    const finer = work.refine(minimizer.params);
+    if (finer === null) break;
+    warn("the steps are too long for the final pulse: continuing with shorter ones");
+    work = finer;
+    minimizer = new Minimizer(work.loss, minimizer.params, settings);
+    reason = await drive(minimizer, saved, options.out);
+  }
   const seconds = (performance.now() - start) / 1e3;
-  work.check?.(minimizer.params);
-  const { params, progress, values } = minimizer;
+  const { infidelity, error, params } = work.report(minimizer.params);
+  const { progress, values } = minimizer;
   if (options.out !== undefined) await write(options.out, work.name, params, values);
   const result = {
     name: work.name,
@@ -182,6 +213,8 @@ async function run(file: string, options: Options): Promise<void> {
     method: settings.method,
     reason,
     ...progress,
+    value: infidelity,
+    error,
     seconds,
     values,
     parameters: Object.fromEntries(Object.entries(params).map(([key, t]) => [key, t.arraySync()])),
@@ -241,6 +274,7 @@ function report(
     iteration: number;
     evaluations: number;
     value: number;
+    error: number;
     gradient: number;
     seconds: number;
     values: readonly number[];
@@ -251,7 +285,7 @@ function report(
     t.size === 1 ? t.itemSync().toPrecision(9) : `${t.size} values, largest ${t.abs().max().itemSync().toPrecision(5)}`;
   return [
     work.explain,
-    `${work.name} on ${r.device}: infidelity ${r.values[0]!.toExponential(4)} -> ${r.value.toExponential(6)} in ${r.iteration} iterations, ` +
+    `${work.name} on ${r.device}: infidelity ${r.values[0]!.toExponential(4)} -> ${r.value.toExponential(6)} +- ${r.error.toExponential(1)} in ${r.iteration} iterations, ` +
       `${r.evaluations} evaluations, ${time(r.seconds * 1e6)}: ${reasons[r.reason]}; gradient ${r.gradient.toExponential(1)}`,
     table(
       ["parameter", "value"],

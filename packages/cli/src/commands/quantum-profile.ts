@@ -289,15 +289,19 @@ function lab(totals: readonly Total[], pattern: Pattern) {
         ...emptyRun(`${pattern}-${t.devices}`, t.devices, { kind: "points", path: "profile" }),
         status: "ok" as const,
         workload: { scaling: "strong" as const },
-        epochs: t.samples.map((ms, epoch) => ({ epoch, seconds: ms / 1e3, samples: work / t.devices, steps: 1 })),
+        // Every worker has its share of the work: the planner divided it.
+        epochs: Array.from({ length: t.devices }, (_, rank) =>
+          t.samples.map((ms, epoch) => ({ rank, epoch, seconds: ms / 1e3, samples: work / t.devices, steps: 1 })),
+        ).flat(),
       })),
     warmup: 0,
     machine: { cores: availableParallelism() },
     problems: [],
   };
-  const { valid, findings, scaling } = judge(summarizeStudy(study));
+  const { valid, status, findings, scaling } = judge(summarizeStudy(study));
   return {
     valid,
+    status,
     scaling: scaling.map(({ devices, speedup, efficiency, interval, karpFlatt: serial, class: kind }) => ({
       devices,
       speedup,
@@ -356,8 +360,7 @@ function report(
       ? `choice: ${choice.pattern} on ${choice.devices} device${choice.devices === 1 ? "" : "s"}: ${choice.why}`
       : `choice: cannot say: ${disturbance}; measured fastest: ${choice.pattern} on ${choice.devices}`,
     `planner: ${choice.planner.plan}; ${time(choice.planner.ms * 1e3)}, ${significant(choice.planner.ofBest)} of the best (${choice.planner.best})`,
-    `lab: ${verdict.valid === null ? "one device count, nothing to compare" : verdict.valid ? "the comparison is valid" : "not a valid comparison"}` +
-      verdict.findings.map((f) => `; ${f.severity}: ${f.title}`).join(""),
+    `lab: the comparison is ${verdict.status}` + verdict.findings.map((f) => `; ${f.severity}: ${f.title}`).join(""),
     ...verdict.scaling
       .filter((s) => s.devices > 1)
       .map(

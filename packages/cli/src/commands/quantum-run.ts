@@ -100,6 +100,7 @@ interface Result {
   compensation: string;
   measure: string;
   infidelity: number;
+  error: number;
   leaked: number | null;
   gradient: Record<string, number | number[]> | null;
   seconds: { firstCall: number; again: number };
@@ -108,9 +109,8 @@ interface Result {
 function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
   const { spec } = problem;
   const outcome = problem.outcome(problem.bind());
-  outcome.check();
+  const checked = problem.report();
   problem.checkTruncation();
-  problem.checkSteps();
   let spectrum: Result["spectrum"];
   try {
     spectrum = quantum.spectrum(problem.bind());
@@ -130,8 +130,7 @@ function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
   };
   const [firstCall, [value, gradient]] = timed();
   const [again] = timed();
-  const infidelity = value.itemSync();
-  if (!Number.isFinite(infidelity))
+  if (!Number.isFinite(value.itemSync()))
     throw new weft.WeftError("the infidelity is not a number; a parameter is out of range");
   const numbers = (x: weft.Tensor): number | number[] =>
     x.rank === 0 ? x.itemSync() : Array.from(x.dataSync() as Float64Array);
@@ -145,8 +144,7 @@ function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
     target: spec.target.name,
     compensation: spec.target.compensation,
     measure: spec.target.measure,
-    infidelity,
-    leaked: outcome.leaked?.itemSync() ?? null,
+    ...checked,
     gradient: gradient === null ? null : Object.fromEntries(Object.entries(gradient).map(([k, x]) => [k, numbers(x)])),
     seconds: { firstCall, again },
   };
@@ -164,7 +162,7 @@ function report(r: Result): string {
     );
   lines.push(
     `evolution: ${r.steps} steps of ${r.method}, gradient by ${r.gradientMethod}; first call ${time(r.seconds.firstCall * 1e6)}, then ${time(r.seconds.again * 1e6)}`,
-    `target ${r.target}, compensation ${r.compensation}: ${r.measure} infidelity ${r.infidelity.toExponential(6)}` +
+    `target ${r.target}, compensation ${r.compensation}: ${r.measure} infidelity ${r.infidelity.toExponential(6)} +- ${r.error.toExponential(1)}` +
       (r.leaked === null ? "" : `, leaked ${r.leaked.toExponential(3)}`),
   );
   if (r.gradient !== null)

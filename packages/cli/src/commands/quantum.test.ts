@@ -159,7 +159,8 @@ test("profile reports components and patterns on one and two workers, compilatio
   // The gate is too small for two workers.
   assert.equal(result.choice.planner.devicesUsed, 1);
   assert.match(result.choice.planner.plan, /one worker of 2/);
-  assert.equal(typeof result.verdict.valid, "boolean");
+  // Undecided when the noise of the machine is larger than the difference.
+  assert.ok(["valid", "undecided"].includes(result.verdict.status), JSON.stringify(result.verdict));
 });
 
 test("bench: every row has the correct fidelity", () => {

@@ -31,6 +31,8 @@ const arithmetic: [(a: Tensor, b: Tensor) => Tensor, (a: string, b: string) => s
   [weft.bitwiseAnd, (a, b) => `${a} & ${b}`],
   [weft.bitwiseOr, (a, b) => `${a} | ${b}`],
   [weft.bitwiseXor, (a, b) => `${a} ^ ${b}`],
+  [weft.leftShift, (a, b) => `np.left_shift(${a}, ${b})`],
+  [weft.rightShift, (a, b) => `np.right_shift(${a}, ${b})`],
 ];
 
 const reductions: [(x: Tensor, axis: number, options: { keepDims: boolean }) => Tensor, string][] = [
@@ -92,6 +94,15 @@ const steps: Record<string, Step> = {
     const axis = axisOf(dice, x);
     return [x.t.cumsum(axis), `np.cumsum(${x.py}, ${axis}, dtype=total(${x.py}))`];
   },
+  cumprod: (dice, x) => {
+    const axis = axisOf(dice, x);
+    return [x.t.cumprod(axis), `np.cumprod(${x.py}, ${axis}, dtype=total(${x.py}))`];
+  },
+  diff: (dice, x) => {
+    const axis = axisOf(dice, x);
+    return x.t.shape[axis] < 2 ? null : [weft.diff(x.t, axis), `np.diff(${x.py}, axis=${axis})`];
+  },
+  not: (_dice, x) => [weft.bitwiseNot(x.t), `~${x.py}`],
   order: (dice, x) => {
     const axis = axisOf(dice, x);
     const descending = dice.chance(50);

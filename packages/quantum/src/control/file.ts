@@ -18,7 +18,7 @@ import {
   variants,
 } from "../schema/index.js";
 import { ensembleLoss, randomPulse } from "./grape.js";
-import { type ChosenSteps, chooseSteps, defaultProbes, type Integration } from "./integration.js";
+import { type ChosenSteps, chooseSteps, defaultProbes, halvingError, type Integration } from "./integration.js";
 import type { NamedParameters, ParameterLoss } from "./minimize.js";
 import {
   type ControlProblem,
@@ -29,6 +29,7 @@ import {
   type StepMethod,
   stepMethods,
 } from "./open.js";
+import { type PulseReport, playedPulse, reportPulse } from "./report.js";
 import type { RobustObjective } from "./robust.js";
 
 const laws = {
@@ -112,6 +113,10 @@ export interface ControlFile {
   steps: ChosenSteps;
   loss: ParameterLoss;
   start: NamedParameters;
+  /** The result as it may be reported; throws if it is not valid or its error is above the tolerance. */
+  report(params: NamedParameters): PulseReport;
+  /** The same problem with shorter steps if these are too long at a pulse; null if they are not. */
+  refine(params: NamedParameters): ControlFile | null;
 }
 
 /** Reads a pulse optimization problem from YAML: { problem, rates or tasks, objective, integration }. */
@@ -127,13 +132,31 @@ export function parseControlFile(source: string, name = "control"): ControlFile 
       : drawTasks(given.tasks!, key(seed), given.ensemble ?? 16).rates;
   checkRates(rates, `${name}: rates`);
   const objective = given.objective ?? "mean";
-  const steps = chooseSteps(prepared, given.integration ?? { tolerance: 1e-7 }, defaultProbes(prepared, rates));
-  return {
+  const integration = given.integration ?? { tolerance: 1e-7 };
+  const tolerance = "tolerance" in integration ? integration.tolerance : Number.POSITIVE_INFINITY;
+  const start = { pulse: randomPulse(prepared, key(seed + 1), null) };
+  const withSteps = (steps: ChosenSteps): ControlFile => ({
     prepared,
     rates,
     objective,
     steps,
     loss: ensembleLoss(prepared, rates, steps, objective),
-    start: { pulse: randomPulse(prepared, key(seed + 1), null) },
-  };
+    start,
+    report: ({ pulse }) => {
+      const found = reportPulse(prepared, rates, pulse, steps, objective);
+      if (found.error > tolerance)
+        throw new WeftError(
+          `${name}: the steps leave an error of ${found.error.toExponential(1)} in the infidelity of the final pulse, more ` +
+            `than the tolerance ${tolerance}; give a smaller dt or another method`,
+        );
+      return found;
+    },
+    refine: ({ pulse }) => {
+      const played = playedPulse(prepared, pulse).unsqueeze(0);
+      const probes = { controls: played.expand([rates.shape[0], ...played.shape.slice(1)]), rates };
+      if (tolerance === Number.POSITIVE_INFINITY || halvingError(prepared, steps, probes) <= tolerance) return null;
+      return withSteps(chooseSteps(prepared, integration, probes));
+    },
+  });
+  return withSteps(chooseSteps(prepared, integration, defaultProbes(prepared, rates)));
 }

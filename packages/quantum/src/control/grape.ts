@@ -13,6 +13,7 @@ import {
   type NamedParameters,
 } from "./minimize.js";
 import { controlInfidelity, type PreparedProblem, type SegmentSteps } from "./open.js";
+import { checkInfidelities, playedPulse, reportPulse } from "./report.js";
 import { type RobustObjective, robustLoss } from "./robust.js";
 
 /** Options of `grape`. */
@@ -40,8 +41,15 @@ export const ensembleLoss =
   (params: NamedParameters): Tensor =>
     robustLoss(vmap((g: Tensor) => controlInfidelity(prepared, steps, params.pulse, g))(rates) as Tensor, objective);
 
+/** Result of `grape`. */
+export interface GrapeMinimum extends Minimum {
+  /** Estimated error of `value` from the size of the steps, at the final pulse. */
+  error: number;
+}
+
 /**
- * Optimizes one pulse for rates [channels] or for an ensemble [n, channels]. `value` of the result is the (robust) infidelity.
+ * Optimizes one pulse for rates [channels] or for an ensemble [n, channels]. `value` of the result is the (robust) infidelity, and
+ * `error` its estimated integration error. Throws if a fidelity is not in [0, 1], because the steps are too long.
  *
  * @example
  * ```ts
@@ -54,12 +62,14 @@ export const ensembleLoss =
  * console.log(found.params.pulse.shape, found.value); // [ 8, 2 ] and an infidelity below 0.05
  * ```
  */
-export function grape(prepared: PreparedProblem, rates: Tensor, options: GrapeOptions = {}): Minimum {
-  const { steps, objective, start, seed = 0, ...rest } = options;
+export function grape(prepared: PreparedProblem, rates: Tensor, options: GrapeOptions = {}): GrapeMinimum {
+  const { steps = defaultSteps, objective, start, seed = 0, ...rest } = options;
   checkRates(rates, "grape: rates");
   const all = (rates.shape.length === 1 ? rates.unsqueeze(0) : rates).cast("float64");
   const pulse = start ?? randomPulse(prepared, key(seed), null);
-  return minimize(ensembleLoss(prepared, all, steps, objective), { pulse }, rest);
+  const found = minimize(ensembleLoss(prepared, all, steps, objective), { pulse }, rest);
+  const { pulse: played, infidelity, error } = reportPulse(prepared, all, found.params.pulse, steps, objective);
+  return { ...found, params: { pulse: played }, value: infidelity, error };
 }
 
 /** Result of `grapeEach`. */
@@ -104,5 +114,7 @@ export function grapeEach(
   if (options.start !== undefined) pulses = pulses.add(0);
   let state = optimizer.init(pulses);
   for (let i = 0; i < iterations; i++) [pulses, state] = program(pulses, state, used);
-  return { pulses, infidelities: Array.from(each(pulses, used).dataSync() as ArrayLike<number>, Number) };
+  const infidelities = Array.from(each(pulses, used).dataSync() as ArrayLike<number>, Number);
+  checkInfidelities(prepared, steps, infidelities);
+  return { pulses: playedPulse(prepared, pulses), infidelities };
 }

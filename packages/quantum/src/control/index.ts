@@ -2,7 +2,7 @@
 export { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
 export { type ControlFile, parseControlFile } from "./file.js";
 export { fitSpectrum, type SpectrumFit } from "./fit.js";
-export { ensembleLoss, type GrapeEach, type GrapeOptions, grape, grapeEach } from "./grape.js";
+export { ensembleLoss, type GrapeEach, type GrapeMinimum, type GrapeOptions, grape, grapeEach } from "./grape.js";
 export {
   type ChosenSteps,
   checkFidelities,
@@ -40,5 +40,6 @@ export {
   type StepMethod,
   stepMethods,
 } from "./open.js";
+export type { PulseReport } from "./report.js";
 export { type RobustObjective, robustLoss } from "./robust.js";
 export { strongWolfe } from "./wolfe.js";

@@ -101,16 +101,19 @@ export function adaptive(rate: Rate, start: Tensor, duration: Tensor, table: Ten
     scan(
       (carry: Carry, x: { end: Tensor; u: Tensor }): [Carry, Tensor] => {
         const after = piece(carry, x.end, x.u);
-        return [after, after.y];
+        return [after, arrived(after.y, after.time.greaterEqual(x.end))];
       },
       init,
       { end: ends, u: table },
     );
   const singlePiece = (): [Carry, Tensor] => {
     const after = piece(init, ends.index(0), table.index(0));
-    return [after, after.y.unsqueeze(0)];
+    return [after, arrived(after.y, after.time.greaterEqual(ends.index(0))).unsqueeze(0)];
   };
   const [last, states] = pieces === 1 ? singlePiece() : pieceByPiece();
   const reached = last.time.greaterEqual(1 - 1e-12);
-  return { final: last.y, states, report: { accepted: last.accepted, reached } };
+  return { final: arrived(last.y, reached), states, report: { accepted: last.accepted, reached } };
 }
+
+/** A state before the end is no result: NaN, so that no number that follows from it can be mistaken for one. */
+const arrived = (y: Tensor, reached: Tensor): Tensor => where(reached, y, Number.NaN);

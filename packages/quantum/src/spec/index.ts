@@ -8,4 +8,4 @@ export {
   parseGateSpec,
   setParameter,
 } from "./gate-spec.js";
-export { type GateOutcome, GateProblem, type Populations } from "./problem.js";
+export { type GateOutcome, GateProblem, type GateReport, type Populations } from "./problem.js";

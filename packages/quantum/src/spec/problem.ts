@@ -1,7 +1,7 @@
 // Gate problems: the loss of a specification as a function of named parameters, with checks and populations.
 import { range, WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
-import { adjoint, full, matmul, type Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
+import { adjoint, conj, eigh, full, matmul, real, type Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
 import { BoundedCache, structureKey } from "../cache/index.js";
 import {
   averageGateInfidelity,
@@ -13,11 +13,10 @@ import {
   compensatedTarget,
   leakage,
   processInfidelity,
-  stateFidelity,
   stateInfidelity,
 } from "../fidelity/index.js";
 import { basisState } from "../operators/index.js";
-import { type Evolution, lindblad, schrodinger } from "../solvers/index.js";
+import { type Evolution, lindblad, type SchrodingerOptions, schrodinger, tsit5 } from "../solvers/index.js";
 import {
   type BoundDevice,
   computationalFrame,
@@ -28,6 +27,7 @@ import {
   evolve,
   levelsOfState,
   type PartLevels,
+  stateFrame,
   stateIndex,
 } from "../systems/index.js";
 import { type GateSpec, learnedKeys } from "./gate-spec.js";
@@ -137,25 +137,46 @@ export class GateProblem {
     return jumps.length > 0 ? this.#channel(bound, rates) : this.#gate(bound);
   }
 
-  /** Estimated integration error of the infidelity, from a run with half the steps and the order of the method. */
-  stepError(): { error: number; order: number; steps: number } {
-    const { evolution } = this.spec;
-    const half = new GateProblem({
-      ...this.spec,
-      evolution: { ...evolution, steps: Math.max(1, Math.floor(evolution.steps / 2)) },
-    });
-    const [fine, coarse] = [this, half].map((problem) => problem.outcome(problem.bind()));
-    const { order } = fine.evolution.method;
-    const error = Math.abs(fine.infidelity.itemSync() - coarse.infidelity.itemSync()) / (2 ** order - 1);
-    return { error, order, steps: evolution.steps };
+  /**
+   * The infidelity of a pulse as it may be reported: valid (see GateOutcome.check), with the error that the steps leave at this
+   * pulse. Throws if that error is above the tolerance of the specification. Every command reports through this function.
+   */
+  report(p: Partial<DeviceParameters> = {}): GateReport {
+    const outcome = this.outcome(this.bind(p), p);
+    outcome.check();
+    const { error } = this.checkSteps(p);
+    const infidelity = outcome.infidelity.itemSync();
+    return { infidelity: Math.min(1, Math.max(0, infidelity)), error, leaked: outcome.leaked?.itemSync() ?? null };
   }
 
-  /** Throws if the steps are too few for the tolerance, with the number of steps that would be enough. */
-  checkSteps(): void {
+  /**
+   * Estimated integration error of the infidelity for these parameters: from a run with half the steps and the order of the
+   * method, or with ten times the tolerance.
+   */
+  stepError(p: Partial<DeviceParameters> = {}): { error: number; order: number; steps: number } {
+    const { evolution } = this.spec;
+    const fine = this.outcome(this.bind(p), p);
+    const { method } = fine.evolution;
+    const { tolerance } = method;
+    const coarser: GateSpec["evolution"] =
+      tolerance === undefined
+        ? { ...evolution, steps: Math.max(1, Math.floor(evolution.steps / 2)) }
+        : {
+            ...evolution,
+            method: tsit5({ ...tolerance, relative: 10 * tolerance.relative, absolute: 10 * tolerance.absolute }),
+          };
+    const half = new GateProblem({ ...this.spec, evolution: coarser });
+    const coarse = half.outcome(half.bind(p), p);
+    const difference = Math.abs(fine.infidelity.itemSync() - coarse.infidelity.itemSync());
+    const error = tolerance === undefined ? difference / (2 ** method.order - 1) : difference;
+    return { error, order: method.order, steps: evolution.steps };
+  }
+
+  /** The estimated error. Throws if the steps are too few for the tolerance, with the number of steps that would be enough. */
+  checkSteps(p: Partial<DeviceParameters> = {}): { error: number } {
     const { tolerance } = this.spec.evolution;
-    if (tolerance === undefined) return;
-    const { error, order, steps } = this.stepError();
-    if (error <= tolerance) return;
+    const { error, order, steps } = this.stepError(p);
+    if (tolerance === undefined || error <= tolerance) return { error };
     const needed = Math.ceil(steps * (error / tolerance) ** (1 / order) * 1.1);
     throw new WeftError(
       `evolution.steps: ${steps} steps leave an error of ${error.toExponential(1)} in the infidelity, more than the ` +
@@ -195,12 +216,16 @@ export class GateProblem {
     if (target.gate === null) throw new WeftError("target: needs a gate");
     const unitary = compensate(run, target.gate, target.compensation);
     const measure = target.measure === "average" ? averageGateInfidelity : processInfidelity;
+    const infidelity = measure(unitary, target.gate);
     return {
-      infidelity: measure(unitary, target.gate),
+      infidelity,
       leaked: leakage(run),
       unitary,
       evolution: run,
-      check: () => run.check(),
+      check: () => {
+        run.check();
+        checkRange(infidelity, run);
+      },
     };
   }
 
@@ -279,53 +304,77 @@ export class GateProblem {
       leaked: choiLeakage(matrix),
       unitary: null,
       evolution: last!,
-      check: () => checkInfidelity(infidelity, last!),
+      check: () => checkOutcome(infidelity, last!, matrix, states.length),
     };
   }
 
-  /** State transfer between product states, with or without decay. */
+  /** State transfer in the whole space, with or without decay: what leaves the computational states counts as missed. */
   #state(bound: BoundDevice, rates: DeviceParameters): GateOutcome {
-    const { evolution, target, jumps, device } = this.spec;
+    const { evolution, target, jumps } = this.spec;
     if (target.states === null) throw new WeftError("target: needs states");
-    const { precision } = evolution;
-    const state = (label: string) =>
-      basisState(
-        bound.dims.reduce((a, b) => a * b, 1),
-        stateIndex([...label].map(Number), bound.dims),
-      );
-    const [from, to] = [state(target.states.from), state(target.states.to)];
-    if (jumps.length === 0) {
-      const run = evolve(bound, { ...evolution, dtype: precision });
-      const at = (label: string) =>
-        stateIndex(
-          [...label].map(Number),
-          device.names.map((n) => device.parts[n].structure.computational),
-        );
-      const psi = run.unitary.index(":", at(target.states.from));
-      return {
-        infidelity: stateInfidelity(psi, basisState(psi.shape[0], at(target.states.to))),
-        leaked: leakage(run),
-        unitary: null,
-        evolution: run,
-        check: () => run.check(),
-      };
-    }
-    const run = this.#decaying(bound, rates)(from.mul(from.adjoint()).tensor(precision));
-    const infidelity = stateFidelity(run.final, to).neg().add(1);
+    const { precision, basis } = evolution;
+    const ends = [target.states.from, target.states.to].map((label) => stateIndex([...label].map(Number), bound.dims));
+    const frame = stateFrame(bound, basis ?? "product", ends, precision);
+    const [from, to] = [0, 1].map((k) => frame.index(":", k));
+    const computational = computationalFrame(bound, basis ?? "product", precision);
+    const run =
+      jumps.length > 0
+        ? this.#decaying(bound, rates)(from.unsqueeze(1).mul(conj(from).unsqueeze(0)))
+        : schrodinger(bound.hamiltonian(), from, this.#closedOptions(bound));
+    const inside = matmul(adjoint(computational), run.final);
+    const kept = jumps.length > 0 ? real(matmul(inside, computational).diagonal().sum()) : weight(inside);
+    const infidelity = stateInfidelity(run.final, to);
     return {
       infidelity,
-      leaked: null,
+      leaked: kept.neg().add(1),
       unitary: null,
       evolution: run,
-      check: () => checkInfidelity(infidelity, run),
+      check: () => checkOutcome(infidelity, run, run.final),
     };
+  }
+
+  #closedOptions(bound: BoundDevice): SchrodingerOptions {
+    const { method, gradient, duration, precision, steps } = this.spec.evolution;
+    return { method, gradient, steps, duration: durationOf(bound, duration), dtype: precision };
   }
 }
 
-function checkInfidelity(infidelity: Tensor, { method, steps }: Evolution): void {
+/** The infidelity of a pulse with its estimated integration error. */
+export interface GateReport {
+  infidelity: number;
+  /** Estimated error of the infidelity from the size of the steps. */
+  error: number;
+  /** Population outside the computational states at the end, or null. */
+  leaked: number | null;
+}
+
+const weight = (x: Tensor): Tensor => real(x).square().add(x.imag().square()).sum();
+
+/** Room for rounding in numbers that are probabilities. */
+const room = 1e-6;
+
+/** Throws unless an infidelity is a number in [0, 1]. */
+function checkRange(infidelity: Tensor, { method, steps }: Evolution): void {
   const value = infidelity.itemSync();
-  if (!(value > -1e-6 && value < 1 + 1e-6))
-    throw new WeftError(
-      `evolve: the infidelity ${value} is not between 0 and 1 after ${steps} steps of ${method.name}; use more steps or rk4`,
-    );
+  if (value > -room && value < 1 + room) return;
+  throw new WeftError(
+    Number.isNaN(value)
+      ? `evolve: the infidelity is not a number; ${method.name} did not reach the end within ${steps} steps, or a parameter is NaN`
+      : `evolve: the infidelity ${value} is not between 0 and 1 after ${steps} steps of ${method.name}; use more steps or rk4`,
+  );
+}
+
+/** Throws unless the evolution arrived, the infidelity is in [0, 1], and the final state or Choi matrix is one. */
+function checkOutcome(infidelity: Tensor, run: Evolution, state: Tensor, total = 1): void {
+  const remedy = `after ${run.steps} steps of ${run.method.name}; use more steps, or a method that preserves states`;
+  checkRange(infidelity, run);
+  const size = state.rank === 1 ? weight(state).itemSync() : real(state.diagonal().sum()).itemSync();
+  if (!(size < total * (1 + room) && (total > 1 || size > 1 - room)))
+    throw new WeftError(`evolve: the norm or trace of the final state is ${size} instead of ${total} ${remedy}`);
+  if (state.rank === 1) return;
+  const smallest = eigh(state.add(adjoint(state)).mul(0.5))
+    .values.index(0)
+    .itemSync();
+  if (smallest < -room)
+    throw new WeftError(`evolve: the final state has an eigenvalue of ${smallest.toExponential(1)} ${remedy}`);
 }

@@ -88,19 +88,26 @@ export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptio
   return { ...run, unitary, leaked, topWeight, check };
 }
 
-/** Computational states as columns [D, n]: product states, or dressed states of the idle device. */
-export function computationalFrame(
+/** States as columns [D, n]: product states, or the dressed states of the idle device that resemble them. */
+export function stateFrame(
   bound: BoundDevice,
   basis: "product" | "eigen",
+  states: readonly number[],
   dtype: "complex64" | "complex128" = "complex128",
 ): Tensor {
-  const states = computationalStates(bound);
   const D = bound.dims.reduce((a, b) => a * b, 1);
   if (basis === "product") return identityOperator(D).tensor(dtype).take(states, 1);
   const dressed = dressedStates(bound);
   checkAssignment(dressed, bound.dims, states);
   return dressed.states.take(states, 1).cast(dtype);
 }
+
+/** The computational states as columns. */
+export const computationalFrame = (
+  bound: BoundDevice,
+  basis: "product" | "eigen",
+  dtype?: "complex64" | "complex128",
+): Tensor => stateFrame(bound, basis, computationalStates(bound), dtype);
 
 /** Duration of an evolution: as given, or the end of the last pulse. A pulse that ends later is an error. */
 export function durationOf(bound: BoundDevice, given: Tensor | number | undefined): Tensor {
@@ -128,6 +135,15 @@ export function durationOf(bound: BoundDevice, given: Tensor | number | undefine
   return total;
 }
 
+/** Throws if an adaptive method ended before the end of the evolution. */
+export function checkArrival({ reached, method, steps }: Pick<Evolution, "reached" | "method" | "steps">): void {
+  if (reached === null || Array.from(reached.dataSync(), Number).every((x) => x !== 0)) return;
+  throw new WeftError(
+    `evolve: ${method.name} did not reach the end within ${steps} steps for its tolerance; ` +
+      "raise maxSteps or loosen the tolerance",
+  );
+}
+
 function checkResult(
   run: Evolution,
   norms: Tensor,
@@ -136,19 +152,12 @@ function checkResult(
   levelsOf: (name: string) => number,
 ): void {
   const { topWeight: topLimit = 1e-3, norm = 1e-6 } = limits;
+  checkArrival(run);
   const sizes = Array.from(norms.dataSync(), Number);
   if (sizes.some((x) => !Number.isFinite(x)))
     throw new WeftError(
       "evolve: the result is not a number; a parameter is NaN or infinite, or the steps are far too few",
     );
-  if (run.reached !== null) {
-    const reached = Array.from(run.reached.dataSync(), Number);
-    if (reached.some((x) => x === 0))
-      throw new WeftError(
-        `evolve: ${run.method.name} did not reach the end within ${run.steps} steps for its tolerance; ` +
-          "raise maxSteps or loosen the tolerance",
-      );
-  }
   const off = Math.max(...sizes.map((x) => Math.abs(x - 1)));
   if (off > norm)
     throw new WeftError(

@@ -12,7 +12,15 @@ export {
   QuantumDevice,
   type QuantumDeviceFields,
 } from "./device.js";
-export { computationalFrame, type DeviceEvolution, durationOf, type EvolveOptions, evolve } from "./evolve.js";
+export {
+  checkArrival,
+  computationalFrame,
+  type DeviceEvolution,
+  durationOf,
+  type EvolveOptions,
+  evolve,
+  stateFrame,
+} from "./evolve.js";
 export {
   DevicePart,
   Duffing,

@@ -404,7 +404,12 @@ function firstHourSection(record: StoredFiles[string] | undefined): string[] {
   return [
     "## The first hour",
     "",
-    `- Machine: ${h.processor}, ${h.cores} cores, load ${h.loadBefore} at the start; Node ${versions.node}, PyTorch ${versions.torch?.version ?? "absent"}; measured ${at.slice(0, 10)} with \`npm run bench -- first-hour\`, each row in a process of its own`,
+    `- Machine: ${h.processor}, ${h.cores} cores; Node ${versions.node}, PyTorch ${versions.torch?.version ?? "absent"}; measured ${at.slice(0, 10)} with \`npm run bench -- first-hour\`, each row in a process of its own`,
+    ...(h.loadBefore > h.cores / 4
+      ? [
+          `- Other jobs used the machine during this run (load ${h.loadBefore.toFixed(1)} on ${h.cores} cores at its start): Weft and PyTorch took turns row by row while that load changed, so that no row is that of an idle machine, and the slowdowns are not those of the listed processes alone`,
+        ]
+      : []),
     "- Medians; means beside busy processes, each of which is an endless loop. The lost share explains a slowdown of (cores + busy processes) / cores",
     "",
     ...markdownTable(columns, all.map(cells), "---:"),

@@ -319,7 +319,7 @@ static void store_line(const lane_job* lanes, long line, long lane, const C* dat
   for (long k = 0; k < count; k++) {
     T re = data[k].re[lane], im = data[k].im[lane];
     if (lanes->twiddle) {
-      const long m = (long)((__int128)(line % job->inner) * k % lanes->twiddle);
+      const long m = line % job->inner * k; /* below the length: line and k are below its two factors */
       const S a = lanes->coarse[m / lanes->fine_size], b = lanes->fine[m % lanes->fine_size];
       const T wr = a.re * b.re - a.im * b.im, wi = a.re * b.im + a.im * b.re, r = re * wr - im * wi;
       im = re * wi + im * wr, re = r;
