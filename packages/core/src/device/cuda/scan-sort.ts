@@ -117,7 +117,7 @@ export function launchSort(
   const descending = Number(node.attrs.descending);
   if (fitsBlock(shape)) {
     const threads = Math.max(32, Math.ceil(n / sortItems / 32) * 32);
-    const shared = Math.max(rankBytes(threads), n * (bytes + 2));
+    const shared = Math.max(rankBytes(threads), Math.ceil((n * bytes) / 2) * 2 + n * 2);
     calls.launch(`w_sort_rows_${type}`, rows, threads, [x, out, n, descending], shared);
     return;
   }

@@ -144,7 +144,8 @@ template <class Q, class T> W_INLINE void w_sort_rows(char* memory, const T* x, 
   uint16_t* counts = (uint16_t*)memory;
   int* starts = (int*)(counts + blockDim.x / 32 * W_DIGITS);
   K* keys = (K*)memory;
-  uint16_t* places = (uint16_t*)(keys + n);
+  /* Keys of one byte may end at an odd address. */
+  uint16_t* places = (uint16_t*)(memory + (n * sizeof(K) + 1) / 2 * 2);
   const T* row = x + (long long)blockIdx.x * n;
   w_sort_share share(n);
   K key[W_SORT_ITEMS];
