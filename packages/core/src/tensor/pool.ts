@@ -152,7 +152,7 @@ export const maxPool1d = (x: Tensor, options: PoolOptions): Tensor => maxPool("m
  * ```ts
  * import { maxPool2d, tensor } from "@weft/core";
  *
- * console.log(await maxPool2d(tensor([[[[1, 2], [3, 4]]]]), { kernel: 2 }).array()); // [[[[4]]]]
+ * console.log(await maxPool2d(tensor([[[[1, 2], [3, 4]]]]), { kernel: 2 }).item()); // 4
  * ```
  */
 export const maxPool2d = (x: Tensor, options: PoolOptions): Tensor => maxPool("maxPool2d", x, 2, options);
