@@ -20,7 +20,7 @@ const kit = new URL("./shard-cpu.testkit.js", import.meta.url).href;
 const skip = CpuDevice.available() ? false : "no C compiler";
 
 test("programs over 3 processes give the numbers of the whole", { skip }, async () => {
-  const answers = (await runRanks(3, kit, "runPrograms")) as {
+  const answers = (await runRanks(3, kit, "runSharded")) as {
     title: string;
     held: number[][];
     collectives: number;
