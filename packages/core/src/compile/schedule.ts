@@ -309,6 +309,8 @@ class Scheduler {
       const location = locations.get(key);
       if (location?.kind !== "output" || location.index !== o) return;
       const writer = work.findIndex((w) => w.writes.has(key));
+      // Nobody writes a result without elements.
+      if (writer < 0) return;
       for (const i of free) {
         if (aliasOffset !== undefined && i !== aliasOffset + o) continue;
         const param = this.fn.params[i];

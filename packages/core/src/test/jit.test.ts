@@ -192,6 +192,12 @@ onEachDevice((device) => {
     assertClose(weft.vmap(inner)(t([1, 2])), [Math.sin(1), Math.sin(2)], { rtol: 1e-12 });
   });
 
+  test("a donated argument without elements gives a result without elements", () => {
+    const double = weft.jit((x: Tensor) => x.mul(2), { donate: [0] });
+    assert.deepEqual(double(weft.zeros([0, 3]).realize()).shape, [0, 3]);
+    assertClose(double(weft.ones([1, 3]).realize()), [[2, 2, 2]]);
+  });
+
   test("a donated argument cannot be used afterwards; the result is right", () => {
     const step = weft.jit((w: Tensor, x: Tensor) => w.add(x), { donate: [0] });
     let w = weft.ones([1000], f64).realize();
