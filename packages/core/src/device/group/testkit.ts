@@ -123,9 +123,13 @@ export async function runRanks(
   options: Parameters<typeof startRanks>[4] = {},
 ): Promise<unknown[]> {
   const results = await startRanks(size, module, exported, args, options).results;
-  for (const { rank, error, value, stderr, code, signal } of results)
-    if (error !== null || value === null)
-      throw new Error(`rank ${rank}: ${error ?? `no answer (exit ${code ?? signal})`}\n${stderr}`);
+  // All of them: what the first rank says is often that another one failed.
+  const failures = results.flatMap(({ rank, error, value, stderr, code, signal }) =>
+    error === null && value !== null
+      ? []
+      : [`rank ${rank}: ${error ?? `no answer (exit ${code ?? signal})`}\n${stderr}`],
+  );
+  if (failures.length > 0) throw new Error(failures.join("\n"));
   return results.map((r) => r.value);
 }
 
