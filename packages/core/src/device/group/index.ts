@@ -5,4 +5,4 @@ export { LocalGroup } from "./local.js";
 export { countMoved, movedBytes } from "./moved.js";
 export { findMpi, MpiGroup } from "./mpi.js";
 export { arena, groupLibrary } from "./native/library.js";
-export { barrierOf, groupFiles, removeStale, ShmGroup } from "./shm.js";
+export { barrierOf, groupFiles, groupPath, removeStale, ShmGroup } from "./shm.js";

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { dtypes } from "../../graph/index.js";
 import { CpuDevice } from "../cpu/index.js";
-import { groupFiles, removeStale, ShmGroup } from "./index.js";
+import { groupFiles, groupPath, removeStale, ShmGroup } from "./index.js";
 import { groupName, runRanks, type Started, startRanks } from "./testkit.js";
 
 const members = new URL("./members.testkit.js", import.meta.url).href;
@@ -96,8 +97,7 @@ test("a name left by a dead process is taken over, garbage under it too", { skip
   waiting.processes[0].kill("SIGKILL");
   await waiting.results;
   assert.deepEqual(await runRanks(2, members, "joinOnly", { timeout: 20 }, { name }), ["joined", "joined"]);
-  const uid = process.getuid?.() ?? 0;
-  writeFileSync(`/dev/shm/weft-${uid}-${name}`, "not a control segment");
+  writeFileSync(groupPath(name), "not a control segment");
   assert.deepEqual(await runRanks(2, members, "joinOnly", { timeout: 20 }, { name }), ["joined", "joined"]);
   assert.ok(!groupFiles().some((file) => file.includes(name)));
 });
@@ -115,6 +115,11 @@ test("names of groups whose maker was killed are removed, those of living ones a
     [],
   );
   assert.ok(there(), "it still waits");
+  // A container that shares the folder and counts its processes from 1.
+  const index = new URL("./index.js", import.meta.url).href;
+  const script = `import { removeStale } from ${JSON.stringify(index)}; removeStale();`;
+  spawnSync("unshare", ["--pid", "--fork", "--mount-proc", process.execPath, "--input-type=module", "-e", script]);
+  assert.ok(there(), "another container removed it");
   processes[0].kill("SIGKILL");
   await results;
   // Anybody who joins a group anywhere may do it first.

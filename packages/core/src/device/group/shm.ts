@@ -1,6 +1,6 @@
 // A process group of one host over shared memory. Processes find each other by a name, whoever started them; the name
 // exists only until all are there, so that nothing is left behind however they end.
-import { closeSync, openSync, readdirSync, readSync, unlinkSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readlinkSync, readSync, unlinkSync } from "node:fs";
 import { bareCollective, type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import type { ProcessGroup } from "../contract.js";
@@ -19,9 +19,18 @@ interface ShmOptions {
 }
 
 const folder = "/dev/shm";
-const prefix = `weft-${process.getuid?.() ?? 0}-`;
+/** Containers may share the folder and not the process ids: none may take another's files for those of dead processes. */
+const processNamespace = ((): string => {
+  try {
+    return /\d+/.exec(readlinkSync("/proc/self/ns/pid"))?.[0] ?? "0";
+  } catch {
+    return "0";
+  }
+})();
+const prefix = `weft-${process.getuid?.() ?? 0}-${processNamespace}-`;
 
-function pathOf(name: string): string {
+/** The file of a group that processes are joining. */
+export function groupPath(name: string): string {
   if (!/^[\w.-]{1,100}$/.test(name))
     throw new WeftError(
       `the group name "${name}" may have letters, digits, ".", "_" and "-" alone, at most 100 of them`,
@@ -105,7 +114,7 @@ export class ShmGroup implements ProcessGroup {
       throw new WeftError(`a group has 1 to 256 ranks, not ${size}`);
     if (!Number.isInteger(rank) || rank < 0 || rank >= size)
       throw new WeftError(`rank ${rank} is not one of a group of ${size}: 0 to ${size - 1}`);
-    const path = pathOf(name);
+    const path = groupPath(name);
     const library = groupLibrary();
     const joinTimeout = options.joinTimeout ?? settings.joinTimeout.get();
     const timeout = options.timeout ?? settings.groupTimeout.get();
