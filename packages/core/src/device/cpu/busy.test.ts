@@ -59,7 +59,7 @@ test("beside busy processes, several threads take at most a few times as long as
       alone += seconds(one);
       together += seconds(several);
     }
-    // A spinning barrier per region takes 20 to 100 times as long.
+    // A barrier at which threads spin waits for one that is not scheduled, region after region.
     assert.ok(together < 5 * alone, `one thread took ${alone.toFixed(3)} s, several took ${together.toFixed(3)} s`);
   } finally {
     for (const child of busy) child.kill("SIGKILL");

@@ -90,7 +90,7 @@ W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 #define W_CALL W_INLINE
 #include "../../native/scalar.h"
 
-/* Single precision, vectorisable */
+/* Single precision, vectorizable */
 W_INLINE float w_exp_f(float x) {
   /* Beyond these ends lie infinity and zero; NaN passes both comparisons. */
   x = x > 89.0f ? 89.0f : x;

@@ -194,7 +194,11 @@ int main(void) {
   /* Equal numbers keep their order, and NaN is last. */
   const double numbers[8] = {3, 1, NAN, 2, 1, -INFINITY, NAN, 3};
   const int32_t sorted[8] = {5, 1, 4, 3, 0, 7, 2, 6};
+  const int32_t descending[8] = {2, 6, 0, 7, 3, 1, 4, 5};
   wr_argsort(7, 1, 8, 8, 1, numbers, order, 1);
+  for (int i = 0; i < 8; i++) EXPECT(order[i] == descending[i]);
+  wr_argsort(7, 1, 8, 3, 1, numbers, order, 1);
+  for (int i = 0; i < 3; i++) EXPECT(order[i] == descending[i]);
   wr_argsort(7, 1, 8, 8, 0, numbers, order, 1);
   for (int i = 0; i < 8; i++) EXPECT(order[i] == sorted[i]);
   /* Products with empty sides. */
