@@ -10,7 +10,7 @@ const wanted = process.argv.slice(2);
 const status = sh(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-b", ...wanted]);
 for (const name of readdirSync(join(root, "packages"))) {
   const [dist, src] = ["dist", "src"].map((folder) => join(root, "packages", name, folder));
-  if (!existsSync(dist)) continue;
+  if (!existsSync(dist) || !existsSync(src)) continue; // a folder without sources was a package once
   for (const file of globSync(dist, (path) => /\.(d\.ts|js)$/.test(path))) {
     const source = join(src, relative(dist, file)).replace(/\.(d\.ts|js)$/, "");
     if (!existsSync(`${source}.ts`) && !existsSync(`${source}.mjs`)) rmSync(file);
