@@ -54,6 +54,7 @@ const layers = {
     "report",
     "bench",
     "lint",
+    "hang",
     "runner",
     "test",
   ],
