@@ -1,12 +1,13 @@
 // Lindblad equation: d rho/dt = -i [H(t), rho] + sum of rate (L rho L^H - {L^H L, rho} / 2). The time loop is a scan with small
 // static shapes, so that an ensemble under vmap compiles into one lane kernel.
-import { WeftError } from "@weft/core/internal/graph";
-import { adjoint, complex, expm, matmul, real, Tensor, vmap, zerosLike } from "@weft/core/internal/tensor";
+import { isComplex, WeftError } from "@weft/core/internal/graph";
+import { adjoint, complex, expm, imag, matmul, real, Tensor, vmap, zerosLike } from "@weft/core/internal/tensor";
 import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { hermitianExponential } from "./exponential.js";
 import { basisRows, commutator, dissipator, realMatrix } from "./hermitian.js";
 import { runSaving, runSteps } from "./loop.js";
+import { lindbladTerms, usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import {
   adaptivePieces,
@@ -37,9 +38,9 @@ export interface LindbladOptions {
   dtype?: "complex64" | "complex128";
   /**
    * "real": d^2 real coordinates in a Hermitian basis, the fastest form for small d with `Operator` matrices; "matrix":
-   * complex matrices. Default: by size.
+   * complex matrices; "matrix-free": complex matrices as states, operators as sums of local terms. Default: by cost.
    */
-  representation?: "real" | "matrix";
+  representation?: "real" | "matrix" | "matrix-free";
 }
 
 /** Hamiltonian and jump operators of a Lindblad equation. */
@@ -121,6 +122,12 @@ function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): 
   };
 }
 
+const termsForm = (h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Form => ({
+  start: (rho) => rho,
+  rate: lindbladTerms(h, jumps, grid),
+  matrix: (rho) => rho,
+});
+
 /** The static part and each drive as matrices on the whole space. */
 export function denseTerms(h: Hamiltonian, grid: Pick<Grid, "complex">): { fixed: Tensor; drives: Tensor[] } {
   const wide = (terms: Hamiltonian["static"]): Tensor[] =>
@@ -136,15 +143,23 @@ export function explicitStep(
   h: Tensor,
 ): (state: Tensor, u: Tensor) => Tensor {
   const at = (u: Tensor, stage: number): Tensor => u.index(u.shape[0] === 1 ? 0 : stage);
-  if (method.name === "euler") return (y, u) => y.add(rate(y, at(u, 0)).mul(h));
+  if (method.name === "euler") return (y, u) => plusScaled(y, rate(y, at(u, 0)), h);
+  const [half, third, sixth] = [h.mul(0.5), h.div(3), h.div(6)];
   return (y, u) => {
+    // Each stage adds to the result at once, so that no earlier derivative stays in memory.
     const k1 = rate(y, at(u, 0));
-    const k2 = rate(y.add(k1.mul(h.mul(0.5))), at(u, 1));
-    const k3 = rate(y.add(k2.mul(h.mul(0.5))), at(u, 1));
-    const k4 = rate(y.add(k3.mul(h)), at(u, 2));
-    return y.add(k1.add(k2.mul(2)).add(k3.mul(2)).add(k4).mul(h.div(6)));
+    const k2 = rate(plusScaled(y, k1, half), at(u, 1));
+    const k3 = rate(plusScaled(y, k2, half), at(u, 1));
+    const k4 = rate(plusScaled(y, k3, h), at(u, 2));
+    return plusScaled(plusScaled(plusScaled(plusScaled(y, k1, sixth), k2, third), k3, third), k4, sixth);
   };
 }
+
+/** y + factor k with a real factor, which multiplies both parts of complex numbers. */
+const plusScaled = (y: Tensor, k: Tensor, factor: Tensor): Tensor =>
+  isComplex(y.dtype)
+    ? complex(real(y).add(real(k).mul(factor)), imag(y).add(imag(k).mul(factor)))
+    : y.add(k.mul(factor));
 
 /** Matrix of rho -> left rho right on row-major vectorized rho. */
 const sandwich = (left: Tensor, right: Tensor): Tensor => {
@@ -210,13 +225,20 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   const numbers =
     [...h.static, ...h.drives].every((t) => t.matrix instanceof Operator) &&
     given.every((j) => j.operator instanceof Operator);
-  const representation = options.representation ?? (numbers && d <= literalLimit ? "real" : "matrix");
+  const representation =
+    options.representation ?? (numbers && d <= literalLimit ? "real" : usesTerms(h, given) ? "matrix-free" : "matrix");
   if (representation === "real" && !numbers)
     throw new WeftError(
       'lindblad: representation "real" needs operators of numbers; an operator is a tensor: use "matrix"',
     );
-  const jumps = given.map((jump) => wholeJump(h, jump, grid.complex));
-  const form = representation === "real" ? realForm(h, jumps, grid) : matrixForm(h, jumps, grid);
+  const isExplicit = method.tolerance !== undefined || method.name === "rk4" || method.name === "euler";
+  const isLocal = representation === "matrix-free" && isExplicit;
+  const jumps = isLocal ? given : given.map((jump) => wholeJump(h, jump, grid.complex));
+  const form = isLocal
+    ? termsForm(h, jumps, grid)
+    : representation === "real"
+      ? realForm(h, jumps, grid)
+      : matrixForm(h, jumps, grid);
   const finish = (last: Tensor, states: Tensor | null, more: Partial<Evolution> = {}): Evolution =>
     summary({
       final: last,
