@@ -13,11 +13,13 @@ import {
   Operator,
   sigmaMinus,
   sigmaX,
+  sigmaY,
   sigmaZ,
 } from "../operators/index.js";
 import {
   dopri8,
   expectation,
+  floquetModes,
   type Hamiltonian,
   hamiltonian,
   type LindbladOptions,
@@ -25,6 +27,8 @@ import {
   type MethodName,
   propagator,
   schrodinger,
+  steadyState,
+  superPropagator,
   trotter2,
   tsit5,
 } from "./index.js";
@@ -243,4 +247,48 @@ test("a program that imports this package alone runs where core would run it", (
   assert.equal(usual.stdout.trim(), `2 ${weft.CpuDevice.available() ? "cpu" : "reference"}`, usual.stderr);
   const cluster = run({ WEFT_CONNECT: "127.0.0.1:1" });
   assert.notEqual(cluster.status, 0, `WEFT_CONNECT is not ignored: ${cluster.stdout}`);
+});
+
+test("steady states, maps and Floquet modes agree with closed forms", () => {
+  // A resonantly driven qubit: population 4 w^2 / (g^2 + 8 w^2) of the excited state for H = w X and decay g.
+  const population = (w: weft.Tensor): weft.Tensor => {
+    const h = hamiltonian({ static: sigmaX.tensor().mul(w) });
+    return steadyState({ hamiltonian: h, jumps: [{ operator: sigmaMinus, rate: 1.3 }] })
+      .index(1, 1)
+      .real();
+  };
+  const closed = (w: number): number => (4 * w * w) / (1.3 ** 2 + 8 * w * w);
+  const w = weft.tensor(0.4, { dtype: "float64" });
+  near(population(w).itemSync(), closed(0.4), 1e-12);
+  near(
+    weft.grad(population)(w).itemSync(),
+    (closed(0.4 + 1e-5) - closed(0.4 - 1e-5)) / 2e-5,
+    1e-8,
+    "implicit gradient",
+  );
+  assert.throws(() => steadyState({ hamiltonian: still, jumps: [] }), /not unique/);
+  const map = superPropagator(decay, { duration: 1, steps: 200 }).dataSync() as Float64Array;
+  const at = (i: number, j: number): [number, number] => [map[2 * (4 * i + j)], map[2 * (4 * i + j) + 1]];
+  near(at(3, 3)[0], Math.exp(-0.3), 1e-9);
+  near(at(0, 3)[0], 1 - Math.exp(-0.3), 1e-9);
+  // Coherences rotate with H = Z: rho_01 gets exp(-2 i t).
+  near(at(1, 1)[0], Math.exp(-0.15) * Math.cos(2), 1e-7);
+  near(at(1, 1)[1], -Math.exp(-0.15) * Math.sin(2), 1e-7);
+  // In the rotating frame, H(t) = w0 Z / 2 + g (X cos wt + Y sin wt) has energies w/2 +- sqrt((w0 - w)^2 / 4 + g^2) modulo w.
+  const [w0, wd, g] = [1.1, 1.7, 0.3];
+  const h = hamiltonian({
+    static: sigmaZ.scale(w0 / 2),
+    drives: [sigmaX, sigmaY],
+    amplitudes: (t) => weft.stack([t.mul(wd).cos().mul(g), t.mul(wd).sin().mul(g)], 1),
+  });
+  const period = (2 * Math.PI) / wd;
+  const { energies, modes } = floquetModes(h, { duration: period, method: dopri8({ maxSteps: 1000 }) });
+  const found = Array.from(energies.dataSync() as Float64Array).sort((x, y) => x - y);
+  const fold = (x: number): number => x - wd * Math.round(x / wd);
+  const split = Math.hypot((w0 - wd) / 2, g);
+  const wanted = [fold(wd / 2 + split), fold(wd / 2 - split)].sort((x, y) => x - y);
+  wanted.forEach((x, k) => void near(found[k], x, 1e-7, "quasi-energy"));
+  const back = propagator(h, { duration: period, method: dopri8({ maxSteps: 1000 }) }).final.matmul(modes);
+  const overlaps = modes.conj().mul(back).sum(0).abs().dataSync() as Float64Array;
+  overlaps.forEach((x) => void near(x, 1, 1e-7, "modes return after a period"));
 });

@@ -33,8 +33,9 @@ export {
   type Evolution,
   expectation,
   type Observables,
-  probabilityRoom,
+  roomFor,
   type Validity,
 } from "./result.js";
 export type { SaveOptions } from "./saves.js";
 export { type PropagatorOptions, propagator, type SchrodingerOptions, schrodinger } from "./schrodinger.js";
+export { type FloquetModes, floquetModes, steadyState, superPropagator } from "./steady.js";

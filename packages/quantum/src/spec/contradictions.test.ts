@@ -89,9 +89,9 @@ test("the error is estimated where steps cannot be halved, where drives jump bet
   const angle = ((0.4 + 0.9 + 0.1) * 2) / 3;
   const truth = 1 - Math.sin(angle) ** 2 * Math.sin(0.8) ** 2;
   assert.ok(Math.abs(infidelity - truth) <= 3 * error, `off by ${Math.abs(infidelity - truth)}, estimated ${error}`);
-  const single = problem({ evolution: { steps: 4000, precision: "complex64" } }).report();
+  const single = problem({ evolution: { steps: 20, precision: "complex64" } }).report();
   assert.ok(Math.abs(single.infidelity - (1 - Math.sin(0.8) ** 2 * Math.sin(1.4) ** 2)) <= 2 * single.error + 1e-9);
-  assert.ok(single.error > 1e-8);
+  assert.ok(single.error > 1e-9, `${single.error}`);
 });
 
 test("a pulse that leaves the truncated levels is refused, also after optimization", () => {

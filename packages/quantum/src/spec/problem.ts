@@ -22,7 +22,7 @@ import {
   type Evolution,
   type Hamiltonian,
   lindblad,
-  probabilityRoom,
+  roomFor,
   type SchrodingerOptions,
   schrodinger,
   tsit5,
@@ -406,7 +406,8 @@ const weight = (x: Tensor): Tensor => real(x).square().add(x.imag().square()).su
 /** Throws unless an infidelity is a number in [0, 1]. */
 function checkRange(infidelity: Tensor, { method, steps }: Evolution): void {
   const value = infidelity.itemSync();
-  if (value > -probabilityRoom && value < 1 + probabilityRoom) return;
+  const room = roomFor(infidelity);
+  if (value > -room && value < 1 + room) return;
   throw new WeftError(
     Number.isNaN(value)
       ? `evolve: the infidelity is not a number; ${method.name} did not reach the end within ${steps} steps, or a parameter is NaN`

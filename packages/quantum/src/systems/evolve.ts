@@ -3,7 +3,14 @@ import { WeftError } from "@weft/core/internal/graph";
 import { adjoint, full, matmul, real, stack, Tensor } from "@weft/core/internal/tensor";
 import { concreteValues } from "../concrete.js";
 import { identityOperator } from "../operators/index.js";
-import { checkArrival, type Evolution, type PropagatorOptions, propagator, type Validity } from "../solvers/index.js";
+import {
+  checkArrival,
+  type Evolution,
+  type PropagatorOptions,
+  propagator,
+  roomFor,
+  type Validity,
+} from "../solvers/index.js";
 import type { BoundDevice, QuantumDevice } from "./device.js";
 import { checkAssignment, computationalStates, dressedStates, levelsOfState } from "./spectrum.js";
 
@@ -141,7 +148,7 @@ function checkResult(
   limits: { topWeight?: number; norm?: number },
   levelsOf: (name: string) => number,
 ): Validity {
-  const { topWeight: topLimit = 1e-3, norm = 1e-6 } = limits;
+  const { topWeight: topLimit = 1e-3, norm = roomFor(run.final) } = limits;
   checkArrival(run);
   const sizes = Array.from(norms.dataSync(), Number);
   if (sizes.some((x) => !Number.isFinite(x)))
