@@ -29,7 +29,7 @@ export interface KernelInfo {
  */
 export interface ProcessGroup {
   /** The transport of the group. */
-  readonly kind: "local" | "shm" | "mpi" | "nccl";
+  readonly kind: "local" | "shm" | "mpi" | "links" | "nccl";
   /** The number of this process, from 0. */
   readonly rank: number;
   /** The number of processes. */

@@ -1,11 +1,12 @@
 // Right-hand sides of the Schrödinger and Lindblad equations: density matrices as matrices or as real coordinates, and generators as
 // matrices on vectorized density matrices. Inputs of a step are its drives, then the rates that depend on time.
-import { WeftError } from "@weft/core/internal/graph";
+import { isComplex, WeftError } from "@weft/core/internal/graph";
 import {
   adjoint,
   arange,
   complex,
   concat,
+  imag,
   matmul,
   real,
   stack,
@@ -15,6 +16,7 @@ import {
 } from "@weft/core/internal/tensor";
 import { identityOperator, Operator } from "../operators/index.js";
 import { basisRows, commutator, dissipator, realMatrix } from "./hermitian.js";
+import { lindbladTerms } from "./matrix-free.js";
 import type { Method } from "./methods.js";
 import {
   type CheckedJump,
@@ -162,6 +164,12 @@ export function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: 
   };
 }
 
+export const termsForm = (h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Form => ({
+  start: (rho) => rho,
+  rate: lindbladTerms(h, jumps, grid),
+  matrix: (rho) => rho,
+});
+
 /** The static part and each drive as matrices on the whole space. */
 export function denseTerms(h: Hamiltonian, grid: Pick<Grid, "complex">): { fixed: Tensor; drives: Tensor[] } {
   const wide = (terms: Hamiltonian["static"]): Tensor[] =>
@@ -177,15 +185,23 @@ export function explicitStep(
   h: Tensor,
 ): (state: Tensor, u: Tensor) => Tensor {
   const at = (u: Tensor, stage: number): Tensor => u.index(u.shape[0] === 1 ? 0 : stage);
-  if (method.name === "euler") return (y, u) => y.add(rate(y, at(u, 0)).mul(h));
+  if (method.name === "euler") return (y, u) => plusScaled(y, rate(y, at(u, 0)), h);
+  const [half, third, sixth] = [h.mul(0.5), h.div(3), h.div(6)];
   return (y, u) => {
+    // Each stage adds to the result at once, so that no earlier derivative stays in memory.
     const k1 = rate(y, at(u, 0));
-    const k2 = rate(y.add(k1.mul(h.mul(0.5))), at(u, 1));
-    const k3 = rate(y.add(k2.mul(h.mul(0.5))), at(u, 1));
-    const k4 = rate(y.add(k3.mul(h)), at(u, 2));
-    return y.add(k1.add(k2.mul(2)).add(k3.mul(2)).add(k4).mul(h.div(6)));
+    const k2 = rate(plusScaled(y, k1, half), at(u, 1));
+    const k3 = rate(plusScaled(y, k2, half), at(u, 1));
+    const k4 = rate(plusScaled(y, k3, h), at(u, 2));
+    return plusScaled(plusScaled(plusScaled(plusScaled(y, k1, sixth), k2, third), k3, third), k4, sixth);
   };
 }
+
+/** y + factor k with a real factor, which multiplies both parts of complex numbers. */
+const plusScaled = (y: Tensor, k: Tensor, factor: Tensor): Tensor =>
+  isComplex(y.dtype)
+    ? complex(real(y).add(real(k).mul(factor)), imag(y).add(imag(k).mul(factor)))
+    : y.add(k.mul(factor));
 
 /** Matrix of rho -> left rho right on row-major vectorized rho. */
 export const sandwich = (left: Tensor, right: Tensor): Tensor => {

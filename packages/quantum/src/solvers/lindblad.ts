@@ -9,14 +9,17 @@ import { hermitianExponential } from "./exponential.js";
 import {
   denseTerms,
   explicitStep,
+  type Form,
   generatorTable,
   inputsAt,
   inputTable,
   matrixForm,
   realForm,
   superoperators,
+  termsForm,
 } from "./generators.js";
 import { runBlocks, runSaving, runSteps } from "./loop.js";
+import { usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import {
   adaptivePieces,
@@ -45,9 +48,9 @@ export interface LindbladOptions extends SaveOptions {
   dtype?: "complex64" | "complex128";
   /**
    * "real": d^2 real coordinates in a Hermitian basis, the fastest form for small d with `Operator` matrices; "matrix":
-   * complex matrices. Default: by size.
+   * complex matrices; "matrix-free": complex matrices as states, operators as sums of local terms. Default: by cost.
    */
-  representation?: "real" | "matrix";
+  representation?: "real" | "matrix" | "matrix-free";
 }
 
 const optionNames = [
@@ -101,14 +104,20 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   const numbers =
     [...h.static, ...h.drives].every((t) => t.matrix instanceof Operator) &&
     given.every((j) => j.operator instanceof Operator);
-  const representation = options.representation ?? (numbers && d <= literalLimit ? "real" : "matrix");
-  if (representation !== "real" && representation !== "matrix")
-    throw new WeftError(`lindblad: representation must be "real" or "matrix", got ${String(representation)}`);
+  const representation =
+    options.representation ?? (numbers && d <= literalLimit ? "real" : usesTerms(h, given) ? "matrix-free" : "matrix");
+  if (!["real", "matrix", "matrix-free"].includes(representation))
+    throw new WeftError(
+      `lindblad: representation must be "real", "matrix" or "matrix-free", got ${String(representation)}`,
+    );
   if (representation === "real" && !numbers)
     throw new WeftError(
       'lindblad: representation "real" needs operators of numbers; an operator is a tensor: use "matrix"',
     );
-  const jumps = given.map((jump) => wholeJump(h, jump, grid.complex));
+  const isExplicit = method.tolerance !== undefined || method.name === "rk4" || method.name === "euler";
+  const isLocal = representation === "matrix-free" && isExplicit;
+  const jumps = isLocal ? given : given.map((jump) => wholeJump(h, jump, grid.complex));
+  const formOf = (): Form => (isLocal ? termsForm : representation === "real" ? realForm : matrixForm)(h, jumps, grid);
   const values = observe(options.observables, "density", grid.complex);
   const snapshot = (rho: Tensor): Snapshot => ({ state: plan.keepStates ? [rho] : [], values: values(rho) });
   const finish = (final: Tensor, all: Snapshot | null, more: Partial<Evolution> = {}): Evolution => {
@@ -117,7 +126,7 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   };
 
   if (method.tolerance !== undefined) {
-    const form = representation === "real" ? realForm(h, jumps, grid) : matrixForm(h, jumps, grid);
+    const form = formOf();
     const { pieces, drives } = adaptivePieces(h, grid, plan.ends);
     const inputs = inputsAt(jumps, grid, drives);
     const rate = (y: Tensor, time: Tensor, u: Tensor): Tensor => form.rate(y, inputs(time, u));
@@ -130,13 +139,13 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   }
   const { pieces, picked } = equalPieces(plan, grid.steps);
   const u = inputTable(h, jumps, grid, method.stages);
-  const { enter, advance, leave } = method.name === "rk4" || method.name === "euler" ? explicit() : byMaps();
+  const { enter, advance, leave } = isExplicit ? explicit() : byMaps();
   if (plan.isFinalOnly) return finish(leave(advance(enter(start), u)), null);
   const [last, all] = runSaving(advance, enter(start), u, pieces, (y) => snapshot(leave(y)));
   return finish(leave(last), takePieces(all, pieces, picked));
 
   function explicit() {
-    const form = representation === "real" ? realForm(h, jumps, grid) : matrixForm(h, jumps, grid);
+    const form = formOf();
     const step = explicitStep(form.rate, method, grid.h);
     return {
       enter: form.start,

@@ -11,6 +11,7 @@ import { applyGate, type GateProgram, runGates } from "./gates.js";
 import { denseTerms, explicitStep, generatorTable } from "./generators.js";
 import { single, stepsFor } from "./lindblad.js";
 import { cutRows, runSaving, runSteps, splitSteps } from "./loop.js";
+import { schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import {
   adaptivePieces,
@@ -159,6 +160,7 @@ const minusI = { re: 0, im: -1 };
 
 /** -i H psi with the drives u: [K] */
 function rateOf(h: Hamiltonian, grid: Grid): (psi: Tensor, u: Tensor) => Tensor {
+  if (usesTerms(h, null)) return schrodingerTerms(h, grid);
   const { fixed, drives } = denseTerms(h, grid);
   const still = fixed.mul(minusI);
   const turns = drives.map((drive) => drive.mul(minusI));
