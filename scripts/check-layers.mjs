@@ -38,6 +38,7 @@ const layers = {
     "control",
     "meta",
     "spec",
+    "qutip",
   ],
   bench: ["harness", "suites"],
   lab: [
