@@ -39,6 +39,7 @@ const layers = {
     "control",
     "meta",
     "spec",
+    "qutip",
   ],
   bench: ["harness", "suites"],
   lab: [
