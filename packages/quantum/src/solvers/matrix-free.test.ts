@@ -230,7 +230,9 @@ describe("on the CPU", { skip: CpuDevice.available() ? false : "no C compiler on
         lindblad({ hamiltonian: { ...h, amplitudes }, jumps }, rho, { duration: 1, steps: 10 }).final,
     );
     const kernels = f.kernels(h.amplitudes as Tensor, densityOf(firstLevels(4)).tensor());
-    assert.ok(kernels.length === 1 && /x4$|^blocks/.test(kernels[0]), kernels.join(", "));
+    // Before the loop, one kernel checks that the initial state is Hermitian.
+    const loops = kernels.filter((name) => !name.startsWith("row_max_conj_sub_abs"));
+    assert.ok(loops.length === 1 && kernels.length <= 2 && /x4$|^blocks/.test(loops[0]), kernels.join(", "));
   });
 
   test("kets: an adaptive evolution of 81 levels equals the exponential of each segment", () => {

@@ -23,7 +23,7 @@ const minusI = { re: 0, im: -1 };
 
 /** A sum of terms that share one coefficient: a drive's amplitude, a rate, or 1. */
 interface Part {
-  /** Index of the drive, a rate, or null for constant terms. */
+  /** Index of the input of a step (a drive, or a rate that depends on time), a rate, or null for constant terms. */
   coefficient: number | Tensor | null;
   generator: Diagonals;
 }
@@ -48,7 +48,7 @@ const squared = (l: Operator | Tensor): Operator | Tensor =>
   l instanceof Operator ? l.adjoint().mul(l) : matmul(adjoint(l), l);
 
 interface Leap {
-  rate: number | Tensor;
+  coefficient: Part["coefficient"];
   operator: Diagonals;
 }
 
@@ -58,15 +58,15 @@ const everySite = ({ dims }: Pick<Hamiltonian, "dims">): number[] => dims.map((_
 function decayParts(h: Hamiltonian, jumps: readonly CheckedJump[]): { parts: Part[]; leaps: Leap[] } {
   const parts: Part[] = [];
   const leaps: Leap[] = [];
+  let input = h.drives.length;
   for (const { operator, sites, rate } of jumps) {
     const at = sites ?? everySite(h);
     const loss = wide(h, { sites: at, matrix: squared(operator) });
-    const isNumber = typeof rate === "number";
-    parts.push({
-      coefficient: isNumber ? null : rate,
-      generator: scaleDiagonals(loss, { re: isNumber ? -rate / 2 : -0.5, im: 0 }),
-    });
-    leaps.push({ rate, operator: wide(h, { sites: at, matrix: operator }) });
+    const leap = wide(h, { sites: at, matrix: operator });
+    const size = typeof rate === "number" ? rate : 1;
+    const coefficient = typeof rate === "number" ? null : typeof rate === "function" ? input++ : rate.reshape([]);
+    parts.push({ coefficient, generator: scaleDiagonals(loss, { re: -size / 2, im: 0 }) });
+    leaps.push({ coefficient, operator: scaleDiagonals(leap, { re: Math.sqrt(size), im: 0 }) });
   }
   return { parts, leaps };
 }
@@ -85,7 +85,7 @@ const weighted = (x: Planes, coefficient: Part["coefficient"], u: Tensor, grid: 
     ? x
     : scalePlanes(x, typeof coefficient === "number" ? u.index(coefficient) : coefficient.cast(grid.real));
 
-/** d x / dt of a state or density matrix for drives u: [K]. */
+/** d x / dt of a state or density matrix for the inputs u of a step. */
 export type Rate = (x: Tensor, u: Tensor) => Tensor;
 
 const total = (planes: readonly Planes[], x: Tensor): Tensor => {
@@ -113,18 +113,16 @@ export function schrodingerTerms(h: Hamiltonian, grid: Grid): Rate {
 export function lindbladTerms(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Rate {
   const decay = decayParts(h, jumps);
   const parts = joined(dimensionOf(h), [...coherentParts(h), ...decay.parts]);
-  const leaps = decay.leaps.map(({ rate, operator }) =>
-    typeof rate === "number"
-      ? { rate: null, operator: scaleDiagonals(operator, { re: Math.sqrt(rate), im: 0 }) }
-      : { rate, operator },
-  );
+  const { leaps } = decay;
   const tables = tensorDiagonals([...parts.map((p) => p.generator), ...leaps.map((l) => l.operator)], grid.real);
   return (x, u) => {
     const planes = planesOf(x);
     return total(
       [
         ...parts.map(({ coefficient }, k) => weighted(applyBothSides(tables[k], planes), coefficient, u, grid)),
-        ...leaps.map(({ rate }, k) => weighted(sandwich(tables[parts.length + k], planes), rate, u, grid)),
+        ...leaps.map(({ coefficient }, k) =>
+          weighted(sandwich(tables[parts.length + k], planes), coefficient, u, grid),
+        ),
       ],
       x,
     );
