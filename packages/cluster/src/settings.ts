@@ -43,6 +43,9 @@ export const clusterSettings = {
     whole: false,
     summary: "Predicted seconds above which a tensor is not recomputed.",
   }),
+  rendezvous: text("WEFT_RENDEZVOUS", "host:port", {
+    summary: "Where the processes of a job on several hosts find each other; rank 0 listens there.",
+  }),
   shardRules: text("WEFT_SHARD_RULES", "a YAML or JSON file", {
     summary: "File with sharding rules for named parts of a program.",
   }),
