@@ -29,6 +29,9 @@ export const clusterSettings = {
     summary: "Number of processes of the job on this host.",
     otherwise: "all of them",
   }),
+  python: text("WEFT_PYTHON", "a command", {
+    summary: "Python that starts processes on a Ray cluster; python3 by default.",
+  }),
   rates: choice("WEFT_RATES", ["measured", "assumed"], "measured", {
     summary: "Rates for the planner: measured once per machine, or assumed.",
   }),
