@@ -1,8 +1,8 @@
 """Runs processes of Weft as actors of a Ray cluster, one per bundle of a placement group.
 
-Reads one JSON object from standard input: {"address", "processes": [{"command", "env"}], "cpus", "gpus", "strategy",
-"restart", "files"}. Writes one JSON object per line: the nodes, and what happens to the processes. Ray places and restarts
-the actors; an actor whose process ends, ends too. When standard input closes, everything is removed.
+Reads one JSON object from standard input: {"address", "processes", "cpus", "gpus", "strategy",
+"restart"} and, when it has said where the bundles are, a second one: {"command", "env", "each", "files", "folder"}.
+Writes one JSON object per line: what happens to the processes. Ray places and restarts the actors; an actor whose process ends, ends too. When standard input closes, everything is removed.
 """
 
 import json
@@ -22,14 +22,14 @@ try:
     from ray.util.placement_group import placement_group, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 except ImportError as error:
-    say(t="failed", message=f"Python has no ray: {error}; pip install ray, or set WEFT_PYTHON to a Python that has it")
+    say(t="failed", message=f"Python has no ray: {error}; pip install ray, or set WEFT_RAY_PYTHON to a Python that has it")
     sys.exit(1)
 
 
 class Process:
     """One process of Weft on a node of the Ray cluster."""
 
-    def __init__(self, index, command, env, files):
+    def __init__(self, index, command, env, files, folder):
         import ctypes
         import os
         import signal
@@ -58,6 +58,7 @@ class Process:
         self.child = subprocess.Popen(
             words,
             env=values,
+            cwd=folder if os.path.isdir(folder) else None,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -124,9 +125,6 @@ def main():
         say(t="failed", message=f"no Ray cluster at {wanted['address']}: {str(error).splitlines()[0]}")
         return 1
     processes, restart = wanted["processes"], wanted["restart"]
-    nodes = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
-    say(t="nodes", addresses=nodes, own=ray.util.get_node_ip_address())
-    more = json.loads(sys.stdin.readline())  # what depends on the addresses
     bundle = {"CPU": wanted["cpus"]}
     if wanted["gpus"] > 0:
         bundle["GPU"] = wanted["gpus"]
@@ -140,6 +138,15 @@ def main():
             message=f"Ray has no room for {processes} processes of {bundle} (free: {ray.available_resources()})",
         )
         return 1
+    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+    bundles = ray.util.placement_group_table(group)["bundles_to_node_id"]
+    places = [nodes[bundles[index]] for index in range(processes)]
+    say(t="placed", addresses=places, own=ray.util.get_node_ip_address())
+    line = sys.stdin.readline()  # what depends on the addresses
+    if line == "":
+        remove_placement_group(group)
+        return 1
+    more = json.loads(line)
     remote = ray.remote(Process)
     actors = []
     left = [processes]
@@ -160,7 +167,7 @@ def main():
             num_gpus=wanted["gpus"],
             max_restarts=-1 if restart else 0,
             max_concurrency=4,
-        ).remote(index, more["command"], {**more["env"], **more["each"][index]}, more["files"])
+        ).remote(index, more["command"], {**more["env"], **more["each"][index]}, more["files"], more["folder"])
         actors.append(actor)
         threading.Thread(target=watch, args=(index, actor, restart, done), daemon=True).start()
 

@@ -1,59 +1,19 @@
 // Workers as actors of a real Ray cluster with several nodes, which the test starts.
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
-import { homedir } from "node:os";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { spawnSync } from "node:child_process";
 import { after, before, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import * as weft from "@weft/core";
+import { noRay, type RayNodes, startRay } from "@weft/testing/ray";
 import { connect } from "./connect.js";
 import { skip as noCompiler } from "./workers.testkit.js";
 
-const folder = join(homedir(), ".cache", "weft", "venvs", "ray");
-const python = join(folder, "bin", "python");
-const hasRay = (): boolean => spawnSync(python, ["-c", "import ray"]).status === 0;
-
-/** Ray in an environment of its own; the reason why there is none. */
-function noRay(): string | false {
-  if (existsSync(python) && hasRay()) return false;
-  spawnSync("python3", ["-m", "venv", folder]);
-  spawnSync(python, ["-m", "pip", "install", "-q", "--retries", "1", "--timeout", "15", "ray"], { timeout: 240_000 });
-  return hasRay() ? false : "no Ray (pip install ray failed); workers on Ray were not tested";
-}
-
 const skip = noCompiler || noRay();
-if (skip) console.error(`SKIPPED: ${skip}`);
-
-// Two nodes with two cores each; actors of the first can be killed.
-const nodes = `
-import sys, json, ray
-from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-cluster.add_node(num_cpus=2)
-cluster.wait_for_nodes()
-print(json.dumps({"address": cluster.address}), flush=True)
-sys.stdin.read()
-cluster.shutdown()
-`;
-let ray: ChildProcess | null = null;
-let address = "";
+let ray: RayNodes;
 before(async () => {
-  if (skip) return;
-  process.env.WEFT_PYTHON = python;
-  ray = spawn(python, ["-c", nodes], { stdio: ["pipe", "pipe", "ignore"] });
-  for await (const line of createInterface(ray.stdout!)) {
-    address = (JSON.parse(line) as { address: string }).address;
-    break;
-  }
+  if (skip === false) ray = await startRay();
 });
-after(async () => {
-  if (ray === null) return;
-  const ended = new Promise((resolve) => ray!.once("exit", resolve));
-  ray.stdin!.end();
-  await ended;
-});
+after(() => ray?.stop());
 
 const workersOf = (): number[] =>
   spawnSync("pgrep", ["-f", "cluster/dist/main.js worker"], { encoding: "utf8" })
@@ -66,7 +26,7 @@ test("workers are actors of a placement group, are replaced by Ray, and end with
   timeout: 180_000,
 }, async () => {
   const mine = new Set(workersOf());
-  const cluster = await connect({ ray: address, devices: 3, strategy: "SPREAD" });
+  const cluster = await connect({ ray: ray.address, devices: 3, strategy: "SPREAD" });
   const own = (): number[] => workersOf().filter((pid) => !mine.has(pid));
   try {
     assert.equal(cluster.workers.length, 3);
@@ -92,6 +52,6 @@ test("room that Ray does not have, and a cluster that is not there, are errors t
   skip,
   timeout: 120_000,
 }, async () => {
-  await assert.rejects(connect({ ray: address, devices: 9, timeout: 3 }), /Ray has no room for 9 processes/);
+  await assert.rejects(connect({ ray: ray.address, devices: 9, timeout: 3 }), /Ray has no room for 9 processes/);
   await assert.rejects(connect({ ray: "127.0.0.1:1", devices: 1 }), /no Ray cluster at 127.0.0.1:1/);
 });

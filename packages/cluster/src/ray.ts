@@ -38,13 +38,14 @@ interface Job {
 
 const index = z.number().int().min(0);
 const event = z.discriminatedUnion("t", [
-  z.object({ t: z.literal("nodes"), addresses: z.array(z.string()), own: z.string() }),
+  z.object({ t: z.literal("placed"), addresses: z.array(z.string()), own: z.string() }),
   z.object({ t: z.literal("started"), process: index, address: z.string(), pid: z.number() }),
   z.object({ t: z.literal("output"), process: index, text: z.string() }),
   z.object({ t: z.literal("ended"), process: index, code: z.number() }),
   z.object({ t: z.literal("lost"), process: index, message: z.string() }),
   z.object({ t: z.literal("failed"), message: z.string() }),
 ]);
+/** What happened to the processes of a job on Ray. */
 export type RayEvent = z.infer<typeof event>;
 
 const driver = fileURLToPath(new URL("../assets/weft_ray.py", import.meta.url));
@@ -58,6 +59,7 @@ export class RayJob {
   readonly #events: AsyncIterator<RayEvent>;
   /** The last lines that processes and Ray printed. */
   readonly lines: string[] = [];
+  /** The node of each process. */
   addresses: string[] = [];
   own = "localhost";
 
@@ -68,7 +70,7 @@ export class RayJob {
     child.stderr?.setEncoding("utf8").on("data", (text: string) => this.#keep(text));
   }
 
-  /** Connects with the cluster and says which nodes it has. */
+  /** Connects with the cluster and reserves room. */
   static async connect(options: RayOptions, restart: boolean): Promise<RayJob> {
     const { ray, devices, cores = 1, gpus = 0, strategy = "PACK", timeout = 60 } = options;
     if (!Number.isInteger(devices) || devices < 1)
@@ -78,24 +80,26 @@ export class RayJob {
     const job = new RayJob(child);
     const failed = new Promise<never>((_, reject) =>
       child.once("error", (error) =>
-        reject(new WeftError(`${python} cannot be started: ${error.message}; set WEFT_PYTHON to a Python with ray`)),
+        reject(
+          new WeftError(`${python} cannot be started: ${error.message}; set WEFT_RAY_PYTHON to a Python with ray`),
+        ),
       ),
     );
     job.#tell({ address: ray, processes: devices, cpus: cores, gpus, strategy, timeout, restart });
     const first = await Promise.race([job.next(), failed]);
-    if (first?.t !== "nodes") throw job.#problem(first);
+    if (first?.t !== "placed") throw job.problem(first);
     [job.addresses, job.own] = [first.addresses, first.own];
     return job;
   }
 
-  /** Whether all nodes are this machine: nothing needs to be encrypted then. */
+  /** Whether all processes are on this machine: nothing needs to be encrypted then. */
   get isLocal(): boolean {
     return this.addresses.every((address) => address === this.own || isLoopback(address));
   }
 
   start({ command, env, each }: Omit<Job, "restart">): void {
     const files = this.isLocal ? {} : certificatesToCarry();
-    this.#tell({ command, env, each, files });
+    this.#tell({ command, env, each, files, folder: process.cwd() });
   }
 
   /** The next event; undefined when the job is over. */
@@ -122,7 +126,8 @@ export class RayJob {
     }
   }
 
-  #problem(last: RayEvent | undefined): WeftError {
+  /** The error for an event that ended the job too early. */
+  problem(last: RayEvent | undefined): WeftError {
     const why = last?.t === "failed" ? last.message : "Ray did not answer";
     const said = this.lines.length > 0 ? `; last output:\n  ${this.lines.slice(-5).join("\n  ")}` : "";
     return new WeftError(printable(`${why}${said}`));
@@ -133,7 +138,7 @@ export class RayJob {
     const seen = new Set<number>();
     while (seen.size < count) {
       const next = await this.next();
-      if (next === undefined || next.t === "failed") throw this.#problem(next);
+      if (next === undefined || next.t === "failed") throw this.problem(next);
       if (next.t === "output" && next.text.includes('"ready"')) seen.add(next.process);
     }
   }

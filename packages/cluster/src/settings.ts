@@ -29,7 +29,7 @@ export const clusterSettings = {
     summary: "Number of processes of the job on this host.",
     otherwise: "all of them",
   }),
-  python: text("WEFT_PYTHON", "a command", {
+  python: text("WEFT_RAY_PYTHON", "a command", {
     summary: "Python that starts processes on a Ray cluster; python3 by default.",
   }),
   rates: choice("WEFT_RATES", ["measured", "assumed"], "measured", {

@@ -17,6 +17,7 @@ export { type ElasticOptions, launchElastic } from "./elastic.js";
 export { TrainError } from "./errors.js";
 export { isRank, joinGroup, localDeviceIndex, type RankGroup, singleRank } from "./group.js";
 export { followLauncher, launchRanks, ownCores, RankDeath, type RanksOptions, reportToParent } from "./ranks.js";
+export { launchOnRay } from "./ray-ranks.js";
 export type { EpochRow } from "./records.js";
 export { type SlurmOptions, slurmScript } from "./slurm.js";
 export { type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";
