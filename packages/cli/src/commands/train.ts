@@ -3,7 +3,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { settings } from "@weft/core/internal/settings";
-import type { Config, loadConfig } from "@weft/train";
+import type { Config, loadConfig, ModuleConfig } from "@weft/train";
 import { type Command, Option } from "commander";
 import {
   attempt,
@@ -107,9 +107,9 @@ async function reportOnce(work: () => Promise<void>): Promise<void> {
 }
 
 async function run(file: string, options: Options): Promise<void> {
-  const { followLauncher, isRank, loadConfig } = await import("@weft/train");
+  const { followLauncher, isRank, loadAnyConfig } = await import("@weft/train");
   await engineWork(async () => {
-    const config = loadConfig(file, overridesOf(options));
+    const config = loadAnyConfig(file, overridesOf(options));
     if (options.slurm !== undefined) return writeScript(file, config, options, options.slurm);
     if (config.ranks > 1 && !isRank()) return startRanks(config, options);
     followLauncher();
@@ -132,7 +132,7 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
 }
 
 /** Starts this command once per rank; rank 0 prints. */
-async function startRanks(config: Config, options: Options): Promise<void> {
+async function startRanks(config: Config | ModuleConfig, options: Options): Promise<void> {
   const { launchElastic, launchOnRay } = await import("@weft/train");
   const ray = { ray: options.ray, gpus: options.gpusPerRank };
   const least = options.minDevices ?? config.ranks;
@@ -173,7 +173,7 @@ async function startRanks(config: Config, options: Options): Promise<void> {
 const without = (args: readonly string[], option: string): string[] =>
   args.filter((arg, i) => arg !== option && args[i - 1] !== option && !arg.startsWith(`${option}=`));
 
-async function trainHere(config: Config, options: Options): Promise<void> {
+async function trainHere(config: Config | ModuleConfig, options: Options): Promise<void> {
   const { session, setDevice } = await import("@weft/core");
   const { joinGroup, localDeviceIndex, singleRank, train } = await import("@weft/train");
   // A CPU device is a number of cores, for one rank or several, so that device counts are comparable.
@@ -191,6 +191,7 @@ async function trainHere(config: Config, options: Options): Promise<void> {
     progress.clear();
     if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);
   };
+  const onTest = "data" in config && config.data.validation === 0;
   const probeFolder = cliSettings.probeDir.get();
   const onCores = session().device.traits.usesHostCores;
   const place = onCores ? ` of ${settings.threads.get()} core${settings.threads.get() === 1 ? "" : "s"}` : "";
@@ -216,13 +217,14 @@ async function trainHere(config: Config, options: Options): Promise<void> {
           `epoch ${row.epoch}${taken < of ? ` (${taken} of ${of} steps)` : ""}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
             (row.valLoss === null
               ? ""
-              : `  ${config.data.validation > 0 ? "validation" : "test"} loss ${row.valLoss.toFixed(4)}  accuracy ${row.valAccuracy?.toFixed(4)}`),
+              : `  ${onTest ? "test" : "validation"} loss ${row.valLoss.toFixed(4)}` +
+                (row.valAccuracy === null ? "" : `  accuracy ${row.valAccuracy.toFixed(4)}`)),
         ),
       onNote: (text) => warn(text),
     });
     progress.clear();
     if (result.test !== null)
-      print(`test accuracy ${result.test.accuracy.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
+      print(`test accuracy ${result.test.accuracy?.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
     if (options.json && group.rank === 0) process.stdout.write(`${JSON.stringify(result)}\n`);
     else print(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {
@@ -232,7 +234,12 @@ async function trainHere(config: Config, options: Options): Promise<void> {
   }
 }
 
-async function writeScript(file: string, config: Config, options: Options, target: string): Promise<void> {
+async function writeScript(
+  file: string,
+  config: Config | ModuleConfig,
+  options: Options,
+  target: string,
+): Promise<void> {
   const { slurmScript } = await import("@weft/train");
   if (config.ranks % options.nodes !== 0)
     throw new CommandError(
