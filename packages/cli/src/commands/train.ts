@@ -4,7 +4,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { settings } from "@weft/core/internal/settings";
 import type { Config, loadConfig, ModuleConfig } from "@weft/train";
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import {
   attempt,
   CommandError,
@@ -40,6 +40,8 @@ interface Options {
   modules?: string[];
   env?: string[];
   gpusPerRank?: number;
+  launcher: "local" | "ray";
+  ray: string;
 }
 
 const help = `
@@ -49,6 +51,7 @@ Examples:
   weft train configs/ag_news_small.yaml --data data/ag_news  with a local copy of the data
   weft train configs/ag_news_small.yaml --resume             continue an interrupted run
   weft train configs/ag_news_small.yaml --devices 4 --min-devices 2   go on with the others when a rank dies
+  weft train configs/ag_news_small.yaml --devices 4 --launcher ray    ranks as actors of a running Ray cluster
   weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n} --max-steps 60 --no-evaluate
   weft train configs/ag_news_large.yaml --devices 8 --slurm job.sh --nodes 2 --partition gpu --gpus-per-rank 1
                                                              writes a job script instead; sbatch job.sh runs it
@@ -74,6 +77,12 @@ export function add(program: Command): void {
     .option("--resume", "continue from the newest checkpoint of the run")
     .option("--tape <steps>", "record every kernel of the first steps in tape-rankK.jsonl", count)
     .option("--json", "the result as JSON on standard output")
+    .addOption(
+      new Option("--launcher <kind>", "who starts the ranks: this command, or a Ray cluster")
+        .choices(["local", "ray"])
+        .default("local"),
+    )
+    .option("--ray <address>", "address of the Ray cluster", "auto")
     .option("--slurm <file>", "write a SLURM script for this run and exit")
     .option("--nodes <n>", "nodes of the SLURM job", count, 1)
     .option("--partition <name>", "SLURM partition")
@@ -81,7 +90,7 @@ export function add(program: Command): void {
     .option("--time <hh:mm:ss>", "SLURM time limit")
     .option("--modules <names...>", "modules to load in the job")
     .option("--env <settings...>", "variables of the job: NAME=value")
-    .option("--gpus-per-rank <n>", "GPUs of each rank in the job", count)
+    .option("--gpus-per-rank <n>", "GPUs of each rank in the job (SLURM, Ray)", count)
     .addHelpText("after", help)
     .action((config: string, options: Options) => attempt(() => reportOnce(() => run(config, options))));
 }
@@ -124,7 +133,8 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
 
 /** Starts this command once per rank; rank 0 prints. */
 async function startRanks(config: Config | ModuleConfig, options: Options): Promise<void> {
-  const { launchElastic } = await import("@weft/train");
+  const { launchElastic, launchOnRay } = await import("@weft/train");
+  const ray = { ray: options.ray, gpus: options.gpusPerRank };
   const least = options.minDevices ?? config.ranks;
   if (least > config.ranks)
     throw new CommandError(`--min-devices ${least} is more than the ${config.ranks} ranks of the run`, wrongUsage);
@@ -150,6 +160,7 @@ async function startRanks(config: Config | ModuleConfig, options: Options): Prom
             ]
           : own,
       signal: abort.signal,
+      ...(options.launcher === "ray" && { launch: (ranks) => launchOnRay(ranks, ray) }),
       onNote: (text) => warn(text),
     });
   } finally {

@@ -21,6 +21,7 @@ export { type ElasticOptions, launchElastic } from "./elastic.js";
 export { TrainError } from "./errors.js";
 export { isRank, joinGroup, localDeviceIndex, type RankGroup, singleRank } from "./group.js";
 export { followLauncher, launchRanks, ownCores, RankDeath, type RanksOptions, reportToParent } from "./ranks.js";
+export { launchOnRay } from "./ray-ranks.js";
 export type { EpochRow } from "./records.js";
 export { type SlurmOptions, slurmScript } from "./slurm.js";
 export { type TrainDefinition, train } from "./train.js";
