@@ -141,6 +141,12 @@ function prepareArgreduce(node: Node<"argreduce">, options: PrepareOptions): Nod
   return axis === last ? node : build.make("argreduce", [moved], { fn, axis: last });
 }
 
+/** Whether a node is a view of an argument. */
+function isStored(node: Node): boolean {
+  if (node.op === "input" || node.op === "data") return true;
+  return (node.op === "reshape" || node.op === "permute") && isStored(node.inputs[0]);
+}
+
 /** The best element of every piece, then the best of these. Ties go to the first at both stages, as does the first NaN. */
 function argInTwoStages(node: Node<"argreduce">, x: Node, rows: number, count: number): Node {
   const { fn } = node.attrs;
@@ -150,7 +156,9 @@ function argInTwoStages(node: Node<"argreduce">, x: Node, rows: number, count: n
     const axis = part.shape.length - 1;
     const shape = [rows, numel(part.shape.slice(1, -1))];
     const at = build.make("argreduce", [part], { fn, axis });
-    return [build.reshape(build.reduce(best, part, [axis]), shape), build.reshape(at, shape)];
+    // Elements that are in memory are looked up; computing them anew costs a second reduction, storing them more.
+    const value = isStored(x) ? build.gather(part, at, axis, axis) : build.reduce(best, part, [axis]);
+    return [build.reshape(value, shape), build.reshape(at, shape)];
   };
   const found = [parts, ...(tail === null ? [] : [tail])].map(bestOf);
   const values =
