@@ -25,6 +25,7 @@ const layers = {
     "testing",
   ],
   cluster: ["test"],
+  models: ["config", "architectures", "model", "checkpoint", "text", "generate", "tune"],
   train: ["data", "trainer"],
   quantum: [
     "schema",
@@ -38,6 +39,7 @@ const layers = {
     "control",
     "meta",
     "spec",
+    "qutip",
   ],
   bench: ["harness", "suites"],
   lab: [

@@ -12,6 +12,11 @@ const sharedMemory = (members: number): Link => ({
 
 export const hostLinks: Rates["links"] = sameLinks([2, 4, 8].map(sharedMemory));
 
+/** Links between hosts: encrypted, forwarded by a thread on either side. */
+const network = (members: number): Link => ({ members, latency: 250e-6 + 20e-6 * members, bandwidth: 0.4e9 });
+
+export const networkLinks: Rates["links"] = sameLinks([2, 4, 8, 16].map(network));
+
 const scaled = (points: [number, number][], by: number): [number, number][] => points.map(([x, y]) => [x, y * by]);
 
 function cpuRates(threads: number): Rates {

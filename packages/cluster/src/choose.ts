@@ -13,6 +13,7 @@ import {
   type ShardRules,
   type Strategy,
 } from "@weft/core/internal/shard";
+import { betweenHosts } from "./rates.js";
 import { rulesFromEnvironment } from "./rules.js";
 import { clusterSettings } from "./settings.js";
 
@@ -34,6 +35,8 @@ export interface ChooseOptions {
   devices: number;
   /** Workers that can exchange data, as lists of ranks; one list of all by default. A function uses one of them. */
   islands?: readonly (readonly number[])[];
+  /** Workers that share memory, as lists of ranks; one list of all by default. */
+  hosts?: readonly (readonly number[])[];
   rates: Rates;
   /** Current placements of the parameters; null for those that are on no worker yet. */
   params: readonly (Placement | null)[];
@@ -58,14 +61,36 @@ function islandOf(params: readonly (Placement | null)[], islands: readonly (read
   const having = islands.filter((island) => island.some((rank) => used.has(rank)));
   if (having.length > 1)
     throw new WeftError(
-      "the arguments are on workers of several hosts, which cannot exchange data: start the workers as one MPI job (mpirun -n 4 weft worker ..., or srun), or fetch one of the arguments and create it again",
+      "the arguments are on workers that cannot reach each other: start all of them with --data-host and certificates, or fetch one of the arguments and create it again",
     );
   return having[0] ?? islands.reduce((most, island) => (island.length > most.length ? island : most));
 }
 
+/** One host's workers that may compute the function without the others: those that have all arguments, or the most. */
+function hostFor(
+  params: readonly (Placement | null)[],
+  hosts: readonly (readonly number[])[],
+): readonly number[] | null {
+  const used = new Set(params.flatMap((param) => param?.mesh.ranks ?? []));
+  const able = hosts.filter((host) => [...used].every((rank) => host.includes(rank)));
+  return able.length === 0 ? null : able.reduce((most, host) => (host.length > most.length ? host : most));
+}
+
+/** The best plan for the workers of one host, and for all hosts with the rates of the network. */
 export function choose(fn: GraphFn, options: ChooseOptions): Choice {
-  const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
+  const { devices, rates, params, hosts = [range(devices)] } = options;
   const ranks = islandOf(params, options.islands ?? [range(devices)]);
+  const near = hosts.map((host) => host.filter((rank) => ranks.includes(rank))).filter((host) => host.length > 0);
+  if (near.length === 1) return chooseAmong(fn, ranks, options);
+  const all = chooseAmong(fn, ranks, { ...options, rates: betweenHosts(rates) });
+  const host = clusterSettings.forceShard.get() || options.mesh !== undefined ? null : hostFor(params, near);
+  if (host === null) return all;
+  const one = chooseAmong(fn, host, options);
+  return one.seconds <= all.seconds ? one : all;
+}
+
+function chooseAmong(fn: GraphFn, ranks: readonly number[], options: ChooseOptions): Choice {
+  const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: shard over all workers, whatever the estimated cost.
   const all =
     clusterSettings.forceShard.get() && ranks.length > 1

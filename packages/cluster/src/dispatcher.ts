@@ -8,7 +8,7 @@ import { Admission } from "./admission.js";
 import { Backlog } from "./backlog.js";
 import { checkCollectives } from "./collectives.js";
 import { log } from "./debug.js";
-import { dataKey, randomKey, sameSecret } from "./identity.js";
+import { dataKey, groupKey, randomKey, sameSecret } from "./identity.js";
 import { Outbox } from "./outbox.js";
 import { processState } from "./process-state.js";
 import {
@@ -27,8 +27,10 @@ import {
   type WorkerInfo,
   type WorkerStats,
 } from "./protocol.js";
+import { reachability } from "./reach.js";
 import { type Security, securityFrom } from "./security.js";
 import { bindServer, hostId, makeServer, service } from "./wire.js";
+import type { GroupOfProgram } from "./worker-groups.js";
 
 type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 
@@ -76,6 +78,9 @@ interface ClientEntry {
   /** Instructions that workers have not yet reported as done, by worker. */
   queued: Map<string, Backlog>;
 }
+
+/** A group without the place of a member in it. */
+type MemberGroup = Omit<GroupOfProgram, "rank" | "size">;
 
 type Problem = { message: string; code: FailureCode };
 
@@ -516,7 +521,7 @@ export class Dispatcher {
         : { message: `worker ${missing} is not connected; run it again on the remaining workers`, code: "lost" };
     const full = this.#overQuota(client, members);
     if (full !== null) problem ??= { message: full.message, code: "error" };
-    let group: { name: string; mpi: number[] | null } | null = null;
+    let group: MemberGroup | null = null;
     try {
       if (collective && problem === null) {
         checkCollectives(which.map((at) => graphs[at]));
@@ -546,25 +551,24 @@ export class Dispatcher {
   }
 
   /**
-   * One group per client, set of workers and generation: a client that fails disturbs no other. Over MPI where the
-   * workers are ranks of one job on several hosts.
+   * One group per client, set of workers and generation: a client that fails disturbs no other. Between hosts it uses
+   * MPI where the workers are ranks of one job, and links otherwise.
    */
-  #groupOf(
-    client: ClientEntry,
-    members: readonly string[],
-    generation: number,
-  ): { name: string; mpi: number[] | null } {
-    const infos = members.map((id) => this.#workers.get(id)?.info);
-    const hosts = new Set(infos.map((info) => info?.process.host));
-    const [first] = infos;
-    const oneJob = first?.mpi != null && infos.every((info) => info?.mpi?.job === first.mpi?.job);
-    if (hosts.size > 1 && !oneJob)
-      throw new WeftError(
-        "workers of several hosts exchange data over MPI: start them as one job (mpirun -n 4 weft worker ..., or srun)",
-      );
-    const mpi = hosts.size > 1 ? infos.map((info) => info!.mpi!.rank) : null;
+  #groupOf(client: ClientEntry, members: readonly string[], generation: number): MemberGroup {
+    const infos = members.map((id) => this.#workers.get(id)!.info);
     const short = hash("sha256", members.join(), "hex").slice(0, 32);
-    return { name: `${this.id}-${generation}-${client.id}-${short}`, mpi };
+    const name = `${this.id}-${generation}-${client.id}-${short}`;
+    const one = { name, mpi: null, links: null };
+    if (new Set(infos.map((info) => info.process.host)).size === 1) return one;
+    const [{ mpi: first }] = infos;
+    if (first !== null && infos.every(({ mpi }) => mpi?.job === first.job))
+      return { ...one, mpi: infos.map(({ mpi }) => mpi!.rank) };
+    if (reachability(infos).size > 1)
+      throw new WeftError(
+        "some of these workers can be reached from their own machine only; start them with --data-host and certificates",
+      );
+    const places = infos.map(({ process: { host }, data, links: port }) => ({ host, data: { ...data, port } }));
+    return { ...one, links: { key: groupKey(this.#secret, name), members: places } };
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {

@@ -14,8 +14,9 @@ import type { Connection } from "./connection.js";
 import { scatterConstants } from "./constants.js";
 import { log } from "./debug.js";
 import { type CallPrediction, predictParts, predictWhole } from "./predict.js";
-import type { ConstantArguments, WorkerInfo } from "./protocol.js";
+import type { ConstantArguments } from "./protocol.js";
 import { ratesFor, withoutLinks } from "./rates.js";
+import { hostsOf, islandsOf } from "./reach.js";
 import { renumber } from "./renumber.js";
 
 /** A function partitioned for one set of input placements. */
@@ -50,20 +51,6 @@ const maxReshardPrograms = 256;
  * the slowest of them in every call, which link rates do not include.
  */
 const communicationFreeMargin = 1.15;
-
-/** Ranks of workers that can exchange data: those of one host, or of one MPI job. */
-function islandsOf(workers: readonly WorkerInfo[]): number[][] {
-  const places = (key: (worker: WorkerInfo) => string | undefined): Map<string | undefined, number[]> => {
-    const found = new Map<string | undefined, number[]>();
-    workers.forEach((worker, rank) => {
-      found.set(key(worker), [...(found.get(key(worker)) ?? []), rank]);
-    });
-    return found;
-  };
-  const jobs = places(({ mpi }) => mpi?.job);
-  if (jobs.size === 1 && !jobs.has(undefined)) return [...jobs.values()];
-  return [...places(({ process: { host } }) => host).values()];
-}
 
 export class ExecutableCache {
   /** The user's sharding constraints. */
@@ -125,8 +112,9 @@ export class ExecutableCache {
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
     const enabled = settings.autoShard.get();
-    const islands = islandsOf(this.connection.workers);
-    return this.chooser(fn, { devices, islands, rates, params, donated, enabled, ...this.constraints });
+    const { workers } = this.connection;
+    const places = { islands: islandsOf(workers), hosts: hostsOf(workers) };
+    return this.chooser(fn, { devices, ...places, rates, params, donated, enabled, ...this.constraints });
   }
 
   /** Defines a partitioned function on its workers. */

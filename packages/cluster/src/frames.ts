@@ -41,13 +41,14 @@ export const drained = (socket: Socket): Promise<void> =>
 
 /**
  * Splits incoming bytes into frames. An invalid frame closes the connection. `limit` gives the maximum size of the next
- * frame while there is a lower one than usual; frames are held back while the socket is paused.
+ * frame while there is a lower one than usual; frames are held back while the socket is paused. The result ends the
+ * reading, and gives the bytes that were not read.
  */
 export function readFrames(
   socket: Socket,
   onFrame: (frame: DataPlaneFrame) => void,
   limit: () => number | null = () => null,
-): void {
+): () => Buffer {
   let pending: Buffer[] = [];
   let have = 0;
   const take = (): Buffer => {
@@ -83,6 +84,12 @@ export function readFrames(
       socket.destroy();
     }
   };
+  const resumed = (): void => read(null);
   socket.on("data", read);
-  socket.on("resume", () => read(null));
+  socket.on("resume", resumed);
+  return () => {
+    socket.off("data", read);
+    socket.off("resume", resumed);
+    return take();
+  };
 }

@@ -1,7 +1,7 @@
-// Heartbeats of a worker: a thread reports every second that the process lives, also while the main thread computes.
-import { fileURLToPath } from "node:url";
-import { Worker as Thread } from "node:worker_threads";
+// Heartbeats of a worker: reports to the dispatcher every second that the process lives. Runs in the background thread.
+import { encode, type Heartbeat } from "./protocol.js";
 import type { Security } from "./security.js";
+import { openStream } from "./wire.js";
 
 /** Where and as which worker the thread reports. */
 export interface HeartbeatOptions {
@@ -12,22 +12,33 @@ export interface HeartbeatOptions {
   key: string;
 }
 
-export class HeartbeatThread {
-  // Options of the program, such as --input-type, are not meant for the thread.
-  readonly #thread = new Thread(fileURLToPath(new URL("./heartbeat-thread.js", import.meta.url)), { execArgv: [] });
+let current: HeartbeatOptions | null = null;
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-  constructor() {
-    this.#thread.unref();
-    // The dispatcher notices missing heartbeats; the worker itself can do nothing about them.
-    this.#thread.on("error", () => {});
-  }
-
-  /** Reports from now on; null stops reporting. */
-  report(options: HeartbeatOptions | null): void {
-    this.#thread.postMessage(options);
-  }
-
-  end(): void {
-    void this.#thread.terminate();
+/** Reports until the worker is told of another dispatcher. */
+export async function reportHeartbeats(options: HeartbeatOptions | null): Promise<void> {
+  current = options;
+  if (options === null) return;
+  const { host, port, security, worker, key } = options;
+  const beat: Heartbeat = { t: "heartbeat", worker, key };
+  while (current === options) {
+    try {
+      const { stream, close } = await openStream(host, port, "heartbeat", security, false);
+      let open = true;
+      const ended = (): void => {
+        open = false;
+      };
+      stream.on("error", ended);
+      stream.on("end", ended);
+      stream.on("data", () => {});
+      while (open && current === options) {
+        stream.write(encode(beat));
+        await pause(1000);
+      }
+      close();
+    } catch {
+      // The dispatcher may be restarting; the worker then reports as another one.
+    }
+    await pause(500);
   }
 }

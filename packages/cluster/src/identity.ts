@@ -58,6 +58,12 @@ export const dataKey = (secret: string, client: number, worker: string): string 
     .update(JSON.stringify(["data", client, worker]))
     .digest("hex");
 
+/** The key of a group's links: its members alone get it. */
+export const groupKey = (secret: string, name: string): string =>
+  createHmac("sha256", secret)
+    .update(JSON.stringify(["links", name]))
+    .digest("hex");
+
 const maxTokenBytes = 1000;
 
 /** Reads a token from a file that only its owner can read. */

@@ -5,7 +5,7 @@ import { limits, precisions, shortened, WeftError } from "@weft/core/internal/gr
 import { z } from "zod";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
-export const protocolVersion = 4;
+export const protocolVersion = 5;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
@@ -45,12 +45,16 @@ const hello = { t: z.literal("hello") };
 /** A key that the dispatcher issued. */
 const key = z.string().max(100);
 
+const address = z.object({ host: name, port: id, tls: z.boolean() });
+
 const workerFacts = z.object({
   device: name,
   label: name.nullable(),
   process: process_,
   /** Address for fetches and uploads. */
-  data: z.object({ host: name, port: id, tls: z.boolean() }),
+  data: address,
+  /** Port at the same host for links of other workers. */
+  links: id,
   threads: id,
   memoryBytes: size,
   /** Measured rates of the device; the planner validates them. */
@@ -182,6 +186,18 @@ export const fromWorker = z.discriminatedUnion("t", [
 ]);
 export type FromWorker = z.infer<typeof fromWorker>;
 
+/**
+ * The group of a program's collectives: over shared memory, or between hosts over MPI (the members' ranks in their job) or
+ * over links (the members' addresses and hosts, and a key that they alone know).
+ */
+const group = z.object({
+  name,
+  rank: id,
+  size: id,
+  mpi: ids.nullable(),
+  links: z.object({ key, members: z.array(z.object({ host: name, data: address })).max(256) }).nullable(),
+});
+
 export const toWorker = z.discriminatedUnion("t", [
   /** The key identifies the worker's heartbeats. */
   z.object({ t: z.literal("welcome"), worker: name, key }),
@@ -192,8 +208,7 @@ export const toWorker = z.discriminatedUnion("t", [
     client: id,
     graph: z.unknown(),
     constants: constants.optional(),
-    /** The group of its collectives; null without any. `mpi`: the members' ranks in their MPI job, between hosts. */
-    group: z.object({ name, rank: id, size: id, mpi: ids.nullable() }).nullable(),
+    group: group.nullable(),
   }),
   z.object({ ...run, client: id }),
   z.object({ t: z.literal("upload"), client: id, id, bytes: count, part }),

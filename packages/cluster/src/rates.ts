@@ -1,6 +1,6 @@
 // Rates of a cluster's workers for the planner: those of the slowest worker, measured (calibrate.ts) or assumed.
 import { parseRates, type Rates } from "@weft/core/internal/cost";
-import { assumedRates, hostLinks } from "./assumed-rates.js";
+import { assumedRates, hostLinks, networkLinks } from "./assumed-rates.js";
 import type { WorkerInfo } from "./protocol.js";
 import { slowestWorkerRates } from "./slowest-rates.js";
 
@@ -35,6 +35,13 @@ export function ratesFor(workers: readonly WorkerInfo[]): Rates {
   }
   return rates;
 }
+
+/** Rates of workers on several hosts: their links are those of the network, which are assumed. */
+export const betweenHosts = (rates: Rates): Rates => ({
+  ...rates,
+  name: `${rates.name}, with links between hosts (assumed)`,
+  links: networkLinks,
+});
 
 /**
  * Rates with very slow links: plans made with them avoid communication where possible. Measured link curves are

@@ -3,8 +3,9 @@
 import { hash } from "node:crypto";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { readFileSync, readlinkSync, statSync } from "node:fs";
-import { createServer, type Socket } from "node:net";
+import { createServer, isIP, type Socket } from "node:net";
 import { hostname } from "node:os";
+import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
 import {
@@ -156,7 +157,9 @@ export async function openStream(
   let credentials = grpc.credentials.createInsecure();
   if (!isLoopback(host)) {
     const { cert, key, ca } = certificates(security, `${host} is another machine`);
-    credentials = grpc.credentials.createSsl(ca, key, cert);
+    credentials = grpc.credentials.createSsl(ca, key, cert, {
+      checkServerIdentity: (_, presented) => checkServerIdentity(host, presented as unknown as PeerCertificate),
+    });
   }
   const client = new grpc.Client(`${host.includes(":") ? `[${host}]` : host}:${port}`, credentials, {
     ...limits,
@@ -165,6 +168,8 @@ export async function openStream(
     "grpc.keepalive_permit_without_calls": 1,
     "grpc.enable_retries": 0,
     "grpc.use_local_subchannel_pool": 1,
+    // TLS has no names for addresses; the certificate is compared with the address itself (above).
+    ...(isIP(host) !== 0 && { "grpc.ssl_target_name_override": "weft" }),
   });
   const sockets = role === "client" || role === "worker" ? socketsTo(port) : nothing;
   const close = (): void => {

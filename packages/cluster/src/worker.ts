@@ -18,8 +18,6 @@ import {
   MpiGroup,
   movedBytes,
   OutOfMemoryError,
-  type ProcessGroup,
-  ShmGroup,
 } from "@weft/core/internal/device";
 import {
   bytesOf,
@@ -35,6 +33,7 @@ import {
 import { decodeFunction } from "@weft/core/internal/ops";
 import { instructionRecords } from "@weft/core/internal/runtime";
 import { inlineCustom } from "@weft/core/internal/transform";
+import { BackgroundThread } from "./background.js";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";
 import { withRank } from "./collectives.js";
@@ -42,7 +41,6 @@ import { decodeConstants } from "./constants.js";
 import { DataServer } from "./data-server.js";
 import { log } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
-import { HeartbeatThread } from "./heartbeat.js";
 import {
   type ConstantArguments,
   decodeAll,
@@ -55,6 +53,7 @@ import {
 import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
 import { type Channel, hostId, openStream } from "./wire.js";
+import { type GroupOfProgram, WorkerGroups } from "./worker-groups.js";
 
 /** Options of a worker; it connects to a dispatcher on localhost:9000 by default. */
 export interface WorkerOptions extends Security, CalibrateOptions {
@@ -80,18 +79,13 @@ interface Program {
   /** Why the program cannot run; its code is reported for every run. */
   problem: Failure | null;
   fn: GraphFn | null;
-  group: { name: string; rank: number; size: number; mpi: number[] | null } | null;
+  group: GroupOfProgram | null;
   donated: readonly boolean[];
 }
 
 const maxExecutables = 1024;
-/** Maximum number of process groups a worker is a member of at once. */
-const maxGroups = 1024;
 /** Runs between two progress reports; this is the granularity of a client's queue limit. */
 const progressEvery = 64;
-/** Seconds for the members of a group to join, and for a member to reach a collective. */
-const joinSeconds = 8;
-const collectiveTimeoutSeconds = 600;
 
 export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   const count = typeof cores === "number";
@@ -107,12 +101,12 @@ export class Worker {
   readonly #spaces = new Map<number, Namespace>();
   readonly #programs = new Map<string, Program>();
   readonly #executables: ExecutableLru<CachedExecutable>;
-  readonly #groups = new Map<string, ProcessGroup>();
-  /** Groups that failed, with the reason; they are not joined again. */
-  readonly #broken = new Map<string, string>();
+  readonly #groups: WorkerGroups;
   readonly #begin = performance.now();
   #channel: Channel | null = null;
-  #heartbeat: HeartbeatThread | null = null;
+  #background: BackgroundThread | null = null;
+  /** Where other workers connect with this one. */
+  #linkPort = 0;
   /** Whether this worker is a rank of an MPI job. */
   #mpi = false;
   #queue: ToWorker[] = [];
@@ -129,6 +123,11 @@ export class Worker {
     this.#security = securityFrom(options, options.host ?? "localhost", ["worker-token"]);
     this.device = makeDevice(options);
     this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
+    this.#groups = new WorkerGroups(
+      this.device,
+      () => this.#background,
+      (group) => this.#send({ t: "broken", group }),
+    );
     this.#rates = workerRates(this.device, options);
     this.#data = new DataServer(
       this.device,
@@ -146,7 +145,9 @@ export class Worker {
     const deadline = Date.now() + wait * 1e3;
     const stats = setInterval(() => this.#sendStats(), 1000);
     stats.unref();
-    this.#heartbeat = new HeartbeatThread();
+    this.#background = new BackgroundThread();
+    const { dataHost = "localhost" } = this.#options;
+    this.#linkPort = await this.#background.listen({ host: dataHost, security: this.#security });
     try {
       let everConnected = false;
       while (!this.#stopped) {
@@ -166,14 +167,14 @@ export class Worker {
       }
     } finally {
       clearInterval(stats);
-      this.#heartbeat.end();
+      this.#background.end();
       this.#data.close();
     }
   }
 
   stop(): void {
     this.#stopped = true;
-    this.#heartbeat?.end();
+    this.#background?.end();
     this.#channel?.stream.end();
     this.#channel?.close();
   }
@@ -194,7 +195,7 @@ export class Worker {
     if (this.#stopped) channel.close();
     return new Promise((resolve) => {
       const over = (why: WeftError | string): void => {
-        this.#heartbeat?.report(null);
+        this.#background?.report(null);
         channel.close();
         resolve(why);
       };
@@ -211,7 +212,7 @@ export class Worker {
           else if (message.t === "welcome") {
             this.id = message.worker;
             const { worker, key } = message;
-            this.#heartbeat?.report({ host, port, security: this.#security, worker, key });
+            this.#background?.report({ host, port, security: this.#security, worker, key });
             log("worker", () => `this is ${this.id} on ${this.device.name}`);
             onReady(this.id);
           } else this.#enqueue(message);
@@ -225,6 +226,7 @@ export class Worker {
         label: this.#options.label ?? null,
         process: { host: hostId(), pid: process.pid },
         data: { host: this.#options.dataHost ?? "localhost", port: this.#data.port, tls: this.#data.tls },
+        links: this.#linkPort,
         threads: this.device.traits.threads,
         memoryBytes: this.device.memory().totalBytes,
         rates: this.#rates,
@@ -280,17 +282,8 @@ export class Worker {
     this.#done.clear();
     this.id = "?";
     for (const client of [...this.#spaces.keys()]) this.#leave(client);
-    this.#dropGroups();
+    this.#groups.closeAll();
     this.#programs.clear();
-  }
-
-  #dropGroups(): void {
-    this.device.group = null;
-    for (const group of this.#groups.values()) {
-      abort(group);
-      group.close();
-    }
-    this.#groups.clear();
   }
 
   /** Clients come and go at once; other messages wait for their turn. */
@@ -371,20 +364,9 @@ export class Worker {
     this.#done.delete(client);
     this.#data.forget(client);
     for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
-    // Other members may be in a collective of this client that is no longer issued here.
-    for (const [name, group] of [...this.#groups]) {
-      if (clientOf(name) !== client) continue;
-      abort(group);
-      this.#close(name, group);
-    }
+    this.#groups.leave(client);
     if (this.#spaces.size === 0) this.device.trim();
     log("worker", () => `client ${client} left`);
-  }
-
-  #close(name: string, group: ProcessGroup): void {
-    if (this.device.group === group) this.device.group = null;
-    group.close();
-    this.#groups.delete(name);
   }
 
   #define({ client, program, graph, group, donated, constants = [] }: Extract<ToWorker, { t: "define" }>): void {
@@ -396,7 +378,7 @@ export class Worker {
       const fn = decodeFunction(group === null ? graph : withRank(graph, group.rank));
       checkGroup(fn, group);
       entry.fn = fn;
-      if (group !== null) this.#join(group);
+      if (group !== null) this.#groups.join(group);
       entry.executable = this.#compile(fn, donated, constants);
       log(
         "worker",
@@ -424,35 +406,6 @@ export class Worker {
     });
   }
 
-  /** Returns the group of this name, joining it with its other members if needed. */
-  #join({ name, rank, size, mpi }: NonNullable<Program["group"]>): ProcessGroup {
-    const reason = this.#broken.get(name);
-    if (reason !== undefined) throw new FailedError({ message: reason, code: "aborted" });
-    let group = this.#groups.get(name);
-    if (group === undefined) {
-      // Groups of earlier generations are obsolete: every member receives the same instructions in the same order.
-      const generation = name.split("-")[1];
-      for (const [old, other] of [...this.#groups])
-        if (clientOf(old) === clientOf(name) && old.split("-")[1] !== generation) this.#close(old, other);
-      if (this.#groups.size >= maxGroups)
-        throw new WeftError(`this worker is in ${maxGroups} groups already; use fewer sets of workers`);
-      log("worker", () => `joins group ${name} as ${rank} of ${size}`);
-      const threads = this.device.traits.threads;
-      try {
-        const host = mpi
-          ? MpiGroup.join(mpi)
-          : ShmGroup.join(name, rank, size, { joinTimeout: joinSeconds, timeout: collectiveTimeoutSeconds, threads });
-        group = this.device.joinGroup?.(host) ?? host;
-      } catch (error) {
-        this.#markBroken(name, (error as Error).message);
-        throw error;
-      }
-      this.#groups.set(name, group);
-    }
-    if (this.device.group !== group) this.device.group = group;
-    return group;
-  }
-
   #run(message: Extract<ToWorker, { t: "run" }>): void {
     const { client, program, inputs, outputs } = message;
     const space = this.#spaces.get(client);
@@ -462,31 +415,17 @@ export class Worker {
       if (entry === undefined) throw new WeftError(`program ${program} was not defined`);
       if (entry.problem !== null) throw new FailedError(entry.problem);
       if (entry.executable === null) throw new WeftError("the program was not compiled");
-      if (entry.group !== null) this.#join(entry.group);
+      if (entry.group !== null) this.#groups.join(entry.group);
       this.#execute(space, entry, entry.executable.value.executable, message);
     } catch (error) {
       const failure = failureOf(error as Error);
       // Abort the group: its other members would wait for this one.
-      if (entry?.group != null) this.#breakGroup(entry.group.name, failure.message);
+      if (entry?.group != null) this.#groups.breakOff(entry.group.name, failure.message);
       for (const id of outputs) space.fail(id, failure);
       const { id } = this;
       this.#send({ t: "failed", client, ids: outputs, ...failure, worker: id });
       log("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${failure.message}`);
     }
-  }
-
-  #markBroken(name: string, reason: string): void {
-    this.#broken.set(name, reason);
-    if (this.#broken.size > 64) this.#broken.delete(this.#broken.keys().next().value!);
-    this.#send({ t: "broken", group: name });
-  }
-
-  #breakGroup(name: string, reason: string): void {
-    const group = this.#groups.get(name);
-    if (group === undefined) return;
-    abort(group);
-    this.#close(name, group);
-    this.#markBroken(name, reason);
   }
 
   #execute(space: Namespace, entry: Program, executable: Executable, message: Extract<ToWorker, { t: "run" }>): void {
@@ -642,15 +581,6 @@ function joinJob(): boolean {
     log("worker", () => `MPI is not used: ${(error as Error).message}`);
     return false;
   }
-}
-
-/** The client whose group has this name (dispatcher.ts). */
-const clientOf = (group: string): number => Number(group.split("-")[2]);
-
-/** Notifies the other members that this one will not continue. */
-function abort(group: ProcessGroup): void {
-  const host = (group as { host?: ProcessGroup }).host ?? group;
-  if (host instanceof ShmGroup) host.abort();
 }
 
 /** Codes of group errors that a client treats specially. */

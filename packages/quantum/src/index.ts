@@ -1,4 +1,7 @@
 // Public entry of @weft/quantum: devices, pulses, solvers, figures of merit, control and meta-learning.
+// A program may import this package alone: the entry of core chooses the device (a cluster, with WEFT_CONNECT).
+import "@weft/core";
+
 export { BoundedCache, type CacheOptions, type CacheStats, cacheStats, clearCaches } from "./cache/index.js";
 export {
   type ChosenSteps,
@@ -58,6 +61,7 @@ export {
   stateFidelity,
   stateInfidelity,
   type Unitary,
+  withError,
   X2,
   X4,
 } from "./fidelity/index.js";
@@ -144,10 +148,13 @@ export { SpecError } from "./schema/index.js";
 export {
   type Amplitudes,
   cptp2,
+  dopri8,
   type Equation,
   type Evolution,
   euler,
   expectation,
+  type FloquetModes,
+  floquetModes,
   type GradientKind,
   type GradientMethod,
   type Hamiltonian,
@@ -167,12 +174,16 @@ export {
   propagator,
   pwcExpm,
   rk4,
+  type SaveOptions,
   type SchrodingerOptions,
   schrodinger,
+  steadyState,
+  superPropagator,
   type Tolerance,
   trotter2,
   trotter4,
   tsit5,
+  type Validity,
 } from "./solvers/index.js";
 export {
   type GateOutcome,

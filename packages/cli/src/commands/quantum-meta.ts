@@ -15,6 +15,7 @@ import {
   type MetaValidation,
   parseMetaFile,
   presetNames,
+  withError,
 } from "@weft/quantum";
 import type { Command } from "commander";
 import {
@@ -210,8 +211,9 @@ function report(trainer: MetaTrainer, curves: Curves, baselines: readonly Baseli
   ];
   if (last !== undefined && best !== null)
     lines.push(
-      `validation: fidelity ${last.after.toFixed(6)} +- ${last.deviation.toFixed(6)} after ${trainer.config.inner.steps} steps, ` +
-        `${last.before.toFixed(6)} before: adaptation gain ${last.gain.toExponential(2)}; best ${best.after.toFixed(6)} at iteration ${best.iteration}`,
+      `validation: fidelity ${withError(last.after, last.error)} after ${trainer.config.inner.steps} steps ` +
+        `(standard deviation over tasks ${last.deviation.toExponential(2)}), ${withError(last.before, last.error)} before: ` +
+        `adaptation gain ${withError(last.gain, last.error)}; best ${withError(best.after, best.error)} at iteration ${best.iteration}`,
     );
   lines.push(
     `adaptation, mean of ${curves.tasks.length} fresh tasks: ${curves.mean.map((f, k) => `${k}: ${f.toFixed(6)}`).join("  ")}`,
@@ -222,7 +224,7 @@ function report(trainer: MetaTrainer, curves: Curves, baselines: readonly Baseli
         ["", "mean fidelity", "deviation", "worst", "time"],
         baselines.map((b) => [
           b.name,
-          b.mean.toFixed(6),
+          withError(b.mean, b.error),
           b.deviation.toFixed(6),
           b.worst.toFixed(6),
           time(b.seconds * 1e6),
@@ -248,8 +250,8 @@ async function write(
       trainer.metrics.map((m) => [m.iteration, m.loss]),
     ),
     "validation.csv": csv(
-      ["iteration", "before", "after", "deviation", "gain", "training_error"],
-      trainer.validations.map((v) => [v.iteration, v.before, v.after, v.deviation, v.gain, v.trainingError]),
+      ["iteration", "before", "after", "deviation", "gain", "error", "training_error"],
+      trainer.validations.map((v) => [v.iteration, v.before, v.after, v.deviation, v.gain, v.error, v.trainingError]),
     ),
     "adaptation.csv": csv(
       ["step", "mean", ...curves.tasks.map((_, i) => `task${i}`)],

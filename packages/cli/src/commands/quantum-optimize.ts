@@ -16,6 +16,7 @@ import {
   type ParameterLoss,
   parseControlFile,
   parseGateSpec,
+  withError,
 } from "@weft/quantum";
 import type { Command } from "commander";
 import {
@@ -285,7 +286,7 @@ function report(
     t.size === 1 ? t.itemSync().toPrecision(9) : `${t.size} values, largest ${t.abs().max().itemSync().toPrecision(5)}`;
   return [
     work.explain,
-    `${work.name} on ${r.device}: infidelity ${r.values[0]!.toExponential(4)} -> ${r.value.toExponential(6)} +- ${r.error.toExponential(1)} in ${r.iteration} iterations, ` +
+    `${work.name} on ${r.device}: infidelity ${r.values[0]!.toExponential(4)} -> ${withError(r.value, r.error)} in ${r.iteration} iterations, ` +
       `${r.evaluations} evaluations, ${time(r.seconds * 1e6)}: ${reasons[r.reason]}; gradient ${r.gradient.toExponential(1)}`,
     table(
       ["parameter", "value"],

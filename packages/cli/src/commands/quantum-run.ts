@@ -102,6 +102,7 @@ interface Result {
   infidelity: number;
   error: number;
   leaked: number | null;
+  smallestEigenvalue: number | null;
   gradient: Record<string, number | number[]> | null;
   seconds: { firstCall: number; again: number };
 }
@@ -110,7 +111,6 @@ function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
   const { spec } = problem;
   const outcome = problem.outcome(problem.bind());
   const checked = problem.report();
-  problem.checkTruncation();
   let spectrum: Result["spectrum"];
   try {
     spectrum = quantum.spectrum(problem.bind());
@@ -162,8 +162,9 @@ function report(r: Result): string {
     );
   lines.push(
     `evolution: ${r.steps} steps of ${r.method}, gradient by ${r.gradientMethod}; first call ${time(r.seconds.firstCall * 1e6)}, then ${time(r.seconds.again * 1e6)}`,
-    `target ${r.target}, compensation ${r.compensation}: ${r.measure} infidelity ${r.infidelity.toExponential(6)} +- ${r.error.toExponential(1)}` +
-      (r.leaked === null ? "" : `, leaked ${r.leaked.toExponential(3)}`),
+    `target ${r.target}, compensation ${r.compensation}: ${r.measure} infidelity ${quantum.withError(r.infidelity, r.error)}` +
+      (r.leaked === null ? "" : `, leaked ${r.leaked.toExponential(3)}`) +
+      (r.smallestEigenvalue === null ? "" : `, smallest eigenvalue ${r.smallestEigenvalue.toExponential(1)}`),
   );
   if (r.gradient !== null)
     lines.push(

@@ -87,6 +87,16 @@ export const keptName = (id: number): string => `k${id}_`;
 /** The name of a variable's value at the first element of a vector. */
 export const firstOf = (variable: string): string => `${variable}b`;
 
+/**
+ * A variable whose guarded loads are not clamped, and the conditions under which every such address of a row lies in its
+ * buffer. Contiguous loads whose result a select discards are much faster than loads at clamped indices.
+ */
+interface UnclampedRow {
+  variable: string;
+  size: number;
+  conditions: Set<string>;
+}
+
 /** Prints the values of one kernel. `inner` are the variables of the innermost loop, `reduced` the reductions by slot. */
 export class BodyPrinter {
   readonly tally = new Tally();
@@ -94,6 +104,8 @@ export class BodyPrinter {
   readonly #stages = new Map<number, number>();
   /** Vector loads along a variable; see VectorLoads. */
   vector: VectorLoads | null = null;
+  /** See UnclampedRow. */
+  unclamped: UnclampedRow | null = null;
   /** Loads that were copied to shared memory before: expression id -> array and index there. */
   readonly tiles = new Map<number, { name: string; index: string }>();
   /** Vectors that stay in registers between passes over a row: expression id -> whether they were loaded. */
@@ -311,21 +323,38 @@ export class BodyPrinter {
       const [test] = this.value(guard);
       return scope.define("const long", `(${address.print()}) & -(long)(${test} != 0)`);
     }
+    const free = this.unclamped?.variable;
+    const stride = free === undefined ? null : address.stride(free);
     const clamped = [...box].flatMap(([name, interval]) => {
-      if (!address.mentions(name)) return [];
+      if (!address.mentions(name) || (name === free && stride !== null)) return [];
       const at = this.#clamp(name, interval, address, scope);
       return at === null ? [] : [[name, Ix.variable(at, interval.high)] as const];
     });
-    return address.substitute(new Map(clamped)).print();
+    const place = address.substitute(new Map(clamped));
+    if (stride !== null && free !== undefined && box.has(free)) this.#requireInBuffer(place, stride, buffer);
+    return place.print();
+  }
+
+  #requireInBuffer(address: Ix, stride: number, buffer: number): void {
+    const { variable, size, conditions } = this.unclamped!;
+    const [first, last] = [0, size - 1].map((at) => address.substitute(new Map([[variable, Ix.constant(at)]])));
+    const [low, high] = stride < 0 ? [last, first] : [first, last];
+    const count = numel(this.kernel.buffers[buffer].shape);
+    if (low.range()[0] < 0) conditions.add(`(${low.print()}) >= 0`);
+    if (high.range()[1] >= count) conditions.add(`(${high.print()}) < ${count}`);
   }
 
   /** The name of a clamped variable, defined where the variable itself is; null where it is always in range. */
   #clamp(name: string, interval: Interval, address: Ix, scope: EmitScope): string | null {
-    const text = clampText(name, sizeIn(address, name), interval);
-    if (text === name) return null;
+    const clamp = clampText(name, sizeIn(address, name), interval);
+    if (clamp === name) return null;
     const { row, element } = this.scopes;
     const home = this.innerNames.has(name) ? element : this.outerNames.has(name) ? row : scope;
-    const key = `${name}:${interval.low}:${interval.high}`;
+    // Without clamped indices along a row, the first and last rows of an interval are the ones that may leave the buffer.
+    const { low, high } = interval;
+    const middle = `${name} >= ${low} && ${name} < ${high} ? ${name} : ${(low + high) >> 1}`;
+    const text = this.unclamped === null ? clamp : middle;
+    const key = `${name}:${low}:${high}${this.unclamped === null ? "" : " unclamped"}`;
     let known = home.clamped.get(key);
     if (known === undefined) {
       known = home.define("const long", text);

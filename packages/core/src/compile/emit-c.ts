@@ -5,9 +5,9 @@ import { isExpensive } from "../cost/index.js";
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
 import { chooseStash, foldCode, initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
-import { splitPoints } from "./guards.js";
+import { splitPoints, unsplitGuards } from "./guards.js";
 import { Ix } from "./index-expr.js";
-import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
+import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
 import type { Tally } from "./tally.js";
 import { word } from "./text.js";
@@ -17,6 +17,8 @@ const longRow = 16384;
 /** Expensive values are stored between passes over a row when the row is at most this long. */
 const maxStash = 16384;
 const columnBlock = 256;
+/** Shorter rows are not worth a second version of their loop. */
+const minReadAhead = 8;
 const vectorLanes = 16;
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
@@ -120,6 +122,7 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     if (reductions.length === 0 && stores.length === 0) continue;
     const element = new EmitScope("      ");
     scopes.element = element;
+    const mayReadAhead = printer.stash.size === 0 && readsAhead(kernel, flat);
     const fresh = [...printer.stash].filter(([id]) => !written.has(id));
     const before = new Map(fresh);
     // The first pass computes and writes a stashed value; only later passes read it.
@@ -149,7 +152,8 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
       for (const [k, place] of parts.entries()) element.add(`${stash.name}${place} = ${value[k]};`);
     }
     for (const line of writes) element.add(line);
-    row.append(innerLoops(kernel, element.lines, vector ? simd : null, flat));
+    const loops = innerLoops(kernel, element.lines, vector ? simd : null, flat);
+    row.append(mayReadAhead ? withReadAhead(kernel, printer, { reductions, stores, simd, vector, loops }) : loops);
     printer.tally.add("simple", 0.5 * stores.length * kernel.size);
     // Loops over whole vectors count as vectorized; the remainder of others counts as scalar.
     const last = inner[inner.length - 1]?.size ?? 1;
@@ -166,6 +170,45 @@ function emitRows(kernel: LoopKernel): EmittedKernel {
     : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
   const text = [...head, ...top.lines, ...rowText].join("\n");
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)), tally: printer.tally };
+}
+
+/** Whether rows have guards along their innermost variable that splitting its loop does not resolve. */
+function readsAhead(kernel: LoopKernel, flat: boolean): boolean {
+  const last = kernel.inner[kernel.inner.length - 1];
+  return !flat && kernel.inner.length === 1 && last.size >= minReadAhead && unsplitGuards(kernel, last);
+}
+
+/** The loops of a pass, and a version for rows all of whose guarded loads stay in their buffers without clamped indices. */
+function withReadAhead(
+  kernel: LoopKernel,
+  printer: BodyPrinter,
+  pass: { reductions: Reduction[]; stores: Store[]; simd: string[]; vector: boolean; loops: string[] },
+): string[] {
+  const [{ name, size }] = kernel.inner;
+  const element = new EmitScope("      ");
+  printer.scopes.element = element;
+  printer.unclamped = { variable: name, size, conditions: new Set() };
+  const updates = pass.reductions.flatMap((r) => reductionCode(r, printer.value(r.argument), size).update);
+  for (const line of updates) element.add(line);
+  const values = pass.stores.map((s) => printer.value(s.value));
+  pass.stores.forEach((s, i) => {
+    for (const line of writeText(kernel, s, values[i])) element.add(line);
+  });
+  const conditions = [...printer.unclamped.conditions];
+  printer.unclamped = null;
+  const ahead = innerLoops(kernel, element.lines, pass.vector ? pass.simd : null, false);
+  if (conditions.length === 0) return ahead;
+  // The other rows are few. The empty statement keeps compilers from vectorizing their loops, which takes them long.
+  const others = pass.loops.map((line) =>
+    line.trimStart().startsWith("for (long") ? `${line} __asm__ volatile("");` : line,
+  );
+  return [
+    `    if (${conditions.join(" && ")}) {`,
+    ...ahead,
+    "    } else {",
+    ...others.filter((l) => !l.includes("_Pragma")),
+    "    }",
+  ];
 }
 
 /** Nested loops over the elements of a row, the last one vectorized and split where tests of `pad` and `concat` change. */

@@ -1,6 +1,6 @@
 // Properties of single nodes that fusion needs: which ops are reductions, how they divide a shape, and which operands
 // libraries can read in place. Knows nothing of groups.
-import { isComplex, isOp, type Node, numel } from "../graph/index.js";
+import { isComplex, isOp, type Node, numel, sameShape } from "../graph/index.js";
 import { reductionOps } from "../ops/index.js";
 import { uniformValue } from "../transform/index.js";
 import { asStrided, type Layouts, type Strided } from "./views.js";
@@ -28,6 +28,10 @@ export function matrixOperand(node: Node, stop: (node: Node) => boolean, layouts
 /** scatterAdd onto zeros needs no zeros in memory. */
 export const isZeroBase = (node: Node, input: Node): boolean =>
   node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
+
+/** x[i + n] with zeros beyond the ends: a part of a tensor, padded to its size again. A load with a test of the index. */
+export const isShift = (node: Node): boolean =>
+  isOp(node, "pad") && isOp(node.inputs[0], "slice") && sameShape(node.shape, node.inputs[0].inputs[0].shape);
 
 export const isReduction = (node: Node): boolean => reductionOps.has(node.op);
 

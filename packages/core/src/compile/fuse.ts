@@ -2,7 +2,7 @@
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
 import { functionOrder, type GraphFn, isHalf, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
-import { isReduction, isZeroBase, matrixOperand, reductionParts } from "./fuse-rules.js";
+import { isReduction, isShift, isZeroBase, matrixOperand, reductionParts } from "./fuse-rules.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
 import { Rematerializer } from "./rematerialize.js";
@@ -61,6 +61,9 @@ export interface FuseOptions {
   columnsInRows?: number;
 }
 
+/** Nodes per group. The right-hand sides of large systems of equations have several hundred; beyond, compilers spill. */
+const maxMembers = 800;
+
 /** An operand of a loop, and how its elements relate to those of the loop. */
 interface Base {
   base: Node;
@@ -83,6 +86,8 @@ class Fuser {
   readonly #results: Node[] = [];
   readonly #layouts = new Map<Node, number[]>();
   readonly free = new Set<Node>();
+  /** Shifts that are read where they are used, like views; see isShift. */
+  readonly #shifts = new Set<Node>();
   readonly #position: ReadonlyMap<Node, number>;
   /** Cached: what a loop node reads, and what must be computed before a node. */
   readonly #basesOf = new Map<Node, Base[]>();
@@ -118,6 +123,8 @@ class Fuser {
     this.#markFree();
     this.#chooseLayouts();
     this.#markMemory();
+    for (const node of this.order)
+      if (isShift(node) && !this.params.has(node) && !this.stored.has(node)) this.#shifts.add(node);
     for (const node of this.order) this.#place(node);
     this.#chooseStored();
     return {
@@ -265,7 +272,7 @@ class Fuser {
 
   #place(node: Node): void {
     if (this.params.has(node) || (isView(node) && !this.forced.has(node)) || node.op === "pick") return;
-    if (leafOps.has(node.op) && !this.forced.has(node)) return;
+    if ((leafOps.has(node.op) && !this.forced.has(node)) || this.#shifts.has(node)) return;
     if (!this.isLoopNode(node)) {
       const unit = this.#reach.addUnit();
       this.#unitOf.set(node, unit);
@@ -379,11 +386,20 @@ class Fuser {
       const copied = operand === node;
       const start = index ?? axisVariables(operand.shape);
       const place = copied ? resolveCopied(node, start, this.#stop) : resolveViews(operand, start, this.#stop);
+      if (this.#shifts.has(place.node))
+        return { base: this.#shifted(place.node), relation: { kind: "other" as const } };
       return {
         base: place.node,
         relation: index === null ? { kind: "other" as const } : relationOf(domain, place, this.#layouts),
       };
     });
+  }
+
+  /** What a shift, or a shift of a shift, reads. */
+  #shifted(node: Node): Node {
+    let at = node;
+    while (this.#shifts.has(at)) at = resolveViews(at.inputs[0], axisVariables(at.inputs[0].shape), this.#stop).node;
+    return at;
   }
 
   /** A node may join if none of its other dependencies depends on the group, and it reads members element by element. */
@@ -395,7 +411,7 @@ class Fuser {
     for (const { base, relation } of this.#bases(node)) {
       if (this.#groupOf.get(base) === group && this.#levelIn(group, base, relation, size, inner) === null) return false;
     }
-    return group.members.length < 160;
+    return group.members.length < maxMembers;
   }
 
   /** Whether some path between two groups runs through a third unit, or one reads the other at different elements. */
@@ -500,6 +516,12 @@ class Fuser {
     );
   }
 
+  /** The real or imaginary part of a number in memory: reading it there costs no more than reading a copy. */
+  #isPart(node: Node): boolean {
+    if (!isOp(node, "unary") || (node.attrs.fn !== "real" && node.attrs.fn !== "imag")) return false;
+    return this.#bases(node).every(({ base }) => this.params.has(base) || this.stored.has(base));
+  }
+
   /**
    * A value that another group reads is either stored and loaded, or rematerialized there. Storing costs one store and
    * one load per reader; rematerializing costs the loads of its operands, and arithmetic.
@@ -524,6 +546,7 @@ class Fuser {
         this.stored.add(node);
         continue;
       }
+      if (this.#isPart(node)) continue;
       const size = numel(node.shape);
       const widest = Math.max(...[...groups].map((g) => g.size));
       const repeated = widest > size * 2;

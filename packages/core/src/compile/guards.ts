@@ -67,12 +67,8 @@ export function sizeIn(ix: Ix, name: string): number {
 const minSplit = 64;
 const maxSplits = 4;
 
-/**
- * Positions where the tests of a kernel change along a variable. Between two of them each test has one outcome, which the
- * compiler derives from the loop bounds: plain loads remain inside.
- */
-export function splitPoints(kernel: LoopKernel, { name, size }: LoopVariable): number[] {
-  if (size < minSplit) return [];
+/** Positions inside a variable's range where a test of a kernel changes. */
+function testPoints(kernel: LoopKernel, { name, size }: LoopVariable): number[] {
   const points = new Set<number>();
   const seen = new Set<number>();
   const stack: KExpr[] = [...kernel.stores.map((s) => s.value), ...kernel.reductions.map((r) => r.argument)];
@@ -88,6 +84,19 @@ export function splitPoints(kernel: LoopKernel, { name, size }: LoopVariable): n
     if ("args" in expr) stack.push(...expr.args);
     if (expr.kind === "load" && expr.guard !== null) stack.push(expr.guard);
   }
-  const inside = [...points].filter((at) => at > 0 && at < size).sort((a, b) => a - b);
-  return inside.length > maxSplits ? [] : inside;
+  return [...points].filter((at) => at > 0 && at < size).sort((a, b) => a - b);
 }
+
+/**
+ * Positions where the loop over a variable is split. Between two of them each test has one outcome, which the compiler
+ * derives from the loop bounds: plain loads remain inside.
+ */
+export function splitPoints(kernel: LoopKernel, variable: LoopVariable): number[] {
+  if (variable.size < minSplit) return [];
+  const points = testPoints(kernel, variable);
+  return points.length > maxSplits ? [] : points;
+}
+
+/** Whether tests change along a variable whose loop is not split there. */
+export const unsplitGuards = (kernel: LoopKernel, variable: LoopVariable): boolean =>
+  splitPoints(kernel, variable).length === 0 && testPoints(kernel, variable).length > 0;

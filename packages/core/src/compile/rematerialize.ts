@@ -29,9 +29,10 @@ export class Rematerializer {
   leafLoads(node: Node, bounded: boolean, halves = false): Map<Node, number> {
     const loads = new Map<Node, number>();
     const seen = new Set<Node>();
-    const stack = [node];
+    // With the number of elements that are read: those of a slice, not of the whole tensor.
+    const stack = [{ at: node, count: numel(node.shape) }];
     while (stack.length > 0) {
-      const at = stack.pop()!;
+      const { at, count } = stack.pop()!;
       if (seen.has(at) || this.of.free.has(at)) continue;
       seen.add(at);
       const isLoad = at !== node && (this.of.stored.has(at) || this.of.params.has(at) || isReduction(at));
@@ -42,8 +43,12 @@ export class Rematerializer {
           continue;
         }
       }
-      if (isLoad || this.of.params.has(at) || (!this.of.isLoopNode(at) && !isView(at))) loads.set(at, numel(at.shape));
-      else if (!bounded || seen.size < 64) stack.push(...at.inputs);
+      if (isLoad || this.of.params.has(at) || (!this.of.isLoopNode(at) && !isView(at))) loads.set(at, count);
+      else if (!bounded || seen.size < 64)
+        for (const x of at.inputs) {
+          const all = numel(x.shape);
+          stack.push({ at: x, count: isView(at) ? Math.min(count, all) : all });
+        }
     }
     return loads;
   }

@@ -28,7 +28,7 @@ import {
   topological,
   WeftError,
 } from "../graph/index.js";
-import { fromComplexes, make, type Value } from "../ops/index.js";
+import { build, fromComplexes, make, type Value } from "../ops/index.js";
 import { type CustomKernelSupport, copyGraph, recognizeAttention, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
@@ -379,6 +379,27 @@ export class Session {
     const buffer = memory.withRetry(this.device, () => this.device.allocate(expected));
     this.device.upload(buffer, bytes);
     return new TensorValue(this.device, buffer, aval, null);
+  }
+
+  /**
+   * A value of another shape with the same leading elements in row-major order: the rest is dropped, or zeros are added. Copies
+   * memory without compiling anything, if the device can.
+   */
+  resized(value: TensorValue, aval: Aval): TensorValue {
+    value.assertUsable();
+    const { device } = this;
+    const bytes = numel(aval.shape) * bytesOf(aval.dtype);
+    if (device.resize !== undefined) {
+      memory.relieve(bytes, device);
+      const buffer = memory.withRetry(device, () => device.resize!(this.#bufferOf(value), bytes));
+      return new TensorValue(device, buffer, aval, null);
+    }
+    const [have, want] = [numel(value.aval.shape), numel(aval.shape)];
+    const row = build.reshape(dataNode(value), [have]);
+    const cut = build.pad(build.sliceAxis(row, 0, 0, Math.min(have, want)), [0], [Math.max(0, want - have)]);
+    const node = build.reshape(cut, aval.shape);
+    this.realize([node]);
+    return node.value as TensorValue;
   }
 
   /** The elements of a value, in a new array or in `into`. */

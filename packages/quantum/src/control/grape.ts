@@ -13,7 +13,7 @@ import {
   type NamedParameters,
 } from "./minimize.js";
 import { controlInfidelity, type PreparedProblem, type SegmentSteps } from "./open.js";
-import { checkInfidelities, playedPulse, reportPulse } from "./report.js";
+import { playedPulse, reportEach, reportPulse } from "./report.js";
 import { type RobustObjective, robustLoss } from "./robust.js";
 
 /** Options of `grape`. */
@@ -78,6 +78,8 @@ export interface GrapeEach {
   pulses: Tensor;
   /** [n] */
   infidelities: number[];
+  /** Largest estimated error of the infidelities from the size of the steps. */
+  error: number;
 }
 
 /** Optimizes one pulse per task of rates [n, channels] by Adam, as one batched program per iteration. */
@@ -114,7 +116,6 @@ export function grapeEach(
   if (options.start !== undefined) pulses = pulses.add(0);
   let state = optimizer.init(pulses);
   for (let i = 0; i < iterations; i++) [pulses, state] = program(pulses, state, used);
-  const infidelities = Array.from(each(pulses, used).dataSync() as ArrayLike<number>, Number);
-  checkInfidelities(prepared, steps, infidelities);
-  return { pulses: playedPulse(prepared, pulses), infidelities };
+  const played = playedPulse(prepared, pulses);
+  return { pulses: played, ...reportEach(prepared, rates.cast("float64"), played, steps) };
 }

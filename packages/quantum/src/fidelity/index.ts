@@ -1,4 +1,5 @@
 // Figures of merit: state, gate and channel fidelities, leakage, Pauli errors, and single-qubit compensation.
+
 export {
   averageOfProcess,
   choi,
@@ -14,6 +15,7 @@ export {
   singleQubitGates,
   virtualZAngles,
 } from "./compensate.js";
+export { withError } from "./format.js";
 export {
   averageGateFidelity,
   averageGateInfidelity,

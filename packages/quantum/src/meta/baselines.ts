@@ -11,6 +11,8 @@ export interface Baseline {
   mean: number;
   deviation: number;
   worst: number;
+  /** Estimated integration error of the fidelities. */
+  error: number;
   /** Time to compute the pulses, without training of policies. */
   seconds: number;
 }
@@ -51,17 +53,18 @@ export function compareBaselines(trainer: MetaTrainer, options: BaselineOptions 
   const pulseShape = [segments, controls.length];
 
   /** Fidelities of pulses [count, segments, controls], with steps chosen for these pulses. */
-  const evaluate = (pulses: Tensor): number[] => {
+  const evaluate = (pulses: Tensor): { values: number[]; error: number } => {
     const probes = { controls: pulses.cast("float64"), rates: tasks.rates };
-    return controlFidelities(prepared, chooseSteps(prepared, config.integration.evaluation, probes), probes);
+    const chosen = chooseSteps(prepared, config.integration.evaluation, probes);
+    return { values: controlFidelities(prepared, chosen, probes), error: chosen.error };
   };
   const row = (name: string, make: () => Tensor): Baseline => {
     const start = performance.now();
-    const values = evaluate(make());
+    const { values, error } = evaluate(make());
     const seconds = (performance.now() - start) / 1e3;
     const mean = values.reduce((a, b) => a + b, 0) / values.length;
     const deviation = Math.sqrt(values.reduce((s, v) => s + (v - mean) ** 2, 0) / values.length);
-    return { name, mean, deviation, worst: Math.min(...values), seconds };
+    return { name, mean, deviation, worst: Math.min(...values), error, seconds };
   };
   const adapted = (of: MetaTrainer, k: number, all: Tasks): Tensor => of.pulses(all, k).index(":", k);
 

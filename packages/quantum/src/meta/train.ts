@@ -14,6 +14,7 @@ import {
   explainSteps,
   halvingError,
   type PreparedProblem,
+  type Probes,
   plainProblem,
   prepareProblem,
   readTensorCheckpoint,
@@ -45,7 +46,9 @@ export interface MetaValidation {
   gain: number;
   /** Mean fidelity after 0, 1, ... steps. */
   curve: number[];
-  /** Estimated error of the training integration on the pulses of the policy. */
+  /** Estimated integration error of these fidelities, on the adapted pulses. */
+  error: number;
+  /** Estimated error of the training integration on the adapted pulses. */
   trainingError: number;
 }
 
@@ -218,9 +221,13 @@ export class MetaTrainer {
     return program(this.state.params, { rates: tasks.rates.cast("float32"), features: tasks.features.cast("float32") });
   }
 
-  /** Fidelities [tasks][steps + 1] along the adaptation, with the evaluation integration. */
+  /**
+   * Fidelities [tasks][steps + 1] along the adaptation, with the evaluation integration. Its steps are refined if they exceed their
+   * tolerance on the adapted pulses; a fidelity outside [0, 1] is an error.
+   */
   curves(tasks: Tasks, steps = this.config.inner.steps): number[][] {
     const pulses = this.pulses(tasks, steps);
+    this.evaluation = this.#refined("evaluation", { controls: pulses.index(":", -1), rates: tasks.rates });
     const [count, points, ...rest] = pulses.shape;
     const rates = tasks.rates.unsqueeze(1).expand([count, points, tasks.rates.shape[1]]);
     const all = controlFidelities(this.prepared, this.evaluation, {
@@ -234,6 +241,9 @@ export class MetaTrainer {
   validate(): MetaValidation {
     const tasks = this.#validationTasks;
     const curves = this.curves(tasks);
+    const probes = { controls: this.pulses(tasks).index(":", -1), rates: tasks.rates };
+    const trainingError = halvingError(this.prepared, this.training, probes);
+    this.training = this.#refined("training", probes, trainingError);
     const last = curves.map((c) => c.at(-1)!);
     const curve = curves[0].map((_, k) => mean(curves.map((c) => c[k])));
     const result: MetaValidation = {
@@ -243,22 +253,19 @@ export class MetaTrainer {
       deviation: deviation(last),
       gain: mean(last) - curve[0],
       curve,
-      trainingError: this.#refine(tasks),
+      error: halvingError(this.prepared, this.evaluation, probes),
+      trainingError,
     };
     this.validations.push(result);
     return result;
   }
 
-  /** Estimates the integration error on the pulses of the policy, and refines steps that exceed their tolerance. */
-  #refine(tasks: Tasks): number {
-    const probes = { controls: this.pulses(tasks).index(":", -1), rates: tasks.rates };
-    const { training, evaluation } = this.config.integration;
-    const error = halvingError(this.prepared, this.training, probes);
-    if ("tolerance" in training && !(error <= training.tolerance))
-      this.training = chooseSteps(this.prepared, training, probes);
-    if ("tolerance" in evaluation && !(halvingError(this.prepared, this.evaluation, probes) <= evaluation.tolerance))
-      this.evaluation = chooseSteps(this.prepared, evaluation, probes);
-    return error;
+  /** The integration steps, or shorter ones if they exceed their tolerance on these pulses. */
+  #refined(use: "training" | "evaluation", probes: Probes, error?: number): ChosenSteps {
+    const asked = this.config.integration[use];
+    if (!("tolerance" in asked)) return this[use];
+    const own = error ?? halvingError(this.prepared, this[use], probes);
+    return own <= asked.tolerance ? this[use] : chooseSteps(this.prepared, asked, probes);
   }
 
   /** Trains up to `until`, yielding after every ten iterations (null) and after each validation. */

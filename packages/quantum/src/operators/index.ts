@@ -1,4 +1,24 @@
 // Small complex matrices on the host, for Hamiltonians, jump operators and states.
+export {
+  addPlanes,
+  applyBothSides,
+  applyLeft,
+  joinPlanes,
+  type Planes,
+  planesOf,
+  sandwich,
+  scalePlanes,
+  type TensorDiagonal,
+  tensorDiagonals,
+} from "./apply.js";
+export {
+  addDiagonals,
+  type Diagonals,
+  localDiagonals,
+  type SparseRows,
+  scaleDiagonals,
+  sparseDiagonals,
+} from "./diagonals.js";
 export { isTensor, kronAll, Operator, type OperatorEntry, type OperatorLike } from "./operator.js";
 export {
   basisState,

@@ -38,6 +38,10 @@ export class Pulse {
       if (value === undefined) continue;
       if (!known.includes(name))
         throw new WeftError(`pulse ${shape}: there is no parameter "${name}"; known: ${known.join(", ")}`);
+      if (Array.isArray(value) !== (name === "values"))
+        throw new WeftError(
+          `pulse ${shape}: ${name} must be ${name === "values" ? "a list" : "a number"}, got ${String(value)}`,
+        );
       const numbers = typeof value === "number" ? [value] : value;
       if (numbers.length === 0 || numbers.some((x) => !Number.isFinite(x)))
         throw new WeftError(`pulse ${shape}: ${name} must be a finite number, got ${String(value)}`);
@@ -50,6 +54,7 @@ export class Pulse {
     for (const name of rule.parameters)
       if (!(name in all)) throw new WeftError(`pulse ${shape}: the parameter "${name}" is missing`);
     if ("drag" in all && !("omega" in all)) throw new WeftError(`pulse ${shape}: drag needs a carrier; give omega`);
+    if ("phase" in all && !("omega" in all)) throw new WeftError(`pulse ${shape}: phase needs a carrier; give omega`);
     if ("omega" in all && !("phase" in all)) all.phase = 0;
     this.shape = shape;
     this.parameters = all;

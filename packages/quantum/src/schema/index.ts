@@ -3,6 +3,7 @@ export {
   above,
   choice,
   construct,
+  exclusive,
   flag,
   isObject,
   listOf,

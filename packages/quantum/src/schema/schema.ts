@@ -63,6 +63,14 @@ export const numberList = listOf(number);
 const checked = (isValid: (x: number) => boolean, what: string) =>
   number.refine(isValid, { error: (issue) => `${what}, got ${show(issue.input)}` });
 
+/** Throws if keys of different groups are given: they would contradict each other. */
+export function exclusive(given: object, ...groups: readonly (readonly string[])[]): void {
+  const used = groups
+    .map((keys) => keys.find((key) => (given as Record<string, unknown>)[key] !== undefined))
+    .filter((key) => key !== undefined);
+  if (used.length > 1) throw new SpecError(`"${used[0]}" and "${used[1]}" contradict each other; give one of them`);
+}
+
 /** A whole number that is not below `low`. */
 export const wholeNumber = (low: number) =>
   checked((x) => Number.isInteger(x) && x >= low, `expected a whole number >= ${low}`);

@@ -19,6 +19,7 @@ import {
   sigmaZ,
 } from "../operators/index.js";
 import {
+  dopri8,
   type GradientKind,
   type Hamiltonian,
   hamiltonian,
@@ -45,6 +46,10 @@ const rabi = {
     return ((size / w) * Math.sin((w * duration) / 2)) ** 2;
   },
 };
+/** Adaptive methods choose their own steps. */
+const stepsOf = (method: MethodName | Method, steps: number): number | undefined =>
+  typeof method === "string" || method.tolerance === undefined ? steps : undefined;
+
 const rabiRun = (method: MethodName | Method, gradient: GradientKind, steps: number) => (size: Tensor) => {
   // The field rotates as exp(-i omega t) |0><1|; the sign of sigma_z puts |1> above |0>.
   const h = hamiltonian({
@@ -52,7 +57,7 @@ const rabiRun = (method: MethodName | Method, gradient: GradientKind, steps: num
     drives: [sigmaX, sigmaY.scale(-1)],
     amplitudes: rabi.drives(size),
   });
-  const { final } = schrodinger(h, basisState(2, 0), { duration, steps, method, gradient });
+  const { final } = schrodinger(h, basisState(2, 0), { duration, steps: stepsOf(method, steps), method, gradient });
   return final.index(1).abs().square();
 };
 const slope = (f: (x: number) => number, x: number): number => (f(x + 1e-5) - f(x - 1e-5)) / 2e-5;
@@ -67,7 +72,7 @@ const cavityRun = (method: MethodName | Method, gradient: GradientKind, steps: n
     densityOf(coherentState(cavity.n, cavity.alpha)),
     {
       duration: cavity.end,
-      steps,
+      steps: stepsOf(method, steps),
       method,
       gradient,
       observables: { x: a.add(a.adjoint()).scale(0.5) },
@@ -89,7 +94,7 @@ const drivenRun = (method: MethodName | Method, gradient: GradientKind, steps: n
   const jumps = [{ operator: sigmaX, rate: driven.g }];
   const run = lindblad({ hamiltonian: h, jumps }, densityOf(basisState(2, 0)), {
     duration: driven.end,
-    steps,
+    steps: stepsOf(method, steps),
     method,
     gradient,
     observables: { z: sigmaZ },
@@ -112,6 +117,7 @@ interface Row {
 const every: GradientKind[] = ["stored", "checkpointed", "reversal"];
 const withoutReversal: GradientKind[] = ["stored", "checkpointed"];
 const adaptive = tsit5({ relative: 1e-9, absolute: 1e-10, maxSteps: 240 });
+const highOrder = dopri8({ relative: 1e-11, absolute: 1e-12, maxSteps: 60 });
 
 const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number) => number; rows: Row[] }[] = [
   {
@@ -127,6 +133,7 @@ const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number
       { method: "rk4", gradients: withoutReversal, steps: 24, tolerance: 1e-4, order: 4 },
       { method: "euler", gradients: withoutReversal, steps: 400, tolerance: 4e-2, order: 1 },
       { method: adaptive, gradients: withoutReversal, steps: 1, tolerance: 1e-7, order: null },
+      { method: highOrder, gradients: withoutReversal, steps: 1, tolerance: 1e-9, order: null },
     ],
   },
   {

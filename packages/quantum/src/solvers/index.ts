@@ -1,8 +1,10 @@
 // Solvers of the Schrödinger and Lindblad equations, their integration methods and gradient methods.
 export { hermitianExponential } from "./exponential.js";
-export { denseTerms, type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
+export { denseTerms } from "./generators.js";
+export { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
 export {
   cptp2,
+  dopri8,
   type Equation,
   euler,
   type GradientKind,
@@ -25,5 +27,15 @@ export {
   hamiltonian,
   type Jump,
 } from "./problem.js";
-export { type Evolution, expectation, type Observables } from "./result.js";
+export {
+  checkArrival,
+  checkDensity,
+  type Evolution,
+  expectation,
+  type Observables,
+  roomFor,
+  type Validity,
+} from "./result.js";
+export type { SaveOptions } from "./saves.js";
 export { type PropagatorOptions, propagator, type SchrodingerOptions, schrodinger } from "./schrodinger.js";
+export { type FloquetModes, floquetModes, steadyState, superPropagator } from "./steady.js";

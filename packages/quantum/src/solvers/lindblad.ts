@@ -1,46 +1,70 @@
 // Lindblad equation: d rho/dt = -i [H(t), rho] + sum of rate (L rho L^H - {L^H L, rho} / 2). The time loop is a scan with small
 // static shapes, so that an ensemble under vmap compiles into one lane kernel.
 import { WeftError } from "@weft/core/internal/graph";
-import { adjoint, complex, expm, matmul, real, Tensor, vmap, zerosLike } from "@weft/core/internal/tensor";
-import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
+import { abs, adjoint, expm, matmul, stopGradient, Tensor, where } from "@weft/core/internal/tensor";
+import { concreteValues } from "../concrete.js";
+import { Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { hermitianExponential } from "./exponential.js";
-import { basisRows, commutator, dissipator, realMatrix } from "./hermitian.js";
-import { runSaving, runSteps } from "./loop.js";
+import {
+  denseTerms,
+  explicitStep,
+  type Form,
+  generatorTable,
+  inputsAt,
+  inputTable,
+  matrixForm,
+  realForm,
+  superoperators,
+  termsForm,
+} from "./generators.js";
+import { runBlocks, runSaving, runSteps } from "./loop.js";
+import { usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import {
   adaptivePieces,
-  type CheckedJump,
+  checkHermitian,
   checkJumps,
+  checkKeys,
   dimensionOf,
-  driveTable,
   type Grid,
   type Hamiltonian,
   type Jump,
-  matrixOf,
-  onWholeSpace,
   timeGrid,
   wholeJump,
 } from "./problem.js";
-import { type Evolution, type Observables, summary } from "./result.js";
+import { type Evolution, type Observables, observe, summary } from "./result.js";
+import { durationFor, equalPieces, type SaveOptions, type Snapshot, savePlan, takePieces } from "./saves.js";
 
 /** Options of `lindblad`. */
-export interface LindbladOptions {
-  duration: Tensor | number;
+export interface LindbladOptions extends SaveOptions {
+  /** End time. Default: the last time of `tsave`. */
+  duration?: Tensor | number;
   /** Number of fixed steps: a multiple of `saves` and, for piecewise constant amplitudes, of the segments. */
   steps?: number;
   method?: MethodName | Method;
   gradient?: GradientKind | GradientMethod;
-  /** Number of equally spaced times at which states are returned. Default: 1, the end. */
-  saves?: number;
   observables?: Observables;
   dtype?: "complex64" | "complex128";
   /**
    * "real": d^2 real coordinates in a Hermitian basis, the fastest form for small d with `Operator` matrices; "matrix":
-   * complex matrices. Default: by size.
+   * complex matrices; "matrix-free": complex matrices as states, operators as sums of local terms. Default: by cost.
    */
-  representation?: "real" | "matrix";
+  representation?: "real" | "matrix" | "matrix-free";
 }
+
+const optionNames = [
+  "duration",
+  "steps",
+  "method",
+  "gradient",
+  "saves",
+  "tsave",
+  "saveStates",
+  "observables",
+  "dtype",
+  "representation",
+];
 
 /** Hamiltonian and jump operators of a Lindblad equation. */
 export interface OpenSystem {
@@ -50,139 +74,6 @@ export interface OpenSystem {
 
 /** Largest dimension at which `Operator` matrices become constants of the program. */
 const literalLimit = 4;
-
-/** Representation of the state: conversion from and to density matrices, and its time derivative. */
-interface Form {
-  start(rho: Tensor): Tensor;
-  /** d state / dt for drives u: [K] */
-  rate(state: Tensor, u: Tensor): Tensor;
-  matrix(state: Tensor): Tensor;
-}
-
-const timesRate = (x: Tensor, rate: Tensor | number, grid: Grid): Tensor =>
-  typeof rate === "number" ? (rate === 1 ? x : x.mul(rate)) : x.mul(rate.cast(grid.real));
-
-/** fixed + sum of u_k parts_k, built inside the loop. */
-const driven = (fixed: Tensor, u: Tensor, parts: readonly Tensor[]): Tensor =>
-  parts.reduce((sum, part, k) => sum.add(part.mul(u.index(k))), fixed);
-
-function realForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Form {
-  const d = dimensionOf(h);
-  const operators = (terms: Hamiltonian["static"]): Operator[] =>
-    terms.map((term) => onWholeSpace(h, term, grid.complex) as Operator);
-  const fixed = operators(h.static).reduce((a, b) => a.add(b), Operator.zeros(d));
-  const still = realMatrix(d, commutator(fixed));
-  const turns = operators(h.drives).map((drive) => realMatrix(d, commutator(drive)));
-  const decays = jumps.map((jump) => realMatrix(d, dissipator(jump.operator as Operator)));
-  const rows = basisRows(d);
-  const generator = (u: Tensor): Tensor =>
-    decays.reduce(
-      (sum, decay, j) => sum.add(timesRate(decay.literal(grid.real), jumps[j].rate, grid)),
-      driven(
-        still.literal(grid.real),
-        u,
-        turns.map((turn) => turn.literal(grid.real)),
-      ),
-    );
-  return {
-    start: (rho) => real(matmul(rows.tensor(grid.complex), rho.T.reshape([d * d, 1]))).reshape([d * d]),
-    rate: (state, u) => matmul(generator(u), state.reshape([d * d, 1])).reshape([d * d]),
-    matrix: (state) => {
-      const pair = complex(state, zerosLike(state)).reshape([1, d * d]);
-      return matmul(pair, rows.tensor(grid.complex)).reshape([d, d]);
-    },
-  };
-}
-
-function matrixForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Form {
-  const d = dimensionOf(h);
-  const minusI = { re: 0, im: -1 };
-  const matrices = denseTerms(h, grid);
-  const loss = jumps
-    .map(({ operator, rate }) => {
-      const l = matrixOf(operator, grid.complex);
-      return timesRate(matmul(adjoint(l), l), rate, grid).mul(0.5);
-    })
-    .reduce((a, b) => a.add(b), identityOperator(d).scale(0).tensor(grid.complex));
-  const leaps = jumps.map(({ operator, rate }) => {
-    const l = matrixOf(operator, grid.complex);
-    return { left: timesRate(l, rate, grid), right: adjoint(l) };
-  });
-  const still = matrices.fixed.mul(minusI).sub(loss);
-  const turns = matrices.drives.map((drive) => drive.mul(minusI));
-  return {
-    start: (rho) => rho,
-    // G rho + (G rho)^H with G = -i H - sum L^H L / 2: rho is Hermitian, so one product gives both terms.
-    rate: (rho, u) => {
-      const half = matmul(driven(still, u, turns), rho);
-      return leaps.reduce((sum, { left, right }) => sum.add(matmul(matmul(left, rho), right)), half.add(adjoint(half)));
-    },
-    matrix: (rho) => rho,
-  };
-}
-
-/** The static part and each drive as matrices on the whole space. */
-export function denseTerms(h: Hamiltonian, grid: Pick<Grid, "complex">): { fixed: Tensor; drives: Tensor[] } {
-  const wide = (terms: Hamiltonian["static"]): Tensor[] =>
-    terms.map((term) => matrixOf(onWholeSpace(h, term, grid.complex), grid.complex));
-  const fixed = wide(h.static).reduce<Tensor | null>((a, b) => (a === null ? b : a.add(b)), null);
-  return { fixed: fixed ?? Operator.zeros(dimensionOf(h)).tensor(grid.complex), drives: wide(h.drives) };
-}
-
-/** One Runge-Kutta or Euler step of d state / dt = rate(state, u). `u` holds the drives at the stages. */
-export function explicitStep(
-  rate: (state: Tensor, u: Tensor) => Tensor,
-  method: Method,
-  h: Tensor,
-): (state: Tensor, u: Tensor) => Tensor {
-  const at = (u: Tensor, stage: number): Tensor => u.index(u.shape[0] === 1 ? 0 : stage);
-  if (method.name === "euler") return (y, u) => y.add(rate(y, at(u, 0)).mul(h));
-  return (y, u) => {
-    const k1 = rate(y, at(u, 0));
-    const k2 = rate(y.add(k1.mul(h.mul(0.5))), at(u, 1));
-    const k3 = rate(y.add(k2.mul(h.mul(0.5))), at(u, 1));
-    const k4 = rate(y.add(k3.mul(h)), at(u, 2));
-    return y.add(k1.add(k2.mul(2)).add(k3.mul(2)).add(k4).mul(h.div(6)));
-  };
-}
-
-/** Matrix of rho -> left rho right on row-major vectorized rho. */
-const sandwich = (left: Tensor, right: Tensor): Tensor => {
-  const d = left.shape[left.rank - 1];
-  const batch = left.shape.slice(0, -2);
-  const a = left.reshape([...batch, d, 1, d, 1]);
-  const b = right.transpose().reshape([...right.shape.slice(0, -2), 1, d, 1, d]);
-  return a.mul(b).reshape([...batch, d * d, d * d]);
-};
-
-function superoperators(
-  h: Hamiltonian,
-  jumps: readonly CheckedJump[],
-  grid: Grid,
-): { still: Tensor; decay: Tensor | null; turns: Tensor[] } {
-  const d = dimensionOf(h);
-  const eye = identityOperator(d).tensor(grid.complex);
-  const { fixed, drives } = denseTerms(h, grid);
-  const turn = (m: Tensor): Tensor => sandwich(m, eye).sub(sandwich(eye, m)).mul({ re: 0, im: -1 });
-  const decays = jumps.map(({ operator, rate }) => {
-    const l = matrixOf(operator, grid.complex);
-    const square = matmul(adjoint(l), l);
-    const map = sandwich(l, adjoint(l)).sub(sandwich(square, eye).add(sandwich(eye, square)).mul(0.5));
-    return timesRate(map, rate, grid);
-  });
-  const decay = decays.length === 0 ? null : decays.reduce((a, b) => a.add(b));
-  return { still: turn(fixed), decay, turns: drives.map(turn) };
-}
-
-/** fixed + sum of u_k part_k for every step: [steps, n, n] from drives [steps, K]. */
-export const generatorTable = (fixed: Tensor, u: Tensor, parts: readonly Tensor[]): Tensor => {
-  const [steps] = u.shape;
-  const [n] = fixed.shape;
-  return parts.reduce(
-    (sum, part, k) => sum.add(part.mul(u.index(":", k).reshape([steps, 1, 1]))),
-    fixed.expand([steps, n, n]),
-  );
-};
 
 /**
  * Solves the Lindblad equation for an initial density matrix [d, d]. Batches go through `vmap`.
@@ -200,82 +91,147 @@ export const generatorTable = (fixed: Tensor, u: Tensor, parts: readonly Tensor[
  * ```
  */
 export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, options: LindbladOptions): Evolution {
+  checkKeys(options, optionNames, "lindblad");
+  checkKeys(system, ["hamiltonian", "jumps"], "lindblad: system");
   const { method, gradient } = resolveMethod(options.method, "lindblad", options.gradient);
   const h = system.hamiltonian;
   const d = dimensionOf(h);
   const given = checkJumps(system.jumps, h);
-  const grid = timeGrid({ steps: method.tolerance === undefined ? required(options.steps) : 1, ...options });
+  const duration = durationFor(options);
+  const plan = savePlan(options, duration);
+  const grid = timeGrid({ dtype: options.dtype, duration, steps: stepsFor(method, options.steps) });
   const start = startOf(rho0, d, grid);
-  const saves = options.saves ?? 1;
   const numbers =
     [...h.static, ...h.drives].every((t) => t.matrix instanceof Operator) &&
     given.every((j) => j.operator instanceof Operator);
-  const representation = options.representation ?? (numbers && d <= literalLimit ? "real" : "matrix");
+  const representation =
+    options.representation ?? (numbers && d <= literalLimit ? "real" : usesTerms(h, given) ? "matrix-free" : "matrix");
+  if (!["real", "matrix", "matrix-free"].includes(representation))
+    throw new WeftError(
+      `lindblad: representation must be "real", "matrix" or "matrix-free", got ${String(representation)}`,
+    );
   if (representation === "real" && !numbers)
     throw new WeftError(
       'lindblad: representation "real" needs operators of numbers; an operator is a tensor: use "matrix"',
     );
-  const jumps = given.map((jump) => wholeJump(h, jump, grid.complex));
-  const form = representation === "real" ? realForm(h, jumps, grid) : matrixForm(h, jumps, grid);
-  const finish = (last: Tensor, states: Tensor | null, more: Partial<Evolution> = {}): Evolution =>
-    summary({
-      final: last,
-      states,
-      grid,
-      saves,
-      method,
-      gradient,
-      observables: options.observables,
-      kind: "density",
-      ...more,
-    });
+  const isExplicit = method.tolerance !== undefined || method.name === "rk4" || method.name === "euler";
+  const isLocal = representation === "matrix-free" && isExplicit;
+  const jumps = isLocal ? given : given.map((jump) => wholeJump(h, jump, grid.complex));
+  const formOf = (): Form => (isLocal ? termsForm : representation === "real" ? realForm : matrixForm)(h, jumps, grid);
+  const values = observe(options.observables, "density", grid.complex);
+  const snapshot = (rho: Tensor): Snapshot => ({ state: plan.keepStates ? [rho] : [], values: values(rho) });
+  const finish = (final: Tensor, all: Snapshot | null, more: Partial<Evolution> = {}): Evolution => {
+    const saved = all === null ? single(snapshot(final)) : plan.pick(all, () => snapshot(start));
+    return summary({ final, saved, plan, grid, method, gradient, kind: "density", ...more });
+  };
 
   if (method.tolerance !== undefined) {
-    const { table, every, drives } = adaptivePieces(h, grid, saves);
-    const rate = (y: Tensor, time: Tensor, u: Tensor): Tensor => form.rate(y, drives(time, u));
-    const run = adaptive(rate, form.start(start), grid.duration, table, method.tolerance);
-    const kept = saves === 1 ? null : mapStates(run.states.index(`${every - 1}::${every}`), form.matrix);
-    return finish(form.matrix(run.final), kept, run.report);
+    const form = formOf();
+    const { pieces, drives } = adaptivePieces(h, grid, plan.ends);
+    const inputs = inputsAt(jumps, grid, drives);
+    const rate = (y: Tensor, time: Tensor, u: Tensor): Tensor => form.rate(y, inputs(time, u));
+    const run = adaptive(rate, form.start(start), grid.duration, pieces, {
+      tableau: method.tableau!,
+      limits: method.tolerance,
+      emit: (y) => snapshot(form.matrix(y)),
+    });
+    return finish(form.matrix(run.final), plan.isFinalOnly ? null : run.saved, run.report);
   }
-  if (grid.steps % saves !== 0) throw new WeftError(`evolve: ${grid.steps} steps do not divide into ${saves} saves`);
-  const u = driveTable(h, grid, method.stages);
-  if (method.name === "rk4" || method.name === "euler") {
+  const { pieces, picked } = equalPieces(plan, grid.steps);
+  const u = inputTable(h, jumps, grid, method.stages);
+  const { enter, advance, leave } = isExplicit ? explicit() : byMaps();
+  if (plan.isFinalOnly) return finish(leave(advance(enter(start), u)), null);
+  const [last, all] = runSaving(advance, enter(start), u, pieces, (y) => snapshot(leave(y)));
+  return finish(leave(last), takePieces(all, pieces, picked));
+
+  function explicit() {
+    const form = formOf();
     const step = explicitStep(form.rate, method, grid.h);
-    const advance = (y: Tensor, xs: Tensor): Tensor => runSteps(step, y, xs, gradient);
-    if (saves === 1) return finish(form.matrix(advance(form.start(start), u)), null);
-    const [last, all] = runSaving(advance, form.start(start), u, saves);
-    return finish(form.matrix(last), mapStates(all, form.matrix));
+    return {
+      enter: form.start,
+      advance: (y: Tensor, xs: Tensor) => runSteps(step, y, xs, gradient),
+      leave: form.matrix,
+    };
   }
-  const column = start.reshape([d * d, 1]);
-  const { still, decay, turns } = superoperators(h, jumps, grid);
-  const middle = u.index(":", 0);
-  const apply = (y: Tensor, map: Tensor): Tensor => matmul(map, y);
-  let maps: Tensor;
-  if (method.name === "pwcExpm") {
-    maps = expm(generatorTable(decay === null ? still : still.add(decay), middle, turns).mul(grid.h));
-  } else {
+
+  /** Methods that compute a map per step. Maps are computed for one block of steps at a time, in bounded memory. */
+  function byMaps() {
+    const { whole, decay, hasConstantDecay } = superoperators(h, jumps, grid);
+    const applied = (map: Tensor, y: Tensor): Tensor => matmul(map, y.reshape([d * d, 1])).reshape([d, d]);
+    const middle = (xs: Tensor): Tensor => xs.index(":", 0);
+    const bytes = 16 * d ** 4;
+    const same = (y: Tensor): Tensor => y;
+    if (method.name === "pwcExpm") {
+      const tables = (xs: Tensor): Tensor[] => [expm(whole(middle(xs)).mul(grid.h))];
+      const step = (y: Tensor, [map]: Tensor[]): Tensor => applied(map, y);
+      return {
+        enter: same,
+        advance: (y: Tensor, xs: Tensor) => runBlocks(step, y, xs, { tables, bytes, gradient }),
+        leave: same,
+      };
+    }
     // Strang splitting: half the unitary map, the whole decay, half the unitary map. Each factor is completely positive.
     const dense = denseTerms(h, grid);
-    const unitary = hermitianExponential(generatorTable(dense.fixed, middle, dense.drives), grid.h.mul(0.5));
-    const half = sandwich(unitary, adjoint(unitary));
-    maps = decay === null ? matmul(half, half) : matmul(half, matmul(expm(decay.mul(grid.h)), half));
+    const unitaries = (xs: Tensor): Tensor =>
+      hermitianExponential(
+        generatorTable(dense.fixed, middle(xs).index(":", `0:${dense.drives.length}`), dense.drives),
+        grid.h.mul(0.5),
+      );
+    const decayed = (xs: Tensor): Tensor => expm(decay(middle(xs)).mul(grid.h));
+    const constant = hasConstantDecay && jumps.length > 0 ? decayed(u.index("0:1")).index(0) : null;
+    const tables = (xs: Tensor): Tensor[] => (hasConstantDecay ? [unitaries(xs)] : [unitaries(xs), decayed(xs)]);
+    const step = (y: Tensor, [unitary, own]: Tensor[]): Tensor => {
+      const turned = (x: Tensor): Tensor => matmul(matmul(unitary, x), adjoint(unitary));
+      const map = own ?? constant;
+      return turned(map === null ? turned(y) : applied(map, turned(y)));
+    };
+    const each = hasConstantDecay ? 16 * d ** 2 : bytes;
+    return {
+      enter: same,
+      advance: (y: Tensor, xs: Tensor) => runBlocks(step, y, xs, { tables, bytes: each, gradient }),
+      leave: same,
+    };
   }
-  const advance = (y: Tensor, xs: Tensor): Tensor => runSteps(apply, y, xs, gradient);
-  if (saves === 1) return finish(advance(column, maps).reshape([d, d]), null);
-  const [last, all] = runSaving(advance, column, maps, saves);
-  return finish(last.reshape([d, d]), all.reshape([saves, d, d]));
 }
 
-export const required = (steps: number | undefined): number => {
+/** The number of fixed steps: required, and meaningless for an adaptive method. */
+export function stepsFor(method: Method, steps: number | undefined): number {
+  if (method.tolerance !== undefined) {
+    if (steps !== undefined)
+      throw new WeftError(
+        `evolve: ${method.name} chooses its own steps; leave steps out, or use maxSteps of ${method.name}({...})`,
+      );
+    return 1;
+  }
   if (steps === undefined) throw new WeftError("evolve: this method needs the number of steps; tsit5 chooses its own");
   return steps;
-};
+}
 
-const mapStates = (states: Tensor, matrix: (state: Tensor) => Tensor): Tensor => vmap(matrix)(states);
+/** The values at the end, with a leading axis of one. */
+export const single = ({ values }: Snapshot): { states: null; expectations: Record<string, Tensor> } => ({
+  states: null,
+  expectations: Object.fromEntries(Object.entries(values).map(([name, x]) => [name, x.unsqueeze(0)])),
+});
 
+/** The initial state. It must be Hermitian, because the right-hand sides rely on that. */
 function startOf(rho0: Tensor | OperatorLike, d: number, grid: Grid): Tensor {
-  const rho = rho0 instanceof Tensor ? rho0.cast(grid.complex) : Operator.from(rho0, "rho0").tensor(grid.complex);
+  const numbers = rho0 instanceof Tensor ? null : Operator.from(rho0, "rho0");
+  const rho = numbers === null ? (rho0 as Tensor).cast(grid.complex) : numbers.tensor(grid.complex);
   if (rho.rank !== 2 || rho.shape[0] !== d || rho.shape[1] !== d)
     throw new WeftError(`lindblad: rho0 must be [${d}, ${d}], got [${rho.shape.join(", ")}]; batches go through vmap`);
+  const remedy = "a density matrix equals its conjugate transpose";
+  if (numbers !== null) {
+    checkHermitian(numbers, "lindblad: rho0", remedy);
+    return rho;
+  }
+  const room = grid.complex === "complex64" ? 1e-4 : 1e-8;
+  const error = stopGradient(abs(rho.sub(adjoint(rho))).max());
+  const isHermitian = error.lessEqual(stopGradient(abs(rho).max()).mul(room));
+  const known = concreteValues(isHermitian);
+  if (known === null) return where(isHermitian, rho, Number.NaN);
+  if (known[0] === 0)
+    throw new WeftError(
+      `lindblad: rho0 is not Hermitian, an entry differs from its mirror's conjugate by ${error.itemSync().toExponential(2)}; ${remedy}`,
+    );
   return rho;
 }

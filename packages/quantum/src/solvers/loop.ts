@@ -53,14 +53,44 @@ export function cutRows<X>(xs: X, count: number, length: number, n: number): { p
   };
 }
 
-/** Stacks the carries after every `steps / saves` steps: [saves, ...]. `advance` runs one piece of the steps. */
-export function runSaving<C, X>(advance: (carry: C, xs: X) => C, init: C, xs: X, saves: number): [C, C] {
+/** Snapshots after every piece of the steps: [pieces, ...]. `advance` runs one piece. */
+export function runSaving<C, X, Y>(
+  advance: (carry: C, xs: X) => C,
+  init: C,
+  xs: X,
+  pieces: number,
+  emit: (carry: C) => Y,
+): [C, Y] {
   return scan(
     (c: C, piece: X) => {
       const next = advance(c, piece);
-      return [next, next];
+      return [next, emit(next)];
     },
     init,
-    piecesOf(xs, saves),
+    piecesOf(xs, pieces),
   );
+}
+
+/** Largest size in bytes of tables that are computed from the inputs of the steps; computing them takes several times that. */
+const blockBytes = 4 << 20;
+
+/**
+ * Runs steps whose tables (such as maps) are computed from their inputs in batches. Tables of all steps are stored at once if
+ * they are small; else blocks of steps compute theirs, also in the reverse pass.
+ */
+export function runBlocks<C, T>(
+  step: TimeStep<C, T>,
+  init: C,
+  inputs: Tensor,
+  options: { tables(inputs: Tensor): T; bytes: number; gradient: GradientMethod },
+): C {
+  const { tables, bytes, gradient } = options;
+  const [n] = inputs.shape;
+  const block = Math.max(1, Math.floor(blockBytes / bytes));
+  if (block >= n) return runSteps(step, init, tables(inputs), gradient, n);
+  const count = Math.floor(n / block);
+  const { pieces, rest } = cutRows(inputs, count, block, n);
+  const whole = (carry: C, piece: Tensor): C => plain(step, carry, tables(piece), piece.shape[0]);
+  const middle = plain(whole, init, pieces, count);
+  return rest === null ? middle : whole(middle, rest);
 }

@@ -1,6 +1,8 @@
 // Integration methods and gradient methods as data. A method lists the equations it solves, its order, the stages at which it
 // reads the drives, and the gradient methods it supports; other combinations are errors.
 import { WeftError } from "@weft/core/internal/graph";
+import { checkKeys } from "./problem.js";
+import { dormandPrince8, type Tableau, tsitouras } from "./tableaus.js";
 
 /** Equation of motion. */
 export type Equation = "schrodinger" | "lindblad";
@@ -15,7 +17,7 @@ export interface GradientMethod {
 }
 
 /** Names of integration methods. */
-export type MethodName = "trotter2" | "trotter4" | "pwcExpm" | "tsit5" | "rk4" | "euler" | "cptp2";
+export type MethodName = "trotter2" | "trotter4" | "pwcExpm" | "tsit5" | "dopri8" | "rk4" | "euler" | "cptp2";
 
 /** Integration method of a solver. */
 export interface Method {
@@ -30,28 +32,42 @@ export interface Method {
   readonly warning?: string;
   /** Trotter methods: "merged" static gates (faster, smaller error), or one gate per term as in other codes. */
   readonly splitting?: "merged" | "terms";
+  /** Adaptive methods: tolerances and coefficients. */
   readonly tolerance?: Tolerance;
+  readonly tableau?: Tableau;
 }
 
 /** Error tolerances of an adaptive method. */
 export interface Tolerance {
   relative: number;
   absolute: number;
-  /** Maximum number of accepted and rejected steps. */
+  /** Maximum number of accepted and rejected steps between two saved times or segments. */
   maxSteps: number;
 }
 
 const everyGradient: readonly GradientKind[] = ["stored", "checkpointed", "reversal"];
 const withoutReversal: readonly GradientKind[] = ["stored", "checkpointed"];
 
+interface TrotterOptions {
+  splitting?: "merged" | "terms";
+}
+
+function splittingOf(options: TrotterOptions, name: string): "merged" | "terms" {
+  checkKeys(options, ["splitting"], name);
+  const { splitting = "merged" } = options;
+  if (splitting !== "merged" && splitting !== "terms")
+    throw new WeftError(`${name}: splitting must be "merged" or "terms", got ${String(splitting)}`);
+  return splitting;
+}
+
 /** Second-order Trotter splitting (symmetric product of exponentials). Unitary, so it can be run backwards. */
-export const trotter2 = (options: { splitting?: "merged" | "terms" } = {}): Method => ({
+export const trotter2 = (options: TrotterOptions = {}): Method => ({
   name: "trotter2",
   order: 2,
   equations: ["schrodinger"],
   gradients: everyGradient,
   stages: [0.5],
-  splitting: options.splitting ?? "merged",
+  splitting: splittingOf(options, "trotter2"),
 });
 
 // Suzuki's fourth-order composition: five symmetric steps of these lengths, each with the drives at its own midpoint.
@@ -61,13 +77,13 @@ export const suzukiParts: readonly number[] = [p, p, 1 - 4 * p, p, p];
 const midpoints = suzukiParts.map((part, k) => suzukiParts.slice(0, k).reduce((a, b) => a + b, 0) + part / 2);
 
 /** Fourth-order Suzuki-Trotter splitting, of fourth order in the time dependence too. */
-export const trotter4 = (options: { splitting?: "merged" | "terms" } = {}): Method => ({
+export const trotter4 = (options: TrotterOptions = {}): Method => ({
   name: "trotter4",
   order: 4,
   equations: ["schrodinger"],
   gradients: everyGradient,
   stages: midpoints,
-  splitting: options.splitting ?? "merged",
+  splitting: splittingOf(options, "trotter4"),
 });
 
 /** Exponential of the generator at the midpoint of each step; exact for piecewise constant drives. */
@@ -108,22 +124,39 @@ export const cptp2 = (): Method => ({
   stages: [0.5],
 });
 
-/** Adaptive Tsitouras 5(4) method, as a loop of bounded length. */
-export const tsit5 = (options: Partial<Tolerance> = {}): Method => {
-  const tolerance = { relative: 1e-8, absolute: 1e-8, maxSteps: 1000, ...options };
+const adaptiveMethod = (name: "tsit5" | "dopri8", tableau: Tableau, options: Partial<Tolerance>): Method => {
+  checkKeys(options, ["relative", "absolute", "maxSteps"], name);
+  const { relative = 1e-8, absolute = 1e-8, maxSteps = 1000 } = options;
+  const tolerance = { relative, absolute, maxSteps };
   for (const [key, value] of Object.entries(tolerance))
-    if (!(value > 0)) throw new WeftError(`tsit5: ${key} must be positive, got ${value}`);
+    if (!(value > 0 && Number.isFinite(value))) throw new WeftError(`${name}: ${key} must be positive, got ${value}`);
   return {
-    name: "tsit5",
-    order: 5,
+    name,
+    order: tableau.order,
     equations: ["schrodinger", "lindblad"],
     gradients: withoutReversal,
     stages: [],
     tolerance,
+    tableau,
   };
 };
 
-const byName: Record<MethodName, () => Method> = { trotter2, trotter4, pwcExpm, tsit5, rk4, euler, cptp2 };
+/** Adaptive Tsitouras 5(4) method, as a loop that ends when it arrives. */
+export const tsit5 = (options: Partial<Tolerance> = {}): Method => adaptiveMethod("tsit5", tsitouras, options);
+
+/** Adaptive Dormand-Prince method of order 8 (DOP853), for tolerances below about 1e-8. */
+export const dopri8 = (options: Partial<Tolerance> = {}): Method => adaptiveMethod("dopri8", dormandPrince8, options);
+
+const byName: Record<MethodName, () => Method> = {
+  trotter2,
+  trotter4,
+  pwcExpm,
+  tsit5,
+  dopri8,
+  rk4,
+  euler,
+  cptp2,
+};
 /** Names of all integration methods. */
 export const methodNames = Object.keys(byName) as MethodName[];
 
@@ -151,6 +184,10 @@ export function resolveMethod(
       : typeof gradient === "string"
         ? { kind: gradient }
         : gradient;
+  checkKeys(requested, ["kind", "checkpoints"], "gradient");
+  const { checkpoints } = requested;
+  if (checkpoints !== undefined && !(Number.isInteger(checkpoints) && checkpoints >= 1))
+    throw new WeftError(`gradient: checkpoints must be a whole number >= 1, got ${checkpoints}`);
   if (requested.kind === "reversal" && !reversible)
     throw new WeftError(
       equation === "lindblad"

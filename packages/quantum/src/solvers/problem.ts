@@ -1,7 +1,10 @@
 // Inputs of solvers and their checks: Hamiltonian terms on some sites, drives with their time dependence, and jump operators.
 import { type DType, isComplex, WeftError } from "@weft/core/internal/graph";
-import { arange, full, Tensor, tensor } from "@weft/core/internal/tensor";
+import { arange, full, Tensor, tensor, where } from "@weft/core/internal/tensor";
+import { concreteOperator, concreteValues } from "../concrete.js";
 import { identityOperator, isTensor, Operator, type OperatorLike } from "../operators/index.js";
+import { unknownName } from "../schema/index.js";
+import type { TimePieces } from "./adaptive.js";
 
 /** Operator on some sites. Rows of the matrix count the levels of the sites; the first site has the slowest index. */
 export interface HamiltonianTerm {
@@ -28,8 +31,8 @@ export interface Jump {
   operator: Tensor | OperatorLike;
   /** Sites that it acts on. Default: the whole space. */
   sites?: readonly number[];
-  /** Rate per unit of time. Default: 1. */
-  rate?: Tensor | number;
+  /** Rate per unit of time, or a function from times [m] to rates [m]. Default: 1. */
+  rate?: Tensor | number | ((times: Tensor) => Tensor);
 }
 
 /** Matrices on the whole space, for `hamiltonian`. */
@@ -48,17 +51,27 @@ function checked(matrix: Tensor | OperatorLike, name: string, levels: number | n
     throw new WeftError(
       `${name}: needs a ${levels ?? "square"}${levels === null ? "" : `x${levels}`} matrix, got ${rows}x${columns}`,
     );
-  if (operator instanceof Operator) {
-    if (operator.re.some((x) => !Number.isFinite(x)) || operator.im.some((x) => !Number.isFinite(x)))
-      throw new WeftError(`${name}: has an entry that is not a finite number`);
-    const error = operator.hermitianError();
-    if (error > tolerance * Math.max(operator.size(), 1))
-      throw new WeftError(
-        `${name}: is not Hermitian, an entry differs from its mirror's conjugate by ${error.toExponential(2)}; ` +
-          "take (H + H^H) / 2, or put decay into jumps",
-      );
-  }
+  const values = operator instanceof Operator ? operator : concreteOperator(operator);
+  if (values !== null) checkHermitian(values, name, "take (H + H^H) / 2, or put decay into jumps");
   return operator;
+}
+
+/** Throws unless a matrix of numbers is finite and Hermitian. */
+export function checkHermitian(matrix: Operator, name: string, remedy: string): void {
+  if (matrix.re.some((x) => !Number.isFinite(x)) || matrix.im.some((x) => !Number.isFinite(x)))
+    throw new WeftError(`${name}: has an entry that is not a finite number`);
+  const error = matrix.hermitianError();
+  if (error > tolerance * Math.max(matrix.size(), 1))
+    throw new WeftError(
+      `${name}: is not Hermitian, an entry differs from its mirror's conjugate by ${error.toExponential(2)}; ${remedy}`,
+    );
+}
+
+/** Throws if an object has a key that is not known: a misspelled option must not be ignored. */
+export function checkKeys(given: object, known: readonly string[], name: string): void {
+  for (const [key, value] of Object.entries(given))
+    if (value !== undefined && !known.includes(key))
+      throw new WeftError(`${name}: ${unknownName("option ", key, known)}`);
 }
 
 /**
@@ -78,7 +91,11 @@ function checked(matrix: Tensor | OperatorLike, name: string, levels: number | n
  * console.log(h.dims, h.drives.length); // [ 5 ] 1
  * ```
  */
-export function hamiltonian({ static: fixed, drives = [], amplitudes }: HamiltonianParts): Hamiltonian {
+export function hamiltonian(parts: HamiltonianParts): Hamiltonian {
+  checkKeys(parts, ["static", "drives", "amplitudes"], "hamiltonian");
+  const { static: fixed, drives = [], amplitudes } = parts;
+  if (amplitudes !== undefined && drives.length === 0)
+    throw new WeftError("hamiltonian: amplitudes without drives; give the operators that they multiply");
   const first = checked(fixed, "hamiltonian: static", null);
   const d = first instanceof Tensor ? first.shape[first.rank - 1] : first.rows;
   const table =
@@ -177,6 +194,8 @@ export function timeGrid(options: TimeOptions): Grid {
   const { duration, steps, dtype = "complex128" } = options;
   if (!Number.isInteger(steps) || steps < 1)
     throw new WeftError(`evolve: steps must be a whole number >= 1, got ${steps}`);
+  if (dtype !== "complex64" && dtype !== "complex128")
+    throw new WeftError(`evolve: dtype must be "complex64" or "complex128", got ${String(dtype)}`);
   if (typeof duration === "number" && !(duration > 0 && Number.isFinite(duration)))
     throw new WeftError(`evolve: duration must be a positive number, got ${duration}`);
   if (duration instanceof Tensor && (duration.rank !== 0 || isComplex(duration.dtype)))
@@ -232,36 +251,62 @@ export function drivesAt(h: Hamiltonian, grid: Grid, stages: readonly number[], 
   return h.amplitudes(times.cast(grid.real)).cast(grid.real);
 }
 
-/** Pieces of an adaptive method, and the drives: per piece for tables, else as a function of time. */
+/** Pieces of time for an adaptive method, and the drives: per piece for tables, else as a function of time. */
 export function adaptivePieces(
   h: Hamiltonian,
   grid: Grid,
-  saves: number,
-): { table: Tensor; every: number; drives: (time: Tensor, u: Tensor) => Tensor } {
+  saved: readonly number[],
+): { pieces: TimePieces; drives: (time: Tensor, u: Tensor) => Tensor } {
   const k = h.drives.length;
+  const indices = saved.map((_, i) => i);
   if (!(h.amplitudes instanceof Tensor)) {
     const { amplitudes } = h;
-    const table = full([saves, 1], 0, { dtype: grid.real });
     const drives = (time: Tensor): Tensor =>
       amplitudes!(time.reshape([1]))
         .cast(grid.real)
         .reshape([k]);
-    return { table, every: 1, drives: k === 0 ? (_, u) => u : drives };
+    const table = full([saved.length, k], 0, { dtype: grid.real });
+    return { pieces: { ends: saved, picked: indices, table }, drives: k === 0 ? (_, u) => u : drives };
   }
   const [segments] = h.amplitudes.shape;
-  if (segments % saves !== 0)
-    throw new WeftError(`evolve: ${segments} segments of the amplitudes do not divide into ${saves} saves`);
-  return { table: h.amplitudes.cast(grid.real), every: segments / saves, drives: (_, u) => u };
+  const borders = Array.from({ length: segments }, (_, i) => (i + 1) / segments);
+  const isNear = (x: number, y: number): boolean => Math.abs(x - y) <= 1e-12;
+  const ends = [...saved, ...borders.filter((x) => !saved.some((y) => isNear(x, y)))].sort((x, y) => x - y);
+  const segmentOf = ends.map((end, i) => Math.floor(((end + (ends[i - 1] ?? 0)) / 2) * segments));
+  const table = h.amplitudes.cast(grid.real);
+  return {
+    pieces: {
+      ends,
+      picked: saved.map((x) => ends.findIndex((y) => isNear(x, y))),
+      table: ends.length === segments ? table : table.take(segmentOf, 0),
+    },
+    drives: (_, u) => u,
+  };
 }
 
 export interface CheckedJump {
   operator: Tensor | Operator;
   sites: readonly number[] | null;
-  rate: Tensor | number;
+  rate: Tensor | number | ((times: Tensor) => Tensor);
+}
+
+/** A negative rate is no decay: NaN inside a trace, where it cannot be an error, so that no number follows from it. */
+export const physicalRate = (rate: Tensor): Tensor => where(rate.less(0), Number.NaN, rate);
+
+function checkRate(rate: NonNullable<Jump["rate"]>, name: string): CheckedJump["rate"] {
+  if (typeof rate === "function") return (times) => physicalRate(rate(times));
+  const values = typeof rate === "number" ? [rate] : concreteValues(rate);
+  if (rate instanceof Tensor && (rate.size !== 1 || isComplex(rate.dtype)))
+    throw new WeftError(`${name}: the rate must be one real number, got ${rate.dtype} [${rate.shape.join(", ")}]`);
+  if (values !== null && !(values[0] >= 0 && Number.isFinite(values[0])))
+    throw new WeftError(`${name}: the rate must be a number >= 0, got ${values[0]}`);
+  return values === null ? physicalRate(rate as Tensor) : rate;
 }
 
 export function checkJumps(jumps: readonly Jump[], h: Pick<Hamiltonian, "dims">): CheckedJump[] {
-  return jumps.map(({ operator, sites, rate = 1 }, k) => {
+  return jumps.map((jump, k) => {
+    checkKeys(jump, ["operator", "sites", "rate"], `jump ${k}`);
+    const { operator, sites, rate = 1 } = jump;
     const made = isTensor(operator) ? operator : Operator.from(operator, `jump ${k}`);
     const [rows, columns] = made instanceof Tensor ? made.shape : [made.rows, made.columns];
     if (sites?.some((s, i) => !(s in h.dims) || (i > 0 && s <= sites[i - 1])) || sites?.length === 0)
@@ -269,9 +314,10 @@ export function checkJumps(jumps: readonly Jump[], h: Pick<Hamiltonian, "dims">)
     const levels = levelsOf(h.dims, sites ?? h.dims.map((_, i) => i));
     if (rows !== levels || columns !== levels)
       throw new WeftError(`jump ${k}: needs a ${levels}x${levels} matrix, got ${rows}x${columns}`);
-    if (typeof rate === "number" && !(rate >= 0 && Number.isFinite(rate)))
-      throw new WeftError(`jump ${k}: the rate must be a number >= 0, got ${rate}`);
-    return { operator: made, sites: sites ?? null, rate };
+    const values = made instanceof Operator ? made : concreteOperator(made);
+    if (values !== null && [...values.re, ...values.im].some((x) => !Number.isFinite(x)))
+      throw new WeftError(`jump ${k}: has an entry that is not a finite number`);
+    return { operator: made, sites: sites ?? null, rate: checkRate(rate, `jump ${k}`) };
   });
 }
 

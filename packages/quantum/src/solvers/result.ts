@@ -1,21 +1,32 @@
-// Results of solvers: final state, saved states, expectation values and integration statistics, as lazy tensors.
-import { WeftError } from "@weft/core/internal/graph";
-import { conj, linspace, matmul, real, Tensor } from "@weft/core/internal/tensor";
+// Results of solvers: final state, saved states, expectation values and integration statistics, as lazy tensors, and the check
+// that they are physical.
+import { isComplex, WeftError } from "@weft/core/internal/graph";
+import { adjoint, conj, eigh, matmul, real, Tensor } from "@weft/core/internal/tensor";
+import { concreteOperator } from "../concrete.js";
 import { Operator, type OperatorLike } from "../operators/index.js";
 import type { GradientMethod, Method } from "./methods.js";
 import { type Grid, matrixOf } from "./problem.js";
+import type { Saved, SavePlan } from "./saves.js";
 
 /** Observables by name. */
 export type Observables = Record<string, Tensor | OperatorLike>;
+
+/** What `Evolution.check` measures. */
+export interface Validity {
+  /** Norm of the final state, trace of the density matrix, or largest norm of the columns of a propagator. */
+  norm: number;
+  /** Smallest eigenvalue of the final density matrix, else null. */
+  smallestEigenvalue: number | null;
+}
 
 /** Result of a solver. */
 export interface Evolution {
   /** Final state [D], density matrix [D, D], or propagator [D, D]. */
   final: Tensor;
-  /** States [saves, ...] at `times`, or null without `saves`. */
+  /** States [saves, ...] at `times`, or null without `saves` and `tsave`. */
   states: Tensor | null;
   times: Tensor;
-  /** Real expectation values by name, [saves]. */
+  /** Expectation values by name, [saves]: real for Hermitian observables, else complex. */
   expectations: Record<string, Tensor>;
   method: Method;
   gradient: GradientMethod;
@@ -25,47 +36,122 @@ export interface Evolution {
   accepted: Tensor | null;
   /** Whether an adaptive method reached the end within `steps`, else null. */
   reached: Tensor | null;
+  /** Throws if the result is not physical: not arrived, not a number, a norm that changed, a negative eigenvalue. */
+  check(): Validity;
+}
+
+type Kind = "state" | "density" | "propagator";
+
+/** Room for rounding in numbers that are probabilities. Long evolutions in complex64 lose about 1e-4 of the norm. */
+export const roomFor = (x: Tensor): number => (["complex64", "float32"].includes(x.dtype) ? 1e-3 : 1e-6);
+
+/** Expectation values of an observable for states [..., D] or density matrices [..., D, D]: real if it is Hermitian. */
+export function expectation(observable: Tensor | OperatorLike, states: Tensor, kind: "state" | "density"): Tensor {
+  return measure(observable, "observable", states.dtype, kind)(states);
+}
+
+/** The expectation value as a function of the state. An observable that is a tracer may be anything, so its values are complex. */
+function measure(
+  observable: Tensor | OperatorLike,
+  name: string,
+  dtype: Tensor["dtype"],
+  kind: "state" | "density",
+): (states: Tensor) => Tensor {
+  const operator = observable instanceof Tensor ? observable : Operator.from(observable, name);
+  const values = operator instanceof Operator ? operator : concreteOperator(operator);
+  const isHermitian = values !== null && values.hermitianError() <= 1e-12 * values.size();
+  const matrix = matrixOf(operator, isComplex(dtype) ? dtype : "complex128");
+  const [rows, columns] = matrix.shape;
+  return (states) => {
+    const d = states.shape[states.rank - 1];
+    if (matrix.rank !== 2 || rows !== d || columns !== d)
+      throw new WeftError(`${name}: needs a ${d}x${d} matrix, got [${matrix.shape.join(", ")}]`);
+    const column = states.unsqueeze(-1);
+    const value =
+      kind === "density" ? matrix.T.mul(states).sum([-2, -1]) : conj(column).mul(matmul(matrix, column)).sum([-2, -1]);
+    return isHermitian ? real(value) : value;
+  };
+}
+
+/** The observables as one function of the state. */
+export function observe(
+  observables: Observables | undefined,
+  kind: Kind,
+  dtype: Grid["complex"],
+): (state: Tensor) => Record<string, Tensor> {
+  const entries = Object.entries(observables ?? {});
+  if (kind === "propagator" && entries.length > 0)
+    throw new WeftError("observables: a propagator has none; evolve a state");
+  const each = entries.map(
+    ([name, observable]) =>
+      [name, measure(observable, `observable ${name}`, dtype, kind as "state" | "density")] as const,
+  );
+  return (state) => Object.fromEntries(each.map(([name, value]) => [name, value(state)]));
 }
 
 interface SummaryParts {
   final: Tensor;
-  states: Tensor | null;
+  saved: Saved;
+  plan: SavePlan;
   grid: Grid;
-  saves: number;
   method: Method;
   gradient: GradientMethod;
-  observables?: Observables;
-  kind: "state" | "density" | "propagator";
+  kind: Kind;
   accepted?: Tensor | null;
   reached?: Tensor | null;
 }
 
-/** Expectation values of an observable for states [..., D] or density matrices [..., D, D]. */
-export function expectation(observable: Tensor, states: Tensor, kind: "state" | "density"): Tensor {
-  if (kind === "density") return real(observable.T.mul(states).sum([-2, -1]));
-  const column = states.unsqueeze(-1);
-  return real(conj(column).mul(matmul(observable, column)).sum([-2, -1]));
-}
-
 export function summary(parts: SummaryParts): Evolution {
-  const { final, grid, saves, method, gradient, observables = {}, kind } = parts;
-  const states = parts.states ?? null;
-  const each = states ?? final.unsqueeze(0);
-  const expectations: Record<string, Tensor> = {};
-  for (const [name, observable] of Object.entries(observables)) {
-    if (kind === "propagator") throw new WeftError("observables: a propagator has none; evolve a state");
-    const matrix = observable instanceof Tensor ? observable : Operator.from(observable, `observable ${name}`);
-    expectations[name] = expectation(matrixOf(matrix, grid.complex), each, kind);
-  }
-  return {
+  const { final, saved, plan, grid, method, gradient, kind } = parts;
+  const run = {
     final,
-    states,
-    times: linspace(1 / saves, 1, saves, { dtype: grid.real }).mul(grid.duration),
-    expectations,
+    states: saved.states,
+    times: plan.times(grid),
+    expectations: saved.expectations,
     method,
     gradient,
     steps: method.tolerance?.maxSteps ?? grid.steps,
     accepted: parts.accepted ?? null,
     reached: parts.reached ?? null,
   };
+  return { ...run, check: () => checkPhysical(run, kind) };
+}
+
+/** Throws if an adaptive method ended before the end of the evolution. */
+export function checkArrival({ reached, method, steps }: Pick<Evolution, "reached" | "method" | "steps">): void {
+  if (reached === null || Array.from(reached.dataSync(), Number).every((x) => x !== 0)) return;
+  throw new WeftError(
+    `evolve: ${method.name} did not reach the end within ${steps} steps for its tolerance; ` +
+      "raise maxSteps or loosen the tolerance",
+  );
+}
+
+/** Throws unless a density matrix (or the Choi matrix of a map, of trace up to `total`) has no negative eigenvalue. */
+export function checkDensity(rho: Tensor, run: Pick<Evolution, "method" | "steps">, total: number | null): Validity {
+  const remedy = `after ${run.steps} steps of ${run.method.name}; use more steps, or a method that preserves states (cptp2)`;
+  const norm = real(rho.diagonal().sum()).itemSync();
+  const room = roomFor(rho);
+  const isTotal = total === null || (norm < total * (1 + room) && (total > 1 || norm > 1 - room));
+  if (!Number.isFinite(norm) || !isTotal)
+    throw new WeftError(`evolve: the trace of the final state is ${norm} instead of ${total} ${remedy}`);
+  const smallest = eigh(rho.add(adjoint(rho)).mul(0.5))
+    .values.index(0)
+    .itemSync();
+  if (smallest < -room * Math.max(1, norm))
+    throw new WeftError(`evolve: the final state has an eigenvalue of ${smallest.toExponential(1)} ${remedy}`);
+  return { norm, smallestEigenvalue: smallest };
+}
+
+function checkPhysical(run: Omit<Evolution, "check">, kind: Kind): Validity {
+  checkArrival(run);
+  if (kind === "density") return checkDensity(run.final, run, null);
+  const squares = real(run.final).square().add(run.final.imag().square());
+  const norms = Array.from((kind === "state" ? squares.sum() : squares.sum(0)).dataSync(), Number).map(Math.sqrt);
+  const norm = Math.max(...norms);
+  const off = Math.max(...norms.map((x) => Math.abs(x - 1)));
+  if (!(off <= roomFor(run.final)))
+    throw new WeftError(
+      `evolve: the norm of the final state is ${norm} instead of 1 after ${run.steps} steps of ${run.method.name}; use more steps`,
+    );
+  return { norm, smallestEigenvalue: null };
 }

@@ -8,22 +8,32 @@ import { adaptive } from "./adaptive.js";
 import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
-import { denseTerms, explicitStep, generatorTable, required } from "./lindblad.js";
+import { denseTerms, explicitStep, generatorTable } from "./generators.js";
+import { single, stepsFor } from "./lindblad.js";
 import { cutRows, runSaving, runSteps, splitSteps } from "./loop.js";
+import { schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
-import { adaptivePieces, dimensionOf, driveTable, type Grid, type Hamiltonian, timeGrid } from "./problem.js";
-import { type Evolution, type Observables, summary } from "./result.js";
+import {
+  adaptivePieces,
+  checkKeys,
+  dimensionOf,
+  driveTable,
+  type Grid,
+  type Hamiltonian,
+  timeGrid,
+} from "./problem.js";
+import { type Evolution, type Observables, observe, summary } from "./result.js";
+import { durationFor, equalPieces, type SaveOptions, type Snapshot, savePlan, takePieces } from "./saves.js";
 import { trotterProgram } from "./trotter.js";
 
 /** Options of `schrodinger`. */
-export interface SchrodingerOptions {
-  duration: Tensor | number;
+export interface SchrodingerOptions extends SaveOptions {
+  /** End time. Default: the last time of `tsave`. */
+  duration?: Tensor | number;
   /** Number of fixed steps: a multiple of `saves` and, for piecewise constant amplitudes, of the segments. */
   steps?: number;
   method?: MethodName | Method;
   gradient?: GradientKind | GradientMethod;
-  /** Number of equally spaced times at which states are returned. Default: 1, the end. */
-  saves?: number;
   observables?: Observables;
   dtype?: "complex64" | "complex128";
   /**
@@ -35,6 +45,31 @@ export interface SchrodingerOptions {
   angles?: (typeof angleKinds)[number];
 }
 
+const stateOptions = [
+  "duration",
+  "steps",
+  "method",
+  "gradient",
+  "saves",
+  "tsave",
+  "saveStates",
+  "observables",
+  "dtype",
+  "angles",
+];
+const propagatorOptions = [
+  "duration",
+  "steps",
+  "method",
+  "gradient",
+  "dtype",
+  "angles",
+  "chunks",
+  "strategy",
+  "columns",
+  "divide",
+];
+
 const angleKinds = ["steps", "blocks", "tables"] as const;
 /** Steps of a block over all pieces of time, for `angles: "blocks"`. */
 const blockSteps = 2048;
@@ -44,7 +79,7 @@ const tableBytes = 16 << 20;
 const minSteps = 16;
 
 /** Options of `propagator`. */
-export interface PropagatorOptions extends Omit<SchrodingerOptions, "saves" | "observables"> {
+export interface PropagatorOptions extends Omit<SchrodingerOptions, keyof SaveOptions | "observables"> {
   /**
    * Number of pieces of time that run in parallel and whose propagators are multiplied. The default fills the device without
    * adding work to small problems.
@@ -75,7 +110,8 @@ interface SolverSetup {
 
 function prepare(h: Hamiltonian, options: SchrodingerOptions): SolverSetup {
   const { method, gradient } = resolveMethod(options.method, "schrodinger", options.gradient);
-  const grid = timeGrid({ steps: method.tolerance === undefined ? required(options.steps) : 1, ...options });
+  const duration = durationFor(options);
+  const grid = timeGrid({ dtype: options.dtype, duration, steps: stepsFor(method, options.steps) });
   const D = dimensionOf(h);
   const same = (state: Tensor): Tensor => state;
   let gates: SolverSetup["gates"] = null;
@@ -124,6 +160,7 @@ const minusI = { re: 0, im: -1 };
 
 /** -i H psi with the drives u: [K] */
 function rateOf(h: Hamiltonian, grid: Grid): (psi: Tensor, u: Tensor) => Tensor {
+  if (usesTerms(h, null)) return schrodingerTerms(h, grid);
   const { fixed, drives } = denseTerms(h, grid);
   const still = fixed.mul(minusI);
   const turns = drives.map((drive) => drive.mul(minusI));
@@ -152,33 +189,42 @@ const tablesOf = ({ tables, angles, at }: Pick<GateProgram, "tables" | "angles" 
  * ```
  */
 export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options: SchrodingerOptions): Evolution {
-  const ready = prepare(h, options);
-  const { method, gradient, grid, D, gates } = ready;
-  const saves = options.saves ?? 1;
+  checkKeys(options, stateOptions, "schrodinger");
+  const { method, gradient, grid, D, gates } = prepare(h, options);
+  const plan = savePlan(options, durationFor(options));
   const start = startOf(psi0, D, grid);
-  const finish = (final: Tensor, states: Tensor | null, more: Partial<Evolution> = {}): Evolution =>
-    summary({ final, states, grid, saves, method, gradient, observables: options.observables, kind: "state", ...more });
+  const values = observe(options.observables, "state", grid.complex);
+  const snapshot = (psi: Tensor): Snapshot => ({ state: plan.keepStates ? [psi] : [], values: values(psi) });
+  const finish = (final: Tensor, all: Snapshot | null, more: Partial<Evolution> = {}): Evolution => {
+    const saved = all === null ? single(snapshot(final)) : plan.pick(all, () => snapshot(start));
+    return summary({ final, saved, plan, grid, method, gradient, kind: "state", ...more });
+  };
   if (method.tolerance !== undefined) {
-    const { table, every, drives } = adaptivePieces(h, grid, saves);
+    const { pieces, drives } = adaptivePieces(h, grid, plan.ends);
     const rate = rateOf(h, grid);
-    const run = adaptive((y, time, u) => rate(y, drives(time, u)), start, grid.duration, table, method.tolerance);
-    return finish(run.final, saves === 1 ? null : run.states.index(`${every - 1}::${every}`), run.report);
+    const run = adaptive((y, time, u) => rate(y, drives(time, u)), start, grid.duration, pieces, {
+      tableau: method.tableau!,
+      limits: method.tolerance,
+      emit: snapshot,
+    });
+    return finish(run.final, plan.isFinalOnly ? null : run.saved, run.report);
   }
-  if (grid.steps % saves !== 0) throw new WeftError(`evolve: ${grid.steps} steps do not divide into ${saves} saves`);
+  const { pieces, picked } = equalPieces(plan, grid.steps);
   if (gates === null) {
     const step = explicitStep(rateOf(h, grid), method, grid.h);
     const advance = (psi: Tensor, xs: Tensor): Tensor => runSteps(step, psi, xs, gradient);
     const u = driveTable(h, grid, method.stages);
-    if (saves === 1) return finish(advance(start, u), null);
-    return finish(...runSaving(advance, start, u, saves));
+    if (plan.isFinalOnly) return finish(advance(start, u), null);
+    const [last, all] = runSaving(advance, start, u, pieces, snapshot);
+    return finish(last, takePieces(all, pieces, picked));
   }
   const { program, enter, leave } = gates;
   const entered = enter(start);
-  if (saves === 1) return finish(leave(runGates(program, entered, gradient)), null);
+  if (plan.isFinalOnly) return finish(leave(runGates(program, entered, gradient)), null);
   const advance = (psi: Tensor, xs: ReturnType<typeof tablesOf>): Tensor =>
     runGates({ ...program, ...xs }, psi, gradient);
-  const [last, states] = runSaving(advance, entered, tablesOf(program), saves);
-  return finish(leave(last), vmap(leave)(states));
+  const [last, all] = runSaving(advance, entered, tablesOf(program), pieces, (psi) => snapshot(leave(psi)));
+  return finish(leave(last), takePieces(all, pieces, picked));
 }
 
 /** Number of lanes that fills a GPU. */
@@ -327,16 +373,31 @@ function timeProduct(maps: Tensor): Tensor {
  * ```
  */
 export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolution {
+  checkKeys(options, propagatorOptions, "propagator");
   const ready = prepare(h, options);
   const { method, gradient, grid, D, gates } = ready;
   const done = (columns: Tensor, more: Partial<Evolution> = {}): Evolution =>
-    summary({ final: columns, states: null, grid, saves: 1, method, gradient, kind: "propagator", ...more });
+    summary({
+      final: columns,
+      saved: { states: null, expectations: {} },
+      plan: savePlan({}, grid.duration),
+      grid,
+      method,
+      gradient,
+      kind: "propagator",
+      ...more,
+    });
   const starts = options.columns?.cast(grid.complex) ?? identityOperator(D).tensor(grid.complex);
   if (starts.rank !== 2 || starts.shape[1] !== D)
     throw new WeftError(`propagator: columns must be initial states [count, ${D}], got [${starts.shape.join(", ")}]`);
   if (gates === null) {
-    const run = (psi: Tensor): Tensor => schrodinger(h, psi, options).final;
-    return done(vmap(run)(starts).T);
+    const { duration, steps, dtype } = options;
+    const run = (psi: Tensor) => {
+      const { final, accepted, reached } = schrodinger(h, psi, { duration, steps, dtype, method, gradient });
+      return accepted === null || reached === null ? [final] : [final, accepted, reached];
+    };
+    const [columns, accepted, reached] = vmap(run)(starts) as Tensor[];
+    return done(columns.T, accepted === undefined ? {} : { accepted: accepted.max(), reached: reached.all() });
   }
   const { program, enter, leave } = gates;
   const strategy = strategyFor(options.strategy, program, D);

@@ -5,7 +5,7 @@ import type { Operator } from "../operators/index.js";
 import { listOf, parseYaml, readValue, SpecError, strict, suggestion, text, unknownName } from "../schema/index.js";
 import type { GradientKind, Method, MethodName } from "../solvers/index.js";
 import type { DeviceParameterValues, OperatorName } from "../systems/index.js";
-import { QuantumDevice } from "../systems/index.js";
+import { keysWithoutGradient, QuantumDevice } from "../systems/index.js";
 import { decaySchema, deviceSchema, evolutionSchema, parameterSchema, pulseSchema, targetSchema } from "./schemas.js";
 
 /** Decay of a part. */
@@ -43,7 +43,7 @@ export interface GateSpec {
     basis: "product" | "eigen";
     chunks?: number;
     precision: "complex64" | "complex128";
-    /** Largest error of the infidelity with fixed steps; checked by a run with half the steps. */
+    /** Largest error of the infidelity with fixed steps; checked by a run with other steps. */
     tolerance?: number;
   };
   jumps: OpenJump[];
@@ -58,9 +58,13 @@ const specValues = ({ device, jumps }: Pick<GateSpec, "device" | "jumps">): Devi
   ...Object.fromEntries(jumps.map(({ key, rate }) => [key, rate])),
 });
 
-/** Keys of the parameters to optimize. Decay rates must be named, because their optimum is always zero. */
+/**
+ * Keys of the parameters to optimize. Decay rates must be named, because their optimum is always zero. Lengths and delays of
+ * constant and piecewise constant pulses have no gradient where they move a jump of a drive; patterns leave them out.
+ */
 export function learnedKeys({ device, jumps, learn }: Pick<GateSpec, "device" | "jumps" | "learn">): Set<string> {
-  const own = Object.keys(device.values());
+  const abrupt = keysWithoutGradient(device);
+  const own = Object.keys(device.values()).filter((key) => !abrupt.has(key));
   const rates = jumps.map(({ key }) => key);
   return new Set(
     (learn ?? ["*"]).flatMap((pattern) => [
@@ -115,8 +119,14 @@ function gateSpec(value: unknown, name = "gate"): GateSpec {
   const jumps = keyed(section(listOf(decaySchema(device)), "decay", []).flat());
   const known = Object.keys(specValues({ device, jumps }));
   const { learn = null } = file;
+  const abrupt = keysWithoutGradient(device);
   for (const pattern of learn ?? [])
-    if (learnedKeys({ device, jumps, learn: [pattern] }).size === 0)
+    if (abrupt.has(pattern))
+      throw new SpecError(
+        `${name}: learn: "${pattern}" has no gradient, because it moves a jump of a drive; use a shape that vanishes at its ends, ` +
+          "or one length that all pulses share",
+      );
+    else if (learnedKeys({ device, jumps, learn: [pattern] }).size === 0)
       throw new SpecError(`${name}: learn: ${unknownName("key ", pattern, known)}`);
   return {
     name: file.name ?? name,

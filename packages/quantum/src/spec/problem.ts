@@ -1,7 +1,7 @@
 // Gate problems: the loss of a specification as a function of named parameters, with checks and populations.
 import { range, WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
-import { adjoint, conj, eigh, full, matmul, real, type Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
+import { adjoint, conj, full, matmul, real, Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
 import { BoundedCache, structureKey } from "../cache/index.js";
 import {
   averageGateInfidelity,
@@ -16,7 +16,18 @@ import {
   stateInfidelity,
 } from "../fidelity/index.js";
 import { basisState } from "../operators/index.js";
-import { type Evolution, lindblad, type SchrodingerOptions, schrodinger, tsit5 } from "../solvers/index.js";
+import {
+  checkDensity,
+  dopri8,
+  type Evolution,
+  type Hamiltonian,
+  lindblad,
+  roomFor,
+  type SchrodingerOptions,
+  schrodinger,
+  tsit5,
+  type Validity,
+} from "../solvers/index.js";
 import {
   type BoundDevice,
   computationalFrame,
@@ -30,6 +41,7 @@ import {
   stateFrame,
   stateIndex,
 } from "../systems/index.js";
+import { checkParameters } from "./check-parameters.js";
 import { type GateSpec, learnedKeys } from "./gate-spec.js";
 
 /** Result of the evolution of a specification. */
@@ -40,7 +52,7 @@ export interface GateOutcome {
   unitary: Tensor | null;
   evolution: Evolution;
   /** Throws if the result is not valid. */
-  check(): void;
+  check(): Validity;
 }
 
 /** Populations of product states over time, with the initial ones. */
@@ -67,9 +79,7 @@ export class GateProblem {
   readonly #levels: Record<string, PartLevels> | null;
 
   constructor(readonly spec: GateSpec) {
-    for (const { key } of spec.jumps)
-      if (Number(spec.parameters[key] ?? 0) < 0)
-        throw new WeftError(`${key}: a decay rate must not be negative, got ${spec.parameters[key]}`);
+    checkParameters(spec);
     this.#levels = Object.keys(this.learned()).some((key) => this.#affectsLevels(key)) ? null : this.#fixedLevels();
   }
 
@@ -138,44 +148,67 @@ export class GateProblem {
   }
 
   /**
-   * The infidelity of a pulse as it may be reported: valid (see GateOutcome.check), with the error that the steps leave at this
-   * pulse. Throws if that error is above the tolerance of the specification. Every command reports through this function.
+   * The infidelity of a pulse as it may be reported: valid (see GateOutcome.check), of levels that suffice, with the error that the
+   * steps leave at this pulse. Throws if that error is above the tolerance of the specification. Every command reports through
+   * this function.
    */
   report(p: Partial<DeviceParameters> = {}): GateReport {
     const outcome = this.outcome(this.bind(p), p);
-    outcome.check();
+    const { smallestEigenvalue } = outcome.check();
+    this.checkTruncation(p);
     const { error } = this.checkSteps(p);
     const infidelity = outcome.infidelity.itemSync();
-    return { infidelity: Math.min(1, Math.max(0, infidelity)), error, leaked: outcome.leaked?.itemSync() ?? null };
+    return {
+      infidelity: Math.min(1, Math.max(0, infidelity)),
+      error,
+      leaked: outcome.leaked?.itemSync() ?? null,
+      smallestEigenvalue,
+    };
+  }
+
+  /** The infidelity with other evolution settings. */
+  #infidelityWith(evolution: Partial<GateSpec["evolution"]>, p: Partial<DeviceParameters>): number {
+    const other = new GateProblem({ ...this.spec, evolution: { ...this.spec.evolution, ...evolution } });
+    return other.outcome(other.bind(p), p).infidelity.itemSync();
   }
 
   /**
-   * Estimated integration error of the infidelity for these parameters: from a run with half the steps and the order of the
-   * method, or with ten times the tolerance.
+   * Estimated integration error of the infidelity for these parameters: from a run with half the steps (or twice as many, where
+   * segments do not divide) and the order of the method, or with ten times the tolerance. In complex64 the difference to
+   * complex128 is added.
    */
   stepError(p: Partial<DeviceParameters> = {}): { error: number; order: number; steps: number } {
     const { evolution } = this.spec;
-    const fine = this.outcome(this.bind(p), p);
+    const { steps, duration, precision } = evolution;
+    const bound = this.bind(p);
+    const fine = this.outcome(bound, p);
+    const value = fine.infidelity.itemSync();
     const { method } = fine.evolution;
     const { tolerance } = method;
-    const coarser: GateSpec["evolution"] =
-      tolerance === undefined
-        ? { ...evolution, steps: Math.max(1, Math.floor(evolution.steps / 2)) }
-        : {
-            ...evolution,
-            method: tsit5({ ...tolerance, relative: 10 * tolerance.relative, absolute: 10 * tolerance.absolute }),
-          };
-    const half = new GateProblem({ ...this.spec, evolution: coarser });
-    const coarse = half.outcome(half.bind(p), p);
-    const difference = Math.abs(fine.infidelity.itemSync() - coarse.infidelity.itemSync());
-    const error = tolerance === undefined ? difference / (2 ** method.order - 1) : difference;
-    return { error, order: method.order, steps: evolution.steps };
+    // Where the drives have corners or jumps between steps, the order is not reached, and the whole difference counts.
+    const order = bound.isSmooth(duration) ? method.order : 1;
+    const rounding =
+      precision === "complex64" ? Math.abs(value - this.#infidelityWith({ precision: "complex128" }, p)) : 0;
+    if (tolerance !== undefined) {
+      const looser = { ...tolerance, relative: 10 * tolerance.relative, absolute: 10 * tolerance.absolute };
+      const coarse = this.#infidelityWith({ method: method.name === "tsit5" ? tsit5(looser) : dopri8(looser) }, p);
+      return { error: Math.abs(value - coarse) + rounding, order, steps };
+    }
+    const segments = segmentsOf(bound.hamiltonian({ duration }));
+    const halves = steps % 2 === 0 && (steps / 2) % segments === 0;
+    const other = this.#infidelityWith({ steps: halves ? steps / 2 : 2 * steps }, p);
+    const scale = halves ? 1 / (2 ** order - 1) : 2 ** order / (2 ** order - 1);
+    return { error: Math.abs(value - other) * scale + rounding, order, steps };
   }
 
   /** The estimated error. Throws if the steps are too few for the tolerance, with the number of steps that would be enough. */
   checkSteps(p: Partial<DeviceParameters> = {}): { error: number } {
     const { tolerance } = this.spec.evolution;
     const { error, order, steps } = this.stepError(p);
+    if (!Number.isFinite(error))
+      throw new WeftError(
+        `evolution.steps: the error of ${steps} steps cannot be estimated, because fewer steps give no number; use more`,
+      );
     if (tolerance === undefined || error <= tolerance) return { error };
     const needed = Math.ceil(steps * (error / tolerance) ** (1 / order) * 1.1);
     throw new WeftError(
@@ -188,7 +221,7 @@ export class GateProblem {
    * Throws if the highest level of a part is populated during an evolution from the highest computational state: levels beyond
    * the truncation would be populated too, even if the final population is small.
    */
-  checkTruncation(limit = 0.05): void {
+  checkTruncation(p: Partial<DeviceParameters> = {}, limit = 0.05): void {
     const { device } = this.spec;
     const kept = device.names.map((name) => device.parts[name].structure);
     if (kept.every(({ levels, computational }) => levels <= computational)) return;
@@ -196,6 +229,7 @@ export class GateProblem {
     const { weights } = this.populations(
       200,
       kept.map(({ computational }) => computational - 1),
+      p,
     );
     kept.forEach(({ levels, computational }, k) => {
       if (levels <= computational) return;
@@ -211,8 +245,9 @@ export class GateProblem {
 
   #gate(bound: BoundDevice): GateOutcome {
     const { evolution, target } = this.spec;
-    const { precision, ...options } = evolution;
-    const run: DeviceEvolution = evolve(bound, { ...options, dtype: precision });
+    const { method, gradient, duration, basis, chunks, precision } = evolution;
+    const steps = this.#steps();
+    const run: DeviceEvolution = evolve(bound, { method, gradient, duration, basis, chunks, steps, dtype: precision });
     if (target.gate === null) throw new WeftError("target: needs a gate");
     const unitary = compensate(run, target.gate, target.compensation);
     const measure = target.measure === "average" ? averageGateInfidelity : processInfidelity;
@@ -223,8 +258,8 @@ export class GateProblem {
       unitary,
       evolution: run,
       check: () => {
-        run.check();
         checkRange(infidelity, run);
+        return run.check();
       },
     };
   }
@@ -233,29 +268,32 @@ export class GateProblem {
    * Populations of product states at equally spaced times, with decay if the specification has any. The initial state is that of
    * the target, or the ground state.
    */
-  populations(count = 200, start?: readonly number[]): Populations {
+  populations(count = 200, start?: readonly number[], p: Partial<DeviceParameters> = {}): Populations {
     const { evolution, jumps, target, device } = this.spec;
-    const bound = this.bind();
+    const bound = this.bind(p);
     const { dims } = bound;
     const D = dims.reduce((a, b) => a * b, 1);
     const from = start ?? [...(target.states?.from ?? "0".repeat(device.names.length))].map(Number);
-    const steps = Math.ceil(evolution.steps / count) * count;
-    const [psi, saves] = [basisState(D, stateIndex(from, dims)), { steps, saves: count }];
+    const { duration } = evolution;
+    const psi = basisState(D, stateIndex(from, dims));
+    // Steps that divide into the saves and the segments of the drives.
+    const least = count * segmentsOf(bound.hamiltonian({ duration }));
+    const fixed = this.#steps();
+    const saves = { steps: fixed === undefined ? undefined : Math.ceil(fixed / least) * least, saves: count };
     let weights: number[][];
     let times: Tensor;
     if (jumps.length > 0) {
       const run = this.#decaying(
         bound,
-        this.#split(this.parameters()).rates,
+        this.#split({ ...this.parameters(), ...p } as DeviceParameters).rates,
         saves,
       )(psi.mul(psi.adjoint()).tensor(evolution.precision));
       const numbers = run.states!.real().dataSync();
       weights = range(count).map((k) => range(D).map((s) => Number(numbers[(k * D + s) * D + s])));
       times = run.times;
     } else {
-      const { method, gradient, duration, precision } = evolution;
-      const options = { method, gradient, duration: durationOf(bound, duration), dtype: precision, ...saves };
-      const run = schrodinger(bound.hamiltonian(), psi, options);
+      const options = { ...this.#closedOptions(bound), ...saves };
+      const run = schrodinger(bound.hamiltonian({ duration }), psi, options);
       const numbers = run.states!.abs().square().dataSync();
       weights = range(count).map((k) => range(D).map((s) => Number(numbers[k * D + s])));
       times = run.times;
@@ -276,8 +314,9 @@ export class GateProblem {
     saving: { steps?: number; saves?: number } = {},
   ): (rho: Tensor) => Evolution {
     const { evolution, jumps } = this.spec;
-    const { precision, method, steps, gradient, duration } = evolution;
-    const hamiltonian = bound.hamiltonian();
+    const { precision, method, gradient, duration } = evolution;
+    const steps = this.#steps();
+    const hamiltonian = bound.hamiltonian({ duration });
     const wide = jumps.map(({ on, operator, key }) => ({ operator: bound.onWhole(on, operator), rate: rates[key] }));
     const options = { duration: durationOf(bound, duration), steps, method, gradient, dtype: precision, ...saving };
     return (rho) => lindblad({ hamiltonian, jumps: wide }, rho, options);
@@ -320,7 +359,7 @@ export class GateProblem {
     const run =
       jumps.length > 0
         ? this.#decaying(bound, rates)(from.unsqueeze(1).mul(conj(from).unsqueeze(0)))
-        : schrodinger(bound.hamiltonian(), from, this.#closedOptions(bound));
+        : schrodinger(bound.hamiltonian({ duration: evolution.duration }), from, this.#closedOptions(bound));
     const inside = matmul(adjoint(computational), run.final);
     const kept = jumps.length > 0 ? real(matmul(inside, computational).diagonal().sum()) : weight(inside);
     const infidelity = stateInfidelity(run.final, to);
@@ -333,9 +372,16 @@ export class GateProblem {
     };
   }
 
+  /** Number of fixed steps, or undefined for adaptive methods. */
+  #steps(): number | undefined {
+    const { method, steps } = this.spec.evolution;
+    const isAdaptive = typeof method === "string" ? adaptiveNames.includes(method) : method.tolerance !== undefined;
+    return isAdaptive ? undefined : steps;
+  }
+
   #closedOptions(bound: BoundDevice): SchrodingerOptions {
-    const { method, gradient, duration, precision, steps } = this.spec.evolution;
-    return { method, gradient, steps, duration: durationOf(bound, duration), dtype: precision };
+    const { method, gradient, duration, precision } = this.spec.evolution;
+    return { method, gradient, steps: this.#steps(), duration: durationOf(bound, duration), dtype: precision };
   }
 }
 
@@ -346,16 +392,21 @@ export interface GateReport {
   error: number;
   /** Population outside the computational states at the end, or null. */
   leaked: number | null;
+  /** Smallest eigenvalue of the final state or map with decay, else null. It is checked not to be negative. */
+  smallestEigenvalue: number | null;
 }
 
-const weight = (x: Tensor): Tensor => real(x).square().add(x.imag().square()).sum();
+const adaptiveNames: readonly string[] = ["tsit5", "dopri8"];
 
-/** Room for rounding in numbers that are probabilities. */
-const room = 1e-6;
+/** Number of equal segments that the steps must divide into. */
+const segmentsOf = ({ amplitudes }: Hamiltonian): number => (amplitudes instanceof Tensor ? amplitudes.shape[0] : 1);
+
+const weight = (x: Tensor): Tensor => real(x).square().add(x.imag().square()).sum();
 
 /** Throws unless an infidelity is a number in [0, 1]. */
 function checkRange(infidelity: Tensor, { method, steps }: Evolution): void {
   const value = infidelity.itemSync();
+  const room = roomFor(infidelity);
   if (value > -room && value < 1 + room) return;
   throw new WeftError(
     Number.isNaN(value)
@@ -365,16 +416,7 @@ function checkRange(infidelity: Tensor, { method, steps }: Evolution): void {
 }
 
 /** Throws unless the evolution arrived, the infidelity is in [0, 1], and the final state or Choi matrix is one. */
-function checkOutcome(infidelity: Tensor, run: Evolution, state: Tensor, total = 1): void {
-  const remedy = `after ${run.steps} steps of ${run.method.name}; use more steps, or a method that preserves states`;
+function checkOutcome(infidelity: Tensor, run: Evolution, state: Tensor, total = 1): Validity {
   checkRange(infidelity, run);
-  const size = state.rank === 1 ? weight(state).itemSync() : real(state.diagonal().sum()).itemSync();
-  if (!(size < total * (1 + room) && (total > 1 || size > 1 - room)))
-    throw new WeftError(`evolve: the norm or trace of the final state is ${size} instead of ${total} ${remedy}`);
-  if (state.rank === 1) return;
-  const smallest = eigh(state.add(adjoint(state)).mul(0.5))
-    .values.index(0)
-    .itemSync();
-  if (smallest < -room)
-    throw new WeftError(`evolve: the final state has an eigenvalue of ${smallest.toExponential(1)} ${remedy}`);
+  return state.rank === 1 ? run.check() : checkDensity(state, run, total);
 }

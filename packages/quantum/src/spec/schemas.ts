@@ -9,6 +9,7 @@ import {
   above,
   choice,
   construct,
+  exclusive,
   flag,
   isObject,
   listOf,
@@ -23,7 +24,7 @@ import {
   variants,
   wholeNumber,
 } from "../schema/index.js";
-import { type Method, type MethodName, methodNames, trotter2, trotter4, tsit5 } from "../solvers/index.js";
+import { dopri8, type Method, type MethodName, methodNames, trotter2, trotter4, tsit5 } from "../solvers/index.js";
 import {
   Chain,
   type Coupling,
@@ -86,20 +87,22 @@ const drawnSpread = strict({ sigma: number, seed: number.optional(), parameters:
 type DrawnSpread = z.output<typeof drawnSpread>;
 
 /** The device without its pulses, and the parameters to share, which may be those of pulses. */
-export const deviceSchema = strict({
-  parts: recordOf(variants("kind", Object.fromEntries(partKinds.map((kind) => [kind, part(kind)])))).optional(),
-  couplings: listOf(coupling).optional(),
-  chain: chain.optional(),
-  spread: select((raw) => (isObject(raw) && "sigma" in raw ? drawnSpread : recordOf(number))).optional(),
-  shared: recordOf(listOf(text)).optional(),
-})
-  .refine(({ parts, chain: given }) => (parts === undefined) !== (given === undefined), {
-    error: 'give either "parts" or "chain"',
-  })
-  .transform(({ parts, couplings = [], chain: given, spread, shared = {} }) => {
-    const bare = given ?? new QuantumDevice({ parts: parts!, couplings: couplings as unknown as Coupling[] });
+export const deviceSchema = construct(
+  strict({
+    parts: recordOf(variants("kind", Object.fromEntries(partKinds.map((kind) => [kind, part(kind)])))).optional(),
+    couplings: listOf(coupling).optional(),
+    chain: chain.optional(),
+    spread: select((raw) => (isObject(raw) && "sigma" in raw ? drawnSpread : recordOf(number))).optional(),
+    shared: recordOf(listOf(text)).optional(),
+  }),
+  (given) => {
+    const { parts, couplings = [], chain: whole, spread, shared = {} } = given;
+    if ((parts === undefined) === (whole === undefined)) throw new SpecError('give either "parts" or "chain"');
+    exclusive(given, ["chain"], ["couplings"]);
+    const bare = whole ?? new QuantumDevice({ parts: parts!, couplings: couplings as unknown as Coupling[] });
     return { device: new QuantumDevice({ ...bare, spread: spreadOf(spread ?? {}, bare) }), shared };
-  });
+  },
+);
 
 /** Fabrication factors by key, or factors drawn from a normal distribution: { sigma: 0.01, seed: 42, parameters: [ec, ej, el] }. */
 function spreadOf(given: DrawnSpread | Record<string, number>, device: QuantumDevice): Record<string, number> {
@@ -160,6 +163,7 @@ function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
     frequency: number.optional(),
   });
   return construct(schema, (entry): Drive[] => {
+    exclusive(entry, ["frequency"], ["omega"]);
     const { shape: _, on, name: own = "pulse", operator = "phi", crosstalk, frequency, ...rest } = entry;
     const carrier = frequency === undefined ? {} : { omega: 2 * Math.PI * frequency };
     const pulse = new Pulse(shape, { ...(rest as Record<string, number>), ...carrier });
@@ -177,7 +181,10 @@ export const decaySchema = (device: QuantumDevice) =>
       t1: positiveTime.optional(),
       t2: positiveTime.optional(),
     }),
-    ({ on, operator, rate, t1, t2 }): Omit<OpenJump, "key">[] => {
+    (given): Omit<OpenJump, "key">[] => {
+      const { on, operator, rate, t1, t2 } = given;
+      exclusive(given, ["operator", "rate"], ["t1", "t2"]);
+      if (operator === undefined && rate !== undefined) throw new SpecError('the key "operator" is missing');
       if (operator !== undefined) {
         if (rate === undefined) throw new SpecError('the key "rate" is missing');
         return [{ on, operator, rate }];
@@ -213,12 +220,19 @@ export const evolutionSchema = (open: boolean) =>
       const { method: name = open ? "rk4" : "trotter2", splitting, tolerance, maxSteps, steps = 5000 } = given;
       if (splitting !== undefined && !name.startsWith("trotter"))
         throw new SpecError(`splitting: method ${name} does not split`);
-      if (maxSteps !== undefined && name !== "tsit5")
-        throw new SpecError(`method ${name} has fixed steps; maxSteps belongs to tsit5`);
+      const isAdaptive = name === "tsit5" || name === "dopri8";
+      if (maxSteps !== undefined && !isAdaptive)
+        throw new SpecError(`method ${name} has fixed steps; maxSteps belongs to tsit5 and dopri8`);
+      if (given.steps !== undefined && isAdaptive)
+        throw new SpecError(`method ${name} chooses its own steps; give tolerance and maxSteps instead of steps`);
+      if (given.chunks !== undefined && open)
+        throw new SpecError("chunks: pieces of time are for evolutions without decay; leave it out");
+      const limits = { relative: tolerance ?? 1e-8, absolute: tolerance ?? 1e-8, maxSteps: maxSteps ?? 5000 };
       const methods: Partial<Record<MethodName, () => Method>> = {
         trotter2: () => trotter2({ splitting }),
         trotter4: () => trotter4({ splitting }),
-        tsit5: () => tsit5({ relative: tolerance ?? 1e-8, absolute: tolerance ?? 1e-8, maxSteps: maxSteps ?? 5000 }),
+        tsit5: () => tsit5(limits),
+        dopri8: () => dopri8(limits),
       };
       return {
         steps,
@@ -227,7 +241,7 @@ export const evolutionSchema = (open: boolean) =>
         gradient: given.gradient,
         basis: given.basis ?? "product",
         chunks: given.chunks,
-        tolerance: name === "tsit5" ? undefined : tolerance,
+        tolerance: isAdaptive ? undefined : tolerance,
         precision: given.precision ?? "complex128",
       };
     },
@@ -266,14 +280,19 @@ export function targetSchema(device: QuantumDevice) {
     name,
     gate: gateByName(name, Number.isInteger(qubits) ? qubits : undefined),
   }));
-  return strict({
+  const schema = strict({
     gate: named.optional(),
     matrix: unitary.optional(),
     from: state.optional(),
     to: state.optional(),
     compensation: choice(["none", "virtual-z", "single-qubit"]).optional(),
     measure: choice(["average", "process"]).optional(),
-  }).transform(({ gate, matrix, from, to, compensation = "none", measure = "average" }): GateTarget => {
+  });
+  return construct(schema, (given): GateTarget => {
+    const { gate, matrix, from, to, compensation = "none", measure = "average" } = given;
+    exclusive(given, ["gate"], ["matrix"], ["to", "from"]);
+    exclusive(given, ["to", "from"], ["compensation", "measure"]);
+    if (from !== undefined && to === undefined) throw new SpecError('the key "to" is missing');
     const common = { compensation, measure };
     if (to !== undefined) {
       const states = { from: from ?? "0".repeat(structures.length), to };

@@ -2,6 +2,7 @@
 // gives a Hamiltonian in the product of the truncated eigenbases of its parts.
 import { WeftError } from "@weft/core/internal/graph";
 import { diag, full, jit, kron, stack, Tensor, tensor, vmap } from "@weft/core/internal/tensor";
+import { concreteValues } from "../concrete.js";
 import { destroy, Operator, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import type { Pulse, PulseValue } from "../pulses/index.js";
 import { suggestion } from "../schema/index.js";
@@ -193,16 +194,34 @@ export class QuantumDevice {
   }
 }
 
-/** Number of segments if all pulses are piecewise constant on the same segments, else null. */
-function segmentsOf(drives: readonly Drive[]): number | null {
-  const forms = drives.map(({ pulse: { shape, parameters: p } }) =>
-    shape === "piecewise" && !("omega" in p) && !("delay" in p)
-      ? `${(p.values as readonly number[]).length} ${String(p.length)}`
-      : null,
+/** Shapes that do not vanish at their ends: moving an end of such a pulse is not smooth. */
+const abruptShapes: ReadonlySet<string> = new Set(["constant", "piecewise"]);
+
+/** Shapes without a corner between their ends. */
+const smoothShapes: ReadonlySet<string> = new Set(["cosine", "gaussian", "constant"]);
+
+/**
+ * Keys of lengths and delays without a gradient: those of constant and piecewise constant pulses, unless all pulses start at 0
+ * and share one length, which is then the duration of the evolution.
+ */
+export function keysWithoutGradient(device: QuantumDevice): Set<string> {
+  const nameOf = (key: string): string =>
+    Object.entries(device.shared).find(([, keys]) => keys.includes(key))?.[0] ?? key;
+  const lengths = new Set(device.drives.map(({ on, name }) => nameOf(`${on}.${name}.length`)));
+  const isWhole = lengths.size === 1 && device.drives.every(({ pulse: { parameters: p } }) => !("delay" in p));
+  const abrupt = isWhole ? [] : device.drives.filter(({ pulse }) => abruptShapes.has(pulse.shape));
+  return new Set(
+    abrupt.flatMap(({ on, name, pulse: { parameters: p } }) =>
+      ["length", "delay"].filter((key) => key in p).map((key) => nameOf(`${on}.${name}.${key}`)),
+    ),
   );
-  return forms.length > 0 && forms[0] !== null && forms.every((form) => form === forms[0])
-    ? Number(forms[0].split(" ")[0])
-    : null;
+}
+
+/** Whether two scalars are known to be equal: the same tensor, or equal values outside of traces. */
+function areEqual(a: Tensor, b: Tensor): boolean {
+  if (a === b) return true;
+  const [x, y] = [concreteValues(a), concreteValues(b)];
+  return x !== null && y !== null && Math.abs(x[0] - y[0]) <= 1e-12 * Math.abs(y[0]);
 }
 
 /** Compiled eigensolvers by part structure. */
@@ -274,8 +293,12 @@ export class BoundDevice {
     return solved;
   }
 
-  /** The Hamiltonian: energies above the ground state of each part, couplings, and drives, in rad/ns and ns. */
-  hamiltonian(): Hamiltonian {
+  /**
+   * The Hamiltonian: energies above the ground state of each part, couplings, and drives, in rad/ns and ns.
+   *
+   * @param options - `duration` of the evolution, if it is not the end of the last pulse.
+   */
+  hamiltonian(options: { duration?: Tensor | number } = {}): Hamiltonian {
     const { device } = this;
     const levels = this.levels();
     const site = (name: string): number => device.names.indexOf(name);
@@ -293,7 +316,7 @@ export class BoundDevice {
         fixed.push({ sites: [site(a), site(b)], matrix });
       }
     }
-    const { terms, amplitudes } = this.#drives();
+    const { terms, amplitudes } = this.#drives(options.duration);
     return {
       dims: this.dims,
       static: fixed,
@@ -303,7 +326,7 @@ export class BoundDevice {
   }
 
   /** One drive per part and operator: the sum of all pulses that reach it. */
-  #drives() {
+  #drives(duration: Tensor | number | undefined) {
     const { device } = this;
     const terms: { on: string; operator: OperatorName; sources: { drive: Drive; scale: Tensor | null }[] }[] = [];
     const add = (on: string, operator: OperatorName, drive: Drive, scale: Tensor | null): void => {
@@ -328,7 +351,7 @@ export class BoundDevice {
       );
     const each = (value: (drive: Drive) => Tensor): Tensor =>
       sum(new Map(device.drives.map((drive) => [drive, value(drive)])));
-    const inSegments = segmentsOf(device.drives) !== null;
+    const inSegments = this.#sharesSegments(duration);
     const amplitudes = inSegments
       ? each((drive) => {
           const { values, amplitude } = this.pulseParameters(drive);
@@ -336,6 +359,34 @@ export class BoundDevice {
         })
       : (times: Tensor): Tensor => each((drive) => drive.pulse.at(times, this.pulseParameters(drive)));
     return { terms, amplitudes: terms.length === 0 ? null : amplitudes };
+  }
+
+  /** Whether all pulses are piecewise constant on the same segments, which fill the whole evolution. */
+  #sharesSegments(duration: Tensor | number | undefined): boolean {
+    const { drives } = this.device;
+    const pulses = drives.map((drive) => this.pulseParameters(drive));
+    const isPlain = drives.every(
+      ({ pulse }, k) => pulse.shape === "piecewise" && !("omega" in pulses[k]) && !("delay" in pulses[k]),
+    );
+    if (!isPlain || pulses.length === 0) return false;
+    const [{ length, values }] = pulses;
+    const whole = typeof duration === "number" ? full([], duration, f64) : (duration ?? length);
+    return areEqual(whole, length) && pulses.every((p) => p.values.size === values.size && areEqual(p.length, length));
+  }
+
+  /**
+   * Whether the drives are smooth inside the evolution, as the order of a method presumes: pulses begin and end with it, and
+   * have no corner in between, or share their segments.
+   */
+  isSmooth(duration?: Tensor | number): boolean {
+    const { drives } = this.device;
+    if (this.#sharesSegments(duration)) return true;
+    const whole = typeof duration === "number" ? full([], duration, f64) : (duration ?? null);
+    const ends = drives.map((drive) => drive.pulse.end(this.pulseParameters(drive)));
+    return drives.every(
+      ({ pulse: { shape, parameters } }, k) =>
+        smoothShapes.has(shape) && !("delay" in parameters) && areEqual(ends[k], whole ?? ends[0]),
+    );
   }
 
   /** Parameters of the pulse of a drive, by name. */

@@ -3,7 +3,14 @@ import { WeftError } from "@weft/core/internal/graph";
 import { adjoint, full, matmul, real, stack, Tensor } from "@weft/core/internal/tensor";
 import { concreteValues } from "../concrete.js";
 import { identityOperator } from "../operators/index.js";
-import { type Evolution, type PropagatorOptions, propagator } from "../solvers/index.js";
+import {
+  checkArrival,
+  type Evolution,
+  type PropagatorOptions,
+  propagator,
+  roomFor,
+  type Validity,
+} from "../solvers/index.js";
 import type { BoundDevice, QuantumDevice } from "./device.js";
 import { checkAssignment, computationalStates, dressedStates, levelsOfState } from "./spectrum.js";
 
@@ -24,7 +31,7 @@ export interface DeviceEvolution extends Evolution {
   /** Mean population of the highest level of each part that has non-computational levels. */
   topWeight: Record<string, Tensor>;
   /** Throws if the result is not valid: NaN, a populated highest level (truncation), or a norm that differs from 1. */
-  check(options?: { topWeight?: number; norm?: number }): void;
+  check(options?: { topWeight?: number; norm?: number }): Validity;
 }
 
 /**
@@ -52,7 +59,7 @@ export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptio
   const { basis = "product", duration, ...rest } = options;
   if (basis !== "product" && basis !== "eigen")
     throw new WeftError(`evolve: basis must be "product" or "eigen", got ${String(basis)}`);
-  const h = bound.hamiltonian();
+  const h = bound.hamiltonian({ duration });
   const { dims } = bound;
   const D = dims.reduce((a, b) => a * b, 1);
   const total = durationOf(bound, duration);
@@ -82,9 +89,8 @@ export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptio
   });
   const leaked = weight(unitary).sum(0).mean().neg().add(1);
   const norms = weight(run.final).sum(0);
-  const check: DeviceEvolution["check"] = (limits = {}) => {
+  const check: DeviceEvolution["check"] = (limits = {}) =>
     checkResult(run, norms, topWeight, limits, (name) => bound.device.parts[name].structure.levels);
-  };
   return { ...run, unitary, leaked, topWeight, check };
 }
 
@@ -135,23 +141,14 @@ export function durationOf(bound: BoundDevice, given: Tensor | number | undefine
   return total;
 }
 
-/** Throws if an adaptive method ended before the end of the evolution. */
-export function checkArrival({ reached, method, steps }: Pick<Evolution, "reached" | "method" | "steps">): void {
-  if (reached === null || Array.from(reached.dataSync(), Number).every((x) => x !== 0)) return;
-  throw new WeftError(
-    `evolve: ${method.name} did not reach the end within ${steps} steps for its tolerance; ` +
-      "raise maxSteps or loosen the tolerance",
-  );
-}
-
 function checkResult(
   run: Evolution,
   norms: Tensor,
   topWeight: Record<string, Tensor>,
   limits: { topWeight?: number; norm?: number },
   levelsOf: (name: string) => number,
-): void {
-  const { topWeight: topLimit = 1e-3, norm = 1e-6 } = limits;
+): Validity {
+  const { topWeight: topLimit = 1e-3, norm = roomFor(run.final) } = limits;
   checkArrival(run);
   const sizes = Array.from(norms.dataSync(), Number);
   if (sizes.some((x) => !Number.isFinite(x)))
@@ -171,4 +168,5 @@ function checkResult(
           `(${levelsOf(name)} levels): the truncation is too small; raise levels`,
       );
   }
+  return { norm: Math.max(...sizes), smallestEigenvalue: null };
 }

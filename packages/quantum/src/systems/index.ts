@@ -8,12 +8,12 @@ export {
   type Drive,
   driveOperators,
   jumpOperators,
+  keysWithoutGradient,
   type OperatorName,
   QuantumDevice,
   type QuantumDeviceFields,
 } from "./device.js";
 export {
-  checkArrival,
   computationalFrame,
   type DeviceEvolution,
   durationOf,

@@ -10,6 +10,7 @@ import {
   type Shape,
 } from "../../graph/index.js";
 import { combine, type Value } from "../../ops/index.js";
+import type { ProcessGroup } from "../contract.js";
 import { bytesReceived, MpiGroup, movedBytes, ShmGroup } from "./index.js";
 import { barrierOf } from "./shm.js";
 import type { RankContext } from "./testkit.js";
@@ -122,8 +123,8 @@ function halves(size: number): number[][] {
 export function everyKind(
   { rank, size, name }: RankContext,
   { shapes, dtypes, mpi = false }: { shapes: [number, number][]; dtypes: DType[]; mpi?: boolean },
-): object {
-  const group = mpi ? MpiGroup.join() : ShmGroup.join(name, rank, size);
+  group: ProcessGroup = mpi ? MpiGroup.join() : ShmGroup.join(name, rank, size),
+): { run: number; wrong: string[]; moved: number; due: number } {
   const wrong: string[] = [];
   let run = 0;
   let due = 0;

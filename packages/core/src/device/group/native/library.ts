@@ -41,6 +41,16 @@ const signatures = {
   movedBytes: "uint64_t wg_moved_bytes()",
   bench:
     "int wg_bench(uint64_t group, const int64_t* descriptor, const int64_t* barrier, uint64_t in, uint64_t out, int turns, _Out_ double* seconds)",
+  linkPair: "int wl_pair(_Out_ int32_t* fds)",
+  linkGroup: "uint64_t wl_group(int rank, int size, const int32_t* fds, const int32_t* hosts, double timeout)",
+  linkLocal: "void wl_local(uint64_t group, uint64_t local)",
+  linkMeet: "int wl_meet(uint64_t group, double timeout)",
+  linkFailedRank: "int wl_failed_rank(uint64_t group)",
+  linkAbort: "void wl_abort(uint64_t group)",
+  linkClose: "void wl_close(uint64_t group)",
+  linkCollective:
+    "int wl_collective(uint64_t group, const int64_t* descriptor, const uint8_t* in, _Out_ uint8_t* out, int phase)",
+  linkCollectiveAddress: "uint64_t wl_collective_address()",
   mpiInit: "int wm_init(const char* library, _Out_ int32_t* rank, _Out_ int32_t* size)",
   mpiFinalize: "void wm_finalize()",
   mpiGroup: "uint64_t wm_group(int rank, int size, const int32_t* world, double timeout)",
@@ -79,5 +89,5 @@ export const arena = {
   used: (): number => Number(groupLibrary().arenaUsed()),
 };
 
-/** What this process had from others in collectives over shared memory and MPI. */
+/** What this process had from others in collectives over shared memory, links and MPI. */
 export const nativeMovedBytes = (): number => (library === null ? 0 : Number(library.movedBytes()));

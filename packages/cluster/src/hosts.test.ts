@@ -1,0 +1,122 @@
+// Workers on several hosts: each has a network of its own, which a bridge connects with the others. They compute together
+// over encrypted links, in any order and any subset, and a host that is lost in the middle costs seconds and no results.
+import assert from "node:assert/strict";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { after, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import * as weft from "@weft/core";
+import { connect } from "./connect.js";
+import { Dispatcher } from "./dispatcher.js";
+import { Hosts, noHosts } from "./hosts.testkit.js";
+import { skip as noCompiler, testWorker } from "./workers.testkit.js";
+
+const main = fileURLToPath(new URL("./main.js", import.meta.url));
+const skip = noCompiler || noHosts;
+const made: { hosts: Hosts; dispatcher: Dispatcher }[] = [];
+after(() => {
+  for (const { hosts, dispatcher } of made) {
+    dispatcher.stop();
+    hosts.remove();
+  }
+});
+
+interface Network {
+  hosts: Hosts;
+  address: string;
+  worker(host: number): Promise<ChildProcess>;
+}
+
+/** Hosts with a dispatcher at the test's own address. */
+async function network(count: number): Promise<Network> {
+  const hosts = new Hosts(count);
+  const dispatcher = await Dispatcher.start({ host: hosts.address(0), port: 0, ...hosts.security });
+  made.push({ hosts, dispatcher });
+  const worker = async (host: number): Promise<ChildProcess> => {
+    const options = { host: hosts.address(0), port: dispatcher.port, dataHost: hosts.address(host), ...testWorker };
+    const child = hosts.start(host, [
+      process.execPath,
+      main,
+      "worker",
+      JSON.stringify({ ...options, ...hosts.security }),
+    ]);
+    await once(child.stdout!, "data");
+    return child;
+  };
+  return { hosts, address: `${hosts.address(0)}:${dispatcher.port}`, worker };
+}
+
+const value = (i: number, j: number): number => ((i * 60 + j * 7) % 11) - 5;
+const matrix = (): weft.Tensor =>
+  weft.tensor(Float32Array.from({ length: 90 * 60 }, (_, i) => value(Math.floor(i / 60), i % 60))).reshape([90, 60]);
+
+/** Sums over the rows, which are on different workers: exact in float32, whatever the order. */
+async function checkProduct(rows: weft.Tensor): Promise<void> {
+  const got = await rows.transpose().matmul(rows).sum(0).data();
+  for (let j = 0; j < 60; j++) {
+    let expected = 0;
+    for (let i = 0; i < 90; i++) for (let k = 0; k < 60; k++) expected += value(i, k) * value(i, j);
+    assert.equal(got[j], expected);
+  }
+}
+
+function forced<T>(run: () => Promise<T>): Promise<T> {
+  process.env.WEFT_FORCE_SHARD = "1";
+  return run().finally(() => {
+    delete process.env.WEFT_FORCE_SHARD;
+    weft.setDevice("cpu");
+  });
+}
+
+test("workers of two hosts, started by hand in any order, compute together", { skip, timeout: 120_000 }, async () => {
+  const { hosts, address, worker } = await network(2);
+  for (const host of [2, 1, 2, 1]) await worker(host);
+  await forced(async () => {
+    for (const mesh of [undefined, { d: 3 }, { d: 2 }]) {
+      const cluster = await connect(address, { ...hosts.security, ...(mesh === undefined ? {} : { mesh }) });
+      assert.equal(new Set(cluster.workers.map(({ process: { host } }) => host)).size, 2);
+      const rows = weft.shard(matrix(), { 0: "d" });
+      await checkProduct(rows);
+      assert.ok(cluster.device.lastPlan!.moves.length > 0, "the workers exchanged data");
+      // Rows become columns: pieces go from every worker to every other one.
+      const columns = await weft.shard(rows, { 1: "d" }).add(0).data();
+      assert.ok(columns.every((x, i) => x === value(Math.floor(i / 60), i % 60)));
+      await cluster.close();
+    }
+  });
+});
+
+for (const [fault, lose] of [
+  ["is unplugged", (hosts: Hosts): void => hosts.cut(2)],
+  ["loses its processes", (hosts: Hosts): void => hosts.kill(2)],
+] as const)
+  test(`a host that ${fault} in the middle is noticed within seconds, and nothing is lost`, {
+    skip,
+    timeout: 120_000,
+  }, async () => {
+    const { hosts, address, worker } = await network(3);
+    for (const host of [1, 2, 2, 3]) await worker(host);
+    await forced(async () => {
+      const cluster = await connect(address, hosts.security);
+      let rows = weft.shard(matrix(), { 0: "d" });
+      await checkProduct(rows);
+      let begin = 0;
+      const steps = (async () => {
+        for (let step = 0; step < 60; step++) {
+          // Every step needs the sum of all workers.
+          rows = rows.add(rows.sum().mul(0));
+          if (step % 5 === 4) await rows.sum().item();
+        }
+      })();
+      await delay(100);
+      begin = Date.now();
+      lose(hosts);
+      await steps;
+      await checkProduct(rows);
+      const seconds = (Date.now() - begin) / 1e3;
+      assert.ok(seconds < 30, `the loss took ${seconds} s`);
+      assert.equal(cluster.workers.length, 2);
+      await cluster.close();
+    });
+  });

@@ -1,0 +1,272 @@
+// Links between the workers of a group on several hosts. Every pair of members has a connection, with TLS beyond loopback
+// and a key that the dispatcher issued to the group. Bytes of the group's local sockets (device/group/links.ts) are
+// forwarded over it in pieces; empty pieces say every second that the other process runs. Runs in the background thread.
+import { connect, createServer, type Server, Socket } from "node:net";
+import { connect as connectTls, createServer as createTlsServer } from "node:tls";
+import { readFrames, writeFrame } from "./frames.js";
+import { sameSecret } from "./identity.js";
+import { certificates, isLoopback, type Security } from "./security.js";
+import { boundSilence } from "./silence.js";
+
+export interface LinkServerOptions {
+  /** Address at which other workers reach this one. */
+  host: string;
+  security: Security;
+}
+
+export interface LinkAddress {
+  host: string;
+  port: number;
+  tls: boolean;
+}
+
+/** A group that this worker joins: the member with the higher rank connects, the other one accepts. */
+export interface LinkMembers {
+  name: string;
+  key: string;
+  rank: number;
+  members: readonly LinkAddress[];
+  /** The thread's ends of the local sockets, by rank. */
+  sockets: readonly number[];
+}
+
+/** Milliseconds for a connection to prove its group, for a group to be joined, and without a sign of life. */
+const helloMs = 10_000;
+const silentMs = 5_000;
+const beatMs = 1_000;
+/** Bytes of the first frame, and connections that have not proved anything. */
+const maxHello = 1024;
+const maxStrangers = 256;
+const retryMs = 200;
+
+/** A connection that says to which group it belongs. */
+interface Claim {
+  socket: Socket;
+  group: string;
+  key: string;
+  from: number;
+  /** What followed the claim already. */
+  rest: Buffer;
+}
+
+interface Joined extends LinkMembers {
+  /** Ranks that have not connected yet. */
+  missing: Set<number>;
+}
+
+export class LinkServer {
+  readonly #server: Server;
+  readonly #strangers = new Set<Socket>();
+  readonly #claims = new Set<Claim>();
+  readonly #groups = new Map<string, Joined>();
+  readonly #links = new Set<Link>();
+  #ticked = Date.now();
+
+  constructor(readonly options: LinkServerOptions) {
+    const { host, security } = options;
+    const open = (socket: Socket): void => this.#open(socket);
+    if (isLoopback(host)) this.#server = createServer(open);
+    else {
+      const files = certificates(security, `other workers reach this one at ${host}`);
+      const tls = { ...files, requestCert: true, rejectUnauthorized: true, handshakeTimeout: helloMs };
+      this.#server = createTlsServer(tls, open);
+    }
+    this.#server.maxConnections = 4096;
+    setInterval(() => this.#tick(), beatMs).unref();
+  }
+
+  listen(): Promise<number> {
+    const { host } = this.options;
+    return new Promise((resolve, reject) => {
+      this.#server.once("error", reject);
+      this.#server.listen(0, host === "localhost" ? "127.0.0.1" : host, () =>
+        resolve((this.#server.address() as { port: number }).port),
+      );
+    });
+  }
+
+  /** Beats, and gives up links that have been silent. A process that was stopped itself has missed what was sent. */
+  #tick(): void {
+    const now = Date.now();
+    const stopped = now - this.#ticked > 2 * beatMs;
+    this.#ticked = now;
+    for (const link of this.#links) link.tick(now, stopped);
+  }
+
+  #open(socket: Socket): void {
+    socket.on("error", () => {});
+    if (this.#strangers.size >= maxStrangers) {
+      socket.destroy();
+      return;
+    }
+    this.#strangers.add(socket);
+    const known = (): void => void this.#strangers.delete(socket);
+    socket.on("close", known);
+    setTimeout(() => this.#strangers.has(socket) && socket.destroy(), helloMs).unref();
+    const stop = readFrames(
+      socket,
+      ({ header }) => {
+        const { group, key, from } = header;
+        if (typeof group !== "string" || typeof key !== "string" || !Number.isInteger(from)) {
+          socket.destroy();
+          return;
+        }
+        socket.pause();
+        const claim = { socket, group, key, from: from as number, rest: stop() };
+        this.#claims.add(claim);
+        socket.on("close", () => this.#claims.delete(claim));
+        this.#match(claim, known);
+        // The worker may still compute something else before it joins.
+        setTimeout(() => this.#claims.has(claim) && socket.destroy(), helloMs).unref();
+      },
+      () => maxHello,
+    );
+  }
+
+  #match(claim: Claim, known: () => void = () => this.#strangers.delete(claim.socket)): void {
+    const group = this.#groups.get(claim.group);
+    if (group === undefined) return;
+    this.#claims.delete(claim);
+    known();
+    if (!sameSecret(claim.key, group.key) || claim.from <= group.rank || !group.missing.delete(claim.from)) {
+      claim.socket.destroy();
+      return;
+    }
+    this.#attach(group, claim.from, claim.socket, claim.rest);
+  }
+
+  join(members: LinkMembers): void {
+    const { name, rank, sockets } = members;
+    const group: Joined = { ...members, missing: new Set() };
+    const deadline = Date.now() + helloMs;
+    members.members.forEach((address, other) => {
+      if (other === rank) return;
+      group.missing.add(other);
+      if (other < rank) this.#connect(group, other, address, deadline);
+    });
+    this.#groups.set(name, group);
+    for (const claim of [...this.#claims]) this.#match(claim);
+    setTimeout(() => {
+      this.#groups.delete(name);
+      for (const other of group.missing) new Socket({ fd: sockets[other] }).destroy();
+      group.missing.clear();
+    }, helloMs).unref();
+  }
+
+  /** Connects with a member; one that does not listen yet, or again, is tried until the group's time is over. */
+  #connect(group: Joined, other: number, address: LinkAddress, deadline: number): void {
+    const { host, port, tls } = address;
+    const at = host === "localhost" ? "127.0.0.1" : host;
+    const socket = tls
+      ? connectTls({
+          host: at,
+          port,
+          ...certificates(this.options.security, "a member of a group is on another machine"),
+        })
+      : connect(port, at);
+    let attached = false;
+    socket.on("error", () => {});
+    socket.once(tls ? "secureConnect" : "connect", () => {
+      if (!group.missing.delete(other)) {
+        socket.destroy();
+        return;
+      }
+      attached = true;
+      writeFrame(socket, { group: group.name, key: group.key, from: group.rank });
+      this.#attach(group, other, socket, Buffer.alloc(0));
+    });
+    socket.once("close", () => {
+      if (!attached && group.missing.has(other) && Date.now() < deadline)
+        setTimeout(() => this.#connect(group, other, address, deadline), retryMs).unref();
+    });
+  }
+
+  #attach(group: LinkMembers, other: number, socket: Socket, rest: Buffer): void {
+    const link = new Link(socket, group.sockets[other], rest, () => this.#links.delete(link));
+    this.#links.add(link);
+  }
+}
+
+/** One connection with another member, and the local socket whose bytes it carries. */
+class Link {
+  readonly #local: Socket;
+  readonly #remote: Socket;
+  readonly #onEnd: () => void;
+  #heard = Date.now();
+  /** Bytes left of the piece that is arriving, and the part of its length that has arrived. */
+  #left = 0;
+  #head = Buffer.alloc(0);
+
+  constructor(remote: Socket, fd: number, rest: Buffer, onEnd: () => void) {
+    this.#remote = remote;
+    this.#onEnd = onEnd;
+    const local = new Socket({ fd, readable: true, writable: true, allowHalfOpen: false });
+    this.#local = local;
+    boundSilence(remote);
+    remote.setNoDelay(true);
+    for (const socket of [local, remote]) {
+      socket.on("error", () => {});
+      socket.on("close", () => this.end());
+    }
+    local.on("data", (bytes: Buffer) => {
+      if (!this.#send(bytes)) {
+        local.pause();
+        remote.once("drain", () => local.resume());
+      }
+    });
+    local.on("end", () => remote.end());
+    remote.on("end", () => local.end());
+    remote.on("data", (bytes: Buffer) => this.#receive(bytes));
+    if (rest.length > 0) this.#receive(rest);
+    remote.resume();
+  }
+
+  end(): void {
+    this.#local.destroy();
+    this.#remote.destroy();
+    this.#onEnd();
+  }
+
+  tick(now: number, stopped: boolean): void {
+    this.#send(Buffer.alloc(0));
+    // Nothing is heard while this process does not read.
+    if (stopped || this.#remote.isPaused()) this.#heard = now;
+    else if (now - this.#heard > silentMs) this.end();
+  }
+
+  #send(bytes: Buffer): boolean {
+    const head = Buffer.allocUnsafe(4);
+    head.writeUInt32LE(bytes.length);
+    if (this.#remote.destroyed) return true;
+    if (bytes.length === 0) return this.#remote.write(head);
+    this.#remote.cork();
+    this.#remote.write(head);
+    const more = this.#remote.write(bytes);
+    this.#remote.uncork();
+    return more;
+  }
+
+  #receive(bytes: Buffer): void {
+    this.#heard = Date.now();
+    let at = 0;
+    let room = true;
+    while (at < bytes.length) {
+      if (this.#left === 0) {
+        const more = bytes.subarray(at, at + 4 - this.#head.length);
+        this.#head = Buffer.concat([this.#head, more]);
+        at += more.length;
+        if (this.#head.length < 4) return;
+        this.#left = this.#head.readUInt32LE();
+        this.#head = Buffer.alloc(0);
+      } else {
+        const piece = bytes.subarray(at, at + this.#left);
+        at += piece.length;
+        this.#left -= piece.length;
+        room = this.#local.write(piece);
+      }
+    }
+    if (room || this.#remote.isPaused()) return;
+    this.#remote.pause();
+    this.#local.once("drain", () => this.#remote.resume());
+  }
+}

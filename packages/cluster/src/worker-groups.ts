@@ -1,0 +1,116 @@
+// The process groups that a worker is a member of: joined when a program needs one, aborted when a member fails, closed
+// when a client leaves or the set of workers changes.
+import { type Device, LinkGroup, linkPair, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
+import { WeftError } from "@weft/core/internal/graph";
+import type { BackgroundThread } from "./background.js";
+import { log } from "./debug.js";
+import type { ToWorker } from "./protocol.js";
+import { FailedError } from "./store.js";
+
+/** The group of a program, as the dispatcher describes it. */
+export type GroupOfProgram = NonNullable<Extract<ToWorker, { t: "define" }>["group"]>;
+
+/** Maximum number of process groups a worker is a member of at once. */
+const maxGroups = 1024;
+/** Seconds for the members of a group to join, and for a member to reach a collective. */
+const joinSeconds = 8;
+const collectiveTimeoutSeconds = 600;
+
+/** The client and the generation of workers whose group has this name (dispatcher.ts). */
+const clientOf = (group: string): number => Number(group.split("-")[2]);
+const generationOf = (group: string): string => group.split("-")[1];
+
+export class WorkerGroups {
+  readonly #groups = new Map<string, ProcessGroup>();
+  /** Groups that failed, with the reason; they are not joined again. */
+  readonly #broken = new Map<string, string>();
+
+  constructor(
+    readonly device: Device,
+    readonly background: () => BackgroundThread | null,
+    readonly onBroken: (name: string) => void,
+  ) {}
+
+  /** The group of this name, as the device's; joined with its other members if needed. */
+  join(wanted: GroupOfProgram): void {
+    const { name } = wanted;
+    const reason = this.#broken.get(name);
+    if (reason !== undefined) throw new FailedError({ message: reason, code: "aborted" });
+    let group = this.#groups.get(name);
+    if (group === undefined) {
+      // Groups of earlier generations are obsolete: every member receives the same instructions in the same order.
+      for (const [old, other] of [...this.#groups])
+        if (clientOf(old) === clientOf(name) && generationOf(old) !== generationOf(name)) this.#close(old, other);
+      if (this.#groups.size >= maxGroups)
+        throw new WeftError(`this worker is in ${maxGroups} groups already; use fewer sets of workers`);
+      log("worker", () => `joins group ${name} as ${wanted.rank} of ${wanted.size}`);
+      try {
+        const host = this.#connect(wanted);
+        group = this.device.joinGroup?.(host) ?? host;
+      } catch (error) {
+        this.#markBroken(name, (error as Error).message);
+        throw error;
+      }
+      this.#groups.set(name, group);
+    }
+    if (this.device.group !== group) this.device.group = group;
+  }
+
+  #connect({ name, rank, size, mpi, links }: GroupOfProgram): ProcessGroup {
+    const { threads } = this.device.traits;
+    const limits = { joinTimeout: joinSeconds, timeout: collectiveTimeoutSeconds, threads };
+    if (mpi !== null) return MpiGroup.join(mpi);
+    if (links === null) return ShmGroup.join(name, rank, size, limits);
+    const pairs = links.members.map((_, other) => (other === rank ? null : linkPair()));
+    const { key, members } = links;
+    const ends = (side: 0 | 1): number[] => pairs.map((pair) => pair?.[side] ?? -1);
+    this.background()?.join({ name, key, rank, members: members.map(({ data }) => data), sockets: ends(1) });
+    const hosts = members.map(({ host }) => host);
+    return LinkGroup.join({ name, rank, hosts, sockets: ends(0), ...limits });
+  }
+
+  /** Aborts a group after an error: its other members would wait for this one. */
+  breakOff(name: string, reason: string): void {
+    const group = this.#groups.get(name);
+    if (group === undefined) return;
+    abort(group);
+    this.#close(name, group);
+    this.#markBroken(name, reason);
+  }
+
+  /** Other members may be in a collective of this client that is no longer issued here. */
+  leave(client: number): void {
+    for (const [name, group] of [...this.#groups]) {
+      if (clientOf(name) !== client) continue;
+      abort(group);
+      this.#close(name, group);
+    }
+  }
+
+  closeAll(): void {
+    this.device.group = null;
+    for (const group of this.#groups.values()) {
+      abort(group);
+      group.close();
+    }
+    this.#groups.clear();
+  }
+
+  #markBroken(name: string, reason: string): void {
+    this.#broken.set(name, reason);
+    if (this.#broken.size > 64) this.#broken.delete(this.#broken.keys().next().value!);
+    this.onBroken(name);
+  }
+
+  #close(name: string, group: ProcessGroup): void {
+    if (this.device.group === group) this.device.group = null;
+    group.close();
+    this.#groups.delete(name);
+  }
+}
+
+/** Notifies the other members that this one will not continue. */
+function abort(group: ProcessGroup): void {
+  const host = (group as { host?: ProcessGroup }).host ?? group;
+  if (host instanceof ShmGroup || host instanceof LinkGroup) host.abort();
+}

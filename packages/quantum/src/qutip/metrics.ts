@@ -1,0 +1,180 @@
+// Expectation values, entropies, distances and phase-space functions under the names of QuTiP.
+import { WeftError } from "@weft/core/internal/graph";
+import type { OperatorEntry } from "../operators/index.js";
+import { densityMatrix, plain, Qobj } from "./qobj.js";
+import { sigmay, tensor } from "./states.js";
+
+/** Expectation value <psi|op|psi> or tr(op rho): a number if op is Hermitian, else { re, im } unless the imaginary part is 0. */
+export function expect(op: Qobj, state: Qobj): OperatorEntry {
+  const { re, im } = state.isket ? state.dag().mul(op.mul(state)).trace() : op.mul(state).trace();
+  return op.isherm ? re : plain({ re, im });
+}
+
+/** <op^2> - <op>^2 of a Hermitian operator. */
+export const variance = (op: Qobj, state: Qobj): number =>
+  Number(expect(op.mul(op), state)) - Number(expect(op, state)) ** 2;
+
+/** Reduced density matrix of the subsystems `sel`. */
+export const ptrace = (state: Qobj, sel: number | readonly number[]): Qobj => state.ptrace(sel);
+
+const probabilities = (rho: Qobj): number[] =>
+  densityMatrix(rho)
+    .eigenenergies()
+    .map((x) => Math.max(0, x));
+
+/** Von Neumann entropy -tr(rho log rho), with the natural logarithm or that of `base` (2). */
+export const entropyVn = (rho: Qobj, base = Math.E): number =>
+  probabilities(rho).reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0) / Math.log(base);
+/** Linear entropy 1 - tr(rho^2). */
+export const entropyLinear = (rho: Qobj): number => 1 - purity(rho);
+/** tr(rho^2). */
+export const purity = (rho: Qobj): number => densityMatrix(rho).mul(densityMatrix(rho)).trace().re;
+
+/** Fidelity tr sqrt(sqrt(A) B sqrt(A)) of two states, the square root convention of QuTiP. */
+export function fidelity(A: Qobj, B: Qobj): number {
+  if (A.isket && B.isket) {
+    const { re, im } = A.dag().mul(B).trace();
+    return Math.hypot(re, im);
+  }
+  const root = densityMatrix(A).apply((x) => Math.sqrt(Math.max(0, x)));
+  const inner = root.mul(densityMatrix(B)).mul(root);
+  // Rounding leaves the product slightly off from Hermitian.
+  const symmetric = inner.add(inner.dag()).scale(0.5);
+  return symmetric.eigenenergies().reduce((sum, x) => sum + Math.sqrt(Math.max(0, x)), 0);
+}
+/** Trace distance tr|A - B| / 2. */
+export const tracedist = (A: Qobj, B: Qobj): number =>
+  densityMatrix(A)
+    .sub(densityMatrix(B))
+    .eigenenergies()
+    .reduce((sum, x) => sum + Math.abs(x), 0) / 2;
+
+/** Wootters concurrence of two qubits. */
+export function concurrence(rho: Qobj): number {
+  if (rho.rows !== 4) throw new WeftError(`concurrence: needs two qubits (4 levels), got ${rho.rows}`);
+  const state = densityMatrix(rho);
+  const flip = tensor(sigmay(), sigmay());
+  const conjugated = new Qobj(state.dag().transpose(), state.dims);
+  const root = state.apply((x) => Math.sqrt(Math.max(0, x)));
+  const inner = root.mul(flip).mul(conjugated).mul(flip).mul(root);
+  const [a, b, c, d] = inner
+    .add(inner.dag())
+    .scale(0.5)
+    .eigenenergies()
+    .map((x) => Math.sqrt(Math.max(0, x)))
+    .reverse();
+  return Math.max(0, a - b - c - d);
+}
+
+/** Partial transpose of the subsystems with mask 1. */
+export function partialTranspose(rho: Qobj, mask: readonly number[]): Qobj {
+  const state = densityMatrix(rho);
+  const [dims] = state.dims;
+  if (mask.length !== dims.length)
+    throw new WeftError(`partialTranspose: needs one entry per subsystem (${dims.length}), got ${mask.length}`);
+  const digits = (index: number): number[] => {
+    const out: number[] = [];
+    for (let k = dims.length - 1, left = index; k >= 0; k--) {
+      out[k] = left % dims[k];
+      left = Math.floor(left / dims[k]);
+    }
+    return out;
+  };
+  const index = (list: readonly number[]): number => list.reduce((sum, x, k) => sum * dims[k] + x, 0);
+  const n = state.rows;
+  const out = Qobj.of(Array.from({ length: n }, (_, i) => Array.from({ length: n }, (_, j) => entry(i, j))));
+  function entry(i: number, j: number): { re: number; im: number } {
+    const [row, column] = [digits(i), digits(j)];
+    const from = row.map((x, k) => (mask[k] ? column[k] : x));
+    const to = column.map((x, k) => (mask[k] ? row[k] : x));
+    return state.at(index(from), index(to));
+  }
+  return new Qobj(out, state.dims);
+}
+
+/** Negativity (|rho^T| - 1) / 2 with respect to one subsystem. */
+export function negativity(rho: Qobj, subsystem: number): number {
+  const [dims] = rho.dims;
+  const mask = dims.map((_, k) => Number(k === subsystem));
+  return (
+    (partialTranspose(rho, mask)
+      .eigenenergies()
+      .reduce((sum, x) => sum + Math.abs(x), 0) -
+      1) /
+    2
+  );
+}
+
+/** Values by row (y) and column (x). */
+export type PhaseSpace = number[][];
+
+/**
+ * Wigner function on the grid xvec x yvec, with position and momentum (a +- a^H) g / 2 of QuTiP's convention (g = sqrt(2)): rows are
+ * yvec. Recurrence over Fock elements, as stable as the number of levels allows.
+ */
+export function wigner(state: Qobj, xvec: readonly number[], yvec: readonly number[], g = Math.SQRT2): PhaseSpace {
+  const rho = densityMatrix(state);
+  const M = rho.rows;
+  return yvec.map((y) =>
+    xvec.map((x) => {
+      // w[m] holds the matrix element of |0><m| (then |k><m|), as complex numbers.
+      const [ar, ai] = [(g * x) / 2, (g * y) / 2];
+      const re = new Float64Array(M);
+      const im = new Float64Array(M);
+      re[0] = Math.exp(-2 * (ar * ar + ai * ai)) / Math.PI;
+      let total = rho.re[0] * re[0];
+      const add = (row: number, column: number): number =>
+        rho.re[row * M + column] * re[column] - rho.im[row * M + column] * im[column];
+      for (let n = 1; n < M; n++) {
+        const s = 2 / Math.sqrt(n);
+        re[n] = s * (ar * re[n - 1] - ai * im[n - 1]);
+        im[n] = s * (ar * im[n - 1] + ai * re[n - 1]);
+        total += 2 * add(0, n);
+      }
+      for (let m = 1; m < M; m++) {
+        let [oldRe, oldIm] = [re[m], im[m]];
+        const s = 1 / Math.sqrt(m);
+        re[m] = (2 * (ar * re[m] + ai * im[m]) - Math.sqrt(m) * re[m - 1]) * s;
+        im[m] = (2 * (ar * im[m] - ai * oldRe) - Math.sqrt(m) * im[m - 1]) * s;
+        total += add(m, m);
+        for (let n = m + 1; n < M; n++) {
+          const t = 1 / Math.sqrt(n);
+          const [nextRe, nextIm] = [
+            (2 * (ar * re[n - 1] - ai * im[n - 1]) - Math.sqrt(m) * oldRe) * t,
+            (2 * (ar * im[n - 1] + ai * re[n - 1]) - Math.sqrt(m) * oldIm) * t,
+          ];
+          [oldRe, oldIm] = [re[n], im[n]];
+          [re[n], im[n]] = [nextRe, nextIm];
+          total += 2 * add(m, n);
+        }
+      }
+      return (total * g * g) / 2;
+    }),
+  );
+}
+
+/** Husimi Q function <alpha|rho|alpha> / pi on the grid, alpha = (x + i y) g / 2, scaled as QuTiP's qfunc. Rows are yvec. */
+export function qfunc(state: Qobj, xvec: readonly number[], yvec: readonly number[], g = Math.SQRT2): PhaseSpace {
+  const rho = densityMatrix(state);
+  const M = rho.rows;
+  return yvec.map((y) =>
+    xvec.map((x) => {
+      const [ar, ai] = [(g * x) / 2, (g * y) / 2];
+      const re = new Float64Array(M);
+      const im = new Float64Array(M);
+      re[0] = Math.exp(-(ar * ar + ai * ai) / 2);
+      for (let n = 1; n < M; n++) {
+        re[n] = (ar * re[n - 1] - ai * im[n - 1]) / Math.sqrt(n);
+        im[n] = (ar * im[n - 1] + ai * re[n - 1]) / Math.sqrt(n);
+      }
+      let total = 0;
+      for (let i = 0; i < M; i++)
+        for (let j = 0; j < M; j++) {
+          // conj(alpha_i) rho_ij alpha_j
+          const [a, b] = [re[i] * re[j] + im[i] * im[j], re[i] * im[j] - im[i] * re[j]];
+          total += rho.re[i * M + j] * a - rho.im[i * M + j] * b;
+        }
+      return (total * g * g) / (2 * Math.PI);
+    }),
+  );
+}

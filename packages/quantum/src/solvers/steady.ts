@@ -1,0 +1,109 @@
+// Steady states, propagators of open systems and Floquet modes: linear algebra on generators and propagators.
+import { WeftError } from "@weft/core/internal/graph";
+import {
+  adjoint,
+  angle,
+  concat,
+  conj,
+  eigh,
+  full,
+  matmul,
+  solve,
+  type Tensor,
+  vmap,
+  zeros,
+} from "@weft/core/internal/tensor";
+import { concreteValues } from "../concrete.js";
+import { identityOperator, Operator } from "../operators/index.js";
+import { superoperators } from "./generators.js";
+import { hermitianBasis } from "./hermitian.js";
+import { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
+import { checkJumps, checkKeys, dimensionOf, type Hamiltonian, timeGrid, wholeJump } from "./problem.js";
+import { type PropagatorOptions, propagator } from "./schrodinger.js";
+
+/** Largest dimension of a system whose generator is stored as a d^2 x d^2 matrix. */
+const denseLimit = 64;
+
+/** Inputs of a generator without drives. */
+function staticGenerator({ hamiltonian: h, jumps: given }: OpenSystem, dtype: "complex64" | "complex128"): Tensor {
+  const d = dimensionOf(h);
+  if (h.drives.length > 0 || given.some(({ rate }) => typeof rate === "function"))
+    throw new WeftError("steadyState: needs a system without time dependence; use floquetModes or a long evolution");
+  if (d > denseLimit)
+    throw new WeftError(`steadyState: ${d} levels are more than ${denseLimit}; use a long evolution with lindblad`);
+  const grid = timeGrid({ duration: 1, steps: 1, dtype });
+  const jumps = checkJumps(given, h).map((jump) => wholeJump(h, jump, grid.complex));
+  return superoperators(h, jumps, grid)
+    .whole(zeros([1, 0], { dtype: grid.real }))
+    .index(0);
+}
+
+/**
+ * Steady state [d, d] of a Lindblad equation without time dependence. Gradients follow from the implicit function theorem, because
+ * the state is the solution of a linear system. Throws if it is not unique.
+ *
+ * @example
+ * ```ts
+ * import { hamiltonian, sigmaMinus, sigmaX, steadyState } from "@weft/quantum";
+ *
+ * const system = { hamiltonian: hamiltonian({ static: sigmaX.scale(0.5) }), jumps: [{ operator: sigmaMinus, rate: 1 }] };
+ * console.log(steadyState(system).index(1, 1).real().itemSync()); // 1/3: a resonantly driven qubit
+ * ```
+ */
+export function steadyState(system: OpenSystem, options: { dtype?: "complex64" | "complex128" } = {}): Tensor {
+  checkKeys(options, ["dtype"], "steadyState");
+  const { dtype = "complex128" } = options;
+  const d = dimensionOf(system.hamiltonian);
+  const generator = staticGenerator(system, dtype);
+  // The rows of a generator are dependent (the trace is constant), so the first one is replaced by the trace.
+  const trace = identityOperator(d)
+    .tensor(dtype)
+    .reshape([1, d * d]);
+  const one = concat([full([1], 1, { dtype }), full([d * d - 1], 0, { dtype })], 0);
+  const rho = solve(concat([trace, generator.index("1:")], 0), one).reshape([d, d]);
+  const size = concreteValues(rho.abs().max());
+  if (size !== null && !(size[0] <= 1 + 1e-6))
+    throw new WeftError("steadyState: the steady state is not unique (or does not exist); add the missing decay");
+  return rho.add(adjoint(rho)).mul(0.5);
+}
+
+/**
+ * Propagator of an open system [d^2, d^2]: maps vectorized density matrices (rows one after the other) at time 0 to those at the
+ * end. It solves the equation for d^2 Hermitian matrices in one batch.
+ */
+export function superPropagator(
+  system: OpenSystem,
+  options: Omit<LindbladOptions, "saves" | "tsave" | "saveStates" | "observables">,
+): Tensor {
+  const d = dimensionOf(system.hamiltonian);
+  const basis = hermitianBasis(d);
+  const rows = Operator.build(d * d, d * d, (k, at) => basis[k].at(Math.floor(at / d), at % d)).tensor(options.dtype);
+  const images = vmap((rho: Tensor) => lindblad(system, rho, options).final)(rows.reshape([d * d, d, d])) as Tensor;
+  // |i><j| = sum of conj(B_k)_ij B_k; rows of the product are images of the matrix units.
+  return matmul(conj(rows).T, images.reshape([d * d, d * d])).T;
+}
+
+/** Floquet modes at time 0 as columns [D, D], and their quasi-energies [D] in (-pi / period, pi / period], ascending in no order. */
+export interface FloquetModes {
+  energies: Tensor;
+  modes: Tensor;
+}
+
+/** Mixing of real and imaginary part that separates eigenvalues of a unitary matrix except in special cases. */
+const mixing = Math.SQRT2 - 1;
+
+/**
+ * Floquet modes and quasi-energies of a periodic Hamiltonian, from the propagator over one period.
+ *
+ * @param options - As for `propagator`; `duration` is the period.
+ */
+export function floquetModes(h: Hamiltonian, options: PropagatorOptions): FloquetModes {
+  const { final } = propagator(h, options);
+  const plus = final.add(adjoint(final)).mul(0.5);
+  const minus = final.sub(adjoint(final)).mul({ re: 0, im: -0.5 });
+  // Both parts are Hermitian and commute, so that a combination has the eigenvectors of the propagator.
+  const { vectors } = eigh(plus.add(minus.mul(mixing)));
+  const values = conj(vectors).mul(matmul(final, vectors)).sum(0);
+  const period = options.duration!;
+  return { energies: angle(values).neg().div(period), modes: vectors };
+}
