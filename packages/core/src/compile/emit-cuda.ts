@@ -378,11 +378,12 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
 }
 
-/** Columns per thread: as many as leave enough blocks. */
+/** Columns per thread: as many as leave enough blocks, and no lane of a warp idle. */
 function columnVector(kernel: LoopKernel, columns: number, outerCount: number): number {
   if (kernel.reductions.some((r) => isArg(r) || isComplex(r.argument.dtype))) return 1;
   const fits = (w: number): boolean =>
     columns % w === 0 &&
+    columns >= 32 * w &&
     w * kernel.reductions.length <= maxSums &&
     outerCount * Math.ceil(columns / (32 * w)) >= enoughTiles;
   return vectorWidths.find(fits) ?? 1;

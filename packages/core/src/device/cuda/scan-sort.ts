@@ -95,24 +95,24 @@ const maxRow = (bytes: number): number => sortItems * (bytes === 8 ? 512 : 1024)
 /** Shared memory of counts and starts. */
 const rankBytes = (threads: number): number => (threads / 32) * digits * 2 + digits * 4;
 
-interface SortShape {
+/** Rows to put in order. */
+export interface SortShape {
   rows: number;
   n: number;
   /** Elements of the order that are wanted. */
   count: number;
+  /** Bytes of a key. */
   bytes: number;
-  tiles: number;
-  /** Elements per tile. */
-  length: number;
 }
 
 function sortShape(node: Node<"argsort">): SortShape {
   const { shape, dtype } = node.inputs[0];
   const n = shape[shape.length - 1];
-  const length = sortThreads * sortItems;
-  const { count = n } = node.attrs;
-  return { rows: numel(shape.slice(0, -1)), n, count, bytes: keyBytes(dtype), tiles: Math.ceil(n / length), length };
+  return { rows: numel(shape.slice(0, -1)), n, count: node.attrs.count ?? n, bytes: keyBytes(dtype) };
 }
+
+/** Elements per tile of passes over memory. */
+const tileLength = sortThreads * sortItems;
 
 const fitsBlock = ({ n, bytes }: SortShape): boolean => n <= maxRow(bytes);
 const selects = ({ n, count }: SortShape): boolean => n > minTopkRow && count <= Math.min(maxTopk, n / 4);
@@ -135,13 +135,14 @@ function topkLevels({ rows, n, count, bytes }: SortShape): TopkLevel[] {
   }
 }
 
-interface SortAddresses {
+interface SortRun {
   x: number;
   out: number;
   workspace: number;
+  descending: boolean;
 }
 
-function launchTopk(shape: SortShape, type: string, how: SortAddresses & { descending: number }, calls: LibraryCalls) {
+function launchTopk(shape: SortShape, type: string, how: SortRun, calls: LibraryCalls): void {
   const { rows, n, count, bytes } = shape;
   let from = 0;
   let next = how.workspace;
@@ -149,21 +150,31 @@ function launchTopk(shape: SortShape, type: string, how: SortAddresses & { desce
     const to = parts === 1 ? how.out : next;
     const chosen = Math.ceil(count / 4) * 4 * bytes + count * 4;
     const keys = Math.ceil((Math.ceil(candidates / parts) * bytes) / 16) * 16;
-    const args = [how.x, from, to, n, candidates, parts, count, how.descending];
+    const args = [how.x, from, to, n, candidates, parts, count, Number(how.descending)];
     calls.launch(`w_topk_rows_${type}`, rows * parts, topkThreads, args, keys + Math.max(topkBins * 4, chosen));
     from = to;
     next += aligned(rows * parts * count * 4);
   }
 }
 
-export function launchSort(node: Node<"argsort">, type: string, at: SortAddresses, calls: LibraryCalls): void {
-  const shape = sortShape(node);
-  const { rows, n, count, bytes, tiles, length } = shape;
-  const { x, out, workspace } = at;
-  const descending = Number(node.attrs.descending);
+export function launchSort(
+  node: Node<"argsort">,
+  type: string,
+  at: Omit<SortRun, "descending">,
+  calls: LibraryCalls,
+): void {
+  launchOrder(sortShape(node), type, { ...at, descending: node.attrs.descending }, calls);
+}
+
+/** Stable order of rows. */
+export function launchOrder(shape: SortShape, type: string, how: SortRun, calls: LibraryCalls): void {
+  const { rows, n, count, bytes } = shape;
+  const { x, out, workspace } = how;
+  const descending = Number(how.descending);
+  const tiles = Math.ceil(n / tileLength);
   if (rows * count === 0) return;
   if (selects(shape)) {
-    launchTopk(shape, type, { ...at, descending }, calls);
+    launchTopk(shape, type, how, calls);
     return;
   }
   if (fitsBlock(shape)) {
@@ -182,16 +193,16 @@ export function launchSort(node: Node<"argsort">, type: string, at: SortAddresse
   const keys = count === n ? first + aligned(total * 4) : other + aligned(total * 4);
   const keyPlaces = [keys, keys + aligned(total * bytes)];
   const ends = (pass: number): number => (pass === passes ? out : (passes - pass) % 2 === 0 ? other : first);
-  const shared = rankBytes(sortThreads) + length * (bytes + 4);
+  const shared = rankBytes(sortThreads) + tileLength * (bytes + 4);
   for (let pass = 0; pass < passes; pass++) {
     const isLast = pass === passes - 1;
     const from = pass === 0 ? 0 : keyPlaces[pass % 2];
     const to = isLast ? 0 : keyPlaces[(pass + 1) % 2];
-    const how = [n, tiles, length, 8 * pass, descending];
-    calls.launch(`w_sort_count_${type}`, rows * tiles, sortThreads, [x, from, counts, ...how]);
+    const pieces = [n, tiles, tileLength, 8 * pass, descending];
+    calls.launch(`w_sort_count_${type}`, rows * tiles, sortThreads, [x, from, counts, ...pieces]);
     const startThreads = Math.min(1024, Math.max(32, Math.ceil(tiles / 128) * 32));
     calls.launch("w_sort_starts", rows * digits, startThreads, [counts, totals, tiles]);
-    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, totals, ...how, isLast ? count : n];
+    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, totals, ...pieces, isLast ? count : n];
     calls.launch(`w_sort_move_${type}`, rows * tiles, sortThreads, moves, shared);
   }
 }
@@ -202,14 +213,16 @@ export function scanSortWorkspace(node: Node): number {
     const { lines, segments, sumBytes } = scanShape(node);
     return segments > 1 ? aligned(lines * segments * sumBytes) : 0;
   }
-  if (!isOp(node, "argsort")) return 0;
-  const shape = sortShape(node);
-  const { rows, n, count } = shape;
+  return isOp(node, "argsort") ? orderWorkspace(sortShape(node)) : 0;
+}
+
+/** Bytes of scratch memory of {@link launchOrder}. */
+export function orderWorkspace(shape: SortShape): number {
+  const { rows, n, count, bytes } = shape;
   if (rows * count === 0) return 0;
   if (selects(shape))
     return topkLevels(shape).reduce((sum, { parts }) => sum + (parts > 1 ? aligned(rows * parts * count * 4) : 0), 0);
   if (fitsBlock(shape)) return 0;
-  const total = rows * n;
-  const counts = aligned(rows * digits * shape.tiles * 4) + aligned(rows * digits * 4);
-  return counts + (count === n ? 1 : 2) * aligned(total * 4) + 2 * aligned(total * shape.bytes);
+  const counts = aligned(rows * digits * Math.ceil(n / tileLength) * 4) + aligned(rows * digits * 4);
+  return counts + (count === n ? 1 : 2) * aligned(rows * n * 4) + 2 * aligned(rows * n * bytes);
 }
