@@ -56,6 +56,7 @@ const layers = {
     "report",
     "bench",
     "lint",
+    "hang",
     "runner",
     "test",
   ],

@@ -83,6 +83,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.",
     load: () => import("./trace.js"),
   },
+  hang: {
+    usage: "hang [options] <paths...>",
+    description: "Explain a stuck distributed job: culprit rank, collective, source line and kind.",
+    load: () => import("./hang.js"),
+  },
   import: {
     usage: "import [options] <kind> <dir>",
     description: "Import public results (MLPerf Training, vTrain) into a DuckDB file.",
