@@ -192,8 +192,8 @@ extern "C" __global__ void w_addresses(char* base, long long stride, char** out,
 /* Systems a x = b of few unknowns, one per warp: elimination with row exchanges on [a | b] in shared memory. NaN where a matrix is
    singular. */
 #define W_SMALL_BYTES 4352
-template <class T, int P> W_INLINE void w_small_solve(const T* a, const T* b, T* out, long long n, long long k,
-                                                      long long count) {
+template <class T, int P>
+W_INLINE void w_small_solve(const T* a, const T* b, T* out, long long n, long long k, long long count) {
   __shared__ __align__(16) char memory[8][W_SMALL_BYTES];
   int lane = threadIdx.x % 32, size = (int)n, width = (int)(n + k);
   long long g = (long long)blockIdx.x * 8 + threadIdx.x / 32;

@@ -270,8 +270,7 @@ template <class T> W_INLINE void w_scatter_bins(char* memory, const int* indices
   }
 #define W_WHOLE(name, N, T)                                                                                            \
   extern "C" __global__ void w_scatter_whole_##name(const int* indices, const T* updates, T* out, long long total,     \
-                                                    long long before, long long n, long long after,                    \
-                                                    long long count) {                                                 \
+                                                    long long before, long long n, long long after, long long count) { \
     w_scatter_whole<T>(indices, updates, out, total, before, n, after, count);                                         \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(1024)                                                                   \

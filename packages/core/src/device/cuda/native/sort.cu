@@ -83,8 +83,8 @@ W_INLINE void w_rank(const w_sort_share& share, const int* digit, int* rank, uin
 }
 
 /* A whole row per block, of whose order the first count places are stored. Shared memory: counts and starts, then in the same place keys and places. */
-template <class Q, class T> W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int count,
-                                                      int descending) {
+template <class Q, class T>
+W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int count, int descending) {
   typedef typename Q::K K;
   uint16_t* counts = (uint16_t*)memory;
   int* starts = (int*)(counts + blockDim.x / 32 * W_DIGITS);
