@@ -48,6 +48,8 @@ const maxSums = 24;
 const enoughTiles = 192;
 /** Number of threads below which a vector of halves, or of floats, would leave multiprocessors idle. */
 const enoughThreads = { halves: 1 << 16, floats: 1 << 14 };
+/** Cost per element from which loops are not unrolled. */
+const longBody = 96;
 /** Number of row values that a thread keeps in registers between passes. */
 const maxKept = 16;
 
@@ -100,7 +102,8 @@ function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const loop = `  for (ix v = (ix)bx * ${blockSize} + threadIdx.x; v < ${width === 1 ? count : `${count} / ${width}`}; v += (ix)gx * ${blockSize}) {`;
   if (width === 1) {
     const unpacked = unpackAs(variables, "v").map((l) => `      ${l}`);
-    lines.push("#pragma unroll 4", loop, ...unpacked, ...element.lines);
+    // Long bodies have enough independent loads, and four copies of them take the compiler long.
+    lines.push(`#pragma unroll ${kernel.cost > longBody ? 1 : 4}`, loop, ...unpacked, ...element.lines);
     kernel.stores.forEach((s, i) => {
       for (const line of writeText(kernel, s, values[i])) lines.push(`      ${line}`);
     });
