@@ -104,7 +104,8 @@ export class Session {
     return new Compiled(this.#compiled.acquire(key, () => this.#compileNew(fn, key, { donated, constants })));
   }
 
-  #simplified(fn: GraphFn): GraphFn {
+  /** A copy of a function in the form that the device compiles, and that planner and partitioner accept. */
+  simplified(fn: GraphFn): GraphFn {
     const keep = this.customKernelSupport();
     const copy = copyGraph(fn);
     const simple =
@@ -114,7 +115,7 @@ export class Session {
   }
 
   #compileNew(fn: GraphFn, key: string, options: CompileOptions): CompiledFunction {
-    const simple = this.#simplified(fn);
+    const simple = this.simplified(fn);
     const executable = profiler.span("compile", () => this.device.compile(simple, options));
     return this.#compiledFunction(simple, key, options, executable);
   }
@@ -264,7 +265,7 @@ export class Session {
   /** Adds the compiled form of a function to the cache. */
   async #compileInBackground(fn: GraphFn, key: string): Promise<void> {
     const options: CompileOptions = { eager: true };
-    const simple = this.#simplified(fn);
+    const simple = this.simplified(fn);
     const executable = (await this.device.compileAsync?.(simple, options)) ?? this.device.compile(simple, options);
     const made = this.#compiledFunction(simple, key, options, executable);
     if (this.#compiled.has(key)) executable.release();

@@ -121,6 +121,26 @@ export interface Jitted<F extends AnyFunction> {
  * ```
  */
 export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jitted<F> {
+  return jitLowered(fn, options, null);
+}
+
+/** How a function over whole tensors becomes the program of one rank. */
+export interface RankLowering {
+  /** Whole shape of the argument with this index, of which the caller passes a shard. */
+  wholeShape(argument: number, local: Shape): Shape;
+  /** The program of this rank; the arguments are the parameters from `first` on. */
+  lower(graph: GraphFn, first: number): GraphFn;
+}
+
+/**
+ * `jit` for a function over whole tensors that one rank of several runs: it is traced with whole shapes, and called with
+ * the shards of this rank. For the trainer.
+ */
+export function jitLowered<F extends AnyFunction>(
+  fn: F,
+  options: JitOptions,
+  lowering: RankLowering | null,
+): Jitted<F> {
   const { maxPrograms = defaultMaxPrograms } = options;
   if (!Number.isInteger(maxPrograms) || maxPrograms < 1)
     throw new WeftError(`jit: maxPrograms is ${maxPrograms}; it must be a whole number of at least 1`);
@@ -187,7 +207,11 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
       numbers.length === 0
         ? (graph: GraphFn) => graph
         : (graph: GraphFn) => lifter.lift(graph, numbers.filter(isValue));
-    const traced = traceFunction(fn, leaves, def);
+    const whole =
+      lowering === null
+        ? leaves
+        : leaves.map(({ shape, dtype }, i) => ({ shape: lowering.wholeShape(i, shape), dtype }));
+    const traced = lowered(traceFunction(fn, whole, def), lowering);
     const padded = padTrace(args, leaves, def, traced, buckets);
     return compileTrace(traced, donatedLeaves, lift, padded);
   };
@@ -261,6 +285,16 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     },
     kernels: { value: kernels },
   }) as Jitted<F>;
+}
+
+/** The program of this rank. */
+function lowered(traced: Traced, lowering: RankLowering | null): Traced {
+  if (lowering === null) return traced;
+  if (traced.hasKey)
+    throw new WeftError(
+      "a random function was called without a key: ranks would use different numbers. Pass the key that the function got",
+    );
+  return { ...traced, fn: lowering.lower(traced.fn, traced.captured.length) };
 }
 
 /** Whether donated memory can be reused: no pending node and no other argument of this call reads it. */
