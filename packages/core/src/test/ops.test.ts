@@ -111,7 +111,7 @@ const elsewhere = new Set(
     "exponential gumbel laplace truncatedNormal gamma beta dirichlet studentT poisson categorical choice shuffle",
     "cauchy logistic rayleigh logNormal pareto weibull geometric triangular multivariateNormal",
     "jacrev jacfwd jacobian hessian customJvp vjpWithAux",
-    "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
+    "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit jitLowered flattenTree treeLeaves treeMap",
     "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),
 );
