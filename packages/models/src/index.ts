@@ -19,4 +19,23 @@ export {
   savePretrained,
 } from "./checkpoint/index.js";
 export { type JsonObject, ModelError } from "./config/index.js";
+export {
+  type Generated,
+  type GenerateOptions,
+  generate,
+  generateTokens,
+  type SamplingOptions,
+  streamText,
+  type TokenOptions,
+} from "./generate/index.js";
 export { defineModel, type LossOptions, type Model, type ModelOptions } from "./model/index.js";
+export {
+  type BatchOptions,
+  type ChatMessage,
+  type Encoded,
+  type EncodeOptions,
+  encodeBatch,
+  loadTokenizer,
+  type TextBatch,
+  type TextTokenizer,
+} from "./text/index.js";

@@ -2,7 +2,7 @@
 // loudly, where there is none.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after } from "node:test";
@@ -62,7 +62,77 @@ export interface OracleRequest {
   steps?: number;
   generate?: Record<string, unknown>[];
   state?: boolean;
+  /** Texts to tokenize by the tokenizer of the folder instead, and a conversation. */
+  texts?: string[];
+  chat?: { role: string; content: string }[];
 }
+
+/** Writes a byte-level tokenizer (256 bytes, a few merges, an end token) into a folder. */
+export function writeTokenizer(folder: string): void {
+  // Printable bytes stand for themselves, the others for characters from U+0100 on, as in GPT-2.
+  const printable = (b: number): boolean => (b > 32 && b < 127) || (b > 160 && b !== 173);
+  let next = 256;
+  const symbols = Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
+  const merges: [string, string][] = [
+    ["t", "h"],
+    ["th", "e"],
+    ["\u0120", "the"],
+    ["a", "n"],
+    ["an", "d"],
+  ];
+  const tokens = [...symbols, ...merges.map(([a, b]) => a + b)];
+  const end = "<|end|>";
+  const byteLevel = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true };
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(
+    join(folder, "tokenizer.json"),
+    JSON.stringify({
+      version: "1.0",
+      truncation: null,
+      padding: null,
+      added_tokens: [
+        {
+          id: tokens.length,
+          content: end,
+          single_word: false,
+          lstrip: false,
+          rstrip: false,
+          normalized: false,
+          special: true,
+        },
+      ],
+      normalizer: null,
+      pre_tokenizer: byteLevel,
+      post_processor: null,
+      decoder: byteLevel,
+      model: {
+        type: "BPE",
+        dropout: null,
+        unk_token: null,
+        continuing_subword_prefix: null,
+        end_of_word_suffix: null,
+        fuse_unk: false,
+        byte_fallback: false,
+        ignore_merges: false,
+        vocab: Object.fromEntries([...tokens, end].map((token, id) => [token, id])),
+        merges,
+      },
+    }),
+  );
+  writeFileSync(
+    join(folder, "tokenizer_config.json"),
+    JSON.stringify({
+      tokenizer_class: "PreTrainedTokenizerFast",
+      eos_token: end,
+      pad_token: end,
+      chat_template:
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}",
+    }),
+  );
+}
+
+/** Number of ids of {@link writeTokenizer}; the last one ends a text. */
+export const byteVocabulary = 262;
 
 export type HostArray = io.HostArray;
 /** Arrays by name. */

@@ -48,7 +48,17 @@ def gradients(model, folder):
     return {"grad." + name: value for name, value in load_file(folder + "/model.safetensors").items()}
 
 
+def tokenize(request):
+    """Ids of texts, and the text of a conversation, by transformers itself."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(request["dir"])
+    rows = [tokenizer(text)["input_ids"] for text in request["texts"]]
+    rows.append(tokenizer(tokenizer.apply_chat_template(request["chat"], tokenize=False, add_generation_prompt=True))["input_ids"])
+    save_file({f"ids.{i}": torch.tensor(row, dtype=torch.int32) for i, row in enumerate(rows)}, request["answer"])
+
+
 def answer(request):
+    if "texts" in request:
+        return tokenize(request)
     if request.get("load"):
         model = getattr(transformers, request["class"]).from_pretrained(request["dir"], attn_implementation="eager").eval()
     else:

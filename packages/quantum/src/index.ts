@@ -147,7 +147,10 @@ export {
 export { SpecError } from "./schema/index.js";
 export {
   type Amplitudes,
+  type Average,
   cptp2,
+  type DiffusiveOptions,
+  diffusive,
   dopri8,
   type Equation,
   type Evolution,
@@ -163,6 +166,7 @@ export {
   hamiltonian,
   hermitianExponential,
   type Jump,
+  jumpTrajectories,
   type LindbladOptions,
   lindblad,
   type Method,
@@ -180,6 +184,8 @@ export {
   steadyState,
   superPropagator,
   type Tolerance,
+  type Trajectories,
+  type TrajectoryOptions,
   trotter2,
   trotter4,
   tsit5,

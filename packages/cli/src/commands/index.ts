@@ -28,6 +28,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Classify texts with a trained run.",
     load: () => import("./classify.js"),
   },
+  generate: {
+    usage: "generate [options] <model> [prompt]",
+    description: "Generate text with a language model from a Hugging Face folder.",
+    load: () => import("./generate.js"),
+  },
   tune: {
     usage: "tune [options] <config>",
     description: "Find the fastest settings of a training configuration by short measured runs.",

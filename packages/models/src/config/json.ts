@@ -62,14 +62,23 @@ function checkStructure(path: string, text: string): void {
   }
 }
 
-/** Reads a JSON object of the folder; null if there is no such file. */
-export async function readJson(folder: string, name: string, maxBytes = 2 ** 20): Promise<JsonObject | null> {
+/**
+ * Reads a JSON object of the folder; null if there is no such file.
+ *
+ * @param options - `checked: false` skips the search for keys that occur twice: large files that only a tokenizer reads.
+ */
+export async function readJson(
+  folder: string,
+  name: string,
+  maxBytes = 2 ** 20,
+  { checked = true } = {},
+): Promise<JsonObject | null> {
   const path = await fileOf(folder, name);
   if (path === null) return null;
   const { size } = await stat(path);
   if (size > maxBytes) throw new ModelError(`${path}: has ${size} bytes; at most ${maxBytes} are read`);
   const text = await readFile(path, "utf8");
-  checkStructure(path, text);
+  if (checked) checkStructure(path, text);
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
