@@ -29,6 +29,7 @@ const layers = {
   quantum: [
     "schema",
     "operators",
+    "pictures",
     "pulses",
     "solvers",
     "systems",

@@ -130,6 +130,18 @@ export {
   sigmaZ,
 } from "./operators/index.js";
 export {
+  blochSvg,
+  blochVector,
+  type Curve,
+  type ErrorShare,
+  errorBudgetSvg,
+  type LevelColumn,
+  levelsSvg,
+  phaseSpaceSvg,
+  populationsSvg,
+  pulsesSvg,
+} from "./pictures/index.js";
+export {
   constantPulse,
   cosinePulse,
   erfPulse,
@@ -186,6 +198,7 @@ export {
   type Validity,
 } from "./solvers/index.js";
 export {
+  errorBudget,
   type GateOutcome,
   GateProblem,
   type GateReport,

@@ -1,6 +1,7 @@
 // Entry @weft/quantum/qutip: states, operators, solvers and measures under the names and with the argument order of QuTiP.
 import "@weft/core";
 
+export { loadMatrix, partFrom, qload } from "./files.js";
 export * from "./metrics.js";
 export { Qobj } from "./qobj.js";
 export * from "./solve.js";

@@ -1,4 +1,5 @@
 // Gate specification files.
+export { errorBudget } from "./budget.js";
 export {
   type GateSpec,
   type GateTarget,
