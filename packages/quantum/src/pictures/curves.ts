@@ -83,11 +83,8 @@ export function pulsesSvg(curves: readonly Curve[], title = "Pulses and their sp
   const peak = Math.max(...spectra.flatMap(({ y }) => y));
   const last = spectra[0].x.findLast((_, k) => spectra.some(({ y }) => y[k] > 0.03 * peak)) ?? highest;
   const cut = Math.min(highest, 1.25 * last);
-  const zoomed = spectra.map(({ name, x, y }) => ({
-    name,
-    x: x.filter((f) => f <= cut),
-    y: y.filter((_, k) => x[k] <= cut),
-  }));
+  // A second pass resolves the lines.
+  const zoomed = curves.map((curve) => ({ name: curve.name, ...spectrumOf(curve, cut, 1000) }));
   const names = { x: "time in ns", y: "amplitude in rad/ns" };
   return svgDocument(
     { width: 680, height: 620 },

@@ -30,6 +30,7 @@ export {
 export {
   checkArrival,
   checkDensity,
+  computeTogether,
   type Evolution,
   expectation,
   type Observables,

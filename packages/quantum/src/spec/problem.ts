@@ -18,6 +18,7 @@ import {
 import { basisState } from "../operators/index.js";
 import {
   checkDensity,
+  computeTogether,
   dopri8,
   type Evolution,
   type Hamiltonian,
@@ -154,6 +155,9 @@ export class GateProblem {
    */
   report(p: Partial<DeviceParameters> = {}): GateReport {
     const outcome = this.outcome(this.bind(p), p);
+    // The final states of a channel exist only inside its batch.
+    const isChannel = this.spec.target.states === null && this.spec.jumps.length > 0;
+    computeTogether([outcome.infidelity, outcome.leaked, isChannel ? null : outcome.evolution.final]);
     const { smallestEigenvalue } = outcome.check();
     this.checkTruncation(p);
     const { error } = this.checkSteps(p);
