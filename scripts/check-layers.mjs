@@ -25,6 +25,7 @@ const layers = {
     "testing",
   ],
   cluster: ["test"],
+  models: ["config", "architectures", "model", "checkpoint", "text", "generate", "tune"],
   train: ["data", "trainer"],
   quantum: [
     "schema",
@@ -56,6 +57,7 @@ const layers = {
     "report",
     "bench",
     "lint",
+    "hang",
     "runner",
     "test",
   ],

@@ -22,6 +22,7 @@ const others = {
   WEFT_FUZZ_SEED: "Seed of the fuzz tests.",
   WEFT_LIVE_DEVICE: "Device of the PyTorch programs in the training benchmarks.",
   WEFT_NVIDIA_SMI: "Command that the lab runs in the place of `nvidia-smi`.",
+  WEFT_HANG_SECONDS: "Seconds without progress after which the Python probe writes a hang dump (120); 0 turns it off.",
   WEFT_PROBE_CONFIG: "0 keeps the Python probe from recording the configuration of a run.",
   WEFT_RUN: "Marks the processes of one measured run, so that the lab finds them.",
   WEFT_SHARD_TEST_CLUSTERS: "Number of clusters in the sharding tests.",

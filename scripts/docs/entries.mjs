@@ -65,6 +65,7 @@ export const groups = {
     tensors: "Tensors",
     gradients: "Gradients",
     "control-flow": "Loops and branches",
+    varying: "Sizes that vary",
     ops: "Functions",
     "array-api": "Array API standard",
     precision: "Precision",

@@ -3,6 +3,7 @@
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Worker as Thread } from "node:worker_threads";
+import { linkPair } from "@weft/core/internal/device";
 import type { HeartbeatOptions } from "./heartbeat.js";
 import type { LinkMembers, LinkServerOptions } from "./links.js";
 
@@ -39,9 +40,11 @@ export class BackgroundThread {
     return answer.port;
   }
 
-  /** Connects the sockets of a group with its other members. */
-  join(members: LinkMembers): void {
-    this.#ask({ t: "join", members });
+  /** Connects with the other members of a group; gives the local sockets for the group, by rank. */
+  join({ rank, members, ...group }: Omit<LinkMembers, "sockets">): number[] {
+    const pairs = members.map((_, other) => (other === rank ? [-1, -1] : linkPair()));
+    this.#ask({ t: "join", members: { ...group, rank, members, sockets: pairs.map(([, thread]) => thread) } });
+    return pairs.map(([own]) => own);
   }
 
   end(): void {

@@ -377,3 +377,31 @@ test("recurring arguments are resharded once, not in every call", { skip }, asyn
   assert.equal(lies(a) + lies(b), 1, "one of the two has a second copy");
   for (const tensor of [a, b]) tensor.dispose();
 });
+
+test("sizes that vary share a program, and give what one device gives", { skip }, async () => {
+  const step = (w: weft.Tensor, x: weft.Tensor): weft.Tensor[] => {
+    const [loss, gradient] = weft.valueAndGrad((v: weft.Tensor) => x.matmul(v).tanh().square().mean())(w);
+    return [w.sub(gradient), loss, x.matmul(w).softmax(0)];
+  };
+  const run = async (): Promise<{ programs: number; results: ArrayLike<unknown>[] }> => {
+    const jitted = weft.jit(step, { vary: [1] });
+    const w = wave([64, 48], 2);
+    const results: ArrayLike<unknown>[] = [];
+    for (const rows of [500, 431, 512]) for (const t of jitted(w, wave([rows, 64], rows))) results.push(await t.data());
+    return { programs: jitted.programs, results };
+  };
+  const shared = await run();
+  weft.setDevice("cpu");
+  const single = await run();
+  weft.useDevice(cluster.device);
+  assert.equal(shared.programs, 1);
+  for (const [i, expected] of single.results.entries()) {
+    const got = shared.results[i];
+    assert.equal(got.length, expected.length);
+    for (let k = 0; k < got.length; k++)
+      assert.ok(
+        Math.abs(Number(got[k]) - Number(expected[k])) < 1e-4,
+        `result ${i}, element ${k}: ${got[k]}, ${expected[k]}`,
+      );
+  }
+});

@@ -7,6 +7,7 @@ import { Connection, type ConnectOptions } from "./connection.js";
 import { ClusterDevice } from "./device.js";
 import { type LaunchOptions, LocalCluster } from "./launch.js";
 import type { WorkerInfo } from "./protocol.js";
+import { RayCluster, type RayOptions } from "./ray.js";
 import { readRules } from "./rules.js";
 
 /** A connected cluster, as `connect` returns it. */
@@ -14,13 +15,13 @@ export interface Cluster {
   readonly device: ClusterDevice;
   readonly workers: readonly WorkerInfo[];
   readonly address: string;
-  /** The processes that connect started; null when it connected to a running dispatcher. */
+  /** The processes that connect started on this machine; null when it connected to a running dispatcher or used Ray. */
   readonly local: LocalCluster | null;
   /** Closes the connection, stops the processes that connect started, and restores the previous device. */
   close(): Promise<void>;
 }
 
-type Target = string | (LaunchOptions & ConnectOptions);
+type Target = string | (LaunchOptions & ConnectOptions) | (RayOptions & { device?: string } & ConnectOptions);
 
 const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
   ...options,
@@ -30,7 +31,8 @@ const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
 /**
  * Connects to a dispatcher, or starts one with local workers, and makes the cluster the current device.
  *
- * @param target An address ("localhost:9000"), or options for a local cluster ({ devices: 4 }). Defaults to WEFT_CONNECT.
+ * @param target An address ("localhost:9000"), options for a local cluster ({ devices: 4 }), or for workers on a Ray
+ * cluster ({ ray: "auto", devices: 4 }). Defaults to WEFT_CONNECT.
  * @example
  * ```ts
  * import { connect } from "@weft/cluster";
@@ -49,16 +51,20 @@ export async function connect(target?: Target, options: ConnectOptions = {}): Pr
       'connect: give an address ("localhost:9000"), { devices: 4 } to start workers here, or set WEFT_CONNECT',
     );
   if (typeof wanted === "string") return open(wanted, options, null);
-  const local = await LocalCluster.start(wanted);
+  const started = "ray" in wanted ? await RayCluster.start(wanted) : await LocalCluster.start(wanted);
   try {
-    return await open(local.address, { ...wanted, ...options, token: local.token }, local);
+    return await open(started.address, { ...wanted, ...options, token: started.token }, started);
   } catch (error) {
-    await local.stop();
+    await started.stop();
     throw error;
   }
 }
 
-async function open(address: string, options: ConnectOptions, local: LocalCluster | null): Promise<Cluster> {
+async function open(
+  address: string,
+  options: ConnectOptions,
+  started: LocalCluster | RayCluster | null,
+): Promise<Cluster> {
   const before: Device | null = settings.connect.isSet() ? null : session().device;
   const device = makeClusterDevice(address, options);
   const { connection } = device;
@@ -68,14 +74,14 @@ async function open(address: string, options: ConnectOptions, local: LocalCluste
   return {
     device,
     address,
-    local,
+    local: started instanceof LocalCluster ? started : null,
     get workers() {
       return connection.workers;
     },
     async close() {
       connection.close();
       if (before !== null && session().device === device) useDevice(before);
-      await local?.stop();
+      await started?.stop();
     },
   };
 }

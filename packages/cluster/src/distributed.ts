@@ -8,6 +8,8 @@ import { nextCollective, session } from "@weft/core/internal/runtime";
 import { settings } from "@weft/core/internal/settings";
 import { div, Tensor } from "@weft/core/internal/tensor";
 import { type RankEnvironment, rankFromEnvironment } from "./environment.js";
+import { meet } from "./rendezvous.js";
+import { clusterSettings } from "./settings.js";
 
 /** Options of `distributed.init`. */
 export interface InitOptions {
@@ -15,8 +17,10 @@ export interface InitOptions {
   size?: number;
   /** Group name shared by the processes of one job. */
   name?: string;
-  /** "auto": shared memory if all processes are on one host, MPI otherwise. */
+  /** "auto": links or shared memory where there is a rendezvous; else shared memory on one host, MPI on several. */
   backend?: "auto" | "shm" | "mpi";
+  /** host:port at which the ranks find each other; rank 0 listens there (WEFT_RENDEZVOUS). */
+  rendezvous?: string;
   /** Seconds to wait for the other processes. */
   joinTimeout?: number;
 }
@@ -45,7 +49,7 @@ export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
   if (place.size > 1 && !settings.threads.isSet() && availableParallelism() === cpus().length)
     // Processes on one host divide its cores; a launcher that binds processes has done so already.
     process.env.WEFT_THREADS = String(Math.max(1, Math.floor(cpus().length / place.localSize)));
-  const host = open(place, options);
+  const host = await open(place, options);
   ownDevice = session().device;
   const group = ownDevice.joinGroup?.(host) ?? host;
   ownDevice.group = group;
@@ -61,9 +65,12 @@ function rankFromOptions({ rank, size, name }: InitOptions): RankEnvironment {
   return { rank, size, name: name ?? "alone", localSize: size, localRank: rank, launcher: "weft" };
 }
 
-function open(where: RankEnvironment, { backend = "auto", joinTimeout }: InitOptions): ProcessGroup {
+async function open(where: RankEnvironment, options: InitOptions): Promise<ProcessGroup> {
   const { rank, size, localSize, name } = where;
+  const { backend = "auto", joinTimeout, rendezvous = clusterSettings.rendezvous.get() } = options;
   if (size === 1) return new LocalGroup();
+  if (backend === "auto" && rendezvous !== undefined)
+    return await meet(where, { at: rendezvous, joinTimeout: joinTimeout ?? settings.joinTimeout.get() });
   const chosen = backend === "auto" ? (localSize === size ? "shm" : "mpi") : backend;
   if (chosen === "mpi") return MpiGroup.join();
   return ShmGroup.join(name, rank, size, { joinTimeout, threads: settings.threads.get() ?? 1 });

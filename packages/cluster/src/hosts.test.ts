@@ -120,3 +120,39 @@ for (const [fault, lose] of [
       await cluster.close();
     });
   });
+
+const program = (index: string, core: string): string => `
+  const { distributed } = await import(${JSON.stringify(index)});
+  const weft = await import(${JSON.stringify(core)});
+  weft.setDevice("cpu");
+  await distributed.init();
+  const step = weft.jit((x) => distributed.allReduce(x.mul(2)).add(distributed.rank()));
+  let x = weft.ones([1000]);
+  for (let i = 0; i < 5; i++) x = weft.tensor([...(await step(x.mul(0).add(i + 1)).data())]);
+  console.log(JSON.stringify({ first: (await x.data())[0], kind: distributed.group().kind }));
+  distributed.shutdown();
+  process.exit(0);`;
+
+test("a user's program with ranks on three hosts, that nothing but an address joins", {
+  skip,
+  timeout: 60_000,
+}, async () => {
+  const { hosts } = await network(3);
+  const [index, core] = [new URL("./index.js", import.meta.url).href, import.meta.resolve("@weft/core")];
+  const places = [2, 1, 3, 2];
+  const answers = places.map(async (host, rank) => {
+    const child = hosts.start(host, [process.execPath, "--input-type=module", "-e", program(index, core)], {
+      WEFT_RANK: String(rank),
+      WEFT_WORLD_SIZE: String(places.length),
+      WEFT_GROUP: "a job",
+      WEFT_RENDEZVOUS: `${hosts.address(2)}:9100`,
+      WEFT_WORKER_TOKEN: "secret of the workers of these hosts",
+    });
+    const [text] = (await once(child.stdout!, "data")) as [Buffer];
+    return JSON.parse(text.toString()) as { first: number; kind: string };
+  });
+  assert.deepEqual(
+    await Promise.all(answers),
+    places.map((_, rank) => ({ first: 40 + rank, kind: "links" })),
+  );
+});

@@ -34,6 +34,7 @@ export { type RankEnvironment, rankFromEnvironment } from "./environment.js";
 export { ClusterError } from "./errors.js";
 export { type LaunchOptions, LocalCluster } from "./launch.js";
 export { predictParts } from "./predict.js";
+export { type RayEvent, RayJob, type RayOptions } from "./ray.js";
 export { endWithParent, lockFile } from "./system.js";
 export {
   bytesOfLine,

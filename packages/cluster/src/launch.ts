@@ -90,6 +90,12 @@ class ChildServer {
   }
 }
 
+/** A dispatcher in a child process. */
+export type DispatcherProcess = Pick<ChildServer, "ready" | "end">;
+
+export const startDispatcher = (options: object, env: Record<string, string>, timeout: number): DispatcherProcess =>
+  new ChildServer("the dispatcher", ["server", JSON.stringify(options)], env, timeout);
+
 /** A dispatcher and workers in child processes of this process. */
 export class LocalCluster {
   private constructor(

@@ -1,6 +1,6 @@
 // A member of a group over links, for tests: says where it listens, reads the members' addresses, and runs what it is told.
 import { createInterface } from "node:readline";
-import { LinkGroup, linkPair } from "@weft/core/internal/device";
+import { LinkGroup } from "@weft/core/internal/device";
 import { dtypes } from "@weft/core/internal/graph";
 import { everyKind } from "@weft/testing/group-members";
 import { BackgroundThread } from "./background.js";
@@ -21,13 +21,11 @@ say({ port });
 for await (const line of createInterface(process.stdin)) {
   const { members, key } = JSON.parse(line) as Told;
   const own = Number(rank);
-  const pairs = members.map((_, other) => (other === own ? [-1, -1] : linkPair()));
   const name = "links-test";
-  background.join({ name, key, rank: own, members: members.map(({ data }) => data), sockets: pairs.map((p) => p[1]) });
+  const sockets = background.join({ name, key, rank: own, members: members.map(({ data }) => data) });
   const hosts = members.map(({ host }) => host);
   try {
-    const sockets = pairs.map((p) => p[0]);
-    const group = LinkGroup.join({ name, rank: own, hosts, sockets, joinTimeout: 8, timeout: 60 });
+    const group = LinkGroup.join({ name, rank: own, hosts, sockets, joinTimeout: 8, timeout: 60, drain: true });
     if (task === "kinds") {
       const shapes: [number, number][] = [
         [7, 5],
@@ -50,6 +48,5 @@ for await (const line of createInterface(process.stdin)) {
   } catch (error) {
     say({ error: (error as Error).message, seconds: 0 });
   }
-  // What was sent last is still in the thread.
-  setTimeout(() => process.exit(0), 1000);
+  process.exit(0);
 }

@@ -38,6 +38,8 @@ const beatMs = 1_000;
 const maxHello = 1024;
 const maxStrangers = 256;
 const retryMs = 200;
+/** Milliseconds for the other side to close after this one has. */
+const lingerMs = 1_000;
 
 /** A connection that says to which group it belongs. */
 interface Claim {
@@ -200,7 +202,7 @@ class Link {
   constructor(remote: Socket, fd: number, rest: Buffer, onEnd: () => void) {
     this.#remote = remote;
     this.#onEnd = onEnd;
-    const local = new Socket({ fd, readable: true, writable: true, allowHalfOpen: false });
+    const local = new Socket({ fd, readable: true, writable: true, allowHalfOpen: true });
     this.#local = local;
     boundSilence(remote);
     remote.setNoDelay(true);
@@ -214,7 +216,11 @@ class Link {
         remote.once("drain", () => local.resume());
       }
     });
-    local.on("end", () => remote.end());
+    // The other side reads what is left, and closes; then this process may end.
+    local.on("end", () => {
+      remote.end();
+      setTimeout(() => this.end(), lingerMs).unref();
+    });
     remote.on("end", () => local.end());
     remote.on("data", (bytes: Buffer) => this.#receive(bytes));
     if (rest.length > 0) this.#receive(rest);

@@ -29,6 +29,9 @@ export const clusterSettings = {
     summary: "Number of processes of the job on this host.",
     otherwise: "all of them",
   }),
+  python: text("WEFT_RAY_PYTHON", "a command", {
+    summary: "Python that starts processes on a Ray cluster; python3 by default.",
+  }),
   rates: choice("WEFT_RATES", ["measured", "assumed"], "measured", {
     summary: "Rates for the planner: measured once per machine, or assumed.",
   }),
@@ -42,6 +45,9 @@ export const clusterSettings = {
   recomputeSeconds: number("WEFT_RECOMPUTE_SECONDS", 60, {
     whole: false,
     summary: "Predicted seconds above which a tensor is not recomputed.",
+  }),
+  rendezvous: text("WEFT_RENDEZVOUS", "host:port", {
+    summary: "Where the processes of a job on several hosts find each other; rank 0 listens there.",
   }),
   shardRules: text("WEFT_SHARD_RULES", "a YAML or JSON file", {
     summary: "File with sharding rules for named parts of a program.",

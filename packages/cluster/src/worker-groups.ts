@@ -1,6 +1,6 @@
 // The process groups that a worker is a member of: joined when a program needs one, aborted when a member fails, closed
 // when a client leaves or the set of workers changes.
-import { type Device, LinkGroup, linkPair, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
+import { type Device, LinkGroup, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import type { BackgroundThread } from "./background.js";
 import { log } from "./debug.js";
@@ -27,7 +27,7 @@ export class WorkerGroups {
 
   constructor(
     readonly device: Device,
-    readonly background: () => BackgroundThread | null,
+    readonly background: () => BackgroundThread,
     readonly onBroken: (name: string) => void,
   ) {}
 
@@ -61,12 +61,10 @@ export class WorkerGroups {
     const limits = { joinTimeout: joinSeconds, timeout: collectiveTimeoutSeconds, threads };
     if (mpi !== null) return MpiGroup.join(mpi);
     if (links === null) return ShmGroup.join(name, rank, size, limits);
-    const pairs = links.members.map((_, other) => (other === rank ? null : linkPair()));
     const { key, members } = links;
-    const ends = (side: 0 | 1): number[] => pairs.map((pair) => pair?.[side] ?? -1);
-    this.background()?.join({ name, key, rank, members: members.map(({ data }) => data), sockets: ends(1) });
     const hosts = members.map(({ host }) => host);
-    return LinkGroup.join({ name, rank, hosts, sockets: ends(0), ...limits });
+    const sockets = this.background().join({ name, key, rank, members: members.map(({ data }) => data) });
+    return LinkGroup.join({ name, rank, hosts, sockets, ...limits });
   }
 
   /** Aborts a group after an error: its other members would wait for this one. */

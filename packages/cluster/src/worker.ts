@@ -125,7 +125,7 @@ export class Worker {
     this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
     this.#groups = new WorkerGroups(
       this.device,
-      () => this.#background,
+      () => this.#background!,
       (group) => this.#send({ t: "broken", group }),
     );
     this.#rates = workerRates(this.device, options);

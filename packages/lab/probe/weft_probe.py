@@ -293,6 +293,11 @@ def arm():
 
         return watch
 
+    def watch_hang(module):
+        import weft_probe_hang
+
+        weft_probe_hang.watch(module)
+
     def watch_jax(module):
         import weft_probe_jax
 
@@ -305,6 +310,7 @@ def arm():
 
     actions = {
         "torch": torch_watcher("watch"),
+        "torch.distributed.distributed_c10d": watch_hang,
         "torch.utils.data.dataloader": torch_watcher("watch_data"),
         "torch.nn.parallel.distributed": torch_watcher("watch_ddp"),
         "torch.nn.parallel.data_parallel": torch_watcher("watch_wrapper", "dp"),
@@ -329,6 +335,9 @@ def arm():
 
     def excepthook(kind, value, trace):
         recorder.failed = "%s: %s" % (kind.__name__, value)
+        hang = sys.modules.get("weft_probe_hang")
+        if hang is not None:
+            guarded("hang dump")(hang.raised)(kind, value, trace)
         previous(kind, value, trace)
 
     sys.excepthook = excepthook

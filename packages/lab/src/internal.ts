@@ -21,6 +21,15 @@ export {
   type TimeSplit,
 } from "./bench/index.js";
 export {
+  type HangEvidence,
+  type HangKind,
+  type HangVerdict,
+  hangText,
+  judgeHang,
+  liveHang,
+  readHang,
+} from "./hang/index.js";
+export {
   mlperfResult,
   readJson,
   readMlperfLog,
@@ -93,6 +102,7 @@ export {
   MachineWitness,
   PlanError,
   type PlannedRun,
+  probeEnvironment,
   runStudy,
   type SlurmSite,
   type StudyEvent,

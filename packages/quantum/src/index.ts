@@ -4,6 +4,7 @@ import "@weft/core";
 
 export { BoundedCache, type CacheOptions, type CacheStats, cacheStats, clearCaches } from "./cache/index.js";
 export {
+  type Bounds,
   type ChosenSteps,
   type ControlFile,
   type ControlProblem,
@@ -159,7 +160,10 @@ export {
 export { SpecError } from "./schema/index.js";
 export {
   type Amplitudes,
+  type Average,
   cptp2,
+  type DiffusiveOptions,
+  diffusive,
   dopri8,
   type Equation,
   type Evolution,
@@ -175,6 +179,7 @@ export {
   hamiltonian,
   hermitianExponential,
   type Jump,
+  jumpTrajectories,
   type LindbladOptions,
   lindblad,
   type Method,
@@ -192,6 +197,8 @@ export {
   steadyState,
   superPropagator,
   type Tolerance,
+  type Trajectories,
+  type TrajectoryOptions,
   trotter2,
   trotter4,
   tsit5,

@@ -12,6 +12,10 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   quantum: ["against PyTorch, JAX and QuTiP on a CPU or a GPU", () => import("./quantum.js")],
   "quantum-peers": ["problems of QuTiP's documentation: errors and times", () => import("./quantum-peers.js")],
   "quantum-workers": ["quantum programs on 1 to 8 workers", () => import("./quantum-workers.js")],
+  "quantum-middle": [
+    "quantum systems of middle size and trajectories against dense JAX",
+    () => import("./quantum-middle.js"),
+  ],
   train: ["training steps against PyTorch, overlap, tokenizing", () => import("./train.js")],
   "train-gpu": ["the trainer on a GPU against its bare program", () => import("./train-gpu.js")],
   "train-scale": ["`weft scale` on `weft train` at 1 and 2 workers", () => import("./train-scale.js")],

@@ -9,7 +9,8 @@ import * as trainer from "@weft/train";
 import * as data from "@weft/train/data";
 import { halfOf, makeModel } from "@weft/train/internal/model";
 import { makeOptimizer } from "@weft/train/internal/optimizer";
-import { freshState, makeStepExecutables } from "@weft/train/internal/step";
+import { freshState, StepExecutables } from "@weft/train/internal/step";
+import { textStep } from "@weft/train/internal/text-task";
 import { spreadOf } from "../harness/index.js";
 import { classifierSizes, classifierStep } from "./classifier.js";
 import type { Context, Suite } from "./context.js";
@@ -110,18 +111,17 @@ class TrainerOnGpu {
     const { optimizer, scaling } = makeOptimizer(config, this.windows * this.every(size));
     const model = makeModel(config, 4, "float32", halfOf(config));
     const options = {
-      model,
+      task: textStep(model, { dropout: true, labelSmoothing: 0, dtype: "float32" }),
       optimizer,
       scaling,
       group: trainer.singleRank,
       dtype: "float32" as const,
-      dropout: true,
-      labelSmoothing: 0,
+      seed: 1,
       gradientClip: undefined,
       bucketBytes: Number.POSITIVE_INFINITY,
       window: this.every(size),
     };
-    const programs = makeStepExecutables(options);
+    const programs = new StepExecutables(options);
     let state = freshState(options, weft.jit((k: weft.Tensor) => model.init(k))(weft.key(1)));
     state = { ...state, optimizer: weft.treeMap((t) => t.realize(), state.optimizer) };
     const tokenizer = data.hashTokenizer(classifierSizes[size].vocabulary);
@@ -133,10 +133,11 @@ class TrainerOnGpu {
     const batch = loader.next();
     const packed = weft.tensor(batch.data, { shape: [rows, data.headColumns + batch.length], dtype: "int32" });
     loader.close();
+    const own = { inputs: packed, rows, share: 1, stop: null };
     const ms = this.#bare(() => {
-      state = programs.whole(state, packed);
+      state = programs.whole(state, own);
     }, this.every(size));
-    return { ms, kernels: programs.whole.kernels(state, packed).length };
+    return { ms, kernels: programs.kernels(state, own).length };
   }
 
   /** The step of the GPU suite. */

@@ -28,6 +28,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Classify texts with a trained run.",
     load: () => import("./classify.js"),
   },
+  generate: {
+    usage: "generate [options] <model> [prompt]",
+    description: "Generate text with a language model from a Hugging Face folder.",
+    load: () => import("./generate.js"),
+  },
   tune: {
     usage: "tune [options] <config>",
     description: "Find the fastest settings of a training configuration by short measured runs.",
@@ -82,6 +87,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     usage: "trace [options] <files...>",
     description: "Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.",
     load: () => import("./trace.js"),
+  },
+  hang: {
+    usage: "hang [options] <paths...>",
+    description: "Explain a stuck distributed job: culprit rank, collective, source line and kind.",
+    load: () => import("./hang.js"),
   },
   import: {
     usage: "import [options] <kind> <dir>",

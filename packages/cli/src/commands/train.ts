@@ -3,8 +3,8 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { settings } from "@weft/core/internal/settings";
-import type { Config, loadConfig } from "@weft/train";
-import type { Command } from "commander";
+import type { Config, loadConfig, ModuleConfig } from "@weft/train";
+import { type Command, Option } from "commander";
 import {
   attempt,
   CommandError,
@@ -40,6 +40,8 @@ interface Options {
   modules?: string[];
   env?: string[];
   gpusPerRank?: number;
+  launcher: "local" | "ray";
+  ray: string;
 }
 
 const help = `
@@ -49,6 +51,7 @@ Examples:
   weft train configs/ag_news_small.yaml --data data/ag_news  with a local copy of the data
   weft train configs/ag_news_small.yaml --resume             continue an interrupted run
   weft train configs/ag_news_small.yaml --devices 4 --min-devices 2   go on with the others when a rank dies
+  weft train configs/ag_news_small.yaml --devices 4 --launcher ray    ranks as actors of a running Ray cluster
   weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n} --max-steps 60 --no-evaluate
   weft train configs/ag_news_large.yaml --devices 8 --slurm job.sh --nodes 2 --partition gpu --gpus-per-rank 1
                                                              writes a job script instead; sbatch job.sh runs it
@@ -74,6 +77,12 @@ export function add(program: Command): void {
     .option("--resume", "continue from the newest checkpoint of the run")
     .option("--tape <steps>", "record every kernel of the first steps in tape-rankK.jsonl", count)
     .option("--json", "the result as JSON on standard output")
+    .addOption(
+      new Option("--launcher <kind>", "who starts the ranks: this command, or a Ray cluster")
+        .choices(["local", "ray"])
+        .default("local"),
+    )
+    .option("--ray <address>", "address of the Ray cluster", "auto")
     .option("--slurm <file>", "write a SLURM script for this run and exit")
     .option("--nodes <n>", "nodes of the SLURM job", count, 1)
     .option("--partition <name>", "SLURM partition")
@@ -81,7 +90,7 @@ export function add(program: Command): void {
     .option("--time <hh:mm:ss>", "SLURM time limit")
     .option("--modules <names...>", "modules to load in the job")
     .option("--env <settings...>", "variables of the job: NAME=value")
-    .option("--gpus-per-rank <n>", "GPUs of each rank in the job", count)
+    .option("--gpus-per-rank <n>", "GPUs of each rank in the job (SLURM, Ray)", count)
     .addHelpText("after", help)
     .action((config: string, options: Options) => attempt(() => reportOnce(() => run(config, options))));
 }
@@ -98,9 +107,9 @@ async function reportOnce(work: () => Promise<void>): Promise<void> {
 }
 
 async function run(file: string, options: Options): Promise<void> {
-  const { followLauncher, isRank, loadConfig } = await import("@weft/train");
+  const { followLauncher, isRank, loadAnyConfig } = await import("@weft/train");
   await engineWork(async () => {
-    const config = loadConfig(file, overridesOf(options));
+    const config = loadAnyConfig(file, overridesOf(options));
     if (options.slurm !== undefined) return writeScript(file, config, options, options.slurm);
     if (config.ranks > 1 && !isRank()) return startRanks(config, options);
     followLauncher();
@@ -123,8 +132,9 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
 }
 
 /** Starts this command once per rank; rank 0 prints. */
-async function startRanks(config: Config, options: Options): Promise<void> {
-  const { launchElastic } = await import("@weft/train");
+async function startRanks(config: Config | ModuleConfig, options: Options): Promise<void> {
+  const { launchElastic, launchOnRay } = await import("@weft/train");
+  const ray = { ray: options.ray, gpus: options.gpusPerRank };
   const least = options.minDevices ?? config.ranks;
   if (least > config.ranks)
     throw new CommandError(`--min-devices ${least} is more than the ${config.ranks} ranks of the run`, wrongUsage);
@@ -150,6 +160,7 @@ async function startRanks(config: Config, options: Options): Promise<void> {
             ]
           : own,
       signal: abort.signal,
+      ...(options.launcher === "ray" && { launch: (ranks) => launchOnRay(ranks, ray) }),
       onNote: (text) => warn(text),
     });
   } finally {
@@ -162,7 +173,7 @@ async function startRanks(config: Config, options: Options): Promise<void> {
 const without = (args: readonly string[], option: string): string[] =>
   args.filter((arg, i) => arg !== option && args[i - 1] !== option && !arg.startsWith(`${option}=`));
 
-async function trainHere(config: Config, options: Options): Promise<void> {
+async function trainHere(config: Config | ModuleConfig, options: Options): Promise<void> {
   const { session, setDevice } = await import("@weft/core");
   const { joinGroup, localDeviceIndex, singleRank, train } = await import("@weft/train");
   // A CPU device is a number of cores, for one rank or several, so that device counts are comparable.
@@ -180,6 +191,7 @@ async function trainHere(config: Config, options: Options): Promise<void> {
     progress.clear();
     if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);
   };
+  const onTest = "data" in config && config.data.validation === 0;
   const probeFolder = cliSettings.probeDir.get();
   const onCores = session().device.traits.usesHostCores;
   const place = onCores ? ` of ${settings.threads.get()} core${settings.threads.get() === 1 ? "" : "s"}` : "";
@@ -205,13 +217,14 @@ async function trainHere(config: Config, options: Options): Promise<void> {
           `epoch ${row.epoch}${taken < of ? ` (${taken} of ${of} steps)` : ""}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
             (row.valLoss === null
               ? ""
-              : `  ${config.data.validation > 0 ? "validation" : "test"} loss ${row.valLoss.toFixed(4)}  accuracy ${row.valAccuracy?.toFixed(4)}`),
+              : `  ${onTest ? "test" : "validation"} loss ${row.valLoss.toFixed(4)}` +
+                (row.valAccuracy === null ? "" : `  accuracy ${row.valAccuracy.toFixed(4)}`)),
         ),
       onNote: (text) => warn(text),
     });
     progress.clear();
     if (result.test !== null)
-      print(`test accuracy ${result.test.accuracy.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
+      print(`test accuracy ${result.test.accuracy?.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
     if (options.json && group.rank === 0) process.stdout.write(`${JSON.stringify(result)}\n`);
     else print(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {
@@ -221,7 +234,12 @@ async function trainHere(config: Config, options: Options): Promise<void> {
   }
 }
 
-async function writeScript(file: string, config: Config, options: Options, target: string): Promise<void> {
+async function writeScript(
+  file: string,
+  config: Config | ModuleConfig,
+  options: Options,
+  target: string,
+): Promise<void> {
   const { slurmScript } = await import("@weft/train");
   if (config.ranks % options.nodes !== 0)
     throw new CommandError(

@@ -9,7 +9,7 @@ import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../../../", import.meta.url));
-const published = ["core", "formats", "cluster", "train", "quantum", "lab", "bench", "cli"];
+const published = ["core", "formats", "cluster", "models", "train", "quantum", "lab", "bench", "cli"];
 const nodes = ["22", "24"];
 
 function run(command: string, args: readonly string[], cwd: string, env: NodeJS.ProcessEnv = {}): string {
@@ -43,9 +43,10 @@ const everything = `
 import { connect, distributed } from "@weft/cluster";
 import { parseRecord } from "@weft/formats";
 import { analyzeStudy } from "@weft/lab";
+import { loadPretrained } from "@weft/models";
 import { propagator } from "@weft/quantum";
 import { train } from "@weft/train";
-for (const f of [connect, distributed.init, parseRecord, analyzeStudy, propagator, train])
+for (const f of [connect, distributed.init, parseRecord, analyzeStudy, loadPretrained, propagator, train])
   if (typeof f !== "function") throw new Error("an export is missing");
 console.log("all");
 `;

@@ -40,7 +40,7 @@ for (const args of [["--version"], ["--help"], ["help"], []]) {
   });
 }
 
-for (const command of ["train", "classify", "server", "worker", "top", "tape"])
+for (const command of ["train", "classify", "generate", "server", "worker", "top", "tape"])
   test(`weft ${command} --help loads none of the packages that the command uses`, () => {
     assert.deepEqual(
       loadedBy([command, "--help"]).filter((url) => /@grpc|vega|duckdb|koffi|\/(cluster|train|lab)\/dist\//.test(url)),

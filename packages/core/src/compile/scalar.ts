@@ -5,6 +5,8 @@ import {
   bytesOf,
   type DType,
   InternalError,
+  integerLimits,
+  isBig,
   isComplex,
   isHalf,
   kindOf,
@@ -61,8 +63,7 @@ export type CValue = readonly [string] | readonly [string, string];
 export function literal(value: number, dtype: DType): string {
   const kind = kindOf(dtype);
   if (kind === "bool" || kind === "int") {
-    if (dtype === "int64") return `INT64_C(${BigInt(Math.trunc(value))})`;
-    if (dtype === "uint64") return `UINT64_C(${BigInt(Math.trunc(value))})`;
+    if (isBig(dtype)) return bigLiteral(value, dtype);
     if (dtype === "uint32") return `${whole(Math.trunc(value))}u`;
     return value === -2147483648 ? "(-2147483647 - 1)" : whole(Math.trunc(value));
   }
@@ -72,6 +73,14 @@ export function literal(value: number, dtype: DType): string {
   const digits = decimal(value);
   const text = isDouble(dtype) ? digits : `${digits}f`;
   return value < 0 || Object.is(value, -0) ? `(${text})` : text;
+}
+
+/** The ends of the range are no doubles: a constant beyond them is the end itself. */
+function bigLiteral(value: number, dtype: DType): string {
+  const { low, high } = integerLimits(dtype);
+  const whole = BigInt(Math.trunc(value));
+  if (whole <= low) return dtype === "int64" ? "INT64_MIN" : "UINT64_C(0)";
+  return `${dtype === "int64" ? "INT64_C" : "UINT64_C"}(${whole < high ? whole : high})`;
 }
 
 export function constantValue(value: Scalar, dtype: DType): CValue {

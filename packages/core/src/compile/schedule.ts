@@ -302,8 +302,11 @@ class Scheduler {
   #aliases(work: readonly Work[], locations: ReadonlyMap<string, Location>): Map<number, number> {
     const aliases = new Map<number, number>();
     const { donated = [], aliasOffset } = this.options;
-    const free = new Set(this.fn.params.flatMap((_, i) => (donated[i] ? [i] : [])));
-    this.fn.outputs.forEach((output, o) => {
+    const given = this.fn.params.flatMap((_, i) => (donated[i] ? [i] : []));
+    const free = new Set(given);
+    const reuse = (o: number, candidates: Iterable<number>): void => {
+      if (aliases.has(o)) return;
+      const output = this.fn.outputs[o];
       const node = this.fusion.results[o];
       const key = memoryKey(node);
       const location = locations.get(key);
@@ -311,8 +314,8 @@ class Scheduler {
       const writer = work.findIndex((w) => w.writes.has(key));
       // Nobody writes a result without elements.
       if (writer < 0) return;
-      for (const i of free) {
-        if (aliasOffset !== undefined && i !== aliasOffset + o) continue;
+      for (const i of candidates) {
+        if (!free.has(i) || (aliasOffset !== undefined && i !== aliasOffset + o)) continue;
         const param = this.fn.params[i];
         if (param.dtype !== output.dtype || numel(param.shape) !== numel(output.shape)) continue;
         if (!this.#mayOverwrite(work, writer, memoryKey(param), key)) continue;
@@ -320,6 +323,13 @@ class Scheduler {
         free.delete(i);
         return;
       }
+    };
+    // The result in the place of an argument first: a state that is passed from call to call then keeps its addresses.
+    this.fn.outputs.forEach((_, o) => {
+      reuse(o, given.slice(o, o + 1));
+    });
+    this.fn.outputs.forEach((_, o) => {
+      reuse(o, free);
     });
     return aliases;
   }

@@ -197,6 +197,11 @@ export interface Device {
   fetchAsync?(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> | null;
   /** Copies a buffer directly to another device of this kind; null if that is not possible. */
   copyTo?(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null;
+  /**
+   * A new buffer with the first bytes of another one, and zeros behind them. Devices whose buffers do not lie in one piece of
+   * memory omit it.
+   */
+  resize?(buffer: DeviceBuffer, bytes: number): DeviceBuffer;
   /** Bytes of tensors after which the runtime collects unreachable ones; 1 GiB if undefined. */
   readonly pressureBytes?: number;
   /** Number of allocations from the system and from the pool. Devices without a pool omit it. */

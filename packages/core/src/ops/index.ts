@@ -30,6 +30,22 @@ export {
   viewOps,
 } from "./kinds.js";
 export { isLinear } from "./linear.js";
+export { type PadContext, padRules, sizesOfNodes } from "./padded.js";
+export {
+  aligned,
+  compact,
+  compacted,
+  type DimLayout,
+  isPrefix,
+  isVarying,
+  masked,
+  type Padded,
+  reshaped,
+  type Slots,
+  sizesOf,
+  times,
+  UnpaddableError,
+} from "./padded-layout.js";
 export * from "./reference/index.js";
 export { shapeRules } from "./shape.js";
 export { verify } from "./verify.js";

@@ -5,7 +5,7 @@ export { debugLevel, setDebugLevel } from "./debug.js";
 export { isQuiet } from "./effort.js";
 export { ConstantLifter } from "./lift.js";
 export { captureSite, type MemoryReport, megabytes, memory, TensorValue } from "./memory.js";
-export { search } from "./nans.js";
+export { isSearching, search } from "./nans.js";
 export { profiler } from "./profile.js";
 export { isDisturbed, knownRates, type SavedRates, savedRates, saveRates } from "./rates-file.js";
 export {

@@ -28,7 +28,7 @@ import {
   topological,
   WeftError,
 } from "../graph/index.js";
-import { fromComplexes, make, type Value } from "../ops/index.js";
+import { build, fromComplexes, make, type Value } from "../ops/index.js";
 import { type CustomKernelSupport, copyGraph, recognizeAttention, simplify } from "../transform/index.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
@@ -104,7 +104,8 @@ export class Session {
     return new Compiled(this.#compiled.acquire(key, () => this.#compileNew(fn, key, { donated, constants })));
   }
 
-  #simplified(fn: GraphFn): GraphFn {
+  /** A copy of a function in the form that the device compiles, and that planner and partitioner accept. */
+  simplified(fn: GraphFn): GraphFn {
     const keep = this.customKernelSupport();
     const copy = copyGraph(fn);
     const simple =
@@ -114,7 +115,7 @@ export class Session {
   }
 
   #compileNew(fn: GraphFn, key: string, options: CompileOptions): CompiledFunction {
-    const simple = this.#simplified(fn);
+    const simple = this.simplified(fn);
     const executable = profiler.span("compile", () => this.device.compile(simple, options));
     return this.#compiledFunction(simple, key, options, executable);
   }
@@ -264,7 +265,7 @@ export class Session {
   /** Adds the compiled form of a function to the cache. */
   async #compileInBackground(fn: GraphFn, key: string): Promise<void> {
     const options: CompileOptions = { eager: true };
-    const simple = this.#simplified(fn);
+    const simple = this.simplified(fn);
     const executable = (await this.device.compileAsync?.(simple, options)) ?? this.device.compile(simple, options);
     const made = this.#compiledFunction(simple, key, options, executable);
     if (this.#compiled.has(key)) executable.release();
@@ -379,6 +380,27 @@ export class Session {
     const buffer = memory.withRetry(this.device, () => this.device.allocate(expected));
     this.device.upload(buffer, bytes);
     return new TensorValue(this.device, buffer, aval, null);
+  }
+
+  /**
+   * A value of another shape with the same leading elements in row-major order: the rest is dropped, or zeros are added. Copies
+   * memory without compiling anything, if the device can.
+   */
+  resized(value: TensorValue, aval: Aval): TensorValue {
+    value.assertUsable();
+    const { device } = this;
+    const bytes = numel(aval.shape) * bytesOf(aval.dtype);
+    if (device.resize !== undefined) {
+      memory.relieve(bytes, device);
+      const buffer = memory.withRetry(device, () => device.resize!(this.#bufferOf(value), bytes));
+      return new TensorValue(device, buffer, aval, null);
+    }
+    const [have, want] = [numel(value.aval.shape), numel(aval.shape)];
+    const row = build.reshape(dataNode(value), [have]);
+    const cut = build.pad(build.sliceAxis(row, 0, 0, Math.min(have, want)), [0], [Math.max(0, want - have)]);
+    const node = build.reshape(cut, aval.shape);
+    this.realize([node]);
+    return node.value as TensorValue;
   }
 
   /** The elements of a value, in a new array or in `into`. */

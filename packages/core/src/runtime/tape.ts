@@ -272,6 +272,8 @@ function record(device: Device, out: TapeWriter): Device {
   };
   // Calls in the background no longer know the line of the program that issued them.
   own.compileAsync = undefined;
+  // Padding is recorded as a program, which a replay knows how to run.
+  own.resize = undefined;
   if (device.fetch !== undefined)
     own.fetch = (buffer) => {
       const bytes = device.fetch!(buffer);

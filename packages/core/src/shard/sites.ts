@@ -36,11 +36,37 @@ function depths(fn: GraphFn): Map<Node, number> {
 
 const localBytes = (node: Node): number => numel(node.shape) * bytesOf(node.dtype);
 
-/** Small sums of one kind and equal depth: they cannot depend on each other. */
+/**
+ * When each value of one device's function is first needed, by the length of the chain of ops before its first user. A
+ * gradient is needed as soon as it is there, a gathered weight only when the activations that it is multiplied with are.
+ */
+function firstNeeds(fn: GraphFn): Map<Node, number> {
+  const needs = new Map<Node, number>();
+  for (const node of functionOrder(fn).reverse()) {
+    // An op with one operand (a view, a cast) waits for nothing else: its own first user counts.
+    const own = node.inputs.length === 1 ? (needs.get(node) ?? node.depth) : node.depth;
+    for (const input of node.inputs) needs.set(input, Math.min(needs.get(input) ?? Number.POSITIVE_INFINITY, own));
+  }
+  return needs;
+}
+
+/** Collectives in the order in which the function needs them; ones that it does not use are left out. */
+function inOrderOfNeed(fn: GraphFn, sites: readonly CollectiveSite[]): CollectiveSite[] {
+  const needs = firstNeeds(fn);
+  const used = new Set(functionOrder(fn));
+  const keyOf = ({ nodes: [node] }: CollectiveSite): number => needs.get(node) ?? node.depth;
+  return sites
+    .filter(({ nodes: [node] }) => used.has(node))
+    .map((site, i) => ({ site, i, key: keyOf(site) }))
+    .sort((a, b) => a.key - b.key || a.site.nodes[0].depth - b.site.nodes[0].depth || a.i - b.i)
+    .map(({ site }) => site);
+}
+
+/** Small sums of one kind and equal depth, which cannot depend on each other, in the order in which they are needed. */
 function buckets(fn: GraphFn, sites: readonly CollectiveSite[], limit: number): CollectiveSite[][] {
   const depth = depths(fn);
   const lists = new Map<string, { sites: CollectiveSite[]; bytes: number }[]>();
-  for (const site of sites) {
+  for (const site of inOrderOfNeed(fn, sites)) {
     const [node] = site.nodes;
     const at = depth.get(node);
     const bytes = localBytes(node);
@@ -151,50 +177,12 @@ export function bucketAllReduces(
   return { functions: rebuilt, sites: merged };
 }
 
-/** Numbers the collectives that are still used: each as early as its dependencies allow, in order of creation. */
+/** Numbers the collectives that are still used, in the order in which the function needs them. */
 export function numberCollectives(
   functions: readonly GraphFn[],
   sites: readonly CollectiveSite[],
 ): { functions: GraphFn[]; sites: CollectiveSite[] } {
-  const [fn] = functions;
-  const bySite = new Map(sites.map((site, i) => [site.nodes[0], i]));
-  const params = new Set(fn.params);
-  /** The last collectives on every path to a node. */
-  const behind = new Map<Node, Set<number>>();
-  const waits = new Map<number, Set<number>>();
-  for (const node of functionOrder(fn)) {
-    let set = new Set<number>();
-    if (!params.has(node)) {
-      const sets = node.inputs.map((input) => behind.get(input)!);
-      // Most nodes have one set below them: shared, not copied.
-      const distinct = new Set(sets.filter((below) => below.size > 0));
-      if (distinct.size === 1) [set] = distinct;
-      else for (const below of distinct) for (const site of below) set.add(site);
-    }
-    const own = bySite.get(node);
-    if (own !== undefined) {
-      waits.set(own, set);
-      set = new Set([own]);
-    }
-    behind.set(node, set);
-  }
-  const order: CollectiveSite[] = [];
-  const done = new Set<number>();
-  const issue = (i: number): void => {
-    const stack = [i];
-    while (stack.length > 0) {
-      const top = stack[stack.length - 1];
-      const missing = [...waits.get(top)!].filter((site) => !done.has(site)).sort((a, b) => b - a);
-      if (missing.length > 0) stack.push(...missing);
-      else {
-        stack.pop();
-        if (done.has(top)) continue;
-        done.add(top);
-        order.push(sites[top]);
-      }
-    }
-  };
-  for (const i of [...waits.keys()].sort((a, b) => a - b)) issue(i);
+  const order = inOrderOfNeed(functions[0], sites);
   order.forEach((site, sequence) => {
     for (const node of site.nodes) amend(node, { ...node.attrs, sequence });
   });

@@ -1,22 +1,37 @@
 // jit: traces a function once per combination of argument structure, shapes and dtypes, and then runs compiled code.
-import { functionOrder, type GraphFn, type Node, numel, type Precision, WeftError } from "../graph/index.js";
+import {
+  type Aval,
+  avalOf,
+  functionOrder,
+  type GraphFn,
+  type Node,
+  numel,
+  type Precision,
+  type Shape,
+  sameShape,
+  WeftError,
+} from "../graph/index.js";
 import { build, type Value } from "../ops/index.js";
 import {
   type Compiled,
   ConstantLifter,
   dataNode,
+  isSearching,
   isTracing,
   type Session,
   session,
   type TensorValue,
 } from "../runtime/index.js";
-import { closeOver } from "../transform/index.js";
+import { closeOver, type PaddedFunction } from "../transform/index.js";
 import { showEffect } from "./effects.js";
 import { currentPrecision } from "./precision.js";
 import { freshKeyWords } from "./random.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, refusePromise } from "./trace.js";
 import { flattenTree, hiddenTensors, type TreeDef, treeLeaves } from "./tree.js";
+import { Bucket, type Buckets, type VaryingAxes, VaryingSizes } from "./vary.js";
+
+export type { Buckets, VaryingAxes } from "./vary.js";
 
 /** Options of {@link jit}. */
 export interface JitOptions {
@@ -27,6 +42,13 @@ export interface JitOptions {
    * first; a later call with its arguments traces again.
    */
   maxPrograms?: number;
+  /**
+   * Axes whose size changes from call to call, such as a last batch or a growing sequence. Calls with sizes of one bucket share
+   * one compiled program; the function is traced once per size. See docs/varying.md.
+   */
+  vary?: VaryingAxes;
+  /** Sizes that programs with varying axes are compiled for: powers of two by default. */
+  buckets?: Buckets;
 }
 
 /** A traced and compiled function for one combination of arguments, on one device. */
@@ -43,6 +65,18 @@ interface JitProgram {
   hasKey: boolean;
   donated: boolean[];
   session: Session;
+  /** Shapes of parameters and results of a padded program; null where they are those of the call. */
+  resized: { inputs: (Aval | null)[]; outputs: (Aval | null)[] } | null;
+}
+
+/** A function as traced for the shapes of one call. */
+interface Traced {
+  fn: GraphFn;
+  captured: Node[];
+  out: TreeDef;
+  outputs: number;
+  effects: string[];
+  hasKey: boolean;
 }
 
 /** The programs of one function on one device, least recently used first. */
@@ -52,6 +86,8 @@ interface ProgramCache {
   last: { def: TreeDef; signatures: string[]; precision: Precision | undefined; program: JitProgram } | null;
   /** Which numbers of the traced graphs are parameters. */
   lifter: ConstantLifter;
+  /** Programs for sizes that vary. */
+  buckets: Map<string, Bucket>;
 }
 
 const defaultMaxPrograms = 512;
@@ -85,9 +121,31 @@ export interface Jitted<F extends AnyFunction> {
  * ```
  */
 export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jitted<F> {
+  return jitLowered(fn, options, null);
+}
+
+/** How a function over whole tensors becomes the program of one rank. */
+export interface RankLowering {
+  /** Whole shape of the argument with this index, of which the caller passes a shard. */
+  wholeShape(argument: number, local: Shape): Shape;
+  /** The program of this rank; the arguments are the parameters from `first` on. */
+  lower(graph: GraphFn, first: number): GraphFn;
+}
+
+/**
+ * `jit` for a function over whole tensors that one rank of several runs: it is traced with whole shapes, and called with
+ * the shards of this rank. For the trainer.
+ */
+export function jitLowered<F extends AnyFunction>(
+  fn: F,
+  options: JitOptions,
+  lowering: RankLowering | null,
+): Jitted<F> {
   const { maxPrograms = defaultMaxPrograms } = options;
   if (!Number.isInteger(maxPrograms) || maxPrograms < 1)
     throw new WeftError(`jit: maxPrograms is ${maxPrograms}; it must be a whole number of at least 1`);
+  const varying = options.vary === undefined ? null : new VaryingSizes(options.vary, options.buckets);
+  let hasWarned = false;
   const caches = new WeakMap<Session, ProgramCache>();
   const donate = new Set(options.donate ?? []);
 
@@ -95,7 +153,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     const now = session();
     let cache = caches.get(now);
     if (cache === undefined)
-      caches.set(now, (cache = { programs: new Map(), last: null, lifter: new ConstantLifter() }));
+      caches.set(now, (cache = { programs: new Map(), last: null, lifter: new ConstantLifter(), buckets: new Map() }));
     return cache;
   };
 
@@ -118,7 +176,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     const signatures = leaves.map((leaf) => leaf.signature);
     const key = `${precision ?? ""}/${def.key}${signatures.join("")}`;
     const { programs } = cache;
-    const program = programs.get(key) ?? trace(args, leaves, def, cache.lifter);
+    const program = programs.get(key) ?? trace(args, leaves, def, cache);
     programs.delete(key);
     programs.set(key, program);
     if (programs.size > maxPrograms) {
@@ -135,7 +193,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     args: readonly unknown[],
     leaves: readonly Tensor[],
     def: TreeDef,
-    lifter: ConstantLifter,
+    { lifter, buckets }: ProgramCache,
   ): JitProgram => {
     const hidden = hiddenTensors(args);
     if (hidden !== null)
@@ -149,7 +207,53 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
       numbers.length === 0
         ? (graph: GraphFn) => graph
         : (graph: GraphFn) => lifter.lift(graph, numbers.filter(isValue));
-    return traceProgram(fn, leaves, def, donatedLeaves, lift);
+    const whole =
+      lowering === null
+        ? leaves
+        : leaves.map(({ shape, dtype }, i) => ({ shape: lowering.wholeShape(i, shape), dtype }));
+    const traced = lowered(traceFunction(fn, whole, def), lowering);
+    const padded = padTrace(args, leaves, def, traced, buckets);
+    return compileTrace(traced, donatedLeaves, lift, padded);
+  };
+
+  /** The function for all sizes of a bucket; null if the call has a program of its own. */
+  const padTrace = (
+    args: readonly unknown[],
+    leaves: readonly Tensor[],
+    def: TreeDef,
+    traced: Traced,
+    buckets: Map<string, Bucket>,
+  ): PaddedFunction | null => {
+    // Looking for NaN would find those of the padding.
+    const shapes = varying === null || isSearching() ? null : varying.shapes(args);
+    if (shapes === null) return null;
+    const key = `${currentPrecision() ?? ""}/${def.key}${leaves.map((leaf, i) => `;${leaf.dtype}${shapes.bucket[i].join("x")}`).join("")}`;
+    let bucket = buckets.get(key);
+    let reason: string | null = null;
+    if (bucket === undefined) {
+      const at = (sizes: readonly Shape[]): GraphFn =>
+        traceFunction(
+          fn,
+          leaves.map(({ dtype }, i) => ({ shape: sizes[i], dtype })),
+          def,
+        ).fn;
+      try {
+        bucket = new Bucket(at(shapes.bucket), at(shapes.probe));
+      } catch (error) {
+        if (!(error instanceof WeftError)) throw error;
+        bucket = new Bucket(traced.fn, traced.fn);
+        bucket.exact = reason = `it cannot be traced at the sizes of the bucket (${error.message})`;
+      }
+      buckets.set(key, bucket);
+      if (buckets.size > maxPrograms) buckets.delete(buckets.keys().next().value!);
+    }
+    const padded = bucket.pad(traced.fn);
+    reason ??= bucket.exact;
+    if (reason !== null && !hasWarned) {
+      hasWarned = true;
+      process.emitWarning(`jit: ${reason}; such calls compile a program for their exact shapes`, "WeftWarning");
+    }
+    return padded;
   };
 
   const call = (...args: Parameters<F>): ReturnType<F> => {
@@ -164,9 +268,7 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
     for (const leaf of leaves) inputs.push(leaf.node.value as TensorValue);
     for (const number of program.numbers) inputs.push(number);
     for (const value of inputs) value.assertUsable();
-    const values = mayDonate(program.donated, inputs)
-      ? program.session.run(program.compiled, inputs, program.donated, [], false, program.graph)
-      : runWithoutDonation(program, inputs);
+    const values = program.resized === null ? runProgram(program, inputs) : runResized(program, inputs);
     const results = values.map((value) => new Tensor(dataNode(value)));
     program.effects.forEach((label, i) => {
       showEffect(label, results[program.outputs + i]);
@@ -185,6 +287,16 @@ export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jit
   }) as Jitted<F>;
 }
 
+/** The program of this rank. */
+function lowered(traced: Traced, lowering: RankLowering | null): Traced {
+  if (lowering === null) return traced;
+  if (traced.hasKey)
+    throw new WeftError(
+      "a random function was called without a key: ranks would use different numbers. Pass the key that the function got",
+    );
+  return { ...traced, fn: lowering.lower(traced.fn, traced.captured.length) };
+}
+
 /** Whether donated memory can be reused: no pending node and no other argument of this call reads it. */
 function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]): boolean {
   if (!donated.includes(true)) return true;
@@ -194,6 +306,39 @@ function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]):
     for (const input of inputs) (seen.has(input) ? twice : seen).add(input);
   }
   return donated.every((isDonated, i) => !isDonated || (!inputs[i].hasReaders && !twice.has(inputs[i])));
+}
+
+function runProgram(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
+  return mayDonate(program.donated, inputs)
+    ? program.session.run(program.compiled, inputs, program.donated, [], false, program.graph)
+    : runWithoutDonation(program, inputs);
+}
+
+/** Runs a padded program: arguments are copied into larger memory, and results into smaller. */
+function runResized(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
+  const { session: own, donated, resized } = program;
+  const copies: TensorValue[] = [];
+  try {
+    const padded = inputs.map((value, i) => {
+      const aval = resized!.inputs[i] ?? null;
+      if (aval === null) return value;
+      const copy = own.resized(value, aval);
+      copies.push(copy);
+      return copy;
+    });
+    const values = runProgram(program, padded).map((value, i) => {
+      const aval = resized!.outputs[i];
+      if (aval === null) return value;
+      copies.push(value);
+      return own.resized(value, aval);
+    });
+    inputs.forEach((value, i) => {
+      if (donated[i] && padded[i] !== value) value.release("donated");
+    });
+    return values;
+  } finally {
+    for (const copy of copies) copy.free();
+  }
 }
 
 /** Runs without reusing memory. The donated arguments are still released, so that the caller sees the same behavior. */
@@ -243,39 +388,62 @@ function numbersIn(tree: unknown): number[] {
   return proto === Object.prototype || proto === null ? Object.values(tree).flatMap(numbersIn) : [];
 }
 
-function traceProgram(
-  fn: AnyFunction,
-  leaves: readonly Tensor[],
-  def: TreeDef,
-  donatedLeaves: boolean[],
-  lift: (graph: GraphFn) => GraphFn,
-): JitProgram {
-  const params = leaves.map((leaf, i) => build.input(leaf.shape, leaf.dtype, `argument ${i}`));
+/** Traces the function for arguments of the given shapes. */
+function traceFunction(fn: AnyFunction, avals: readonly Aval[], def: TreeDef): Traced {
+  const params = avals.map(({ shape, dtype }, i) => build.input(shape, dtype, `argument ${i}`));
   const { result, frame } = inFrame("jit", () => fn(...(def.rebuild(params.map((p) => new Tensor(p))) as unknown[])));
   refusePromise("jit", result);
   const out = flattenTree(result);
   const outputs = [...out.leaves.map((l) => l.node), ...frame.effects.map((e) => e.node)];
   const own = frame.key === null ? params : [frame.key, ...params];
-  const { fn: bare, captured } = closeOver(outputs, own);
-  const closed = lift(bare);
-  const lifted = closed.params.slice(bare.params.length);
-  session().realize(captured);
-  const donated = [
-    ...captured.map(() => false),
-    ...(frame.key === null ? [] : [false]),
-    ...donatedLeaves,
-    ...lifted.map(() => false),
-  ];
   return {
-    graph: closed,
-    compiled: session().compile(closed, donated, constantValues(closed, captured)),
-    captured,
-    numbers: lifted.map((node) => session().uploadConstant(node as Node<"const">)),
+    ...closeOver(outputs, own),
     out: out.def,
     outputs: out.leaves.length,
     effects: frame.effects.map((e) => e.label),
     hasKey: frame.key !== null,
+  };
+}
+
+/** Shapes of a padded program that differ from those of the call. */
+function resizedAvals(from: readonly Node[], to: readonly Node[]): (Aval | null)[] {
+  return from.map((node, i) => (sameShape(node.shape, to[i].shape) ? null : avalOf(to[i])));
+}
+
+function compileTrace(
+  { fn, captured, out, outputs, effects, hasKey }: Traced,
+  donatedLeaves: boolean[],
+  lift: (graph: GraphFn) => GraphFn,
+  padded: PaddedFunction | null,
+): JitProgram {
+  const bare = padded?.fn ?? fn;
+  const closed = lift(bare);
+  const lifted = closed.params.slice(bare.params.length);
+  session().realize(captured);
+  const numbers = [
+    ...(padded?.numbers ?? []).map(({ value, dtype }) => build.constant(value, dtype)),
+    ...lifted,
+  ] as Node<"const">[];
+  const donated = [
+    ...captured.map(() => false),
+    ...(hasKey ? [false] : []),
+    ...donatedLeaves,
+    ...numbers.map(() => false),
+  ];
+  return {
+    graph: closed,
+    compiled: session().compile(closed, donated, padded === null ? constantValues(closed, captured) : new Map()),
+    captured,
+    numbers: numbers.map((node) => session().uploadConstant(node)),
+    out,
+    outputs,
+    effects,
+    hasKey,
     donated,
     session: session(),
+    resized:
+      padded === null
+        ? null
+        : { inputs: resizedAvals(fn.params, bare.params), outputs: resizedAvals(bare.outputs, fn.outputs) },
   };
 }

@@ -21,7 +21,7 @@ const dense = (text: string): string => text.replaceAll(/[\s'"]/g, "");
 
 /** The TypeScript programs of the pages about tensors. */
 const pagePrograms = () =>
-  ["docs/tensors.md", "docs/gradients.md", "docs/precision.md"].flatMap((page) =>
+  ["docs/tensors.md", "docs/gradients.md", "docs/precision.md", "docs/varying.md"].flatMap((page) =>
     markdownBlocks(readFileSync(join(repositoryRoot, page), "utf8"), "ts").map((code) => ({ name: page, code })),
   );
 

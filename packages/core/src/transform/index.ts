@@ -5,6 +5,7 @@ export { belowZero, closedScore } from "./attention-mask.js";
 export { backward, forward } from "./gradient.js";
 export { inlineCustom } from "./inline.js";
 export { narrowed } from "./narrow.js";
+export { type PaddedFunction, padFunction } from "./pad.js";
 export { recognizeAttention } from "./recognize.js";
 export { makeScan, splitScan, stepCounter } from "./scan.js";
 export { type CustomKernelSupport, simplify } from "./simplify.js";

@@ -2,7 +2,7 @@
 export { launchers, type SlurmSite, type StudyLauncher } from "./launchers.js";
 export { describeMachine } from "./machine.js";
 export { fillTemplate, PlanError, type PlannedRun, planRuns } from "./plan.js";
-export { probeFolder, probeShutOut } from "./probe.js";
+export { probeEnvironment, probeFolder, probeShutOut } from "./probe.js";
 export { type FollowOptions, followStudy, submitStudy } from "./slurm.js";
 export { runStudy, type StudyEvent, type StudyOptions, type StudyResult } from "./study.js";
 export { type MachineReport, MachineWitness, type OtherProcess, type WitnessOptions } from "./witness.js";

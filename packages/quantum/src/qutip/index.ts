@@ -4,5 +4,17 @@ import "@weft/core";
 export { loadMatrix, partFrom, qload } from "./files.js";
 export * from "./metrics.js";
 export { Qobj } from "./qobj.js";
-export * from "./solve.js";
+export {
+  type Coefficient,
+  type CollapseOperator,
+  correlation2op1t,
+  mesolve,
+  propagator,
+  type QobjEvo,
+  type Result,
+  type SolverOptions,
+  sesolve,
+  steadystate,
+} from "./solve.js";
 export * from "./states.js";
+export * from "./trajectories.js";

@@ -54,6 +54,23 @@ test("evolutions agree with closed forms", () => {
   assert.throws(() => q.mesolve(q.sigmaz(), q.basis(2, 0), [0, 1], [], { e_ops: [] } as never), /there is no "e_ops"/);
 });
 
+test("averages of trajectories equal the master equation within their errors", () => {
+  const lower = q.sigmam().scale(Math.sqrt(0.5));
+  const tlist = [0, 1, 2];
+  const options = { eOps: [q.sigmaz()], ntraj: 2000, substeps: 60 };
+  const wanted = q.mesolve(q.sigmax().scale(0.4), q.basis(2, 0), tlist, [lower], { eOps: [q.sigmaz()] }).expect[0];
+  const runs = [
+    q.mcsolve(q.sigmax().scale(0.4), q.basis(2, 0), tlist, [lower], options),
+    q.smesolve(q.sigmax().scale(0.4), q.basis(2, 0), tlist, [], [lower], options),
+  ];
+  for (const { expect, errors } of runs)
+    tlist.forEach((_, k) => {
+      assert.ok(k === 0 || (errors[0][k] > 0 && errors[0][k] < 0.05), `${errors[0]}`);
+      near(expect[0][k], Number(wanted[k]), 4 * errors[0][k] + 1e-3);
+    });
+  assert.throws(() => q.mcsolve(q.sigmax(), q.basis(2, 0), [0, 1, 3], [lower], options), /equal distances/);
+});
+
 test("states and measures agree with closed forms", () => {
   const n = 30;
   const alpha = { re: 0.6, im: -0.4 };

@@ -1,14 +1,13 @@
 // One rank's batch as a single int32 array, so that a step needs one upload. Each row holds its sample number, class,
-// length, random key, global batch size, stop flag and log row (the trainer sets these two in the first row), then the
-// ids. Rows of length 0 are padding with zero weight.
+// length, random key and global batch size, then the ids. Rows of length 0 are padding with zero weight.
 import { threefry2x32 } from "@weft/core/internal/ops";
 import { type Epoch, shareOf } from "./epoch.js";
 import type { TokenSet } from "./tokens.js";
 
 /** Columns before the ids. */
-export const columns = { sample: 0, label: 1, length: 2, key0: 3, key1: 4, total: 5, stop: 6, place: 7 } as const;
+export const columns = { sample: 0, label: 1, length: 2, key0: 3, key1: 4, total: 5 } as const;
 /** Number of columns before the ids. */
-export const headColumns = 8;
+export const headColumns = 6;
 
 /** A packed micro-batch of one rank. */
 export interface Batch {

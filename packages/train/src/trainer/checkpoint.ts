@@ -20,7 +20,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import type { Tensor } from "@weft/core/internal/tensor";
 import { load, save } from "@weft/core/io";
 import { loadStateDict, type StateDict, stateDict } from "@weft/core/nn";
-import type { RawConfig } from "./config.js";
+import type { RunConfig } from "./config.js";
 import type { EpochRow } from "./records.js";
 
 /** State of a run besides tensors. */
@@ -41,7 +41,7 @@ export interface Progress {
   /** Content hashes of the token files. */
   data: { train: string; test: string | null };
   classes: readonly string[];
-  config: RawConfig;
+  config: RunConfig;
 }
 
 const checksums = "SHA256SUMS";

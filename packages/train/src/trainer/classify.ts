@@ -5,6 +5,7 @@ import type { TextClassifier } from "@weft/core/nn";
 import { columns, headColumns, IdList, makeTokenizer, type Tokenizer } from "../data/index.js";
 import type { Progress } from "./checkpoint.js";
 import { findCheckpoint, readParameters } from "./checkpoint.js";
+import type { RawConfig } from "./config.js";
 import { TrainError } from "./errors.js";
 import { type ClassifierModel, halfOf, makeModel, unpackBatch } from "./model.js";
 
@@ -33,7 +34,7 @@ export class Classifier {
     this.step = progress.step;
     this.#tokenizer = tokenizer;
     this.#params = params;
-    const { config } = progress;
+    const { config } = progress as unknown as { config: RawConfig };
     this.#lengths = config.data.length_buckets ?? [config.model.max_seq_len];
     this.#forward = jit((p: TextClassifier, packed: Tensor) =>
       softmax(model.logits(p, unpackBatch(packed), null).cast("float64")),
@@ -45,7 +46,10 @@ export class Classifier {
     const found = findCheckpoint(run);
     if (found === null)
       throw new TrainError(`${run} holds no checkpoint; give the folder of a run that weft train has written`);
-    const { config, classes } = found.progress;
+    const { classes } = found.progress;
+    if (typeof found.progress.config.model === "string")
+      throw new TrainError(`${run} is a run of the model ${found.progress.config.model}, not of a text classifier`);
+    const config = found.progress.config as unknown as RawConfig;
     const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
     const dtype = config.precision.compute === "float64" ? "float64" : "float32";
     const model = makeModel(config, classes.length, dtype, halfOf(config));

@@ -20,40 +20,13 @@ const positive = z.number().positive();
 
 const computePrecisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
 
-const schema = z.strictObject({
+/** Sections of every configuration. */
+const common = {
   name: z.string().regex(/^[\w.-]+$/, "letters, digits, dots, dashes and underscores"),
   /** Folder of the run; runs/NAME by default. */
   output: z.string().optional(),
   seed: z.int().default(42),
   device: z.string().optional(),
-  model: z.strictObject({
-    vocab_size: z.int().min(2),
-    d_model: count,
-    n_heads: count,
-    num_layers: count,
-    dim_feedforward: count,
-    max_seq_len: count,
-    dropout: share.default(0.1),
-    activation: z.enum(["relu", "gelu"]).default("relu"),
-    norm: z.enum(["post", "pre"]).default("post"),
-    positions: z.enum(["sinusoidal", "learned"]).default("sinusoidal"),
-    /** Standard deviation of initial token and learned position embeddings; PyTorch's default is 1. */
-    embedding_std: positive.default(1),
-  }),
-  data: z.strictObject({
-    dataset: z.enum(datasetNames),
-    /** Folder that holds the splits; the cache of `weft data get` by default. */
-    path: z.string().optional(),
-    tokenizer: z.string().default("hash"),
-    loaders: z.int().min(0).max(64).default(1),
-    prefetch: z.int().min(1).max(1024).optional(),
-    /** Lengths that batches are padded to; the last is max_seq_len. */
-    length_buckets: z.array(count).min(1).optional(),
-    /** Share of the training rows held out for evaluation after each epoch. 0 evaluates on the test split. */
-    validation: share.default(0.05),
-    train_limit: count.optional(),
-    test_limit: count.optional(),
-  }),
   training: z.strictObject({
     epochs: count,
     /** Batch of one rank in one micro-step. */
@@ -63,7 +36,6 @@ const schema = z.strictObject({
     accumulation: count.default(1),
     max_steps: count.optional(),
     gradient_clip: positive.optional(),
-    label_smoothing: share.default(0),
     evaluate: z.boolean().default(true),
   }),
   optimizer: z.strictObject({
@@ -102,19 +74,86 @@ const schema = z.strictObject({
     })
     .prefault({}),
   logging: z.strictObject({ every_steps: count.default(256) }).prefault({}),
+};
+
+/** Configuration of a text classifier. */
+const schema = z.strictObject({
+  ...common,
+  model: z.strictObject({
+    vocab_size: z.int().min(2),
+    d_model: count,
+    n_heads: count,
+    num_layers: count,
+    dim_feedforward: count,
+    max_seq_len: count,
+    dropout: share.default(0.1),
+    activation: z.enum(["relu", "gelu"]).default("relu"),
+    norm: z.enum(["post", "pre"]).default("post"),
+    positions: z.enum(["sinusoidal", "learned"]).default("sinusoidal"),
+    /** Standard deviation of initial token and learned position embeddings; PyTorch's default is 1. */
+    embedding_std: positive.default(1),
+  }),
+  data: z.strictObject({
+    dataset: z.enum(datasetNames),
+    /** Folder that holds the splits; the cache of `weft data get` by default. */
+    path: z.string().optional(),
+    tokenizer: z.string().default("hash"),
+    loaders: z.int().min(0).max(64).default(1),
+    prefetch: z.int().min(1).max(1024).optional(),
+    /** Lengths that batches are padded to; the last is max_seq_len. */
+    length_buckets: z.array(count).min(1).optional(),
+    /** Share of the training rows held out for evaluation after each epoch. 0 evaluates on the test split. */
+    validation: share.default(0.05),
+    train_limit: count.optional(),
+    test_limit: count.optional(),
+  }),
+  training: common.training.extend({ label_smoothing: share.default(0) }),
 });
 
-/** A validated configuration, as written in the file. */
+/** Configuration of a model that a module defines. */
+const moduleSchema = z.strictObject({
+  ...common,
+  /** Path of the module. */
+  model: z.string().min(1),
+  /** Passed to the functions of the module. */
+  options: z.record(z.string(), z.unknown()).default({}),
+});
+
+/** A validated configuration of a text classifier, as written in the file. */
 export type RawConfig = z.infer<typeof schema>;
 
-/** A validated configuration with derived values. */
-export interface Config extends RawConfig {
+/** A validated configuration of a model that a module defines, as written in the file. */
+export type RawModuleConfig = z.infer<typeof moduleSchema>;
+
+/** Values derived from a configuration for a number of ranks. */
+interface Derived {
   output: string;
   ranks: number;
   batchPerRank: number;
   globalBatch: number;
+}
+
+/** A validated configuration of a text classifier with derived values. */
+export interface Config extends RawConfig, Derived {
+  output: string;
   lengths: number[];
 }
+
+/** A validated configuration of a model that a module defines, with derived values. */
+export interface ModuleConfig extends RawModuleConfig, Derived {
+  output: string;
+}
+
+/** What the training loop itself reads of a configuration. */
+export type RunConfig = Derived &
+  Pick<RawConfig, "name" | "seed" | "device" | "optimizer" | "precision" | "distributed" | "checkpoint" | "logging"> & {
+    model: unknown;
+    training: RawModuleConfig["training"];
+  };
+
+/** Whether the model of a configuration is a module. */
+export const isModuleConfig = (config: RawConfig | RawModuleConfig): config is RawModuleConfig =>
+  typeof config.model === "string";
 
 /** Keys without effect unless a condition holds: [key, condition, what it needs]. */
 const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string][] = [
@@ -171,11 +210,20 @@ function at(object: unknown, key: string): unknown {
   return here;
 }
 
-/** Validates a parsed configuration. `label` names it in errors. */
+/** Validates a parsed configuration of a text classifier. `label` names it in errors. */
 export function checkConfig(raw: unknown, label: string): RawConfig {
+  const checked = checkAnyConfig(raw, label);
+  if (isModuleConfig(checked))
+    throw new ConfigError(`${label}: model is the path of a module; this needs the sections of a text classifier`);
+  return checked;
+}
+
+/** Validates a parsed configuration of either kind. */
+export function checkAnyConfig(raw: unknown, label: string): RawConfig | RawModuleConfig {
   if (typeof raw !== "object" || raw === null || Array.isArray(raw))
     throw new ConfigError(`${label}: a configuration is a map of sections (name, model, data, training, optimizer)`);
-  const parsed = schema.safeParse(raw);
+  const isModule = typeof (raw as { model?: unknown }).model === "string";
+  const parsed = (isModule ? moduleSchema : schema).safeParse(raw);
   const problems: string[] = [];
   if (!parsed.success)
     for (const issue of parsed.error.issues) {
@@ -195,10 +243,10 @@ export function checkConfig(raw: unknown, label: string): RawConfig {
     }
   else
     for (const [key, used, needs] of conditional)
-      if (at(raw, key) !== undefined && !used(parsed.data))
+      if (at(raw, key) !== undefined && !used(parsed.data as RawConfig))
         problems.push(`${key} would have no effect: it needs ${needs}; remove it or change that`);
   if (problems.length > 0) throw new ConfigError(`${label}: ${problems.join("\n  ")}`);
-  return parsed.data as RawConfig;
+  return parsed.data as RawConfig | RawModuleConfig;
 }
 
 /** Command-line options that override the configuration. */
@@ -222,8 +270,43 @@ export interface Overrides {
  */
 export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base = process.cwd()): Config {
   const raw: RawConfig = structuredClone(given);
-  if (overrides.devices !== undefined) raw.distributed.devices = overrides.devices;
+  override(raw, overrides);
   if (overrides.data !== undefined) raw.data.path = resolve(overrides.data);
+  if (!raw.training.evaluate) {
+    // Without evaluation nothing is held out, and the key must be absent: it would have no effect when read again.
+    raw.data.validation = 0;
+    delete raw.data.test_limit;
+  }
+  const { model, data } = raw;
+  if (model.d_model % model.n_heads !== 0)
+    throw new ConfigError(`model.d_model ${model.d_model} is not a multiple of model.n_heads ${model.n_heads}`);
+  const lengths = data.length_buckets ?? [model.max_seq_len];
+  if (lengths.some((length, i) => i > 0 && length <= lengths[i - 1]) || lengths.at(-1) !== model.max_seq_len)
+    throw new ConfigError(
+      `data.length_buckets [${lengths.join(", ")}] must rise and end with model.max_seq_len ${model.max_seq_len}`,
+    );
+  if (data.path !== undefined && !isAbsolute(data.path)) data.path = join(base, data.path);
+  if (data.tokenizer !== "hash" && !isAbsolute(data.tokenizer)) data.tokenizer = join(base, data.tokenizer);
+  return { ...raw, ...derived(raw), lengths };
+}
+
+/** Resolves the configuration of a model that a module defines. */
+export function resolveModuleConfig(
+  given: RawModuleConfig,
+  overrides: Overrides = {},
+  base = process.cwd(),
+): ModuleConfig {
+  const raw: RawModuleConfig = structuredClone(given);
+  override(raw, overrides);
+  if (overrides.data !== undefined)
+    throw new ConfigError("--data has no effect: the module reads its own data; pass paths in options");
+  if (!isAbsolute(raw.model)) raw.model = join(base, raw.model);
+  return { ...raw, ...derived(raw) };
+}
+
+/** Applies the options that both kinds of configurations have. */
+function override(raw: RawConfig | RawModuleConfig, overrides: Overrides): void {
+  if (overrides.devices !== undefined) raw.distributed.devices = overrides.devices;
   if (overrides.output !== undefined) raw.output = overrides.output;
   if (overrides.device !== undefined) raw.device = overrides.device;
   if (overrides.maxSteps !== undefined) raw.training.max_steps = overrides.maxSteps;
@@ -234,16 +317,12 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
     delete raw.training.batch_per_rank;
   }
   if (overrides.evaluate === false) raw.training.evaluate = false;
-  if (!raw.training.evaluate) {
-    // Without evaluation nothing is held out, and the key must be absent: it would have no effect when read again.
-    raw.data.validation = 0;
-    delete raw.data.test_limit;
-  }
-  const { model, training, data } = raw;
-  const ranks = raw.distributed.devices;
+}
+
+/** Batch sizes for this number of ranks, and the folder of the run. */
+function derived({ name, output, training, distributed }: RawConfig | RawModuleConfig): Derived {
+  const ranks = distributed.devices;
   const parts = ranks * training.accumulation;
-  if (model.d_model % model.n_heads !== 0)
-    throw new ConfigError(`model.d_model ${model.d_model} is not a multiple of model.n_heads ${model.n_heads}`);
   if (training.batch_per_rank === undefined && training.global_batch === undefined)
     throw new ConfigError(
       "training needs batch_per_rank (of one rank and micro-step) or global_batch (of one step over all ranks)",
@@ -259,33 +338,39 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
     throw new ConfigError(
       `training.global_batch ${globalBatch} is less than ${ranks} ranks x ${training.accumulation} micro-steps`,
     );
-  const lengths = data.length_buckets ?? [model.max_seq_len];
-  if (lengths.some((length, i) => i > 0 && length <= lengths[i - 1]) || lengths.at(-1) !== model.max_seq_len)
-    throw new ConfigError(
-      `data.length_buckets [${lengths.join(", ")}] must rise and end with model.max_seq_len ${model.max_seq_len}`,
-    );
-  if (data.path !== undefined && !isAbsolute(data.path)) data.path = join(base, data.path);
-  if (data.tokenizer !== "hash" && !isAbsolute(data.tokenizer)) data.tokenizer = join(base, data.tokenizer);
-  return { ...raw, output: resolve(raw.output ?? join("runs", raw.name)), ranks, batchPerRank, globalBatch, lengths };
+  return { output: resolve(output ?? join("runs", name)), ranks, batchPerRank, globalBatch };
 }
 
-/** Reads a YAML file. Paths in it are relative to it. */
-export function readConfig(file: string): { raw: RawConfig; base: string } {
-  const text = readFileSync(file, "utf8");
-  const document = parseDocument(text, { uniqueKeys: true });
+function parseYaml(file: string): unknown {
+  const document = parseDocument(readFileSync(file, "utf8"), { uniqueKeys: true });
   if (document.errors.length > 0)
     throw new ConfigError(`${file}: ${document.errors.map((e) => e.message.split("\n")[0]).join("; ")}`);
-  return { raw: checkConfig(document.toJS(), basename(file)), base: dirname(resolve(file)) };
+  return document.toJS();
 }
 
-/** Reads, validates and resolves a configuration file. */
+const folderOf = (file: string): string => dirname(resolve(file));
+
+/** Reads the YAML file of a text classifier. Paths in it are relative to it. */
+export const readConfig = (file: string): { raw: RawConfig; base: string } => ({
+  raw: checkConfig(parseYaml(file), basename(file)),
+  base: folderOf(file),
+});
+
+/** Reads, validates and resolves the configuration of a text classifier. */
 export const loadConfig = (file: string, overrides: Overrides = {}): Config => {
   const { raw, base } = readConfig(file);
   return resolveConfig(raw, overrides, base);
 };
 
+/** Reads, validates and resolves a configuration of either kind. */
+export function loadAnyConfig(file: string, overrides: Overrides = {}): Config | ModuleConfig {
+  const raw = checkAnyConfig(parseYaml(file), basename(file));
+  const base = folderOf(file);
+  return isModuleConfig(raw) ? resolveModuleConfig(raw, overrides, base) : resolveConfig(raw, overrides, base);
+}
+
 /** The configuration as YAML, without derived values. */
-export function showConfig(config: Config | RawConfig): string {
+export function showConfig(config: RunConfig | RawConfig): string {
   const { ranks: _r, batchPerRank: _b, globalBatch: _g, lengths: _l, ...raw } = config as Config;
   return stringify(raw);
 }

@@ -1,7 +1,7 @@
 // Values derived from a configuration: read interval, prefetch depth, cores, and a description of the batch.
 import { availableParallelism } from "node:os";
 import { headColumns } from "../data/index.js";
-import type { Config } from "./config.js";
+import type { Config, RunConfig } from "./config.js";
 import type { RankGroup } from "./group.js";
 
 /**
@@ -12,7 +12,7 @@ export const windowOf = (everySteps: number, group: RankGroup): number =>
   group.size === 1 ? everySteps : Math.min(everySteps, 16);
 
 /** Cores of the run. Pinned ranks see only their own cores; a single rank or unpinned ranks see all. */
-export function coresOf({ ranks, distributed: { cores_per_rank: own } }: Config): number {
+export function coresOf({ ranks, distributed: { cores_per_rank: own } }: RunConfig): number {
   const seen = availableParallelism();
   return ranks > 1 && seen === own ? ranks * own : seen;
 }

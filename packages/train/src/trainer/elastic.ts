@@ -11,12 +11,14 @@ export interface ElasticOptions extends Omit<RanksOptions, "command" | "size"> {
   command(size: number, again: boolean): readonly string[];
   /** Seconds after which a run with fewer ranks is interrupted at a checkpoint to use all of them again. */
   regrowSeconds?: number;
+  /** Starts the ranks; on this machine by default. */
+  launch?(options: RanksOptions): Promise<void>;
   onNote(text: string): void;
 }
 
 /** Runs to the end with between `least` and `most` ranks. Rejects if fewer are left, or a rank reports an error. */
 export async function launchElastic(options: ElasticOptions): Promise<void> {
-  const { most, least, signal, command, onNote, regrowSeconds = 60, ...rest } = options;
+  const { most, least, signal, command, onNote, regrowSeconds = 60, launch = launchRanks, ...rest } = options;
   let [size, again, patience] = [most, false, regrowSeconds];
   for (;;) {
     const interrupt = new AbortController();
@@ -32,7 +34,7 @@ export async function launchElastic(options: ElasticOptions): Promise<void> {
           }, patience * 1e3);
     const begun = Date.now();
     try {
-      await launchRanks({ ...rest, size, command: command(size, again), signal: interrupt.signal });
+      await launch({ ...rest, size, command: command(size, again), signal: interrupt.signal });
       if (!regrow || signal?.aborted) return;
       onNote(`the run continues with all ${most} ranks`);
       size = most;

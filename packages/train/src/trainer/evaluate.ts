@@ -1,28 +1,31 @@
-// Evaluation: each rank evaluates its share of a split, each sample once, and the sums are reduced over ranks.
-
-import { jit, type Tensor, tensor } from "@weft/core/internal/tensor";
-import { headColumns, type LoaderOptions, openLoader, type TokenSet } from "../data/index.js";
+// Evaluation: each rank evaluates its share of a split, each sample once; the programs sum over ranks.
+import type { Tensor } from "@weft/core/internal/tensor";
 import { TrainError } from "./errors.js";
-import type { RankGroup } from "./group.js";
 import type { StepExecutables, TrainState } from "./step.js";
+import { type DataShare, disposeTree, type SplitName, type Task } from "./task.js";
 
 export interface EvaluationResult {
   loss: number;
-  accuracy: number;
+  /** Share of correct predictions; null for models without classes. */
+  accuracy: number | null;
 }
 
+/** Evaluates a split with the parameters of a state. */
 export function evaluateSplit(
-  { evaluate: program }: StepExecutables,
+  programs: StepExecutables,
   params: TrainState["params"],
-  set: TokenSet,
-  options: LoaderOptions,
-  group: RankGroup,
+  task: Task,
+  split: SplitName,
+  share: DataShare,
 ): EvaluationResult {
-  const loader = openLoader(set, options, { epoch: 0, index: 0 });
+  const samples = task.samples[split] as number;
+  const loader = task.load(split, share, { epoch: 0, index: 0 });
   const results: Tensor[] = [];
-  for (let i = 0; i < loader.stepsPerEpoch; i++) {
-    const { data, rows, length } = loader.next();
-    results.push(program(params, tensor(data, { shape: [rows, headColumns + length], dtype: "int32" })));
+  for (let seen = 0; seen < samples; ) {
+    const batch = loader.next();
+    results.push(programs.evaluate(params, { ...batch, stop: null }));
+    disposeTree(batch.inputs);
+    seen += batch.total;
   }
   loader.close();
   // Read after all are issued, so that an asynchronous device is not stalled per batch.
@@ -32,9 +35,7 @@ export function evaluateSplit(
     for (let k = 0; k < 3; k++) sums[k] += part[k];
     result.dispose();
   }
-  const own = tensor(Float64Array.from(sums), { dtype: "float64" });
-  const all = group.size === 1 ? sums : (jit((t: Tensor) => group.sum(t))(own).dataSync() as ArrayLike<number>);
-  if (all[2] !== set.rows)
-    throw new TrainError(`the evaluation saw ${all[2]} samples of ${set.rows}; this is a fault of Weft`);
-  return { loss: all[0] / all[2], accuracy: all[1] / all[2] };
+  if (sums[2] !== samples)
+    throw new TrainError(`the evaluation saw ${sums[2]} samples of ${samples}; this is a fault of Weft`);
+  return { loss: sums[0] / sums[2], accuracy: task.classes.length === 0 ? null : sums[1] / sums[2] };
 }

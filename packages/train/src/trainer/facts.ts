@@ -3,9 +3,9 @@
 import { treeLeaves } from "@weft/core/internal/tensor";
 import { countParameters } from "@weft/core/nn";
 import type { ProbeFacts, Workload } from "@weft/formats";
-import type { TokenSet } from "../data/index.js";
-import type { Config } from "./config.js";
+import type { RunConfig } from "./config.js";
 import type { RankGroup } from "./group.js";
+import type { Task } from "./task.js";
 
 const precisionNames = {
   float32: "fp32",
@@ -16,17 +16,15 @@ const precisionNames = {
 } as const;
 
 /** The workload of a training run. */
-export function workloadOf(config: Config, set: TokenSet, params: unknown, stepsPerEpoch: number): Workload {
+export function workloadOf(config: RunConfig, task: Task, params: unknown, stepsPerEpoch: number): Workload {
   const parameters = countParameters(params);
   return {
-    dataset: config.data.dataset,
-    datasetSamples: set.rows,
+    ...task.workload,
+    datasetSamples: task.samples.train as number,
     batchPerRank: config.batchPerRank,
     accumulation: config.training.accumulation,
     stepsPerEpoch,
     dropLast: false,
-    sequenceLength: config.model.max_seq_len,
-    model: "encoder classifier",
     parameters,
     gradientBytes: parameters * (config.precision.compute === "float64" ? 8 : 4),
     precision: precisionNames[config.precision.compute],
@@ -39,13 +37,13 @@ export function workloadOf(config: Config, set: TokenSet, params: unknown, steps
 }
 
 /** The facts of one rank. */
-export const factsOf = (config: Config, group: RankGroup, params: unknown): ProbeFacts => ({
+export const factsOf = (config: RunConfig, group: RankGroup, task: Task, params: unknown): ProbeFacts => ({
   framework: "weft",
   worldSize: group.size,
   ...(group.size > 1 && { backend: group.kind }),
   samplerSharded: group.size > 1,
   samplerClass: "weft",
-  loaderWorkers: config.data.loaders,
+  loaderWorkers: task.loaders,
   persistentWorkers: true,
   shuffle: true,
   parallelism: group.size > 1 ? "ddp" : "none",

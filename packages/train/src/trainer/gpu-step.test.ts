@@ -8,11 +8,9 @@ import { after, test } from "node:test";
 import * as weft from "@weft/core";
 import { FakeCuda } from "@weft/testing/fake-cuda";
 import { headColumns } from "../data/index.js";
-import { singleRank } from "./group.js";
 import { halfOf, makeModel } from "./model.js";
-import { makeOptimizer } from "./optimizer.js";
-import { freshState, makeStepExecutables, type StepOptions } from "./step.js";
-import { tinyRaw } from "./testkit.js";
+import { freshState, StepExecutables } from "./step.js";
+import { rankBatch, textStepOptions, tinyRaw } from "./testkit.js";
 
 const cache = mkdtempSync(join(tmpdir(), "weft-fake-cuda-"));
 process.env.WEFT_CACHE_DIR = cache;
@@ -27,35 +25,24 @@ for (const compute of ["tf32", "bfloat16"] as const)
         const device = new weft.CudaDevice(0);
         weft.useDevice(device);
         const raw = tinyRaw({ precision: { compute }, optimizer: { type: "adam", warmup_steps: 0 } });
-        const { optimizer, scaling } = makeOptimizer(raw, 100);
-        const options: StepOptions = {
-          model: makeModel(raw, 4, "float32", halfOf(raw)),
-          optimizer,
-          scaling,
-          group: singleRank,
-          dtype: "float32",
-          dropout: true,
-          labelSmoothing: 0,
-          gradientClip: clip,
-          bucketBytes: Number.POSITIVE_INFINITY,
-          window: 8,
-        };
-        const programs = makeStepExecutables(options);
-        const fresh = freshState(options, options.model.init(weft.key(1)));
+        const model = makeModel(raw, 4, "float32", halfOf(raw));
+        const options = textStepOptions(raw, { model, gradientClip: clip, window: 8 });
+        const programs = new StepExecutables(options);
+        const fresh = freshState(options, options.task.init(weft.key(1)));
         let state = weft.treeMap((t) => t.realize(), fresh);
         const shape = [rows, headColumns + length];
         const next = (): weft.Tensor =>
           weft.tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" }).realize();
         const same = next();
-        for (let i = 0; i < 3; i++) state = programs.whole(state, same);
+        for (let i = 0; i < 3; i++) state = programs.whole(state, rankBatch(same));
         fake.sequence();
-        state = programs.whole(state, same);
+        state = programs.whole(state, rankBatch(same));
         assert.deepEqual(fake.sequence(), ["cuGraphLaunch"]);
         // A batch that is freed after its step leaves its buffer to the next one, as in the trainer.
         const alike = (): string[] => {
           const packed = next();
           fake.sequence();
-          state = programs.whole(state, packed);
+          state = programs.whole(state, rankBatch(packed));
           packed.dispose();
           return fake.sequence();
         };
@@ -66,7 +53,7 @@ for (const compute of ["tf32", "bfloat16"] as const)
         const step = (): string[] => {
           kept.push(next());
           fake.sequence();
-          state = programs.whole(state, kept[kept.length - 1]);
+          state = programs.whole(state, rankBatch(kept[kept.length - 1]));
           return fake.sequence();
         };
         for (let i = 0; i < 12; i++) step();

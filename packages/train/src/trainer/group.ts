@@ -13,8 +13,6 @@ export interface RankGroup {
   readonly kind: string;
   /** The sum over ranks, inside jit. All ranks must issue their sums in the same order. */
   sum(value: Tensor): Tensor;
-  /** The rows of all ranks in rank order, inside jit. */
-  gather(rows: Tensor): Tensor;
   /**
    * Seconds spent in collectives and waiting for them since the start: in total, and exposed (with nothing else to do).
    * With shared memory the computing cores also move the data, so the two are equal. null if not measured: on GPUs
@@ -32,7 +30,6 @@ export const singleRank: RankGroup = {
   size: 1,
   kind: "local",
   sum: (value) => value,
-  gather: (rows) => rows,
   times: () => ({ total: 0, exposed: 0 }),
   barrier: () => {},
   close: () => {},
@@ -44,14 +41,14 @@ export const isRank = (): boolean => rankFromEnvironment().launcher !== "none";
 /** Index of the device of this host that this process should use. */
 export const localDeviceIndex = (): number => rankFromEnvironment().localRank;
 
-/** Joins the other ranks and attaches the current device to the group. */
-export async function joinGroup(ranks: number): Promise<RankGroup> {
+/** Joins the other ranks and attaches the current device to the group. `ranks`: as many as the configuration says. */
+export async function joinGroup(ranks?: number): Promise<RankGroup> {
   const place = rankFromEnvironment();
-  if (place.size !== ranks)
+  if (ranks !== undefined && place.size !== ranks)
     throw new WeftError(
       `this process is rank ${place.rank} of ${place.size} (${place.launcher}), the configuration says ${ranks} devices; start as many processes as --devices says`,
     );
-  if (ranks === 1) return singleRank;
+  if (place.size === 1) return singleRank;
   const joined = await distributed.init();
   const here = session();
   let seconds = 0;
@@ -67,7 +64,6 @@ export async function joinGroup(ranks: number): Promise<RankGroup> {
     size: joined.size,
     kind: joined.kind,
     sum: (value) => distributed.allReduce(value, "sum"),
-    gather: (rows) => distributed.allGather(rows, 0),
     times: () => (measures ? { total: seconds, exposed: seconds } : null),
     barrier: () => distributed.barrier(),
     close: () => {

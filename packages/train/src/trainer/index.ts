@@ -1,14 +1,18 @@
-// @weft/train: data-parallel training of text classifiers from YAML configurations, and classification with a trained
-// run.
+// @weft/train: training of user-defined models and of text classifiers, on one device or several, and classification with
+// a trained run.
 export { CheckpointError, checkpointSteps, findCheckpoint } from "./checkpoint.js";
 export { Classifier, type ClassPrediction } from "./classify.js";
 export {
   type Config,
   ConfigError,
   checkConfig,
+  isModuleConfig,
+  loadAnyConfig,
   loadConfig,
+  type ModuleConfig,
   type Overrides,
   type RawConfig,
+  type RawModuleConfig,
   readConfig,
   resolveConfig,
   showConfig,
@@ -17,6 +21,9 @@ export { type ElasticOptions, launchElastic } from "./elastic.js";
 export { TrainError } from "./errors.js";
 export { isRank, joinGroup, localDeviceIndex, type RankGroup, singleRank } from "./group.js";
 export { followLauncher, launchRanks, ownCores, RankDeath, type RanksOptions, reportToParent } from "./ranks.js";
+export { launchOnRay } from "./ray-ranks.js";
 export type { EpochRow } from "./records.js";
 export { type SlurmOptions, slurmScript } from "./slurm.js";
-export { type TrainEvent, type TrainOptions, type TrainResult, train } from "./trainer.js";
+export { type TrainDefinition, train } from "./train.js";
+export type { TrainEvent, TrainOptions, TrainResult } from "./trainer.js";
+export type { LossOptions, SampleSource, TrainData, TrainSplits, UserDefinition, UserModel } from "./user-task.js";

@@ -12,6 +12,8 @@ interface StartedStep {
   dataWait: number;
   samples: number;
   compile: boolean;
+  /** Whether the run was asked to stop before this step; with several ranks the step's result says so. */
+  stopping: boolean;
   /** Processor time of all threads in microseconds; null if the device computes. */
   cpuUs: number | null;
   /** Seconds in collectives; null if not measured. */
@@ -35,8 +37,6 @@ const writesPerStep = 8;
 export class Journal {
   #unread: StartedStep[] = [];
   readonly #unwritten: StepResult[] = [];
-  /** Steps that this process has started. */
-  #started = 0;
   #windowStart = performance.now();
 
   constructor(
@@ -50,14 +50,8 @@ export class Journal {
     this.#windowStart = performance.now();
   }
 
-  /** Row of the step log for the next step. */
-  get place(): number {
-    return this.#started % this.window;
-  }
-
   add(taken: StartedStep): void {
     this.#unread.push(taken);
-    this.#started++;
   }
 
   /** Whether to read now. `byClock`: also after one second, for the progress display. */
@@ -76,7 +70,7 @@ export class Journal {
     const now = performance.now();
     const duration = (now - this.#windowStart) / steps.length;
     steps.forEach((taken, i) => {
-      const row = (this.#started - steps.length + i) % this.window;
+      const row = (lastStep - steps.length + i + 1) % this.window;
       this.#unwritten.push({
         ...taken,
         step: lastStep - steps.length + i,

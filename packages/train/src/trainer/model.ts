@@ -16,10 +16,8 @@ export interface UnpackedBatch {
   real: Tensor;
   /** One random key per row, [rows, 2]. */
   keys: Key;
-  /** int32 scalars. */
+  /** int32 [rows]: samples of the step, in every row. */
   total: Tensor;
-  stop: Tensor;
-  place: Tensor;
 }
 
 /**
@@ -41,9 +39,7 @@ export function unpackBatch(packed: Tensor, vocabulary?: number): UnpackedBatch 
     labels: column(columns.label),
     real: lengths.greater(0),
     keys: packed.index(":", `${columns.key0}:${columns.key1 + 1}`),
-    total: packed.index(0, columns.total),
-    stop: packed.index(0, columns.stop),
-    place: packed.index(0, columns.place),
+    total: column(columns.total),
   };
 }
 

@@ -4,26 +4,34 @@
 import { type Tensor, valueAndGrad } from "@weft/core/internal/tensor";
 import * as nn from "@weft/core/nn";
 import { unpackBatch } from "./model.js";
-import { lossOf, type StepOptions } from "./step.js";
 
 const bad = (t: Tensor): number => t.isFinite().logicalNot().cast("int32").sum().itemSync() as number;
 
 /** Describes the first tensor with NaN or infinity: parameters, then activations in order, then gradients. */
 export function firstNonFiniteTensor(
-  options: StepOptions,
+  loss: (params: nn.TextClassifier) => Tensor,
   params: nn.TextClassifier,
   packed: Tensor,
   heads: number,
+): string {
+  const batch = unpackBatch(packed);
+  return firstNonFinite(loss, params, () => firstNonFiniteActivation(params, batch.ids, batch.mask, heads));
+}
+
+/** The same for any model, whose activations are not known unless `inside` looks at them. */
+export function firstNonFinite<P>(
+  loss: (params: P) => Tensor,
+  params: P,
+  inside: () => string | null = () => null,
 ): string {
   for (const [name, t] of Object.entries(nn.stateDict(params))) {
     const count = bad(t);
     if (count > 0) return say(`parameter ${name}`, t, count);
   }
-  const batch = unpackBatch(packed);
-  const found = firstNonFiniteActivation(params, batch.ids, batch.mask, heads);
+  const found = inside();
   if (found !== null) return found;
-  const [loss, grads] = valueAndGrad((p: nn.TextClassifier) => lossOf(options, p, batch))(params);
-  if (bad(loss) > 0) return say("the loss itself", loss, 1);
+  const [value, grads] = valueAndGrad(loss)(params);
+  if (bad(value) > 0) return say("the loss itself", value, 1);
   for (const [name, t] of Object.entries(nn.stateDict(grads)).reverse()) {
     const count = bad(t);
     if (count > 0) return say(`gradient of ${name}`, t, count);

@@ -4,16 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "@weft/core";
 import { type ScheduleStep, scheduleFunction } from "@weft/core/internal/compile";
-import { barrierOf, type CompileOptions, type Executable } from "@weft/core/internal/device";
+import type { CompileOptions, Executable } from "@weft/core/internal/device";
 import type { GraphFn } from "@weft/core/internal/graph";
-import { make } from "@weft/core/internal/ops";
-import { nextCollective } from "@weft/core/internal/runtime";
 import { headColumns } from "../data/index.js";
-import { type RankGroup, singleRank } from "./group.js";
-import { makeModel } from "./model.js";
-import { makeOptimizer } from "./optimizer.js";
-import { freshState, makeStepExecutables, type StepOptions } from "./step.js";
-import { tinyRaw } from "./testkit.js";
+import { freshState, StepExecutables } from "./step.js";
+import { rankBatch, textStepOptions, tinyRaw } from "./testkit.js";
 
 /** Captures the graph of the step without running it: there is no second rank. */
 class Recorder extends weft.ReferenceDevice {
@@ -28,45 +23,19 @@ class Recorder extends weft.ReferenceDevice {
   }
 }
 
-const pair: RankGroup = {
-  ...singleRank,
-  size: 2,
-  kind: "shm",
-  sum: (t) =>
-    new weft.Tensor(
-      make("collective", [t.node], {
-        ...barrierOf(0, 2),
-        fn: "sum",
-        sequence: nextCollective() ?? 0,
-        shape: t.shape,
-        dtype: t.dtype,
-      }),
-    ),
-};
-
 function stepsOf(bucketBytes: number): ScheduleStep[] {
   const device = new Recorder();
   const before = weft.session().device;
   weft.setDevice(device);
   try {
     const raw = tinyRaw({ model: { num_layers: 3 } });
-    const options: StepOptions = {
-      ...makeOptimizer(raw, 10),
-      model: makeModel(raw, 4, "float32"),
-      group: pair,
-      dtype: "float32",
-      dropout: true,
-      labelSmoothing: 0,
-      gradientClip: 1,
-      bucketBytes,
-      window: 1,
-    };
-    const state = freshState(options, options.model.init(weft.key(1)));
+    const options = textStepOptions(raw, { group: { rank: 0, size: 2 }, gradientClip: 1, bucketBytes });
+    const state = freshState(options, options.task.init(weft.key(1)));
     const packed = weft.tensor(new Int32Array(20 * (headColumns + 32)), {
       shape: [20, headColumns + 32],
       dtype: "int32",
     });
-    assert.throws(() => makeStepExecutables(options).whole(state, packed), /recorded/);
+    assert.throws(() => new StepExecutables(options).whole(state, rankBatch(packed, 2)), /recorded/);
     const { fn, donated } = device.step!;
     return scheduleFunction(fn, { donated, parallelRows: 1, longReduction: 1 << 20 }).steps;
   } finally {
@@ -98,6 +67,6 @@ test("buckets are sent during the backward pass and awaited after it", () => {
 
 test("without overlap nothing is sent before the backward pass ends", () => {
   const { starts, products } = placesOf(stepsOf(Number.POSITIVE_INFINITY));
-  assert.equal(starts.length, 2, "the gradients, and the loss");
-  assert.ok(starts.some((at) => at > products.at(-1)!));
+  assert.equal(starts.length, 1, "gradients and loss together");
+  assert.ok(starts[0] > products.at(-1)!);
 });

@@ -2,7 +2,6 @@
 // the data that the work was divided.
 
 import { jit, type Tensor, tensor } from "@weft/core/internal/tensor";
-import { type Batch, columns, headColumns } from "../data/index.js";
 import { TrainError } from "./errors.js";
 import type { RankGroup } from "./group.js";
 
@@ -28,13 +27,11 @@ export class SampleCounter {
     for (const sample of samples) this.#seen[sample]++;
   }
 
-  count(batch: Batch): void {
-    const width = headColumns + batch.length;
-    for (let row = 0; row < batch.rows; row++) {
-      const sample = batch.data[row * width + columns.sample];
-      if (sample < 0) continue;
-      this.#seen[sample]++;
-      this.#hash = Math.imul(this.#hash ^ sample, 16777619);
+  /** Counts the samples of a batch. */
+  count(samples: ArrayLike<number>): void {
+    for (let i = 0; i < samples.length; i++) {
+      this.#seen[samples[i]]++;
+      this.#hash = Math.imul(this.#hash ^ samples[i], 16777619);
     }
     if (++this.#batches === hashed) this.onHash((this.#hash >>> 0).toString(16));
   }

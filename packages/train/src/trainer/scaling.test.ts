@@ -10,12 +10,11 @@ import { assertClose } from "@weft/testing/compare";
 import { columns, headColumns } from "../data/index.js";
 import { scratch } from "../data/testkit.js";
 import { findCheckpoint } from "./checkpoint.js";
-import { singleRank } from "./group.js";
 import { type ClassifierModel, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
-import { freshState, makeStepExecutables, type StepOptions, stepLog, type TrainState } from "./step.js";
-import { type Parts, tiny, tinyRaw } from "./testkit.js";
-import { train } from "./trainer.js";
+import { freshState, StepExecutables, stepLog, type TrainState } from "./step.js";
+import { type Parts, rankBatch, textStepOptions, tiny, tinyRaw } from "./testkit.js";
+import { train } from "./train.js";
 
 weft.setDevice(weft.CpuDevice.available() ? "cpu" : "reference");
 const raw = tinyRaw({ model: { dropout: 0 }, optimizer: { warmup_steps: 0 } });
@@ -28,8 +27,6 @@ function packed(): weft.Tensor {
     data[row * width + columns.label] = row % 4;
     data[row * width + columns.length] = length;
     data[row * width + columns.total] = rows;
-    data[row * width + columns.stop] = 0;
-    data[row * width + columns.place] = 0;
   }
   return weft.tensor(data, { shape: [rows, width], dtype: "int32" });
 }
@@ -44,27 +41,16 @@ const steep = (model: ClassifierModel): ClassifierModel => ({
 });
 
 function start(scale: { initial: number; dynamic: boolean } | null): {
-  programs: ReturnType<typeof makeStepExecutables>;
-  state: TrainState;
+  programs: StepExecutables<nn.TextClassifier>;
+  state: TrainState<nn.TextClassifier>;
 } {
   const model = steep(makeModel(raw, 4, "float32"));
   const { optimizer } = makeOptimizer(raw, 100);
   const scaling =
     scale === null ? null : { optimizer: lossScaled(optimizer, { initial: scale.initial }), dynamic: scale.dynamic };
-  const options: StepOptions = {
-    model,
-    optimizer,
-    group: singleRank,
-    dtype: "float32",
-    dropout: false,
-    labelSmoothing: 0,
-    gradientClip: undefined,
-    bucketBytes: 1 << 20,
-    window: 2,
-    scaling,
-  };
+  const options = textStepOptions(raw, { model, scaling });
   const params = model.init(weft.key(3));
-  return { programs: makeStepExecutables(options), state: freshState(options, params) };
+  return { programs: new StepExecutables(options), state: freshState(options, params) };
 }
 
 const flat = (state: TrainState): Record<string, number[]> =>
@@ -73,7 +59,7 @@ const flat = (state: TrainState): Record<string, number[]> =>
   );
 
 test("an overflow skips the step and halves the scale until gradients are finite; then training is as without a scale", () => {
-  const batch = packed();
+  const batch = rankBatch(packed());
   // Overflows float32 when multiplied with a gradient.
   const { programs, state: fresh } = start({ initial: 2 ** 127, dynamic: true });
   const before = flat(fresh);
@@ -99,7 +85,7 @@ test("an overflow skips the step and halves the scale until gradients are finite
 });
 
 test("a scale without overflow changes rounding only; a fixed scale that overflows ends the run", () => {
-  const batch = packed();
+  const batch = rankBatch(packed());
   const [plain, scaled] = [start(null), start({ initial: 2 ** 10, dynamic: true })];
   let [a, b] = [plain.state, scaled.state];
   for (let i = 0; i < 3; i++) {

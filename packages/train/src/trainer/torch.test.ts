@@ -6,11 +6,9 @@ import * as nn from "@weft/core/nn";
 import { assertClose } from "@weft/testing/compare";
 import { type Answer, askTorch, needsTorch, type Wire } from "@weft/testing/torch";
 import { columns, headColumns } from "../data/index.js";
-import { singleRank } from "./group.js";
 import { makeModel, unpackBatch } from "./model.js";
-import { makeOptimizer } from "./optimizer.js";
-import { freshState, makeStepExecutables, type StepOptions, stepLog } from "./step.js";
-import { type Parts, tinyRaw } from "./testkit.js";
+import { freshState, StepExecutables, stepLog } from "./step.js";
+import { type Parts, rankBatch, textStepOptions, tinyRaw } from "./testkit.js";
 
 const rows = 5;
 const length = 9;
@@ -89,20 +87,8 @@ describe("a state dict of PyTorch", needsTorch, () => {
           optimizer: { learning_rate: 0.01, weight_decay: 0.05, epsilon: 1e-3, warmup_steps: 0 },
         });
         const classifier = makeModel(raw, 4, dtype);
-        const { optimizer } = makeOptimizer(raw, 100);
-        const options: StepOptions = {
-          model: classifier,
-          optimizer,
-          group: singleRank,
-          dtype,
-          dropout: false,
-          labelSmoothing: 0,
-          gradientClip: 0.5,
-          bucketBytes: 1 << 20,
-          window: 2,
-          scaling: null,
-        };
-        const programs = makeStepExecutables(options);
+        const options = textStepOptions(raw, { model: classifier, dtype, gradientClip: 0.5 });
+        const programs = new StepExecutables(options);
         const given = Object.fromEntries(
           under(answer, "state").map(([n, t]) => [
             n,
@@ -116,7 +102,7 @@ describe("a state dict of PyTorch", needsTorch, () => {
         const batch = packed();
         compare(classifier.logits(params, unpackBatch(batch), null), answer.logits, "logits");
         const state = freshState(options, params);
-        const next = programs.whole(state, batch);
+        const next = programs.whole(state, rankBatch(batch));
         compare(next.log.index(0, stepLog.loss), answer.loss, "loss");
         compare(next.log.index(0, stepLog.norm), answer.norm, "norm");
         const after = nn.stateDict(next.params);

@@ -3,49 +3,33 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
-import type { DType } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import { jit, key, type Tensor, tensor, treeMap } from "@weft/core/internal/tensor";
 import type { RunStatus } from "@weft/formats";
-import {
-  columns,
-  DataError,
-  type DatasetSplit,
-  findSplit,
-  headColumns,
-  holdOut,
-  type Loader,
-  type LoaderOptions,
-  limitRows,
-  makeTokenizer,
-  openLoader,
-  openTokens,
-  planEpoch,
-  type TokenSet,
-} from "../data/index.js";
 import { findCheckpoint, type Progress, readOptimizer, readParameters, writeCheckpoint } from "./checkpoint.js";
-import { type Config, showConfig } from "./config.js";
-import { batchInWords, coresOf, prefetched, windowOf } from "./derived.js";
+import { type Config, isModuleConfig, type ModuleConfig, type RunConfig, showConfig } from "./config.js";
+import { coresOf, windowOf } from "./derived.js";
 import { TrainError } from "./errors.js";
 import { type EvaluationResult, evaluateSplit } from "./evaluate.js";
 import { factsOf, workloadOf } from "./facts.js";
 import { type RankGroup, singleRank } from "./group.js";
 import { Journal, type StepResult } from "./journal.js";
 import { lockRun } from "./lock.js";
-import { halfOf, makeModel } from "./model.js";
-import { firstNonFiniteTensor } from "./nonfinite.js";
 import { makeOptimizer } from "./optimizer.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
 import { SampleCounter } from "./sample-counter.js";
 import {
   type AccumulatedGradients,
   freshState,
-  makeStepExecutables,
+  StepExecutables,
   type StepOptions,
   stepLog,
   type TrainState,
 } from "./step.js";
 import { StepTape } from "./tape.js";
+import { type DataShare, disposeTree, type Task, type TaskLoader } from "./task.js";
+import { openTextTask } from "./text-task.js";
+import { openModuleTask } from "./user-task.js";
 
 /** Progress of a run after a step. */
 export interface TrainEvent {
@@ -87,42 +71,24 @@ export interface TrainResult {
   output: string;
 }
 
-async function openSplit(config: Config, split: DatasetSplit): Promise<TokenSet> {
-  const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
-  const set = await openTokens(findSplit(config.data.dataset, split, config.data.path), tokenizer);
-  return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
-}
-
-interface Sets {
-  train: TokenSet;
-  /** Evaluated after each epoch. */
-  validation: TokenSet | null;
-  /** Evaluated at the end of the run, if different. */
-  test: TokenSet | null;
-}
-
-async function openSets(config: Config): Promise<Sets> {
-  const rows = await openSplit(config, "train");
-  if (!config.training.evaluate) return { train: rows, validation: null, test: null };
-  const test = await openSplit(config, "test");
-  if (config.data.validation === 0) return { train: rows, validation: test, test: null };
-  const { train, held } = holdOut(rows, config.data.validation, config.seed);
-  return { train, validation: held, test };
-}
-
 /** What determines the training curve; a checkpoint can only be resumed with the same values. */
 const resumeKey = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
   JSON.stringify([config.model, config.optimizer, config.seed, config.precision]);
 
-/**
- * Trains the model of a configuration on this rank.
- *
- * @returns status, losses and evaluations of the run.
- */
-export async function train(config: Config, options: TrainOptions = {}): Promise<TrainResult> {
+/** Trains the model of a configuration on this rank. */
+export async function trainConfig(config: Config | ModuleConfig, options: TrainOptions = {}): Promise<TrainResult> {
+  return trainTask(config, () => (isModuleConfig(config) ? openModuleTask(config) : openTextTask(config)), options);
+}
+
+/** Trains a task on this rank. It is opened when the run's folder is locked. */
+export async function trainTask(
+  config: RunConfig,
+  open: () => Promise<Task>,
+  options: TrainOptions,
+): Promise<TrainResult> {
   const unlock = (options.group ?? singleRank).rank === 0 ? lockRun(config.output) : () => {};
   try {
-    const run = await Run.open(config, options);
+    const run = await Run.open(config, options, await open());
     try {
       return await run.loop();
     } catch (error) {
@@ -138,15 +104,14 @@ export async function train(config: Config, options: TrainOptions = {}): Promise
 
 class Run {
   readonly group: RankGroup;
-  readonly dtype: DType;
   #state!: TrainState;
   #progress!: Progress;
   #records!: RecordWriter;
-  #loader!: Loader;
+  #loader!: TaskLoader;
   #losses: number[] = [];
   readonly #head: RunHead;
   readonly #steps: StepOptions;
-  readonly #programs: ReturnType<typeof makeStepExecutables>;
+  readonly #programs: StepExecutables;
   readonly #rate: (step: number) => number;
   readonly #totalSteps: number;
   readonly #stepsPerEpoch: number;
@@ -157,18 +122,13 @@ class Run {
   #stopped = false;
 
   private constructor(
-    readonly config: Config,
+    readonly config: RunConfig,
     readonly options: TrainOptions,
-    readonly sets: Sets,
+    readonly task: Task,
   ) {
-    const trainSet = sets.train;
     this.group = options.group ?? singleRank;
-    this.dtype = config.precision.compute === "float64" ? "float64" : "float32";
-    if (config.globalBatch > trainSet.rows)
-      throw new DataError(
-        `${batchInWords(config)} is larger than the data set of ${trainSet.rows} rows; make it smaller`,
-      );
-    this.#stepsPerEpoch = Math.ceil(trainSet.rows / config.globalBatch);
+    const samples = task.samples.train as number;
+    this.#stepsPerEpoch = Math.ceil(samples / config.globalBatch);
     this.#totalSteps = Math.min(
       config.training.max_steps ?? Number.POSITIVE_INFINITY,
       config.training.epochs * this.#stepsPerEpoch,
@@ -181,34 +141,34 @@ class Run {
       (session().device.traits.asynchronous ? windowOf(config.logging.every_steps, this.group) : 1);
     this.#steps = {
       window: this.#window,
-      model: makeModel(config, trainSet.classes.length, this.dtype, halfOf(config)),
+      task,
       optimizer,
       group: this.group,
-      dtype: this.dtype,
-      dropout: config.model.dropout > 0,
-      labelSmoothing: config.training.label_smoothing,
+      dtype: config.precision.compute === "float64" ? "float64" : "float32",
+      seed: config.seed,
       gradientClip: config.training.gradient_clip,
-      // A single bucket is ready only after the backward pass: no overlap.
       scaling,
+      // A single bucket is ready only after the backward pass: no overlap.
       bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
     };
-    this.#programs = makeStepExecutables(this.#steps);
+    this.#programs = new StepExecutables(this.#steps);
     this.#journal = new Journal(this.#window, (result) => this.#write(result));
-    this.#samples = new SampleCounter(trainSet.rows, this.group, (indexHash) =>
+    this.#samples = new SampleCounter(samples, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
     );
     const startedAt = Date.now() / 1000;
     this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt, cores: coresOf(config) };
   }
 
-  static async open(config: Config, options: TrainOptions): Promise<Run> {
-    const run = new Run(config, options, await openSets(config));
+  static async open(config: RunConfig, options: TrainOptions, task: Task): Promise<Run> {
+    const run = new Run(config, options, task);
     await run.#start();
     return run;
   }
 
-  get trainSet(): TokenSet {
-    return this.sets.train;
+  /** This rank's part of every batch. */
+  get #share(): DataShare {
+    return { rank: this.group.rank, ranks: this.group.size };
   }
 
   get #main(): boolean {
@@ -237,20 +197,21 @@ class Run {
         epochs: [],
         ranks: config.ranks,
         globalBatch: config.globalBatch,
-        data: { train: this.trainSet.key, test: (this.sets.test ?? this.sets.validation)?.key ?? null },
-        classes: this.trainSet.classes,
+        data: this.task.dataKeys,
+        classes: this.task.classes,
         config,
       };
     } else {
       this.#checkResume(found.progress);
       for (const note of found.skipped) this.#note(`skipped a damaged checkpoint: ${note}`);
       const restored = await readOptimizer(found.folder, optimizer);
-      this.#state = freshState(this.#steps, await readParameters(found.folder, params), restored);
+      const { step } = found.progress;
+      this.#state = freshState(this.#steps, await readParameters(found.folder, params), restored, step);
       this.#progress = { ...found.progress, ranks: config.ranks, config };
       this.#markSeen();
-      this.#note(`resumed at step ${found.progress.step}`);
+      this.#note(`resumed at step ${step}`);
     }
-    this.#loader = openLoader(this.trainSet, this.#loaderOptions(true), this.#progress);
+    this.#loader = this.task.load("train", this.#share, this.#progress);
     if (this.#main) {
       mkdirSync(config.output, { recursive: true });
       writeFileSync(join(config.output, "config.yaml"), showConfig(config));
@@ -264,30 +225,26 @@ class Run {
       this.#tape = new StepTape(join(config.output, `tape-rank${group.rank}.jsonl`), group.rank, options.tapeSteps);
   }
 
-  /** Compiles for every sequence length of the epoch before the first step. */
+  /** Compiles for the shapes of the epoch's batches before the first step. */
   #compile(): void {
-    const { config, trainSet: set } = this;
     const began = performance.now();
-    const { epoch, index, step } = this.#progress;
-    const plan = planEpoch(
-      { ...this.#loaderOptions(true), rows: set.rows },
-      epoch,
-      (row) => set.offsets[row + 1] - set.offsets[row],
-    );
-    const ahead = plan.padded.subarray(index, index + this.#totalSteps - step);
-    for (const length of new Set(ahead)) {
-      const shape = [config.batchPerRank, headColumns + length];
-      const packed = tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" });
-      if (config.training.accumulation === 1) this.#programs.whole.kernels(this.#state, packed);
-      else this.#programs.first.kernels(this.#state, packed);
-      if (this.sets.validation !== null) this.#programs.evaluate.kernels(this.#state.params, packed);
+    const { step } = this.#progress;
+    const evaluates = this.task.samples.validation !== null;
+    for (const batch of this.task.shapesAhead(this.#share, this.#progress, this.#totalSteps - step)) {
+      const stop = this.#stopFlag(false);
+      this.#programs.compile(this.#state, { ...batch, stop }, this.config.training.accumulation > 1, evaluates);
     }
     this.#records.write("facts", { facts: { compileSeconds: (performance.now() - began) / 1000 } });
   }
 
+  /** With several ranks: whether this one wants to stop, for the sum over ranks in the step. */
+  #stopFlag(stop: boolean): Tensor | null {
+    return this.group.size === 1 ? null : tensor(Int32Array.from([stop ? 1 : 0]), { dtype: "int32" });
+  }
+
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {
     // One program each and separate tensors: a donated state must not share memory.
-    const params = jit((k: Tensor) => this.#steps.model.init(k))(key(this.config.seed));
+    const params = jit((k: Tensor) => this.task.init(k))(key(this.config.seed));
     const { scaling, optimizer: plain } = this.#steps;
     const optimizer = (scaling?.optimizer ?? plain).init(params);
     return { params, optimizer: treeMap((t) => t.realize(), optimizer) };
@@ -301,49 +258,24 @@ class Run {
       problems.push(
         `the global batch was ${progress.globalBatch} and is ${config.globalBatch} now (set training.global_batch to keep it)`,
       );
-    if (progress.data.train !== this.trainSet.key) problems.push("the training data or the tokenizer differ");
+    if (progress.data.train !== this.task.dataKeys.train) problems.push("the training data or the tokenizer differ");
     if (problems.length > 0)
       throw new TrainError(`${config.output} cannot be resumed with this configuration: ${problems.join("; ")}`);
   }
 
   /** Marks samples of the unfinished epoch that were used before the checkpoint, on rank 0. */
   #markSeen(): void {
-    const { trainSet: set } = this;
-    const { epoch, index } = this.#progress;
-    if (!this.#main || index === 0) return;
-    const plan = planEpoch(
-      { ...this.#loaderOptions(true), rows: set.rows },
-      epoch,
-      (row) => set.offsets[row + 1] - set.offsets[row],
-    );
-    this.#samples.mark(plan.order.subarray(0, plan.starts[index]));
-  }
-
-  #loaderOptions(training: boolean): LoaderOptions {
-    const { config, group } = this;
-    const { accumulation } = config.training;
-    return {
-      globalBatch: training ? config.globalBatch : config.batchPerRank * group.size,
-      seed: config.seed,
-      lengths: config.lengths,
-      shuffle: training,
-      rank: group.rank,
-      ranks: group.size,
-      accumulation: training ? accumulation : 1,
-      rows: config.batchPerRank,
-      loaders: training ? config.data.loaders : 0,
-      prefetch: config.data.prefetch ?? prefetched(config),
-    };
+    if (this.#main && this.#progress.index > 0) this.#samples.mark(this.task.samplesBefore(this.#progress));
   }
 
   #writeFacts(): void {
     const { config, group } = this;
     const { params } = this.#state;
-    const workload = workloadOf(config, this.trainSet, params, this.#stepsPerEpoch);
+    const workload = workloadOf(config, this.task, params, this.#stepsPerEpoch);
     Object.assign(this.#head.workload, workload);
     if (this.#main) writeTrainingRunFile(config.output, this.#head, "running");
     this.#records.write("rank", { worldSize: group.size, pid: process.pid, device: session().device.name });
-    this.#records.write("facts", { facts: { ...workload, ...factsOf(config, group, params) } });
+    this.#records.write("facts", { facts: { ...workload, ...factsOf(config, group, this.task, params) } });
     this.#records.flush();
   }
 
@@ -374,7 +306,7 @@ class Run {
       await this.#save();
       this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume continues from it`);
     }
-    const test = this.#stopped || this.sets.test === null ? null : this.#evaluate(this.sets.test);
+    const test = this.#stopped || this.task.samples.test === null ? null : this.#evaluate("test");
     this.#end(this.#stopped ? "canceled" : "ok", test === null ? {} : { test });
     return {
       status: this.#stopped ? "stopped" : "done",
@@ -408,9 +340,10 @@ class Run {
     const { accumulation } = this.config.training;
     const progress = this.#progress;
     const programs = this.#programs;
-    const known = programs.whole.programs + programs.last.programs + programs.first.programs;
+    const known = programs.compiled;
     const before = this.group.times();
     const cpu = this.#window === 1 ? process.cpuUsage() : null;
+    const stopping = this.options.signal?.aborted === true;
     let dataWait = 0;
     let samples = 0;
     let pending: AccumulatedGradients | null = null;
@@ -423,29 +356,27 @@ class Run {
           `the loader gave batch ${batch.epoch}/${batch.index}, expected ${progress.epoch}/${progress.index}`,
         );
       samples += batch.samples;
-      this.#samples.count(batch);
-      batch.data[columns.stop] = this.options.signal?.aborted === true ? 1 : 0;
-      batch.data[columns.place] = this.#journal.place;
-      const packed = tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
+      this.#samples.count(batch.ids);
       if (micro < accumulation - 1) {
-        pending = pending === null ? programs.first(this.#state, packed) : programs.more(pending, this.#state, packed);
-        packed.dispose();
+        const own = { ...batch, stop: null };
+        pending = pending === null ? programs.first(this.#state, own) : programs.more(pending, this.#state, own);
+        disposeTree(batch.inputs);
         continue;
       }
-      this.#state =
-        pending === null ? programs.whole(this.#state, packed) : programs.last(this.#state, pending, packed);
+      const own = { ...batch, stop: this.#stopFlag(stopping) };
+      this.#state = pending === null ? programs.whole(this.#state, own) : programs.last(this.#state, pending, own);
       // The next batch then reuses the buffer, and a GPU need not copy it for its recorded graph.
-      packed.dispose();
+      disposeTree([own.inputs, own.stop]);
       const after = this.group.times();
       const used = cpu === null ? null : process.cpuUsage(cpu);
-      const compile = programs.whole.programs + programs.last.programs + programs.first.programs > known;
       this.#journal.add({
         epoch: batch.epoch,
         total: batch.total,
         index: batch.index,
         dataWait,
         samples,
-        compile,
+        stopping: this.group.size === 1 && stopping,
+        compile: programs.compiled > known,
         cpuUs: used === null ? null : used.user + used.system,
         comm:
           before === null || after === null
@@ -506,7 +437,7 @@ class Run {
       },
       startMs,
     );
-    if (values[stepLog.stop] > 0) this.#stopped = true;
+    if (taken.stopping || values[stepLog.stop] > 0) this.#stopped = true;
     if (this.#main)
       this.options.onStep?.({
         epoch: epoch + 1,
@@ -520,8 +451,7 @@ class Run {
 
   #bad(step: number, loss: number, at: { epoch: number; index: number }): never {
     this.#records.flush();
-    const packed = this.#rebuildBatch(at);
-    const what = firstNonFiniteTensor(this.#steps, this.#state.params, packed, this.config.model.n_heads);
+    const what = this.task.diagnose(this.#state.params, this.#rebuildBatch(at));
     const last = findCheckpoint(this.config.output);
     throw new TrainError(
       `step ${step + 1}: the loss is ${loss} or its gradient is not finite; ${what}. ` +
@@ -530,22 +460,23 @@ class Run {
     );
   }
 
-  /** Rebuilds the last micro-batch of a step. */
-  #rebuildBatch(at: { epoch: number; index: number }): Tensor {
-    const loader = openLoader(this.trainSet, { ...this.#loaderOptions(true), loaders: 0 }, at);
+  /** The inputs of the last micro-batch of a step, made again. */
+  #rebuildBatch(at: { epoch: number; index: number }): unknown {
+    const loader = this.task.load("train", this.#share, at);
     let batch = loader.next();
     for (let micro = 1; micro < this.config.training.accumulation; micro++) batch = loader.next();
-    return tensor(batch.data, { shape: [batch.rows, headColumns + batch.length], dtype: "int32" });
+    loader.close();
+    return batch.inputs;
   }
 
-  #evaluate(set: TokenSet): EvaluationResult {
-    return evaluateSplit(this.#programs, this.#state.params, set, this.#loaderOptions(false), this.group);
+  #evaluate(split: "validation" | "test"): EvaluationResult {
+    return evaluateSplit(this.#programs, this.#state.params, this.task, split, this.#share);
   }
 
   async #endEpoch(epoch: number, whole: boolean): Promise<void> {
     const progress = this.#progress;
     const taken = whole ? this.#stepsPerEpoch : progress.index;
-    const result = this.sets.validation === null ? null : this.#evaluate(this.sets.validation);
+    const result = this.task.samples.validation === null ? null : this.#evaluate("validation");
     const row: EpochRow = {
       epoch: epoch + 1,
       trainLoss: progress.samples === 0 ? Number.NaN : progress.lossSum / progress.samples,
@@ -557,7 +488,8 @@ class Run {
       epoch: row.epoch,
       seconds: row.seconds,
       trainLoss: row.trainLoss,
-      ...(result !== null && { valLoss: result.loss, valAccuracy: result.accuracy }),
+      ...(result !== null && { valLoss: result.loss }),
+      ...(result?.accuracy != null && { valAccuracy: result.accuracy }),
       samples: Math.round(progress.samples / this.group.size),
       steps: taken,
       lastStep: progress.step,
@@ -591,7 +523,12 @@ class Run {
     this.#records.write("end", { status, seconds, ...(message !== undefined && { message }) });
     this.#records.flush();
     if (this.#main)
-      writeTrainingRunFile(this.config.output, this.#head, status, { seconds, endedAt: Date.now() / 1000, ...more });
+      writeTrainingRunFile(this.config.output, this.#head, status, {
+        seconds,
+        endedAt: Date.now() / 1000,
+        ...(message !== undefined && { message }),
+        ...(more.test?.accuracy != null && { test: { ...more.test, accuracy: more.test.accuracy } }),
+      });
   }
 
   fail(error: Error): void {

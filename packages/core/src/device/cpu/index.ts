@@ -115,6 +115,7 @@ interface Runtime {
   free: NativeFunction;
   copyIn: NativeFunction;
   copyOut: NativeFunction;
+  copyPart: NativeFunction;
   setGroup: NativeFunction;
   table: number;
   blas: "none" | "threads" | "openmp";
@@ -161,6 +162,7 @@ function loadRuntime(): Runtime {
     free: lib.func("void wr_free(uint64_t p)"),
     copyIn: lib.func("void wr_copy(uint64_t to, const uint8_t* from, uint64_t bytes)"),
     copyOut: lib.func("void wr_copy_out(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)"),
+    copyPart: lib.func("void wr_copy_part(uint64_t to, uint64_t from, uint64_t bytes, uint64_t size)"),
     setGroup: lib.func("void wr_set_group(uint64_t call, uint64_t group)"),
     table: Number(lib.func("uint64_t wr_table()")()),
     blas: (["none", "threads", "openmp"] as const)[blas],
@@ -325,6 +327,12 @@ export class CpuDevice implements Device {
 
   download(buffer: DeviceBuffer, into: Uint8Array): void {
     if (into.byteLength > 0) this.#runtime.copyOut(into, (buffer as CpuBuffer).address, into.byteLength);
+  }
+
+  resize(buffer: DeviceBuffer, bytes: number): DeviceBuffer {
+    const resized = this.allocate(bytes);
+    this.#runtime.copyPart(resized.address, (buffer as CpuBuffer).address, Math.min(bytes, buffer.bytes), bytes);
+    return resized;
   }
 
   /** Scratch memory, shared by all programs because they run one at a time. */

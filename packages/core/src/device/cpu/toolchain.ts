@@ -158,8 +158,8 @@ function build(compiler: Compiler, units: readonly string[], target: string, lin
   const job = startJob(compiler, units, target, linked);
   const seconds = settings.compileNotice.get();
   // The event loop is blocked, so that the shell reports a compilation that takes long. The clock holds no open file: nobody
-  // must wait for it.
-  const clock = `(trap 'kill $s' TERM; sleep ${seconds} 3>&- & s=$!; wait $s && echo ${quote(slowNotice(compiler, seconds))} >&3) >/dev/null 2>&1 &\nclock=$!`;
+  // must wait for it. It exits when it is ended, also before its sleep has started.
+  const clock = `(trap 'kill $s; exit' TERM; sleep ${seconds} 3>&- & s=$!; wait $s && echo ${quote(slowNotice(compiler, seconds))} >&3) >/dev/null 2>&1 &\nclock=$!`;
   const script = `${clock}\n{ ${job.script}\n}\nended=$?\nkill $clock 2>/dev/null\nexit $ended`;
   try {
     const done = spawnSync("/bin/sh", ["-c", script], {

@@ -128,6 +128,11 @@ export class CudaDevice implements Device {
   fetchAsync(buffer: DeviceBuffer, into?: Uint8Array): Promise<ArrayBuffer> | null {
     return into !== undefined ? null : this.context.transfers.fetchAsync(buffer as CudaBuffer);
   }
+  resize(buffer: DeviceBuffer, bytes: number): DeviceBuffer {
+    const resized = this.context.allocate(bytes);
+    this.context.transfers.copyPart(buffer as CudaBuffer, resized);
+    return resized;
+  }
   /** A copy on another GPU; null where the other device is none. */
   copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
     return peer instanceof CudaDevice ? this.context.transfers.copyToPeer(buffer as CudaBuffer, peer.context) : null;

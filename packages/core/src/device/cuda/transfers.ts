@@ -155,6 +155,17 @@ export class Transfers {
     return done;
   }
 
+  /** Copies the beginning of a buffer into another one, as far as both reach, and zeros behind it. */
+  copyPart(from: CudaBuffer, to: CudaBuffer): void {
+    this.context.enter();
+    const { driver, stream } = this.context;
+    const bytes = Math.min(from.bytes, to.bytes);
+    if (bytes > 0)
+      this.context.check("cuMemcpyDtoD", driver.cuMemcpyDtoDAsync_v2(to.address, from.address, bytes, stream));
+    const rest = to.bytes - bytes;
+    if (rest > 0) this.context.check("cuMemsetD8", driver.cuMemsetD8Async(to.address + bytes, 0, rest, stream));
+  }
+
   /** Copies a buffer to another GPU, over NVLink or PCIe without the host where the machine can. */
   copyToPeer(buffer: CudaBuffer, peer: CudaContext): CudaBuffer {
     const copy = peer.allocate(buffer.bytes);

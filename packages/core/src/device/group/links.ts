@@ -19,7 +19,11 @@ interface LinkOptions {
   timeout: number;
   /** Threads for sums over shared memory. */
   threads?: number;
+  /** The process may end when it has left the group: leaving then waits until its bytes are on their way. */
+  drain?: boolean;
 }
+
+const drainSeconds = 2;
 
 /** Two connected local sockets, as file descriptors: one for the group, one for whoever forwards its bytes. */
 export function linkPair(): [number, number] {
@@ -82,7 +86,7 @@ export class LinkGroup implements ProcessGroup {
       throw group.#failureWithin(code, joinTimeout);
     } catch (error) {
       library.linkAbort(handle);
-      library.linkClose(handle);
+      library.linkClose(handle, 0);
       local?.abort();
       local?.close();
       throw error;
@@ -121,7 +125,7 @@ export class LinkGroup implements ProcessGroup {
   close(): void {
     if (!this.#open) return;
     this.#open = false;
-    groupLibrary().linkClose(this.native.group);
+    groupLibrary().linkClose(this.native.group, this.options.drain ? drainSeconds : 0);
     this.#local?.close();
   }
 }

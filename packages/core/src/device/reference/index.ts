@@ -63,6 +63,12 @@ export class ReferenceDevice implements Device {
     into.set(new Uint8Array((buffer as HostBuffer).data, 0, into.byteLength));
   }
 
+  resize(buffer: DeviceBuffer, bytes: number): DeviceBuffer {
+    const resized = this.allocate(bytes) as HostBuffer;
+    new Uint8Array(resized.data).set(new Uint8Array((buffer as HostBuffer).data, 0, Math.min(bytes, buffer.bytes)));
+    return resized;
+  }
+
   compile(fn: GraphFn): Executable {
     const kernels = functionOrder(fn)
       .filter((node) => !fn.params.includes(node) && !isOp(node, "const") && !isOp(node, "pick"))

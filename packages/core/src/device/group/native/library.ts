@@ -47,7 +47,7 @@ const signatures = {
   linkMeet: "int wl_meet(uint64_t group, double timeout)",
   linkFailedRank: "int wl_failed_rank(uint64_t group)",
   linkAbort: "void wl_abort(uint64_t group)",
-  linkClose: "void wl_close(uint64_t group)",
+  linkClose: "void wl_close(uint64_t group, double drainSeconds)",
   linkCollective:
     "int wl_collective(uint64_t group, const int64_t* descriptor, const uint8_t* in, _Out_ uint8_t* out, int phase)",
   linkCollectiveAddress: "uint64_t wl_collective_address()",

@@ -134,7 +134,20 @@ void wl_abort(link_group* g) {
       shutdown(g->fds[i], SHUT_WR);
     }
 }
-void wl_close(link_group* g) {
+/* Waits until what was sent has left this process, which may end then; at most so many seconds. */
+static void drain(link_group* g, double seconds) {
+  double begin = now_s();
+  for (int i = 0; i < g->m.size; i++)
+    if (g->fds[i] >= 0) shutdown(g->fds[i], SHUT_WR);
+  for (int i = 0; i < g->m.size; i++) {
+    char rest[256];
+    struct pollfd wait = {.fd = g->fds[i], .events = POLLIN};
+    while (g->fds[i] >= 0 && now_s() - begin < seconds)
+      if (poll(&wait, 1, 20) > 0 && recv(g->fds[i], rest, sizeof rest, 0) == 0) break;
+  }
+}
+void wl_close(link_group* g, double drain_seconds) {
+  if (drain_seconds > 0) drain(g, drain_seconds);
   for (int i = 0; i < g->m.size; i++)
     if (g->fds[i] >= 0) close(g->fds[i]);
   free(g->m.memory);

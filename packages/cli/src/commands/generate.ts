@@ -1,0 +1,137 @@
+// weft generate: text from a language model, printed as it is made.
+import { existsSync, readFileSync, statSync } from "node:fs";
+import type { Command } from "commander";
+import { attempt, CommandError, count, significant, wrongUsage } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
+
+interface Options {
+  tokens: number;
+  temperature?: number;
+  topK?: number;
+  topP?: number;
+  minP?: number;
+  repetitionPenalty?: number;
+  seed: number;
+  stop?: string[];
+  chat?: boolean;
+  dtype: "auto" | "float32" | "bfloat16" | "float16";
+  device?: string;
+  json?: boolean;
+}
+
+const help = `
+Examples:
+  weft generate ./gpt2 "Once upon a time" --tokens 200
+  weft generate ./llama-3.2-1b-instruct "Why is the sky blue?" --chat --dtype bfloat16 --device cuda
+  weft generate ./gpt2 "A list:" --temperature 0.8 --top-p 0.95 --seed 7 --stop "\\n\\n"
+  cat prompt.txt | weft generate ./gpt2
+
+The folder holds config.json, model.safetensors (or shards) and tokenizer.json. The text goes to standard output, speed to
+standard error. Without --temperature the most probable token is chosen at each step. Ctrl-C ends the text.`;
+
+const number = (value: string): number => {
+  const parsed = Number(value);
+  if (value.trim() === "" || Number.isNaN(parsed)) throw new CommandError(`"${value}" is not a number`, wrongUsage);
+  return parsed;
+};
+
+export function add(program: Command): void {
+  program
+    .command("generate")
+    .description("Generate text with a language model from a Hugging Face folder.")
+    .argument("<model>", "folder of the model")
+    .argument("[prompt]", "text to continue; without one it is read from standard input")
+    .option("--tokens <n>", "maximum number of new tokens", count, 100)
+    .option("--temperature <t>", "draw tokens; scores are divided by this", number)
+    .option("--top-k <n>", "draw among the n most probable tokens", count)
+    .option("--top-p <p>", "draw among tokens whose probabilities add up to p", number)
+    .option("--min-p <p>", "draw among tokens with this share of the largest probability", number)
+    .option("--repetition-penalty <x>", "above 1: avoid tokens that occurred", number)
+    .option("--seed <n>", "seed of the draws", number, 0)
+    .option("--stop <texts...>", "end before one of these texts")
+    .option("--chat", "put the prompt into the model's chat template")
+    .option("--dtype <name>", "auto (that of the files), float32, bfloat16, float16", "auto")
+    .option("--device <name>", "cpu, cuda, cuda:1, reference")
+    .option("--json", "text, tokens and times as JSON on standard output")
+    .addHelpText("after", help)
+    .action((model: string, prompt: string | undefined, options: Options) =>
+      attempt(() => run(model, prompt, options)),
+    );
+}
+
+function readPrompt(): string {
+  if (process.stdin.isTTY)
+    throw new CommandError("no prompt was given; write it behind the folder, or pipe it in", wrongUsage);
+  return readFileSync(0, "utf8").trimEnd();
+}
+
+async function run(folder: string, given: string | undefined, options: Options): Promise<void> {
+  if (!existsSync(folder) || !statSync(folder).isDirectory())
+    throw new CommandError(`${folder} is not the folder of a model`);
+  if (!["auto", "float32", "bfloat16", "float16"].includes(options.dtype))
+    throw new CommandError(`--dtype ${options.dtype}: use auto, float32, bfloat16 or float16`, wrongUsage);
+  const prompt = given ?? readPrompt();
+  if (prompt === "") throw new CommandError("the prompt is empty", wrongUsage);
+  const stopped = new AbortController();
+  const stop = (): void => stopped.abort();
+  process.on("SIGINT", stop);
+  process.on("SIGTERM", stop);
+  try {
+    await engineWork(() => stream(folder, prompt, options, stopped.signal));
+  } finally {
+    process.off("SIGINT", stop);
+    process.off("SIGTERM", stop);
+  }
+}
+
+async function stream(folder: string, prompt: string, options: Options, signal: AbortSignal): Promise<void> {
+  const { setDevice } = await import("@weft/core");
+  const { loadPretrained, loadTokenizer, streamText } = await import("@weft/models");
+  if (options.device !== undefined) setDevice(options.device);
+  const started = performance.now();
+  const model = await loadPretrained(folder, { task: "causal-lm", dtype: options.dtype });
+  const tokenizer = await loadTokenizer(folder, model.config.vocabulary);
+  if (model.initialized.length > 0)
+    throw new CommandError(`${folder} has no language model head (${model.initialized.join(", ")} are missing)`);
+  const text = options.chat === true ? await tokenizer.chat([{ role: "user", content: prompt }]) : prompt;
+  const loaded = performance.now();
+  const { temperature, topK, topP, minP, repetitionPenalty } = options;
+  const pieces = streamText(model, tokenizer, text, {
+    maxNewTokens: options.tokens,
+    seed: options.seed,
+    signal,
+    raw: options.chat === true,
+    ...(options.stop !== undefined && { stop: options.stop.map((s) => s.replaceAll("\\n", "\n")) }),
+    ...(temperature !== undefined && { temperature }),
+    ...(topK !== undefined && { topK }),
+    ...(topP !== undefined && { topP }),
+    ...(minP !== undefined && { minP }),
+    ...(repetitionPenalty !== undefined && { repetitionPenalty }),
+  });
+  let first: number | null = null;
+  for (;;) {
+    const next = await pieces.next();
+    first ??= performance.now();
+    if (next.done) {
+      const seconds = (performance.now() - first) / 1000;
+      const times = { loadSeconds: (loaded - started) / 1000, firstTokenSeconds: (first - loaded) / 1000, seconds };
+      if (options.json) process.stdout.write(`${JSON.stringify({ prompt, ...next.value, ...times })}\n`);
+      else process.stdout.write("\n");
+      report(next.value.tokens.length, times, signal.aborted);
+      return;
+    }
+    if (!options.json) process.stdout.write(next.value);
+  }
+}
+
+function report(
+  tokens: number,
+  times: { loadSeconds: number; firstTokenSeconds: number; seconds: number },
+  cut: boolean,
+): void {
+  const speed = tokens > 1 && times.seconds > 0 ? `, then ${significant((tokens - 1) / times.seconds)} tokens/s` : "";
+  process.stderr.write(
+    `weft: ${tokens} tokens${cut ? " (interrupted)" : ""}; loaded in ${times.loadSeconds.toFixed(1)} s, ` +
+      `first token after ${times.firstTokenSeconds.toFixed(1)} s${speed}\n`,
+  );
+}

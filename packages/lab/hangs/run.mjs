@@ -1,0 +1,46 @@
+// Benchmark of `weft hang`: PyTorch jobs with one injected desynchronization each. Prints a row per scenario and writes
+// bench/results/hangs.json. `--subset` runs four; names run those; `--keep DIR` keeps what the jobs wrote.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { runScenario, scenarios } from "../dist/test/hang-jobs.js";
+import { pythonWith } from "../dist/test/python.js";
+
+const args = process.argv.slice(2);
+const keepAt = args.indexOf("--keep");
+const keep = keepAt < 0 ? undefined : args.splice(keepAt, 2)[1];
+const subset = args.includes("--subset") ? ["skip-2", "stopped-2", "p2p-2", "checkpoint-2"] : undefined;
+const named = args.filter((arg) => !arg.startsWith("--"));
+const names = subset ?? (named.length > 0 ? named : Object.keys(scenarios));
+
+const torch = await pythonWith("torch");
+if (typeof torch === "string") throw new Error(torch);
+const rows = [];
+for (const name of names) {
+  const folder = keep === undefined ? undefined : join(keep, name);
+  if (folder !== undefined) mkdirSync(folder, { recursive: true });
+  const { verdict, ...score } = await runScenario(torch.python, name, 6, folder);
+  const right = score.culprit && score.collective && score.line;
+  rows.push({
+    ...score,
+    right,
+    seconds: Math.round(score.seconds * 10) / 10,
+    found: verdict.kind,
+    confidence: verdict.confidence,
+  });
+  const wrong = ["culprit", "collective", "line", "kind"].filter((key) => !score[key]);
+  console.log(
+    `${right ? "right" : "WRONG"}  ${name.padEnd(16)} ${String(score.ranks).padStart(2)} ranks  ${verdict.kind}${wrong.length > 0 ? `  (not: ${wrong.join(", ")}: ${verdict.evidence.join("; ")})` : ""}`,
+  );
+}
+const right = rows.filter((row) => row.right).length;
+const kinds = rows.filter((row) => row.kind).length;
+console.log(`${right} of ${rows.length}: culprit, collective and line; kind: ${kinds} of ${rows.length}`);
+if (subset === undefined && named.length === 0) {
+  const results = join(dirname(fileURLToPath(import.meta.url)), "../../../bench/results/hangs.json");
+  const date = new Date().toISOString();
+  writeFileSync(
+    results,
+    `${JSON.stringify({ version: 1, date, scenarios: rows.length, right, kinds, rows }, null, 2)}\n`,
+  );
+}

@@ -1,0 +1,332 @@
+"""Hang dumps: when a rank of torch.distributed makes no progress, when it raises, on SIGUSR1, or when another rank of the
+run asks for it, writes one JSON file per rank into WEFT_PROBE_DIR/hang: Python stacks, the flight recorder, process
+groups, pending point-to-point calls and the state of the sibling processes. `weft hang` reads them (docs/hangs.md)."""
+
+import collections
+import json
+import os
+import sys
+import threading
+import time
+
+import weft_probe as probe
+from weft_probe import guarded
+
+_most_dumps = 8
+_most_frames = 64
+_most_threads = 64
+
+# The last point-to-point calls: gloo's flight recorder does not record them.
+_calls = collections.deque(maxlen=256)
+_number = [0]
+_watcher = [None]
+
+
+def limit_seconds():
+    """Seconds without progress after which a rank writes a dump; 0 turns it off."""
+    try:
+        value = float(os.environ.get("WEFT_HANG_SECONDS", "120"))
+    except ValueError:
+        return 120.0
+    return value if 0 <= value < 1e9 else 120.0
+
+
+def _frame(frame, line=None):
+    code = frame.f_code
+    return {"file": code.co_filename, "line": line or frame.f_lineno, "name": code.co_name}
+
+
+def _stack(frame):
+    """Frames of one thread, innermost first."""
+    found = []
+    while frame is not None and len(found) < _most_frames:
+        found.append(_frame(frame))
+        frame = frame.f_back
+    return found
+
+
+def _stacks():
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    mine = threading.get_ident()
+    main = threading.main_thread().ident
+    threads = []
+    for ident, frame in list(sys._current_frames().items()):
+        if ident != mine and len(threads) < _most_threads:
+            threads.append({"thread": names.get(ident, str(ident)), "main": ident == main, "frames": _stack(frame)})
+    return threads
+
+
+def _traceback(trace):
+    found = []
+    while trace is not None:
+        found.append(_frame(trace.tb_frame, trace.tb_lineno))
+        trace = trace.tb_next
+    return found[::-1][:_most_frames]
+
+
+def _flight_recorder(c10d):
+    """The flight recorder's own dump. The pickle is one that this process has just made."""
+    import pickle
+
+    for name, args in (("_dump_nccl_trace", (True, True, False)), ("_dump_fr_trace", (True, True, False))):
+        dump = getattr(c10d, name, None)
+        if dump is None:
+            continue
+        try:
+            content = pickle.loads(dump(*args))
+        except Exception as problem:  # noqa: BLE001
+            probe.recorder.error("flight recorder: %r" % problem)
+            continue
+        if content and (content.get("entries") or name == "_dump_fr_trace"):
+            return content
+    return None
+
+
+def _progress(c10d):
+    """Last enqueued and completed collective of every group, without the entries: cheap enough to be polled."""
+    dump = getattr(c10d, "_dump_fr_trace_json", None)
+    try:
+        return bytes(dump(False, False)) if dump is not None else None
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _groups():
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    world = getattr(module, "_world", None)
+    found = {}
+    for group, ranks in list(getattr(world, "pg_group_ranks", {}).items()):
+        name = getattr(world, "pg_names", {}).get(group)
+        if name is not None:
+            found[str(name)] = {"desc": str(getattr(group, "group_desc", "")), "ranks": sorted(ranks)}
+    return found
+
+
+def _process_state(pid, started):
+    """R, S, D, T ... as the kernel says, or "gone"; a process id that was given to another process is gone."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+    except OSError:
+        return "gone"
+    return fields[0] if started is None or int(fields[19]) == started else "gone"
+
+
+def _started():
+    try:
+        with open("/proc/self/stat") as stat:
+            return int(stat.read().rsplit(")", 1)[1].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+class Watcher(threading.Thread):
+    def __init__(self, folder, c10d):
+        super().__init__(name="weft-hang", daemon=True)
+        import socket
+
+        self.folder = os.path.join(folder, "hang")
+        os.makedirs(self.folder, exist_ok=True)
+        self.c10d = c10d
+        self.rank, self.world, _ = probe.whereabouts()
+        self.host = socket.gethostname()
+        self.limit = limit_seconds()
+        self.dumps = 0
+        self.last_request = time.time()
+        self.lock = threading.Lock()
+        self.signal_file = None
+        self.leaving = False
+        self.card(signal=self.register_signal())
+
+    def card(self, **more):
+        """A small file that says which process is this rank, for its siblings and for `weft hang`."""
+        known = {"format": "weft.hang.rank", "rank": self.rank, "worldSize": self.world, "pid": os.getpid()}
+        known.update(host=self.host, started=_started(), argv=sys.argv[:1], **more)
+        self.write("rank%d.alive.json" % self.rank, known)
+
+    def write(self, name, content):
+        target = os.path.join(self.folder, name)
+        part = "%s.%d.part" % (target, os.getpid())
+        with open(part, "w") as file:
+            json.dump(content, file, default=str)
+        os.replace(part, target)
+
+    def register_signal(self):
+        """SIGUSR1 writes the stacks in C, so that it works while the main thread waits in a collective."""
+        import faulthandler
+        import signal
+
+        if signal.getsignal(signal.SIGUSR1) not in (signal.SIG_DFL, None):
+            return False
+        self.signal_file = open(os.path.join(self.folder, "rank%d.stacks.txt" % self.rank), "w")
+        faulthandler.register(signal.SIGUSR1, file=self.signal_file, all_threads=True)
+        if not faulthandler.is_enabled():
+            # gloo aborts a process whose partner sent another number of bytes: no Python code runs after that.
+            faulthandler.enable(file=self.signal_file)
+        return True
+
+    def siblings(self):
+        found = []
+        for name in sorted(os.listdir(self.folder))[:8192]:
+            if not name.endswith(".alive.json"):
+                continue
+            try:
+                with open(os.path.join(self.folder, name)) as file:
+                    card = json.load(file)
+                if card.get("host") == self.host and card.get("rank") != self.rank:
+                    state = _process_state(int(card["pid"]), card.get("started"))
+                    found.append({"rank": card["rank"], "pid": card["pid"], "state": state, "exit": card.get("exit")})
+            except (OSError, ValueError, KeyError):
+                continue
+        return found
+
+    def dump(self, reason, raised=None, stalled=None):
+        with self.lock:
+            if self.dumps >= _most_dumps and raised is None:
+                return
+            self.dumps += 1
+            torch_loop = getattr(sys.modules.get("weft_probe_torch"), "loop", None)
+            self.write(
+                "rank%d.json" % self.rank,
+                {
+                    "format": "weft.hang",
+                    "version": 1,
+                    "rank": self.rank,
+                    "worldSize": self.world,
+                    "pid": os.getpid(),
+                    "host": self.host,
+                    "time": time.time(),
+                    "reason": reason,
+                    "stalledSeconds": stalled,
+                    "steps": probe.recorder.steps,
+                    "epoch": getattr(torch_loop, "epoch", None),
+                    "stepsPerEpoch": probe.recorder.facts.get("stepsPerEpoch"),
+                    "raised": raised,
+                    "stacks": _stacks(),
+                    "groups": _groups(),
+                    "pointToPoint": [dict(call) for call in list(_calls)],
+                    "siblings": self.siblings(),
+                    "flightRecorder": _flight_recorder(self.c10d),
+                },
+            )
+
+    def ask_others(self):
+        with open(os.path.join(self.folder, "request"), "w") as file:
+            file.write("%f\n" % time.time())
+
+    def requested(self):
+        try:
+            when = os.stat(os.path.join(self.folder, "request")).st_mtime
+        except OSError:
+            return False
+        if when <= self.last_request:
+            return False
+        self.last_request = when
+        return True
+
+    def token(self):
+        loop = getattr(sys.modules.get("weft_probe_torch"), "loop", None)
+        return (probe.recorder.steps, getattr(loop, "all_updates", 0), _number[0], _progress(self.c10d))
+
+    def run(self):
+        period = min(2.0, max(0.1, self.limit / 8)) if self.limit else 1.0
+        last, since, dumped_at = None, time.monotonic(), None
+        signaled = 0
+        while not self.leaving and probe.recorder.folder is not None:
+            time.sleep(period)
+            try:
+                if self.signal_file is not None:
+                    size = os.fstat(self.signal_file.fileno()).st_size
+                    if size != signaled:
+                        signaled = size
+                        self.dump("signal")
+                if self.requested():
+                    self.dump("requested")
+                token = self.token()
+                now = time.monotonic()
+                if token != last:
+                    last, since, dumped_at = token, now, None
+                elif self.limit and now - since > self.limit and dumped_at is None:
+                    dumped_at = now
+                    self.ask_others()
+                    self.dump("stalled", stalled=now - since)
+            except Exception as problem:  # noqa: BLE001
+                probe.recorder.error("hang: %s: %s" % (type(problem).__name__, problem))
+
+    def leave(self):
+        """The process ends by itself: the siblings and `weft hang` can tell that from a death."""
+        self.leaving = True
+        failed = probe.recorder.failed
+        self.card(exit="failed" if failed else "ok", steps=probe.recorder.steps)
+
+
+def raised(kind, value, trace):
+    """Called by the exception hook of the probe."""
+    watcher = _watcher[0]
+    if watcher is not None and not issubclass(kind, KeyboardInterrupt):
+        text = {"type": kind.__name__, "message": str(value)[:4000], "frames": _traceback(trace)}
+        watcher.dump("exception", raised=text)
+
+
+def _site():
+    """The caller of torch.distributed outside of PyTorch."""
+    frame = sys._getframe(2)
+    while frame is not None and "/torch/" in frame.f_code.co_filename:
+        frame = frame.f_back
+    return _frame(frame) if frame is not None else None
+
+
+def _note_call(module, name):
+    original = getattr(module, name, None)
+    if original is None:
+        return
+
+    peer_name = "dst" if "send" in name else "src"
+
+    def call(*args, **kwargs):
+        if _watcher[0] is None:
+            return original(*args, **kwargs)
+        _number[0] += 1
+        peer = kwargs.get(peer_name, args[1] if len(args) > 1 else None)
+        record = {"op": name, "peer": peer if isinstance(peer, int) else None, "number": _number[0], "done": False}
+        record.update(tag=kwargs.get("tag", 0) if isinstance(kwargs.get("tag", 0), int) else None, site=_site())
+        _calls.append(record)
+        result = original(*args, **kwargs)
+        # A non-blocking call has only been issued; whether it has finished is not known.
+        record["done"] = True if name in ("send", "recv") else None
+        _number[0] += 1
+        return result
+
+    call.__name__ = name
+    call.__doc__ = original.__doc__
+    call.__wrapped__ = original
+    setattr(module, name, call)
+
+
+def watch(module):
+    """Called after torch.distributed.distributed_c10d was imported."""
+    for name in ("send", "recv", "isend", "irecv"):
+        _note_call(module, name)
+    original = module.init_process_group
+
+    def init_process_group(*args, **kwargs):
+        result = original(*args, **kwargs)
+        guarded("hang watcher")(_start)()
+        return result
+
+    init_process_group.__doc__ = original.__doc__
+    init_process_group.__wrapped__ = original
+    module.init_process_group = init_process_group
+
+
+def _start():
+    if _watcher[0] is not None or probe.recorder.folder is None:
+        return
+    torch = sys.modules["torch"]
+    watcher = Watcher(probe.recorder.folder, torch._C._distributed_c10d)
+    _watcher[0] = watcher
+    watcher.start()
+
+    import atexit
+
+    atexit.register(guarded("hang exit")(watcher.leave))

@@ -1,0 +1,109 @@
+// Ranks that have not issued the call in which the others wait, and what they do instead.
+import { groupName, type HangContext, lastSequence, mainFrames, siteOfRank } from "./context.js";
+import { isUserFrame, type RankEvidence, rankEvidence, type Site, userSite } from "./evidence.js";
+import { evaluating, type HangKind, type HangVerdict, loading, ranksText, saving, type Waiting } from "./verdict.js";
+
+/** Members of a group that have not issued the call in which the others wait. */
+export function absentRank(context: HangContext): HangVerdict | null {
+  for (const waiting of context.waiting) {
+    if (waiting.sequence === null) continue;
+    const group = context.evidence.groups.findIndex((_, i) => groupName(context.evidence, i) === waiting.group);
+    const members = context.members(group);
+    const absent = members.filter((rank) => {
+      const own = context.evidence.ranks.get(rank);
+      if (waiting.ranks.includes(rank)) return false;
+      const last = own === undefined ? null : lastSequence(own, group);
+      return last === null || last < (waiting.sequence as number);
+    });
+    if (absent.length === 0) continue;
+    // A rank that waits elsewhere is explained by the ranks that it waits for.
+    const free = absent.filter(
+      (rank) => !context.waiting.some((other) => other !== waiting && other.ranks.includes(rank)),
+    );
+    const culprits = free.length > 0 ? free : absent;
+    return explainAbsence(context, culprits, waiting);
+  }
+  return null;
+}
+
+function explainAbsence(context: HangContext, culprits: number[], waiting: Waiting): HangVerdict {
+  const own = context.evidence.ranks.get(culprits[0]);
+  const reason = reasonOfAbsence(own);
+  const fact = `${ranksText(waiting.ranks)} wait in ${waiting.op} number ${waiting.sequence} of group ${waiting.group}; ${ranksText(culprits)} ${culprits.length === 1 ? "has" : "have"} not issued it`;
+  if (reason === null)
+    return context.verdict("dead", culprits, {
+      site: waiting.site,
+      confidence: "guess",
+      evidence: [fact, `${ranksText(culprits)} left no file at all: it died, was stopped, or its file was not given`],
+    });
+  return context.verdict(reason.kind, culprits, {
+    site: reason.site ?? waiting.site,
+    at: siteOfRank(own),
+    evidence: [fact, ...reason.facts],
+    confidence: reason.kind === "late" ? "guess" : "likely",
+  });
+}
+
+/** What a rank does instead of communicating; null when nothing is known about it. */
+export function reasonOfAbsence(
+  own: RankEvidence | undefined,
+): { kind: HangKind; site: Site | null; facts: string[] } | null {
+  if (own === undefined || own.files.length === 0) return null;
+  if (own.process?.state === "exited")
+    return { kind: "uneven", site: null, facts: [`rank ${own.rank} has ended: ${own.process.detail}`] };
+  const frames = mainFrames(own);
+  if (frames.length === 0) return own.calls === undefined ? null : { kind: "late", site: null, facts: [] };
+  const site = userSite(frames);
+  const fact = `rank ${own.rank} is in ${frames
+    .slice(0, 3)
+    .map((frame) => frame.name)
+    .join(" < ")}`;
+  const user = frames.filter(isUserFrame);
+  const saves = frames.find((frame) => saving.test(frame.name) && !/forward|backward/.test(frame.name));
+  if (saves !== undefined)
+    return { kind: "checkpoint", site: user.find((frame) => saving.test(frame.name)) ?? site, facts: [fact] };
+  if (frames.some((frame) => loading.test(frame.name) || loading.test(frame.file)))
+    return { kind: "data-loading", site, facts: [fact] };
+  if (user.some((frame) => evaluating.test(frame.name))) return { kind: "evaluation", site, facts: [fact] };
+  return { kind: "late", site, facts: [fact] };
+}
+
+/** Only logs: the rank whose last enqueued collective is smallest, or that reported none. */
+export function fromLogs(context: HangContext): HangVerdict | null {
+  const ranks = [...context.evidence.ranks.values()];
+  const told = ranks.filter((own) => own.watchdog !== undefined || own.status.some((status) => status.enqueued >= 0));
+  if (told.length === 0) return null;
+  const enqueued = (own: RankEvidence) =>
+    Math.max(own.watchdog?.sequence ?? -1, ...own.status.map((status) => status.enqueued));
+  const most = Math.max(...told.map(enqueued));
+  const behind = told.filter((own) => enqueued(own) < most);
+  if (behind.length > 0 && behind.length < told.length) {
+    const least = Math.min(...behind.map(enqueued));
+    const culprits = behind.filter((own) => enqueued(own) === least);
+    return context.verdict(
+      "late",
+      culprits.map((own) => own.rank),
+      {
+        site: siteOfRank(culprits[0]),
+        evidence: [
+          `${ranksText(culprits.map((own) => own.rank))} issued collectives up to ${least}, the others up to ${most}`,
+        ],
+        confidence: "likely",
+      },
+    );
+  }
+  const silent = Array.from({ length: context.world }, (_, rank) => rank).filter(
+    (rank) => !told.some((own) => own.rank === rank),
+  );
+  if (silent.length === 0 || silent.length >= told.length) return null;
+  const own = context.evidence.ranks.get(silent[0]) ?? rankEvidence(context.evidence, silent[0]);
+  const reason = reasonOfAbsence(own);
+  return context.verdict(reason?.kind ?? "late", silent, {
+    site: reason?.site ?? siteOfRank(own),
+    evidence: [
+      `the watchdogs of ${told.length} ranks report a timeout; ${ranksText(silent)} reported nothing`,
+      ...(reason?.facts ?? []),
+    ],
+    confidence: "guess",
+  });
+}

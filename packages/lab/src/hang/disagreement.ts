@@ -1,0 +1,262 @@
+// Ranks that issue different calls: another order, a skipped or additional call, another size or type.
+import { groupName, type HangContext, mainFrames, siteOfRank } from "./context.js";
+import { type Call, type HangEvidence, isUserFrame, type RankEvidence, type Site, userSite } from "./evidence.js";
+import {
+  callAt,
+  type Departure,
+  departures,
+  difference,
+  goesBack,
+  type Lane,
+  lanesOf,
+  payloadHistory,
+  placeOf,
+} from "./programs.js";
+import { evaluating, type HangKind, type HangVerdict, mismatchMessage, ranksText, siteText } from "./verdict.js";
+
+/** Calls with the same number in one group that differ, or ranks that left the common order. */
+export function disagreement(context: HangContext): HangVerdict | null {
+  const mismatch = firstMismatch(context);
+  const everybody = new Set(context.evidence.ranks.keys());
+  const departed = departures(context.evidence, everybody);
+  const aborted = [...context.evidence.ranks.values()].filter((own) => abortedByPeers(own));
+  if (mismatch === null && aborted.length > 0) return fromOwnHistory(context, aborted);
+  // Of several that departed the earliest in its own program: the others follow from it.
+  const first = [...departed.values()].sort((a, b) => a.index - b.index)[0];
+  if (mismatch !== null && mismatch.kind !== "op" && (first === undefined || mismatch.samePlace))
+    return payloadMismatch(context, mismatch);
+  if (first !== undefined) return fromDeparture(context, first);
+  if (mismatch !== null) return operationMismatch(context, mismatch);
+  return null;
+}
+
+/** gloo aborts a process whose partner sent another number of bytes: the partner is the suspect. */
+function abortedByPeers(own: RankEvidence): boolean {
+  return own.raised !== undefined && mismatchMessage.test(own.raised.message);
+}
+
+function firstMismatch(context: HangContext): Mismatch | null {
+  let first: Mismatch | null = null;
+  for (let group = 0; group < context.evidence.groups.length; group++) {
+    const lanes = lanesOf(context.evidence, group);
+    const found = mismatchIn(context.evidence, group, lanes);
+    if (found !== null && (first === null || found.timeMs < first.timeMs)) first = found;
+  }
+  return first;
+}
+
+/** All ranks are at the same call, but with different sizes or types. */
+function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }: Mismatch): HangVerdict {
+  const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
+  const callOf = (lane: Lane) => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+  // The smallest set of ranks that agree with each other; between equals the one that did otherwise before.
+  const sets: Lane[][] = [];
+  for (const lane of here) {
+    const set = sets.find((other) => difference(callOf(other[0]), callOf(lane)) === null);
+    if (set === undefined) sets.push([lane]);
+    else set.push(lane);
+  }
+  const unusual = (set: Lane[]) => {
+    const { same, other } = payloadHistory(context.evidence, set[0].calls, callAt(set[0], sequence));
+    return other > same ? 1 : 0;
+  };
+  sets.sort((a, b) => a.length - b.length || unusual(b) - unusual(a));
+  const [odd] = sets;
+  const usual = sets[sets.length - 1];
+  const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
+  // The same place with the payload that another call of the loop has: the order differs, not the size.
+  const swapped = issuedLater(context, usual[0], sequence, got);
+  const describe = (call: Call) =>
+    kind === "dtype"
+      ? (call.inputDtypes[0] ?? call.outputDtypes[0])
+      : JSON.stringify(call.inputSizes[0] ?? call.outputSizes[0]);
+  return context.verdict(
+    swapped ? "order" : kind === "dtype" ? "dtype" : "shape",
+    odd.map((lane) => lane.rank),
+    {
+      site: got.site ?? siteOfRank(context.evidence.ranks.get(odd[0].rank)),
+      collective: { op: got.op, group: groupName(context.evidence, group), sequence },
+      confidence: odd.length < usual.length || unusual(odd) === 1 ? "certain" : "guess",
+      evidence: [
+        `${ranksText(odd.map((lane) => lane.rank))}: ${got.op} of ${describe(got)}; ${ranksText(usual.map((lane) => lane.rank))}: ${describe(expected)} (number ${sequence} of group ${groupName(context.evidence, group)})`,
+      ],
+    },
+  );
+}
+
+function issuedLater(context: HangContext, lane: Lane, sequence: number, call: Call): boolean {
+  for (let s = sequence + 1; s <= Math.min(lane.last, sequence + 16); s++) {
+    const at = callAt(lane, s);
+    if (at >= 0 && difference(context.evidence.calls[lane.calls.call[at]], call) === null) return true;
+  }
+  return false;
+}
+
+/** Only some ranks left a record, the others were aborted: who did something new is the suspect. */
+function fromOwnHistory(context: HangContext, aborted: RankEvidence[]): HangVerdict {
+  const seen = [...context.evidence.ranks.values()].filter((own) => own.calls !== undefined && own.calls.count > 0);
+  const fact = `${ranksText(aborted.map((own) => own.rank))} aborted: ${aborted[0].raised?.message.split("\n")[0].slice(0, 200)}`;
+  for (const own of aborted) {
+    const frames = mainFrames(own);
+    const site = userSite(frames);
+    const isAt = (call: Call) => call.site !== null && call.site.file === site?.file && call.site.line === site.line;
+    if (site === null || seen.length === 0 || context.evidence.calls.some(isAt)) continue;
+    const op = frames.find((frame) => /distributed_c10d\.py$/.test(frame.file))?.name ?? "unknown";
+    return context.verdict(evaluating.test(site.name) ? "evaluation" : "extra", [own.rank], {
+      site,
+      collective: { op, group: "", sequence: null },
+      evidence: [fact, `rank ${own.rank} was at ${siteText(site)}, where no other rank has communicated`],
+    });
+  }
+  for (const own of seen) {
+    const calls = own.calls as NonNullable<typeof own.calls>;
+    const i = calls.count - 1;
+    const { same, other } = payloadHistory(context.evidence, calls, i);
+    if (same > 0 || other < 2) continue;
+    const call = context.evidence.calls[calls.call[i]];
+    const before = [...calls.call.subarray(0, i)]
+      .map((id) => context.evidence.calls[id])
+      .find((c) => placeOf(c) === placeOf(call));
+    const kind = before !== undefined && difference(before, call) === "dtype" ? "dtype" : "shape";
+    return context.verdict(kind, [own.rank], {
+      site: call.site ?? siteOfRank(own),
+      collective: { op: call.op, group: groupName(context.evidence, calls.group[i]), sequence: calls.sequence[i] },
+      evidence: [
+        fact,
+        `rank ${own.rank} issued ${call.op} with another ${kind} than in its ${other} earlier calls at this line`,
+      ],
+    });
+  }
+  const departed = [...departures(context.evidence, new Set(seen.map((own) => own.rank))).values()][0];
+  if (departed !== undefined) return fromDeparture(context, departed);
+  const [own] = seen;
+  const calls = own?.calls;
+  const last = calls === undefined ? null : context.evidence.calls[calls.call[calls.count - 1]];
+  return context.verdict(
+    "shape",
+    aborted.map((one) => one.rank),
+    {
+      site: last?.site ?? siteOfRank(aborted[0]),
+      collective:
+        calls === undefined || last === null
+          ? null
+          : {
+              op: last.op,
+              group: groupName(context.evidence, calls.group[calls.count - 1]),
+              sequence: calls.sequence[calls.count - 1],
+            },
+      confidence: "guess",
+      evidence: [fact, "the ranks with a record did what they always did, so the size was different on one without"],
+    },
+  );
+}
+
+function fromDeparture(context: HangContext, departure: Departure): HangVerdict {
+  const { rank, previous, got, expected, after } = departure;
+  const own = context.evidence.ranks.get(rank) as RankEvidence;
+  const calls = own.calls as NonNullable<RankEvidence["calls"]>;
+  const at = {
+    group: groupName(context.evidence, calls.group[departure.index]),
+    sequence: calls.sequence[departure.index],
+  };
+  const where = (call: Call) => `${call.op}${call.site === null ? "" : ` (${call.site.file}:${call.site.line})`}`;
+  const fact = `after ${where(previous)} rank ${rank} issued ${where(got)}${expected === null ? "" : `; the other ranks issue ${where(expected)}`}`;
+  const make = (kind: HangKind, call: Call, at2: Site | null): HangVerdict =>
+    context.verdict(kind, [rank], {
+      site: call.site ?? context.mainWaiting([rank])?.site ?? siteOfRank(own),
+      at: at2,
+      collective: { op: call.op, ...at },
+      evidence: [fact],
+      confidence: expected === null ? "guess" : "likely",
+    });
+  const names = got.frames.filter(isUserFrame).map((frame) => frame.name);
+  const elsewhere = isPlaceOfOthers(context, rank, got);
+  if (!elsewhere && names.some((name) => evaluating.test(name))) return make("evaluation", got, null);
+  if (expected === null) return make("extra", got, null);
+  // The right kind of call at a line of its own: the branch issues its calls in another order.
+  const swapped = !elsewhere && difference(got, expected) === "op" && after !== null && difference(got, after) === null;
+  if (swapped || (!elsewhere && samePayloadElsewhere(context, rank, got, expected))) return make("order", got, null);
+  if (elsewhere) return make("skipped", expected, got.site);
+  if (goesBack(context.evidence, previous, expected)) return make("uneven", expected, got.site);
+  return make("extra", got, null);
+}
+
+function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolean {
+  const place = placeOf(call);
+  for (const { rank: other, calls } of context.evidence.ranks.values())
+    for (let i = 0; other !== rank && calls !== undefined && i < calls.count; i++)
+      if (placeOf(context.evidence.calls[calls.call[i]]) === place) return true;
+  return false;
+}
+
+/** In the same loop the others issue this call, at another line, but not now. */
+function samePayloadElsewhere(context: HangContext, rank: number, got: Call, expected: Call): boolean {
+  if (difference(got, expected) === null || got.site === null || expected.site === null) return false;
+  return context.evidence.calls.some(
+    (call) =>
+      call !== got &&
+      call.site !== null &&
+      call.site.name === got.site?.name &&
+      call.op === got.op &&
+      placeOf(call) !== placeOf(expected) &&
+      difference(call, got) === null &&
+      isPlaceOfOthers(context, rank, call),
+  );
+}
+
+function operationMismatch(context: HangContext, { group, sequence, lanes }: Mismatch): HangVerdict {
+  const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
+  const byOp = new Map<string, Lane[]>();
+  for (const lane of here) {
+    const { op } = context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+    byOp.set(op, [...(byOp.get(op) ?? []), lane]);
+  }
+  const sorted = [...byOp].sort((a, b) => a[1].length - b[1].length);
+  const [op, odd] = sorted[0];
+  const call = context.evidence.calls[odd[0].calls.call[callAt(odd[0], sequence)]];
+  return context.verdict(
+    "order",
+    odd.map((lane) => lane.rank),
+    {
+      site: call.site,
+      collective: { op, group: groupName(context.evidence, group), sequence },
+      confidence: odd.length < sorted[sorted.length - 1][1].length ? "likely" : "guess",
+      evidence: sorted.map(
+        ([name, set]) => `${ranksText(set.map((lane) => lane.rank))}: ${name} is number ${sequence} of its group`,
+      ),
+    },
+  );
+}
+
+interface Mismatch {
+  group: number;
+  sequence: number;
+  kind: "op" | "dtype" | "shape";
+  timeMs: number;
+  /** The calls stand at the same line: the ranks agree on the order, not on the payload. */
+  samePlace: boolean;
+  lanes: Lane[];
+}
+
+/** The first sequence number of a group at which calls differ. */
+function mismatchIn(evidence: HangEvidence, group: number, lanes: Lane[]): Mismatch | null {
+  if (lanes.length < 2) return null;
+  const from = lanes.reduce((least, lane) => Math.min(least, lane.first), Infinity);
+  const to = lanes.reduce((most, lane) => Math.max(most, lane.last), -Infinity);
+  for (let sequence = from; sequence <= to; sequence++) {
+    let reference = -1;
+    for (const lane of lanes) {
+      const at = callAt(lane, sequence);
+      if (at < 0) continue;
+      const id = lane.calls.call[at];
+      if (reference < 0) reference = id;
+      else if (id !== reference) {
+        const [one, other] = [evidence.calls[reference], evidence.calls[id]];
+        const kind = difference(one, other);
+        const samePlace = one.site !== null && placeOf({ ...one, op: "" }) === placeOf({ ...other, op: "" });
+        if (kind !== null) return { group, sequence, kind, timeMs: lane.calls.timeMs[at], samePlace, lanes };
+      }
+    }
+  }
+  return null;
+}

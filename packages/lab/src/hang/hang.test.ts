@@ -1,0 +1,219 @@
+// Verdicts from recorded evidence of every kind, written here: dumps of several versions, logs, RAS reports, stacks.
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { type HangVerdict, hangText, judgeHang, readHang } from "./index.js";
+
+const root = mkdtempSync(join(tmpdir(), "weft-hang-test-"));
+after(() => rmSync(root, { recursive: true, force: true }));
+let count = 0;
+
+function folderWith(files: Record<string, string | Buffer>): string {
+  const folder = join(root, String(count++));
+  mkdirSync(folder);
+  for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
+  return folder;
+}
+
+const verdictOf = async (files: Record<string, string | Buffer>): Promise<HangVerdict> =>
+  judgeHang(await readHang([folderWith(files)]));
+
+interface Step {
+  op: string;
+  line: number;
+  size?: number;
+  dtype?: string;
+}
+
+/** A dump in the format of one version of the flight recorder, its last call not completed. */
+function dump(steps: readonly Step[], version: "list" | "1.5" | "2.3" | "2.10"): string {
+  const nccl = version !== "2.10";
+  const entries = steps.map(({ op, line, size = 64, dtype = "Float" }, i) => {
+    const frames = [
+      { name: op, filename: "/x/site-packages/torch/distributed/distributed_c10d.py", line: 100 },
+      { name: "train", filename: "/home/u/train.py", line },
+    ];
+    const finished = i < steps.length - 1;
+    const shared = {
+      profiling_name: `${nccl ? "nccl" : "gloo"}:${op}`,
+      input_sizes: [[size]],
+      output_sizes: [[size]],
+      frames,
+    };
+    const state = nccl ? (finished ? "completed" : "scheduled") : "scheduled";
+    if (version === "list") return { ...shared, seq_id: i + 1, state, time_created: 1_700_000_000_000_000 + i };
+    if (version === "1.5") return { ...shared, pg_id: 0, seq_id: i + 1, state, retired: finished };
+    const types = { input_dtypes: [dtype], output_dtypes: [dtype] };
+    const names = { process_group: ["0", "default_pg"], collective_seq_id: i + 1, p2p_seq_id: 0, is_p2p: false };
+    return { ...shared, ...types, ...names, record_id: i, state, retired: finished, time_created_ns: 1.7e18 + i * 1e6 };
+  });
+  return JSON.stringify(version === "list" ? entries : { version, entries });
+}
+
+const loop = (steps: number, ...body: Step[]): Step[] => Array.from({ length: steps }, () => body).flat();
+const reduce = { op: "all_reduce", line: 10 };
+const gather = { op: "all_gather", line: 12 };
+
+for (const version of ["list", "1.5", "2.3", "2.10"] as const)
+  test(`a skipped collective is found in dumps of version ${version}`, async () => {
+    const good = [...loop(5, reduce, gather), reduce];
+    const bad = [...loop(5, reduce, gather), gather];
+    const verdict = await verdictOf({ nccl_trace_rank_0: dump(good, version), nccl_trace_rank_1: dump(bad, version) });
+    assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["skipped", [1], 10]);
+    assert.match(hangText(verdict), /Rank 1 did not issue a collective[\s\S]*train\.py:10/);
+  });
+
+test("mixed versions, missing, renamed and truncated dumps give a verdict or a reason, never an exception", async () => {
+  const good = dump([...loop(5, reduce, gather), reduce], "2.10");
+  const bad = dump([...loop(5, reduce, gather), gather], "2.3");
+  const mixed = await verdictOf({ rank0: good, rank1: bad, rank2: good });
+  assert.deepEqual(mixed.culprits, [1]);
+  const renamed = await readHang([folderWith({ "first.json": good, "second.json": bad, "third.json": good })]);
+  assert.deepEqual(judgeHang(renamed).culprits, [1]);
+  assert.match(renamed.problems.join(), /taken for rank/);
+  for (let end = 0; end <= bad.length; end += 97)
+    await verdictOf({ rank0: good, rank1: bad.slice(0, end), rank2: good });
+  const missing = await verdictOf({ rank0: good, rank2: good });
+  assert.deepEqual([missing.kind, missing.culprits], ["dead", [1]]);
+  for (const junk of [
+    "",
+    "[]",
+    "{}",
+    "null",
+    "{",
+    '{"entries":5}',
+    '{"entries":[{"profiling_name":5,"frames":{}}]}',
+    "\0\0",
+    "text",
+    "[[[[[",
+  ])
+    assert.ok(["none", "unknown"].includes((await verdictOf({ rank0: junk, rank1: junk })).kind), junk);
+});
+
+test("sizes and types that differ name the rank that did otherwise before", async () => {
+  const steps = loop(4, reduce, gather);
+  const shape = await verdictOf({
+    rank0: dump([...steps, reduce], "2.10"),
+    rank1: dump([...steps, { ...reduce, size: 65 }], "2.10"),
+  });
+  assert.deepEqual([shape.kind, shape.culprits, shape.collective?.op], ["shape", [1], "all_reduce"]);
+  const dtype = await verdictOf({
+    rank0: dump([...steps, { ...reduce, dtype: "Half" }], "2.10"),
+    rank1: dump([...steps, reduce], "2.10"),
+    rank2: dump([...steps, reduce], "2.10"),
+  });
+  assert.deepEqual([dtype.kind, dtype.culprits], ["dtype", [0]]);
+});
+
+test("a line of its own for rank 0 is no fault", async () => {
+  const first = loop(5, { op: "broadcast", line: 20 }, reduce);
+  const other = loop(5, { op: "broadcast", line: 22 }, reduce);
+  const verdict = await verdictOf({
+    rank0: dump(first, "2.10"),
+    rank1: dump(other, "2.10"),
+    rank2: dump(other, "2.10"),
+  });
+  assert.deepEqual(verdict.culprits, []);
+});
+
+test("finished dumps of a healthy job accuse nobody", async () => {
+  const entries = JSON.parse(dump(loop(5, reduce, gather), "2.10"));
+  for (const entry of entries.entries) entry.retired = true;
+  const text = JSON.stringify(entries);
+  assert.equal((await verdictOf({ rank0: text, rank1: text })).kind, "none");
+});
+
+const watchdogLine = (rank: number, seq: number, op: string) =>
+  `[rank${rank}]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] [Rank ${rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=${seq}, OpType=${op}, NumelIn=544, NumelOut=68, Timeout(ms)=600000) ran for 600061 milliseconds before timing out.
+[rank${rank}]:[E1206 18:44:12.715588844 ProcessGroupNCCL.cpp:1664] [PG ID 0 PG GUID 0(default_pg) Rank ${rank}] Exception (either an error or timeout) detected by watchdog at work: ${seq}, last enqueued NCCL work: ${seq + (rank === 2 ? 0 : 2)}, last completed NCCL work: ${seq - 1}.`;
+
+test("watchdog lines: the rank that enqueued least", async () => {
+  const log = [0, 1, 2, 3].map((rank) => watchdogLine(rank, 7753, "ALLREDUCE")).join("\n");
+  const verdict = await verdictOf({ "job.out": log });
+  assert.deepEqual([verdict.culprits, verdict.collective?.op, verdict.collective?.sequence], [[2], "allreduce", 7753]);
+});
+
+test("watchdog lines: the rank that reported nothing", async () => {
+  const log = [0, 1, 3]
+    .map((rank) => watchdogLine(rank, 12, "ALLREDUCE"))
+    .join("\n")
+    .replaceAll("work: 14", "work: 12");
+  assert.deepEqual((await verdictOf({ "slurm-77.out": log })).culprits, [2]);
+});
+
+test("logs: the exception of one rank explains the errors of the others", async () => {
+  const verdict = await verdictOf({
+    "job.log": `[rank1]: Traceback (most recent call last):
+[rank1]:   File "/x/site-packages/torch/distributed/distributed_c10d.py", line 2806, in all_reduce
+[rank1]:     work.wait()
+[rank1]: torch.distributed.DistBackendError: NCCL communicator was aborted on rank 1.
+[rank3]: Traceback (most recent call last):
+[rank3]:   File "/home/u/train.py", line 88, in <module>
+[rank3]:     main()
+[rank3]:   File "/home/u/data.py", line 12, in load
+[rank3]:     return rows[index]
+[rank3]: IndexError: list index out of range`,
+  });
+  assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["raised", [3], 12]);
+});
+
+test("logs: signals in torchrun's table and SLURM's messages", async () => {
+  const torchrun = await verdictOf({ "a.log": "  rank      : 3 (local_rank: 1)\n  exitcode  : -9 (pid: 9136)\n" });
+  assert.deepEqual([torchrun.kind, torchrun.culprits], ["dead", [3]]);
+  const slurm = await verdictOf({ "b.log": "srun: error: node07: task 5: Out Of Memory\n" });
+  assert.deepEqual([slurm.kind, slurm.culprits], ["dead", [5]]);
+});
+
+test("a report of NCCL RAS names the ranks that are behind", async () => {
+  const verdict = await verdictOf({
+    "ras.txt": `Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      1          8            1          8        8
+
+Communicators... (0.00s)
+=============
+
+Warnings
+========
+
+#0-0 (27a079b828ff1a75) MISMATCH
+  Communicator ranks have different collective operation counts
+    7 ranks have launched up to operation 6650
+    1 rank has launched up to operation 6649
+    Rank 4 -- GPU 4 managed by process 483072 on node 172.16.64.210
+`,
+  });
+  assert.deepEqual([verdict.culprits, verdict.worldSize], [[4], 8]);
+});
+
+test("py-spy stacks say what the absent rank does", async () => {
+  const good = dump([...loop(3, reduce, gather), reduce], "2.10");
+  const calm = JSON.parse(dump(loop(3, reduce, gather), "2.10"));
+  for (const entry of calm.entries) entry.retired = true;
+  const spy = `Process 4711: python train.py
+Python v3.11.2 (/usr/bin/python3.11)
+
+Thread 4711 (idle): "MainThread"
+    write (zipfile.py:1180)
+    save (torch/serialization.py:944)
+    save_checkpoint (/home/u/train.py:61)
+    main (/home/u/train.py:90)
+`;
+  const verdict = await verdictOf({ rank0: good, rank1: JSON.stringify(calm), "rank1.pyspy.txt": spy });
+  assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["checkpoint", [1], 61]);
+});
+
+test("recorded dumps of a real gloo job are pickles without rank lists", { skip: false }, async () => {
+  // Taken from PyTorch 2.13 with three ranks, one of which issued a broadcast that the others did not.
+  const data = new URL("../../testdata/hangs/", import.meta.url);
+  const verdict = await verdictOf({
+    nccl_trace_rank_0: readFileSync(new URL("rank0.pickle", data)),
+    nccl_trace_rank_2: readFileSync(new URL("rank2.pickle", data)),
+  });
+  assert.deepEqual(verdict.culprits, [1]);
+});

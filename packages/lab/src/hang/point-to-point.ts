@@ -1,0 +1,70 @@
+// Sends and receives without a partner.
+import { reasonOfAbsence } from "./absence.js";
+import { groupName, type HangContext, siteOfRank } from "./context.js";
+import type { HangVerdict } from "./verdict.js";
+
+/** A blocked send or receive whose partner never issued the other half. */
+export function pointToPoint(context: HangContext): HangVerdict | null {
+  const blocked = [...context.evidence.ranks.values()].flatMap((own) => {
+    const call = own.pointToPoint.find((one) => one.done === false && one.peer !== null);
+    return call === undefined ? [] : [{ own, call, peer: call.peer as number }];
+  });
+  if (blocked.length === 0) return recordedPointToPoint(context);
+  // The one that got least far: the others wait because of it.
+  blocked.sort((a, b) => a.own.pointToPoint.length - b.own.pointToPoint.length);
+  const kindOf = (op: string) => (op.includes("send") ? "send" : "recv");
+  for (const { own, call, peer } of blocked) {
+    const partner = context.evidence.ranks.get(peer);
+    const half = kindOf(call.op) === "recv" ? "send" : "recv";
+    const mine = own.pointToPoint.filter((one) => kindOf(one.op) === kindOf(call.op) && one.peer === peer).length;
+    const theirs = partner?.pointToPoint.filter((one) => kindOf(one.op) === half && one.peer === own.rank).length ?? 0;
+    if (theirs >= mine) continue;
+    // A partner that is blocked itself, at the same number of calls, is no cause.
+    const partnerBlocked = blocked.find((one) => one.own.rank === peer);
+    if (partnerBlocked !== undefined && partnerBlocked.own.pointToPoint.length < own.pointToPoint.length) continue;
+    const why = reasonOfAbsence(partner);
+    if (why !== null && why.kind !== "late")
+      return context.verdict(why.kind, [peer], {
+        site: why.site,
+        evidence: why.facts,
+        collective: { op: call.op, group: "", sequence: null },
+      });
+    return context.verdict("point-to-point", [peer], {
+      site: call.site,
+      at: siteOfRank(partner),
+      collective: { op: call.op, group: "", sequence: null },
+      confidence: "certain",
+      evidence: [
+        `rank ${own.rank} waits in ${call.op} number ${mine} with rank ${peer}, which has issued ${theirs} ${half}s to it`,
+      ],
+    });
+  }
+  return null;
+}
+
+/** The same from the recorder's entries, where the backend records point-to-point calls (NCCL). */
+function recordedPointToPoint(context: HangContext): HangVerdict | null {
+  const issued = new Map<string, number>();
+  for (const { rank, calls } of context.evidence.ranks.values())
+    for (let i = 0; calls !== undefined && i < calls.count; i++) {
+      const { op, peer } = context.evidence.calls[calls.call[i]];
+      if (peer !== null) issued.set(`${op} ${rank} ${peer}`, (issued.get(`${op} ${rank} ${peer}`) ?? 0) + 1);
+    }
+  for (const { rank, calls } of context.evidence.ranks.values())
+    for (let i = 0; calls !== undefined && i < calls.count; i++) {
+      const call = context.evidence.calls[calls.call[i]];
+      if (call.peer === null || calls.state[i] === 2) continue;
+      const half = call.op === "recv" ? "send" : "recv";
+      const mine = issued.get(`${call.op} ${rank} ${call.peer}`) ?? 0;
+      const theirs = issued.get(`${half} ${call.peer} ${rank}`) ?? 0;
+      if (theirs >= mine || context.evidence.ranks.get(call.peer)?.calls === undefined) continue;
+      return context.verdict("point-to-point", [call.peer], {
+        site: call.site,
+        collective: { op: call.op, group: groupName(context.evidence, calls.group[i]), sequence: calls.sequence[i] },
+        evidence: [
+          `rank ${rank} waits in ${call.op} number ${mine} with rank ${call.peer}, which has issued ${theirs} ${half}s to it`,
+        ],
+      });
+    }
+  return null;
+}

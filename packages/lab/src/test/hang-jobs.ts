@@ -1,0 +1,102 @@
+// Starts the jobs of hangs/job.py with real PyTorch ranks under the probe, waits until they are stuck, and compares what
+// `weft hang` says with what was injected. Used by a test (a few scenarios) and by hangs/run.mjs (all of them).
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type HangVerdict, judgeHang, readHang } from "../hang/index.js";
+
+const folder = join(dirname(fileURLToPath(import.meta.url)), "../../hangs");
+const probe = join(folder, "../probe");
+
+interface Scenario {
+  ranks: number;
+  culprit: number;
+  kind: string;
+  op: string;
+}
+
+export interface HangScore {
+  scenario: string;
+  ranks: number;
+  culprit: boolean;
+  collective: boolean;
+  line: boolean;
+  kind: boolean;
+  verdict: HangVerdict;
+  seconds: number;
+}
+
+export const scenarios = JSON.parse(readFileSync(join(folder, "scenarios.json"), "utf8")) as Record<string, Scenario>;
+
+/** The line with the comment "FAULT <scenario>". */
+function faultLine(name: string): number {
+  const lines = readFileSync(join(folder, "job.py"), "utf8").split("\n");
+  return 1 + lines.findIndex((line) => / # FAULT (.*)$/.exec(line)?.[1].split(" ").includes(name));
+}
+
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const ended = (job: ChildProcess) => job.exitCode !== null || job.signalCode !== null;
+
+/** Dumps of ranks in a folder, and when the last one was written. */
+function dumps(run: string): { count: number; last: number } {
+  const hang = join(run, "hang");
+  const files = existsSync(hang) ? readdirSync(hang).filter((name) => /^rank\d+\.json$/.test(name)) : [];
+  return { count: files.length, last: Math.max(0, ...files.map((name) => statSync(join(hang, name)).mtimeMs)) };
+}
+
+/** Runs one scenario and keeps its folder in `keep`, or removes it. */
+export async function runScenario(
+  python: string,
+  name: string,
+  limitSeconds: number,
+  keep?: string,
+): Promise<HangScore> {
+  const { ranks, culprit, kind, op } = scenarios[name];
+  const run = keep ?? mkdtempSync(join(tmpdir(), "weft-hang-"));
+  const began = performance.now();
+  const jobs: ChildProcess[] = [];
+  try {
+    for (let rank = 0; rank < ranks; rank++) {
+      const log = openSync(join(run, `rank${rank}.log`), "w");
+      jobs.push(
+        spawn(python, ["-W", "ignore", join(folder, "job.py"), name, join(run, "store")], {
+          stdio: ["ignore", log, log],
+          env: {
+            ...process.env,
+            RANK: String(rank),
+            WORLD_SIZE: String(ranks),
+            OMP_NUM_THREADS: "1",
+            PYTHONPATH: probe,
+            WEFT_PROBE_DIR: run,
+            WEFT_HANG_SECONDS: String(limitSeconds),
+          },
+        }),
+      );
+    }
+    // Until every living rank has written a dump and none has been rewritten for a while: a busy machine may make a rank
+    // look stuck while it still imports modules.
+    const quiet = (1.5 * limitSeconds + 3) * 1000;
+    while (performance.now() - began < 240_000) {
+      await sleep(250);
+      const { count, last } = dumps(run);
+      const alive = jobs.filter((job) => !ended(job)).length;
+      if (alive === 0 || (count > 0 && Date.now() - last > quiet)) break;
+    }
+    const verdict = judgeHang(await readHang([run]));
+    return {
+      scenario: name,
+      ranks,
+      culprit: verdict.culprits.length === 1 && verdict.culprits[0] === culprit,
+      collective: verdict.collective?.op === op,
+      line: verdict.site?.line === faultLine(name) && verdict.site.file.endsWith("job.py"),
+      kind: verdict.kind === kind,
+      verdict,
+      seconds: (performance.now() - began) / 1000,
+    };
+  } finally {
+    for (const job of jobs) if (!ended(job)) job.kill("SIGKILL");
+    if (keep === undefined) rmSync(run, { recursive: true, force: true });
+  }
+}

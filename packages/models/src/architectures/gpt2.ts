@@ -1,0 +1,158 @@
+// GPT-2: a pre-norm decoder with learned positions; its weights are stored as [in, out].
+import { packedAttention, type Tensor } from "@weft/core";
+import type { Architecture, CommonConfig, KeyValueCache, Outputs, ParameterTable, Task } from "./contract.js";
+import {
+  type ActivationName,
+  activate,
+  activationNames,
+  causalAttention,
+  checkLength,
+  type Dense,
+  Dropout,
+  dense,
+  denseTransposed,
+  idsOf,
+  joinHeads,
+  lastToken,
+  lookup,
+  maskOf,
+  type Norm,
+  norm,
+  positionsOf,
+  runLayers,
+} from "./layers.js";
+import { denseTable, embeddingTable, layerTables, normTable } from "./tables.js";
+
+interface Gpt2Config extends CommonConfig {
+  readonly heads: number;
+  readonly feedForward: number;
+  readonly epsilon: number;
+  readonly activation: ActivationName;
+  readonly embeddingDropout: number;
+  readonly attentionDropout: number;
+  readonly residualDropout: number;
+  readonly classifierDropout: number;
+}
+
+interface Gpt2Layer {
+  ln_1: Norm;
+  attn: { c_attn: Dense; c_proj: Dense };
+  ln_2: Norm;
+  mlp: { c_fc: Dense; c_proj: Dense };
+}
+
+interface Gpt2Params {
+  transformer: { wte: { weight: Tensor }; wpe: { weight: Tensor }; h: Gpt2Layer[]; ln_f: Norm };
+  lm_head?: { weight: Tensor };
+  score: Dense;
+  classifier: Dense;
+}
+
+/** A dense layer whose weight is stored as [in, out]. */
+const transposedTable = (name: string, out: number, inputs: number): ParameterTable => ({
+  [`${name}.weight`]: { shape: [inputs, out], init: "normal" },
+  [`${name}.bias`]: { shape: [out], init: "zeros" },
+});
+
+export const gpt2: Architecture<Gpt2Config> = {
+  prefix: "transformer",
+  classes: {
+    base: "GPT2Model",
+    "causal-lm": "GPT2LMHeadModel",
+    classification: "GPT2ForSequenceClassification",
+    "token-classification": "GPT2ForTokenClassification",
+  },
+  ignored: [/(^|\.)h\.\d+\.attn\.(bias|masked_bias)$/],
+
+  config(fields) {
+    fields.refuse("scale_attn_weights", (v) => v !== true, "only scaled attention is");
+    fields.refuse("scale_attn_by_inverse_layer_idx", (v) => v !== false, "only plain scaling is");
+    fields.refuse("reorder_and_upcast_attn", (v) => v !== false, "attention is computed in its own precision");
+    fields.refuse("add_cross_attention", (v) => v !== false, "the model is a decoder without an encoder here");
+    const width = fields.count("n_embd", { most: 2 ** 17 });
+    const heads = fields.count("n_head", { most: 2 ** 12 });
+    if (width % heads !== 0) throw fields.error("n_head", `is ${heads}, which does not divide n_embd ${width}`);
+    return {
+      width,
+      heads,
+      layers: fields.count("n_layer", { most: 2 ** 12 }),
+      feedForward: fields.count("n_inner", { otherwise: 4 * width }),
+      vocabulary: fields.count("vocab_size"),
+      maxPositions: fields.count("n_positions"),
+      epsilon: fields.number("layer_norm_epsilon", { otherwise: 1e-5, most: 1 }),
+      activation: fields.choice("activation_function", activationNames, "gelu_new"),
+      embeddingDropout: fields.number("embd_pdrop", { otherwise: 0.1, most: 0.999 }),
+      attentionDropout: fields.number("attn_pdrop", { otherwise: 0.1, most: 0.999 }),
+      residualDropout: fields.number("resid_pdrop", { otherwise: 0.1, most: 0.999 }),
+      classifierDropout: fields.number("classifier_dropout", { otherwise: 0.1, most: 0.999 }),
+      initializerRange: fields.number("initializer_range", { otherwise: 0.02, most: 100 }),
+      labels: fields.labels(),
+      padToken: fields.has("pad_token_id") ? fields.count("pad_token_id", { least: 0 }) : null,
+      tied: fields.flag("tie_word_embeddings", true),
+      cache: { heads, size: width / heads },
+    };
+  },
+
+  parameters(c, task) {
+    const { width, feedForward } = c;
+    const heads: Record<Exclude<Task, "masked-lm">, ParameterTable> = {
+      base: {},
+      "causal-lm": c.tied ? {} : denseTable("lm_head", c.vocabulary, width, false),
+      classification: denseTable("score", c.labels, width, false),
+      "token-classification": denseTable("classifier", c.labels, width),
+    };
+    return {
+      ...embeddingTable("transformer.wte", c.vocabulary, width),
+      ...embeddingTable("transformer.wpe", c.maxPositions, width),
+      ...layerTables("transformer.h", c.layers, (at) => ({
+        ...normTable(`${at}.ln_1`, width),
+        ...transposedTable(`${at}.attn.c_attn`, 3 * width, width),
+        ...transposedTable(`${at}.attn.c_proj`, width, width),
+        ...normTable(`${at}.ln_2`, width),
+        ...transposedTable(`${at}.mlp.c_fc`, feedForward, width),
+        ...transposedTable(`${at}.mlp.c_proj`, width, feedForward),
+      })),
+      ...normTable("transformer.ln_f", width),
+      ...heads[task as keyof typeof heads],
+    };
+  },
+
+  apply(params, batch, c, task, options): Outputs {
+    const p = params as unknown as Gpt2Params;
+    const { ids, batch: rows, length } = idsOf("apply", batch);
+    checkLength("apply", length, c.maxPositions);
+    const dropout = Dropout.of(options);
+    const { transformer } = p;
+    const { cached } = options;
+    const tokens = lookup(transformer.wte, ids, options);
+    const positions = lookup(transformer.wpe, positionsOf(batch, length), options);
+    const x = dropout.apply(tokens.add(positions), c.embeddingDropout);
+    const mask = maskOf(batch);
+    const cache: KeyValueCache = { keys: [], values: [] };
+    const attend = (joint: Tensor, index: number, drop: Dropout): Tensor => {
+      const how = { mask, causal: true, dropout: c.attentionDropout, key: drop.next() };
+      if (cached === undefined) return packedAttention(joint, how).reshape([rows, length, c.width]);
+      const [q, k, v] = [0, 1, 2].map((part) => joint.index(":", ":", part).transpose(1, 2));
+      const made = causalAttention(q, k, v, index, { ...how, cached, window: undefined });
+      cache.keys.push(made.keys as Tensor);
+      cache.values.push(made.values as Tensor);
+      return joinHeads(made.attended);
+    };
+    const layer = (block: Gpt2Layer, h: Tensor, drop: Dropout, index: number): Tensor => {
+      const joint = denseTransposed(block.attn.c_attn, norm(block.ln_1, h, c.epsilon));
+      const attended = attend(joint.reshape([rows, length, 3, c.heads, c.width / c.heads]), index, drop);
+      const middle = h.add(drop.apply(denseTransposed(block.attn.c_proj, attended), c.residualDropout));
+      const inner = activate(c.activation, denseTransposed(block.mlp.c_fc, norm(block.ln_2, middle, c.epsilon)));
+      return middle.add(drop.apply(denseTransposed(block.mlp.c_proj, inner), c.residualDropout));
+    };
+    const last = runLayers(transformer.h, x, dropout, cached === undefined ? options.checkpoint : "none", layer);
+    const hidden = norm(transformer.ln_f, options.lastOnly ? last.index(":", `${length - 1}:`) : last, c.epsilon);
+    const more = cached === undefined ? {} : { cache };
+    if (task === "causal-lm")
+      return { hidden, logits: dense({ weight: p.lm_head?.weight ?? transformer.wte.weight }, hidden), ...more };
+    if (task === "classification") return { hidden, logits: dense(p.score, lastToken(hidden, batch, c.padToken)) };
+    if (task === "token-classification")
+      return { hidden, logits: dense(p.classifier, dropout.apply(hidden, c.classifierDropout)) };
+    return { hidden, ...more };
+  },
+};

@@ -1,0 +1,171 @@
+// ViT: a pre-norm encoder over patches of an image.
+import { concat, scaledDotProductAttention, type Tensor } from "@weft/core";
+import { ModelError } from "../config/index.js";
+import type { Architecture, CommonConfig, Outputs, ParameterTable } from "./contract.js";
+import {
+  type ActivationName,
+  activate,
+  activationNames,
+  type Dense,
+  Dropout,
+  dense,
+  joinHeads,
+  type Norm,
+  norm,
+  runLayers,
+  splitHeads,
+} from "./layers.js";
+import { denseTable, layerTables, normTable } from "./tables.js";
+
+interface VitConfig extends CommonConfig {
+  readonly heads: number;
+  readonly feedForward: number;
+  readonly epsilon: number;
+  readonly activation: ActivationName;
+  readonly poolerActivation: ActivationName;
+  readonly poolerWidth: number;
+  readonly hiddenDropout: number;
+  readonly attentionDropout: number;
+  readonly channels: number;
+  readonly imageSize: number;
+  readonly patchSize: number;
+  readonly bias: boolean;
+}
+
+interface VitLayer {
+  layernorm_before: Norm;
+  attention: { attention: { query: Dense; key: Dense; value: Dense }; output: { dense: Dense } };
+  layernorm_after: Norm;
+  intermediate: { dense: Dense };
+  output: { dense: Dense };
+}
+
+interface VitParams {
+  vit: {
+    embeddings: {
+      cls_token: Tensor;
+      position_embeddings: Tensor;
+      patch_embeddings: { projection: { weight: Tensor; bias: Tensor } };
+    };
+    encoder: { layer: VitLayer[] };
+    layernorm: Norm;
+    pooler?: { dense: Dense };
+  };
+  classifier: Dense;
+}
+
+function layer(p: VitLayer, x: Tensor, c: VitConfig, drop: Dropout): Tensor {
+  const n = norm(p.layernorm_before, x, c.epsilon);
+  const { query, key, value } = p.attention.attention;
+  const [q, k, v] = [query, key, value].map((part) => splitHeads(dense(part, n), c.heads));
+  const attended = scaledDotProductAttention(q, k, v, { dropout: c.attentionDropout, key: drop.next() });
+  const h = x.add(drop.apply(dense(p.attention.output.dense, joinHeads(attended)), c.hiddenDropout));
+  const inner = activate(c.activation, dense(p.intermediate.dense, norm(p.layernorm_after, h, c.epsilon)));
+  return h.add(drop.apply(dense(p.output.dense, inner), c.hiddenDropout));
+}
+
+/** The patches of images as rows [batch, patches, channels * height * width of a patch]. */
+function patchesOf(images: Tensor, patch: number): Tensor {
+  const [batch, channels, height, width] = images.shape;
+  const [rows, columns] = [height / patch, width / patch];
+  return images
+    .reshape([batch, channels, rows, patch, columns, patch])
+    .permute([0, 2, 4, 1, 3, 5])
+    .reshape([batch, rows * columns, channels * patch * patch]);
+}
+
+export const vit: Architecture<VitConfig> = {
+  prefix: "vit",
+  classes: { base: "ViTModel", classification: "ViTForImageClassification" },
+  ignored: [],
+
+  config(fields) {
+    const width = fields.count("hidden_size", { most: 2 ** 17 });
+    const heads = fields.count("num_attention_heads", { most: 2 ** 12 });
+    if (width % heads !== 0)
+      throw fields.error("num_attention_heads", `is ${heads}, which does not divide hidden_size ${width}`);
+    const imageSize = fields.count("image_size", { otherwise: 224, most: 2 ** 14 });
+    const patchSize = fields.count("patch_size", { otherwise: 16, most: 2 ** 14 });
+    if (imageSize % patchSize !== 0)
+      throw fields.error("patch_size", `is ${patchSize}, which does not divide image_size ${imageSize}`);
+    return {
+      width,
+      heads,
+      imageSize,
+      patchSize,
+      layers: fields.count("num_hidden_layers", { most: 2 ** 12 }),
+      feedForward: fields.count("intermediate_size"),
+      epsilon: fields.number("layer_norm_eps", { otherwise: 1e-12, most: 1 }),
+      activation: fields.choice("hidden_act", activationNames, "gelu"),
+      poolerActivation: fields.choice("pooler_act", activationNames, "tanh"),
+      poolerWidth: fields.count("pooler_output_size", { otherwise: width, most: 2 ** 17 }),
+      hiddenDropout: fields.number("hidden_dropout_prob", { otherwise: 0, most: 0.999 }),
+      attentionDropout: fields.number("attention_probs_dropout_prob", { otherwise: 0, most: 0.999 }),
+      channels: fields.count("num_channels", { otherwise: 3, most: 2 ** 12 }),
+      bias: fields.flag("qkv_bias", true),
+      initializerRange: fields.number("initializer_range", { otherwise: 0.02, most: 100 }),
+      labels: fields.labels(),
+      vocabulary: 0,
+      maxPositions: (imageSize / patchSize) ** 2 + 1,
+      padToken: null,
+      tied: false,
+      cache: null,
+    };
+  },
+
+  parameters(c, task) {
+    const { width, channels, patchSize } = c;
+    const embeddings: ParameterTable = {
+      "vit.embeddings.cls_token": { shape: [1, 1, width], init: "normal" },
+      "vit.embeddings.position_embeddings": { shape: [1, c.maxPositions, width], init: "normal" },
+      "vit.embeddings.patch_embeddings.projection.weight": {
+        shape: [width, channels, patchSize, patchSize],
+        init: "normal",
+      },
+      "vit.embeddings.patch_embeddings.projection.bias": { shape: [width], init: "zeros" },
+    };
+    return {
+      ...embeddings,
+      ...layerTables("vit.encoder.layer", c.layers, (at) => ({
+        ...normTable(`${at}.layernorm_before`, width),
+        ...denseTable(`${at}.attention.attention.query`, width, width, c.bias),
+        ...denseTable(`${at}.attention.attention.key`, width, width, c.bias),
+        ...denseTable(`${at}.attention.attention.value`, width, width, c.bias),
+        ...denseTable(`${at}.attention.output.dense`, width, width),
+        ...normTable(`${at}.layernorm_after`, width),
+        ...denseTable(`${at}.intermediate.dense`, c.feedForward, width),
+        ...denseTable(`${at}.output.dense`, width, c.feedForward),
+      })),
+      ...normTable("vit.layernorm", width),
+      ...(task === "base"
+        ? denseTable("vit.pooler.dense", c.poolerWidth, width)
+        : denseTable("classifier", c.labels, width)),
+    };
+  },
+
+  apply(params, batch, c, task, options): Outputs {
+    const p = params as unknown as VitParams;
+    const images = batch.pixelValues;
+    const shown = images === undefined ? "none" : `[${images.shape.join(", ")}]`;
+    if (images === undefined || images.shape.slice(1).join() !== [c.channels, c.imageSize, c.imageSize].join())
+      throw new ModelError(
+        `apply: pixelValues are [batch, ${c.channels}, ${c.imageSize}, ${c.imageSize}], got ${shown}; resize the images`,
+      );
+    const { embeddings, encoder, layernorm, pooler } = p.vit;
+    const dropout = Dropout.of(options);
+    const { weight, bias } = embeddings.patch_embeddings.projection;
+    const flat = weight.reshape([c.width, c.channels * c.patchSize ** 2]);
+    const dtype = options.dtype ?? weight.dtype;
+    const patches = dense({ weight: flat, bias }, patchesOf(images, c.patchSize).cast(dtype));
+    const start = embeddings.cls_token.cast(dtype).expand([images.shape[0], 1, c.width]);
+    const placed = concat([start, patches], 1).add(embeddings.position_embeddings.cast(dtype));
+    const x = dropout.apply(placed, c.hiddenDropout);
+    const last = runLayers(encoder.layer, x, dropout, options.checkpoint, (block, h, drop) => layer(block, h, c, drop));
+    const hidden = norm(layernorm, last, c.epsilon);
+    const first = hidden.index(":", 0);
+    if (task === "classification") return { hidden, logits: dense(p.classifier, first) };
+    if (pooler === undefined) return { hidden };
+    const pooled = activate(c.poolerActivation, dense(pooler.dense, first));
+    return { hidden, pooled };
+  },
+};

@@ -1,0 +1,248 @@
+// Token generation: one program for the prompts and one per token, both for fixed shapes. Rows are padded at the left, so that all
+// rows write to the same slot of the cache; lengths are rounded up, so that other prompts need no other program.
+import { setImmediate } from "node:timers/promises";
+import {
+  arange,
+  type Jitted,
+  jit,
+  type Key,
+  key,
+  oneHot,
+  session,
+  splitKey,
+  type Tensor,
+  tensor,
+  zeros,
+} from "@weft/core";
+import type { KeyValueCache, Params } from "../architectures/index.js";
+import { ModelError } from "../config/index.js";
+import type { Model } from "../model/index.js";
+import { padRows } from "../text/index.js";
+import { checkSampling, chooseToken, type Sampling, type SamplingOptions, withToken } from "./sampling.js";
+
+/** Options of {@link generateTokens}. */
+export interface TokenOptions extends SamplingOptions {
+  /** Maximum number of new tokens; 50 by default. */
+  maxNewTokens?: number;
+  /** Ids that end a sequence; those of the configuration by default. */
+  eosTokens?: readonly number[];
+  /** Seed of the draws. */
+  seed?: number;
+  /** Ends the generation. */
+  signal?: AbortSignal;
+}
+
+/** What a program hands to the next one. Its memory is reused. */
+interface State {
+  cache: KeyValueCache;
+  /** The token to be read next [rows]. */
+  token: Tensor;
+  /** The slot that it is written to. */
+  slot: Tensor;
+  /** Number of slots of padding per row [rows]. */
+  pads: Tensor;
+  /** Tokens that occurred [rows, vocabulary]; absent without a penalty. */
+  seen?: Tensor;
+  key: Key;
+}
+
+/** The chosen token in memory of its own, and the state of the next step. */
+type Step = { emitted: Tensor; state: State };
+
+interface Programs {
+  prompt: Jitted<(params: Params, ids: Tensor, pads: Tensor, key: Key, slots: number, sampling: Sampling) => Step>;
+  next: Jitted<(params: Params, state: State, sampling: Sampling) => Step>;
+}
+
+/** The next size of 16, 24, 32, 48, 64, 96, 128, ...: at most half of it is unused, and there are few of them. */
+export function roundUp(count: number): number {
+  let size = 16;
+  while (size < count) size = Number.isInteger(Math.log2(size)) ? size * 1.5 : (size / 3) * 4;
+  return size;
+}
+
+const positionsFrom = (slots: Tensor, pads: Tensor): Tensor => slots.sub(pads.unsqueeze(1)).maximum(0).cast("int32");
+
+function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tensor, sampling: Sampling): Step {
+  const [rest, mine] = splitKey(state.key, 2);
+  const token = chooseToken(logits, sampling, state.seen ?? null, mine);
+  const seen = state.seen === undefined ? {} : { seen: withToken(state.seen, token) };
+  return { emitted: token, state: { ...state, ...seen, token: token.add(0), slot, key: rest } };
+}
+
+function makePrograms(model: Model): Programs {
+  const { cache: shape, vocabulary } = model.config;
+  if (shape === null || model.task !== "causal-lm")
+    throw new ModelError(
+      `generate: needs a causal language model, got ${model.type} with the task ${model.task}; load it with task: "causal-lm"`,
+    );
+  const prompt = (params: Params, ids: Tensor, pads: Tensor, own: Key, slots: number, sampling: Sampling): Step => {
+    const [rows, length] = ids.shape;
+    const index = arange(0, length, 1, { dtype: "int32" });
+    const real = index.greaterEqual(pads.unsqueeze(1));
+    const size = [rows, shape.heads, slots, shape.size];
+    const dtype = firstLeaf(params).dtype;
+    const layers = Array.from({ length: model.config.layers });
+    const outputs = model.apply(
+      params,
+      { inputIds: ids, attentionMask: real, positionIds: positionsFrom(index, pads) },
+      {
+        lastOnly: true,
+        cached: {
+          cache: { keys: layers.map(() => zeros(size, { dtype })), values: layers.map(() => zeros(size, { dtype })) },
+          slot: 0,
+          visible: real,
+        },
+      },
+    );
+    const seen =
+      sampling.penalty === null
+        ? {}
+        : { seen: oneHot(ids, vocabulary, { dtype: "bool" }).logicalAnd(real.unsqueeze(-1)).any(1) };
+    const slot = tensor(length, { dtype: "int32" });
+    return choose(
+      lastLogits(outputs.logits),
+      { cache: outputs.cache!, pads: pads.add(0), key: own, ...seen },
+      slot,
+      sampling,
+    );
+  };
+  const next = (params: Params, state: State, sampling: Sampling): Step => {
+    const { token, slot, pads, cache } = state;
+    const index = arange(0, cache.keys[0].shape[2], 1, { dtype: "int32" });
+    const visible = index.greaterEqual(pads.unsqueeze(1)).logicalAnd(index.lessEqual(slot));
+    const outputs = model.apply(
+      params,
+      { inputIds: token.unsqueeze(1), positionIds: positionsFrom(slot.reshape([1, 1]), pads) },
+      { cached: { cache, slot, visible } },
+    );
+    const { seen } = state;
+    const kept = { cache: outputs.cache!, pads: pads.add(0), key: state.key, ...(seen && { seen }) };
+    return choose(lastLogits(outputs.logits), kept, slot.add(1).cast("int32"), sampling);
+  };
+  return { prompt: jit(prompt), next: jit(next, { donate: [1] }) };
+}
+
+const lastLogits = (logits: Tensor | undefined): Tensor => (logits as Tensor).index(":", 0);
+
+function firstLeaf(params: Params): Tensor {
+  let at: unknown = params;
+  while (typeof at === "object" && at !== null && !("dtype" in at)) at = Object.values(at)[0];
+  return at as Tensor;
+}
+
+const programsOf = new WeakMap<object, Programs>();
+
+function programs(model: Model): Programs {
+  // Copies of a model (with other parameters) share the function apply.
+  let found = programsOf.get(model.apply);
+  if (found === undefined) programsOf.set(model.apply, (found = makePrograms(model)));
+  return found;
+}
+
+/** Number of compiled programs of a model's generation on the current device. */
+export const generationPrograms = (model: Model): number => {
+  const { prompt, next } = programs(model);
+  return prompt.programs + next.programs;
+};
+
+/** Ids that end a sequence, by the configuration. */
+export function eosOf(model: Model): number[] {
+  const given = model.json["eos_token_id"];
+  const list = Array.isArray(given) ? given : [given];
+  return list.filter((id): id is number => Number.isInteger(id));
+}
+
+/** Steps that are started before the token of the first of them is read: the device computes while the host reads. */
+const ahead = 4;
+
+function checkPrompts(model: Model, prompts: readonly (readonly number[])[]): number {
+  const { vocabulary, maxPositions } = model.config;
+  if (prompts.length === 0) throw new ModelError("generate: there is no prompt");
+  prompts.forEach((prompt, i) => {
+    if (prompt.length === 0) throw new ModelError(`generate: prompt ${i} has no token`);
+    const wrong = prompt.find((id) => !Number.isInteger(id) || id < 0 || id >= vocabulary);
+    if (wrong !== undefined)
+      throw new ModelError(`generate: prompt ${i} has the id ${wrong}; the model has ids from 0 to ${vocabulary - 1}`);
+  });
+  const longest = Math.max(...prompts.map((p) => p.length));
+  if (longest >= maxPositions)
+    throw new ModelError(`generate: a prompt of ${longest} tokens leaves no position of ${maxPositions}; shorten it`);
+  return longest;
+}
+
+/**
+ * Generates tokens for several prompts at once, of any lengths. Yields one list per step: the next token of every row, null for
+ * rows that have ended.
+ *
+ * @param prompts - Token ids of each prompt.
+ */
+export async function* generateTokens(
+  model: Model,
+  params: Params,
+  prompts: readonly (readonly number[])[],
+  options: TokenOptions = {},
+): AsyncGenerator<(number | null)[], void, void> {
+  const { maxNewTokens = 50, seed = 0, eosTokens = eosOf(model), signal } = options;
+  if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1)
+    throw new ModelError(`generate: maxNewTokens is a positive whole number, got ${maxNewTokens}`);
+  const sampling = checkSampling(options);
+  const { prompt, next } = programs(model);
+  const longest = checkPrompts(model, prompts);
+  const count = Math.min(maxNewTokens, model.config.maxPositions - longest);
+  const length = Math.min(roundUp(longest), model.config.maxPositions);
+  const slots = roundUp(length + count);
+  const ids = tensor(padRows(prompts, length, 0, "left"), { shape: [prompts.length, length] });
+  const pads = tensor(Int32Array.from(prompts, (p) => length - p.length));
+  const ends = new Set(eosTokens);
+  const done = prompts.map(() => false);
+  const pending: Promise<ArrayLike<number>>[] = [];
+  const start = key(seed);
+  let step = prompt(params, ids, pads, start, slots, sampling);
+  const read = (emitted: Tensor): Promise<ArrayLike<number>> =>
+    emitted.data().then((values) => {
+      emitted.dispose();
+      return values as ArrayLike<number>;
+    });
+  pending.push(read(step.emitted));
+  const depth = session().device.traits.usesHostCores ? 1 : ahead;
+  let paused = performance.now();
+  try {
+    for (let made = 1; pending.length > 0; ) {
+      while (made < count && pending.length < depth && signal?.aborted !== true) {
+        step = next(params, step.state, sampling);
+        pending.push(read(step.emitted));
+        made++;
+      }
+      const tokens = await (pending.shift() as Promise<ArrayLike<number>>);
+      if (signal?.aborted) return;
+      yield prompts.map((_, row) => {
+        if (done[row]) return null;
+        const token = Number(tokens[row]);
+        done[row] = ends.has(token);
+        return token;
+      });
+      if (done.every(Boolean)) return;
+      // Devices that compute on this thread resolve at once: without a pause no signal and no timer would run.
+      if (performance.now() - paused > 5) {
+        await setImmediate();
+        paused = performance.now();
+      }
+      // With a depth of 1 the next step starts only now.
+      if (pending.length === 0 && made < count && !signal?.aborted) {
+        step = next(params, step.state, sampling);
+        pending.push(read(step.emitted));
+        made++;
+      }
+    }
+  } finally {
+    await Promise.allSettled(pending);
+    for (const tensor of [ids, pads, start, ...stateTensors(step.state)]) tensor.dispose();
+  }
+}
+
+const stateTensors = ({ cache, ...rest }: State): Tensor[] => [
+  ...cache.keys,
+  ...cache.values,
+  ...Object.values(rest).filter((t) => t !== undefined),
+];

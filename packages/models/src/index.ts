@@ -1,0 +1,41 @@
+// Public API of @weft/models: pretrained transformers from Hugging Face folders, fine-tuning and generation.
+export {
+  type ApplyOptions,
+  type Batch,
+  type CacheOptions,
+  type CheckpointPolicy,
+  type CommonConfig,
+  type KeyValueCache,
+  type Outputs,
+  type Params,
+  type Task,
+  tasks,
+} from "./architectures/index.js";
+export {
+  type LoadOptions,
+  loadPretrained,
+  type PretrainedModel,
+  type SaveOptions,
+  savePretrained,
+} from "./checkpoint/index.js";
+export { type JsonObject, ModelError } from "./config/index.js";
+export {
+  type Generated,
+  type GenerateOptions,
+  generate,
+  generateTokens,
+  type SamplingOptions,
+  streamText,
+  type TokenOptions,
+} from "./generate/index.js";
+export { defineModel, type LossOptions, type Model, type ModelOptions } from "./model/index.js";
+export {
+  type BatchOptions,
+  type ChatMessage,
+  type Encoded,
+  type EncodeOptions,
+  encodeBatch,
+  loadTokenizer,
+  type TextBatch,
+  type TextTokenizer,
+} from "./text/index.js";

@@ -1,0 +1,140 @@
+// A model: an architecture with a configuration and a task, as plain functions over a parameter tree.
+import { type DType, full, type Key, randn, splitKey, type Tensor } from "@weft/core";
+import {
+  type ApplyOptions,
+  type Architecture,
+  architectureOf,
+  type Batch,
+  type CommonConfig,
+  checkTask,
+  type Outputs,
+  type ParameterSpec,
+  type ParameterTable,
+  type Params,
+  savedTask,
+  type Task,
+  tasks,
+  treeOf,
+} from "../architectures/index.js";
+import { Fields, type JsonObject, ModelError } from "../config/index.js";
+import { type ProblemType, taskLoss } from "./losses.js";
+
+/** Options of {@link defineModel}. */
+export interface ModelOptions {
+  /** What the model predicts; the task that the configuration names by default. */
+  task?: Task;
+  /** Classes of a classification head: their number, or their names. */
+  labels?: number | readonly string[];
+}
+
+/** Options of {@link Model.loss}. */
+export interface LossOptions extends Omit<ApplyOptions, "cached" | "lastOnly"> {}
+
+/** An architecture with a configuration and a task. It holds no parameters. */
+export interface Model {
+  /** The architecture, such as `bert`. */
+  readonly type: string;
+  /** What the model predicts. */
+  readonly task: Task;
+  /** The configuration, checked. */
+  readonly config: CommonConfig;
+  /** The configuration in the format of config.json. */
+  readonly json: JsonObject;
+  /** Names of the classes. */
+  readonly labels: readonly string[];
+  /** Shapes of the parameters by name. */
+  readonly parameters: ParameterTable;
+  /** The architecture. */
+  readonly architecture: Architecture;
+  /** Draws new parameters. */
+  init(key: Key, options?: { dtype?: DType }): Params;
+  /** Computes hidden states and scores. */
+  apply(params: Params, batch: Batch, options?: ApplyOptions): Outputs;
+  /** Computes the loss of the task: a scalar. */
+  loss(params: Params, batch: Batch, options?: LossOptions): Tensor;
+}
+
+/** A new parameter. */
+export function drawParameter({ shape, init }: ParameterSpec, key: Key, std: number, dtype: DType): Tensor {
+  if (init === "normal") return randn([...shape], { key, std, dtype: "float32" }).cast(dtype);
+  return full([...shape], init === "ones" ? 1 : 0, { dtype });
+}
+
+const problems: readonly ProblemType[] = ["single_label_classification", "multi_label_classification", "regression"];
+
+/** The configuration with the labels of the options. */
+function withLabels(json: JsonObject, labels: ModelOptions["labels"]): JsonObject {
+  if (labels === undefined) return json;
+  const names = typeof labels === "number" ? Array.from({ length: labels }, (_, i) => `LABEL_${i}`) : [...labels];
+  if (names.length < 1 || !names.every((name) => typeof name === "string"))
+    throw new ModelError(`labels is the number of classes or a list of their names, got ${JSON.stringify(labels)}`);
+  if (new Set(names).size !== names.length) throw new ModelError(`labels has a name twice: ${names.join(", ")}`);
+  const { num_labels: _, ...rest } = json;
+  return {
+    ...rest,
+    id2label: Object.fromEntries(names.map((name, i) => [i, name])),
+    label2id: Object.fromEntries(names.map((name, i) => [name, i])),
+  };
+}
+
+function labelNames(fields: Fields, count: number): string[] {
+  const given = fields.has("id2label") ? fields.object("id2label").raw : {};
+  return Array.from({ length: count }, (_, i) => {
+    const name = Object.hasOwn(given, String(i)) ? given[i] : undefined;
+    return typeof name === "string" ? name : `LABEL_${i}`;
+  });
+}
+
+/**
+ * Defines a model by a configuration in the format of `config.json`.
+ *
+ * @example
+ * ```ts
+ * import { key, tensor } from "@weft/core";
+ * import { defineModel } from "@weft/models";
+ *
+ * const model = defineModel(
+ *   { model_type: "gpt2", n_embd: 32, n_head: 2, n_layer: 2, n_positions: 64, vocab_size: 100 },
+ *   { task: "causal-lm" },
+ * );
+ * const params = model.init(key(0));
+ * const inputIds = tensor([[1, 2, 3]], { dtype: "int32" });
+ * console.log(model.apply(params, { inputIds }).logits?.shape); // [1, 3, 100]
+ * ```
+ */
+export function defineModel(config: JsonObject, options: ModelOptions = {}): Model {
+  const json = withLabels(config, options.labels);
+  const fields = new Fields(json);
+  const { type, architecture } = architectureOf(fields);
+  if (options.task !== undefined && !tasks.includes(options.task))
+    throw new ModelError(`task is ${JSON.stringify(options.task)}; it is one of ${tasks.join(", ")}`);
+  const task = options.task ?? savedTask(architecture, fields);
+  checkTask(architecture, type, task);
+  const checked = architecture.config(fields);
+  const problem = fields.choice(
+    "problem_type",
+    problems,
+    checked.labels === 1 ? "regression" : "single_label_classification",
+  );
+  const parameters = architecture.parameters(checked, task);
+  const apply = (params: Params, batch: Batch, how: ApplyOptions = {}): Outputs =>
+    architecture.apply(params, batch, checked, task, how);
+  return {
+    type,
+    task,
+    config: checked,
+    json: { ...json, architectures: [architecture.classes[task]] },
+    labels: labelNames(fields, checked.labels),
+    parameters,
+    architecture,
+    init(key, { dtype = "float32" } = {}) {
+      const names = Object.keys(parameters);
+      const keys = splitKey(key, names.length);
+      return treeOf(
+        names.map((name, i) => [name, drawParameter(parameters[name], keys.index(i), checked.initializerRange, dtype)]),
+      );
+    },
+    apply,
+    loss: (params, batch, how = {}) => taskLoss(apply(params, batch, how), batch, task, problem),
+  };
+}

@@ -1,0 +1,194 @@
+// The text classifier of a configuration as a task: data sets, tokens, packed batches, loss and evaluation.
+import { type DType, WeftError } from "@weft/core/internal/graph";
+import { crossEntropy, type Key, logicalAnd, stack, type Tensor, tensor, where } from "@weft/core/internal/tensor";
+import type { TextClassifier } from "@weft/core/nn";
+import type { Workload } from "@weft/formats";
+import {
+  type Batch,
+  columns,
+  DataError,
+  type DatasetSplit,
+  type Epoch,
+  findSplit,
+  headColumns,
+  holdOut,
+  type LoaderOptions,
+  limitRows,
+  makeTokenizer,
+  openLoader,
+  openTokens,
+  type Position,
+  planEpoch,
+  type TokenSet,
+} from "../data/index.js";
+import type { Config } from "./config.js";
+import { batchInWords, prefetched } from "./derived.js";
+import { type ClassifierModel, halfOf, makeModel, unpackBatch } from "./model.js";
+import { firstNonFiniteTensor } from "./nonfinite.js";
+import type { StepTask } from "./step.js";
+import type { DataShare, SplitName, Task, TaskBatch, TaskLoader } from "./task.js";
+
+/** This part of the mean loss of the step: the rows of a packed micro-batch. */
+function textLoss(
+  model: ClassifierModel,
+  params: TextClassifier,
+  packed: Tensor,
+  options: { dropout: boolean; labelSmoothing: number; dtype: DType },
+): Tensor {
+  const { dropout, labelSmoothing, dtype } = options;
+  const batch = unpackBatch(packed, model.vocabulary);
+  const logits = model.logits(params, batch, dropout ? batch.keys : null);
+  const each = crossEntropy(logits, batch.labels, { reduction: "none", labelSmoothing });
+  // Every row has the size of the step, so that no rank needs that of another.
+  return where(batch.real, each, 0).cast(dtype).div(batch.total.cast(dtype)).sum();
+}
+
+/** Sums over the rows of a packed batch: loss, correct predictions, rows. */
+function textEvaluation(model: ClassifierModel, params: TextClassifier, packed: Tensor, dtype: DType): Tensor {
+  const batch = unpackBatch(packed);
+  const logits = model.logits(params, batch, null);
+  const losses = where(batch.real, crossEntropy(logits, batch.labels, { reduction: "none" }), 0);
+  const right = logicalAnd(logits.argmax(-1).equal(batch.labels), batch.real);
+  return stack([losses.sum(), right.cast(dtype).sum(), batch.real.cast(dtype).sum()].map((t) => t.cast(dtype)));
+}
+
+async function openSplit(config: Config, split: DatasetSplit): Promise<TokenSet> {
+  const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
+  const set = await openTokens(findSplit(config.data.dataset, split, config.data.path), tokenizer);
+  return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
+}
+
+type Sets = Record<SplitName, TokenSet | null> & { train: TokenSet };
+
+async function openSets(config: Config): Promise<Sets> {
+  const rows = await openSplit(config, "train");
+  if (!config.training.evaluate) return { train: rows, validation: null, test: null };
+  const test = await openSplit(config, "test");
+  if (config.data.validation === 0) return { train: rows, validation: test, test: null };
+  const { train, held } = holdOut(rows, config.data.validation, config.seed);
+  return { train, validation: held, test };
+}
+
+/** Opens the data of a configuration. */
+export async function openTextTask(config: Config): Promise<Task<TextClassifier>> {
+  return new TextTask(config, await openSets(config));
+}
+
+/** Loss and evaluation of a classifier over packed batches. */
+export const textStep = (
+  model: ClassifierModel,
+  options: { dropout: boolean; labelSmoothing: number; dtype: DType },
+): StepTask<TextClassifier> => ({
+  init: (key) => model.init(key),
+  loss(params, batch, { train }) {
+    return textLoss(model, params, batch as Tensor, { ...options, dropout: train && options.dropout });
+  },
+  evaluate: (params, batch) => textEvaluation(model, params, batch as Tensor, options.dtype),
+});
+
+class TextTask implements Task<TextClassifier> {
+  readonly samples: Task["samples"];
+  readonly dataKeys: Task["dataKeys"];
+  readonly classes: readonly string[];
+  readonly workload: Workload;
+  readonly loaders: number;
+  readonly #step: StepTask<TextClassifier>;
+
+  constructor(
+    private readonly config: Config,
+    private readonly sets: Sets,
+  ) {
+    const { train, validation, test } = sets;
+    if (config.globalBatch > train.rows)
+      throw new DataError(`${batchInWords(config)} is larger than the data set of ${train.rows} rows; make it smaller`);
+    this.samples = { train: train.rows, validation: validation?.rows ?? null, test: test?.rows ?? null };
+    this.dataKeys = { train: train.key, test: (test ?? validation)?.key ?? null };
+    this.classes = train.classes;
+    this.workload = {
+      dataset: config.data.dataset,
+      sequenceLength: config.model.max_seq_len,
+      model: "encoder classifier",
+    };
+    this.loaders = config.data.loaders;
+    const dtype = config.precision.compute === "float64" ? "float64" : "float32";
+    this.#step = textStep(makeModel(config, train.classes.length, dtype, halfOf(config)), {
+      dropout: config.model.dropout > 0,
+      labelSmoothing: config.training.label_smoothing,
+      dtype,
+    });
+  }
+
+  init(key: Key): TextClassifier {
+    return this.#step.init(key);
+  }
+
+  loss(params: TextClassifier, batch: unknown, options: { key: Key; train: boolean }): Tensor {
+    return this.#step.loss(params, batch, options);
+  }
+
+  evaluate(params: TextClassifier, batch: unknown): Tensor {
+    return this.#step.evaluate(params, batch);
+  }
+
+  load(split: SplitName, share: DataShare, from: Position): TaskLoader {
+    const set = this.sets[split];
+    if (set === null) throw new WeftError(`there is no ${split} split`);
+    const loader = openLoader(set, this.#loaderOptions(split === "train", share), from);
+    return {
+      next: () => asTaskBatch(loader.next(), share),
+      close: () => loader.close(),
+    };
+  }
+
+  *shapesAhead(share: DataShare, from: Position, steps: number): ReturnType<Task["shapesAhead"]> {
+    const { batchPerRank } = this.config;
+    const ahead = this.#epoch(share, from.epoch).padded.subarray(from.index, from.index + steps);
+    for (const length of new Set(ahead)) {
+      const shape = [batchPerRank, headColumns + length];
+      const inputs = tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" });
+      yield { rows: share.ranks * batchPerRank, share: 1, inputs };
+    }
+  }
+
+  samplesBefore({ epoch, index }: Position): Uint32Array {
+    const plan = this.#epoch({ rank: 0, ranks: 1 }, epoch);
+    return plan.order.subarray(0, plan.starts[index]);
+  }
+
+  diagnose(params: TextClassifier, inputs: unknown): string {
+    // Dropout has keys of its own, in the rows.
+    const options = { key: tensor(Int32Array.from([0, 0]), { dtype: "int32" }), train: true };
+    const loss = (p: TextClassifier): Tensor => this.loss(p, inputs, options);
+    return firstNonFiniteTensor(loss, params, inputs as Tensor, this.config.model.n_heads);
+  }
+
+  #epoch(share: DataShare, epoch: number): Epoch {
+    const { train } = this.sets;
+    const options = { ...this.#loaderOptions(true, share), rows: train.rows };
+    return planEpoch(options, epoch, (row) => train.offsets[row + 1] - train.offsets[row]);
+  }
+
+  #loaderOptions(training: boolean, { rank, ranks }: DataShare): LoaderOptions {
+    const { config } = this;
+    return {
+      globalBatch: training ? config.globalBatch : config.batchPerRank * ranks,
+      seed: config.seed,
+      lengths: config.lengths,
+      shuffle: training,
+      rank,
+      ranks,
+      accumulation: training ? config.training.accumulation : 1,
+      rows: config.batchPerRank,
+      loaders: training ? config.data.loaders : 0,
+      prefetch: config.data.prefetch ?? prefetched(config),
+    };
+  }
+}
+
+function asTaskBatch(batch: Batch, { ranks }: DataShare): TaskBatch {
+  const { epoch, index, micro, samples, total, rows, length, data } = batch;
+  const width = headColumns + length;
+  const ids = Array.from({ length: samples }, (_, row) => data[row * width + columns.sample]);
+  const inputs = tensor(data, { shape: [rows, width], dtype: "int32" });
+  return { epoch, index, micro, samples, total, rows: ranks * rows, share: 1, inputs, ids };
+}

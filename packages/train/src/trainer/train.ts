@@ -1,0 +1,80 @@
+// The public function `train`: for configurations, and for models that are defined in the calling program.
+
+import { WeftError } from "@weft/core/internal/graph";
+import { type Config, checkAnyConfig, type ModuleConfig, type RawModuleConfig, resolveModuleConfig } from "./config.js";
+import { isRank, joinGroup, singleRank } from "./group.js";
+import { type TrainOptions, type TrainResult, trainConfig, trainTask } from "./trainer.js";
+import { type UserDefinition, UserTask } from "./user-task.js";
+
+/** A model that the calling program defines, and how to train it. */
+export interface TrainDefinition<P = unknown> extends UserDefinition<P> {
+  /** Name of the run (default "model"). */
+  name?: string;
+  /** Folder of the run; runs/NAME by default. */
+  output?: string;
+  seed?: number;
+  /** Epochs, batch (`global_batch` or `batch_per_rank`), accumulation, step limit, clipping: as in a YAML file. */
+  training: Partial<RawModuleConfig["training"]> & { epochs: number };
+  optimizer: Partial<RawModuleConfig["optimizer"]> & { learning_rate: number };
+  precision?: Partial<RawModuleConfig["precision"]>;
+  distributed?: Partial<RawModuleConfig["distributed"]>;
+  checkpoint?: Partial<RawModuleConfig["checkpoint"]>;
+}
+
+/**
+ * Trains a model on this process's device, or as one of several ranks.
+ *
+ * A model is plain functions over a tree of tensors. The loss is the mean over the whole batch, written as for one device;
+ * with several ranks (started by `weft train`, `srun` or `mpirun`) each computes its share of it, and the losses are those
+ * of one device.
+ *
+ * @param given - A configuration, or a model with its loss and its data.
+ * @returns status, losses and evaluations of the run.
+ *
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import * as weft from "@weft/core";
+ * import { train } from "@weft/train";
+ *
+ * const x = weft.randn([64, 3], { seed: 1 });
+ * const y = x.matmul(weft.tensor([[1], [-2], [0.5]]));
+ * const { losses } = await train({
+ *   model: { init: (key) => ({ w: weft.randn([3, 1], { key }) }) },
+ *   loss: (params: { w: weft.Tensor }, batch: { x: weft.Tensor; y: weft.Tensor }) =>
+ *     batch.x.matmul(params.w).sub(batch.y).square().mean(),
+ *   data: { x, y },
+ *   training: { epochs: 20, global_batch: 16 },
+ *   optimizer: { learning_rate: 0.1 },
+ *   output: join(mkdtempSync(join(tmpdir(), "weft-")), "run"),
+ * });
+ * console.log(losses[0] > 1, losses.at(-1)! < 0.01); // true true
+ * ```
+ */
+export async function train<P = unknown>(
+  given: Config | ModuleConfig | TrainDefinition<P>,
+  options: TrainOptions = {},
+): Promise<TrainResult> {
+  if (!("loss" in given)) return trainConfig(given as Config | ModuleConfig, options);
+  const { model, loss, data, name = "model", ...sections } = given;
+  if (typeof model?.init !== "function" || typeof loss !== "function")
+    throw new WeftError("train: give model: { init(key) }, loss(params, batch, { key, train }) and data");
+  const raw = checkAnyConfig({ ...sections, name, model: name, options: {} }, "train") as RawModuleConfig;
+  const isOne = options.group !== undefined || !isRank();
+  if (isOne && options.group === undefined && raw.distributed.devices > 1)
+    throw new WeftError(
+      `train: distributed.devices is ${raw.distributed.devices}, and this is one process; start the program once per rank (mpirun -n ${raw.distributed.devices} node program.mjs), or put the model into a module and use weft train`,
+    );
+  const group = options.group ?? (isOne ? singleRank : await joinGroup());
+  const config: ModuleConfig = { ...resolveModuleConfig(raw, { devices: group.size }), model: name };
+  try {
+    return await trainTask(config, async () => new UserTask<P>({ model, loss, data }, config) as never, {
+      ...options,
+      group,
+    });
+  } finally {
+    if (options.group === undefined) group.close();
+  }
+}

@@ -1,0 +1,276 @@
+// Models that users define: plain functions over a tree of parameters, and data as arrays or as a function of sample
+// numbers. The loss is written for a whole batch, as on one device; ranks share its work.
+import { createHash } from "node:crypto";
+import { stat } from "node:fs/promises";
+import { pathToFileURL } from "node:url";
+import { bytesOf, type DType, makeStorage, type Storage, WeftError } from "@weft/core/internal/graph";
+import { flattenTree, type Key, stack, Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
+import type { Workload } from "@weft/formats";
+import { DataError, type Epoch, type Position, planEpoch } from "../data/index.js";
+import { ConfigError, type ModuleConfig, type RunConfig } from "./config.js";
+import { firstNonFinite } from "./nonfinite.js";
+import type { DataShare, SplitName, Task, TaskBatch, TaskLoader } from "./task.js";
+
+/** What a loss function gets besides parameters and batch. */
+export interface LossOptions {
+  /** Random key of the step, for dropout. It does not depend on the number of ranks. */
+  key: Key;
+  /** False during evaluation. */
+  train: boolean;
+}
+
+/** A model as plain functions over a tree of parameters. */
+export interface UserModel<P = unknown> {
+  /** Initial parameters: nested objects and arrays of tensors. */
+  init(key: Key): P;
+}
+
+/** Data by sample number, for data sets that do not fit in memory. */
+export interface SampleSource<B = unknown> {
+  /** Number of samples. */
+  rows: number;
+  /** The samples with these numbers: a tree of tensors whose first dimension is as long as `samples`. */
+  batch(samples: Uint32Array): B;
+  /** Identifies the content, so that a resumed run can check it; the number of rows by default. */
+  key?: string;
+}
+
+/** A tree of tensors with one row per sample, or a source of samples. */
+export type TrainData<B = unknown> = B | SampleSource<B>;
+
+/** Training data, and optionally data to evaluate on after each epoch. */
+export interface TrainSplits<B = unknown> {
+  train: TrainData<B>;
+  validation?: TrainData<B>;
+}
+
+const isSource = (data: unknown): data is SampleSource =>
+  typeof (data as SampleSource | null)?.batch === "function" && typeof (data as SampleSource).rows === "number";
+const isSplits = (data: unknown): data is TrainSplits =>
+  typeof data === "object" && data !== null && "train" in data && !(data instanceof Tensor);
+
+/** A tree of tensors as a source: rows are copied from host memory. */
+function sourceOf(name: string, data: unknown): SampleSource & { key: string } {
+  if (isSource(data)) {
+    if (!Number.isSafeInteger(data.rows) || data.rows < 1)
+      throw new DataError(`${name}.rows is ${data.rows}; it must be a whole number of at least 1`);
+    return { rows: data.rows, batch: (samples) => data.batch(samples), key: data.key ?? `rows ${data.rows}` };
+  }
+  const { leaves, def } = flattenTree(data);
+  if (leaves.length === 0)
+    throw new DataError(`${name} has no tensors; give a tree of tensors, or { rows, batch(samples) }`);
+  const rows = leaves[0].shape[0] ?? 0;
+  const wrong = leaves.find((leaf) => leaf.shape[0] !== rows);
+  if (rows === 0 || wrong !== undefined)
+    throw new DataError(
+      `${name}: every tensor needs one row per sample; got first dimensions ${leaves.map((leaf) => leaf.shape[0] ?? "none").join(", ")}`,
+    );
+  const hash = createHash("sha256");
+  const columns = leaves.map((leaf) => {
+    const values = leaf.dataSync() as unknown as Storage;
+    hash.update(`${leaf.dtype}${leaf.shape}`);
+    hash.update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    return { values, dtype: leaf.dtype, shape: leaf.shape.slice(1), width: leaf.size / rows };
+  });
+  return {
+    rows,
+    key: hash.digest("hex"),
+    batch: (samples) => def.rebuild(columns.map((column) => takeRows(column, samples))),
+  };
+}
+
+interface Column {
+  values: Storage;
+  dtype: DType;
+  shape: readonly number[];
+  width: number;
+}
+
+function takeRows({ values, dtype, shape, width }: Column, samples: Uint32Array): Tensor {
+  const part = makeStorage(dtype, samples.length * width);
+  // Bytes, because half types and 64-bit integers have storages of their own.
+  const each = width * bytesOf(dtype);
+  const [from, to] = [values, part].map((s) => new Uint8Array(s.buffer, s.byteOffset, s.byteLength));
+  samples.forEach((sample, i) => {
+    to.set(from.subarray(sample * each, (sample + 1) * each), i * each);
+  });
+  return tensor(part as never, { shape: [samples.length, ...shape], dtype });
+}
+
+/** What defines the training of a user's model. */
+export interface UserDefinition<P = unknown> {
+  model: UserModel<P>;
+  loss(params: P, batch: never, options: LossOptions): Tensor;
+  data: unknown;
+}
+
+/** A user's model and data as a task. */
+export class UserTask<P = unknown> implements Task<P> {
+  readonly samples: Task["samples"];
+  readonly dataKeys: Task["dataKeys"];
+  readonly classes: readonly string[] = [];
+  readonly loaders = 0;
+  readonly workload: Workload;
+  readonly #sources: Record<SplitName, (SampleSource & { key: string }) | null>;
+
+  constructor(
+    private readonly definition: UserDefinition<P>,
+    private readonly config: RunConfig,
+  ) {
+    const given = isSplits(definition.data) ? definition.data : { train: definition.data };
+    const train = sourceOf("data", given.train);
+    const validation =
+      given.validation === undefined || !config.training.evaluate
+        ? null
+        : sourceOf("data.validation", given.validation);
+    this.#sources = { train, validation, test: null };
+    this.samples = { train: train.rows, validation: validation?.rows ?? null, test: null };
+    this.dataKeys = { train: train.key, test: validation?.key ?? null };
+    this.workload = { dataset: "user data", model: String(config.model) };
+    const { globalBatch } = config;
+    const { accumulation } = config.training;
+    if (globalBatch > train.rows)
+      throw new DataError(
+        `the global batch of ${globalBatch} is larger than the data of ${train.rows} rows; make it smaller`,
+      );
+    const last = train.rows % globalBatch;
+    if (last > 0 && last < accumulation)
+      throw new DataError(
+        `the last batch of an epoch has ${last} of ${train.rows} rows, too few for ${accumulation} micro-steps; change the batch`,
+      );
+  }
+
+  init(key: Key): P {
+    const params = this.definition.model.init(key);
+    if (treeLeaves(params).length === 0)
+      throw new WeftError("model.init returned no tensors; return nested objects or arrays of tensors");
+    return params;
+  }
+
+  loss(params: P, batch: unknown, options: LossOptions): Tensor {
+    const loss = this.definition.loss(params, batch as never, options);
+    if (!(loss instanceof Tensor) || loss.size !== 1)
+      throw new WeftError(
+        `loss returned ${loss instanceof Tensor ? `a tensor of shape [${loss.shape}]` : typeof loss}; return the mean over the batch, a scalar`,
+      );
+    return loss.reshape([]);
+  }
+
+  evaluate(params: P, batch: unknown): Tensor {
+    const rows = treeLeaves(batch)[0].shape[0];
+    const dtype = this.config.precision.compute === "float64" ? "float64" : "float32";
+    const key = tensor(Int32Array.from([0, 0]), { dtype: "int32" });
+    const loss = this.loss(params, batch, { key, train: false }).cast(dtype);
+    return stack([loss.mul(rows), loss.mul(0), loss.mul(0).add(rows)]);
+  }
+
+  load(split: SplitName, share: DataShare, from: Position): TaskLoader {
+    const source = this.#sources[split];
+    if (source === null) throw new WeftError(`there is no ${split} split`);
+    const training = split === "train";
+    const accumulation = training ? this.config.training.accumulation : 1;
+    let { epoch, index } = from;
+    let micro = 0;
+    let plan = this.#plan(source, epoch, training);
+    return {
+      next: () => {
+        const batch = batchAt(source, plan, { epoch, index, micro }, accumulation, share);
+        if (++micro === accumulation) {
+          micro = 0;
+          if (++index === plan.padded.length) {
+            index = 0;
+            plan = this.#plan(source, ++epoch, training);
+          }
+        }
+        return batch;
+      },
+      close() {},
+    };
+  }
+
+  *shapesAhead(share: DataShare, from: Position): ReturnType<Task["shapesAhead"]> {
+    // The first batch: the shapes of a user's data are known when it is made.
+    yield this.load("train", share, from).next();
+  }
+
+  samplesBefore({ epoch, index }: Position): Uint32Array {
+    const plan = this.#plan(this.#sources.train as SampleSource, epoch, true);
+    return plan.order.subarray(0, plan.starts[index]);
+  }
+
+  diagnose(params: P, inputs: unknown): string {
+    const key = tensor(Int32Array.from([0, 0]), { dtype: "int32" });
+    return firstNonFinite((p: P) => this.loss(p, inputs, { key, train: true }), params);
+  }
+
+  #plan(source: SampleSource, epoch: number, shuffle: boolean): Epoch {
+    const { globalBatch, seed } = this.config;
+    const options = { rows: source.rows, globalBatch: Math.min(globalBatch, source.rows), seed, lengths: [1], shuffle };
+    return planEpoch(options, epoch, () => 1);
+  }
+}
+
+/** Rows [from, to) of part `part` of `parts`, larger parts first: as placements divide them. */
+function share(count: number, part: number, parts: number): [number, number] {
+  const small = Math.floor(count / parts);
+  const more = count % parts;
+  const from = part * small + Math.min(part, more);
+  return [from, from + small + (part < more ? 1 : 0)];
+}
+
+function batchAt(
+  source: SampleSource,
+  plan: Epoch,
+  { epoch, index, micro }: Position & { micro: number },
+  accumulation: number,
+  { rank, ranks }: DataShare,
+): TaskBatch {
+  const step = plan.order.subarray(plan.starts[index], plan.starts[index + 1]);
+  const rows = step.subarray(...share(step.length, micro, accumulation));
+  const ids = rows.subarray(...share(rows.length, rank, ranks));
+  const inputs = source.batch(ids);
+  const wrong = treeLeaves(inputs).find((leaf) => leaf.shape[0] !== ids.length);
+  if (wrong !== undefined)
+    throw new DataError(
+      `data.batch returned a tensor of shape [${wrong.shape}] for ${ids.length} samples; its first dimension must be ${ids.length}`,
+    );
+  return {
+    epoch,
+    index,
+    micro,
+    samples: ids.length,
+    total: step.length,
+    rows: rows.length,
+    share: rows.length / step.length,
+    inputs,
+    ids,
+  };
+}
+
+/** Functions that a module exports, by name or as members of its default export. */
+interface ModelModule {
+  init(key: Key, options: Record<string, unknown>): unknown;
+  loss(params: unknown, batch: unknown, options: LossOptions): Tensor;
+  data(options: Record<string, unknown>): unknown;
+}
+
+/** Loads the module that a configuration names. */
+export async function openModuleTask(config: ModuleConfig): Promise<Task> {
+  const path = config.model;
+  if ((await stat(path).catch(() => null))?.isFile() !== true)
+    throw new ConfigError(`model: ${path} is not a file; give the path of a module, relative to the configuration`);
+  const loaded = (await import(pathToFileURL(path).href)) as Partial<ModelModule> & { default?: Partial<ModelModule> };
+  const module = { ...loaded.default, ...loaded };
+  for (const name of ["init", "loss", "data"] as const)
+    if (typeof module[name] !== "function")
+      throw new ConfigError(
+        `model: ${path} exports no function ${name}; it needs init(key, options), loss(params, batch, { key, train }) and data(options)`,
+      );
+  const { init, loss, data } = module as ModelModule;
+  const definition: UserDefinition = {
+    model: { init: (key) => init(key, config.options) },
+    loss: (params, batch, options) => loss(params, batch, options),
+    data: await data(config.options),
+  };
+  return new UserTask(definition, config);
+}
