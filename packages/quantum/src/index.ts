@@ -214,6 +214,7 @@ export {
   type OpenJump,
   type Populations,
   parseGateSpec,
+  type RobustSpec,
   setParameter,
 } from "./spec/index.js";
 export {

@@ -8,8 +8,8 @@ import { GateProblem } from "./problem.js";
  * without it), leakage, and the error of the steps. They need not add up, because contributions interfere.
  */
 export function errorBudget(problem: GateProblem, p: Partial<DeviceParameters> = {}): ErrorShare[] {
-  const { spec } = problem;
-  const whole = problem.report(p);
+  const spec = { ...problem.spec, robust: null };
+  const whole = new GateProblem(spec).report(p);
   const without = (jumps: typeof spec.jumps): number => {
     const rates = new Set(spec.jumps.filter((jump) => !jumps.includes(jump)).map(({ key }) => key));
     const parameters = Object.fromEntries(Object.entries(spec.parameters).filter(([key]) => !rates.has(key)));

@@ -17,6 +17,7 @@ import {
 import type { GradientKind, Method, MethodName } from "../solvers/index.js";
 import type { DeviceParameterValues, OperatorName } from "../systems/index.js";
 import { keysWithoutGradient, QuantumDevice } from "../systems/index.js";
+import { type RobustSpec, robustSchema } from "./robust.js";
 import { decaySchema, deviceSchema, evolutionSchema, parameterSchema, pulseSchema, targetSchema } from "./schemas.js";
 
 /** Decay of a part. */
@@ -63,6 +64,8 @@ export interface GateSpec {
   learn: string[] | null;
   /** Lowest and highest values of optimized parameters, by key. */
   bounds: Record<string, [number, number]>;
+  /** Variations over which the infidelity is combined, or null. */
+  robust: RobustSpec | null;
 }
 
 /** Values of all parameters: those of the device, and the decay rates. */
@@ -98,6 +101,7 @@ const fileSchema = strict({
   target: z.unknown().optional(),
   learn: listOf(text).optional(),
   bounds: recordOf(numberList).optional(),
+  robust: z.unknown().optional(),
 });
 
 /**
@@ -151,6 +155,7 @@ function gateSpec(value: unknown, name = "gate"): GateSpec {
     target: section(targetSchema(device), "target", {}),
     learn,
     bounds: boundsOf(file.bounds ?? {}, [...learnedKeys({ device, jumps, learn })], name),
+    robust: file.robust === undefined ? null : section(robustSchema(known), "robust", {}),
   };
 }
 
