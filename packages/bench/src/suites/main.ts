@@ -21,9 +21,13 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   "train-runs": ["full trainings, one worker against two, settings", () => import("./train-runs.js")],
   planner: ["predicted against measured step times", () => import("./planner.js")],
   collectives: ["all-reduce against OpenMPI; round trips to workers", () => import("./collectives.js")],
+  drill: ["faults injected into real processes and hosts, and what became of the results", () => import("./drill.js")],
   lab: ["speed of `weft analyze` and of traces; cost of the probe", () => import("./lab.js")],
   "lane-count": ["counts what lane programs cost on a GPU, without one", () => import("./lane-count.js")],
-  report: ["writes the tables of docs/performance.md and docs/training.md", () => import("./report/index.js")],
+  report: [
+    "writes docs/performance.md, docs/reliability.md and figures of docs/training.md",
+    () => import("./report/index.js"),
+  ],
 };
 
 function listSuites(): void {

@@ -34,6 +34,7 @@ interface Options {
   diff?: string[];
   top: string;
   merged?: string;
+  hta?: boolean;
 }
 
 const help = `
@@ -54,6 +55,7 @@ export function add(program: Command): void {
     .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")
     .option("--merged <file>", "write all ranks into one Chrome trace")
+    .option("--hta", "round times as Holistic Trace Analysis does, to compare with it (default: exact)")
     .option("--json", "the whole report as JSON on standard output")
     .option("--out <dir>", "write report.json, the tables as CSV and merged.json.gz into a folder")
     .addHelpText("after", help)
@@ -65,8 +67,8 @@ async function run(files: string[], options: Options): Promise<void> {
   if (!Number.isInteger(top) || top < 1)
     throw new CommandError(`--top ${options.top} is not a count of 1 or more`, wrongUsage);
   const inputs = expand(files);
-  const report = await read(inputs);
-  const second = options.diff === undefined ? null : await read(expand(options.diff));
+  const report = await read(inputs, options);
+  const second = options.diff === undefined ? null : await read(expand(options.diff), options);
   const diff = second === null ? null : diffTraces(report, second);
   for (const message of messages(report)) warn(message);
   if (second !== null) for (const message of messages(second)) warn(message);
@@ -93,11 +95,12 @@ function expand(files: readonly string[]): string[] {
   });
 }
 
-async function read(files: readonly string[]): Promise<TraceReport> {
+async function read(files: readonly string[], { hta = false }: Options): Promise<TraceReport> {
   const progress = new ProgressLine();
   let what = "";
   try {
     return await analyzeTraces(files, {
+      hta,
       onFile: (file, index, of) => {
         what = of > 1 ? `${index + 1}/${of} ${shorten(file, 40)}` : shorten(file, 48);
       },

@@ -1,5 +1,6 @@
 // Fusion: which nodes are computed together in one loop, and which values are written to memory. A fusion group is a set of
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
+import { isExpensive } from "../cost/index.js";
 import { functionOrder, type GraphFn, isHalf, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
 import { isReduction, isShift, isZeroBase, matrixOperand, reductionParts } from "./fuse-rules.js";
@@ -32,6 +33,8 @@ export interface FusionGroup {
   /** For column groups: [before, reduced, after]. */
   columns: readonly [number, number, number] | null;
   members: Node[];
+  /** Number of members that compute an expensive function. */
+  expensive: number;
   level: Map<Node, Level>;
 }
 
@@ -62,6 +65,11 @@ export interface FuseOptions {
 
 /** Nodes per group. The right-hand sides of large systems of equations have several hundred; beyond, compilers spill. */
 const maxMembers = 800;
+/**
+ * Expensive functions per group, beyond which a trip to memory costs nothing in comparison. Long chains become equal kernels, which
+ * are compiled once.
+ */
+const maxExpensive = 64;
 
 /** An operand of a loop, and how its elements relate to those of the loop. */
 interface Base {
@@ -288,6 +296,7 @@ class Fuser {
     const group = this.#chooseGroup(node, needs);
     this.#groupOf.set(node, group);
     group.members.push(node);
+    if ((isOp(node, "unary") || isOp(node, "binary")) && isExpensive(node.attrs.fn)) group.expensive++;
     // Merging may have renumbered the dependencies.
     this.#reach.add(this.#unitOfGroup.get(group)!, this.#needs(node));
   }
@@ -300,6 +309,7 @@ class Fuser {
       inner,
       columns,
       members: [],
+      expensive: 0,
       level: new Map(),
     };
     this.#groups.push(group);
@@ -410,7 +420,7 @@ class Fuser {
     for (const { base, relation } of this.#bases(node)) {
       if (this.#groupOf.get(base) === group && this.#levelIn(group, base, relation, size, inner) === null) return false;
     }
-    return group.members.length < maxMembers;
+    return group.members.length < maxMembers && group.expensive < maxExpensive;
   }
 
   /** Whether some path between two groups runs through a third unit, or one reads the other at different elements. */
@@ -443,6 +453,7 @@ class Fuser {
       this.#groupOf.set(node, into);
     }
     into.inner ??= other.inner;
+    into.expensive += other.expensive;
     other.members = [];
     this.#reach.merge(this.#unitOfGroup.get(into)!, this.#unitOfGroup.get(other)!);
     into.members.sort((x, y) => this.#position.get(x)! - this.#position.get(y)!);

@@ -27,6 +27,7 @@ import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
 import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from "./read.js";
 import { nameIn } from "./symbols.js";
+import { inMicroseconds } from "./units.js";
 import { type DeviceView, deviceView } from "./view.js";
 
 interface StepTime {
@@ -63,9 +64,13 @@ export interface RankReport extends Partial<TimeBreakdown> {
 /** The report of a rank and the data that the comparison of ranks needs. */
 export interface AnalyzedRank {
   report: RankReport;
+  /** Collectives, in microseconds since `originUs`. */
   calls: CollectiveCall[];
-  /** Clock origin of this trace relative to the first trace, in microseconds, from its header; 0 where unknown. */
+  /** Whole microseconds on the trace's own clock. */
+  originUs: number;
+  /** Nanoseconds since 1970 of the zero of the trace's clock, from its header. */
   baseNanoseconds: bigint | null;
+  hostName: string | null;
 }
 
 const rankInName = /rank[\s_.-]*(\d+)/i;
@@ -131,7 +136,7 @@ function analyseDevice(data: TraceData, order: number): AnalyzedRank {
     types: gap === null ? typeTimes(view) : [],
     idle: gap === null ? idleBreakdown(view) : [],
     kernels: kernelTable(activity),
-    collectives: collectiveTable(calls),
+    collectives: collectiveTable(calls, data.ticksPerUs),
     launches: launchStatistics(view),
     queues: gap === null ? queueLengths(view) : [],
     copies: copyBandwidths(view),
@@ -140,7 +145,7 @@ function analyseDevice(data: TraceData, order: number): AnalyzedRank {
   if (gap !== null) report.problems.push(gap);
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
-  noteClockJump(report, activity);
+  noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
 }
 
@@ -199,7 +204,7 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
     dataLoaderUs: dataLoaderTime(data, cut),
     types: blind ? [] : typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
-    collectives: collectiveTable(calls),
+    collectives: collectiveTable(calls, data.ticksPerUs),
     ...withoutLaunches,
   };
   report.problems.push(
@@ -209,7 +214,7 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
         ? "the trace has no device events and no operators: there is nothing to measure"
         : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
   );
-  noteClockJump(report, activity);
+  noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
 }
 
@@ -226,15 +231,22 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
     dataLoaderUs: null,
     types: typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
-    collectives: collectiveTable(calls),
+    collectives: collectiveTable(calls, data.ticksPerUs),
     ...withoutLaunches,
   };
-  noteClockJump(report, activity);
+  noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
 }
 
 function analyzed(report: RankReport, calls: CollectiveCall[], data: TraceData): AnalyzedRank {
-  return { report, calls, baseNanoseconds: data.header.baseNanoseconds };
+  const { ticksPerUs, originUs, header } = data;
+  return {
+    report: inMicroseconds(report, ticksPerUs),
+    calls: calls.map((call) => ({ ...call, ts: call.ts / ticksPerUs, dur: call.dur / ticksPerUs })),
+    originUs,
+    baseNanoseconds: header.baseNanoseconds,
+    hostName: header.hostName,
+  };
 }
 
 const merged = (activity: Activity, type: KernelType) => {
@@ -257,15 +269,15 @@ function activityBreakdown(activity: Activity): TimeBreakdown | null {
 const jumpUs = 60e6;
 
 /** A gap of more than a minute that covers most of the trace indicates a clock adjustment. */
-function noteClockJump(report: RankReport, { rows, ts, dur }: Activity): void {
+function noteClockJump(report: RankReport, { rows, ts, dur }: Activity, { ticksPerUs, originUs }: TraceData): void {
   if (rows.length < 2 || report.spanUs === undefined) return;
   let end = ts[rows[0]] + dur[rows[0]];
   for (let i = 0; i < rows.length; i++) {
     const row = rows[i];
     const gap = ts[row] - end;
-    if (gap > jumpUs && gap > report.spanUs / 2)
+    if (gap > jumpUs * ticksPerUs && gap > report.spanUs / 2)
       report.problems.push(
-        `the clock jumps by ${(gap / 1e6).toFixed(0)} s at ${ts[row]} us: span and idle time contain the jump; trust the busy times only`,
+        `the clock jumps by ${(gap / ticksPerUs / 1e6).toFixed(0)} s at ${originUs + ts[row] / ticksPerUs} us: span and idle time contain the jump; trust the busy times only`,
       );
     end = Math.max(end, ts[row] + dur[row]);
   }

@@ -1,10 +1,12 @@
-// Writes docs/performance.md and the figures of docs/training.md from the files in bench/results/; `--check` compares
+// Writes docs/performance.md, docs/reliability.md and the figures of docs/training.md from the files in bench/results/; `--check` compares
 // instead. No number of these pages is typed by hand.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Suite } from "../context.js";
-import { repository, resultFolder } from "../record.js";
+import type { DrillRecord } from "../drill.js";
+import { type RecordHead, repository, resultFolder } from "../record.js";
 import { performancePage } from "./performance.js";
+import { reliabilityPage } from "./reliability.js";
 import type { StoredFiles } from "./stored.js";
 import { trainingFigures } from "./training.js";
 
@@ -26,6 +28,9 @@ export function pagesOf(files: StoredFiles): Record<string, string> {
   const page = performancePage(files, readJson(join(repository, "bench/notes.json")));
   return {
     "docs/performance.md": `${page.join("\n").trimEnd()}\n`,
+    ...(files.drill !== undefined && {
+      "docs/reliability.md": reliabilityPage(files.drill as unknown as RecordHead & DrillRecord),
+    }),
     "docs/training.md": `${training.slice(0, from + start.length)}\n${trainingFigures(files).join("\n")}\n${training.slice(to)}`,
   };
 }
