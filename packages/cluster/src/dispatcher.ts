@@ -558,7 +558,7 @@ export class Dispatcher {
     const infos = members.map((id) => this.#workers.get(id)!.info);
     const short = hash("sha256", members.join(), "hex").slice(0, 32);
     const name = `${this.id}-${generation}-${client.id}-${short}`;
-    const one = { name, mpi: null, links: null };
+    const one = { name, pids: infos.map((info) => info.process.pid), mpi: null, links: null };
     if (new Set(infos.map((info) => info.process.host)).size === 1) return one;
     const [{ mpi: first }] = infos;
     if (first !== null && infos.every(({ mpi }) => mpi?.job === first.job))
