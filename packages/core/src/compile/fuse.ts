@@ -10,14 +10,13 @@ import { Rematerializer } from "./rematerialize.js";
 import {
   asStrided,
   axisVariables,
-  type ElementSource,
   isView,
   type Layouts,
   type Relation,
   relationOf,
+  resolveCopied,
   resolveViews,
   type Strided,
-  throughView,
 } from "./views.js";
 
 /** "columns": a column sum inside a group of rows, piece by piece. */
@@ -527,6 +526,19 @@ class Fuser {
     );
   }
 
+  /** Nodes that other groups read and that scale one value, which is stored in their place. */
+  #sharedCores(nodes: Iterable<Node>): Map<Node, Node> {
+    const byCore = new Map<Node, Node[]>();
+    for (const node of nodes) {
+      const core = this.stored.has(node) ? node : this.#rematerializer.core(node);
+      if (core !== node && this.#groupOf.has(core) && !isReduction(core))
+        byCore.set(core, [...(byCore.get(core) ?? []), node]);
+    }
+    return new Map(
+      [...byCore].flatMap(([core, all]) => (all.length < 3 ? [] : all.map((node) => [node, core] as const))),
+    );
+  }
+
   /** The real or imaginary part of a number in memory: reading it there costs no more than reading a copy. */
   #isPart(node: Node): boolean {
     if (!isOp(node, "unary") || (node.attrs.fn !== "real" && node.attrs.fn !== "imag")) return false;
@@ -550,9 +562,15 @@ class Fuser {
         }
       }
     }
+    const shared = this.#sharedCores(readers.keys());
     for (const node of this.order) {
       const groups = readers.get(node);
       if (groups === undefined || this.stored.has(node)) continue;
+      const core = shared.get(node);
+      if (core !== undefined) {
+        this.stored.add(core);
+        continue;
+      }
       if (isReduction(node) || node.op === "random") {
         this.stored.add(node);
         continue;
@@ -585,13 +603,6 @@ const compatible = (a: FusionGroup, b: FusionGroup, inner: number | null): boole
   const wanted = [a.inner, b.inner, inner].filter((n) => n !== null);
   return wanted.every((n) => n === wanted[0]);
 };
-
-/** Where the elements of a copied view come from: below the view itself. */
-function resolveCopied(node: Node, index: ElementSource["index"], stop: (node: Node) => boolean): ElementSource {
-  if (!isView(node)) return { node, index };
-  const below = throughView(node, index);
-  return resolveViews(below.node, below.index, stop);
-}
 
 export function fuse(fn: GraphFn, options: FuseOptions = {}): Fusion {
   return new Fuser(fn, options).run();

@@ -41,6 +41,13 @@ export function resolveViews(node: Node, index: readonly Ix[], stop: (node: Node
   return place;
 }
 
+/** Where the elements of a copied view come from: below the view itself. */
+export function resolveCopied(node: Node, index: ElementSource["index"], stop: (node: Node) => boolean): ElementSource {
+  if (!isView(node)) return { node, index };
+  const below = throughView(node, index);
+  return resolveViews(below.node, below.index, stop);
+}
+
 /** One variable per axis. */
 export function axisVariables(shape: readonly number[]): readonly Ix[] {
   let variables = variablesOf.get(shape);
