@@ -40,7 +40,8 @@ def serve(make, versions, released=lambda: None):
         row = make(request["row"])
         ready[request["row"]] = row
         time_calls(row, 0.2, 2)
-        return {"check": row.get("check", []), "info": row.get("info", {})}
+        check = [x if math.isfinite(x) else None for x in row.get("check", [])]  # JSON has no NaN
+        return {"check": check, "info": row.get("info", {})}
 
     def release(request):
         ready.pop(request["row"], None)

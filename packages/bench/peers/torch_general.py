@@ -1,41 +1,20 @@
-"""PyTorch as a peer of the general GPU suite (src/suites/general-rows.ts and general-models.ts).
+"""PyTorch as a peer of the general suite (src/suites/general-rows.ts and general-models.ts; torch_arrays.py and
+torch_images.py have further rows).
 
 A row is a name and numbers, such as "attention bf16 4 16 16 4096 64 1 1 0"; "compiled" at its end compiles the function.
 Inputs and numbers for comparison are computed as the suite computes them.
 """
 import math
-import sys
 
 from peer import serve
 
 import torch
 import torch.nn.functional as F
 
-device = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cuda"
-on_gpu = device == "cuda"
-synchronize = torch.cuda.synchronize if on_gpu else lambda: None
-torch.backends.cuda.matmul.allow_tf32 = True
-torch.backends.cudnn.allow_tf32 = True
-torch.backends.cudnn.benchmark = True
+from torch_common import device, digest, indices, numbers, on_gpu, s, synchronize
 
-
-def numbers(shape, salt, dtype=torch.float32):
-    count = math.prod(shape)
-    h = (torch.arange(count, dtype=torch.int64, device=device) * 2654435761 + salt * 40503) % 2**32
-    return (h.double() * 2**-31 - 1).float().to(dtype).reshape(shape)
-
-
-def indices(shape, salt, below):
-    return ((numbers(shape, salt) + 1) * (below / 2)).to(torch.int32).clamp(0, below - 1).long()
-
-
-def digest(result):
-    found = []
-    for t in result if isinstance(result, (tuple, list)) else [result]:
-        flat = t.detach().double().reshape(-1)
-        n = flat.numel()
-        found += [flat.mean().item(), flat.square().mean().item()] + [flat[i].item() for i in (0, min(1, n - 1), n // 3, n // 2, n - 1)]
-    return found
+from torch_arrays import ARRAYS, adamw
+from torch_images import IMAGES
 
 
 def row(f, args, compiled=False):
@@ -91,7 +70,7 @@ def attention(kind, b, h, kv, t, d, causal, backward, window):
     return {"call": best[1], "finish": synchronize, "check": digest(best[1]()), "info": {"backend": best[2]}}
 
 
-SQUARE, LINE = (8192, 8192), (1 << 24,)
+SQUARE, LINE = (s(8192), s(8192)), (s(1 << 24),)
 
 
 def rmsnorm(x):
@@ -103,32 +82,32 @@ def rmsnorm(x):
 
 SINGLES = {
     "softmax": (lambda x: torch.softmax(x, -1), SQUARE),
-    "softmax-odd": (lambda x: torch.softmax(x, -1), (4096, 5003), torch.bfloat16),
+    "softmax-odd": (lambda x: torch.softmax(x, -1), (s(4096), s(5003)), torch.bfloat16),
     "layernorm": (lambda x: F.layer_norm(x, [x.shape[-1]]), SQUARE),
-    "logsumexp": (lambda x: torch.logsumexp(x, -1), (8192, 50304), torch.bfloat16),
+    "logsumexp": (lambda x: torch.logsumexp(x, -1), (s(8192), s(50304)), torch.bfloat16),
     "gelu": (F.gelu, SQUARE, torch.bfloat16),
     "sum": (lambda x: x.sum(), SQUARE),
-    "sum-prime": (lambda x: x.square().sum(), (67108859,)),
+    "sum-prime": (lambda x: x.square().sum(), (s(67108859),)),
     "sum-columns": (lambda x: x.sum(0), SQUARE),
-    "max-long": (lambda x: x.max(), (16777213,)),
+    "max-long": (lambda x: x.max(), (s(16777213),)),
     "argmax": (lambda x: x.argmax(-1), SQUARE),
     "argmax-long": (lambda x: x.argmax(0), LINE),
     "transpose": (lambda x: x.t().contiguous() * 1.5, SQUARE),
-    "transpose-odd": (lambda x: x.t().contiguous() * 1.5, (5003, 9001)),
+    "transpose-odd": (lambda x: x.t().contiguous() * 1.5, (s(5003), s(9001))),
     "transpose-half": (lambda x: x.t().contiguous() * 1.5, SQUARE, torch.bfloat16),
-    "permute": (lambda x: x.permute(3, 1, 2, 0).contiguous() + 1, (128, 64, 64, 128)),
-    "concat": (lambda x: torch.cat([x, x * 2], 1), (4096, 8192)),
+    "permute": (lambda x: x.permute(3, 1, 2, 0).contiguous() + 1, (s(128), s(64), s(64), s(128))),
+    "concat": (lambda x: torch.cat([x, x * 2], 1), (s(4096), s(8192))),
     "cumsum": (lambda x: x.cumsum(-1), SQUARE),
     "cumsum-columns": (lambda x: x.cumsum(0), SQUARE),
     "cumsum-line": (lambda x: x.cumsum(0), LINE),
     "sort": (lambda x: x.sort(-1).values, SQUARE),
-    "sort-short": (lambda x: x.sort(-1).values, (1 << 20, 64)),
+    "sort-short": (lambda x: x.sort(-1).values, (s(1 << 20), 64)),
     "sort-line": (lambda x: x.sort(-1).values, LINE),
-    "argsort-half": (lambda x: torch.argsort(x, dim=-1, stable=True), (4096, 4096), torch.bfloat16),
-    "topk": (lambda x: tuple(x.topk(50)), SQUARE),
+    "argsort-half": (lambda x: torch.argsort(x, dim=-1, stable=True), (s(4096), s(4096)), torch.bfloat16),
+    "topk": (lambda x: tuple(x.topk(min(50, x.shape[-1]))), SQUARE),
     "randn": (lambda x: torch.randn_like(x), SQUARE),
     "rand": (lambda x: torch.rand_like(x), SQUARE),
-    "rmsnorm": (rmsnorm, (16384, 4096), torch.bfloat16),
+    "rmsnorm": (rmsnorm, (s(16384), s(4096)), torch.bfloat16),
 }
 
 
@@ -150,17 +129,18 @@ def symmetric(n, f):
     return make
 
 
+V = s(50304)
 OTHERS = {
-    "gather": lambda: (lambda w, i: w[i], [numbers((50304, 256), 1), indices((262144,), 2, 50304)]),
-    "embedding-gradient": lambda: (embedding, [numbers((50304, 768), 1), indices((16384,), 2, 50304)]),
-    "cross-entropy": lambda: (cross_entropy, [numbers((8192, 50304), 1, torch.bfloat16), indices((8192,), 2, 50304)]),
+    "gather": lambda: (lambda w, i: w[i], [numbers((V, s(256)), 1), indices((s(262144),), 2, V)]),
+    "embedding-gradient": lambda: (embedding, [numbers((V, s(768)), 1), indices((s(16384),), 2, V)]),
+    "cross-entropy": lambda: (cross_entropy, [numbers((s(8192), V), 1, torch.bfloat16), indices((s(8192),), 2, V)]),
     "conv": lambda: (
         lambda x, w: F.conv2d(x, w, padding=1),
-        [numbers((64, 64, 56, 56), 1), numbers((64, 64, 3, 3), 2)],
+        [numbers((s(64), s(64), s(56), s(56)), 1), numbers((s(64), s(64), 3, 3), 2)],
     ),
-    "cholesky": symmetric(8192, lambda p, s: torch.linalg.cholesky(p)),
-    "solve": symmetric(4096, lambda p, s: torch.linalg.solve(p, s)),
-    "eigh": symmetric(2048, lambda p, s: torch.linalg.eigh(s).eigenvalues),
+    "cholesky": symmetric(s(8192), lambda p, s: torch.linalg.cholesky(p)),
+    "solve": symmetric(s(4096), lambda p, s: torch.linalg.solve(p, s)),
+    "eigh": symmetric(s(2048), lambda p, s: torch.linalg.eigh(s).eigenvalues),
 }
 
 
@@ -174,8 +154,11 @@ def parameters(shapes):
     return {name: torch.nn.Parameter(p) for name, p in made.items()}
 
 
-def training(shapes, loss, bf16, compiled):
+def training(shapes, loss, bf16, compiled, channels_last=False):
     p = parameters(shapes)
+    for weight in p.values() if channels_last else []:
+        if weight.dim() == 4:
+            weight.data = weight.data.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(p.values(), lr=1e-4, fused=on_gpu)
     f = torch.compile(loss) if compiled else loss
     last = [None]
@@ -196,7 +179,8 @@ def training(shapes, loss, bf16, compiled):
 
 
 def gpt2(batch, precision, compiled=False):
-    L, D, H, T, B, V = 12, 768, 12, 1024, int(batch), 50304
+    L, D, T, B, V = s(12), s(768), s(1024), s(int(batch)), s(50304)
+    H = max(1, D // 64)
     shapes = {"wte": (V, D), "wpe": (T, D), "last.gain": (D,), "last.bias": (D,)}
     for i in range(L):
         shapes |= {f"{i}.n1.gain": (D,), f"{i}.n1.bias": (D,), f"{i}.qkv": (3 * D, D), f"{i}.qkv.bias": (3 * D,)}
@@ -220,7 +204,9 @@ def gpt2(batch, precision, compiled=False):
 
 
 def llama(compiled=False):
-    L, D, H, G, W, T, B = 8, 2048, 16, 4, 5632, 2048, 4
+    L, D, W, T, B = s(8), s(2048), s(5632), s(2048), s(4)
+    H = max(1, D // 128)
+    G = max(1, H // 4)
     size = D // H
     shapes = {}
     for i in range(L):
@@ -254,8 +240,50 @@ def llama(compiled=False):
     return training(shapes, loss, True, compiled)
 
 
+def resnet50(precision, compiled=False):
+    B, size, classes = s(128), s(224), s(1000)
+    blocks = [1, 1, 1, 1] if s(16) < 16 else [3, 4, 6, 3]
+    widths = [s(w) for w in (64, 128, 256, 512)]
+    shapes = {}
+
+    def conv(name, source, to, kernel):
+        shapes.update({name: (to, source, kernel, kernel), f"{name}.gain": (to,), f"{name}.bias": (to,)})
+
+    conv("stem", 3, widths[0], 7)
+    channels = widths[0]
+    for stage, count in enumerate(blocks):
+        for i in range(count):
+            name, width = f"{stage}.{i}", widths[stage]
+            conv(f"{name}.a", channels, width, 1)
+            conv(f"{name}.b", width, width, 3)
+            conv(f"{name}.c", width, 4 * width, 1)
+            if i == 0:
+                conv(f"{name}.d", channels, 4 * width, 1)
+            channels = 4 * width
+    shapes |= {"head": (classes, channels), "head.bias": (classes,)}
+    x = numbers((B, size, size, 3), 201, torch.bfloat16 if precision == "bf16" else torch.float32).permute(0, 3, 1, 2)
+    y = indices((B,), 202, classes)
+
+    def loss(p):
+        def layer(h, name, stride=1):
+            kernel = shapes[name][2]
+            h = F.conv2d(h, p[name], stride=stride, padding=(kernel - 1) // 2)
+            return F.batch_norm(h, None, None, p[f"{name}.gain"], p[f"{name}.bias"], training=True)
+
+        h = F.max_pool2d(F.relu(layer(x, "stem", 2)), 3, 2, 1)
+        for stage, count in enumerate(blocks):
+            for i in range(count):
+                name, stride = f"{stage}.{i}", 2 if i == 0 and stage > 0 else 1
+                inner = F.relu(layer(F.relu(layer(h, f"{name}.a")), f"{name}.b", stride))
+                h = F.relu(layer(inner, f"{name}.c") + (layer(h, f"{name}.d", stride) if i == 0 else h))
+        logits = F.linear(h.mean((2, 3)), p["head"], p["head.bias"])
+        return F.cross_entropy(logits.float(), y)
+
+    return training(shapes, loss, precision == "bf16", compiled, channels_last=True)
+
+
 def lstm():
-    T, B, D = 256, 128, 512
+    T, B, D = s(256), s(128), s(512)
     wx, wh, xs = numbers((4 * D, D), 1), numbers((4 * D, D), 2), numbers((T, B, D), 3)
     net = torch.nn.LSTM(D, D, bias=False).to(device)
     with torch.no_grad():
@@ -278,15 +306,19 @@ def make(name):
         return gpt2(*rest, compiled=kind.endswith("compiled"))
     if kind.startswith("llama"):
         return llama(compiled=kind.endswith("compiled"))
+    if kind.startswith("resnet50"):
+        return resnet50(*rest, compiled=kind.endswith("compiled"))
     if kind == "lstm":
         return lstm()
+    if kind == "adamw":
+        return adamw()
     compiled = rest == ["compiled"]
     if compiled:
         torch._dynamo.reset()  # Otherwise the second shape is compiled for shapes that change.
     if kind in SINGLES:
         f, shape, *dtype = SINGLES[kind]
         return row(f, [numbers(shape, 1, *dtype)], compiled)
-    return row(*OTHERS[kind](), compiled)
+    return row(*(OTHERS | ARRAYS | IMAGES)[kind](), compiled)
 
 
 serve(make, {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}, torch.cuda.empty_cache if on_gpu else lambda: None)

@@ -4,6 +4,7 @@ import "@weft/core";
 
 export { BoundedCache, type CacheOptions, type CacheStats, cacheStats, clearCaches } from "./cache/index.js";
 export {
+  type Bounds,
   type ChosenSteps,
   type ControlFile,
   type ControlProblem,
@@ -130,6 +131,18 @@ export {
   sigmaZ,
 } from "./operators/index.js";
 export {
+  blochSvg,
+  blochVector,
+  type Curve,
+  type ErrorShare,
+  errorBudgetSvg,
+  type LevelColumn,
+  levelsSvg,
+  phaseSpaceSvg,
+  populationsSvg,
+  pulsesSvg,
+} from "./pictures/index.js";
+export {
   constantPulse,
   cosinePulse,
   erfPulse,
@@ -147,7 +160,10 @@ export {
 export { SpecError } from "./schema/index.js";
 export {
   type Amplitudes,
+  type Average,
   cptp2,
+  type DiffusiveOptions,
+  diffusive,
   dopri8,
   type Equation,
   type Evolution,
@@ -163,6 +179,7 @@ export {
   hamiltonian,
   hermitianExponential,
   type Jump,
+  jumpTrajectories,
   type LindbladOptions,
   lindblad,
   type Method,
@@ -180,12 +197,15 @@ export {
   steadyState,
   superPropagator,
   type Tolerance,
+  type Trajectories,
+  type TrajectoryOptions,
   trotter2,
   trotter4,
   tsit5,
   type Validity,
 } from "./solvers/index.js";
 export {
+  errorBudget,
   type GateOutcome,
   GateProblem,
   type GateReport,
@@ -194,6 +214,7 @@ export {
   type OpenJump,
   type Populations,
   parseGateSpec,
+  type RobustSpec,
   setParameter,
 } from "./spec/index.js";
 export {

@@ -1,10 +1,11 @@
-// Whole models of the general GPU suite: training steps of GPT-2 and of a Llama-style stack, and an LSTM by scan. Parameters come
+// Whole models of the general suite: training steps of GPT-2, of a Llama-style stack and of ResNet-50, and an LSTM by scan. Parameters come
 // from the same numbers as those of the peers, and the losses of the first steps are compared.
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import * as nn from "@weft/core/nn";
 import * as optim from "@weft/core/optim";
-import { type GeneralRow, indices, numbers, prepared, sameDigest } from "./general-rows.js";
+import type { PreparedRow } from "./contestant.js";
+import { type GeneralRow, indices, numbers, prepared, type Sizer, sameDigest } from "./general-row.js";
 
 type Params = Record<string, Tensor>;
 
@@ -63,19 +64,20 @@ const closeLosses =
   };
 
 /** The step of GPT-2 124M: pre-norm blocks, learned positions, tied embedding. */
-function gptRow(batch: number, precision: "bf16" | "tf32", wanted: number): GeneralRow {
-  const [layers, width, heads, length, vocabulary] = [12, 768, 12, 1024, 50304];
+function gptRow(s: Sizer, size: number, precision: "bf16" | "tf32", wanted: number): GeneralRow {
+  const [layers, width, length, vocabulary, batch] = [s(12), s(768), s(1024), s(50304), s(size)];
+  const heads = Math.max(1, width / 64);
   const tokens = batch * length;
   const weights = layers * 12 * width * width + vocabulary * width;
   return {
     id: `gpt2-${precision}`,
-    title: `GPT-2 124M training step, ${precision}, batch ${batch} x ${length}`,
+    title: `GPT-2 training step, ${layers} layers, width ${width}, ${precision}, batch ${batch} x ${length}`,
     peers: { "torch.compile": wanted, torch: null },
-    names: { torch: `gpt2 ${batch} ${precision}`, "torch.compile": `gpt2-compiled ${batch} ${precision}` },
+    names: { torch: `gpt2 ${size} ${precision}`, "torch.compile": `gpt2-compiled ${size} ${precision}` },
     check: closeLosses(0.01),
     flops: tokens * (6 * weights + 12 * layers * width * length),
-    make(quick) {
-      const [L, D, H, T, B, V] = quick ? [1, 16, 2, 8, 2, 32] : [layers, width, heads, length, batch, vocabulary];
+    make() {
+      const [L, D, H, T, B, V] = [layers, width, heads, length, batch, vocabulary];
       const shapes: Record<string, readonly number[]> = {
         wte: [V, D],
         wpe: [T, D],
@@ -130,14 +132,11 @@ function rotate(x: Tensor): Tensor {
   return weft.concat([a.mul(c).sub(b.mul(s)), a.mul(s).add(b.mul(c))], -1);
 }
 
-const llamaRow: GeneralRow = {
-  id: "llama",
-  title: "Llama-style stack (8 layers, width 2048, 16 heads, 4 key heads, SwiGLU), training step, bf16, 4 x 2048",
-  peers: { "torch.compile": 1, torch: null },
-  names: { torch: "llama", "torch.compile": "llama-compiled" },
-  check: closeLosses(0.01),
-  make(quick) {
-    const [L, D, H, G, F, T, B] = quick ? [1, 32, 4, 2, 64, 8, 2] : [8, 2048, 16, 4, 5632, 2048, 4];
+function llamaRow(s: Sizer): GeneralRow {
+  const [L, D, F, T, B] = [s(8), s(2048), s(5632), s(2048), s(4)];
+  const H = Math.max(1, D / 128);
+  const G = Math.max(1, H / 4);
+  const make = (): PreparedRow => {
     const size = D / H;
     const shapes: Record<string, readonly number[]> = {};
     for (let i = 0; i < L; i++)
@@ -177,16 +176,20 @@ const llamaRow: GeneralRow = {
       return h.cast("float32").square().mean();
     };
     return trainingRow(parameters(shapes), loss, "bf16");
-  },
-};
+  };
+  return {
+    id: "llama",
+    title: `Llama-style stack (${L} layers, width ${D}, ${H} heads, ${G} key heads, SwiGLU), training step, bf16, ${B} x ${T}`,
+    peers: { "torch.compile": 1, torch: null },
+    names: { torch: "llama", "torch.compile": "llama-compiled" },
+    check: closeLosses(0.01),
+    make,
+  };
+}
 
-const lstmRow: GeneralRow = {
-  id: "lstm",
-  title: "LSTM by scan, value and gradient, 256 steps, batch 128, width 512, tf32",
-  peers: { torch: 1 },
-  check: sameDigest(0.05),
-  make(quick) {
-    const [T, B, D] = quick ? [4, 2, 8] : [256, 128, 512];
+function lstmRow(s: Sizer): GeneralRow {
+  const [T, B, D] = [s(256), s(128), s(512)];
+  const make = (): PreparedRow => {
     const run = (wx: Tensor, wh: Tensor, xs: Tensor): Tensor => {
       const inputs = xs.matmul(wx.transpose().mul(0.05));
       const w = wh.transpose().mul(0.05);
@@ -207,7 +210,76 @@ const lstmRow: GeneralRow = {
     const f = (...args: Tensor[]) =>
       weft.withPrecision("tf32", () => weft.grad(run, { argument: [0, 1] })(args[0], args[1], args[2]));
     return prepared(f as never, [numbers([4 * D, D], 1), numbers([4 * D, D], 2), numbers([T, B, D], 3)]);
-  },
-};
+  };
+  return {
+    id: "lstm",
+    title: `LSTM by scan, value and gradient, ${T} steps, batch ${B}, width ${D}, tf32`,
+    peers: { torch: 1 },
+    check: sameDigest(0.05),
+    make,
+  };
+}
 
-export const modelRows: GeneralRow[] = [gptRow(16, "bf16", 1.05), gptRow(8, "tf32", 1), llamaRow, lstmRow];
+/** The training step of ResNet-50, channels-last. */
+function resnetRow(s: Sizer, precision: "bf16" | "tf32"): GeneralRow {
+  const [B, size, classes] = [s(128), s(224), s(1000)];
+  const blocks = s(16) < 16 ? [1, 1, 1, 1] : [3, 4, 6, 3];
+  const widths = [64, 128, 256, 512].map(s);
+  const make = (): PreparedRow => {
+    const shapes: Record<string, readonly number[]> = {};
+    const conv = (name: string, from: number, to: number, kernel: number): void => {
+      Object.assign(shapes, { [name]: [to, from, kernel, kernel], [`${name}.gain`]: [to], [`${name}.bias`]: [to] });
+    };
+    conv("stem", 3, widths[0], 7);
+    let channels = widths[0];
+    blocks.forEach((count, stage) => {
+      for (let i = 0; i < count; i++) {
+        const [name, width] = [`${stage}.${i}`, widths[stage]];
+        conv(`${name}.a`, channels, width, 1);
+        conv(`${name}.b`, width, width, 3);
+        conv(`${name}.c`, width, 4 * width, 1);
+        if (i === 0) conv(`${name}.d`, channels, 4 * width, 1);
+        channels = 4 * width;
+      }
+    });
+    Object.assign(shapes, { head: [classes, channels], "head.bias": [classes] });
+    const x = numbers([B, size, size, 3], 201, precision === "bf16" ? "bfloat16" : "float32");
+    const y = indices([B], 202, classes);
+    const loss = (p: Params): Tensor => {
+      const layer = (h: Tensor, name: string, stride = 1): Tensor => {
+        const kernel = shapes[name][2];
+        const to = weft.conv2d(h, p[name], { stride, padding: (kernel - 1) / 2, channelsLast: true });
+        return weft.batchNorm(to, { weight: p[`${name}.gain`], bias: p[`${name}.bias`], channelsLast: true });
+      };
+      let h = weft.relu(layer(x, "stem", 2));
+      h = weft.maxPool2d(h, { kernel: 3, stride: 2, padding: 1, channelsLast: true });
+      blocks.forEach((count, stage) => {
+        for (let i = 0; i < count; i++) {
+          const [name, stride] = [`${stage}.${i}`, i === 0 && stage > 0 ? 2 : 1];
+          const inner = weft.relu(layer(weft.relu(layer(h, `${name}.a`)), `${name}.b`, stride));
+          h = weft.relu(layer(inner, `${name}.c`).add(i === 0 ? layer(h, `${name}.d`, stride) : h));
+        }
+      });
+      const logits = h.mean([1, 2]).matmul(p.head.transpose()).add(p["head.bias"]);
+      return weft.crossEntropy(logits.cast("float32"), y);
+    };
+    return trainingRow(parameters(shapes), loss, precision);
+  };
+  return {
+    id: `resnet50-${precision}`,
+    title: `ResNet-50 training step, ${precision}, channels-last, batch ${B} x ${size} x ${size}`,
+    peers: { "torch.compile": 1, torch: null },
+    names: { torch: `resnet50 ${precision}`, "torch.compile": `resnet50-compiled ${precision}` },
+    check: closeLosses(0.03),
+    make,
+  };
+}
+
+export const modelRows = (s: Sizer): GeneralRow[] => [
+  gptRow(s, 16, "bf16", 1.05),
+  gptRow(s, 8, "tf32", 1),
+  llamaRow(s),
+  lstmRow(s),
+  resnetRow(s, "bf16"),
+  resnetRow(s, "tf32"),
+];

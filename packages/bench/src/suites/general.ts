@@ -1,9 +1,12 @@
-// The general GPU suite: work that nothing was tuned for, in turns with PyTorch (eager and compiled) in the same run.
+// The general suite: work that nothing was tuned for, in turns with PyTorch (eager and compiled) in the same run.
 import * as weft from "@weft/core";
 import { runContest, type Seat } from "./contest.js";
 import { LocalContestant } from "./contestant.js";
 import type { Suite } from "./context.js";
+import { arrayRows } from "./general-arrays.js";
+import { imageRows } from "./general-images.js";
 import { modelRows } from "./general-models.js";
+import { sizer } from "./general-row.js";
 import { generalRows } from "./general-rows.js";
 import { startPeers } from "./peers.js";
 import { printTable } from "./report/table.js";
@@ -15,16 +18,22 @@ const seats: Record<string, Seat> = {
 };
 
 const suite: Suite = {
+  options: {
+    divide: { value: "1", help: "divide sizes above 64 by this; 16 is good for CPUs" },
+  },
   defaults: { device: "cuda", rounds: "3", seconds: "0.1" },
   async run(context) {
     const device = weft.setDevice(context.device);
-    const table = [...generalRows, ...modelRows];
-    const { start, absent } = startPeers(context, { torch: ["torch_general.py", "--device", context.device] });
+    const [divide, floor] = context.quick ? [2 ** 30, 8] : [context.number("divide"), 64];
+    const size = sizer(divide, floor);
+    const table = [generalRows, arrayRows, imageRows, modelRows].flatMap((rows) => rows(size));
+    const script = ["torch_general.py", "--device", context.device, "--divide", `${divide}`, "--floor", `${floor}`];
+    const { start, absent } = startPeers(context, { torch: script });
     const makers = Object.fromEntries(
       table.map(({ id, make }) => [
         id,
         async () => {
-          const made = await make(context.quick);
+          const made = await make();
           const release = (): void => {
             made.release?.();
             weft.collectGarbage();
@@ -35,11 +44,16 @@ const suite: Suite = {
       ]),
     );
     const own = new LocalContestant(makers, { device: device.name }, context.quick ? 0 : 0.05);
-    const { record, save, contest } = await runContest(context, "general", table, {
-      seats,
-      start: { weft: () => own, ...start },
-      absent,
-    });
+    const { record, save, contest } = await runContest(
+      context,
+      context.device === "cpu" ? "general-cpu" : "general",
+      table,
+      {
+        seats,
+        start: { weft: () => own, ...start },
+        absent,
+      },
+    );
     contest.stop();
     record.hardware.gpu = device.name;
     save();

@@ -14,8 +14,9 @@ import {
   writeText,
 } from "./emit-common.js";
 import { emitTiles } from "./emit-tile.js";
+import { vectorLines, vectorStores } from "./emit-vector.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
-import { type CValue, computeType, storageType, storeText } from "./scalar.js";
+import { type CValue, computeType, storageType } from "./scalar.js";
 import { word } from "./text.js";
 
 export interface CudaKernel {
@@ -47,6 +48,8 @@ const maxSums = 24;
 const enoughTiles = 192;
 /** Number of threads below which a vector of halves, or of floats, would leave multiprocessors idle. */
 const enoughThreads = { halves: 1 << 16, floats: 1 << 14 };
+/** Cost per element from which loops are not unrolled. */
+const longBody = 96;
 /** Number of row values that a thread keeps in registers between passes. */
 const maxKept = 16;
 
@@ -74,63 +77,6 @@ export function cudaThreads(kernel: LoopKernel): number {
   return Math.max(blockSize, groupSize(numel(kernel.inner.map((v) => v.size))));
 }
 
-/** How a kernel stores vectors: arrays filled in the loop over a vector, statements after it. */
-interface VectorStores {
-  declare: string[];
-  fill: string[];
-  write: string[];
-  /** Statements of stores whose elements are not contiguous; they are written in a separate loop. */
-  single: string[];
-}
-
-function vectorStores(
-  kernel: LoopKernel,
-  stores: readonly Store[],
-  values: readonly CValue[],
-  vector: { variable: string; width: number },
-  aligned: boolean,
-): VectorStores {
-  const { width } = vector;
-  const result: VectorStores = { declare: [], fill: [], write: [], single: [] };
-  stores.forEach((s, k) => {
-    const { dtype } = kernel.buffers[s.buffer];
-    const base = aligned && !isComplex(dtype) ? vectorBase(s.address, vector) : null;
-    if (base !== null) {
-      result.declare.push(`__align__(16) ${storageType[dtype]} o${k}[${width}];`);
-      result.fill.push(...storeText(`o${k}`, "j", dtype, values[k]));
-      result.write.push(`w_store<${width}>(p${s.buffer} + ${base.print()}, o${k});`);
-      return;
-    }
-    const vectors = values[k].map((_, part) => `o${k}_${part}`);
-    vectors.forEach((name, part) => {
-      result.declare.push(`${computeType[s.value.dtype]} ${name}[${width}];`);
-      result.fill.push(`${name}[j] = ${values[k][part]};`);
-    });
-    result.single.push(...writeText(kernel, s, vectors.map((name) => `${name}[j]`) as unknown as CValue));
-  });
-  return result;
-}
-
-/** The loops over one vector: all of it is read and computed before any of it is written. */
-function vectorLines(
-  { variable, width }: { variable: string; width: number },
-  loads: readonly string[],
-  body: readonly string[],
-  stores: VectorStores,
-  guard: string,
-): string[] {
-  const open = [
-    "#pragma unroll",
-    `for (int j = 0; j < ${width}; j++) {`,
-    `  const ix ${variable} = ${firstOf(variable)} + j;`,
-  ];
-  const lines = [...loads, ...stores.declare, ...open, ...body, ...stores.fill.map((l) => `  ${l}`), "}"];
-  if (stores.single.length > 0)
-    lines.push(...(guard === "" ? [] : [guard]), ...open, ...stores.single.map((l) => `  ${l}`), "}");
-  lines.push(...stores.write.map((l) => `${guard} ${l}`.trim()));
-  return lines;
-}
-
 function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const variables = [...kernel.outer, ...kernel.inner];
   const last = variables[variables.length - 1];
@@ -156,7 +102,8 @@ function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const loop = `  for (ix v = (ix)bx * ${blockSize} + threadIdx.x; v < ${width === 1 ? count : `${count} / ${width}`}; v += (ix)gx * ${blockSize}) {`;
   if (width === 1) {
     const unpacked = unpackAs(variables, "v").map((l) => `      ${l}`);
-    lines.push("#pragma unroll 4", loop, ...unpacked, ...element.lines);
+    // Long bodies have enough independent loads, and four copies of them take the compiler long.
+    lines.push(`#pragma unroll ${kernel.cost > longBody ? 1 : 4}`, loop, ...unpacked, ...element.lines);
     kernel.stores.forEach((s, i) => {
       for (const line of writeText(kernel, s, values[i])) lines.push(`      ${line}`);
     });
@@ -247,11 +194,11 @@ function rowVector(kernel: LoopKernel, length: number, group: number): number {
   // With a tail, some threads have no element in the last round.
   const withTail = (width: number): boolean =>
     kernel.columnSums.length === 0 && length % width === 0 && length >= group * width;
-  const plain = [...kernel.loads, ...kernel.stores].every(({ address }) => {
-    const stride = address.stride(kernel.inner[0].name);
-    return stride === null || stride === 0 || stride === 1;
-  });
-  return plain ? (vectorWidths.find((w) => exact(w) || withTail(w)) ?? 1) : 1;
+  const strides = [...kernel.loads, ...kernel.stores].map(({ address }) => address.stride(kernel.inner[0].name));
+  if (strides.some((stride) => stride !== null && stride !== 0 && stride !== 1)) return 1;
+  // A vector of 16 bytes: the threads of a warp then access neighbors, and no instruction writes half of a sector.
+  const smallest = Math.min(...kernel.buffers.map(({ dtype }) => bytesOf(dtype)));
+  return vectorWidths.find((w) => w * smallest <= 16 && (exact(w) || withTail(w))) ?? 1;
 }
 
 /** Registers for vectors that stay between passes, per thread. Larger blocks would spill others. */
@@ -434,11 +381,12 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
 }
 
-/** Columns per thread: as many as leave enough blocks. */
+/** Columns per thread: as many as leave enough blocks, and no lane of a warp idle. */
 function columnVector(kernel: LoopKernel, columns: number, outerCount: number): number {
   if (kernel.reductions.some((r) => isArg(r) || isComplex(r.argument.dtype))) return 1;
   const fits = (w: number): boolean =>
     columns % w === 0 &&
+    columns >= 32 * w &&
     w * kernel.reductions.length <= maxSums &&
     outerCount * Math.ceil(columns / (32 * w)) >= enoughTiles;
   return vectorWidths.find(fits) ?? 1;
@@ -523,7 +471,7 @@ export function emitCudaKernel(kernel: LoopKernel, options: CudaEmitOptions): Cu
     kernel.kind === "columns"
       ? emitColumns(kernel, options)
       : kernel.reductions.length + kernel.columnSums.length === 0
-        ? (emitTiles(kernel, (printer) => pointers(printer, options)) ?? emitMap(kernel, options))
+        ? (emitTiles(kernel, (printer) => pointers(printer, options), options.aligned) ?? emitMap(kernel, options))
         : emitRows(kernel, options);
   const large = kernel.buffers.some((node) => numel(node.shape) * 2 >= 2 ** 31) || kernel.size >= 2 ** 31;
   const head = `  typedef ${large ? "long long" : "int"} ix;`;

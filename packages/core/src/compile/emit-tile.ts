@@ -1,9 +1,10 @@
 // Element-wise kernels that read transposed: a block copies tiles of its operands through shared memory, reading along the axis
 // that is contiguous in the operand and computing along the one that is contiguous in the result.
 import { bytesOf, numel } from "../graph/index.js";
-import { BodyPrinter, EmitScope } from "./body.js";
-import { loadsUnder, unpackIndex, writeText } from "./emit-common.js";
+import { BodyPrinter, EmitScope, firstOf, vectorBase } from "./body.js";
+import { loadsUnder, unpackIndex } from "./emit-common.js";
 import type { CudaKernel } from "./emit-cuda.js";
+import { vectorLines, vectorStores } from "./emit-vector.js";
 import type { KExpr, LoopKernel, LoopVariable } from "./kernel.js";
 import { storageType } from "./scalar.js";
 
@@ -56,11 +57,39 @@ function tilePlan(kernel: LoopKernel): TilePlan | null {
   return edge === undefined ? null : { x, y, loads, edge };
 }
 
+/** Elements of a word of shared memory. */
+const perWord = (bytes: number): number => Math.max(1, 4 / bytes);
+
+/** Neighbors that a thread stores at once: a word of them, where every result allows it. */
+function storeWidth(kernel: LoopKernel, x: LoopVariable, aligned: boolean): number {
+  const width = Math.min(...kernel.stores.map(({ buffer }) => perWord(bytesOf(kernel.buffers[buffer].dtype))));
+  const vector = { variable: x.name, width };
+  const fits = x.size % width === 0 && kernel.stores.every(({ address }) => vectorBase(address, vector) !== null);
+  return aligned && fits ? width : 1;
+}
+
+/** The statement that copies one element to a tile, or a word of neighbors where they are aligned, and their number. */
+function copyText(load: Load, k: number, { y, edge }: TilePlan, aligned: boolean): { width: number; text: string } {
+  const bytes = bytesOf(load.dtype);
+  const row = `xi * ${pitch(edge, bytes)} + yi`;
+  const vector = { variable: y.name, width: perWord(bytes) };
+  const base = aligned && vector.width > 1 && y.size % vector.width === 0 ? vectorBase(load.address, vector) : null;
+  const read = (raw: string, address: string): string =>
+    `*(${raw}*)(s${k} + ${row}) = *(const ${raw}*)((const ${rawTypes[bytes]}*)p${load.buffer} + ${address});`;
+  return base === null
+    ? { width: 1, text: read(rawTypes[bytes], load.address.print()) }
+    : { width: vector.width, text: read("uint32_t", base.print()) };
+}
+
 /** Whether a kernel is emitted with tiles. */
 export const isTiled = (kernel: LoopKernel): boolean => tilePlan(kernel) !== null;
 
 /** The kernel with tiles; null where a plain loop is as good. */
-export function emitTiles(kernel: LoopKernel, pointers: (printer: BodyPrinter) => string[]): CudaKernel | null {
+export function emitTiles(
+  kernel: LoopKernel,
+  pointers: (printer: BodyPrinter) => string[],
+  aligned: boolean,
+): CudaKernel | null {
   const plan = tilePlan(kernel);
   if (plan === null) return null;
   const { x, y, loads, edge } = plan;
@@ -73,29 +102,35 @@ export function emitTiles(kernel: LoopKernel, pointers: (printer: BodyPrinter) =
     new Set(others.map((v) => v.name)),
     "0",
   );
+  const width = storeWidth(kernel, x, aligned);
   loads.forEach((load, k) => {
-    printer.tiles.set(load.id, { name: `q${k}`, index: `xi * ${pitch(edge, bytesOf(load.dtype))} + yi` });
+    printer.tiles.set(load.id, { name: `q${k}`, index: `(xi + j) * ${pitch(edge, bytesOf(load.dtype))} + yi` });
   });
   const values = kernel.stores.map((s) => printer.value(s.value));
   const tilesX = Math.ceil(x.size / edge);
   const tilesY = Math.ceil(y.size / edge);
   const inside = [
-    ...(x.size % edge === 0 ? [] : [`${x.name} < ${x.size}`]),
-    ...(y.size % edge === 0 ? [] : [`${y.name} < ${y.size}`]),
+    ...(x.size % edge === 0 ? [] : [`x0 + xi < ${x.size}`]),
+    ...(y.size % edge === 0 ? [] : [`y0 + yi < ${y.size}`]),
   ].join(" && ");
-  const loop = (fast: string, slow: string): string[] => [
+  /** A loop over a tile, with several neighbors along the fast axis per thread. */
+  const loop = (fast: string, slow: string, each: number, lines: readonly string[]): string[] => [
     "#pragma unroll",
-    `  for (int k = 0; k < ${(edge * edge) / threads}; k++) {`,
-    `    const int ${fast} = (k * ${threads} + (int)threadIdx.x) % ${edge}, ${slow} = (k * ${threads} + (int)threadIdx.x) / ${edge};`,
-    `    const ix ${x.name} = x0 + xi, ${y.name} = y0 + yi;`,
+    `  for (int k = 0; k < ${(edge * edge) / threads / each}; k++) {`,
+    `    const int t = k * ${threads} + (int)threadIdx.x, ${fast} = t % ${edge / each} * ${each}, ${slow} = t / ${edge / each};`,
+    ...(inside === "" ? [] : [`    if (!(${inside})) continue;`]),
+    ...lines.map((line) => `    ${line}`),
+    "  }",
   ];
-  const guarded = (lines: readonly string[]): string[] =>
-    inside === "" ? [...lines] : [`    if (${inside}) {`, ...lines, "    }"];
-  const copies = loads.map((load, k) => {
-    const raw = rawTypes[bytesOf(load.dtype)];
-    return `    s${k}[xi * ${pitch(edge, bytesOf(load.dtype))} + yi] = ((const ${raw}*)p${load.buffer})[${load.address.print()}];`;
-  });
-  const stores = kernel.stores.flatMap((s, i) => writeText(kernel, s, values[i]).map((line) => `    ${line}`));
+  const copies = loads.map((load, k) => copyText(load, k, plan, aligned));
+  const copyLoops = [...new Set(copies.map((copy) => copy.width))].flatMap((each) =>
+    loop("yi", "xi", each, [
+      `const ix ${x.name} = x0 + xi, ${each > 1 ? firstOf(y.name) : y.name} = y0 + yi;`,
+      ...copies.filter((copy) => copy.width === each).map(({ text }) => text),
+    ]),
+  );
+  const vector = { variable: x.name, width };
+  const stores = vectorStores(kernel, kernel.stores, values, vector, aligned && width > 1);
   const text = [
     ...loads.map(
       ({ dtype }, k) =>
@@ -108,13 +143,12 @@ export function emitTiles(kernel: LoopKernel, pointers: (printer: BodyPrinter) =
     `  const ix o = (ix)bx / ${tilesX * tilesY};`,
     ...unpackIndex(others, "o").map((l) => `  ${l.replace("const long", "const ix")}`),
     ...row.lines,
-    ...loop("yi", "xi"),
-    ...guarded(copies),
-    "  }",
+    ...copyLoops,
     "  __syncthreads();",
-    ...loop("xi", "yi"),
-    ...guarded([...element.lines, ...stores]),
-    "  }",
+    ...loop("xi", "yi", width, [
+      `const ix ${firstOf(x.name)} = x0 + xi, ${y.name} = y0 + yi;`,
+      ...vectorLines(vector, [], element.lines, stores, ""),
+    ]),
   ].join("\n");
   return { text, n: 0, blocks: numel(others.map((v) => v.size)) * tilesX * tilesY, threads };
 }

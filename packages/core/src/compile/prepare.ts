@@ -72,8 +72,10 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
   const before = numel(x.shape.slice(0, axes[0]));
   const { splitColumns = 0 } = options;
   if (after > 1 && before * after < splitColumns * 32 && count >= 256) {
-    const split = pieces(count, count < 1 << 13 ? 64 : Math.max(64, Math.min(512, Math.floor((1 << 18) / after))));
-    if (split > 1) return inTwoStages(node, [before, split, count / split, after]);
+    const wanted = count < 1 << 13 ? 64 : Math.max(64, Math.min(512, Math.floor((1 << 18) / after)));
+    const split = pieces(count, wanted);
+    if (split >= wanted / 2) return inTwoStages(node, [before, split, count / split, after]);
+    return columnsWithTail(node, [before, count, after], wanted);
   }
   return node;
 }
@@ -101,6 +103,22 @@ function withTail(node: Node<"reduce">, rows: number, count: number): Node {
   const ends = tail === null ? [] : [build.reshape(build.reduce(fn, tail, [1]), [rows, 1])];
   const partial = build.reduce(fn, parts, [2]);
   const whole = build.reduce(fn, ends.length === 0 ? partial : build.concat([partial, ...ends], 1), [1]);
+  return build.cast(build.reshape(whole, node.shape), node.dtype);
+}
+
+/** Columns of a number of elements without a suitable divisor: pieces of equal length and what is left of them. */
+function columnsWithTail(node: Node<"reduce">, shape: readonly [number, number, number], wanted: number): Node {
+  const { fn } = node.attrs;
+  const [before, count, after] = shape;
+  const [x] = node.inputs;
+  const wide = build.reshape(isHalf(x.dtype) ? build.cast(x, "float32") : x, shape);
+  const length = Math.floor(count / wanted);
+  const end = wanted * length;
+  const parts = build.reshape(build.sliceAxis(wide, 1, 0, end), [before, wanted, length, after]);
+  const partial = build.reduce(fn, parts, [2]);
+  const rest = (): Node =>
+    build.reshape(build.reduce(fn, build.sliceAxis(wide, 1, end, count), [1]), [before, 1, after]);
+  const whole = build.reduce(fn, end === count ? partial : build.concat([partial, rest()], 1), [1]);
   return build.cast(build.reshape(whole, node.shape), node.dtype);
 }
 
@@ -136,9 +154,35 @@ function prepareArgreduce(node: Node<"argreduce">, options: PrepareOptions): Nod
   const last = x.shape.length - 1;
   const rows = numel(node.shape);
   const count = x.shape[axis];
+  const after = numel(x.shape.slice(axis + 1));
+  if ((options.splitColumns ?? 0) > 0 && after >= minColumns) return argOfColumns(node, options);
   const moved = axis === last ? x : build.moveAxis(x, axis, last);
   if (rows < options.parallelRows && count >= options.longReduction) return argInTwoStages(node, moved, rows, count);
   return axis === last ? node : build.make("argreduce", [moved], { fn, axis: last });
+}
+
+/** Neighboring columns from which two reductions along memory are faster than one across it. */
+const minColumns = 16;
+
+/** Along an axis whose elements are apart in memory: the best value, then the first place that has it. NaN is the best. */
+function argOfColumns(node: Node<"argreduce">, options: PrepareOptions): Node {
+  const [x] = node.inputs;
+  const { fn, axis } = node.attrs;
+  const reduced = (how: ReduceFn, of: Node): Node =>
+    prepareReduce(build.reduce(how, of, [axis]) as Node<"reduce">, options);
+  const best = reduced(fn === "argmax" ? "max" : "min", x);
+  const shape = x.shape.map((n, i) => (i === axis ? 1 : n));
+  const isBest = build.eq(x, build.expand(build.reshape(best, shape), x.shape));
+  const isNaN = build.unary("isnan", x);
+  const found = kindOf(x.dtype) === "float" ? build.where(isNaN, isNaN, isBest) : isBest;
+  const none = build.full(x.shape, x.shape[axis], "int32");
+  return reduced("min", build.where(found, build.iota(x.shape, axis, "int32"), none));
+}
+
+/** Whether a node is a view of an argument. */
+function isStored(node: Node): boolean {
+  if (node.op === "input" || node.op === "data") return true;
+  return (node.op === "reshape" || node.op === "permute") && isStored(node.inputs[0]);
 }
 
 /** The best element of every piece, then the best of these. Ties go to the first at both stages, as does the first NaN. */
@@ -150,7 +194,9 @@ function argInTwoStages(node: Node<"argreduce">, x: Node, rows: number, count: n
     const axis = part.shape.length - 1;
     const shape = [rows, numel(part.shape.slice(1, -1))];
     const at = build.make("argreduce", [part], { fn, axis });
-    return [build.reshape(build.reduce(best, part, [axis]), shape), build.reshape(at, shape)];
+    // Elements that are in memory are looked up; computing them anew costs a second reduction, storing them more.
+    const value = isStored(x) ? build.gather(part, at, axis, axis) : build.reduce(best, part, [axis]);
+    return [build.reshape(value, shape), build.reshape(at, shape)];
   };
   const found = [parts, ...(tail === null ? [] : [tail])].map(bestOf);
   const values =

@@ -107,7 +107,7 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
     const points = (numel(x.shape) / Math.max(1, x.shape[x.shape.length - 1])) * size;
     return (kind === "c2c" ? 5 : 2.5) * points * Math.log2(Math.max(2, numel(lengths)));
   },
-  argsort: (node) => sizeOf(node) * Math.log2(Math.max(2, node.shape[node.shape.length - 1] ?? 1)),
+  argsort: ({ inputs: [x] }) => sizeOf(x) * Math.log2(Math.max(2, x.shape[x.shape.length - 1] ?? 1)),
   cholesky: matrixCubed(1 / 3),
   triangularSolve: (node) => sizeOf(node) * node.inputs[0].shape[node.inputs[0].shape.length - 1] * arithmetic(node),
   solve: matrixCubed(2 / 3),

@@ -239,7 +239,7 @@ const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   scatterAdd: { axis, batch: axis },
   updateSlice: { axis, batch: axis },
   fft: { kind: oneOf(fftKinds), inverse: flag, axes: count(3), size: count() },
-  argsort: { descending: flag },
+  argsort: { descending: flag, count: optional(count()) },
   cholesky: nothing,
   triangularSolve: { lower: flag, adjoint: flag, unit: flag },
   solve: nothing,

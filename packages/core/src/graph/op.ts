@@ -233,7 +233,8 @@ export interface OpAttrs {
    */
   updateSlice: { axis: number; batch: number };
   /** Stable order of the last axis, int32. */
-  argsort: { descending: boolean };
+  /** `count`: only the first ones of the order; all if absent. */
+  argsort: { descending: boolean; count?: number | undefined };
   /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */
   cholesky: Record<never, never>;
   /** a x = b with a triangular; `adjoint` solves a^H x = b. */

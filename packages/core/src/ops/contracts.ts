@@ -557,9 +557,11 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
   argsort: {
     operands: 1,
-    check: ([x]) => {
+    check: ([x], { count }) => {
       demand(x.shape.length >= 1, "a scalar has no order");
-      checkPlaces(x.shape[x.shape.length - 1]);
+      const n = x.shape[x.shape.length - 1];
+      checkPlaces(n);
+      demand(count === undefined || (isCount(count) && count <= n), `the first ${count} of ${n} elements`);
       checkDType("argsort", isReal, x.dtype);
     },
   },

@@ -3,7 +3,7 @@
 import { type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
 import { nodeOf, type TensorLike, wrap } from "./convert.js";
 import { checkShape, tensor } from "./create.js";
-import { argsort, take } from "./indexing.js";
+import { take, topk } from "./indexing.js";
 import { add, cast, exp, log, log1p, maximum, pow, sqrt, where } from "./math.js";
 import { type Key, key, nextKey, permutation, type RandomOptions, rand, randint, randn, splitKey } from "./random.js";
 import { argmax } from "./reduce.js";
@@ -171,7 +171,7 @@ export function choice(from: Tensor | number, shape: Shape, options: ChoiceOptio
     if (p === undefined) return permutation(size, random).index(`:${count}`).reshape(shape);
     // The largest sums of log p and Gumbel noise are a draw without replacement.
     const noisy = log(p).add(gumbel([size], { ...random, dtype: isFloat(p.dtype) ? p.dtype : "float32" }));
-    return argsort(noisy, 0, { descending: true }).index(`:${count}`).reshape(shape);
+    return topk(noisy, count, 0).indices.reshape(shape);
   };
   return typeof from === "number" ? chosen() : take(from, chosen(), 0);
 }

@@ -274,11 +274,11 @@ export function oneHot(
   return wrap(build.cast(build.eq(wide, build.iota(shape, shape.length - 1, "int32")), options.dtype ?? "float32"));
 }
 
-function orderNode(op: string, x: Node, axis: number, descending: boolean): { order: Node; rows: Node; at: number } {
+/** The operand with the axis that is ordered as its last one. */
+function orderedRows(op: string, x: Node, axis: number): { rows: Node; at: number } {
   if (isComplex(x.dtype)) throw new DTypeError(`${op}: complex numbers have no order; sort abs(x) or real(x)`);
   const at = resolveAxis(op, axis, x.shape.length);
-  const rows = build.moveAxis(x, at, x.shape.length - 1);
-  return { order: build.make("argsort", [rows], { descending }), rows, at };
+  return { rows: build.moveAxis(x, at, x.shape.length - 1), at };
 }
 
 /** Options of {@link sort} and {@link argsort}. */
@@ -290,14 +290,16 @@ export interface SortOptions {
 /** Indices (int32) that sort an axis. The sort is stable; NaN is greater than every number. */
 export function argsort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
   const node = nodeOf("argsort", x);
-  const { order, at } = orderNode("argsort", node, axis, descending);
+  const { rows, at } = orderedRows("argsort", node, axis);
+  const order = build.make("argsort", [rows], { descending });
   return wrap(build.moveAxis(order, node.shape.length - 1, at));
 }
 
 /** Sorts the elements along an axis. NaN is greater than every number. */
 export function sort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
   const node = nodeOf("sort", x);
-  const { order, rows, at } = orderNode("sort", node, axis, descending);
+  const { rows, at } = orderedRows("sort", node, axis);
+  const order = build.make("argsort", [rows], { descending });
   const last = node.shape.length - 1;
   return wrap(build.moveAxis(build.gather(rows, order, last, last), last, at));
 }
@@ -305,11 +307,11 @@ export function sort(x: TensorLike, axis = -1, { descending = false }: SortOptio
 /** The k largest elements along an axis, largest first, and their indices. NaN is greater than every number. */
 export function topk(x: TensorLike, k: number, axis = -1): { values: Tensor; indices: Tensor } {
   const node = nodeOf("topk", x);
-  const { order, rows, at } = orderNode("topk", node, axis, true);
+  const { rows, at } = orderedRows("topk", node, axis);
   const last = node.shape.length - 1;
   if (!Number.isInteger(k) || k < 0 || k > rows.shape[last])
     throw new ShapeError(`topk: k = ${k} is out of range for axis ${at} of size ${rows.shape[last]}`);
-  const first = build.sliceAxis(order, last, 0, k);
+  const first = build.make("argsort", [rows], { descending: true, count: k });
   return {
     values: wrap(build.moveAxis(build.gather(rows, first, last, last), last, at)),
     indices: wrap(build.moveAxis(first, last, at)),

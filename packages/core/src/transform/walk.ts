@@ -91,14 +91,17 @@ const cheapOps: ReadonlySet<OpName> = new Set([
 function isBroadcast(node: Node): boolean {
   let leaves = 0;
   const seen = new Set<Node>();
-  const stack = [node];
+  const stack = [{ at: node, most: Number.POSITIVE_INFINITY }];
   while (stack.length > 0) {
-    const at = stack.pop()!;
+    const { at, most } = stack.pop()!;
     if (seen.has(at)) continue;
     seen.add(at);
     if (seen.size > 64) return false;
-    if (at.value === null && cheapOps.has(at.op)) stack.push(...at.inputs);
-    else leaves += numel(at.shape);
+    const count = Math.min(most, numel(at.shape));
+    // Of a slice, what it reads counts, not the tensor behind it.
+    const bound = at.op === "slice" || at.op === "reshape" ? count : Number.POSITIVE_INFINITY;
+    if (at.value === null && cheapOps.has(at.op)) stack.push(...at.inputs.map((x) => ({ at: x, most: bound })));
+    else leaves += count;
   }
   return leaves * 4 <= numel(node.shape) && cheapOps.has(node.op) && node.value === null;
 }

@@ -1,4 +1,5 @@
 // Solvers of the Schrödinger and Lindblad equations, their integration methods and gradient methods.
+export { type DiffusiveOptions, diffusive } from "./diffusive.js";
 export { hermitianExponential } from "./exponential.js";
 export { denseTerms } from "./generators.js";
 export { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
@@ -27,9 +28,11 @@ export {
   hamiltonian,
   type Jump,
 } from "./problem.js";
+export { jumpTrajectories } from "./quantum-jumps.js";
 export {
   checkArrival,
   checkDensity,
+  computeTogether,
   type Evolution,
   expectation,
   type Observables,
@@ -39,3 +42,4 @@ export {
 export type { SaveOptions } from "./saves.js";
 export { type PropagatorOptions, propagator, type SchrodingerOptions, schrodinger } from "./schrodinger.js";
 export { type FloquetModes, floquetModes, steadyState, superPropagator } from "./steady.js";
+export type { Average, Trajectories, TrajectoryOptions } from "./trajectories.js";

@@ -93,9 +93,9 @@ const total = (planes: readonly Planes[], x: Tensor): Tensor => {
   return all.re === null && all.im === null ? x.mul(0) : joinPlanes(all);
 };
 
-/** -i H x for states [D] or columns [D, n]. */
-export function schrodingerTerms(h: Hamiltonian, grid: Grid): Rate {
-  const parts = joined(dimensionOf(h), coherentParts(h));
+/** -i H x for states [D] or columns [D, n]; with jumps -(i H + sum of rate L^H L / 2) x. */
+export function schrodingerTerms(h: Hamiltonian, grid: Grid, jumps: readonly CheckedJump[] = []): Rate {
+  const parts = joined(dimensionOf(h), [...coherentParts(h), ...decayParts(h, jumps).parts]);
   const tables = tensorDiagonals(
     parts.map(({ generator }) => generator),
     grid.real,

@@ -9,6 +9,7 @@ const parts: readonly (readonly [file: string, needs: RegExp | null])[] = [
   ["cuda/native/random.cuh", /W_THREEFRY|\bw_(bits|uniform|normal|dropout)/],
   ["cuda/native/join.cuh", /\bw_(join|tile)/],
   ["cuda/native/tile.cuh", /\bw_tile/],
+  ["cuda/native/grid.cuh", /\bw_grid/],
   ["cuda/native/attention.cuh", /\bw_attention/],
 ];
 export const preludeFiles = parts.map(([file]) => file);

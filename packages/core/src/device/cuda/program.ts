@@ -95,6 +95,34 @@ export class Launcher {
     );
     this.context.check("cuLaunchKernel", code);
   }
+
+  /** Launches a kernel whose blocks wait for each other: at most as many as the device runs at once. */
+  launchTogether(fn: number, blocks: number, threads: number, args: readonly (number | bigint)[]): void {
+    const { context } = this;
+    const { driver } = context.libraries;
+    const each = new Int32Array(1);
+    context.check(
+      "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(each, fn, threads, 0),
+    );
+    const grid = Math.max(1, Math.min(blocks, each[0] * context.multiprocessors));
+    for (let i = 0; i < args.length; i++) this.#words[i] = BigInt.asUintN(64, BigInt(args[i]));
+    const params = 511;
+    this.#words[params] = BigInt(this.#block);
+    const code = driver.cuLaunchCooperativeKernel(
+      fn,
+      grid,
+      1,
+      1,
+      threads,
+      1,
+      1,
+      0,
+      context.stream,
+      this.#block + 8 * params,
+    );
+    context.check("cuLaunchCooperativeKernel", code);
+  }
 }
 
 /** Kernels that are written by hand; each module is compiled once per device, when first needed. */
@@ -238,6 +266,8 @@ export class CudaProgram {
     this.#tables.clear();
     if (this.#cudnnWorkspace !== null) this.context.free(this.#cudnnWorkspace);
     this.#cudnnWorkspace = null;
+    if (this.#counter !== null) this.context.free(this.#counter);
+    this.#counter = null;
     this.#functions.clear();
     if (this.#module !== null) this.context.driver.cuModuleUnload(this.#module);
     this.#module = null;
@@ -444,6 +474,25 @@ export class CudaProgram {
     for (let c = 0; c < carries; c++) this.#copy(current[c], inputs[consts + c], sizeOf(node.inputs[consts + c]));
     const ys = body.fn.outputs.map((_, i) => (i < carries ? 0 : this.#at(plan, node, addresses, i)));
     const steps = stop === "count" ? Math.min(length, this.#largest(inputs[0], node.inputs[0])) : length;
+    const resident = this.#text.loops.get(step);
+    if (resident !== undefined) {
+      const args = resident.words.map((word) => {
+        if (word.kind === "scratch") return start + word.offset;
+        if (word.kind === "carry") return (word.other ? other : current)[word.index];
+        return word.kind === "input" ? inputs[word.index] : ys[word.index];
+      });
+      const counter = this.#barrierCounter();
+      this.#clear(counter, 4);
+      const fn = this.#functions.get(resident.name)!;
+      this.launcher.launchTogether(fn, resident.blocks, resident.threads, [counter, ...args]);
+      for (let c = 0; c < carries; c++)
+        this.#copy(
+          this.#at(plan, node, addresses, c),
+          (length % 2 === 0 ? current : other)[c],
+          sizeOf(body.fn.outputs[c]),
+        );
+      return;
+    }
     let s = 0;
     for (; s < steps; s++) {
       if (stop === "while" && this.#largest(current[0], node.inputs[consts]) === 0) break;
@@ -469,6 +518,14 @@ export class CudaProgram {
     });
     for (let c = 0; c < carries; c++)
       this.#copy(this.#at(plan, node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
+  }
+
+  /** Counts the arrivals at barriers of a launch; recorded graphs use it, so it lives as long as the program. */
+  #counter: CudaBuffer | null = null;
+
+  #barrierCounter(): number {
+    this.#counter ??= this.context.allocate(64);
+    return this.#counter.address;
   }
 
   /** The largest element of a predicate or a number of steps, read back from the device; at least 0. */

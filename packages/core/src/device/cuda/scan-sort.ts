@@ -44,9 +44,10 @@ function scanShape(node: Node<"cumsum">): ScanShape {
   const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
   const lines = outer * inner;
   const bytes = bytesOf(dtype) / parts;
-  // Contiguous lines: a block per segment, rounds of two vectors per thread. Others: a thread per segment.
+  // Contiguous lines: a block per segment, rounds of two vectors per thread, and twice as many blocks as run at once, so that the
+  // second pass finds the end of the operand in the cache. Others: a thread per segment.
   const round = inner === 1 ? scanThreads * Math.min(16, 32 / bytes) : minSegment;
-  const wanted = inner === 1 ? busyThreads / scanThreads / Math.max(1, lines) : busyThreads / Math.max(1, lines);
+  const wanted = (inner === 1 ? (2 * busyThreads) / scanThreads : busyThreads) / Math.max(1, lines);
   const rounds = Math.ceil(n / round);
   const segments = Math.max(1, Math.min(rounds, Math.floor(wanted)));
   const length = Math.ceil(rounds / segments) * round;
@@ -80,6 +81,12 @@ export function launchScan(
 const sortThreads = 512;
 const digits = 256;
 const sortItems = 8;
+/** Threads (W_TOPK_THREADS) and bins (W_TOPK_BINS) of a selection. */
+const topkThreads = 512;
+const topkBins = 2048;
+/** Shorter rows are sorted whole, and longer orders too: selection ranks by counting. */
+const minTopkRow = 1024;
+const maxTopk = 1024;
 
 /** Bytes of a key. */
 const keyBytes = (dtype: DType): number => (dtype === "bool" ? 1 : bytesOf(dtype));
@@ -88,57 +95,114 @@ const maxRow = (bytes: number): number => sortItems * (bytes === 8 ? 512 : 1024)
 /** Shared memory of counts and starts. */
 const rankBytes = (threads: number): number => (threads / 32) * digits * 2 + digits * 4;
 
-interface SortShape {
+/** Rows to put in order. */
+export interface SortShape {
   rows: number;
   n: number;
+  /** Elements of the order that are wanted. */
+  count: number;
+  /** Bytes of a key. */
   bytes: number;
-  tiles: number;
-  /** Elements per tile. */
-  length: number;
 }
 
 function sortShape(node: Node<"argsort">): SortShape {
-  const n = node.shape[node.shape.length - 1];
-  const length = sortThreads * sortItems;
-  const bytes = keyBytes(node.inputs[0].dtype);
-  return { rows: numel(node.shape.slice(0, -1)), n, bytes, tiles: Math.ceil(n / length), length };
+  const { shape, dtype } = node.inputs[0];
+  const n = shape[shape.length - 1];
+  return { rows: numel(shape.slice(0, -1)), n, count: node.attrs.count ?? n, bytes: keyBytes(dtype) };
 }
 
+/** Elements per tile of passes over memory. */
+const tileLength = sortThreads * sortItems;
+
 const fitsBlock = ({ n, bytes }: SortShape): boolean => n <= maxRow(bytes);
+const selects = ({ n, count }: SortShape): boolean => n > minTopkRow && count <= Math.min(maxTopk, n / 4);
+
+/** One launch of a selection: how many candidates a row has, and into how many parts they are cut. */
+interface TopkLevel {
+  candidates: number;
+  parts: number;
+}
+
+/** Launches until one part per row is left. Rows are cut so that a part fits shared memory and few rows still fill a GPU. */
+function topkLevels({ rows, n, count, bytes }: SortShape): TopkLevel[] {
+  const levels: TopkLevel[] = [];
+  for (let candidates = n; ; candidates = levels[levels.length - 1].parts * count) {
+    const wanted = Math.ceil((candidates * rows * topkThreads) / busyThreads);
+    const length = Math.min(maxRow(bytes), Math.max(wanted, 2 * minTopkRow, 4 * count));
+    const parts = Math.ceil(candidates / length);
+    levels.push({ candidates, parts });
+    if (parts === 1) return levels;
+  }
+}
+
+interface SortRun {
+  x: number;
+  out: number;
+  workspace: number;
+  descending: boolean;
+}
+
+function launchTopk(shape: SortShape, type: string, how: SortRun, calls: LibraryCalls): void {
+  const { rows, n, count, bytes } = shape;
+  let from = 0;
+  let next = how.workspace;
+  for (const { candidates, parts } of topkLevels(shape)) {
+    const to = parts === 1 ? how.out : next;
+    const chosen = Math.ceil(count / 4) * 4 * bytes + count * 4;
+    const keys = Math.ceil((Math.ceil(candidates / parts) * bytes) / 16) * 16;
+    const args = [how.x, from, to, n, candidates, parts, count, Number(how.descending)];
+    calls.launch(`w_topk_rows_${type}`, rows * parts, topkThreads, args, keys + Math.max(topkBins * 4, chosen));
+    from = to;
+    next += aligned(rows * parts * count * 4);
+  }
+}
 
 export function launchSort(
   node: Node<"argsort">,
   type: string,
-  { x, out, workspace }: { x: number; out: number; workspace: number },
+  at: Omit<SortRun, "descending">,
   calls: LibraryCalls,
 ): void {
-  const shape = sortShape(node);
-  const { rows, n, bytes, tiles, length } = shape;
-  const descending = Number(node.attrs.descending);
+  launchOrder(sortShape(node), type, { ...at, descending: node.attrs.descending }, calls);
+}
+
+/** Stable order of rows. */
+export function launchOrder(shape: SortShape, type: string, how: SortRun, calls: LibraryCalls): void {
+  const { rows, n, count, bytes } = shape;
+  const { x, out, workspace } = how;
+  const descending = Number(how.descending);
+  const tiles = Math.ceil(n / tileLength);
+  if (rows * count === 0) return;
+  if (selects(shape)) {
+    launchTopk(shape, type, how, calls);
+    return;
+  }
   if (fitsBlock(shape)) {
     const threads = Math.max(32, Math.ceil(n / sortItems / 32) * 32);
     const shared = Math.max(rankBytes(threads), Math.ceil((n * bytes) / 2) * 2 + n * 2);
-    calls.launch(`w_sort_rows_${type}`, rows, threads, [x, out, n, descending], shared);
+    calls.launch(`w_sort_rows_${type}`, rows, threads, [x, out, n, count, descending], shared);
     return;
   }
   const passes = bytes;
   const total = rows * n;
   const counts = workspace;
   const totals = counts + aligned(rows * digits * tiles * 4);
-  const places = totals + aligned(rows * digits * 4);
-  const keys = [places + aligned(total * 4), places + aligned(total * 4) + aligned(total * bytes)];
-  // Places go to and fro between the result and the workspace, and must end in the result.
-  const ends = (pass: number): number => ((passes - pass) % 2 === 0 ? out : places);
-  const shared = rankBytes(sortThreads) + length * (bytes + 4);
+  const first = totals + aligned(rows * digits * 4);
+  // Places go to and fro between two arrays and end in the result, which is one of them if it is large enough.
+  const other = count === n ? out : first + aligned(total * 4);
+  const keys = count === n ? first + aligned(total * 4) : other + aligned(total * 4);
+  const keyPlaces = [keys, keys + aligned(total * bytes)];
+  const ends = (pass: number): number => (pass === passes ? out : (passes - pass) % 2 === 0 ? other : first);
+  const shared = rankBytes(sortThreads) + tileLength * (bytes + 4);
   for (let pass = 0; pass < passes; pass++) {
-    const shift = 8 * pass;
-    const from = pass === 0 ? 0 : keys[pass % 2];
-    const to = pass === passes - 1 ? 0 : keys[(pass + 1) % 2];
-    const how = [n, tiles, length, shift, descending];
-    calls.launch(`w_sort_count_${type}`, rows * tiles, sortThreads, [x, from, counts, ...how]);
+    const isLast = pass === passes - 1;
+    const from = pass === 0 ? 0 : keyPlaces[pass % 2];
+    const to = isLast ? 0 : keyPlaces[(pass + 1) % 2];
+    const pieces = [n, tiles, tileLength, 8 * pass, descending];
+    calls.launch(`w_sort_count_${type}`, rows * tiles, sortThreads, [x, from, counts, ...pieces]);
     const startThreads = Math.min(1024, Math.max(32, Math.ceil(tiles / 128) * 32));
     calls.launch("w_sort_starts", rows * digits, startThreads, [counts, totals, tiles]);
-    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, totals, ...how];
+    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, totals, ...pieces, isLast ? count : n];
     calls.launch(`w_sort_move_${type}`, rows * tiles, sortThreads, moves, shared);
   }
 }
@@ -149,10 +213,16 @@ export function scanSortWorkspace(node: Node): number {
     const { lines, segments, sumBytes } = scanShape(node);
     return segments > 1 ? aligned(lines * segments * sumBytes) : 0;
   }
-  if (!isOp(node, "argsort")) return 0;
-  const shape = sortShape(node);
+  return isOp(node, "argsort") ? orderWorkspace(sortShape(node)) : 0;
+}
+
+/** Bytes of scratch memory of {@link launchOrder}. */
+export function orderWorkspace(shape: SortShape): number {
+  const { rows, n, count, bytes } = shape;
+  if (rows * count === 0) return 0;
+  if (selects(shape))
+    return topkLevels(shape).reduce((sum, { parts }) => sum + (parts > 1 ? aligned(rows * parts * count * 4) : 0), 0);
   if (fitsBlock(shape)) return 0;
-  const total = shape.rows * shape.n;
-  const counts = aligned(shape.rows * digits * shape.tiles * 4) + aligned(shape.rows * digits * 4);
-  return counts + aligned(total * 4) + 2 * aligned(total * shape.bytes);
+  const counts = aligned(rows * digits * Math.ceil(n / tileLength) * 4) + aligned(rows * digits * 4);
+  return counts + (count === n ? 1 : 2) * aligned(rows * n * 4) + 2 * aligned(rows * n * bytes);
 }

@@ -1,7 +1,7 @@
 // How scatterAdd is launched: the kernels of native/scatter.cu in order, and the memory that they work in.
 import { isZeroBase } from "../../compile/index.js";
-import { isComplex, isOp, type Node, numel } from "../../graph/index.js";
-import type { LibraryCalls } from "./scan-sort.js";
+import { bytesOf, type DType, isComplex, isOp, kindOf, type Node, numel } from "../../graph/index.js";
+import { type LibraryCalls, launchOrder, orderWorkspace, type SortShape } from "./scan-sort.js";
 
 const intBytes = 4;
 const padded = (count: number): number => Math.ceil((count * intBytes) / 64) * 64;
@@ -9,6 +9,14 @@ const blocksFor = (count: number, per = 256): number => Math.max(1, Math.ceil(co
 
 /** Number of updates above which a row is heavy (W_LIGHT). */
 const lightRow = 32;
+/** Elements of a row below which a warp would have idle lanes. */
+const narrowRow = 16;
+/** Updates, and updates per row on average, from which sorting all of them is faster than sorting row by row; tests lower it. */
+export const manyUpdates = { total: 1 << 21, perRow: 8 };
+/** Bytes of a result that every block has in shared memory. */
+const binBytes = 32 << 10;
+/** Integers that GPUs add atomically. */
+const isWhole = (dtype: DType): boolean => kindOf(dtype) === "int" && bytesOf(dtype) >= 4;
 
 interface ScatterShape {
   /** Rows of all batches together, and the updates of one and of all. */
@@ -35,23 +43,61 @@ function scatterShape(node: Node<"scatterAdd">): ScatterShape {
   };
 }
 
+/** The order of the updates by their rows. */
+const orderOf = ({ total, count }: ScatterShape): SortShape => ({
+  rows: count === 0 ? 0 : total / count,
+  n: count,
+  count,
+  bytes: intBytes,
+});
+const isSorted = ({ rows, total }: ScatterShape): boolean =>
+  total >= Math.max(manyUpdates.total, manyUpdates.perRow * rows);
+
 /** Bytes of scratch memory of scatterAdd. */
 export function scatterWorkspace(node: Node): number {
-  if (isOp(node, "scatterAdd")) {
-    const { rows, total } = scatterShape(node);
-    return 2 * padded(rows) + 64 + 2 * padded(total) + padded(total / lightRow + 1);
-  }
-  return 0;
+  if (!isOp(node, "scatterAdd") || isWhole(node.dtype)) return 0;
+  const shape = scatterShape(node);
+  const { rows, total } = shape;
+  const lists = 2 * padded(rows) + 64 + 2 * padded(total) + padded(total / lightRow + 1);
+  return lists + 256 + (isSorted(shape) ? orderWorkspace(orderOf(shape)) : 0);
+}
+
+interface ScatterAddresses {
+  base: number;
+  indices: number;
+  updates: number;
+  out: number;
+  workspace: number;
+}
+
+/** Integers: additions in any order give the same sums. */
+function launchWhole(node: Node<"scatterAdd">, type: string, at: ScatterAddresses, calls: LibraryCalls): void {
+  const { before, n, after, count } = scatterShape(node);
+  const { base, indices, updates, out } = at;
+  const bytes = numel(node.shape) * bytesOf(node.dtype);
+  if (base === 0) calls.zero(out, bytes);
+  else calls.copy(out, base, bytes);
+  const total = numel(node.inputs[2].shape);
+  if (total === 0) return;
+  const args = [indices, updates, out, total, before, n, after, count];
+  const blocks = Math.min(2 * calls.multiprocessors, Math.ceil(total / 1024));
+  if (bytes > binBytes) calls.launch(`w_scatter_whole_${type}`, blocksFor(total), 256, args);
+  else calls.launch(`w_scatter_bins_${type}`, blocks, 1024, [...args, numel(node.shape)], bytes);
 }
 
 export function launchScatter(
   node: Node<"scatterAdd">,
   type: string,
-  addresses: { base: number; indices: number; updates: number; out: number; workspace: number },
+  addresses: ScatterAddresses,
   calls: LibraryCalls,
 ): void {
-  const { rows, count, total, before, n, after } = scatterShape(node);
+  const shape = scatterShape(node);
+  const { rows, count, total, before, n, after } = shape;
   const base = isZeroBase(node, node.inputs[0]) ? 0 : addresses.base;
+  if (isWhole(node.dtype)) {
+    launchWhole(node, type, { ...addresses, base }, calls);
+    return;
+  }
   const { indices, updates, out, workspace } = addresses;
   const counts = workspace;
   const cursor = counts + padded(rows);
@@ -59,39 +105,25 @@ export function launchScatter(
   const slot = offsets + padded(rows);
   const list = slot + padded(total);
   const heavy = list + padded(total);
+  const sorting = Math.ceil((heavy + padded(total / lightRow + 1)) / 256) * 256;
+  const sorted = isSorted(shape);
   calls.zero(counts, padded(rows) + 64);
-  if (total > 0) {
+  if (sorted) {
+    launchOrder(orderOf(shape), "i32", { x: indices, out: list, workspace: sorting, descending: false }, calls);
+    calls.launch("w_scatter_ends", blocksFor(total), 256, [indices, list, offsets, counts, total, count, n]);
+    calls.launch("w_scatter_rows", blocksFor(rows), 256, [counts, offsets, cursor, heavy, rows]);
+  } else if (total > 0) {
     calls.launch("w_scatter_count", blocksFor(total), 256, [indices, counts, slot, total, count, n]);
     calls.launch("w_scatter_place", blocksFor(rows), 256, [counts, offsets, cursor, heavy, rows]);
     calls.launch("w_scatter_list", blocksFor(total), 256, [indices, slot, offsets, list, total, count, n]);
   }
-  calls.launch(`w_scatter_light_${type}`, blocksFor(rows, 8), 256, [
-    base,
-    updates,
-    out,
-    counts,
-    offsets,
-    list,
-    rows,
-    before,
-    n,
-    after,
-    count,
-  ]);
-  if (total > lightRow)
-    calls.launch(`w_scatter_heavy_${type}`, Math.min(calls.multiprocessors, Math.ceil(total / lightRow)), 1024, [
-      base,
-      indices,
-      updates,
-      out,
-      counts,
-      offsets,
-      cursor,
-      heavy,
-      list,
-      before,
-      n,
-      after,
-      count,
-    ]);
+  const light = [base, updates, out, counts, offsets, list, rows, before, n, after, count];
+  if (after <= narrowRow) calls.launch(`w_scatter_narrow_${type}`, blocksFor(rows * after), 256, light);
+  else calls.launch(`w_scatter_light_${type}`, blocksFor(rows, 8), 256, light);
+  if (total > lightRow) {
+    const lists = [counts, offsets, cursor, heavy, list];
+    const args = [base, indices, updates, out, ...lists, before, n, after, count, Number(sorted)];
+    const blocks = Math.min(calls.multiprocessors, Math.ceil(total / lightRow));
+    calls.launch(`w_scatter_heavy_${type}`, blocks, 1024, args);
+  }
 }

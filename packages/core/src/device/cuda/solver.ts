@@ -1,6 +1,6 @@
 // Linear algebra by cuSOLVER and cuBLAS, with the conventions of the ops. The libraries are column-major: a row-major
 // matrix is to them its transpose, and what follows says each time why that is right. Knows addresses and shapes only.
-import { bytesOf, type Node, numel, type OpName, realOf } from "../../graph/index.js";
+import { bytesOf, isComplex, type Node, numel, type OpName, realOf } from "../../graph/index.js";
 import { factorizationOps, type factorizations } from "../../ops/index.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
 import {
@@ -32,6 +32,10 @@ const right = 1;
 const wholeMatrix = "S".charCodeAt(0);
 /** From this size on, matrices are worth a call each. */
 const largeMatrix = 256;
+/** Systems of at most this size ([a | b] in W_SMALL_BYTES) are solved by a warp each, where there are enough to fill a GPU. */
+const smallSystemBytes = 4352;
+const warpSize = 32;
+const manySystems = 64;
 /** What the batched singular value solver takes. */
 const smallMatrix = 32;
 
@@ -272,6 +276,10 @@ export class LinearAlgebra {
     const { letter, type } = kinds[dtype];
     const k = node.inputs[1].shape[node.inputs[1].shape.length - 1];
     if (k === 0) return;
+    if (!isComplex(dtype) && count >= manySystems && n <= warpSize && n * (n + k) * bytes <= smallSystemBytes) {
+      this.#kernel("w_small_solve", task, warpSize * count, ...inputs, outputs[0], n, k, count);
+      return;
+    }
     const info = this.#zeros(count);
     const { factors, pivots, long } = this.#factor(task, info);
     const each = n * k;

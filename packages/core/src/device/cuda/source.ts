@@ -14,6 +14,7 @@ import {
 import type { Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
 import { preludeFor } from "./prelude.js";
+import { isResident, type ResidentLoop, residentLoop } from "./resident-loop.js";
 import { scanSortWorkspace } from "./scan-sort.js";
 import { scatterWorkspace } from "./scatter.js";
 
@@ -45,6 +46,8 @@ export interface CudaProgramText {
   /** By loop kernel, lane kernel or batch. */
   kernels: Map<object, Prepared>;
   attention: Map<ScheduleStep, AttentionCall & { name: string }>;
+  /** Loops that are one launch. */
+  loops: Map<ScheduleStep, ResidentLoop & { name: string }>;
 }
 
 type LibraryStep = Extract<ScheduleStep, { kind: "library" }>;
@@ -119,6 +122,16 @@ ${cases.join("\n")}
     const text = `extern "C" __global__ void __launch_bounds__(${emitted.threads}) @(const Args<${buffers}> args) {\n  void* const* p = args.p;\n${emitted.text}\n}`;
     kernels.set(program, { ...emitted, text, n: 0, name: named(text) });
   };
+  const loops: CudaProgramText["loops"] = new Map();
+  /** Blocks write what others have read before: no operand is constant for the whole launch. */
+  const addLoop = (step: Extract<ScheduleStep, { kind: "loop" }>): boolean => {
+    if (!isResident(step)) return false;
+    const emit = (kernel: LoopKernel): CudaKernel =>
+      emitCudaKernel(kernel, { mayAlias: true, maxBlocks, aligned: false });
+    const loop = residentLoop(step, emit, addBody);
+    if (loop !== null) loops.set(step, { ...loop, name: named(loop.text) });
+    return loop !== null;
+  };
   const visit = (inner: Schedule, aligned: boolean): void => {
     const mayAlias = inner.aliases.size > 0;
     for (const step of inner.steps) {
@@ -127,8 +140,9 @@ ${cases.join("\n")}
       else if (step.kind === "library" && attentionOf(step.node) !== null) addAttention(step);
       // An epilogue finishes its product where it lies.
       else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true, aligned);
-      else if (step.kind === "loop") visit(step.body, false);
-      else if (step.kind === "lane") addLanes(step, aligned);
+      else if (step.kind === "loop") {
+        if (!addLoop(step)) visit(step.body, false);
+      } else if (step.kind === "lane") addLanes(step, aligned);
     }
   };
   visit(plan, true);
@@ -140,5 +154,5 @@ ${cases.join("\n")}
   const text = `template <int N> struct Args { void* p[N]; };\n${functions}\n`;
   const source = preludeFor(text) + text;
   const more = [...attention.values()].flatMap(({ name, launches }) => launches.map((l) => name + l.suffix));
-  return { source, names: [...new Set([...texts.values(), ...more])], kernels, attention };
+  return { source, names: [...new Set([...texts.values(), ...more])], kernels, attention, loops };
 }

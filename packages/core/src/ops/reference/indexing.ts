@@ -78,20 +78,22 @@ function ordered(x: Value): (number | bigint)[] {
 const isNaNElement = (x: number | bigint): boolean => typeof x === "number" && Number.isNaN(x);
 
 /** Both orders are stable; NaN is greater than every number, as in PyTorch. */
-function argsort(x: Value, descending: boolean): Value {
+function argsort(x: Value, descending: boolean, count: number): Value {
   const keys = ordered(x);
   const length = x.shape[x.shape.length - 1];
-  const order = makeStorage("int32", keys.length) as Int32Array;
+  const rows = numel(x.shape.slice(0, -1));
+  const order = makeStorage("int32", rows * count) as Int32Array;
   const direction = descending ? -1 : 1;
   const compare = (a: number | bigint, b: number | bigint): number => {
     if (isNaNElement(a) || isNaNElement(b)) return direction * (Number(isNaNElement(a)) - Number(isNaNElement(b)));
     return a < b ? -direction : a > b ? direction : 0;
   };
-  for (let row = 0; row < keys.length; row += length) {
-    const sorted = range(length).sort((i, j) => compare(keys[row + i], keys[row + j]) || i - j);
-    order.set(sorted, row);
+  for (let row = 0; row < rows; row++) {
+    const at = row * length;
+    const sorted = range(length).sort((i, j) => compare(keys[at + i], keys[at + j]) || i - j);
+    order.set(sorted.slice(0, count), row * count);
   }
-  return { shape: x.shape, dtype: "int32", data: order };
+  return { shape: [...x.shape.slice(0, -1), count], dtype: "int32", data: order };
 }
 
 /** First extremum; NaN wins, also in argmin. */
@@ -127,6 +129,6 @@ export const indexingRules: ReferenceRules<"gather" | "scatterAdd" | "updateSlic
   gather: ([x, indices], { attrs }) => gather(x, indices, attrs.axis, attrs.batch),
   updateSlice: ([base, start, update], { attrs }) => updateSlice(base, start, update, attrs.axis, attrs.batch),
   scatterAdd: ([base, indices, updates], { attrs }) => scatterAdd(base, indices, updates, attrs.axis, attrs.batch),
-  argsort: ([x], { attrs }) => argsort(x, attrs.descending),
+  argsort: ([x], { attrs }) => argsort(x, attrs.descending, attrs.count ?? x.shape[x.shape.length - 1]),
   argreduce: ([x], { attrs }) => argreduce(x, attrs.fn, attrs.axis),
 };

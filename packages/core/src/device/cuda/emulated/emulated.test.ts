@@ -5,6 +5,7 @@ import { after, before, test } from "node:test";
 import * as weft from "../../../index.js";
 import * as nn from "../../../nn/index.js";
 import * as optim from "../../../optim/index.js";
+import { manyUpdates } from "../scatter.js";
 import { agree, data, device, prepareEmulator, reference, skip } from "./testkit.js";
 
 before(prepareEmulator);
@@ -120,6 +121,40 @@ test("scattered additions: rows with few, many and very many updates", { skip },
       Int32Array.from({ length: 6000 }, (_, i) => (i % 7 ? 1 : 0)),
     ),
   );
+});
+
+test("scattered additions of many updates are sorted first, in batches too", { skip }, () => {
+  const before = { ...manyUpdates };
+  Object.assign(manyUpdates, { total: 100, perRow: 2 });
+  try {
+    const ids = (n: number): Int32Array =>
+      Int32Array.from({ length: 3 * n }, (_, i) => (i % 5 ? (i * 7919) % 9 : 4) - 1);
+    for (const width of [1, 3, 40]) {
+      const launched = agree(() => {
+        weft.session().forgetCompiled();
+        const at = weft.tensor(ids(130), { shape: [3, 130] });
+        const add = (x: weft.Tensor, i: weft.Tensor, u: weft.Tensor) => weft.indexAdd(x, i, u, 0);
+        return weft.vmap(add)(data([3, 8, width], 1), at, data([3, 130, width], 2));
+      });
+      assert.ok(launched.includes("w_scatter_ends") && launched.includes("w_scatter_heavy_f32"), `${launched}`);
+    }
+  } finally {
+    Object.assign(manyUpdates, before);
+    weft.session().forgetCompiled();
+  }
+});
+
+test("scattered additions of integers are atomic", { skip }, () => {
+  const count = (classes: number, dtype: "int32" | "int64"): weft.Tensor => {
+    const at = weft.tensor(
+      Int32Array.from({ length: 3000 }, (_, i) => (i * 7919) % classes),
+      { shape: [3000] },
+    );
+    const ones = weft.ones([3000], { dtype });
+    return weft.indexAdd(weft.arange(0, classes, 1, { dtype }), at, ones, 0).cast("float64");
+  };
+  assert.ok(agree(() => count(100, "int64")).includes("w_scatter_bins_i64"));
+  assert.ok(agree(() => count(20000, "int32")).includes("w_scatter_whole_i32"));
 });
 
 test("a row adds its updates in the order of the indices", { skip }, () => {

@@ -83,8 +83,8 @@ static inline unsigned __ballot_sync(unsigned, int p) {
   return votes;
 }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int atomicAdd(int* p, int x) {
-  int old = *p;
+template <class T> static inline T atomicAdd(T* p, T x) {
+  T old = *p;
   *p += x;
   return old;
 }

@@ -145,6 +145,15 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
       launch(gx, gy, bx, shared, words[1]);
       return 0;
     },
+    // Blocks run one after the other, so that none can wait for another one.
+    cuOccupancyMaxActiveBlocksPerMultiprocessor: (out: Int32Array) => set(out, 0),
+    cuLaunchCooperativeKernel: (...args: number[]) => {
+      const [fn, gx, gy, , bx, , , shared, , params] = args;
+      const { name, launch } = functions.get(fn)!;
+      calls.log.push(name);
+      launch(gx, gy, bx, shared, new BigUint64Array(koffi.view(BigInt(params), 8))[0]);
+      return 0;
+    },
   };
   const nvrtc = {
     nvrtcVersion: (major: Int32Array, minor: Int32Array) => after(set(major, 0), set(minor, 0)),

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../../../index.js";
-import { device as emulated, prepareEmulator, skip } from "./testkit.js";
+import { agree, data, device as emulated, prepareEmulator, skip } from "./testkit.js";
 
 const lengths = [4096, 4099, 16381, 40009];
 const numbers = (n: number, seed: number): Float32Array =>
@@ -63,4 +63,24 @@ test("long reductions on the emulated GPU", { skip }, () => {
   prepareEmulator();
   weft.setDevice(emulated());
   check();
+});
+
+test("columns of lengths without a divisor, and arg reductions along other axes", { skip }, () => {
+  prepareEmulator();
+  for (const [shape, axis] of [
+    [[1009, 21], 0],
+    [[3, 521, 40], 1],
+    [[300, 33], 0],
+    [[2, 70, 3, 20], 1],
+  ] as const) {
+    const x = (): weft.Tensor => weft.floor(data([...shape], 3, 50));
+    agree(() => [x().max(axis), x().argmax(axis), x().argmin(axis), x().cast("int32").argmax(axis)]);
+    // The sum of whole numbers is exact in every order.
+    agree(() => x().sum(axis), 0);
+  }
+  const odd = (): weft.Tensor => {
+    const y = data([40, 32], 1);
+    return weft.where(y.greater(0.49), Number.NaN, y);
+  };
+  agree(() => [odd().argmax(0), odd().argmin(0)]);
 });

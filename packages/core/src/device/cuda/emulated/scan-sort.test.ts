@@ -119,3 +119,39 @@ test("argsort of rows that need passes over memory", { skip }, () => {
   const wide = whole(4100, 2, 300).map((v) => v - 150);
   assert.deepEqual(values(weft.argsort(weft.tensor(wide, { dtype: "float64" }), -1)), order(wide, false));
 });
+
+test("top-k by selection: ties, NaN, every dtype, and rows that are cut into parts", { skip }, () => {
+  weft.setDevice(device());
+  const first = (x: number[], n: number, k: number): number[] =>
+    Array.from({ length: x.length / n }, (_, r) => order(x.slice(r * n, (r + 1) * n), true).slice(0, k)).flat();
+  for (const [rows, n, k] of [
+    [2, 1030, 1],
+    [2, 2000, 257],
+    [1, 9001, 40],
+    [1, 17000, 1024],
+    [3, 1100, 900],
+    [2, 40, 7],
+    [1, 9000, 8000],
+    [2, 2000, 0],
+  ]) {
+    const x = whole(rows * n, n, 300).map((v, i) => (i % 97 === 0 ? special[(i / 97) % special.length] : v - 150));
+    const { values: best, indices } = weft.topk(weft.tensor(Float32Array.from(x), { shape: [rows, n] }), k);
+    const want = first(x, n, k);
+    assert.deepEqual(values(indices), want, `${rows} x ${n}, ${k}`);
+    const row = (i: number): number => Math.floor(i / Math.max(1, k)) * n;
+    assert.deepEqual(
+      values(best),
+      want.map((at, i) => x[row(i) + at]),
+    );
+  }
+  for (const dtype of ["int8", "int64", "bfloat16"] as const) {
+    const x = whole(1500, 5, 90).map((v) => v - 45);
+    const t = weft.tensor(x, { dtype: "float64" }).cast(dtype);
+    assert.deepEqual(values(weft.topk(t, 60).indices), first(x, 1500, 60), dtype);
+  }
+  const equal = weft.topk(weft.zeros([1, 3000]), 20).indices;
+  assert.deepEqual(
+    values(equal),
+    Array.from({ length: 20 }, (_, i) => i),
+  );
+});

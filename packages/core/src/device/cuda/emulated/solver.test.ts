@@ -132,6 +132,30 @@ test("triangular systems: both triangles, adjoint, unit diagonal, alone and in b
           }
 });
 
+test("many small systems, a warp each: row exchanges, singular matrices, NaN", { skip }, () => {
+  for (const [n, k, dtype] of [
+    [1, 1, "float64"],
+    [3, 5, "float32"],
+    [8, 8, "float64"],
+    [17, 2, "float64"],
+    [32, 1, "float32"],
+  ] as const) {
+    agree(dtype, () => {
+      const a = numbers([66, n, n], dtype, 5).add(weft.eye(n).cast(dtype));
+      // A zero first pivot needs an exchange; one matrix is zero, and one has no number.
+      const which = weft.arange(0, 66).reshape([66, 1, 1]);
+      const corner = weft.arange(0, n).reshape([n, 1]).add(weft.arange(0, n)).equal(0);
+      const pivot = n === 1 ? a : weft.where(corner, 0, a);
+      const some = weft.where(which.equal(3), 0, weft.where(which.equal(5), Number.NaN, pivot));
+      return [weft.solve(some.cast(dtype), numbers([66, n, k], dtype, 6))];
+    });
+    assert.ok(
+      calls.log.some((name) => name.startsWith("w_small_solve")),
+      `${calls.log}`,
+    );
+  }
+});
+
 test("solve and det: right sides of any width, singular matrices, large ones by their own call", { skip }, () => {
   for (const dtype of dtypes) {
     const log = agree(dtype, () => {

@@ -189,6 +189,66 @@ extern "C" __global__ void w_addresses(char* base, long long stride, char** out,
   if (i < count) out[i] = base + i * stride;
 }
 
+/* Systems a x = b of few unknowns, one per warp: elimination with row exchanges on [a | b] in shared memory. NaN where a matrix is
+   singular. */
+#define W_SMALL_BYTES 4352
+template <class T, int P>
+W_INLINE void w_small_solve(const T* a, const T* b, T* out, long long n, long long k, long long count) {
+  __shared__ __align__(16) char memory[8][W_SMALL_BYTES];
+  int lane = threadIdx.x % 32, size = (int)n, width = (int)(n + k);
+  long long g = (long long)blockIdx.x * 8 + threadIdx.x / 32;
+  if (P != 1 || g >= count) return;
+  T* m = (T*)memory[threadIdx.x / 32];
+  for (int e = lane; e < size * width; e += 32) {
+    int i = e / width, j = e % width;
+    m[e] = j < size ? a[(g * n + i) * n + j] : b[(g * n + i) * k + j - size];
+  }
+  __syncwarp();
+  bool singular = false;
+  for (int j = 0; j < size && !singular; j++) {
+    T best = lane >= j && lane < size ? m[lane * width + j] : (T)0;
+    best = best < 0 ? -best : best;
+    int at = lane;
+    for (int d = 1; d < 32; d *= 2) {
+      T other = __shfl_xor_sync(0xffffffffu, best, d);
+      int from = __shfl_xor_sync(0xffffffffu, at, d);
+      /* A NaN that wins stays. */
+      if ((best == best && !(other <= best)) || (other == best && from < at)) {
+        best = other;
+        at = from;
+      }
+    }
+    at = __shfl_sync(0xffffffffu, at, 0);
+    best = __shfl_sync(0xffffffffu, best, 0);
+    singular = best == 0;
+    if (singular) break;
+    for (int c = j + lane; at != j && c < width; c += 32) {
+      T swap = m[j * width + c];
+      m[j * width + c] = m[at * width + c];
+      m[at * width + c] = swap;
+    }
+    __syncwarp();
+    T inverse = (T)1 / m[j * width + j];
+    int rest = width - j - 1;
+    for (int e = lane; e < (size - j - 1) * rest; e += 32) {
+      int i = j + 1 + e / rest, c = j + 1 + e % rest;
+      m[i * width + c] -= m[i * width + j] * inverse * m[j * width + c];
+    }
+    __syncwarp();
+  }
+  for (int j = size - 1; j >= 0 && !singular; j--) {
+    for (int c = size + lane; c < width; c += 32) m[j * width + c] /= m[j * width + j];
+    __syncwarp();
+    for (int e = lane; e < j * (int)k; e += 32) {
+      int i = e / (int)k, c = size + e % (int)k;
+      m[i * width + c] -= m[i * width + j] * m[j * width + c];
+    }
+    __syncwarp();
+  }
+  for (int e = lane; e < size * (int)k; e += 32)
+    out[g * n * k + e] = singular ? (T)w_nan_d() : m[e / (int)k * width + size + e % (int)k];
+}
+
 /* Kernels of every template for every dtype. */
 #define W_LINALG(name, N, T)                                                                                           \
   extern "C" __global__ void w_matrix_copy_##name(const T* in, long long is, long long il, T* out, long long os,       \
@@ -223,6 +283,10 @@ extern "C" __global__ void w_addresses(char* base, long long stride, char** out,
   extern "C" __global__ void w_orthogonal_##name(const T* a, long long stride, const T* phases, T* q, long long m,     \
                                                  long long k, long long count) {                                       \
     w_orthogonal<T, N>(a, stride, phases, q, m, k, count);                                                             \
+  }                                                                                                                    \
+  extern "C" __global__ void w_small_solve_##name(const T* a, const T* b, T* out, long long n, long long k,            \
+                                                  long long count) {                                                   \
+    w_small_solve<T, N>(a, b, out, n, k, count);                                                                       \
   }                                                                                                                    \
   extern "C" __global__ void w_det_##name(const T* lu, const int* pivots, T* out, long long n, long long count) {      \
     w_det<T, N>(lu, pivots, out, n, count);                                                                            \

@@ -87,8 +87,10 @@ template <class N, class T> W_INLINE void w_scan_lines(const T* x, T* out, const
   typedef typename N::sum S;
   const int COUNT = w_scan_items<T>::COUNT;
   __shared__ S parts[W_SCAN_THREADS / 32];
+  /* Blocks start from the end, which the pass before left in the cache. */
+  unsigned block = gridDim.x - 1 - blockIdx.x;
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  long long line = blockIdx.x / segments, segment = blockIdx.x % segments, from = segment * length,
+  long long line = block / segments, segment = block % segments, from = segment * length,
             to = from + length < n ? from + length : n;
   S carry = sums ? w_scan_before(sums + line * segments, segment, parts) : (S)0;
   for (long long tile = from; tile < to; tile += W_SCAN_THREADS * COUNT) {

@@ -1,5 +1,7 @@
 // scatterAdd on the GPU, deterministic: positions are gathered into one list per row, each list is put in order, and a row
-// adds its updates in that order. Light rows take a warp; rows with many updates a block, which adds parts side by side.
+// adds its updates in that order. Light rows take a warp, or a thread per element where rows are narrow; rows with many updates a
+// block, which adds parts side by side. Many updates per row are put in order by argsort before. Integers are added atomically:
+// their sums do not depend on the order.
 #include "numbers.cuh"
 
 #define W_LIGHT 32
@@ -13,11 +15,45 @@ extern "C" __global__ void w_scatter_count(const int* indices, int* counts, int*
   slot[i] = row < 0 || row >= n ? -1 : atomicAdd(counts + i / count * n + row, 1);
 }
 extern "C" __global__ void w_scatter_place(const int* counts, int* offsets, int* cursor, int* heavy, long long rows) {
+  __shared__ int parts[8], first;
   long long r = (long long)blockIdx.x * 256 + threadIdx.x;
-  if (r >= rows) return;
-  int k = counts[r];
+  int k = r < rows ? counts[r] : 0, lane = threadIdx.x % 32, warp = threadIdx.x / 32, all = k;
+  for (int d = 1; d < 32; d *= 2) {
+    int other = __shfl_sync(0xffffffffu, all, (lane - d) & 31);
+    if (lane >= d) all += other;
+  }
+  if (lane == 31) parts[warp] = all;
+  __syncthreads();
+  int before = all - k, total = 0;
+  for (int w = 0; w < 8; w++) {
+    if (w < warp) before += parts[w];
+    total += parts[w];
+  }
+  /* One place for all rows of a block: a place per row would keep every thread waiting for one address. */
+  if (threadIdx.x == 0) first = total > 0 ? atomicAdd(cursor, total) : 0;
+  __syncthreads();
   if (k == 0) return;
-  offsets[r] = atomicAdd(cursor, k);
+  offsets[r] = first + before;
+  if (k > W_LIGHT) heavy[atomicAdd(cursor + 1, 1)] = (int)r;
+}
+/* Where the updates of a row begin and end in the order of all updates of a batch. order: [batches][count]. */
+extern "C" __global__ void w_scatter_ends(const int* indices, const int* order, int* offsets, int* counts,
+                                          long long total, long long count, long long n) {
+  long long i = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (i >= total) return;
+  long long q = i / count, at = i % count;
+  const int* own = indices + q * count;
+  int row = own[order[i]];
+  if (row < 0 || row >= n) return;
+  if (at == 0 || own[order[i - 1]] != row) offsets[q * n + row] = (int)i;
+  if (at == count - 1 || own[order[i + 1]] != row) counts[q * n + row] = (int)i + 1;
+}
+/* Ends become counts, and rows with many updates are listed. */
+extern "C" __global__ void w_scatter_rows(int* counts, const int* offsets, int* cursor, int* heavy, long long rows) {
+  long long r = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (r >= rows || counts[r] == 0) return;
+  int k = counts[r] - offsets[r];
+  counts[r] = k;
   if (k > W_LIGHT) heavy[atomicAdd(cursor + 1, 1)] = (int)r;
 }
 extern "C" __global__ void w_scatter_list(const int* indices, const int* slot, const int* offsets, int* list,
@@ -61,22 +97,51 @@ template <class N, class T> W_INLINE void w_scatter_light(const T* base, const T
     }
   }
 }
+/* One thread per element of narrow rows: it takes the smallest position that is left until there is none. */
+template <class N, class T> W_INLINE void w_scatter_narrow(const T* base, const T* updates, T* out, const int* counts,
+                                                           const int* offsets, const int* list, long long rows,
+                                                           long long before, long long n, long long after,
+                                                           long long count) {
+  long long id = (long long)blockIdx.x * 256 + threadIdx.x, r = id / after, c = id % after, q = r / n, row = r % n;
+  if (r >= rows || counts[r] > W_LIGHT) return;
+  int k = counts[r];
+  const int* mine = list + offsets[r];
+  for (long long p = 0; p < before; p++) {
+    const T* from = updates + (q * before + p) * count * after;
+    long long to = ((q * before + p) * n + row) * after + c;
+    typename N::sum total = base ? N::load(base[to]) : (typename N::sum)0;
+    for (int j = 0, last = -1; j < k; j++) {
+      int next = 0x7fffffff;
+      for (int i = 0; i < k; i++) {
+        int at = mine[i];
+        if (at > last && at < next) next = at;
+      }
+      last = next;
+      total += N::load(from[last * after + c]);
+    }
+    out[to] = N::store(total);
+  }
+}
 /* One block of 1024 threads per row: positions in order by a bitonic sort, or, where they are too many for it, by reading all
-   indices in order; then 32 warps add 32 stretches of the list, and the stretches are added in order. */
+   indices in order, or already (ready); then 32 warps, and in narrow rows parts of a warp, add stretches of the list, and the
+   stretches are added in order. */
 template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const int* indices, const T* updates, T* out,
                                                           const int* counts, const int* offsets, const int* cursor,
                                                           const int* heavy, int* list, long long before, long long n,
-                                                          long long after, long long count) {
+                                                          long long after, long long count, int ready) {
   __shared__ int sorted[W_SORTABLE];
   __shared__ typename N::sum parts[32][33];
   __shared__ int found[33];
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, wide = 1;
+  while (wide < 32 && wide < after) wide *= 2;
+  int column = lane % wide, shares = 32 / wide, share = warp * shares + lane / wide;
   for (int h = blockIdx.x; h < cursor[1]; h += gridDim.x) {
     long long r = heavy[h], q = r / n, row = r % n;
     int k = counts[r];
     int* mine = list + offsets[r];
     __syncthreads();
-    if (k <= W_SORTABLE) {
+    if (ready) {
+    } else if (k <= W_SORTABLE) {
       int size = 64;
       while (size < k) size *= 2;
       for (int i = threadIdx.x; i < size; i += 1024) sorted[i] = i < k ? mine[i] : 0x7fffffff;
@@ -113,13 +178,14 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
       __threadfence_block();
       __syncthreads();
     }
-    const int* ordered = k <= W_SORTABLE ? sorted : mine;
-    int stretch = (k + 31) / 32, from = warp * stretch, to = from + stretch < k ? from + stretch : k;
+    const int* ordered = k <= W_SORTABLE && !ready ? sorted : mine;
+    int stretch = (k + 32 * shares - 1) / (32 * shares), from = share * stretch,
+        to = from + stretch < k ? from + stretch : k;
     for (long long p = 0; p < before; p++) {
       const T* source = updates + (q * before + p) * count * after;
       long long target = ((q * before + p) * n + row) * after;
       for (long long c0 = 0; c0 < after; c0 += 32) {
-        long long c = c0 + lane;
+        long long c = c0 + column;
         typename N::sum total = 0;
         if (c < after) {
 #pragma unroll 4
@@ -128,7 +194,14 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
         __syncthreads();
         parts[warp][lane] = total;
         __syncthreads();
-        if (warp == 0 && c < after) {
+        /* Stretches of a warp are joined first. */
+        if (lane < wide) {
+          typename N::sum sum = parts[warp][lane];
+          for (int s = 1; s < shares; s++) sum += parts[warp][s * wide + lane];
+          parts[warp][lane] = sum;
+        }
+        __syncthreads();
+        if (warp == 0 && lane < wide && c < after) {
           typename N::sum sum = base ? N::load(base[target + c]) : (typename N::sum)0;
           for (int w = 0; w < 32; w++) sum += parts[w][lane];
           out[target + c] = N::store(sum);
@@ -137,26 +210,83 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
     }
   }
 }
+/* Integers. out holds the base; an update is added where it belongs. */
+template <int BYTES> struct w_atomic {
+  typedef unsigned word;
+};
+template <> struct w_atomic<8> {
+  typedef unsigned long long word;
+};
+/* The place of element e of the updates in the result, or -1. */
+W_INLINE long long w_scatter_target(const int* indices, long long e, long long before, long long n, long long after,
+                                    long long count) {
+  long long c = e % after, i = e / after % count, outer = e / after / count;
+  int row = indices[outer / before * count + i];
+  return row < 0 || row >= n ? -1 : (outer * n + row) * after + c;
+}
+template <class T> W_INLINE void w_scatter_whole(const int* indices, const T* updates, T* out, long long total,
+                                                 long long before, long long n, long long after, long long count) {
+  typedef typename w_atomic<sizeof(T)>::word W;
+  long long e = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (e >= total) return;
+  long long to = w_scatter_target(indices, e, before, n, after, count);
+  if (to >= 0) atomicAdd((W*)out + to, (W)updates[e]);
+}
+/* The same for small results: each block has one of its own in shared memory. */
+template <class T> W_INLINE void w_scatter_bins(char* memory, const int* indices, const T* updates, T* out,
+                                                long long total, long long before, long long n, long long after,
+                                                long long count, long long size) {
+  typedef typename w_atomic<sizeof(T)>::word W;
+  W* bins = (W*)memory;
+  for (long long b = threadIdx.x; b < size; b += blockDim.x) bins[b] = 0;
+  __syncthreads();
+  long long step = (long long)gridDim.x * blockDim.x;
+#pragma unroll 4
+  for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < total; e += step) {
+    long long to = w_scatter_target(indices, e, before, n, after, count);
+    if (to >= 0) atomicAdd(bins + to, (W)updates[e]);
+  }
+  __syncthreads();
+  for (long long b = threadIdx.x; b < size; b += blockDim.x)
+    if (bins[b] != 0) atomicAdd((W*)out + b, bins[b]);
+}
 #define W_SCATTER(name, N, T)                                                                                          \
   extern "C" __global__ void w_scatter_light_##name(const T* base, const T* updates, T* out, const int* counts,        \
                                                     const int* offsets, const int* list, long long rows,               \
                                                     long long before, long long n, long long after, long long count) { \
     w_scatter_light<N, T>(base, updates, out, counts, offsets, list, rows, before, n, after, count);                   \
   }                                                                                                                    \
+  extern "C" __global__ void w_scatter_narrow_##name(                                                                  \
+      const T* base, const T* updates, T* out, const int* counts, const int* offsets, const int* list, long long rows, \
+      long long before, long long n, long long after, long long count) {                                               \
+    w_scatter_narrow<N, T>(base, updates, out, counts, offsets, list, rows, before, n, after, count);                  \
+  }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(1024)                                                                   \
       w_scatter_heavy_##name(const T* base, const int* indices, const T* updates, T* out, const int* counts,           \
                              const int* offsets, const int* cursor, const int* heavy, int* list, long long before,     \
-                             long long n, long long after, long long count) {                                          \
-    w_scatter_heavy<N, T>(base, indices, updates, out, counts, offsets, cursor, heavy, list, before, n, after, count); \
+                             long long n, long long after, long long count, long long ready) {                         \
+    w_scatter_heavy<N, T>(base, indices, updates, out, counts, offsets, cursor, heavy, list, before, n, after, count,  \
+                          (int)ready);                                                                                 \
+  }
+#define W_WHOLE(name, N, T)                                                                                            \
+  extern "C" __global__ void w_scatter_whole_##name(const int* indices, const T* updates, T* out, long long total,     \
+                                                    long long before, long long n, long long after, long long count) { \
+    w_scatter_whole<T>(indices, updates, out, total, before, n, after, count);                                         \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(1024)                                                                   \
+      w_scatter_bins_##name(const int* indices, const T* updates, T* out, long long total, long long before,           \
+                            long long n, long long after, long long count, long long size) {                           \
+    W_DYNAMIC_SHARED(memory);                                                                                          \
+    w_scatter_bins<T>(memory, indices, updates, out, total, before, n, after, count, size);                            \
   }
 W_SCATTER(i8, w_number<int8_t>, int8_t)
 W_SCATTER(u8, w_number<uint8_t>, uint8_t)
 W_SCATTER(i16, w_number<int16_t>, int16_t)
 W_SCATTER(u16, w_number<uint16_t>, uint16_t)
-W_SCATTER(u32, w_number<uint32_t>, uint32_t)
-W_SCATTER(u64, w_number<uint64_t>, uint64_t)
-W_SCATTER(i32, w_number<int32_t>, int32_t)
-W_SCATTER(i64, w_number<int64_t>, int64_t)
+W_WHOLE(u32, w_number<uint32_t>, uint32_t)
+W_WHOLE(u64, w_number<uint64_t>, uint64_t)
+W_WHOLE(i32, w_number<int32_t>, int32_t)
+W_WHOLE(i64, w_number<int64_t>, int64_t)
 W_SCATTER(f16, w_half_number, w_half)
 W_SCATTER(bf16, w_bfloat_number, w_bfloat)
 W_SCATTER(f32, w_number<float>, float)

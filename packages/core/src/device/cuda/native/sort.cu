@@ -1,66 +1,10 @@
 // Stable argsort on the GPU by radix sort, eight bits at a time from the lowest: a block ranks its elements by counting equal
 // digits per warp. Rows that fit into one block are sorted in shared memory; longer ones in passes over memory, with counts per
 // tile that are scanned in between.
-#include "prelude.cuh"
+#include "keys.cuh"
 
 #define W_DIGITS 256
 #define W_SORT_ITEMS 8
-
-/* Keys whose order as unsigned numbers is that of the values: all NaN are equal and last, zeros are equal. */
-template <class K> W_INLINE K w_order_float(K bits, K nan, bool is_nan) {
-  const K sign = (K)1 << (sizeof(K) * 8 - 1);
-  if (is_nan) return nan;
-  if (bits == sign) bits = 0;
-  return bits & sign ? (K)~bits : (K)(bits | sign);
-}
-struct w_key_i8 {
-  typedef uint8_t K;
-  W_INLINE K of(int8_t x) { return (K)((K)x ^ (K)1 << 7); }
-};
-struct w_key_u8 {
-  typedef uint8_t K;
-  W_INLINE K of(uint8_t x) { return x; }
-};
-struct w_key_i16 {
-  typedef uint16_t K;
-  W_INLINE K of(int16_t x) { return (K)((K)x ^ (K)1 << 15); }
-};
-struct w_key_u16 {
-  typedef uint16_t K;
-  W_INLINE K of(uint16_t x) { return x; }
-};
-struct w_key_i32 {
-  typedef uint32_t K;
-  W_INLINE K of(int32_t x) { return (K)((K)x ^ (K)1 << 31); }
-};
-struct w_key_u32 {
-  typedef uint32_t K;
-  W_INLINE K of(uint32_t x) { return x; }
-};
-struct w_key_i64 {
-  typedef uint64_t K;
-  W_INLINE K of(int64_t x) { return (K)((K)x ^ (K)1 << 63); }
-};
-struct w_key_u64 {
-  typedef uint64_t K;
-  W_INLINE K of(uint64_t x) { return x; }
-};
-struct w_key_f16 {
-  typedef uint16_t K;
-  W_INLINE K of(w_half x) { return w_order_float<K>(x, 0xffff, (x & 0x7fff) > 0x7c00); }
-};
-struct w_key_bf16 {
-  typedef uint16_t K;
-  W_INLINE K of(w_bfloat x) { return w_order_float<K>(x, 0xffff, (x & 0x7fff) > 0x7f80); }
-};
-struct w_key_f32 {
-  typedef uint32_t K;
-  W_INLINE K of(float x) { return w_order_float<K>(__float_as_uint(x), 0xffffffffu, x != x); }
-};
-struct w_key_f64 {
-  typedef uint64_t K;
-  W_INLINE K of(double x) { return w_order_float<K>((uint64_t)__double_as_longlong(x), ~0ull, x != x); }
-};
 
 /* Lanes of this warp with the same digit. */
 W_INLINE unsigned w_same_digit(int digit) {
@@ -138,8 +82,9 @@ W_INLINE void w_rank(const w_sort_share& share, const int* digit, int* rank, uin
     if (k < share.items && digit[k] < W_DIGITS) rank[k] += starts[digit[k]] + mine[digit[k]];
 }
 
-/* A whole row per block. Shared memory: counts and starts, then in the same place keys and places. */
-template <class Q, class T> W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int descending) {
+/* A whole row per block, of whose order the first count places are stored. Shared memory: counts and starts, then in the same place keys and places. */
+template <class Q, class T>
+W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int count, int descending) {
   typedef typename Q::K K;
   uint16_t* counts = (uint16_t*)memory;
   int* starts = (int*)(counts + blockDim.x / 32 * W_DIGITS);
@@ -183,7 +128,7 @@ template <class Q, class T> W_INLINE void w_sort_rows(char* memory, const T* x, 
 #pragma unroll
   for (int k = 0; k < W_SORT_ITEMS; k++) {
     int i = share.first + k * 32;
-    if (k < share.items && i < n) out[(long long)blockIdx.x * n + i] = place[k];
+    if (k < share.items && i < count) out[(long long)blockIdx.x * count + i] = place[k];
   }
 }
 
@@ -221,7 +166,7 @@ template <class Q, class T> W_INLINE void w_sort_count(const T* x, const void* k
 template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, const void* keys, const int* from,
                                                       void* moved, int* to, const int* counts, const int* totals,
                                                       long long n, long long tiles, long long tile_length, int shift,
-                                                      int descending) {
+                                                      int descending, long long count) {
   typedef typename Q::K K;
   uint16_t* ranks = (uint16_t*)memory;
   int* starts = (int*)(ranks + blockDim.x / 32 * W_DIGITS);
@@ -252,14 +197,16 @@ template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, 
       sorted[rank[k]] = key[k];
       places[rank[k]] = place[k];
     }
+  /* From a rank in the tile to a place in the row. */
+  for (int d = threadIdx.x; d < W_DIGITS; d += blockDim.x)
+    bases[d] += counts[(row * W_DIGITS + d) * tiles + tile] - starts[d];
   __syncthreads();
-  /* Neighbors in the tile's order are neighbors in memory, digit by digit. */
+  /* Neighbors in the tile's order are neighbors in memory, digit by digit. Rows of the last pass may end after count places. */
   for (int i = threadIdx.x; i < length; i += blockDim.x) {
     K own = sorted[i];
-    int d = (int)(own >> shift & 255);
-    long long at = row * n + bases[d] + counts[(row * W_DIGITS + d) * tiles + tile] + (i - starts[d]);
-    if (moved) ((K*)moved)[at] = own;
-    to[at] = places[i];
+    long long at = bases[own >> shift & 255] + i;
+    if (moved) ((K*)moved)[row * n + at] = own;
+    if (at < count) to[row * count + at] = places[i];
   }
 }
 /* The counts of a digit, tile by tile, become positions within the digit. One block per row and digit; totals: one number each. */
@@ -297,9 +244,9 @@ extern "C" __global__ void __launch_bounds__(1024) w_sort_starts(int* counts, in
 }
 #define W_RADIX(name, N, T)                                                                                            \
   extern "C" __global__ void __launch_bounds__(1024)                                                                   \
-      w_sort_rows_##name(const T* x, int* out, long long n, long long descending) {                                    \
+      w_sort_rows_##name(const T* x, int* out, long long n, long long count, long long descending) {                   \
     W_DYNAMIC_SHARED(memory);                                                                                          \
-    w_sort_rows<N, T>(memory, x, out, (int)n, (int)descending);                                                        \
+    w_sort_rows<N, T>(memory, x, out, (int)n, (int)count, (int)descending);                                            \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(512)                                                                    \
       w_sort_count_##name(const T* x, const void* keys, int* counts, long long n, long long tiles, long long length,   \
@@ -308,10 +255,10 @@ extern "C" __global__ void __launch_bounds__(1024) w_sort_starts(int* counts, in
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(512) w_sort_move_##name(                                                \
       const T* x, const void* keys, const int* from, void* moved, int* to, const int* counts, const int* totals,       \
-      long long n, long long tiles, long long length, long long shift, long long descending) {                         \
+      long long n, long long tiles, long long length, long long shift, long long descending, long long count) {        \
     W_DYNAMIC_SHARED(memory);                                                                                          \
-    w_sort_move<N, T>(memory, x, keys, from, moved, to, counts, totals, n, tiles, length, (int)shift,                  \
-                      (int)descending);                                                                                \
+    w_sort_move<N, T>(memory, x, keys, from, moved, to, counts, totals, n, tiles, length, (int)shift, (int)descending, \
+                      count);                                                                                          \
   }
 W_RADIX(i8, w_key_i8, int8_t)
 W_RADIX(u8, w_key_u8, uint8_t)

@@ -1,0 +1,182 @@
+// Diffusive trajectories: the stochastic Schrödinger and master equations of continuous homodyne detection.
+import { WeftError } from "@weft/core/internal/graph";
+import { adjoint, randn, real, stack, Tensor } from "@weft/core/internal/tensor";
+import { Operator, type OperatorLike } from "../operators/index.js";
+import type { OpenSystem } from "./lindblad.js";
+import {
+  norm2,
+  overlap,
+  runTrajectories,
+  type Setup,
+  type StepInputs,
+  seedWords,
+  setup,
+  startOf,
+  stepKey,
+  type Trajectories,
+  type TrajectoryOptions,
+  times,
+} from "./trajectories.js";
+
+/** Integration methods of diffusive equations. */
+export const diffusiveMethods = ["rouchon", "euler", "milstein"] as const;
+
+/** Options of `diffusive`. */
+export interface DiffusiveOptions extends TrajectoryOptions {
+  /**
+   * "rouchon" (default) multiplies by Kraus operators: states stay positive, strong order 1; "milstein": strong order 1, one
+   * channel; "euler": Euler-Maruyama, strong order 1/2.
+   */
+  method?: (typeof diffusiveMethods)[number];
+  /** Probability of detection for each jump operator, 0 to 1. Default: 1. Below 1 the state is a density matrix. */
+  efficiencies?: readonly number[];
+  /** Increments of the Wiener processes [trajectories, steps, channels] instead of random ones, to replay a record. */
+  noise?: Tensor;
+}
+
+const trace = (rho: Tensor): Tensor => rho.diagonal().sum();
+
+/** What a step of a diffusive equation needs to know of a state: pure or mixed. */
+interface Kind {
+  /** <L + L^H> */
+  signal(lx: Tensor, x: Tensor): Tensor;
+  /** A state of norm or trace 1. */
+  normalized(x: Tensor): Tensor;
+}
+const pure: Kind = {
+  signal: (lx, psi) => overlap(psi, lx).mul(2),
+  normalized: (psi) => times(psi, norm2(psi).rsqrt()),
+};
+const mixed: Kind = {
+  signal: (lrho) => real(trace(lrho)).mul(2),
+  normalized: (rho) => times(rho, real(trace(rho)).reciprocal()),
+};
+
+type DiffusiveStep = (x: Tensor, u: Tensor, dw: Tensor) => { next: Tensor; record: Tensor };
+
+/** One step by Kraus operators: M x (pure) or M x M^H + lost photons (mixed), normalized. */
+function rouchonStep(
+  { rates, channels, grid }: Setup,
+  efficiencies: readonly number[],
+  isPure: boolean,
+): DiffusiveStep {
+  const { h } = grid;
+  const kind = isPure ? pure : mixed;
+  return (x, u, dw) => {
+    const first = channels.map((l) => l.apply(x));
+    const dy = first.map((lx, j) => {
+      const eta = Math.sqrt(efficiencies[j]);
+      return dw.index(j).add(kind.signal(lx, x).mul(eta).mul(h));
+    });
+    /** (1 - K h + s + s^2 / 2 - sum of eta L^2 h / 2) y with s = sum of sqrt(eta) dY L. */
+    const kraus = (y: Tensor, ly: readonly Tensor[]): Tensor => {
+      const detected = (parts: readonly Tensor[]): Tensor =>
+        parts.map((part, j) => times(part, dy[j].mul(Math.sqrt(efficiencies[j])))).reduce((a, b) => a.add(b));
+      const s = detected(ly);
+      const second = detected(channels.map((l) => l.apply(s)));
+      const drift = channels.map((l, j) => times(l.apply(ly[j]), h.mul(efficiencies[j]))).reduce((a, b) => a.add(b));
+      return y
+        .add(times(rates.effective(y, u), h))
+        .add(s)
+        .add(second.sub(drift).mul(0.5));
+    };
+    const moved = kraus(x, first);
+    if (isPure) return { next: kind.normalized(moved), record: stack(dy, 0) };
+    const turned = adjoint(moved);
+    let next = kraus(
+      turned,
+      channels.map((l) => l.apply(turned)),
+    );
+    channels.forEach((l, j) => {
+      if (efficiencies[j] < 1) next = next.add(times(l.apply(adjoint(l.apply(x))), h.mul(1 - efficiencies[j])));
+    });
+    return { next: kind.normalized(next), record: stack(dy, 0) };
+  };
+}
+
+/** Euler-Maruyama, or Milstein's method with the second-order term of one channel. */
+function explicitDiffusion(
+  { rates, channels, grid }: Setup,
+  efficiencies: readonly number[],
+  isPure: boolean,
+  isMilstein: boolean,
+): DiffusiveStep {
+  const { h } = grid;
+  const kind = isPure ? pure : mixed;
+  return (x, u, dw) => {
+    const lx = channels.map((l) => l.apply(x));
+    const signals = lx.map((y) => kind.signal(y, x));
+    const noise = channels.map((_, j) => {
+      if (isPure) return lx[j].sub(times(x, signals[j].mul(0.5)));
+      return lx[j].add(adjoint(lx[j])).sub(times(x, signals[j])).mul(Math.sqrt(efficiencies[j]));
+    });
+    let next = isPure ? x.add(times(rates.effective(x, u), h)) : x.add(times(rates.lindblad(x, u), h));
+    channels.forEach((_, j) => {
+      const e = signals[j];
+      if (isPure) next = next.add(times(times(lx[j], e.mul(0.5)).sub(times(x, e.square().div(8))), h));
+      next = next.add(times(noise[j], dw.index(j)));
+      if (!isMilstein) return;
+      // b'(x)[b] (dW^2 - h) / 2
+      const lb = channels[j].apply(noise[j]);
+      const slope = isPure
+        ? lb.sub(times(noise[j], e.mul(0.5))).sub(times(x, overlap(noise[j], lx[j]).add(overlap(x, lb))))
+        : lb
+            .add(adjoint(lb))
+            .sub(times(noise[j], e))
+            .sub(times(x, kind.signal(lb, x)))
+            .mul(Math.sqrt(efficiencies[j]));
+      next = next.add(times(slope, dw.index(j).square().sub(h).mul(0.5)));
+    });
+    const record = signals.map((e, j) => dw.index(j).add(e.mul(h).mul(Math.sqrt(efficiencies[j]))));
+    return { next: kind.normalized(next), record: stack(record, 0) };
+  };
+}
+/**
+ * Diffusive trajectories under continuous homodyne detection of every jump operator: the stochastic Schrödinger equation for
+ * kets, the stochastic master equation for density matrices and efficiencies below 1. Differentiable.
+ *
+ * @param initial - A ket [D] or a density matrix [D, D].
+ *
+ * @example
+ * ```ts
+ * import { basisState, diffusive, hamiltonian, sigmaMinus, sigmaX, sigmaZ } from "@weft/quantum";
+ *
+ * const system = { hamiltonian: hamiltonian({ static: sigmaX.scale(0.5) }), jumps: [{ operator: sigmaMinus, rate: 0.2 }] };
+ * const run = diffusive(system, basisState(2, 0), { duration: 2, steps: 200, trajectories: 500, observables: { z: sigmaZ } });
+ * console.log(run.averages.z.mean.itemSync(), run.averages.z.error.itemSync(), run.records.shape); // ... [ 500, 1, 1 ]
+ * ```
+ */
+export function diffusive(system: OpenSystem, initial: Tensor | OperatorLike, options: DiffusiveOptions): Trajectories {
+  const ready = setup(system, options);
+  const { grid, channels, D } = ready;
+  const efficiencies = options.efficiencies ?? channels.map(() => 1);
+  if (efficiencies.length !== channels.length || efficiencies.some((e) => !(e >= 0 && e <= 1)))
+    throw new WeftError(
+      `diffusive: needs one efficiency from 0 to 1 for each of the ${channels.length} jump operators, got ${efficiencies.join(", ")}`,
+    );
+  const method = options.method ?? "rouchon";
+  if (!diffusiveMethods.includes(method))
+    throw new WeftError(`diffusive: method must be one of ${diffusiveMethods.join(", ")}, got ${String(method)}`);
+  if (method === "milstein" && channels.length > 1)
+    throw new WeftError(
+      `diffusive: milstein is of first order for one channel only, and the system has ${channels.length}; use rouchon`,
+    );
+  const rank = initial instanceof Tensor ? initial.rank : Operator.from(initial, "initial state").columns === 1 ? 1 : 2;
+  const isPure = efficiencies.every((e) => e === 1) && rank === 1;
+  const start = startOf(initial, D, grid, isPure);
+  const { noise = null } = options;
+  const shape = [options.trajectories, grid.steps, channels.length];
+  if (noise !== null && (noise.rank !== 3 || noise.shape.some((n, k) => n !== shape[k])))
+    throw new WeftError(`diffusive: noise must be [${shape.join(", ")}], got [${noise.shape.join(", ")}]`);
+  const seed = seedWords(options.seed);
+  const advance =
+    method === "rouchon"
+      ? rouchonStep(ready, efficiencies, isPure)
+      : explicitDiffusion(ready, efficiencies, isPure, method === "milstein");
+  const root = grid.h.sqrt();
+  const step = (x: Tensor, { u, at, trajectory, dw }: StepInputs): { next: Tensor; record: Tensor } => {
+    const drawn = dw ?? randn([channels.length], { key: stepKey(seed, trajectory, at), dtype: grid.real }).mul(root);
+    return advance(x, u, drawn.cast(grid.real));
+  };
+  return runTrajectories(ready, options, { start: () => start, step, state: (x) => x, isPure }, noise);
+}

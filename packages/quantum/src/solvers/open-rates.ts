@@ -1,0 +1,121 @@
+// The operators of an open system as functions of states, for trajectories: jump operators, the effective Hamiltonian and the
+// Lindblad right-hand side. Small systems use constants of the program, large ones local terms.
+import { WeftError } from "@weft/core/internal/graph";
+import { adjoint, matmul, type Tensor } from "@weft/core/internal/tensor";
+import {
+  applyLeft,
+  joinPlanes,
+  localDiagonals,
+  Operator,
+  planesOf,
+  scaleDiagonals,
+  tensorDiagonals,
+} from "../operators/index.js";
+import { lindbladTerms, schrodingerTerms, usesTerms } from "./matrix-free.js";
+import { type CheckedJump, type Grid, type Hamiltonian, matrixOf, wholeJump } from "./problem.js";
+
+/** A jump operator times the root of its rate, applied to kets [D] or columns [D, n]. */
+export interface Channel {
+  apply(x: Tensor): Tensor;
+}
+
+/** Deterministic parts of the equations of motion. */
+export interface OpenRates {
+  /** -(i H + sum of L^H L / 2) x for kets [D] or columns [D, n]. */
+  effective(x: Tensor, u: Tensor): Tensor;
+  /** The Lindblad right-hand side. */
+  lindblad(rho: Tensor, u: Tensor): Tensor;
+}
+
+/** Largest dimension at which operators of numbers become constants of the program. */
+const literalLimit = 4;
+
+/** A matrix applied to kets or columns. */
+function product(matrix: Tensor): (x: Tensor) => Tensor {
+  return (x) => (x.rank === 1 ? matmul(matrix, x.unsqueeze(1)).squeeze(1) : matmul(matrix, x));
+}
+
+const constantOf = (m: Operator | Tensor, grid: Grid): Tensor =>
+  m instanceof Operator && m.rows <= literalLimit ? m.literal(grid.complex) : matrixOf(m, grid.complex);
+
+const everySite = (h: Hamiltonian): number[] => h.dims.map((_, k) => k);
+
+/** The root of a rate: a factor of the operator, or a tensor that multiplies the result. */
+function rooted({ rate }: CheckedJump, k: number): { factor: number; scale: Tensor | null } {
+  if (typeof rate === "function")
+    throw new WeftError(
+      `trajectories: the rate of jump ${k} is a function of time; use a number or a tensor, or lindblad`,
+    );
+  return typeof rate === "number" ? { factor: Math.sqrt(rate), scale: null } : { factor: 1, scale: rate.sqrt() };
+}
+
+export function channelsOf(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Channel[] {
+  const isLocal = usesTerms(h, jumps);
+  return jumps.map((jump, k) => {
+    const { factor, scale } = rooted(jump, k);
+    const scaled = (x: Tensor): Tensor => (scale === null ? x : x.mul(scale.cast(grid.real)));
+    if (isLocal) {
+      const wide = localDiagonals(h.dims, jump.sites ?? everySite(h), jump.operator);
+      const [table] = tensorDiagonals([scaleDiagonals(wide, { re: factor, im: 0 })], grid.real);
+      return { apply: (x: Tensor) => scaled(joinPlanes(applyLeft(table, planesOf(x), 0))) };
+    }
+    const { operator } = wholeJump(h, jump, grid.complex);
+    const matrix = operator instanceof Operator ? operator.scale(factor) : operator.mul(factor);
+    const apply = product(constantOf(matrix, grid));
+    return { apply: (x: Tensor) => scaled(apply(x)) };
+  });
+}
+
+export function openRates(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): OpenRates {
+  if (usesTerms(h, jumps))
+    return { effective: schrodingerTerms(h, grid, jumps), lindblad: lindbladTerms(h, jumps, grid) };
+  const channels = channelsOf(h, jumps, grid);
+  const adjoints = jumps.map((jump, k) => {
+    const { factor, scale } = rooted(jump, k);
+    const { operator } = wholeJump(h, jump, grid.complex);
+    const matrix = operator instanceof Operator ? operator.adjoint().scale(factor) : adjoint(operator).mul(factor);
+    const apply = product(constantOf(matrix, grid));
+    return (x: Tensor): Tensor => (scale === null ? apply(x) : apply(x).mul(scale.cast(grid.real)));
+  });
+  const { still, turns } = smallGenerator(h, grid);
+  const effective = (x: Tensor, u: Tensor): Tensor => {
+    const coherent = turns.reduce((sum, turn, k) => sum.add(turn(x).mul(u.index(k))), still(x));
+    return channels.reduce((sum, l, j) => sum.sub(adjoints[j](l.apply(x)).mul(0.5)), coherent);
+  };
+  return {
+    effective,
+    lindblad: (rho, u) => {
+      const half = effective(rho, u);
+      return channels.reduce((sum, l) => sum.add(l.apply(adjoint(l.apply(rho)))), half.add(adjoint(half)));
+    },
+  };
+}
+
+/** -i H of a small system: a constant part and one part per drive. */
+function smallGenerator(h: Hamiltonian, grid: Grid): { still(x: Tensor): Tensor; turns: ((x: Tensor) => Tensor)[] } {
+  const minusI = { re: 0, im: -1 };
+  const whole = ({ sites, matrix }: Hamiltonian["static"][number]): Operator | Tensor => {
+    const { operator } = wholeJump(h, { operator: matrix, sites, rate: 1 }, grid.complex);
+    return operator instanceof Operator ? operator.scale(minusI) : operator.mul(minusI);
+  };
+  const parts = h.static.map(whole);
+  const numbers = parts.filter((p): p is Operator => p instanceof Operator);
+  const tensors = parts.filter((p): p is Tensor => !(p instanceof Operator));
+  const applied = [
+    ...(numbers.length === 0
+      ? []
+      : [
+          product(
+            constantOf(
+              numbers.reduce((a, b) => a.add(b)),
+              grid,
+            ),
+          ),
+        ]),
+    ...tensors.map(product),
+  ];
+  return {
+    still: (x) => (applied.length === 0 ? x.mul(0) : applied.map((f) => f(x)).reduce((a, b) => a.add(b))),
+    turns: h.drives.map((drive) => product(constantOf(whole(drive), grid))),
+  };
+}
