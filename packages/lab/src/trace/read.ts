@@ -11,6 +11,7 @@ import { TraceSyntaxError } from "./scan.js";
 import { type EventSink, TraceStream } from "./stream.js";
 import { Symbols } from "./symbols.js";
 import { isTape, streamTape } from "./tape.js";
+import { isXplane, streamXplane } from "./xplane.js";
 
 /** A collective's size and group, as the profiler recorded them. */
 export interface CollectiveArguments {
@@ -486,7 +487,8 @@ export async function streamFile(file: string, stream: TraceStream, options: Tra
       });
     const magic = Buffer.alloc(64);
     await handle.read(magic, 0, 64, 0);
-    if (isTape(magic)) await streamTape(file, stream, options);
+    if (isXplane(file)) streamXplane(file, stream);
+    else if (isTape(magic)) await streamTape(file, stream, options);
     else if (magic[0] === 0x1f && magic[1] === 0x8b) await streamGzip(file, info.size, stream, options);
     else await streamPlain(handle, info.size, stream, options);
   } finally {
