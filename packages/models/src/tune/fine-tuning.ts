@@ -109,14 +109,7 @@ const isNew = (pretrained: PretrainedModel, name: string): boolean => pretrained
 /**
  * Prepares the fine-tuning of a pretrained model on a file of texts.
  *
- * @example
- * ```ts no-run
- * import { train } from "@weft/train";
- * import { fineTuning, savePretrained } from "@weft/models";
- *
- * const task = await fineTuning({ from: "./distilbert-base-uncased", data: "reviews.csv", lora: { rank: 8 } });
- * await train({ ...task, training: { epochs: 3, global_batch: 32 }, optimizer: { learning_rate: 2e-4 } });
- * ```
+ * The result has the fields `model`, `loss` and `data` that `train` of `@weft/train` takes.
  */
 export async function fineTuning(options: FineTuningOptions): Promise<FineTuning> {
   const { from, task = "classification", data, validation, maxLength = 128, compute, lora, freeze = [] } = options;

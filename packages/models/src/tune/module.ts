@@ -10,9 +10,38 @@ function prepared(): FineTuning {
   return current;
 }
 
+/** Keys of the options, which YAML files write with underscores. */
+const keys: readonly (keyof FineTuningOptions)[] = [
+  "from",
+  "task",
+  "data",
+  "validation",
+  "labels",
+  "maxLength",
+  "compute",
+  "lora",
+  "freeze",
+  "checkpoint",
+  "seed",
+];
+
+function checked(options: Record<string, unknown>): FineTuningOptions {
+  const named = Object.entries(options).map(([name, value]) => [
+    name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
+    value,
+  ]);
+  const unknown = named.find(([name]) => !keys.includes(name as keyof FineTuningOptions));
+  if (unknown !== undefined)
+    throw new ModelError(`model: ${String(unknown[0])} is not known; the keys are ${keys.join(", ")}`);
+  const made = Object.fromEntries(named) as Record<string, unknown>;
+  for (const name of ["from", "data"])
+    if (typeof made[name] !== "string") throw new ModelError(`model: ${name} is missing; it is a path`);
+  return made as unknown as FineTuningOptions;
+}
+
 /** Loads model and data. */
-export async function data(options: FineTuningOptions): Promise<FineTuning["data"]> {
-  current = await fineTuning(options);
+export async function data(options: Record<string, unknown>): Promise<FineTuning["data"]> {
+  current = await fineTuning(checked(options));
   return current.data;
 }
 

@@ -488,7 +488,11 @@ export class CpuDevice implements Device {
       usedBytes: this.#used,
       pooledBytes: this.#pooled,
       peakBytes: this.#peak,
-      totalBytes: Math.min(totalmem(), freemem() + this.#used + this.#pooled),
+      totalBytes: Math.min(
+        totalmem(),
+        freemem() + this.#used + this.#pooled,
+        settings.cpuMemory.get() || Number.POSITIVE_INFINITY,
+      ),
     };
   }
 }
