@@ -156,6 +156,7 @@ export {
   type Evolution,
   euler,
   expectation,
+  explainRightHandSide,
   type FloquetModes,
   floquetModes,
   type GradientKind,
