@@ -43,6 +43,11 @@ export const entries = [
     text: "Differentiable quantum systems, pulses, solvers, control and meta-learning. Guides: [quantum](docs/quantum.md), [noise, control and meta-learning](docs/meta.md).",
   },
   {
+    name: "@weft/quantum/qutip",
+    source: "packages/quantum/src/qutip/index.ts",
+    text: "States, operators and solvers under the names of QuTiP. Guide: [from QuTiP](docs/from-qutip.md).",
+  },
+  {
     name: "@weft/lab",
     source: "packages/lab/src/index.ts",
     text: "Measurement, validation and diagnosis of scaling. Guides: [the lab](docs/lab.md), [measuring](docs/scale.md), [traces](docs/traces.md).",
@@ -84,7 +89,12 @@ export const groups = {
     atlas: "Public results",
     "lab-format": "Record format",
   },
-  Quantum: { quantum: "Quantum systems", meta: "Control and meta-learning" },
+  Quantum: {
+    quantum: "Quantum systems",
+    "from-qutip": "From QuTiP",
+    "quantum-peers": "Beside QuTiP",
+    meta: "Control and meta-learning",
+  },
   Project: {
     architecture: "Architecture",
     glossary: "Glossary",

@@ -20,6 +20,7 @@ export {
   type RowVerdict,
   type TimeSplit,
 } from "./bench/index.js";
+export { type TraceChanges, traceChanges, traceFindings } from "./diagnosis/index.js";
 export {
   type HangEvidence,
   type HangKind,

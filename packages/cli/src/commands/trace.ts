@@ -3,12 +3,13 @@ import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { median } from "@weft/formats/stats";
 import {
-  analyzeTraces,
   diffTraces,
   mergeTraces,
   type RankReport,
+  type TraceChanges,
   type TraceDiff,
   type TraceReport,
+  traceChanges,
 } from "@weft/lab/internal";
 import type { Command } from "commander";
 import {
@@ -16,7 +17,6 @@ import {
   CommandError,
   csv,
   failed,
-  ProgressLine,
   percent,
   shorten,
   significant,
@@ -27,6 +27,7 @@ import {
   writeFiles,
   wrongUsage,
 } from "../terminal/index.js";
+import { readTraces, traceMessages } from "./trace-common.js";
 
 interface Options {
   json?: boolean;
@@ -67,18 +68,21 @@ async function run(files: string[], options: Options): Promise<void> {
   if (!Number.isInteger(top) || top < 1)
     throw new CommandError(`--top ${options.top} is not a count of 1 or more`, wrongUsage);
   const inputs = expand(files);
-  const report = await read(inputs, options);
-  const second = options.diff === undefined ? null : await read(expand(options.diff), options);
+  const report = await readTraces(inputs, options);
+  const second = options.diff === undefined ? null : await readTraces(expand(options.diff), options);
   const diff = second === null ? null : diffTraces(report, second);
-  for (const message of messages(report)) warn(message);
-  if (second !== null) for (const message of messages(second)) warn(message);
+  for (const message of traceMessages(report)) warn(message);
+  if (second !== null) for (const message of traceMessages(second)) warn(message);
   for (const problem of diff?.problems ?? []) warn(problem);
 
   if (options.out !== undefined) await writeAll(options.out, inputs, report, diff);
   if (options.merged !== undefined) await merge(inputs, report, options.merged);
   if (options.json)
-    process.stdout.write(`${JSON.stringify(diff === null ? report : { ...report, diff, second: second })}\n`);
-  else process.stdout.write(`${diff === null ? show(report, top) : showDiff(diff, top)}\n`);
+    process.stdout.write(
+      `${JSON.stringify(diff === null ? report : { ...report, diff, changes: second === null ? null : traceChanges(report, second), second })}\n`,
+    );
+  else if (diff === null || second === null) process.stdout.write(`${show(report, top)}\n`);
+  else process.stdout.write(`${changesText(traceChanges(report, second))}\n\n${showDiff(diff, top)}\n`);
   if (report.ranks.every((rank) => rank.spanUs === undefined)) process.exitCode = failed;
 }
 
@@ -93,29 +97,6 @@ function expand(files: readonly string[]): string[] {
     if (inside.length === 0) throw new CommandError(`${file} holds no .json or .json.gz file`);
     return inside;
   });
-}
-
-async function read(files: readonly string[], { hta = false }: Options): Promise<TraceReport> {
-  const progress = new ProgressLine();
-  let what = "";
-  try {
-    return await analyzeTraces(files, {
-      hta,
-      onFile: (file, index, of) => {
-        what = of > 1 ? `${index + 1}/${of} ${shorten(file, 40)}` : shorten(file, 48);
-      },
-      onProgress: (bytes, total) => progress.update(what, bytes, total),
-    });
-  } finally {
-    progress.clear();
-  }
-}
-
-function messages(report: TraceReport): string[] {
-  return [
-    ...report.problems,
-    ...report.ranks.flatMap((rank) => rank.problems.map((problem) => `${rank.file}: ${problem}`)),
-  ].filter((message, i, all) => all.indexOf(message) === i);
 }
 
 function show(report: TraceReport, top: number): string {
@@ -249,6 +230,21 @@ function pathText(rank: RankReport): string {
     part("launching", path.launchUs),
     part("between kernels", path.betweenKernelsUs),
   ].join(", ")}.`;
+}
+
+/** What changed and why, before the tables. */
+function changesText({ beforeUs, afterUs, changes }: TraceChanges): string {
+  const difference = afterUs - beforeUs;
+  const share = percent((100 * Math.abs(difference)) / Math.max(beforeUs, 1e-9));
+  const lead =
+    Math.abs(difference) < 0.02 * beforeUs
+      ? `A step takes as long as before (${time(beforeUs)} and ${time(afterUs)}).`
+      : `A step takes ${time(Math.abs(difference))} (${share}) ${difference < 0 ? "less" : "more"}: ${time(beforeUs)} before, ${time(afterUs)} after.`;
+  const lines = changes.map(
+    (change, i) =>
+      `${i + 1}. ${change.what}: ${time(change.beforeUs)} to ${time(change.afterUs)} per step: ${change.meaning}.`,
+  );
+  return [lead, ...(lines.length > 0 ? lines : ["No part of the step changed by 2% of it or more."])].join("\n");
 }
 
 function showDiff(diff: TraceDiff, top: number): string {

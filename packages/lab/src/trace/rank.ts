@@ -13,6 +13,7 @@ import {
 import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { type CriticalPath, criticalPath } from "./critical-path.js";
 import { dataLoaderTime, hostActivity, hostCut, jaxActivities } from "./host.js";
+import { hostFacts } from "./host-facts.js";
 import { mergeSorted } from "./intervals.js";
 import {
   type Activity,
@@ -26,6 +27,7 @@ import {
 import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
 import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from "./read.js";
+import { whatIf } from "./replay.js";
 import { nameIn } from "./symbols.js";
 import { inMicroseconds } from "./units.js";
 import { type DeviceView, deviceView } from "./view.js";
@@ -59,6 +61,10 @@ export interface RankReport extends Partial<TimeBreakdown> {
   queues: QueueLength[];
   copies: CopyBandwidth[];
   criticalPath: CriticalPath | null;
+  /** Waits for data, reads that wait for the device, and compilation, with the lines behind them; null in JAX traces. */
+  host: ReturnType<typeof hostFacts> | null;
+  /** Step times under changes, replayed; null without steps or launches. */
+  whatIf: ReturnType<typeof whatIf>;
 }
 
 /** The report of a rank and the data that the comparison of ranks needs. */
@@ -141,6 +147,8 @@ function analyseDevice(data: TraceData, order: number): AnalyzedRank {
     queues: gap === null ? queueLengths(view) : [],
     copies: copyBandwidths(view),
     criticalPath: gap === null ? criticalPath(view) : null,
+    host: hostFacts(data, view.cut),
+    whatIf: gap === null ? whatIf(view) : null,
   };
   if (gap !== null) report.problems.push(gap);
   if (view.rows.length === 0)
@@ -188,7 +196,7 @@ function lacksDeviceEvents(data: TraceData): boolean {
 }
 
 /** The analyses that need device streams and runtime calls. */
-const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null };
+const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null, whatIf: null };
 
 function analyseHost(data: TraceData, order: number): AnalyzedRank {
   const blind = lacksDeviceEvents(data);
@@ -205,6 +213,7 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
     types: blind ? [] : typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls, data.ticksPerUs),
+    host: hostFacts(data, cut),
     ...withoutLaunches,
   };
   report.problems.push(
@@ -232,6 +241,7 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
     types: typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls, data.ticksPerUs),
+    host: null,
     ...withoutLaunches,
   };
   noteClockJump(report, activity, data);

@@ -153,7 +153,7 @@ export function wigner(state: Qobj, xvec: readonly number[], yvec: readonly numb
   );
 }
 
-/** Husimi Q function <alpha|rho|alpha> / pi on the grid, alpha = (x + i y) g / 2, scaled as QuTiP's qfunc. Rows are yvec. */
+/** Husimi Q function at alpha = (x + i y) g / 2, scaled so that its integral over x and y is 1. Rows are yvec. */
 export function qfunc(state: Qobj, xvec: readonly number[], yvec: readonly number[], g = Math.SQRT2): PhaseSpace {
   const rho = densityMatrix(state);
   const M = rho.rows;
@@ -174,7 +174,7 @@ export function qfunc(state: Qobj, xvec: readonly number[], yvec: readonly numbe
           const [a, b] = [re[i] * re[j] + im[i] * im[j], re[i] * im[j] - im[i] * re[j]];
           total += rho.re[i * M + j] * a - rho.im[i * M + j] * b;
         }
-      return (total * g * g) / (2 * Math.PI);
+      return (total * g * g) / (4 * Math.PI);
     }),
   );
 }

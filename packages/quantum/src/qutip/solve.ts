@@ -59,7 +59,7 @@ const termsOf = (H: QobjEvo): readonly (Qobj | readonly [Qobj, Coefficient])[] =
  * The Hamiltonian of a list of terms. A term c(t) A enters with its Hermitian part: Re c (A + A^H) / 2 + Im c i (A - A^H) / 2; the
  * sum must be Hermitian, which is checked at some times.
  */
-function hamiltonianOf(H: QobjEvo, times: readonly number[]): { h: Hamiltonian; first: Qobj } {
+export function hamiltonianOf(H: QobjEvo, times: readonly number[]): { h: Hamiltonian; first: Qobj } {
   const terms = termsOf(H);
   const fixed = terms.filter((term): term is Qobj => !isPair(term));
   const moving = terms.filter(isPair);
@@ -118,7 +118,7 @@ function timesOf(tlist: readonly number[]): { shifted: number[]; begin: number }
 }
 
 /** Terms whose coefficients start at another time. */
-const shiftedBy = (H: QobjEvo, begin: number): QobjEvo =>
+export const shiftedBy = (H: QobjEvo, begin: number): QobjEvo =>
   begin === 0
     ? H
     : termsOf(H).map((term) => (isPair(term) ? ([term[0], (t: Tensor) => term[1](t.add(begin))] as const) : term));

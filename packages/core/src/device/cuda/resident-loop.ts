@@ -149,7 +149,7 @@ export function residentLoop(
   // A few blocks of plain loops become one larger block, which needs no barrier of the device.
   const isOneBlock = blocks <= maxJoined && body.steps.every((inner) => (kernelsOf(inner) ?? []).every(isPlain));
   const threads = isOneBlock ? blocks * 256 : 256;
-  const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const __grid_constant__ Args<${count}> args) {
+  const text = `extern "C" __global__ void __launch_bounds__(${isOneBlock ? threads : "256, 2"}) @(const __grid_constant__ Args<${count}> args) {
   void* const* a = args.p;
   unsigned* counter = (unsigned*)a[0];
   for (unsigned s = 0; s < ${length}u; s++) {
