@@ -28,6 +28,11 @@ export const entries = [
     text: "Several devices: `connect` to a cluster, or `distributed` process groups. Guides: [several devices](docs/cluster.md), [sharding](docs/sharding.md), [recorded runs](docs/tape.md).",
   },
   {
+    name: "@weft/models",
+    source: "packages/models/src/index.ts",
+    text: "Pretrained transformers: Hugging Face checkpoints, fine-tuning and generation. Guide: [models](docs/models.md).",
+  },
+  {
     name: "@weft/train",
     source: "packages/train/src/trainer/index.ts",
     text: "The trainer of text classifiers. Guide: [training](docs/training.md).",

@@ -9,6 +9,7 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   gpu: ["against PyTorch and JAX on one GPU", () => import("./gpu.js")],
   general: ["work that nothing was tuned for, against PyTorch on one GPU", () => import("./general.js")],
   "gpu-tests": ["runs the test suites of all devices on a GPU", () => import("./gpu-tests.js")],
+  models: ["training steps and generation of whole models against PyTorch on one GPU", () => import("./models.js")],
   quantum: ["against PyTorch, JAX and QuTiP on a CPU or a GPU", () => import("./quantum.js")],
   "quantum-peers": ["problems of QuTiP's documentation: errors and times", () => import("./quantum-peers.js")],
   "quantum-workers": ["quantum programs on 1 to 8 workers", () => import("./quantum-workers.js")],

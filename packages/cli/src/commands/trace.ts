@@ -1,15 +1,19 @@
 // weft trace: time breakdown of Kineto and JAX traces, per rank.
-import { existsSync, readdirSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
 import { median } from "@weft/formats/stats";
 import {
   diffTraces,
+  type MergeInput,
   mergeTraces,
   type RankReport,
+  readTimeline,
   type TraceChanges,
   type TraceDiff,
   type TraceReport,
   traceChanges,
+  traceFindings,
+  tracePage,
 } from "@weft/lab/internal";
 import type { Command } from "commander";
 import {
@@ -36,6 +40,7 @@ interface Options {
   top: string;
   merged?: string;
   hta?: boolean;
+  html?: string;
 }
 
 const help = `
@@ -56,6 +61,7 @@ export function add(program: Command): void {
     .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")
     .option("--merged <file>", "write all ranks into one Chrome trace")
+    .option("--html <file>", "write a page with a timeline, findings and tables")
     .option("--hta", "round times as Holistic Trace Analysis does, to compare with it (default: exact)")
     .option("--json", "the whole report as JSON on standard output")
     .option("--out <dir>", "write report.json, the tables as CSV and merged.json.gz into a folder")
@@ -76,6 +82,7 @@ async function run(files: string[], options: Options): Promise<void> {
   for (const problem of diff?.problems ?? []) warn(problem);
 
   if (options.out !== undefined) await writeAll(options.out, inputs, report, diff);
+  if (options.html !== undefined) await writePage(inputs, report, options.html);
   if (options.merged !== undefined) await merge(inputs, report, options.merged);
   if (options.json)
     process.stdout.write(
@@ -280,12 +287,24 @@ function showDiff(diff: TraceDiff, top: number): string {
   return `${whole}\n\n${table(["name", "", "before", "after", "change", "count"], rows, 2)}\n(${unchanged} unchanged)`;
 }
 
-async function merge(files: readonly string[], report: TraceReport, out: string): Promise<void> {
+/** The files with their ranks and the offsets that align their clocks. */
+function aligned(files: readonly string[], report: TraceReport): MergeInput[] {
   const offsets = new Map(report.clockOffsets.map(({ rank, us }) => [rank, us]));
-  const inputs = files.map((file) => {
+  return files.map((file) => {
     const rank = report.ranks.find((r) => r.file === file)?.rank ?? 0;
     return { file, rank, offsetUs: offsets.get(rank) ?? 0 };
   });
+}
+
+async function writePage(files: readonly string[], report: TraceReport, out: string): Promise<void> {
+  const timeline = await readTimeline(aligned(files, report));
+  const title = files.length === 1 ? basename(files[0]) : `${basename(files[0])} and ${files.length - 1} more`;
+  writeFileSync(out, tracePage(title, report, traceFindings(report), timeline));
+  warn(`wrote ${out}: open it in a browser`);
+}
+
+async function merge(files: readonly string[], report: TraceReport, out: string): Promise<void> {
+  const inputs = aligned(files, report);
   if (existsSync(out)) throw new CommandError(`${out} exists already; name another file or remove it`);
   const { events, problems } = await mergeTraces(inputs, out);
   for (const problem of problems) warn(problem);

@@ -168,13 +168,7 @@ function resultOf(run: Evolution, tlist: readonly number[], count: number, dims:
   const [height, width] = [d, isKet ? 1 : d];
   const shape: Qobj["dims"] = [rows, isKet ? rows.map(() => 1) : rows];
   const stateOf = (numbers: ArrayLike<number>, at: number): Qobj =>
-    new Qobj(
-      Operator.build(height, width, (i, j) => {
-        const k = 2 * (at * height * width + i * width + j);
-        return { re: numbers[k], im: numbers[k + 1] };
-      }),
-      shape,
-    );
+    new Qobj(Operator.fromPairs(height, width, numbers, 2 * at * height * width), shape);
   const all = run.states === null ? null : (run.states.dataSync() as Float64Array);
   return {
     times: [...tlist],
@@ -246,17 +240,8 @@ export function mesolve(
   return resultOf(run, tlist, eOps.length, first.dims);
 }
 
-const operatorOf = (x: Tensor, dims: Qobj["dims"]): Qobj => {
-  const numbers = x.dataSync() as Float64Array;
-  const [rows, columns] = x.shape;
-  return new Qobj(
-    Operator.build(rows, columns, (i, j) => ({
-      re: numbers[2 * (i * columns + j)],
-      im: numbers[2 * (i * columns + j) + 1],
-    })),
-    dims,
-  );
-};
+const operatorOf = (x: Tensor, dims: Qobj["dims"]): Qobj =>
+  new Qobj(Operator.fromPairs(x.shape[0], x.shape[1], x.dataSync() as Float64Array), dims);
 
 /** Steady state of a Hamiltonian without time dependence and collapse operators. */
 export function steadystate(H: Qobj, cOps: readonly Qobj[]): Qobj {

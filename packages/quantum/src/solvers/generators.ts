@@ -186,16 +186,14 @@ export function explicitStep(
 ): (state: Tensor, u: Tensor) => Tensor {
   const at = (u: Tensor, stage: number): Tensor => u.index(u.shape[0] === 1 ? 0 : stage);
   if (method.name === "euler") return (y, u) => plusScaled(y, rate(y, at(u, 0)), h);
-  const [half, sixth] = [h.mul(0.5), h.div(6)];
+  const [half, third, sixth] = [h.mul(0.5), h.div(3), h.div(6)];
   return (y, u) => {
-    const z2 = plusScaled(y, rate(y, at(u, 0)), half);
-    const z3 = plusScaled(y, rate(z2, at(u, 1)), half);
-    const z4 = plusScaled(y, rate(z3, at(u, 1)), h);
-    // y + h (k1 + 2 k2 + 2 k3 + k4) / 6 with the states of the stages in the place of their derivatives: a stage writes one array.
-    const base = (part: (x: Tensor) => Tensor): Tensor =>
-      part(z2).add(part(z3).mul(2)).add(part(z4)).sub(part(y)).div(3);
-    const sum = isComplex(y.dtype) ? complex(base(real), base(imag)) : base((x) => x);
-    return plusScaled(sum, rate(z4, at(u, 2)), sixth);
+    // Each stage adds to the result at once, so that no earlier derivative stays in memory.
+    const k1 = rate(y, at(u, 0));
+    const k2 = rate(plusScaled(y, k1, half), at(u, 1));
+    const k3 = rate(plusScaled(y, k2, half), at(u, 1));
+    const k4 = rate(plusScaled(y, k3, h), at(u, 2));
+    return plusScaled(plusScaled(plusScaled(plusScaled(y, k1, sixth), k2, third), k3, third), k4, sixth);
   };
 }
 
