@@ -324,7 +324,9 @@ export class BodyPrinter {
       return scope.define("const long", `(${address.print()}) & -(long)(${test} != 0)`);
     }
     const free = this.unclamped?.variable;
-    const stride = free === undefined ? null : address.stride(free);
+    // Conditions are tested before a row, where positions that are gathered inside of it are not known.
+    const isKnown = [...address.variables()].every((name) => this.innerNames.has(name) || this.outerNames.has(name));
+    const stride = free === undefined || !isKnown ? null : address.stride(free);
     const clamped = [...box].flatMap(([name, interval]) => {
       if (!address.mentions(name) || (name === free && stride !== null)) return [];
       const at = this.#clamp(name, interval, address, scope);
