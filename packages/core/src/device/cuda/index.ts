@@ -18,6 +18,7 @@ import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { Convolutions } from "./convolution.js";
+import { depthwiseWorkspace, isDepthwiseKernel } from "./depthwise.js";
 import { cudaLibraries } from "./driver.js";
 import { FourierTransforms } from "./fourier.js";
 import { RecordedRuns } from "./graphs.js";
@@ -190,19 +191,18 @@ export class CudaDevice implements Device {
     const { convolutions, fourier } = this;
     return scheduleFunction(fn, {
       ...cudaScheduleOptions,
-      ...(convolutions === null
-        ? {}
-        : {
-            conv: {
-              supports: (node) => convolutions.supports(node),
-              widensHalf: false,
-              symmetric: true,
-              loopsDepthwise: true,
-            },
-          }),
+      conv: {
+        supports: (node) => convolutions?.supports(node) ?? false,
+        widensHalf: false,
+        symmetric: true,
+        loopsDepthwise: true,
+        hasDepthwise: isDepthwiseKernel,
+      },
       workspace: (node) =>
         isOp(node, "conv")
-          ? convolutions!.workspaceBytes(node)
+          ? isDepthwiseKernel(node)
+            ? depthwiseWorkspace(node)
+            : convolutions!.workspaceBytes(node)
           : isOp(node, "fft")
             ? fourier.workspaceBytes(node)
             : cudaScheduleOptions.workspace!(node),
