@@ -16,11 +16,49 @@ const executions = {
 interface FftPlan {
   plan: number;
   bytes: number;
+  /** Executables that use it: recorded graphs read the tables that a plan holds on the device. */
+  users: number;
 }
 
+/** Plans that stay for the next executable with the same geometry. */
+const maxPlans = 64;
+
 export class FourierTransforms {
-  /** Plans stay: recorded graphs read the tables that they hold on the device. */
+  /** The least recently used first. */
   readonly #plans = new Map<string, FftPlan>();
+  #collected: Set<FftPlan> | null = null;
+
+  /** Number of plans. */
+  get size(): number {
+    return this.#plans.size;
+  }
+
+  /** Keeps the plans that `make` asks for until `release` is called. */
+  hold<T>(make: () => T): { made: T; release(): void } {
+    const [outer, own] = [this.#collected, new Set<FftPlan>()];
+    this.#collected = own;
+    try {
+      const made = make();
+      for (const plan of own) plan.users++;
+      const release = (): void => {
+        for (const plan of own) plan.users--;
+        own.clear();
+        this.#trim();
+      };
+      return { made, release };
+    } finally {
+      this.#collected = outer;
+    }
+  }
+
+  #trim(): void {
+    for (const [key, { plan, users }] of this.#plans) {
+      if (this.#plans.size <= maxPlans) return;
+      if (users > 0) continue;
+      this.#library().cufftDestroy(plan);
+      this.#plans.delete(key);
+    }
+  }
 
   constructor(readonly context: CudaContext) {}
 
@@ -55,8 +93,14 @@ export class FourierTransforms {
     const batch = numel(shape.slice(0, -axes));
     const type = types[precisionOf(node)][kind];
     const key = [type, batch, ...sizes].join(",");
-    let found = this.#plans.get(key);
-    if (found !== undefined) return found;
+    const found = this.#plans.get(key) ?? this.#make(type, sizes, batch);
+    this.#plans.delete(key);
+    this.#plans.set(key, found);
+    this.#collected?.add(found);
+    return found;
+  }
+
+  #make(type: number, sizes: readonly number[], batch: number): FftPlan {
     const fft = this.#library();
     this.context.enter();
     const plan = result32("cufftCreate", (out) => fft.cufftCreate(out));
@@ -65,12 +109,23 @@ export class FourierTransforms {
     this.context.check(
       "cufftMakePlanMany64",
       // Without embedding, lines follow each other as the op has them.
-      fft.cufftMakePlanMany64(plan, axes, BigInt64Array.from(sizes, BigInt), 0, 1, 0, 0, 1, 0, type, batch, bytes),
+      fft.cufftMakePlanMany64(
+        plan,
+        sizes.length,
+        BigInt64Array.from(sizes, BigInt),
+        0,
+        1,
+        0,
+        0,
+        1,
+        0,
+        type,
+        batch,
+        bytes,
+      ),
     );
     this.context.check("cufftSetStream", fft.cufftSetStream(plan, this.context.stream));
-    found = { plan, bytes: Number(bytes[0]) };
-    this.#plans.set(key, found);
-    return found;
+    return { plan, bytes: Number(bytes[0]), users: 0 };
   }
 }
 

@@ -225,7 +225,8 @@ export class CudaDevice implements Device {
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
-    const plan = this.#plan(fn, options);
+    const held = this.fourier.hold(() => this.#plan(fn, options));
+    const plan = held.made;
     const program = this.#program(plan);
     const outputBytes = plan.fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const { scratchBytes, aliases } = plan;
@@ -238,6 +239,7 @@ export class CudaDevice implements Device {
       context.retire(() => {
         recorded.release();
         program.release();
+        held.release();
       }),
     );
 
