@@ -135,17 +135,23 @@ function gpuSection(file: StoredFiles[string] | undefined): string[] {
 }
 
 /** The general suite: one line per row and peer. */
-function generalSection(record: ContestRecord | undefined, notes: Record<string, string>): string[] {
+function generalSection(
+  record: ContestRecord | undefined,
+  notes: Record<string, string>,
+  title: string,
+  remarks: readonly string[] = [],
+): string[] {
   if (record === undefined) return [];
   const columns = ["work", "Weft", "quartiles", "rate", "against", "its time", "ratio", "range", "wanted", "verdict"];
   const rows = comparisonLines(record).map((line) => Object.values(line) as string[]);
   const reasons = record.rows.filter((row) => isMissed(row) && notes[row.id] !== undefined);
   return [
-    "## GPU, general work",
+    `## ${title}`,
     "",
     ...machineLines(record).map((text) => text.replace(/; rounds in which other processes.*$/, "")),
     "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
     "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
+    ...remarks.map((text) => `- ${text}`),
     "",
     ...markdownTable(columns, rows),
     "",
@@ -439,7 +445,11 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...cpuSection(files.cpu, notes),
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
-  ...generalSection(files.general, notes),
+  ...generalSection(files.general, notes, "GPU, general work"),
+  ...generalSection(files["general-models"], notes, "GPU, whole models", [
+    "The rows of whole models of an earlier run of the suite",
+  ]),
+  ...generalSection(files["general-cpu"], notes, "CPU, general work"),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")
     .flatMap(shardSection),

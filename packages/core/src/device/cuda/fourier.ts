@@ -1,4 +1,5 @@
-// Fourier transforms by cuFFT: one plan per geometry, with the program's scratch memory as its work area.
+// Fourier transforms by cuFFT: one plan per geometry, which owns its work area. Transforms whose work area lay in the scratch memory of
+// a program failed for some geometries.
 import { isComplex, type Node, numel, realOf, WeftError } from "../../graph/index.js";
 import type { CudaContext } from "./context.js";
 import { type Fft, result32 } from "./driver.js";
@@ -22,6 +23,8 @@ interface FftPlan {
 
 /** Plans that stay for the next executable with the same geometry. */
 const maxPlans = 64;
+/** Bytes of a work area from which a plan that nothing uses is destroyed at once. */
+const largePlan = 1 << 20;
 
 export class FourierTransforms {
   /** The least recently used first. */
@@ -52,9 +55,8 @@ export class FourierTransforms {
   }
 
   #trim(): void {
-    for (const [key, { plan, users }] of this.#plans) {
-      if (this.#plans.size <= maxPlans) return;
-      if (users > 0) continue;
+    for (const [key, { plan, users, bytes }] of this.#plans) {
+      if (users > 0 || (this.#plans.size <= maxPlans && bytes < largePlan)) continue;
       this.#library().cufftDestroy(plan);
       this.#plans.delete(key);
     }
@@ -71,16 +73,15 @@ export class FourierTransforms {
     return fft;
   }
 
-  /** Bytes of the work area that the transform needs. */
-  workspaceBytes(node: Node<"fft">): number {
-    return this.#plan(node).bytes;
+  /** Makes the plan of a transform, so that the first run finds it. */
+  prepare(node: Node<"fft">): void {
+    this.#plan(node);
   }
 
-  issue(node: Node<"fft">, input: number, output: number, workspace: number): void {
+  issue(node: Node<"fft">, input: number, output: number): void {
     const fft = this.#library();
     const { plan } = this.#plan(node);
     const { kind, inverse } = node.attrs;
-    this.context.check("cufftSetWorkArea", fft.cufftSetWorkArea(plan, workspace));
     const execute = executions[precisionOf(node)][kind];
     const direction = kind === "c2c" ? [inverse ? 1 : -1] : [];
     this.context.check(execute, fft[execute](plan, input, output, ...direction));
@@ -105,7 +106,6 @@ export class FourierTransforms {
     this.context.enter();
     const plan = result32("cufftCreate", (out) => fft.cufftCreate(out));
     const bytes = new BigUint64Array(1);
-    this.context.check("cufftSetAutoAllocation", fft.cufftSetAutoAllocation(plan, 0));
     this.context.check(
       "cufftMakePlanMany64",
       // Without embedding, lines follow each other as the op has them.

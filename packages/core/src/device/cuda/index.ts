@@ -188,7 +188,7 @@ export class CudaDevice implements Device {
   }
 
   #plan(fn: GraphFn, options: CompileOptions): Schedule {
-    const { convolutions, fourier } = this;
+    const { convolutions } = this;
     return scheduleFunction(fn, {
       ...cudaScheduleOptions,
       conv: {
@@ -198,17 +198,19 @@ export class CudaDevice implements Device {
         loopsDepthwise: true,
         hasDepthwise: isDepthwiseKernel,
       },
-      workspace: (node) =>
-        isOp(node, "conv")
-          ? isDepthwiseKernel(node)
-            ? depthwiseWorkspace(node)
-            : convolutions!.workspaceBytes(node)
-          : isOp(node, "fft")
-            ? fourier.workspaceBytes(node)
-            : cudaScheduleOptions.workspace!(node),
+      workspace: (node) => this.#workspace(node),
       donated: options.donated,
       lanes: { ...cudaScheduleOptions.lanes, constants: options.constants ?? new Map() },
     });
+  }
+
+  /** Bytes of scratch memory that a library call needs. */
+  #workspace(node: Node): number {
+    if (isOp(node, "conv"))
+      return isDepthwiseKernel(node) ? depthwiseWorkspace(node) : this.convolutions!.workspaceBytes(node);
+    if (!isOp(node, "fft")) return cudaScheduleOptions.workspace!(node);
+    this.fourier.prepare(node);
+    return 0;
   }
 
   #program(plan: Schedule): CudaProgram {

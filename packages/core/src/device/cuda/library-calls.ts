@@ -55,7 +55,7 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     if (isDepthwiseKernel(node)) launchDepthwise(node, kernelDType[node.dtype], operands, kernels);
     else convolutions!.issue(node, operands);
   },
-  fft: (node, { input, output, workspace, fourier }) => fourier.issue(node, input(0), output, workspace),
+  fft: (node, { input, output, fourier }) => fourier.issue(node, input(0), output),
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   updateSlice: (node, { input, output, kernels }) => {

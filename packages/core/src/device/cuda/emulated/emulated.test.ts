@@ -239,7 +239,7 @@ test("plans of Fourier transforms are kept while an executable uses them, and 64
     const find = (node: Node): Node<"fft"> => (isOp(node, "fft") ? node : find(node.inputs[0]));
     return find(weft.fft(weft.complex(weft.zeros([n]), weft.zeros([n]))).node);
   };
-  const ask = (n: number) => transforms.hold(() => transforms.workspaceBytes(nodeOf(n)));
+  const ask = (n: number) => transforms.hold(() => transforms.prepare(nodeOf(n)));
   const held = Array.from({ length: 80 }, (_, i) => ask(i + 2));
   assert.equal(transforms.size, 80);
   for (const { release } of held.slice(0, 10)) release();
