@@ -1,5 +1,6 @@
 // Writes docs/array-api.md: the functions of the Python Array API standard, what Weft calls them and how they are tested.
 // `--check` fails if the page is out of date. Run it after a build.
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { writeOrCheck } from "./generated.mjs";
 import { root } from "./setup.mjs";
@@ -32,6 +33,24 @@ function row(standard, [name, note]) {
   return `| \`${standard}\` | \`${name}\` | ${testsOf(name)} | ${gradientOf(name)} | ${note ?? ""} |`;
 }
 
+/** Counts of scripts/jax-js/run.mjs. */
+const peer = JSON.parse(readFileSync(join(root, "bench/results/jax-js.json"), "utf8"));
+const peerSection = [
+  "",
+  "## Tests of another library",
+  "",
+  "`node scripts/jax-js/run.mjs CHECKOUT` runs the tests of [jax-js](https://github.com/ekzhang/jax-js) for arrays, transforms and optimizers",
+  "on Weft, through an adapter that translates names and argument orders. Every test runs on the reference device and on the CPU where jax-js",
+  "runs it on two devices. Only whether something throws is compared, not the text of the error.",
+  "",
+  `Of ${peer.tests} tests ${peer.passed} pass, ${peer.excluded} ask for choices of jax-js that Weft does not share, and ${peer.failed} fail:`,
+  `${(100 * peer.share).toFixed(1)}% of those that remain. \`bench/results/jax-js.json\` names all of them. The choices:`,
+  "",
+  ...Object.entries(peer.exclusions)
+    .sort(([a], [b]) => a.localeCompare(b))
+    .map(([reason, tests]) => `- ${reason} (${tests.length}).`),
+];
+
 const sections = Object.entries(arrayApiNames);
 const total = sections.flatMap(([, names]) => Object.values(names));
 const present = total.filter(([name]) => exists(name)).length;
@@ -56,6 +75,7 @@ const page = [
     "| --- | --- | --- | --- | --- |",
     ...Object.entries(names).map(([standard, entry]) => row(standard, entry)),
   ]),
+  ...peerSection,
   "",
 ];
 

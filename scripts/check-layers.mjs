@@ -30,6 +30,7 @@ const layers = {
   quantum: [
     "schema",
     "operators",
+    "pictures",
     "pulses",
     "solvers",
     "systems",

@@ -117,17 +117,17 @@ function gradientOf(list) {
 const cell = (text) => text.replaceAll("|", "\\|");
 const row = (cells) => `| ${cells.map(cell).join(" | ")} |`;
 
-function coveredTable(names, declared) {
+function coveredTable(names, declared, prefix = "") {
   return [
     row(["function", "dtypes", "gradient", "vmap", ""]),
     row(["---", "---", "---", "---", "---"]),
     ...names.map((name) => {
-      const list = casesOf(name);
+      const list = casesOf(`${prefix}${name}`);
       const [{ text }] = signatures(name, declared);
       const dtypes = [...new Set(list.flatMap((item) => item.dtypes))];
       const mapped = list.some((item) => item.vmap !== false) ? "yes" : "no";
       const { sentence } = declared.get(name);
-      return row([`\`${text}\``, describeDTypes(dtypes), gradientOf(list), mapped, sentence]);
+      return row([`\`${prefix}${text}\``, describeDTypes(dtypes), gradientOf(list), mapped, sentence]);
     }),
   ];
 }
@@ -141,13 +141,16 @@ const plainList = (names, declared, prefix = "") =>
   );
 
 const sections = [
-  ["Making tensors", ["create", "random", "distributions"]],
-  ["Element by element", ["math", "elementwise", "special"]],
-  ["Reductions and statistics", ["reduce", "statistics"]],
-  ["Shape", ["shape", "einops"]],
-  ["Indexing and sorting", ["indexing", "selection"]],
+  ["Making tensors", ["create", "grids", "random", "distributions"]],
+  ["Element by element", ["math", "elementwise", "elementary", "special"]],
+  ["Reductions and statistics", ["reduce", "statistics", "samples"]],
+  ["Shape", ["shape", "padding", "windows", "einops"]],
+  ["Indexing and sorting", ["indexing", "selection", "scatter"]],
   ["Products", ["einsum", "conv"]],
-  ["Neural networks: activations, normalization, losses", ["nnfunctions", "attention", "pool", "normalize", "resize"]],
+  [
+    "Neural networks: activations, normalization, losses",
+    ["nnfunctions", "activations", "losses", "attention", "pool", "normalize", "resize"],
+  ],
   ["Linear algebra", ["linalg", "matrix-functions"]],
   ["Properties of dtypes", ["dtypes"]],
   ["Fourier transforms", ["fft"]],
@@ -185,6 +188,28 @@ for (const [title, files] of sections) {
   if (covered.length > 0) page.push(...coveredTable(covered, declared), "");
   if (others.length > 0) page.push(...plainList(others, declared), "");
   if (title !== "Transforms and trees") uncovered.push(...others);
+}
+
+/** Functions of a namespace; those that are exported at the top too are only named. */
+for (const [title, space, files] of [
+  ["Special functions", "special", ["special-functions", "incomplete"]],
+  ["Signals", "signal", ["signal"]],
+  ["Polynomials", "poly", ["polynomials"]],
+]) {
+  const declared = new Map(files.flatMap((file) => [...declarations(`tensor/${file}.d.ts`)]));
+  const names = Object.keys(weft[space]).sort();
+  const repeated = names.filter((name) => !declared.has(name));
+  page.push(`## ${title}: \`${space}\``, "");
+  if (repeated.length > 0)
+    page.push(`Also in this namespace: ${repeated.map((name) => `\`${name}\``).join(", ")}.`, "");
+  page.push(
+    ...coveredTable(
+      names.filter((name) => declared.has(name)),
+      declared,
+      `${space}.`,
+    ),
+    "",
+  );
 }
 
 /** Functions of the other entry points. */
@@ -226,7 +251,7 @@ const expected =
   "cumprod median percentile quantile uniqueValues nonzero searchsorted histogram bincount meshgrid diff cross lu pinv lstsq " +
   "matrixRank eig eigvals fft ifft rfft conv3d convTranspose2d maxPool2d avgPool2d interpolate batchNorm groupNorm " +
   "elu selu mish hardtanh nllLoss ctcLoss cosineSimilarity gammaln digamma erfinv erfc i0 asinh acosh atanh hypot " +
-  "logaddexp nanToNum isInf leftShift rightShift bitwiseNot scatter mask repeat";
+  "logaddexp nanToNum isInf leftShift rightShift bitwiseNot scatter mask repeat partition bitcast histogram2d tensorsolve binomial";
 const missing = expected.split(" ").filter((name) => !(name in weft));
 const noGradient = [...documented]
   .filter((name) => casesOf(name).length > 0 && gradientOf(casesOf(name)) === "none")

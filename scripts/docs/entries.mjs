@@ -28,6 +28,11 @@ export const entries = [
     text: "Several devices: `connect` to a cluster, or `distributed` process groups. Guides: [several devices](docs/cluster.md), [sharding](docs/sharding.md), [recorded runs](docs/tape.md).",
   },
   {
+    name: "@weft/models",
+    source: "packages/models/src/index.ts",
+    text: "Pretrained transformers: Hugging Face checkpoints, fine-tuning and generation. Guide: [models](docs/models.md).",
+  },
+  {
     name: "@weft/train",
     source: "packages/train/src/trainer/index.ts",
     text: "The trainer of text classifiers. Guide: [training](docs/training.md).",
@@ -41,6 +46,11 @@ export const entries = [
     name: "@weft/quantum",
     source: "packages/quantum/src/index.ts",
     text: "Differentiable quantum systems, pulses, solvers, control and meta-learning. Guides: [quantum](docs/quantum.md), [noise, control and meta-learning](docs/meta.md).",
+  },
+  {
+    name: "@weft/quantum/qutip",
+    source: "packages/quantum/src/qutip/index.ts",
+    text: "States, operators and solvers under the names of QuTiP. Guide: [from QuTiP](docs/from-qutip.md).",
   },
   {
     name: "@weft/lab",
@@ -84,7 +94,12 @@ export const groups = {
     atlas: "Public results",
     "lab-format": "Record format",
   },
-  Quantum: { quantum: "Quantum systems", meta: "Control and meta-learning" },
+  Quantum: {
+    quantum: "Quantum systems",
+    "from-qutip": "From QuTiP",
+    "quantum-peers": "Beside QuTiP",
+    meta: "Control and meta-learning",
+  },
   Project: {
     architecture: "Architecture",
     glossary: "Glossary",

@@ -1,5 +1,5 @@
 """JAX as a peer of the suite quantum-middle: coupled three-level cavities with dense matrices, complex128, 100 RK4 steps, and
-diffusive trajectories of a qubit. Rows: lindblad-D, gradient-D, batch-D-COUNT, diffusive-COUNT."""
+diffusive trajectories of a qubit. Rows: cavities-D, gradient-D, batch-D-COUNT, diffusive-COUNT."""
 import os
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

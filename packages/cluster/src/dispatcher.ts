@@ -8,6 +8,17 @@ import { Admission } from "./admission.js";
 import { Backlog } from "./backlog.js";
 import { checkCollectives } from "./collectives.js";
 import { log } from "./debug.js";
+import {
+  type ClientEntry,
+  type Counters,
+  type DispatcherOptions,
+  defaultQuotas,
+  type MemberGroup,
+  type Problem,
+  type Quotas,
+  type ServerStream,
+  type WorkerEntry,
+} from "./dispatcher-state.js";
 import { dataKey, groupKey, randomKey, sameSecret } from "./identity.js";
 import { Outbox } from "./outbox.js";
 import { processState } from "./process-state.js";
@@ -15,7 +26,6 @@ import {
   decode,
   decodeAll,
   encode,
-  type FailureCode,
   type FromClient,
   type FromWorker,
   fromClient,
@@ -25,80 +35,11 @@ import {
   type ToClient,
   type ToWorker,
   type WorkerInfo,
-  type WorkerStats,
 } from "./protocol.js";
 import { reachability } from "./reach.js";
-import { type Security, securityFrom } from "./security.js";
+import { securityFrom } from "./security.js";
 import { bindServer, hostId, makeServer, service } from "./wire.js";
-import type { GroupOfProgram } from "./worker-groups.js";
 
-type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
-
-/** Options of a dispatcher; it listens on localhost:9000 by default. */
-export interface DispatcherOptions extends Security {
-  host?: string;
-  port?: number;
-  /** Seconds without a heartbeat after which a worker is suspended: it is stopped, or its host is unreachable. */
-  stopTimeout?: number;
-  /** Limits for every client, per worker; a client may ask for less. */
-  quotas?: Partial<Quotas>;
-}
-
-/** What one client may use, per worker where that applies. */
-export interface Quotas {
-  maxTensors: number;
-  maxBytes: number;
-  /** Instructions queued for a worker, and their bytes. */
-  maxQueue: number;
-  maxQueueBytes: number;
-  /** Clients and workers that may be connected. */
-  maxClients: number;
-  maxWorkers: number;
-}
-
-interface WorkerEntry {
-  info: Omit<WorkerInfo, "key">;
-  outbox: Outbox;
-  stats: WorkerStats | null;
-  /** Identifies its heartbeats, and when the last one arrived. */
-  key: string;
-  lastBeat: number;
-  /** Hidden from clients while it hangs. */
-  suspended: boolean;
-}
-
-interface ClientEntry {
-  id: number;
-  stream: ServerStream;
-  hello: Extract<FromClient, { t: "hello" }>;
-  /** The workers that run a program, and why it cannot run, if so. */
-  programs: Map<number, { members: string[]; problem: Problem | null }>;
-  /** The workers that hold shards of a tensor. */
-  holders: Map<number, string[]>;
-  /** Instructions that workers have not yet reported as done, by worker. */
-  queued: Map<string, Backlog>;
-}
-
-/** A group without the place of a member in it. */
-type MemberGroup = Omit<GroupOfProgram, "rank" | "size">;
-
-type Problem = { message: string; code: FailureCode };
-
-interface Counters {
-  messages: number;
-  bytes: number;
-  /** Tensors that clients recomputed after a worker failure. */
-  recomputed: number;
-}
-
-const defaultQuotas: Quotas = {
-  maxTensors: limits.tensors,
-  maxBytes: Number.MAX_SAFE_INTEGER,
-  maxQueue: 100_000,
-  maxQueueBytes: 128 << 20,
-  maxClients: 1024,
-  maxWorkers: 4096,
-};
 /** Bytes waiting for a client that does not read them; it is disconnected beyond. */
 const maxUnread = 64 << 20;
 /** Milliseconds that a worker has in addition before its first heartbeat. */
@@ -558,7 +499,7 @@ export class Dispatcher {
     const infos = members.map((id) => this.#workers.get(id)!.info);
     const short = hash("sha256", members.join(), "hex").slice(0, 32);
     const name = `${this.id}-${generation}-${client.id}-${short}`;
-    const one = { name, mpi: null, links: null };
+    const one = { name, pids: infos.map((info) => info.process.pid), mpi: null, links: null };
     if (new Set(infos.map((info) => info.process.host)).size === 1) return one;
     const [{ mpi: first }] = infos;
     if (first !== null && infos.every(({ mpi }) => mpi?.job === first.job))

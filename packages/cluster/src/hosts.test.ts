@@ -7,9 +7,9 @@ import { after, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import * as weft from "@weft/core";
+import { Hosts, noHosts } from "@weft/testing/hosts";
 import { connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
-import { Hosts, noHosts } from "./hosts.testkit.js";
 import { skip as noCompiler, testWorker } from "./workers.testkit.js";
 
 const main = fileURLToPath(new URL("./main.js", import.meta.url));

@@ -7,8 +7,8 @@ import { after, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect } from "node:tls";
 import { fileURLToPath } from "node:url";
+import { Hosts, noHosts } from "@weft/testing/hosts";
 import { writeFrame } from "./frames.js";
-import { Hosts, noHosts } from "./hosts.testkit.js";
 import { skip as noCompiler } from "./workers.testkit.js";
 
 const member = fileURLToPath(new URL("./link-members.testkit.js", import.meta.url));

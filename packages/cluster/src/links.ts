@@ -155,7 +155,7 @@ export class LinkServer {
     }, helloMs).unref();
   }
 
-  /** Connects with a member; one that does not listen yet, or again, is tried until the group's time is over. */
+  /** Connects with a member; a connection that fails otherwise is tried again until the group's time is over. */
   #connect(group: Joined, other: number, address: LinkAddress, deadline: number): void {
     const { host, port, tls } = address;
     const at = host === "localhost" ? "127.0.0.1" : host;
@@ -167,19 +167,27 @@ export class LinkServer {
         })
       : connect(port, at);
     let attached = false;
-    socket.on("error", () => {});
+    // Members listen before they are announced: one that refuses a connection has ended.
+    let refused = false;
+    socket.on("error", (error: NodeJS.ErrnoException) => {
+      refused = error.code === "ECONNREFUSED";
+    });
+    socket.setTimeout(silentMs, () => !attached && socket.destroy());
     socket.once(tls ? "secureConnect" : "connect", () => {
       if (!group.missing.delete(other)) {
         socket.destroy();
         return;
       }
       attached = true;
+      socket.setTimeout(0);
       writeFrame(socket, { group: group.name, key: group.key, from: group.rank });
       this.#attach(group, other, socket, Buffer.alloc(0));
     });
     socket.once("close", () => {
-      if (!attached && group.missing.has(other) && Date.now() < deadline)
+      if (attached || !group.missing.has(other)) return;
+      if (!refused && Date.now() < deadline)
         setTimeout(() => this.#connect(group, other, address, deadline), retryMs).unref();
+      else if (group.missing.delete(other)) new Socket({ fd: group.sockets[other] }).destroy();
     });
   }
 

@@ -1,7 +1,8 @@
 // Entry point of the processes that the local launcher starts: `main.js server {...}` and `main.js worker {...}`.
 // Prints a ready line on standard output and exits when the parent process closes its end of standard input.
 import { argv, exit, stdin, stdout } from "node:process";
-import { Dispatcher, type DispatcherOptions } from "./dispatcher.js";
+import { Dispatcher } from "./dispatcher.js";
+import type { DispatcherOptions } from "./dispatcher-state.js";
 import { endWithParent } from "./system.js";
 import { Worker, type WorkerOptions } from "./worker.js";
 

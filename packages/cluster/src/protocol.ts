@@ -194,6 +194,8 @@ const group = z.object({
   name,
   rank: id,
   size: id,
+  /** Processes of the members, to notice while they join that one of this host is gone. */
+  pids: ids,
   mpi: ids.nullable(),
   links: z.object({ key, members: z.array(z.object({ host: name, data: address })).max(256) }).nullable(),
 });

@@ -56,9 +56,9 @@ export class WorkerGroups {
     if (this.device.group !== group) this.device.group = group;
   }
 
-  #connect({ name, rank, size, mpi, links }: GroupOfProgram): ProcessGroup {
+  #connect({ name, rank, size, pids, mpi, links }: GroupOfProgram): ProcessGroup {
     const { threads } = this.device.traits;
-    const limits = { joinTimeout: joinSeconds, timeout: collectiveTimeoutSeconds, threads };
+    const limits = { joinTimeout: joinSeconds, timeout: collectiveTimeoutSeconds, threads, pids };
     if (mpi !== null) return MpiGroup.join(mpi);
     if (links === null) return ShmGroup.join(name, rank, size, limits);
     const { key, members } = links;

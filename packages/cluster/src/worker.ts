@@ -19,17 +19,7 @@ import {
   movedBytes,
   OutOfMemoryError,
 } from "@weft/core/internal/device";
-import {
-  bytesOf,
-  checkExtent,
-  functionOrder,
-  type GraphFn,
-  isOp,
-  numel,
-  shortened,
-  structuralKey,
-  WeftError,
-} from "@weft/core/internal/graph";
+import { bytesOf, type GraphFn, numel, shortened, structuralKey, WeftError } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { instructionRecords } from "@weft/core/internal/runtime";
 import { inlineCustom } from "@weft/core/internal/transform";
@@ -53,6 +43,7 @@ import {
 import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
 import { type Channel, hostId, openStream } from "./wire.js";
+import { checkGroup, checkReach, partBytes, type UploadPart } from "./worker-checks.js";
 import { type GroupOfProgram, WorkerGroups } from "./worker-groups.js";
 
 /** Options of a worker; it connects to a dispatcher on localhost:9000 by default. */
@@ -71,8 +62,6 @@ export interface WorkerOptions extends Security, CalibrateOptions {
   /** Compiled functions that stay loaded without a program that uses them (1,024 by default). */
   executables?: number;
 }
-
-type UploadPart = Extract<ToWorker, { t: "upload" }>["part"];
 
 interface Program {
   executable: ExecutableHandle<CachedExecutable> | null;
@@ -536,35 +525,6 @@ export class Worker {
     library.copyBoxOut(bytes, 0, dense, from, strides, sizes, part.sizes.length, part.element);
     this.device.upload(buffer, bytes);
   }
-}
-
-/** Checks that collectives match the program's group: others would disturb the group's other users. */
-function checkGroup(fn: GraphFn, group: Program["group"]): void {
-  for (const node of functionOrder(fn)) {
-    if (isOp(node, "scan") || isOp(node, "custom")) checkGroup((node.attrs as { body: GraphFn }).body, group);
-    if (!isOp(node, "collective")) continue;
-    const { groups, rank } = node.attrs;
-    if (group === null || rank !== group.rank || groups.some((members) => members.some((r) => r >= group.size)))
-      throw new WeftError(
-        `define: ${node.attrs.kind} of rank ${rank} does not fit ${group === null ? "a program without a group" : `rank ${group.rank} of ${group.size}`}`,
-      );
-  }
-}
-
-/** Size of an uploaded shard in bytes, after checking its sizes. */
-function partBytes({ sizes, strides, element }: UploadPart): number {
-  checkExtent(sizes);
-  if (strides.length !== sizes.length || element < 1 || element > 16)
-    throw new WeftError(
-      `upload: ${sizes.length} sizes with ${strides.length} strides, of elements of ${element} bytes`,
-    );
-  return numel(sizes) * element;
-}
-
-/** Checks that a shard lies within the client's shared memory. */
-function checkReach({ offset, sizes, strides, element }: UploadPart, room: number): void {
-  const last = sizes.reduce((at, size, i) => at + (size - 1) * strides[i], offset! + element);
-  if (!(last <= room)) throw new WeftError(`upload: a part ends at byte ${last} of a shared memory of ${room} bytes`);
 }
 
 /**

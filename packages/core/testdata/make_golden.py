@@ -34,6 +34,49 @@ def add_rows(base, index, updates):
     return out
 
 
+def scatter(base, index, updates, mode):
+    """Updates along the last axis, one after the other; indices out of range are dropped."""
+    out = base.copy()
+    n = base.shape[-1]
+    combine = {"set": lambda old, new: new, "add": lambda old, new: old + new, "mul": lambda old, new: old * new,
+               "min": np.minimum, "max": np.maximum}[mode]
+    for at in np.ndindex(index.shape):
+        i = index[at] + n if index[at] < 0 else index[at]
+        if 0 <= i < n:
+            out[at[:-1] + (i,)] = combine(out[at[:-1] + (i,)], updates[at])
+    return out
+
+
+def segment(x, ids, count, mode):
+    start = {"add": 0.0, "mul": 1.0, "min": np.inf, "max": -np.inf}[mode]
+    combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[mode]
+    out = np.full((count, *x.shape[1:]), start)
+    for row, i in zip(x, ids):
+        if 0 <= i < count:
+            out[i] = combine(out[i], row)
+    return out
+
+
+def cosine(a, b):
+    return np.sum(a * b, -1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
+
+
+def ctc(logits, labels, frames, counts):
+    """All alignments one by one: a path is a label sequence once repetitions and then blanks (class 0) are removed."""
+    p = special.log_softmax(logits, -1)
+    losses = []
+    for b in range(logits.shape[1]):
+        wanted = tuple(labels[b, :counts[b]])
+        total = -np.inf
+        for path in np.ndindex(*[logits.shape[2]] * int(frames[b])):
+            merged = [c for i, c in enumerate(path) if i == 0 or c != path[i - 1]]
+            if tuple(c for c in merged if c != 0) == wanted:
+                total = np.logaddexp(total, sum(p[t, b, c] for t, c in enumerate(path)))
+        losses.append(-total)
+    losses = np.array(losses)
+    return losses, np.mean(losses / np.maximum(counts, 1))
+
+
 def one_hot(classes, count):
     return (classes[..., None] == np.arange(count)).astype(np.float64)
 

@@ -20,6 +20,7 @@ export {
   type RowVerdict,
   type TimeSplit,
 } from "./bench/index.js";
+export { type TraceChanges, traceChanges, traceFindings } from "./diagnosis/index.js";
 export {
   type HangEvidence,
   type HangKind,
@@ -88,6 +89,7 @@ export {
   readingText,
   renderPng,
   renderSvg,
+  tracePage,
   verdictExitCode,
   verdictExitCodes,
   verdictLine,
@@ -112,4 +114,4 @@ export {
   submitStudy,
 } from "./runner/index.js";
 export { type ColumnType, studyTables, type Table, writeTables } from "./store/index.js";
-export type { DiffRow, MergeInput } from "./trace/index.js";
+export { type DiffRow, type MergeInput, readTimeline } from "./trace/index.js";

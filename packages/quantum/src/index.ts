@@ -4,6 +4,7 @@ import "@weft/core";
 
 export { BoundedCache, type CacheOptions, type CacheStats, cacheStats, clearCaches } from "./cache/index.js";
 export {
+  type Bounds,
   type ChosenSteps,
   type ControlFile,
   type ControlProblem,
@@ -130,6 +131,18 @@ export {
   sigmaZ,
 } from "./operators/index.js";
 export {
+  blochSvg,
+  blochVector,
+  type Curve,
+  type ErrorShare,
+  errorBudgetSvg,
+  type LevelColumn,
+  levelsSvg,
+  phaseSpaceSvg,
+  populationsSvg,
+  pulsesSvg,
+} from "./pictures/index.js";
+export {
   constantPulse,
   cosinePulse,
   erfPulse,
@@ -192,6 +205,7 @@ export {
   type Validity,
 } from "./solvers/index.js";
 export {
+  errorBudget,
   type GateOutcome,
   GateProblem,
   type GateReport,
@@ -200,6 +214,7 @@ export {
   type OpenJump,
   type Populations,
   parseGateSpec,
+  type RobustSpec,
   setParameter,
 } from "./spec/index.js";
 export {

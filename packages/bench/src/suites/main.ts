@@ -9,7 +9,9 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   gpu: ["against PyTorch and JAX on one GPU", () => import("./gpu.js")],
   general: ["work that nothing was tuned for, against PyTorch on one GPU", () => import("./general.js")],
   "gpu-tests": ["runs the test suites of all devices on a GPU", () => import("./gpu-tests.js")],
+  models: ["training steps and generation of whole models against PyTorch on one GPU", () => import("./models.js")],
   quantum: ["against PyTorch, JAX and QuTiP on a CPU or a GPU", () => import("./quantum.js")],
+  "quantum-peers": ["problems of QuTiP's documentation: errors and times", () => import("./quantum-peers.js")],
   "quantum-workers": ["quantum programs on 1 to 8 workers", () => import("./quantum-workers.js")],
   "quantum-middle": [
     "quantum systems of middle size and trajectories against dense JAX",
@@ -21,9 +23,13 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   "train-runs": ["full trainings, one worker against two, settings", () => import("./train-runs.js")],
   planner: ["predicted against measured step times", () => import("./planner.js")],
   collectives: ["all-reduce against OpenMPI; round trips to workers", () => import("./collectives.js")],
+  drill: ["faults injected into real processes and hosts, and what became of the results", () => import("./drill.js")],
   lab: ["speed of `weft analyze` and of traces; cost of the probe", () => import("./lab.js")],
   "lane-count": ["counts what lane programs cost on a GPU, without one", () => import("./lane-count.js")],
-  report: ["writes the tables of docs/performance.md and docs/training.md", () => import("./report/index.js")],
+  report: [
+    "writes docs/performance.md, docs/reliability.md and figures of docs/training.md",
+    () => import("./report/index.js"),
+  ],
 };
 
 function listSuites(): void {

@@ -163,7 +163,7 @@ function table(deviceName: string, quick: boolean): MiddleRow[] {
   const peers = { jax: null };
   return [
     ...pick([3], [3, 4, 5], [3, 4, 5, 6, 8]).map((count) => ({
-      id: `lindblad-${3 ** count}`,
+      id: `cavities-${3 ** count}`,
       title: `${count} cavities, D = ${3 ** count}, one density matrix, 100 RK4 steps`,
       peers: count > 6 ? {} : peers,
       limitMs: limits[count],

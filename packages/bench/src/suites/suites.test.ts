@@ -12,6 +12,7 @@ import { LocalContestant } from "./contestant.js";
 import { Context } from "./context.js";
 import { cpuTable } from "./cpu.js";
 import { cpuSizes } from "./cpu-rows.js";
+import type { DrillRecord } from "./drill.js";
 import { countTests, gpuTestFiles } from "./gpu-tests.js";
 import { entryPoint } from "./main-path.js";
 import { quantumTable } from "./quantum-rows.js";
@@ -46,6 +47,19 @@ test("the cpu suite checks and times every row, and cold starts", { skip }, () =
   const expected = [...cpuTable(cpuSizes(true)).map(({ id }) => id), "cold", "cached"];
   assert.deepEqual(timedRows(record), expected);
   assert.ok(record.rows.every(({ id, times }) => id.startsWith("c") || times.weft.rounds![0].samples.length >= 3));
+});
+
+test("the drill: faults on one host lead to right results or one clear error, and leave nothing behind", {
+  skip,
+}, () => {
+  const ids = ["worker-killed", "worker-stopped", "all-replaced", "dispatcher-lost"];
+  const { rows } = runQuick(["drill", "--rows", ids.join(",")]) as unknown as DrillRecord;
+  for (const { id, expected, trials } of rows)
+    for (const { outcome, left, message } of trials) {
+      assert.equal(outcome, expected, `${id}: ${message}`);
+      assert.deepEqual(left, [], id);
+    }
+  assert.equal(rows.length, ids.length);
 });
 
 test("the first-hour suite measures and checks its rows", { skip }, () => {

@@ -1,5 +1,5 @@
-// weft diagnose: findings with evidence, cause, fix and predicted effect, of a study or of a single run, traces included.
-import { attachTraces, verdictExitCode } from "@weft/lab/internal";
+// weft diagnose: findings with evidence, cause, fix and predicted effect, of a study, of a single run, or of traces alone.
+import { attachTraces, traceFindings, verdictExitCode } from "@weft/lab/internal";
 import type { Command } from "commander";
 import { attempt, failed, ProgressLine, warn, writeFiles } from "../terminal/index.js";
 import {
@@ -12,6 +12,7 @@ import {
   verdictText,
   warnProblems,
 } from "./studies.js";
+import { readTraces, traceMessages, whatIfText } from "./trace-common.js";
 
 interface Options {
   json?: boolean;
@@ -24,6 +25,7 @@ const help = `
 Examples:
   weft diagnose runs/2026-11-15T10                 everything the rules find in a study that weft scale made
   weft diagnose runs/2026-11-15T10/runs/n4-r0      one run: what its steps, samples and traces say
+  weft diagnose rank*.json.gz                      traces of the PyTorch profiler alone
   weft diagnose experiments/ --json | jq '.studies[].findings[] | {id, severity, fix}'
 
 Findings come in the order: is it valid, then the host, the device, and communication last. Nothing is recommended from a
@@ -33,7 +35,7 @@ export function add(program: Command): void {
   program
     .command("diagnose")
     .description("Find performance problems: evidence, cause, fix and predicted effect.")
-    .argument("<paths...>", "study or run directories, study.yaml, records (.jsonl)")
+    .argument("<paths...>", "study or run directories, study.yaml, records (.jsonl), or traces (.json, .json.gz)")
     .option("--no-traces", "do not read the traces of the runs")
     .option("--json", "the findings as JSON on standard output")
     .option("--out <dir>", "write findings.json and findings.txt into a directory")
@@ -43,7 +45,27 @@ export function add(program: Command): void {
     .action((paths: string[], options: Options) => attempt(() => run(paths, options)));
 }
 
+const isTrace = (path: string): boolean => /\.json(?:\.gz)?$/.test(path);
+
+async function diagnoseTraces(paths: string[], options: Options): Promise<void> {
+  const report = await readTraces(paths, {});
+  for (const message of traceMessages(report)) warn(message);
+  const findings = traceFindings(report);
+  const [first] = report.ranks.filter((rank) => rank.whatIf !== null);
+  const whatIf = first?.whatIf ?? null;
+  const parts = [findingsText({ findings }), ...(first === undefined ? [] : [whatIfText(first)])];
+  const text = `${parts.join("\n\n")}\n`;
+  if (options.out !== undefined)
+    writeFiles(options.out, {
+      "findings.json": `${JSON.stringify({ findings, whatIf }, null, 2)}\n`,
+      "findings.txt": text,
+    });
+  process.stdout.write(options.json ? `${JSON.stringify({ findings, whatIf }, null, 2)}\n` : text);
+  if (report.ranks.every((rank) => rank.spanUs === undefined)) process.exitCode = failed;
+}
+
 async function run(paths: string[], options: Options): Promise<void> {
+  if (paths.every(isTrace)) return diagnoseTraces(paths, options);
   const studies = await loadStudies(paths, {});
   if (options.traces) {
     const progress = new ProgressLine();

@@ -6,6 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { session, setDevice, type Tensor } from "@weft/core";
 import { type ChartSpec, framed, palette, renderPng, renderSvg } from "@weft/lab/internal";
 import {
+  type Bounds,
   type ControlFile,
   explainSteps,
   GateProblem,
@@ -94,6 +95,7 @@ interface Work {
   loss: ParameterLoss;
   start: NamedParameters;
   explain: string;
+  bounds: Bounds;
   warnings: readonly string[];
   /** The final result as it may be printed; throws if it is not valid. */
   report: (params: NamedParameters) => { infidelity: number; error: number; params: NamedParameters };
@@ -115,6 +117,7 @@ function gateWork(file: string, text: string): Work {
     loss: problem.loss,
     start,
     explain,
+    bounds: spec.bounds,
     warnings: [],
     report: (p) => ({ ...problem.report(p), params: p }),
     refine: () => null,
@@ -130,6 +133,7 @@ function controlWork(file: ControlFile, name: string): Work {
     loss,
     start,
     explain,
+    bounds: {},
     warnings: steps.warnings,
     report: (params) => {
       const { infidelity, error, pulse } = file.report(params);
@@ -187,7 +191,7 @@ async function run(file: string, options: Options): Promise<void> {
     return;
   }
   for (const warning of work.warnings) warn(warning);
-  let minimizer = new Minimizer(work.loss, work.start, settings);
+  let minimizer = new Minimizer(work.loss, work.start, { ...settings, bounds: work.bounds });
   const saved = options.out === undefined ? null : join(options.out, checkpointName);
   if (options.resume && saved !== null) {
     if (existsSync(saved)) await minimizer.resume(saved);
@@ -201,7 +205,7 @@ async function run(file: string, options: Options): Promise<void> {
     if (finer === null) break;
     warn("the steps are too long for the final pulse: continuing with shorter ones");
     work = finer;
-    minimizer = new Minimizer(work.loss, minimizer.params, settings);
+    minimizer = new Minimizer(work.loss, minimizer.params, { ...settings, bounds: work.bounds });
     reason = await drive(minimizer, saved, options.out);
   }
   const seconds = (performance.now() - start) / 1e3;

@@ -103,6 +103,7 @@ interface Result {
   error: number;
   leaked: number | null;
   smallestEigenvalue: number | null;
+  nominal: number | null;
   gradient: Record<string, number | number[]> | null;
   seconds: { firstCall: number; again: number };
 }
@@ -163,6 +164,7 @@ function report(r: Result): string {
   lines.push(
     `evolution: ${r.steps} steps of ${r.method}, gradient by ${r.gradientMethod}; first call ${time(r.seconds.firstCall * 1e6)}, then ${time(r.seconds.again * 1e6)}`,
     `target ${r.target}, compensation ${r.compensation}: ${r.measure} infidelity ${quantum.withError(r.infidelity, r.error)}` +
+      (r.nominal === null ? "" : ` over the ensemble, ${quantum.withError(r.nominal, r.error)} nominal`) +
       (r.leaked === null ? "" : `, leaked ${r.leaked.toExponential(3)}`) +
       (r.smallestEigenvalue === null ? "" : `, smallest eigenvalue ${r.smallestEigenvalue.toExponential(1)}`),
   );

@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import { add as bench } from "./quantum-bench.js";
 import { add as meta } from "./quantum-meta.js";
 import { add as optimize } from "./quantum-optimize.js";
+import { add as pictures } from "./quantum-pictures.js";
 import { add as profile } from "./quantum-profile.js";
 import { add as run } from "./quantum-run.js";
 
@@ -10,6 +11,7 @@ const help = `
 Examples:
   weft quantum run gate.yaml                 spectrum, evolution, fidelity and gradient
   weft quantum run gate.yaml --plot gate.png plot pulses and populations
+  weft quantum pictures gate.yaml            levels, pulses, populations, error budget as SVG
   weft quantum optimize gate.yaml            optimize pulses, devices, or a pulse for an ensemble
   weft quantum meta --preset debug           meta-learn control over noise environments
   weft quantum profile gate.yaml --devices 1 2
@@ -20,5 +22,5 @@ export function add(program: Command): void {
     .command("quantum")
     .description("Differentiable simulation and control of quantum devices.")
     .addHelpText("after", help);
-  for (const subcommand of [run, optimize, meta, profile, bench]) subcommand(quantum);
+  for (const subcommand of [run, pictures, optimize, meta, profile, bench]) subcommand(quantum);
 }

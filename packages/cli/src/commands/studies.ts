@@ -110,7 +110,10 @@ export function verdictText(report: StudyReport): string {
 function findingText(finding: Finding, index: number): string {
   const lines = [
     findingTitle(finding, index),
-    ...finding.evidence.map((e) => `     ${e.rank.padEnd(9)} ${e.text}`),
+    ...finding.evidence.flatMap((e) => [
+      `     ${e.rank.padEnd(9)} ${e.text}`,
+      ...(finding.id.startsWith("trace-") ? (e.rows ?? []).map((row) => `               ${row}`) : []),
+    ]),
     ...(finding.readings ?? []).map((r) => `     reading   ${readingText(r)}`),
     `   cause       ${finding.cause}`,
     ...(finding.fix === null ? [] : [`   fix         ${finding.fix}`]),
@@ -121,7 +124,7 @@ function findingText(finding: Finding, index: number): string {
   return plainText(lines.join("\n"));
 }
 
-export function findingsText(report: StudyReport): string {
+export function findingsText(report: Pick<StudyReport, "findings">): string {
   if (report.findings.length === 0) return "No findings: no rule found a problem in these measurements.";
   return report.findings.map(findingText).join("\n");
 }

@@ -1,14 +1,19 @@
 // weft trace: time breakdown of Kineto and JAX traces, per rank.
-import { existsSync, readdirSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
 import { median } from "@weft/formats/stats";
 import {
-  analyzeTraces,
   diffTraces,
+  type MergeInput,
   mergeTraces,
   type RankReport,
+  readTimeline,
+  type TraceChanges,
   type TraceDiff,
   type TraceReport,
+  traceChanges,
+  traceFindings,
+  tracePage,
 } from "@weft/lab/internal";
 import type { Command } from "commander";
 import {
@@ -16,7 +21,6 @@ import {
   CommandError,
   csv,
   failed,
-  ProgressLine,
   percent,
   shorten,
   significant,
@@ -27,6 +31,7 @@ import {
   writeFiles,
   wrongUsage,
 } from "../terminal/index.js";
+import { readTraces, traceMessages } from "./trace-common.js";
 
 interface Options {
   json?: boolean;
@@ -34,6 +39,8 @@ interface Options {
   diff?: string[];
   top: string;
   merged?: string;
+  hta?: boolean;
+  html?: string;
 }
 
 const help = `
@@ -54,6 +61,8 @@ export function add(program: Command): void {
     .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")
     .option("--merged <file>", "write all ranks into one Chrome trace")
+    .option("--html <file>", "write a page with a timeline, findings and tables")
+    .option("--hta", "round times as Holistic Trace Analysis does, to compare with it (default: exact)")
     .option("--json", "the whole report as JSON on standard output")
     .option("--out <dir>", "write report.json, the tables as CSV and merged.json.gz into a folder")
     .addHelpText("after", help)
@@ -65,18 +74,22 @@ async function run(files: string[], options: Options): Promise<void> {
   if (!Number.isInteger(top) || top < 1)
     throw new CommandError(`--top ${options.top} is not a count of 1 or more`, wrongUsage);
   const inputs = expand(files);
-  const report = await read(inputs);
-  const second = options.diff === undefined ? null : await read(expand(options.diff));
+  const report = await readTraces(inputs, options);
+  const second = options.diff === undefined ? null : await readTraces(expand(options.diff), options);
   const diff = second === null ? null : diffTraces(report, second);
-  for (const message of messages(report)) warn(message);
-  if (second !== null) for (const message of messages(second)) warn(message);
+  for (const message of traceMessages(report)) warn(message);
+  if (second !== null) for (const message of traceMessages(second)) warn(message);
   for (const problem of diff?.problems ?? []) warn(problem);
 
   if (options.out !== undefined) await writeAll(options.out, inputs, report, diff);
+  if (options.html !== undefined) await writePage(inputs, report, options.html);
   if (options.merged !== undefined) await merge(inputs, report, options.merged);
   if (options.json)
-    process.stdout.write(`${JSON.stringify(diff === null ? report : { ...report, diff, second: second })}\n`);
-  else process.stdout.write(`${diff === null ? show(report, top) : showDiff(diff, top)}\n`);
+    process.stdout.write(
+      `${JSON.stringify(diff === null ? report : { ...report, diff, changes: second === null ? null : traceChanges(report, second), second })}\n`,
+    );
+  else if (diff === null || second === null) process.stdout.write(`${show(report, top)}\n`);
+  else process.stdout.write(`${changesText(traceChanges(report, second))}\n\n${showDiff(diff, top)}\n`);
   if (report.ranks.every((rank) => rank.spanUs === undefined)) process.exitCode = failed;
 }
 
@@ -91,28 +104,6 @@ function expand(files: readonly string[]): string[] {
     if (inside.length === 0) throw new CommandError(`${file} holds no .json or .json.gz file`);
     return inside;
   });
-}
-
-async function read(files: readonly string[]): Promise<TraceReport> {
-  const progress = new ProgressLine();
-  let what = "";
-  try {
-    return await analyzeTraces(files, {
-      onFile: (file, index, of) => {
-        what = of > 1 ? `${index + 1}/${of} ${shorten(file, 40)}` : shorten(file, 48);
-      },
-      onProgress: (bytes, total) => progress.update(what, bytes, total),
-    });
-  } finally {
-    progress.clear();
-  }
-}
-
-function messages(report: TraceReport): string[] {
-  return [
-    ...report.problems,
-    ...report.ranks.flatMap((rank) => rank.problems.map((problem) => `${rank.file}: ${problem}`)),
-  ].filter((message, i, all) => all.indexOf(message) === i);
 }
 
 function show(report: TraceReport, top: number): string {
@@ -248,6 +239,21 @@ function pathText(rank: RankReport): string {
   ].join(", ")}.`;
 }
 
+/** What changed and why, before the tables. */
+function changesText({ beforeUs, afterUs, changes }: TraceChanges): string {
+  const difference = afterUs - beforeUs;
+  const share = percent((100 * Math.abs(difference)) / Math.max(beforeUs, 1e-9));
+  const lead =
+    Math.abs(difference) < 0.02 * beforeUs
+      ? `A step takes as long as before (${time(beforeUs)} and ${time(afterUs)}).`
+      : `A step takes ${time(Math.abs(difference))} (${share}) ${difference < 0 ? "less" : "more"}: ${time(beforeUs)} before, ${time(afterUs)} after.`;
+  const lines = changes.map(
+    (change, i) =>
+      `${i + 1}. ${change.what}: ${time(change.beforeUs)} to ${time(change.afterUs)} per step: ${change.meaning}.`,
+  );
+  return [lead, ...(lines.length > 0 ? lines : ["No part of the step changed by 2% of it or more."])].join("\n");
+}
+
 function showDiff(diff: TraceDiff, top: number): string {
   const change = (name: string, before: number, after: number): string[] => [
     name,
@@ -281,12 +287,24 @@ function showDiff(diff: TraceDiff, top: number): string {
   return `${whole}\n\n${table(["name", "", "before", "after", "change", "count"], rows, 2)}\n(${unchanged} unchanged)`;
 }
 
-async function merge(files: readonly string[], report: TraceReport, out: string): Promise<void> {
+/** The files with their ranks and the offsets that align their clocks. */
+function aligned(files: readonly string[], report: TraceReport): MergeInput[] {
   const offsets = new Map(report.clockOffsets.map(({ rank, us }) => [rank, us]));
-  const inputs = files.map((file) => {
+  return files.map((file) => {
     const rank = report.ranks.find((r) => r.file === file)?.rank ?? 0;
     return { file, rank, offsetUs: offsets.get(rank) ?? 0 };
   });
+}
+
+async function writePage(files: readonly string[], report: TraceReport, out: string): Promise<void> {
+  const timeline = await readTimeline(aligned(files, report));
+  const title = files.length === 1 ? basename(files[0]) : `${basename(files[0])} and ${files.length - 1} more`;
+  writeFileSync(out, tracePage(title, report, traceFindings(report), timeline));
+  warn(`wrote ${out}: open it in a browser`);
+}
+
+async function merge(files: readonly string[], report: TraceReport, out: string): Promise<void> {
+  const inputs = aligned(files, report);
   if (existsSync(out)) throw new CommandError(`${out} exists already; name another file or remove it`);
   const { events, problems } = await mergeTraces(inputs, out);
   for (const problem of problems) warn(problem);

@@ -1,5 +1,6 @@
 // Fusion: which nodes are computed together in one loop, and which values are written to memory. A fusion group is a set of
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
+import { isExpensive } from "../cost/index.js";
 import { functionOrder, type GraphFn, isHalf, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
 import { isReduction, isShift, isZeroBase, matrixOperand, reductionParts } from "./fuse-rules.js";
@@ -9,14 +10,13 @@ import { Rematerializer } from "./rematerialize.js";
 import {
   asStrided,
   axisVariables,
-  type ElementSource,
   isView,
   type Layouts,
   type Relation,
   relationOf,
+  resolveCopied,
   resolveViews,
   type Strided,
-  throughView,
 } from "./views.js";
 
 /** "columns": a column sum inside a group of rows, piece by piece. */
@@ -33,6 +33,8 @@ export interface FusionGroup {
   /** For column groups: [before, reduced, after]. */
   columns: readonly [number, number, number] | null;
   members: Node[];
+  /** Number of members that compute an expensive function. */
+  expensive: number;
   level: Map<Node, Level>;
 }
 
@@ -63,6 +65,11 @@ export interface FuseOptions {
 
 /** Nodes per group. The right-hand sides of large systems of equations have several hundred; beyond, compilers spill. */
 const maxMembers = 800;
+/**
+ * Expensive functions per group, beyond which a trip to memory costs nothing in comparison. Long chains become equal kernels, which
+ * are compiled once.
+ */
+const maxExpensive = 64;
 
 /** An operand of a loop, and how its elements relate to those of the loop. */
 interface Base {
@@ -289,6 +296,7 @@ class Fuser {
     const group = this.#chooseGroup(node, needs);
     this.#groupOf.set(node, group);
     group.members.push(node);
+    if ((isOp(node, "unary") || isOp(node, "binary")) && isExpensive(node.attrs.fn)) group.expensive++;
     // Merging may have renumbered the dependencies.
     this.#reach.add(this.#unitOfGroup.get(group)!, this.#needs(node));
   }
@@ -301,6 +309,7 @@ class Fuser {
       inner,
       columns,
       members: [],
+      expensive: 0,
       level: new Map(),
     };
     this.#groups.push(group);
@@ -411,7 +420,7 @@ class Fuser {
     for (const { base, relation } of this.#bases(node)) {
       if (this.#groupOf.get(base) === group && this.#levelIn(group, base, relation, size, inner) === null) return false;
     }
-    return group.members.length < maxMembers;
+    return group.members.length < maxMembers && group.expensive < maxExpensive;
   }
 
   /** Whether some path between two groups runs through a third unit, or one reads the other at different elements. */
@@ -444,6 +453,7 @@ class Fuser {
       this.#groupOf.set(node, into);
     }
     into.inner ??= other.inner;
+    into.expensive += other.expensive;
     other.members = [];
     this.#reach.merge(this.#unitOfGroup.get(into)!, this.#unitOfGroup.get(other)!);
     into.members.sort((x, y) => this.#position.get(x)! - this.#position.get(y)!);
@@ -516,6 +526,19 @@ class Fuser {
     );
   }
 
+  /** Nodes that other groups read and that scale one value, which is stored in their place. */
+  #sharedCores(nodes: Iterable<Node>): Map<Node, Node> {
+    const byCore = new Map<Node, Node[]>();
+    for (const node of nodes) {
+      const core = this.stored.has(node) ? node : this.#rematerializer.core(node);
+      if (core !== node && this.#groupOf.has(core) && !isReduction(core))
+        byCore.set(core, [...(byCore.get(core) ?? []), node]);
+    }
+    return new Map(
+      [...byCore].flatMap(([core, all]) => (all.length < 3 ? [] : all.map((node) => [node, core] as const))),
+    );
+  }
+
   /** The real or imaginary part of a number in memory: reading it there costs no more than reading a copy. */
   #isPart(node: Node): boolean {
     if (!isOp(node, "unary") || (node.attrs.fn !== "real" && node.attrs.fn !== "imag")) return false;
@@ -539,9 +562,15 @@ class Fuser {
         }
       }
     }
+    const shared = this.#sharedCores(readers.keys());
     for (const node of this.order) {
       const groups = readers.get(node);
       if (groups === undefined || this.stored.has(node)) continue;
+      const core = shared.get(node);
+      if (core !== undefined) {
+        this.stored.add(core);
+        continue;
+      }
       if (isReduction(node) || node.op === "random") {
         this.stored.add(node);
         continue;
@@ -574,13 +603,6 @@ const compatible = (a: FusionGroup, b: FusionGroup, inner: number | null): boole
   const wanted = [a.inner, b.inner, inner].filter((n) => n !== null);
   return wanted.every((n) => n === wanted[0]);
 };
-
-/** Where the elements of a copied view come from: below the view itself. */
-function resolveCopied(node: Node, index: ElementSource["index"], stop: (node: Node) => boolean): ElementSource {
-  if (!isView(node)) return { node, index };
-  const below = throughView(node, index);
-  return resolveViews(below.node, below.index, stop);
-}
 
 export function fuse(fn: GraphFn, options: FuseOptions = {}): Fusion {
   return new Fuser(fn, options).run();

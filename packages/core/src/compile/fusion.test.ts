@@ -252,3 +252,12 @@ test("kernels before and after two collectives are not fused, so that collective
   assert.ok(kinds.indexOf("kernel") < kinds.indexOf("start 0"), kinds.join(", "));
   assert.ok(kinds.lastIndexOf("kernel") > kinds.indexOf("finish 1"), kinds.join(", "));
 });
+
+test("a long chain of expensive functions becomes equal kernels, which are compiled once", { skip }, () => {
+  const param = build.input([1000], "float32");
+  let y: Node = param;
+  for (let i = 0; i < 2000; i++) y = build.unary("sin", y);
+  const source = new CpuDevice().source({ params: [param], outputs: [y] });
+  const calls = source.match(/ w_sin_f\(t\d+\)/g)?.length ?? 0;
+  assert.ok(calls >= 16 && calls <= 200, `${calls} calls in the source of 2,000 sines`);
+});

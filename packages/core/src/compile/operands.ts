@@ -11,7 +11,7 @@ export interface Operand {
    * The operand's index for each element of the domain; null where it depends on values (gather) or leaves the range
    * (pad).
    */
-  index: Ix[] | null;
+  index: readonly Ix[] | null;
 }
 
 /** `copied`: the node is a view that is written out, so it reads itself. */

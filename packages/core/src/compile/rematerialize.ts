@@ -19,6 +19,9 @@ interface FusionState {
   stop(node: Node): boolean;
 }
 
+const maxDepth = 6;
+const lightFns: ReadonlySet<string> = new Set(["neg", "real", "imag", "conj"]);
+
 export class Rematerializer {
   constructor(readonly of: FusionState) {}
 
@@ -51,6 +54,30 @@ export class Rematerializer {
         }
     }
     return loads;
+  }
+
+  /**
+   * The value that a node scales: behind a few signs, parts and products with small operands. Many nodes with one core are
+   * better rematerialized from it than stored (products of one cotangent with the rows of a table).
+   */
+  core(node: Node): Node {
+    let at = node;
+    for (let depth = 0; depth < maxDepth; depth++) {
+      if (at !== node && (this.of.stored.has(at) || this.of.params.has(at))) break;
+      if (!isOp(at, "unary") && !(isOp(at, "binary") && at.attrs.fn === "mul")) break;
+      const large = at.inputs.filter((x) => !this.of.free.has(x) && !this.#isSmall(x, numel(at.shape)));
+      if (large.length !== 1 || isView(large[0]) || numel(large[0].shape) !== numel(at.shape)) break;
+      if (isOp(at, "unary") && !lightFns.has(at.attrs.fn)) break;
+      [at] = large;
+    }
+    return at;
+  }
+
+  /** Whether what a node reads in memory stays in cache beside `size` elements. */
+  #isSmall(node: Node, size: number): boolean {
+    let reads = 0;
+    for (const count of this.leafLoads(node, true).values()) reads += count;
+    return isView(node) && reads * 8 <= size;
   }
 
   arithmetic(node: Node): number {

@@ -8,7 +8,7 @@ export const isView = (node: Node): boolean => viewOps.has(node.op);
 
 export interface ElementSource {
   node: Node;
-  index: Ix[];
+  index: readonly Ix[];
 }
 
 /** One step down a view: the input and the index of the same element there. */
@@ -41,8 +41,25 @@ export function resolveViews(node: Node, index: readonly Ix[], stop: (node: Node
   return place;
 }
 
+/** Where the elements of a copied view come from: below the view itself. */
+export function resolveCopied(node: Node, index: ElementSource["index"], stop: (node: Node) => boolean): ElementSource {
+  if (!isView(node)) return { node, index };
+  const below = throughView(node, index);
+  return resolveViews(below.node, below.index, stop);
+}
+
 /** One variable per axis. */
-export const axisVariables = (shape: readonly number[]): Ix[] => shape.map((d, i) => Ix.variable(`x${i}`, d));
+export function axisVariables(shape: readonly number[]): readonly Ix[] {
+  let variables = variablesOf.get(shape);
+  if (variables === undefined) {
+    variables = shape.map((d, i) => Ix.variable(`x${i}`, d));
+    variablesOf.set(shape, variables);
+  }
+  return variables;
+}
+
+/** Element-wise nodes share the array of their shape. */
+const variablesOf = new WeakMap<readonly number[], readonly Ix[]>();
 
 /** Strides of nodes whose elements are not in row-major order (see fuse.ts, which lets products write permuted). */
 export type Layouts = ReadonlyMap<Node, readonly number[]>;

@@ -347,13 +347,15 @@ function drawn({ nodes, inputs: [key], slots }: PadContext<"random">): Padded {
 }
 
 /** Fills sort behind the valid elements: the order is stable, and NaN is the greatest number. */
-function sorted({ nodes: [node], inputs: [x], slots }: PadContext<"argsort">): Padded {
+function sorted({ nodes, inputs: [x], slots }: PadContext<"argsort">): Padded {
+  const [node] = nodes;
   const axis = node.shape.length - 1;
   const source = compacted(x, slots, [axis]);
   const last = isFloat(x.node.dtype) ? Number.NaN : Number.POSITIVE_INFINITY;
   const fill = node.attrs.descending ? Number.NEGATIVE_INFINITY : last;
-  const layout = layoutOf(source).with(axis, compact(sizesOf(layoutOf(source)[axis])));
-  return result(rebuilt(node, [masked(source.node, layout, [axis], fill, slots)]), layout);
+  const order = rebuilt(node, [masked(source.node, layoutOf(source), [axis], fill, slots)]);
+  // The result may have fewer positions than the operand.
+  return result(order, layoutOf(source).with(axis, compact(sizesOfNodes(nodes)[axis])));
 }
 
 function summed({ nodes: [node], inputs: [x], slots }: PadContext<"cumsum">): Padded {

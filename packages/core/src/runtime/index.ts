@@ -1,6 +1,7 @@
 // Sessions: compile, cache and run functions on a device, and manage its memory.
 export { measureDevice, ratesOf } from "./calibrate.js";
 export { allAgree, measureGroup, measureLinks, slowestRates } from "./calibrate-links.js";
+export type { Compiled } from "./compiled.js";
 export { debugLevel, setDebugLevel } from "./debug.js";
 export { isQuiet } from "./effort.js";
 export { ConstantLifter } from "./lift.js";
@@ -10,7 +11,6 @@ export { profiler } from "./profile.js";
 export { isDisturbed, knownRates, type SavedRates, savedRates, saveRates } from "./rates-file.js";
 export {
   boundPending,
-  type Compiled,
   dataNode,
   forGradient,
   isTracing,

@@ -30,6 +30,7 @@ import {
 } from "../graph/index.js";
 import { build, fromComplexes, make, type Value } from "../ops/index.js";
 import { type CustomKernelSupport, copyGraph, recognizeAttention, simplify } from "../transform/index.js";
+import { Compiled, type CompiledFunction } from "./compiled.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
 import { memory, TensorValue } from "./memory.js";
@@ -40,38 +41,6 @@ import { taped } from "./tape.js";
 /** Compiled functions that stay loaded although nobody holds them; the least recently used one is released first. */
 const maxExecutables = 1024;
 
-interface CompiledFunction {
-  readonly executable: Executable;
-  readonly fn: GraphFn;
-  readonly key: string;
-  /** Memory of the results that a call allocates. */
-  readonly bytes: number;
-}
-
-/**
- * A compiled function that its holder may run. It stays loaded until the holder calls `release`, or until the holder itself
- * is garbage collected.
- */
-export class Compiled implements CompiledFunction {
-  readonly executable: Executable;
-  readonly fn: GraphFn;
-  readonly key: string;
-  readonly bytes: number;
-  readonly #handle: ExecutableHandle<CompiledFunction>;
-
-  constructor(handle: ExecutableHandle<CompiledFunction>) {
-    ({ executable: this.executable, fn: this.fn, key: this.key, bytes: this.bytes } = handle.value);
-    this.#handle = handle;
-    collected.register(this, handle, this);
-  }
-
-  /** Ends this holder's use; the code is unloaded when the session's cache has dropped it too. */
-  release(): void {
-    collected.unregister(this);
-    this.#handle.release();
-  }
-}
-
 /** Work that computes nodes: a function of the computed nodes that they depend on, and of constants. */
 interface Pending {
   readonly params: readonly Node[];
@@ -79,8 +48,6 @@ interface Pending {
   readonly fn: GraphFn;
   readonly key: string;
 }
-
-const collected = new FinalizationRegistry<ExecutableHandle<CompiledFunction>>((handle) => handle.release());
 
 export class Session {
   readonly #compiled: ExecutableLru<CompiledFunction>;
@@ -100,8 +67,19 @@ export class Session {
 
   /** The compiled form of a function, from the cache when an equal one was compiled before. The caller releases it. */
   compile(fn: GraphFn, donated: readonly boolean[] = [], constants: ReadonlyMap<number, Value> = new Map()): Compiled {
-    const key = `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${constantsKey(constants)}`;
+    const key = functionKey(fn, donated, constants);
     return new Compiled(this.#compiled.acquire(key, () => this.#compileNew(fn, key, { donated, constants })));
+  }
+
+  /** The same without blocking the event loop while a compiler runs, if the device supports it. */
+  async compileAsync(
+    fn: GraphFn,
+    donated: readonly boolean[] = [],
+    constants: ReadonlyMap<number, Value> = new Map(),
+  ): Promise<Compiled> {
+    const key = functionKey(fn, donated, constants);
+    if (!this.#compiled.has(key)) await this.#compileInBackground(fn, key, { donated, constants });
+    return this.compile(fn, donated, constants);
   }
 
   /** A copy of a function in the form that the device compiles, and that planner and partitioner accept. */
@@ -166,9 +144,24 @@ export class Session {
     wanted = false,
     traced: GraphFn = compiled.fn,
   ): TensorValue[] {
-    const { executable } = compiled;
     memory.relieve(compiled.bytes, this.device);
     const buffers = inputs.map((value) => this.#bufferOf(value));
+    const results = this.#runNow(compiled, buffers, traced, wanted);
+    donated.forEach((isDonated, i) => {
+      if (!isDonated) return;
+      const buffer = inputs[i].takeBuffer();
+      if (!results.includes(buffer)) this.device.free(buffer);
+    });
+    return this.#valuesOf(compiled, results, sites);
+  }
+
+  #runNow(
+    compiled: CompiledFunction,
+    buffers: readonly DeviceBuffer[],
+    traced: GraphFn,
+    wanted = false,
+  ): DeviceBuffer[] {
+    const { executable } = compiled;
     if (isSearching() && !this.device.traits.remote) this.#searchNumbers(traced, buffers);
     const watched = debugLevel() > 0 || profiler.active;
     this.device.timing = watched || this.watchers.size > 0;
@@ -182,12 +175,53 @@ export class Session {
       logRun(this.device, executable, milliseconds, compiled.key);
       profiler.record(executable, start, milliseconds);
     }
-    donated.forEach((isDonated, i) => {
-      if (!isDonated) return;
-      const buffer = inputs[i].takeBuffer();
-      if (!results.includes(buffer)) this.device.free(buffer);
-    });
-    return this.#valuesOf(compiled, results, sites);
+    return results;
+  }
+
+  /**
+   * The same without blocking the event loop during a long computation, if the device supports it. Donated values are consumed at
+   * once. Calls run one after the other.
+   */
+  runAsync(
+    compiled: CompiledFunction,
+    inputs: readonly TensorValue[],
+    donated: readonly boolean[] = [],
+    traced: GraphFn = compiled.fn,
+  ): Promise<TensorValue[]> {
+    const { executable } = compiled;
+    const buffers = inputs.map((value) => this.#bufferOf(value));
+    const begin = (): Promise<DeviceBuffer[]> | null =>
+      this.#runsInBackground(executable) ? memory.withRetry(this.device, () => executable.runAsync!(buffers)) : null;
+    // From now on the caller can neither use donated values nor free others under the running call.
+    const held = inputs.filter((_, i) => !donated[i]);
+    for (const value of held) value.hold();
+    const taken = inputs.filter((_, i) => donated[i]).map((value) => value.takeBuffer());
+    const call = async (): Promise<TensorValue[]> => {
+      let results: readonly DeviceBuffer[] = [];
+      try {
+        memory.relieve(compiled.bytes, this.device);
+        const running = begin();
+        if (running === null) results = this.#runNow(compiled, buffers, traced);
+        else {
+          results = await running;
+          this.runs++;
+          this.kernelsRun += executable.kernels.length;
+        }
+        return this.#valuesOf(compiled, results, []);
+      } finally {
+        for (const value of held) value.readerDone();
+        for (const buffer of taken) if (!results.includes(buffer)) this.device.free(buffer);
+      }
+    };
+    this.#background++;
+    const turn = this.#turn.then(call).finally(() => this.#background--);
+    this.#turn = turn.then(() => {}).catch(() => {});
+    return turn;
+  }
+
+  #runsInBackground({ runAsync, isLong }: Executable): boolean {
+    const isWatched = debugLevel() > 0 || profiler.active || this.watchers.size > 0 || isSearching();
+    return runAsync !== undefined && isLong === true && !isWatched;
   }
 
   #bufferOf(value: TensorValue): DeviceBuffer {
@@ -249,7 +283,7 @@ export class Session {
       const pending = this.#pendingOf(nodes);
       if (pending === null) return;
       const { fn, key } = pending;
-      if (!this.#compiled.has(key)) await this.#compileInBackground(fn, key);
+      if (!this.#compiled.has(key)) await this.#compileInBackground(fn, key, { eager: true });
       // Other parts of the program ran meanwhile, and may have computed some of the nodes.
       if (!this.#compiled.has(key) || this.#pendingOf(nodes)?.key !== key) continue;
       const handle = this.#compiled.acquire(key, () => this.#compileNew(fn, key, { eager: true }));
@@ -263,8 +297,7 @@ export class Session {
   }
 
   /** Adds the compiled form of a function to the cache. */
-  async #compileInBackground(fn: GraphFn, key: string): Promise<void> {
-    const options: CompileOptions = { eager: true };
+  async #compileInBackground(fn: GraphFn, key: string, options: CompileOptions): Promise<void> {
     const simple = this.simplified(fn);
     const executable = (await this.device.compileAsync?.(simple, options)) ?? this.device.compile(simple, options);
     const made = this.#compiledFunction(simple, key, options, executable);
@@ -274,8 +307,7 @@ export class Session {
 
   async #runInBackground(pending: Pending, handle: ExecutableHandle<CompiledFunction>): Promise<void> {
     const { executable, bytes } = handle.value;
-    const isWatched = debugLevel() > 0 || profiler.active || this.watchers.size > 0 || isSearching();
-    if (executable.runAsync === undefined || !executable.isLong || isWatched) {
+    if (!this.#runsInBackground(executable)) {
       this.#finish(
         pending,
         this.#withConstants(pending, (inputs) => this.#runPending(pending, handle, inputs, true)),
@@ -448,6 +480,10 @@ export class Session {
     this.#compiled.clear();
   }
 }
+
+/** Cache key of a function outside of pending work. */
+const functionKey = (fn: GraphFn, donated: readonly boolean[], constants: ReadonlyMap<number, Value>): string =>
+  `${structuralKey(fn)}${donated.some(Boolean) ? `/${donated.map(Number).join("")}` : ""}${constantsKey(constants)}`;
 
 /** Cache key of constant parameters. */
 function constantsKey(constants: ReadonlyMap<number, Value>): string {

@@ -1,6 +1,7 @@
 // Creation of tensors from constants, ranges and JavaScript data.
 import {
   bfloat16Bits,
+  bytesOf,
   type DType,
   DTypeError,
   dtypes,
@@ -232,6 +233,60 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
   if (numel(wanted) !== elements.length)
     throw new ShapeError(`tensor: ${elements.length} elements do not fill shape ${showShape(wanted)}`);
   return fromStorage(wanted, dtype, fill(dtype, elements, wanted));
+}
+
+/** Options of {@link fromBuffer}. */
+export interface BufferOptions extends CreateOptions {
+  /** Shape of the tensor; a vector of all elements by default. */
+  shape?: Shape;
+  /** Bytes before the first element; 0 by default. */
+  offset?: number;
+}
+
+/**
+ * Creates a tensor from raw bytes, as other libraries, files and workers hand them over: little-endian elements of `dtype` (float32 by
+ * default) in row-major order, complex numbers as pairs. The bytes are copied.
+ *
+ * @example
+ * ```ts
+ * import { fromBuffer } from "@weft/core";
+ *
+ * const bytes = new Float32Array([1, 2, 3, 4]).buffer;
+ * console.log(await fromBuffer(bytes, { shape: [2, 2] }).array()); // [[1, 2], [3, 4]]
+ * ```
+ */
+export function fromBuffer(buffer: ArrayBufferLike | ArrayBufferView, options: BufferOptions = {}): Tensor {
+  const { dtype = "float32", offset = 0 } = options;
+  checkDType("fromBuffer", dtype);
+  const isShared = typeof SharedArrayBuffer !== "undefined" && buffer instanceof SharedArrayBuffer;
+  if (!(buffer instanceof ArrayBuffer) && !isShared && !ArrayBuffer.isView(buffer))
+    throw new WeftError(
+      `fromBuffer: needs an ArrayBuffer or a view of one, got ${typeof buffer}; tensor() takes arrays`,
+    );
+  const bytes = ArrayBuffer.isView(buffer)
+    ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
+    : new Uint8Array(buffer);
+  const size = bytesOf(dtype);
+  if (!Number.isInteger(offset) || offset < 0 || offset > bytes.length)
+    throw new WeftError(`fromBuffer: the offset is a whole number up to the ${bytes.length} bytes, got ${offset}`);
+  const shape = options.shape ?? [(bytes.length - offset) / size];
+  if (options.shape === undefined && !Number.isInteger(shape[0]))
+    throw new ShapeError(
+      `fromBuffer: ${bytes.length - offset} bytes are not a whole number of ${dtype} (${size} bytes each)`,
+    );
+  checkShape("fromBuffer", shape);
+  if (numel(shape) * size > bytes.length - offset)
+    throw new ShapeError(
+      `fromBuffer: shape ${showShape(shape)} needs ${numel(shape) * size} bytes, the buffer has ${bytes.length - offset}`,
+    );
+  const data = makeStorage(dtype, numel(shape));
+  new Uint8Array(data.buffer).set(bytes.subarray(offset, offset + data.byteLength));
+  // Any byte but 0 is true.
+  return fromStorage(
+    shape,
+    dtype,
+    dtype === "bool" ? Uint8Array.from(data as Uint8Array, (x) => Number(x !== 0)) : data,
+  );
 }
 
 type FillValue = number | bigint | boolean | ComplexNumber;

@@ -3,8 +3,10 @@
 import { type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
 import { nodeOf, type TensorLike, wrap } from "./convert.js";
 import { checkShape, tensor } from "./create.js";
+import { matmul } from "./einsum.js";
 import { take, topk } from "./indexing.js";
-import { add, cast, exp, log, log1p, maximum, pow, sqrt, where } from "./math.js";
+import { cholesky } from "./linalg.js";
+import { add, cast, exp, log, log1p, maximum, pow, sqrt, tan, where } from "./math.js";
 import { type Key, key, nextKey, permutation, type RandomOptions, rand, randint, randn, splitKey } from "./random.js";
 import { argmax } from "./reduce.js";
 import { broadcastTo, unstack } from "./shape.js";
@@ -181,4 +183,96 @@ export function shuffle(x: TensorLike, axis = 0, options: Omit<RandomOptions, "d
   const t = wrap(nodeOf("shuffle", x));
   if (t.rank === 0) throw new ShapeError("shuffle: a scalar has no order");
   return take(t, permutation(t.shape.at(axis) ?? 0, options), axis);
+}
+
+/** Options of distributions with a location and a scale. */
+export interface LocationOptions extends RandomOptions {
+  /** Location, 0 by default. */
+  loc?: number;
+  /** Scale, 1 by default. */
+  scale?: number;
+}
+
+/** Uniform numbers in (0, 1): half a step of the generator replaces 0, so that logarithms are finite. */
+const openUniform = (shape: Shape, options: RandomOptions): Tensor =>
+  maximum(rand(shape, options), floatOf(options) === "float64" ? 2 ** -54 : 2 ** -25);
+
+/** A distribution by the inverse of its distribution function. */
+const byInverse =
+  (op: string, inverse: (u: Tensor) => Tensor) =>
+  (shape: Shape, options: LocationOptions = {}): Tensor => {
+    const { loc = 0, scale = 1 } = options;
+    positive(op, "scale", scale);
+    return inverse(openUniform(shape, options)).mul(scale).add(loc);
+  };
+
+/** Numbers with the Cauchy distribution. */
+export const cauchy = byInverse("cauchy", (u) => tan(u.sub(0.5).mul(Math.PI)));
+/** Numbers with the logistic distribution. */
+export const logistic = byInverse("logistic", (u) => log(u).sub(log1p(u.neg())));
+/** Numbers with the Rayleigh distribution. */
+export const rayleigh = byInverse("rayleigh", (u) => sqrt(log(u).mul(-2)));
+
+/** Numbers whose logarithm is normally distributed with the given mean and standard deviation. */
+export const logNormal = (shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor =>
+  exp(randn(shape, options));
+
+/** Numbers with the Pareto distribution of an exponent, all at least 1. */
+export function pareto(exponent: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  positive("pareto", "exponent", exponent);
+  return exp(exponential(shape, options).div(exponent));
+}
+
+/** Numbers with the Weibull distribution of a shape parameter and scale 1. */
+export function weibull(concentration: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  positive("weibull", "concentration", concentration);
+  return pow(exponential(shape, options), 1 / concentration);
+}
+
+/** Numbers of trials (int32, 1 or more) up to the first success, each with the given probability. */
+export function geometric(probability: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  if (!(probability > 0 && probability <= 1))
+    throw new WeftError(`geometric: the probability is in (0, 1], got ${probability}`);
+  if (probability === 1) return tensor(1, { dtype: "int32" }).expand(shape);
+  const u = openUniform(shape, { ...options, dtype: "float64" });
+  return cast(
+    log(u)
+      .div(Math.log1p(-probability))
+      .floor()
+      .add(1)
+      .minimum(2 ** 31 - 1),
+    "int32",
+  );
+}
+
+/** Numbers with the triangular distribution between low and high, whose density is greatest at `mode`. */
+export function triangular(low: number, mode: number, high: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  if (!(low <= mode && mode <= high && low < high))
+    throw new WeftError(`triangular: needs low <= mode <= high and low < high, got ${low}, ${mode} and ${high}`);
+  const u = rand(shape, options);
+  const width = high - low;
+  const rising = sqrt(u.mul(width * (mode - low))).add(low);
+  const falling = sqrt(
+    u
+      .neg()
+      .add(1)
+      .mul(width * (high - mode)),
+  );
+  return where(u.less((mode - low) / width), rising, falling.neg().add(high));
+}
+
+/** Normal vectors [...shape, n] with a mean [n] and a covariance matrix [n, n]. */
+export function multivariateNormal(
+  mean: Tensor,
+  covariance: Tensor,
+  shape: Shape = [],
+  options: RandomOptions = {},
+): Tensor {
+  const [n] = mean.shape;
+  if (mean.rank !== 1 || covariance.rank !== 2 || covariance.shape.some((d) => d !== n))
+    throw new ShapeError(
+      `multivariateNormal: needs a mean [n] and a covariance [n, n], got ${mean.shape.join(" x ")} and ${covariance.shape.join(" x ")}`,
+    );
+  const normal = randn([...shape, n], { dtype: mean.dtype, ...options });
+  return matmul(normal, cholesky(covariance).transpose()).add(mean);
 }

@@ -282,12 +282,27 @@ export function vecdot(a: TensorLike, b: TensorLike, axis = -1): Tensor {
   return wrap(build.sum(build.mul(build.conj(x), y), [at]));
 }
 
-/** Cross products of vectors of 3 elements along an axis, with broadcasting. */
+/**
+ * Cross products of vectors of 3 elements along an axis, with broadcasting. Of vectors of 2 elements it is the third element alone,
+ * and the axis is dropped.
+ */
 export function cross(a: TensorLike, b: TensorLike, axis = -1): Tensor {
   const [x, y] = align("cross", [a, b]);
   const at = resolveAxis("cross", axis, x.shape.length);
+  if (x.shape[at] === 2) {
+    const [x0, x1, y0, y1] = [x, y].flatMap((v) => [0, 1].map((i) => build.sliceAxis(v, at, i, i + 1)));
+    const z = build.sub(build.mul(x0, y1), build.mul(x1, y0));
+    return wrap(
+      build.reshape(
+        z,
+        z.shape.filter((_, i) => i !== at),
+      ),
+    );
+  }
   if (x.shape[at] !== 3)
-    throw new ShapeError(`cross: vectors have 3 elements, axis ${axis} of ${showShape(x.shape)} has ${x.shape[at]}`);
+    throw new ShapeError(
+      `cross: vectors have 3 elements (or 2), axis ${axis} of ${showShape(x.shape)} has ${x.shape[at]}`,
+    );
   const part = (v: Node, i: number): Node => build.sliceAxis(v, at, i % 3, (i % 3) + 1);
   const parts = [0, 1, 2].map((i) =>
     build.sub(build.mul(part(x, i + 1), part(y, i + 2)), build.mul(part(x, i + 2), part(y, i + 1))),

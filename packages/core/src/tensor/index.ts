@@ -1,4 +1,5 @@
 // Public tensor API: Tensor, functions, random numbers, linear algebra, trees, transforms.
+export * from "./activations.js";
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
 export * from "./control.js";
@@ -23,8 +24,10 @@ export * from "./dtypes.js";
 export * from "./dynamic.js";
 export * from "./einops.js";
 export * from "./einsum.js";
+export * from "./elementary.js";
 export * from "./elementwise.js";
 export * from "./fft.js";
+export * from "./grids.js";
 export {
   argsort,
   gather,
@@ -58,11 +61,37 @@ export {
   tril,
   triu,
 } from "./linalg.js";
+export * from "./losses.js";
 export * from "./mapping.js";
 export * from "./math.js";
 export * from "./matrix-functions.js";
-export * from "./nnfunctions.js";
+export {
+  binaryCrossEntropyWithLogits,
+  cosineSimilarity,
+  crossEntropy,
+  elu,
+  gelu,
+  hardtanh,
+  huberLoss,
+  type LossOptions,
+  l1Loss,
+  layerNorm,
+  leakyRelu,
+  logSigmoid,
+  logSoftmax,
+  mish,
+  mseLoss,
+  nllLoss,
+  relu,
+  selu,
+  sigmoid,
+  silu,
+  softmax,
+  softplus,
+} from "./nnfunctions.js";
 export * from "./normalize.js";
+export * from "./padding.js";
+export * as poly from "./polynomials.js";
 export * from "./pool.js";
 export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
 export {
@@ -103,11 +132,16 @@ export {
   variance,
 } from "./reduce.js";
 export * from "./resize.js";
+export * from "./samples.js";
+export * from "./scatter.js";
 export { scope } from "./scope.js";
 export * from "./selection.js";
 export * from "./shape.js";
-export * from "./special.js";
+export * as signal from "./signal.js";
+export { digamma, erfinv, gammaln, i0 } from "./special.js";
+export * as special from "./special-functions.js";
 export * from "./statistics.js";
 export { type Data, type DataOf, type NestedData, Tensor } from "./tensor.js";
 export * from "./transforms.js";
 export { flattenTree, type Tree, treeLeaves, treeMap } from "./tree.js";
+export * from "./windows.js";

@@ -54,7 +54,10 @@ export interface JitOptions {
 /** A traced and compiled function for one combination of arguments, on one device. */
 interface JitProgram {
   graph: GraphFn;
-  compiled: Compiled;
+  /** Null until the first call. */
+  compiled: Compiled | null;
+  /** Values of parameters that are the same in every call. */
+  constants: ReadonlyMap<number, Value>;
   /** Tensors that the function closed over; every call passes them. */
   captured: Node[];
   /** Numbers of the function that are parameters of the program, so that other numbers need no other program. */
@@ -95,6 +98,11 @@ const defaultMaxPrograms = 512;
 /** A compiled function, as {@link jit} returns it. */
 export interface Jitted<F extends AnyFunction> {
   (...args: Parameters<F>): ReturnType<F>;
+  /**
+   * The same call without blocking the event loop, neither while a compiler runs nor during a long computation. Donated arguments
+   * are consumed when the computation is issued.
+   */
+  runAsync(...args: Parameters<F>): Promise<ReturnType<F>>;
   /** Number of compiled programs for the current device; calls that differ in numbers alone share one. */
   readonly programs: number;
   /** Device memory for intermediate results that these programs need, in total. */
@@ -182,7 +190,7 @@ export function jitLowered<F extends AnyFunction>(
     if (programs.size > maxPrograms) {
       const [oldest, evicted] = programs.entries().next().value!;
       programs.delete(oldest);
-      evicted.compiled.release();
+      evicted.compiled?.release();
       for (const number of evicted.numbers) number.release();
     }
     cache.last = { def, signatures, precision, program };
@@ -213,7 +221,7 @@ export function jitLowered<F extends AnyFunction>(
         : leaves.map(({ shape, dtype }, i) => ({ shape: lowering.wholeShape(i, shape), dtype }));
     const traced = lowered(traceFunction(fn, whole, def), lowering);
     const padded = padTrace(args, leaves, def, traced, buckets);
-    return compileTrace(traced, donatedLeaves, lift, padded);
+    return makeProgram(traced, donatedLeaves, lift, padded);
   };
 
   /** The function for all sizes of a bucket; null if the call has a program of its own. */
@@ -259,30 +267,43 @@ export function jitLowered<F extends AnyFunction>(
   const call = (...args: Parameters<F>): ReturnType<F> => {
     if (isTracing()) return fn(...args) as ReturnType<F>;
     const { program, leaves } = prepare(args);
-    const pending: Node[] = [];
-    for (const leaf of leaves) if (leaf.node.value === null) pending.push(leaf.node);
-    if (pending.length > 0) session().realize(pending);
-    const inputs: TensorValue[] = [];
-    for (const node of program.captured) inputs.push(node.value as TensorValue);
-    if (program.hasKey) inputs.push(freshKey());
-    for (const leaf of leaves) inputs.push(leaf.node.value as TensorValue);
-    for (const number of program.numbers) inputs.push(number);
-    for (const value of inputs) value.assertUsable();
-    const values = program.resized === null ? runProgram(program, inputs) : runResized(program, inputs);
-    const results = values.map((value) => new Tensor(dataNode(value)));
-    program.effects.forEach((label, i) => {
-      showEffect(label, results[program.outputs + i]);
-    });
-    return program.out.rebuild(results) as ReturnType<F>;
+    const pending = pendingOf(leaves);
+    if (pending.length > 0) program.session.realize(pending);
+    const { inputs, finish, end } = argumentsOf(program, leaves);
+    try {
+      return resultOf(program, finish(runProgram(program, inputs))) as ReturnType<F>;
+    } finally {
+      end();
+    }
+  };
+  const runAsync = async (...args: Parameters<F>): Promise<ReturnType<F>> => {
+    if (isTracing()) return fn(...args) as ReturnType<F>;
+    const { program, leaves } = prepare(args);
+    const { session: own, graph, donated, constants } = program;
+    const compiled = program.compiled === null ? await own.compileAsync(graph, donated, constants) : null;
+    if (program.compiled === null) program.compiled = compiled;
+    else compiled?.release();
+    const pending = pendingOf(leaves);
+    if (pending.length > 0) await own.realizeAsync(pending);
+    const { inputs, finish, end } = argumentsOf(program, leaves);
+    try {
+      return resultOf(program, finish(await runProgramAsync(program, inputs))) as ReturnType<F>;
+    } finally {
+      end();
+    }
   };
   const kernels = (...args: Parameters<F>): string[] =>
-    prepare(args).program.compiled.executable.kernels.map((k) => k.name);
+    compiledOf(prepare(args).program).executable.kernels.map((k) => k.name);
   // Not Object.assign: it would read the getters once and store the numbers.
   return Object.defineProperties(call, {
-    programs: { get: () => new Set([...cacheNow().programs.values()].map((p) => p.compiled.key)).size },
-    scratchBytes: {
-      get: () => [...cacheNow().programs.values()].reduce((sum, p) => sum + p.compiled.executable.scratchBytes, 0),
+    programs: {
+      get: () => new Set([...cacheNow().programs.values()].flatMap((p) => p.compiled?.key ?? [])).size,
     },
+    scratchBytes: {
+      get: () =>
+        [...cacheNow().programs.values()].reduce((sum, p) => sum + (p.compiled?.executable.scratchBytes ?? 0), 0),
+    },
+    runAsync: { value: runAsync },
     kernels: { value: kernels },
   }) as Jitted<F>;
 }
@@ -308,48 +329,92 @@ function mayDonate(donated: readonly boolean[], inputs: readonly TensorValue[]):
   return donated.every((isDonated, i) => !isDonated || (!inputs[i].hasReaders && !twice.has(inputs[i])));
 }
 
-function runProgram(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
-  return mayDonate(program.donated, inputs)
-    ? program.session.run(program.compiled, inputs, program.donated, [], false, program.graph)
-    : runWithoutDonation(program, inputs);
+const pendingOf = (leaves: readonly Tensor[]): Node[] =>
+  leaves.filter((leaf) => leaf.node.value === null).map((leaf) => leaf.node);
+
+function compiledOf(program: JitProgram): Compiled {
+  program.compiled ??= program.session.compile(program.graph, program.donated, program.constants);
+  return program.compiled;
 }
 
-/** Runs a padded program: arguments are copied into larger memory, and results into smaller. */
-function runResized(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
+interface CallArguments {
+  inputs: readonly TensorValue[];
+  /** The results of the call, from those of the program. */
+  finish(values: TensorValue[]): TensorValue[];
+  /** Frees what the call needed. */
+  end(): void;
+}
+
+/** The inputs of a program. For a padded one, arguments are copied into larger memory, and results into smaller. */
+function argumentsOf(program: JitProgram, leaves: readonly Tensor[]): CallArguments {
   const { session: own, donated, resized } = program;
+  const inputs: TensorValue[] = [];
+  for (const node of program.captured) inputs.push(node.value as TensorValue);
+  if (program.hasKey) inputs.push(freshKey());
+  for (const leaf of leaves) inputs.push(leaf.node.value as TensorValue);
+  for (const number of program.numbers) inputs.push(number);
+  for (const value of inputs) value.assertUsable();
+  if (resized === null) return { inputs, finish: (values) => values, end: () => {} };
   const copies: TensorValue[] = [];
+  const end = (): void => {
+    for (const copy of copies) copy.free();
+  };
+  const changed = (value: TensorValue, aval: Aval | null): TensorValue => {
+    if (aval === null) return value;
+    const copy = own.resized(value, aval);
+    copies.push(copy);
+    return copy;
+  };
+  let padded: TensorValue[];
   try {
-    const padded = inputs.map((value, i) => {
-      const aval = resized!.inputs[i] ?? null;
-      if (aval === null) return value;
-      const copy = own.resized(value, aval);
-      copies.push(copy);
-      return copy;
-    });
-    const values = runProgram(program, padded).map((value, i) => {
-      const aval = resized!.outputs[i];
-      if (aval === null) return value;
-      copies.push(value);
-      return own.resized(value, aval);
-    });
+    padded = inputs.map((value, i) => changed(value, resized.inputs[i] ?? null));
+  } catch (error) {
+    end();
+    throw error;
+  }
+  const finish = (values: TensorValue[]): TensorValue[] => {
     inputs.forEach((value, i) => {
       if (donated[i] && padded[i] !== value) value.release("donated");
     });
-    return values;
-  } finally {
-    for (const copy of copies) copy.free();
-  }
+    copies.push(...values.filter((_, i) => resized.outputs[i] !== null));
+    return values.map((value, i) => (resized.outputs[i] === null ? value : own.resized(value, resized.outputs[i])));
+  };
+  return { inputs: padded, finish, end };
 }
 
-/** Runs without reusing memory. The donated arguments are still released, so that the caller sees the same behavior. */
-function runWithoutDonation(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
-  const compiled = program.session.compile(program.graph);
-  const values = program.session.run(compiled, inputs, [], [], false, program.graph);
-  compiled.release();
-  inputs.forEach((value, i) => {
-    if (program.donated[i]) value.release("donated");
+function resultOf(program: JitProgram, values: readonly TensorValue[]): unknown {
+  const results = values.map((value) => new Tensor(dataNode(value)));
+  program.effects.forEach((label, i) => {
+    showEffect(label, results[program.outputs + i]);
   });
+  return program.out.rebuild(results);
+}
+
+function runProgram(program: JitProgram, inputs: readonly TensorValue[]): TensorValue[] {
+  const { session: own, donated, graph } = program;
+  if (mayDonate(donated, inputs)) return own.run(compiledOf(program), inputs, donated, [], false, graph);
+  // Without reusing memory. The donated arguments are still released, so that the caller sees the same behavior.
+  const compiled = own.compile(graph);
+  const values = own.run(compiled, inputs, [], [], false, graph);
+  compiled.release();
+  releaseDonated(donated, inputs);
   return values;
+}
+
+async function runProgramAsync(program: JitProgram, inputs: readonly TensorValue[]): Promise<TensorValue[]> {
+  const { session: own, graph, constants } = program;
+  // The program may be evicted before the call has ended: the call holds the code by itself.
+  const donated = mayDonate(program.donated, inputs) ? program.donated : [];
+  const compiled = donated.length > 0 ? own.compile(graph, donated, constants) : await own.compileAsync(graph);
+  const running = own.runAsync(compiled, inputs, donated, graph);
+  if (donated.length === 0) releaseDonated(program.donated, inputs);
+  return running.finally(() => compiled.release());
+}
+
+function releaseDonated(donated: readonly boolean[], inputs: readonly TensorValue[]): void {
+  inputs.forEach((value, i) => {
+    if (donated[i]) value.release("donated");
+  });
 }
 
 function freshKey(): TensorValue {
@@ -410,7 +475,7 @@ function resizedAvals(from: readonly Node[], to: readonly Node[]): (Aval | null)
   return from.map((node, i) => (sameShape(node.shape, to[i].shape) ? null : avalOf(to[i])));
 }
 
-function compileTrace(
+function makeProgram(
   { fn, captured, out, outputs, effects, hasKey }: Traced,
   donatedLeaves: boolean[],
   lift: (graph: GraphFn) => GraphFn,
@@ -432,7 +497,8 @@ function compileTrace(
   ];
   return {
     graph: closed,
-    compiled: session().compile(closed, donated, padded === null ? constantValues(closed, captured) : new Map()),
+    compiled: null,
+    constants: padded === null ? constantValues(closed, captured) : new Map(),
     captured,
     numbers: numbers.map((node) => session().uploadConstant(node)),
     out,

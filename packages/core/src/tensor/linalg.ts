@@ -219,8 +219,15 @@ export function diagonal(a: TensorLike, { offset = 0 }: { offset?: number } = {}
   return wrap(build.sum(build.where(same, square, build.zerosLike(square)), [rank - 1]));
 }
 
-/** Diagonal matrix with the vector of the last axis on its diagonal. */
-export function diag(v: TensorLike): Tensor {
+/** Matrix with the vector of the last axis on its diagonal, or `offset` columns to its right (to its left if it is negative). */
+export function diag(v: TensorLike, { offset = 0 }: { offset?: number } = {}): Tensor {
+  if (!Number.isInteger(offset)) throw new WeftError(`diag: the offset must be a whole number, got ${offset}`);
+  if (offset !== 0) {
+    const inner = diag(v).node;
+    const [low, high] = [Math.max(0, offset), Math.max(0, -offset)];
+    const lead = inner.shape.slice(0, -2).map(() => 0);
+    return wrap(build.pad(inner, [...lead, high, low], [...lead, low, high]));
+  }
   const node = nodeOf("diag", v);
   if (node.shape.length === 0) throw new ShapeError("diag: needs a vector in the last axis, got a scalar");
   const n = node.shape[node.shape.length - 1];

@@ -13,6 +13,7 @@ import {
   realOf,
   toInexact,
   type UnaryFn,
+  WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import {
@@ -65,8 +66,7 @@ export const sign = keeping("sign", "sign");
 export const floor = rounding("floor", "floor");
 /** Elementwise ceiling. */
 export const ceil = rounding("ceil", "ceil");
-/** Elementwise rounding to the nearest integer; halves go to the even neighbor. */
-export const round = rounding("round", "round");
+const roundToWhole = rounding("round", "round");
 /** Elementwise truncation toward zero. */
 export const trunc = rounding("trunc", "trunc");
 /** Elementwise square root. */
@@ -329,6 +329,33 @@ export function where(condition: TensorLike, a: TensorLike, b: TensorLike): Tens
   const shape = broadcastAll("where", [test.shape, values[0].shape, values[1].shape]);
   const [c, x, y] = [test, ...values].map((node) => build.expandTo(node, shape));
   return wrap(build.where(c, x, y));
+}
+
+/**
+ * Elementwise rounding to a number of decimals, by default 0: to the nearest multiple of 10^-decimals, halves to the even one.
+ * Integers change only with negative decimals.
+ */
+export function round(x: TensorLike, decimals = 0): Tensor {
+  if (!Number.isInteger(decimals)) throw new WeftError(`round: decimals is a whole number, got ${decimals}`);
+  if (decimals === 0) return roundToWhole(x);
+  const t = wrap(nodeOf("round", x));
+  if (isComplex(t.dtype)) throw new DTypeError(`round: not defined for ${t.dtype}; round real(x) and imag(x)`);
+  const scale = 10 ** Math.abs(decimals);
+  if (kindOf(t.dtype) === "float") {
+    const scaled = decimals > 0 ? mul(t, scale) : div(t, scale);
+    const rounded = roundToWhole(scaled);
+    const result = decimals > 0 ? div(rounded, scale) : mul(rounded, scale);
+    // Numbers so large that the scaled one overflows have no decimals.
+    return where(isFinite(scaled), result, t);
+  }
+  if (decimals > 0 || t.dtype === "bool") return t;
+  const step = wrap(nodeAs("round", scale, t.dtype));
+  const low = floorDivide(t, step);
+  const rest = sub(t, mul(low, step));
+  const half = scale / 2;
+  const isOdd = notEqual(mod(low, 2), 0);
+  const up = logicalOr(less(half, rest), logicalAnd(equal(rest, half), isOdd));
+  return cast(mul(where(up, add(low, 1), low), step), t.dtype);
 }
 
 /** Limits values to [low, high]. Either bound may be null. */

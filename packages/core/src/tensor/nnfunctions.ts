@@ -1,7 +1,7 @@
 // Functions of neural networks, composed of primitives; fusion turns them into single kernels.
 import { DTypeError, isComplex, isHalf, kindOf, type Node, ShapeError, showShape } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
-import { inexactNode, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { vecdot } from "./einsum.js";
 import { gather } from "./indexing.js";
 import { norm } from "./linalg.js";
@@ -116,7 +116,7 @@ export const logSigmoid = (x: TensorLike): Tensor => neg(softplus(neg(x)));
 const wide = (node: Node): Tensor => wrap(build.cast(node, "float32"));
 
 /**
- * Softmax along an axis, the last by default.
+ * Softmax along an axis (the last by default) or over several axes.
  *
  * @example
  * ```ts
@@ -126,8 +126,9 @@ const wide = (node: Node): Tensor => wrap(build.cast(node, "float32"));
  * console.log(await p.array()); // about [[0.5, 0.5], [0.25, 0.75]]
  * ```
  */
-export function softmax(x: TensorLike, axis = -1): Tensor {
+export function softmax(x: TensorLike, axis: number | readonly number[] = -1): Tensor {
   const given = inexactNode("softmax", x);
+  if (typeof axis !== "number") return exp(logSoftmax(x, axis));
   if (isHalf(given.dtype)) return wrap(build.cast(softmax(wide(given), axis).node, given.dtype));
   const node = given;
   if (isComplex(node.dtype)) throw new DTypeError("softmax: not defined for complex tensors");
@@ -135,12 +136,12 @@ export function softmax(x: TensorLike, axis = -1): Tensor {
   return wrap(composed.softmax(node, at));
 }
 
-/** Logarithm of the softmax along an axis, the last by default. */
-export function logSoftmax(x: TensorLike, axis = -1): Tensor {
+/** Logarithm of the softmax along an axis (the last by default) or over several axes. */
+export function logSoftmax(x: TensorLike, axis: number | readonly number[] = -1): Tensor {
   const given = inexactNode("logSoftmax", x);
   if (isHalf(given.dtype)) return wrap(build.cast(logSoftmax(wide(given), axis).node, given.dtype));
   const node = wrap(given);
-  const at = resolveAxis("logSoftmax", axis, node.shape.length);
+  const at = resolveAxes("logSoftmax", axis, node.shape.length);
   return sub(node, logsumexp(node, at, { keepDims: true }));
 }
 
@@ -163,7 +164,8 @@ export interface LossOptions {
   reduction?: "mean" | "sum" | "none";
 }
 
-function reduceLoss(losses: Tensor, { reduction = "mean" }: LossOptions): Tensor {
+/** Applies the reduction of a loss to losses per example. */
+export function reduceLoss(losses: Tensor, { reduction = "mean" }: LossOptions): Tensor {
   if (reduction === "none") return losses;
   return reduction === "sum" ? sum(losses) : mean(losses);
 }

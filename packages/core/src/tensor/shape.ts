@@ -125,19 +125,6 @@ export function flatten(x: TensorLike, start = 0, end = -1): Tensor {
   );
 }
 
-/** Pads with zeros (or `value`): one [before, after] per axis. */
-export function pad(x: TensorLike, amounts: readonly (readonly [number, number])[], value = 0): Tensor {
-  const node = nodeOf("pad", x);
-  if (amounts.length !== node.shape.length || amounts.flat().some((n) => !Number.isInteger(n) || n < 0))
-    throw new ShapeError(`pad: ${showShape(node.shape)} needs one [before, after] of whole numbers >= 0 an axis`);
-  const low = amounts.map(([before]) => before);
-  const high = amounts.map(([, after]) => after);
-  const padded = build.pad(node, low, high);
-  if (value === 0) return wrap(padded);
-  const inside = build.pad(build.full(node.shape, 1, "bool"), low, high);
-  return wrap(build.where(inside, padded, build.fullLike(padded, value)));
-}
-
 /** Reverses the order of the elements along axes, by default along all axes. */
 export function flip(x: TensorLike, axes?: number | readonly number[]): Tensor {
   const node = nodeOf("flip", x);

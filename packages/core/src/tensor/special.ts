@@ -1,20 +1,30 @@
 // Special functions, composed of elementary ones and evaluated in float64: the inverse error function, the logarithm of the gamma
 // function and its derivative, and a Bessel function. Their gradients are given, because those of the approximations are not exact.
 import { DTypeError, isComplex, toInexact } from "../graph/index.js";
-import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { commonDType, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { tensor } from "./create.js";
 import { customVjp } from "./custom.js";
 import { abs, cast, erf, erfc, exp, log, sin, sqrt, tan, where } from "./math.js";
+import { broadcastTensors } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** Applies a real function in float64 and returns the dtype of the operand, float32 for integers. */
-const inDouble =
+export const inDouble =
   (op: string, fn: (x: Tensor) => Tensor) =>
   (x: TensorLike): Tensor => {
     const node = nodeOf(op, x);
     const dtype = toInexact(node.dtype);
     if (isComplex(dtype)) throw new DTypeError(`${op}: not defined for ${dtype}`);
     return cast(fn(cast(wrap(node), "float64")), dtype);
+  };
+
+/** The same for a function of several operands, which broadcast. */
+export const inDoubles =
+  (op: string, fn: (...operands: Tensor[]) => Tensor) =>
+  (...operands: TensorLike[]): Tensor => {
+    const dtype = toInexact(commonDType(op, operands));
+    if (isComplex(dtype)) throw new DTypeError(`${op}: not defined for ${dtype}`);
+    return cast(fn(...broadcastTensors(...operands.map((x) => cast(x, "float64")))), dtype);
   };
 
 const half = Math.sqrt(Math.PI) / 2;
@@ -103,23 +113,37 @@ export const gammaln = inDouble(
   customVjp(logGamma, ([x]: [Tensor], _y, g) => [g.mul(psi(x))]),
 );
 
-/** Cosines of the 129 nodes of the trapezoidal rule on a half turn, and their weights. */
-const nodes = Array.from({ length: 129 }, (_, i) => Math.cos((Math.PI * i) / 128));
+/** Angles of the 129 nodes of the trapezoidal rule on a half turn, and their weights. */
+const nodes = Array.from({ length: 129 }, (_, i) => (Math.PI * i) / 128);
 const weights = nodes.map((_, i) => (i === 0 || i === 128 ? 1 : 2) / 256);
 
-/** The mean of exp(x cos t) over a turn: the trapezoidal rule converges exponentially, as the function is periodic. */
-function besselI0(x: Tensor): Tensor {
-  const size = x.unsqueeze(-1).abs();
-  const scaled = exp(
-    size.mul(
-      tensor(
-        nodes.map((c) => c - 1),
-        { dtype: "float64" },
-      ),
-    ),
-  ).mul(tensor(weights, { dtype: "float64" }));
-  return scaled.sum(-1).mul(exp(abs(x)));
+/** Coefficients of 1 / x, 1 / x^2, ... in the asymptotic series of exp(-x) I(x) sqrt(2 pi x) of an order. */
+function besselSeries(order: 0 | 1): number[] {
+  const series = [1];
+  for (let k = 1; k <= 8; k++) series.push((series[k - 1] * -(4 * order * order - (2 * k - 1) ** 2)) / (8 * k));
+  return series;
+}
+
+/** exp(-|x|) times the modified Bessel function: the mean of cos(order t) exp(x cos t), which the rule integrates exactly up to 500. */
+export function scaledBessel(x: Tensor, order: 0 | 1): Tensor {
+  const size = abs(x);
+  const isLarge = size.greater(500);
+  const inner = where(isLarge, 0, size).unsqueeze(-1);
+  const constants = (values: number[]): Tensor => tensor(Float64Array.from(values));
+  const parts = exp(inner.mul(constants(nodes.map((t) => Math.cos(t) - 1))));
+  const mean = parts.mul(constants(weights.map((w, i) => w * Math.cos(order * nodes[i])))).sum(-1);
+  const outer = where(isLarge, size, 1000);
+  const inverse = outer.reciprocal();
+  const series = besselSeries(order).reduceRight<Tensor>((sum, c) => sum.mul(inverse).add(c), inverse.mul(0));
+  const result = where(isLarge, series.div(sqrt(outer.mul(2 * Math.PI))), mean);
+  return order === 1 ? where(x.less(0), result.neg(), result) : result;
 }
 
 /** Elementwise modified Bessel function of the first kind of order 0. */
-export const i0 = inDouble("i0", besselI0);
+export const i0 = inDouble(
+  "i0",
+  customVjp(
+    (x: Tensor) => scaledBessel(x, 0).mul(exp(abs(x))),
+    ([x]: [Tensor], _y, g) => [g.mul(scaledBessel(x, 1)).mul(exp(abs(x)))],
+  ),
+);

@@ -25,6 +25,8 @@ import * as indexing from "./indexing.js";
 import * as linalg from "./linalg.js";
 import * as math from "./math.js";
 import * as nn from "./nnfunctions.js";
+import type { PadOptions } from "./padding.js";
+import * as padding from "./padding.js";
 import type { ProductOptions } from "./precision.js";
 import * as reduce from "./reduce.js";
 import * as selection from "./selection.js";
@@ -427,9 +429,9 @@ export class Tensor<D extends DType = DType> {
     return math.ceil(this);
   }
 
-  /** Elementwise rounding to the nearest integer; halves go to the even neighbor. See {@link round}. */
-  round(): Tensor {
-    return math.round(this);
+  /** Elementwise rounding to a number of decimals, by default 0; halves go to the even neighbor. See {@link round}. */
+  round(decimals?: number): Tensor {
+    return math.round(this, decimals);
   }
 
   /** Elementwise truncation toward zero. See {@link trunc}. */
@@ -593,12 +595,12 @@ export class Tensor<D extends DType = DType> {
   }
 
   /** Softmax along an axis, the last by default. See {@link softmax}. */
-  softmax(axis?: number): Tensor {
+  softmax(axis?: number | readonly number[]): Tensor {
     return nn.softmax(this, axis);
   }
 
   /** Logarithm of the softmax along an axis, the last by default. See {@link logSoftmax}. */
-  logSoftmax(axis?: number): Tensor {
+  logSoftmax(axis?: number | readonly number[]): Tensor {
     return nn.logSoftmax(this, axis);
   }
 
@@ -736,9 +738,9 @@ export class Tensor<D extends DType = DType> {
     return shaping.flatten(this, start, end);
   }
 
-  /** Pads with zeros (or `value`): one [before, after] per axis. See {@link pad}. */
-  pad(amounts: readonly (readonly [number, number])[], value?: number): Tensor {
-    return shaping.pad(this, amounts, value);
+  /** Pads axes by zeros, a value or elements of the tensor: one [before, after] per axis. See {@link pad}. */
+  pad(amounts: readonly (readonly [number, number])[], options?: number | PadOptions): Tensor {
+    return padding.pad(this, amounts, options);
   }
 
   /** Reverses the order of the elements along axes, by default along all axes. See {@link flip}. */

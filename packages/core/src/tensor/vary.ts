@@ -1,6 +1,6 @@
 // Sizes that change from call to call of a jitted function: the options that declare them, the sizes of buckets, and the padded
 // program that calls of one bucket share.
-import { type GraphFn, type Shape, structuralKey, WeftError } from "../graph/index.js";
+import { type GraphFn, InternalError, type Shape, structuralKey, WeftError } from "../graph/index.js";
 import { UnpaddableError } from "../ops/index.js";
 import { type PaddedFunction, padFunction } from "../transform/index.js";
 import type { Tensor } from "./tensor.js";
@@ -132,7 +132,8 @@ export class Bucket {
       this.#key = key;
       return padded;
     } catch (error) {
-      if (!(error instanceof UnpaddableError)) throw error;
+      // A graph that cannot be built is no reason to fail: the call has a program of its own.
+      if (!(error instanceof UnpaddableError || error instanceof InternalError)) throw error;
       this.exact = error.message;
       return null;
     }

@@ -15,7 +15,10 @@ export const arrayApiNames: Record<string, Record<string, Conformance>> = {
     empty: ["empty", "elements are zeros"],
     empty_like: ["emptyLike", "elements are zeros"],
     eye: ["eye"],
-    from_dlpack: [null, "JavaScript has no DLPack; typed arrays are the exchange format"],
+    from_dlpack: [
+      "fromBuffer",
+      "JavaScript has no DLPack; an ArrayBuffer is what libraries exchange, and it is copied",
+    ],
     full: ["full"],
     full_like: ["fullLike"],
     linspace: ["linspace"],

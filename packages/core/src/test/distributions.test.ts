@@ -50,6 +50,33 @@ const continuous: [string, () => Tensor, (x: number) => number][] = [
   ["gamma 1/2", () => weft.gamma(0.5, [n], { seed }), (x) => erf(Math.sqrt(x))],
   ["beta 2, 1", () => weft.beta(2, 1, [n], { seed }), (x) => x * x],
   ["beta 1/2, 1/2", () => weft.beta(0.5, 0.5, [n], { seed }), (x) => (2 / Math.PI) * Math.asin(Math.sqrt(x))],
+  ["cauchy", () => weft.cauchy([n], { seed, loc: 1, scale: 2 }), (x) => 0.5 + Math.atan((x - 1) / 2) / Math.PI],
+  ["logistic", () => weft.logistic([n], { seed, loc: -1, scale: 3 }), (x) => 1 / (1 + Math.exp(-(x + 1) / 3))],
+  ["rayleigh", () => weft.rayleigh([n], { seed, scale: 2 }), (x) => 1 - Math.exp((-x * x) / 8)],
+  ["logNormal", () => weft.logNormal([n], { seed, mean: 1, std: 0.5 }), (x) => normal((Math.log(x) - 1) / 0.5)],
+  ["pareto", () => weft.pareto(3, [n], { seed }), (x) => 1 - x ** -3],
+  ["weibull", () => weft.weibull(1.5, [n], { seed }), (x) => 1 - Math.exp(-(x ** 1.5))],
+  [
+    "triangular",
+    () => weft.triangular(-1, 0, 3, [n], { seed }),
+    (x) => (x < 0 ? (x + 1) ** 2 / 4 : 1 - (3 - x) ** 2 / 12),
+  ],
+  [
+    "multivariateNormal",
+    () => {
+      const draws = weft.multivariateNormal(
+        tensor([1, -1]),
+        tensor([
+          [2, 1],
+          [1, 3],
+        ]),
+        [n],
+        { seed },
+      );
+      return draws.matmul(tensor([1, 2])); // normal with mean -1 and variance 2 + 4 + 12
+    },
+    (x) => normal((x + 1) / Math.sqrt(18)),
+  ],
   ["studentT 2", () => weft.studentT(2, [n], { seed }), (x) => 0.5 + x / (2 * Math.sqrt(2 + x * x))],
 ];
 
@@ -95,6 +122,10 @@ for (const device of testDevices())
         excess(numbersOf(weft.choice(4, [n], { seed, p: tensor([0.1, 0.2, 0.3, 0.4]) })), [0.1, 0.2, 0.3, 0.4]) < 5,
       );
       assert.ok(excess(numbersOf(weft.choice(5, [n], { seed })), [0.2, 0.2, 0.2, 0.2, 0.2]) < 5);
+      const trials = numbersOf(weft.geometric(0.25, [n], { seed })).map((k) => Math.min(k - 1, 10));
+      const chances = Array.from({ length: 11 }, (_, k) => (k < 10 ? 0.25 * 0.75 ** k : 0.75 ** 10));
+      assert.ok(excess(trials, chances) < 5);
+      assert.deepEqual(numbersOf(weft.geometric(1, [3], { seed })), [1, 1, 1]);
       for (const p of [undefined, tensor([0.1, 0.2, 0.3, 0.4])])
         assert.deepEqual(numbersOf(weft.choice(4, [4], { seed, replace: false, p })).sort(), [0, 1, 2, 3]);
       assert.deepEqual(numbersOf(weft.shuffle(tensor([5, 6, 7, 8]), 0, { seed })).sort(), [5, 6, 7, 8]);

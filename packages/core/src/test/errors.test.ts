@@ -95,7 +95,7 @@ const rows: [string, () => unknown, Kind, RegExp][] = [
     "pad",
     () => z(2).pad([[-1, 0]]),
     ShapeError,
-    /^pad: \[2\] needs one \[before, after\] of whole numbers >= 0 an axis/,
+    /^pad: \[2\] needs one \[before, after\] of whole numbers >= 0 per axis/,
   ],
   [
     "concat",

@@ -95,6 +95,42 @@ test("what happens during a background read does not disturb it, and memory stay
   assert.equal(out, "true true true true\ntrue\ntrue");
 });
 
+test("runAsync of a jitted function leaves the event loop free while it compiles and computes", { skip }, async () => {
+  const { cc } = slowCompiler(1);
+  const { out } = await run(
+    `const long = (t) => { let y = t; for (let i = 0; i < 60; i++) y = y.sin().add(t).cos(); return y; };
+     const x = weft.linspace(0, 1, 1 << 20).realize();
+     const expected = long(x).dataSync();
+     const same = (t) => Buffer.compare(Buffer.from(expected.buffer), Buffer.from(t.dataSync().buffer)) === 0;
+     const f = weft.jit(long);
+     const compiled = await counted(() => f.runAsync(x.add(0)));
+     const { ticks, result } = await counted(() => f.runAsync(x));
+     console.log(compiled.ticks >= 20, ticks >= 3, same(compiled.result), same(result), f.programs);
+     // Arguments that are disposed meanwhile; donated ones are consumed; several calls at once; varying sizes.
+     const step = weft.jit((w, n) => [w.mul(2).add(n), w.sum()], { donate: [0] });
+     let w = weft.ones([1 << 20]).realize();
+     const pending = step.runAsync(w, weft.ones([1]));
+     let refused = false;
+     const second = pending.then(() => { try { w.add(1).realize(); } catch { refused = true; } });
+     const [[next, total]] = await Promise.all([pending, second]);
+     console.log(refused, next.index(5).itemSync(), total.itemSync());
+     const y = x.add(0).realize();
+     const many = [f.runAsync(y), f.runAsync(x), f.runAsync(y)];
+     await Promise.resolve();
+     y.dispose();
+     console.log((await Promise.all(many)).every(same));
+     const sized = weft.jit((t) => long(t).sum(), { vary: [0] });
+     const sums = await Promise.all([9e5, 1e6].map((n) => sized.runAsync(weft.ones([n]))));
+     console.log(sums.every((t, i) => Math.abs(t.itemSync() / [9e5, 1e6][i] - long(weft.ones([1])).itemSync()) < 1e-3), sized.programs);
+     let failure = null;
+     const bad = weft.jit((t) => { throw new Error("mine"); });
+     await bad.runAsync(x).catch((error) => { failure = error.message; });
+     console.log(failure);`,
+    { WEFT_CC: cc, WEFT_INTERPRET: "0" },
+  );
+  assert.equal(out, "true true true true 1\ntrue 3 1048576\ntrue\ntrue 1\nmine");
+});
+
 test("small programs run without the compiler, and often used ones are compiled", { skip }, async () => {
   const { cc, calls } = slowCompiler(0);
   const env = { WEFT_CC: cc, WEFT_CACHE_DIR: freshFolder(), WEFT_INTERPRET: "1" };

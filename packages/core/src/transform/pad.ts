@@ -155,12 +155,23 @@ function padBody(traces: readonly GraphFn[], params: readonly Padded[], slots: S
     const [node] = nodes;
     if (made.has(node)) continue;
     const inputs = node.inputs.map((input) => made.get(input)!);
-    made.set(
-      node,
-      inScope(node.scope, () => padNode(nodes, inputs, slots)),
-    );
+    const padded = inScope(node.scope, () => padNode(nodes, inputs, slots));
+    checkSizes(nodes, padded);
+    made.set(node, padded);
   }
   return traces[0].outputs.map((output) => made.get(output)!);
+}
+
+/** A result has the shape of the bucket, and as many valid positions as the actual one, whatever a rule overlooked. */
+function checkSizes(nodes: readonly Node[], { node, layouts, outputs }: Padded): void {
+  layouts.forEach((layout, i) => {
+    const sizes = sizesOfNodes(nodes, i);
+    const { shape } = outputAvals(node)[outputs?.[i] ?? i];
+    const isRight =
+      layout.length === sizes.length &&
+      layout.every((dim, axis) => shape[axis] === sizes[axis][0] && sizesOf(dim).every((n, t) => n === sizes[axis][t]));
+    if (!isRight) throw new UnpaddableError(`${nodes[0].op} has no padded form of the right shape`);
+  });
 }
 
 function padNode(nodes: readonly Node[], inputs: readonly Padded[], slots: Slots): Padded {
@@ -283,6 +294,7 @@ function padScan(nodes: readonly Node<"scan">[], inputs: readonly Padded[], slot
  */
 export function padFunction(traced: readonly GraphFn[]): PaddedFunction {
   const traces = traced.map((fn) => inlineCustom(fn));
+  if (traces.some(({ params }) => params.length !== traces[0].params.length)) different("uses different tensors");
   const numbers: PaddedFunction["numbers"] = [];
   const added: Node[] = [];
   const slots = new SlotTable((values, dtype) => {

@@ -5,6 +5,7 @@ export { predictionChart } from "./prediction-chart.js";
 export { compileChart, renderPng, renderSvg } from "./render.js";
 export { plural, type StudyRows, studyRows } from "./rows.js";
 export { performanceReport, summaryCsv, summaryTex, texText } from "./tables.js";
+export { tracePage } from "./trace-page.js";
 export {
   classText,
   effectText,

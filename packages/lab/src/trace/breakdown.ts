@@ -1,5 +1,5 @@
 // Time breakdown of a device: busy or idle, computing or not, the reason for idle time, and how much communication overlaps
-// computation. The definitions are those of Holistic Trace Analysis.
+// computation. The definitions are those of Holistic Trace Analysis; all times are in the unit of the trace's tables.
 import { roundHalfEven } from "@weft/formats/stats";
 import { type Intervals, measure, mergeSorted, overlap, timePerCombination } from "./intervals.js";
 import { categoryIndex, type KernelType } from "./kinds.js";
@@ -24,6 +24,9 @@ export interface TimeBreakdown {
 
 export interface IdleBreakdown {
   stream: number;
+  /** First start to last end on the stream, and the part of it in which something ran; the rest are the three waits. */
+  spanUs: number;
+  busyUs: number;
   /** The host had not launched the next kernel yet. */
   hostWaitUs: number;
   /** The usual small gap between two kernels (under 30 us). */
@@ -97,6 +100,8 @@ const syncCategory = categoryIndex.sync;
 /** Per stream, in the order in which the streams first appear in the file. */
 export function idleBreakdown(view: DeviceView): IdleBreakdown[] {
   const { device, runtime } = view.data;
+  const exact = view.data.unit === "ns";
+  const usualGap = usualGapUs * view.data.ticksPerUs;
   const kernels = view.rows.filter((row) => view.data.device.category[row] !== syncCategory);
   // Rows are numbered in the order of the file.
   const first = new Map<number, number>();
@@ -107,20 +112,26 @@ export function idleBreakdown(view: DeviceView): IdleBreakdown[] {
   }
   const streams = [...first].sort((a, b) => a[1] - b[1]).map(([stream]) => stream);
   return streams.map((stream) => {
-    const result: IdleBreakdown = { stream, hostWaitUs: 0, kernelWaitUs: 0, otherUs: 0 };
+    const result: IdleBreakdown = { stream, spanUs: 0, busyUs: 0, hostWaitUs: 0, kernelWaitUs: 0, otherUs: 0 };
     let previousEnd = Number.NaN;
+    let begin = Number.NaN;
     for (let i = 0; i < kernels.length; i++) {
       const row = kernels[i];
       if (device.stream[row] !== stream) continue;
-      const gap = device.ts[row] - previousEnd;
+      // Work on one stream may overlap; Holistic Trace Analysis then counts a negative gap.
+      const gap = exact ? Math.max(0, device.ts[row] - previousEnd) : device.ts[row] - previousEnd;
       if (!Number.isNaN(gap)) {
         const launched = view.launch[row] >= 0 ? runtime.ts[view.launch[row]] : Number.NaN;
         if (launched > previousEnd) result.hostWaitUs += gap;
-        else if (gap < usualGapUs) result.kernelWaitUs += gap;
+        else if (gap < usualGap) result.kernelWaitUs += gap;
         else result.otherUs += gap;
       }
-      previousEnd = device.ts[row] + device.dur[row];
+      const end = device.ts[row] + device.dur[row];
+      if (Number.isNaN(begin)) begin = device.ts[row];
+      previousEnd = exact && previousEnd > end ? previousEnd : end;
+      result.spanUs = Math.max(result.spanUs, previousEnd - begin);
     }
+    result.busyUs = result.spanUs - result.hostWaitUs - result.kernelWaitUs - result.otherUs;
     return result;
   });
 }

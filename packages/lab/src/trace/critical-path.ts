@@ -159,8 +159,9 @@ function previousOnStream(view: DeviceView): Int32Array {
  * Visited kernels are excluded, because kernels of zero duration would form a cycle.
  */
 function waitedFor(view: DeviceView, byEnd: SortedEnds, previous: number, walked: Uint8Array, start: number): number {
-  const { device } = view.data;
-  if (previous >= 0 && walked[previous] === 0 && start - (device.ts[previous] + device.dur[previous]) <= usualGapUs)
+  const { device, ticksPerUs } = view.data;
+  const usualGap = usualGapUs * ticksPerUs;
+  if (previous >= 0 && walked[previous] === 0 && start - (device.ts[previous] + device.dur[previous]) <= usualGap)
     return previous;
   let at = lastAtMost(byEnd.ends, start);
   while (at >= 0 && walked[byEnd.rows[at]] === 1) at--;

@@ -6,6 +6,7 @@ import {
   needMore,
   scanNumber,
   scanString,
+  scanTime,
   skipRest,
   skipSpace,
   skipString,
@@ -49,6 +50,7 @@ const argumentKeys = [
   "hlo_op",
   "device_ordinal",
   "step_num",
+  "Seq",
 ] as const;
 const argumentTable = new KeyTable(argumentKeys);
 
@@ -83,6 +85,10 @@ export class EventSlots {
   ts = Number.NaN;
   tsIsFloat = false;
   dur = Number.NaN;
+  /** Start in whole microseconds and nanoseconds behind the point, and duration in nanoseconds: exact, unlike `ts` and `dur`. */
+  tsWhole = 0;
+  tsNanoseconds = 0;
+  durNanoseconds = 0;
   /** One bit per argument of the event. */
   args = 0;
   readonly argNumber = new Float64Array(argumentKeys.length);
@@ -175,14 +181,17 @@ export class EventSlots {
       case keyId:
         return readToken(this.id, bytes, at, end);
       case keyTs: {
-        const next = readNumber(bytes, at, end);
+        const next = readTime(bytes, at, end);
         this.ts = found.number;
         this.tsIsFloat = found.isFloat;
+        this.tsWhole = found.whole;
+        this.tsNanoseconds = found.nanoseconds;
         return next;
       }
       case keyDur: {
-        const next = readNumber(bytes, at, end);
+        const next = readTime(bytes, at, end);
         this.dur = found.number;
+        this.durNanoseconds = found.whole * 1000 + found.nanoseconds;
         return next;
       }
       case keyArgs:
@@ -290,18 +299,19 @@ function readToken(into: Token, bytes: Buffer, at: number, end: number): number 
   return stop;
 }
 
-function readNumber(bytes: Buffer, at: number, end: number): number {
+function readTime(bytes: Buffer, at: number, end: number): number {
   const c = bytes[at];
   if (c === 0x7b || c === 0x5b) {
     found.number = Number.NaN;
     found.isFloat = false;
     return skipValue(bytes, at, end);
   }
-  if (c !== 0x22) return scanNumber(bytes, at, end);
+  if (c !== 0x22) return scanTime(bytes, at, end);
   const stop = scanString(bytes, at + 1, end);
   if (stop < 0) return needMore;
   const text = bytes.toString("latin1", at + 1, stop).trim();
-  found.number = text === "" ? Number.NaN : Number(text);
-  found.isFloat = text.includes(".");
+  // A quoted time is scanned like a bare one, with the end that a bare one has.
+  const quoted = Buffer.from(`${text} `);
+  if (text === "" || scanTime(quoted, 0, quoted.length) < 0) found.number = Number.NaN;
   return stop + 1;
 }

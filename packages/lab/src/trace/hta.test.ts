@@ -33,7 +33,7 @@ test("the values of Holistic Trace Analysis are reproduced", async (t) => {
       const [[rank, { file }]] = Object.entries(expected.files);
       using folder = new TestFolder();
       const path = unpackTrace(folder, basename(file, ".json.gz"));
-      using data = await readTrace(path);
+      using data = await readTrace(path, { hta: true });
       assert.deepEqual(data.problems, []);
       assert.equal(data.header.rank, Number(rank));
       const view = deviceView(data);
@@ -99,7 +99,7 @@ test("the values of Holistic Trace Analysis are reproduced", async (t) => {
       checkQueues(expected, queueLengths(view), queueLengths(view, true));
       checkCopies(name, expected, view);
 
-      const [{ report }] = await analyzeTraceFile(path, 0);
+      const [{ report }] = await analyzeTraceFile(path, 0, { hta: true });
       assert.equal(report.rank, Number(rank));
       assert.equal(report.idleUs, want["idle_time(us)"]);
       assert.equal(report.overlapPercent, times.overlapPercent);

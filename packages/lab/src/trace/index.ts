@@ -9,3 +9,4 @@ export type { LaunchStatistics } from "./launch.js";
 export { analyzeTrace, analyzeTraceFile, type RankReport } from "./rank.js";
 export { analyzeTraces, type TraceReport } from "./ranks.js";
 export { readTrace, TraceData, type TraceReadOptions } from "./read.js";
+export { readTimeline, type Timeline, type TimelineRow, timelineKinds } from "./timeline.js";

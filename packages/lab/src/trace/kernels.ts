@@ -87,6 +87,8 @@ export interface CollectiveCall {
   bytes: number | null;
   groupSize: number | null;
   group: string;
+  /** Number of the collective in its group, where the trace says. */
+  sequence: number | null;
   kernel: string;
 }
 
@@ -127,6 +129,7 @@ export function collectiveCalls(activity: Activity, worldSize: number | null): C
       bytes: args === undefined ? null : payload(collective, args),
       groupSize: args?.groupSize ?? worldSize,
       group: args?.group ?? "",
+      sequence: args?.sequence ?? null,
       kernel,
     });
   }
@@ -137,7 +140,7 @@ export function collectiveKey(call: CollectiveCall): string {
   return `${call.collective}|${call.bytes ?? "?"}|${call.group}|${call.bytes === null ? call.kernel : ""}`;
 }
 
-export function collectiveTable(calls: readonly CollectiveCall[]): CollectiveRow[] {
+export function collectiveTable(calls: readonly CollectiveCall[], ticksPerUs: number): CollectiveRow[] {
   const groups = new Map<string, CollectiveCall[]>();
   for (const call of calls) {
     const key = collectiveKey(call);
@@ -151,7 +154,7 @@ export function collectiveTable(calls: readonly CollectiveCall[]): CollectiveRow
       const sumUs = list.reduce((sum, call) => sum + call.dur, 0);
       const minUs = list.reduce((low, call) => Math.min(low, call.dur), Number.POSITIVE_INFINITY);
       const maxUs = list.reduce((high, call) => Math.max(high, call.dur), 0);
-      const algorithmGBps = first.bytes !== null && minUs > 0 ? first.bytes / minUs / 1000 : null;
+      const algorithmGBps = first.bytes !== null && minUs > 0 ? (first.bytes * ticksPerUs) / minUs / 1000 : null;
       const factor = first.groupSize === null ? null : busFactor(first.collective, first.groupSize);
       return {
         collective: first.collective,

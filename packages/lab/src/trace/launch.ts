@@ -26,6 +26,8 @@ export function launchStatistics(view: DeviceView): LaunchStatistics | null {
   const calls = new Float64Array(view.rows.length);
   const works = new Float64Array(view.rows.length);
   const delays = new Float64Array(view.rows.length);
+  const slowCall = slowCallUs * view.data.ticksPerUs;
+  const lateStart = lateStartUs * view.data.ticksPerUs;
   let n = 0;
   let shorterThanCall = 0;
   let slowCalls = 0;
@@ -41,9 +43,9 @@ export function launchStatistics(view: DeviceView): LaunchStatistics | null {
     works[n] = work;
     delays[n] = delay;
     n++;
-    if (call <= slowCallUs && work < call) shorterThanCall++;
-    if (call > slowCallUs) slowCalls++;
-    if (delay > lateStartUs) lateStarts++;
+    if (call <= slowCall && work < call) shorterThanCall++;
+    if (call > slowCall) slowCalls++;
+    if (delay > lateStart) lateStarts++;
   }
   if (n === 0) return null;
   return {

@@ -13,6 +13,7 @@ import {
 import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { type CriticalPath, criticalPath } from "./critical-path.js";
 import { dataLoaderTime, hostActivity, hostCut, jaxActivities } from "./host.js";
+import { hostFacts } from "./host-facts.js";
 import { mergeSorted } from "./intervals.js";
 import {
   type Activity,
@@ -26,7 +27,9 @@ import {
 import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
 import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from "./read.js";
+import { whatIf } from "./replay.js";
 import { nameIn } from "./symbols.js";
+import { inMicroseconds } from "./units.js";
 import { type DeviceView, deviceView } from "./view.js";
 
 interface StepTime {
@@ -58,14 +61,22 @@ export interface RankReport extends Partial<TimeBreakdown> {
   queues: QueueLength[];
   copies: CopyBandwidth[];
   criticalPath: CriticalPath | null;
+  /** Waits for data, reads that wait for the device, and compilation, with the lines behind them; null in JAX traces. */
+  host: ReturnType<typeof hostFacts> | null;
+  /** Step times under changes, replayed; null without steps or launches. */
+  whatIf: ReturnType<typeof whatIf>;
 }
 
 /** The report of a rank and the data that the comparison of ranks needs. */
 export interface AnalyzedRank {
   report: RankReport;
+  /** Collectives, in microseconds since `originUs`. */
   calls: CollectiveCall[];
-  /** Clock origin of this trace relative to the first trace, in microseconds, from its header; 0 where unknown. */
+  /** Whole microseconds on the trace's own clock. */
+  originUs: number;
+  /** Nanoseconds since 1970 of the zero of the trace's clock, from its header. */
   baseNanoseconds: bigint | null;
+  hostName: string | null;
 }
 
 const rankInName = /rank[\s_.-]*(\d+)/i;
@@ -131,16 +142,18 @@ function analyseDevice(data: TraceData, order: number): AnalyzedRank {
     types: gap === null ? typeTimes(view) : [],
     idle: gap === null ? idleBreakdown(view) : [],
     kernels: kernelTable(activity),
-    collectives: collectiveTable(calls),
+    collectives: collectiveTable(calls, data.ticksPerUs),
     launches: launchStatistics(view),
     queues: gap === null ? queueLengths(view) : [],
     copies: copyBandwidths(view),
     criticalPath: gap === null ? criticalPath(view) : null,
+    host: hostFacts(data, view.cut),
+    whatIf: gap === null ? whatIf(view) : null,
   };
   if (gap !== null) report.problems.push(gap);
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
-  noteClockJump(report, activity);
+  noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
 }
 
@@ -183,7 +196,7 @@ function lacksDeviceEvents(data: TraceData): boolean {
 }
 
 /** The analyses that need device streams and runtime calls. */
-const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null };
+const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null, whatIf: null };
 
 function analyseHost(data: TraceData, order: number): AnalyzedRank {
   const blind = lacksDeviceEvents(data);
@@ -199,7 +212,8 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
     dataLoaderUs: dataLoaderTime(data, cut),
     types: blind ? [] : typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
-    collectives: collectiveTable(calls),
+    collectives: collectiveTable(calls, data.ticksPerUs),
+    host: hostFacts(data, cut),
     ...withoutLaunches,
   };
   report.problems.push(
@@ -209,7 +223,7 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
         ? "the trace has no device events and no operators: there is nothing to measure"
         : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
   );
-  noteClockJump(report, activity);
+  noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
 }
 
@@ -226,15 +240,23 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
     dataLoaderUs: null,
     types: typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
-    collectives: collectiveTable(calls),
+    collectives: collectiveTable(calls, data.ticksPerUs),
+    host: null,
     ...withoutLaunches,
   };
-  noteClockJump(report, activity);
+  noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
 }
 
 function analyzed(report: RankReport, calls: CollectiveCall[], data: TraceData): AnalyzedRank {
-  return { report, calls, baseNanoseconds: data.header.baseNanoseconds };
+  const { ticksPerUs, originUs, header } = data;
+  return {
+    report: inMicroseconds(report, ticksPerUs),
+    calls: calls.map((call) => ({ ...call, ts: call.ts / ticksPerUs, dur: call.dur / ticksPerUs })),
+    originUs,
+    baseNanoseconds: header.baseNanoseconds,
+    hostName: header.hostName,
+  };
 }
 
 const merged = (activity: Activity, type: KernelType) => {
@@ -257,15 +279,15 @@ function activityBreakdown(activity: Activity): TimeBreakdown | null {
 const jumpUs = 60e6;
 
 /** A gap of more than a minute that covers most of the trace indicates a clock adjustment. */
-function noteClockJump(report: RankReport, { rows, ts, dur }: Activity): void {
+function noteClockJump(report: RankReport, { rows, ts, dur }: Activity, { ticksPerUs, originUs }: TraceData): void {
   if (rows.length < 2 || report.spanUs === undefined) return;
   let end = ts[rows[0]] + dur[rows[0]];
   for (let i = 0; i < rows.length; i++) {
     const row = rows[i];
     const gap = ts[row] - end;
-    if (gap > jumpUs && gap > report.spanUs / 2)
+    if (gap > jumpUs * ticksPerUs && gap > report.spanUs / 2)
       report.problems.push(
-        `the clock jumps by ${(gap / 1e6).toFixed(0)} s at ${ts[row]} us: span and idle time contain the jump; trust the busy times only`,
+        `the clock jumps by ${(gap / ticksPerUs / 1e6).toFixed(0)} s at ${originUs + ts[row] / ticksPerUs} us: span and idle time contain the jump; trust the busy times only`,
       );
     end = Math.max(end, ts[row] + dur[row]);
   }

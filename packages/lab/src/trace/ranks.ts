@@ -85,35 +85,77 @@ function missing(reports: readonly RankReport[]): number[] {
   return Array.from({ length: world }, (_, rank) => rank).filter((rank) => !have.has(rank));
 }
 
-/** The calls that every rank made, matched by kind, size and order. */
-function matched(ranks: readonly AnalyzedRank[]): { calls: CollectiveCall[]; unmatched: number }[] {
+/** Collectives that every rank made, one list per collective in the order of the ranks, and those that could not be paired. */
+interface Pairs {
+  sets: CollectiveCall[][];
+  unmatched: number;
+  /** Why a pairing was given up although the counts agree. */
+  refused: string | null;
+}
+
+/** Pairs by group, size and sequence number; without recorded numbers the order of the calls counts. */
+function paired(ranks: readonly AnalyzedRank[]): Pairs {
   const perRank = ranks.map(({ calls }) => {
     const groups = new Map<string, CollectiveCall[]>();
     for (const call of calls) {
-      const list = groups.get(collectiveKey(call));
-      if (list === undefined) groups.set(collectiveKey(call), [call]);
+      const numbered = call.sequence === null ? "" : `|${call.sequence}`;
+      const key = `${collectiveKey(call)}${numbered}`;
+      const list = groups.get(key);
+      if (list === undefined) groups.set(key, [call]);
       else list.push(call);
     }
     return groups;
   });
-  const result: { calls: CollectiveCall[]; unmatched: number }[] = [];
+  const sets: CollectiveCall[][] = [];
+  let unmatched = 0;
   for (const [key, first] of perRank[0]) {
     const lists = perRank.map((groups) => groups.get(key) ?? []);
-    if (lists.some((list) => list.length !== first.length)) {
-      result.push({ calls: [], unmatched: first.length });
-      continue;
-    }
-    for (let i = 0; i < first.length; i++) result.push({ calls: lists.map((list) => list[i]), unmatched: 0 });
+    if (lists.some((list) => list.length !== first.length)) unmatched += first.length;
+    else for (let i = 0; i < first.length; i++) sets.push(lists.map((list) => list[i]));
   }
-  return result;
+  const refused = contradiction(ranks, sets);
+  return refused === null ? { sets, unmatched, refused } : { sets: [], unmatched: 0, refused };
+}
+
+/** Largest difference between two clocks of one host, and between hosts with synchronized clocks. */
+const sameHostUs = 1000;
+const otherHostUs = 1e6;
+
+/** The ends of one collective on two ranks, on the clocks of the traces: the second minus the first. */
+function endDifferences(ranks: readonly AnalyzedRank[], sets: readonly CollectiveCall[][], i: number): number[] {
+  const origin = ranks[i].originUs - ranks[0].originUs + headerOffset(ranks[0], ranks[i]);
+  return sets.map((calls) => calls[i].ts + calls[i].dur - (calls[0].ts + calls[0].dur) + origin);
+}
+
+/** Microseconds by which the clock of a trace starts after that of the first one, as their headers say. */
+function headerOffset(first: AnalyzedRank, other: AnalyzedRank): number {
+  if (first.baseNanoseconds === null || other.baseNanoseconds === null) return 0;
+  return Number(other.baseNanoseconds - first.baseNanoseconds) / 1000;
+}
+
+/** A collective ends on all ranks at about the same time: clocks that say otherwise show that the calls are different ones. */
+function contradiction(ranks: readonly AnalyzedRank[], sets: readonly CollectiveCall[][]): string | null {
+  if (sets.length === 0) return null;
+  for (let i = 1; i < ranks.length; i++) {
+    const differences = endDifferences(ranks, sets, i);
+    const middle = median(differences);
+    const longest = sets.reduce((most, calls) => Math.max(most, calls[0].dur, calls[i].dur), 0);
+    const spread = median(differences.map((difference) => Math.abs(difference - middle)));
+    const known = ranks[0].hostName !== null && ranks[0].hostName === ranks[i].hostName;
+    const bound = known ? sameHostUs : otherHostUs;
+    const who = `ranks ${ranks[0].report.rank} and ${ranks[i].report.rank}`;
+    if (known && Math.abs(middle) > bound + longest)
+      return `the collectives of ${who} are not compared: on the common clock of ${ranks[0].hostName} they end ${(Math.abs(middle) / 1000).toFixed(1)} ms apart, so they are different calls (other steps recorded)`;
+    if (spread > bound && spread > longest)
+      return `the collectives of ${who} are not compared: their ends differ by ${(spread / 1000).toFixed(1)} ms from each other, more than any of them takes, so they are different calls`;
+  }
+  return null;
 }
 
 function compareCollectives(
   ranks: readonly AnalyzedRank[],
 ): Pick<TraceReport, "skew" | "stragglers" | "waitingPercent"> & { note: string | null } {
-  const all = matched(ranks);
-  const unmatched = all.reduce((sum, m) => sum + m.unmatched, 0);
-  const sets = all.filter((m) => m.calls.length > 0).map((m) => m.calls);
+  const { sets, unmatched, refused } = paired(ranks);
   const numbers = ranks.map((r) => r.report.rank);
   const last = new Array<number>(ranks.length).fill(0);
   const caused = new Array<number>(ranks.length).fill(0);
@@ -154,9 +196,10 @@ function compareCollectives(
     stragglers: stragglersOf(numbers, last, caused, sets.length),
     waitingPercent: total > 0 ? (100 * waiting) / total : null,
     note:
-      unmatched > 0
+      refused ??
+      (unmatched > 0
         ? `${unmatched} collectives were not made by every rank and are not compared (different steps recorded, or different groups)`
-        : null,
+        : null),
   };
 }
 
@@ -172,15 +215,12 @@ function stragglersOf(numbers: number[], last: number[], caused: number[], sets:
 }
 
 function clockOffsets(ranks: readonly AnalyzedRank[]): { rank: number; us: number }[] {
-  const base = ranks[0].baseNanoseconds;
-  const sets = matched(ranks)
-    .map((m) => m.calls)
-    .filter((calls) => calls.length > 0);
+  const { sets } = paired(ranks);
   return ranks.map((rank, i) => {
-    const fromHeader = base !== null && rank.baseNanoseconds !== null ? Number(rank.baseNanoseconds - base) / 1000 : 0;
+    const fromHeader = headerOffset(ranks[0], rank);
     if (sets.length === 0 || i === 0) return { rank: rank.report.rank, us: fromHeader };
-    const offset = median(sets.map((calls) => calls[0].ts + calls[0].dur - (calls[i].ts + calls[i].dur)));
+    const difference = median(endDifferences(ranks, sets, i));
     // Ends that agree to a millisecond already share a clock; shifting them would only add noise.
-    return { rank: rank.report.rank, us: Math.abs(offset - fromHeader) < 1000 ? fromHeader : offset };
+    return { rank: rank.report.rank, us: Math.abs(difference) < 1000 ? fromHeader : fromHeader - difference };
   });
 }

@@ -55,7 +55,7 @@ test("numbers equal those of JSON.parse", async () => {
   const numbers = ["3869403572711.511", "0.1", "1669783687464181", "1e3", "9007199254740993", "12345678901234567.5"];
   numbers.push("123456789.123456789", "5925.2730000000001", "9.9999999999999995e-07", "0", "0.30000000000000004");
   const events = numbers.map((n) => `{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":${n},"dur":${n}}`);
-  using data = await readTrace(folder.file("t.json", `{"traceEvents":[${events.join(",")}]}`));
+  using data = await readTrace(folder.file("t.json", `{"traceEvents":[${events.join(",")}]}`), { hta: true });
   const [segment] = [...data.host.each()];
   assert.deepEqual(
     Array.from(segment.ts.subarray(0, segment.rows)),
@@ -79,6 +79,7 @@ test("the tables contain the fields of the events", async () => {
   ];
   using data = await readTrace(
     folder.file("t.json", traceText(events, { distributedInfo: { rank: 3, world_size: 8 } })),
+    { hta: true },
   );
   assert.deepEqual([data.device.rows, data.runtime.rows, data.host.rows], [1, 1, 3]);
   assert.equal(data.symbols.text(data.device.name[0]), "gemm");
@@ -101,7 +102,7 @@ test("rows beyond the memory bound are spilled to disk and read back", async () 
     (_, i) => `{"ph":"X","cat":"cpu_op","name":"op${i % 7}","pid":1,"tid":1,"ts":${i * 10},"dur":${i % 9}}`,
   );
   const file = folder.file("t.json", `[${events.join(",\n")}`);
-  using data = await readTrace(file, { residentSegments: 1 });
+  using data = await readTrace(file, { residentSegments: 1, hta: true });
   assert.deepEqual(data.problems, [], "the array form may leave its bracket open");
   assert.equal(data.host.rows, count);
   assert.equal(data.host.spilledRows, 3 * 65536);

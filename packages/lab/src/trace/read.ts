@@ -19,6 +19,8 @@ export interface CollectiveArguments {
   elementBytes: number | null;
   groupSize: number | null;
   group: string;
+  /** Number of the collective in its group; null where the trace does not say. */
+  sequence: number | null;
 }
 
 /** A thread or stream: the pair of process and thread that an event names. */
@@ -73,6 +75,8 @@ export class TraceData {
     deviceNames: [],
     baseNanoseconds: null,
   };
+  /** Whole microseconds that are zero on the time axis of the tables. */
+  originUs = 0;
   /** True when times have fractions (or some are missing): Holistic Trace Analysis then rounds them inward. */
   fractionalTimes = false;
   hloRows = 0;
@@ -86,10 +90,20 @@ export class TraceData {
     /** Initial capacity of the device and runtime tables. */
     expectedRows = 1024,
     residentSegments?: number,
+    /**
+     * Time unit of the tables: nanoseconds since `originUs`, which are whole numbers and add up exactly, or microseconds as
+     * Holistic Trace Analysis uses them.
+     */
+    readonly unit: "ns" | "us" = "ns",
   ) {
     this.device = new DeviceTable(expectedRows);
     this.runtime = new RuntimeTable(expectedRows);
     this.host = new HostTable(residentSegments);
+  }
+
+  /** Time units per microsecond. */
+  get ticksPerUs(): number {
+    return this.unit === "ns" ? 1000 : 1;
   }
 
   laneName(lane: number): string {
@@ -122,7 +136,19 @@ class Sorter implements EventSink {
   badTimes = 0;
   unmatchedEnds = 0;
 
+  private hasOrigin = false;
+
   constructor(private readonly data: TraceData) {}
+
+  /** Start of an event in the unit of the tables. */
+  private start(e: EventSlots): number {
+    if (this.data.unit === "us") return e.ts;
+    if (!this.hasOrigin) {
+      this.hasOrigin = true;
+      this.data.originUs = e.tsWhole;
+    }
+    return (e.tsWhole - this.data.originUs) * 1000 + e.tsNanoseconds;
+  }
 
   header(name: string, raw: string): void {
     const header = this.data.header;
@@ -180,7 +206,7 @@ class Sorter implements EventSink {
       return;
     }
     const name = this.data.symbols.intern(bytes, e.name.start, e.name.end, e.name.hash);
-    this.store(e, bytes, e.ts, e.dur, name, category);
+    this.store(e, bytes, this.start(e), this.data.unit === "us" ? e.dur : e.durNanoseconds, name, category);
   }
 
   /** B and E events of one thread nest; each pair becomes one row. */
@@ -190,15 +216,16 @@ class Sorter implements EventSink {
     if (stack === undefined) this.open.set(lane, (stack = []));
     if (e.phase === 0x42) {
       const name = this.data.symbols.intern(bytes, e.name.start, e.name.end, e.name.hash);
-      stack.push({ ts: e.ts, name, category: this.category(e, bytes) });
+      stack.push({ ts: Number.isFinite(e.ts) ? this.start(e) : Number.NaN, name, category: this.category(e, bytes) });
       return;
     }
     const begin = stack.pop();
-    if (begin === undefined || !(e.ts >= begin.ts)) {
+    const end = Number.isFinite(e.ts) ? this.start(e) : Number.NaN;
+    if (begin === undefined || !(end >= begin.ts)) {
       this.unmatchedEnds++;
       return;
     }
-    this.store(e, bytes, begin.ts, e.ts - begin.ts, begin.name, begin.category);
+    this.store(e, bytes, begin.ts, end - begin.ts, begin.name, begin.category);
   }
 
   private store(e: EventSlots, bytes: Buffer, ts: number, dur: number, name: number, category: number): void {
@@ -353,6 +380,7 @@ function collectiveArguments(e: EventSlots, bytes: Buffer): CollectiveArguments 
     elementBytes: bytesOfDtype(e.raw(bytes, arg.dtype)),
     groupSize: orNull(e.number(arg["Group size"])),
     group: e.raw(bytes, arg["Process Group Name"]),
+    sequence: orNull(e.number(arg.Seq)),
   };
 }
 
@@ -368,7 +396,15 @@ function hostCollectiveArguments(e: EventSlots, bytes: Buffer, name: string): Co
   } catch {
     // Shapes are recorded only with `record_shapes`.
   }
-  return { name, inElements: elements, outElements: elements, elementBytes, groupSize: null, group: "" };
+  return {
+    name,
+    inElements: elements,
+    outElements: elements,
+    elementBytes,
+    groupSize: null,
+    group: "",
+    sequence: null,
+  };
 }
 
 export interface TraceReadOptions {
@@ -377,11 +413,13 @@ export interface TraceReadOptions {
   /** Host segments (65,536 rows, 1.9 MB each) in memory before the oldest are spilled to a temporary file. */
   residentSegments?: number;
   signal?: AbortSignal;
+  /** Times as Holistic Trace Analysis has them: microseconds, fractions rounded inward. Otherwise exact nanoseconds. */
+  hta?: boolean;
 }
 
 /** Reads a trace. Throws only when the file cannot be opened; damaged content is reported by `problems` and `complete`. */
 export async function readTrace(file: string, options: TraceReadOptions = {}): Promise<TraceData> {
-  const data = new TraceData(file, expectedRows(file), options.residentSegments);
+  const data = new TraceData(file, expectedRows(file), options.residentSegments, options.hta ? "us" : "ns");
   const sorter = new Sorter(data);
   const stream = new TraceStream(sorter);
   try {

@@ -5,7 +5,7 @@ import { hashSeed } from "./symbols.js";
 export const needMore = -1;
 
 /** What the last `scanString` or `scanNumber` found; module state, because a returned object would cost an allocation. */
-export const found = { hash: 0, number: 0, isFloat: false, escaped: false };
+export const found = { hash: 0, number: 0, isFloat: false, escaped: false, whole: 0, nanoseconds: 0 };
 
 export class TraceSyntaxError extends Error {
   constructor(
@@ -119,6 +119,50 @@ export function scanNumber(bytes: Buffer, at: number, end: number): number {
   found.number = word !== undefined ? word : Number(text);
   found.isFloat = /[.eE]/.test(text);
   return stop;
+}
+
+/**
+ * A time in microseconds as two exact numbers: whole microseconds and the nanoseconds behind the decimal point. A double of
+ * microseconds since 1970 has a resolution of a quarter of a microsecond.
+ */
+export function scanTime(bytes: Buffer, at: number, end: number): number {
+  const start = at;
+  const negative = at < end && bytes[at] === 0x2d;
+  if (negative) at++;
+  let whole = 0;
+  let digits = 0;
+  while (at < end && bytes[at] >= 0x30 && bytes[at] <= 0x39) {
+    whole = whole * 10 + (bytes[at++] - 0x30);
+    digits++;
+  }
+  let all = whole;
+  let nanoseconds = 0;
+  let decimals = 0;
+  const isFloat = at < end && bytes[at] === 0x2e;
+  if (isFloat) {
+    at++;
+    for (; at < end && bytes[at] >= 0x30 && bytes[at] <= 0x39; at++, decimals++) {
+      all = all * 10 + (bytes[at] - 0x30);
+      if (decimals < 3) nanoseconds = nanoseconds * 10 + (bytes[at] - 0x30);
+      else if (decimals === 3 && bytes[at] >= 0x35) nanoseconds++;
+    }
+    for (let i = decimals; i < 3; i++) nanoseconds *= 10;
+  }
+  if (at >= end) return needMore;
+  if (digits > 0 && whole <= Number.MAX_SAFE_INTEGER && endsToken(bytes[at])) {
+    found.whole = negative ? -whole : whole;
+    found.nanoseconds = negative ? -nanoseconds : nanoseconds;
+    found.isFloat = isFloat;
+    // As `scanNumber` does.
+    if (digits + decimals <= 16 && decimals <= 15 && all <= Number.MAX_SAFE_INTEGER)
+      found.number = (negative ? -all : all) / powersOfTen[decimals];
+    else found.number = Number(bytes.toString("latin1", start, at));
+    return at;
+  }
+  const next = scanNumber(bytes, start, end);
+  found.whole = Math.floor(found.number);
+  found.nanoseconds = Math.round((found.number - found.whole) * 1000);
+  return next;
 }
 
 // Kineto prints NaN and infinity as C++ does.

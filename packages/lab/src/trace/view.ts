@@ -1,5 +1,5 @@
-// The part of a trace that is analyzed: device events in time order, each with its class and launching call. The rules are those
-// of Holistic Trace Analysis (rounding of fractional times, exclusion of the last profiler step), so that values are equal.
+// The part of a trace that is analyzed: device events in time order, each with its class and launching call. The last of
+// several profiler steps is excluded. With microseconds as unit, fractional times are rounded as Holistic Trace Analysis does.
 import { sortedBy } from "./intervals.js";
 import { gpuKernelType, type KernelType, kernelTypes } from "./kinds.js";
 import type { StepMark, TraceData } from "./read.js";
@@ -63,7 +63,8 @@ function roundInwards(ts: Float64Array, dur: Float64Array, rows: number): void {
 export function deviceView(data: TraceData): DeviceView {
   const { device, runtime } = data;
   let steps = data.steps;
-  if (data.fractionalTimes) {
+  const rounded = data.unit === "us" && data.fractionalTimes;
+  if (rounded) {
     roundInwards(device.ts, device.dur, device.rows);
     roundInwards(runtime.ts, runtime.dur, runtime.rows);
     steps = steps.map((s) => {
@@ -72,7 +73,7 @@ export function deviceView(data: TraceData): DeviceView {
     });
   }
   steps = [...steps].sort((a, b) => a.ts - b.ts);
-  const lastStep = data.fractionalTimes ? Math.ceil(data.lastStepTs) : data.lastStepTs;
+  const lastStep = rounded ? Math.ceil(data.lastStepTs) : data.lastStepTs;
   const cut = data.stepNames.size >= 2 ? lastStep : Number.POSITIVE_INFINITY;
 
   const byCorrelation = new RowIndex(runtime.rows);

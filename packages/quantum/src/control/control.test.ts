@@ -208,3 +208,45 @@ describe("line search, robust objectives, fits, files", () => {
     assert.throws(() => grape(prepared, f64([0.1, -0.1])), /grape: rates: element 1 is -0.1/);
   });
 });
+
+test("L-BFGS stays within bounds and finds the minimum on their faces", () => {
+  // The quadratic form (x - c)^T A (x - c): the minimum in the box is known from its conditions (found by enumeration of faces).
+  const A = [
+    [3, 1, 0.5],
+    [1, 2, -0.4],
+    [0.5, -0.4, 1.5],
+  ];
+  const c = [2, -1.5, 0.3];
+  const a = weft.tensor(A, { dtype: "float64" });
+  const loss = ({ x, y }: NamedParameters): weft.Tensor => {
+    const d = weft.concat([x, y.reshape([1])], 0).sub(weft.tensor(c, { dtype: "float64" }));
+    return d.mul(a.matmul(d)).sum();
+  };
+  const bounds = { x: [-1, 1] as const, y: [0.5, 4] as const };
+  /** Minimum by enumeration: each variable is free, low or high. */
+  const [low, high] = [
+    [-1, -1, 0.5],
+    [1, 1, 4],
+  ];
+  let best = { value: Number.POSITIVE_INFINITY, at: [0, 0, 0] };
+  for (let k = 0; k <= 40; k++)
+    for (let j = 0; j <= 40; j++)
+      for (let i = 0; i <= 40; i++) {
+        const at = [i, j, k].map((n, m) => low[m] + ((high[m] - low[m]) * n) / 40);
+        const d = at.map((v, m) => v - c[m]);
+        const value = d.reduce((s, v, m) => s + v * A[m].reduce((t, w, l) => t + w * d[l], 0), 0);
+        if (value < best.value) best = { value, at };
+      }
+  const start = { x: weft.tensor([0.5, 0.5], { dtype: "float64" }), y: weft.tensor(9, { dtype: "float64" }) };
+  const found = minimize(loss, start, { bounds });
+  assert.equal(found.reason, "gradient");
+  assert.ok(found.value <= best.value + 1e-12 && found.value > best.value - 0.05, `${found.value}, grid ${best.value}`);
+  const x = [...(found.params.x.dataSync() as Float64Array), found.params.y.itemSync()];
+  x.forEach((v, m) => void assert.ok(v >= low[m] && v <= high[m] && Math.abs(v - best.at[m]) < 0.1, `${x}`));
+  for (const method of ["adam", "descent"] as const) {
+    const other = minimize(loss, start, { bounds, method, iterations: 400, rate: 0.05 });
+    assert.ok(other.params.x.abs().max().itemSync() <= 1 && other.value < found.value + 1e-3, method);
+  }
+  assert.throws(() => minimize(loss, start, { bounds: { z: [0, 1] } }), /"z", which is no parameter/);
+  assert.throws(() => minimize(loss, start, { bounds: { x: [1, 1] } }), /must ascend/);
+});

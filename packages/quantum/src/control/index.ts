@@ -1,4 +1,5 @@
 // Optimal control of open systems: piecewise constant controls, minimizers, robust objectives, spectrum fits.
+export type { Bounds } from "./bounds.js";
 export { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
 export { type ControlFile, parseControlFile } from "./file.js";
 export { fitSpectrum, type SpectrumFit } from "./fit.js";

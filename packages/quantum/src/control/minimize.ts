@@ -1,7 +1,8 @@
-// Minimization of functions of named parameters by gradient descent, Adam and L-BFGS on one flat float64 vector, with resumable
-// state. Value and gradient are one compiled program.
+// Minimization of functions of named parameters by gradient descent, Adam and L-BFGS on one flat float64 vector, within bounds if
+// there are any, with resumable state. Value and gradient are one compiled program.
 import { WeftError } from "@weft/core/internal/graph";
 import { type Jitted, jit, type Tensor, tensor, valueAndGrad } from "@weft/core/internal/tensor";
+import { type Bounds, Box } from "./bounds.js";
 import { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
 import { strongWolfe } from "./wolfe.js";
 
@@ -29,6 +30,8 @@ export interface MinimizeOptions {
   gradientTolerance?: number;
   /** Stops when the value is below this. */
   target?: number;
+  /** Lowest and highest values by parameter name. L-BFGS moves along the faces of this box (L-BFGS-B). */
+  bounds?: Bounds;
 }
 
 const checkpointKind = "minimize";
@@ -72,6 +75,11 @@ class Layout {
     this.size = this.#pulseShapes.reduce((n, shape) => n + shape.reduce((a, b) => a * b, 1), 0);
   }
 
+  /** Number of entries of each parameter. */
+  get sizes(): number[] {
+    return this.#pulseShapes.map((shape) => shape.reduce((a, b) => a * b, 1));
+  }
+
   vector(params: NamedParameters): Float64Array {
     const out = new Float64Array(this.size);
     let at = 0;
@@ -109,6 +117,7 @@ type Memory = Record<string, Float64Array>;
 export class Minimizer {
   readonly options: Required<MinimizeOptions>;
   readonly #layout: Layout;
+  readonly #box: Box;
   readonly #program: Jitted<(params: NamedParameters) => [Tensor, NamedParameters]>;
   #x: Float64Array;
   #now: Evaluated;
@@ -131,6 +140,7 @@ export class Minimizer {
       history: 10,
       gradientTolerance: 1e-8,
       target: Number.NEGATIVE_INFINITY,
+      bounds: {},
       ...options,
     };
     for (const name of ["iterations", "history"] as const)
@@ -139,7 +149,8 @@ export class Minimizer {
     if (!(this.options.rate > 0)) throw new WeftError(`minimize: rate must be above 0, got ${this.options.rate}`);
     this.#layout = new Layout(start);
     this.#program = jit((params: NamedParameters) => valueAndGrad(loss)(params) as [Tensor, NamedParameters]);
-    this.#x = this.#layout.vector(start);
+    this.#box = Box.of(this.options.bounds, this.#layout.names, this.#layout.sizes);
+    this.#x = this.#box.project(this.#layout.vector(start));
     this.#now = this.#evaluate(this.#x);
     if (!Number.isFinite(this.#now.value))
       throw new WeftError(`minimize: the loss is ${this.#now.value} at the start; use other initial parameters`);
@@ -156,9 +167,14 @@ export class Minimizer {
     return {
       iteration: this.iteration,
       value: this.#now.value,
-      gradient: largest(this.#now.gradient),
+      gradient: this.#slope(),
       evaluations: this.evaluations,
     };
+  }
+
+  /** Largest entry of the gradient, without what points out of the bounds. */
+  #slope(): number {
+    return largest(this.#box.projectedGradient(this.#x, this.#now.gradient));
   }
 
   #evaluate(x: Float64Array): Evaluated {
@@ -169,7 +185,7 @@ export class Minimizer {
 
   /** The reason to stop, or null. */
   finished(): StopReason | null {
-    if (largest(this.#now.gradient) <= this.options.gradientTolerance) return "gradient";
+    if (this.#slope() <= this.options.gradientTolerance) return "gradient";
     if (this.#now.value <= this.options.target) return "target";
     return this.iteration >= this.options.iterations ? "iterations" : null;
   }
@@ -195,7 +211,7 @@ export class Minimizer {
 
   /** Gradient descent: x - rate * gradient. */
   descend(): boolean {
-    this.#x = plus(this.#x, this.#now.gradient, -this.options.rate);
+    this.#x = this.#box.project(plus(this.#x, this.#now.gradient, -this.options.rate));
     this.#now = this.#evaluate(this.#x);
     return true;
   }
@@ -213,54 +229,53 @@ export class Minimizer {
       square: square.map((v, i) => 0.999 * v + 0.001 * g[i] ** 2),
     };
     const { mean: m, square: v } = this.#memory;
-    this.#x = this.#x.map((x, i) => x - (this.options.rate * (m[i] / c1)) / (Math.sqrt(v[i] / c2) + 1e-8));
+    const moved = this.#x.map((x, i) => x - (this.options.rate * (m[i] / c1)) / (Math.sqrt(v[i] / c2) + 1e-8));
+    this.#x = this.#box.project(moved);
     this.#now = this.#evaluate(this.#x);
     return true;
   }
 
-  /** Two-loop recursion: minus the inverse Hessian times the gradient. */
+  /** Two-loop recursion: minus the inverse Hessian times the gradient, in the space of the variables that may move. */
   #direction(): Float64Array {
-    let q: Float64Array = Float64Array.from(this.#now.gradient);
+    const free = (v: Float64Array): Float64Array => this.#box.free(v, this.#x, this.#now.gradient);
+    const pairs = this.#steps
+      .map((step, i) => ({ s: free(step), y: free(this.#changes[i]) }))
+      .filter(({ s, y }) => dot(s, y) > 0);
+    let q: Float64Array = free(this.#now.gradient);
     const shares: number[] = [];
-    for (let i = this.#steps.length - 1; i >= 0; i--) {
-      shares[i] = dot(this.#steps[i], q) / dot(this.#steps[i], this.#changes[i]);
-      q = plus(q, this.#changes[i], -shares[i]);
+    for (let i = pairs.length - 1; i >= 0; i--) {
+      const { s, y } = pairs[i];
+      shares[i] = dot(s, q) / dot(s, y);
+      q = plus(q, y, -shares[i]);
     }
-    const [s, y] = [this.#steps.at(-1), this.#changes.at(-1)];
-    if (s !== undefined && y !== undefined) q = q.map((x) => (x * dot(s, y)) / dot(y, y));
-    this.#steps.forEach((step, i) => {
-      const share = dot(this.#changes[i], q) / dot(step, this.#changes[i]);
-      q = plus(q, step, shares[i] - share);
+    const last = pairs.at(-1);
+    if (last !== undefined) q = q.map((x) => (x * dot(last.s, last.y)) / dot(last.y, last.y));
+    pairs.forEach(({ s, y }, i) => {
+      q = plus(q, s, shares[i] - dot(y, q) / dot(s, y));
     });
     return q.map((x) => -x);
   }
 
-  /** One step of L-BFGS with a strong Wolfe line search. */
+  /** One step of L-BFGS with a strong Wolfe line search, or within bounds with a search along the projected line. */
   lbfgs(): boolean {
     let direction = this.#direction();
     if (!(dot(direction, this.#now.gradient) < 0)) {
       // Not a descent direction: restart with steepest descent.
       [this.#steps, this.#changes] = [[], []];
-      direction = this.#now.gradient.map((x) => -x);
+      direction = this.#box.free(this.#now.gradient, this.#x, this.#now.gradient).map((x) => -x);
     }
     const before = this.#now;
-    const points = new Map<number, Evaluated>();
-    const line = (step: number) => {
-      const found = this.#evaluate(plus(this.#x, direction, step));
-      points.set(step, found);
-      return { step, value: found.value, slope: dot(found.gradient, direction) };
-    };
-    const slope = dot(before.gradient, direction);
     const first = this.#steps.length === 0 ? Math.min(1, 1 / largest(before.gradient)) : 1;
-    const taken = strongWolfe(line, { step: 0, value: before.value, slope }, first);
-    if (taken === null) {
+    const bounded = Object.keys(this.options.bounds).length > 0;
+    const found = bounded ? this.#projectedSearch(direction, first) : this.#lineSearch(direction, first);
+    if (found === null) {
       if (this.#steps.length === 0) return false;
       [this.#steps, this.#changes] = [[], []];
       return this.lbfgs();
     }
-    const step = direction.map((x) => x * taken.step);
-    this.#x = plus(this.#x, step, 1);
-    this.#now = points.get(taken.step)!;
+    const step = plus(found.x, this.#x, -1);
+    this.#x = found.x;
+    this.#now = found.at;
     const change = plus(this.#now.gradient, before.gradient, -1);
     if (dot(step, change) > 1e-14 * dot(change, change)) {
       this.#steps.push(step);
@@ -271,6 +286,31 @@ export class Minimizer {
       }
     }
     return true;
+  }
+
+  #lineSearch(direction: Float64Array, first: number): { x: Float64Array; at: Evaluated } | null {
+    const points = new Map<number, Evaluated>();
+    const line = (step: number) => {
+      const found = this.#evaluate(plus(this.#x, direction, step));
+      points.set(step, found);
+      return { step, value: found.value, slope: dot(found.gradient, direction) };
+    };
+    const { value, gradient } = this.#now;
+    const taken = strongWolfe(line, { step: 0, value, slope: dot(gradient, direction) }, first);
+    return taken === null ? null : { x: plus(this.#x, direction, taken.step), at: points.get(taken.step)! };
+  }
+
+  /** Halves the step along the projection of the line until the value decreases sufficiently. */
+  #projectedSearch(direction: Float64Array, first: number): { x: Float64Array; at: Evaluated } | null {
+    const { value, gradient } = this.#now;
+    for (let step = first, k = 0; k < 40; k++, step /= 2) {
+      const x = this.#box.project(plus(this.#x, direction, step));
+      const descent = dot(gradient, plus(x, this.#x, -1));
+      if (!(descent < 0)) continue;
+      const at = this.#evaluate(x);
+      if (at.value <= value + 1e-4 * descent) return { x, at };
+    }
+    return null;
   }
 
   /** Writes a checkpoint. */

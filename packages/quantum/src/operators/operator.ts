@@ -51,6 +51,14 @@ export class Operator {
     return out;
   }
 
+  /** An operator from interleaved real and imaginary parts, as complex tensors are stored. */
+  static fromPairs(rows: number, columns: number, pairs: ArrayLike<number>, start = 0): Operator {
+    return Operator.build(rows, columns, (i, j) => {
+      const k = start + 2 * (i * columns + j);
+      return { re: pairs[k], im: pairs[k + 1] };
+    });
+  }
+
   at(i: number, j: number): ComplexNumber {
     return { re: this.re[i * this.columns + j], im: this.im[i * this.columns + j] };
   }

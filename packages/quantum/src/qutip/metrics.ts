@@ -108,73 +108,76 @@ export function negativity(rho: Qobj, subsystem: number): number {
 /** Values by row (y) and column (x). */
 export type PhaseSpace = number[][];
 
+/** A function of the complex amplitude (x + i y) g / 2 on a grid; `re` and `im` are space for M numbers. */
+function onGrid(
+  state: Qobj,
+  [xvec, yvec, g]: readonly [readonly number[], readonly number[], number],
+  value: (rho: Qobj, alpha: { ar: number; ai: number }, re: Float64Array, im: Float64Array) => number,
+): PhaseSpace {
+  const rho = densityMatrix(state);
+  const [re, im] = [new Float64Array(rho.rows), new Float64Array(rho.rows)];
+  return yvec.map((y) => xvec.map((x) => value(rho, { ar: (g * x) / 2, ai: (g * y) / 2 }, re, im)));
+}
+
+/** Powers re[0] (scale alpha)^n / sqrt(n!), as complex numbers. */
+function fillPowers(scale: number, { ar, ai }: { ar: number; ai: number }, re: Float64Array, im: Float64Array): void {
+  im[0] = 0;
+  for (let n = 1; n < re.length; n++) {
+    const s = scale / Math.sqrt(n);
+    re[n] = s * (ar * re[n - 1] - ai * im[n - 1]);
+    im[n] = s * (ar * im[n - 1] + ai * re[n - 1]);
+  }
+}
+
 /**
  * Wigner function on the grid xvec x yvec, with position and momentum (a +- a^H) g / 2 of QuTiP's convention (g = sqrt(2)): rows are
  * yvec. Recurrence over Fock elements, as stable as the number of levels allows.
  */
 export function wigner(state: Qobj, xvec: readonly number[], yvec: readonly number[], g = Math.SQRT2): PhaseSpace {
-  const rho = densityMatrix(state);
-  const M = rho.rows;
-  return yvec.map((y) =>
-    xvec.map((x) => {
-      // w[m] holds the matrix element of |0><m| (then |k><m|), as complex numbers.
-      const [ar, ai] = [(g * x) / 2, (g * y) / 2];
-      const re = new Float64Array(M);
-      const im = new Float64Array(M);
-      re[0] = Math.exp(-2 * (ar * ar + ai * ai)) / Math.PI;
-      let total = rho.re[0] * re[0];
-      const add = (row: number, column: number): number =>
-        rho.re[row * M + column] * re[column] - rho.im[row * M + column] * im[column];
-      for (let n = 1; n < M; n++) {
-        const s = 2 / Math.sqrt(n);
-        re[n] = s * (ar * re[n - 1] - ai * im[n - 1]);
-        im[n] = s * (ar * im[n - 1] + ai * re[n - 1]);
-        total += 2 * add(0, n);
+  return onGrid(state, [xvec, yvec, g], (rho, alpha, re, im) => {
+    const M = rho.rows;
+    const { ar, ai } = alpha;
+    const add = (row: number, column: number): number =>
+      rho.re[row * M + column] * re[column] - rho.im[row * M + column] * im[column];
+    // Entries hold the function of |0><n|, and after round m that of |m><n|.
+    re[0] = Math.exp(-2 * (ar * ar + ai * ai)) / Math.PI;
+    fillPowers(2, alpha, re, im);
+    let total = rho.re[0] * re[0];
+    for (let n = 1; n < M; n++) total += 2 * add(0, n);
+    for (let m = 1; m < M; m++) {
+      let [oldRe, oldIm] = [re[m], im[m]];
+      const s = 1 / Math.sqrt(m);
+      re[m] = (2 * (ar * oldRe + ai * oldIm) - Math.sqrt(m) * re[m - 1]) * s;
+      im[m] = (2 * (ar * oldIm - ai * oldRe) - Math.sqrt(m) * im[m - 1]) * s;
+      total += add(m, m);
+      for (let n = m + 1; n < M; n++) {
+        const t = 1 / Math.sqrt(n);
+        const [nextRe, nextIm] = [
+          (2 * (ar * re[n - 1] - ai * im[n - 1]) - Math.sqrt(m) * oldRe) * t,
+          (2 * (ar * im[n - 1] + ai * re[n - 1]) - Math.sqrt(m) * oldIm) * t,
+        ];
+        [oldRe, oldIm] = [re[n], im[n]];
+        [re[n], im[n]] = [nextRe, nextIm];
+        total += 2 * add(m, n);
       }
-      for (let m = 1; m < M; m++) {
-        let [oldRe, oldIm] = [re[m], im[m]];
-        const s = 1 / Math.sqrt(m);
-        re[m] = (2 * (ar * re[m] + ai * im[m]) - Math.sqrt(m) * re[m - 1]) * s;
-        im[m] = (2 * (ar * im[m] - ai * oldRe) - Math.sqrt(m) * im[m - 1]) * s;
-        total += add(m, m);
-        for (let n = m + 1; n < M; n++) {
-          const t = 1 / Math.sqrt(n);
-          const [nextRe, nextIm] = [
-            (2 * (ar * re[n - 1] - ai * im[n - 1]) - Math.sqrt(m) * oldRe) * t,
-            (2 * (ar * im[n - 1] + ai * re[n - 1]) - Math.sqrt(m) * oldIm) * t,
-          ];
-          [oldRe, oldIm] = [re[n], im[n]];
-          [re[n], im[n]] = [nextRe, nextIm];
-          total += 2 * add(m, n);
-        }
-      }
-      return (total * g * g) / 2;
-    }),
-  );
+    }
+    return (total * g * g) / 2;
+  });
 }
 
-/** Husimi Q function <alpha|rho|alpha> / pi on the grid, alpha = (x + i y) g / 2, scaled as QuTiP's qfunc. Rows are yvec. */
+/** Husimi Q function at alpha = (x + i y) g / 2, scaled so that its integral over x and y is 1. Rows are yvec. */
 export function qfunc(state: Qobj, xvec: readonly number[], yvec: readonly number[], g = Math.SQRT2): PhaseSpace {
-  const rho = densityMatrix(state);
-  const M = rho.rows;
-  return yvec.map((y) =>
-    xvec.map((x) => {
-      const [ar, ai] = [(g * x) / 2, (g * y) / 2];
-      const re = new Float64Array(M);
-      const im = new Float64Array(M);
-      re[0] = Math.exp(-(ar * ar + ai * ai) / 2);
-      for (let n = 1; n < M; n++) {
-        re[n] = (ar * re[n - 1] - ai * im[n - 1]) / Math.sqrt(n);
-        im[n] = (ar * im[n - 1] + ai * re[n - 1]) / Math.sqrt(n);
+  return onGrid(state, [xvec, yvec, g], (rho, alpha, re, im) => {
+    const M = rho.rows;
+    re[0] = Math.exp(-(alpha.ar ** 2 + alpha.ai ** 2) / 2);
+    fillPowers(1, alpha, re, im);
+    let total = 0;
+    for (let i = 0; i < M; i++)
+      for (let j = 0; j < M; j++) {
+        // conj(alpha_i) rho_ij alpha_j
+        const [a, b] = [re[i] * re[j] + im[i] * im[j], re[i] * im[j] - im[i] * re[j]];
+        total += rho.re[i * M + j] * a - rho.im[i * M + j] * b;
       }
-      let total = 0;
-      for (let i = 0; i < M; i++)
-        for (let j = 0; j < M; j++) {
-          // conj(alpha_i) rho_ij alpha_j
-          const [a, b] = [re[i] * re[j] + im[i] * im[j], re[i] * im[j] - im[i] * re[j]];
-          total += rho.re[i * M + j] * a - rho.im[i * M + j] * b;
-        }
-      return (total * g * g) / (2 * Math.PI);
-    }),
-  );
+    return (total * g * g) / (4 * Math.PI);
+  });
 }

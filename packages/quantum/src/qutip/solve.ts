@@ -59,7 +59,7 @@ const termsOf = (H: QobjEvo): readonly (Qobj | readonly [Qobj, Coefficient])[] =
  * The Hamiltonian of a list of terms. A term c(t) A enters with its Hermitian part: Re c (A + A^H) / 2 + Im c i (A - A^H) / 2; the
  * sum must be Hermitian, which is checked at some times.
  */
-function hamiltonianOf(H: QobjEvo, times: readonly number[]): { h: Hamiltonian; first: Qobj } {
+export function hamiltonianOf(H: QobjEvo, times: readonly number[]): { h: Hamiltonian; first: Qobj } {
   const terms = termsOf(H);
   const fixed = terms.filter((term): term is Qobj => !isPair(term));
   const moving = terms.filter(isPair);
@@ -118,7 +118,7 @@ function timesOf(tlist: readonly number[]): { shifted: number[]; begin: number }
 }
 
 /** Terms whose coefficients start at another time. */
-const shiftedBy = (H: QobjEvo, begin: number): QobjEvo =>
+export const shiftedBy = (H: QobjEvo, begin: number): QobjEvo =>
   begin === 0
     ? H
     : termsOf(H).map((term) => (isPair(term) ? ([term[0], (t: Tensor) => term[1](t.add(begin))] as const) : term));
@@ -168,13 +168,7 @@ function resultOf(run: Evolution, tlist: readonly number[], count: number, dims:
   const [height, width] = [d, isKet ? 1 : d];
   const shape: Qobj["dims"] = [rows, isKet ? rows.map(() => 1) : rows];
   const stateOf = (numbers: ArrayLike<number>, at: number): Qobj =>
-    new Qobj(
-      Operator.build(height, width, (i, j) => {
-        const k = 2 * (at * height * width + i * width + j);
-        return { re: numbers[k], im: numbers[k + 1] };
-      }),
-      shape,
-    );
+    new Qobj(Operator.fromPairs(height, width, numbers, 2 * at * height * width), shape);
   const all = run.states === null ? null : (run.states.dataSync() as Float64Array);
   return {
     times: [...tlist],
@@ -246,17 +240,8 @@ export function mesolve(
   return resultOf(run, tlist, eOps.length, first.dims);
 }
 
-const operatorOf = (x: Tensor, dims: Qobj["dims"]): Qobj => {
-  const numbers = x.dataSync() as Float64Array;
-  const [rows, columns] = x.shape;
-  return new Qobj(
-    Operator.build(rows, columns, (i, j) => ({
-      re: numbers[2 * (i * columns + j)],
-      im: numbers[2 * (i * columns + j) + 1],
-    })),
-    dims,
-  );
-};
+const operatorOf = (x: Tensor, dims: Qobj["dims"]): Qobj =>
+  new Qobj(Operator.fromPairs(x.shape[0], x.shape[1], x.dataSync() as Float64Array), dims);
 
 /** Steady state of a Hamiltonian without time dependence and collapse operators. */
 export function steadystate(H: Qobj, cOps: readonly Qobj[]): Qobj {

@@ -46,14 +46,11 @@ export const sigmap = (): Qobj =>
 export const sigmam = (): Qobj => sigmap().dag();
 
 /** Exponential of any operator. */
-export function expmOf(operator: Qobj): Qobj {
-  const numbers = expm(operator.tensor()).dataSync() as Float64Array;
-  const n = operator.rows;
-  return new Qobj(
-    Operator.build(n, n, (i, j) => ({ re: numbers[2 * (i * n + j)], im: numbers[2 * (i * n + j) + 1] })),
+export const expmOf = (operator: Qobj): Qobj =>
+  new Qobj(
+    Operator.fromPairs(operator.rows, operator.rows, expm(operator.tensor()).dataSync() as Float64Array),
     operator.dims,
   );
-}
 
 const parts = (x: OperatorEntry): { re: number; im: number } => (typeof x === "number" ? { re: x, im: 0 } : x);
 const conjugate = (x: OperatorEntry): OperatorEntry => ({ re: parts(x).re, im: -parts(x).im });

@@ -41,6 +41,12 @@ interface Carry {
   accepted: Tensor;
 }
 
+/** The next state and the estimated errors of one step. */
+type Stages = (y: Tensor, time: Tensor, h: Tensor, u: Tensor) => { next: Tensor; estimates: Tensor[] };
+
+/** Largest number of elements of a state whose stages are written out. Larger ones would take long to compile. */
+const unrolledSize = 9;
+
 /** Weighted sum of the stages, without those of weight zero. */
 const combine = (weights: readonly number[], ks: readonly Tensor[], h: Tensor): Tensor | null =>
   weights.reduce<Tensor | null>((sum, w, j) => {
@@ -48,6 +54,55 @@ const combine = (weights: readonly number[], ks: readonly Tensor[], h: Tensor): 
     const part = ks[j].mul(h.mul(w));
     return sum === null ? part : sum.add(part);
   }, null);
+
+const unrolledStages =
+  ({ a, c, errors }: Tableau, rate: Rate): Stages =>
+  (y, time, h, u) => {
+    const ks: Tensor[] = [];
+    let next = y;
+    for (let stage = 0; stage < c.length; stage++) {
+      const offset = combine(a[stage], ks, h);
+      // The last stage is evaluated at the new state.
+      next = offset === null ? y : y.add(offset);
+      ks.push(rate(next, time.add(h.mul(c[stage])), u));
+    }
+    return { next, estimates: errors.map((e) => combine(e, ks, h)!) };
+  };
+
+/** Stages as a loop: the right-hand side is compiled once. */
+const loopedStages =
+  ({ a, c, errors }: Tableau, rate: Rate): Stages =>
+  (y, time, h, u) => {
+    const dtype = h.dtype;
+    const n = c.length;
+    const wide = (row: readonly number[]): number[] => Array.from({ length: n }, (_, k) => row[k] ?? 0);
+    const column = y.shape.map(() => 1);
+    // Sum of the stages with the weights of a row [stages].
+    const weighted = (ks: Tensor, row: Tensor): Tensor => ks.mul(row.mul(h).reshape([n, ...column])).sum(0);
+    const [ks, states] = scan(
+      (carry: Tensor, x: { row: Tensor; at: Tensor; own: Tensor }): [Tensor, Tensor] => {
+        const state = y.add(weighted(carry, x.row));
+        const k = rate(state, time.add(h.mul(x.at)), u);
+        return [carry.add(k.unsqueeze(0).mul(x.own.reshape([n, ...column]))), state];
+      },
+      y
+        .unsqueeze(0)
+        .expand([n, ...y.shape])
+        .mul(0),
+      {
+        row: tensor(a.map(wide), { dtype }),
+        at: tensor([...c], { dtype }),
+        own: tensor(
+          c.map((_, k) => c.map((_, j) => Number(j === k))),
+          { dtype },
+        ),
+      },
+    );
+    return {
+      next: states.index(n - 1),
+      estimates: errors.map((e) => weighted(ks, tensor(wide(e), { dtype }))),
+    };
+  };
 
 /** Integrates from 0 to `duration` and takes snapshots at the ends of pieces. */
 export function adaptive(
@@ -61,25 +116,17 @@ export function adaptive(
   const dtype = duration.dtype;
   // Time runs from 0 to 1, so that the gradient with respect to the duration is that of the generator.
   const scaled: Rate = (y, time, u) => rate(y, time.mul(duration), u).mul(duration);
-  const { a, c, errors, order } = tableau;
-  const stages = c.length;
+  const { order } = tableau;
+  const stagesOf = (start.size > unrolledSize ? loopedStages : unrolledStages)(tableau, scaled);
   const norm = (x: Tensor, scale: Tensor): Tensor => abs(x).div(scale).square().mean();
   const step =
     (end: Tensor, u: Tensor) =>
     ({ y, time, h, accepted }: Carry): Carry => {
       const left = end.sub(time);
       const trial = minimum(h, left);
-      const ks: Tensor[] = [];
-      let next = y;
-      for (let stage = 0; stage < stages; stage++) {
-        const offset = combine(a[stage], ks, trial);
-        const at = offset === null ? y : y.add(offset);
-        // The last stage is evaluated at the new state.
-        if (stage === stages - 1) next = at;
-        ks.push(scaled(at, time.add(trial.mul(c[stage])), u));
-      }
+      const { next, estimates } = stagesOf(y, time, trial, u);
       const scale = maximum(abs(y), abs(next)).mul(limits.relative).add(limits.absolute);
-      const [high, low] = errors.map((e) => norm(combine(e, ks, trial)!, scale));
+      const [high, low] = estimates.map((e) => norm(e, scale));
       const squared = low === undefined ? high : high.square().div(maximum(high.add(low.mul(0.01)), 1e-40));
       const size = stopGradient(maximum(squared.sqrt(), 1e-10));
       const good = size.lessEqual(1);

@@ -32,6 +32,7 @@ export { jumpTrajectories } from "./quantum-jumps.js";
 export {
   checkArrival,
   checkDensity,
+  computeTogether,
   type Evolution,
   expectation,
   type Observables,

@@ -34,7 +34,15 @@ import {
   wholeJump,
 } from "./problem.js";
 import { type Evolution, type Observables, observe, summary } from "./result.js";
-import { durationFor, equalPieces, type SaveOptions, type Snapshot, savePlan, takePieces } from "./saves.js";
+import {
+  durationFor,
+  equalPieces,
+  type SaveOptions,
+  type Snapshot,
+  savePlan,
+  stateOptionNames,
+  takePieces,
+} from "./saves.js";
 
 /** Options of `lindblad`. */
 export interface LindbladOptions extends SaveOptions {
@@ -52,19 +60,6 @@ export interface LindbladOptions extends SaveOptions {
    */
   representation?: "real" | "matrix" | "matrix-free";
 }
-
-const optionNames = [
-  "duration",
-  "steps",
-  "method",
-  "gradient",
-  "saves",
-  "tsave",
-  "saveStates",
-  "observables",
-  "dtype",
-  "representation",
-];
 
 /** Hamiltonian and jump operators of a Lindblad equation. */
 export interface OpenSystem {
@@ -91,7 +86,7 @@ const literalLimit = 4;
  * ```
  */
 export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, options: LindbladOptions): Evolution {
-  checkKeys(options, optionNames, "lindblad");
+  checkKeys(options, [...stateOptionNames, "representation"], "lindblad");
   checkKeys(system, ["hamiltonian", "jumps"], "lindblad: system");
   const { method, gradient } = resolveMethod(options.method, "lindblad", options.gradient);
   const h = system.hamiltonian;

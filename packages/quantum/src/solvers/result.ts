@@ -1,6 +1,7 @@
 // Results of solvers: final state, saved states, expectation values and integration statistics, as lazy tensors, and the check
 // that they are physical.
 import { isComplex, WeftError } from "@weft/core/internal/graph";
+import { session } from "@weft/core/internal/runtime";
 import { adjoint, conj, eigh, matmul, real, Tensor } from "@weft/core/internal/tensor";
 import { concreteOperator } from "../concrete.js";
 import { Operator, type OperatorLike } from "../operators/index.js";
@@ -142,7 +143,12 @@ export function checkDensity(rho: Tensor, run: Pick<Evolution, "method" | "steps
   return { norm, smallestEigenvalue: smallest };
 }
 
+/** Computes tensors in one program, so that the evolution that they share is compiled and run once. */
+export const computeTogether = (tensors: readonly (Tensor | null)[]): void =>
+  session().realize(tensors.flatMap((x) => (x === null ? [] : [x.node])));
+
 function checkPhysical(run: Omit<Evolution, "check">, kind: Kind): Validity {
+  computeTogether([run.final, run.states, run.accepted, run.reached, ...Object.values(run.expectations)]);
   checkArrival(run);
   if (kind === "density") return checkDensity(run.final, run, null);
   const squares = real(run.final).square().add(run.final.imag().square());

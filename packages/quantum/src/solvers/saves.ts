@@ -15,6 +15,19 @@ export interface SaveOptions {
   saveStates?: boolean;
 }
 
+/** Names of the options that every solver of states has. */
+export const stateOptionNames = [
+  "duration",
+  "steps",
+  "method",
+  "gradient",
+  "saves",
+  "tsave",
+  "saveStates",
+  "observables",
+  "dtype",
+];
+
 /** States and expectation values at the times of a plan. */
 export interface Saved {
   states: Tensor | null;

@@ -23,7 +23,15 @@ import {
   timeGrid,
 } from "./problem.js";
 import { type Evolution, type Observables, observe, summary } from "./result.js";
-import { durationFor, equalPieces, type SaveOptions, type Snapshot, savePlan, takePieces } from "./saves.js";
+import {
+  durationFor,
+  equalPieces,
+  type SaveOptions,
+  type Snapshot,
+  savePlan,
+  stateOptionNames,
+  takePieces,
+} from "./saves.js";
 import { trotterProgram } from "./trotter.js";
 
 /** Options of `schrodinger`. */
@@ -45,18 +53,6 @@ export interface SchrodingerOptions extends SaveOptions {
   angles?: (typeof angleKinds)[number];
 }
 
-const stateOptions = [
-  "duration",
-  "steps",
-  "method",
-  "gradient",
-  "saves",
-  "tsave",
-  "saveStates",
-  "observables",
-  "dtype",
-  "angles",
-];
 const propagatorOptions = [
   "duration",
   "steps",
@@ -189,7 +185,7 @@ const tablesOf = ({ tables, angles, at }: Pick<GateProgram, "tables" | "angles" 
  * ```
  */
 export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options: SchrodingerOptions): Evolution {
-  checkKeys(options, stateOptions, "schrodinger");
+  checkKeys(options, [...stateOptionNames, "angles"], "schrodinger");
   const { method, gradient, grid, D, gates } = prepare(h, options);
   const plan = savePlan(options, durationFor(options));
   const start = startOf(psi0, D, grid);

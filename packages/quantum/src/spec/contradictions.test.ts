@@ -107,6 +107,39 @@ test("a pulse that leaves the truncated levels is refused, also after optimizati
   assert.throws(() => made.report(strong), /the truncation is too small/);
 });
 
+test("robust ensembles combine the infidelities of varied devices", () => {
+  // A resonantly driven qubit: the population of |1> is sin^2 of the area.
+  const spec = (robust: object): object => ({
+    device: { parts: { q: { kind: "qubit", frequency: 0 } } },
+    pulses: [push("q", [0.75], 2)],
+    evolution: { steps: 20 },
+    target: { to: "1" },
+    robust,
+  });
+  const lost = (scale: number): number => Math.cos(1.5 * scale) ** 2;
+  const all = [1, 0.8, 0.9, 1.1, 1.2].map(lost);
+  const mean = all.reduce((a, b) => a + b, 0) / 5;
+  const vary = { "q.u.amplitude": 0.2 };
+  const averaged = problem(spec({ vary, samples: 5 }));
+  near(averaged.report().infidelity, mean, 1e-9);
+  near(averaged.report().nominal!, lost(1), 1e-9);
+  near(averaged.loss({}).itemSync(), mean, 1e-9);
+  near(problem(spec({ vary, samples: 5, objective: "worst" })).report().infidelity, Math.max(...all), 1e-9);
+  const slope = weft.grad((x: weft.Tensor) => averaged.loss({ "q.u.amplitude": x }))(
+    weft.tensor(1, { dtype: "float64" }),
+  );
+  const at = (x: number): number => [1, 0.8, 0.9, 1.1, 1.2].reduce((sum, s) => sum + lost(s * x), 0) / 5;
+  near(slope.itemSync(), (at(1 + 1e-5) - at(1 - 1e-5)) / 2e-5, 1e-6);
+  const wide = { ...spec({ vary: { "q.frequency": { absolute: 0.1 } } }), evolution: { steps: 400 } };
+  const detuned = problem(wide).report();
+  const rabi = Math.hypot(0.75, Math.PI * 0.1);
+  const off = 1 - (0.75 / rabi) ** 2 * Math.sin(2 * rabi) ** 2;
+  near(detuned.infidelity, (lost(1) + 2 * off) / 3, 1e-5);
+  assert.throws(() => problem(spec({ vary: { "q.u.amplitud": 0.1 } })), /did you mean "q.u.amplitude"/);
+  assert.throws(() => problem(spec({ vary, samples: 4 })), /odd number/);
+  assert.throws(() => problem(spec({ vary: {} })), /at least one/);
+});
+
 test("meta-learning reports the error of its fidelities", () => {
   const trainer = new MetaTrainer({
     preset: "debug",

@@ -2,10 +2,22 @@
 import { z } from "zod";
 import type { Compensation } from "../fidelity/index.js";
 import type { Operator } from "../operators/index.js";
-import { listOf, parseYaml, readValue, SpecError, strict, suggestion, text, unknownName } from "../schema/index.js";
+import {
+  listOf,
+  numberList,
+  parseYaml,
+  readValue,
+  recordOf,
+  SpecError,
+  strict,
+  suggestion,
+  text,
+  unknownName,
+} from "../schema/index.js";
 import type { GradientKind, Method, MethodName } from "../solvers/index.js";
 import type { DeviceParameterValues, OperatorName } from "../systems/index.js";
 import { keysWithoutGradient, QuantumDevice } from "../systems/index.js";
+import { type RobustSpec, robustSchema } from "./robust.js";
 import { decaySchema, deviceSchema, evolutionSchema, parameterSchema, pulseSchema, targetSchema } from "./schemas.js";
 
 /** Decay of a part. */
@@ -50,6 +62,10 @@ export interface GateSpec {
   target: GateTarget;
   /** Keys of the parameters to optimize; * matches any text. Null: all but the decay rates. */
   learn: string[] | null;
+  /** Lowest and highest values of optimized parameters, by key. */
+  bounds: Record<string, [number, number]>;
+  /** Variations over which the infidelity is combined, or null. */
+  robust: RobustSpec | null;
 }
 
 /** Values of all parameters: those of the device, and the decay rates. */
@@ -84,6 +100,8 @@ const fileSchema = strict({
   decay: listOf(z.unknown()).optional(),
   target: z.unknown().optional(),
   learn: listOf(text).optional(),
+  bounds: recordOf(numberList).optional(),
+  robust: z.unknown().optional(),
 });
 
 /**
@@ -136,7 +154,27 @@ function gateSpec(value: unknown, name = "gate"): GateSpec {
     jumps,
     target: section(targetSchema(device), "target", {}),
     learn,
+    bounds: boundsOf(file.bounds ?? {}, [...learnedKeys({ device, jumps, learn })], name),
+    robust: file.robust === undefined ? null : section(robustSchema(known), "robust", {}),
   };
+}
+
+/** Bounds by key; * matches any text, and the first entry that matches a key counts. */
+function boundsOf(
+  given: Readonly<Record<string, readonly number[]>>,
+  learned: readonly string[],
+  name: string,
+): GateSpec["bounds"] {
+  const out: GateSpec["bounds"] = {};
+  for (const [pattern, interval] of Object.entries(given)) {
+    const keys = matching(learned, pattern);
+    if (keys.length === 0) throw new SpecError(`${name}: bounds: ${unknownName("learned key ", pattern, learned)}`);
+    const [low, high] = interval;
+    if (interval.length !== 2 || !(low < high))
+      throw new SpecError(`${name}: bounds.${pattern}: expected [low, high], got [${interval.join(", ")}]`);
+    for (const key of keys) out[key] ??= [low, high];
+  }
+  return out;
 }
 
 /** Sets a parameter of the specification; an unknown key is an error with the nearest known one. */

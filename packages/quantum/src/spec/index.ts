@@ -1,4 +1,5 @@
 // Gate specification files.
+export { errorBudget } from "./budget.js";
 export {
   type GateSpec,
   type GateTarget,
@@ -9,3 +10,4 @@ export {
   setParameter,
 } from "./gate-spec.js";
 export { type GateOutcome, GateProblem, type GateReport, type Populations } from "./problem.js";
+export type { RobustSpec } from "./robust.js";

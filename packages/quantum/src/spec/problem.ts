@@ -3,6 +3,7 @@ import { range, WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import { adjoint, conj, full, matmul, real, Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
 import { BoundedCache, structureKey } from "../cache/index.js";
+import { robustLoss } from "../control/index.js";
 import {
   averageGateInfidelity,
   choi,
@@ -18,6 +19,7 @@ import {
 import { basisState } from "../operators/index.js";
 import {
   checkDensity,
+  computeTogether,
   dopri8,
   type Evolution,
   type Hamiltonian,
@@ -43,6 +45,7 @@ import {
 } from "../systems/index.js";
 import { checkParameters } from "./check-parameters.js";
 import { type GateSpec, learnedKeys } from "./gate-spec.js";
+import { ensembleOf, variationsOf, varied } from "./robust.js";
 
 /** Result of the evolution of a specification. */
 export interface GateOutcome {
@@ -136,8 +139,13 @@ export class GateProblem {
     return bound;
   }
 
-  /** Infidelity for these parameters; others have the values of the specification. */
-  loss = (p: DeviceParameters): Tensor => this.outcome(this.bind(p), p).infidelity;
+  /** Infidelity for these parameters; others have the values of the specification. With `robust`, that of the ensemble. */
+  loss = (p: DeviceParameters): Tensor => {
+    const { robust } = this.spec;
+    const nominal = (q: DeviceParameters): Tensor => this.outcome(this.bind(q), q).infidelity;
+    if (robust === null) return nominal(p);
+    return ensembleOf(robust, { ...this.parameters(), ...p }, (changed) => nominal({ ...p, ...changed }));
+  };
 
   /** Evolves the bound device; `p` may contain other decay rates. */
   outcome(bound: BoundDevice, p: Partial<DeviceParameters> = {}): GateOutcome {
@@ -153,7 +161,29 @@ export class GateProblem {
    * this function.
    */
   report(p: Partial<DeviceParameters> = {}): GateReport {
+    const { robust } = this.spec;
+    if (robust === null) return this.#reportOne(p);
+    const all = { ...this.parameters(), ...p } as DeviceParameters;
+    const each = variationsOf(robust).map((variation) => this.#reportOne({ ...p, ...varied(all, variation) }));
+    const values = tensor(
+      each.map(({ infidelity }) => infidelity),
+      { dtype: "float64" },
+    );
+    const [nominal] = each;
+    return {
+      ...nominal,
+      infidelity: robustLoss(values, robust.objective).itemSync(),
+      error: Math.max(...each.map(({ error }) => error)),
+      nominal: nominal.infidelity,
+    };
+  }
+
+  /** The report of one device. */
+  #reportOne(p: Partial<DeviceParameters>): GateReport {
     const outcome = this.outcome(this.bind(p), p);
+    // The final states of a channel exist only inside its batch.
+    const isChannel = this.spec.target.states === null && this.spec.jumps.length > 0;
+    computeTogether([outcome.infidelity, outcome.leaked, isChannel ? null : outcome.evolution.final]);
     const { smallestEigenvalue } = outcome.check();
     this.checkTruncation(p);
     const { error } = this.checkSteps(p);
@@ -163,6 +193,7 @@ export class GateProblem {
       error,
       leaked: outcome.leaked?.itemSync() ?? null,
       smallestEigenvalue,
+      nominal: null,
     };
   }
 
@@ -394,6 +425,8 @@ export interface GateReport {
   leaked: number | null;
   /** Smallest eigenvalue of the final state or map with decay, else null. It is checked not to be negative. */
   smallestEigenvalue: number | null;
+  /** Infidelity of the nominal device if `infidelity` is that of a robust ensemble, else null. */
+  nominal: number | null;
 }
 
 const adaptiveNames: readonly string[] = ["tsit5", "dopri8"];

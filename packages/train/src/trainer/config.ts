@@ -2,6 +2,7 @@
 // key without effect. It knows nothing of tensors.
 import { readFileSync } from "node:fs";
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { WeftError } from "@weft/core/internal/graph";
 import { scheduleShapes } from "@weft/core/optim";
 import { editDistance } from "@weft/formats/text";
@@ -362,10 +363,30 @@ export const loadConfig = (file: string, overrides: Overrides = {}): Config => {
   return resolveConfig(raw, overrides, base);
 };
 
-/** Reads, validates and resolves a configuration of either kind. */
+/** Paths inside the options of a pretrained model. */
+const pretrainedPaths = ["from", "data", "validation"];
+
+/**
+ * `model: { from: DIR, ... }` fine-tunes a pretrained model: the module of @weft/models, with the keys of `model`, `data` and
+ * `lora` as its options.
+ */
+function fromPretrained(raw: unknown, base: string): unknown {
+  const given = raw as { model?: Record<string, unknown>; data?: unknown; lora?: unknown };
+  if (typeof given?.model !== "object" || given.model === null || !("from" in given.model)) return raw;
+  const { model, data, lora, ...rest } = given;
+  const rows = typeof data === "object" && data !== null ? data : data === undefined ? {} : { data };
+  const options: Record<string, unknown> = { ...model, ...rows, ...(lora !== undefined && { lora }) };
+  for (const name of pretrainedPaths) {
+    const path = options[name];
+    if (typeof path === "string" && !isAbsolute(path)) options[name] = join(base, path);
+  }
+  return { ...rest, model: fileURLToPath(import.meta.resolve("@weft/models/fine-tune")), options };
+}
+
+/** Reads, validates and resolves a configuration of any kind. */
 export function loadAnyConfig(file: string, overrides: Overrides = {}): Config | ModuleConfig {
-  const raw = checkAnyConfig(parseYaml(file), basename(file));
   const base = folderOf(file);
+  const raw = checkAnyConfig(fromPretrained(parseYaml(file), base), basename(file));
   return isModuleConfig(raw) ? resolveModuleConfig(raw, overrides, base) : resolveConfig(raw, overrides, base);
 }
 

@@ -2,7 +2,6 @@
 // one call into C. Each device has its own number of threads and cores.
 import { freemem, totalmem } from "node:os";
 import koffi from "koffi";
-import { type Schedule, scheduleFunction } from "../../compile/index.js";
 import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import {
@@ -20,8 +19,10 @@ import {
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
 import { defaultThreads, maySpin } from "./cores.js";
+import { type GeneratedProgram, generate, planFor } from "./generate.js";
+import { generateAsync } from "./generate-async.js";
 import { InterpretedExecutable, isInterpretable } from "./interpreter.js";
-import { type Extension, extensionOf, runtimeUnits, unitsOf } from "./native-units.js";
+import { type Extension, runtimeUnits, unitsOf } from "./native-units.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
@@ -57,13 +58,6 @@ export interface CpuOptions {
 interface LoadedProgram {
   lib: Native;
   program: Omit<SavedProgram, "library">;
-}
-
-interface Prepared {
-  /** Translation units to compile; null if the program was loaded from disk. */
-  units: readonly string[] | null;
-  extensions: readonly Extension[];
-  load(): LoadedProgram;
 }
 
 const extensionLink: LinkOptions = { resident: true, openmp: true };
@@ -124,19 +118,6 @@ interface Runtime {
 let runtime: Runtime | null = null;
 const loadedExtensions = new Set<Extension>();
 
-function extensionsOf(plan: Schedule): Set<Extension> {
-  const found = new Set<Extension>();
-  for (const step of plan.steps) {
-    if (step.kind === "loop") for (const inner of extensionsOf(step.body)) found.add(inner);
-    const extension = step.kind === "library" ? extensionOf(step.node.op) : null;
-    if (extension !== null) found.add(extension);
-  }
-  return found;
-}
-
-const needsGroup = (plan: Schedule): boolean =>
-  plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
-
 /** The error of a library call (see W_TRY of native/program.h); null for other codes. */
 function libraryFailure(code: number): Error | null {
   if (code < 1 << 20) return null;
@@ -178,19 +159,6 @@ function bucket(bytes: number): number {
 
 /** Read once: the system call takes longer than a small kernel. */
 const poolLimit = totalmem() / 4;
-
-/** Products run in float32; the code takes every geometry. */
-const conv = { supports: () => true, widensHalf: true, symmetric: false, loopsDepthwise: false };
-
-const planFor = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
-  scheduleFunction(fn, {
-    parallelRows: 16,
-    drawsAlone: true,
-    longReduction: 32768,
-    donated,
-    conv,
-    lanes: { constants },
-  });
 
 /** The CPU of this machine, by generated C code. */
 export class CpuDevice implements Device {
@@ -369,52 +337,51 @@ export class CpuDevice implements Device {
     }
   }
 
-  /** A program that was loaded from disk, or the units to compile and how to load the result. */
-  #prepare(fn: GraphFn, options: CompileOptions): Prepared {
-    const file = programFile(fn, options);
+  /** A program that was compiled by an earlier process. */
+  #saved(fn: GraphFn, file: string | null): LoadedProgram | null {
     const saved = file === null ? null : readSaved(file, fn);
-    if (saved !== null) {
-      this.#need(saved.extensions);
-      const lib = loadSaved(saved);
-      if (lib !== null) {
-        this.programs.saved++;
-        return { units: null, extensions: [], load: () => ({ lib, program: saved }) };
-      }
-    }
+    if (saved === null) return null;
+    this.#need(saved.extensions);
+    const lib = loadSaved(saved);
+    if (lib === null) return null;
+    this.programs.saved++;
+    return { lib, program: saved };
+  }
+
+  /** Compiles generated code, unless that has happened before, and loads it. */
+  #load(generated: GeneratedProgram, file: string | null): LoadedProgram {
+    const { units, needsGroup, ...program } = generated;
     this.programs.planned++;
-    const plan = planFor(fn, options);
-    const { units, kernels } = writeProgram(plan);
-    if (this.#group === null && needsGroup(plan))
+    this.#checkGroup(generated);
+    this.#need(program.extensions);
+    const { lib, path } = load(units);
+    if (file !== null && program.kernels.length >= worthSaving && !needsGroup) writeSaved(file, path, program);
+    return { lib, program };
+  }
+
+  #checkGroup({ needsGroup }: GeneratedProgram): void {
+    if (this.#group === null && needsGroup)
       throw new WeftError(
         "this function exchanges data with other processes, and this one is in no group; call distributed.init() of @weft/cluster first",
       );
-    const extensions = [...extensionsOf(plan)];
-    return {
-      units,
-      extensions,
-      load: () => {
-        this.#need(extensions);
-        const { lib, path } = load(units);
-        const program = { kernels, scratchBytes: plan.scratchBytes, aliases: [...plan.aliases], extensions };
-        if (file !== null && kernels.length >= worthSaving && !needsGroup(plan)) writeSaved(file, path, program);
-        return { lib, program };
-      },
-    };
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
     if (mayInterpret(fn, options)) return new InterpretedExecutable(fn, this, options);
-    return this.#executable(fn, this.#prepare(fn, options).load());
+    const file = programFile(fn, options);
+    return this.#executable(fn, this.#saved(fn, file) ?? this.#load(generate(fn, options), file));
   }
 
   async compileAsync(fn: GraphFn, options: CompileOptions): Promise<Executable> {
     if (mayInterpret(fn, options)) return new InterpretedExecutable(fn, this, options);
-    const { units, extensions, load } = this.#prepare(fn, options);
-    if (units !== null) {
-      for (const extension of extensions) await compileInBackground(unitsOf(extension), extensionLink);
-      await compileInBackground(units);
-    }
-    return this.#executable(fn, load());
+    const file = programFile(fn, options);
+    const saved = this.#saved(fn, file);
+    if (saved !== null) return this.#executable(fn, saved);
+    const generated = await generateAsync(fn, options);
+    this.#checkGroup(generated);
+    for (const extension of generated.extensions) await compileInBackground(unitsOf(extension), extensionLink);
+    await compileInBackground(generated.units);
+    return this.#executable(fn, this.#load(generated, file));
   }
 
   #executable(fn: GraphFn, { lib, program }: LoadedProgram): Executable {
@@ -521,7 +488,11 @@ export class CpuDevice implements Device {
       usedBytes: this.#used,
       pooledBytes: this.#pooled,
       peakBytes: this.#peak,
-      totalBytes: Math.min(totalmem(), freemem() + this.#used + this.#pooled),
+      totalBytes: Math.min(
+        totalmem(),
+        freemem() + this.#used + this.#pooled,
+        settings.cpuMemory.get() || Number.POSITIVE_INFINITY,
+      ),
     };
   }
 }

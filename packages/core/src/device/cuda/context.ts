@@ -70,7 +70,7 @@ const workspaceBytes = 32 << 20;
 const smallBuffer = 4096;
 const slabBytes = 1 << 20;
 const oldestDriver = 11000;
-const noMemory = 2;
+export const noMemory = 2;
 
 const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(2)} GB`;
 

@@ -195,6 +195,69 @@ test("a fault inside a recorded graph, and one while recording", () =>
     device.close();
   }));
 
+test("a GPU without memory for a graph launches kernels one by one, and records again later", () =>
+  new FakeCuda().within((fake) => {
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    const f = weft.jit((x: weft.Tensor) => x.mul(2).matmul(x));
+    const x = weft.ones([64, 64]).realize();
+    const call = (): string[] => {
+      f(x).dispose();
+      return fake.sequence();
+    };
+    for (let i = 0; i < 3; i++) call();
+    assert.deepEqual(call(), ["cuGraphLaunch"]);
+    // While it is replayed.
+    fake.fail("cuGraphLaunch", 2);
+    const names = call();
+    assert.deepEqual(names.slice(0, 2), ["cuGraphLaunch", "cuGraphExecDestroy"]);
+    assert.ok(names.includes("cuLaunchKernel"), names.join(" "));
+    assert.ok(!call().includes("cuStreamBeginCapture_v2"), "not recorded again at once");
+    fake.heal();
+    for (let i = 0; i < 70; i++) call();
+    assert.deepEqual(call(), ["cuGraphLaunch"]);
+    // While it is made.
+    const g = weft.jit((y: weft.Tensor) => y.add(3).matmul(y));
+    g(x).dispose();
+    fake.sequence();
+    fake.fail("cuGraphInstantiateWithFlags", 2);
+    g(x).dispose();
+    const made = fake.sequence();
+    assert.ok(made.includes("cuGraphDestroy"), "the captured graph is not leaked");
+    assert.ok(made.lastIndexOf("cuLaunchKernel") > made.indexOf("cuGraphDestroy"), "kernels run after the failure");
+    fake.heal();
+    assert.equal(device.lost, null);
+    device.close();
+    assert.equal(fake.allocatedBytes, 0);
+  }));
+
+test("no memory for staging buffers does not repeat a call that has run", () =>
+  new FakeCuda().within((fake) => {
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    const f = weft.jit((x: weft.Tensor) => weft.sort(x.mul(2)).add(weft.cumsum(x)));
+    const held = Array.from({ length: 16 }, () => weft.ones([1 << 16]).realize());
+    const launched = (x: weft.Tensor): number => {
+      f(x).dispose();
+      return fake.sequence().filter((name) => name === "cuLaunchKernel").length;
+    };
+    launched(held[0]);
+    const usual = launched(held[1]);
+    let refused = 0;
+    for (const x of held.slice(2)) {
+      // Results reuse memory of the pool; staging buffers need more.
+      fake.fail("cuMemAlloc_v2", 2);
+      f(x).dispose();
+      const names = fake.sequence();
+      if (names.includes("cuMemAlloc_v2")) refused++;
+      assert.equal(names.filter((name) => name === "cuLaunchKernel").length, usual);
+    }
+    assert.ok(refused > 0, "staging buffers were tried");
+    fake.heal();
+    assert.equal(device.lost, null);
+    device.close();
+  }));
+
 test("a promise that waits for a copy is rejected when the GPU dies meanwhile", () =>
   new FakeCuda().within(async (fake) => {
     const device = new CudaDevice(0);

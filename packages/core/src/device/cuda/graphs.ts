@@ -1,8 +1,9 @@
 // Recorded runs of a program: one CUDA graph per set of addresses that occurs twice. Arguments whose addresses change in
 // every call (results that the user holds, new batches) are copied through staging buffers, so that a call is still one
 // graph launch.
-import type { CudaBuffer, CudaContext } from "./context.js";
-import { result64 } from "./driver.js";
+import { OutOfMemoryError } from "../contract.js";
+import { type CudaBuffer, type CudaContext, noMemory } from "./context.js";
+import { CudaError, result64 } from "./driver.js";
 import type { Addresses, CudaProgram } from "./program.js";
 
 /** Maximum number of recorded graphs per program. */
@@ -12,6 +13,10 @@ const warmupCalls = 6;
 /** Limit of staging buffers per program: copies must cost less than the launches that they save. */
 const maxHomeBytes = 64 << 20;
 const worthRecording = 3;
+/** Calls without recording after the GPU had no memory for a graph. */
+const pauseCalls = 64;
+
+const isFull = (error: unknown): boolean => error instanceof CudaError && error.code === noMemory;
 
 function equal(a: readonly number[], b: readonly number[]): boolean {
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
@@ -38,6 +43,8 @@ export class RecordedRuns {
   #last: (Addresses & { exec: number }) | null = null;
   #previous: Addresses | null = null;
   #misses = 0;
+  /** Calls before the next graph is recorded. */
+  #pause = 0;
   readonly #homes: Homes = { inputs: new Map(), outputs: new Map() };
   readonly #moving = { inputs: new Set<number>(), outputs: new Set<number>() };
   launches = 0;
@@ -72,15 +79,16 @@ export class RecordedRuns {
     const { inputs, outputs, scratch } = addresses;
     const last = this.#last;
     if (last !== null && last.scratch === scratch && equal(last.inputs, inputs) && equal(last.outputs, outputs)) {
-      this.#launch(last.exec);
+      if (!this.#launch(last.exec)) this.program.issue(addresses);
       return;
     }
     const key = `${inputs.join(",")}/${outputs.join(",")}/${scratch}`;
     const exec = this.#graphs.get(key);
-    if (exec !== undefined || this.#seen.has(key)) {
+    if (exec !== undefined || (this.#seen.has(key) && this.#pause-- <= 0)) {
       this.#misses = 0;
-      this.#last = { ...addresses, exec: exec ?? this.#record(key, addresses) };
-      this.#launch(this.#last.exec);
+      const found = exec ?? this.#record(key, addresses);
+      if (found === null || !this.#launch(found)) this.program.issue(addresses);
+      else this.#last = { ...addresses, exec: found };
       return;
     }
     if (this.#seen.size > 64) this.#seen.clear();
@@ -89,12 +97,29 @@ export class RecordedRuns {
     this.#missed(addresses);
   }
 
-  #launch(exec: number): void {
+  /** False if the GPU has no memory for the graph, which is then dropped; nothing has run. */
+  #launch(exec: number): boolean {
+    const { driver, stream } = this.context;
+    const code = driver.cuGraphLaunch(exec, stream);
+    if (code === noMemory) {
+      this.#dropGraphs();
+      return false;
+    }
+    this.context.check("cuGraphLaunch", code);
     this.launches++;
-    this.context.check("cuGraphLaunch", this.context.driver.cuGraphLaunch(exec, this.context.stream));
+    return true;
   }
 
-  #record(key: string, addresses: Addresses): number {
+  /** Frees what recorded graphs need; the program is launched kernel by kernel for a while. */
+  #dropGraphs(): void {
+    for (const exec of this.#graphs.values()) this.context.driver.cuGraphExecDestroy(exec);
+    this.#graphs.clear();
+    this.#last = null;
+    this.#pause = pauseCalls;
+  }
+
+  /** Null if the GPU has no memory for a graph. */
+  #record(key: string, addresses: Addresses): number | null {
     const { context } = this;
     const { driver } = context;
     // Thread-local capture: other threads' work does not matter.
@@ -110,8 +135,16 @@ export class RecordedRuns {
       context.capturing = false;
     }
     const graph = result64("cuStreamEndCapture", (out) => driver.cuStreamEndCapture(context.stream, out));
-    const exec = result64("cuGraphInstantiate", (out) => driver.cuGraphInstantiateWithFlags(out, graph, 0));
-    driver.cuGraphDestroy(graph);
+    let exec: number;
+    try {
+      exec = result64("cuGraphInstantiate", (out) => driver.cuGraphInstantiateWithFlags(out, graph, 0));
+    } catch (error) {
+      if (!isFull(error)) throw error;
+      this.#dropGraphs();
+      return null;
+    } finally {
+      driver.cuGraphDestroy(graph);
+    }
     this.#graphs.set(key, exec);
     if (this.#graphs.size > maxGraphs) {
       const [oldest, old] = this.#graphs.entries().next().value!;
@@ -148,8 +181,14 @@ export class RecordedRuns {
     const results = [...this.#moving.outputs];
     const bytes = movers.reduce((n, i) => n + inputs[i], 0) + results.reduce((n, o) => n + outputs[o], 0);
     if (bytes > maxHomeBytes) return;
-    for (const i of movers) this.#home(this.#homes.inputs, i, inputs[i]);
-    for (const o of results) this.#home(this.#homes.outputs, o, outputs[o]);
+    try {
+      for (const i of movers) this.#home(this.#homes.inputs, i, inputs[i]);
+      for (const o of results) this.#home(this.#homes.outputs, o, outputs[o]);
+    } catch (error) {
+      // The call has run already. An error would make the runtime repeat it, on arguments that it may have overwritten.
+      if (!(error instanceof OutOfMemoryError)) throw error;
+      this.#freeHomes();
+    }
   }
 
   #home(homes: Map<number, CudaBuffer>, index: number, bytes: number): void {
@@ -162,8 +201,12 @@ export class RecordedRuns {
     for (const exec of this.#graphs.values()) context.driver.cuGraphExecDestroy(exec);
     this.#graphs.clear();
     this.#last = null;
+    this.#freeHomes();
+  }
+
+  #freeHomes(): void {
     for (const buffers of [this.#homes.inputs, this.#homes.outputs]) {
-      for (const buffer of buffers.values()) context.free(buffer);
+      for (const buffer of buffers.values()) this.context.free(buffer);
       buffers.clear();
     }
   }

@@ -33,11 +33,15 @@ export interface ResidentLoop {
 /** Elements of the largest kernel: beyond, launches take little of the time and more blocks hide more latency. */
 const maxSize = 1 << 20;
 const minSteps = 4;
+/** Blocks of 256 threads that become one: their registers must suffice for bodies of many terms. */
+const maxJoined = 3;
 /** Addresses in the arguments of a launch. */
 const maxWords = 400;
 
 const kernelsOf = (step: ScheduleStep): LoopKernel[] | null =>
   step.kind === "kernel" ? [step.kernel] : step.kind === "batch" ? step.kernels : null;
+
+const isPlain = ({ reductions, columnSums }: LoopKernel): boolean => reductions.length + columnSums.length === 0;
 
 /** Whether a loop can be one launch. */
 export function isResident({ node, body }: LoopStep): boolean {
@@ -129,8 +133,8 @@ export function residentLoop(
       blocks = Math.max(blocks, emitted.blocks);
       const places = kernel.buffers.map((buffer) => pointers.of(body, buffer)).join(", ");
       lines.push(`    { void* const p[] = { ${places} };`);
-      if (kernel.reductions.length + kernel.columnSums.length === 0)
-        lines.push(`      ${name}(p, blockIdx.x, gridDim.x, ${emitted.n}); }`);
+      // A loop over elements takes any number of blocks of 256 threads: here those that the launch has.
+      if (isPlain(kernel)) lines.push(`      ${name}(p, blockIdx.x, blocks, ${emitted.n}); }`);
       // Their blocks are numbered by what they reduce, and share memory.
       else
         lines.push(
@@ -142,13 +146,17 @@ export function residentLoop(
   const { length, reverse } = node.attrs;
   const count = pointers.words.length + 1;
   if (count > maxWords) return null;
-  const text = `extern "C" __global__ void __launch_bounds__(256) @(const __grid_constant__ Args<${count}> args) {
+  // A few blocks of plain loops become one larger block, which needs no barrier of the device.
+  const isOneBlock = blocks <= maxJoined && body.steps.every((inner) => (kernelsOf(inner) ?? []).every(isPlain));
+  const threads = isOneBlock ? blocks * 256 : 256;
+  const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const __grid_constant__ Args<${count}> args) {
   void* const* a = args.p;
   unsigned* counter = (unsigned*)a[0];
   for (unsigned s = 0; s < ${length}u; s++) {
     const int t = ${reverse ? `${length - 1} - (int)s` : "(int)s"};
+    const int blocks = gridDim.x * (blockDim.x / 256);
 ${lines.join("\n").replaceAll("@barriers", `${barriers}u`)}
   }
 }`;
-  return { text, words: pointers.words, blocks, threads: 256 };
+  return { text, words: pointers.words, blocks: isOneBlock ? 1 : blocks, threads };
 }

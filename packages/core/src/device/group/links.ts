@@ -12,6 +12,8 @@ interface LinkOptions {
   rank: number;
   /** The host of every member: members with the same text share memory. */
   hosts: readonly string[];
+  /** Processes of the members, where they are known; of other hosts they are not used. */
+  pids?: readonly number[];
   /** This process's ends of the sockets, by rank; the group closes them. */
   sockets: readonly number[];
   /** Seconds to wait for all members, and for one of them in a collective. */
@@ -78,6 +80,7 @@ export class LinkGroup implements ProcessGroup {
           joinTimeout,
           timeout,
           threads,
+          pids: near.map((other) => options.pids?.[other] ?? 0),
         });
       const group = new LinkGroup(options, BigInt(handle), local);
       if (local !== null) library.linkLocal(handle, local.native.group);

@@ -14,6 +14,8 @@ interface ShmOptions {
   /** Seconds that a member may be late in a collective; gone ones are noticed at once, stopped ones after `stopLimit`. */
   timeout?: number;
   stopLimit?: number;
+  /** Processes of the members, where they are known: one that is gone is not waited for. */
+  pids?: readonly number[];
   /** Threads that may share the work of large collectives. */
   threads?: number;
 }
@@ -121,7 +123,8 @@ export class ShmGroup implements ProcessGroup {
     const error = new Int32Array(1);
     const detail = new Int32Array(1);
     removeStale();
-    const handle = library.join(path, rank, size, joinTimeout, options.threads ?? 1, error, detail);
+    const expected = Int32Array.from({ length: size }, (_, other) => options.pids?.[other] ?? 0);
+    const handle = library.join(path, rank, size, expected, joinTimeout, options.threads ?? 1, error, detail);
     if (error[0] !== 0) {
       const [at] = detail;
       const pid = error[0] === 8 || error[0] === 9 ? at : 0;

@@ -1,21 +1,23 @@
 // Cases of functions that the Python Array API standard asks for beyond those of the other files of this folder.
 
-import type { DType, Tensor } from "../../index.js";
+import type { Tensor } from "../../index.js";
 import * as weft from "../../index.js";
-import { anyDType, type Case, complexes, floats, inexact, integers, numbers, reals, singles } from "./case.js";
-
-const plain = (
-  name: string,
-  dtypes: readonly DType[],
-  inputs: Case["inputs"],
-  fn: Case["fn"],
-  np: string,
-  extra: Partial<Case> = {},
-): Case => ({ name, dtypes, inputs, fn, np, ...extra });
+import {
+  anyDType,
+  type Case,
+  complexes,
+  floats,
+  inexact,
+  integers,
+  none,
+  numbers,
+  plain,
+  reals,
+  singles,
+} from "./case.js";
 
 const matrix: Case["inputs"] = (s) => [s.any([3, 4])];
 const pair: Case["inputs"] = (s) => [s.any([3, 4]), s.nonzero([4])];
-const none = { grad: false } as const;
 
 const elementwise: Case[] = [
   plain("asinh: matrix", inexact, matrix, (x) => weft.asinh(x), "np.arcsinh(a)", { loose: 4 }),

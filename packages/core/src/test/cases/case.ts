@@ -138,3 +138,16 @@ export class Source {
     return host;
   }
 }
+
+/** A case in one line: name, dtypes, inputs, function, the same in NumPy, and what else is to be said. */
+export const plain = (
+  name: string,
+  dtypes: readonly DType[],
+  inputs: Case["inputs"],
+  fn: Case["fn"],
+  np: string,
+  extra: Partial<Case> = {},
+): Case => ({ name, dtypes, inputs, fn, np, ...extra });
+
+/** For cases without a derivative. */
+export const none = { grad: false } as const;

@@ -4,6 +4,22 @@ import { anyDType, type Case, floats, numbers } from "./case.js";
 
 const constants: Case[] = [
   {
+    name: "fromBuffer: offsets, shapes, bytes",
+    dtypes: ["float32"],
+    inputs: (s) => [s.any([1])],
+    fn: () => [
+      weft.fromBuffer(new Float64Array([1, 2.5]).buffer, { dtype: "float64" }),
+      weft.fromBuffer(Uint8Array.of(9, 1, 0, 0, 0, 255, 255, 255, 255), { dtype: "int32", offset: 1, shape: [2, 1] }),
+      weft.fromBuffer(new Uint16Array([0x3c00, 0xc000]), { dtype: "float16" }),
+      weft.fromBuffer(Uint8Array.of(0, 7, 1), { dtype: "bool" }),
+      weft.fromBuffer(new Float32Array([1, -2]), { dtype: "complex64" }),
+      weft.fromBuffer(new ArrayBuffer(0)),
+    ],
+    np: "(np.array([1, 2.5]), np.array([[1], [-1]]), np.array([1.0, -2]), np.array([False, True, True]), np.array([1 - 2j]), np.zeros(0))",
+    grad: false,
+    vmap: false,
+  },
+  {
     name: "zeros: and ones of every dtype",
     dtypes: anyDType,
     inputs: (s) => [s.any([2])],

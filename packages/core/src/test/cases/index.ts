@@ -9,9 +9,12 @@ import { images } from "./images.js";
 import { indexing } from "./indexing.js";
 import { linalg } from "./linalg.js";
 import { nn } from "./nn.js";
+import { numeric } from "./numeric.js";
 import { products } from "./products.js";
 import { reductions } from "./reduce.js";
+import { sequences } from "./sequences.js";
 import { shapes } from "./shape.js";
+import { specials } from "./special.js";
 
 export type { DType } from "../../index.js";
 export * from "./case.js";
@@ -28,4 +31,7 @@ export const cases: readonly Case[] = [
   ...images,
   ...linalg,
   ...arrayApi,
+  ...numeric,
+  ...sequences,
+  ...specials,
 ];

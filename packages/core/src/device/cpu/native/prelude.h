@@ -105,6 +105,8 @@ W_INLINE float w_exp_f(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
+  /* A product that underflows takes processors a hundred cycles: masked scores, whose exponential is zero, must not. */
+  p = x <= -104.0f ? 0.0f : p;
   /* The power of two in two factors: the first product is exact, the second rounds once, also to denormals. */
   int32_t e = (int32_t)n, half = e >> 1;
   return p * w_bits_to_f((uint32_t)(half + 127) << 23) * w_bits_to_f((uint32_t)(e - half + 127) << 23);

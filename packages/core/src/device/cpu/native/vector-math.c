@@ -69,7 +69,9 @@ W_INLINE W_V W_NAME(exp_shifted)(W_V x, double shift) {
   x = W_NAME(pick)(x > 712.0, W_NAME(all)(712.0), x);
   x = W_NAME(pick)(x < -748.0, W_NAME(all)(-748.0), x);
   W_V n, r = W_NAME(exp_reduce)(x, &n);
-  return W_NAME(scale)(1.0 + (r + r * r * W_NAME(exp_tail)(r)), n + shift);
+  W_V y = 1.0 + (r + r * r * W_NAME(exp_tail)(r));
+  /* A product that underflows takes a hundred cycles; zero times a power of two does not. */
+  return W_NAME(scale)(W_NAME(pick)(x <= -748.0, W_NAME(all)(0.0), y), n + shift);
 }
 W_INLINE W_V W_NAME(exp_v)(W_V x) { return W_NAME(exp_shifted)(x, 0.0); }
 W_INLINE W_V W_NAME(expm1_v)(W_V x) {

@@ -127,10 +127,10 @@ int main(int argc, char** argv) {
   EXPECT(sendto(share.fd, ticket, 3, 0, (struct sockaddr*)&address, length) == 3 && wg_share_receive(got, who) == 1 && who[2] == -1);
   EXPECT(wg_share_send("weft-nobody", ticket) != 0);
   /* Groups of impossible sizes. */
-  int32_t error, detail;
+  int32_t error, detail, nobody[256] = {0};
   int sizes[][2] = {{0, 0}, {0, -1}, {0, 257}, {0, 1 << 30}, {-1, 2}, {2, 2}};
-  for (int i = 0; i < 6; i++) EXPECT(wg_join(argv[1], sizes[i][0], sizes[i][1], 0.1, 1, &error, &detail) == 0 && error == E_SIZES);
-  uint64_t handle = wg_join(argv[1], 0, 1, 5, 1, &error, &detail);
+  for (int i = 0; i < 6; i++) EXPECT(wg_join(argv[1], sizes[i][0], sizes[i][1], nobody, 0.1, 1, &error, &detail) == 0 && error == E_SIZES);
+  uint64_t handle = wg_join(argv[1], 0, 1, nobody, 5, 1, &error, &detail);
   EXPECT(handle && error == E_OK);
   group_t* g = (group_t*)(uintptr_t)handle;
   /* A right descriptor, and then one wrong number at a time. */

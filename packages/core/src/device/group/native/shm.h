@@ -95,6 +95,7 @@ typedef struct {
   } open[RING];
   uint64_t stage[2 * RING], stage_bytes[2 * RING];
   int failed_rank;
+  int32_t expected[256]; /* processes of the members while they join; 0 where they are not known */
 } group_t;
 
 static double now_s(void) {
@@ -214,6 +215,12 @@ static void sleep_ms(int ms) {
   nanosleep(&t, NULL);
 }
 
+/* Whether a member that has not come yet never will: its process is gone. */
+static int never_comes(group_t* g, int p) {
+  char state = 0;
+  return g->expected[p] > 0 && (process_start(g->expected[p], &state) == 0 || state == 'Z');
+}
+
 static int await_flag(group_t* g, int offset_mapped, double deadline) {
   for (int p = 0; p < g->size; p++) {
     member_t* m = &g->c->members[p];
@@ -223,6 +230,7 @@ static int await_flag(group_t* g, int offset_mapped, double deadline) {
       if (atomic_load(&g->c->aborted)) return E_ABORTED;
       int pid = atomic_load(&m->pid);
       if (m->start && pid && !process_alive(pid, m->start, NULL)) return E_DEAD;
+      if (!pid && never_comes(g, p)) return E_DEAD;
       if (now_s() > deadline) return E_TIMEOUT;
       sleep_ms(tries < 20 ? 1 : 5);
     }
@@ -231,7 +239,8 @@ static int await_flag(group_t* g, int offset_mapped, double deadline) {
 }
 
 /* Joins a group; returns its handle, or 0 with the reason in *error and the rank or size at fault in *detail. */
-uint64_t wg_join(const char* path, int rank, int size, double timeout, int threads, int32_t* error, int32_t* detail) {
+uint64_t wg_join(const char* path, int rank, int size, const int32_t* expected, double timeout, int threads,
+                 int32_t* error, int32_t* detail) {
   *error = E_OK;
   *detail = 0;
   double deadline = now_s() + timeout;
@@ -250,6 +259,7 @@ uint64_t wg_join(const char* path, int rank, int size, double timeout, int threa
   g->threads = threads;
   g->timeout = 300;
   g->stop_limit = 5;
+  memcpy(g->expected, expected, (size_t)size * sizeof *expected);
   snprintf(g->path, sizeof g->path, "%s", path);
   int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
   g->spin = size <= cores ? 20000 : 200;
@@ -276,8 +286,9 @@ uint64_t wg_join(const char* path, int rank, int size, double timeout, int threa
       free(g);
       return 0;
     }
-    if (now_s() > deadline) {
-      *error = E_TIMEOUT;
+    int dead = never_comes(g, 0);
+    if (dead || now_s() > deadline) {
+      *error = dead ? E_DEAD : E_TIMEOUT;
       *detail = 0;
       free(g);
       return 0;

@@ -1,0 +1,138 @@
+// The suite of models: training steps and generation of whole models against PyTorch on one GPU. Both sides prepare all rows at the
+// same time (compiling takes most of it); then they are timed in turns, alone on the device.
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import * as weft from "@weft/core";
+import { median } from "@weft/formats/stats";
+import type { Suite } from "./context.js";
+import { modelRows, type PreparedRow, peerRow, prepareRow, smallRow } from "./models-rows.js";
+import { type ContestRecord, peerFolder, type RowResult } from "./record.js";
+
+/** PyTorch in a process of its own. */
+class Peer {
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly ready = new Map<string, Record<string, unknown>>();
+  readonly failed = new Map<string, string>();
+  readonly prepared: Promise<void>;
+  #answer: ((ms: number) => void) | null = null;
+  #errors = "";
+
+  constructor(python: string, rows: readonly unknown[]) {
+    this.#child = spawn(python, ["-W", "ignore", join(peerFolder, "torch_models.py")]);
+    this.#child.stderr.on("data", (chunk) => (this.#errors = (this.#errors + String(chunk)).slice(-2000)));
+    this.#child.stdin.on("error", () => {});
+    this.prepared = new Promise((resolve) => {
+      createInterface({ input: this.#child.stdout }).on("line", (line) => {
+        const event = JSON.parse(line) as Record<string, unknown>;
+        if (event["prepared"] === true) resolve();
+        else if (typeof event["ready"] === "string") this.ready.set(event["ready"], event);
+        else if (typeof event["failed"] === "string") this.failed.set(event["failed"], String(event["why"]));
+        else this.#answer?.(event["ms"] as number);
+      });
+      this.#child.on("exit", () => {
+        if (this.ready.size + this.failed.size === 0) this.failed.set("all", this.#errors || "the peer ended");
+        resolve();
+      });
+    });
+    this.#child.stdin.write(`${JSON.stringify(rows)}\n`);
+  }
+
+  time(id: string): Promise<number> {
+    return new Promise((resolve) => {
+      this.#answer = resolve;
+      this.#child.stdin.write(`time ${id.replaceAll(" ", "_")}\n`);
+    });
+  }
+
+  stop(): void {
+    this.#child.kill();
+  }
+}
+
+const timed = (samples: number[], info: Record<string, unknown>): RowResult["times"][string] => ({
+  ms: median(samples),
+  rounds: [{ samples, foreign: 0 }],
+  info,
+});
+
+const suite: Suite = {
+  defaults: { device: "cuda", rounds: "3", seconds: "0.5" },
+  options: {
+    wait: {
+      value: "240",
+      help: "seconds from the start that the peer may take to compile; rows that are not ready have no peer",
+    },
+    compile: { value: "yes", help: "no: the peer runs training steps eagerly, and decodes by a CUDA graph alone" },
+  },
+  async run(context) {
+    const device = weft.setDevice(context.device);
+    const table = context.choose(modelRows).map((row) => (context.quick ? smallRow(row) : row));
+    const { record, save } = context.open<{ rows: RowResult[] }>("models", { rows: [] });
+    (record.hardware as ContestRecord["hardware"]).gpu = device.name;
+    const compiles = context.text("compile") !== "no";
+    const peerRows = table.flatMap((row) =>
+      row.kind === "decode"
+        ? [...(compiles ? [peerRow(row, true)] : []), peerRow(row, false)]
+        : [peerRow(row, compiles)],
+    );
+    const named = peerRows.map((row) => ({ ...row, id: String(row["id"]).replaceAll(" ", "_") }));
+    const peer = context.peers ? new Peer(context.text("python") ?? "python3", named) : null;
+    const began = performance.now();
+    const own = new Map<string, PreparedRow | string>();
+    for (const row of table) {
+      const start = performance.now();
+      try {
+        const made = await prepareRow(row);
+        made.info["first"] = await made.measure(context.quick ? 0 : 0.1);
+        made.info["prepareSeconds"] = (performance.now() - start) / 1e3;
+        own.set(row.id, made);
+      } catch (error) {
+        own.set(row.id, (error as Error).message);
+      }
+      console.log(`${row.id}: ${JSON.stringify(own.get(row.id))}`);
+    }
+    if (peer !== null) {
+      const left = context.number("wait") * 1e3 - (performance.now() - began);
+      const limit = new Promise<void>((resolve) => setTimeout(resolve, Math.max(0, left)));
+      await Promise.race([peer.prepared, limit]);
+      for (const [id, why] of peer.failed) console.log(`peer ${id}: ${why}`);
+    }
+    for (const row of table) {
+      const mine = own.get(row.id) as PreparedRow | string;
+      const result: RowResult = { id: row.id, title: row.title, wrong: null, problems: {}, times: {}, ratios: {} };
+      record.rows.push(result);
+      if (typeof mine === "string") result.problems["weft"] = mine;
+      else result.wrong = mine.wrong;
+      const seats = row.kind === "decode" || !compiles ? [row.id, `${row.id}_graph`] : [row.id];
+      const usable = seats.filter((id) => peer?.ready.has(id));
+      const samples = new Map<string, number[]>(["weft", ...usable].map((id) => [id, []]));
+      for (let round = 0; round < context.number("rounds"); round++) {
+        if (typeof mine !== "string") samples.get("weft")?.push(await mine.measure(context.number("seconds")));
+        for (const id of usable) samples.get(id)?.push(await (peer as Peer).time(id));
+      }
+      const wefts = samples.get("weft") as number[];
+      if (typeof mine !== "string") result.times["weft"] = timed(wefts, mine.info);
+      for (const id of usable) {
+        const isPlain = id.endsWith("_graph");
+        const name = !isPlain ? "torch.compile" : row.kind === "decode" ? "torch CUDA graph" : "torch";
+        const theirs = samples.get(id) as number[];
+        result.times[name] = timed(theirs, peer?.ready.get(id) ?? {});
+        const ratio = median(theirs) / median(wefts);
+        const wanted = name === "torch.compile" ? row.wanted : null;
+        result.ratios[name] = { name, ratio, wanted, met: wanted === null ? null : ratio >= wanted };
+      }
+      for (const id of seats)
+        if (!usable.includes(id) && peer !== null) result.problems[id] = peer.failed.get(id) ?? "not ready in time";
+      if (typeof mine !== "string") mine.release();
+      save();
+      console.log(
+        `${row.title}: ${JSON.stringify({ ms: Object.fromEntries(Object.entries(result.times).map(([n, t]) => [n, t.ms])), ...result.problems })}`,
+      );
+    }
+    peer?.stop();
+    if (record.rows.some(({ wrong, times }) => wrong !== null || times["weft"] === undefined)) process.exitCode = 1;
+  },
+};
+
+export default suite;

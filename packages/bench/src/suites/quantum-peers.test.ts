@@ -1,0 +1,37 @@
+// Problems of QuTiP's documentation against QuTiP itself; npm run bench -- quantum-peers compares all of them.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CpuDevice } from "@weft/core/internal/device";
+import { findQutip, largestDifference, runQutip } from "./quantum-peers.js";
+import { problems } from "./quantum-peers-problems.js";
+
+/** Problems that compile fast: one of each kind. */
+const ids = [
+  "rabi",
+  "decay",
+  "cosine-drive",
+  "decay-in-time",
+  "steady-qubit",
+  "steady-kerr",
+  "unitary-propagator",
+  "open-propagator",
+  "emission-correlation",
+  "cat-wigner",
+  "husimi",
+  "squeezing",
+  "mixed-measures",
+  "werner",
+  "floquet",
+];
+
+const found = findQutip();
+const reason = "reason" in found ? found.reason : CpuDevice.available() ? null : "no C compiler";
+if (reason !== null) process.stderr.write(`\nweft: SKIPPED: comparison with QuTiP: ${reason}\n`);
+
+test("results equal those of QuTiP", { skip: reason ?? false }, () => {
+  const { answers } = runQutip((found as { python: string }).python, ids, 0);
+  for (const id of ids) {
+    const error = largestDifference(problems[id](), answers.get(id)!.exact);
+    assert.ok(error < 3e-7, `${id}: ${error}`);
+  }
+});

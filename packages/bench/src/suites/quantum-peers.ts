@@ -1,0 +1,122 @@
+// Quantum problems of other libraries' documentation: errors and times beside QuTiP, at the same tolerance. The reference is QuTiP
+// at a tolerance of 1e-11. Nobody's time includes the other's; the first call of Weft includes its compiler.
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { median } from "@weft/formats/stats";
+import { benchSettings } from "../settings.js";
+import type { Suite } from "./context.js";
+import { problems, sized } from "./quantum-peers-problems.js";
+import { peerFolder } from "./record.js";
+
+/** One problem: errors against the reference and times in milliseconds. */
+export interface PeerRow {
+  id: string;
+  /** Largest difference from the reference. */
+  weftError: number | null;
+  qutipError: number | null;
+  /** First call with tracing and compiling, and the median of later ones. */
+  weftFirstMs: number;
+  weftMs: number;
+  qutipMs: number | null;
+}
+
+/** Results of the peer by problem. */
+export interface PeerAnswer {
+  exact: number[];
+  values: number[];
+  ms: number[];
+}
+
+const venv = join(benchSettings.venvs.get() ?? join(homedir(), ".cache/weft/venvs"), "qutip");
+
+/** A Python with QuTiP 5, installed by pip if it is missing, or the reason why there is none. */
+export function findQutip(): { python: string } | { reason: string } {
+  const python = join(venv, "bin/python");
+  const works = (): boolean =>
+    existsSync(python) &&
+    spawnSync(python, ["-W", "ignore", "-c", "import qutip; assert qutip.__version__ >= '5'"], {
+      stdio: "ignore",
+      timeout: 120_000,
+    }).status === 0;
+  if (works()) return { python };
+  mkdirSync(venv, { recursive: true });
+  const quiet = { stdio: "ignore", timeout: 280_000 } as const;
+  if (spawnSync("python3", ["-m", "venv", venv], quiet).status === 0)
+    spawnSync(python, ["-m", "pip", "install", "-q", "--retries", "0", "--timeout", "30", "qutip>=5"], quiet);
+  return works() ? { python } : { reason: `QuTiP 5 is not in ${venv}, and pip could not install it` };
+}
+
+/** Runs problems with QuTiP. */
+export function runQutip(
+  python: string,
+  ids: readonly string[],
+  repeats: number,
+): { versions: Record<string, string>; answers: Map<string, PeerAnswer> } {
+  const done = spawnSync(python, [join(peerFolder, "quantum_peers.py")], {
+    input: JSON.stringify({ ids, repeats }),
+    encoding: "utf8",
+    timeout: 900_000,
+    maxBuffer: 1 << 28,
+    env: { ...process.env, OMP_NUM_THREADS: "2", OPENBLAS_NUM_THREADS: "2" },
+  });
+  if (done.status !== 0) throw new Error(`QuTiP failed: ${done.stderr.trim().split("\n").at(-1)}`);
+  const [versions, ...lines] = done.stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  return { versions, answers: new Map(lines.map((line) => [line.id, line])) };
+}
+
+/** Largest difference of two lists of numbers; infinite if they have different lengths. */
+export const largestDifference = (a: readonly number[], b: readonly number[]): number =>
+  a.length !== b.length ? Number.POSITIVE_INFINITY : a.reduce((worst, x, k) => Math.max(worst, Math.abs(x - b[k])), 0);
+
+const suite: Suite = {
+  defaults: { rounds: "5" },
+  async run(context) {
+    const all = { ...problems, ...sized };
+    const rows = context.choose(Object.keys(all).map((id) => ({ id })));
+    const chosen = context.quick ? rows.slice(0, 2) : rows;
+    const { record, save } = context.open("quantum-peers", { rows: [] as PeerRow[] });
+    const found = context.peers ? findQutip() : { reason: "not requested" };
+    const repeats = context.number("rounds");
+    if ("reason" in found) record.absent.qutip = found.reason;
+    record.absent.dynamiqs = "pip has no distribution of it here";
+    const peer =
+      "python" in found
+        ? runQutip(
+            found.python,
+            chosen.map(({ id }) => id),
+            repeats,
+          )
+        : null;
+    if (peer !== null) record.versions = { ...record.versions, ...peer.versions };
+    for (const { id } of chosen) {
+      const timed = (): { values: number[]; ms: number } => {
+        const start = performance.now();
+        return { values: all[id](), ms: performance.now() - start };
+      };
+      const first = timed();
+      const later = Array.from({ length: Math.max(1, repeats) }, () => timed().ms);
+      const answer = peer?.answers.get(id);
+      const row: PeerRow = {
+        id,
+        weftError: answer === undefined ? null : largestDifference(first.values, answer.exact),
+        qutipError: answer === undefined ? null : largestDifference(answer.values, answer.exact),
+        weftFirstMs: first.ms,
+        weftMs: median(later),
+        qutipMs: answer === undefined ? null : median(answer.ms),
+      };
+      record.rows.push(row);
+      save();
+      const shown = (x: number | null): string => (x === null ? "-" : x < 0.01 ? x.toExponential(1) : x.toFixed(1));
+      context.log(
+        `${id.padEnd(22)} error ${shown(row.weftError)} (QuTiP ${shown(row.qutipError)}), ${shown(row.weftMs)} ms ` +
+          `(first ${shown(row.weftFirstMs)}, QuTiP ${shown(row.qutipMs)})`,
+      );
+    }
+  },
+};
+export default suite;

@@ -1,0 +1,47 @@
+// docs/quantum-peers.md: errors and times of quantum problems beside QuTiP.
+import type { PeerRow } from "../quantum-peers.js";
+import type { RecordHead } from "../record.js";
+import { markdownTable, showMs } from "./table.js";
+
+const shownError = (x: number | null): string => (x === null ? "-" : x < 1e-15 ? "< 1e-15" : x.toExponential(1));
+const shownMs = (x: number | null): string => (x === null ? "-" : showMs(x));
+
+/** The page, or null without results. */
+export function quantumPeersPage(record: (RecordHead & { rows: PeerRow[] }) | undefined): string[] | null {
+  if (record === undefined) return null;
+  const { rows, versions, hardware, at, absent } = record;
+  const compared = rows.filter(({ qutipMs }) => qutipMs !== null);
+  const faster = compared.filter(({ weftMs, qutipMs }) => weftMs < qutipMs!);
+  const nearer = compared.filter(({ weftError, qutipError }) => weftError! <= qutipError!);
+  const worst = compared.reduce((most, { weftError }) => Math.max(most, weftError ?? 0), 0);
+  return [
+    "# Accuracy and times beside QuTiP",
+    "",
+    "Problems of the documentation and the tests of QuTiP and dynamiqs, solved with `@weft/quantum/qutip` and with QuTiP, both at a relative",
+    "tolerance of 1e-8. The error is the largest difference of all expectation values (or matrix elements) from QuTiP at a tolerance of 1e-11.",
+    "Times are medians of whole calls on the CPU; the first call of Weft includes its compiler. This page is written by `npm run bench:report`",
+    "from `bench/results/quantum-peers.json`; `npm run bench -- quantum-peers` measures again.",
+    "",
+    `QuTiP ${String(versions.qutip ?? "-")}, NumPy ${String(versions.numpy ?? "-")}, ${hardware.processor}, ${at.slice(0, 10)}. The machine was shared with other work.` +
+      Object.entries(absent)
+        .map(([name, reason]) => ` Not measured: ${name} (${reason}).`)
+        .join(""),
+    "",
+    `The largest error of Weft is ${shownError(worst)}. Weft has the smaller error in ${nearer.length} of ${compared.length} problems. QuTiP's call is shorter ` +
+      `in ${compared.length - faster.length} of ${compared.length}: single small problems are over before Weft has traced its program. Batches, gradients and larger`,
+    "systems are what Weft is for; `docs/performance.md` measures those.",
+    "",
+    ...markdownTable(
+      ["problem", "error of Weft", "error of QuTiP", "Weft", "first call", "QuTiP"],
+      rows.map((row) => [
+        row.id,
+        shownError(row.weftError),
+        shownError(row.qutipError),
+        shownMs(row.weftMs),
+        shownMs(row.weftFirstMs),
+        shownMs(row.qutipMs),
+      ]),
+      "---:",
+    ),
+  ];
+}

@@ -1,0 +1,57 @@
+// The page docs/reliability.md from the record of the drill.
+import { median } from "@weft/formats/stats";
+import type { DrillRecord, DrillRow } from "../drill.js";
+import type { RecordHead } from "../record.js";
+
+const head = `# Reliability
+
+What happens when something breaks: measured by a drill that hurts real processes, and hosts that are network, process and
+host-name namespaces of one machine. A program computes with integers whose results are known; every step needs a sum over all
+workers, so that everybody notices every fault. \`npm run bench -- drill\` runs it and writes \`bench/results/drill.json\`, from which
+this page is generated; \`npm test\` runs one trial of each fault on one host.
+
+- **right**: every element of the result was right, without any help. **error**: one clear error, and nothing wrong.
+- **felt for**: from the fault to the end of the program, which had half of its work before it. It contains the time to notice the
+  fault, the repair and the rest of the work.
+- **left behind**: processes and names in shared memory that were still there after the program had ended.
+`;
+
+const tail = `
+## What others document for the same faults
+
+Taken from the documentation of Ray, Dask and PyTorch; not measured here.
+
+| fault | Weft | Ray | Dask | PyTorch elastic |
+| --- | --- | --- | --- | --- |
+| a worker dies | its tensors are recomputed from their lineage on the others | tasks are run again and their objects reconstructed; actors only with \`max_restarts\`, without their state | tasks are run again on others; a task that has lost several workers is given up | all workers are restarted; the script loads its checkpoint |
+| a host dies or is unplugged | the same, after 4 to 5 s without a sign of life | the same, after missed health checks | the same, after the worker's time to live | a change of membership: restart with the remaining nodes |
+| the dispatcher (head, scheduler, rendezvous) dies | clients get an error, workers wait for the next one | the cluster fails, unless its state is kept in a Redis | everything is lost | the rendezvous is lost with its node |
+| the program itself dies | its tensors are freed, workers stay | objects that it owned are lost | its results are forgotten | the job ends |
+
+Long computations need checkpoints in all of them; lineage is bounded here too ([cluster.md](cluster.md)).
+`;
+
+const shown = (seconds: readonly number[]): string =>
+  seconds.length === 0
+    ? "-"
+    : `${median([...seconds]).toFixed(1)} s (${Math.min(...seconds).toFixed(1)} to ${Math.max(...seconds).toFixed(1)})`;
+
+function line({ title, trials, expected, skipped }: DrillRow): string {
+  if (skipped !== undefined) return `| ${title} | skipped: ${skipped} | | | | | |`;
+  const count = (outcome: string): number => trials.filter((trial) => trial.outcome === outcome).length;
+  const left = trials.flatMap((trial) => trial.left).length;
+  const cells = [title, trials.length, count("right"), count("error"), count("wrong"), count("hang")];
+  return `| ${cells.join(" | ")} | ${shown(trials.map(({ seconds }) => seconds))} | ${left === 0 ? "nothing" : left} | ${expected} |`;
+}
+
+/** The page as text. */
+export function reliabilityPage(record: RecordHead & DrillRecord): string {
+  const { at, hardware, rows } = record;
+  const table = [
+    "| fault | trials | right | error | wrong | hang | felt for: median (range) | left behind | wanted |",
+    "| --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |",
+    ...rows.map(line),
+  ];
+  const where = `Measured at ${at.slice(0, 10)} on ${hardware.processor}, ${hardware.cores} cores, with a load of ${hardware.loadBefore ?? "unknown"} before it.`;
+  return `${head}\n${where}\n\n${table.join("\n")}\n${tail}`;
+}

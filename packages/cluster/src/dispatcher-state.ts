@@ -1,0 +1,76 @@
+// What a dispatcher is given, and what it remembers of workers and clients.
+import type * as grpc from "@grpc/grpc-js";
+import { limits } from "@weft/core/internal/graph";
+import type { Backlog } from "./backlog.js";
+import type { Outbox } from "./outbox.js";
+import type { FailureCode, FromClient, WorkerInfo, WorkerStats } from "./protocol.js";
+import type { Security } from "./security.js";
+import type { GroupOfProgram } from "./worker-groups.js";
+
+export type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
+
+/** Options of a dispatcher; it listens on localhost:9000 by default. */
+export interface DispatcherOptions extends Security {
+  host?: string;
+  port?: number;
+  /** Seconds without a heartbeat after which a worker is suspended: it is stopped, or its host is unreachable. */
+  stopTimeout?: number;
+  /** Limits for every client, per worker; a client may ask for less. */
+  quotas?: Partial<Quotas>;
+}
+
+/** What one client may use, per worker where that applies. */
+export interface Quotas {
+  maxTensors: number;
+  maxBytes: number;
+  /** Instructions queued for a worker, and their bytes. */
+  maxQueue: number;
+  maxQueueBytes: number;
+  /** Clients and workers that may be connected. */
+  maxClients: number;
+  maxWorkers: number;
+}
+
+export interface WorkerEntry {
+  info: Omit<WorkerInfo, "key">;
+  outbox: Outbox;
+  stats: WorkerStats | null;
+  /** Identifies its heartbeats, and when the last one arrived. */
+  key: string;
+  lastBeat: number;
+  /** Hidden from clients while it hangs. */
+  suspended: boolean;
+}
+
+export interface ClientEntry {
+  id: number;
+  stream: ServerStream;
+  hello: Extract<FromClient, { t: "hello" }>;
+  /** The workers that run a program, and why it cannot run, if so. */
+  programs: Map<number, { members: string[]; problem: Problem | null }>;
+  /** The workers that hold shards of a tensor. */
+  holders: Map<number, string[]>;
+  /** Instructions that workers have not yet reported as done, by worker. */
+  queued: Map<string, Backlog>;
+}
+
+/** A group without the place of a member in it. */
+export type MemberGroup = Omit<GroupOfProgram, "rank" | "size">;
+
+export type Problem = { message: string; code: FailureCode };
+
+export interface Counters {
+  messages: number;
+  bytes: number;
+  /** Tensors that clients recomputed after a worker failure. */
+  recomputed: number;
+}
+
+export const defaultQuotas: Quotas = {
+  maxTensors: limits.tensors,
+  maxBytes: Number.MAX_SAFE_INTEGER,
+  maxQueue: 100_000,
+  maxQueueBytes: 128 << 20,
+  maxClients: 1024,
+  maxWorkers: 4096,
+};

@@ -1,0 +1,18 @@
+// A thread that schedules functions and writes their C. It answers one request after the other.
+import { parentPort } from "node:worker_threads";
+import { decodeFunction } from "../../ops/index.js";
+import { generate } from "./generate.js";
+import type { Answer, Request } from "./generate-async.js";
+
+parentPort!.on("message", ({ id, fn, donated, constants, environment }: Request) => {
+  // Settings are read from the environment, of which a thread has its own copy.
+  Object.assign(process.env, environment);
+  const answer = (): Answer => {
+    try {
+      return { id, program: generate(decodeFunction(fn), { donated, constants }), error: null };
+    } catch (error) {
+      return { id, program: null, error: (error as Error).message };
+    }
+  };
+  parentPort!.postMessage(answer());
+});

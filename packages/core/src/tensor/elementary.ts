@@ -1,0 +1,192 @@
+// Element-wise functions of NumPy beyond the Array API standard: other roots and powers, remainders, angles, comparison within a
+// tolerance. All are composed of ops, so that gradients and vmap come with them.
+import { DTypeError, isComplex, isInexact, sameShape, toInexact, WeftError } from "../graph/index.js";
+import { commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { tensor } from "./create.js";
+import { customVjp } from "./custom.js";
+import { copysign, isInf, logaddexp } from "./elementwise.js";
+import {
+  abs,
+  cast,
+  equal,
+  isFinite,
+  isNaN,
+  less,
+  lessEqual,
+  logicalAnd,
+  logicalOr,
+  maximum,
+  minimum,
+  mod,
+  mul,
+  notEqual,
+  pow,
+  sin,
+  sub,
+  trunc,
+  where,
+} from "./math.js";
+import { all } from "./reduce.js";
+import { broadcastTensors } from "./shape.js";
+import { inDouble } from "./special.js";
+import type { Tensor } from "./tensor.js";
+
+/** The operand as a tensor of a real floating-point dtype. */
+function realFloat(op: string, x: TensorLike): Tensor {
+  const node = nodeOf(op, x);
+  if (isComplex(node.dtype)) throw new DTypeError(`${op}: not defined for ${node.dtype}`);
+  return cast(wrap(node), toInexact(node.dtype));
+}
+
+/** Elementwise 2^x. */
+export const exp2 = (x: TensorLike): Tensor => {
+  const node = nodeOf("exp2", x);
+  return pow(2, cast(wrap(node), toInexact(node.dtype)));
+};
+
+/** Elementwise log2(2^a + 2^b) without overflow, with broadcasting. */
+export const logaddexp2 = (a: TensorLike, b: TensorLike): Tensor =>
+  mul(logaddexp(mul(a, Math.LN2), mul(b, Math.LN2)), Math.LOG2E);
+
+/** The power with one step of Newton's method; zeros and infinities are their own roots. */
+function realCbrt(x: Tensor): Tensor {
+  const ordinary = logicalAnd(isFinite(x), notEqual(x, 0));
+  const safe = where(ordinary, x, 1);
+  const y = copysign(pow(abs(safe), 1 / 3), safe);
+  const better = y.sub(y.sub(safe.div(y.mul(y))).div(3));
+  return where(ordinary, better, x);
+}
+
+/** Elementwise real cube root, also of negative numbers. The derivative at 0 is infinite. */
+export const cbrt = inDouble(
+  "cbrt",
+  customVjp(realCbrt, (_args: [Tensor], y, g) => [g.div(y.mul(y).mul(3))]),
+);
+
+/** Coefficients of (pi x)^2, (pi x)^4, ... in the series of sinc. */
+const sincSeries = [-1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800];
+
+/** Elementwise sin(pi x) / (pi x), which is 1 at 0. */
+export function sinc(x: TensorLike): Tensor {
+  const p = mul(realFloat("sinc", x), Math.PI);
+  // The quotient has no second derivative at 0; the series, which is exact to rounding there, has.
+  const isSmall = less(abs(p), 0.25);
+  const [near, far] = [where(isSmall, p, 0), where(isSmall, 1, p)];
+  const square = near.mul(near);
+  const series = sincSeries.reduceRight<Tensor>((sum, c) => sum.add(c).mul(square), square.mul(0)).add(1);
+  return where(isSmall, series, sin(far).div(far));
+}
+
+/** Elementwise step function: 0 below 0, `atZero` at 0, 1 above, NaN for NaN; with broadcasting. */
+export function heaviside(x: TensorLike, atZero: TensorLike): Tensor {
+  const dtype = toInexact(commonDType("heaviside", [x, atZero]));
+  const [t, middle] = [x, atZero].map((operand) => cast(operand, dtype));
+  const step = where(less(t, 0), 0, where(equal(t, 0), middle, 1));
+  return where(isNaN(t), t, step);
+}
+
+/** Elementwise remainder with the sign of the dividend, as % in C and JavaScript, with broadcasting. Integers modulo 0 give 0. */
+export function fmod(a: TensorLike, b: TensorLike): Tensor {
+  const dtype = commonDType("fmod", [a, b]);
+  if (isComplex(dtype)) throw new DTypeError(`fmod: not defined for ${dtype}`);
+  const [x, y] = [a, b].map((operand) => wrap(nodeAs("fmod", operand, dtype === "bool" ? "int32" : dtype)));
+  if (isInexact(dtype)) return copysign(mod(abs(x), abs(y)), x);
+  const r = mod(x, y);
+  const turned = logicalAnd(notEqual(r, 0), notEqual(less(r, 0), less(x, 0)));
+  return where(turned, sub(r, y), r);
+}
+
+const ignoringNaN =
+  (fn: (a: TensorLike, b: TensorLike) => Tensor) =>
+  (a: TensorLike, b: TensorLike): Tensor =>
+    where(isNaN(a), b, where(isNaN(b), a, fn(a, b)));
+
+/** Elementwise maximum, with broadcasting. Where one operand is NaN, the other one. */
+export const fmax = ignoringNaN(maximum);
+/** Elementwise minimum, with broadcasting. Where one operand is NaN, the other one. */
+export const fmin = ignoringNaN(minimum);
+
+/** Whole and fractional parts of numbers; both have the sign of the number. */
+export interface Parts {
+  /** What is left, between -1 and 1. */
+  fraction: Tensor;
+  /** The number rounded toward zero. */
+  whole: Tensor;
+}
+
+/** Elementwise fractional and whole parts, both with the sign of the number. */
+export function modf(x: TensorLike): Parts {
+  const t = realFloat("modf", x);
+  const whole = trunc(t);
+  return { fraction: copysign(where(isInf(t), 0, sub(t, whole)), t), whole };
+}
+
+/** Elementwise conversion from degrees to radians. */
+export const radians = (x: TensorLike): Tensor => mul(realFloat("radians", x), Math.PI / 180);
+/** Elementwise conversion from radians to degrees. */
+export const degrees = (x: TensorLike): Tensor => mul(realFloat("degrees", x), 180 / Math.PI);
+
+/** Elementwise test for positive infinity. */
+export const isPosInf = (x: TensorLike): Tensor => equal(realFloat("isPosInf", x), Number.POSITIVE_INFINITY);
+/** Elementwise test for negative infinity. */
+export const isNegInf = (x: TensorLike): Tensor => equal(realFloat("isNegInf", x), Number.NEGATIVE_INFINITY);
+
+/** Tolerances of {@link isClose} and {@link allClose}. */
+export interface Tolerances {
+  /** Relative to the second operand; 1e-5 by default. */
+  rtol?: number;
+  /** Absolute; 1e-8 by default. */
+  atol?: number;
+  /** Whether NaN is close to NaN; false by default. */
+  equalNaN?: boolean;
+}
+
+/** Elementwise test |a - b| <= atol + rtol |b|, with broadcasting. Infinities are close if they are equal. */
+export function isClose(a: TensorLike, b: TensorLike, options: Tolerances = {}): Tensor {
+  const { rtol = 1e-5, atol = 1e-8, equalNaN = false } = options;
+  const dtype = commonDType("isClose", [a, b]);
+  // Integers that differ a little do so exactly in float64 up to 2^53.
+  const inner = isInexact(dtype) ? dtype : "float64";
+  const [x, y] = [a, b].map((operand) => cast(operand, inner));
+  const finite = logicalAnd(isFinite(x), isFinite(y));
+  const near = lessEqual(abs(sub(x, y)), abs(y).mul(rtol).add(atol));
+  const close = where(finite, near, equal(x, y));
+  return equalNaN ? logicalOr(close, logicalAnd(isNaN(x), isNaN(y))) : close;
+}
+
+/** Whether all elements of two tensors are close, a bool scalar; see {@link isClose}. */
+export const allClose = (a: TensorLike, b: TensorLike, options: Tolerances = {}): Tensor => all(isClose(a, b, options));
+
+/** Whether two tensors have one shape and equal elements, a bool scalar. */
+export function arrayEqual(a: TensorLike, b: TensorLike, { equalNaN = false }: { equalNaN?: boolean } = {}): Tensor {
+  const [x, y] = [wrap(nodeOf("arrayEqual", a)), wrap(nodeOf("arrayEqual", b))];
+  if (!sameShape(x.shape, y.shape)) return tensor(false);
+  const same = equal(x, y);
+  return all(equalNaN ? logicalOr(same, logicalAnd(isNaN(x), isNaN(y))) : same);
+}
+
+/**
+ * The first choice whose condition holds, element by element; `otherwise` where none does. All operands broadcast.
+ *
+ * @example
+ * ```ts
+ * import { select, tensor } from "@weft/core";
+ *
+ * const x = tensor([1, 2, 3, 4]);
+ * console.log(await select([x.less(2), x.greater(3)], [x, x.mul(10)], -1).array()); // [1, -1, -1, 40]
+ * ```
+ */
+export function select(
+  conditions: readonly TensorLike[],
+  choices: readonly TensorLike[],
+  otherwise: TensorLike = 0,
+): Tensor {
+  if (conditions.length !== choices.length || conditions.length === 0)
+    throw new WeftError(
+      `select: needs as many choices as conditions, one at least, got ${conditions.length} conditions and ${choices.length} choices`,
+    );
+  const dtype = commonDType("select", [...choices, otherwise]);
+  const values = broadcastTensors(...[...choices, otherwise].map((x) => wrap(nodeAs("select", x, dtype))));
+  const last = values.pop()!;
+  return conditions.reduceRight<Tensor>((result, condition, i) => where(condition, values[i], result), last);
+}

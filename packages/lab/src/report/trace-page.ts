@@ -1,0 +1,154 @@
+// The page of `weft trace --html`: timeline, findings as cards that jump to their place, and tables, in one file.
+import type { Finding } from "../model/index.js";
+import { type Timeline, type TimelineRow, type TraceReport, timelineKinds } from "../trace/index.js";
+import { tracePageScript, tracePageStyle } from "./trace-page-script.js";
+
+const escape = (text: string): string => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+/** JSON inside a script element must not end it. */
+const json = (value: unknown): string => JSON.stringify(value).replaceAll("<", "\\u003c");
+const ms = (us: number | null | undefined): string =>
+  us == null ? "-" : us === 0 ? "0" : `${(us / 1000).toPrecision(4)} ms`;
+const percent = (value: number | null | undefined): string => (value == null ? "-" : `${value.toFixed(1)}%`);
+
+/** Events in which a finding shows: the longest of these kinds is where its card jumps to. */
+const placeOfFinding: Readonly<Record<string, readonly (typeof timelineKinds)[number][]>> = {
+  "trace-data-wait": ["data wait"],
+  "trace-recompilation": ["compilation"],
+  "trace-straggler": ["communication"],
+  "trace-exposed-communication": ["communication"],
+  "trace-synchronization": ["synchronization"],
+  "trace-small-kernels": ["idle: launched late"],
+  "trace-host-bound": ["idle: launched late"],
+  "trace-copies": ["copy"],
+  "trace-no-tensor-cores": ["computation"],
+};
+
+function longest(rows: readonly TimelineRow[], kinds: readonly string[]): number {
+  const wanted = new Set(kinds.map((kind) => timelineKinds.indexOf(kind as (typeof timelineKinds)[number])));
+  let best = -1;
+  let most = -1;
+  let at = 0;
+  for (const row of rows) {
+    for (let i = 0; i < row.count; i++)
+      if (wanted.has(row.kind[i]) && row.duration[i] > most) {
+        most = row.duration[i];
+        best = at + i;
+      }
+    at += row.count;
+  }
+  return best;
+}
+
+const base64 = (array: Uint32Array | Uint8Array): string =>
+  Buffer.from(array.buffer, array.byteOffset, array.byteLength).toString("base64");
+
+function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[], tag: string): string =>
+    `<tr>${cells.map((cell) => `<${tag} title="${escape(cell)}">${escape(cell)}</${tag}>`).join("")}</tr>`;
+  return `<div class="scroll"><table><thead>${line(header, "th")}</thead><tbody>${rows.map((row) => line(row, "td")).join("")}</tbody></table></div>`;
+}
+
+function cards(findings: readonly Finding[], rows: readonly TimelineRow[]): string {
+  if (findings.length === 0) return "<p>No findings: no rule found a problem in these traces.</p>";
+  return findings
+    .map((finding) => {
+      const jump = longest(rows, placeOfFinding[finding.id] ?? []);
+      const effect = finding.predicted;
+      const predicted =
+        effect?.to == null ? "" : `<small>Predicted step: ${ms(effect.from)} to ${ms(effect.to)}</small>`;
+      const facts = finding.evidence.map((one) => escape(one.text)).join("; ");
+      return `<button class="card ${finding.severity}" data-jump="${jump}" data-finding="${finding.id}"><b>${escape(finding.title)}</b>${facts}<small>${escape(finding.fix ?? "")}</small>${predicted}</button>`;
+    })
+    .join("\n");
+}
+
+/** The whole page as HTML. */
+export function tracePage(
+  title: string,
+  report: TraceReport,
+  findings: readonly Finding[],
+  timeline: Timeline,
+): string {
+  const { rows, names, span, leftOut } = timeline;
+  const count = rows.reduce((sum, row) => sum + row.count, 0);
+  // Times as 32-bit numbers: nanoseconds up to four seconds, coarser beyond.
+  const tick = Math.max(1, Math.ceil(span / 4e9));
+  const starts = new Uint32Array(count);
+  const durations = new Uint32Array(count);
+  const nameIds = new Uint32Array(count);
+  const kinds = new Uint8Array(count);
+  let at = 0;
+  const listed = rows.map((row, i) => {
+    for (let k = 0; k < row.count; k++) {
+      starts[at + k] = Math.round(row.start[k] / tick);
+      durations[at + k] = Math.round(row.duration[k] / tick);
+    }
+    nameIds.set(row.name, at);
+    kinds.set(row.kind, at);
+    const entry = {
+      rank: row.rank,
+      label: row.label,
+      at,
+      count: row.count,
+      first: i === 0 || rows[i - 1].rank !== row.rank,
+    };
+    at += row.count;
+    return entry;
+  });
+  const meta = { tick, span, rows: listed, names: names.map((name) => name.slice(0, 300)), kinds: timelineKinds };
+  const [first] = report.ranks;
+  const note = leftOut > 0 ? `<p>${leftOut} short events are left out of the timeline; the tables count all.</p>` : "";
+  return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${escape(title)}</title><style>${tracePageStyle}</style></head>
+<body><header><h1>${escape(title)}</h1>${table(
+    ["rank", "on", "span", "idle", "compute", "exposed communication", "data wait", "steps", "mean step"],
+    report.ranks.map((rank) => [
+      String(rank.rank),
+      rank.device,
+      ms(rank.spanUs),
+      percent(rank.idlePercent),
+      percent(rank.computePercent),
+      ms(rank.exposedCommunicationUs),
+      ms(rank.dataLoaderUs),
+      String(rank.steps.length),
+      rank.steps.length === 0 ? "-" : ms(rank.steps.reduce((sum, step) => sum + step.us, 0) / rank.steps.length),
+    ]),
+  )}</header>
+<main><section><h2>Findings</h2><div id="cards">${cards(findings, rows)}</div></section>
+<div id="bar"><label>Search <input id="search" type="search" placeholder="kernel or operator"></label><span><kbd>W</kbd> <kbd>S</kbd> zoom, <kbd>A</kbd> <kbd>D</kbd> move, <kbd>F</kbd> focus, <kbd>/</kbd> search, <kbd>0</kbd> all</span><span id="detail" role="status"></span></div>
+<div id="view" style="height: min(60vh, ${18 * rows.length + 40}px)" tabindex="0" role="application" aria-label="Timeline of ${count} events"><canvas id="canvas"></canvas></div>
+<section><div class="legend" id="legend"></div>${note}</section>
+<section id="steps"><h2>Steps</h2>${table(["step", ...report.ranks.map((rank) => `rank ${rank.rank}`)], stepRows(report))}</section>
+<section id="operators"><h2>Kernels and operators of rank ${first?.rank ?? 0}</h2>${table(
+    ["name", "type", "count", "sum", "mean", "longest"],
+    (first?.kernels ?? [])
+      .slice(0, 40)
+      .map((kernel) => [
+        kernel.name,
+        kernel.type.toLowerCase(),
+        String(kernel.count),
+        ms(kernel.sumUs),
+        ms(kernel.meanUs),
+        ms(kernel.maxUs),
+      ]),
+  )}</section>
+<section id="what-if"><h2>What if</h2>${table(
+    ["change", "step", "samples/s"],
+    (first?.whatIf?.rows ?? []).map((row) => [row.name, ms(row.stepUs), `${row.speedup.toFixed(2)}x`]),
+  )}</section></main>
+<script type="application/json" id="meta">${json(meta)}</script><script type="text/plain" id="starts">${base64(starts)}</script><script type="text/plain" id="durations">${base64(durations)}</script><script type="text/plain" id="nameIds">${base64(nameIds)}</script><script type="text/plain" id="kinds">${base64(kinds)}</script>
+<script>${tracePageScript}</script></body></html>
+`;
+}
+
+function stepRows(report: TraceReport): string[][] {
+  const numbers = [...new Set(report.ranks.flatMap((rank) => rank.steps.map((step) => step.number)))].sort(
+    (a, b) => a - b,
+  );
+  return numbers
+    .slice(0, 200)
+    .map((number) => [
+      String(number),
+      ...report.ranks.map((rank) => ms(rank.steps.find((step) => step.number === number)?.us)),
+    ]);
+}

@@ -1,0 +1,216 @@
+// What if: replays the calls of the host and the work of the device with something changed. The host issues its calls one after
+// the other with the pauses that it made; work starts when its stream is free and its call was made; blocking calls end when
+// the device has finished. A replay without a change gives the error of the method.
+import { sortRows } from "./intervals.js";
+import { blockingCalls, dataLoaderName, kernelTypes, launchCalls } from "./kinds.js";
+import { nameIn } from "./symbols.js";
+import type { DeviceView } from "./view.js";
+
+/** What is changed in a replay. */
+export interface Change {
+  /** The host finds every batch ready. */
+  noDataWait?: boolean;
+  /** Communication takes no time of its own: all of it is hidden. */
+  hiddenCommunication?: boolean;
+  /** Calls that wait for the device return at once. */
+  noSynchronization?: boolean;
+  /** Runs of kernels shorter than this many microseconds are launched by one call. */
+  fuseBelowUs?: number;
+  /** Work of the device takes so many times as long. */
+  deviceFactor?: number;
+}
+
+export interface WhatIf {
+  name: string;
+  /** Step time in microseconds, and its ratio to the measured one. */
+  stepUs: number;
+  /** Samples per second relative to the measured run. */
+  speedup: number;
+}
+
+interface Program {
+  /** Rows of the runtime table in host order. */
+  calls: Uint32Array;
+  /** Host time before each call, in ticks, and the part of it that is waiting for data. */
+  pause: Float64Array;
+  dataPause: Float64Array;
+  /** Time of a blocking call that is not waiting for the device. */
+  overhead: Float64Array;
+  /** Device row that a call launched, or -1. */
+  work: Int32Array;
+  blocks: Uint8Array;
+  /** Delay of device work that neither its call nor its stream explains (events of other streams). */
+  slack: Float64Array;
+  /** From the start of the call to the earliest start of its work. */
+  latency: number;
+  begin: number;
+  tail: number;
+  dataTail: number;
+}
+
+/** Intervals in which the host waited for data, merged and sorted. */
+function dataWaits(view: DeviceView): { start: number; end: number }[] {
+  const { data, cut } = view;
+  const isWait = new Map<number, boolean>();
+  const found: { start: number; end: number }[] = [];
+  for (const segment of data.host.each())
+    for (let i = 0; i < segment.rows; i++) {
+      const name = segment.name[i];
+      let wait = isWait.get(name);
+      if (wait === undefined) isWait.set(name, (wait = dataLoaderName.test(data.symbols.text(name))));
+      if (wait && segment.ts[i] < cut) found.push({ start: segment.ts[i], end: segment.ts[i] + segment.dur[i] });
+    }
+  found.sort((a, b) => a.start - b.start);
+  const merged: { start: number; end: number }[] = [];
+  for (const wait of found) {
+    const last = merged[merged.length - 1];
+    if (last !== undefined && wait.start <= last.end) last.end = Math.max(last.end, wait.end);
+    else merged.push({ ...wait });
+  }
+  return merged;
+}
+
+function programOf(view: DeviceView): Program | null {
+  const { runtime, device, symbols, ticksPerUs } = view.data;
+  if (view.steps.length === 0 || runtime.rows === 0) return null;
+  const begin = view.steps[0].ts;
+  const lastStep = view.steps[view.steps.length - 1];
+  const finish = lastStep.ts + lastStep.dur;
+  let count = 0;
+  const rows = new Uint32Array(runtime.rows);
+  for (let i = 0; i < runtime.rows; i++) if (runtime.ts[i] >= begin && runtime.ts[i] < finish) rows[count++] = i;
+  const calls = sortRows(rows.slice(0, count), runtime.ts);
+  if (calls.length === 0) return null;
+  const launched = new Int32Array(runtime.rows).fill(-1);
+  for (const row of view.rows) if (view.launch[row] >= 0) launched[view.launch[row]] = row;
+  const isLaunch = nameIn(symbols, launchCalls);
+  const isBlocking = nameIn(symbols, blockingCalls);
+  const n = calls.length;
+  const program: Program = {
+    calls,
+    pause: new Float64Array(n),
+    dataPause: new Float64Array(n),
+    overhead: new Float64Array(n),
+    work: new Int32Array(n).fill(-1),
+    blocks: new Uint8Array(n),
+    slack: new Float64Array(n),
+    latency: 0,
+    begin,
+    tail: 0,
+    dataTail: 0,
+  };
+  const delays: number[] = [];
+  for (let k = 0; k < n; k++) {
+    const row = launched[calls[k]];
+    if (row >= 0 && device.ts[row] > runtime.ts[calls[k]]) delays.push(device.ts[row] - runtime.ts[calls[k]]);
+  }
+  delays.sort((a, b) => a - b);
+  program.latency = delays.length === 0 ? 5 * ticksPerUs : delays[Math.floor(delays.length / 20)];
+
+  const waits = dataWaits(view);
+  const overlapWith = overlapper(waits);
+  const streamEnd = new Map<number, number>();
+  let deviceEnd = begin;
+  let hostEnd = begin;
+  for (let k = 0; k < n; k++) {
+    const call = calls[k];
+    const start = runtime.ts[call];
+    const end = start + runtime.dur[call];
+    program.pause[k] = Math.max(0, start - hostEnd);
+    program.dataPause[k] = program.pause[k] > 0 ? overlapWith(hostEnd, start) : 0;
+    const row = launched[call];
+    program.work[k] = row;
+    if (row >= 0) {
+      const stream = device.stream[row];
+      const ready = Math.max(streamEnd.get(stream) ?? begin, start + program.latency);
+      program.slack[k] = Math.max(0, device.ts[row] - ready);
+      streamEnd.set(stream, Math.max(streamEnd.get(stream) ?? begin, device.ts[row] + device.dur[row]));
+      deviceEnd = Math.max(deviceEnd, device.ts[row] + device.dur[row]);
+    }
+    // A copy from pageable memory waits for the device, too: its call lasts until its work has ended.
+    const waitsForWork = row >= 0 && !isLaunchOnly(end, device.ts[row] + device.dur[row]);
+    const blocks = (isBlocking(runtime.name[call]) && !isLaunch(runtime.name[call])) || waitsForWork;
+    program.blocks[k] = blocks ? 1 : 0;
+    program.overhead[k] = blocks ? Math.max(0, end - Math.max(start, Math.min(deviceEnd, end))) : runtime.dur[call];
+    hostEnd = Math.max(hostEnd, end);
+  }
+  program.tail = Math.max(0, finish - hostEnd);
+  program.dataTail = overlapWith(hostEnd, finish);
+  return program;
+}
+
+/** A call that returns before its work has ended only launched it. */
+const isLaunchOnly = (callEnd: number, workEnd: number): boolean => callEnd < workEnd;
+
+/** Length of the overlap of an interval with the waits; intervals must be asked for in order. */
+function overlapper(waits: readonly { start: number; end: number }[]): (start: number, end: number) => number {
+  let at = 0;
+  return (start, end) => {
+    while (at < waits.length && waits[at].end <= start) at++;
+    let sum = 0;
+    for (let i = at; i < waits.length && waits[i].start < end; i++)
+      sum += Math.max(0, Math.min(end, waits[i].end) - Math.max(start, waits[i].start));
+    return sum;
+  };
+}
+
+/** Duration of the steps when they are replayed with a change, in ticks. */
+function replay(view: DeviceView, program: Program, change: Change): number {
+  const { device, ticksPerUs } = view.data;
+  const communication = kernelTypes.indexOf("COMMUNICATION");
+  const factor = change.deviceFactor ?? 1;
+  const small = (change.fuseBelowUs ?? 0) * ticksPerUs;
+  const streamEnd = new Map<number, number>();
+  let host = 0;
+  let deviceEnd = 0;
+  let inRun = false;
+  for (let k = 0; k < program.calls.length; k++) {
+    const row = program.work[k];
+    const isSmall = row >= 0 && device.dur[row] < small && view.type[row] !== communication;
+    const pause = program.pause[k] - (change.noDataWait ? program.dataPause[k] : 0);
+    const joins = isSmall && inRun;
+    if (row >= 0 || program.blocks[k] === 1) inRun = isSmall;
+    if (!joins) host += pause;
+    const start = host;
+    if (row >= 0) {
+      const stream = device.stream[row];
+      const hidden = change.hiddenCommunication && view.type[row] === communication;
+      const dur = hidden ? 0 : device.dur[row] * factor;
+      const ready = Math.max(streamEnd.get(stream) ?? 0, start + (joins ? 0 : program.latency));
+      const begin = ready + (hidden ? 0 : program.slack[k]);
+      streamEnd.set(stream, begin + dur);
+      deviceEnd = Math.max(deviceEnd, begin + dur);
+    }
+    if (program.blocks[k] === 1 && !change.noSynchronization) host = Math.max(host, deviceEnd);
+    if (!joins) host += program.overhead[k];
+  }
+  return Math.max(host + program.tail - (change.noDataWait ? program.dataTail : 0), deviceEnd);
+}
+
+const changes: readonly { name: string; change: Change; samples?: number }[] = [
+  { name: "no data wait", change: { noDataWait: true } },
+  { name: "all communication overlapped", change: { hiddenCommunication: true } },
+  { name: "no synchronization", change: { noSynchronization: true } },
+  { name: "small kernels fused", change: { fuseBelowUs: 10 } },
+  { name: "twice the batch", change: { deviceFactor: 2 }, samples: 2 },
+];
+
+/** Step times under each change; empty when the trace has no steps or no launches. */
+export function whatIf(view: DeviceView): { measuredStepUs: number; replayedStepUs: number; rows: WhatIf[] } | null {
+  const program = programOf(view);
+  if (program === null) return null;
+  const last = view.steps[view.steps.length - 1];
+  const perStep = 1 / view.steps.length;
+  const measured = (last.ts + last.dur - program.begin) * perStep;
+  const unchanged = replay(view, program, {}) * perStep;
+  if (!(measured > 0) || !(unchanged > 0)) return null;
+  return {
+    measuredStepUs: measured,
+    replayedStepUs: unchanged,
+    rows: changes.map(({ name, change, samples = 1 }) => {
+      // The error of the method is taken to be the same with and without the change.
+      const stepUs = (replay(view, program, change) * perStep * measured) / unchanged;
+      return { name, stepUs, speedup: (samples * measured) / stepUs };
+    }),
+  };
+}

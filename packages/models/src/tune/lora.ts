@@ -1,0 +1,230 @@
+// LoRA: low-rank updates of dense layers beside frozen weights. Adapters are a small tree of their own, so that gradients,
+// optimizer state and files hold nothing else.
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type DType, fromStorage, io, type Key, randn, splitKey, type Tensor, zeros } from "@weft/core";
+import { mapNamed } from "@weft/core/nn";
+import type { Dense, Params } from "../architectures/index.js";
+import { fileOf, ModelError, readJson } from "../config/index.js";
+import type { Model } from "../model/index.js";
+
+/** Options of {@link loraOf}. */
+export interface LoraOptions {
+  /** Rank of the updates. */
+  rank: number;
+  /** The update is scaled by alpha / rank; alpha is twice the rank by default. */
+  alpha?: number;
+  /** Layers by the last part of their name, such as `["query", "value"]`; all layers of attention by default. */
+  targets?: readonly string[];
+  /** Dropout of the input of an update. */
+  dropout?: number;
+}
+
+/** One low-rank update: B A. */
+export interface Adapter {
+  lora_A: Tensor;
+  lora_B: Tensor;
+}
+
+/** Adapters by the name of their layer. */
+export type Adapters = Record<string, Adapter>;
+
+/** LoRA for one model. */
+export interface Lora {
+  readonly options: Required<LoraOptions>;
+  /** Names of the adapted layers. */
+  readonly layers: readonly string[];
+  /** New adapters, which change nothing yet: B is 0. */
+  init(key: Key, options?: { dtype?: DType }): Adapters;
+  /** Parameters for `apply` and `loss`: the frozen ones with the updates beside them. */
+  combine(params: Params, adapters: Adapters, options?: { key?: Key | null }): Params;
+  /** Parameters with the updates added to the weights. */
+  merge(params: Params, adapters: Adapters): Params;
+  /** Parameters with the updates subtracted again. */
+  unmerge(params: Params, adapters: Adapters): Params;
+  /** Writes `adapter_model.safetensors` and `adapter_config.json` in the layout of PEFT. */
+  save(folder: string, adapters: Adapters): Promise<void>;
+  /** Reads adapters. */
+  load(folder: string): Promise<Adapters>;
+}
+
+/** Layers of attention in the architectures. */
+const attentionLayers = [
+  "query",
+  "key",
+  "value",
+  "q_lin",
+  "k_lin",
+  "v_lin",
+  "c_attn",
+  "q_proj",
+  "k_proj",
+  "v_proj",
+  "o_proj",
+  "out_lin",
+];
+
+/** GPT-2 stores weights as [in, out]. */
+const isTransposed = (model: Model): boolean => model.type === "gpt2";
+
+function layersOf(model: Model, targets: readonly string[]): string[] {
+  return Object.entries(model.parameters)
+    .filter(([name, { shape }]) => name.endsWith(".weight") && shape.length === 2)
+    .map(([name]) => name.slice(0, -".weight".length))
+    .filter((name) => targets.includes(name.split(".").at(-1) as string) || targets.includes(name));
+}
+
+/** Replaces the layers of a tree that have adapters. */
+function mapLayers(
+  params: Params,
+  change: (name: string, layer: Dense) => Dense,
+  adapted: ReadonlySet<string>,
+): Params {
+  const walk = (at: unknown, path: string): unknown => {
+    if (Array.isArray(at)) return at.map((part, i) => walk(part, `${path}.${i}`));
+    if (typeof at !== "object" || at === null || Object.getPrototypeOf(at) !== Object.prototype) return at;
+    if (adapted.has(path)) return change(path, at as Dense);
+    return Object.fromEntries(
+      Object.entries(at).map(([name, part]) => [name, walk(part, path === "" ? name : `${path}.${name}`)]),
+    );
+  };
+  return walk(params, "") as Params;
+}
+
+/** Defines LoRA for a model. */
+export function loraOf(model: Model, given: LoraOptions): Lora {
+  const { rank, alpha = 2 * rank, targets = attentionLayers, dropout = 0 } = given;
+  if (!Number.isInteger(rank) || rank < 1 || rank > 4096)
+    throw new ModelError(`lora: rank is a whole number from 1 to 4096, got ${rank}`);
+  if (!(alpha > 0)) throw new ModelError(`lora: alpha is positive, got ${alpha}`);
+  if (!(dropout >= 0 && dropout < 1)) throw new ModelError(`lora: dropout is at least 0 and below 1, got ${dropout}`);
+  const layers = layersOf(model, targets);
+  if (layers.length === 0)
+    throw new ModelError(
+      `lora: ${model.type} has no layer called ${targets.join(", ")}; targets are last parts of names`,
+    );
+  const scale = alpha / rank;
+  const transposed = isTransposed(model);
+  const sizes = (layer: string): { inputs: number; out: number } => {
+    const [first, second] = model.parameters[`${layer}.weight`].shape;
+    return transposed ? { inputs: first, out: second } : { inputs: second, out: first };
+  };
+  const adapted = new Set(layers);
+  const shifted = (params: Params, adapters: Adapters, sign: number): Params => {
+    for (const name of layers)
+      if (adapters[name] === undefined) throw new ModelError(`lora: there is no adapter of ${name}`);
+    return mapLayers(
+      params,
+      (name, layer) => {
+        const { lora_A, lora_B } = adapters[name];
+        const update = lora_B
+          .cast("float32")
+          .matmul(lora_A.cast("float32"))
+          .mul(sign * scale);
+        const oriented = transposed ? update.transpose() : update;
+        return { ...layer, weight: layer.weight.cast("float32").add(oriented).cast(layer.weight.dtype).realize() };
+      },
+      adapted,
+    );
+  };
+  return {
+    options: { rank, alpha, targets, dropout },
+    layers,
+    init(key, { dtype = "float32" } = {}) {
+      const keys = splitKey(key, layers.length);
+      return Object.fromEntries(
+        layers.map((name, i) => {
+          const { inputs, out } = sizes(name);
+          const lora_A = randn([rank, inputs], { key: keys.index(i), std: 1 / Math.sqrt(inputs) }).cast(dtype);
+          return [name, { lora_A, lora_B: zeros([out, rank], { dtype }) }];
+        }),
+      );
+    },
+    combine(params, adapters, { key = null } = {}) {
+      const keys = key === null || dropout === 0 ? null : splitKey(key, layers.length);
+      const order = new Map(layers.map((name, i) => [name, i]));
+      return mapLayers(
+        params,
+        (name, layer) => ({
+          ...layer,
+          lora: {
+            A: adapters[name].lora_A,
+            B: adapters[name].lora_B,
+            scale,
+            dropout,
+            key: keys === null ? null : keys.index(order.get(name) as number),
+          },
+        }),
+        adapted,
+      );
+    },
+    merge: (params, adapters) => shifted(params, adapters, 1),
+    unmerge: (params, adapters) => shifted(params, adapters, -1),
+    async save(folder, adapters) {
+      await mkdir(folder, { recursive: true });
+      const named = Object.fromEntries(
+        Object.entries(adapters).flatMap(([layer, adapter]) =>
+          (["lora_A", "lora_B"] as const).map((part) => [`base_model.model.${layer}.${part}.weight`, adapter[part]]),
+        ),
+      );
+      await io.save(join(folder, "adapter_model.safetensors"), named);
+      const config = {
+        peft_type: "LORA",
+        r: rank,
+        lora_alpha: alpha,
+        lora_dropout: dropout,
+        target_modules: [...new Set(layers.map((name) => name.split(".").at(-1)))],
+        fan_in_fan_out: transposed,
+        bias: "none",
+        base_model_name_or_path: null,
+      };
+      await writeFile(join(folder, "adapter_config.json"), `${JSON.stringify(config, null, 2)}\n`);
+    },
+    async load(folder) {
+      const config = await readJson(folder, "adapter_config.json");
+      if (config === null) throw new ModelError(`${folder}: has no adapter_config.json`);
+      if (config["r"] !== rank || config["lora_alpha"] !== alpha)
+        throw new ModelError(
+          `${folder}: has rank ${String(config["r"])} and alpha ${String(config["lora_alpha"])}, expected ${rank} and ${alpha}`,
+        );
+      const path = await fileOf(folder, "adapter_model.safetensors");
+      if (path === null) throw new ModelError(`${folder}: has no adapter_model.safetensors`);
+      const file = await io.openSafetensors(path);
+      try {
+        const read = async (layer: string, part: string, shape: number[]): Promise<Tensor> => {
+          const name = `base_model.model.${layer}.${part}.weight`;
+          const found = file.info(name).shape;
+          if (found.join() !== shape.join())
+            throw new ModelError(`${path}: ${name} has shape [${found.join(", ")}], expected [${shape.join(", ")}]`);
+          const host = await file.read(name);
+          return fromStorage(host.shape, host.dtype, host.data);
+        };
+        const adapters: Adapters = {};
+        for (const layer of layers) {
+          const { inputs, out } = sizes(layer);
+          adapters[layer] = {
+            lora_A: await read(layer, "lora_A", [rank, inputs]),
+            lora_B: await read(layer, "lora_B", [out, rank]),
+          };
+        }
+        return adapters;
+      } finally {
+        await file.close();
+      }
+    },
+  };
+}
+
+/** Splits a tree into the parameters that a predicate selects and the others, and joins both again. */
+export function splitParams(
+  params: Params,
+  isTrained: (name: string) => boolean,
+): { trained: Record<string, Tensor>; join(trained: Record<string, Tensor>): Params } {
+  const trained: Record<string, Tensor> = {};
+  mapNamed(params, (name, leaf) => {
+    if (isTrained(name)) trained[name] = leaf;
+    return leaf;
+  });
+  if (Object.keys(trained).length === 0) throw new ModelError("no parameter is trained; the predicate selects none");
+  return { trained, join: (own) => mapNamed(params, (name, leaf) => own[name] ?? leaf) };
+}

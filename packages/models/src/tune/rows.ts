@@ -1,0 +1,53 @@
+// Labeled texts from CSV and JSON lines.
+import { readFile, stat } from "node:fs/promises";
+import { readCsvText } from "@weft/formats/csv";
+import { ModelError } from "../config/index.js";
+
+/** One labeled text. */
+export interface LabeledText {
+  text: string;
+  /** Name of the class; absent in texts for language models. */
+  label?: string;
+}
+
+const maxBytes = 2 ** 31;
+
+/** Reads `.jsonl` (objects with `text` and `label`) or `.csv` (label, then one or more fields of text; a header is recognized). */
+export async function readTexts(path: string): Promise<LabeledText[]> {
+  const found = await stat(path).catch(() => null);
+  if (found === null || !found.isFile())
+    throw new ModelError(`${path}: there is no such file; give a .csv or .jsonl file`);
+  if (found.size > maxBytes) throw new ModelError(`${path}: has ${found.size} bytes; at most ${maxBytes} are read`);
+  const bytes = await readFile(path);
+  const rows = path.endsWith(".csv") ? fromCsv(bytes, path) : fromLines(bytes, path);
+  if (rows.length === 0) throw new ModelError(`${path}: holds no text`);
+  return rows;
+}
+
+function fromCsv(bytes: Buffer, path: string): LabeledText[] {
+  const rows = [...readCsvText(bytes, path)].map(({ fields }) => fields);
+  const header = rows[0]?.map((name) => name.trim().toLowerCase()) ?? [];
+  const [label, text] = [header.indexOf("label"), header.indexOf("text")];
+  if (label >= 0 && text >= 0) return rows.slice(1).map((row) => ({ label: row[label], text: row[text] ?? "" }));
+  return rows.map(([first, ...rest], i) => {
+    if (rest.length === 0) throw new ModelError(`${path}: row ${i + 1} has one field; it needs a label and a text`);
+    return { label: first, text: rest.join(" ") };
+  });
+}
+
+function fromLines(bytes: Buffer, path: string): LabeledText[] {
+  return bytes
+    .toString("utf8")
+    .split("\n")
+    .flatMap((line, i) => {
+      if (line.trim() === "") return [];
+      let parsed: { text?: unknown; label?: unknown };
+      try {
+        parsed = JSON.parse(line) as typeof parsed;
+      } catch {
+        throw new ModelError(`${path}: line ${i + 1} is not JSON`);
+      }
+      if (typeof parsed?.text !== "string") throw new ModelError(`${path}: line ${i + 1} has no text`);
+      return [{ text: parsed.text, ...(parsed.label !== undefined && { label: String(parsed.label) }) }];
+    });
+}

@@ -1,0 +1,118 @@
+// Stochastic solvers under the names of QuTiP: quantum jumps (mcsolve) and homodyne measurement (smesolve).
+import { WeftError } from "@weft/core/internal/graph";
+import type { Tensor } from "@weft/core/internal/tensor";
+import { diffusive, jumpTrajectories, type Trajectories } from "../solvers/index.js";
+import { expect } from "./metrics.js";
+import { densityMatrix, type Qobj } from "./qobj.js";
+import { hamiltonianOf, type QobjEvo, shiftedBy } from "./solve.js";
+
+/** Options of `mcsolve` and `smesolve`. */
+export interface StochasticOptions {
+  /** Hermitian observables whose averages over trajectories are returned. */
+  eOps: readonly Qobj[];
+  /** Number of trajectories. Default: 500. */
+  ntraj?: number;
+  /** Fixes the noise. Default: 0. */
+  seed?: number;
+  /** Number of steps between two times. Default: steps that resolve the Hamiltonian and the rates. */
+  substeps?: number;
+}
+
+/** Averages over trajectories. */
+export interface StochasticResult {
+  times: number[];
+  /** Averages by observable and time. */
+  expect: number[][];
+  /** Standard errors of the averages. */
+  errors: number[][];
+  /** Measurement records or numbers of jumps, as tensors. */
+  trajectories: Trajectories;
+}
+
+const optionNames = ["eOps", "ntraj", "seed", "substeps"];
+
+/** Number of equal intervals of tlist. */
+function intervalsOf(tlist: readonly number[]): { count: number; duration: number } {
+  const count = tlist.length - 1;
+  const duration = tlist[count] - tlist[0];
+  const isEven = tlist.every((t, k) => Math.abs(t - tlist[0] - (k * duration) / count) <= 1e-9 * Math.abs(duration));
+  if (count < 1 || !(duration > 0) || !isEven)
+    throw new WeftError("tlist: trajectories need ascending times at equal distances");
+  return { count, duration };
+}
+
+function simulate(
+  name: string,
+  H: QobjEvo,
+  start: Qobj,
+  tlist: readonly number[],
+  operators: readonly Qobj[],
+  options: StochasticOptions,
+  run: (system: Parameters<typeof diffusive>[0], settings: Parameters<typeof jumpTrajectories>[2]) => Trajectories,
+): StochasticResult {
+  for (const key of Object.keys(options))
+    if (!optionNames.includes(key))
+      throw new WeftError(`${name}: there is no "${key}"; known: ${optionNames.join(", ")}`);
+  const bad = options.eOps.findIndex((op) => !op.isherm);
+  if (bad >= 0) throw new WeftError(`${name}: eOps[${bad}] is not Hermitian; averages are of measurable quantities`);
+  const { count, duration } = intervalsOf(tlist);
+  const { h } = hamiltonianOf(shiftedBy(H, tlist[0]), tlist);
+  const terms = [...h.static, ...h.drives].map(({ matrix }) =>
+    "size" in matrix && typeof matrix.size === "function" ? matrix.size() : 1,
+  );
+  // One step turns phases by about 1/20 and loses about 1/20 of the population.
+  const fastest =
+    terms.reduce((a, b) => a + b, 0) * start.rows + operators.reduce((sum, c) => sum + c.dag().mul(c).size(), 0);
+  const substeps = options.substeps ?? Math.max(8, Math.ceil((20 * fastest * duration) / count));
+  const trajectories = run(
+    { hamiltonian: h, jumps: operators.map((operator) => ({ operator })) },
+    {
+      duration,
+      steps: count * substeps,
+      saves: count,
+      trajectories: options.ntraj ?? 500,
+      seed: options.seed ?? 0,
+      observables: Object.fromEntries(options.eOps.map((op, k) => [String(k), op])),
+    },
+  );
+  const numbers = (x: Tensor): number[] => Array.from(x.real().dataSync() as Float64Array, Number);
+  return {
+    times: [...tlist],
+    expect: options.eOps.map((op, k) => [Number(expect(op, start)), ...numbers(trajectories.averages[String(k)].mean)]),
+    errors: options.eOps.map((_, k) => [0, ...numbers(trajectories.averages[String(k)].error)]),
+    trajectories,
+  };
+}
+
+/** Quantum jumps (Monte Carlo wave functions) from the ket psi0: averages and their standard errors at the times of tlist. */
+export function mcsolve(
+  H: QobjEvo,
+  psi0: Qobj,
+  tlist: readonly number[],
+  cOps: readonly Qobj[],
+  options: StochasticOptions,
+): StochasticResult {
+  if (!psi0.isket) throw new WeftError("mcsolve: psi0 must be a ket");
+  return simulate("mcsolve", H, psi0, tlist, cOps, options, (system, settings) =>
+    jumpTrajectories(system, psi0, settings),
+  );
+}
+
+/**
+ * Stochastic master equation of homodyne measurement: cOps are not measured, scOps are measured with efficiency 1. Averages and
+ * their standard errors; `trajectories.records` holds the measurement records.
+ */
+export function smesolve(
+  H: QobjEvo,
+  rho0: Qobj,
+  tlist: readonly number[],
+  cOps: readonly Qobj[],
+  scOps: readonly Qobj[],
+  options: StochasticOptions,
+): StochasticResult {
+  if (scOps.length === 0) throw new WeftError("smesolve: needs at least one measured operator; use mesolve");
+  const efficiencies = [...cOps.map(() => 0), ...scOps.map(() => 1)];
+  return simulate("smesolve", H, rho0, tlist, [...cOps, ...scOps], options, (system, settings) =>
+    diffusive(system, cOps.length === 0 && rho0.isket ? rho0 : densityMatrix(rho0), { ...settings, efficiencies }),
+  );
+}

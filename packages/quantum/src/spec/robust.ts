@@ -1,0 +1,110 @@
+// Robust ensembles of a gate specification: the infidelity over variations of parameters of the device and of the pulses.
+import { type Tensor, tensor, vmap } from "@weft/core/internal/tensor";
+import type { z } from "zod";
+import { type RobustObjective, robustLoss } from "../control/index.js";
+import {
+  choice,
+  construct,
+  isObject,
+  number,
+  recordOf,
+  SpecError,
+  select,
+  strict,
+  unknownName,
+  wholeNumber,
+} from "../schema/index.js";
+import type { DeviceParameters } from "../systems/index.js";
+
+/** Variations of parameters and how their infidelities are combined. */
+export interface RobustSpec {
+  /** Largest deviation by key: a fraction of the value, or absolute. */
+  vary: Record<string, { relative: number } | { absolute: number }>;
+  /** Number of values of each parameter, an odd number: the middle one is the nominal value. */
+  samples: number;
+  objective: RobustObjective;
+}
+
+const deviation = select((raw) =>
+  isObject(raw) && "absolute" in raw
+    ? strict({ absolute: number })
+    : isObject(raw)
+      ? strict({ relative: number })
+      : number.transform((relative) => ({ relative })),
+);
+const objective = select((raw): z.ZodType<RobustObjective> => {
+  if (!isObject(raw)) return choice(["mean", "worst"]);
+  return "softWorst" in raw ? strict({ softWorst: number }) : strict({ cvar: number });
+});
+
+/** The section `robust`; `known` are the parameters that may vary. */
+export const robustSchema = (known: readonly string[]) =>
+  construct(
+    strict({ vary: recordOf(deviation), samples: wholeNumber(3).optional(), objective: objective.optional() }),
+    ({ vary, samples = 3, objective: combined = "mean" }): RobustSpec => {
+      if (Object.keys(vary).length === 0) throw new SpecError("vary: name at least one parameter");
+      for (const [key, by] of Object.entries(vary)) {
+        if (!known.includes(key)) throw new SpecError(`vary: ${unknownName("parameter ", key, known)}`);
+        if (!(Object.values(by)[0] > 0)) throw new SpecError(`vary.${key}: the deviation must be above 0`);
+      }
+      if (samples % 2 === 0)
+        throw new SpecError(`samples: expected an odd number, so that the nominal value is one, got ${samples}`);
+      return { vary: vary as RobustSpec["vary"], samples, objective: combined as RobustObjective };
+    },
+  );
+
+/** One device of the ensemble: what its parameters are multiplied by, and what is added to them. */
+type Variation = Record<string, { factor: number; offset: number }>;
+
+/** The nominal device first, then one parameter at a time at its other values. */
+export function variationsOf({ vary, samples }: RobustSpec): Variation[] {
+  const nominal: Variation = Object.fromEntries(Object.keys(vary).map((key) => [key, { factor: 1, offset: 0 }]));
+  const half = (samples - 1) / 2;
+  const shares = Array.from({ length: samples }, (_, k) => (k - half) / half).filter((share) => share !== 0);
+  return [
+    nominal,
+    ...Object.entries(vary).flatMap(([key, by]) =>
+      shares.map((share) => ({
+        ...nominal,
+        [key]:
+          "relative" in by
+            ? { factor: 1 + share * by.relative, offset: 0 }
+            : { factor: 1, offset: share * by.absolute },
+      })),
+    ),
+  ];
+}
+
+/** The parameters of one device of the ensemble. */
+export const varied = (all: DeviceParameters, variation: Variation): DeviceParameters =>
+  Object.fromEntries(
+    Object.entries(variation).map(([key, { factor, offset }]) => [key, all[key].mul(factor).add(offset)]),
+  );
+
+/** The combined loss of all devices as one batch. */
+export function ensembleOf(
+  spec: RobustSpec,
+  all: DeviceParameters,
+  loss: (changed: DeviceParameters) => Tensor,
+): Tensor {
+  const variations = variationsOf(spec);
+  const keys = Object.keys(spec.vary);
+  const column = (pick: (v: { factor: number; offset: number }) => number): Record<string, Tensor> =>
+    Object.fromEntries(
+      keys.map((key) => [
+        key,
+        tensor(
+          variations.map((v) => pick(v[key])),
+          { dtype: "float64" },
+        ),
+      ]),
+    );
+  const each = vmap((factors: Record<string, Tensor>, offsets: Record<string, Tensor>) =>
+    loss(Object.fromEntries(keys.map((key) => [key, all[key].mul(factors[key]).add(offsets[key])]))),
+  );
+  const losses = each(
+    column((v) => v.factor),
+    column((v) => v.offset),
+  ) as Tensor;
+  return robustLoss(losses, spec.objective);
+}

@@ -1,0 +1,74 @@
+// `model: { from: DIR }`: fine-tuning of a pretrained model through the trainer, from a configuration.
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { io, key, setDevice, type Tensor } from "@weft/core";
+import { defineModel, savePretrained } from "@weft/models";
+import { scratch } from "../data/testkit.js";
+import { loadAnyConfig } from "./config.js";
+import { train } from "./train.js";
+
+setDevice("reference");
+const folder = scratch();
+const letters = Object.fromEntries(Array.from("abcdefgh", (letter, id) => [letter, id]));
+const tokenizer = {
+  version: "1.0",
+  added_tokens: [],
+  normalizer: null,
+  pre_tokenizer: null,
+  post_processor: null,
+  decoder: { type: "Fuse" },
+  model: { type: "BPE", vocab: letters, merges: [] },
+};
+const sizes = { vocab_size: 8, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 12 };
+const model = defineModel({ model_type: "bert", max_position_embeddings: 16, ...sizes }, { task: "masked-lm" });
+await savePretrained(join(folder, "base"), model, model.init(key(0)));
+writeFileSync(join(folder, "base/tokenizer.json"), JSON.stringify(tokenizer));
+const rows = ["up,aaaa", "down,bbbb", "up,aa", "down,bb", "up,aaab", "down,bbba", "up,aac", "down,bbc"];
+writeFileSync(join(folder, "rows.csv"), `${rows.join("\n")}\n`);
+
+const yaml = (name: string, more = ""): string => {
+  const path = join(folder, `${name}.yaml`);
+  const text = [
+    `name: ${name}`,
+    "model: { from: ./base, max_length: 6 }",
+    "data: rows.csv",
+    "training: { epochs: 6, global_batch: 4 }",
+    "optimizer: { type: adamw, learning_rate: 0.03 }",
+    more,
+  ];
+  writeFileSync(path, `${text.join("\n")}\n`);
+  return path;
+};
+const load = (name: string, more?: string, options = {}) =>
+  loadAnyConfig(yaml(name, more), { output: join(folder, "runs", name), ...options });
+
+for (const more of ["", "lora: { rank: 2 }"])
+  test(`a configuration fine-tunes a pretrained model ${more}, and resumes where it stopped`, async () => {
+    const name = more === "" ? "whole" : "lora";
+    const { losses, status } = await train(load(name, more));
+    assert.equal(status, "done");
+    assert.ok(losses[losses.length - 1] < 0.8 * losses[0], losses.join(", "));
+    const first = await train(load(`${name}-cut`, more, { maxSteps: 5 }));
+    const rest = await train(load(`${name}-cut`, more), { resume: true });
+    assert.deepEqual([...first.losses, ...rest.losses], losses);
+  });
+
+test("NaN stops the run and names the parameter; unknown keys are refused", async () => {
+  const broken = join(folder, "broken");
+  const params = model.init(key(0)) as { bert: { encoder: { layer: { output: { dense: { weight: Tensor } } }[] } } };
+  const { dense } = params.bert.encoder.layer[0].output;
+  dense.weight = dense.weight.mul(Number.NaN);
+  await savePretrained(broken, model, params);
+  await io.load(join(broken, "model.safetensors"));
+  writeFileSync(join(broken, "tokenizer.json"), JSON.stringify(tokenizer));
+  const path = yaml("nan").replace(/$/, "");
+  const config = loadAnyConfig(path, { output: join(folder, "runs/nan") }) as { options: Record<string, unknown> };
+  config.options["from"] = broken;
+  await assert.rejects(train(config as never), /bert\.encoder\.layer\.0\.output\.dense\.weight/);
+  await assert.rejects(train(load("keys", "lora: { rank: 0 }")), /rank is a whole number/);
+  const wrong = load("wrong") as { options: Record<string, unknown> };
+  wrong.options["sped"] = 1;
+  await assert.rejects(train(wrong as never), /sped is not known; the keys are from/);
+});
