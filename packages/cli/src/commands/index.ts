@@ -20,13 +20,18 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
   },
   train: {
     usage: "train [options] <config>",
-    description: "Train a text classifier from a configuration.",
+    description: "Train the model of a configuration, on one device or several.",
     load: () => import("./train.js"),
   },
   classify: {
     usage: "classify [options] <run> [texts...]",
     description: "Classify texts with a trained run.",
     load: () => import("./classify.js"),
+  },
+  export: {
+    usage: "export [options] <run> <folder>",
+    description: "Write the parameters of a run as one folder of .safetensors files.",
+    load: () => import("./export.js"),
   },
   generate: {
     usage: "generate [options] <model> [prompt]",

@@ -22,6 +22,8 @@ interface Options {
   devices?: number[];
   minDevices?: number;
   globalBatch?: number;
+  memory?: string;
+  explain?: boolean;
   data?: string;
   output?: string;
   device?: string;
@@ -49,6 +51,7 @@ Examples:
   weft train configs/synthetic.yaml                          synthetic data: try this first
   weft train configs/ag_news_small.yaml --devices 2          two ranks, gradients summed between them
   weft train configs/ag_news_small.yaml --data data/ag_news  with a local copy of the data
+  weft train configs/my_model.yaml --devices 4 --memory 2GB --explain   how the step is placed, and why
   weft train configs/ag_news_small.yaml --resume             continue an interrupted run
   weft train configs/ag_news_small.yaml --devices 4 --min-devices 2   go on with the others when a rank dies
   weft train configs/ag_news_small.yaml --devices 4 --launcher ray    ranks as actors of a running Ray cluster
@@ -62,11 +65,13 @@ checkpoint and end the run. Under srun or mpirun each process is a rank.`;
 export function add(program: Command): void {
   program
     .command("train")
-    .description("Train a text classifier from a configuration.")
+    .description("Train the model of a configuration, on one device or several.")
     .argument("<config>", "a YAML file, such as those in configs/")
     .option("--devices <n>", "ranks to train on", counts)
     .option("--min-devices <n>", "continue with as few ranks when ranks die, and with all of them later", count)
     .option("--global-batch <n>", "samples of one step over all ranks, instead of the configuration's", count)
+    .option("--memory <size>", "memory of one device, such as 2GB: the step is placed so that it fits")
+    .option("--explain", "print which placements of the step were compared, and exit")
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--output <dir>", "folder of the run (runs/NAME)")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
@@ -111,10 +116,20 @@ async function run(file: string, options: Options): Promise<void> {
   await engineWork(async () => {
     const config = loadAnyConfig(file, overridesOf(options));
     if (options.slurm !== undefined) return writeScript(file, config, options, options.slurm);
+    if (options.explain === true) return explain(config);
     if (config.ranks > 1 && !isRank()) return startRanks(config, options);
     followLauncher();
     await trainHere(config, options);
   });
+}
+
+/** Prints the plan of the step, without starting ranks. */
+async function explain(config: Config | ModuleConfig): Promise<void> {
+  const { setDevice } = await import("@weft/core");
+  const { explainTraining } = await import("@weft/train");
+  const name = config.device ?? settings.device.get();
+  if (name !== undefined && name !== "") setDevice(name);
+  process.stdout.write(`${await explainTraining(config)}\n`);
 }
 
 /** Output folder: under `weft scale` each run has its own. */

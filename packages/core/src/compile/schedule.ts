@@ -174,19 +174,29 @@ class Scheduler {
   #collectiveWork(position: Map<Node, number>): Work[] {
     const nodes = this.fusion.library.filter((node): node is Node<"collective"> => isOp(node, "collective"));
     nodes.sort((a, b) => a.attrs.sequence - b.attrs.sequence || position.get(a)! - position.get(b)!);
+    const needed = new Map<Node, number>();
+    for (const [node, at] of position)
+      for (const input of node.inputs)
+        if (input.op === "collective") needed.set(input, Math.min(needed.get(input) ?? at, at));
     const starts: Work[] = [];
     const ends: Work[] = [];
+    let gathers = -1;
     nodes.forEach((node, k) => {
       const reads = new Set([this.#note(this.operandOf(node.inputs[0]))]);
       const writes = new Set([this.#note(node)]);
-      const start: Work = { step: { kind: "collective", node, phase: "start" }, reads, writes, at: -1 };
+      // Awaited where the program needs it, before work that comes later in the program and would only take memory. A
+      // gathered tensor is larger than its parts: it is started when the one before it is needed.
+      const due = (needed.get(node) ?? position.size + k) - 0.5;
+      const at = node.attrs.kind === "allGather" ? gathers : -1;
+      if (node.attrs.kind === "allGather") gathers = due;
+      const start: Work = { step: { kind: "collective", node, phase: "start" }, reads, writes, at };
       start.after = [...starts.slice(-1), ...(k >= maxUnderWay ? [ends[k - maxUnderWay]] : [])];
       const end: Work = {
         step: { kind: "collective", node, phase: "finish" },
         reads,
         writes,
         after: [start, ...ends.slice(-1)],
-        at: position.size + k,
+        at: due,
       };
       starts.push(start);
       ends.push(end);

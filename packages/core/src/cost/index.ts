@@ -13,7 +13,7 @@ export {
   productTime,
 } from "./kernel-cost.js";
 export { laneLimits } from "./lanes.js";
-export { h200 } from "./machines.js";
+export { h200, serverCore } from "./machines.js";
 export { expectedSteps, opCost } from "./op-cost.js";
 export {
   arithmetic,

@@ -44,3 +44,33 @@ export const h200: Rates = {
   call: 10e-6,
   links: sameLinks(nvlink4),
 };
+
+/** One core of a server, with workers that share memory: typical figures, for plans before anything was measured. */
+export const serverCore: Rates = {
+  name: "a server core (assumed)",
+  assumed: true,
+  matmul: {
+    float32: [
+      [16, 5e9],
+      [64, 30e9],
+      [256, 60e9],
+      [1024, 70e9],
+    ],
+  },
+  linalg: 5e9,
+  bandwidth: [
+    [1e4, 40e9],
+    [1e6, 20e9],
+    [1e8, 8e9],
+  ],
+  simple: 8e9,
+  special: 0.5e9,
+  lookup: 0.5e9,
+  random: 0.2e9,
+  kernel: 0.5e-6,
+  call: 5e-6,
+  links: sameLinks([
+    { members: 2, latency: 5e-6, bandwidth: 4e9 },
+    { members: 8, latency: 15e-6, bandwidth: 2e9 },
+  ]),
+};

@@ -48,6 +48,8 @@ export interface Rates {
   /** Bytes per second of narrow memory accesses (column sums), by the bytes per access. */
   columns?: Curve;
   links: Record<CollectiveKind, readonly Link[]>;
+  /** Devices per host, and links between devices of different hosts; without it all links are alike. */
+  between?: { devices: number; links: Record<CollectiveKind, readonly Link[]> };
   /** Rates while `members` devices of the machine work at the same time: they share memory, caches and power. */
   crowded?: { members: number; rates: Omit<Rates, "links" | "crowded"> };
 }

@@ -15,13 +15,28 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
-import { WeftError } from "@weft/core/internal/graph";
-import type { Tensor } from "@weft/core/internal/tensor";
-import { load, save } from "@weft/core/io";
+import { basename, join } from "node:path";
+import { type Tensor, tensor, treeMap } from "@weft/core/internal/tensor";
+import { save } from "@weft/core/io";
 import { loadStateDict, type StateDict, stateDict } from "@weft/core/nn";
 import type { RunConfig } from "./config.js";
+import { CheckpointError } from "./errors.js";
+import type { RankGroup } from "./group.js";
 import type { EpochRow } from "./records.js";
+import {
+  filesOf,
+  finishedShards,
+  indexFile,
+  readIndex,
+  readPart,
+  type Section,
+  SectionReader,
+  type StoredTensor,
+  shardIndex,
+  snapshot,
+  sumFiles,
+  writeShard,
+} from "./shards.js";
 
 /** State of a run besides tensors. */
 export interface Progress {
@@ -47,13 +62,10 @@ export interface Progress {
 const checksums = "SHA256SUMS";
 const parts = { model: "model.safetensors", optimizer: "optimizer.safetensors", progress: "state.json" } as const;
 const stepFolder = /^step-(\d+)$/;
+/** A checkpoint that was moved aside to write the one of its step again. */
+const asideFolder = /^\.(step-\d+)\.old\.tmp$/;
 const folderOf = (run: string): string => join(run, "checkpoints");
 const nameOf = (step: number): string => `step-${String(step).padStart(8, "0")}`;
-
-/** A checkpoint cannot be read or written. */
-export class CheckpointError extends WeftError {
-  override name = "CheckpointError";
-}
 
 /** Steps that have a checkpoint, oldest first. */
 export function checkpointSteps(run: string): number[] {
@@ -89,27 +101,122 @@ function hashOf(path: string): string {
   return hash.digest("hex");
 }
 
-function writeChecksums(folder: string): void {
-  const fd = openSync(join(folder, checksums), "w");
+function writeSynced(path: string, text: string): void {
+  const fd = openSync(path, "w");
   try {
-    writeFileSync(
-      fd,
-      Object.values(parts)
-        .map((name) => `${hashOf(join(folder, name))}  ${name}\n`)
-        .join(""),
-    );
+    writeFileSync(fd, text);
     fsyncSync(fd);
   } finally {
     closeSync(fd);
   }
 }
 
+/** Completes a folder: writes its checksums and gives it its name. */
+function publish(temporary: string, target: string, sums: readonly { file: string; sum: string }[]): void {
+  writeSynced(join(temporary, checksums), sums.map(({ file, sum }) => `${sum}  ${file}\n`).join(""));
+  syncFolder(temporary);
+  // A checkpoint of the same step is moved aside, not removed: until the new one has its name, it is the last good one.
+  const aside = join(target, "..", `.${basename(target)}.old.tmp`);
+  rmSync(aside, { recursive: true, force: true });
+  if (existsSync(target)) renameSync(target, aside);
+  renameSync(temporary, target);
+  syncFolder(join(target, ".."));
+  rmSync(aside, { recursive: true, force: true });
+}
+
+/** Files of a checkpoint besides its checksums. */
+function filesIn(folder: string): string[] {
+  const index = readIndex(folder);
+  return index === null ? Object.values(parts) : [...filesOf(index), indexFile, parts.progress];
+}
+
 /** Throws if a file of a checkpoint is not as it was written. */
 function verify(folder: string): void {
   const lines = readFileSync(join(folder, checksums), "utf8").trimEnd().split("\n");
   const expected = new Map(lines.map((line) => [line.slice(66), line.slice(0, 64)]));
-  for (const name of Object.values(parts))
+  for (const name of filesIn(folder)) {
+    if (!existsSync(join(folder, name))) throw new Error(`${name} is missing`);
     if (expected.get(name) !== hashOf(join(folder, name))) throw new Error(`${name} is damaged: its checksum differs`);
+  }
+}
+
+function failed(run: string, step: number, error: Error): CheckpointError {
+  const before = checkpointSteps(run).at(-1);
+  return new CheckpointError(
+    `the checkpoint of step ${step} could not be written: ${error.message}; ` +
+      (before === undefined
+        ? "there is none before it"
+        : `the one of step ${before} is untouched, and --resume continues from it`),
+  );
+}
+
+function prune(run: string, keep: number): void {
+  for (const step of checkpointSteps(run).slice(0, -keep))
+    rmSync(join(folderOf(run), nameOf(step)), { recursive: true, force: true });
+}
+
+/** Removes what killed writers left behind. */
+export function removeUnfinished(run: string): void {
+  const folder = folderOf(run);
+  if (!existsSync(folder)) return;
+  for (const name of readdirSync(folder)) {
+    const aside = asideFolder.exec(name);
+    if (aside !== null && !existsSync(join(folder, aside[1]))) renameSync(join(folder, name), join(folder, aside[1]));
+  }
+  for (const name of readdirSync(folder))
+    if (name.startsWith(".step-") && name.endsWith(".tmp"))
+      rmSync(join(folder, name), { recursive: true, force: true });
+}
+
+/**
+ * Starts a sharded checkpoint: every rank copies its parts and writes them while the next steps run. All ranks call it at
+ * the same step. The promise resolves when this rank's part is written, on rank 0 when the checkpoint is complete.
+ */
+export function startShardedCheckpoint(
+  run: string,
+  tensors: readonly StoredTensor[],
+  progress: Progress,
+  keep: number,
+  group: RankGroup,
+): Promise<void> {
+  const folder = folderOf(run);
+  const { step } = progress;
+  const temporary = join(folder, `.${nameOf(step)}.sharded.tmp`);
+  const state = `${JSON.stringify(progress, null, 1)}\n`;
+  if (group.rank === 0) {
+    rmSync(temporary, { recursive: true, force: true });
+    mkdirSync(temporary, { recursive: true });
+  }
+  group.barrier();
+  const index = shardIndex(tensors, group.size);
+  const arrays = snapshot(tensors, index, group.rank);
+  const write = async (): Promise<void> => {
+    await writeShard(temporary, index, group.rank, arrays);
+    if (group.rank !== 0) return;
+    const shards = await waitFor(() => finishedShards(temporary, index));
+    for (const name of sumFiles(index)) rmSync(join(temporary, name));
+    writeSynced(join(temporary, indexFile), JSON.stringify(index));
+    writeSynced(join(temporary, parts.progress), state);
+    const own = [indexFile, parts.progress].map((file) => ({ file, sum: hashOf(join(temporary, file)) }));
+    publish(temporary, join(folder, nameOf(step)), [...shards, ...own]);
+    prune(run, keep);
+  };
+  return write().catch((error: Error) => {
+    if (group.rank === 0) rmSync(temporary, { recursive: true, force: true });
+    throw failed(run, step, error);
+  });
+}
+
+/** Longest time in milliseconds that rank 0 waits for the parts of the others. */
+const longestWait = 600_000;
+
+async function waitFor<T>(look: () => T | null): Promise<T> {
+  for (const begin = Date.now(); ; ) {
+    const found = look();
+    if (found !== null) return found;
+    if (Date.now() - begin > longestWait) throw new Error("another rank has not written its part within ten minutes");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
 }
 
 /** Writes a checkpoint, then removes the oldest beyond `keep`. On failure the existing ones are unchanged. */
@@ -127,43 +234,37 @@ export async function writeCheckpoint(
     mkdirSync(temporary, { recursive: true });
     await save(join(temporary, parts.model), stateDict(state.params));
     await save(join(temporary, parts.optimizer), stateDict(state.optimizer));
-    const fd = openSync(join(temporary, parts.progress), "w");
-    try {
-      writeFileSync(fd, `${JSON.stringify(progress, null, 1)}\n`);
-      fsyncSync(fd);
-    } finally {
-      closeSync(fd);
-    }
-    writeChecksums(temporary);
-    syncFolder(temporary);
-    rmSync(target, { recursive: true, force: true });
-    renameSync(temporary, target);
-    syncFolder(folder);
+    writeSynced(join(temporary, parts.progress), `${JSON.stringify(progress, null, 1)}\n`);
+    const sums = Object.values(parts).map((file) => ({ file, sum: hashOf(join(temporary, file)) }));
+    publish(temporary, target, sums);
   } catch (error) {
     rmSync(temporary, { recursive: true, force: true });
-    const before = checkpointSteps(run).at(-1);
-    throw new CheckpointError(
-      `the checkpoint of step ${progress.step} could not be written: ${(error as Error).message}; ` +
-        (before === undefined
-          ? "there is none before it"
-          : `the one of step ${before} is untouched, and --resume continues from it`),
-    );
+    throw failed(run, progress.step, error as Error);
   }
-  for (const step of checkpointSteps(run).slice(0, -keep))
-    rmSync(join(folder, nameOf(step)), { recursive: true, force: true });
+  prune(run, keep);
   return target;
+}
+
+/** Folders that may hold a checkpoint, newest step first; those moved aside after the others of their step. */
+function candidates(run: string): string[] {
+  const folder = folderOf(run);
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .flatMap((name) => {
+      const step = (asideFolder.exec(name)?.[1] ?? name).match(stepFolder)?.[1];
+      return step === undefined ? [] : [{ name, step: Number(step), aside: name.startsWith(".") }];
+    })
+    .sort((a, b) => b.step - a.step || Number(a.aside) - Number(b.aside))
+    .map(({ name }) => join(folder, name));
 }
 
 /** The newest readable checkpoint, with a note on each newer unreadable one. */
 export function findCheckpoint(run: string): { folder: string; progress: Progress; skipped: string[] } | null {
   const skipped: string[] = [];
-  for (const step of checkpointSteps(run).reverse()) {
-    const folder = join(folderOf(run), nameOf(step));
+  for (const folder of candidates(run)) {
     try {
       const progress = JSON.parse(readFileSync(join(folder, parts.progress), "utf8")) as Progress;
       if (progress.version !== 1) throw new Error(`version ${String(progress.version)}, this is version 1`);
-      for (const name of [parts.model, parts.optimizer])
-        if (!existsSync(join(folder, name))) throw new Error(`${name} is missing`);
       verify(folder);
       return { folder, progress, skipped };
     } catch (error) {
@@ -174,11 +275,42 @@ export function findCheckpoint(run: string): { folder: string; progress: Progres
   return null;
 }
 
-const tensors = async (path: string): Promise<StateDict> => (await load(path)) as Record<string, Tensor>;
+/** Reads parameters with the structure of `like`, whole. */
+export async function readParameters<P>(folder: string, like: P): Promise<P> {
+  const reader = await SectionReader.open(folder, "model");
+  try {
+    const dict: StateDict = {};
+    for (const name of reader.names) {
+      const { data, shape, dtype } = await reader.read(name);
+      dict[name] = tensor(data as never, { shape, dtype });
+    }
+    return loadStateDict(like, dict);
+  } finally {
+    await reader.close();
+  }
+}
 
-/** Reads parameters with the structure of `like`. */
-export const readParameters = async <P>(folder: string, like: P): Promise<P> =>
-  loadStateDict(like, await tensors(join(folder, parts.model)));
-
-export const readOptimizer = async <S>(folder: string, like: S): Promise<S> =>
-  loadStateDict(like, await tensors(join(folder, parts.optimizer)));
+/** Reads this rank's parts of a section into the structure of `like`. */
+export async function readShards<T>(
+  folder: string,
+  section: Section,
+  like: T,
+  tensors: readonly StoredTensor[],
+  rank: number,
+): Promise<T> {
+  const reader = await SectionReader.open(folder, section);
+  try {
+    const own = tensors.filter((given) => given.section === section);
+    const missing = own.find(({ name }) => !reader.names.includes(name));
+    const extra = reader.names.find((name) => !own.some((given) => given.name === name));
+    if (missing !== undefined || extra !== undefined)
+      throw new CheckpointError(
+        `${folder}: the ${section} ${missing === undefined ? `has a tensor ${extra} that this model has not` : `has no tensor ${missing.name}`}`,
+      );
+    const read = new Map<unknown, Tensor>();
+    for (const given of own) read.set(given.local, await readPart(reader, given, rank));
+    return treeMap((leaf) => read.get(leaf)!, like);
+  } finally {
+    await reader.close();
+  }
+}

@@ -65,6 +65,8 @@ const common = {
       /** false: one sum after the backward pass, to measure the benefit of overlap. */
       overlap: z.boolean().default(true),
       cores_per_rank: count.default(1),
+      /** Memory of one device, such as 2GB: the step is placed so that it fits. */
+      memory: z.union([z.string(), positive]).optional(),
     })
     .prefault({}),
   checkpoint: z
@@ -261,6 +263,8 @@ export interface Overrides {
   seed?: number;
   /** Replaces the batch sizes of the configuration; a run that changes its number of ranks keeps it. */
   globalBatch?: number;
+  /** Memory of one device. */
+  memory?: string | number;
   /** false: the test split is not evaluated; for measurements. */
   evaluate?: boolean;
 }
@@ -317,6 +321,7 @@ function override(raw: RawConfig | RawModuleConfig, overrides: Overrides): void 
     raw.training.global_batch = overrides.globalBatch;
     delete raw.training.batch_per_rank;
   }
+  if (overrides.memory !== undefined) raw.distributed.memory = overrides.memory;
   if (overrides.evaluate === false) raw.training.evaluate = false;
 }
 

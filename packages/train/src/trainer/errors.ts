@@ -5,3 +5,8 @@ import { WeftError } from "@weft/core/internal/graph";
 export class TrainError extends WeftError {
   override name = "TrainError";
 }
+
+/** A checkpoint cannot be read or written. */
+export class CheckpointError extends WeftError {
+  override name = "CheckpointError";
+}

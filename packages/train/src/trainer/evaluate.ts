@@ -13,7 +13,7 @@ export interface EvaluationResult {
 /** Evaluates a split with the parameters of a state. */
 export function evaluateSplit(
   programs: StepExecutables,
-  params: TrainState["params"],
+  state: TrainState,
   task: Task,
   split: SplitName,
   share: DataShare,
@@ -23,7 +23,7 @@ export function evaluateSplit(
   const results: Tensor[] = [];
   for (let seen = 0; seen < samples; ) {
     const batch = loader.next();
-    results.push(programs.evaluate(params, { ...batch, stop: null }));
+    results.push(programs.evaluate(state, { ...batch, stop: null }));
     disposeTree(batch.inputs);
     seen += batch.total;
   }

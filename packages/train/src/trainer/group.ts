@@ -3,7 +3,7 @@ import { distributed, rankFromEnvironment } from "@weft/cluster";
 import type { Executable } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
-import type { Tensor } from "@weft/core/internal/tensor";
+import { type Tensor, tensor } from "@weft/core/internal/tensor";
 
 /** The ranks of a run. */
 export interface RankGroup {
@@ -13,6 +13,10 @@ export interface RankGroup {
   readonly kind: string;
   /** The sum over ranks, inside jit. All ranks must issue their sums in the same order. */
   sum(value: Tensor): Tensor;
+  /** The text of rank 0, on every rank; outside a jitted step. */
+  agree(text: string): string;
+  /** The largest number of all ranks; outside a jitted step. */
+  most(value: number): number;
   /**
    * Seconds spent in collectives and waiting for them since the start: in total, and exposed (with nothing else to do).
    * With shared memory the computing cores also move the data, so the two are equal. null if not measured: on GPUs
@@ -30,6 +34,8 @@ export const singleRank: RankGroup = {
   size: 1,
   kind: "local",
   sum: (value) => value,
+  agree: (text) => text,
+  most: (value) => value,
   times: () => ({ total: 0, exposed: 0 }),
   barrier: () => {},
   close: () => {},
@@ -40,6 +46,18 @@ export const isRank = (): boolean => rankFromEnvironment().launcher !== "none";
 
 /** Index of the device of this host that this process should use. */
 export const localDeviceIndex = (): number => rankFromEnvironment().localRank;
+
+/** Sends a text from rank 0 to all. */
+function fromFirst(text: string, rank: number): string {
+  const own = Buffer.from(rank === 0 ? text : "", "utf8");
+  const [length] = distributed
+    .allReduce(tensor(Int32Array.from([own.length]), { dtype: "int32" }))
+    .dataSync() as Int32Array;
+  const bytes = new Int32Array(Math.ceil(length / 4));
+  new Uint8Array(bytes.buffer).set(own);
+  const sent = distributed.allReduce(tensor(bytes, { dtype: "int32" })).dataSync() as Int32Array;
+  return Buffer.from(sent.buffer, sent.byteOffset, length).toString("utf8");
+}
 
 /** Joins the other ranks and attaches the current device to the group. `ranks`: as many as the configuration says. */
 export async function joinGroup(ranks?: number): Promise<RankGroup> {
@@ -64,6 +82,8 @@ export async function joinGroup(ranks?: number): Promise<RankGroup> {
     size: joined.size,
     kind: joined.kind,
     sum: (value) => distributed.allReduce(value, "sum"),
+    agree: (text) => fromFirst(text, joined.rank),
+    most: (value) => distributed.allReduce(tensor([value], { dtype: "float64" }), "max").dataSync()[0] as number,
     times: () => (measures ? { total: seconds, exposed: seconds } : null),
     barrier: () => distributed.barrier(),
     close: () => {

@@ -1,6 +1,6 @@
 // @weft/train: training of user-defined models and of text classifiers, on one device or several, and classification with
 // a trained run.
-export { CheckpointError, checkpointSteps, findCheckpoint } from "./checkpoint.js";
+export { checkpointSteps, findCheckpoint } from "./checkpoint.js";
 export { Classifier, type ClassPrediction } from "./classify.js";
 export {
   type Config,
@@ -18,12 +18,15 @@ export {
   showConfig,
 } from "./config.js";
 export { type ElasticOptions, launchElastic } from "./elastic.js";
-export { TrainError } from "./errors.js";
+export { CheckpointError, TrainError } from "./errors.js";
+export { type ExportedRun, exportRun } from "./export.js";
 export { isRank, joinGroup, localDeviceIndex, type RankGroup, singleRank } from "./group.js";
+export { explainTraining } from "./open-run.js";
 export { followLauncher, launchRanks, ownCores, RankDeath, type RanksOptions, reportToParent } from "./ranks.js";
 export { launchOnRay } from "./ray-ranks.js";
 export type { EpochRow } from "./records.js";
 export { type SlurmOptions, slurmScript } from "./slurm.js";
+export { parseBytes } from "./state-placement.js";
 export { type TrainDefinition, train } from "./train.js";
 export type { TrainEvent, TrainOptions, TrainResult } from "./trainer.js";
 export type { LossOptions, SampleSource, TrainData, TrainSplits, UserDefinition, UserModel } from "./user-task.js";

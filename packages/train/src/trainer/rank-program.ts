@@ -1,10 +1,10 @@
 // Programs of one rank: a function over whole tensors is traced once, partitioned over the ranks, and compiled for this
 // one. Placements of arguments and results are given; ops in between follow their operands or a given strategy.
-import { type GraphFn, type Node, numel, type Shape } from "@weft/core/internal/graph";
+import { functionOrder, type GraphFn, type Node, numel, type Shape } from "@weft/core/internal/graph";
+import { factorsOf } from "@weft/core/internal/ops";
 import { session } from "@weft/core/internal/runtime";
-import { evenBounds, type Mesh, Placement, partition, type Strategy } from "@weft/core/internal/shard";
-import { type Jitted, jit, jitLowered, treeLeaves } from "@weft/core/internal/tensor";
-import { markOf } from "./markers.js";
+import { evenBounds, layoutOf, type Mesh, Placement, partition, type Strategy } from "@weft/core/internal/shard";
+import { type Jitted, jit, jitLowered } from "@weft/core/internal/tensor";
 
 /** Options of `rankProgram`. */
 export interface RankProgramOptions {
@@ -17,7 +17,9 @@ export interface RankProgramOptions {
   /** Placements of the results; null (and beyond the list): whatever comes out, with sums completed. */
   results?: readonly (Placement | null)[];
   /** Rewrites the simplified function over whole tensors before it is partitioned. */
-  rewrite?(fn: GraphFn): GraphFn;
+  rewrite?(fn: GraphFn, first: number): GraphFn;
+  /** Splits every op as the results need it, for functions without large arguments (initial values). */
+  towardResults?: boolean;
   /** Strategies that do not follow from the operands. */
   strategy?(node: Node): Strategy | null;
   /** Size of the buckets in which gradients are summed. */
@@ -36,8 +38,38 @@ function gathersUpdates(node: Node): boolean {
   return numel(ids.shape) + numel(rows.shape) < numel(node.shape);
 }
 
-/** Whether a node's operands are completed first, although it could pass on partial sums. */
-const completesSums = (node: Node): boolean => gathersUpdates(node) || markOf(node) !== null;
+/** Strategies by which the results come out with their placements, so that no rank computes more than its part. */
+function strategiesToward(fn: GraphFn, mesh: Mesh, results: readonly (Placement | null)[]): Map<Node, Strategy> {
+  const wanted = new Map<Node, Placement | null>();
+  const ask = (node: Node, placement: Placement | null): void => {
+    const before = wanted.get(node);
+    wanted.set(node, before === undefined || before?.key === placement?.key ? placement : null);
+  };
+  fn.outputs.forEach((output, i) => {
+    ask(output, results[i] ?? null);
+  });
+  const strategies = new Map<Node, Strategy>();
+  for (const node of functionOrder(fn).reverse()) {
+    const placement = wanted.get(node) ?? null;
+    if (placement === null || placement.isReplicated || node.inputs.length + node.shape.length === 0) continue;
+    if (fn.params.includes(node) || node.outputs !== null || node.op === "pick") continue;
+    const [maps] = factorsOf(node).outputs;
+    const split: Record<string, number> = {};
+    placement.dims.forEach((cut, dim) => {
+      const map = maps[dim];
+      if (cut !== null && map !== null) for (const axis of cut.axes) split[axis] = map.factor;
+    });
+    const strategy = { split, carry: [] };
+    const current = node.inputs.map((input) => Placement.replicated(mesh, input.shape.length));
+    const layout = layoutOf(node, mesh, strategy, current);
+    if (layout === null) continue;
+    strategies.set(node, strategy);
+    node.inputs.forEach((input, i) => {
+      ask(input, layout.operands[i]);
+    });
+  }
+  return strategies;
+}
 
 /** Whole shape of a tensor, from the shape of a shard and its placement. */
 const wholeShape = (placement: Placement, local: Shape): number[] =>
@@ -55,15 +87,19 @@ export function rankProgram<F extends (...args: any[]) => any>(fn: F, options: R
       wholeShape: (i, local) => wholeShape(placements[i], local),
       lower(graph, first) {
         const simple = session().simplified(graph);
-        const whole = options.rewrite?.(simple) ?? simple;
+        const whole = options.rewrite?.(simple, first) ?? simple;
         const params = whole.params.map(
           (param, i) => placements[i - first] ?? Placement.replicated(mesh, param.shape.length),
         );
+        const toward =
+          options.towardResults === true
+            ? strategiesToward(whole, mesh, options.results ?? [])
+            : new Map<Node, Strategy>();
         const { functions } = partition(whole, {
           mesh,
           params,
           results: whole.outputs.map((_, i) => options.results?.[i] ?? null),
-          strategy: (node) => options.strategy?.(node) ?? (completesSums(node) ? replicate : null),
+          strategy: (node) => toward.get(node) ?? options.strategy?.(node) ?? (gathersUpdates(node) ? replicate : null),
           bucketBytes,
         });
         return functions[mesh.ranks.indexOf(rank)];
@@ -71,10 +107,6 @@ export function rankProgram<F extends (...args: any[]) => any>(fn: F, options: R
     },
   );
 }
-
-/** Placements of a tree whose tensors are all replicated. */
-export const replicated = (mesh: Mesh, tree: unknown): Placement[] =>
-  treeLeaves(tree).map((leaf) => Placement.replicated(mesh, leaf.shape.length));
 
 /** Placement of a tensor whose rows are divided over mesh axes: `rows` of them over all ranks. */
 export function byRows(mesh: Mesh, axes: readonly string[], rows: number, rank: number): Placement {

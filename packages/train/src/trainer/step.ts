@@ -1,11 +1,13 @@
 // The compiled functions of a run: one optimizer step (forward, backward, update), its micro-steps for gradient
 // accumulation, and evaluation. They are written over whole tensors, as for one device; the placements of the state and of
 // the batch say which part of them a rank computes, and where ranks exchange data.
-import type { DType } from "@weft/core/internal/graph";
-import { Mesh, Placement } from "@weft/core/internal/shard";
+import type { DType, GraphFn } from "@weft/core/internal/graph";
+import { session, tracing } from "@weft/core/internal/runtime";
+import { type MarkKind, Placement, type StepRoles } from "@weft/core/internal/shard";
 import {
   arange,
   type Jitted,
+  jit,
   type Key,
   logicalAnd,
   logicalOr,
@@ -20,10 +22,14 @@ import {
   where,
   zeros,
 } from "@weft/core/internal/tensor";
+import { closeOver } from "@weft/core/internal/transform";
+import { stateDict } from "@weft/core/nn";
 import { globalNorm, type LossScaled, type Optimizer, type ScaledState } from "@weft/core/optim";
 import type { RankGroup } from "./group.js";
 import { mark, markTree } from "./markers.js";
-import { byRows, type RankProgramOptions, rankProgram, replicated } from "./rank-program.js";
+import { byRows, type RankProgramOptions, rankProgram } from "./rank-program.js";
+import type { Section, StoredTensor } from "./shards.js";
+import { leavesOf, replicatedDecision, type StateLeaves, StatePlacement } from "./state-placement.js";
 
 /** What a step computes: plain functions over a tree of parameters and a tree of a batch's tensors. */
 export interface StepTask<P = unknown> {
@@ -98,18 +104,32 @@ export function freshState<P>(options: StepOptions<P>, params: P, optimizer?: un
   };
 }
 
-/** The mesh of data parallelism: every rank has its rows of the batch and all of the state. */
-export const dataMesh = (ranks: number): Mesh => new Mesh([{ name: "data", size: ranks }]);
+/** Where the arguments of a program have the state, or the parameters alone, and the batch. */
+interface ArgumentPlaces {
+  state?: number;
+  params?: number;
+  batch: number;
+}
 
 /** The programs of a run on one rank. Each is compiled for every shape of a batch that occurs. */
 export class StepExecutables<P = unknown> {
   readonly #programs = new Map<string, Jitted<(...args: never[]) => unknown>>();
-  readonly mesh: Mesh;
   readonly #optimizer: Optimizer<unknown>;
+  #leaves: StateLeaves | null;
+  /** While the step is traced for the planner. */
+  #planning = false;
 
-  constructor(readonly options: StepOptions<P>) {
-    this.mesh = dataMesh(options.group.size);
+  /**
+   * @param placement - Where the state is; replicated by default.
+   * @param leaves - Whole shapes of the state; those of the first state by default.
+   */
+  constructor(
+    readonly options: StepOptions<P>,
+    readonly placement = new StatePlacement(replicatedDecision(options.group.size), options.group.rank),
+    leaves: StateLeaves | null = null,
+  ) {
     this.#optimizer = (options.scaling?.optimizer ?? options.optimizer) as Optimizer<unknown>;
+    this.#leaves = leaves;
   }
 
   /** One optimizer step. The state is donated. */
@@ -124,43 +144,90 @@ export class StepExecutables<P = unknown> {
 
   /** Adds the gradients of another micro-step; `pending` is donated. */
   more(pending: AccumulatedGradients<P>, state: TrainState<P>, batch: RankBatch): AccumulatedGradients<P> {
-    const program = this.#program("more", batch, () => ({
-      fn: (sums: AccumulatedGradients<P>, s: TrainState<P>, inputs: unknown) =>
-        joined(sums, this.#gradients(s, inputs, batch.share)),
-      donate: [0],
-      placements: [...this.#unsummed(state), ...replicated(this.mesh, state), ...this.#ofBatch(batch)],
-      results: this.#unsummed(state),
-    }));
+    const program = this.#program("more", state, batch, (leaves) => {
+      const sums = this.#accumulated(leaves);
+      return {
+        fn: (before: AccumulatedGradients<P>, s: TrainState<P>, inputs: unknown) =>
+          joined(before, this.#gradients(s, inputs, batch.share)),
+        donate: [0],
+        placements: [...sums, ...this.placement.ofState(leaves), ...this.#ofBatch(batch)],
+        results: sums,
+        places: { state: sums.length, batch: sums.length + leaves.shapes.length },
+      };
+    });
     return program(pending, state, batch.inputs);
   }
 
   /** The last micro-step, and the update. State and sums are donated. */
   last(state: TrainState<P>, pending: AccumulatedGradients<P>, batch: RankBatch): TrainState<P> {
-    const program = this.#program("last", batch, () => ({
-      fn: (s: TrainState<P>, sums: AccumulatedGradients<P>, inputs: unknown, stop: Tensor | null) =>
-        this.#update(s, joined(sums, this.#gradients(s, inputs, batch.share)), stop),
-      donate: [0, 1],
-      placements: [...replicated(this.mesh, state), ...this.#unsummed(state), ...this.#ofBatch(batch)],
-      results: replicated(this.mesh, state),
-    }));
+    const program = this.#program("last", state, batch, (leaves) => {
+      const [own, sums] = [this.placement.ofState(leaves), this.#accumulated(leaves)];
+      return {
+        fn: (s: TrainState<P>, before: AccumulatedGradients<P>, inputs: unknown, stop: Tensor | null) =>
+          this.#update(s, joined(before, this.#gradients(s, inputs, batch.share)), stop),
+        donate: [0, 1],
+        placements: [...own, ...sums, ...this.#ofBatch(batch)],
+        results: own,
+        places: { state: 0, batch: own.length + sums.length },
+      };
+    });
     return program(state, pending, batch.inputs, batch.stop);
   }
 
   /** Sums over the rows of a batch over all ranks: loss, correct predictions, rows. */
-  evaluate(params: P, batch: RankBatch): Tensor {
-    return this.#evaluateProgram(params, batch)(params, batch.inputs);
+  evaluate(state: TrainState<P>, batch: RankBatch): Tensor {
+    return this.#evaluateProgram(state, batch)(state.params, batch.inputs);
   }
 
   /** Compiles what batches of this shape need, without running it. */
   compile(state: TrainState<P>, batch: RankBatch, accumulates: boolean, evaluates: boolean): void {
     if (accumulates) this.#firstProgram(state, batch).kernels(state, batch.inputs);
     else this.kernels(state, batch);
-    if (evaluates) this.#evaluateProgram(state.params, batch).kernels(state.params, batch.inputs);
+    if (evaluates) this.#evaluateProgram(state, batch).kernels(state.params, batch.inputs);
   }
 
   /** Names of the kernels and library calls of a step. */
   kernels(state: TrainState<P>, batch: RankBatch): string[] {
     return this.#wholeProgram(state, batch).kernels(state, batch.inputs, batch.stop);
+  }
+
+  /** Initial parameters and optimizer state: every rank computes its parts. */
+  initialState(from: Key): { params: P; optimizer: unknown } {
+    const { placement } = this;
+    const { task } = this.options;
+    const common = { mesh: placement.mesh, rank: placement.rank, bucketBytes: 0, towardResults: true };
+    const leaves = this.#leaves;
+    const own = leaves === null ? [] : leaves.params.map((at, i) => placement.parameter(i, leaves.shapes[at]));
+    const start = { ...common, placements: [Placement.replicated(placement.mesh, 1)], results: own };
+    const init = (k: Key): P => task.init(k);
+    const params = leaves === null ? jit(init)(from) : rankProgram(init, start)(from);
+    if (leaves === null) return { params, optimizer: treeMap((t) => t.realize(), this.#optimizer.init(params)) };
+    const placed = placement.ofState(leaves);
+    const results = leaves.optimizer.map((at) => placed[at]);
+    const more = { ...common, placements: own, results };
+    return { params, optimizer: rankProgram((p: P) => this.#optimizer.init(p), more)(params) };
+  }
+
+  /** The tensors of a state with their names and placements, for checkpoints. */
+  stored(state: Pick<TrainState<P>, "params" | "optimizer">): StoredTensor[] {
+    const leaves = this.#leaves ?? leavesOf(state as { params: unknown; optimizer: unknown });
+    const { shapes, params, optimizer } = leaves;
+    const placed = this.placement.ofState(leaves);
+    const of = (section: Section, tree: unknown, positions: readonly number[]): StoredTensor[] => {
+      const at = new Map(treeLeaves(tree).map((leaf, i) => [leaf, positions[i]]));
+      return Object.entries(stateDict(tree)).map(([name, local]) => {
+        const position = at.get(local)!;
+        return { section, name, local, shape: shapes[position], placement: placed[position] };
+      });
+    };
+    return [...of("model", state.params, params), ...of("optimizer", state.optimizer, optimizer)];
+  }
+
+  /** Bytes of intermediate values of a step. */
+  scratchBytes(state: TrainState<P>, batch: RankBatch): number {
+    const program = this.#wholeProgram(state, batch);
+    program.kernels(state, batch.inputs, batch.stop);
+    return program.scratchBytes;
   }
 
   /** Number of compiled programs. */
@@ -171,60 +238,133 @@ export class StepExecutables<P = unknown> {
   }
 
   #wholeProgram(state: TrainState<P>, batch: RankBatch) {
-    return this.#program("whole", batch, () => ({
-      fn: (s: TrainState<P>, inputs: unknown, stop: Tensor | null) =>
-        this.#update(s, this.#gradients(s, inputs, batch.share), stop),
-      donate: [0],
-      placements: [...replicated(this.mesh, state), ...this.#ofBatch(batch)],
-      results: replicated(this.mesh, state),
-    }));
+    return this.#program("whole", state, batch, (leaves) => {
+      const own = this.placement.ofState(leaves);
+      return {
+        fn: (s: TrainState<P>, inputs: unknown, stop: Tensor | null) => this.step(s, inputs, batch.share, stop),
+        donate: [0],
+        placements: [...own, ...this.#ofBatch(batch)],
+        results: own,
+        places: { state: 0, batch: own.length },
+      };
+    });
   }
 
   #firstProgram(state: TrainState<P>, batch: RankBatch) {
-    return this.#program("first", batch, () => ({
+    return this.#program("first", state, batch, (leaves) => ({
       fn: (s: TrainState<P>, inputs: unknown) => this.#gradients(s, inputs, batch.share),
-      placements: [...replicated(this.mesh, state), ...this.#ofBatch(batch)],
-      results: this.#unsummed(state),
+      placements: [...this.placement.ofState(leaves), ...this.#ofBatch(batch)],
+      results: this.#accumulated(leaves),
+      places: { state: 0, batch: leaves.shapes.length },
     }));
   }
 
-  #evaluateProgram(params: P, batch: RankBatch) {
-    return this.#program("evaluate", batch, () => ({
-      fn: (p: P, inputs: unknown) => this.options.task.evaluate(p, inputs),
-      placements: [...replicated(this.mesh, params), ...this.#ofBatch(batch)],
+  #evaluateProgram(state: TrainState<P>, batch: RankBatch) {
+    return this.#program("evaluate", state, batch, ({ params, shapes }) => ({
+      // Marked as the loss: all of it is a forward pass.
+      fn: (p: P, inputs: unknown) => this.#marked(this.options.task.evaluate(p, inputs), "loss"),
+      placements: [
+        ...params.map((at, i) => this.placement.parameter(i, shapes[at])),
+        ...this.#ofBatch({ ...batch, stop: null }),
+      ],
+      places: { params: 0, batch: params.length },
     }));
   }
 
   /** A program for the shapes of a batch, made at its first use. */
   #program<A extends unknown[], R>(
     name: string,
+    state: TrainState<P>,
     { inputs, rows, share }: RankBatch,
-    make: () => Omit<RankProgramOptions, "mesh" | "rank" | "bucketBytes"> & { fn: (...args: A) => R },
+    make: (leaves: StateLeaves) => Pick<RankProgramOptions, "donate" | "placements" | "results"> & {
+      fn: (...args: A) => R;
+      places: ArgumentPlaces;
+    },
   ): Jitted<(...args: A) => R> {
     let id = `${name}/${rows}/${share}`;
-    for (const leaf of treeLeaves(inputs)) id += `/${leaf.signature}`;
+    const batchLeaves = treeLeaves(inputs);
+    for (const leaf of batchLeaves) id += `/${leaf.signature}`;
     let program = this.#programs.get(id);
     if (program === undefined) {
-      const { fn, ...options } = make();
-      const { group, bucketBytes } = this.options;
-      program = rankProgram(fn, { mesh: this.mesh, rank: group.rank, bucketBytes, ...options });
+      this.#leaves ??= leavesOf(state as { params: unknown; optimizer: unknown });
+      const { fn, places, ...options } = make(this.#leaves);
+      const { placement } = this;
+      program = rankProgram(fn, {
+        ...options,
+        mesh: placement.mesh,
+        rank: placement.rank,
+        bucketBytes: this.options.bucketBytes,
+        strategy: (node) => placement.strategy(node),
+        ...(placement.isMarked && {
+          rewrite: (graph, first) => placement.rewrite(graph, this.#roles(places, batchLeaves.length, first)),
+        }),
+      });
       this.#programs.set(id, program);
     }
     return program as unknown as Jitted<(...args: A) => R>;
   }
 
+  /** Roles of a program's parameters. */
+  #roles({ state, params, batch }: ArgumentPlaces, inputs: number, first: number): StepRoles {
+    const leaves = this.#leaves!;
+    const from = first + (state ?? params ?? 0);
+    return {
+      params: leaves.params.map((at, i) => from + (state === undefined ? i : at)),
+      states:
+        state === undefined ? leaves.params.map(() => []) : leaves.states.map((list) => list.map((at) => from + at)),
+      batch: Array.from({ length: inputs }, (_, i) => first + batch + i),
+    };
+  }
+
+  /** The step as a graph over whole tensors, for the planner; `inputs` are the batch of all ranks. */
+  trace(state: TrainState<P>, inputs: unknown): { fn: GraphFn; roles: StepRoles } {
+    const leaves = leavesOf(state as { params: unknown; optimizer: unknown });
+    this.#leaves = leaves;
+    this.#planning = true;
+    const next = tracing(() => this.step(state, inputs, 1, null));
+    this.#planning = false;
+    const given = [...treeLeaves(state), ...treeLeaves(inputs)].map(({ node }) => node);
+    const { fn, captured } = closeOver(
+      treeLeaves(next).map(({ node }) => node),
+      given,
+    );
+    const places = { state: 0, batch: leaves.shapes.length };
+    return {
+      fn: session().simplified(fn),
+      roles: this.#roles(places, treeLeaves(inputs).length, captured.length),
+    };
+  }
+
+  /** One optimizer step over whole tensors. */
+  step(state: TrainState<P>, inputs: unknown, share: number, stop: Tensor | null): TrainState<P> {
+    return this.#update(state, this.#gradients(state, inputs, share), stop);
+  }
+
+  #marked(x: Tensor, kind: MarkKind): Tensor {
+    return this.#isMarked ? mark(x, kind) : x;
+  }
+
+  get #isMarked(): boolean {
+    return this.#planning || this.placement.isMarked;
+  }
+
   #ofBatch({ inputs, rows, stop }: RankBatch): Placement[] {
-    const ranks = this.mesh.axes.map(({ name }) => name);
+    const { mesh } = this.placement;
+    const ranks = mesh.axes.map(({ name }) => name);
     return [
-      ...treeLeaves(inputs).map((leaf) => byRows(this.mesh, ["data"], rows, leaf.shape.length)),
-      ...(stop === null ? [] : [byRows(this.mesh, ranks, this.mesh.size, 1)]),
+      ...treeLeaves(inputs).map((leaf) => byRows(mesh, ["data"], rows, leaf.shape.length)),
+      ...(stop === null ? [] : [byRows(mesh, ranks, mesh.size, 1)]),
     ];
   }
 
-  /** Sums of micro-steps stay on their ranks until the last one: gradients, and the loss. */
-  #unsummed({ params }: TrainState<P>): Placement[] {
-    const pending = this.mesh.size === 1 ? null : { axes: ["data"], fn: "sum" as const };
-    return [...replicated(this.mesh, params), Placement.replicated(this.mesh, 0)].map((p) => p.withPending(pending));
+  /** Placements of accumulated gradients and of the loss. */
+  #accumulated({ params, shapes }: StateLeaves): Placement[] {
+    const { mesh, decision } = this.placement;
+    const loss = Placement.replicated(mesh, 0);
+    return [
+      ...params.map((at, i) => this.placement.accumulated(i, shapes[at])),
+      loss.withPending(decision.data === 1 ? null : { axes: ["data"], fn: "sum" }),
+    ];
   }
 
   /** Gradients of the scaled loss. */
@@ -236,22 +376,20 @@ export class StepExecutables<P = unknown> {
       const part = share === 1 ? mean : mean.mul(share);
       return scaling === null ? part : scaling.optimizer.scaleLoss(part, state.optimizer as ScaledState<unknown>);
     })(state.params);
-    return { grads, loss };
+    return { grads, loss: this.#marked(loss, "loss") };
   }
 
   /** Updates the state from gradients and loss, both scaled. */
   #update(state: TrainState<P>, given: AccumulatedGradients<P>, stop: Tensor | null): TrainState<P> {
     const { scaling, dtype, gradientClip, window } = this.options;
     // Sums over ranks are completed here, once, and not where each of their users needs them.
-    const several = this.mesh.size > 1;
-    const summed = several ? { ...given, grads: markTree(given.grads, "gradient") } : given;
+    const summed = this.#isMarked ? { ...given, grads: markTree(given.grads, "gradient") } : given;
     const scale = scaling === null ? null : (state.optimizer as ScaledState<unknown>).scale;
     const undo = scale === null ? null : scale.reciprocal().cast(dtype);
     const own = undo === null ? summed.loss : summed.loss.mul(undo);
     const wanted = stop === null ? zeros([], { dtype }) : stop.cast(dtype).sum();
     // One sum over ranks for both.
-    const both = stack([own, wanted]);
-    const pair = several ? mark(both, "sums") : both;
+    const pair = this.#marked(stack([own, wanted]), "sums");
     const [loss, stops] = [pair.index(0), pair.index(1)];
     // The norm of the unscaled gradients: squares of the scaled ones would overflow earlier.
     const real = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);

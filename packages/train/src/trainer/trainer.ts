@@ -4,10 +4,18 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import { session } from "@weft/core/internal/runtime";
-import { jit, key, type Tensor, tensor, treeMap } from "@weft/core/internal/tensor";
+import { showBytes } from "@weft/core/internal/shard";
+import { key, type Tensor, tensor } from "@weft/core/internal/tensor";
 import type { RunStatus } from "@weft/formats";
-import { findCheckpoint, type Progress, readOptimizer, readParameters, writeCheckpoint } from "./checkpoint.js";
-import { type Config, isModuleConfig, type ModuleConfig, type RunConfig, showConfig } from "./config.js";
+import {
+  findCheckpoint,
+  type Progress,
+  readShards,
+  removeUnfinished,
+  startShardedCheckpoint,
+  writeCheckpoint,
+} from "./checkpoint.js";
+import { type Config, type ModuleConfig, type RunConfig, showConfig } from "./config.js";
 import { coresOf, windowOf } from "./derived.js";
 import { TrainError } from "./errors.js";
 import { type EvaluationResult, evaluateSplit } from "./evaluate.js";
@@ -15,9 +23,12 @@ import { factsOf, workloadOf } from "./facts.js";
 import { type RankGroup, singleRank } from "./group.js";
 import { Journal, type StepResult } from "./journal.js";
 import { lockRun } from "./lock.js";
+import { openTask, stepOptionsOf } from "./open-run.js";
 import { makeOptimizer } from "./optimizer.js";
+import { abstractState, placeRun } from "./plan-run.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
 import { SampleCounter } from "./sample-counter.js";
+import { leavesOf, parseBytes } from "./state-placement.js";
 import {
   type AccumulatedGradients,
   freshState,
@@ -28,8 +39,6 @@ import {
 } from "./step.js";
 import { StepTape } from "./tape.js";
 import { type DataShare, disposeTree, type Task, type TaskLoader } from "./task.js";
-import { openTextTask } from "./text-task.js";
-import { openModuleTask } from "./user-task.js";
 
 /** Progress of a run after a step. */
 export interface TrainEvent {
@@ -77,7 +86,7 @@ const resumeKey = (config: { model: unknown; optimizer: unknown; seed: number; p
 
 /** Trains the model of a configuration on this rank. */
 export async function trainConfig(config: Config | ModuleConfig, options: TrainOptions = {}): Promise<TrainResult> {
-  return trainTask(config, () => (isModuleConfig(config) ? openModuleTask(config) : openTextTask(config)), options);
+  return trainTask(config, () => openTask(config), options);
 }
 
 /** Trains a task on this rank. It is opened when the run's folder is locked. */
@@ -111,7 +120,7 @@ class Run {
   #losses: number[] = [];
   readonly #head: RunHead;
   readonly #steps: StepOptions;
-  readonly #programs: StepExecutables;
+  #programs!: StepExecutables;
   readonly #rate: (step: number) => number;
   readonly #totalSteps: number;
   readonly #stepsPerEpoch: number;
@@ -120,6 +129,8 @@ class Run {
   #tape: StepTape | null = null;
   readonly #window: number;
   #stopped = false;
+  /** A sharded checkpoint that is being written. */
+  #saving: Promise<void> = Promise.resolve();
 
   private constructor(
     readonly config: RunConfig,
@@ -139,19 +150,7 @@ class Run {
     this.#window =
       options.readEvery ??
       (session().device.traits.asynchronous ? windowOf(config.logging.every_steps, this.group) : 1);
-    this.#steps = {
-      window: this.#window,
-      task,
-      optimizer,
-      group: this.group,
-      dtype: config.precision.compute === "float64" ? "float64" : "float32",
-      seed: config.seed,
-      gradientClip: config.training.gradient_clip,
-      scaling,
-      // A single bucket is ready only after the backward pass: no overlap.
-      bucketBytes: config.distributed.overlap ? config.distributed.bucket_mb * 2 ** 20 : Number.POSITIVE_INFINITY,
-    };
-    this.#programs = new StepExecutables(this.#steps);
+    this.#steps = stepOptionsOf(config, task, this.group, { optimizer, scaling }, this.#window);
     this.#journal = new Journal(this.#window, (result) => this.#write(result));
     this.#samples = new SampleCounter(samples, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
@@ -168,7 +167,27 @@ class Run {
 
   /** This rank's part of every batch. */
   get #share(): DataShare {
-    return { rank: this.group.rank, ranks: this.group.size };
+    return this.#programs.placement.share;
+  }
+
+  /** Decides where the state is: replicated, or as a plan under the memory limit says. */
+  #place(): void {
+    const { memory } = this.config.distributed;
+    if (memory === undefined) {
+      this.#programs = new StepExecutables(this.#steps);
+      return;
+    }
+    const everyone = { rank: this.group.rank, ranks: this.group.size };
+    const [batch] = this.task.shapesAhead(everyone, { epoch: 0, index: 0 }, 1);
+    const { placement, plan, bytes } = placeRun(
+      this.#steps,
+      { ...batch, stop: this.#stopFlag(false) },
+      this.group,
+      parseBytes(memory),
+    );
+    const leaves = leavesOf(abstractState(this.#steps) as { params: unknown; optimizer: unknown });
+    this.#programs = new StepExecutables(this.#steps, placement, leaves);
+    this.#note(`${plan.name}: ${showBytes(bytes)} of ${showBytes(parseBytes(memory))} per device`);
   }
 
   get #main(): boolean {
@@ -182,6 +201,7 @@ class Run {
       throw new TrainError(
         `${config.output} holds a run already (step ${found.progress.step}); continue it with --resume, or name another folder with --output`,
       );
+    this.#place();
     const { params, optimizer } = this.#fresh();
     if (found === null) {
       if (options.resume === true) this.#note(`there is no run in ${config.output} yet; it starts from the beginning`);
@@ -204,9 +224,11 @@ class Run {
     } else {
       this.#checkResume(found.progress);
       for (const note of found.skipped) this.#note(`skipped a damaged checkpoint: ${note}`);
-      const restored = await readOptimizer(found.folder, optimizer);
       const { step } = found.progress;
-      this.#state = freshState(this.#steps, await readParameters(found.folder, params), restored, step);
+      const stored = this.#programs.stored({ params, optimizer });
+      const read = <T>(section: "model" | "optimizer", like: T): Promise<T> =>
+        readShards(found.folder, section, like, stored, group.rank);
+      this.#state = freshState(this.#steps, await read("model", params), await read("optimizer", optimizer), step);
       this.#progress = { ...found.progress, ranks: config.ranks, config };
       this.#markSeen();
       this.#note(`resumed at step ${step}`);
@@ -214,6 +236,7 @@ class Run {
     this.#loader = this.task.load("train", this.#share, this.#progress);
     if (this.#main) {
       mkdirSync(config.output, { recursive: true });
+      removeUnfinished(config.output);
       writeFileSync(join(config.output, "config.yaml"), showConfig(config));
       writeMetrics(config.output, this.#progress.epochs);
     }
@@ -244,10 +267,7 @@ class Run {
 
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {
     // One program each and separate tensors: a donated state must not share memory.
-    const params = jit((k: Tensor) => this.task.init(k))(key(this.config.seed));
-    const { scaling, optimizer: plain } = this.#steps;
-    const optimizer = (scaling?.optimizer ?? plain).init(params);
-    return { params, optimizer: treeMap((t) => t.realize(), optimizer) };
+    return this.#programs.initialState(key(this.config.seed));
   }
 
   #checkResume(progress: Progress): void {
@@ -306,6 +326,8 @@ class Run {
       await this.#save();
       this.#note(`stopped at step ${this.#progress.step}; a checkpoint is written, --resume continues from it`);
     }
+    await this.#saving;
+    this.group.barrier();
     const test = this.#stopped || this.task.samples.test === null ? null : this.#evaluate("test");
     this.#end(this.#stopped ? "canceled" : "ok", test === null ? {} : { test });
     return {
@@ -356,7 +378,7 @@ class Run {
           `the loader gave batch ${batch.epoch}/${batch.index}, expected ${progress.epoch}/${progress.index}`,
         );
       samples += batch.samples;
-      this.#samples.count(batch.ids);
+      if (this.#programs.placement.isFirstReader) this.#samples.count(batch.ids);
       if (micro < accumulation - 1) {
         const own = { ...batch, stop: null };
         pending = pending === null ? programs.first(this.#state, own) : programs.more(pending, this.#state, own);
@@ -451,7 +473,9 @@ class Run {
 
   #bad(step: number, loss: number, at: { epoch: number; index: number }): never {
     this.#records.flush();
-    const what = this.task.diagnose(this.#state.params, this.#rebuildBatch(at));
+    const what = this.#programs.placement.splitsParameters
+      ? "its tensors are divided over ranks and were not searched"
+      : this.task.diagnose(this.#state.params, this.#rebuildBatch(at));
     const last = findCheckpoint(this.config.output);
     throw new TrainError(
       `step ${step + 1}: the loss is ${loss} or its gradient is not finite; ${what}. ` +
@@ -470,7 +494,7 @@ class Run {
   }
 
   #evaluate(split: "validation" | "test"): EvaluationResult {
-    return evaluateSplit(this.#programs, this.#state.params, this.task, split, this.#share);
+    return evaluateSplit(this.#programs, this.#state, this.task, split, this.#share);
   }
 
   async #endEpoch(epoch: number, whole: boolean): Promise<void> {
@@ -507,7 +531,15 @@ class Run {
   async #save(): Promise<void> {
     this.#settle();
     this.#records.flush();
-    if (this.#main) await writeCheckpoint(this.config.output, this.#state, this.#progress, this.config.checkpoint.keep);
+    const { output, checkpoint } = this.config;
+    if (this.#programs.placement.isSplit) {
+      // One checkpoint is written at a time; its files are written while the next steps run.
+      await this.#saving;
+      const stored = this.#programs.stored(this.#state);
+      this.#saving = startShardedCheckpoint(output, stored, this.#progress, checkpoint.keep, this.group);
+      // The error of a failed checkpoint is thrown where it is waited for.
+      this.#saving.catch(() => {});
+    } else if (this.#main) await writeCheckpoint(output, this.#state, this.#progress, checkpoint.keep);
     // Synchronize: otherwise a rank that runs ahead would wait inside its next step and record it as slow.
     this.group.barrier();
     this.#journal.open();

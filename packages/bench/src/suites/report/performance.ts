@@ -134,12 +134,12 @@ function gpuSection(file: StoredFiles[string] | undefined): string[] {
   ];
 }
 
-/** The general suite: one line per row and peer. */
-function generalSection(
-  record: ContestRecord | undefined,
-  notes: Record<string, string>,
+/** One table of a contest, with the machine, remarks, and reasons of missed targets. */
+function contestSection(
   title: string,
-  remarks: readonly string[] = [],
+  record: ContestRecord | undefined,
+  remarks: readonly string[],
+  notes: Record<string, string>,
 ): string[] {
   if (record === undefined) return [];
   const columns = ["work", "Weft", "quartiles", "rate", "against", "its time", "ratio", "range", "wanted", "verdict"];
@@ -149,9 +149,7 @@ function generalSection(
     `## ${title}`,
     "",
     ...machineLines(record).map((text) => text.replace(/; rounds in which other processes.*$/, "")),
-    "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
-    "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
-    ...remarks.map((text) => `- ${text}`),
+    ...remarks,
     "",
     ...markdownTable(columns, rows),
     "",
@@ -159,6 +157,35 @@ function generalSection(
     ...(reasons.length > 0 ? [""] : []),
   ];
 }
+
+/** The general suite: one line per row and peer. */
+const generalSection = (
+  title: string,
+  record: ContestRecord | undefined,
+  notes: Record<string, string>,
+  remarks: readonly string[] = [],
+): string[] =>
+  contestSection(
+    title,
+    record,
+    [
+      "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
+      "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
+      ...remarks,
+    ],
+    notes,
+  );
+
+const middleSection = (where: string, record: ContestRecord | undefined, notes: Record<string, string>): string[] =>
+  contestSection(
+    `Quantum systems of middle size, ${where}`,
+    record,
+    [
+      "- Coupled three-level cavities, the first one driven, each with a decay channel: density matrices of D x D complex128 numbers, 100 Runge-Kutta steps (`npm run bench -- quantum-middle`)",
+      "- Values and gradients are compared with JAX's, means of trajectories with the master equation, before anything is timed",
+    ],
+    notes,
+  );
 
 function shardTime(seconds: number): string {
   if (seconds >= 1) return `${seconds.toFixed(2)} s`;
@@ -445,16 +472,18 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...cpuSection(files.cpu, notes),
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
-  ...generalSection(files.general, notes, "GPU, general work"),
-  ...generalSection(files["general-models"], notes, "GPU, whole models", [
-    "The rows of whole models of an earlier run of the suite",
+  ...generalSection("GPU, general work", files.general, notes),
+  ...generalSection("GPU, whole models", files["general-models"], notes, [
+    "- The rows of whole models of an earlier run of the suite",
   ]),
-  ...generalSection(files["general-cpu"], notes, "CPU, general work"),
+  ...generalSection("CPU, general work", files["general-cpu"], notes),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")
     .flatMap(shardSection),
   ...plannerSection(files),
   ...collectivesSection(files),
   ...quantumSection(files),
+  ...middleSection("one GPU", files["quantum-middle"], notes),
+  ...middleSection("CPU", files["quantum-middle-cpu"], notes),
   ...quantumWorkersSection(files["quantum-shard"]),
 ];

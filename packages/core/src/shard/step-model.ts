@@ -1,0 +1,303 @@
+// Cost and memory of a training step on one device of a mesh, by dimension classes: the batch is divided over the data
+// axis, chosen classes (heads, hidden units, the sequence) over the model axis. A class is split everywhere or nowhere, so
+// that thousands of nodes are evaluated in milliseconds.
+import { linkTime, type Rates, workTime } from "../cost/index.js";
+import { bytesOf, type GraphFn, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
+import { factorsOf } from "../ops/index.js";
+import { dependents } from "../transform/index.js";
+import { type Item, Problem } from "./problem.js";
+import { type Phase, phasesOf, type StepRoles } from "./step-rewrite.js";
+
+/** How a step is divided: `data` x `model` devices, and the classes that the model axis splits. */
+export interface StepSplit {
+  data: number;
+  model: number;
+  classes: ReadonlySet<number>;
+}
+
+/** Seconds of one device by phase, and of the collectives of the model axis. */
+export interface SplitCost {
+  compute: Record<Phase, number>;
+  communicate: number;
+  /** Seconds of the forward pass of each segment. */
+  segments: number[];
+}
+
+/** Activations of a segment of the forward pass, in bytes on one device. */
+export interface SegmentMemory {
+  /** Stored for the backward pass. */
+  stored: number;
+  /** Stored values that earlier segments made: what rematerialization starts from. */
+  incoming: number;
+}
+
+/** Segments that the forward pass is divided into, at most. */
+const maxSegments = 64;
+
+export class StepModel {
+  readonly problem: Problem;
+  readonly phaseOf: (node: Node) => Phase;
+  readonly #order: Node[];
+  readonly #batch: ReadonlySet<number>;
+  readonly #dims = new Map<Node, number[][]>();
+  readonly #seconds = new Map<string, number>();
+  readonly #segment = new Map<Node, number>();
+  readonly #params: ReadonlySet<Node>;
+  readonly #crossing = new Set<Node>();
+  segments = 0;
+
+  constructor(
+    readonly fn: GraphFn,
+    readonly roles: StepRoles,
+  ) {
+    this.problem = new Problem(fn);
+    const { order, phaseOf } = phasesOf(fn);
+    this.#order = order;
+    this.phaseOf = phaseOf;
+    this.#params = new Set(fn.params);
+    const { classes } = this.problem;
+    this.#batch = new Set(roles.batch.map((at) => classes.ofParam(fn.params[at])[0]));
+    this.#divide();
+  }
+
+  /** Whether a class is that of the batch's rows. */
+  isBatch(id: number): boolean {
+    return this.#batch.has(id);
+  }
+
+  /** Number of rows of the batch. */
+  get rows(): number {
+    return this.fn.params[this.roles.batch[0]].shape[0];
+  }
+
+  /** The class of every dimension of each result of a node; -1 where it cannot be split. */
+  dimsOf(node: Node): readonly number[][] {
+    let found = this.#dims.get(node);
+    if (found === undefined) {
+      if (this.#params.has(node)) found = [this.problem.classes.ofParam(node)];
+      else if (node.op === "pick") found = [this.dimsOf(node.inputs[0])[(node as Node<"pick">).attrs.index] ?? []];
+      else {
+        const own = this.problem.classesOf(node);
+        found = factorsOf(node).outputs.map((dims) => dims.map((map) => (map === null ? -1 : own[map.factor])));
+      }
+      this.#dims.set(node, found);
+    }
+    return found;
+  }
+
+  parts(id: number, { data, model, classes }: StepSplit): number {
+    return this.#batch.has(id) ? data : classes.has(id) ? model : 1;
+  }
+
+  /** Bytes of a value on the device that has most of it. */
+  bytes(node: Node, split: StepSplit, index = 0): number {
+    const { shape, dtype } = outputAvals(node)[index] ?? node;
+    return numel(this.#local(shape, this.dimsOf(node)[index] ?? [], split)) * bytesOf(dtype);
+  }
+
+  #local(shape: Shape, classes: readonly number[], split: StepSplit): number[] {
+    return shape.map((size, dim) => Math.ceil(size / this.parts(classes[dim] ?? -1, split)));
+  }
+
+  /** Whether the value of a node is in memory after fusion. */
+  isStored(node: Node): boolean {
+    const work = this.problem.work.get(node);
+    return this.#params.has(node) || work?.writes === true || node.op === "pick";
+  }
+
+  /** The segment of a forward node; -1 for others. */
+  segmentOf(node: Node): number {
+    return this.#segment.get(node) ?? -1;
+  }
+
+  /** Cuts the forward pass where the fewest bytes cross: between the layers of a network. */
+  #divide(): void {
+    const active = dependents(this.#order, this.fn.params);
+    const forward = this.#order.filter((node) => this.phaseOf(node) === "forward" && !this.#params.has(node));
+    const at = new Map(forward.map((node, i) => [node, i]));
+    const change = new Float64Array(forward.length + 1);
+    const last = new Map<Node, number>();
+    for (const node of forward)
+      for (const input of node.inputs) if (at.has(input) && active.has(input)) last.set(input, at.get(node)!);
+    for (const [node, until] of last) {
+      const size = numel(node.shape) * bytesOf(node.dtype);
+      change[at.get(node)!] += size;
+      change[until] -= size;
+    }
+    let live = 0;
+    const crossing = forward.map((_, i) => (live += change[i]));
+    let segment = 0;
+    const cuts = new Set(cutsOf(crossing));
+    forward.forEach((node, i) => {
+      this.#segment.set(node, segment);
+      if (cuts.has(i) && i + 1 < forward.length) segment++;
+    });
+    segment++;
+    this.segments = segment;
+    for (const node of forward)
+      for (const input of node.inputs)
+        if (this.segmentOf(input) >= 0 && this.segmentOf(input) !== this.segmentOf(node)) this.#crossing.add(input);
+  }
+
+  /** Whether a forward value is read by a later segment: it is stored even if its segment is rematerialized. */
+  crosses(node: Node): boolean {
+    return this.#crossing.has(node);
+  }
+
+  /** Classes that the model axis could split, by how much of the work they divide. */
+  candidateClasses(limit = 6): number[] {
+    const weights = new Map<number, number>();
+    for (const { node } of this.problem.items) {
+      const work = this.problem.work.get(node)!;
+      if (work.kind === "nothing" || this.phaseOf(node) === "update") continue;
+      const flops = work.kind === "matmul" ? 2 * numel(node.shape) * (node.inputs[0].shape.at(-1) ?? 1) : 0;
+      for (const id of new Set(this.problem.classesOf(node)))
+        if (!this.#batch.has(id)) weights.set(id, (weights.get(id) ?? 0) + flops);
+    }
+    // A class that is two dimensions of one parameter (a residual stream of square layers) cannot be split along one axis
+    // everywhere.
+    const twice = new Set(
+      this.roles.params.flatMap((at) => {
+        const dims = this.problem.classes.ofParam(this.fn.params[at]);
+        return dims.filter((id, i) => dims.indexOf(id) !== i);
+      }),
+    );
+    return [...weights]
+      .filter(([id, weight]) => weight > 0 && !twice.has(id))
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, limit)
+      .map(([id]) => id);
+  }
+
+  #time({ node, sig }: Item, split: StepSplit, rates: Rates): number {
+    const work = this.problem.work.get(node)!;
+    if (work.kind === "nothing") return 0;
+    const own = this.problem.classesOf(node);
+    const key = `${sig}|${own.map((id) => this.parts(id, split)).join()}`;
+    let seconds = this.#seconds.get(key);
+    if (seconds === undefined) {
+      const rule = factorsOf(node);
+      const cut = (shape: Shape, maps: readonly ({ factor: number } | null)[]): number[] =>
+        this.#local(
+          shape,
+          maps.map((map) => (map === null ? -1 : own[map.factor])),
+          split,
+        );
+      const local = {
+        operands: node.inputs.map((input, i) => cut(input.shape, rule.inputs[i])),
+        results: outputAvals(node).map(({ shape }, i) => cut(shape, rule.outputs[i])),
+      };
+      seconds = workTime(node, work, local, rates, (part) => this.problem.loopTime(node as Node<"scan">, rates, part));
+      this.#seconds.set(key, seconds);
+    }
+    return seconds;
+  }
+
+  /** Seconds of the collectives of the model axis around a node: sums of contracted classes, gathers of others. */
+  #modelAxis({ node }: Item, split: StepSplit, rates: Rates, gathered: Set<Node>): number {
+    const { model, classes } = split;
+    const rule = factorsOf(node);
+    const own = this.problem.classesOf(node);
+    let seconds = 0;
+    if (rule.factors.some(({ reduce }, f) => reduce !== null && classes.has(own[f])))
+      seconds += linkTime(rates, "allReduce", model, 2 * (1 - 1 / model) * this.bytes(node, split));
+    node.inputs.forEach((input, i) => {
+      const dims = this.dimsOf(input)[0] ?? [];
+      if (gathered.has(input) || !dims.some((id, dim) => classes.has(id) && rule.inputs[i][dim] === null)) return;
+      gathered.add(input);
+      seconds += linkTime(rates, "allGather", model, (model - 1) * this.bytes(input, split));
+    });
+    return seconds;
+  }
+
+  /** Cost of a split. Rates are those of the devices and of the links of the model axis. */
+  cost(split: StepSplit, rates: Rates): SplitCost {
+    this.#seconds.clear();
+    const compute: Record<Phase, number> = { forward: 0, backward: 0, update: 0 };
+    const segments = new Array<number>(this.segments).fill(0);
+    const gathered = new Set<Node>();
+    let communicate = 0;
+    for (const item of this.problem.items) {
+      const seconds = this.#time(item, split, rates);
+      compute[this.phaseOf(item.node)] += seconds;
+      const segment = this.segmentOf(item.node);
+      if (segment >= 0) segments[segment] += seconds;
+      if (split.model > 1 && split.classes.size > 0) communicate += this.#modelAxis(item, split, rates, gathered);
+    }
+    return { compute, communicate, segments };
+  }
+
+  /** Activations of every segment, and the largest value that one op of the backward pass makes. */
+  activations(split: StepSplit): { segments: SegmentMemory[]; transient: number } {
+    const segments = Array.from({ length: this.segments }, () => ({ stored: 0, incoming: 0 }));
+    const stored = new Set<Node>();
+    const incoming = new Set<string>();
+    let transient = 0;
+    for (const { node } of this.problem.items) {
+      if (this.phaseOf(node) === "backward" && this.isStored(node))
+        transient = Math.max(transient, this.bytes(node, split));
+      for (const input of node.inputs) {
+        const made = this.segmentOf(input);
+        if (made < 0) continue;
+        const source = this.#storedSource(input);
+        if (source === null) continue;
+        const from = this.segmentOf(source);
+        const reader = this.segmentOf(node);
+        if (this.phaseOf(node) !== "forward" && !stored.has(source)) {
+          stored.add(source);
+          segments[from].stored += this.bytes(source, split);
+        }
+        if (reader > from && !incoming.has(`${reader}:${source.id}`)) {
+          incoming.add(`${reader}:${source.id}`);
+          segments[reader].incoming += this.bytes(source, split);
+        }
+      }
+    }
+    return { segments, transient };
+  }
+
+  /** The value in memory behind views; null for parameters and values that are never stored. */
+  #storedSource(node: Node): Node | null {
+    let at = node;
+    while (!this.isStored(at) && at.inputs.length === 1) at = at.inputs[0];
+    return this.isStored(at) && this.segmentOf(at) >= 0 ? at : null;
+  }
+}
+
+/** Positions after which fewer bytes cross than anywhere near, at most one fewer than there may be segments. */
+function cutsOf(crossing: readonly number[]): number[] {
+  const reach = Math.ceil(crossing.length / 12);
+  const narrow = crossing.map((bytes, i) => {
+    let least = bytes;
+    for (let k = Math.max(0, i - reach); k <= Math.min(crossing.length - 1, i + reach); k++)
+      least = Math.min(least, crossing[k]);
+    return bytes <= 1.1 * least;
+  });
+  const found = crossing.flatMap((_, i) => (narrow[i] && !narrow[i - 1] ? [i] : []));
+  const step = Math.max(1, Math.ceil(found.length / (maxSegments - 1)));
+  return found.filter((_, k) => k % step === 0);
+}
+
+/** Largest number of bytes that the values of a function need at one time, without its parameters. */
+export function peakBytes(order: readonly Node[], sizeOf: (node: Node) => number): number {
+  const at = new Map(order.map((node, i) => [node, i]));
+  const last = new Int32Array(order.length);
+  for (let i = order.length - 1; i >= 0; i--) {
+    last[i] = Math.max(last[i], i);
+    const isStored = sizeOf(order[i]) > 0;
+    for (const input of order[i].inputs) {
+      const from = at.get(input);
+      // A value that is never stored passes its own reads on to what it is made of.
+      if (from !== undefined) last[from] = Math.max(last[from], isStored ? i : last[i]);
+    }
+  }
+  const ends: number[][] = order.map(() => []);
+  let [live, peak] = [0, 0];
+  order.forEach((node, i) => {
+    live += sizeOf(node);
+    ends[last[i]].push(sizeOf(node));
+    peak = Math.max(peak, live);
+    for (const size of ends[i]) live -= size;
+  });
+  return peak;
+}

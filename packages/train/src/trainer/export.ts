@@ -1,0 +1,94 @@
+// Exports the parameters of a run's newest checkpoint as one folder in the layout of Hugging Face: model.safetensors, or
+// several files with an index if it is large, and config.json. Sharded checkpoints are read tensor by tensor.
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { bytesOf, numel } from "@weft/core/internal/graph";
+import { type ArraySource, writeSafetensors } from "@weft/core/io";
+import { findCheckpoint } from "./checkpoint.js";
+import { TrainError } from "./errors.js";
+import { SectionReader } from "./shards.js";
+
+/** Result of `exportRun`. */
+export interface ExportedRun {
+  folder: string;
+  /** Optimizer steps of the checkpoint. */
+  step: number;
+  files: string[];
+  tensors: number;
+}
+
+/** Names of tensors in files of at most `limit` bytes each; a larger tensor has a file of its own. */
+function filesOf(sizes: ReadonlyMap<string, number>, limit: number): string[][] {
+  const files: string[][] = [[]];
+  let bytes = 0;
+  for (const [name, size] of sizes) {
+    if (bytes > 0 && bytes + size > limit) {
+      files.push([]);
+      bytes = 0;
+    }
+    files[files.length - 1].push(name);
+    bytes += size;
+  }
+  return files;
+}
+
+/**
+ * Writes the parameters of a run as a folder that `transformers` and `weft` read.
+ *
+ * @param run - Folder of a run that `weft train` has written.
+ * @param target - Folder to create; it must not exist, or be empty.
+ * @param maxBytes - Largest size of one file.
+ */
+export async function exportRun(run: string, target: string, maxBytes = 5e9): Promise<ExportedRun> {
+  const found = findCheckpoint(run);
+  if (found === null) throw new TrainError(`${run} holds no checkpoint; give the folder of a run of weft train`);
+  const folder = resolve(target);
+  if (existsSync(folder) && readdirSync(folder).length > 0)
+    throw new TrainError(`${target} is not empty; name a folder that does not exist yet`);
+  mkdirSync(dirname(folder), { recursive: true });
+  const temporary = mkdtempSync(join(dirname(folder), `.${basename(folder)}-`));
+  const reader = await SectionReader.open(found.folder, "model");
+  try {
+    const sizes = new Map(
+      reader.names.map((name) => {
+        const { shape, dtype } = reader.info(name);
+        return [name, numel(shape) * bytesOf(dtype)];
+      }),
+    );
+    const lists = filesOf(sizes, maxBytes);
+    const files: string[] = [];
+    const places: Record<string, string> = {};
+    for (const [i, names] of lists.entries()) {
+      const number = (n: number): string => String(n).padStart(5, "0");
+      const file =
+        lists.length === 1 ? "model.safetensors" : `model-${number(i + 1)}-of-${number(lists.length)}.safetensors`;
+      const arrays: [string, ArraySource][] = names.map((name) => [
+        name,
+        { ...reader.info(name), load: () => reader.read(name) },
+      ]);
+      await writeSafetensors(join(temporary, file), Object.fromEntries(arrays), { format: "pt" });
+      files.push(file);
+      for (const name of names) places[name] = file;
+    }
+    if (lists.length > 1) {
+      const total = [...sizes.values()].reduce((n, size) => n + size, 0);
+      const index = { metadata: { total_size: total }, weight_map: places };
+      writeFileSync(join(temporary, "model.safetensors.index.json"), `${JSON.stringify(index, null, 2)}\n`);
+    }
+    const { config, classes } = found.progress;
+    const described = {
+      model_type: "weft",
+      weft: config.model,
+      ...(classes.length > 0 && { id2label: Object.fromEntries(classes.map((name, i) => [i, name])) }),
+    };
+    writeFileSync(join(temporary, "config.json"), `${JSON.stringify(described, null, 2)}\n`);
+    rmSync(folder, { recursive: true, force: true });
+    renameSync(temporary, folder);
+    return { folder, step: found.progress.step, files, tensors: sizes.size };
+  } catch (error) {
+    rmSync(temporary, { recursive: true, force: true });
+    throw error;
+  } finally {
+    await reader.close();
+  }
+}

@@ -1,0 +1,109 @@
+// A rank of placement.test.ts: takes steps of a model with given placements, or with the plan for a memory limit, and
+// writes losses, bytes and parameters as JSON. Arguments: a JSON file with the cases, and a folder for the answers.
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import * as weft from "@weft/core";
+import { adamW } from "@weft/core/optim";
+import { joinGroup, type RankGroup } from "./group.js";
+import { abstractState, compiledBytes, placeRun } from "./plan-run.js";
+import { leavesOf, type PlacementDecision, StatePlacement } from "./state-placement.js";
+import { freshState, type RankBatch, StepExecutables, type StepOptions, stepLog } from "./step.js";
+
+/** What one case of the test says. */
+export interface PlacedCase {
+  name: string;
+  rows: number;
+  layers: number;
+  width: number;
+  steps: number;
+  decision?: PlacementDecision;
+  memory?: number;
+}
+
+export interface PlacedAnswer {
+  losses: number[];
+  /** Bytes of the compiled step on the rank that needs most. */
+  bytes: number;
+  decision: PlacementDecision;
+}
+
+type Params = { layers: { weight: weft.Tensor; bias: weft.Tensor }[]; head: weft.Tensor };
+
+export function optionsOf({ layers, width }: PlacedCase, group: Pick<RankGroup, "rank" | "size">): StepOptions<Params> {
+  return {
+    task: {
+      init(key) {
+        const keys = weft.splitKey(key, layers + 1);
+        const normal = (i: number, ...shape: number[]): weft.Tensor =>
+          weft.randn(shape, { key: keys.index(i) }).mul(shape[0] ** -0.5);
+        return {
+          layers: Array.from({ length: layers }, (_, i) => ({
+            weight: normal(i, width, width),
+            bias: weft.zeros([width]),
+          })),
+          head: normal(layers, width, 3),
+        };
+      },
+      loss(params, batch) {
+        let h = batch as weft.Tensor;
+        for (const { weight, bias } of params.layers) h = h.add(weft.gelu(h.matmul(weight).add(bias)));
+        return h.matmul(params.head).sub(1).square().mean();
+      },
+      evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
+    },
+    optimizer: adamW({ learningRate: 1e-4 }) as never,
+    group,
+    dtype: "float32",
+    seed: 1,
+    gradientClip: 1,
+    bucketBytes: 1 << 16,
+    window: 1,
+    scaling: null,
+  };
+}
+
+/** Rows [from, to) of a rank's share of a batch of a step. */
+function batchOf({ rows, width }: PlacedCase, placement: StatePlacement, step: number, stop: boolean): RankBatch {
+  const all = weft.randn([rows, width], { seed: 100 + step });
+  const { rank, ranks } = placement.share;
+  const small = Math.floor(rows / ranks);
+  const from = rank * small + Math.min(rank, rows % ranks);
+  const inputs = all.index(`${from}:${from + small + (rank < rows % ranks ? 1 : 0)}`).realize();
+  return { inputs, rows, share: 1, stop: stop ? weft.tensor(Int32Array.from([0]), { dtype: "int32" }) : null };
+}
+
+/** Takes the steps of a case on this rank. */
+export function takeSteps(given: PlacedCase, group: RankGroup): PlacedAnswer {
+  const options = optionsOf(given, group);
+  const several = group.size > 1;
+  const even = new StatePlacement(
+    { data: group.size, model: 1, params: [], inputs: [], rematerialized: [] },
+    group.rank,
+  );
+  const placement =
+    given.decision !== undefined
+      ? new StatePlacement(given.decision, group.rank)
+      : given.memory === undefined
+        ? even
+        : placeRun(options, batchOf(given, even, 0, several), group, given.memory).placement;
+  const whole = abstractState(options);
+  const bytes = group.most(compiledBytes(options, placement, whole, batchOf(given, even, 0, several)));
+  const programs = new StepExecutables(options, placement, leavesOf(whole as never));
+  const { params, optimizer } = programs.initialState(weft.key(7));
+  let state = freshState(options, params, optimizer);
+  const losses: number[] = [];
+  for (let step = 0; step < given.steps; step++) {
+    state = programs.whole(state, batchOf(given, placement, step, several));
+    losses.push((state.log.dataSync() as Float32Array)[stepLog.loss]);
+  }
+  return { losses, bytes, decision: placement.decision };
+}
+
+if (process.argv[1]?.endsWith("placed-steps.testkit.js")) {
+  const [, , file, folder] = process.argv;
+  const cases = JSON.parse(readFileSync(file, "utf8")) as PlacedCase[];
+  const group = await joinGroup();
+  const answers = cases.map((given) => takeSteps(given, group));
+  writeFileSync(join(folder, `rank${group.rank}.json`), JSON.stringify(answers));
+  group.close();
+}

@@ -1,0 +1,91 @@
+// Placements of a step over ranks: every one gives the losses of one device, and plans keep to the memory limit.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import * as weft from "@weft/core";
+import type { Stage } from "@weft/core/internal/shard";
+import { scratch } from "../data/testkit.js";
+import { singleRank } from "./group.js";
+import { type PlacedAnswer, type PlacedCase, takeSteps } from "./placed-steps.testkit.js";
+import { launchRanks } from "./ranks.js";
+import { type PlacementDecision, parseBytes } from "./state-placement.js";
+
+const folder = scratch();
+const skip = weft.CpuDevice.available() ? false : "needs the CPU device";
+if (skip === false) weft.setDevice("cpu");
+// Small programs are interpreted, which is quicker than to compile them for every rank.
+delete process.env.WEFT_INTERPRET;
+const program = fileURLToPath(new URL("./placed-steps.testkit.js", import.meta.url));
+
+/** Runs the cases on this many ranks; returns the answers of every rank. */
+async function onRanks(size: number, cases: readonly PlacedCase[]): Promise<PlacedAnswer[][]> {
+  const place = join(folder, `ranks${size}`);
+  mkdirSync(place, { recursive: true });
+  writeFileSync(join(place, "cases.json"), JSON.stringify(cases));
+  await launchRanks({ size, coresPerRank: 1, command: [process.execPath, program, join(place, "cases.json"), place] });
+  return Array.from({ length: size }, (_, r) => JSON.parse(readFileSync(join(place, `rank${r}.json`), "utf8")));
+}
+
+const small = { rows: 11, layers: 2, width: 12, steps: 3 };
+const decided = (
+  data: number,
+  model: number,
+  stage: Stage,
+  dim: number,
+  rematerialized: number[],
+): PlacementDecision => ({
+  data,
+  model,
+  // Leaves in the order of names: head, then bias and weight of every layer. Biases stay whole along the model axis.
+  params: Array.from({ length: 5 }, (_, i) => ({ stage, dim: i > 0 && i % 2 === 0 ? dim : -1 })),
+  inputs: [-1],
+  rematerialized,
+});
+
+const compare = (answers: PlacedAnswer[][], cases: readonly PlacedCase[]): void => {
+  cases.forEach((given, c) => {
+    const { losses } = takeSteps({ ...given, decision: undefined, memory: undefined }, singleRank);
+    for (const [rank, own] of answers.entries())
+      own[c].losses.forEach((loss, i) => {
+        const off = Math.abs(loss - losses[i]) / losses[i];
+        assert.ok(off <= 1e-6, `${given.name}, rank ${rank}, step ${i}: ${loss}, one device ${losses[i]}`);
+      });
+  });
+};
+
+test("ZeRO, tensor parallelism and rematerialization have the losses of one device, on 3 and 4 ranks", {
+  skip,
+}, async () => {
+  const every = [0, 1, 2, 3, 4, 5];
+  const three: PlacedCase[] = [
+    { ...small, name: "replicated" },
+    { ...small, name: "ZeRO-2", decision: decided(3, 1, 2, -1, []) },
+    { ...small, name: "ZeRO-3, rematerialized", decision: decided(3, 1, 3, -1, every) },
+    { ...small, name: "tensor", decision: decided(1, 3, 0, 1, every) },
+  ];
+  compare(await onRanks(3, three), three);
+  const four: PlacedCase[] = [{ ...small, name: "mixed", decision: decided(2, 2, 3, 1, [1, 2]) }];
+  compare(await onRanks(4, four), four);
+});
+
+test("a step that needs four times the memory of a worker is placed on four, with the losses of one", {
+  skip,
+}, async () => {
+  // Interpreted programs have no memory plan.
+  process.env.WEFT_INTERPRET = "0";
+  const given: PlacedCase = { name: "four times", rows: 1536, layers: 6, width: 48, steps: 3 };
+  const { bytes } = takeSteps({ ...given, steps: 1 }, singleRank);
+  const memory = Math.floor(bytes / 4);
+  const cases = [{ ...given, memory }];
+  const answers = await onRanks(4, cases);
+  compare(answers, cases);
+  for (const [answer] of answers) assert.ok(answer.bytes <= memory, `${answer.bytes} of ${memory}`);
+});
+
+test("sizes are read with their units, and anything else is an error", () => {
+  assert.deepEqual(["512MB", "1.5 GiB", "2g", 1000, "7"].map(parseBytes), [512e6, 1.5 * 2 ** 30, 2e9, 1000, 7]);
+  for (const wrong of ["", "many", "-1MB", "0", "1TBB", "1e9x"])
+    assert.throws(() => parseBytes(wrong), /is not a size/);
+});

@@ -1,0 +1,220 @@
+// Where the state of a run lives: the mesh, the placement of every parameter, of its gradient and of its optimizer state,
+// and how a program over whole tensors is rewritten for them. Made from a plan, or plain data parallelism.
+import { type GraphFn, type Node, type Shape, WeftError } from "@weft/core/internal/graph";
+import {
+  type DimensionSplit,
+  evenBounds,
+  Mesh,
+  markOf,
+  Placement,
+  rewriteStep,
+  type Stage,
+  StepModel,
+  type StepPlan,
+  type StepRoles,
+  type Strategy,
+} from "@weft/core/internal/shard";
+import { type Tensor, treeLeaves } from "@weft/core/internal/tensor";
+import { stateDict } from "@weft/core/nn";
+
+/** What a plan decides, as plain data that ranks exchange. */
+export interface PlacementDecision {
+  data: number;
+  model: number;
+  /** By parameter: ZeRO stage, and the dimension that the model axis splits, or -1. */
+  params: { stage: Stage; dim: number }[];
+  /** By batch input: the dimension that the model axis splits, or -1. */
+  inputs: number[];
+  rematerialized: number[];
+}
+
+/** The decision of data parallelism with everything replicated. */
+export const replicatedDecision = (ranks: number): PlacementDecision => ({
+  data: ranks,
+  model: 1,
+  params: [],
+  inputs: [],
+  rematerialized: [],
+});
+
+/** The decision of a plan. */
+export function decisionOf({ split, stages, rematerialized, model }: StepPlan): PlacementDecision {
+  const { fn, roles } = model;
+  const splitDim = (at: number): number =>
+    split.model === 1 ? -1 : model.dimsOf(fn.params[at])[0].findIndex((id) => split.classes.has(id));
+  return {
+    data: split.data,
+    model: split.model,
+    params: roles.params.map((at, i) => ({ stage: stages[i], dim: splitDim(at) })),
+    inputs: roles.batch.map(splitDim),
+    rematerialized: [...rematerialized],
+  };
+}
+
+/** The leaves of a state: which are parameters, and which optimizer state belongs to which parameter. */
+export interface StateLeaves {
+  /** Whole shapes of all leaves. */
+  shapes: Shape[];
+  /** Position of each parameter among the leaves. */
+  params: number[];
+  /** Positions of the optimizer state, and of that of each parameter. */
+  optimizer: number[];
+  states: number[][];
+}
+
+/** Dotted names of the leaves of a tree. */
+const namesOf = (tree: unknown): Map<Tensor, string> =>
+  new Map(Object.entries(stateDict(tree)).map(([name, leaf]) => [leaf, name]));
+
+/** Finds the optimizer state of every parameter: it has the parameter's name at the end of its own, and its shape. */
+export function leavesOf(state: { params: unknown; optimizer: unknown }): StateLeaves {
+  const leaves = treeLeaves(state);
+  const at = new Map(leaves.map((leaf, i) => [leaf, i]));
+  const names = namesOf(state.params);
+  const params = treeLeaves(state.params);
+  const byName = new Map(params.map((leaf, i) => [names.get(leaf)!, i]));
+  const states: number[][] = params.map(() => []);
+  for (const [leaf, path] of namesOf(state.optimizer)) {
+    for (let dot = path.indexOf("."); dot >= 0; dot = path.indexOf(".", dot + 1)) {
+      const i = byName.get(path.slice(dot + 1));
+      if (i === undefined || leaf.shape.join() !== params[i].shape.join()) continue;
+      states[i].push(at.get(leaf)!);
+      break;
+    }
+  }
+  const positions = (tree: unknown): number[] => treeLeaves(tree).map((leaf) => at.get(leaf)!);
+  return {
+    shapes: leaves.map(({ shape }) => shape),
+    params: positions(state.params),
+    optimizer: positions(state.optimizer),
+    states,
+  };
+}
+
+export class StatePlacement {
+  readonly mesh: Mesh;
+
+  constructor(
+    readonly decision: PlacementDecision,
+    readonly rank: number,
+  ) {
+    const { data, model } = decision;
+    this.mesh = new Mesh([{ name: "data", size: data }, ...(model > 1 ? [{ name: "model", size: model }] : [])]);
+  }
+
+  /** Whether programs need marks: they run on several ranks, or are rewritten. */
+  get isMarked(): boolean {
+    return this.mesh.size > 1 || this.decision.rematerialized.length > 0;
+  }
+
+  /** Whether some rank has only a part of the state. */
+  get isSplit(): boolean {
+    return this.decision.params.some(({ stage, dim }) => stage >= 2 || dim >= 0);
+  }
+
+  /** Whether some rank has only a part of a parameter. */
+  get splitsParameters(): boolean {
+    return this.decision.params.some(({ stage, dim }) => stage === 3 || dim >= 0);
+  }
+
+  /** This rank's share of every batch. */
+  get share(): { rank: number; ranks: number } {
+    return { rank: this.mesh.coordinates(this.rank).data, ranks: this.decision.data };
+  }
+
+  /** Whether this rank reads data that no other rank reads. */
+  get isFirstReader(): boolean {
+    return (this.mesh.coordinates(this.rank).model ?? 0) === 0;
+  }
+
+  #stage(i: number): { stage: Stage; dim: number } {
+    return this.decision.params[i] ?? { stage: 0, dim: -1 };
+  }
+
+  /** The dimension that the data axis splits: the largest one that the model axis does not split. */
+  #dataDim(shape: Shape, dim: number): number {
+    if (this.decision.data === 1) return -1;
+    let best = -1;
+    shape.forEach((size, i) => {
+      if (i !== dim && size > 1 && (best < 0 || size > shape[best])) best = i;
+    });
+    return best;
+  }
+
+  #place(i: number, shape: Shape, byData: boolean): Placement {
+    const { dim } = this.#stage(i);
+    const own = byData ? this.#dataDim(shape, dim) : -1;
+    const dims = shape.map((size, at): DimensionSplit | null => {
+      const axis = at === own ? "data" : at === dim ? "model" : null;
+      return axis === null ? null : { axes: [axis], bounds: evenBounds(size, this.mesh.axis(axis).size) };
+    });
+    return new Placement(this.mesh, dims);
+  }
+
+  parameter(i: number, shape: Shape): Placement {
+    return this.#place(i, shape, this.#stage(i).stage === 3);
+  }
+
+  /** Placement of a parameter's optimizer state, and of its gradient where it is complete. */
+  optimizerState(i: number, shape: Shape): Placement {
+    return this.#place(i, shape, this.#stage(i).stage >= 2);
+  }
+
+  /** Sums of micro-steps: with their ranks until the last one, or complete where every rank keeps only its part. */
+  accumulated(i: number, shape: Shape): Placement {
+    const placed = this.optimizerState(i, shape);
+    if (this.decision.data === 1 || placed.splitAxes.includes("data")) return placed;
+    return placed.withPending({ axes: ["data"], fn: "sum" });
+  }
+
+  /** Placements of the leaves of a state. */
+  ofState({ shapes, params, states }: StateLeaves): Placement[] {
+    const placed = shapes.map((shape) => Placement.replicated(this.mesh, shape.length));
+    params.forEach((at, i) => {
+      placed[at] = this.parameter(i, shapes[at]);
+      for (const own of states[i]) placed[own] = this.optimizerState(i, shapes[own]);
+    });
+    return placed;
+  }
+
+  /** Rewrites the function of a program for gathered parameters and rematerialization. */
+  rewrite(fn: GraphFn, roles: StepRoles): GraphFn {
+    const { params, rematerialized } = this.decision;
+    const gathered = new Set(params.flatMap(({ stage }, i) => (stage === 3 ? [i] : [])));
+    if (gathered.size === 0 && rematerialized.length === 0) return fn;
+    const chosen = new Set(rematerialized);
+    const model = new StepModel(fn, roles);
+    const segmentOf = (node: Node): number => {
+      const segment = model.segmentOf(node);
+      return chosen.has(segment) && !model.crosses(node) ? segment : -1;
+    };
+    return rewriteStep(fn, roles, { gathered, segmentOf }).fn;
+  }
+
+  /** The strategy of a marked node; null where it follows its operands. */
+  strategy(node: Node): Strategy | null {
+    const found = markOf(node);
+    if (found === null || found.kind === "loss" || found.kind === "saved") return null;
+    if (found.kind === "sums") return { split: {}, carry: [] };
+    if (found.kind === "input") return { split: { data: 0, model: this.decision.inputs[found.index] }, carry: [] };
+    const placed =
+      found.kind === "gradient"
+        ? this.optimizerState(found.index, node.shape)
+        : this.#place(found.index, node.shape, false);
+    const split: Record<string, number> = {};
+    placed.dims.forEach((cut, dim) => {
+      for (const axis of cut?.axes ?? []) split[axis] = dim;
+    });
+    return { split, carry: [] };
+  }
+}
+
+/** Parses a size such as "512MB", "1.5 GiB" or a number of bytes. */
+export function parseBytes(given: string | number): number {
+  const units: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9, ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30 };
+  const match = /^\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*$/i.exec(String(given));
+  const bytes = match === null ? Number.NaN : Number(match[1]) * units[(match[2] ?? "").toLowerCase()];
+  if (!(bytes >= 1))
+    throw new WeftError(`memory ${JSON.stringify(given)} is not a size; write for example 512MB, 2GiB, or bytes`);
+  return bytes;
+}
