@@ -169,6 +169,7 @@ export {
   type Evolution,
   euler,
   expectation,
+  explainRightHandSide,
   type FloquetModes,
   floquetModes,
   type GradientKind,

@@ -45,7 +45,7 @@ export function add(program: Command): void {
     .action((paths: string[], options: Options) => attempt(() => run(paths, options)));
 }
 
-const isTrace = (path: string): boolean => /\.json(?:\.gz)?$/.test(path);
+const isTrace = (path: string): boolean => /\.json(?:\.gz)?$|\.xplane\.pb$/.test(path);
 
 async function diagnoseTraces(paths: string[], options: Options): Promise<void> {
   const report = await readTraces(paths, {});

@@ -50,14 +50,14 @@ Examples:
   weft trace before.json --diff after.json        what changed between two runs, ranked by its time
   weft trace profile/ --json | jq '.ranks[].idleUs'
 
-A folder stands for the .json and .json.gz files in it. Traces may be cut off or lack their ranks: what is there is
+A folder stands for the .json and .json.gz files in it, or its .xplane.pb files. Traces may be cut off or lack their ranks: what is there is
 used, and what is missing is said on standard error.`;
 
 export function add(program: Command): void {
   program
     .command("trace")
     .description("Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.")
-    .argument("<files...>", "trace files (.json, .json.gz), or folders of them")
+    .argument("<files...>", "trace files (.json, .json.gz, .xplane.pb, tapes), or folders of them")
     .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")
     .option("--merged <file>", "write all ranks into one Chrome trace")
@@ -97,11 +97,13 @@ function expand(files: readonly string[]): string[] {
   return files.flatMap((file) => {
     if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
     if (!statSync(file).isDirectory()) return [file];
-    const inside = readdirSync(file)
-      .filter((name) => /\.json(?:\.gz)?$/.test(name))
-      .sort()
-      .map((name) => join(file, name));
-    if (inside.length === 0) throw new CommandError(`${file} holds no .json or .json.gz file`);
+    const names = readdirSync(file).sort();
+    const json = names.filter((name) => /\.json(?:\.gz)?$/.test(name));
+    // A profile of JAX has both forms; the binary one is taken where there is no other.
+    const inside = (json.length > 0 ? json : names.filter((name) => name.endsWith(".xplane.pb"))).map((name) =>
+      join(file, name),
+    );
+    if (inside.length === 0) throw new CommandError(`${file} holds no .json, .json.gz or .xplane.pb file`);
     return inside;
   });
 }

@@ -6,7 +6,7 @@ import type { Tensor, Tree } from "../index.js";
 import * as weft from "../index.js";
 import * as nn from "../nn/index.js";
 import { assertClose, difference, type Result, toResult } from "./compare.js";
-import { onEachDevice } from "./devices.js";
+import { emulatedDevice, onEachDevice } from "./devices.js";
 import { randomProgram, type VaryingProgram, varyingPrograms } from "./varying.js";
 
 const f64 = { dtype: "float64" } as const;
@@ -121,6 +121,15 @@ onEachDevice((_device, name) => {
     for (const [n, m] of [[6, 6], [6, 5], [5, 7], [8, 8]]) // biome-ignore format: pairs
       assertClose(f(weft.arange(n).cast("float64"), weft.arange(m).cast("float64")), (n + m - 2) / 2);
   });
+});
+
+const someKinds = ["attention", "sort", "concatenation", "gradient of a loss", "loop that stops early", "random masks"];
+
+test("programs of several kinds on emulated CUDA", {
+  skip: emulatedDevice.available() ? false : "no C++ compiler",
+}, () => {
+  weft.useDevice(emulatedDevice.make());
+  for (const what of someKinds) check(what, varyingPrograms[what], [7, 6], 1);
 });
 
 test("what cannot be padded compiles for exact shapes and warns once", async () => {

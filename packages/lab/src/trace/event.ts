@@ -51,6 +51,7 @@ const argumentKeys = [
   "device_ordinal",
   "step_num",
   "Seq",
+  "step",
 ] as const;
 const argumentTable = new KeyTable(argumentKeys);
 

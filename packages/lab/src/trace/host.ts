@@ -167,6 +167,44 @@ export function jaxActivities(data: TraceData): { device: number; kind: "gpu" | 
     .map(({ device, kind, collector }) => ({ device, kind, activity: collector.finish(data) }));
 }
 
+const runName = /^run \(\d+ kernels\)$/;
+
+/**
+ * One activity per worker of a trace that Weft wrote: `weft.profile` (kernels are the second thread of the process), `weft
+ * tape export` and tapes (a process per worker; the second thread communicates). Empty for other traces.
+ */
+export function weftActivities(data: TraceData): { worker: number; activity: Activity }[] {
+  const workers = data.lanes.map((_, lane) => /^worker /.test(data.processName(lane)));
+  let isProfile = false;
+  const isRun = new Map<number, boolean>();
+  const collectors = new Map<number, Collector>();
+  for (const segment of data.host.each())
+    for (let i = 0; i < segment.rows; i++) {
+      const name = segment.name[i];
+      let run = isRun.get(name);
+      if (run === undefined) isRun.set(name, (run = runName.test(data.symbols.text(name))));
+      if (run) {
+        isProfile = true;
+        data.runs.set(data.runs.size, { start: segment.ts[i], end: segment.ts[i] + segment.dur[i] });
+      }
+    }
+  if (!isProfile && !workers.some((worker) => worker)) return [];
+  for (const segment of data.host.each())
+    for (let i = 0; i < segment.rows; i++) {
+      const lane = segment.lane[i];
+      const { pid, tid } = data.lanes[lane];
+      if (workers[lane] ? false : !isProfile || tid !== "2") continue;
+      const worker = workers[lane] ? Number(pid) : 0;
+      let collector = collectors.get(worker);
+      if (collector === undefined) collectors.set(worker, (collector = new Collector()));
+      const type = workers[lane] && tid === "1" ? communication : computation;
+      collector.add(segment.ts[i], segment.dur[i], segment.name[i], type, lane);
+    }
+  return [...collectors]
+    .sort((a, b) => a[0] - b[0])
+    .map(([worker, collector]) => ({ worker, activity: collector.finish(data) }));
+}
+
 /** Time that the host waited for its next batch, within the analyzed steps. */
 export function dataLoaderTime(data: TraceData, cut: number): number {
   const waits = new Map<number, boolean>();

@@ -12,7 +12,7 @@ import {
 } from "./breakdown.js";
 import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { type CriticalPath, criticalPath } from "./critical-path.js";
-import { dataLoaderTime, hostActivity, hostCut, jaxActivities } from "./host.js";
+import { dataLoaderTime, hostActivity, hostCut, jaxActivities, weftActivities } from "./host.js";
 import { hostFacts } from "./host-facts.js";
 import { mergeSorted } from "./intervals.js";
 import {
@@ -43,7 +43,7 @@ export interface RankReport extends Partial<TimeBreakdown> {
   /** Source of the rank number; `order` means the position in the list of files. */
   rankFrom: "trace" | "file name" | "order" | "device";
   file: string;
-  source: "kineto" | "jax";
+  source: "kineto" | "jax" | "weft";
   device: "gpu" | "tpu" | "cpu";
   worldSize: number | null;
   /** False when the file is truncated or damaged: the values then cover only its first part. */
@@ -92,6 +92,8 @@ export async function analyzeTraceFile(
 
 export function analyzeTrace(data: TraceData, order: number): AnalyzedRank[] {
   if (data.device.rows > 0) return [analyseDevice(data, order)];
+  const weft = weftActivities(data);
+  if (weft.length > 0) return weft.map(({ worker, activity }) => analyzeWeft(data, worker, order, activity));
   const jax = jaxActivities(data);
   if (jax.length > 0) return jax.map(({ device, kind, activity }) => analyseJax(data, device, kind, activity));
   return [analyseHost(data, order)];
@@ -237,6 +239,28 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
     device: kind,
     ...(activityBreakdown(activity) ?? {}),
     steps: stepTimes(data.steps),
+    dataLoaderUs: null,
+    types: typeTimesOf((type) => merged(activity, type)),
+    kernels: kernelTable(activity),
+    collectives: collectiveTable(calls, data.ticksPerUs),
+    host: null,
+    ...withoutLaunches,
+  };
+  noteClockJump(report, activity, data);
+  return analyzed(report, calls, data);
+}
+
+function analyzeWeft(data: TraceData, worker: number, order: number, activity: Activity): AnalyzedRank {
+  const calls = collectiveCalls(activity, null);
+  const runs = [...data.runs].map(([number, { start, end }]) => ({ number, ts: start, dur: end - start, lane: 0 }));
+  const report: RankReport = {
+    ...common(data, order),
+    rank: worker,
+    rankFrom: "device",
+    source: "weft",
+    device: "cpu",
+    ...(activityBreakdown(activity) ?? {}),
+    steps: stepTimes(runs),
     dataLoaderUs: null,
     types: typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),

@@ -10,6 +10,8 @@ import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isH
 import { TraceSyntaxError } from "./scan.js";
 import { type EventSink, TraceStream } from "./stream.js";
 import { Symbols } from "./symbols.js";
+import { isTape, streamTape } from "./tape.js";
+import { isXplane, streamXplane } from "./xplane.js";
 
 /** A collective's size and group, as the profiler recorded them. */
 export interface CollectiveArguments {
@@ -63,6 +65,8 @@ export class TraceData {
   readonly processNames = new Map<string, string>();
   readonly threadNames = new Map<string, string>();
   readonly steps: StepMark[] = [];
+  /** Begin and end of each run of a program in traces of Weft, by its number. */
+  readonly runs = new Map<number, { start: number; end: number }>();
   /** Names of the step annotations, to count distinct ones as Holistic Trace Analysis does. */
   readonly stepNames = new Set<number>();
   /** Start of the last profiler step, including the step annotations on the device of newer traces. */
@@ -293,6 +297,14 @@ class Sorter implements EventSink {
       data.steps.push({ number: e.number(arg.step_num), ts, dur, lane });
       data.stepNames.add(-1 - e.number(arg.step_num));
     }
+    if (e.has(arg.step)) {
+      const run = data.runs.get(e.number(arg.step));
+      if (run === undefined) data.runs.set(e.number(arg.step), { start: ts, end: ts + dur });
+      else {
+        run.start = Math.min(run.start, ts);
+        run.end = Math.max(run.end, ts + dur);
+      }
+    }
     data.host.add(ts, dur, name, category, lane, device);
   }
 
@@ -473,9 +485,11 @@ export async function streamFile(file: string, stream: TraceStream, options: Tra
         code: "EISDIR",
         syscall: "read",
       });
-    const magic = Buffer.alloc(2);
-    await handle.read(magic, 0, 2, 0);
-    if (magic[0] === 0x1f && magic[1] === 0x8b) await streamGzip(file, info.size, stream, options);
+    const magic = Buffer.alloc(64);
+    await handle.read(magic, 0, 64, 0);
+    if (isXplane(file)) streamXplane(file, stream);
+    else if (isTape(magic)) await streamTape(file, stream, options);
+    else if (magic[0] === 0x1f && magic[1] === 0x8b) await streamGzip(file, info.size, stream, options);
     else await streamPlain(handle, info.size, stream, options);
   } finally {
     await handle.close();

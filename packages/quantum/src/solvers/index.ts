@@ -3,6 +3,7 @@ export { type DiffusiveOptions, diffusive } from "./diffusive.js";
 export { hermitianExponential } from "./exponential.js";
 export { denseTerms } from "./generators.js";
 export { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
+export { explainRightHandSide } from "./matrix-free.js";
 export {
   cptp2,
   dopri8,

@@ -19,7 +19,7 @@ import {
 } from "../operators/index.js";
 import { commutator, dissipator } from "./hermitian.js";
 import { lindblad } from "./lindblad.js";
-import { lindbladTerms, rateCost, schrodingerTerms, usesTerms } from "./matrix-free.js";
+import { explainRightHandSide, lindbladTerms, rateCost, schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { tsit5 } from "./methods.js";
 import { checkJumps, type Hamiltonian, type Jump, onWholeSpace, timeGrid } from "./problem.js";
 import { schrodinger } from "./schrodinger.js";
@@ -258,4 +258,6 @@ test("the choice between terms and matrices follows the cost", () => {
     amplitudes: null,
   };
   assert.ok(!usesTerms(full, null));
+  assert.match(explainRightHandSide({ hamiltonian: chain, jumps }), /^matrix-free: 22 terms per element; .* 729 mult/);
+  assert.match(explainRightHandSide(full), /^whole matrices: 16 multiplications per element; terms would take 31/);
 });

@@ -17,7 +17,15 @@ import {
   scalePlanes,
   tensorDiagonals,
 } from "../operators/index.js";
-import { type CheckedJump, dimensionOf, type Grid, type Hamiltonian, type HamiltonianTerm } from "./problem.js";
+import {
+  type CheckedJump,
+  checkJumps,
+  dimensionOf,
+  type Grid,
+  type Hamiltonian,
+  type HamiltonianTerm,
+  type Jump,
+} from "./problem.js";
 
 const minusI = { re: 0, im: -1 };
 
@@ -163,4 +171,29 @@ export function usesTerms(h: Hamiltonian, jumps: readonly CheckedJump[] | null):
   if (dimensionOf(h) < fromSize) return false;
   const { terms, dense } = rateCost(h, jumps);
   return terms <= maxTerms && terms * denseAdvantage <= dense;
+}
+
+/**
+ * Says how `schrodinger` (for a Hamiltonian) or `lindblad` (for an open system) applies the operators of a system in explicit
+ * methods, and what that costs: as shifted reads of the state per element, or as products with matrices on the whole space.
+ *
+ * @example
+ * ```ts
+ * import { destroy, explainRightHandSide, hamiltonian, numberOperator } from "@weft/quantum";
+ *
+ * const a = destroy(32);
+ * const system = { hamiltonian: hamiltonian({ static: numberOperator(32) }), jumps: [{ operator: a }] };
+ * console.log(explainRightHandSide(system)); // matrix-free: 3 terms per element; whole matrices would take 96 multiplications
+ * ```
+ */
+export function explainRightHandSide(
+  system: Hamiltonian | { hamiltonian: Hamiltonian; jumps: readonly Jump[] },
+): string {
+  const h = "hamiltonian" in system ? system.hamiltonian : system;
+  const jumps = "hamiltonian" in system ? checkJumps(system.jumps, h) : null;
+  const { terms, dense } = rateCost(h, jumps);
+  const numbers = [`${terms} terms per element`, `${dense} multiplications`];
+  if (usesTerms(h, jumps)) return `matrix-free: ${numbers[0]}; whole matrices would take ${numbers[1]}`;
+  const why = dimensionOf(h) < fromSize ? `the dimension is below ${fromSize}` : `terms would take ${numbers[0]}`;
+  return `whole matrices: ${numbers[1]} per element; ${why}`;
 }

@@ -135,17 +135,22 @@ function gpuSection(file: StoredFiles[string] | undefined): string[] {
 }
 
 /** The general suite: one line per row and peer. */
-function generalSection(record: ContestRecord | undefined, notes: Record<string, string>): string[] {
+/** One table of a contest, with the machine, remarks, and reasons of missed targets. */
+function contestSection(
+  title: string,
+  record: ContestRecord | undefined,
+  remarks: readonly string[],
+  notes: Record<string, string>,
+): string[] {
   if (record === undefined) return [];
   const columns = ["work", "Weft", "quartiles", "rate", "against", "its time", "ratio", "range", "wanted", "verdict"];
   const rows = comparisonLines(record).map((line) => Object.values(line) as string[]);
   const reasons = record.rows.filter((row) => isMissed(row) && notes[row.id] !== undefined);
   return [
-    "## GPU, general work",
+    `## ${title}`,
     "",
     ...machineLines(record).map((text) => text.replace(/; rounds in which other processes.*$/, "")),
-    "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
-    "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
+    ...remarks,
     "",
     ...markdownTable(columns, rows),
     "",
@@ -153,6 +158,28 @@ function generalSection(record: ContestRecord | undefined, notes: Record<string,
     ...(reasons.length > 0 ? [""] : []),
   ];
 }
+
+const generalSection = (record: ContestRecord | undefined, notes: Record<string, string>): string[] =>
+  contestSection(
+    "GPU, general work",
+    record,
+    [
+      "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
+      "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
+    ],
+    notes,
+  );
+
+const middleSection = (where: string, record: ContestRecord | undefined, notes: Record<string, string>): string[] =>
+  contestSection(
+    `Quantum systems of middle size, ${where}`,
+    record,
+    [
+      "- Coupled three-level cavities, the first one driven, each with a decay channel: density matrices of D x D complex128 numbers, 100 Runge-Kutta steps (`npm run bench -- quantum-middle`)",
+      "- Values and gradients are compared with JAX's, means of trajectories with the master equation, before anything is timed",
+    ],
+    notes,
+  );
 
 function shardTime(seconds: number): string {
   if (seconds >= 1) return `${seconds.toFixed(2)} s`;
@@ -446,5 +473,7 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...plannerSection(files),
   ...collectivesSection(files),
   ...quantumSection(files),
+  ...middleSection("one GPU", files["quantum-middle"], notes),
+  ...middleSection("CPU", files["quantum-middle-cpu"], notes),
   ...quantumWorkersSection(files["quantum-shard"]),
 ];

@@ -33,6 +33,8 @@ export interface ResidentLoop {
 /** Elements of the largest kernel: beyond, launches take little of the time and more blocks hide more latency. */
 const maxSize = 1 << 20;
 const minSteps = 4;
+/** Blocks that fill large GPUs about twice. */
+const fewBlocks = 264;
 /** Blocks of 256 threads that become one: their registers must suffice for bodies of many terms. */
 const maxJoined = 3;
 /** Addresses in the arguments of a launch. */
@@ -149,7 +151,9 @@ export function residentLoop(
   // A few blocks of plain loops become one larger block, which needs no barrier of the device.
   const isOneBlock = blocks <= maxJoined && body.steps.every((inner) => (kernelsOf(inner) ?? []).every(isPlain));
   const threads = isOneBlock ? blocks * 256 : 256;
-  const text = `extern "C" __global__ void __launch_bounds__(${threads}) @(const __grid_constant__ Args<${count}> args) {
+  // Few blocks wait for the slowest: the compiler orders their loads better with fewer registers.
+  const bounds = !isOneBlock && blocks <= fewBlocks ? "256, 2" : threads;
+  const text = `extern "C" __global__ void __launch_bounds__(${bounds}) @(const __grid_constant__ Args<${count}> args) {
   void* const* a = args.p;
   unsigned* counter = (unsigned*)a[0];
   for (unsigned s = 0; s < ${length}u; s++) {
