@@ -13,6 +13,15 @@ const program = new Command("weft");
 program
   .description("Tensors that shard themselves, and a lab that says why a job does not scale.")
   .version("0.1.0")
+  .addHelpText(
+    "after",
+    `
+Begin with one of these:
+  weft doctor                                        what this machine has and lacks
+  weft train configs/synthetic.yaml                  a training of seconds
+  weft scale --devices 1,2 -- python train.py        how your own job scales, and why not better
+Every command explains itself: weft COMMAND --help.`,
+  )
   .showHelpAfterError("(weft --help lists the commands)")
   .exitOverride();
 try {

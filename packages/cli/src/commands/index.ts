@@ -1,4 +1,4 @@
-// The list of commands, in the order in which `weft --help` shows them. A command's module is loaded when the command is
+// The list of commands, and the groups in which `weft --help` shows them. A command's module is loaded when the command is
 // used: `weft --help` and `weft --version` load neither the engine nor the lab. A test compares this list with the modules.
 import type { Command } from "commander";
 
@@ -130,18 +130,32 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
   },
 };
 
+/** The groups of `weft --help`. */
+const groups: Readonly<Record<string, readonly string[]>> = {
+  "Find out why a job is slow:": ["scale", "analyze", "diagnose", "trace", "hang", "predict", "lint", "ledger"],
+  "Train and use models:": ["train", "classify", "generate", "tune", "data"],
+  "Quantum devices:": ["quantum"],
+  "Several devices:": ["bench", "server", "worker", "top", "tape"],
+  "Public results:": ["import", "audit"],
+  "This machine:": ["doctor"],
+};
+
 /** Adds the used command in full, and of the others only what `weft --help` shows. An unknown name loads all of them. */
 export async function addCommands(program: Command, args: readonly string[]): Promise<void> {
   const words = args.filter((word) => !word.startsWith("-"));
   const used = words[0] === "help" ? words[1] : words[0];
   const all = used !== undefined && !(used in commands);
-  for (const [name, { usage, description, load }] of Object.entries(commands)) {
-    if (all || name === used) {
-      (await load()).add(program);
-      continue;
+  for (const [heading, names] of Object.entries(groups)) {
+    program.commandsGroup(heading);
+    for (const name of names) {
+      const { usage, description, load } = commands[name];
+      if (all || name === used) {
+        (await load()).add(program);
+        continue;
+      }
+      const listed = program.command(usage.replace(" [options]", "")).description(description);
+      // The list shows "[options]" for a command that has any.
+      if (usage.includes(" [options]")) listed.option("--json");
     }
-    const listed = program.command(usage.replace(" [options]", "")).description(description);
-    // The list shows "[options]" for a command that has any.
-    if (usage.includes(" [options]")) listed.option("--json");
   }
 }

@@ -4,7 +4,7 @@ import { adjoint, conj, matmul, real, stopGradient, Tensor, trace, vmap } from "
 import { Operator, type OperatorLike } from "../operators/index.js";
 import { hermitianBasis } from "../solvers/internal.js";
 import { type Compensation, singleQubitGates, virtualZAngles } from "./compensate.js";
-import { choiOfUnitary, targetOf } from "./gates.js";
+import { choiOfUnitary, targetOf, unitaryTarget } from "./gates.js";
 
 /**
  * Choi matrix sum |i><j| x map(|i><j|) of a map of density matrices. The map is only applied to Hermitian matrices, because
@@ -27,7 +27,7 @@ export function choi(
 }
 
 const goalOf = (target: Tensor | OperatorLike, matrix: Tensor): Tensor =>
-  target instanceof Tensor ? target : Operator.from(target, "target").tensor(matrix.dtype);
+  target instanceof Tensor ? target : unitaryTarget(target).tensor(matrix.dtype);
 
 /** Process fidelity tr(C C_target) / n^2 of a Choi matrix with a unitary target. */
 export function choiFidelity(matrix: Tensor, target: Tensor | OperatorLike): Tensor {

@@ -144,3 +144,20 @@ test("gates are found by name; unknown names and wrong sizes are errors", () => 
   assert.throws(() => gate("CNOT", 3), /does not divide 3/);
   assert.throws(() => averageGateFidelity(identityOperator(4).tensor(), sigmaX), /the gate is 4x4, the target 2x2/);
 });
+
+test("targets that are no states or gates are refused", () => {
+  const psi = weft.tensor(Float64Array.of(1, 0, 0, 0), { dtype: "complex128", shape: [2] });
+  assert.throws(() => stateFidelity(psi, [[1], [1]]), /norm 1\.414.* instead of 1/);
+  assert.throws(() => stateInfidelity(psi, [[0.5], [0]]), /norm 0\.5 instead of 1/);
+  const eye = identityOperator(2).tensor();
+  const scaled = identityOperator(2).scale(1.1);
+  assert.throws(() => averageGateFidelity(eye, scaled), /not unitary, M\^H M differs from the identity by 2\.1e-1/);
+  assert.throws(
+    () =>
+      choiFidelity(
+        choi((rho) => rho, 2),
+        scaled,
+      ),
+    /not unitary/,
+  );
+});

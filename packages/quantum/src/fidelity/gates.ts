@@ -96,8 +96,24 @@ export type Unitary = Tensor | HasUnitary;
 
 export const blockOf = (u: Unitary): Tensor => (u instanceof Tensor ? u : u.unitary);
 
+/** Targets that were checked before. */
+const unitaryTargets = new WeakSet<object>();
+
+/** A target of numbers, which must be unitary: the fidelity with another matrix would not be in [0, 1]. */
+export function unitaryTarget(target: OperatorLike): Operator {
+  const operator = Operator.from(target, "target");
+  if (unitaryTargets.has(target)) return operator;
+  const error = operator.unitaryError();
+  if (operator.rows !== operator.columns || !(error <= 1e-6))
+    throw new WeftError(
+      `fidelity: the target is not unitary, M^H M differs from the identity by ${error.toExponential(1)}`,
+    );
+  unitaryTargets.add(target);
+  return operator;
+}
+
 export function targetOf(target: Tensor | OperatorLike, block: Tensor): Tensor {
-  const t = target instanceof Tensor ? target : Operator.from(target, "target").tensor(block.dtype);
+  const t = target instanceof Tensor ? target : unitaryTarget(target).tensor(block.dtype);
   const [n, m] = block.shape.slice(-2);
   if (n !== m) throw new WeftError(`fidelity: the block must be square, got ${n}x${m}`);
   if (t.shape[t.rank - 1] !== n || t.shape[t.rank - 2] !== n)

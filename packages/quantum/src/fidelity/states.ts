@@ -6,7 +6,11 @@ import { Operator, type OperatorLike } from "../operators/index.js";
 const squares = (x: Tensor): Tensor => real(x).square().add(x.imag().square());
 
 function vectorOf(target: Tensor | OperatorLike, dtype: Tensor["dtype"], n: number): Tensor {
-  const t = target instanceof Tensor ? target : Operator.from(target, "target").tensor(dtype);
+  const numbers = target instanceof Tensor ? null : Operator.from(target, "target");
+  const norm = numbers === null ? 1 : Math.hypot(...numbers.re, ...numbers.im);
+  if (!(Math.abs(norm - 1) <= 1e-6))
+    throw new WeftError(`fidelity: the target has the norm ${norm} instead of 1; normalize it`);
+  const t = numbers === null ? (target as Tensor) : numbers.tensor(dtype);
   const flat = t.rank === 2 && t.shape[1] === 1 ? t.squeeze(1) : t;
   if (flat.rank !== 1 || flat.shape[0] !== n)
     throw new WeftError(`fidelity: the target must be a state [${n}], got [${t.shape.join(", ")}]`);

@@ -133,6 +133,14 @@ export class Operator {
     return this.re.reduce((worst, re, k) => Math.max(worst, Math.hypot(re - other.re[k], this.im[k] - other.im[k])), 0);
   }
 
+  /** Largest entry of |a^H a - 1|: 0 for unitary matrices. */
+  unitaryError(): number {
+    return this.adjoint()
+      .mul(this)
+      .map((re, im, k) => [re - Number(k % (this.columns + 1) === 0), im])
+      .size();
+  }
+
   /** Largest magnitude of an entry. */
   size(): number {
     return this.re.reduce((worst, re, k) => Math.max(worst, Math.hypot(re, this.im[k])), 0);

@@ -3,7 +3,7 @@
 import { key as keyOf, randn, splitKey } from "@weft/core/internal/tensor";
 import { z } from "zod";
 import { gate as gateByName } from "../fidelity/index.js";
-import { identityOperator, Operator } from "../operators/index.js";
+import { Operator } from "../operators/index.js";
 import { carrierParameters, Pulse, type PulseShapeName, pulseShapes } from "../pulses/index.js";
 import {
   above,
@@ -247,19 +247,13 @@ export const evolutionSchema = (open: boolean) =>
     },
   );
 
-/** The largest entry of M^H M - 1. */
-function distanceFromUnitary(gate: Operator): number {
-  const { re, im } = gate.adjoint().mul(gate).sub(identityOperator(gate.rows));
-  return re.reduce((largest, x, i) => Math.max(largest, Math.hypot(x, im[i])), 0);
-}
-
 const unitary = construct(listOf(listOf(numberOrList)), (rows) => {
   const gate = Operator.from(
     rows.map((row) => row.map((x) => (typeof x === "number" ? x : { re: x[0], im: x[1] ?? 0 }))),
     "matrix",
   );
   if (gate.rows !== gate.columns) throw new SpecError(`is not square: ${gate.rows} x ${gate.columns}`);
-  const distance = distanceFromUnitary(gate);
+  const distance = gate.unitaryError();
   if (!(distance <= 1e-6))
     throw new SpecError(`is not unitary: M^H M differs from the identity by ${distance.toExponential(1)}`);
   return gate;
