@@ -13,9 +13,21 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-device = "cuda"
+device = sys.argv[1] if len(sys.argv) > 1 else "cuda"
+on_gpu = device.startswith("cuda")
 torch.backends.cuda.matmul.allow_tf32 = True
 torch.manual_seed(0)
+
+
+def synchronize():
+    if on_gpu:
+        torch.cuda.synchronize()
+
+
+def allocated(peak=False):
+    if not on_gpu:
+        return 0
+    return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
 
 
 def say(**event):
@@ -121,7 +133,7 @@ class Model(nn.Module):
             x = x + self.positions(positions)
         if c["post"]:
             x = F.dropout(self.first(x), c["dropout"], self.training)
-        if torch.is_autocast_enabled():
+        if torch.is_autocast_enabled(device):
             x = x.bfloat16()
         for i, layer in enumerate(self.layers):
             if c["checkpoint"] and self.training:
@@ -143,7 +155,7 @@ def prepare_training(row):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def loss_of():
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=on_gpu):
             logits = model(ids, positions)
         return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), labels.view(-1))
 
@@ -156,10 +168,11 @@ def prepare_training(row):
         optimizer.zero_grad(set_to_none=True)
         return loss
 
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() - sum(p.numel() * 4 for p in model.parameters())
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    before = allocated() - sum(p.numel() * 4 for p in model.parameters())
     losses = [step().item() for _ in range(3)]
-    return step, {"losses": losses, "peakBytes": torch.cuda.max_memory_allocated() - before}
+    return step, {"losses": losses, "peakBytes": allocated(peak=True) - before}
 
 
 def prepare_decoding(row):
@@ -195,7 +208,7 @@ def prepare_decoding(row):
         with torch.cuda.stream(side):
             for _ in range(3):
                 eager()
-        torch.cuda.synchronize()
+        synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             eager()
@@ -207,21 +220,21 @@ def prepare_decoding(row):
             step()
 
     many()
-    torch.cuda.synchronize()
-    return many, {"peakBytes": torch.cuda.max_memory_allocated(), "per": row["tokens"]}
+    synchronize()
+    return many, {"peakBytes": allocated(peak=True), "per": row["tokens"]}
 
 
 def measure(call, per, seconds):
-    torch.cuda.synchronize()
+    synchronize()
     start = time.perf_counter()
     call()
-    torch.cuda.synchronize()
+    synchronize()
     once = time.perf_counter() - start
     count = max(1, math.ceil(seconds / max(once, 1e-6)))
     start = time.perf_counter()
     for _ in range(count):
         call()
-    torch.cuda.synchronize()
+    synchronize()
     return (time.perf_counter() - start) / count / per * 1e3
 
 

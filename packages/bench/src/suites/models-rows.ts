@@ -30,6 +30,8 @@ export interface ModelRow {
   checkpoint: boolean;
   /** Required ratio to the peer. */
   wanted: number;
+  /** Rows of CPUs compute in float32; the others in bfloat16 on GPUs. */
+  device?: "cpu";
 }
 
 const base = { width: 768, layers: 12, heads: 12, keyHeads: 12, inner: 3072, positions: 512 };
@@ -97,7 +99,25 @@ export const modelRows: ModelRow[] = [
     wanted: 1,
     ...training,
   },
+  {
+    id: "bert-small",
+    title: "BERT-small (4 layers, width 512) fine-tuning step, float32, 8 x 64",
+    shape: { ...bert, width: 512, layers: 4, heads: 8, keyHeads: 8, inner: 2048 },
+    batch: 8,
+    length: 64,
+    dropout: 0.1,
+    checkpoint: false,
+    wanted: 1.2,
+    device: "cpu",
+    ...training,
+  },
 ];
+
+/** Rows for a kind of device. */
+export const rowsFor = (device: string): ModelRow[] =>
+  device.startsWith("cpu")
+    ? modelRows.filter((row) => row.device === "cpu")
+    : modelRows.filter((row) => row.device !== "cpu");
 
 /** The same with sizes that take no time. */
 export const smallRow = (row: ModelRow): ModelRow => ({
@@ -200,6 +220,7 @@ const parameterCount = (model: Model): number =>
 async function prepareTraining(row: ModelRow): Promise<PreparedRow> {
   const model = modelOf(row);
   const { device } = weft.session();
+  const half = row.device !== "cpu";
   const before = device.memory().usedBytes;
   const optimizer = optim.adamW({ learningRate: 1e-4 });
   const { vocabulary } = row.shape;
@@ -212,10 +233,10 @@ async function prepareTraining(row: ModelRow): Promise<PreparedRow> {
       const [rest, mine] = weft.splitKey(key, 2);
       const [loss, grads] = weft.valueAndGrad((q: Params) =>
         model.loss(
-          nn.castParameters(q, "bfloat16", { keep: isVector }),
+          half ? nn.castParameters(q, "bfloat16", { keep: isVector }) : q,
           { inputIds, labels },
           {
-            dtype: "bfloat16",
+            ...(half && { dtype: "bfloat16" as const }),
             ...(row.dropout > 0 && { train: true, key: mine }),
             ...(row.checkpoint && { checkpoint: "all" as const }),
           },

@@ -3,10 +3,11 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout } from "node:timers/promises";
 import * as weft from "@weft/core";
 import { median } from "@weft/formats/stats";
 import type { Suite } from "./context.js";
-import { modelRows, type PreparedRow, peerRow, prepareRow, smallRow } from "./models-rows.js";
+import { type PreparedRow, peerRow, prepareRow, rowsFor, smallRow } from "./models-rows.js";
 import { type ContestRecord, peerFolder, type RowResult } from "./record.js";
 
 /** PyTorch in a process of its own. */
@@ -18,8 +19,8 @@ class Peer {
   #answer: ((ms: number) => void) | null = null;
   #errors = "";
 
-  constructor(python: string, rows: readonly unknown[]) {
-    this.#child = spawn(python, ["-W", "ignore", join(peerFolder, "torch_models.py")]);
+  constructor(python: string, device: string, rows: readonly unknown[]) {
+    this.#child = spawn(python, ["-W", "ignore", join(peerFolder, "torch_models.py"), device]);
     this.#child.stderr.on("data", (chunk) => (this.#errors = (this.#errors + String(chunk)).slice(-2000)));
     this.#child.stdin.on("error", () => {});
     this.prepared = new Promise((resolve) => {
@@ -67,8 +68,11 @@ const suite: Suite = {
   },
   async run(context) {
     const device = weft.setDevice(context.device);
-    const table = context.choose(modelRows).map((row) => (context.quick ? smallRow(row) : row));
-    const { record, save } = context.open<{ rows: RowResult[] }>("models", { rows: [] });
+    const table = context.choose(rowsFor(context.device)).map((row) => (context.quick ? smallRow(row) : row));
+    const { record, save } = context.open<{ rows: RowResult[] }>(
+      context.device.startsWith("cpu") ? "models-cpu" : "models",
+      { rows: [] },
+    );
     (record.hardware as ContestRecord["hardware"]).gpu = device.name;
     const compiles = context.text("compile") !== "no";
     const peerRows = table.flatMap((row) =>
@@ -77,7 +81,7 @@ const suite: Suite = {
         : [peerRow(row, compiles)],
     );
     const named = peerRows.map((row) => ({ ...row, id: String(row["id"]).replaceAll(" ", "_") }));
-    const peer = context.peers ? new Peer(context.text("python") ?? "python3", named) : null;
+    const peer = context.peers ? new Peer(context.text("python") ?? "python3", context.device, named) : null;
     const began = performance.now();
     const own = new Map<string, PreparedRow | string>();
     for (const row of table) {
@@ -94,8 +98,10 @@ const suite: Suite = {
     }
     if (peer !== null) {
       const left = context.number("wait") * 1e3 - (performance.now() - began);
-      const limit = new Promise<void>((resolve) => setTimeout(resolve, Math.max(0, left)));
+      const waiting = new AbortController();
+      const limit = setTimeout(Math.max(0, left), undefined, { signal: waiting.signal }).catch(() => {});
       await Promise.race([peer.prepared, limit]);
+      waiting.abort();
       for (const [id, why] of peer.failed) console.log(`peer ${id}: ${why}`);
     }
     for (const row of table) {
@@ -104,7 +110,8 @@ const suite: Suite = {
       record.rows.push(result);
       if (typeof mine === "string") result.problems["weft"] = mine;
       else result.wrong = mine.wrong;
-      const seats = row.kind === "decode" || !compiles ? [row.id, `${row.id}_graph`] : [row.id];
+      const plain = row.kind === "decode" || !compiles ? [`${row.id}_graph`] : [];
+      const seats = [...(compiles ? [row.id] : []), ...plain];
       const usable = seats.filter((id) => peer?.ready.has(id));
       const samples = new Map<string, number[]>(["weft", ...usable].map((id) => [id, []]));
       for (let round = 0; round < context.number("rounds"); round++) {

@@ -8,16 +8,19 @@ import type { Placement } from "../shard/index.js";
 
 /** Memory on a device. Opaque: each device has its own class of buffers. */
 export interface DeviceBuffer {
+  /** Size in bytes. */
   readonly bytes: number;
 }
 
 /** One step of a compiled function: a generated kernel or a library call. */
 export interface KernelInfo {
+  /** Name of the kernel in the generated source. */
   name: string;
   /** "kernel" for generated code, "library" for BLAS, LAPACK and the like, "loop" for a scan, "collective" for data from other devices. */
   kind: "kernel" | "library" | "loop" | "collective";
   /** Lower bounds of the arithmetic and memory traffic of one call. */
   flops: number;
+  /** Bytes that the kernel reads and writes. */
   bytes: number;
   /** The work in terms of measured rates, for predictions; undefined if the device does not count it. */
   work?: KernelWork;
@@ -60,6 +63,7 @@ export interface CompileOptions {
 }
 
 export interface Executable {
+  /** Kernels and library calls of the program, in order. */
   readonly kernels: readonly KernelInfo[];
   /** Memory for intermediate results that a call needs. */
   readonly scratchBytes: number;
@@ -97,7 +101,9 @@ export interface DeviceMemory {
 
 /** Named ranges for the profiler of the device's vendor. */
 export interface NamedRanges {
+  /** Opens a range of this name on the profiler's timeline. */
   push(name: string): void;
+  /** Closes the range that was opened last. */
   pop(): void;
 }
 
@@ -149,7 +155,9 @@ export const hostTraits: DeviceTraits = {
 export interface AcceleratorFacts {
   /** Compute capability, e.g. "9.0". */
   capability: string;
+  /** Number of multiprocessors. */
   multiprocessors: number;
+  /** Clock of the multiprocessors; null if the driver does not say. */
   clockHz: number | null;
   /** Peak memory bandwidth in bytes per second. */
   memoryBandwidth: number | null;

@@ -32,12 +32,15 @@ export class Lifetime {
 
 /** An executable with what its owner stores beside it. */
 export interface CachedExecutable {
+  /** The program. */
   readonly executable: Executable;
 }
 
 /** A counted reference to a cached value. The executable stays loaded at least until `release` is called. */
 export interface ExecutableHandle<T> {
+  /** The program, which stays loaded until `release`. */
   readonly value: T;
+  /** Allows the program to be evicted. */
   release(): void;
 }
 

@@ -30,6 +30,7 @@ function explain(path: string, doing: string, error: unknown): FileError {
 export interface ByteSource {
   /** Name for errors: the file, and the entry inside it. */
   readonly label: string;
+  /** Size in bytes. */
   readonly size: number;
   /** Fills the target with the next bytes. */
   readInto(target: Uint8Array): Promise<void>;

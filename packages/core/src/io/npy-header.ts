@@ -4,9 +4,13 @@ import { type ByteSource, FileError } from "./file.js";
 import { claimedBytes } from "./host.js";
 
 export interface NpyHeader {
+  /** Dtype of the elements. */
   dtype: DType;
+  /** Shape of the array. */
   shape: number[];
+  /** Whether the first axis varies fastest. */
   fortranOrder: boolean;
+  /** Whether the high byte comes first. */
   bigEndian: boolean;
   /** Bytes of the frame and the header: offset of the elements. */
   length: number;

@@ -19,10 +19,15 @@ const elsewhere16 = 0xffff;
 const maxExpansion = 1032;
 
 export interface ZipEntry {
+  /** Path inside the archive. */
   name: string;
+  /** Compression: 0 for none, 8 for deflate. */
   method: number;
+  /** Checksum of the uncompressed bytes. */
   crc: number;
+  /** Bytes in the archive. */
   compressedSize: number;
+  /** Bytes after decompression. */
   size: number;
   /** Offset of its local header. */
   offset: number;
@@ -176,6 +181,7 @@ class Archive {
 
 /** An entry with the place of its bytes. */
 export interface PlacedEntry extends ZipEntry {
+  /** Position of the first byte of the contents. */
   start: number;
 }
 

@@ -90,9 +90,11 @@ export const binaryVjps: Record<BinaryFn, BinaryVjp> = {
   div: (_a, b, y, g) => [() => div(g, conj(b)), () => neg(mul(conj(y), div(g, conj(b))))],
   pow: (a, b, y, g) => [
     () => {
+      // An exponent of 0 takes another one in the branch that is not chosen: 1 / a would be infinite in second derivatives.
       const zero = eq(b, zerosLike(b));
-      const slope = mul(b, binary("pow", a, sub(b, fullLike(b, 1))));
-      return mul(g, conj(where(zero, zerosLike(a), slope)));
+      const exponent = where(zero, fullLike(b, 1), b);
+      const slope = mul(b, binary("pow", a, sub(exponent, fullLike(b, 1))));
+      return mul(g, conj(slope));
     },
     () => {
       const atZero = eq(a, zerosLike(a));

@@ -3,8 +3,11 @@ import type { Executable, ExecutableHandle } from "../device/index.js";
 import type { GraphFn } from "../graph/index.js";
 
 export interface CompiledFunction {
+  /** The program on its device. */
   readonly executable: Executable;
+  /** The graph that it was made of. */
   readonly fn: GraphFn;
+  /** Structure of the graph, by which it is found again. */
   readonly key: string;
   /** Memory of the results that a call allocates. */
   readonly bytes: number;

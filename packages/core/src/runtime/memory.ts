@@ -102,7 +102,9 @@ interface Entry {
 }
 
 export interface MemoryReport {
+  /** Number of tensors that hold memory. */
   tensors: number;
+  /** Bytes of all of them. */
   bytes: number;
   /** Largest first: how many tensors and bytes each shape (and call site, when recorded) holds. */
   groups: { what: string; site: string | null; count: number; bytes: number }[];

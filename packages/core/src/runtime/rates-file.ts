@@ -26,9 +26,11 @@ interface RatesKey {
 }
 
 export interface SavedRates {
+  /** What was measured: device, threads, number of workers. */
   key: RatesKey;
   /** When they were measured, as ISO text. */
   measured: string;
+  /** The measured rates. */
   rates: Rates;
 }
 

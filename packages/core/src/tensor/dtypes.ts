@@ -29,11 +29,15 @@ export const newaxis = null;
 
 /** Limits of a floating-point dtype; see {@link finfo}. */
 export interface FloatInfo {
+  /** The dtype. */
   dtype: DType;
+  /** Bits of a number (of each part of a complex one). */
   bits: number;
   /** Distance from 1 to the next larger number. */
   eps: number;
+  /** Largest finite number. */
   max: number;
+  /** Smallest finite number, -max. */
   min: number;
   /** Smallest positive number with full precision. */
   smallestNormal: number;
@@ -60,9 +64,13 @@ export function finfo(type: DType | Tensor): FloatInfo {
 
 /** Limits of an integer dtype; see {@link iinfo}. */
 export interface IntegerInfo {
+  /** The dtype. */
   dtype: DType;
+  /** Bits of a number. */
   bits: number;
+  /** Largest number. */
   max: bigint;
+  /** Smallest number. */
   min: bigint;
 }
 
@@ -121,9 +129,13 @@ export function canCast(from: DType | Tensor, to: DType): boolean {
 
 /** What the library offers, as the Array API standard asks for it; see {@link namespaceInfo}. */
 export interface NamespaceInfo {
+  /** What the standard asks about optional features. */
   capabilities: { booleanIndexing: boolean; dataDependentShapes: boolean; maxDimensions: number | null };
+  /** Name of the current device. */
   defaultDevice: string;
+  /** Dtypes of tensors that are created without one. */
   defaultDtypes: { realFloating: DType; complexFloating: DType; integral: DType; indexing: DType };
+  /** All dtypes. */
   dtypes: readonly DType[];
 }
 

@@ -22,6 +22,7 @@ import {
   notEqual,
   pow,
   sin,
+  square,
   sub,
   trunc,
   where,
@@ -60,7 +61,7 @@ function realCbrt(x: Tensor): Tensor {
 /** Elementwise real cube root, also of negative numbers. The derivative at 0 is infinite. */
 export const cbrt = inDouble(
   "cbrt",
-  customVjp(realCbrt, (_args: [Tensor], y, g) => [g.div(y.mul(y).mul(3))]),
+  customVjp(realCbrt, (_args: [Tensor], y, g) => [g.mul(square(y.reciprocal())).div(3)]),
 );
 
 /** Coefficients of (pi x)^2, (pi x)^4, ... in the series of sinc. */
@@ -72,8 +73,8 @@ export function sinc(x: TensorLike): Tensor {
   // The quotient has no second derivative at 0; the series, which is exact to rounding there, has.
   const isSmall = less(abs(p), 0.25);
   const [near, far] = [where(isSmall, p, 0), where(isSmall, 1, p)];
-  const square = near.mul(near);
-  const series = sincSeries.reduceRight<Tensor>((sum, c) => sum.add(c).mul(square), square.mul(0)).add(1);
+  const squared = square(near);
+  const series = sincSeries.reduceRight<Tensor>((sum, c) => sum.add(c).mul(squared), squared.mul(0)).add(1);
   return where(isSmall, series, sin(far).div(far));
 }
 

@@ -12,7 +12,7 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { align, commonDType, nodeOf, type TensorLike, wrap } from "./convert.js";
-import { isFinite, isNaN, logicalNot, logicalOr, where } from "./math.js";
+import { isFinite, isNaN, logicalAnd, logicalNot, logicalOr, where } from "./math.js";
 import type { Tensor } from "./tensor.js";
 
 /** Operands of a function of real floating-point numbers. */
@@ -44,12 +44,16 @@ export function nextafter(a: TensorLike, b: TensorLike): Tensor {
 /** Elementwise log(exp(a) + exp(b)) without overflow, with broadcasting. */
 export function logaddexp(a: TensorLike, b: TensorLike): Tensor {
   const [x, y] = realPair("logaddexp", a, b);
-  const top = build.binary("max", x, y);
   // The difference of equal infinities is taken as 0.
-  const equal = build.eq(x, y);
+  const equal = logicalAnd(wrap(build.eq(x, y)), logicalNot(isFinite(wrap(x)))).node;
   const apart = build.sub(build.where(equal, build.zerosLike(x), x), build.where(equal, build.zerosLike(y), y));
-  const smaller = build.unary("exp", build.neg(build.unary("abs", apart)));
-  return wrap(build.add(top, build.unary("log1p", smaller)));
+  // One-sided choices instead of maximum and abs: both sides of a tie then have the same second derivative, which is not 0.
+  const below = build.lt(apart, build.zerosLike(apart));
+  const top = build.where(below, y, x);
+  const smaller = build.unary("exp", build.where(below, apart, build.neg(apart)));
+  const result = build.add(top, build.unary("log1p", smaller));
+  // Comparisons with NaN are false, so that it is looked for.
+  return where(isNaN(wrap(apart)), wrap(build.add(x, y)), wrap(result));
 }
 
 /** Elementwise test for infinite numbers; a complex number is infinite if one of its parts is. */
@@ -78,8 +82,11 @@ export function positive(x: TensorLike): Tensor {
 
 /** Values that replace NaN and infinities. */
 export interface NanToNumOptions {
+  /** Replaces NaN; 0 by default. */
   nan?: number;
+  /** Replaces positive infinity; the largest number of the dtype by default. */
   posinf?: number;
+  /** Replaces negative infinity; the smallest number of the dtype by default. */
   neginf?: number;
 }
 

@@ -206,7 +206,11 @@ export function vectorNorm(
   if (order === Infinity) return max(sizes, axes, { keepDims });
   if (order === -Infinity) return min(sizes, axes, { keepDims });
   if (order === 0) return sum(where(equal(sizes, 0), wrap(build.zerosLike(sizes.node)), 1), axes, { keepDims });
-  return pow(sum(pow(sizes, order), axes, { keepDims }), 1 / order);
+  const total = sum(pow(sizes, order), axes, { keepDims });
+  if (order < 0) return pow(total, 1 / order);
+  // As for order 2, the slope at 0 is taken as 0.
+  const isZero = equal(total, 0);
+  return where(isZero, 0, pow(where(isZero, 1, total), 1 / order));
 }
 
 // Pade coefficients of degree 13 and the norm up to which it is exact to double precision (Higham 2005).

@@ -22,6 +22,7 @@ export type PadMode =
 
 /** Options of {@link pad}. */
 export interface PadOptions {
+  /** Where the new elements come from; "constant" by default. */
   mode?: PadMode;
   /** Value of "constant", and the outer end of "linearRamp"; 0 by default. */
   value?: number;

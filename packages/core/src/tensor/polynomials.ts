@@ -73,6 +73,7 @@ export function mul(a: TensorLike, b: TensorLike): Tensor {
 
 /** Quotient and remainder of two polynomials. */
 export interface Division {
+  /** Coefficients of the quotient, the highest power first. */
   quotient: Tensor;
   /** As many coefficients as the divisor, less one; its leading ones may be 0. */
   remainder: Tensor;

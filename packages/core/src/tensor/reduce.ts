@@ -135,9 +135,12 @@ export function variance(x: TensorLike, axes?: Axes, { keepDims, correction = 0 
   return wrap(isInexact(node.dtype) ? result : build.cast(result, toInexact(node.dtype)));
 }
 
-/** Standard deviation over axes: the square root of the {@link variance}. */
+/** Standard deviation over axes: the square root of the {@link variance}. Its derivative is taken as 0 where it is 0. */
 export function std(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
-  return wrap(build.unary("sqrt", variance(x, axes, options).node));
+  const spread = variance(x, axes, options).node;
+  const isZero = build.eq(spread, build.zerosLike(spread));
+  const root = build.unary("sqrt", build.where(isZero, build.fullLike(spread, 1), spread));
+  return wrap(build.where(isZero, spread, root));
 }
 
 /** log(sum(exp(x))) over axes, evaluated without overflow. */

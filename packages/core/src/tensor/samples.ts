@@ -128,6 +128,7 @@ export interface TrapezoidOptions {
   x?: Tensor;
   /** Distance of the samples, if no points are given; 1 by default. */
   dx?: TensorLike;
+  /** Axis of the samples, the last by default. */
   axis?: number;
 }
 

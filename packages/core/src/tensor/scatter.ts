@@ -16,6 +16,7 @@ export type ScatterMode = "set" | "add" | "mul" | "min" | "max";
 
 /** Options of {@link scatter}. */
 export interface ScatterOptions {
+  /** Axis that the indices count, the last by default. */
   axis?: number;
   /** "set" (the default): the last update replaces the element; otherwise elements and updates are combined. */
   mode?: ScatterMode;

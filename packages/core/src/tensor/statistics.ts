@@ -13,7 +13,9 @@ import type { Tensor } from "./tensor.js";
 export interface DiffOptions {
   /** How many times differences are taken. */
   n?: number;
+  /** Elements before the first one, along the axis. */
   prepend?: Tensor;
+  /** Elements behind the last one, along the axis. */
   append?: Tensor;
 }
 
@@ -40,6 +42,7 @@ export type QuantileMethod = "linear" | "lower" | "higher" | "midpoint" | "neare
 
 /** Options of {@link quantile}, {@link percentile} and {@link median}. */
 export interface QuantileOptions extends ReduceOptions {
+  /** What a quantile between two elements is; "linear" by default. */
   method?: QuantileMethod;
 }
 
@@ -167,6 +170,7 @@ export function bincount(x: Tensor, { length, weights }: BincountOptions = {}): 
 export interface HistogramOptions {
   /** Ends of the bins; the smallest and largest element by default, which are read for it. */
   range?: readonly [number, number];
+  /** What each element adds to its bin; 1 by default. */
   weights?: Tensor;
 }
 

@@ -9,6 +9,7 @@ export type Tree = unknown;
 export interface TreeDef {
   /** Identifies structure and the values that are not tensors. */
   key: string;
+  /** The tree with other leaves. */
   rebuild(leaves: readonly Tensor[]): unknown;
   /** Whether another tree would have the same key; its tensors are put into `leaves`. Much quicker than taking it apart. */
   matches(tree: Tree, leaves: Tensor[]): boolean;

@@ -62,7 +62,7 @@ function readConfig(fields: Fields): BertConfig {
   const heads = fields.count("num_attention_heads", { most: 2 ** 12 });
   if (width % heads !== 0)
     throw fields.error("num_attention_heads", `is ${heads}, which does not divide hidden_size ${width}`);
-  const hiddenDropout = fields.number("hidden_dropout_prob", { otherwise: 0.1, most: 0.999 });
+  const hiddenDropout = fields.rate("hidden_dropout_prob", 0.1);
   return {
     width,
     heads,
@@ -74,11 +74,9 @@ function readConfig(fields: Fields): BertConfig {
     epsilon: fields.number("layer_norm_eps", { otherwise: 1e-12, most: 1 }),
     activation: fields.choice("hidden_act", activationNames, "gelu"),
     hiddenDropout,
-    attentionDropout: fields.number("attention_probs_dropout_prob", { otherwise: 0.1, most: 0.999 }),
-    classifierDropout: fields.number("classifier_dropout", { otherwise: hiddenDropout, most: 0.999 }),
-    initializerRange: fields.number("initializer_range", { otherwise: 0.02, most: 100 }),
-    labels: fields.labels(),
-    padToken: fields.has("pad_token_id") ? fields.count("pad_token_id", { least: 0 }) : null,
+    attentionDropout: fields.rate("attention_probs_dropout_prob", 0.1),
+    classifierDropout: fields.rate("classifier_dropout", hiddenDropout),
+    ...fields.common(),
     tied: fields.flag("tie_word_embeddings", true),
     cache: null,
   };

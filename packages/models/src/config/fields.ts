@@ -48,6 +48,11 @@ export class Fields {
     return value;
   }
 
+  /** A dropout rate. */
+  rate(name: string, otherwise: number): number {
+    return this.number(name, { otherwise, most: 0.999 });
+  }
+
   flag(name: string, otherwise: boolean): boolean {
     const value = this.value(name) ?? otherwise;
     if (typeof value !== "boolean") throw this.error(name, `is ${show(value)}; it must be true or false`);
@@ -84,6 +89,15 @@ export class Fields {
   labels(): number {
     const names = this.has("id2label") ? Object.keys(this.object("id2label").raw).length : 2;
     return this.count("num_labels", { otherwise: names, most: 2 ** 20 });
+  }
+
+  /** Fields that every architecture has. */
+  common(): { initializerRange: number; labels: number; padToken: number | null } {
+    return {
+      initializerRange: this.number("initializer_range", { otherwise: 0.02, most: 100 }),
+      labels: this.labels(),
+      padToken: this.has("pad_token_id") ? this.count("pad_token_id", { least: 0 }) : null,
+    };
   }
 
   /** Throws unless an option has the only value that is implemented. */

@@ -3,21 +3,30 @@
 import { type CudaLibraries, cText, type NativeFunction, type Nvml } from "./driver.js";
 
 export interface GpuProcess {
+  /** Process id. */
   pid: number;
+  /** Name of the program; null if it may not be read. */
   name: string | null;
+  /** Memory that it holds on the GPU; null if unknown. */
   bytes: number | null;
 }
 
 export interface GpuReadings {
   /** Percent of the last sampling period in which a kernel ran, or memory was accessed. */
   gpuUtilization: number | null;
+  /** Share of the time in which memory was read or written. */
   memoryUtilization: number | null;
+  /** Memory of the GPU. */
   memoryBytes: { total: number; free: number; used: number } | null;
+  /** Power that it draws. */
   watts: number | null;
+  /** Power at which it is throttled. */
   wattsLimit: number | null;
+  /** Temperature of the chip. */
   celsius: number | null;
   /** In MHz: the multiprocessors now and at most, the memory now. */
   clocks: { sm: number | null; smMax: number | null; memory: number | null };
+  /** Processes that use it. */
   processes: GpuProcess[];
 }
 

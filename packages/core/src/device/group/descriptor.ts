@@ -22,7 +22,9 @@ const nativeKinds = { allReduce: 0, reduceScatter: 1, allGather: 2, allToAll: 2,
 export interface TransferBox {
   /** Position of the other side in the list of members. */
   member: number;
+  /** First index along every axis. */
   start: readonly number[];
+  /** Number of elements along every axis. */
   size: readonly number[];
 }
 
