@@ -36,7 +36,8 @@ def indices(shape, salt, below):
 
 def digest(result):
     found = []
-    for t in result if isinstance(result, (tuple, list)) else [result]:
+    results = result if isinstance(result, (tuple, list)) else [result]
+    for t in [part for t in results for part in ([t.real, t.imag] if t.is_complex() else [t])]:
         flat = t.detach().double().reshape(-1)
         n = flat.numel()
         found += [flat.mean().item(), flat.square().mean().item()] + [flat[i].item() for i in (0, min(1, n - 1), n // 3, n // 2, n - 1)]

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from torch_common import device, digest, indices, numbers, on_gpu, s, synchronize
 
-from torch_arrays import ARRAYS, adamw
+from torch_arrays import ARRAYS, EXACT, adamw
 from torch_images import IMAGES
 
 
@@ -300,6 +300,7 @@ def lstm():
 
 def make(name):
     kind, *rest = name.split()
+    torch.backends.cuda.matmul.allow_tf32 = kind not in EXACT
     if kind == "attention":
         return attention(*rest)
     if kind.startswith("gpt2"):

@@ -52,7 +52,8 @@ export const indices = (shape: readonly number[], salt: number, below: number): 
 
 /** Numbers by which results are compared: mean, mean of squares, and a few elements of each. */
 export function digest(tensors: readonly Tensor[]): number[] {
-  return tensors.flatMap((t) => {
+  const parts = tensors.flatMap((t) => (t.dtype.startsWith("complex") ? [weft.real(t), weft.imag(t)] : [t]));
+  return parts.flatMap((t) => {
     const flat = t.cast("float64").reshape([t.size]);
     const places = [0, Math.min(1, t.size - 1), Math.floor(t.size / 3), Math.floor(t.size / 2), t.size - 1];
     const few = places.map((at) => Number(flat.index(at).dataSync()));

@@ -49,17 +49,24 @@ const extended: [TestPackage, string][] = [
 interface TestFile {
   suite: string;
   file: string;
+  /** Which part of the functions of a file this is, such as 2/6. */
+  part?: string;
 }
+
+/** The cases of all functions take minutes to compile: parts of them run side by side. */
+const parted = { suite: "core/test/ops", parts: 8 };
 
 /** Files to run: the list above and every test of the CUDA device that needs a GPU. */
 export function gpuTestFiles(all: boolean): TestFile[] {
   const cuda = readdirSync(join(distOf("core"), "device/cuda"))
     .filter((name) => name.endsWith("-gpu.test.js"))
     .map((name): [TestPackage, string] => ["core", `device/cuda/${name.slice(0, -".test.js".length)}`]);
-  return [...standard.slice(0, 2), ...cuda, ...standard.slice(2), ...(all ? extended : [])].map(([name, path]) => ({
-    suite: `${name}/${path}`,
-    file: join(distOf(name), `${path}.test.js`),
-  }));
+  return [...standard.slice(0, 2), ...cuda, ...standard.slice(2), ...(all ? extended : [])].flatMap(([name, path]) => {
+    const whole = { suite: `${name}/${path}`, file: join(distOf(name), `${path}.test.js`) };
+    if (whole.suite !== parted.suite) return [whole];
+    const parts = Array.from({ length: parted.parts }, (_, i) => `${i + 1}/${parted.parts}`);
+    return parts.map((part) => ({ ...whole, suite: `${whole.suite}, part ${part}`, part }));
+  });
 }
 
 const endGroup = (pid: number): void => {
@@ -165,8 +172,12 @@ class GpuTests {
     writeFileSync(join(folder, `${name.replaceAll("/", "_")}.log`), `${out}\n${err}`);
   }
 
-  async file({ suite, file }: TestFile): Promise<SuiteResult> {
-    const env = { WEFT_TEST_DEVICES: "reference,cuda", ...(this.#isEmulated && { WEFT_CUDA_GRAPHS: "0" }) };
+  async file({ suite, file, part }: TestFile): Promise<SuiteResult> {
+    const env = {
+      WEFT_TEST_DEVICES: "reference,cuda",
+      ...(part !== undefined && { WEFT_TEST_PART: part }),
+      ...(this.#isEmulated && { WEFT_CUDA_GRAPHS: "0" }),
+    };
     const done = await runLimited([...this.#preload, "--test-reporter=tap", file], env, this.#limit);
     this.#saveLog(suite, done);
     const counts = countTests(done.out);

@@ -133,7 +133,7 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
 /** The groups of `weft --help`. */
 const groups: Readonly<Record<string, readonly string[]>> = {
   "Find out why a job is slow:": ["scale", "analyze", "diagnose", "trace", "hang", "predict", "lint", "ledger"],
-  "Train and use models:": ["train", "classify", "generate", "tune", "data"],
+  "Train and use models:": ["train", "classify", "generate", "export", "tune", "data"],
   "Quantum devices:": ["quantum"],
   "Several devices:": ["bench", "server", "worker", "top", "tape"],
   "Public results:": ["import", "audit"],

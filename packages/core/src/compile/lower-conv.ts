@@ -24,6 +24,8 @@ export interface ConvSupport {
   symmetric: boolean;
   /** Depthwise convolutions with channels last are faster as fused loops than in the library. */
   loopsDepthwise: boolean;
+  /** The device has kernels of its own for this depthwise convolution. */
+  hasDepthwise?(node: Node<"conv">): boolean;
 }
 
 const toFirst = (x: Node): Node => build.moveAxis(x, x.shape.length - 1, 1);
@@ -267,6 +269,7 @@ function prepareConv(node: Node<"conv">, support: ConvSupport | undefined): Node
     const [a, b] = node.inputs.map((x) => build.cast(x, "float32"));
     return build.cast(prepareConv(build.make("conv", [a, b], node.attrs), support), node.dtype);
   }
+  if (support.hasDepthwise?.(node)) return node;
   if (support.loopsDepthwise && isDepthwiseLoop(node)) return depthwise(node);
   const { conv, finish } = support.symmetric ? symmetric(node) : { conv: node, finish: (result: Node) => result };
   return support.supports(conv) ? finish(conv) : lowerConv(node);

@@ -170,7 +170,7 @@ export class SplitProblem {
   }
 
   /** The fastest decision within the limit; null if there is none. */
-  solve(limit: number): { stages: Stage[]; rematerialized: Set<number> } | null {
+  solve(limit: number, exactUpTo = exactIncrements): { stages: Stage[]; rematerialized: Set<number> } | null {
     const bytesWith = (chosen: Iterable<Increment>): number => {
       const { stages, rematerialized } = this.decision(chosen);
       return this.bytes(stages, rematerialized);
@@ -178,20 +178,20 @@ export class SplitProblem {
     if (bytesWith([]) <= limit) return this.decision([]);
     // The second increment of a parameter needs the first; where it is the better one, both count as one.
     const ordered = this.#ordered();
-    if (this.increments.length <= exactIncrements) return this.#exact(limit);
-    const chosen: Increment[] = [];
-    let fits = false;
-    for (const increment of ordered) {
-      chosen.push(increment);
-      if (bytesWith(chosen) > limit) continue;
-      fits = true;
-      break;
+    if (this.increments.length <= exactUpTo) return this.#exact(limit);
+    if (bytesWith(ordered) > limit) return null;
+    // The shortest prefix that fits.
+    let [low, high] = [1, ordered.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (bytesWith(ordered.slice(0, middle)) <= limit) high = middle;
+      else low = middle + 1;
     }
-    if (!fits) return null;
+    let chosen = ordered.slice(0, high);
     // Leave out what is not needed after all, the most expensive first.
-    for (const increment of [...chosen].sort((a, b) => b.seconds - a.seconds)) {
+    for (const increment of [...chosen].sort((x, y) => y.seconds - x.seconds).slice(0, 24)) {
       const without = chosen.filter((other) => other !== increment && !needs(other, increment));
-      if (bytesWith(without) <= limit) chosen.splice(0, chosen.length, ...without);
+      if (bytesWith(without) <= limit) chosen = without;
     }
     return this.decision(chosen);
   }

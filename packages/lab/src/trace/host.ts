@@ -1,7 +1,7 @@
 // Traces without GPU events: host operators are the computation and those of gloo or MPI the communication; in JAX traces XLA
 // operations carry their device number. Both are converted to the columns of kernels.
 import { grown } from "./columns.js";
-import { mergeSorted, sortedBy } from "./intervals.js";
+import { type Intervals, measure, mergeSorted, sortedBy } from "./intervals.js";
 import type { Activity } from "./kernels.js";
 import {
   categoryIndex,
@@ -205,8 +205,8 @@ export function weftActivities(data: TraceData): { worker: number; activity: Act
     .map(([worker, collector]) => ({ worker, activity: collector.finish(data) }));
 }
 
-/** Time that the host waited for its next batch, within the analyzed steps. */
-export function dataLoaderTime(data: TraceData, cut: number): number {
+/** Intervals before `cut` in which the host waited for its next batch. */
+export function dataWaits(data: TraceData, cut: number): Intervals {
   const waits = new Map<number, boolean>();
   const ts: number[] = [];
   const dur: number[] = [];
@@ -222,8 +222,8 @@ export function dataLoaderTime(data: TraceData, cut: number): number {
     }
   }
   const starts = Float64Array.from(ts);
-  const merged = mergeSorted(starts, Float64Array.from(dur), sortedBy(starts, starts.length));
-  let sum = 0;
-  for (let i = 0; i < merged.count; i++) sum += merged.ends[i] - merged.starts[i];
-  return sum;
+  return mergeSorted(starts, Float64Array.from(dur), sortedBy(starts, starts.length));
 }
+
+/** Time that the host waited for its next batch, within the analyzed steps. */
+export const dataLoaderTime = (data: TraceData, cut: number): number => measure(dataWaits(data, cut));

@@ -93,9 +93,15 @@ export async function analyzeTraceFile(
 export function analyzeTrace(data: TraceData, order: number): AnalyzedRank[] {
   if (data.device.rows > 0) return [analyseDevice(data, order)];
   const weft = weftActivities(data);
-  if (weft.length > 0) return weft.map(({ worker, activity }) => analyzeWeft(data, worker, order, activity));
+  if (weft.length > 0)
+    return weft.map(({ worker, activity }) =>
+      analyzeActivity(data, activity, { rank: worker, source: "weft", device: "cpu", steps: runSteps(data) }),
+    );
   const jax = jaxActivities(data);
-  if (jax.length > 0) return jax.map(({ device, kind, activity }) => analyseJax(data, device, kind, activity));
+  if (jax.length > 0)
+    return jax.map(({ device, kind, activity }) =>
+      analyzeActivity(data, activity, { rank: device, source: "jax", device: kind, steps: stepTimes(data.steps) }),
+    );
   return [analyseHost(data, order)];
 }
 
@@ -229,16 +235,18 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
   return analyzed(report, calls, data);
 }
 
-function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu", activity: Activity): AnalyzedRank {
+/** The report of a device whose work is in the trace without the calls that launched it. */
+function analyzeActivity(
+  data: TraceData,
+  activity: Activity,
+  about: Pick<RankReport, "rank" | "source" | "device" | "steps">,
+): AnalyzedRank {
   const calls = collectiveCalls(activity, null);
   const report: RankReport = {
-    ...common(data, device),
-    rank: device,
+    ...common(data, about.rank),
+    ...about,
     rankFrom: "device",
-    source: "jax",
-    device: kind,
     ...(activityBreakdown(activity) ?? {}),
-    steps: stepTimes(data.steps),
     dataLoaderUs: null,
     types: typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
@@ -250,26 +258,9 @@ function analyseJax(data: TraceData, device: number, kind: "gpu" | "tpu" | "cpu"
   return analyzed(report, calls, data);
 }
 
-function analyzeWeft(data: TraceData, worker: number, order: number, activity: Activity): AnalyzedRank {
-  const calls = collectiveCalls(activity, null);
-  const runs = [...data.runs].map(([number, { start, end }]) => ({ number, ts: start, dur: end - start, lane: 0 }));
-  const report: RankReport = {
-    ...common(data, order),
-    rank: worker,
-    rankFrom: "device",
-    source: "weft",
-    device: "cpu",
-    ...(activityBreakdown(activity) ?? {}),
-    steps: stepTimes(runs),
-    dataLoaderUs: null,
-    types: typeTimesOf((type) => merged(activity, type)),
-    kernels: kernelTable(activity),
-    collectives: collectiveTable(calls, data.ticksPerUs),
-    host: null,
-    ...withoutLaunches,
-  };
-  noteClockJump(report, activity, data);
-  return analyzed(report, calls, data);
+/** Runs of a program in traces of Weft are its steps. */
+function runSteps({ runs }: TraceData): StepTime[] {
+  return stepTimes([...runs].map(([number, { start, end }]) => ({ number, ts: start, dur: end - start, lane: 0 })));
 }
 
 function analyzed(report: RankReport, calls: CollectiveCall[], data: TraceData): AnalyzedRank {

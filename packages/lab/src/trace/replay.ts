@@ -1,8 +1,9 @@
 // What if: replays the calls of the host and the work of the device with something changed. The host issues its calls one after
 // the other with the pauses that it made; work starts when its stream is free and its call was made; blocking calls end when
 // the device has finished. A replay without a change gives the error of the method.
-import { sortRows } from "./intervals.js";
-import { blockingCalls, dataLoaderName, kernelTypes, launchCalls } from "./kinds.js";
+import { dataWaits } from "./host.js";
+import { type Intervals, sortRows } from "./intervals.js";
+import { blockingCalls, kernelTypes, launchCalls } from "./kinds.js";
 import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
 
@@ -48,28 +49,6 @@ interface Program {
   dataTail: number;
 }
 
-/** Intervals in which the host waited for data, merged and sorted. */
-function dataWaits(view: DeviceView): { start: number; end: number }[] {
-  const { data, cut } = view;
-  const isWait = new Map<number, boolean>();
-  const found: { start: number; end: number }[] = [];
-  for (const segment of data.host.each())
-    for (let i = 0; i < segment.rows; i++) {
-      const name = segment.name[i];
-      let wait = isWait.get(name);
-      if (wait === undefined) isWait.set(name, (wait = dataLoaderName.test(data.symbols.text(name))));
-      if (wait && segment.ts[i] < cut) found.push({ start: segment.ts[i], end: segment.ts[i] + segment.dur[i] });
-    }
-  found.sort((a, b) => a.start - b.start);
-  const merged: { start: number; end: number }[] = [];
-  for (const wait of found) {
-    const last = merged[merged.length - 1];
-    if (last !== undefined && wait.start <= last.end) last.end = Math.max(last.end, wait.end);
-    else merged.push({ ...wait });
-  }
-  return merged;
-}
-
 function programOf(view: DeviceView): Program | null {
   const { runtime, device, symbols, ticksPerUs } = view.data;
   if (view.steps.length === 0 || runtime.rows === 0) return null;
@@ -107,8 +86,7 @@ function programOf(view: DeviceView): Program | null {
   delays.sort((a, b) => a - b);
   program.latency = delays.length === 0 ? 5 * ticksPerUs : delays[Math.floor(delays.length / 20)];
 
-  const waits = dataWaits(view);
-  const overlapWith = overlapper(waits);
+  const overlapWith = overlapper(dataWaits(view.data, view.cut));
   const streamEnd = new Map<number, number>();
   let deviceEnd = begin;
   let hostEnd = begin;
@@ -143,13 +121,13 @@ function programOf(view: DeviceView): Program | null {
 const isLaunchOnly = (callEnd: number, workEnd: number): boolean => callEnd < workEnd;
 
 /** Length of the overlap of an interval with the waits; intervals must be asked for in order. */
-function overlapper(waits: readonly { start: number; end: number }[]): (start: number, end: number) => number {
+function overlapper({ starts, ends, count }: Intervals): (start: number, end: number) => number {
   let at = 0;
   return (start, end) => {
-    while (at < waits.length && waits[at].end <= start) at++;
+    while (at < count && ends[at] <= start) at++;
     let sum = 0;
-    for (let i = at; i < waits.length && waits[i].start < end; i++)
-      sum += Math.max(0, Math.min(end, waits[i].end) - Math.max(start, waits[i].start));
+    for (let i = at; i < count && starts[i] < end; i++)
+      sum += Math.max(0, Math.min(end, ends[i]) - Math.max(start, starts[i]));
     return sum;
   };
 }

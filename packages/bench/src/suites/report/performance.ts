@@ -134,7 +134,6 @@ function gpuSection(file: StoredFiles[string] | undefined): string[] {
   ];
 }
 
-/** The general suite: one line per row and peer. */
 /** One table of a contest, with the machine, remarks, and reasons of missed targets. */
 function contestSection(
   title: string,
@@ -159,13 +158,20 @@ function contestSection(
   ];
 }
 
-const generalSection = (record: ContestRecord | undefined, notes: Record<string, string>): string[] =>
+/** The general suite: one line per row and peer. */
+const generalSection = (
+  title: string,
+  record: ContestRecord | undefined,
+  notes: Record<string, string>,
+  remarks: readonly string[] = [],
+): string[] =>
   contestSection(
-    "GPU, general work",
+    title,
     record,
     [
       "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
       "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
+      ...remarks,
     ],
     notes,
   );
@@ -466,7 +472,11 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...cpuSection(files.cpu, notes),
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
-  ...generalSection(files.general, notes),
+  ...generalSection("GPU, general work", files.general, notes),
+  ...generalSection("GPU, whole models", files["general-models"], notes, [
+    "- The rows of whole models of an earlier run of the suite",
+  ]),
+  ...generalSection("CPU, general work", files["general-cpu"], notes),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")
     .flatMap(shardSection),

@@ -1,8 +1,9 @@
 // Convolutions by cuDNN: descriptors and an algorithm per geometry, chosen by the library's own estimate. Knows shapes and addresses.
 import { createHash } from "node:crypto";
-import { type ConvKind, type DType, type Node, numel, type Precision } from "../../graph/index.js";
+import { type ConvKind, type DType, type Node, numel, type Precision, WeftError } from "../../graph/index.js";
 import { convRoles } from "../../ops/index.js";
 import type { CudaContext } from "./context.js";
+import { cudnnHandle } from "./cudnn.js";
 import { type Dnn, result64 } from "./driver.js";
 
 /** Numbers of cudnnDataType_t. */
@@ -35,7 +36,6 @@ const calls: Record<ConvKind, { name: "Forward" | "BackwardData" | "BackwardFilt
 
 export class Convolutions {
   readonly #plans = new Map<string, ConvPlan | null>();
-  #handle: number | null = null;
 
   /** Null without the library: convolutions are matrix products then. */
   static make(context: CudaContext, precision: Precision): Convolutions | null {
@@ -75,12 +75,10 @@ export class Convolutions {
   }
 
   #open(): number {
-    if (this.#handle === null) {
-      this.context.enter();
-      this.#handle = result64("cudnnCreate", (out) => this.dnn.cudnnCreate(out));
-      this.context.check("cudnnSetStream", this.dnn.cudnnSetStream(this.#handle, this.context.stream));
-    }
-    return this.#handle;
+    const handle = cudnnHandle(this.context);
+    if (handle === null)
+      throw new WeftError("cuda: cuDNN was found but could not be started; WEFT_CUDA_WITHOUT=cudnn does without it");
+    return handle.address;
   }
 
   #plan(node: Node<"conv">): ConvPlan | null {

@@ -424,8 +424,8 @@ export interface CudnnHandle {
 
 const handles = new WeakMap<CudaContext, CudnnHandle | null>();
 
-/** The handle of a context; null without cuDNN 9. */
-export function cudnnOf(context: CudaContext): CudnnHandle | null {
+/** The handle of a context, of which convolutions and attention share one; null without cuDNN. */
+export function cudnnHandle(context: CudaContext): CudnnHandle | null {
   const known = handles.get(context);
   if (known !== undefined) return known;
   const made = makeHandle(context);
@@ -437,12 +437,16 @@ function makeHandle(context: CudaContext): CudnnHandle | null {
   const { dnn } = context.libraries;
   if (dnn === null) return null;
   context.enter();
-  const version = dnn.cudnnGetVersion();
-  if (version < oldestVersion) return null;
   const out = new BigUint64Array(1);
   if (dnn.cudnnCreate(out) !== 0) return null;
   const address = Number(out[0]);
   return dnn.cudnnSetStream(address, context.stream) === 0 ? { cudnn: dnn, address } : null;
+}
+
+/** The handle for operation graphs; null without cuDNN 9. */
+export function cudnnOf(context: CudaContext): CudnnHandle | null {
+  const isOld = (context.libraries.dnn?.cudnnGetVersion() ?? 0) < oldestVersion;
+  return isOld ? null : cudnnHandle(context);
 }
 /** The backend of earlier versions has no attention for these graphs. */
 const oldestVersion = 90000;

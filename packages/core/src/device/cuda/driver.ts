@@ -219,10 +219,8 @@ const fftTable = {
   cufftCreate: "_Out_ int* plan",
   cufftDestroy: "int plan",
   cufftSetStream: `int plan, ${u} stream`,
-  cufftSetAutoAllocation: "int plan, int automatic",
   cufftMakePlanMany64:
     "int plan, int rank, const int64_t* n, uint64_t inembed, int64_t istride, int64_t idist, uint64_t onembed, int64_t ostride, int64_t odist, int type, int64_t batch, _Out_ uint64_t* bytes",
-  cufftSetWorkArea: `int plan, ${u} work`,
   cufftExecC2C: `${exec}, int direction`,
   cufftExecZ2Z: `${exec}, int direction`,
   cufftExecR2C: exec,

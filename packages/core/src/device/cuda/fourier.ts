@@ -1,4 +1,5 @@
-// Fourier transforms by cuFFT: one plan per geometry, with the program's scratch memory as its work area.
+// Fourier transforms by cuFFT: one plan per geometry, which owns its work area. Transforms whose work area lay in the scratch memory of
+// a program failed for some geometries.
 import { isComplex, type Node, numel, realOf, WeftError } from "../../graph/index.js";
 import type { CudaContext } from "./context.js";
 import { type Fft, result32 } from "./driver.js";
@@ -16,11 +17,50 @@ const executions = {
 interface FftPlan {
   plan: number;
   bytes: number;
+  /** Executables that use it: recorded graphs read the tables that a plan holds on the device. */
+  users: number;
 }
 
+/** Plans that stay for the next executable with the same geometry. */
+const maxPlans = 64;
+/** Bytes of a work area from which a plan that nothing uses is destroyed at once. */
+const largePlan = 1 << 20;
+
 export class FourierTransforms {
-  /** Plans stay: recorded graphs read the tables that they hold on the device. */
+  /** The least recently used first. */
   readonly #plans = new Map<string, FftPlan>();
+  #collected: Set<FftPlan> | null = null;
+
+  /** Number of plans. */
+  get size(): number {
+    return this.#plans.size;
+  }
+
+  /** Keeps the plans that `make` asks for until `release` is called. */
+  hold<T>(make: () => T): { made: T; release(): void } {
+    const [outer, own] = [this.#collected, new Set<FftPlan>()];
+    this.#collected = own;
+    try {
+      const made = make();
+      for (const plan of own) plan.users++;
+      const release = (): void => {
+        for (const plan of own) plan.users--;
+        own.clear();
+        this.#trim();
+      };
+      return { made, release };
+    } finally {
+      this.#collected = outer;
+    }
+  }
+
+  #trim(): void {
+    for (const [key, { plan, users, bytes }] of this.#plans) {
+      if (users > 0 || (this.#plans.size <= maxPlans && bytes < largePlan)) continue;
+      this.#library().cufftDestroy(plan);
+      this.#plans.delete(key);
+    }
+  }
 
   constructor(readonly context: CudaContext) {}
 
@@ -33,16 +73,15 @@ export class FourierTransforms {
     return fft;
   }
 
-  /** Bytes of the work area that the transform needs. */
-  workspaceBytes(node: Node<"fft">): number {
-    return this.#plan(node).bytes;
+  /** Makes the plan of a transform, so that the first run finds it. */
+  prepare(node: Node<"fft">): void {
+    this.#plan(node);
   }
 
-  issue(node: Node<"fft">, input: number, output: number, workspace: number): void {
+  issue(node: Node<"fft">, input: number, output: number): void {
     const fft = this.#library();
     const { plan } = this.#plan(node);
     const { kind, inverse } = node.attrs;
-    this.context.check("cufftSetWorkArea", fft.cufftSetWorkArea(plan, workspace));
     const execute = executions[precisionOf(node)][kind];
     const direction = kind === "c2c" ? [inverse ? 1 : -1] : [];
     this.context.check(execute, fft[execute](plan, input, output, ...direction));
@@ -55,22 +94,38 @@ export class FourierTransforms {
     const batch = numel(shape.slice(0, -axes));
     const type = types[precisionOf(node)][kind];
     const key = [type, batch, ...sizes].join(",");
-    let found = this.#plans.get(key);
-    if (found !== undefined) return found;
+    const found = this.#plans.get(key) ?? this.#make(type, sizes, batch);
+    this.#plans.delete(key);
+    this.#plans.set(key, found);
+    this.#collected?.add(found);
+    return found;
+  }
+
+  #make(type: number, sizes: readonly number[], batch: number): FftPlan {
     const fft = this.#library();
     this.context.enter();
     const plan = result32("cufftCreate", (out) => fft.cufftCreate(out));
     const bytes = new BigUint64Array(1);
-    this.context.check("cufftSetAutoAllocation", fft.cufftSetAutoAllocation(plan, 0));
     this.context.check(
       "cufftMakePlanMany64",
       // Without embedding, lines follow each other as the op has them.
-      fft.cufftMakePlanMany64(plan, axes, BigInt64Array.from(sizes, BigInt), 0, 1, 0, 0, 1, 0, type, batch, bytes),
+      fft.cufftMakePlanMany64(
+        plan,
+        sizes.length,
+        BigInt64Array.from(sizes, BigInt),
+        0,
+        1,
+        0,
+        0,
+        1,
+        0,
+        type,
+        batch,
+        bytes,
+      ),
     );
     this.context.check("cufftSetStream", fft.cufftSetStream(plan, this.context.stream));
-    found = { plan, bytes: Number(bytes[0]) };
-    this.#plans.set(key, found);
-    return found;
+    return { plan, bytes: Number(bytes[0]), users: 0 };
   }
 }
 

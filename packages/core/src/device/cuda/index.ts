@@ -18,6 +18,7 @@ import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
 import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
 import { Convolutions } from "./convolution.js";
+import { depthwiseWorkspace, isDepthwiseKernel } from "./depthwise.js";
 import { cudaLibraries } from "./driver.js";
 import { FourierTransforms } from "./fourier.js";
 import { RecordedRuns } from "./graphs.js";
@@ -187,28 +188,29 @@ export class CudaDevice implements Device {
   }
 
   #plan(fn: GraphFn, options: CompileOptions): Schedule {
-    const { convolutions, fourier } = this;
+    const { convolutions } = this;
     return scheduleFunction(fn, {
       ...cudaScheduleOptions,
-      ...(convolutions === null
-        ? {}
-        : {
-            conv: {
-              supports: (node) => convolutions.supports(node),
-              widensHalf: false,
-              symmetric: true,
-              loopsDepthwise: true,
-            },
-          }),
-      workspace: (node) =>
-        isOp(node, "conv")
-          ? convolutions!.workspaceBytes(node)
-          : isOp(node, "fft")
-            ? fourier.workspaceBytes(node)
-            : cudaScheduleOptions.workspace!(node),
+      conv: {
+        supports: (node) => convolutions?.supports(node) ?? false,
+        widensHalf: false,
+        symmetric: true,
+        loopsDepthwise: true,
+        hasDepthwise: isDepthwiseKernel,
+      },
+      workspace: (node) => this.#workspace(node),
       donated: options.donated,
       lanes: { ...cudaScheduleOptions.lanes, constants: options.constants ?? new Map() },
     });
+  }
+
+  /** Bytes of scratch memory that a library call needs. */
+  #workspace(node: Node): number {
+    if (isOp(node, "conv"))
+      return isDepthwiseKernel(node) ? depthwiseWorkspace(node) : this.convolutions!.workspaceBytes(node);
+    if (!isOp(node, "fft")) return cudaScheduleOptions.workspace!(node);
+    this.fourier.prepare(node);
+    return 0;
   }
 
   #program(plan: Schedule): CudaProgram {
@@ -225,7 +227,8 @@ export class CudaDevice implements Device {
   }
 
   compile(fn: GraphFn, options: CompileOptions): Executable {
-    const plan = this.#plan(fn, options);
+    const held = this.fourier.hold(() => this.#plan(fn, options));
+    const plan = held.made;
     const program = this.#program(plan);
     const outputBytes = plan.fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const { scratchBytes, aliases } = plan;
@@ -238,6 +241,7 @@ export class CudaDevice implements Device {
       context.retire(() => {
         recorded.release();
         program.release();
+        held.release();
       }),
     );
 

@@ -3,6 +3,7 @@ import { isZeroBase } from "../../compile/index.js";
 import { bytesOf, type DType, InternalError, type Node, numel } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
 import type { Convolutions } from "./convolution.js";
+import { isDepthwiseKernel, launchDepthwise } from "./depthwise.js";
 import type { FourierTransforms } from "./fourier.js";
 import { type LibraryCalls, launchScan, launchSort } from "./scan-sort.js";
 import { launchScatter } from "./scatter.js";
@@ -49,9 +50,12 @@ const linearAlgebra = (_: unknown, at: CallOperands): void => at.linearAlgebra()
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   cumsum: (node, { input, output, workspace, kernels }) =>
     launchScan(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
-  conv: (node, { input, output, workspace, convolutions }) =>
-    convolutions!.issue(node, { inputs: [input(0), input(1)], output, workspace }),
-  fft: (node, { input, output, workspace, fourier }) => fourier.issue(node, input(0), output, workspace),
+  conv: (node, { input, output, workspace, kernels, convolutions }) => {
+    const operands = { inputs: [input(0), input(1)], output, workspace };
+    if (isDepthwiseKernel(node)) launchDepthwise(node, kernelDType[node.dtype], operands, kernels);
+    else convolutions!.issue(node, operands);
+  },
+  fft: (node, { input, output, fourier }) => fourier.issue(node, input(0), output),
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   updateSlice: (node, { input, output, kernels }) => {

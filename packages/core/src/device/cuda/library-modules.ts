@@ -8,6 +8,7 @@ const families: Record<string, string> = {
   sort: "cuda/native/sort.cu",
   topk: "cuda/native/topk.cu",
   scatter: "cuda/native/scatter.cu",
+  depthwise: "cuda/native/depthwise.cu",
   update: "cuda/native/update.cu",
   pointers: "cuda/native/pointers.cu",
 };

@@ -2,9 +2,11 @@
 // where there is no GPU.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { isOp, type Node } from "../../../graph/index.js";
 import * as weft from "../../../index.js";
 import * as nn from "../../../nn/index.js";
 import * as optim from "../../../optim/index.js";
+import { FourierTransforms } from "../fourier.js";
 import { manyUpdates } from "../scatter.js";
 import { agree, data, device, prepareEmulator, reference, skip } from "./testkit.js";
 
@@ -228,4 +230,20 @@ test("a training step updates all parameters in one launch", { skip }, () => {
   }, 3e-4);
   assert.ok(log.length > 0);
   assert.deepEqual(adam, ["each_28_map_sub_mul_add_sqrt_4"], "28 parameters in one launch");
+});
+
+test("plans of Fourier transforms are kept while an executable uses them, and 64 of the others", { skip }, () => {
+  weft.setDevice(device());
+  const transforms = new FourierTransforms(device().context);
+  const nodeOf = (n: number): Node<"fft"> => {
+    const find = (node: Node): Node<"fft"> => (isOp(node, "fft") ? node : find(node.inputs[0]));
+    return find(weft.fft(weft.complex(weft.zeros([n]), weft.zeros([n]))).node);
+  };
+  const ask = (n: number) => transforms.hold(() => transforms.prepare(nodeOf(n)));
+  const held = Array.from({ length: 80 }, (_, i) => ask(i + 2));
+  assert.equal(transforms.size, 80);
+  for (const { release } of held.slice(0, 10)) release();
+  assert.equal(transforms.size, 70);
+  for (const { release } of held.slice(10)) release();
+  assert.equal(transforms.size, 64);
 });

@@ -82,8 +82,6 @@ export function emulatedFft(log: (name: string) => void) {
     },
     cufftDestroy: (plan: number) => (plans.delete(plan) ? 0 : 1),
     cufftSetStream: () => 0,
-    cufftSetAutoAllocation: () => 0,
-    cufftSetWorkArea: () => 0,
     cufftMakePlanMany64: (plan: number, rank: number, n: BigInt64Array, ...rest: unknown[]) => {
       plans.set(plan, { sizes: Array.from(n.subarray(0, rank), Number), batch: rest[7] as number });
       (rest[8] as BigUint64Array)[0] = 64n;

@@ -1,0 +1,91 @@
+// Plans of training steps: against all decisions of small instances, and for a Llama of 8 billion parameters on a
+// simulated cluster of 16 hosts with 8 devices.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as weft from "@weft/core";
+import { h200, serverCore } from "@weft/core/internal/cost";
+import { SplitProblem, type Stage } from "@weft/core/internal/shard";
+import { adamW } from "@weft/core/optim";
+import { initLlama, type Llama, type LlamaShape, llama8b, llamaLoss } from "./llama.testkit.js";
+import { explainStep, planFor } from "./plan-run.js";
+import type { StepOptions } from "./step.js";
+
+weft.setDevice("reference");
+
+function optionsOf(shape: LlamaShape, devices: number): StepOptions<Llama> {
+  return {
+    task: {
+      init: (key) => initLlama(shape, key),
+      loss: (params, batch) => llamaLoss(shape, params, batch as weft.Tensor),
+      evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
+    },
+    optimizer: adamW({ learningRate: 1e-4 }) as never,
+    group: { rank: 0, size: devices },
+    dtype: "float32",
+    seed: 1,
+    gradientClip: 1,
+    bucketBytes: 1 << 22,
+    window: 1,
+    scaling: null,
+  };
+}
+
+const ids = (rows: number, length: number) => ({
+  inputs: weft.zeros([1, length], { dtype: "int32" }),
+  rows,
+});
+const tiny: LlamaShape = { layers: 1, width: 8, heads: 2, groups: 1, hidden: 12, vocabulary: 20 };
+
+test("the search finds the fastest decision of all within the limit", () => {
+  const { plan } = planFor(optionsOf(tiny, 4), ids(8, 6), 4, undefined, serverCore);
+  const problem = new SplitProblem(
+    plan.model,
+    { data: 4, model: 1, classes: new Set() },
+    { devices: 4, rates: serverCore },
+  );
+  // Every subset of a few increments; the others are never chosen.
+  problem.increments.splice(14);
+  const { increments } = problem;
+  const evaluate = (bits: number) => {
+    const { stages, rematerialized } = problem.decision(increments.filter((_, i) => (bits >> i) & 1));
+    return problem.candidate("", stages, rematerialized);
+  };
+  const all = Array.from({ length: 1 << increments.length }, (_, bits) => evaluate(bits));
+  const [most, least] = [all[0].bytes, Math.min(...all.map(({ bytes }) => bytes))];
+  for (const part of [0.05, 0.2, 0.4, 0.6, 0.8, 0.95]) {
+    const limit = least + part * (most - least);
+    const best = Math.min(...all.filter(({ bytes }) => bytes <= limit).map(({ seconds }) => seconds));
+    for (const exactUpTo of [18, 0]) {
+      const found = problem.solve(limit, exactUpTo);
+      assert.ok(found !== null);
+      const { bytes, seconds } = problem.candidate("", found.stages, found.rematerialized);
+      assert.ok(bytes <= limit, `${bytes} of ${limit}`);
+      // Beyond a number of choices the search is greedy, which promises the limit only.
+      if (exactUpTo > 0) assert.ok(seconds <= 1.01 * best, `${seconds}, the best is ${best} (limit ${part})`);
+    }
+  }
+  assert.equal(problem.solve(0.99 * least), null);
+});
+
+test("a Llama of 8 billion parameters is placed on 16 x 8 devices within their memory", () => {
+  const far = { members: 128, latency: 30e-6, bandwidth: 45e9 };
+  const links = Object.fromEntries(
+    Object.keys(h200.links).map((kind) => [kind, [far]]),
+  ) as unknown as typeof h200.links;
+  const rates = { ...h200, between: { devices: 8, links } };
+  const memory = 80e9;
+  const { plan } = planFor(optionsOf(llama8b, 128), ids(128, 2048), 128, memory, rates);
+  assert.ok(plan.bytes <= memory, `${plan.bytes}`);
+  assert.equal(plan.split.data * plan.split.model, 128);
+  // Everything on every device would need 128 GB for parameters, gradients and moments alone.
+  assert.ok(plan.stages.some((stage: Stage) => stage > 0) || plan.split.model > 1);
+  assert.match(explainStep(plan), /chosen[\s\S]*needs [\d.]+x the memory/);
+  console.log(`planned in ${plan.planned.toFixed(0)} ms: ${plan.name}`);
+});
+
+test("a limit that nothing fits in is an error with what would be needed", () => {
+  assert.throws(
+    () => planFor(optionsOf(tiny, 2), ids(8, 6), 2, 1000, serverCore),
+    /no placement of the step fits in 1\.0 kB per device: .* needs about .* Give more memory, more devices, or a smaller batch/,
+  );
+});
