@@ -1,5 +1,5 @@
-// Fourier transforms by cuFFT: one plan per geometry, which owns its work area. Transforms whose work area lay in the scratch memory of
-// a program failed for some geometries.
+// Fourier transforms by cuFFT: one plan per geometry, which owns its work area. Some transforms of several axes failed with the work area
+// in the scratch memory of a program; whether that was the cause is not known yet.
 import { isComplex, type Node, numel, realOf, WeftError } from "../../graph/index.js";
 import type { CudaContext } from "./context.js";
 import { type Fft, result32 } from "./driver.js";
