@@ -35,7 +35,8 @@ test("values of the wrong size are rejected", () => {
 
 test("constant arguments are part of the define message, as the protocol validates it", () => {
   const sent: FromClient[] = [];
-  const workers = [{ id: "w1", threads: 1, rates: null, accelerator: null, process: { host: "here", pid: 1 } }];
+  const place = { process: { host: "here", pid: 1 }, data: { host: "localhost", port: 1, tls: false } };
+  const workers = [{ id: "w1", threads: 1, rates: null, accelerator: null, mpi: null, ...place }];
   const connection = { workers, generation: 1, address: "nowhere", send: (message: FromClient) => sent.push(message) };
   const x = build.input([3, 2], "float64");
   const fn = { params: [x], outputs: [build.binary("add", x, x)] };

@@ -129,11 +129,13 @@ export class Hosts {
     ip("link", "set", `${this.#names[host - 1]}a`, "down");
   }
 
-  /** Bytes per second and delay of a host's cable. */
-  slow(host: number, megabits: number, delayMs: number): boolean {
-    const shape = ["qdisc", "replace", "dev", "eth0", "root", "netem"];
-    const rate = ["rate", `${megabits}mbit`, "delay", `${delayMs}ms`];
-    return spawnSync("ip", ["netns", "exec", this.#names[host - 1], "tc", ...shape, ...rate]).status === 0;
+  /** Limits a host's cable to so many megabits per second, in both directions; false where the kernel cannot. */
+  slow(host: number, megabits: number): boolean {
+    const name = this.#names[host - 1];
+    const shape = ["root", "tbf", "rate", `${megabits}mbit`, "burst", "64kbit", "latency", "400ms"];
+    const inside = spawnSync("ip", ["netns", "exec", name, "tc", "qdisc", "replace", "dev", "eth0", ...shape]);
+    const outside = spawnSync("tc", ["qdisc", "replace", "dev", `${name}a`, ...shape]);
+    return inside.status === 0 && outside.status === 0;
   }
 
   remove(): void {
