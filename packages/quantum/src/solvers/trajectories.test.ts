@@ -57,7 +57,7 @@ describe("trajectories", { skip: CpuDevice.available() ? false : "no C compiler 
         ...more,
       });
       agrees(run, system, 4, 3e-3);
-      assert.deepEqual(run.records.shape, [2000, 2, system.jumps.length]);
+      assert.deepEqual(run.records.shape, [3000, 2, system.jumps.length]);
     });
 
   test("jumps follow the master equation, and their number the decay", () => {
