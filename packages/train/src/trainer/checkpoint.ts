@@ -193,7 +193,7 @@ export function startShardedCheckpoint(
   const write = async (): Promise<void> => {
     await writeShard(temporary, index, group.rank, arrays);
     if (group.rank !== 0) return;
-    const shards = await waitFor(() => finishedShards(temporary, index));
+    const shards = await waitFor(temporary, () => finishedShards(temporary, index));
     for (const name of sumFiles(index)) rmSync(join(temporary, name));
     writeSynced(join(temporary, indexFile), JSON.stringify(index));
     writeSynced(join(temporary, parts.progress), state);
@@ -210,8 +210,10 @@ export function startShardedCheckpoint(
 /** Longest time in milliseconds that rank 0 waits for the parts of the others. */
 const longestWait = 600_000;
 
-async function waitFor<T>(look: () => T | null): Promise<T> {
+/** Waits for what others write into a folder; it is an error if the folder disappears meanwhile. */
+async function waitFor<T>(folder: string, look: () => T | null): Promise<T> {
   for (const begin = Date.now(); ; ) {
+    if (!existsSync(folder)) throw new Error("its unfinished folder was removed");
     const found = look();
     if (found !== null) return found;
     if (Date.now() - begin > longestWait) throw new Error("another rank has not written its part within ten minutes");
