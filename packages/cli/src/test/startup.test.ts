@@ -43,7 +43,9 @@ for (const args of [["--version"], ["--help"], ["help"], []]) {
 for (const command of ["train", "classify", "generate", "server", "worker", "top", "tape", "ui"])
   test(`weft ${command} --help loads none of the packages that the command uses`, () => {
     assert.deepEqual(
-      loadedBy([command, "--help"]).filter((url) => /@grpc|vega|duckdb|koffi|\/(cluster|train|lab|ui)\/dist\//.test(url)),
+      loadedBy([command, "--help"]).filter((url) =>
+        /@grpc|vega|duckdb|koffi|\/(cluster|train|lab|ui)\/dist\//.test(url),
+      ),
       [],
     );
   });

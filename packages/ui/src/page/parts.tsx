@@ -1,6 +1,6 @@
 // Small parts that several pages use.
 import type { ComponentChildren, RefObject } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { RunState } from "../wire/index.js";
 
 const stateWords: Record<RunState, string> = {
@@ -103,6 +103,9 @@ export function Choice<T extends string>(props: {
 
 /** Calls back for keys that are pressed outside of text fields. */
 export function useKeys(keys: Record<string, (event: KeyboardEvent) => void>): void {
+  // Handlers of the last drawing, not of the last effect: keys may come faster than frames.
+  const latest = useRef(keys);
+  latest.current = keys;
   useEffect(() => {
     const listener = (event: KeyboardEvent): void => {
       const { target } = event;
@@ -111,12 +114,12 @@ export function useKeys(keys: Record<string, (event: KeyboardEvent) => void>): v
         /^(input|textarea|select)$/i.test(target.tagName) &&
         (target as HTMLInputElement).type !== "checkbox";
       if (isText || event.ctrlKey || event.metaKey || event.altKey) return;
-      const handler = keys[event.key];
+      const handler = latest.current[event.key];
       if (handler === undefined) return;
       event.preventDefault();
       handler(event);
     };
     addEventListener("keydown", listener);
     return () => removeEventListener("keydown", listener);
-  });
+  }, []);
 }
