@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import type { Command } from "commander";
 import { attempt, CommandError, warn } from "../terminal/index.js";
 import { port, untilSignal } from "./cluster-common.js";
+import { cliSettings } from "./settings.js";
 
 interface Options {
   host: string;
@@ -35,13 +36,16 @@ export function add(program: Command): void {
 async function run(runs: string, options: Options): Promise<void> {
   const { isLoopback, startUi } = await import("@weft/ui");
   const { host, port: wanted } = options;
-  const ui = await startUi({ runs, host, port: wanted }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "EADDRINUSE") throw new CommandError(`port ${wanted} is in use; give another --port, or none`);
-    if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
-      throw new CommandError(`--host ${host} is no address of this machine`);
-    if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
-    throw error;
-  });
+  const ledger = cliSettings.ledger.get();
+  const ui = await startUi({ runs, host, port: wanted, ...(ledger !== undefined && { ledger }) }).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === "EADDRINUSE") throw new CommandError(`port ${wanted} is in use; give another --port, or none`);
+      if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
+        throw new CommandError(`--host ${host} is no address of this machine`);
+      if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
+      throw error;
+    },
+  );
   process.stdout.write(`${ui.url}\n`);
   if (!isLoopback(host))
     warn("others can reach this server, and the connection is not encrypted: prefer the default host and ssh -L");

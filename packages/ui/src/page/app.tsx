@@ -9,8 +9,10 @@ import { ComparePage } from "./compare.js";
 import { Command, Empty, useKeys } from "./parts.js";
 import { RunPage } from "./run.js";
 import { RunsPage } from "./runs.js";
+import { ScalingPage } from "./scaling.js";
 import { go, type Route, startStore, useStore } from "./store.js";
 import { Strip } from "./strip.js";
+import { TimelinePage } from "./timeline.js";
 
 interface Page {
   /** Name in the navigation; pages without one are reached from others. */
@@ -21,6 +23,8 @@ interface Page {
 const pages: Readonly<Record<string, Page>> = {
   runs: { title: "Runs", view: () => <RunsPage /> },
   run: { view: ({ argument }) => <RunPage id={argument} /> },
+  scaling: { title: "Scaling", view: ({ argument }) => <ScalingPage id={argument} /> },
+  timeline: { title: "Timeline", view: ({ argument }) => <TimelinePage id={argument} /> },
   compare: { view: ({ search }) => <ComparePage ids={search.getAll("id")} /> },
 };
 

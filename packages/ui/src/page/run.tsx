@@ -251,7 +251,7 @@ function Head({ detail }: { detail: RunDetail }) {
         {row.verdict !== undefined && <span class={`verdict ${row.verdict.tone}`}>{row.verdict.text}</span>}
         <span class="grow" />
         {detail.tapes.length > 0 && (
-          <a class="button" href={`#/timeline/${encodeURIComponent(row.id)}`}>
+          <a class="button" href={`#/timeline/${encodeURIComponent(`tape:${row.id}`)}`}>
             Timeline
           </a>
         )}

@@ -2,11 +2,14 @@
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join, resolve } from "node:path";
 import { RunsFolder } from "../data/index.js";
+import { RequestError } from "../wire/index.js";
 import { Access, newToken, urlHost } from "./access.js";
 import { Hub } from "./hub.js";
-import { baseHeaders, EventStream, RequestError, sendError, sendJson } from "./reply.js";
+import { baseHeaders, EventStream, sendError, sendJson } from "./reply.js";
 import { readBody, reads, writes } from "./routes.js";
+import { frameHeaders } from "./tickets.js";
 
 /** Options of `startUi`. */
 export interface UiOptions {
@@ -16,6 +19,8 @@ export interface UiOptions {
   host?: string;
   /** Port; 0 takes a free one. Default: 0. */
   port?: number;
+  /** File of predictions and outcomes. Default: `.weft/ledger.jsonl`. */
+  ledger?: string;
   /** Token that requests must carry. Default: a new random one. */
   token?: string;
 }
@@ -69,6 +74,10 @@ class UiHandler {
     const { pathname, searchParams } = new URL(request.url ?? "/", "http://localhost");
     const isRead = request.method === "GET";
     if (isRead && Object.hasOwn(files, pathname)) return this.#file(pathname, response);
+    if (isRead && pathname.startsWith("/frame/")) {
+      this.#frame(pathname.slice("/frame/".length), response);
+      return;
+    }
     if (!pathname.startsWith("/api/")) throw new RequestError(404, "there is no such page");
     if (!this.access.hasToken(request))
       throw new RequestError(401, "the token is missing or is of another start of weft ui");
@@ -77,6 +86,13 @@ class UiHandler {
     if (!Object.hasOwn(table, pathname)) throw new RequestError(404, `there is no ${request.method} ${pathname}`);
     const body = isRead ? {} : await readBody(request);
     sendJson(response, await table[pathname]({ hub: this.hub, search: searchParams, body }));
+  }
+
+  #frame(ticket: string, response: ServerResponse): void {
+    const html = this.hub.tickets.take(ticket);
+    if (html === null) throw new RequestError(404, "this address was used already, or is too old");
+    response.writeHead(200, frameHeaders);
+    response.end(html);
   }
 
   #file(path: string, response: ServerResponse): void {
@@ -131,7 +147,8 @@ function listen(server: Server, host: string, port: number): Promise<number> {
  */
 export async function startUi(options: UiOptions = {}): Promise<UiServer> {
   const { runs = "runs", host = "127.0.0.1", port = 0, token = newToken() } = options;
-  const hub = new Hub(new RunsFolder(runs));
+  const { ledger = join(".weft", "ledger.jsonl") } = options;
+  const hub = new Hub(new RunsFolder(runs), resolve(ledger));
   const handler = new UiHandler(hub, new Access(token, host));
   const server = createServer((request, response) => void handler.handle(request, response));
   server.requestTimeout = 30_000;
@@ -143,9 +160,9 @@ export async function startUi(options: UiOptions = {}): Promise<UiServer> {
     port: bound,
     token,
     close: () => {
-      hub.close();
+      hub.end();
       server.closeAllConnections();
-      return new Promise((resolve) => server.close(() => resolve()));
+      return new Promise((done) => server.close(() => done()));
     },
   };
 }
