@@ -123,6 +123,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Show recorded predictions and their outcomes.",
     load: () => import("./ledger.js"),
   },
+  ui: {
+    usage: "ui [options] [runs]",
+    description: "Show runs, scaling studies, clusters and quantum controls live in a browser.",
+    load: () => import("./ui.js"),
+  },
   doctor: {
     usage: "doctor [options]",
     description: "Report what this machine has and lacks for Weft, what that costs, and the remedy.",
@@ -137,7 +142,7 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   "Quantum devices:": ["quantum"],
   "Several devices:": ["bench", "server", "worker", "top", "tape"],
   "Public results:": ["import", "audit"],
-  "This machine:": ["doctor"],
+  "This machine:": ["ui", "doctor"],
 };
 
 /** Adds the used command in full, and of the others only what `weft --help` shows. An unknown name loads all of them. */
