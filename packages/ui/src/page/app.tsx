@@ -3,8 +3,10 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
+import "./cluster.css";
 import "./content.css";
 import "./tables.css";
+import { ClusterPage } from "./cluster.js";
 import { ComparePage } from "./compare.js";
 import { Command, Empty, useKeys } from "./parts.js";
 import { RunPage } from "./run.js";
@@ -24,6 +26,7 @@ const pages: Readonly<Record<string, Page>> = {
   runs: { title: "Runs", view: () => <RunsPage /> },
   run: { view: ({ argument }) => <RunPage id={argument} /> },
   scaling: { title: "Scaling", view: ({ argument }) => <ScalingPage id={argument} /> },
+  cluster: { title: "Cluster", view: () => <ClusterPage /> },
   timeline: { title: "Timeline", view: ({ argument }) => <TimelinePage id={argument} /> },
   compare: { view: ({ search }) => <ComparePage ids={search.getAll("id")} /> },
 };

@@ -19,6 +19,7 @@ import {
   type SeriesPart,
   seriesFields,
 } from "../wire/index.js";
+import type { ClusterMonitor } from "./cluster.js";
 import { MachineMonitor } from "./machine.js";
 import type { EventStream } from "./reply.js";
 import { Tickets } from "./tickets.js";
@@ -63,6 +64,8 @@ export class Hub {
     readonly folder: RunsFolder,
     /** The file of predictions and outcomes. */
     readonly ledger: string,
+    /** The watched dispatcher, if one was named. */
+    readonly cluster: ClusterMonitor | null,
   ) {}
 
   /** The tapes and traces now. */
@@ -158,8 +161,9 @@ export class Hub {
   }
 
   /** Adds a page. `after`: generation and step that it has already. */
-  follow(stream: EventStream, run: string | null, after: Follower["at"]): () => void {
+  follow(stream: EventStream, run: string | null, after: Follower["at"], seesCluster: boolean): () => void {
     if (run !== null) this.#known(run);
+    const stopCluster = seesCluster ? this.cluster?.listen((view) => stream.send("cluster", view)) : undefined;
     const follower: Follower = { stream, run, at: after, version: -1, detailAt: 0, detail: "" };
     this.#followers.add(follower);
     const stopMachine = this.machine.listen((now) => {
@@ -174,6 +178,7 @@ export class Hub {
     this.#start();
     return () => {
       stopMachine();
+      stopCluster?.();
       this.#followers.delete(follower);
       if (this.#followers.size === 0) this.close();
     };
@@ -194,6 +199,7 @@ export class Hub {
   /** Ends the threads, too. */
   end(): void {
     this.close();
+    this.cluster?.close();
     this.jobs.close();
   }
 

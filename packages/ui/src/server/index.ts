@@ -6,6 +6,7 @@ import { join, resolve } from "node:path";
 import { RunsFolder } from "../data/index.js";
 import { RequestError } from "../wire/index.js";
 import { Access, newToken, urlHost } from "./access.js";
+import { ClusterMonitor, type ClusterSecurity } from "./cluster.js";
 import { Hub } from "./hub.js";
 import { baseHeaders, EventStream, sendError, sendJson } from "./reply.js";
 import { readBody, reads, writes } from "./routes.js";
@@ -19,6 +20,10 @@ export interface UiOptions {
   host?: string;
   /** Port; 0 takes a free one. Default: 0. */
   port?: number;
+  /** Address of a dispatcher to watch, `HOST:PORT`. */
+  server?: string;
+  /** Token and certificates for the dispatcher. */
+  security?: ClusterSecurity;
   /** File of predictions and outcomes. Default: `.weft/ledger.jsonl`. */
   ledger?: string;
   /** Token that requests must carry. Default: a new random one. */
@@ -115,7 +120,7 @@ class UiHandler {
     const [generation, step] = /^(\d{1,9}):(-?\d{1,16})$/.exec(String(last))?.slice(1).map(Number) ?? [0, -1];
     const stream = new EventStream(response);
     this.#streams++;
-    const leave = this.hub.follow(stream, run, { generation, step });
+    const leave = this.hub.follow(stream, run, { generation, step }, search.has("cluster"));
     response.on("close", () => {
       this.#streams--;
       leave();
@@ -147,13 +152,14 @@ function listen(server: Server, host: string, port: number): Promise<number> {
  */
 export async function startUi(options: UiOptions = {}): Promise<UiServer> {
   const { runs = "runs", host = "127.0.0.1", port = 0, token = newToken() } = options;
-  const { ledger = join(".weft", "ledger.jsonl") } = options;
-  const hub = new Hub(new RunsFolder(runs), resolve(ledger));
+  const { ledger = join(".weft", "ledger.jsonl"), server, security = {} } = options;
+  const cluster = server === undefined ? null : new ClusterMonitor(server, security);
+  const hub = new Hub(new RunsFolder(runs, server ?? null), resolve(ledger), cluster);
   const handler = new UiHandler(hub, new Access(token, host));
-  const server = createServer((request, response) => void handler.handle(request, response));
-  server.requestTimeout = 30_000;
-  server.maxHeadersCount = 100;
-  const bound = await listen(server, host, port);
+  const http = createServer((request, response) => void handler.handle(request, response));
+  http.requestTimeout = 30_000;
+  http.maxHeadersCount = 100;
+  const bound = await listen(http, host, port);
   const shown = host === "0.0.0.0" || host === "::" ? "localhost" : host;
   return {
     url: `http://${urlHost(shown)}:${bound}/#token=${token}`,
@@ -161,8 +167,8 @@ export async function startUi(options: UiOptions = {}): Promise<UiServer> {
     token,
     close: () => {
       hub.end();
-      server.closeAllConnections();
-      return new Promise((done) => server.close(() => done()));
+      http.closeAllConnections();
+      return new Promise((done) => http.close(() => done()));
     },
   };
 }

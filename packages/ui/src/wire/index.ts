@@ -1,4 +1,13 @@
 // What the server sends to the page, as JSON: the page imports these types.
+export type {
+  ClientRow,
+  ClusterView,
+  PlanCandidate,
+  PlanView,
+  TensorPlacement,
+  WorkerHistory,
+  WorkerTile,
+} from "./cluster.js";
 export { RequestError } from "./errors.js";
 export type { Calibration, FindingCard, LedgerView, ScalePoint, ScalePrediction, StudyView } from "./study.js";
 
