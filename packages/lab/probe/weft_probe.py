@@ -284,41 +284,28 @@ def arm():
     except OSError:
         pass
 
-    def torch_watcher(name, *args):
-        def watch(module):
-            import weft_probe_torch
+    def watcher(file, name, *args):
+        """Imports the part of the probe when the framework is imported, not before."""
 
-            watcher = getattr(weft_probe_torch, name)
-            (watcher(*args) if args else watcher)(module)
+        def watch(module):
+            import importlib
+
+            found = getattr(importlib.import_module(file), name)
+            (found(*args) if args else found)(module)
 
         return watch
 
-    def watch_hang(module):
-        import weft_probe_hang
-
-        weft_probe_hang.watch(module)
-
-    def watch_jax(module):
-        import weft_probe_jax
-
-        weft_probe_jax.watch(module)
-
-    def watch_yaml(module):
-        import weft_probe_config
-
-        weft_probe_config.watch(module)
-
     actions = {
-        "torch": torch_watcher("watch"),
-        "torch.distributed.distributed_c10d": watch_hang,
-        "torch.utils.data.dataloader": torch_watcher("watch_data"),
-        "torch.nn.parallel.distributed": torch_watcher("watch_ddp"),
-        "torch.nn.parallel.data_parallel": torch_watcher("watch_wrapper", "dp"),
-        "torch.distributed.fsdp.fully_sharded_data_parallel": torch_watcher("watch_wrapper", "fsdp"),
-        "jax": watch_jax,
+        "torch": watcher("weft_probe_torch", "watch"),
+        "torch.distributed.distributed_c10d": watcher("weft_probe_hang", "watch"),
+        "torch.utils.data.dataloader": watcher("weft_probe_torch", "watch_data"),
+        "torch.nn.parallel.distributed": watcher("weft_probe_parallel", "watch_ddp"),
+        "torch.nn.parallel.data_parallel": watcher("weft_probe_parallel", "watch_wrapper", "dp"),
+        "torch.distributed.fsdp.fully_sharded_data_parallel": watcher("weft_probe_parallel", "watch_wrapper", "fsdp"),
+        "jax": watcher("weft_probe_jax", "watch"),
     }
     if os.environ.get("WEFT_PROBE_CONFIG", "1") != "0":
-        actions["yaml"] = watch_yaml
+        actions["yaml"] = watcher("weft_probe_config", "watch")
     sys.meta_path.insert(0, _AfterImport(actions))
 
     def forget():

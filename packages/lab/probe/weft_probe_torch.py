@@ -6,6 +6,8 @@ import sys
 import zlib
 
 import weft_probe as probe
+import weft_probe_cuda as cuda
+import weft_probe_parallel as parallel
 from weft_probe import _clock, guarded
 
 _hashed_batches = 4
@@ -38,6 +40,7 @@ class _Loop:
         self.epoch_steps = 0
         self.cpu = True
         self.described = False
+        self.optimizer = None  # of the last captured CUDA graph
         self.content = 0  # hash of the values of the first batches
         self.content_batches = 0
         self.all_updates = 0  # optimizer steps of the run
@@ -72,6 +75,8 @@ def _close_step(now):
     if loop.asked is None:
         return
     if loop.trained or loop.backward:
+        if not loop.described and loop.trained:
+            _describe(None)
         if loop.epoch_of is not loop.iterator:
             _close_epoch()
             loop.epoch_of = loop.iterator
@@ -137,8 +142,7 @@ def _close_epoch():
     loop.losses = []
     loop.epoch_start = None
     loop.epoch_of = None
-    if _ddp and probe.recorder.facts.get("ddpBucketBytes") is None:
-        guarded("buckets")(_bucket_facts)()
+    guarded("buckets")(parallel.bucket_facts)()
     if _clock() - probe.recorder.last_flush > probe.recorder.flush_seconds:
         probe.recorder.flush()
 
@@ -163,6 +167,9 @@ def watch_data(module):
         except StopIteration:
             if loop.epoch_of is self:
                 guarded("epoch")(_close_epoch)()
+            if loop.iterator is self:
+                # A loop without a loader may follow.
+                loop.iterator = loop.last_update = None
             raise
         got = _clock()
         loop.iterator = self
@@ -314,6 +321,39 @@ def _length_says_shard(loader, sampler):
     return part <= whole / world * 1.05 + 1
 
 
+def _describe(optimizer):
+    """Facts that are known at the first step; without an optimizer where the compiler has swallowed its hooks."""
+    loop.described = True
+    probe.first_step()
+    torch = sys.modules["torch"]
+    if optimizer is not None:
+        _model_facts(optimizer)
+    elif torch.cuda.is_initialized():
+        loop.cpu = False
+        probe.recorder.fact(**_device_facts(torch, torch.device("cuda", torch.cuda.current_device())))
+    if loop.iterator is not None:
+        _loader_facts(loop.iterator)
+
+
+def _device_facts(torch, device):
+    properties = torch.cuda.get_device_properties(device)
+    uuid = str(getattr(properties, "uuid", "")) or None
+    guarded("nvml")(cuda.start_sampling)(uuid, device.index or 0)
+    facts = {
+        "deviceName": torch.cuda.get_device_name(device),
+        "deviceCount": torch.cuda.device_count(),
+        "deviceUuid": uuid,
+        "deviceMemoryBytes": properties.total_memory,
+        "cudaVersion": torch.version.cuda,
+        "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+    }
+    try:
+        facts["ncclVersion"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+    except Exception:  # noqa: BLE001
+        pass
+    return facts
+
+
 @guarded("model")
 def _model_facts(optimizer):
     torch = sys.modules["torch"]
@@ -343,16 +383,7 @@ def _model_facts(optimizer):
         facts["backend"] = torch.distributed.get_backend()
         facts["worldSize"] = torch.distributed.get_world_size()
     if not loop.cpu:
-        facts["deviceName"] = torch.cuda.get_device_name(first.device)
-        facts["deviceCount"] = torch.cuda.device_count()
-        facts["deviceUuid"] = str(getattr(torch.cuda.get_device_properties(first.device), "uuid", "")) or None
-        facts["deviceMemoryBytes"] = torch.cuda.get_device_properties(first.device).total_memory
-        facts["cudaVersion"] = torch.version.cuda
-        facts["tf32"] = bool(torch.backends.cuda.matmul.allow_tf32)
-        try:
-            facts["ncclVersion"] = ".".join(str(part) for part in torch.cuda.nccl.version())
-        except Exception:  # noqa: BLE001
-            pass
+        facts.update(_device_facts(torch, first.device))
     probe.recorder.fact(**facts)
 
 
@@ -374,20 +405,46 @@ def _sum_parameters(step):
         probe.recorder.fact(parameterSums=list(loop.sums))
 
 
+def _not_compiling():
+    return False
+
+
+# PyTorch's compiler follows calls into hooks. Its own test shortens them to what it compiles without a break of the graph.
+_is_compiling = _not_compiling
+
+
 def _before_optimizer(optimizer, args, kwargs):
+    if _is_compiling():
+        return
     loop.optimizer_began = _clock()
 
 
 def _after_optimizer(optimizer, args, kwargs):
+    if _is_compiling():
+        loop.trained = True
+        return
     if probe.recorder.folder is None:
         return
+    if not loop.cpu or not loop.described:
+        if cuda.capturing(sys.modules["torch"]):
+            # Nothing runs now, and reading a parameter would destroy the graph: the step is counted at each replay.
+            loop.optimizer = optimizer
+            cuda.note_captured_update()
+            return
+    _updated(optimizer)
+
+
+def _replayed():
+    if probe.recorder.folder is not None:
+        loop.optimizer_began = None
+        _updated(loop.optimizer)
+
+
+def _updated(optimizer):
+    """An optimizer step was issued."""
     try:
         if not loop.described:
-            loop.described = True
-            probe.first_step()
-            _model_facts(optimizer)
-            if loop.iterator is not None:
-                _loader_facts(loop.iterator)
+            _describe(optimizer)
         now = _clock()
         if loop.optimizer_began is not None:
             loop.optimizer_time += now - loop.optimizer_began
@@ -412,10 +469,15 @@ def _after_optimizer(optimizer, args, kwargs):
 
 
 def watch(torch):
+    global _is_compiling
     probe.recorder.fact(framework="torch", frameworkVersion=str(torch.__version__))
+    compiler = getattr(torch, "compiler", None)
+    _is_compiling = is_compiling = getattr(compiler, "is_compiling", _not_compiling)
     original = torch.Tensor.backward
 
     def backward(self, *args, **kwargs):
+        if is_compiling():
+            return original(self, *args, **kwargs)
         began = _clock()
         result = original(self, *args, **kwargs)
         try:
@@ -440,11 +502,14 @@ def watch(torch):
     else:
         _wrap_steps(optimizer.Optimizer)
 
+    cuda.watch_graphs(getattr(torch.cuda, "graphs", None), _replayed)
     autocast = getattr(torch, "autocast", None)
     if autocast is not None:
         enter = autocast.__enter__
 
         def __enter__(self):
+            if is_compiling():
+                return enter(self)
             try:
                 dtype = str(getattr(self, "fast_dtype", "")).replace("torch.", "")
                 if getattr(self, "_enabled", True) and dtype in ("float16", "bfloat16"):
@@ -494,78 +559,3 @@ def _finish():
     torch = sys.modules.get("torch")
     if torch is not None and not loop.cpu:
         probe.recorder.fact(peakMemoryBytes=int(torch.cuda.max_memory_allocated()))
-
-
-_ddp = []
-
-
-def watch_ddp(module):
-    ddp = module.DistributedDataParallel
-    original = ddp.__init__
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        guarded("ddp")(_ddp_facts)(self)
-
-    __init__.__doc__ = original.__doc__
-    __init__.__wrapped__ = original
-    ddp.__init__ = __init__
-
-
-def watch_wrapper(kind):
-    """Records that a model was wrapped, without options."""
-
-    def watch(module):
-        for name in ("DataParallel", "FullyShardedDataParallel"):
-            wrapper = getattr(module, name, None)
-            if wrapper is not None:
-                _note_wrapping(wrapper, kind)
-
-    return watch
-
-
-def _note_wrapping(wrapper, kind):
-    original = wrapper.__init__
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        probe.recorder.fact(parallelism=kind)
-
-    __init__.__doc__ = original.__doc__
-    __init__.__wrapped__ = original
-    wrapper.__init__ = __init__
-
-
-def _ddp_facts(model):
-    parameters = [p for p in model.module.parameters() if p.requires_grad]
-    probe.recorder.fact(
-        parallelism="ddp",
-        model=type(model.module).__name__,
-        parameters=sum(p.numel() for p in parameters),
-        gradientBytes=sum(p.numel() * p.element_size() for p in parameters),
-        gradientElementBytes=parameters[0].element_size() if parameters else None,
-        parameterElements=[p.numel() for p in parameters] if len(parameters) <= 4096 else None,
-        ddpBucketCapBytes=getattr(model, "bucket_bytes_cap", None),
-        ddpStaticGraph=bool(getattr(model, "static_graph", False)),
-        ddpGradientAsBucketView=bool(getattr(model, "gradient_as_bucket_view", False)),
-        ddpFindUnusedParameters=bool(getattr(model, "find_unused_parameters", False)),
-        syncBatchNorms=sum(1 for m in model.module.modules() if type(m).__name__ == "SyncBatchNorm"),
-    )
-    import weakref
-
-    _ddp[:] = [weakref.ref(model)]
-
-
-def _bucket_facts():
-    """Bucket sizes are final after the first backward pass, when DDP rebuilds the buckets."""
-    model = _ddp[0]()
-    if model is None:
-        return
-    data = model._get_ddp_logging_data()
-    sizes = data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or ""
-    listed = [int(size) for size in str(sizes).replace(",", " ").split() if size.strip().isdigit()]
-    if listed:
-        probe.recorder.fact(ddpBucketBytes=listed)
-    first = data.get("first_bucket_size") or data.get("ddp_first_bucket_bytes")
-    if first:
-        probe.recorder.fact(ddpFirstBucketBytes=int(first))

@@ -24,7 +24,7 @@ export function gpuKernelType(name: string): KernelType {
 const xlaRules: [RegExp, KernelType][] = [
   [/^(?:nccl|.*ncclKernel|.*ncclDevKernel)/, "COMMUNICATION"],
   [
-    /^(?:all-reduce|all-gatherRows|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all|send|recv)\b/,
+    /^(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all|send|recv)\b/,
     "COMMUNICATION",
   ],
   [/^(?:copy|copy-start|copy-done|Memcpy|Memset|memcpy|memset)(?:[.\-_ ]?\d*$|[A-Z0-9])/, "MEMORY"],
@@ -172,7 +172,7 @@ export type Collective =
 
 const collectiveRules: [RegExp, Collective][] = [
   [/all_?-?reduce/i, "allreduce"],
-  [/all_?-?gatherRows/i, "allgather"],
+  [/all_?-?gather/i, "allgather"],
   [/reduce_?-?scatter/i, "reducescatter"],
   [/all_?-?to_?-?all/i, "alltoall"],
   [/broadcast/i, "broadcast"],
