@@ -129,6 +129,18 @@ export const blockingCalls = new Set([
   "hipMemcpyWithStream",
 ]);
 
+/** Kernels of matrix products, convolutions and attention, and those of them that run on tensor cores. */
+export const matrixKernel =
+  /^(?!.*(?:bn_[fb]w|batch_?norm|pooling)).*(?:gemm|nvjet|cudnn|winograd|_conv|conv2d|convolve|dgrad|wgrad|fprop|cutlass|xmma|attention|flash)/i;
+export const tensorCoreKernel =
+  /tensorop|h(?:884|1688|16816|gmma)|s(?:884|1688|16816)|i8816|bf16|fp8|e4m3|tf32|wgmma|hmma|_mma_|xmma_(?:gemm|fprop|dgrad|wgrad)_(?:f16|bf16|tf32)|flash|nvjet|fmha/i;
+
+const libraryFrame =
+  /site-packages|dist-packages|^<|torch\/|threading\.py|runpy\.py|torchinductor|weft_probe|<built-in/;
+
+/** Whether a Python frame of the profiler ("train.py(42): main") is a line of the user's program. */
+export const isUserLine = (name: string): boolean => /\.py\(\d+\): /.test(name) && !libraryFrame.test(name);
+
 /** Host waits for its next batch. */
 export const dataLoaderName = /^enumerate\(DataLoader\)|DataLoader.*__next__/;
 
