@@ -1,6 +1,6 @@
 // Runs the random programs of the test suites in large numbers: `node scripts/fuzz.mjs COUNT [KIND ...]`. Every process runs a chunk with
 // seeds of its own, so that one crash costs one chunk. Adds the counts to bench/results/fuzz.json: per kind and device how many
-// programs ran, from which seeds, and what failed. WEFT_PYTHON names a Python with NumPy 2 and SciPy.
+// programs ran, from which seeds, and what failed.
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -31,10 +31,19 @@ export { ClusterDevice } from "./device.js";
 export { Dispatcher } from "./dispatcher.js";
 export type { DispatcherOptions } from "./dispatcher-state.js";
 export * as distributed from "./distributed.js";
-export { type RankEnvironment, rankFromEnvironment } from "./environment.js";
+export { localDeviceIndex, type RankEnvironment, rankFromEnvironment } from "./environment.js";
 export { ClusterError } from "./errors.js";
 export { type LaunchOptions, LocalCluster } from "./launch.js";
 export { predictParts } from "./predict.js";
+export {
+  type PreflightCollective,
+  type PreflightFinding,
+  type PreflightLink,
+  type PreflightOptions,
+  type PreflightReport,
+  type PreflightWorker,
+  preflight,
+} from "./preflight.js";
 export { type RayEvent, RayJob, type RayOptions } from "./ray.js";
 export { endWithParent, lockFile } from "./system.js";
 export {
@@ -48,4 +57,4 @@ export {
 } from "./tape-file.js";
 export { type ReplayResult, replay } from "./tape-replay.js";
 export { type ClusterStatus, watch } from "./watch.js";
-export { parseCores, Worker, type WorkerOptions } from "./worker.js";
+export { Worker, type WorkerOptions } from "./worker.js";

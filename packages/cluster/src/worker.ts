@@ -26,6 +26,7 @@ import { inlineCustom } from "@weft/core/internal/transform";
 import { BackgroundThread } from "./background.js";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";
+import { load, startClocks } from "./clocks.js";
 import { withRank } from "./collectives.js";
 import { decodeConstants } from "./constants.js";
 import { DataServer } from "./data-server.js";
@@ -78,6 +79,8 @@ const progressEvery = 64;
 
 export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   const count = typeof cores === "number";
+  if (count ? !Number.isInteger(cores) || cores < 1 : cores?.length === 0)
+    throw new WeftError(`cores: ${JSON.stringify(cores)}: give a whole number above 0, or a list of core ids`);
   return createDevice(device, { threads: count ? cores : undefined, cores: count ? undefined : cores, shared: true });
 }
 
@@ -331,6 +334,11 @@ export class Worker {
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
     else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
+    else if (message.t === "probe") {
+      const stop = startClocks();
+      load();
+      this.#data.notify(message.client, { measured: stop(message.measure) });
+    }
     return null;
   }
 
@@ -436,24 +444,30 @@ export class Worker {
     });
     const traced = space.settings.tape === true;
     this.device.timing = traced;
+    const { measure } = message;
+    const stop = measure === undefined ? null : startClocks();
     const begin = performance.now();
     const results = this.#withRetry(() => executable.run(buffers));
-    if (traced) this.device.synchronize();
+    if (traced || stop !== null) this.device.synchronize();
     const end = performance.now();
+    // Before the results are available: whoever waits for them has the measurement then.
+    if (stop !== null) this.#data.notify(space.client, { measured: stop(measure!) });
     this.#busy += (end - begin) / 1e3;
     this.#runs++;
     this.#kernels += executable.kernels.length;
+    if (traced) {
+      // Before the results: whoever has a result also has the records of its instructions.
+      const { program, inputs: read, outputs: written, step, site } = message;
+      const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
+      const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
+      this.#data.notify(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
+    }
     results.forEach((buffer, i) => {
       space.put(outputs[i], buffer);
     });
     buffers.forEach((buffer, i) => {
       if (entry.donated[i] && !results.includes(buffer)) this.device.free(buffer);
     });
-    if (!traced) return;
-    const { program, inputs: read, outputs: written, step, site } = message;
-    const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
-    const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
-    this.#data.notify(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
   }
 
   #cloneBuffer(buffer: DeviceBuffer): DeviceBuffer {
@@ -557,16 +571,4 @@ export function failureOf(error: Error): Failure {
   const message = shortened(error.message);
   if (error instanceof OutOfMemoryError) return { message: `out of memory on a worker: ${message}`, code: "memory" };
   return { message, code: (error instanceof GroupError && groupFailures[error.code]) || "error" };
-}
-
-/** Parses --cores: "2" is a count, "0,1" and "0-3" are core ids. */
-export function parseCores(text: string): number | number[] {
-  if (/^\d+$/.test(text)) return Number(text);
-  return text.split(",").flatMap((piece) => {
-    const range = /^(\d+)-(\d+)$/.exec(piece);
-    if (range === null && !/^\d+$/.test(piece))
-      throw new WeftError(`--cores ${text}: write a count, or cores as 0,1 or 0-3`);
-    const [from, to] = range === null ? [Number(piece), Number(piece)] : [Number(range[1]), Number(range[2])];
-    return Array.from({ length: to - from + 1 }, (_, i) => from + i);
-  });
 }

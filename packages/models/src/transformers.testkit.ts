@@ -1,45 +1,22 @@
-// A real transformers (PyTorch, CPU) for the tests: found or installed in a virtual environment of its own. Tests are skipped,
-// loudly, where there is none.
+// A real transformers (PyTorch, CPU) for the tests.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { homedir, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { io, Tensor, tensor } from "@weft/core";
+import { testPython } from "@weft/testing/python";
 import type { Batch } from "./architectures/index.js";
 
 const script = fileURLToPath(new URL("../testdata/oracle.py", import.meta.url));
-const venvs = process.env["WEFT_VENVS"] ?? join(homedir(), ".cache/weft/venvs");
-const environment = join(venvs, "transformers");
-
-const imports = (python: string): boolean =>
-  existsSync(python) &&
-  spawnSync(python, ["-c", "import torch, transformers, safetensors"], { stdio: "ignore", timeout: 180_000 }).status ===
-    0;
-
-function find(): { python: string } | { reason: string } {
-  if (process.env["WEFT_TORCH"] === "none") return { reason: "WEFT_TORCH=none" };
-  if (!existsSync(script)) return { reason: `${script} is not here` };
-  const python = join(environment, "bin/python");
-  if (imports(python)) return { python };
-  mkdirSync(venvs, { recursive: true });
-  const quiet = { stdio: "ignore", timeout: 600_000 } as const;
-  if (spawnSync("python3", ["-m", "venv", environment], quiet).status === 0) {
-    const pip = ["-m", "pip", "install", "-q", "--retries", "0", "--timeout", "15"];
-    spawnSync(python, [...pip, "torch", "transformers", "safetensors"], quiet);
-  }
-  return imports(python)
-    ? { python }
-    : { reason: `transformers is not in ${environment}, and pip could not install it` };
-}
-
-const found = find();
-if ("reason" in found) console.error(`weft: models are NOT compared with transformers: ${found.reason}`);
+const { python, skip } = existsSync(script)
+  ? testPython("transformers", "models against transformers")
+  : { python: "", skip: `${script} is not here` };
 
 /** Options for tests that need transformers. */
-export const needsTransformers = "reason" in found ? { skip: found.reason } : {};
+export const needsTransformers = { skip };
 
 /** A folder that is removed after the tests of the file. */
 export function scratch(): string {
@@ -140,10 +117,9 @@ export type Answer = Record<string, HostArray>;
 
 /** Asks transformers. */
 export async function askTransformers(requests: readonly OracleRequest[]): Promise<Answer[]> {
-  assert.ok("python" in found);
   const answers = requests.map(({ dir }) => `${dir}.answer.safetensors`);
   const input = JSON.stringify(requests.map((request, i) => ({ ...request, answer: answers[i] })));
-  const done = spawnSync(found.python, ["-W", "ignore", script], { input, encoding: "utf8", timeout: 300_000 });
+  const done = spawnSync(python, ["-W", "ignore", script], { input, encoding: "utf8", timeout: 300_000 });
   assert.equal(done.status, 0, done.stderr);
   const all: Answer[] = [];
   for (const path of answers) all.push(await io.readSafetensors(path));

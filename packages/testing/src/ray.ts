@@ -1,24 +1,12 @@
 // A real Ray cluster with two nodes, for tests: Ray in an environment of its own, started and stopped by the test.
-import { spawn, spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
-import { homedir } from "node:os";
-import { join } from "node:path";
+import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import { testPython } from "./python.js";
 
-const folder = join(homedir(), ".cache", "weft", "venvs", "ray");
-const python = join(folder, "bin", "python");
-const hasRay = (): boolean => spawnSync(python, ["-c", "import ray"]).status === 0;
+const { python, skip } = testPython("ray", "workers and ranks on Ray");
 
-/** Installs Ray if needed; why there is none, and false if there is. */
-export function noRay(): string | false {
-  if (existsSync(python) && hasRay()) return false;
-  spawnSync("python3", ["-m", "venv", folder]);
-  spawnSync(python, ["-m", "pip", "install", "-q", "--retries", "1", "--timeout", "15", "ray"], { timeout: 240_000 });
-  if (hasRay()) return false;
-  const reason = "no Ray (pip install ray failed); nothing was tested on Ray";
-  console.error(`SKIPPED: ${reason}`);
-  return reason;
-}
+/** Why there is no Ray, and false if there is. */
+export const noRay = (): string | false => skip;
 
 export interface RayNodes {
   address: string;

@@ -1,2 +1,2 @@
 // Values that PyTorch computes.
-export * from "../../core/dist/nn/torchkit.js";
+export * from "../../core/dist/nn/torch.testkit.js";

@@ -2,8 +2,8 @@
 // reason and left out.
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { homedir } from "node:os";
 import { join } from "node:path";
+import { type FoundPython, pythonWith } from "@weft/testing/python";
 import { benchSettings } from "../settings.js";
 import { type Contestant, PeerProcess } from "./contestant.js";
 import type { Context } from "./context.js";
@@ -15,32 +15,15 @@ export type Found = { command: string } | { reason: string };
 const runs = (python: string, code: string): boolean =>
   spawnSync(python, ["-c", code], { stdio: "ignore", timeout: 120_000 }).status === 0;
 
-function aptInstall(name: string): void {
-  if (process.getuid?.() !== 0 || !existsSync("/usr/bin/apt-get")) return;
-  console.error(`bench: installing Debian's ${name} ...`);
-  spawnSync("apt-get", ["-qq", "install", "-y", "--no-install-recommends", name], { stdio: "ignore" });
-}
-
-const torchEnvironment = join(benchSettings.venvs.get() ?? join(homedir(), ".cache/weft/venvs"), "torch");
+const commandOf = (found: FoundPython): Found => ("python" in found ? { command: found.python } : found);
 
 function findTorch({ device, ...context }: Context, python: string): Found {
   if (benchSettings.torch.get() === "none" || !context.peers) return { reason: "not requested" };
   const code = device === "cpu" ? "import torch" : "import torch; assert torch.cuda.is_available()";
-  const own = join(torchEnvironment, "bin/python");
-  const ready = [benchSettings.torchPython.get() ?? own, python].find((path) => runs(path, code));
+  const ready = [benchSettings.torchPython.get() ?? python, python].find((path) => runs(path, code));
   if (ready !== undefined) return { command: ready };
   if (device !== "cpu") return { reason: `${python} has no PyTorch that can use the GPU` };
-  if (spawnSync(python, ["-m", "venv", torchEnvironment], { stdio: "ignore" }).status === 0)
-    spawnSync(own, ["-m", "pip", "install", "-q", "--retries", "1", "--timeout", "15", "torch"], { stdio: "ignore" });
-  if (runs(own, code)) return { command: own };
-  aptInstall("python3-torch");
-  return runs("python3", code) ? { command: "python3" } : { reason: "PyTorch could not be installed" };
-}
-
-function findQutip(): Found {
-  const python = "/usr/bin/python3";
-  if (!runs(python, "import qutip")) aptInstall("python3-qutip");
-  return runs(python, "import qutip") ? { command: python } : { reason: "python3-qutip is not installed" };
+  return commandOf(pythonWith("torch"));
 }
 
 /** Installs the JavaScript peers into their own folder. */
@@ -63,7 +46,7 @@ function newerNode(): string {
 const finders: Record<string, (context: Context, python: string) => Found> = {
   torch: findTorch,
   jax: (_, python) => (runs(python, "import jax") ? { command: python } : { reason: `${python} has no JAX` }),
-  qutip: findQutip,
+  qutip: () => commandOf(pythonWith("qutip")),
   tfjs: () => findJavaScript(process.execPath),
   jaxjs: () => findJavaScript(newerNode()),
 };

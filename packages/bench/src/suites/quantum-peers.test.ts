@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "@weft/core/internal/device";
-import { findQutip, largestDifference, runQutip } from "./quantum-peers.js";
+import { testPython } from "@weft/testing/python";
+import { largestDifference, runQutip } from "./quantum-peers.js";
 import { problems } from "./quantum-peers-problems.js";
 
 /** Problems that compile fast: one of each kind. */
@@ -24,12 +25,11 @@ const ids = [
   "floquet",
 ];
 
-const found = findQutip();
-const reason = "reason" in found ? found.reason : CpuDevice.available() ? null : "no C compiler";
-if (reason !== null) process.stderr.write(`\nweft: SKIPPED: comparison with QuTiP: ${reason}\n`);
+const { python, skip } = testPython("qutip", "comparison with QuTiP");
+const options = { skip: CpuDevice.available() ? skip : "no C compiler" };
 
-test("results equal those of QuTiP", { skip: reason ?? false }, () => {
-  const { answers } = runQutip((found as { python: string }).python, ids, 0);
+test("results equal those of QuTiP", options, () => {
+  const { answers } = runQutip(python, ids, 0);
   for (const id of ids) {
     const error = largestDifference(problems[id](), answers.get(id)!.exact);
     assert.ok(error < 3e-7, `${id}: ${error}`);

@@ -1,11 +1,9 @@
 // Quantum problems of other libraries' documentation: errors and times beside QuTiP, at the same tolerance. The reference is QuTiP
 // at a tolerance of 1e-11. Nobody's time includes the other's; the first call of Weft includes its compiler.
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync } from "node:fs";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { median } from "@weft/formats/stats";
-import { benchSettings } from "../settings.js";
+import { pythonWith } from "@weft/testing/python";
 import type { Suite } from "./context.js";
 import { problems, sized } from "./quantum-peers-problems.js";
 import { peerFolder } from "./record.js";
@@ -27,25 +25,6 @@ export interface PeerAnswer {
   exact: number[];
   values: number[];
   ms: number[];
-}
-
-const venv = join(benchSettings.venvs.get() ?? join(homedir(), ".cache/weft/venvs"), "qutip");
-
-/** A Python with QuTiP 5, installed by pip if it is missing, or the reason why there is none. */
-export function findQutip(): { python: string } | { reason: string } {
-  const python = join(venv, "bin/python");
-  const works = (): boolean =>
-    existsSync(python) &&
-    spawnSync(python, ["-W", "ignore", "-c", "import qutip; assert qutip.__version__ >= '5'"], {
-      stdio: "ignore",
-      timeout: 120_000,
-    }).status === 0;
-  if (works()) return { python };
-  mkdirSync(venv, { recursive: true });
-  const quiet = { stdio: "ignore", timeout: 280_000 } as const;
-  if (spawnSync("python3", ["-m", "venv", venv], quiet).status === 0)
-    spawnSync(python, ["-m", "pip", "install", "-q", "--retries", "0", "--timeout", "30", "qutip>=5"], quiet);
-  return works() ? { python } : { reason: `QuTiP 5 is not in ${venv}, and pip could not install it` };
 }
 
 /** Runs problems with QuTiP. */
@@ -80,7 +59,7 @@ const suite: Suite = {
     const rows = context.choose(Object.keys(all).map((id) => ({ id })));
     const chosen = context.quick ? rows.slice(0, 2) : rows;
     const { record, save } = context.open("quantum-peers", { rows: [] as PeerRow[] });
-    const found = context.peers ? findQutip() : { reason: "not requested" };
+    const found = context.peers ? pythonWith("qutip") : { reason: "not requested" };
     const repeats = context.number("rounds");
     if ("reason" in found) record.absent.qutip = found.reason;
     record.absent.dynamiqs = "pip has no distribution of it here";

@@ -2,19 +2,19 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
+import { testPython } from "../testing/python.js";
 import { writeAtomically } from "./file.js";
 import { bytesView } from "./host.js";
 import { readNpy, writeNpy } from "./npy.js";
 import { npyHeader } from "./npy-header.js";
 import { readNpz, writeNpz } from "./npz.js";
 import { openSafetensors, readSafetensors, writeSafetensors } from "./safetensors.js";
-import { allDtypes, assertSameArray, findPython, runPython, sample, scratchFolder } from "./testkit.js";
+import { allDtypes, assertSameArray, runPython, sample, scratchFolder } from "./testkit.js";
 import { ZipWriter } from "./zip-writer.js";
 
 const folder = scratchFolder();
-const found = findPython();
-const python = "python" in found ? found.python : "";
-const options = "reason" in found ? { skip: found.reason } : {};
+const { python, skip } = testPython("numpy", "interchange with NumPy");
+const options = { skip };
 
 /** What `sample` makes, in NumPy: the bytes first, then a view. */
 const sampleInPython = `

@@ -1,9 +1,9 @@
-// Helpers of the io tests: scratch folders, arrays of every dtype, and a Python with NumPy if available.
+// Helpers of the io tests: scratch folders, arrays of every dtype, and calls of Python.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
-import { homedir, tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after } from "node:test";
 import { type DType, dtypes, makeStorage, numel, type Shape } from "../graph/index.js";
 import { FileError } from "./file.js";
@@ -45,28 +45,6 @@ export async function rejects(promise: Promise<unknown>, path: string, pattern: 
 /** Nothing but the named files is left in their folder: no temporary file survived. */
 export function assertOnlyFiles(folder: string, names: readonly string[]): void {
   assert.deepEqual(readdirSync(folder).sort(), [...names].sort());
-}
-
-const modules = ["numpy", "safetensors", "ml_dtypes"];
-const imports = (python: string, names: readonly string[]): boolean =>
-  spawnSync(python, ["-c", `import ${names.join(", ")}`], { stdio: "ignore", timeout: 60_000 }).status === 0;
-
-/**
- * A Python with NumPy, safetensors and ml_dtypes: the system's, or one in a virtual environment in the user's cache,
- * which is created if it is missing. Prints the reason if there is none.
- */
-export function findPython(): { python: string } | { reason: string } {
-  const environment = join(homedir(), ".cache/weft/venvs/numpy");
-  const own = join(environment, "bin/python");
-  if (imports("python3", modules)) return { python: "python3" };
-  if (existsSync(own) && imports(own, modules)) return { python: own };
-  const quiet = { stdio: "ignore", timeout: 180_000 } as const;
-  const made = spawnSync("python3", ["-m", "venv", environment], quiet).status === 0;
-  if (made) spawnSync(own, ["-m", "pip", "install", "-q", "--retries", "1", "--timeout", "10", ...modules], quiet);
-  if (made && imports(own, modules)) return { python: own };
-  const reason = `no Python with ${modules.join(", ")}, and none could be installed into ${dirname(own)}`;
-  console.error(`weft: interchange with NumPy is NOT tested: ${reason}`);
-  return { reason };
 }
 
 export function runPython(python: string, script: string, args: readonly string[]): string {

@@ -9,7 +9,7 @@ import * as optim from "../optim/index.js";
 import { assertClose } from "../test/compare.js";
 import { onEachDevice } from "../test/devices.js";
 import * as nn from "./index.js";
-import { type Answer, askTorch, needsTorch, type Request, send } from "./torchkit.js";
+import { type Answer, askTorch, needsTorch, type Request, send } from "./torch.testkit.js";
 
 const double = { dtype: "float64" } as const;
 const random = (shape: number[], seed: number, dtype: DType = "float64"): Tensor => weft.randn(shape, { seed, dtype });

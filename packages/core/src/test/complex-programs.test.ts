@@ -1,5 +1,5 @@
 // Random programs that move complex numbers about, against NumPy. Results of the first programs are stored, as a hash each;
-// WEFT_FUZZ=2000 runs that many against the NumPy of python3 (or $PYTHON) instead.
+// WEFT_FUZZ=2000 runs that many against NumPy instead.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import * as weft from "../index.js";
+import { testPython } from "../testing/python.js";
 import { asFunction, type ComplexProgram, programOf } from "./complex-programs.js";
 import { testDevices } from "./devices.js";
 
@@ -36,8 +37,10 @@ function expected(): { programs: ComplexProgram[]; hashes: string[] } {
     };
     return { programs: hashes.map((_, seed) => programOf(seed)), hashes };
   }
+  const { python, skip } = testPython("numpy", "complex programs against NumPy");
+  assert.equal(skip, false);
   const programs = Array.from({ length: wanted }, (_, i) => programOf(first + i));
-  const done = spawnSync(process.env.PYTHON ?? "python3", [join(testdata, "complex_programs.py")], {
+  const done = spawnSync(python, [join(testdata, "complex_programs.py")], {
     input: JSON.stringify(programs),
     encoding: "utf8",
     maxBuffer: 2 ** 31,

@@ -1,18 +1,15 @@
-// Random integer and gather programs on the reference, the CPU and the emulated GPU against NumPy, digit by digit. NumPy runs in a
-// Python process; without it the tests are skipped, and say so. WEFT_FUZZ=1000 runs more of them, WEFT_FUZZ_SEED=7 starts elsewhere.
+// Random integer and gather programs on the reference, the CPU and the emulated GPU against NumPy, digit by digit.
+// WEFT_FUZZ=1000 runs more of them, WEFT_FUZZ_SEED=7 starts elsewhere.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
 import { device as emulated, skip as noEmulator, prepareEmulator } from "../device/cuda/emulated/testkit.js";
 import * as weft from "../index.js";
 import { CpuDevice, ReferenceDevice, type Tensor, useDevice } from "../index.js";
+import { testPython } from "../testing/python.js";
 import { integerProgram, pythonOf, uploadInteger } from "./integer-programs.js";
 
-const python = process.env.WEFT_PYTHON ?? "python3";
-const hasNumPy = spawnSync(python, ["-c", "import numpy; assert numpy.__version__ >= '2'"]).status === 0;
-const noNumPy = hasNumPy
-  ? false
-  : `no NumPy 2 for ${python}: integer programs are not checked (WEFT_PYTHON names another)`;
+const { python, skip: noNumPy } = testPython("numpy", "integer programs against NumPy");
 
 const first = Number(process.env.WEFT_FUZZ_SEED ?? 0);
 const programs = Array.from({ length: Number(process.env.WEFT_FUZZ ?? 60) }, (_, i) => integerProgram(first + i));

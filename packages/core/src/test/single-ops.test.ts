@@ -6,14 +6,11 @@ import { after, before, describe, test } from "node:test";
 import { device as emulated, skip as noEmulator, prepareEmulator } from "../device/cuda/emulated/testkit.js";
 import * as weft from "../index.js";
 import { CpuDevice, ReferenceDevice, type Tensor, useDevice } from "../index.js";
+import { testPython } from "../testing/python.js";
 import { toleranceOf } from "./compare.js";
 import { type Call, pythonOfCalls, randomCall } from "./single-ops.js";
 
-const python = process.env.WEFT_PYTHON ?? "python3";
-const hasSciPy = spawnSync(python, ["-c", "import scipy, numpy; assert numpy.__version__ >= '2'"]).status === 0;
-const noSciPy = hasSciPy
-  ? false
-  : `no NumPy 2 and SciPy for ${python}: single operations are not checked (WEFT_PYTHON names another)`;
+const { python, skip: noSciPy } = testPython("numpy", "single operations against NumPy and SciPy");
 
 const first = Number(process.env.WEFT_FUZZ_SEED ?? 0);
 const calls = Array.from({ length: Number(process.env.WEFT_FUZZ ?? 200) }, (_, i) => randomCall(first + i));

@@ -1,8 +1,8 @@
 // The QuTiP-like entry: closed forms, QuTiP's files (read by QuTiP's own writer where it is installed), and hostile pickles.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { homedir, tmpdir } from "node:os";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import {
@@ -13,6 +13,7 @@ import {
   runPrograms,
   undocumentedExports,
 } from "@weft/testing/examples";
+import { testPython } from "@weft/testing/python";
 import * as q from "./index.js";
 import { readPickle } from "./pickle.js";
 
@@ -145,13 +146,7 @@ test("pickles execute nothing, and damaged ones are refused", () => {
   }
 });
 
-const python = join(process.env.WEFT_VENVS ?? join(homedir(), ".cache/weft/venvs"), "qutip/bin/python");
-const hasQutip =
-  existsSync(python) &&
-  spawnSync(python, ["-W", "ignore", "-c", "import qutip; assert qutip.__version__ >= '5'"], { timeout: 120_000 })
-    .status === 0;
-const skip = hasQutip ? false : `QuTiP 5 is not in ${python}; npm run bench -- quantum-peers installs it`;
-if (skip) process.stderr.write(`\nweft: SKIPPED: ${skip}\n`);
+const { python, skip } = testPython("qutip", "files of QuTiP");
 
 describe("files of QuTiP", { skip }, () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-qutip-"));

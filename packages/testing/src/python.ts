@@ -1,0 +1,2 @@
+// Python environments of tests and comparisons.
+export * from "../../core/dist/testing/python.js";
