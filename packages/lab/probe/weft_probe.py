@@ -181,6 +181,9 @@ class Recorder:
         if self.ended or not self.alive():
             return
         self.ended = True
+        side = sys.modules.get("weft_probe_side")
+        if side is not None:
+            side.tell()
         if self.file is None and self.steps == 0 and not self.pending:
             return
         fields = {"status": "failed" if self.failed else "ok", "seconds": time.time() - self.began}
@@ -295,13 +298,17 @@ def arm():
 
         return watch
 
+    import weft_probe_side
+
+    guarded("side work")(weft_probe_side.arm)()
     actions = {
+        "logging": weft_probe_side.watch_logging,
         "torch": watcher("weft_probe_torch", "watch"),
         "torch.distributed.distributed_c10d": watcher("weft_probe_hang", "watch"),
         "torch.utils.data.dataloader": watcher("weft_probe_torch", "watch_data"),
-        "torch.nn.parallel.distributed": watcher("weft_probe_parallel", "watch_ddp"),
-        "torch.nn.parallel.data_parallel": watcher("weft_probe_parallel", "watch_wrapper", "dp"),
-        "torch.distributed.fsdp.fully_sharded_data_parallel": watcher("weft_probe_parallel", "watch_wrapper", "fsdp"),
+        "torch.nn.parallel.distributed": watcher("weft_probe_ddp", "watch_ddp"),
+        "torch.nn.parallel.data_parallel": watcher("weft_probe_ddp", "watch_wrapper", "dp"),
+        "torch.distributed.fsdp.fully_sharded_data_parallel": watcher("weft_probe_ddp", "watch_wrapper", "fsdp"),
         "jax": watcher("weft_probe_jax", "watch"),
     }
     if os.environ.get("WEFT_PROBE_CONFIG", "1") != "0":
@@ -370,5 +377,8 @@ def first_step():
     """Records facts that are known at the first step: the initialization time and the placement."""
     if _first[0]:
         _first[0] = False
+        side = sys.modules.get("weft_probe_side")
+        if side is not None:
+            side.begin()
         place_facts()
         recorder.fact(initSeconds=round(time.time() - process_start(), 3))

@@ -145,3 +145,23 @@ def start_sampling(uuid, index):
     thread.start()
     # Registered after the end hook of the probe, therefore called before it.
     atexit.register(guarded("nvml")(thread.finish))
+
+
+def device_facts(torch, device):
+    """Facts about this rank's device; its sampling begins."""
+    properties = torch.cuda.get_device_properties(device)
+    uuid = str(getattr(properties, "uuid", "")) or None
+    guarded("nvml")(start_sampling)(uuid, device.index or 0)
+    facts = {
+        "deviceName": torch.cuda.get_device_name(device),
+        "deviceCount": torch.cuda.device_count(),
+        "deviceUuid": uuid,
+        "deviceMemoryBytes": properties.total_memory,
+        "cudaVersion": torch.version.cuda,
+        "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+    }
+    try:
+        facts["ncclVersion"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+    except Exception:  # noqa: BLE001
+        pass
+    return facts

@@ -7,8 +7,9 @@ import zlib
 
 import weft_probe as probe
 import weft_probe_cuda as cuda
-import weft_probe_parallel as parallel
+import weft_probe_side
 from weft_probe import _clock, guarded
+from weft_probe_ddp import bucket_facts, communication_facts, wrapped_model
 
 _hashed_batches = 4
 _hashed_epochs = 4
@@ -47,6 +48,13 @@ class _Loop:
         self.parameters = None
         self.sums = []
         self.orders = []  # hash of the first indices of each epoch
+        self.evaluation = 0.0  # seconds of batches without training, from another loader inside training epochs
+        self.after = 0.0  # seconds between the end of the optimizer step and the request for the next batch
+        self.updated = None  # end of the optimizer step of this batch
+        self.passes = 0  # backward passes, and those that exchanged gradients
+        self.syncs = 0
+        self.loader_starts = 0
+        self.loader_start_time = 0.0
 
 
 loop = _Loop()
@@ -74,9 +82,14 @@ def _close_step(now):
     """Ends the current batch and records its step, if it trained anything."""
     if loop.asked is None:
         return
-    if loop.trained or loop.backward:
+    if not loop.trained and not loop.backward:
+        if loop.epoch_of is not None and loop.iterator is not loop.epoch_of:
+            loop.evaluation += now - loop.asked
+    else:
         if not loop.described and loop.trained:
             _describe(None)
+        if loop.trained and loop.updated is not None:
+            loop.after += now - loop.updated
         if loop.epoch_of is not loop.iterator:
             _close_epoch()
             loop.epoch_of = loop.iterator
@@ -142,12 +155,48 @@ def _close_epoch():
     loop.losses = []
     loop.epoch_start = None
     loop.epoch_of = None
-    guarded("buckets")(parallel.bucket_facts)()
+    if wrapped_model() is not None and probe.recorder.facts.get("ddpBucketBytes") is None:
+        guarded("buckets")(bucket_facts)()
+    _tell_loop()
     if _clock() - probe.recorder.last_flush > probe.recorder.flush_seconds:
         probe.recorder.flush()
 
 
+def _tell_loop():
+    """Totals of the training loop so far, as facts."""
+    probe.recorder.fact(
+        evaluationSeconds=round(loop.evaluation, 5),
+        afterUpdateSeconds=round(loop.after, 5),
+        backwardPasses=loop.passes,
+        gradientSyncs=loop.syncs,
+        updates=loop.all_updates,
+        loaderStarts=loop.loader_starts,
+        loaderStartSeconds=round(loop.loader_start_time, 5),
+    )
+    weft_probe_side.tell()
+
+
+def _watch_starts(loader):
+    """Times the start of loader processes, which every epoch pays unless they persist."""
+    original = loader.__iter__
+
+    def __iter__(self):
+        if probe.recorder.folder is None or not getattr(self, "num_workers", 0):
+            return original(self)
+        began = _clock()
+        before = getattr(self, "_iterator", None)
+        result = original(self)
+        if result is not before:
+            loop.loader_starts += 1
+            loop.loader_start_time += _clock() - began
+        return result
+
+    __iter__.__doc__ = original.__doc__
+    loader.__iter__ = __iter__
+
+
 def watch_data(module):
+    guarded("loader starts")(_watch_starts)(module.DataLoader)
     base = module._BaseDataLoaderIter
     original = base.__next__
 
@@ -330,28 +379,9 @@ def _describe(optimizer):
         _model_facts(optimizer)
     elif torch.cuda.is_initialized():
         loop.cpu = False
-        probe.recorder.fact(**_device_facts(torch, torch.device("cuda", torch.cuda.current_device())))
+        probe.recorder.fact(**cuda.device_facts(torch, torch.device("cuda", torch.cuda.current_device())))
     if loop.iterator is not None:
         _loader_facts(loop.iterator)
-
-
-def _device_facts(torch, device):
-    properties = torch.cuda.get_device_properties(device)
-    uuid = str(getattr(properties, "uuid", "")) or None
-    guarded("nvml")(cuda.start_sampling)(uuid, device.index or 0)
-    facts = {
-        "deviceName": torch.cuda.get_device_name(device),
-        "deviceCount": torch.cuda.device_count(),
-        "deviceUuid": uuid,
-        "deviceMemoryBytes": properties.total_memory,
-        "cudaVersion": torch.version.cuda,
-        "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
-    }
-    try:
-        facts["ncclVersion"] = ".".join(str(part) for part in torch.cuda.nccl.version())
-    except Exception:  # noqa: BLE001
-        pass
-    return facts
 
 
 @guarded("model")
@@ -383,7 +413,7 @@ def _model_facts(optimizer):
         facts["backend"] = torch.distributed.get_backend()
         facts["worldSize"] = torch.distributed.get_world_size()
     if not loop.cpu:
-        facts.update(_device_facts(torch, first.device))
+        facts.update(cuda.device_facts(torch, first.device))
     probe.recorder.fact(**facts)
 
 
@@ -446,6 +476,7 @@ def _updated(optimizer):
         if not loop.described:
             _describe(optimizer)
         now = _clock()
+        loop.updated = now
         if loop.optimizer_began is not None:
             loop.optimizer_time += now - loop.optimizer_began
         loop.all_updates += 1
@@ -473,6 +504,7 @@ def watch(torch):
     probe.recorder.fact(framework="torch", frameworkVersion=str(torch.__version__))
     compiler = getattr(torch, "compiler", None)
     _is_compiling = is_compiling = getattr(compiler, "is_compiling", _not_compiling)
+    guarded("torch.save")(weft_probe_side.watch_torch)(torch)
     original = torch.Tensor.backward
 
     def backward(self, *args, **kwargs):
@@ -483,6 +515,10 @@ def watch(torch):
         try:
             if probe.recorder.folder is not None:
                 loop.backward += _clock() - began
+                loop.passes += 1
+                wrapper = wrapped_model()
+                if wrapper is not None and wrapper.require_backward_grad_sync:
+                    loop.syncs += 1
                 # Reading a loss on a GPU would synchronize; on a CPU it is cheap, but not free: one in eight is read.
                 if loop.cpu and (loop.epoch_steps < 8 or loop.epoch_steps % 8 == 0):
                     if not self.is_cuda and self.dim() == 0:
@@ -556,6 +592,9 @@ def _finish():
         # The loop was left early: the last step ended with its optimizer step.
         _close_step((loop.optimizer_began or loop.asked) + loop.optimizer_time)
     _close_epoch()
+    guarded("loop totals")(_tell_loop)()
+    if wrapped_model() is not None:
+        guarded("communication times")(communication_facts)()
     torch = sys.modules.get("torch")
     if torch is not None and not loop.cpu:
         probe.recorder.fact(peakMemoryBytes=int(torch.cuda.max_memory_allocated()))

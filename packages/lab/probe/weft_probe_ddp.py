@@ -1,10 +1,15 @@
-"""PyTorch's wrappers of a model: records the options of DistributedDataParallel, its bucket sizes, and that a model was wrapped
-by DataParallel or FSDP."""
+"""Wrappers of PyTorch models: the options of DistributedDataParallel, its buckets and its own timers; that a model was wrapped by
+DataParallel or FullyShardedDataParallel."""
 
 import weft_probe as probe
 from weft_probe import guarded
 
 _ddp = []
+
+
+def wrapped_model():
+    """The model that DDP wraps last, or None."""
+    return _ddp[0]() if _ddp else None
 
 
 def watch_ddp(module):
@@ -66,9 +71,7 @@ def _ddp_facts(model):
 
 def bucket_facts():
     """Bucket sizes are final after the first backward pass, when DDP rebuilds the buckets."""
-    if not _ddp or probe.recorder.facts.get("ddpBucketBytes") is not None:
-        return
-    model = _ddp[0]()
+    model = wrapped_model()
     if model is None:
         return
     data = model._get_ddp_logging_data()
@@ -79,3 +82,14 @@ def bucket_facts():
     first = data.get("first_bucket_size") or data.get("ddp_first_bucket_bytes")
     if first:
         probe.recorder.fact(ddpFirstBucketBytes=int(first))
+
+
+def communication_facts():
+    """Mean times of DDP's own timers, which it keeps for some of the iterations."""
+    model = wrapped_model()
+    if model is None:
+        return
+    data = model._get_ddp_logging_data()
+    times = [data.get("avg_backward_" + name) for name in ("comm_time", "compute_comm_overlap_time", "compute_time")]
+    if all(isinstance(t, (int, float)) and 0 <= t < 1e12 for t in times) and times[0] > 0:
+        probe.recorder.fact(ddpCommUs=times[0] / 1e3, ddpOverlapUs=times[1] / 1e3, ddpBackwardUs=times[2] / 1e3)
