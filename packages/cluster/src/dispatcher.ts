@@ -320,17 +320,8 @@ export class Dispatcher {
   }
 
   #report(): void {
-    const status: ToClient = {
-      t: "status",
-      clients: this.#clients.size,
-      ...this.counters,
-      ...this.#plans.seen(this.#clients.values()),
-      workers: [...this.#workers.values()].map(({ info, stats, suspended }) => ({
-        info: { ...info, key: "" },
-        stats,
-        state: suspended ? "hangs" : "ready",
-      })),
-    };
+    const seen = this.#plans.seen([...this.#workers.values()], [...this.#clients.values()]);
+    const status: ToClient = { t: "status", ...this.counters, ...seen };
     for (const stream of this.#watchers) stream.write(encode(status));
   }
 

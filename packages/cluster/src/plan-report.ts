@@ -3,7 +3,7 @@
 import { limits } from "@weft/core/internal/graph";
 import type { Alternative, Partitioned, Placement } from "@weft/core/internal/shard";
 import { z } from "zod";
-import type { ClientEntry } from "./dispatcher-state.js";
+import type { ClientEntry, WorkerEntry } from "./dispatcher-state.js";
 
 const mostTensors = 8;
 const mostCandidates = 32;
@@ -140,11 +140,19 @@ export class PlanBook {
   }
 
   /** What watchers see. */
-  seen(clients: Iterable<ClientEntry>): z.infer<typeof watchedClients> {
-    const plans = [...this.#plans].flatMap(([client, own]) =>
-      [...own.values()].map(({ t: _, ...report }) => ({ ...report, client })),
-    );
-    return { users: [...clients].map(userOf), plans };
+  seen(workers: readonly WorkerEntry[], clients: readonly ClientEntry[]) {
+    return {
+      clients: clients.length,
+      users: clients.map(userOf),
+      plans: [...this.#plans].flatMap(([client, own]) =>
+        [...own.values()].map(({ t: _, ...report }) => ({ ...report, client })),
+      ),
+      workers: workers.map(({ info, stats, suspended }) => ({
+        info: { ...info, key: "" },
+        stats,
+        state: suspended ? "hangs" : "ready",
+      })),
+    };
   }
 }
 
