@@ -225,7 +225,9 @@ export {
   gateSections,
   type OpenJump,
   type Populations,
+  type PulseLine,
   parseGateSpec,
+  pulseLines,
   type RobustSpec,
   setParameter,
 } from "./spec/index.js";

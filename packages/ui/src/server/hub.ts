@@ -2,6 +2,7 @@
 // read while no page is open.
 import { readdirSync, readFileSync } from "node:fs";
 import {
+  findGates,
   findTimelines,
   holderOf,
   type RunPlace,
@@ -12,6 +13,7 @@ import {
 } from "../data/index.js";
 import { Jobs } from "../jobs/index.js";
 import {
+  type GateView,
   type Overview,
   RequestError,
   type RunDetail,
@@ -64,6 +66,8 @@ export class Hub {
     readonly folder: RunsFolder,
     /** The file of predictions and outcomes. */
     readonly ledger: string,
+    /** Folder with specifications of gates. */
+    readonly gates: string,
     /** The watched dispatcher, if one was named. */
     readonly cluster: ClusterMonitor | null,
   ) {}
@@ -81,6 +85,16 @@ export class Hub {
     if (found === undefined) throw new RequestError(404, `there is no tape or trace "${id}" in ${this.folder.path}`);
     if (found.row.tooLarge) throw new RequestError(422, "more than 1 GiB of traces: weft trace --html shows them");
     return this.tickets.add(await this.jobs.run("timeline", { files: found.files, name: found.row.name }));
+  }
+
+  /** Computes a gate of a listed specification. */
+  gate(
+    id: string,
+    task: { set: Record<string, number | number[]>; full: boolean; iterations: number },
+  ): Promise<GateView> {
+    const found = findGates(this.gates).find(({ row }) => row.id === id);
+    if (found === undefined) throw new RequestError(404, `there is no specification "${id}" in ${this.gates}`);
+    return this.jobs.run("quantum", { text: found.text, ...task });
   }
 
   /** Folder of a listed study. */
