@@ -179,7 +179,7 @@ function GateBody({ gate }: { gate: Gate }) {
         </span>
       </div>
       <div class="grid quantum-grid">
-        <Sliders parameters={view.parameters} onChange={set} />
+        <Sliders parameters={view.parameters} values={values} onChange={set} />
         <div class="grid two">
           <Pulses view={view} />
           <Populations view={view} />
@@ -197,13 +197,17 @@ function GateBody({ gate }: { gate: Gate }) {
   );
 }
 
-function Sliders({
-  parameters,
-  onChange,
-}: {
+/** `values` are newer than the parameters of the last answer: a slider must not jump back while it moves. */
+function Sliders(props: {
   parameters: readonly GateParameter[];
+  values: Values;
   onChange: (key: string, value: number) => void;
 }) {
+  const { values, onChange } = props;
+  const parameters = props.parameters.map((parameter) => ({
+    ...parameter,
+    value: values[parameter.key] ?? parameter.value,
+  }));
   const single = parameters.filter((parameter) => typeof parameter.value === "number");
   const lists = parameters.filter((parameter) => Array.isArray(parameter.value));
   return (
@@ -213,7 +217,7 @@ function Sliders({
         {single.map(({ key, value, low, high }) => (
           <label key={key} class="slider">
             <span>{key}</span>
-            <output>{figure(value as number)}</output>
+            <b>{figure(value as number)}</b>
             <input
               type="range"
               min={low}

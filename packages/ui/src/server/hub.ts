@@ -99,7 +99,7 @@ export class Hub {
 
   /** Folder of a listed study. */
   studyFolder(id: string): string {
-    if (this.#overview === null) this.overview();
+    if (this.folder.studyFolder(id) === null) this.overview();
     const known = this.folder.studyFolder(id);
     if (known === null) throw new RequestError(404, `there is no study "${id}" in ${this.folder.path}`);
     return known;
