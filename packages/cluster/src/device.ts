@@ -180,7 +180,10 @@ export class ClusterDevice implements Device {
     const it = buffer as ClusterBuffer;
     return this.#withRecovery(it, async () => {
       if (!this.#connected) await this.connection.ready.catch(() => {});
-      return fetchTensor(this.connection, it, into);
+      const bytes = await fetchTensor(this.connection, it, into);
+      // A program may call process.exit next: the records of every worker must be on its tape by then.
+      if (this.#taped()) await this.computed(it);
+      return bytes;
     });
   }
 

@@ -4,7 +4,7 @@ import * as weft from "@weft/core";
 import { CpuDevice } from "@weft/core/internal/device";
 import { runRanks } from "@weft/testing/groups";
 import * as distributed from "./distributed.js";
-import { rankFromEnvironment } from "./environment.js";
+import { localDeviceIndex, rankFromEnvironment } from "./environment.js";
 
 const ranks = new URL("./distributed.testkit.js", import.meta.url).href;
 const skip = CpuDevice.available() ? false : "no C compiler";
@@ -106,6 +106,11 @@ test("the rank of a process is read from its launcher's variables", () => {
     launcher: "slurm",
   });
   assert.equal(rankFromEnvironment({ SLURM_PROCID: "0", SLURM_NTASKS: "4", SLURM_JOB_ID: "9" }).size, 1);
+  // Tasks that see one GPU each call it 0; tasks that see all of the host take the one of their number.
+  assert.equal(localDeviceIndex({ ...slurm, CUDA_VISIBLE_DEVICES: "0,1,2,3" }), 2);
+  assert.equal(localDeviceIndex({ ...slurm, CUDA_VISIBLE_DEVICES: "2" }), 0);
+  assert.equal(localDeviceIndex({ ...slurm, CUDA_VISIBLE_DEVICES: "4,5", SLURM_GPUS_PER_TASK: "2" }), 0);
+  assert.equal(localDeviceIndex(slurm), 2);
   assert.throws(() => rankFromEnvironment({ WEFT_RANK: "1" }), /WEFT_WORLD_SIZE and WEFT_GROUP must be set too/);
   assert.throws(() => rankFromEnvironment({ WEFT_RANK: "x", WEFT_WORLD_SIZE: "2", WEFT_GROUP: "g" }), /WEFT_RANK=x/);
 });

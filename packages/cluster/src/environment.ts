@@ -88,3 +88,14 @@ export function rankFromEnvironment(env: Environment = process.env): RankEnviron
     return fromSlurm(env);
   return { rank: 0, size: 1, localSize: 1, localRank: 0, name: "alone", launcher: "none" };
 }
+
+/**
+ * Index of this process's GPU among those that it sees. A launcher that gives each process GPUs of its own (SLURM with
+ * --gpus-per-task, Ray) numbers them from 0; otherwise every process of a host sees all of its GPUs.
+ */
+export function localDeviceIndex(env: Environment = process.env): number {
+  const { localRank, launcher } = rankFromEnvironment(env);
+  const visible = env.CUDA_VISIBLE_DEVICES?.split(",").filter((id) => id.trim() !== "").length;
+  const ownGpus = launcher === "slurm" && (env.SLURM_GPUS_PER_TASK ?? env.SLURM_TRES_PER_TASK?.match(/gpu/)) != null;
+  return ownGpus || visible === 1 ? 0 : localRank;
+}

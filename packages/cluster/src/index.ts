@@ -31,7 +31,7 @@ export { ClusterDevice } from "./device.js";
 export { Dispatcher } from "./dispatcher.js";
 export type { DispatcherOptions } from "./dispatcher-state.js";
 export * as distributed from "./distributed.js";
-export { type RankEnvironment, rankFromEnvironment } from "./environment.js";
+export { localDeviceIndex, type RankEnvironment, rankFromEnvironment } from "./environment.js";
 export { ClusterError } from "./errors.js";
 export { type LaunchOptions, LocalCluster } from "./launch.js";
 export { predictParts } from "./predict.js";
@@ -48,4 +48,4 @@ export {
 } from "./tape-file.js";
 export { type ReplayResult, replay } from "./tape-replay.js";
 export { type ClusterStatus, watch } from "./watch.js";
-export { parseCores, Worker, type WorkerOptions } from "./worker.js";
+export { Worker, type WorkerOptions } from "./worker.js";

@@ -136,6 +136,20 @@ await cluster.close();`;
   assert.deepEqual(new Set(events.map((e) => e.tid)), new Set([0, 1]));
 });
 
+test("a program that ends with process.exit keeps its tape, alone and on a cluster", { skip }, async () => {
+  const leaving = `console.log(await w.sum().item());\nprocess.exit(0);`;
+  const loop = training.replace(/console\.log.*/, leaving);
+  const single = await readTape(record("exit", loop));
+  assert.deepEqual(single.problems, []);
+  assert.equal(single.instructions.at(-1)?.step, single.lines.filter((l) => l.type === "run").length - 1);
+  const program = `const cluster = await connect({ devices: 2, cores: 1 });\n${loop}`;
+  const tape = await readTape(record("exit-cluster", program, { WEFT_FORCE_SHARD: "1" }));
+  assert.deepEqual(tape.problems, []);
+  const runs = tape.lines.flatMap((l) => (l.type === "run" ? [l.step] : []));
+  for (const worker of ["w1", "w2"])
+    assert.deepEqual([...new Set(tape.instructions.filter((i) => i.workerId === worker).map((i) => i.step))], runs);
+});
+
 test("diff finds the first difference", { skip }, async () => {
   const first = await readTape(record("a", training));
   const same = diffTapes(first, await readTape(record("a2", training)));

@@ -78,6 +78,8 @@ const progressEvery = 64;
 
 export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   const count = typeof cores === "number";
+  if (count ? !Number.isInteger(cores) || cores < 1 : cores?.length === 0)
+    throw new WeftError(`cores: ${JSON.stringify(cores)}: give a whole number above 0, or a list of core ids`);
   return createDevice(device, { threads: count ? cores : undefined, cores: count ? undefined : cores, shared: true });
 }
 
@@ -443,17 +445,19 @@ export class Worker {
     this.#busy += (end - begin) / 1e3;
     this.#runs++;
     this.#kernels += executable.kernels.length;
+    if (traced) {
+      // Before the results: whoever has a result also has the records of its instructions.
+      const { program, inputs: read, outputs: written, step, site } = message;
+      const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
+      const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
+      this.#data.notify(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
+    }
     results.forEach((buffer, i) => {
       space.put(outputs[i], buffer);
     });
     buffers.forEach((buffer, i) => {
       if (entry.donated[i] && !results.includes(buffer)) this.device.free(buffer);
     });
-    if (!traced) return;
-    const { program, inputs: read, outputs: written, step, site } = message;
-    const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
-    const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
-    this.#data.notify(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
   }
 
   #cloneBuffer(buffer: DeviceBuffer): DeviceBuffer {
@@ -557,16 +561,4 @@ export function failureOf(error: Error): Failure {
   const message = shortened(error.message);
   if (error instanceof OutOfMemoryError) return { message: `out of memory on a worker: ${message}`, code: "memory" };
   return { message, code: (error instanceof GroupError && groupFailures[error.code]) || "error" };
-}
-
-/** Parses --cores: "2" is a count, "0,1" and "0-3" are core ids. */
-export function parseCores(text: string): number | number[] {
-  if (/^\d+$/.test(text)) return Number(text);
-  return text.split(",").flatMap((piece) => {
-    const range = /^(\d+)-(\d+)$/.exec(piece);
-    if (range === null && !/^\d+$/.test(piece))
-      throw new WeftError(`--cores ${text}: write a count, or cores as 0,1 or 0-3`);
-    const [from, to] = range === null ? [Number(piece), Number(piece)] : [Number(range[1]), Number(range[2])];
-    return Array.from({ length: to - from + 1 }, (_, i) => from + i);
-  });
 }

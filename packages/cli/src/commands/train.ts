@@ -115,12 +115,34 @@ async function run(file: string, options: Options): Promise<void> {
   const { followLauncher, isRank, loadAnyConfig } = await import("@weft/train");
   await engineWork(async () => {
     const config = loadAnyConfig(file, overridesOf(options));
+    checkGpus(config, options);
     if (options.slurm !== undefined) return writeScript(file, config, options, options.slurm);
     if (options.explain === true) return explain(config);
     if (config.ranks > 1 && !isRank()) return startRanks(config, options);
     followLauncher();
     await trainHere(config, options);
   });
+}
+
+/** Ranks with GPUs of their own compute on them: each sees its GPU as "cuda". */
+function checkGpus(config: Config | ModuleConfig, { gpusPerRank, slurm }: Options): void {
+  const isGpu = config.device?.startsWith("cuda") === true;
+  const flag = `--gpus-per-rank ${gpusPerRank}`;
+  if (gpusPerRank === undefined) {
+    if (slurm !== undefined && isGpu)
+      throw new CommandError(`device ${config.device} in a SLURM job needs --gpus-per-rank 1`, wrongUsage);
+    return;
+  }
+  if (gpusPerRank > 1)
+    throw new CommandError(`${flag}: a rank computes on one GPU; give 1 and --devices as many as GPUs`, wrongUsage);
+  config.device ??= "cuda";
+  if (config.device !== "cuda")
+    throw new CommandError(
+      isGpu
+        ? `${flag}: each rank sees its own GPU as "cuda"; write device: cuda instead of ${config.device}`
+        : `${flag} reserves GPUs and device ${config.device} would not use them; remove one of the two`,
+      wrongUsage,
+    );
 }
 
 /** Prints the plan of the step, without starting ranks. */
@@ -190,7 +212,8 @@ const without = (args: readonly string[], option: string): string[] =>
 
 async function trainHere(config: Config | ModuleConfig, options: Options): Promise<void> {
   const { session, setDevice } = await import("@weft/core");
-  const { joinGroup, localDeviceIndex, singleRank, train } = await import("@weft/train");
+  const { joinGroup, singleRank, train } = await import("@weft/train");
+  const { localDeviceIndex } = await import("@weft/cluster");
   // A CPU device is a number of cores, for one rank or several, so that device counts are comparable.
   process.env.WEFT_THREADS ??= String(config.distributed.cores_per_rank);
   const name = config.device ?? settings.device.get();
@@ -249,6 +272,9 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
   }
 }
 
+/** Options of this command that the ranks of a job need too. */
+const passedOn = ["data", "output", "device", "maxSteps", "epochs", "seed", "globalBatch", "memory", "tape"] as const;
+
 async function writeScript(
   file: string,
   config: Config | ModuleConfig,
@@ -268,9 +294,10 @@ async function writeScript(
       return [setting.slice(0, at), setting.slice(at + 1)];
     }),
   );
-  const passed = (["data", "output", "device", "maxSteps", "epochs", "seed"] as const).flatMap((key) => {
-    const value = options[key];
-    return value === undefined ? [] : [`--${key === "maxSteps" ? "max-steps" : key}`, String(value)];
+  const values = { ...options, ...(options.gpusPerRank !== undefined && { device: config.device }) };
+  const passed = passedOn.flatMap((key) => {
+    const value = values[key];
+    return value === undefined ? [] : [`--${key.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`)}`, String(value)];
   });
   if (!options.evaluate) passed.push("--no-evaluate");
   const script = slurmScript({

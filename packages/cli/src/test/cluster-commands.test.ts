@@ -140,3 +140,21 @@ test("workers under mpirun join", { skip: noMpi }, async () => {
   }
   assert.match(program({ WEFT_CONNECT: `localhost:${server.port}`, WEFT_FORCE_SHARD: "1" }), /^cluster/);
 });
+
+test("worker: a number of cores and a list of cores are different options, and neither may be empty", () => {
+  const refused: [args: string[], message: RegExp][] = [
+    [["--cores", "0"], /"0" is not a whole number above 0/],
+    [["--cores", "0-1"], /write --core-ids 0-1/],
+    [["--cores", "0,1"], /write --core-ids 0,1/],
+    [["--cores", "100000"], /this process may use \d+ cores/],
+    [["--core-ids", "3-1"], /runs backwards; write 1-3/],
+    [["--core-ids", ""], /not a list of cores/],
+    [["--core-ids", "0-99999999999"], /not a list of cores/],
+    [["--core-ids", "0", "--cores", "1"], /give one of them/],
+  ];
+  for (const [args, message] of refused) {
+    const { status, stderr } = weft("worker", "-p", "1", ...args);
+    assert.equal(status, 2, `${args.join(" ")}: ${stderr}`);
+    assert.match(stderr, message);
+  }
+});

@@ -13,7 +13,9 @@ interface Slurm {
 }
 // The lab's helper to start a SLURM cluster; packages do not import each other's tests, so it is loaded by path.
 const kit = new URL("../../../lab/dist/test/slurm.js", import.meta.url);
-const { startSlurm } = (await import(kit.href)) as { startSlurm: (nodes: number) => Promise<Slurm | string> };
+const { startSlurm } = (await import(kit.href)) as {
+  startSlurm: (nodes: number, gpus?: number) => Promise<Slurm | string>;
+};
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "weft-train-slurm-"));
@@ -84,15 +86,42 @@ test("the lab's linter accepts scripts for one node and for several", () => {
     "--ntasks-per-node=2",
     "--partition=gpu",
     "--gpus-per-task=1",
+    "--device cuda",
     "module load cuda/12.4",
     "module load gcc",
     "export A='b c'",
     "--signal=TERM@60",
   ])
     assert.ok(text.includes(part), part);
-  assert.match(text, /srun --kill-on-bad-exit=1 weft train \S+tiny\.yaml --epochs 3 --devices 2 --resume/);
+  assert.match(
+    text,
+    /srun --kill-on-bad-exit=1 weft train \S+tiny\.yaml --device cuda --epochs 3 --devices 2 --resume/,
+  );
   assert.match(readFileSync(join(folder, "several.sh"), "utf8"), /--nodes=2\n#SBATCH --ntasks-per-node=4/);
   assert.equal(call(["train", config, "--devices", "3", "--nodes", "2", "--slurm", join(folder, "x.sh")]).status, 2);
+});
+
+test("a script uses the GPUs that it reserves, and reserves the ones that it uses", () => {
+  const write = (name: string, ...more: string[]): { status: number | null; stderr: string } =>
+    call(["train", config, "--devices", "2", "--slurm", join(folder, name), ...more]);
+  assert.match(write("x.sh", "--device", "cuda").stderr, /device cuda in a SLURM job needs --gpus-per-rank 1/);
+  assert.match(write("x.sh", "--gpus-per-rank", "1", "--device", "cpu").stderr, /device cpu would not use them/);
+  assert.match(write("x.sh", "--gpus-per-rank", "1", "--device", "cuda:1").stderr, /write device: cuda instead/);
+  assert.match(write("x.sh", "--gpus-per-rank", "2").stderr, /a rank computes on one GPU/);
+  assert.equal(write("all.sh", "--gpus-per-rank", "1", "--memory", "2GB", "--global-batch", "42").status, 0);
+  const script = readFileSync(join(folder, "all.sh"), "utf8");
+  assert.match(script, /--device cuda --global-batch 42 --memory 2GB --devices 2/);
+  // The linter finds the same mistakes in scripts that somebody wrote or changed.
+  const problems = (text: string): string[] => {
+    writeFileSync(join(folder, "changed.sh"), text);
+    const linted = call(["lint", join(folder, "changed.sh"), config, "--json"]);
+    return (JSON.parse(linted.stdout) as { problems: { id: string }[] }).problems.map((p) => p.id);
+  };
+  assert.deepEqual(problems(script), []);
+  assert.deepEqual(problems(script.replace(" --device cuda", "")), ["weft-device"]);
+  assert.deepEqual(problems(script.replace("--device cuda", "--device cuda:1")), ["weft-device"]);
+  assert.deepEqual(problems(script.replace(/.*gpus-per-task.*\n/, "")), ["weft-device"]);
+  assert.deepEqual(problems(script.replace("--devices 2", "--devices 4")), ["weft-ranks"]);
 });
 
 /** Runs a script of weft train to its end; returns the job's output. */
@@ -215,5 +244,55 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     apart.forEach((loss, i) => {
       assert.ok(Math.abs(loss / near[i] - 1) < 1e-5, `step ${i}: ${loss} on two nodes, ${near[i]} on one`);
     });
+  });
+});
+
+describe("a real SLURM with GPUs", { skip: availableParallelism() < 2 ? "needs two cores" : false }, () => {
+  let slurm: Slurm | string = "not started";
+  before(async () => {
+    slurm = await startSlurm(1, 2);
+    if (typeof slurm === "string") console.error(`weft: GPU jobs under SLURM are NOT tested: ${slurm}`);
+  });
+  after(() => {
+    if (typeof slurm !== "string") slurm.stop();
+  });
+
+  test("each rank of a job trains on the GPU that SLURM gave it", async (t) => {
+    if (typeof slurm === "string") return t.skip(slurm);
+    // The smallest model: the emulated GPU compiles each kernel with the host's compiler.
+    const core = import.meta.resolve("@weft/core");
+    writeFileSync(
+      join(folder, "line.mjs"),
+      `import * as weft from ${JSON.stringify(core)};
+export const init = () => ({ w: weft.tensor([0.5]) });
+export const loss = (params, batch) => params.w.mul(batch.x).sub(batch.y).square().mean();
+export const data = () => ({ x: weft.tensor([1, 2, 3, 4]), y: weft.tensor([3, 6, 9, 12]) });
+`,
+    );
+    const yaml = join(folder, "line.yaml");
+    writeFileSync(
+      yaml,
+      "name: line\nmodel: line.mjs\ntraining: { epochs: 3, global_batch: 4 }\noptimizer: { type: sgd, learning_rate: 0.01 }\n",
+    );
+    const script = join(folder, "gpus.sh");
+    const emulated = import.meta.resolve("@weft/testing/emulated-cuda");
+    const args = ["--devices", "2", "--gpus-per-rank", "1", "--slurm", script, "--output", join(folder, "gpus")];
+    const settings = ["--env", `NODE_OPTIONS=--import=${emulated}`, "WEFT_CUDA_GRAPHS=0"];
+    assert.equal(call(["train", yaml, ...args, "--time", "00:10:00", ...settings]).status, 0);
+    // Each task of the job also reports which GPU SLURM shows it.
+    const text = readFileSync(script, "utf8");
+    const shown = "srun bash -c 'echo \"task $SLURM_LOCALID sees GPU $CUDA_VISIBLE_DEVICES\"'\n";
+    writeFileSync(script, text.replace(/^srun /m, `${shown}$&`));
+    const log = await submitted(slurm, script);
+    for (const k of [0, 1]) assert.match(log, new RegExp(`task ${k} sees GPU ${k}$`, "m"));
+    // A CPU device would be "2 ranks of 1 core".
+    assert.match(log, /line: 2 ranks, global batch 4/);
+    assert.match(log, /done after 3 steps/);
+    // Mean of (w x - 3 x)^2 is 7.5 (w - 3)^2, and a step multiplies w - 3 by 1 - 0.02 * 7.5.
+    for (const rank of [0, 1])
+      losses("gpus", rank).forEach((loss, i) => {
+        const expected = 7.5 * (2.5 * 0.85 ** i) ** 2;
+        assert.ok(Math.abs(loss / expected - 1) < 1e-5, `rank ${rank}, step ${i}: ${loss}, expected ${expected}`);
+      });
   });
 });

@@ -4,7 +4,7 @@ import type { Run } from "../model/index.js";
 import { type ConfigFile, lintConfig, readConfigFile } from "./config-rules.js";
 import type { LintProblem } from "./problem.js";
 import { readScript, type Script } from "./script.js";
-import { gpusAsked, lintScript } from "./script-rules.js";
+import { type ConfigLookup, gpusAsked, lintScript } from "./script-rules.js";
 
 /** Options of `lintFiles`. */
 export interface LintOptions {
@@ -43,15 +43,22 @@ export function lintFiles(paths: readonly string[], { runs = [] }: LintOptions =
       else scripts.push(readScript(text, file));
     }
   }
-  const workersOf = (name: string): number | null => {
-    const config = configs.find(
+  const named = (name: string): ConfigFile | undefined =>
+    configs.find(
       (c) => c.file.endsWith(name) || name.endsWith(c.file) || c.file.split("/").at(-1) === name.split("/").at(-1),
     );
-    const leaf = config?.leaves.find((l) => /(^|\.)num_workers$/.test(l.key));
-    return typeof leaf?.value === "number" ? leaf.value : null;
+  const lookup: ConfigLookup = {
+    workers: (name) => {
+      const leaf = named(name)?.leaves.find((l) => /(^|\.)num_workers$/.test(l.key));
+      return typeof leaf?.value === "number" ? leaf.value : null;
+    },
+    device: (name) => {
+      const config = named(name);
+      return config === undefined ? null : String(config.leaves.find((l) => l.key === "device")?.value ?? "cpu");
+    },
   };
   const devices = devicesOf(scripts, runs);
-  for (const script of scripts) problems.push(...lintScript(script, workersOf));
+  for (const script of scripts) problems.push(...lintScript(script, lookup));
   for (const config of configs) problems.push(...lintConfig(config, runs, devices));
   return problems;
 }

@@ -13,6 +13,8 @@ interface Resources {
   /** Processes that torchrun starts per node. */
   processes: number | null;
   workers: number | null;
+  /** Device of `weft train`; null when unknown. */
+  device: string | null;
 }
 
 interface ValidityRule {
@@ -33,7 +35,23 @@ function gpusOf(script: Script, launch: Launch, nodes: number, tasksPerNode: num
   return all === null ? null : all / nodes;
 }
 
-function resourcesOf(script: Script, launch: Launch, workers: number | null): Resources {
+/** What the configurations of a command say, where they are among the files. */
+export interface ConfigLookup {
+  /** `data.num_workers` of a configuration; null when unknown. */
+  workers: (config: string) => number | null;
+  /** `device` of a configuration: "cpu" if it has none; null when unknown. */
+  device: (config: string) => string | null;
+}
+
+/** The device of a `weft train` command: its option, else the environment's, else the configuration's. */
+function deviceOf(script: Script, launch: Launch, lookup: ConfigLookup): string | null {
+  if (launch.launcher !== "weft") return null;
+  const named = launch.flags.get("device") ?? script.variables.get("WEFT_DEVICE")?.value;
+  return named ?? launch.configs.map(lookup.device).find((device) => device !== null) ?? null;
+}
+
+function resourcesOf(script: Script, launch: Launch, lookup: ConfigLookup): Resources {
+  const workers = launch.configs.map(lookup.workers).find((w) => w !== null) ?? null;
   const flag = (name: string): string | undefined => launch.srunFlags.get(name) ?? script.directives.get(name)?.value;
   const nodes = positiveInteger(flag("nodes")) ?? 1;
   const all = positiveInteger(flag("ntasks"));
@@ -41,12 +59,16 @@ function resourcesOf(script: Script, launch: Launch, workers: number | null): Re
   const gpusPerNode = gpusOf(script, launch, nodes, tasksPerNode);
   const given = launch.flags.get("nproc-per-node");
   const processes = positiveInteger(given) ?? (given === "gpu" || given === "auto" ? gpusPerNode : null);
-  return { nodes, tasksPerNode, coresPerTask: positiveInteger(flag("cpus-per-task")), gpusPerNode, processes, workers };
+  const coresPerTask = positiveInteger(flag("cpus-per-task"));
+  const device = deviceOf(script, launch, lookup);
+  return { nodes, tasksPerNode, coresPerTask, gpusPerNode, processes, workers, device };
 }
+
+const noConfigs: ConfigLookup = { workers: () => null, device: () => null };
 
 /** GPUs per node that a script requests; null when not stated. */
 export function gpusAsked(script: Script): number | null {
-  const known = script.launches.flatMap((launch) => resourcesOf(script, launch, null).gpusPerNode ?? []);
+  const known = script.launches.flatMap((launch) => resourcesOf(script, launch, noConfigs).gpusPerNode ?? []);
   return known.length === 0 ? null : Math.max(...known);
 }
 
@@ -103,6 +125,42 @@ const rules: readonly ValidityRule[] = [
         message: `${gpusPerNode} GPUs per node are requested and ${ranks} process${ranks === 1 ? "" : "es"} started: ${gpusPerNode - ranks} stay idle`,
         fix: `torchrun --nproc_per_node=${gpusPerNode} ..., or ask for ${ranks}`,
       };
+    },
+  },
+  {
+    id: "weft-ranks",
+    find: (_, launch, { tasksPerNode, nodes }) => {
+      const ranks = positiveInteger(launch.flags.get("devices"));
+      if (launch.launcher !== "weft" || !launch.bySrun || ranks === null || tasksPerNode === null) return null;
+      const tasks = tasksPerNode * nodes;
+      return ranks === tasks
+        ? null
+        : {
+            severity: "error",
+            line: launch.line,
+            message: `srun starts ${tasks} task${tasks === 1 ? "" : "s"} and weft train expects ${ranks}: each task is one rank`,
+            fix: `--devices ${tasks}, or #SBATCH --ntasks-per-node=${Math.ceil(ranks / nodes)}`,
+          };
+    },
+  },
+  {
+    id: "weft-device",
+    find: (script, launch, { device, gpusPerNode }) => {
+      if (device === null) return null;
+      const perTask = launch.srunFlags.has("gpus-per-task") || script.directives.has("gpus-per-task");
+      const isGpu = device.startsWith("cuda");
+      const [message, fix] =
+        gpusPerNode !== null && !isGpu
+          ? [
+              `GPUs are requested and weft train computes on ${device}: they stay idle`,
+              "--device cuda, or ask for none",
+            ]
+          : gpusPerNode === null && isGpu && script.isSlurm
+            ? [`weft train computes on ${device} and the job asks for no GPUs`, "#SBATCH --gpus-per-task=1"]
+            : perTask && /^cuda:\d*[1-9]/.test(device)
+              ? [`each task sees only its own GPU, as cuda:0; ${device} does not exist there`, "--device cuda"]
+              : [null, ""];
+      return message === null ? null : { severity: "error", line: launch.line, message, fix };
     },
   },
   {
@@ -206,11 +264,10 @@ const rules: readonly ValidityRule[] = [
   },
 ];
 
-/** `workersOf` returns `data.num_workers` of a configuration that the command names, if it is among the files. */
-export function lintScript(script: Script, workersOf: (config: string) => number | null): LintProblem[] {
+/** Lints one script; `lookup` finds the configurations that its commands name. */
+export function lintScript(script: Script, lookup: ConfigLookup): LintProblem[] {
   return script.launches.flatMap((launch) => {
-    const workers = launch.configs.map(workersOf).find((w) => w !== null) ?? null;
-    const resources = resourcesOf(script, launch, workers);
+    const resources = resourcesOf(script, launch, lookup);
     return rules.flatMap(({ id, find }) => {
       const found = find(script, launch, resources);
       return found === null ? [] : [{ file: script.file, id, ...found }];

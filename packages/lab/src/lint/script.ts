@@ -6,8 +6,8 @@ export interface Launch {
   text: string;
   /** StartedCommand by srun, so once for each task. */
   bySrun: boolean;
-  launcher: "torchrun" | "mpirun" | "python";
-  /** Flags of the launcher: `nproc_per_node` -> value. */
+  launcher: "torchrun" | "mpirun" | "python" | "weft";
+  /** Flags of the launcher, or of `weft train`: `nproc_per_node` -> value. */
   flags: Map<string, string>;
   /** `srun`'s own flags. */
   srunFlags: Map<string, string>;
@@ -62,7 +62,9 @@ function readFlags(words: readonly string[]): { flags: Map<string, string>; rest
 }
 
 /** Flags of the launchers that take no value. */
-const standalone = new Set(["standalone", "exclusive", "unbuffered", "no-python", "module", "label", "help"]);
+const standalone = new Set(
+  "standalone exclusive unbuffered no-python module label help resume json explain no-evaluate".split(" "),
+);
 
 /** Lines joined at a trailing backslash, each with the number of its first line. */
 function logicalLines(text: string): { text: string; line: number }[] {
@@ -105,9 +107,22 @@ function readLaunch(list: string[], line: number, text: string): Launch | null {
   const module = rest[1] === "-m" ? rest[2] : undefined;
   const torchModule = module !== undefined && /^torch\.distributed\.(run|launch)$/.test(module);
   const python = command !== undefined && /^python[\d.]*$/.test(command);
-  if (command !== "torchrun" && command !== "mpirun" && !python) return null;
-  const launcher = command === "mpirun" ? "mpirun" : command === "torchrun" || torchModule ? "torchrun" : "python";
-  const after = launcher === "python" ? [] : rest.slice(torchModule ? 3 : 1);
+  const trains = rest.findIndex((w, i) => w === "train" && /(^|\/)weft(\.js)?$/.test(rest[i - 1] ?? ""));
+  if (trains < 0 && command !== "torchrun" && command !== "mpirun" && !python) return null;
+  const launcher =
+    trains >= 0
+      ? "weft"
+      : command === "mpirun"
+        ? "mpirun"
+        : command === "torchrun" || torchModule
+          ? "torchrun"
+          : "python";
+  const after =
+    launcher === "weft"
+      ? rest.slice(trains + 1).filter((w) => !/\.ya?ml$/.test(w))
+      : launcher === "python"
+        ? []
+        : rest.slice(torchModule ? 3 : 1);
   return {
     line,
     text,

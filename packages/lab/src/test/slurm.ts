@@ -10,6 +10,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { availableParallelism, hostname, tmpdir, totalmem } from "node:os";
@@ -52,8 +53,11 @@ export interface Slurm {
   stop(): void;
 }
 
-/** Starts a cluster, or returns the reason why that is impossible. */
-export async function startSlurm(nodes = 1): Promise<Slurm | string> {
+/**
+ * Starts a cluster, or returns the reason why that is impossible. `gpus`: GPUs per node that SLURM assigns to tasks, with
+ * links to /dev/null as their devices.
+ */
+export async function startSlurm(nodes = 1, gpus = 0): Promise<Slurm | string> {
   if (!isRoot()) return "SLURM's daemons need root";
   if (!aptInstall(["slurm-wlm", "munge"], () => has("slurmctld") && has("slurmd") && has("munged")))
     return "slurm-wlm and munge are not installed and could not be";
@@ -73,6 +77,11 @@ export async function startSlurm(nodes = 1): Promise<Slurm | string> {
   for (const name of names)
     for (const place of ["spool", "tmp"]) mkdirSync(join(folder, place, name), { recursive: true, mode: 0o755 });
   const config = join(folder, "slurm.conf");
+  const devices = Array.from({ length: gpus }, (_, i) => join(folder, `gpu${i}`));
+  // SLURM wants character devices; their digits are the numbers of the GPUs.
+  for (const file of devices) symlinkSync("/dev/null", file);
+  const lines = devices.map((file) => `Name=gpu File=${file} Flags=nvidia_gpu_env\n`);
+  if (gpus > 0) writeFileSync(join(folder, "gres.conf"), lines.join(""));
   writeFileSync(
     config,
     `${[
@@ -104,9 +113,10 @@ export async function startSlurm(nodes = 1): Promise<Slurm | string> {
       `SlurmdPidFile=${join(folder, "d-%n.pid")}`,
       `SlurmctldLogFile=${join(folder, "log/ctld.log")}`,
       `SlurmdLogFile=${join(folder, "log/d-%n.log")}`,
+      ...(gpus > 0 ? ["GresTypes=gpu"] : []),
       ...names.map(
         (name, i) =>
-          `NodeName=${name} NodeHostname=${host} NodeAddr=127.0.0.1 Port=${port + 1 + i} CPUs=${availableParallelism()} RealMemory=${Math.floor(totalmem() / 2 ** 20 / 2)} State=UNKNOWN`,
+          `NodeName=${name} NodeHostname=${host} NodeAddr=127.0.0.1 Port=${port + 1 + i} CPUs=${availableParallelism()} RealMemory=${Math.floor(totalmem() / 2 ** 20 / 2)}${gpus > 0 ? ` Gres=gpu:${gpus}` : ""} State=UNKNOWN`,
       ),
       `PartitionName=test Nodes=${names.join(",")} Default=YES MaxTime=INFINITE State=UP`,
     ].join("\n")}\n`,

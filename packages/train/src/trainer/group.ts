@@ -44,9 +44,6 @@ export const singleRank: RankGroup = {
 /** Whether a launcher (weft train, mpirun, srun) started this process as one of several ranks. */
 export const isRank = (): boolean => rankFromEnvironment().launcher !== "none";
 
-/** Index of the device of this host that this process should use. */
-export const localDeviceIndex = (): number => rankFromEnvironment().localRank;
-
 /** Sends a text from rank 0 to all. */
 function fromFirst(text: string, rank: number): string {
   const own = Buffer.from(rank === 0 ? text : "", "utf8");

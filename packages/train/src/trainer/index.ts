@@ -20,7 +20,7 @@ export {
 export { type ElasticOptions, launchElastic } from "./elastic.js";
 export { CheckpointError, TrainError } from "./errors.js";
 export { type ExportedRun, exportRun } from "./export.js";
-export { isRank, joinGroup, localDeviceIndex, type RankGroup, singleRank } from "./group.js";
+export { isRank, joinGroup, type RankGroup, singleRank } from "./group.js";
 export { explainTraining } from "./open-run.js";
 export { followLauncher, launchRanks, ownCores, RankDeath, type RanksOptions, reportToParent } from "./ranks.js";
 export { launchOnRay } from "./ray-ranks.js";
