@@ -2,6 +2,7 @@
 // copied beside the compiled files that read them. Removes files whose source is gone: a renamed test would otherwise run twice.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
+import { buildPage } from "./build-page.mjs";
 import { globSync } from "./glob.mjs";
 import { isNative } from "./native-files.mjs";
 import { root, sh } from "./setup.mjs";
@@ -13,7 +14,7 @@ for (const name of readdirSync(join(root, "packages"))) {
   if (!existsSync(dist) || !existsSync(src)) continue; // a folder without sources was a package once
   for (const file of globSync(dist, (path) => /\.(d\.ts|js)$/.test(path))) {
     const source = join(src, relative(dist, file)).replace(/\.(d\.ts|js)$/, "");
-    if (!existsSync(`${source}.ts`) && !existsSync(`${source}.mjs`)) rmSync(file);
+    if (![".ts", ".tsx", ".mjs"].some((extension) => existsSync(source + extension))) rmSync(file);
   }
   for (const file of globSync(dist, isNative)) if (!existsSync(join(src, relative(dist, file)))) rmSync(file);
   for (const file of globSync(src, isNative)) {
@@ -25,4 +26,5 @@ for (const name of readdirSync(join(root, "packages"))) {
     writeFileSync(target, text);
   }
 }
+if (status === 0) await buildPage();
 process.exit(status);

@@ -50,8 +50,8 @@ const layers = {
     "atlas",
     "metrics",
     "trace",
-    "validity",
     "predict",
+    "validity",
     "diagnosis",
     "ledger",
     "report",
@@ -61,8 +61,10 @@ const layers = {
     "runner",
     "test",
   ],
+  ui: ["wire", "data", "server", "page", "test"],
   cli: ["terminal", "commands", "test"],
 };
+const bundled = { ui: "page" };
 // Which packages of the workspace a package may import; its package.json lists them (tests and
 // unpublished folders may use devDependencies).
 const manifestOf = (name) => JSON.parse(readFileSync(join(root, "packages", name, "package.json"), "utf8"));
@@ -71,7 +73,7 @@ const problems = [];
 for (const [name, order] of Object.entries(layers)) {
   const src = join(root, "packages", name, "src");
   const manifest = manifestOf(name);
-  for (const file of globSync(src, (path) => path.endsWith(".ts"))) {
+  for (const file of globSync(src, (path) => /\.tsx?$/.test(path))) {
     const here = relative(src, file).split("/");
     const mine = here.length > 1 ? here[0] : null;
     if (mine !== null && !order.includes(mine))
@@ -83,7 +85,8 @@ for (const [name, order] of Object.entries(layers)) {
       const target = match[1] ?? match[2];
       const isTest = /\.test\.ts$|testkit\.ts$/.test(file) || mine === "test";
       // A folder that package.json leaves out of the published files may use devDependencies, as tests may.
-      const isPublished = !isTest && !manifest.files?.includes(`!dist/${mine}`);
+      // So may a folder that the build bundles together with what it imports.
+      const isPublished = !isTest && !manifest.files?.includes(`!dist/${mine}`) && bundled[name] !== mine;
       if (!target.startsWith(".")) {
         if (target.startsWith("node:")) continue;
         const library = target.startsWith("@") ? target.split("/").slice(0, 2).join("/") : target.split("/")[0];

@@ -58,6 +58,11 @@ export const entries = [
     text: "Measurement, validation and diagnosis of scaling. Guides: [the lab](docs/lab.md), [measuring](docs/scale.md), [traces](docs/traces.md).",
   },
   {
+    name: "@weft/ui",
+    source: "packages/ui/src/index.ts",
+    text: "The server of the local web app. Guide: [the web app](docs/ui.md).",
+  },
+  {
     name: "@weft/formats",
     source: "packages/formats/src/index.ts",
     text: "Schemas, types and readers of record, study and tape files. Guide: [the record format](docs/lab-format.md).",
@@ -86,6 +91,7 @@ export const groups = {
     sharding: "Sharding",
     tape: "Recorded runs",
     training: "Training text classifiers",
+    ui: "The web app",
   },
   Lab: {
     lab: "The lab",

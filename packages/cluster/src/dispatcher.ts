@@ -400,6 +400,11 @@ export class Dispatcher {
     else if (message.t === "forget") {
       this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
       client.programs.delete(message.program);
+    } else if (message.t === "probe") {
+      const { t, measure, worker } = message;
+      const full = this.#overQuota(client, [worker]);
+      if (full !== null) throw new WeftError(full.message);
+      this.#send(client, [worker], { t, measure, client: client.id });
     } else throw new WeftError("a client sends hello once");
   }
 

@@ -133,6 +133,25 @@ export const probeFactsSchema = z.object({
   serialLoopSteps: countSchema.optional().describe("Iterations of the longest serial loop inside the step"),
   serialLoopShare: z.number().min(0).optional(),
   hostToDeviceUs: z.number().min(0).optional(),
+  gcSeconds: z.number().min(0).optional().describe("Garbage collection since the first step"),
+  gcPauses: countSchema.optional().describe("Garbage collections above 1 ms since the first step"),
+  loggingSeconds: z.number().min(0).optional().describe("print, logging and fsync since the first step"),
+  loggingCalls: countSchema.optional(),
+  saveSeconds: z.number().min(0).optional().describe("torch.save since the first step"),
+  evaluationSeconds: z.number().min(0).optional().describe("Batches without training inside training epochs"),
+  afterUpdateSeconds: z
+    .number()
+    .min(0)
+    .optional()
+    .describe("From the optimizer step to the request for the next batch"),
+  backwardPasses: countSchema.optional(),
+  gradientSyncs: countSchema.optional().describe("Backward passes in which the ranks exchanged gradients"),
+  updates: countSchema.optional().describe("Optimizer steps"),
+  loaderStarts: countSchema.optional().describe("How often loader processes were started"),
+  loaderStartSeconds: z.number().min(0).optional(),
+  ddpCommUs: z.number().min(0).optional().describe("Communication of a backward pass, by DDP's own timers"),
+  ddpOverlapUs: z.number().min(0).optional().describe("The part of it beside the computation"),
+  ddpBackwardUs: z.number().min(0).optional().describe("Computation of a backward pass, by DDP's own timers"),
   configs: z.array(configFactsSchema).optional(),
   probeErrors: z.array(z.string()).optional().describe("What the probe could not determine, and why"),
 });

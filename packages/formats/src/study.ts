@@ -39,6 +39,7 @@ export const runFileSchema = z.object({
   message: z.string().optional(),
   machine: machineFactsSchema.optional(),
   workload: workloadSchema.optional(),
+  steps: countSchema.optional().describe("Steps that the run will take, if it is not stopped"),
   job: z.string().optional().describe("SLURM job id"),
   test: z
     .object({ loss: z.number(), accuracy: z.number(), samples: z.number().optional() })

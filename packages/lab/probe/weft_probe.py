@@ -181,6 +181,9 @@ class Recorder:
         if self.ended or not self.alive():
             return
         self.ended = True
+        side = sys.modules.get("weft_probe_side")
+        if side is not None:
+            side.tell()
         if self.file is None and self.steps == 0 and not self.pending:
             return
         fields = {"status": "failed" if self.failed else "ok", "seconds": time.time() - self.began}
@@ -284,11 +287,11 @@ def arm():
     except OSError:
         pass
 
-    def torch_watcher(name, *args):
+    def watcher_in(file, name, *args):
         def watch(module):
-            import weft_probe_torch
+            import importlib
 
-            watcher = getattr(weft_probe_torch, name)
+            watcher = getattr(importlib.import_module(file), name)
             (watcher(*args) if args else watcher)(module)
 
         return watch
@@ -308,13 +311,17 @@ def arm():
 
         weft_probe_config.watch(module)
 
+    import weft_probe_side
+
+    guarded("side work")(weft_probe_side.arm)()
     actions = {
-        "torch": torch_watcher("watch"),
+        "logging": weft_probe_side.watch_logging,
+        "torch": watcher_in("weft_probe_torch", "watch"),
         "torch.distributed.distributed_c10d": watch_hang,
-        "torch.utils.data.dataloader": torch_watcher("watch_data"),
-        "torch.nn.parallel.distributed": torch_watcher("watch_ddp"),
-        "torch.nn.parallel.data_parallel": torch_watcher("watch_wrapper", "dp"),
-        "torch.distributed.fsdp.fully_sharded_data_parallel": torch_watcher("watch_wrapper", "fsdp"),
+        "torch.utils.data.dataloader": watcher_in("weft_probe_torch", "watch_data"),
+        "torch.nn.parallel.distributed": watcher_in("weft_probe_ddp", "watch_ddp"),
+        "torch.nn.parallel.data_parallel": watcher_in("weft_probe_ddp", "watch_wrapper", "dp"),
+        "torch.distributed.fsdp.fully_sharded_data_parallel": watcher_in("weft_probe_ddp", "watch_wrapper", "fsdp"),
         "jax": watch_jax,
     }
     if os.environ.get("WEFT_PROBE_CONFIG", "1") != "0":
@@ -383,5 +390,8 @@ def first_step():
     """Records facts that are known at the first step: the initialization time and the placement."""
     if _first[0]:
         _first[0] = False
+        side = sys.modules.get("weft_probe_side")
+        if side is not None:
+            side.begin()
         place_facts()
         recorder.fact(initSeconds=round(time.time() - process_start(), 3))

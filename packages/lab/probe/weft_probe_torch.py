@@ -6,7 +6,9 @@ import sys
 import zlib
 
 import weft_probe as probe
+import weft_probe_side
 from weft_probe import _clock, guarded
+from weft_probe_ddp import bucket_facts, communication_facts, wrapped_model
 
 _hashed_batches = 4
 _hashed_epochs = 4
@@ -44,6 +46,13 @@ class _Loop:
         self.parameters = None
         self.sums = []
         self.orders = []  # hash of the first indices of each epoch
+        self.evaluation = 0.0  # seconds of batches without training, from another loader inside training epochs
+        self.after = 0.0  # seconds between the end of the optimizer step and the request for the next batch
+        self.updated = None  # end of the optimizer step of this batch
+        self.passes = 0  # backward passes, and those that exchanged gradients
+        self.syncs = 0
+        self.loader_starts = 0
+        self.loader_start_time = 0.0
 
 
 loop = _Loop()
@@ -71,7 +80,12 @@ def _close_step(now):
     """Ends the current batch and records its step, if it trained anything."""
     if loop.asked is None:
         return
-    if loop.trained or loop.backward:
+    if not loop.trained and not loop.backward:
+        if loop.epoch_of is not None and loop.iterator is not loop.epoch_of:
+            loop.evaluation += now - loop.asked
+    else:
+        if loop.trained and loop.updated is not None:
+            loop.after += now - loop.updated
         if loop.epoch_of is not loop.iterator:
             _close_epoch()
             loop.epoch_of = loop.iterator
@@ -137,13 +151,48 @@ def _close_epoch():
     loop.losses = []
     loop.epoch_start = None
     loop.epoch_of = None
-    if _ddp and probe.recorder.facts.get("ddpBucketBytes") is None:
-        guarded("buckets")(_bucket_facts)()
+    if wrapped_model() is not None and probe.recorder.facts.get("ddpBucketBytes") is None:
+        guarded("buckets")(bucket_facts)()
+    _tell_loop()
     if _clock() - probe.recorder.last_flush > probe.recorder.flush_seconds:
         probe.recorder.flush()
 
 
+def _tell_loop():
+    """Totals of the training loop so far, as facts."""
+    probe.recorder.fact(
+        evaluationSeconds=round(loop.evaluation, 5),
+        afterUpdateSeconds=round(loop.after, 5),
+        backwardPasses=loop.passes,
+        gradientSyncs=loop.syncs,
+        updates=loop.all_updates,
+        loaderStarts=loop.loader_starts,
+        loaderStartSeconds=round(loop.loader_start_time, 5),
+    )
+    weft_probe_side.tell()
+
+
+def _watch_starts(loader):
+    """Times the start of loader processes, which every epoch pays unless they persist."""
+    original = loader.__iter__
+
+    def __iter__(self):
+        if probe.recorder.folder is None or not getattr(self, "num_workers", 0):
+            return original(self)
+        began = _clock()
+        before = getattr(self, "_iterator", None)
+        result = original(self)
+        if result is not before:
+            loop.loader_starts += 1
+            loop.loader_start_time += _clock() - began
+        return result
+
+    __iter__.__doc__ = original.__doc__
+    loader.__iter__ = __iter__
+
+
 def watch_data(module):
+    guarded("loader starts")(_watch_starts)(module.DataLoader)
     base = module._BaseDataLoaderIter
     original = base.__next__
 
@@ -389,6 +438,7 @@ def _after_optimizer(optimizer, args, kwargs):
             if loop.iterator is not None:
                 _loader_facts(loop.iterator)
         now = _clock()
+        loop.updated = now
         if loop.optimizer_began is not None:
             loop.optimizer_time += now - loop.optimizer_began
         loop.all_updates += 1
@@ -413,6 +463,7 @@ def _after_optimizer(optimizer, args, kwargs):
 
 def watch(torch):
     probe.recorder.fact(framework="torch", frameworkVersion=str(torch.__version__))
+    guarded("torch.save")(weft_probe_side.watch_torch)(torch)
     original = torch.Tensor.backward
 
     def backward(self, *args, **kwargs):
@@ -421,6 +472,10 @@ def watch(torch):
         try:
             if probe.recorder.folder is not None:
                 loop.backward += _clock() - began
+                loop.passes += 1
+                wrapper = wrapped_model()
+                if wrapper is not None and wrapper.require_backward_grad_sync:
+                    loop.syncs += 1
                 # Reading a loss on a GPU would synchronize; on a CPU it is cheap, but not free: one in eight is read.
                 if loop.cpu and (loop.epoch_steps < 8 or loop.epoch_steps % 8 == 0):
                     if not self.is_cuda and self.dim() == 0:
@@ -491,81 +546,9 @@ def _finish():
         # The loop was left early: the last step ended with its optimizer step.
         _close_step((loop.optimizer_began or loop.asked) + loop.optimizer_time)
     _close_epoch()
+    guarded("loop totals")(_tell_loop)()
+    if wrapped_model() is not None:
+        guarded("communication times")(communication_facts)()
     torch = sys.modules.get("torch")
     if torch is not None and not loop.cpu:
         probe.recorder.fact(peakMemoryBytes=int(torch.cuda.max_memory_allocated()))
-
-
-_ddp = []
-
-
-def watch_ddp(module):
-    ddp = module.DistributedDataParallel
-    original = ddp.__init__
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        guarded("ddp")(_ddp_facts)(self)
-
-    __init__.__doc__ = original.__doc__
-    __init__.__wrapped__ = original
-    ddp.__init__ = __init__
-
-
-def watch_wrapper(kind):
-    """Records that a model was wrapped, without options."""
-
-    def watch(module):
-        for name in ("DataParallel", "FullyShardedDataParallel"):
-            wrapper = getattr(module, name, None)
-            if wrapper is not None:
-                _note_wrapping(wrapper, kind)
-
-    return watch
-
-
-def _note_wrapping(wrapper, kind):
-    original = wrapper.__init__
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        probe.recorder.fact(parallelism=kind)
-
-    __init__.__doc__ = original.__doc__
-    __init__.__wrapped__ = original
-    wrapper.__init__ = __init__
-
-
-def _ddp_facts(model):
-    parameters = [p for p in model.module.parameters() if p.requires_grad]
-    probe.recorder.fact(
-        parallelism="ddp",
-        model=type(model.module).__name__,
-        parameters=sum(p.numel() for p in parameters),
-        gradientBytes=sum(p.numel() * p.element_size() for p in parameters),
-        gradientElementBytes=parameters[0].element_size() if parameters else None,
-        parameterElements=[p.numel() for p in parameters] if len(parameters) <= 4096 else None,
-        ddpBucketCapBytes=getattr(model, "bucket_bytes_cap", None),
-        ddpStaticGraph=bool(getattr(model, "static_graph", False)),
-        ddpGradientAsBucketView=bool(getattr(model, "gradient_as_bucket_view", False)),
-        ddpFindUnusedParameters=bool(getattr(model, "find_unused_parameters", False)),
-        syncBatchNorms=sum(1 for m in model.module.modules() if type(m).__name__ == "SyncBatchNorm"),
-    )
-    import weakref
-
-    _ddp[:] = [weakref.ref(model)]
-
-
-def _bucket_facts():
-    """Bucket sizes are final after the first backward pass, when DDP rebuilds the buckets."""
-    model = _ddp[0]()
-    if model is None:
-        return
-    data = model._get_ddp_logging_data()
-    sizes = data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or ""
-    listed = [int(size) for size in str(sizes).replace(",", " ").split() if size.strip().isdigit()]
-    if listed:
-        probe.recorder.fact(ddpBucketBytes=listed)
-    first = data.get("first_bucket_size") or data.get("ddp_first_bucket_bytes")
-    if first:
-        probe.recorder.fact(ddpFirstBucketBytes=int(first))

@@ -63,6 +63,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Run a worker: one device of this machine for a dispatcher.",
     load: () => import("./worker.js"),
   },
+  preflight: {
+    usage: "preflight [options]",
+    description: "Measure every worker and link of a cluster before a job, and name the slow ones.",
+    load: () => import("./preflight.js"),
+  },
   top: {
     usage: "top [options]",
     description: "Watch the workers of a dispatcher: operations, bytes, idle time, GPU utilization.",
@@ -123,6 +128,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Show recorded predictions and their outcomes.",
     load: () => import("./ledger.js"),
   },
+  ui: {
+    usage: "ui [options] [runs]",
+    description: "Show runs, scaling studies, clusters and quantum controls live in a browser.",
+    load: () => import("./ui.js"),
+  },
   doctor: {
     usage: "doctor [options]",
     description: "Report what this machine has and lacks for Weft, what that costs, and the remedy.",
@@ -135,9 +145,9 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   "Find out why a job is slow:": ["scale", "analyze", "diagnose", "trace", "hang", "predict", "lint", "ledger"],
   "Train and use models:": ["train", "classify", "generate", "export", "tune", "data"],
   "Quantum devices:": ["quantum"],
-  "Several devices:": ["bench", "server", "worker", "top", "tape"],
+  "Several devices:": ["bench", "server", "worker", "preflight", "top", "tape"],
   "Public results:": ["import", "audit"],
-  "This machine:": ["doctor"],
+  "This machine:": ["ui", "doctor"],
 };
 
 /** Adds the used command in full, and of the others only what `weft --help` shows. An unknown name loads all of them. */

@@ -9,7 +9,7 @@ import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../../../", import.meta.url));
-const published = ["core", "formats", "cluster", "models", "train", "quantum", "lab", "bench", "cli"];
+const published = ["core", "formats", "cluster", "models", "train", "quantum", "lab", "ui", "bench", "cli"];
 const nodes = ["22", "24"];
 
 function run(command: string, args: readonly string[], cwd: string, env: NodeJS.ProcessEnv = {}): string {
@@ -46,8 +46,13 @@ import { analyzeStudy } from "@weft/lab";
 import { loadPretrained } from "@weft/models";
 import { propagator } from "@weft/quantum";
 import { train } from "@weft/train";
+import { startUi } from "@weft/ui";
 for (const f of [connect, distributed.init, parseRecord, analyzeStudy, loadPretrained, propagator, train])
   if (typeof f !== "function") throw new Error("an export is missing");
+const ui = await startUi();
+const page = await (await fetch(new URL("/app.js", ui.url))).text();
+if (page.length < 10_000) throw new Error("the page of the web app is missing");
+await ui.close();
 console.log("all");
 `;
 

@@ -23,7 +23,7 @@ function loadedBy(args: string[]): string[] {
   return [...stderr.matchAll(/^loaded (.*)$/gm)].map((match) => match[1]);
 }
 
-const heavy = /@grpc|vega|duckdb|koffi|\/(core|cluster|train|quantum|lab|bench)\/dist\/|zod|yaml/;
+const heavy = /@grpc|vega|duckdb|koffi|\/(core|cluster|train|quantum|lab|ui|bench)\/dist\/|zod|yaml/;
 
 for (const args of [["--version"], ["--help"], ["help"], []]) {
   test(`weft ${args.join(" ")} loads commander and the command's own files only`, () => {
@@ -40,10 +40,12 @@ for (const args of [["--version"], ["--help"], ["help"], []]) {
   });
 }
 
-for (const command of ["train", "classify", "generate", "server", "worker", "top", "tape"])
+for (const command of ["train", "classify", "generate", "server", "worker", "top", "tape", "ui"])
   test(`weft ${command} --help loads none of the packages that the command uses`, () => {
     assert.deepEqual(
-      loadedBy([command, "--help"]).filter((url) => /@grpc|vega|duckdb|koffi|\/(cluster|train|lab)\/dist\//.test(url)),
+      loadedBy([command, "--help"]).filter((url) =>
+        /@grpc|vega|duckdb|koffi|\/(cluster|train|lab|ui)\/dist\//.test(url),
+      ),
       [],
     );
   });

@@ -19,7 +19,7 @@ interface AdaptiveRun {
   final: Tensor;
   /** At the saved pieces, [saves, ...]. */
   saved: Snapshot;
-  report: { accepted: Tensor; reached: Tensor };
+  report: { accepted: Tensor; reached: Tensor; error: Tensor };
 }
 
 /** Pieces of time: no step crosses the end of one. */
@@ -39,10 +39,12 @@ interface Carry {
   time: Tensor;
   h: Tensor;
   accepted: Tensor;
+  /** Sum of the norms of the estimated errors of all steps. */
+  error: Tensor;
 }
 
 /** The next state and the estimated errors of one step. */
-type Stages = (y: Tensor, time: Tensor, h: Tensor, u: Tensor) => { next: Tensor; estimates: Tensor[] };
+export type Stages = (y: Tensor, time: Tensor, h: Tensor, u: Tensor) => { next: Tensor; estimates: Tensor[] };
 
 /** Largest number of elements of a state whose stages are written out. Larger ones would take long to compile. */
 const unrolledSize = 9;
@@ -110,18 +112,30 @@ export function adaptive(
   start: Tensor,
   duration: Tensor,
   { ends: given, picked, table }: TimePieces,
-  { tableau, limits, emit }: { tableau: Tableau; limits: Tolerance; emit(state: Tensor): Snapshot },
+  {
+    tableau,
+    limits,
+    emit,
+    stages,
+  }: {
+    tableau: Tableau;
+    limits: Tolerance;
+    emit(state: Tensor): Snapshot;
+    /** Stages in scaled time of a method that is not explicit. */
+    stages?(duration: Tensor): Stages;
+  },
 ): AdaptiveRun {
   const pieces = given.length;
   const dtype = duration.dtype;
   // Time runs from 0 to 1, so that the gradient with respect to the duration is that of the generator.
   const scaled: Rate = (y, time, u) => rate(y, time.mul(duration), u).mul(duration);
   const { order } = tableau;
-  const stagesOf = (start.size > unrolledSize ? loopedStages : unrolledStages)(tableau, scaled);
+  const stagesOf = stages?.(duration) ?? (start.size > unrolledSize ? loopedStages : unrolledStages)(tableau, scaled);
+  const lengthOf = (x: Tensor): Tensor => abs(x).square().sum().sqrt();
   const norm = (x: Tensor, scale: Tensor): Tensor => abs(x).div(scale).square().mean();
   const step =
     (end: Tensor, u: Tensor) =>
-    ({ y, time, h, accepted }: Carry): Carry => {
+    ({ y, time, h, accepted, error }: Carry): Carry => {
       const left = end.sub(time);
       const trial = minimum(h, left);
       const { next, estimates } = stagesOf(y, time, trial, u);
@@ -141,6 +155,7 @@ export function adaptive(
         // A step truncated at the end does not limit the next step size.
         h: stopGradient(where(good, maximum(trial.mul(factor), where(trial.less(h), h, 0)), trial.mul(factor))),
         accepted: accepted.add(where(good, 1, 0)),
+        error: error.add(stopGradient(where(good, lengthOf(estimates[0]), 0))),
       };
     };
   const init: Carry = {
@@ -148,6 +163,7 @@ export function adaptive(
     time: full([], 0, { dtype }),
     h: full([], 1e-2 / pieces, { dtype }),
     accepted: full([], 0, { dtype }),
+    error: full([], 0, { dtype }),
   };
   const advance = (carry: Carry, end: Tensor, u: Tensor): Carry =>
     whileLoop(({ time }) => time.less(end), step(end, u), carry, { maxTrips: limits.maxSteps });
@@ -176,7 +192,7 @@ export function adaptive(
   return {
     final: arrived(last.y, reached),
     saved: takePieces(all, pieces, picked),
-    report: { accepted: last.accepted, reached },
+    report: { accepted: last.accepted, reached, error: last.error },
   };
 }
 

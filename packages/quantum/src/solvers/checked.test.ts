@@ -114,7 +114,7 @@ test("states are saved at given times, the start included; values need no stored
   }
 });
 
-test("saves that are not sorted, outside, between steps or given twice are refused", () => {
+test("saves that are not sorted, outside or given twice are refused", () => {
   const save = (tsave: number[], more: object = {}) =>
     lindblad(decay, excited, { tsave, duration: 1, steps: 10, ...more });
   assert.throws(() => save([0.5, 0.2]), /tsave must ascend.*0\.2 at index 1/);
@@ -122,7 +122,6 @@ test("saves that are not sorted, outside, between steps or given twice are refus
   assert.throws(() => save([0.5, 1.5]), /tsave must ascend.*1\.5 at index 1/);
   assert.throws(() => save([-0.1]), /tsave must ascend/);
   assert.throws(() => save([]), /no times/);
-  assert.throws(() => save([0.123]), /not the end of one of the 10 steps/);
   assert.throws(() => save([0.5], { saves: 2 }), /saves .* or tsave/);
   assert.throws(() => lindblad(decay, excited, { steps: 10 }), /give duration/);
 });

@@ -28,6 +28,7 @@ import {
   type MethodName,
   propagator,
   schrodinger,
+  sdirk4,
   trotter2,
   tsit5,
 } from "./index.js";
@@ -117,6 +118,7 @@ interface Row {
 const every: GradientKind[] = ["stored", "checkpointed", "reversal"];
 const withoutReversal: GradientKind[] = ["stored", "checkpointed"];
 const adaptive = tsit5({ relative: 1e-9, absolute: 1e-10, maxSteps: 240 });
+const stiff = sdirk4({ relative: 1e-8, absolute: 1e-9 });
 const highOrder = dopri8({ relative: 1e-11, absolute: 1e-12, maxSteps: 60 });
 
 const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number) => number; rows: Row[] }[] = [
@@ -132,6 +134,7 @@ const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number
       { method: "pwcExpm", gradients: every, steps: 24, tolerance: 3e-3, order: 2, compiled: true },
       { method: "rk4", gradients: withoutReversal, steps: 24, tolerance: 1e-4, order: 4 },
       { method: "euler", gradients: withoutReversal, steps: 400, tolerance: 4e-2, order: 1 },
+      { method: "krylov", gradients: withoutReversal, steps: 6, tolerance: 1e-3, order: 4, compiled: true },
       { method: adaptive, gradients: withoutReversal, steps: 1, tolerance: 1e-7, order: null },
       { method: highOrder, gradients: withoutReversal, steps: 1, tolerance: 1e-9, order: null },
     ],
@@ -145,6 +148,11 @@ const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number
       { method: "rk4", gradients: withoutReversal, steps: 16, tolerance: 1e-3, order: 4, compiled: true },
       { method: "pwcExpm", gradients: withoutReversal, steps: 2, tolerance: 1e-6, order: null },
       { method: "cptp2", gradients: withoutReversal, steps: 3, tolerance: 1e-6, order: null },
+      { method: "krylov", gradients: withoutReversal, steps: 2, tolerance: 1e-6, order: null, compiled: true },
+      { method: "rouchon1", gradients: withoutReversal, steps: 200, tolerance: 2e-2, order: 1 },
+      { method: "rouchon2", gradients: withoutReversal, steps: 40, tolerance: 1e-3, order: 2, compiled: true },
+      { method: "rouchon3", gradients: withoutReversal, steps: 20, tolerance: 1e-3, order: 3 },
+      { method: stiff, gradients: withoutReversal, steps: 1, tolerance: 1e-6, order: null, compiled: true },
       { method: "euler", gradients: withoutReversal, steps: 200, tolerance: 2e-2, order: 1 },
     ],
   },
@@ -158,6 +166,10 @@ const suites: { name: string; run: typeof rabiRun; at: number; exact: (x: number
       { method: "pwcExpm", gradients: withoutReversal, steps: 20, tolerance: 5e-3, order: 2 },
       { method: "cptp2", gradients: withoutReversal, steps: 20, tolerance: 5e-3, order: 2, compiled: true },
       { method: "euler", gradients: withoutReversal, steps: 200, tolerance: 3e-2, order: 1 },
+      { method: "krylov", gradients: withoutReversal, steps: 8, tolerance: 1e-3, order: 4 },
+      { method: "rouchon2", gradients: withoutReversal, steps: 20, tolerance: 2e-2, order: 2 },
+      { method: "rouchon3", gradients: withoutReversal, steps: 20, tolerance: 3e-3, order: 3, compiled: true },
+      { method: stiff, gradients: withoutReversal, steps: 1, tolerance: 1e-5, order: null },
       {
         method: adaptive,
         gradients: ["stored", "checkpointed"],

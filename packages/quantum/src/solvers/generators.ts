@@ -37,11 +37,17 @@ export interface Form {
 }
 
 /** Rates that are functions of time, in the order of their inputs. */
-const ratesInTime = (jumps: readonly CheckedJump[]): ((times: Tensor) => Tensor)[] =>
+export const ratesInTime = (jumps: readonly CheckedJump[]): ((times: Tensor) => Tensor)[] =>
   jumps.flatMap(({ rate }) => (typeof rate === "function" ? [rate] : []));
 
 /** The rate of a jump as a factor: a number, a tensor, or an input of the step. */
-function rateOf(jumps: readonly CheckedJump[], j: number, drives: number, u: Tensor, grid: Grid): Tensor | number {
+export function rateOf(
+  jumps: readonly CheckedJump[],
+  j: number,
+  drives: number,
+  u: Tensor,
+  grid: Grid,
+): Tensor | number {
   const { rate } = jumps[j];
   if (typeof rate === "number") return rate;
   if (typeof rate !== "function") return rate.reshape([]).cast(grid.real);

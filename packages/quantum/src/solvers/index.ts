@@ -5,17 +5,23 @@ export { denseTerms } from "./generators.js";
 export { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
 export { explainRightHandSide } from "./matrix-free.js";
 export {
+  adaptiveNames,
   cptp2,
   dopri8,
   type Equation,
   euler,
   type GradientKind,
   type GradientMethod,
+  krylov,
   type Method,
   type MethodName,
   methodNames,
   pwcExpm,
   rk4,
+  rouchon1,
+  rouchon2,
+  rouchon3,
+  sdirk4,
   type Tolerance,
   trotter2,
   trotter4,

@@ -1,16 +1,13 @@
 // Lindblad equation: d rho/dt = -i [H(t), rho] + sum of rate (L rho L^H - {L^H L, rho} / 2). The time loop is a scan with small
 // static shapes, so that an ensemble under vmap compiles into one lane kernel.
 import { WeftError } from "@weft/core/internal/graph";
-import { abs, adjoint, expm, matmul, stopGradient, Tensor, where } from "@weft/core/internal/tensor";
+import { abs, adjoint, full, stopGradient, Tensor, where } from "@weft/core/internal/tensor";
 import { concreteValues } from "../concrete.js";
-import { Operator, type OperatorLike } from "../operators/index.js";
-import { adaptive } from "./adaptive.js";
-import { hermitianExponential } from "./exponential.js";
+import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
+import { adaptive, type Stages } from "./adaptive.js";
 import {
-  denseTerms,
   explicitStep,
   type Form,
-  generatorTable,
   inputsAt,
   inputTable,
   matrixForm,
@@ -18,9 +15,13 @@ import {
   superoperators,
   termsForm,
 } from "./generators.js";
+import { implicitLimit, implicitStages } from "./implicit.js";
+import { krylovStep } from "./krylov.js";
 import { runBlocks, runSaving, runSteps } from "./loop.js";
+import { stepMaps } from "./maps.js";
 import { usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
+import { needsPieces, type Piece, runPieces, shiftedTo } from "./pieces.js";
 import {
   adaptivePieces,
   checkHermitian,
@@ -109,8 +110,9 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
     throw new WeftError(
       'lindblad: representation "real" needs operators of numbers; an operator is a tensor: use "matrix"',
     );
-  const isExplicit = method.tolerance !== undefined || method.name === "rk4" || method.name === "euler";
-  const isLocal = representation === "matrix-free" && isExplicit;
+  const usesRate =
+    method.tableau?.isImplicit !== true && (method.tolerance !== undefined || rateMethods.has(method.name));
+  const isLocal = representation === "matrix-free" && usesRate;
   const jumps = isLocal ? given : given.map((jump) => wholeJump(h, jump, grid.complex));
   const formOf = (): Form => (isLocal ? termsForm : representation === "real" ? realForm : matrixForm)(h, jumps, grid);
   const values = observe(options.observables, "density", grid.complex);
@@ -120,73 +122,115 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
     return summary({ final, saved, plan, grid, method, gradient, kind: "density", ...more });
   };
 
+  if (needsPieces(options, plan, method, grid.steps)) {
+    const solve = (rho: Tensor, piece: Piece, steps: number): Evolution =>
+      lindblad(shiftedTo(piece, h, system.jumps, grid.duration), rho, {
+        duration: grid.duration.mul(piece.length),
+        steps: method.tolerance === undefined ? steps : undefined,
+        method,
+        gradient,
+        dtype: grid.complex,
+        representation,
+      });
+    const { steps } = grid;
+    const run = runPieces(start, { plan, grid, h, steps, progress: options.progress }, solve, snapshot);
+    return finish(run.final, plan.isFinalOnly ? null : run.saved, run.report);
+  }
   if (method.tolerance !== undefined) {
-    const form = formOf();
+    const { tableau, tolerance } = method;
     const { pieces, drives } = adaptivePieces(h, grid, plan.ends);
     const inputs = inputsAt(jumps, grid, drives);
-    const rate = (y: Tensor, time: Tensor, u: Tensor): Tensor => form.rate(y, inputs(time, u));
-    const run = adaptive(rate, form.start(start), grid.duration, pieces, {
-      tableau: method.tableau!,
-      limits: method.tolerance,
-      emit: (y) => snapshot(form.matrix(y)),
-    });
-    return finish(form.matrix(run.final), plan.isFinalOnly ? null : run.saved, run.report);
+    const run = (form: Form, stages?: (total: Tensor) => Stages): Evolution => {
+      const rate = (y: Tensor, time: Tensor, u: Tensor): Tensor => form.rate(y, inputs(time, u));
+      const emit = (y: Tensor): Snapshot => snapshot(form.matrix(y));
+      const limits = { tableau: tableau!, limits: tolerance, emit, stages };
+      const { final, saved, report } = adaptive(rate, form.start(start), grid.duration, pieces, limits);
+      return finish(form.matrix(final), plan.isFinalOnly ? null : saved, report);
+    };
+    if (tableau!.isImplicit !== true) return run(formOf());
+    const { whole } = superoperators(h, jumps, grid);
+    const isConstant = typeof h.amplitudes !== "function" && jumps.every(({ rate }) => typeof rate !== "function");
+    return run(vectorForm(d), (total) =>
+      implicitStages(
+        tableau!,
+        (time, u) =>
+          whole(inputs(time.mul(total), u).unsqueeze(0))
+            .index(0)
+            .mul(total),
+        isConstant,
+        identityOperator(d * d).tensor(grid.complex),
+      ),
+    );
   }
   const { pieces, picked } = equalPieces(plan, grid.steps);
   const u = inputTable(h, jumps, grid, method.stages);
-  const { enter, advance, leave } = isExplicit ? explicit() : byMaps();
-  if (plan.isFinalOnly) return finish(leave(advance(enter(start), u)), null);
+  const { enter, advance, leave } = usesRate ? byRate(formOf(), method, gradient, grid) : byMaps();
+  const errorOf = ([, error]: readonly Tensor[]): Partial<Evolution> => (error === undefined ? {} : { error });
+  if (plan.isFinalOnly) {
+    const last = advance(enter(start), u);
+    return finish(leave(last), null, errorOf(last));
+  }
   const [last, all] = runSaving(advance, enter(start), u, pieces, (y) => snapshot(leave(y)));
-  return finish(leave(last), takePieces(all, pieces, picked));
+  return finish(leave(last), takePieces(all, pieces, picked), errorOf(last));
 
-  function explicit() {
-    const form = formOf();
-    const step = explicitStep(form.rate, method, grid.h);
+  function byMaps(): Integrator {
+    const { tables, step, bytes } = stepMaps(h, jumps, grid, method);
     return {
-      enter: form.start,
-      advance: (y: Tensor, xs: Tensor) => runSteps(step, y, xs, gradient),
-      leave: form.matrix,
+      enter: (rho) => [rho],
+      advance: ([y], xs) => [runBlocks(step, y, xs, { tables, bytes, gradient })],
+      leave: ([y]) => y,
     };
   }
+}
 
-  /** Methods that compute a map per step. Maps are computed for one block of steps at a time, in bounded memory. */
-  function byMaps() {
-    const { whole, decay, hasConstantDecay } = superoperators(h, jumps, grid);
-    const applied = (map: Tensor, y: Tensor): Tensor => matmul(map, y.reshape([d * d, 1])).reshape([d, d]);
-    const middle = (xs: Tensor): Tensor => xs.index(":", 0);
-    const bytes = 16 * d ** 4;
-    const same = (y: Tensor): Tensor => y;
-    if (method.name === "pwcExpm") {
-      const tables = (xs: Tensor): Tensor[] => [expm(whole(middle(xs)).mul(grid.h))];
-      const step = (y: Tensor, [map]: Tensor[]): Tensor => applied(map, y);
-      return {
-        enter: same,
-        advance: (y: Tensor, xs: Tensor) => runBlocks(step, y, xs, { tables, bytes, gradient }),
-        leave: same,
-      };
-    }
-    // Strang splitting: half the unitary map, the whole decay, half the unitary map. Each factor is completely positive.
-    const dense = denseTerms(h, grid);
-    const unitaries = (xs: Tensor): Tensor =>
-      hermitianExponential(
-        generatorTable(dense.fixed, middle(xs).index(":", `0:${dense.drives.length}`), dense.drives),
-        grid.h.mul(0.5),
-      );
-    const decayed = (xs: Tensor): Tensor => expm(decay(middle(xs)).mul(grid.h));
-    const constant = hasConstantDecay && jumps.length > 0 ? decayed(u.index("0:1")).index(0) : null;
-    const tables = (xs: Tensor): Tensor[] => (hasConstantDecay ? [unitaries(xs)] : [unitaries(xs), decayed(xs)]);
-    const step = (y: Tensor, [unitary, own]: Tensor[]): Tensor => {
-      const turned = (x: Tensor): Tensor => matmul(matmul(unitary, x), adjoint(unitary));
-      const map = own ?? constant;
-      return turned(map === null ? turned(y) : applied(map, turned(y)));
-    };
-    const each = hasConstantDecay ? 16 * d ** 2 : bytes;
+/** Methods of fixed steps that need the right-hand side alone. */
+const rateMethods: ReadonlySet<MethodName> = new Set<MethodName>(["rk4", "euler", "krylov"]);
+
+/** A method of fixed steps: its state, with the sum of the estimated errors if it has one. */
+interface Integrator {
+  enter(rho: Tensor): Tensor[];
+  advance(state: readonly Tensor[], inputs: Tensor): Tensor[];
+  leave(state: readonly Tensor[]): Tensor;
+}
+
+function byRate(form: Form, method: Method, gradient: GradientMethod, grid: Grid): Integrator {
+  const { enter, step } = stepper(form.rate, method, grid, true);
+  return {
+    enter: (rho) => enter(form.start(rho)),
+    advance: (state, xs) => runSteps(step, [...state], xs, gradient),
+    leave: ([y]) => form.matrix(y),
+  };
+}
+
+/** Fixed steps with the right-hand side alone; the state is followed by the sum of its estimated errors if the method has one. */
+export function stepper(
+  rate: (state: Tensor, u: Tensor) => Tensor,
+  method: Method,
+  grid: Grid,
+  hermitian = false,
+): { enter(state: Tensor): Tensor[]; step(state: Tensor[], u: Tensor): Tensor[] } {
+  const { dimension } = method;
+  if (dimension !== undefined)
     return {
-      enter: same,
-      advance: (y: Tensor, xs: Tensor) => runBlocks(step, y, xs, { tables, bytes: each, gradient }),
-      leave: same,
+      enter: (y) => [y, full([], 0, { dtype: grid.real })],
+      step: krylovStep(rate, grid.h, { dimension, hermitian }),
     };
-  }
+  const explicit = explicitStep(rate, method, grid.h);
+  return { enter: (y) => [y], step: ([y], u) => [explicit(y, u)] };
+}
+
+/** Density matrices as vectors, rows one after the other. */
+function vectorForm(d: number): Form {
+  if (d * d > implicitLimit)
+    throw new WeftError(
+      `lindblad: sdirk4 solves linear systems of the size of the density matrix, ${d} x ${d}; use krylov or tsit5 above ` +
+        `${Math.sqrt(implicitLimit)} levels`,
+    );
+  return {
+    start: (rho) => rho.reshape([d * d]),
+    rate: (y) => y,
+    matrix: (y) => y.reshape([d, d]),
+  };
 }
 
 /** The number of fixed steps: required, and meaningless for an adaptive method. */

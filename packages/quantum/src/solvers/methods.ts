@@ -1,8 +1,10 @@
 // Integration methods and gradient methods as data. A method lists the equations it solves, its order, the stages at which it
 // reads the drives, and the gradient methods it supports; other combinations are errors.
 import { WeftError } from "@weft/core/internal/graph";
+import { krausStages } from "./kraus.js";
+import { gaussNodes } from "./krylov.js";
 import { checkKeys } from "./problem.js";
-import { dormandPrince8, type Tableau, tsitouras } from "./tableaus.js";
+import { dormandPrince8, hairerWanner4, type Tableau, tsitouras } from "./tableaus.js";
 
 /** Equation of motion. */
 export type Equation = "schrodinger" | "lindblad";
@@ -17,7 +19,20 @@ export interface GradientMethod {
 }
 
 /** Names of integration methods. */
-export type MethodName = "trotter2" | "trotter4" | "pwcExpm" | "tsit5" | "dopri8" | "rk4" | "euler" | "cptp2";
+export type MethodName =
+  | "trotter2"
+  | "trotter4"
+  | "pwcExpm"
+  | "krylov"
+  | "tsit5"
+  | "dopri8"
+  | "sdirk4"
+  | "rk4"
+  | "euler"
+  | "cptp2"
+  | "rouchon1"
+  | "rouchon2"
+  | "rouchon3";
 
 /** Integration method of a solver. */
 export interface Method {
@@ -35,6 +50,8 @@ export interface Method {
   /** Adaptive methods: tolerances and coefficients. */
   readonly tolerance?: Tolerance;
   readonly tableau?: Tableau;
+  /** Dimension of the subspaces of "krylov". */
+  readonly dimension?: number;
 }
 
 /** Error tolerances of an adaptive method. */
@@ -124,7 +141,49 @@ export const cptp2 = (): Method => ({
   stages: [0.5],
 });
 
-const adaptiveMethod = (name: "tsit5" | "dopri8", tableau: Tableau, options: Partial<Tolerance>): Method => {
+/**
+ * Kraus maps of order 1, 2 or 3 after Rouchon, Cao and Lu: completely positive and trace-preserving for any step, with products of
+ * matrices of the size of the state.
+ */
+const rouchon = (order: 1 | 2 | 3): Method => ({
+  name: `rouchon${order}`,
+  order,
+  equations: ["lindblad"],
+  gradients: withoutReversal,
+  stages: krausStages(order),
+});
+/** Kraus map of first order (Rouchon): for comparisons, and where a step must be as cheap as possible. */
+export const rouchon1 = (): Method => rouchon(1);
+/** Kraus map of second order: completely positive and trace-preserving for any step. */
+export const rouchon2 = (): Method => rouchon(2);
+/** Kraus map of third order: completely positive and trace-preserving for any step. */
+export const rouchon3 = (): Method => rouchon(3);
+
+/** Smallest and largest dimension of Krylov subspaces. */
+const dimensions = [2, 40] as const;
+
+/**
+ * Exponentials of the generator in Krylov subspaces, for large systems of local terms and long steps: exact for constant drives up
+ * to the estimated `error` of the run, of order 4 otherwise. A step of length h needs a dimension of about twice h times the
+ * largest energy difference.
+ */
+export const krylov = (options: { dimension?: number } = {}): Method => {
+  checkKeys(options, ["dimension"], "krylov");
+  const { dimension = 20 } = options;
+  const [least, most] = dimensions;
+  if (!Number.isInteger(dimension) || dimension < least || dimension > most)
+    throw new WeftError(`krylov: dimension must be a whole number from ${least} to ${most}, got ${dimension}`);
+  return {
+    name: "krylov",
+    order: 4,
+    equations: ["schrodinger", "lindblad"],
+    gradients: withoutReversal,
+    stages: gaussNodes,
+    dimension,
+  };
+};
+
+const adaptiveMethod = (name: "tsit5" | "dopri8" | "sdirk4", tableau: Tableau, options: Partial<Tolerance>): Method => {
   checkKeys(options, ["relative", "absolute", "maxSteps"], name);
   const { relative = 1e-8, absolute = 1e-8, maxSteps = 1000 } = options;
   const tolerance = { relative, absolute, maxSteps };
@@ -133,7 +192,7 @@ const adaptiveMethod = (name: "tsit5" | "dopri8", tableau: Tableau, options: Par
   return {
     name,
     order: tableau.order,
-    equations: ["schrodinger", "lindblad"],
+    equations: tableau.isImplicit ? ["lindblad"] : ["schrodinger", "lindblad"],
     gradients: withoutReversal,
     stages: [],
     tolerance,
@@ -147,16 +206,29 @@ export const tsit5 = (options: Partial<Tolerance> = {}): Method => adaptiveMetho
 /** Adaptive Dormand-Prince method of order 8 (DOP853), for tolerances below about 1e-8. */
 export const dopri8 = (options: Partial<Tolerance> = {}): Method => adaptiveMethod("dopri8", dormandPrince8, options);
 
+/**
+ * Adaptive implicit method of order 4 for stiff systems, such as cavities that decay much faster than anything else happens. Every
+ * step solves linear systems of the size of the density matrix, so it is for up to 32 levels.
+ */
+export const sdirk4 = (options: Partial<Tolerance> = {}): Method => adaptiveMethod("sdirk4", hairerWanner4, options);
+
 const byName: Record<MethodName, () => Method> = {
   trotter2,
   trotter4,
   pwcExpm,
+  krylov,
   tsit5,
   dopri8,
+  sdirk4,
   rk4,
   euler,
   cptp2,
+  rouchon1,
+  rouchon2,
+  rouchon3,
 };
+/** Names of the methods that choose their own steps. */
+export const adaptiveNames: readonly MethodName[] = ["tsit5", "dopri8", "sdirk4"];
 /** Names of all integration methods. */
 export const methodNames = Object.keys(byName) as MethodName[];
 

@@ -37,6 +37,11 @@ export interface Evolution {
   accepted: Tensor | null;
   /** Whether an adaptive method reached the end within `steps`, else null. */
   reached: Tensor | null;
+  /**
+   * Estimated error of the final state, as the 2-norm of its entries: the sum of the estimates of all steps of an adaptive method or
+   * of `krylov`, without what comes from drives that change within its steps. Null for other methods.
+   */
+  error: Tensor | null;
   /** Throws if the result is not physical: not arrived, not a number, a norm that changed, a negative eigenvalue. */
   check(): Validity;
 }
@@ -100,6 +105,7 @@ interface SummaryParts {
   kind: Kind;
   accepted?: Tensor | null;
   reached?: Tensor | null;
+  error?: Tensor | null;
 }
 
 export function summary(parts: SummaryParts): Evolution {
@@ -114,6 +120,7 @@ export function summary(parts: SummaryParts): Evolution {
     steps: method.tolerance?.maxSteps ?? grid.steps,
     accepted: parts.accepted ?? null,
     reached: parts.reached ?? null,
+    error: parts.error ?? null,
   };
   return { ...run, check: () => checkPhysical(run, kind) };
 }
@@ -124,6 +131,20 @@ export function checkArrival({ reached, method, steps }: Pick<Evolution, "reache
   throw new WeftError(
     `evolve: ${method.name} did not reach the end within ${steps} steps for its tolerance; ` +
       "raise maxSteps or loosen the tolerance",
+  );
+}
+
+/** Largest estimated error of a method of fixed steps that keeps the norm whatever the error is. */
+const largestError = 1e-4;
+
+/** Throws if the steps of a method that estimates its error are too long. */
+function checkEstimate({ error, method, steps }: Pick<Evolution, "error" | "method" | "steps">): void {
+  if (error === null || method.tolerance !== undefined) return;
+  const most = Math.max(...Array.from(error.dataSync(), Number));
+  if (most <= largestError) return;
+  throw new WeftError(
+    `evolve: ${steps} steps of ${method.name} leave an estimated error of ${most.toExponential(1)} in the final state; ` +
+      "use more steps or a larger dimension",
   );
 }
 
@@ -148,8 +169,9 @@ export const computeTogether = (tensors: readonly (Tensor | null)[]): void =>
   session().realize(tensors.flatMap((x) => (x === null ? [] : [x.node])));
 
 function checkPhysical(run: Omit<Evolution, "check">, kind: Kind): Validity {
-  computeTogether([run.final, run.states, run.accepted, run.reached, ...Object.values(run.expectations)]);
+  computeTogether([run.final, run.states, run.accepted, run.reached, run.error, ...Object.values(run.expectations)]);
   checkArrival(run);
+  checkEstimate(run);
   if (kind === "density") return checkDensity(run.final, run, null);
   const squares = real(run.final).square().add(run.final.imag().square());
   const norms = Array.from((kind === "state" ? squares.sum() : squares.sum(0)).dataSync(), Number).map(Math.sqrt);

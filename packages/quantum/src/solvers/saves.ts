@@ -9,10 +9,12 @@ import type { Grid } from "./problem.js";
 export interface SaveOptions {
   /** Number of equally spaced times at which states are returned. Default: 1, the end. */
   saves?: number;
-  /** Ascending times from 0 to the duration at which states are returned. Adaptive methods accept any, others times of steps. */
+  /** Ascending times from 0 to the duration at which states are returned. Steps are shortened to end at these times. */
   tsave?: readonly number[];
   /** False: only expectation values are returned at these times, and no states are stored. */
   saveStates?: boolean;
+  /** Called about twenty times with the part that is done, from 0 to 1. Not inside jit, grad and vmap. */
+  progress?: (done: number) => void;
 }
 
 /** Names of the options that every solver of states has. */
@@ -26,6 +28,7 @@ export const stateOptionNames = [
   "saveStates",
   "observables",
   "dtype",
+  "progress",
 ];
 
 /** States and expectation values at the times of a plan. */
@@ -118,7 +121,7 @@ export function equalPieces({ ends }: SavePlan, steps: number): { pieces: number
   if (off >= 0)
     throw new WeftError(
       `evolve: the saved time ${ends[off]} of the duration is not the end of one of the ${steps} steps; ` +
-        "use a number of steps that divides into the saves, or an adaptive method (tsit5)",
+        "use a number of steps that divides into the saves, tsave, or an adaptive method (tsit5)",
     );
   const each = at.reduce(gcd, steps);
   return { pieces: steps / each, picked: at.map((k) => k / each - 1) };

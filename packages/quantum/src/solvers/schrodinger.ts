@@ -8,11 +8,12 @@ import { adaptive } from "./adaptive.js";
 import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
-import { denseTerms, explicitStep, generatorTable } from "./generators.js";
-import { single, stepsFor } from "./lindblad.js";
+import { denseTerms, generatorTable } from "./generators.js";
+import { single, stepper, stepsFor } from "./lindblad.js";
 import { cutRows, runSaving, runSteps, splitSteps } from "./loop.js";
 import { schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
+import { needsPieces, type Piece, runPieces, shiftedTo } from "./pieces.js";
 import {
   adaptivePieces,
   checkKeys,
@@ -195,6 +196,20 @@ export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options
     const saved = all === null ? single(snapshot(final)) : plan.pick(all, () => snapshot(start));
     return summary({ final, saved, plan, grid, method, gradient, kind: "state", ...more });
   };
+  if (needsPieces(options, plan, method, grid.steps)) {
+    const solve = (psi: Tensor, piece: Piece, steps: number): Evolution =>
+      schrodinger(shiftedTo(piece, h, [], grid.duration).hamiltonian, psi, {
+        duration: grid.duration.mul(piece.length),
+        steps: method.tolerance === undefined ? steps : undefined,
+        method,
+        gradient,
+        dtype: grid.complex,
+        angles: options.angles,
+      });
+    const { steps } = grid;
+    const run = runPieces(start, { plan, grid, h, steps, progress: options.progress }, solve, snapshot);
+    return finish(run.final, plan.isFinalOnly ? null : run.saved, run.report);
+  }
   if (method.tolerance !== undefined) {
     const { pieces, drives } = adaptivePieces(h, grid, plan.ends);
     const rate = rateOf(h, grid);
@@ -207,12 +222,16 @@ export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options
   }
   const { pieces, picked } = equalPieces(plan, grid.steps);
   if (gates === null) {
-    const step = explicitStep(rateOf(h, grid), method, grid.h);
-    const advance = (psi: Tensor, xs: Tensor): Tensor => runSteps(step, psi, xs, gradient);
+    const { enter, step } = stepper(rateOf(h, grid), method, grid);
+    const advance = (state: readonly Tensor[], xs: Tensor): Tensor[] => runSteps(step, [...state], xs, gradient);
     const u = driveTable(h, grid, method.stages);
-    if (plan.isFinalOnly) return finish(advance(start, u), null);
-    const [last, all] = runSaving(advance, start, u, pieces, snapshot);
-    return finish(last, takePieces(all, pieces, picked));
+    const errorOf = ([, error]: readonly Tensor[]): Partial<Evolution> => (error === undefined ? {} : { error });
+    if (plan.isFinalOnly) {
+      const last = advance(enter(start), u);
+      return finish(last[0], null, errorOf(last));
+    }
+    const [last, all] = runSaving(advance, enter(start), u, pieces, ([psi]) => snapshot(psi));
+    return finish(last[0], takePieces(all, pieces, picked), errorOf(last));
   }
   const { program, enter, leave } = gates;
   const entered = enter(start);
@@ -389,11 +408,15 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   if (gates === null) {
     const { duration, steps, dtype } = options;
     const run = (psi: Tensor) => {
-      const { final, accepted, reached } = schrodinger(h, psi, { duration, steps, dtype, method, gradient });
-      return accepted === null || reached === null ? [final] : [final, accepted, reached];
+      const { final, accepted, reached, error } = schrodinger(h, psi, { duration, steps, dtype, method, gradient });
+      return { final, more: [accepted, reached].filter((x) => x !== null), error: error === null ? [] : [error] };
     };
-    const [columns, accepted, reached] = vmap(run)(starts) as Tensor[];
-    return done(columns.T, accepted === undefined ? {} : { accepted: accepted.max(), reached: reached.all() });
+    const { final, more, error } = vmap(run)(starts) as { final: Tensor; more: Tensor[]; error: Tensor[] };
+    const [accepted, reached] = more;
+    return done(final.T, {
+      ...(accepted !== undefined && { accepted: accepted.max(), reached: reached.all() }),
+      ...(error.length > 0 && { error: error[0].max() }),
+    });
   }
   const { program, enter, leave } = gates;
   const strategy = strategyFor(options.strategy, program, D);

@@ -7,6 +7,8 @@ export interface Tableau {
   order: number;
   c: readonly number[];
   a: readonly (readonly number[])[];
+  /** Stages that solve a linear system: the rows of `a` include the diagonal. */
+  isImplicit?: boolean;
   /** One estimate, or two whose weighted combination is used (Hairer's rule for DOP853). */
   errors: readonly (readonly number[])[];
 }
@@ -84,4 +86,19 @@ export const dormandPrince8: Tableau = {
       -0.1521609496625161, 0.20136540080403034, 0.02265179219836082, 0,
     ],
   ],
+};
+
+/** Hairer and Wanner's L-stable method of order 4 with an estimate of order 3 (SDIRK4), five stages with one diagonal coefficient. */
+export const hairerWanner4: Tableau = {
+  order: 4,
+  isImplicit: true,
+  c: [1 / 4, 3 / 4, 11 / 20, 1 / 2, 1],
+  a: [
+    [1 / 4],
+    [1 / 2, 1 / 4],
+    [17 / 50, -1 / 25, 1 / 4],
+    [371 / 1360, -137 / 2720, 15 / 544, 1 / 4],
+    [25 / 24, -49 / 48, 125 / 16, -85 / 12, 1 / 4],
+  ],
+  errors: [[-3 / 16, -27 / 32, 25 / 32, 0, 1 / 4]],
 };

@@ -18,16 +18,15 @@ import {
 } from "../fidelity/index.js";
 import { basisState } from "../operators/index.js";
 import {
+  adaptiveNames,
   checkDensity,
   computeTogether,
-  dopri8,
   type Evolution,
   type Hamiltonian,
   lindblad,
   roomFor,
   type SchrodingerOptions,
   schrodinger,
-  tsit5,
   type Validity,
 } from "../solvers/index.js";
 import {
@@ -222,7 +221,7 @@ export class GateProblem {
       precision === "complex64" ? Math.abs(value - this.#infidelityWith({ precision: "complex128" }, p)) : 0;
     if (tolerance !== undefined) {
       const looser = { ...tolerance, relative: 10 * tolerance.relative, absolute: 10 * tolerance.absolute };
-      const coarse = this.#infidelityWith({ method: method.name === "tsit5" ? tsit5(looser) : dopri8(looser) }, p);
+      const coarse = this.#infidelityWith({ method: { ...method, tolerance: looser } }, p);
       return { error: Math.abs(value - coarse) + rounding, order, steps };
     }
     const segments = segmentsOf(bound.hamiltonian({ duration }));
@@ -428,8 +427,6 @@ export interface GateReport {
   /** Infidelity of the nominal device if `infidelity` is that of a robust ensemble, else null. */
   nominal: number | null;
 }
-
-const adaptiveNames: readonly string[] = ["tsit5", "dopri8"];
 
 /** Number of equal segments that the steps must divide into. */
 const segmentsOf = ({ amplitudes }: Hamiltonian): number => (amplitudes instanceof Tensor ? amplitudes.shape[0] : 1);

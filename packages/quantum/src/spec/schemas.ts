@@ -24,7 +24,17 @@ import {
   variants,
   wholeNumber,
 } from "../schema/index.js";
-import { dopri8, type Method, type MethodName, methodNames, trotter2, trotter4, tsit5 } from "../solvers/index.js";
+import {
+  adaptiveNames,
+  dopri8,
+  type Method,
+  type MethodName,
+  methodNames,
+  sdirk4,
+  trotter2,
+  trotter4,
+  tsit5,
+} from "../solvers/index.js";
 import {
   Chain,
   type Coupling,
@@ -220,9 +230,9 @@ export const evolutionSchema = (open: boolean) =>
       const { method: name = open ? "rk4" : "trotter2", splitting, tolerance, maxSteps, steps = 5000 } = given;
       if (splitting !== undefined && !name.startsWith("trotter"))
         throw new SpecError(`splitting: method ${name} does not split`);
-      const isAdaptive = name === "tsit5" || name === "dopri8";
+      const isAdaptive = adaptiveNames.includes(name);
       if (maxSteps !== undefined && !isAdaptive)
-        throw new SpecError(`method ${name} has fixed steps; maxSteps belongs to tsit5 and dopri8`);
+        throw new SpecError(`method ${name} has fixed steps; maxSteps belongs to ${adaptiveNames.join(", ")}`);
       if (given.steps !== undefined && isAdaptive)
         throw new SpecError(`method ${name} chooses its own steps; give tolerance and maxSteps instead of steps`);
       if (given.chunks !== undefined && open)
@@ -233,6 +243,7 @@ export const evolutionSchema = (open: boolean) =>
         trotter4: () => trotter4({ splitting }),
         tsit5: () => tsit5(limits),
         dopri8: () => dopri8(limits),
+        sdirk4: () => sdirk4(limits),
       };
       return {
         steps,

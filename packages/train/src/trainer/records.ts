@@ -107,6 +107,8 @@ export interface RunHead {
   startedAt: number;
   /** Cores that all ranks of this host may use together. */
   cores: number;
+  /** Steps that the run will take, if it is not stopped. */
+  steps: number;
 }
 
 /** Writes run.json; it is rewritten when the run ends. */
@@ -128,6 +130,7 @@ export function writeTrainingRunFile(
     startedAt: head.startedAt,
     machine: { host: hostname(), cores: head.cores },
     workload: head.workload,
+    steps: head.steps,
     ...more,
   };
   writeFileSync(`${path}.tmp`, `${JSON.stringify(record, null, 1)}\n`);

@@ -116,6 +116,8 @@ class Run {
   #state!: TrainState;
   #progress!: Progress;
   #records!: RecordWriter;
+  /** Notes from before the record file was open. */
+  readonly #early: string[] = [];
   #loader!: TaskLoader;
   #losses: number[] = [];
   readonly #head: RunHead;
@@ -156,7 +158,14 @@ class Run {
       this.#records.write("facts", { facts: { indexHash } }),
     );
     const startedAt = Date.now() / 1000;
-    this.#head = { name: config.name, ranks: config.ranks, workload: {}, startedAt, cores: coresOf(config) };
+    this.#head = {
+      name: config.name,
+      ranks: config.ranks,
+      workload: {},
+      startedAt,
+      cores: coresOf(config),
+      steps: this.#totalSteps,
+    };
   }
 
   static async open(config: RunConfig, options: TrainOptions, task: Task): Promise<Run> {
@@ -243,6 +252,7 @@ class Run {
     const folders = [config.output, ...(options.probeFolder === undefined ? [] : [options.probeFolder])];
     this.#records = new RecordWriter(folders, group.rank, this.#progress.step);
     this.#writeFacts();
+    for (const note of this.#early) this.#record(note);
     this.#compile();
     if (options.tapeSteps !== undefined)
       this.#tape = new StepTape(join(config.output, `tape-rank${group.rank}.jsonl`), group.rank, options.tapeSteps);
@@ -546,7 +556,14 @@ class Run {
   }
 
   #note(text: string): void {
-    if (this.#main) this.options.onNote?.(text);
+    if (!this.#main) return;
+    this.options.onNote?.(text);
+    if (this.#records === undefined) this.#early.push(text);
+    else this.#record(text);
+  }
+
+  #record(note: string): void {
+    this.#records.write("event", { name: "note", level: "info", message: note });
   }
 
   #end(status: RunStatus, more: { message?: string; test?: EvaluationResult }): void {

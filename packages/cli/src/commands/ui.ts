@@ -1,0 +1,59 @@
+// weft ui: the local web app of a runs folder and, if asked for, of a running cluster.
+import { spawn } from "node:child_process";
+import type { Command } from "commander";
+import { attempt, CommandError, warn } from "../terminal/index.js";
+import { port, untilSignal } from "./cluster-common.js";
+
+interface Options {
+  host: string;
+  port: number;
+  open: boolean;
+}
+
+const help = `
+Examples:
+  weft ui                              the runs in runs/, in a browser
+  weft ui experiments/                 another folder, or the folder of one run or study
+  weft ui --port 7878 --no-open        on a machine without a browser; then, on your own:
+                                       ssh -L 7878:localhost:7878 HOST, and open the printed address
+
+Runs appear and change by themselves while they train. The server listens on this machine only, and the printed address holds
+a token that is new at every start: without it nobody sees or stops your runs. Ctrl-C ends the server, not the runs.`;
+
+export function add(program: Command): void {
+  program
+    .command("ui")
+    .description("Show runs, scaling studies, clusters and quantum controls live in a browser.")
+    .argument("[runs]", "folder with runs and studies", "runs")
+    .option("--host <host>", "address to listen on; another than loopback is reachable by others", "127.0.0.1")
+    .option("-p, --port <port>", "port; 0 takes a free one", port, 0)
+    .option("--no-open", "print the address and do not open a browser")
+    .addHelpText("after", help)
+    .action((runs: string, options: Options) => attempt(() => run(runs, options)));
+}
+
+async function run(runs: string, options: Options): Promise<void> {
+  const { isLoopback, startUi } = await import("@weft/ui");
+  const { host, port: wanted } = options;
+  const ui = await startUi({ runs, host, port: wanted }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "EADDRINUSE") throw new CommandError(`port ${wanted} is in use; give another --port, or none`);
+    if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
+      throw new CommandError(`--host ${host} is no address of this machine`);
+    if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
+    throw error;
+  });
+  process.stdout.write(`${ui.url}\n`);
+  if (!isLoopback(host))
+    warn("others can reach this server, and the connection is not encrypted: prefer the default host and ssh -L");
+  if (options.open && process.stdout.isTTY) openBrowser(ui.url);
+  await untilSignal();
+  await ui.close();
+}
+
+/** Opens the address in the user's browser, if there is one; the address is printed in any case. */
+function openBrowser(url: string): void {
+  const command = process.platform === "darwin" ? "open" : process.platform === "win32" ? "explorer" : "xdg-open";
+  const child = spawn(command, [url], { stdio: "ignore", detached: true });
+  child.on("error", () => {});
+  child.unref();
+}

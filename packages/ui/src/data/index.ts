@@ -1,0 +1,7 @@
+// Reads the runs folder.
+export { readDetail, readSettings, stopRun } from "./detail.js";
+export { isInside } from "./files.js";
+export { RunsFolder } from "./folder.js";
+export { holderOf } from "./holder.js";
+export { RunRecords } from "./records.js";
+export type { RunPlace } from "./row.js";

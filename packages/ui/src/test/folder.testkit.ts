@@ -1,0 +1,67 @@
+// For tests: runs folders as `weft train` writes them, and runs that really train.
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { hostname, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { RunFile } from "@weft/formats";
+
+/** A runs folder that is removed after the test. */
+export class TestRuns {
+  readonly path = mkdtempSync(join(tmpdir(), "weft-ui-"));
+
+  /** Writes the run.json of a run; returns its folder. */
+  head(id: string, more: Partial<RunFile> = {}): string {
+    const folder = join(this.path, id);
+    mkdirSync(folder, { recursive: true });
+    const file: RunFile = {
+      v: 1,
+      id,
+      devices: 1,
+      repeat: 0,
+      order: 0,
+      command: ["train", "x.yaml"],
+      status: "ok",
+      startedAt: Date.now() / 1000 - 100,
+      machine: { host: hostname() },
+      workload: { model: "encoder", dataset: "synthetic" },
+      ...more,
+    };
+    writeFileSync(join(folder, "run.json"), JSON.stringify(file));
+    return folder;
+  }
+
+  /** Writes a finished run with steps of a falling loss. */
+  run(id: string, steps: number, more: Partial<RunFile> = {}): string {
+    const folder = this.head(id, { steps, ...more });
+    const file = openSync(join(folder, "rank0.jsonl"), "w");
+    const t = Date.now() / 1000 - 100;
+    let text = `${JSON.stringify({ v: 1, type: "rank", t, rank: 0, worldSize: 1, pid: 999999999, device: "cpu" })}\n`;
+    for (let step = 0; step < steps; step++) {
+      text += `{"v":1,"type":"step","t":${(t + step / 1e4).toFixed(3)},"rank":0,"step":${step},"durationUs":1000,"dataWaitUs":10,"samples":8,"loss":${lossAt(step)},"learningRate":0.001}\n`;
+      if (text.length < 1 << 20) continue;
+      writeSync(file, text);
+      text = "";
+    }
+    writeSync(file, text);
+    return folder;
+  }
+
+  remove(): void {
+    rmSync(this.path, { recursive: true, force: true });
+  }
+}
+
+/** The loss of the steps that `run` writes; step 777777 stands out. */
+export const lossAt = (step: number): number => (step === 777777 ? 9.5 : Number((1 / (1 + step / 1000)).toFixed(5)));
+
+const weft = fileURLToPath(new URL("../../../cli/bin/weft.js", import.meta.url));
+const config = fileURLToPath(new URL("../../../../configs/synthetic.yaml", import.meta.url));
+
+/** Starts a real training; it is interpreted, so that it needs no compiler. */
+export function startTraining(runs: string, name: string, args: readonly string[]): ChildProcess {
+  return spawn(process.execPath, [weft, "train", config, "--output", join(runs, name), ...args], {
+    stdio: "ignore",
+    env: { ...process.env, WEFT_THREADS: "1" },
+  });
+}
