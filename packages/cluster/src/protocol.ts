@@ -3,6 +3,7 @@
 
 import { limits, precisions, shortened, WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
+import { planReport, watchedClients } from "./plan-report.js";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
 export const protocolVersion = 6;
@@ -137,6 +138,7 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ ...probe, worker: name }),
   /** Number of tensors recomputed after a worker failure. */
   z.object({ t: z.literal("recomputed"), tensors: id }),
+  planReport,
 ]);
 export type FromClient = z.infer<typeof fromClient>;
 
@@ -175,6 +177,7 @@ export const toClient = z.discriminatedUnion("t", [
     messages: size,
     bytes: size,
     recomputed: size.default(0),
+    ...watchedClients.shape,
     workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })),
   }),
 ]);

@@ -89,6 +89,8 @@ export const probeFactsSchema = z.object({
   deviceUuid: z.string().optional().describe("Distinguishes devices that several ranks know by the same name"),
   deviceMemoryBytes: bytes.optional(),
   peakMemoryBytes: bytes.optional(),
+  energyJoules: z.number().optional().describe("Of this rank's device, from the first step to the end"),
+  energyJoulesPerStep: z.number().optional(),
   visibleDevices: z.array(z.string()).optional(),
   samplerClass: z.string().optional().describe("Class of the sampler or batch sampler of the training loader"),
   samplerSharded: z.boolean().optional().describe("The sampler gives each rank its own part"),

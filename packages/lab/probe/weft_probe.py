@@ -287,45 +287,32 @@ def arm():
     except OSError:
         pass
 
-    def watcher_in(file, name, *args):
+    def watcher(file, name, *args):
+        """Imports the part of the probe when the framework is imported, not before."""
+
         def watch(module):
             import importlib
 
-            watcher = getattr(importlib.import_module(file), name)
-            (watcher(*args) if args else watcher)(module)
+            found = getattr(importlib.import_module(file), name)
+            (found(*args) if args else found)(module)
 
         return watch
-
-    def watch_hang(module):
-        import weft_probe_hang
-
-        weft_probe_hang.watch(module)
-
-    def watch_jax(module):
-        import weft_probe_jax
-
-        weft_probe_jax.watch(module)
-
-    def watch_yaml(module):
-        import weft_probe_config
-
-        weft_probe_config.watch(module)
 
     import weft_probe_side
 
     guarded("side work")(weft_probe_side.arm)()
     actions = {
         "logging": weft_probe_side.watch_logging,
-        "torch": watcher_in("weft_probe_torch", "watch"),
-        "torch.distributed.distributed_c10d": watch_hang,
-        "torch.utils.data.dataloader": watcher_in("weft_probe_torch", "watch_data"),
-        "torch.nn.parallel.distributed": watcher_in("weft_probe_ddp", "watch_ddp"),
-        "torch.nn.parallel.data_parallel": watcher_in("weft_probe_ddp", "watch_wrapper", "dp"),
-        "torch.distributed.fsdp.fully_sharded_data_parallel": watcher_in("weft_probe_ddp", "watch_wrapper", "fsdp"),
-        "jax": watch_jax,
+        "torch": watcher("weft_probe_torch", "watch"),
+        "torch.distributed.distributed_c10d": watcher("weft_probe_hang", "watch"),
+        "torch.utils.data.dataloader": watcher("weft_probe_torch", "watch_data"),
+        "torch.nn.parallel.distributed": watcher("weft_probe_ddp", "watch_ddp"),
+        "torch.nn.parallel.data_parallel": watcher("weft_probe_ddp", "watch_wrapper", "dp"),
+        "torch.distributed.fsdp.fully_sharded_data_parallel": watcher("weft_probe_ddp", "watch_wrapper", "fsdp"),
+        "jax": watcher("weft_probe_jax", "watch"),
     }
     if os.environ.get("WEFT_PROBE_CONFIG", "1") != "0":
-        actions["yaml"] = watch_yaml
+        actions["yaml"] = watcher("weft_probe_config", "watch")
     sys.meta_path.insert(0, _AfterImport(actions))
 
     def forget():

@@ -6,6 +6,7 @@ import sys
 import zlib
 
 import weft_probe as probe
+import weft_probe_cuda as cuda
 import weft_probe_side
 from weft_probe import _clock, guarded
 from weft_probe_ddp import bucket_facts, communication_facts, wrapped_model
@@ -40,6 +41,7 @@ class _Loop:
         self.epoch_steps = 0
         self.cpu = True
         self.described = False
+        self.optimizer = None  # of the last captured CUDA graph
         self.content = 0  # hash of the values of the first batches
         self.content_batches = 0
         self.all_updates = 0  # optimizer steps of the run
@@ -84,6 +86,8 @@ def _close_step(now):
         if loop.epoch_of is not None and loop.iterator is not loop.epoch_of:
             loop.evaluation += now - loop.asked
     else:
+        if not loop.described and loop.trained:
+            _describe(None)
         if loop.trained and loop.updated is not None:
             loop.after += now - loop.updated
         if loop.epoch_of is not loop.iterator:
@@ -212,6 +216,9 @@ def watch_data(module):
         except StopIteration:
             if loop.epoch_of is self:
                 guarded("epoch")(_close_epoch)()
+            if loop.iterator is self:
+                # A loop without a loader may follow.
+                loop.iterator = loop.last_update = None
             raise
         got = _clock()
         loop.iterator = self
@@ -363,6 +370,20 @@ def _length_says_shard(loader, sampler):
     return part <= whole / world * 1.05 + 1
 
 
+def _describe(optimizer):
+    """Facts that are known at the first step; without an optimizer where the compiler has swallowed its hooks."""
+    loop.described = True
+    probe.first_step()
+    torch = sys.modules["torch"]
+    if optimizer is not None:
+        _model_facts(optimizer)
+    elif torch.cuda.is_initialized():
+        loop.cpu = False
+        probe.recorder.fact(**cuda.device_facts(torch, torch.device("cuda", torch.cuda.current_device())))
+    if loop.iterator is not None:
+        _loader_facts(loop.iterator)
+
+
 @guarded("model")
 def _model_facts(optimizer):
     torch = sys.modules["torch"]
@@ -392,16 +413,7 @@ def _model_facts(optimizer):
         facts["backend"] = torch.distributed.get_backend()
         facts["worldSize"] = torch.distributed.get_world_size()
     if not loop.cpu:
-        facts["deviceName"] = torch.cuda.get_device_name(first.device)
-        facts["deviceCount"] = torch.cuda.device_count()
-        facts["deviceUuid"] = str(getattr(torch.cuda.get_device_properties(first.device), "uuid", "")) or None
-        facts["deviceMemoryBytes"] = torch.cuda.get_device_properties(first.device).total_memory
-        facts["cudaVersion"] = torch.version.cuda
-        facts["tf32"] = bool(torch.backends.cuda.matmul.allow_tf32)
-        try:
-            facts["ncclVersion"] = ".".join(str(part) for part in torch.cuda.nccl.version())
-        except Exception:  # noqa: BLE001
-            pass
+        facts.update(cuda.device_facts(torch, first.device))
     probe.recorder.fact(**facts)
 
 
@@ -423,20 +435,46 @@ def _sum_parameters(step):
         probe.recorder.fact(parameterSums=list(loop.sums))
 
 
+def _not_compiling():
+    return False
+
+
+# PyTorch's compiler follows calls into hooks. Its own test shortens them to what it compiles without a break of the graph.
+_is_compiling = _not_compiling
+
+
 def _before_optimizer(optimizer, args, kwargs):
+    if _is_compiling():
+        return
     loop.optimizer_began = _clock()
 
 
 def _after_optimizer(optimizer, args, kwargs):
+    if _is_compiling():
+        loop.trained = True
+        return
     if probe.recorder.folder is None:
         return
+    if not loop.cpu or not loop.described:
+        if cuda.capturing(sys.modules["torch"]):
+            # Nothing runs now, and reading a parameter would destroy the graph: the step is counted at each replay.
+            loop.optimizer = optimizer
+            cuda.note_captured_update()
+            return
+    _updated(optimizer)
+
+
+def _replayed():
+    if probe.recorder.folder is not None:
+        loop.optimizer_began = None
+        _updated(loop.optimizer)
+
+
+def _updated(optimizer):
+    """An optimizer step was issued."""
     try:
         if not loop.described:
-            loop.described = True
-            probe.first_step()
-            _model_facts(optimizer)
-            if loop.iterator is not None:
-                _loader_facts(loop.iterator)
+            _describe(optimizer)
         now = _clock()
         loop.updated = now
         if loop.optimizer_began is not None:
@@ -462,11 +500,16 @@ def _after_optimizer(optimizer, args, kwargs):
 
 
 def watch(torch):
+    global _is_compiling
     probe.recorder.fact(framework="torch", frameworkVersion=str(torch.__version__))
+    compiler = getattr(torch, "compiler", None)
+    _is_compiling = is_compiling = getattr(compiler, "is_compiling", _not_compiling)
     guarded("torch.save")(weft_probe_side.watch_torch)(torch)
     original = torch.Tensor.backward
 
     def backward(self, *args, **kwargs):
+        if is_compiling():
+            return original(self, *args, **kwargs)
         began = _clock()
         result = original(self, *args, **kwargs)
         try:
@@ -495,11 +538,14 @@ def watch(torch):
     else:
         _wrap_steps(optimizer.Optimizer)
 
+    cuda.watch_graphs(getattr(torch.cuda, "graphs", None), _replayed)
     autocast = getattr(torch, "autocast", None)
     if autocast is not None:
         enter = autocast.__enter__
 
         def __enter__(self):
+            if is_compiling():
+                return enter(self)
             try:
                 dtype = str(getattr(self, "fast_dtype", "")).replace("torch.", "")
                 if getattr(self, "_enabled", True) and dtype in ("float16", "bfloat16"):

@@ -122,4 +122,4 @@ export {
   submitStudy,
 } from "./runner/index.js";
 export { type ColumnType, studyTables, type Table, writeTables } from "./store/index.js";
-export { type DiffRow, type MergeInput, readTimeline } from "./trace/index.js";
+export { type DiffRow, type MergeInput, parsePeaks, readTimeline } from "./trace/index.js";

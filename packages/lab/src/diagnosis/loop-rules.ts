@@ -1,6 +1,7 @@
 // Rules about the training loop itself, from what the probe counts inside it: garbage collection, messages, checkpoints and
 // evaluation between steps, loaders that start again, gradients that are exchanged too often, steps that get slower.
 import { mean, median } from "@weft/formats/stats";
+import { imbalance } from "../metrics/index.js";
 import { evidence } from "../model/index.js";
 import { type EffectEstimate, estimateRemoved } from "../predict/index.js";
 import { type DiagnosisRule, graded, percent } from "./catalog.js";
@@ -24,6 +25,14 @@ function sideShare(r: RunView, fact: SideFact): { share: number; seconds: number
   const whole = trainingSeconds(r);
   const seconds = Math.max(0, ...r.run.ranks.map(({ facts }) => facts[fact] ?? 0));
   return whole === null || seconds === 0 ? null : { share: Math.min(0.99, seconds / whole), seconds };
+}
+
+/** Share of the step that a rank waits for others, inferred from the backward passes: side work comes at other times on each. */
+function waitShare(r: RunView): number {
+  const found = imbalance(r.run.steps, r.summary.steps?.warmupSteps ?? 0, r.facts.parallelism === "ddp");
+  if (found === null || found.recorded) return 0;
+  const whole = mean(found.own.map((o) => o.us + o.waitUs));
+  return whole > 0 ? Math.min(...found.own.map((o) => o.waitUs)) / whole : 0;
 }
 
 /** A rule about one kind of side work. */
@@ -51,7 +60,12 @@ function sideRule(row: {
           evidence("seconds of it", side.seconds, { rank: "counted", unit: "s" }),
         ],
         ...text,
-        predicted: r.effect(estimateRemoved(side.share, `the training without ${what}`)),
+        predicted: r.effect(
+          estimateRemoved(
+            Math.min(0.97, side.share + waitShare(r)),
+            `the training without ${what}, and without waiting for that of other ranks`,
+          ),
+        ),
       };
     },
   };
