@@ -9,13 +9,16 @@ export const protocolVersion = 6;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
+/** Workers in one message. */
+const maxWorkers = 16_384;
+
 const id = z.number().int().nonnegative();
 const ids = z.array(id).max(100_000);
 /**
  * Characters that a terminal obeys instead of printing: controls, and those that reverse or hide text. Line breaks and
  * tabs are allowed in texts.
  */
-const unprintable = /[\p{Cc}\p{Cs}\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/u;
+const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/u;
 const unprintables = new RegExp(`(?![\\n\\t])${unprintable.source}`, "gu");
 /** Text from another process, made safe for terminals. */
 export const printable = (s: string): string => s.replace(unprintables, "?");
@@ -159,13 +162,19 @@ const stats = z.object({
 export type WorkerStats = z.infer<typeof stats>;
 
 export const toClient = z.discriminatedUnion("t", [
-  z.object({ t: z.literal("welcome"), client: id, generation: id, workers: z.array(workerInfo), dispatcher: name }),
+  z.object({
+    t: z.literal("welcome"),
+    client: id,
+    generation: id,
+    workers: z.array(workerInfo).max(maxWorkers),
+    dispatcher: name,
+  }),
   /** Workers that joined since the last message, and those that were lost. */
   z.object({
     t: z.literal("workers"),
     generation: id,
-    joined: z.array(workerInfo),
-    lost: z.array(z.object({ worker: name, reason: text })),
+    joined: z.array(workerInfo).max(maxWorkers),
+    lost: z.array(z.object({ worker: name, reason: text })).max(maxWorkers),
   }),
   failure,
   z.object({ t: z.literal("refused"), message: text }),
@@ -175,7 +184,7 @@ export const toClient = z.discriminatedUnion("t", [
     messages: size,
     bytes: size,
     recomputed: size.default(0),
-    workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })),
+    workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })).max(maxWorkers),
   }),
 ]);
 export type ToClient = z.infer<typeof toClient>;
@@ -186,6 +195,8 @@ export const fromWorker = z.discriminatedUnion("t", [
   z.object({ t: z.literal("stats"), stats }),
   /** Number of a client's instructions completed since the last report. */
   z.object({ t: z.literal("progress"), client: id, done: id }),
+  /** An upload over a socket has arrived, or will not. */
+  z.object({ t: z.literal("arrived"), client: id, id }),
   /** A group failed: programs over its members need a new one. */
   z.object({ t: z.literal("broken"), group: name }),
 ]);
