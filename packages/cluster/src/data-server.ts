@@ -377,8 +377,13 @@ export class DataServer {
         },
       };
       this.#awaited.set(key, awaited);
+      let ticked = Date.now();
       const watch = setInterval(() => {
-        if (Date.now() - awaited.at < stallMs) return;
+        const now = Date.now();
+        // A worker that computed meanwhile has not read what has arrived.
+        if (now - ticked > 1500) awaited.at = now;
+        ticked = now;
+        if (now - awaited.at < stallMs) return;
         pending.stalled = true;
         this.#cancelUpload(key);
       }, 500);
