@@ -178,7 +178,8 @@ export class Dispatcher {
     const id = `w${this.#nextWorker++}`;
     const entry: WorkerEntry = {
       info: { ...facts, id },
-      outbox: new Outbox((bytes) => void stream.write(bytes)),
+      // Messages of many clients that arrive in one turn leave together.
+      outbox: new Outbox((bytes) => void stream.write(bytes), setImmediate),
       stats: null,
       key: randomKey(),
       lastBeat: Date.now() + firstBeatGrace,

@@ -116,7 +116,7 @@ async function stageOf(ranks: number, environment: Record<string, string>): Prom
       const line = [process.execPath, main, "worker", JSON.stringify({ ...place, ...hosts.security })];
       const child = hosts.start(host, line, environment);
       await once(child.stdout!, "data");
-      pids.push(child.pid!);
+      pids.push(hosts.processOf(child));
     }
     const cluster = await connect(`${hosts.address(0)}:${dispatcher.port}`, hosts.security);
     const close = async (): Promise<void> => {
@@ -167,31 +167,26 @@ function expected({ cluster }: Stage, { kind, hosts }: Fault): string {
 
 const said = ({ what, workers }: PreflightFinding): string => `${what} ${[...workers].sort().join()}`;
 
-/** Steps whose gradient is summed over all workers: predicted and measured. */
+/** Steps in which rows become columns and columns rows, on all workers: predicted and measured. */
 async function predictSteps({ cluster }: Stage): Promise<Step[]> {
   const steps: Step[] = [];
+  const turn = weft.jit((x: weft.Tensor) => weft.shard(weft.shard(x, { 1: "d" }).mul(0.5), { 0: "d" }).add(1));
   process.env.WEFT_FORCE_SHARD = "1";
   try {
-    for (const [rows, columns] of [
-      [256, 384],
-      [512, 768],
-    ]) {
-      const step = weft.jit((w: weft.Tensor, x: weft.Tensor) =>
-        w.sub(x.matmul(w).transpose().matmul(x).transpose().mul(1e-9)),
-      );
-      const x = weft.shard(weft.ones([16 * cluster.workers.length, rows]), { 0: "d" });
-      let w = weft.ones([rows, columns]);
-      for (let i = 0; i < 3; i++) w = step(w, x);
-      await w.sum().item();
-      const predicted = cluster.device.predict()!.seconds;
-      const times: number[] = [];
-      for (let round = 0; round < 3; round++) {
+    for (const side of [384, 768]) {
+      let x = weft.shard(weft.ones([side, side]), { 0: "d" }).add(0);
+      const run = async (count: number): Promise<number> => {
         const begin = performance.now();
-        for (let i = 0; i < 4; i++) w = step(w, x);
-        await cluster.device.computed((w.node.value as TensorValue).buffer);
-        times.push((performance.now() - begin) / 4e3);
-      }
-      steps.push({ bytes: 4 * rows * columns, predicted, measured: Math.min(...times) });
+        for (let i = 0; i < count; i++) x = turn(x);
+        await cluster.device.computed((x.node.value as TensorValue).buffer);
+        return (performance.now() - begin) / 1e3 / count;
+      };
+      await run(2);
+      const { lastPlan } = cluster.device;
+      if (lastPlan!.moves.length === 0) throw new Error("the steps exchange nothing");
+      const predicted = cluster.device.predict()!.seconds;
+      const times = [await run(4), await run(4), await run(4)];
+      steps.push({ bytes: 4 * side * side, predicted, measured: Math.min(...times) });
     }
   } finally {
     delete process.env.WEFT_FORCE_SHARD;
