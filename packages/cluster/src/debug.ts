@@ -1,5 +1,5 @@
 // Debug logs on standard error: WEFT_DEBUG_DISPATCHER, _WORKER, _CLIENT and _PLANNER.
-import { printable } from "./protocol.js";
+import { printable } from "./printable.js";
 import { clusterSettings } from "./settings.js";
 
 type Part = keyof typeof clusterSettings.debug;

@@ -23,6 +23,7 @@ import { silenceOf } from "./hung-worker.js";
 import { dataKey, randomKey, sameSecret } from "./identity.js";
 import { groupOf } from "./member-group.js";
 import { Outbox } from "./outbox.js";
+import { PlanBook } from "./plan-report.js";
 import {
   decode,
   decodeAll,
@@ -57,6 +58,7 @@ export class Dispatcher {
   readonly #workers = new Map<string, WorkerEntry>();
   readonly #clients = new Map<number, ClientEntry>();
   readonly #watchers = new Set<ServerStream>();
+  readonly #plans = new PlanBook();
   readonly #host: string;
   readonly #admission: Admission;
   readonly #quotas: Quotas;
@@ -316,17 +318,8 @@ export class Dispatcher {
   }
 
   #report(): void {
-    const status: ToClient = {
-      t: "status",
-      clients: this.#clients.size,
-      ...this.counters,
-      workers: [...this.#workers.values()].map(({ info, stats, suspended }) => ({
-        info: { ...info, key: "" },
-        stats,
-        state: suspended ? "hangs" : "ready",
-      })),
-    };
-    const bytes = encode(status);
+    const seen = this.#plans.seen([...this.#workers.values()], [...this.#clients.values()]);
+    const bytes = encode({ t: "status", ...this.counters, ...seen } satisfies ToClient);
     // A watcher that does not read gets no more until it has.
     for (const stream of this.#watchers) if (stream.writableLength < maxUnwatched) stream.write(bytes);
   }
@@ -420,6 +413,7 @@ export class Dispatcher {
 
   #clientEnded(client: ClientEntry): void {
     if (!this.#clients.delete(client.id)) return;
+    this.#plans.left(client.id);
     client.stream.end();
     log("dispatcher", () => `client ${client.id} left; its tensors are freed`);
     for (const worker of this.#workers.values()) this.#toWorker(worker, { t: "leave", client: client.id });
@@ -430,6 +424,7 @@ export class Dispatcher {
     else if (message.t === "define") this.#define(client, message);
     else if (message.t === "upload") this.#upload(client, message);
     else if (message.t === "free") this.#free(client, message.ids);
+    else if (message.t === "plan") this.#plans.add(client.id, message);
     else if (message.t === "recomputed") this.counters.recomputed += message.tensors;
     else if (message.t === "forget") {
       this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
@@ -520,6 +515,7 @@ export class Dispatcher {
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
+    this.#plans.ran(client.id, message.program);
     const program = client.programs.get(message.program);
     if (program === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
     const { members, problem } = program;

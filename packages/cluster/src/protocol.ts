@@ -3,6 +3,8 @@
 
 import { limits, precisions, shortened, WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
+import { planReport, watchedClients } from "./plan-report.js";
+import { isPrintable, printable } from "./printable.js";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
 export const protocolVersion = 6;
@@ -15,18 +17,7 @@ const maxWorkers = 16_384;
 const id = z.number().int().nonnegative();
 const maxIds = 100_000;
 const ids = z.array(id).max(maxIds);
-/**
- * Characters that a terminal obeys instead of printing: controls, and those that reverse or hide text. Line breaks and
- * tabs are allowed in texts.
- */
-const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/u;
-const unprintables = new RegExp(`(?![\\n\\t])${unprintable.source}`, "gu");
-/** Text from another process, made safe for terminals. */
-export const printable = (s: string): string => s.replace(unprintables, "?");
-const name = z
-  .string()
-  .max(limits.name)
-  .refine((s) => !unprintable.test(s), "has characters that cannot be printed");
+const name = z.string().max(limits.name).refine(isPrintable, "has characters that cannot be printed");
 const text = z.string().max(limits.text).transform(printable);
 const size = z.number().nonnegative().finite();
 /** Byte counts, element counts and strides. */
@@ -141,6 +132,7 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ ...probe, worker: name }),
   /** Number of tensors recomputed after a worker failure. */
   z.object({ t: z.literal("recomputed"), tensors: id }),
+  planReport,
 ]);
 export type FromClient = z.infer<typeof fromClient>;
 
@@ -185,6 +177,7 @@ export const toClient = z.discriminatedUnion("t", [
     messages: size,
     bytes: size,
     recomputed: size.default(0),
+    ...watchedClients.shape,
     workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })).max(maxWorkers),
   }),
 ]);

@@ -173,7 +173,7 @@ async function predictSteps({ cluster }: Stage): Promise<Step[]> {
   const turn = weft.jit((x: weft.Tensor) => weft.shard(weft.shard(x, { 1: "d" }).mul(0.5), { 0: "d" }).add(1));
   process.env.WEFT_FORCE_SHARD = "1";
   try {
-    for (const side of [384, 768]) {
+    for (const side of [512, 1024]) {
       let x = weft.shard(weft.ones([side, side]), { 0: "d" }).add(0);
       const run = async (count: number): Promise<number> => {
         const begin = performance.now();
@@ -185,7 +185,7 @@ async function predictSteps({ cluster }: Stage): Promise<Step[]> {
       const { lastPlan } = cluster.device;
       if (lastPlan!.moves.length === 0) throw new Error("the steps exchange nothing");
       const predicted = cluster.device.predict()!.seconds;
-      const times = [await run(4), await run(4), await run(4)];
+      const times = [await run(3), await run(3), await run(3)];
       steps.push({ bytes: 4 * side * side, predicted, measured: Math.min(...times) });
     }
   } finally {

@@ -128,6 +128,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Show recorded predictions and their outcomes.",
     load: () => import("./ledger.js"),
   },
+  schema: {
+    usage: "schema [options] [kind]",
+    description: "Print the JSON Schema of a kind of YAML file, for completion and checks in editors.",
+    load: () => import("./schema.js"),
+  },
   ui: {
     usage: "ui [options] [runs]",
     description: "Show runs, scaling studies, clusters and quantum controls live in a browser.",
@@ -147,14 +152,13 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   "Quantum devices:": ["quantum"],
   "Several devices:": ["bench", "server", "worker", "preflight", "top", "tape"],
   "Public results:": ["import", "audit"],
-  "This machine:": ["ui", "doctor"],
+  "See and set up:": ["ui", "doctor", "schema"],
 };
 
-/** Adds the used command in full, and of the others only what `weft --help` shows. An unknown name loads all of them. */
-export async function addCommands(program: Command, args: readonly string[]): Promise<void> {
+/** Adds the used command in full, and of the others only what `weft --help` shows, unless `all` are wanted. */
+export async function addCommands(program: Command, args: readonly string[], all = false): Promise<void> {
   const words = args.filter((word) => !word.startsWith("-"));
   const used = words[0] === "help" ? words[1] : words[0];
-  const all = used !== undefined && !(used in commands);
   for (const [heading, names] of Object.entries(groups)) {
     program.commandsGroup(heading);
     for (const name of names) {

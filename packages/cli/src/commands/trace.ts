@@ -31,7 +31,7 @@ import {
   writeFiles,
   wrongUsage,
 } from "../terminal/index.js";
-import { readTraces, traceMessages } from "./trace-common.js";
+import { operatorText, readTraces, traceMessages } from "./trace-common.js";
 
 interface Options {
   json?: boolean;
@@ -40,6 +40,7 @@ interface Options {
   top: string;
   merged?: string;
   hta?: boolean;
+  peaks?: string;
   html?: string;
 }
 
@@ -63,6 +64,10 @@ export function add(program: Command): void {
     .option("--merged <file>", "write all ranks into one Chrome trace")
     .option("--html <file>", "write a page with a timeline, findings and tables")
     .option("--hta", "round times as Holistic Trace Analysis does, to compare with it (default: exact)")
+    .option(
+      "--peaks <rates>",
+      "measured rates for the roofline, such as bf16=790,tf32=420,bandwidth=4200 (TFLOP/s, GB/s)",
+    )
     .option("--json", "the whole report as JSON on standard output")
     .option("--out <dir>", "write report.json, the tables as CSV and merged.json.gz into a folder")
     .addHelpText("after", help)
@@ -115,6 +120,8 @@ function show(report: TraceReport, top: number): string {
   if (first === undefined) return "There is nothing to measure in these traces.";
   if (report.ranks.some((rank) => rank.idle.length > 0)) parts.push(idleTable(report.ranks));
   parts.push(kernelTable(first, top));
+  const operators = operatorText(first, top);
+  if (operators !== "") parts.push(operators);
   if (first.collectives.length > 0) parts.push(collectiveTable(first, top));
   if (report.skew.length > 0) parts.push(skewTable(report, top));
   if (first.launches !== null) parts.push(launchText(first));
@@ -347,6 +354,23 @@ async function writeAll(
       ["rank", "name", "type", "count", "sum_us", "mean_us", "min_us", "max_us", "std_us"],
       report.ranks.flatMap((r) =>
         r.kernels.map((k) => [r.rank, k.name, k.type, k.count, k.sumUs, k.meanUs, k.minUs, k.maxUs, k.stdUs]),
+      ),
+    ),
+    "operators.csv": csv(
+      ["rank", "operator", "calls", "kernels", "device_us", "flops", "bytes", "tflops", "gb_per_s", "roof_percent"],
+      report.ranks.flatMap((r) =>
+        (r.operators?.rows ?? []).map((o) => [
+          r.rank,
+          o.name,
+          o.calls,
+          o.kernels,
+          o.deviceUs,
+          o.flops,
+          o.bytes,
+          o.tflops,
+          o.bandwidthGBps,
+          o.roofPercent,
+        ]),
       ),
     ),
     "collectives.csv": csv(

@@ -52,6 +52,8 @@ const argumentKeys = [
   "step_num",
   "Seq",
   "step",
+  "Concrete Inputs",
+  "Sequence number",
 ] as const;
 const argumentTable = new KeyTable(argumentKeys);
 
@@ -196,10 +198,7 @@ export class EventSlots {
         return next;
       }
       case keyArgs:
-        // The arguments of host operators, the most frequent events, are not used.
-        return bytes[at] === 0x7b && !isToken(bytes, this.category, hostOperator)
-          ? this.readArguments(bytes, at + 1, end)
-          : skipValue(bytes, at, end);
+        return bytes[at] === 0x7b ? this.readArguments(bytes, at + 1, end) : skipValue(bytes, at, end);
       default:
         return skipValue(bytes, at, end);
     }
@@ -269,7 +268,6 @@ export class EventSlots {
   }
 }
 
-const hostOperator = Buffer.from("cpu_op");
 const kernelCategory = Buffer.from("kernel");
 const kernelArguments = (1 << argumentIndex.stream) | (1 << argumentIndex.correlation);
 

@@ -12,6 +12,7 @@ import {
 } from "./breakdown.js";
 import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { type CriticalPath, criticalPath } from "./critical-path.js";
+import type { DevicePeaks } from "./gpus.js";
 import { dataLoaderTime, hostActivity, hostCut, jaxActivities, weftActivities } from "./host.js";
 import { hostFacts } from "./host-facts.js";
 import { mergeSorted } from "./intervals.js";
@@ -26,6 +27,7 @@ import {
 } from "./kernels.js";
 import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
+import { type OperatorReport, operatorReport } from "./operators.js";
 import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from "./read.js";
 import { whatIf } from "./replay.js";
 import { nameIn } from "./symbols.js";
@@ -65,6 +67,8 @@ export interface RankReport extends Partial<TimeBreakdown> {
   host: ReturnType<typeof hostFacts> | null;
   /** Step times under changes, replayed; null without steps or launches. */
   whatIf: ReturnType<typeof whatIf>;
+  /** Operators, modules and source lines behind the kernels, with rates and the roofline; null without launches. */
+  operators: OperatorReport | null;
 }
 
 /** The report of a rank and the data that the comparison of ranks needs. */
@@ -87,11 +91,11 @@ export async function analyzeTraceFile(
   options: TraceReadOptions = {},
 ): Promise<AnalyzedRank[]> {
   using data = await readTrace(file, options);
-  return analyzeTrace(data, order);
+  return analyzeTrace(data, order, options.peaks);
 }
 
-export function analyzeTrace(data: TraceData, order: number): AnalyzedRank[] {
-  if (data.device.rows > 0) return [analyseDevice(data, order)];
+export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank[] {
+  if (data.device.rows > 0) return [analyseDevice(data, order, peaks)];
   const weft = weftActivities(data);
   if (weft.length > 0)
     return weft.map(({ worker, activity }) =>
@@ -126,7 +130,7 @@ function common(
 const stepTimes = (steps: readonly StepMark[]): StepTime[] =>
   [...steps].sort((a, b) => a.ts - b.ts).map((step) => ({ number: step.number, us: step.dur }));
 
-function analyseDevice(data: TraceData, order: number): AnalyzedRank {
+function analyseDevice(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank {
   const view = deviceView(data);
   const activity: Activity = {
     symbols: data.symbols,
@@ -157,6 +161,7 @@ function analyseDevice(data: TraceData, order: number): AnalyzedRank {
     criticalPath: gap === null ? criticalPath(view) : null,
     host: hostFacts(data, view.cut),
     whatIf: gap === null ? whatIf(view) : null,
+    operators: operatorReport(view, peaks),
   };
   if (gap !== null) report.problems.push(gap);
   if (view.rows.length === 0)
@@ -204,7 +209,15 @@ function lacksDeviceEvents(data: TraceData): boolean {
 }
 
 /** The analyses that need device streams and runtime calls. */
-const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null, whatIf: null };
+const withoutLaunches = {
+  idle: [],
+  launches: null,
+  queues: [],
+  copies: [],
+  criticalPath: null,
+  whatIf: null,
+  operators: null,
+};
 
 function analyseHost(data: TraceData, order: number): AnalyzedRank {
   const blind = lacksDeviceEvents(data);

@@ -6,8 +6,10 @@ import { createGunzip, type ZlibOptions } from "node:zlib";
 import { mostDevices } from "@weft/formats";
 import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
+import type { DevicePeaks } from "./gpus.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
 import { TraceSyntaxError } from "./scan.js";
+import { ShapeTable } from "./shapes.js";
 import { type EventSink, TraceStream } from "./stream.js";
 import { Symbols } from "./symbols.js";
 import { isTape, streamTape } from "./tape.js";
@@ -51,6 +53,8 @@ export interface StepMark {
 
 export class TraceData {
   readonly symbols = new Symbols();
+  /** Inputs of host operators, by the ids in the host table. */
+  readonly shapes = new ShapeTable();
   readonly lanes: Lane[] = [];
   readonly device: DeviceTable;
   readonly runtime: RuntimeTable;
@@ -69,8 +73,9 @@ export class TraceData {
   readonly runs = new Map<number, { start: number; end: number }>();
   /** Names of the step annotations, to count distinct ones as Holistic Trace Analysis does. */
   readonly stepNames = new Set<number>();
-  /** Start of the last profiler step, including the step annotations on the device of newer traces. */
+  /** Start of the last profiler step on the host, and on the device, where a step begins after its first launches. */
   lastStepTs = Number.NEGATIVE_INFINITY;
+  lastDeviceStepTs = Number.NEGATIVE_INFINITY;
   header: TraceHeader = {
     rank: null,
     worldSize: null,
@@ -288,7 +293,8 @@ class Sorter implements EventSink {
     const flags = this.flags(name);
     if (flags > 1) {
       data.stepNames.add(name);
-      data.lastStepTs = Math.max(data.lastStepTs, ts);
+      if (categories[category] !== "gpu_user_annotation") data.lastStepTs = Math.max(data.lastStepTs, ts);
+      else data.lastDeviceStepTs = Math.max(data.lastDeviceStepTs, ts);
     }
     if (flags !== 0 && categories[category] !== "gpu_user_annotation") {
       if (flags > 1) data.steps.push({ number: flags - 2, ts, dur, lane });
@@ -305,7 +311,10 @@ class Sorter implements EventSink {
         run.end = Math.max(run.end, ts + dur);
       }
     }
-    data.host.add(ts, dur, name, category, lane, device);
+    const isOperator = category === categoryIndex.cpu_op;
+    const inputs = isOperator ? data.shapes.add(e, bytes) : -1;
+    const sequence = isOperator && e.has(arg["Sequence number"]) ? e.number(arg["Sequence number"]) : -1;
+    data.host.add(ts, dur, name, category, lane, device, inputs, sequence);
   }
 
   /** 0: nothing special; 1: a collective on the host; n + 2: ProfilerStep n. Computed once per name. */
@@ -422,9 +431,11 @@ function hostCollectiveArguments(e: EventSlots, bytes: Buffer, name: string): Co
 export interface TraceReadOptions {
   /** Called periodically with the bytes read and the file size; reading waits for the returned promise. */
   onProgress?: (bytes: number, total: number) => void | Promise<void>;
-  /** Host segments (65,536 rows, 1.9 MB each) in memory before the oldest are spilled to a temporary file. */
+  /** Host segments (65,536 rows, 2.4 MB each) in memory before the oldest are spilled to a temporary file. */
   residentSegments?: number;
   signal?: AbortSignal;
+  /** Rates of the device for the roofline, instead of those of its data sheet. */
+  peaks?: DevicePeaks;
   /** Times as Holistic Trace Analysis has them: microseconds, fractions rounded inward. Otherwise exact nanoseconds. */
   hta?: boolean;
 }

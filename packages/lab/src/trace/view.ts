@@ -73,7 +73,7 @@ export function deviceView(data: TraceData): DeviceView {
     });
   }
   steps = [...steps].sort((a, b) => a.ts - b.ts);
-  const lastStep = rounded ? Math.ceil(data.lastStepTs) : data.lastStepTs;
+  const lastStep = startOfLastStep(data, rounded);
   const cut = data.stepNames.size >= 2 ? lastStep : Number.POSITIVE_INFINITY;
 
   const byCorrelation = new RowIndex(runtime.rows);
@@ -108,6 +108,12 @@ export function deviceView(data: TraceData): DeviceView {
   let n = 0;
   for (let i = 0; i < order.length; i++) if (kept[order[i]] === 1) rows[n++] = order[i];
   return { data, rows, type, launch, runtimeKept, steps: lastLeftOut(steps, cut), cut };
+}
+
+/** Where the last step begins: on the host, or at the later of both marks as Holistic Trace Analysis cuts. */
+function startOfLastStep({ unit, lastStepTs, lastDeviceStepTs }: TraceData, rounded: boolean): number {
+  const start = unit === "us" || !Number.isFinite(lastStepTs) ? Math.max(lastStepTs, lastDeviceStepTs) : lastStepTs;
+  return rounded ? Math.ceil(start) : start;
 }
 
 /** The host annotation of the last step starts before that of the device and is always excluded. */

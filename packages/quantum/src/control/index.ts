@@ -1,7 +1,7 @@
 // Optimal control of open systems: piecewise constant controls, minimizers, robust objectives, spectrum fits.
 export type { Bounds } from "./bounds.js";
 export { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
-export { type ControlFile, parseControlFile } from "./file.js";
+export { type ControlFile, controlJsonSchema, controlSections, parseControlFile } from "./file.js";
 export { fitSpectrum, type SpectrumFit } from "./fit.js";
 export { ensembleLoss, type GrapeEach, type GrapeMinimum, type GrapeOptions, grape, grapeEach } from "./grape.js";
 export {
