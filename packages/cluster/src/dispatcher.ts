@@ -570,8 +570,9 @@ export class Dispatcher {
     }
     const holders = client.holders.get(id) ?? [];
     client.holders.set(id, [...new Set([...holders, ...workers])]);
+    // A worker that hangs may never answer.
     for (const { worker, offset } of parts)
-      if (offset === null && this.#workers.has(worker)) client.uploading.add(`${worker}/${id}`);
+      if (offset === null && this.#workers.get(worker)?.suspended === false) client.uploading.add(`${worker}/${id}`);
     for (const part of parts)
       this.#send(client, [part.worker], { t: "upload", client: client.id, id, bytes, part }, [id]);
   }
