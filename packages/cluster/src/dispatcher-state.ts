@@ -54,6 +54,9 @@ export interface ClientEntry {
   holders: Map<number, string[]>;
   /** Instructions that workers have not yet reported as done, by worker. */
   queued: Map<string, Backlog>;
+  /** Uploads over sockets that have not arrived, as `worker/id`, and the messages after them that wait. */
+  uploading: Set<string>;
+  held: FromClient[];
 }
 
 /** A group without the place of a member in it. */
@@ -76,3 +79,7 @@ export const defaultQuotas: Quotas = {
   maxClients: 1024,
   maxWorkers: 4096,
 };
+
+/** Whether two lists of workers are equal. */
+export const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>
+  a === b || (a !== undefined && a.length === b.length && a.every((id, i) => id === b[i]));

@@ -8,7 +8,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
 import { randomKey } from "./identity.js";
 import { type DispatcherProcess, startDispatcher } from "./launch.js";
-import { printable } from "./protocol.js";
+import { printable } from "./printable.js";
 import { isLoopback } from "./security.js";
 import { clusterSettings } from "./settings.js";
 
