@@ -255,7 +255,7 @@ case "$*" in *driver_version*) echo "0, Test GPU, 81920, GPU-1, 550.1"; echo "1,
   process.env["WEFT_NVIDIA_SMI"] = smi;
   try {
     const { folder: study } = await runStudy(
-      options(folder, ["bash", "-c", `until [ -e ${sampled} ]; do sleep 0.05; done; sleep 0.3`], { counts: [1] }),
+      options(folder, ["bash", "-c", `until [ -e ${sampled} ]; do sleep 0.05; done; sleep 2`], { counts: [1] }),
     );
     assert.deepEqual(json<StudyFile>(study, "study.json").machine!.devices, [
       { index: 0, name: "Test GPU", memoryBytes: 81920 * 2 ** 20, uuid: "GPU-1" },
