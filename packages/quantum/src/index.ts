@@ -8,6 +8,7 @@ export {
   type ChosenSteps,
   type ControlFile,
   type ControlProblem,
+  type CostValues,
   chooseSteps,
   controlFidelities,
   controlInfidelity,
@@ -37,11 +38,16 @@ export {
   prepareProblem,
   qubitFlip,
   type RobustObjective,
+  type RunningCosts,
   robustLoss,
+  runningCosts,
   type SegmentSteps,
+  type ShortestDuration,
   type SpectrumFit,
   type StepMethod,
   type StopReason,
+  shortestDuration,
+  type TimedResult,
 } from "./control/index.js";
 export {
   averageGateFidelity,
@@ -146,6 +152,8 @@ export {
   constantPulse,
   cosinePulse,
   erfPulse,
+  filteredPulse,
+  fourierPulse,
   gaussianPulse,
   gaussianSquarePulse,
   Pulse,
@@ -154,6 +162,7 @@ export {
   type PulseValue,
   piecewisePulse,
   rampedCosinePulse,
+  splinePulse,
   tanhPulse,
   trapezoidPulse,
 } from "./pulses/index.js";
@@ -221,7 +230,11 @@ export {
   type Populations,
   parseGateSpec,
   type RobustSpec,
+  scaleTimes,
   setParameter,
+  type TunedEvolution,
+  type TuneOptions,
+  tuneEvolution,
 } from "./spec/index.js";
 export {
   BoundDevice,
