@@ -1,7 +1,7 @@
 // The command `weft`: adds the commands and passes control to commander. Each command is one file.
-import { Command, CommanderError } from "commander";
+import { CommanderError } from "commander";
 import { addCommands } from "./commands/index.js";
-import { wrongUsage } from "./terminal/index.js";
+import { SuggestingCommand, wrongUsage } from "./terminal/index.js";
 
 // A reader such as head or less closes the pipe early; that is not an error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
@@ -9,7 +9,7 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(0);
 });
 
-const program = new Command("weft");
+const program = new SuggestingCommand("weft");
 program
   .description("Tensors that shard themselves, and a lab that says why a job does not scale.")
   .version("0.1.0")

@@ -4,6 +4,7 @@
 import type { Rates } from "@weft/core/internal/cost";
 import { type GraphFn, type Node, range, WeftError } from "@weft/core/internal/graph";
 import {
+  type Alternative,
   explainPlan,
   type KernelSeconds,
   Mesh,
@@ -27,6 +28,8 @@ export interface Choice {
   /** Seconds predicted by operations, for this plan and for one worker. */
   seconds: number;
   single: number;
+  /** What the planner compared, its choice first. */
+  alternatives?: readonly Alternative[];
   /** Explains the plan, with the estimated cost of its kernels. */
   explain?(moves: Partitioned["moves"], kernels: KernelSeconds): string;
 }
@@ -38,6 +41,10 @@ export interface ChooseOptions {
   /** Workers that share memory, as lists of ranks; one list of all by default. */
   hosts?: readonly (readonly number[])[];
   rates: Rates;
+  /** How many times faster than the rates each worker computes, by rank; all alike by default. */
+  speeds?: readonly number[];
+  /** Rates with the links between the hosts of these ranks; assumed links by default. */
+  between?(ranks: readonly number[]): Rates;
   /** Current placements of the parameters; null for those that are on no worker yet. */
   params: readonly (Placement | null)[];
   /** Parameters whose buffers the results may reuse. */
@@ -82,24 +89,48 @@ export function choose(fn: GraphFn, options: ChooseOptions): Choice {
   const ranks = islandOf(params, options.islands ?? [range(devices)]);
   const near = hosts.map((host) => host.filter((rank) => ranks.includes(rank))).filter((host) => host.length > 0);
   if (near.length === 1) return chooseAmong(fn, ranks, options);
-  const all = chooseAmong(fn, ranks, { ...options, rates: betweenHosts(rates) });
+  const among = (some: readonly number[]): Choice =>
+    chooseAmong(fn, some, { ...options, rates: options.between?.(some) ?? betweenHosts(rates) });
+  const all = among(ranks);
   const host = clusterSettings.forceShard.get() || options.mesh !== undefined ? null : hostFor(params, near);
   if (host === null) return all;
   const one = chooseAmong(fn, host, options);
-  return one.seconds <= all.seconds ? one : all;
+  const better = one.seconds <= all.seconds ? one : all;
+  // A host with slow links holds up the others: without it the rest may be faster.
+  const used = new Set(params.flatMap((param) => param?.mesh.ranks ?? []));
+  const rest = near.length < 3 ? null : withoutSlowHost(near, options);
+  if (rest === null || [...used].some((rank) => !rest.includes(rank))) return better;
+  const fewer = among(rest);
+  return fewer.seconds < better.seconds ? fewer : better;
+}
+
+/** How much faster links must be without a host before it is left out. */
+const worthLeaving = 1.5;
+
+/** The workers without the host whose links are slowest; null where it makes no difference. */
+function withoutSlowHost(hosts: readonly (readonly number[])[], { between }: ChooseOptions): number[] | null {
+  if (between === undefined) return null;
+  const speed = (ranks: readonly number[]): number =>
+    Math.min(...Object.values(between(ranks).links).flatMap((links) => links.map(({ bandwidth }) => bandwidth)));
+  const all = speed(hosts.flat());
+  const rests = hosts.map((host) => hosts.filter((other) => other !== host).flat());
+  const best = rests.reduce((a, b) => (speed(b) > speed(a) ? b : a));
+  return speed(best) > worthLeaving * all ? best : null;
 }
 
 function chooseAmong(fn: GraphFn, ranks: readonly number[], options: ChooseOptions): Choice {
   const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: shard over all workers, whatever the estimated cost.
+  const speeds = options.speeds && ranks.map((rank) => options.speeds![rank]);
   const all =
     clusterSettings.forceShard.get() && ranks.length > 1
-      ? new Mesh([{ name: "d", size: ranks.length }], [...ranks])
+      ? new Mesh([{ name: "d", size: ranks.length }], [...ranks], speeds)
       : undefined;
   const asked = options.mesh === undefined ? all : meshFromSizes(options.mesh, devices);
   const made = planSharding(fn, {
     ranks: [...ranks],
     rates,
+    speeds,
     params,
     enabled: enabled && ranks.length > 1,
     mesh: asked,
@@ -110,5 +141,16 @@ function chooseAmong(fn: GraphFn, ranks: readonly number[], options: ChooseOptio
   const why =
     mesh.size === 1 ? `one worker of ${devices}: ${made.name}` : `${mesh.size} of ${devices} workers: ${made.name}`;
   const explain: Choice["explain"] = (moves, kernels) => explainPlan(made, moves, kernels);
-  return { mesh, params: made.params, results, strategy: (node) => strategy(node), why, seconds, single, explain };
+  const { params: placed, alternatives } = made;
+  return {
+    mesh,
+    params: placed,
+    results,
+    strategy: (node) => strategy(node),
+    why,
+    seconds,
+    single,
+    alternatives,
+    explain,
+  };
 }

@@ -1,6 +1,7 @@
 // A client's connection to a dispatcher: the list of workers, outgoing messages, and reported failures. It handles
 // messages, not tensors.
 import { WeftError } from "@weft/core/internal/graph";
+import type { Measurement } from "./clocks.js";
 import { DataLink } from "./data-link.js";
 import { log } from "./debug.js";
 import { Outbox } from "./outbox.js";
@@ -63,6 +64,7 @@ export class Connection {
   onWorkerEnded: (worker: string) => void = () => {};
   onEnd: () => void = () => {};
   onTape: (records: unknown[]) => void = () => {};
+  onMeasured: (worker: string, measured: Measurement) => void = () => {};
   readonly ready: Promise<void>;
 
   constructor(address: string, options: ConnectOptions = {}) {
@@ -198,6 +200,7 @@ export class Connection {
       const link = new DataLink(worker, this.client, this.#security, {
         uploaded: (id) => this.onUploaded(id, worker.id),
         tape: (records) => this.onTape(records),
+        measured: (value) => this.onMeasured(worker.id, value),
       });
       this.#links.set(worker.id, link);
     }

@@ -4,6 +4,7 @@ import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { groupLibrary } from "@weft/core/internal/device";
 import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
+import { type Measurement, measurement } from "./clocks.js";
 import { ClusterError } from "./errors.js";
 import { type DataPlaneFrame, drained, framePayload, readFrames, writeFrame } from "./frames.js";
 import { type FailureCode, failureCode, printable, type WorkerInfo } from "./protocol.js";
@@ -45,7 +46,11 @@ export class DataLink {
     readonly worker: WorkerInfo,
     client: number,
     security: Security,
-    readonly listener: { uploaded(id: number): void; tape(records: unknown[]): void },
+    readonly listener: {
+      uploaded(id: number): void;
+      tape(records: unknown[]): void;
+      measured(value: Measurement): void;
+    },
   ) {
     const { host, port, tls } = worker.data;
     this.settled = new Promise((resolve) => {
@@ -135,6 +140,7 @@ export class DataLink {
   #frame({ header, bytes }: DataPlaneFrame): void {
     if (Array.isArray(header.tape)) this.listener.tape(header.tape);
     else if (typeof header.uploaded === "number") this.listener.uploaded(header.uploaded);
+    else if (header.measured !== undefined) this.listener.measured(measurement.parse(header.measured));
     else if (typeof header.fetch === "number") this.#arrived(header.fetch, header, bytes);
     else if (typeof header.ticket === "string") this.#offerMemory(String(header.name), header.ticket);
     else if (typeof header.shared === "boolean") this.#takeMemory(header.shared);

@@ -333,7 +333,11 @@ export class ClusterDevice implements Device {
     if (ranks.every((rank) => rank !== undefined))
       return this.#relocate(
         it,
-        new Placement(new Mesh(placement.mesh.axes, ranks as number[]), placement.dims, placement.pending),
+        new Placement(
+          new Mesh(placement.mesh.axes, ranks as number[], placement.mesh.speeds),
+          placement.dims,
+          placement.pending,
+        ),
       );
     // Some workers died and the tensor was replicated: use a surviving one.
     const survivor = ranks.find((rank) => rank !== undefined);

@@ -21,6 +21,7 @@ import {
 } from "./dispatcher-state.js";
 import { dataKey, groupKey, randomKey, sameSecret } from "./identity.js";
 import { Outbox } from "./outbox.js";
+import { PlanBook } from "./plan-report.js";
 import { processState } from "./process-state.js";
 import {
   decode,
@@ -56,6 +57,7 @@ export class Dispatcher {
   readonly #workers = new Map<string, WorkerEntry>();
   readonly #clients = new Map<number, ClientEntry>();
   readonly #watchers = new Set<ServerStream>();
+  readonly #plans = new PlanBook();
   readonly #host: string;
   readonly #admission: Admission;
   readonly #quotas: Quotas;
@@ -318,16 +320,8 @@ export class Dispatcher {
   }
 
   #report(): void {
-    const status: ToClient = {
-      t: "status",
-      clients: this.#clients.size,
-      ...this.counters,
-      workers: [...this.#workers.values()].map(({ info, stats, suspended }) => ({
-        info: { ...info, key: "" },
-        stats,
-        state: suspended ? "hangs" : "ready",
-      })),
-    };
+    const seen = this.#plans.seen([...this.#workers.values()], [...this.#clients.values()]);
+    const status: ToClient = { t: "status", ...this.counters, ...seen };
     for (const stream of this.#watchers) stream.write(encode(status));
   }
 
@@ -386,6 +380,7 @@ export class Dispatcher {
 
   #clientEnded(client: ClientEntry): void {
     if (!this.#clients.delete(client.id)) return;
+    this.#plans.left(client.id);
     client.stream.end();
     log("dispatcher", () => `client ${client.id} left; its tensors are freed`);
     for (const worker of this.#workers.values()) this.#toWorker(worker, { t: "leave", client: client.id });
@@ -396,10 +391,16 @@ export class Dispatcher {
     else if (message.t === "define") this.#define(client, message);
     else if (message.t === "upload") this.#upload(client, message);
     else if (message.t === "free") this.#free(client, message.ids);
+    else if (message.t === "plan") this.#plans.add(client.id, message);
     else if (message.t === "recomputed") this.counters.recomputed += message.tensors;
     else if (message.t === "forget") {
       this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
       client.programs.delete(message.program);
+    } else if (message.t === "probe") {
+      const { t, measure, worker } = message;
+      const full = this.#overQuota(client, [worker]);
+      if (full !== null) throw new WeftError(full.message);
+      this.#send(client, [worker], { t, measure, client: client.id });
     } else throw new WeftError("a client sends hello once");
   }
 
@@ -513,6 +514,7 @@ export class Dispatcher {
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
+    this.#plans.ran(client.id, message.program);
     const program = client.programs.get(message.program);
     if (program === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
     const { members, problem } = program;

@@ -13,9 +13,10 @@ import { distinctFunctions, hasCollective } from "./collectives.js";
 import type { Connection } from "./connection.js";
 import { scatterConstants } from "./constants.js";
 import { log } from "./debug.js";
+import { reportPlan } from "./plan-report.js";
 import { type CallPrediction, predictParts, predictWhole } from "./predict.js";
 import type { ConstantArguments } from "./protocol.js";
-import { ratesFor, withoutLinks } from "./rates.js";
+import { betweenHosts, ratesFor, speedsOf, withoutLinks } from "./rates.js";
 import { hostsOf, islandsOf } from "./reach.js";
 import { renumber } from "./renumber.js";
 
@@ -61,6 +62,7 @@ export class ExecutableCache {
   lastChoice: string | null = null;
   lastPlan: Partitioned | null = null;
   planned = 0;
+  #predict: (() => CallPrediction) | null = null;
   #explain: () => string = () => "nothing has been planned yet";
   /** Reshard programs by source placement, target placement, shape and dtype. */
   readonly #reshardPrograms = new Map<string, number>();
@@ -74,7 +76,19 @@ export class ExecutableCache {
 
   /** Predicted time of the most recently planned function, by its kernels; null before the first. */
   predict(): CallPrediction | null {
-    return this.lastPlan === null ? null : predictParts(this.lastPlan, this.rates);
+    return this.#predict?.() ?? null;
+  }
+
+  /** Predicts a plan over these workers: between hosts with the rates of their links. */
+  #predictAmong(plan: Partitioned, ranks: readonly number[]): CallPrediction {
+    const members = ranks.map((rank) => this.connection.workers[rank]);
+    const isFar = hostsOf(members).length > 1;
+    const speeds = speedsOf(this.connection.workers);
+    return predictParts(
+      plan,
+      isFar ? betweenHosts(this.rates, members) : this.rates,
+      ranks.map((rank) => speeds[rank]),
+    );
   }
 
   /** Explains the most recent plan: the choice, its estimated cost, and the alternatives considered. */
@@ -96,7 +110,7 @@ export class ExecutableCache {
       // Programs of an earlier generation cannot run again.
       for (const [old, entry] of executables) {
         if (old.startsWith(`${generation}|`)) continue;
-        this.#forget(entry.program);
+        this.forget(entry.program);
         executables.delete(old);
       }
       const choice = this.#choose(call, placements);
@@ -114,15 +128,23 @@ export class ExecutableCache {
     const enabled = settings.autoShard.get();
     const { workers } = this.connection;
     const places = { islands: islandsOf(workers), hosts: hostsOf(workers) };
-    return this.chooser(fn, { devices, ...places, rates, params, donated, enabled, ...this.constraints });
+    const speeds = speedsOf(workers);
+    const between = (ranks: readonly number[]): Rates =>
+      betweenHosts(
+        rates,
+        ranks.map((rank) => workers[rank]),
+      );
+    const measured = { rates, between, speeds: speeds.some((speed) => speed !== 1) ? speeds : undefined };
+    return this.chooser(fn, { devices, ...places, ...measured, params, donated, enabled, ...this.constraints });
   }
 
   /** Defines a partitioned function on its workers. */
   #lower(call: ClusterFunction, choice: Choice, partitioned: Partitioned): ShardedExecutable {
     this.lastChoice = choice.why;
     this.lastPlan = partitioned;
+    this.#predict = () => this.#predictAmong(partitioned, choice.mesh.ranks);
     this.#explain = () => {
-      const [parts, whole] = [predictParts(partitioned, this.rates), predictWhole(call.fn, this.rates)];
+      const [parts, whole] = [this.#predict!(), predictWhole(call.fn, this.rates)];
       const kernels = { seconds: parts.seconds, single: whole.seconds };
       return choice.explain?.(partitioned.moves, kernels) ?? choice.why;
     };
@@ -130,7 +152,14 @@ export class ExecutableCache {
     this.planned++;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
-    const program = this.#define(functions, call.donated, scatterConstants(call.constants, partitioned.params));
+    const program = this.define(functions, call.donated, scatterConstants(call.constants, partitioned.params));
+    const shapes = {
+      params: call.fn.params.map(({ shape }) => shape),
+      results: call.fn.outputs.map(({ shape }) => shape),
+    };
+    const workerOf = (rank: number): string => this.connection.workers[rank].id;
+    const candidates = choice.alternatives ?? [];
+    this.connection.send(reportPlan(program, choice.why, partitioned, shapes, candidates, workerOf));
     tape()?.write({
       type: "plan",
       program,
@@ -170,22 +199,22 @@ export class ExecutableCache {
     const moves = partitioned.moves.length;
     const slower = choice.seconds > now.seconds * (moves === 0 ? communicationFreeMargin : 1);
     if (slower || (choice.seconds === now.seconds && moves >= now.partitioned.moves.length)) return now;
-    this.#forget(now.program);
+    this.forget(now.program);
     return { ...this.#lower(call, choice, partitioned), settled: true };
   }
 
   /** Makes the workers forget every program of a compiled function. */
   release({ executables }: ClusterFunction): void {
-    for (const { program } of executables.values()) this.#forget(program);
+    for (const { program } of executables.values()) this.forget(program);
     executables.clear();
   }
 
-  #forget(program: number): void {
+  forget(program: number): void {
     this.connection.send({ t: "forget", program });
   }
 
-  /** Sends every worker its function; ranks become positions in the member list. */
-  #define(
+  /** Sends every worker its function; ranks become positions in the member list. Returns the number of the program. */
+  define(
     functions: ReadonlyMap<number, GraphFn>,
     donated: readonly boolean[],
     constants: ConstantArguments[] = [],
@@ -221,10 +250,10 @@ export class ExecutableCache {
     if (program === undefined) {
       for (const [old, stale] of this.#reshardPrograms) {
         if (this.#reshardPrograms.size < maxReshardPrograms && old.startsWith(`${generation}|`)) continue;
-        this.#forget(stale);
+        this.forget(stale);
         this.#reshardPrograms.delete(old);
       }
-      program = this.#define(functions, [false]);
+      program = this.define(functions, [false]);
       this.#reshardPrograms.set(key, program);
     }
     return program;

@@ -35,6 +35,15 @@ export { localDeviceIndex, type RankEnvironment, rankFromEnvironment } from "./e
 export { ClusterError } from "./errors.js";
 export { type LaunchOptions, LocalCluster } from "./launch.js";
 export { predictParts } from "./predict.js";
+export {
+  type PreflightCollective,
+  type PreflightFinding,
+  type PreflightLink,
+  type PreflightOptions,
+  type PreflightReport,
+  type PreflightWorker,
+  preflight,
+} from "./preflight.js";
 export { type RayEvent, RayJob, type RayOptions } from "./ray.js";
 export { endWithParent, lockFile } from "./system.js";
 export {

@@ -3,9 +3,10 @@
 
 import { limits, precisions, shortened, WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
+import { planReport, watchedClients } from "./plan-report.js";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
-export const protocolVersion = 5;
+export const protocolVersion = 6;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
@@ -112,7 +113,11 @@ const run = {
   site: text.nullable(),
   /** Tensors to free before the run. */
   free: ids.optional(),
+  /** The worker reports what its clocks say about this run, under this number. */
+  measure: id.optional(),
 };
+/** Asks a worker how fast its host loads data; the result is reported like that of a run. */
+const probe = { t: z.literal("probe"), measure: id };
 
 export const fromClient = z.discriminatedUnion("t", [
   z.object({ ...hello, label: name.nullable(), process: process_, settings }),
@@ -130,8 +135,10 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ t: z.literal("upload"), id, bytes: count, parts: z.array(part).max(256) }),
   z.object({ t: z.literal("free"), ids }),
   z.object({ t: z.literal("forget"), program: id }),
+  z.object({ ...probe, worker: name }),
   /** Number of tensors recomputed after a worker failure. */
   z.object({ t: z.literal("recomputed"), tensors: id }),
+  planReport,
 ]);
 export type FromClient = z.infer<typeof fromClient>;
 
@@ -170,6 +177,7 @@ export const toClient = z.discriminatedUnion("t", [
     messages: size,
     bytes: size,
     recomputed: size.default(0),
+    ...watchedClients.shape,
     workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })),
   }),
 ]);
@@ -216,6 +224,7 @@ export const toWorker = z.discriminatedUnion("t", [
   z.object({ t: z.literal("upload"), client: id, id, bytes: count, part }),
   z.object({ t: z.literal("free"), client: id, ids }),
   z.object({ t: z.literal("forget"), client: id, program: id }),
+  z.object({ ...probe, client: id }),
   z.object({ t: z.literal("refused"), message: text }),
 ]);
 export type ToWorker = z.infer<typeof toWorker>;

@@ -1,6 +1,7 @@
 // Rates of a cluster's workers for the planner: those of the slowest worker, measured (calibrate.ts) or assumed.
-import { parseRates, type Rates } from "@weft/core/internal/cost";
+import { type Curve, matmulRate, type ProductTable, parseRates, type Rates, valueAt } from "@weft/core/internal/cost";
 import { assumedRates, hostLinks, networkLinks } from "./assumed-rates.js";
+import { lastMeasured, measuredLinks, measuredWorker } from "./network-rates.js";
 import type { WorkerInfo } from "./protocol.js";
 import { slowestWorkerRates } from "./slowest-rates.js";
 
@@ -23,25 +24,90 @@ function measuredRates({ rates: sent }: Pick<WorkerInfo, "rates">): Rates | null
   }
 }
 
-const cache = new WeakMap<readonly WorkerInfo[], Rates>();
+/** Where preflight measured products of float32 (preflight.ts), and how many bytes it read from memory. */
+const measuredSide = 512;
+const measuredBytes = 32e6;
+
+type DeviceRates = Omit<Rates, "links" | "crowded">;
+
+/** Rates of a device that computes and reads memory so many times faster. */
+export function scaledDevice<R extends DeviceRates>(rates: R, compute: number, memory: number): R {
+  const curve = (points: Curve, by: number): Curve => points.map(([x, y]) => [x, y * by]);
+  const record = <V>(all: Partial<Record<string, V>> | undefined, by: (value: V) => V) =>
+    all && Object.fromEntries(Object.entries(all).map(([key, value]) => [key, by(value as V)]));
+  const table = (times: readonly number[]): number[] => times.map((seconds) => seconds / compute);
+  return {
+    ...rates,
+    matmul: record(rates.matmul, (points: Curve) => curve(points, compute))!,
+    bandwidth: curve(rates.bandwidth, memory),
+    linalg: rates.linalg * compute,
+    simple: rates.simple * compute,
+    special: rates.special * compute,
+    lookup: rates.lookup * memory,
+    random: rates.random * compute,
+    ...(rates.ops && { ops: record(rates.ops, (value: number) => value * compute) }),
+    ...(rates.columns && { columns: curve(rates.columns, memory) }),
+    ...(rates.products && {
+      products: record(rates.products, (own: ProductTable) => ({
+        ...own,
+        nn: table(own.nn),
+        tn: table(own.tn),
+        nt: table(own.nt),
+        ns: table(own.ns),
+      })),
+    }),
+  };
+}
+
+/** Rates of one worker: its own or assumed ones, as fast as preflight found it. */
+function ratesOfWorker(worker: Pick<WorkerInfo, "rates" | "accelerator" | "threads"> & Partial<WorkerInfo>): Rates {
+  const rates = measuredRates(worker) ?? assumedRates(worker);
+  const found = worker.process === undefined ? null : measuredWorker(worker as WorkerInfo);
+  if (found === null) return rates;
+  const compute = found.products / matmulRate(rates, "float32", measuredSide, measuredSide, measuredSide);
+  const memory = found.memory / valueAt(rates.bandwidth, measuredBytes);
+  const { crowded } = rates;
+  return {
+    ...scaledDevice(rates, compute, memory),
+    name: `${rates.name}, scaled to what preflight measured`,
+    ...(crowded && { crowded: { ...crowded, rates: scaledDevice(crowded.rates, compute, memory) } }),
+  };
+}
+
+const cache = new WeakMap<readonly WorkerInfo[], { measured: number; rates: Rates }>();
 
 /** Rates to plan with: those of the slowest worker. */
 export function ratesFor(workers: readonly WorkerInfo[]): Rates {
-  let rates = cache.get(workers);
-  if (rates === undefined) {
-    const facts = workers.length > 0 ? workers : [{ accelerator: null, threads: 1, rates: null }];
-    rates = slowestWorkerRates(facts.map((worker) => measuredRates(worker) ?? assumedRates(worker)));
-    cache.set(workers, rates);
-  }
+  const measured = lastMeasured();
+  const known = cache.get(workers);
+  if (known?.measured === measured) return known.rates;
+  const facts = workers.length > 0 ? workers : [{ accelerator: null, threads: 1, rates: null }];
+  const rates = slowestWorkerRates(facts.map(ratesOfWorker));
+  cache.set(workers, { measured, rates });
   return rates;
 }
 
-/** Rates of workers on several hosts: their links are those of the network, which are assumed. */
-export const betweenHosts = (rates: Rates): Rates => ({
-  ...rates,
-  name: `${rates.name}, with links between hosts (assumed)`,
-  links: networkLinks,
-});
+/** Differences between workers below this are not worth uneven shards. */
+const leastUneven = 1.15;
+const mostUneven = 64;
+
+/** How many times faster than the slowest worker each one computes products: all 1 where they are about the same. */
+export function speedsOf(workers: readonly WorkerInfo[]): number[] {
+  const speeds = workers.map((worker) =>
+    matmulRate(ratesOfWorker(worker), "float32", measuredSide, measuredSide, measuredSide),
+  );
+  const slowest = Math.min(...speeds);
+  if (!(Math.max(...speeds) > leastUneven * slowest)) return workers.map(() => 1);
+  // Rounded, so that measurements of equal workers give equal shards.
+  return speeds.map((speed) => Math.min(mostUneven, Math.round((10 * speed) / slowest) / 10));
+}
+
+/** Rates of workers on several hosts: their links are those of the network, measured by preflight or assumed. */
+export function betweenHosts(rates: Rates, workers: readonly WorkerInfo[] = []): Rates {
+  const measured = workers.length === 0 ? null : measuredLinks(workers);
+  const name = `${rates.name}, with links between hosts (${measured === null ? "assumed" : "measured"})`;
+  return { ...rates, name, links: measured ?? networkLinks };
+}
 
 /**
  * Rates with very slow links: plans made with them avoid communication where possible. Measured link curves are

@@ -26,6 +26,7 @@ import { inlineCustom } from "@weft/core/internal/transform";
 import { BackgroundThread } from "./background.js";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";
+import { load, startClocks } from "./clocks.js";
 import { withRank } from "./collectives.js";
 import { decodeConstants } from "./constants.js";
 import { DataServer } from "./data-server.js";
@@ -333,6 +334,11 @@ export class Worker {
     } else if (message.t === "upload") return this.#upload(message);
     else if (message.t === "free") this.#free(message.client, message.ids);
     else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
+    else if (message.t === "probe") {
+      const stop = startClocks();
+      load();
+      this.#data.notify(message.client, { measured: stop(message.measure) });
+    }
     return null;
   }
 
@@ -438,10 +444,14 @@ export class Worker {
     });
     const traced = space.settings.tape === true;
     this.device.timing = traced;
+    const { measure } = message;
+    const stop = measure === undefined ? null : startClocks();
     const begin = performance.now();
     const results = this.#withRetry(() => executable.run(buffers));
-    if (traced) this.device.synchronize();
+    if (traced || stop !== null) this.device.synchronize();
     const end = performance.now();
+    // Before the results are available: whoever waits for them has the measurement then.
+    if (stop !== null) this.#data.notify(space.client, { measured: stop(measure!) });
     this.#busy += (end - begin) / 1e3;
     this.#runs++;
     this.#kernels += executable.kernels.length;

@@ -89,6 +89,8 @@ export const probeFactsSchema = z.object({
   deviceUuid: z.string().optional().describe("Distinguishes devices that several ranks know by the same name"),
   deviceMemoryBytes: bytes.optional(),
   peakMemoryBytes: bytes.optional(),
+  energyJoules: z.number().optional().describe("Of this rank's device, from the first step to the end"),
+  energyJoulesPerStep: z.number().optional(),
   visibleDevices: z.array(z.string()).optional(),
   samplerClass: z.string().optional().describe("Class of the sampler or batch sampler of the training loader"),
   samplerSharded: z.boolean().optional().describe("The sampler gives each rank its own part"),
@@ -133,6 +135,25 @@ export const probeFactsSchema = z.object({
   serialLoopSteps: countSchema.optional().describe("Iterations of the longest serial loop inside the step"),
   serialLoopShare: z.number().min(0).optional(),
   hostToDeviceUs: z.number().min(0).optional(),
+  gcSeconds: z.number().min(0).optional().describe("Garbage collection since the first step"),
+  gcPauses: countSchema.optional().describe("Garbage collections above 1 ms since the first step"),
+  loggingSeconds: z.number().min(0).optional().describe("print, logging and fsync since the first step"),
+  loggingCalls: countSchema.optional(),
+  saveSeconds: z.number().min(0).optional().describe("torch.save since the first step"),
+  evaluationSeconds: z.number().min(0).optional().describe("Batches without training inside training epochs"),
+  afterUpdateSeconds: z
+    .number()
+    .min(0)
+    .optional()
+    .describe("From the optimizer step to the request for the next batch"),
+  backwardPasses: countSchema.optional(),
+  gradientSyncs: countSchema.optional().describe("Backward passes in which the ranks exchanged gradients"),
+  updates: countSchema.optional().describe("Optimizer steps"),
+  loaderStarts: countSchema.optional().describe("How often loader processes were started"),
+  loaderStartSeconds: z.number().min(0).optional(),
+  ddpCommUs: z.number().min(0).optional().describe("Communication of a backward pass, by DDP's own timers"),
+  ddpOverlapUs: z.number().min(0).optional().describe("The part of it beside the computation"),
+  ddpBackwardUs: z.number().min(0).optional().describe("Computation of a backward pass, by DDP's own timers"),
   configs: z.array(configFactsSchema).optional(),
   probeErrors: z.array(z.string()).optional().describe("What the probe could not determine, and why"),
 });

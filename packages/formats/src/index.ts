@@ -15,6 +15,16 @@ export {
 } from "./facts.js";
 export { describeIssue, describeUnknownKeys } from "./issues.js";
 export { jsonSchemas } from "./json-schemas.js";
+export {
+  type ForeignKey,
+  readSetting,
+  setValue,
+  suggestKey,
+  type Translated,
+  translateKeys,
+  valueOf,
+  withSettings,
+} from "./keys.js";
 export { mostDevices } from "./limits.js";
 export {
   formatMetrics,

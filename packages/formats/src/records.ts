@@ -105,10 +105,12 @@ export const deviceSampleSchema = z.object({
   memoryUsedBytes: z.number().optional(),
   memoryTotalBytes: z.number().optional(),
   powerWatts: z.number().optional(),
+  energyJoules: z.number().optional().describe("Since the driver was loaded; differences are energy"),
   smClockMHz: z.number().optional(),
+  memoryClockMHz: z.number().optional(),
   temperatureC: z.number().optional(),
   tensorActivePercent: z.number().optional().describe("Share of time that tensor cores were busy (DCGM)"),
-  memoryActivePercent: z.number().optional().describe("Share of time that device memory was busy (DCGM)"),
+  memoryActivePercent: z.number().optional().describe("Share of time that device memory was busy (DCGM, NVML)"),
 });
 /** Device utilization at one moment. */
 export type DeviceSample = z.infer<typeof deviceSampleSchema>;

@@ -181,6 +181,9 @@ class Recorder:
         if self.ended or not self.alive():
             return
         self.ended = True
+        side = sys.modules.get("weft_probe_side")
+        if side is not None:
+            side.tell()
         if self.file is None and self.steps == 0 and not self.pending:
             return
         fields = {"status": "failed" if self.failed else "ok", "seconds": time.time() - self.began}
@@ -284,41 +287,32 @@ def arm():
     except OSError:
         pass
 
-    def torch_watcher(name, *args):
-        def watch(module):
-            import weft_probe_torch
+    def watcher(file, name, *args):
+        """Imports the part of the probe when the framework is imported, not before."""
 
-            watcher = getattr(weft_probe_torch, name)
-            (watcher(*args) if args else watcher)(module)
+        def watch(module):
+            import importlib
+
+            found = getattr(importlib.import_module(file), name)
+            (found(*args) if args else found)(module)
 
         return watch
 
-    def watch_hang(module):
-        import weft_probe_hang
+    import weft_probe_side
 
-        weft_probe_hang.watch(module)
-
-    def watch_jax(module):
-        import weft_probe_jax
-
-        weft_probe_jax.watch(module)
-
-    def watch_yaml(module):
-        import weft_probe_config
-
-        weft_probe_config.watch(module)
-
+    guarded("side work")(weft_probe_side.arm)()
     actions = {
-        "torch": torch_watcher("watch"),
-        "torch.distributed.distributed_c10d": watch_hang,
-        "torch.utils.data.dataloader": torch_watcher("watch_data"),
-        "torch.nn.parallel.distributed": torch_watcher("watch_ddp"),
-        "torch.nn.parallel.data_parallel": torch_watcher("watch_wrapper", "dp"),
-        "torch.distributed.fsdp.fully_sharded_data_parallel": torch_watcher("watch_wrapper", "fsdp"),
-        "jax": watch_jax,
+        "logging": weft_probe_side.watch_logging,
+        "torch": watcher("weft_probe_torch", "watch"),
+        "torch.distributed.distributed_c10d": watcher("weft_probe_hang", "watch"),
+        "torch.utils.data.dataloader": watcher("weft_probe_torch", "watch_data"),
+        "torch.nn.parallel.distributed": watcher("weft_probe_ddp", "watch_ddp"),
+        "torch.nn.parallel.data_parallel": watcher("weft_probe_ddp", "watch_wrapper", "dp"),
+        "torch.distributed.fsdp.fully_sharded_data_parallel": watcher("weft_probe_ddp", "watch_wrapper", "fsdp"),
+        "jax": watcher("weft_probe_jax", "watch"),
     }
     if os.environ.get("WEFT_PROBE_CONFIG", "1") != "0":
-        actions["yaml"] = watch_yaml
+        actions["yaml"] = watcher("weft_probe_config", "watch")
     sys.meta_path.insert(0, _AfterImport(actions))
 
     def forget():
@@ -383,5 +377,8 @@ def first_step():
     """Records facts that are known at the first step: the initialization time and the placement."""
     if _first[0]:
         _first[0] = False
+        side = sys.modules.get("weft_probe_side")
+        if side is not None:
+            side.begin()
         place_facts()
         recorder.fact(initSeconds=round(time.time() - process_start(), 3))

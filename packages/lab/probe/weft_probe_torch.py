@@ -6,7 +6,10 @@ import sys
 import zlib
 
 import weft_probe as probe
+import weft_probe_cuda as cuda
+import weft_probe_side
 from weft_probe import _clock, guarded
+from weft_probe_ddp import bucket_facts, communication_facts, wrapped_model
 
 _hashed_batches = 4
 _hashed_epochs = 4
@@ -38,12 +41,20 @@ class _Loop:
         self.epoch_steps = 0
         self.cpu = True
         self.described = False
+        self.optimizer = None  # of the last captured CUDA graph
         self.content = 0  # hash of the values of the first batches
         self.content_batches = 0
         self.all_updates = 0  # optimizer steps of the run
         self.parameters = None
         self.sums = []
         self.orders = []  # hash of the first indices of each epoch
+        self.evaluation = 0.0  # seconds of batches without training, from another loader inside training epochs
+        self.after = 0.0  # seconds between the end of the optimizer step and the request for the next batch
+        self.updated = None  # end of the optimizer step of this batch
+        self.passes = 0  # backward passes, and those that exchanged gradients
+        self.syncs = 0
+        self.loader_starts = 0
+        self.loader_start_time = 0.0
 
 
 loop = _Loop()
@@ -71,7 +82,14 @@ def _close_step(now):
     """Ends the current batch and records its step, if it trained anything."""
     if loop.asked is None:
         return
-    if loop.trained or loop.backward:
+    if not loop.trained and not loop.backward:
+        if loop.epoch_of is not None and loop.iterator is not loop.epoch_of:
+            loop.evaluation += now - loop.asked
+    else:
+        if not loop.described and loop.trained:
+            _describe(None)
+        if loop.trained and loop.updated is not None:
+            loop.after += now - loop.updated
         if loop.epoch_of is not loop.iterator:
             _close_epoch()
             loop.epoch_of = loop.iterator
@@ -137,13 +155,48 @@ def _close_epoch():
     loop.losses = []
     loop.epoch_start = None
     loop.epoch_of = None
-    if _ddp and probe.recorder.facts.get("ddpBucketBytes") is None:
-        guarded("buckets")(_bucket_facts)()
+    if wrapped_model() is not None and probe.recorder.facts.get("ddpBucketBytes") is None:
+        guarded("buckets")(bucket_facts)()
+    _tell_loop()
     if _clock() - probe.recorder.last_flush > probe.recorder.flush_seconds:
         probe.recorder.flush()
 
 
+def _tell_loop():
+    """Totals of the training loop so far, as facts."""
+    probe.recorder.fact(
+        evaluationSeconds=round(loop.evaluation, 5),
+        afterUpdateSeconds=round(loop.after, 5),
+        backwardPasses=loop.passes,
+        gradientSyncs=loop.syncs,
+        updates=loop.all_updates,
+        loaderStarts=loop.loader_starts,
+        loaderStartSeconds=round(loop.loader_start_time, 5),
+    )
+    weft_probe_side.tell()
+
+
+def _watch_starts(loader):
+    """Times the start of loader processes, which every epoch pays unless they persist."""
+    original = loader.__iter__
+
+    def __iter__(self):
+        if probe.recorder.folder is None or not getattr(self, "num_workers", 0):
+            return original(self)
+        began = _clock()
+        before = getattr(self, "_iterator", None)
+        result = original(self)
+        if result is not before:
+            loop.loader_starts += 1
+            loop.loader_start_time += _clock() - began
+        return result
+
+    __iter__.__doc__ = original.__doc__
+    loader.__iter__ = __iter__
+
+
 def watch_data(module):
+    guarded("loader starts")(_watch_starts)(module.DataLoader)
     base = module._BaseDataLoaderIter
     original = base.__next__
 
@@ -163,6 +216,9 @@ def watch_data(module):
         except StopIteration:
             if loop.epoch_of is self:
                 guarded("epoch")(_close_epoch)()
+            if loop.iterator is self:
+                # A loop without a loader may follow.
+                loop.iterator = loop.last_update = None
             raise
         got = _clock()
         loop.iterator = self
@@ -314,6 +370,20 @@ def _length_says_shard(loader, sampler):
     return part <= whole / world * 1.05 + 1
 
 
+def _describe(optimizer):
+    """Facts that are known at the first step; without an optimizer where the compiler has swallowed its hooks."""
+    loop.described = True
+    probe.first_step()
+    torch = sys.modules["torch"]
+    if optimizer is not None:
+        _model_facts(optimizer)
+    elif torch.cuda.is_initialized():
+        loop.cpu = False
+        probe.recorder.fact(**cuda.device_facts(torch, torch.device("cuda", torch.cuda.current_device())))
+    if loop.iterator is not None:
+        _loader_facts(loop.iterator)
+
+
 @guarded("model")
 def _model_facts(optimizer):
     torch = sys.modules["torch"]
@@ -343,16 +413,7 @@ def _model_facts(optimizer):
         facts["backend"] = torch.distributed.get_backend()
         facts["worldSize"] = torch.distributed.get_world_size()
     if not loop.cpu:
-        facts["deviceName"] = torch.cuda.get_device_name(first.device)
-        facts["deviceCount"] = torch.cuda.device_count()
-        facts["deviceUuid"] = str(getattr(torch.cuda.get_device_properties(first.device), "uuid", "")) or None
-        facts["deviceMemoryBytes"] = torch.cuda.get_device_properties(first.device).total_memory
-        facts["cudaVersion"] = torch.version.cuda
-        facts["tf32"] = bool(torch.backends.cuda.matmul.allow_tf32)
-        try:
-            facts["ncclVersion"] = ".".join(str(part) for part in torch.cuda.nccl.version())
-        except Exception:  # noqa: BLE001
-            pass
+        facts.update(cuda.device_facts(torch, first.device))
     probe.recorder.fact(**facts)
 
 
@@ -374,21 +435,48 @@ def _sum_parameters(step):
         probe.recorder.fact(parameterSums=list(loop.sums))
 
 
+def _not_compiling():
+    return False
+
+
+# PyTorch's compiler follows calls into hooks. Its own test shortens them to what it compiles without a break of the graph.
+_is_compiling = _not_compiling
+
+
 def _before_optimizer(optimizer, args, kwargs):
+    if _is_compiling():
+        return
     loop.optimizer_began = _clock()
 
 
 def _after_optimizer(optimizer, args, kwargs):
+    if _is_compiling():
+        loop.trained = True
+        return
     if probe.recorder.folder is None:
         return
+    if not loop.cpu or not loop.described:
+        if cuda.capturing(sys.modules["torch"]):
+            # Nothing runs now, and reading a parameter would destroy the graph: the step is counted at each replay.
+            loop.optimizer = optimizer
+            cuda.note_captured_update()
+            return
+    _updated(optimizer)
+
+
+def _replayed():
+    if probe.recorder.folder is not None:
+        loop.optimizer_began = None
+        _updated(loop.optimizer)
+
+
+def _updated(optimizer):
+    """An optimizer step was issued."""
     try:
         if not loop.described:
-            loop.described = True
-            probe.first_step()
-            _model_facts(optimizer)
-            if loop.iterator is not None:
-                _loader_facts(loop.iterator)
+            _describe(optimizer)
         now = _clock()
+        loop.updated = now
         if loop.optimizer_began is not None:
             loop.optimizer_time += now - loop.optimizer_began
         loop.all_updates += 1
@@ -412,15 +500,25 @@ def _after_optimizer(optimizer, args, kwargs):
 
 
 def watch(torch):
+    global _is_compiling
     probe.recorder.fact(framework="torch", frameworkVersion=str(torch.__version__))
+    compiler = getattr(torch, "compiler", None)
+    _is_compiling = is_compiling = getattr(compiler, "is_compiling", _not_compiling)
+    guarded("torch.save")(weft_probe_side.watch_torch)(torch)
     original = torch.Tensor.backward
 
     def backward(self, *args, **kwargs):
+        if is_compiling():
+            return original(self, *args, **kwargs)
         began = _clock()
         result = original(self, *args, **kwargs)
         try:
             if probe.recorder.folder is not None:
                 loop.backward += _clock() - began
+                loop.passes += 1
+                wrapper = wrapped_model()
+                if wrapper is not None and wrapper.require_backward_grad_sync:
+                    loop.syncs += 1
                 # Reading a loss on a GPU would synchronize; on a CPU it is cheap, but not free: one in eight is read.
                 if loop.cpu and (loop.epoch_steps < 8 or loop.epoch_steps % 8 == 0):
                     if not self.is_cuda and self.dim() == 0:
@@ -440,11 +538,14 @@ def watch(torch):
     else:
         _wrap_steps(optimizer.Optimizer)
 
+    cuda.watch_graphs(getattr(torch.cuda, "graphs", None), _replayed)
     autocast = getattr(torch, "autocast", None)
     if autocast is not None:
         enter = autocast.__enter__
 
         def __enter__(self):
+            if is_compiling():
+                return enter(self)
             try:
                 dtype = str(getattr(self, "fast_dtype", "")).replace("torch.", "")
                 if getattr(self, "_enabled", True) and dtype in ("float16", "bfloat16"):
@@ -491,81 +592,9 @@ def _finish():
         # The loop was left early: the last step ended with its optimizer step.
         _close_step((loop.optimizer_began or loop.asked) + loop.optimizer_time)
     _close_epoch()
+    guarded("loop totals")(_tell_loop)()
+    if wrapped_model() is not None:
+        guarded("communication times")(communication_facts)()
     torch = sys.modules.get("torch")
     if torch is not None and not loop.cpu:
         probe.recorder.fact(peakMemoryBytes=int(torch.cuda.max_memory_allocated()))
-
-
-_ddp = []
-
-
-def watch_ddp(module):
-    ddp = module.DistributedDataParallel
-    original = ddp.__init__
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        guarded("ddp")(_ddp_facts)(self)
-
-    __init__.__doc__ = original.__doc__
-    __init__.__wrapped__ = original
-    ddp.__init__ = __init__
-
-
-def watch_wrapper(kind):
-    """Records that a model was wrapped, without options."""
-
-    def watch(module):
-        for name in ("DataParallel", "FullyShardedDataParallel"):
-            wrapper = getattr(module, name, None)
-            if wrapper is not None:
-                _note_wrapping(wrapper, kind)
-
-    return watch
-
-
-def _note_wrapping(wrapper, kind):
-    original = wrapper.__init__
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        probe.recorder.fact(parallelism=kind)
-
-    __init__.__doc__ = original.__doc__
-    __init__.__wrapped__ = original
-    wrapper.__init__ = __init__
-
-
-def _ddp_facts(model):
-    parameters = [p for p in model.module.parameters() if p.requires_grad]
-    probe.recorder.fact(
-        parallelism="ddp",
-        model=type(model.module).__name__,
-        parameters=sum(p.numel() for p in parameters),
-        gradientBytes=sum(p.numel() * p.element_size() for p in parameters),
-        gradientElementBytes=parameters[0].element_size() if parameters else None,
-        parameterElements=[p.numel() for p in parameters] if len(parameters) <= 4096 else None,
-        ddpBucketCapBytes=getattr(model, "bucket_bytes_cap", None),
-        ddpStaticGraph=bool(getattr(model, "static_graph", False)),
-        ddpGradientAsBucketView=bool(getattr(model, "gradient_as_bucket_view", False)),
-        ddpFindUnusedParameters=bool(getattr(model, "find_unused_parameters", False)),
-        syncBatchNorms=sum(1 for m in model.module.modules() if type(m).__name__ == "SyncBatchNorm"),
-    )
-    import weakref
-
-    _ddp[:] = [weakref.ref(model)]
-
-
-def _bucket_facts():
-    """Bucket sizes are final after the first backward pass, when DDP rebuilds the buckets."""
-    model = _ddp[0]()
-    if model is None:
-        return
-    data = model._get_ddp_logging_data()
-    sizes = data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or ""
-    listed = [int(size) for size in str(sizes).replace(",", " ").split() if size.strip().isdigit()]
-    if listed:
-        probe.recorder.fact(ddpBucketBytes=listed)
-    first = data.get("first_bucket_size") or data.get("ddp_first_bucket_bytes")
-    if first:
-        probe.recorder.fact(ddpFirstBucketBytes=int(first))

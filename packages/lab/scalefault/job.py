@@ -1,32 +1,42 @@
 """A small data-parallel training job over gloo with one injected fault, chosen by arguments. Part of ScaleFault."""
 import argparse
+import contextlib
+import gc
+import logging
 import os
+import subprocess
+import sys
+import tempfile
 import time
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, RandomSampler, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler, Subset, TensorDataset
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--fault", default="none")
+parser.add_argument("--fixed", action="store_true", help="the same job without the fault")
 parser.add_argument("--healthy", default="sampler")
-parser.add_argument("--samples", type=int, default=768)
-parser.add_argument("--batch", type=int, default=32)
-parser.add_argument("--width", type=int, default=64)
-parser.add_argument("--epochs", type=int, default=3)
+parser.add_argument("--samples", type=int, default=512)
+parser.add_argument("--batch", type=int, default=16)
+parser.add_argument("--channels", type=int, default=32)
+parser.add_argument("--epochs", type=int, default=6)
 args = parser.parse_args()
 
 rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-fault = args.fault
+kind, healthy, channels = args.fault, args.healthy, args.channels
+fault = "none" if args.fixed else kind
+distributed = world > 1
 torch.manual_seed(0)
 torch.set_num_threads(8 if fault == "oversubscribed" else 1)
-if world > 1:
+if distributed:
     dist.init_process_group("gloo")
 
-x = torch.randn(args.samples, args.width)
-y = (x.sum(1) > 0).long()
+side = 16
+x = torch.randn(args.samples + (5 if healthy == "uneven" else 0), 3, side, side)
+y = (x.mean((1, 2, 3)) > 0).long()
 
 
 class Slow(Dataset):
@@ -36,63 +46,176 @@ class Slow(Dataset):
         return len(x)
 
     def __getitem__(self, i):
-        time.sleep(0.0008)
+        if kind != "loaders-recreated":
+            time.sleep(0.0008)
         return x[i], y[i]
 
 
-data = Slow() if fault == "slow-loader" else TensorDataset(x, y)
-batch = args.batch
-sampler = None
-if world > 1:
-    if fault == "no-sampler":
-        pass
-    elif fault == "same-seed":
-        sampler = RandomSampler(data, num_samples=len(data) // world, generator=torch.Generator().manual_seed(1))
-    elif fault == "divided-twice":
-        data = Subset(data, range(rank, len(data), world))
-        sampler = DistributedSampler(data)
-    elif args.healthy == "subset":
-        data = Subset(data, range(rank, len(data), world))
-    elif args.healthy == "own-data":
-        data = TensorDataset(x[rank::world], y[rank::world])
-    else:
-        sampler = DistributedSampler(data, shuffle=True, drop_last=args.healthy == "drop-last")
+class Stream(IterableDataset):
+    """Each rank reads every world-th sample of a stream that has no length."""
+
+    def __iter__(self):
+        for i in range(rank, len(x), world):
+            yield x[i], y[i]
+
+
+def parts():
+    """The data set, the sampler and the batch of this rank."""
+    slow = kind in ("slow-loader", "too-many-loaders", "loaders-recreated") or healthy == "loaders"
+    data, batch = Slow() if slow else TensorDataset(x, y), args.batch
+    if fault == "other-precision" and not distributed:
+        data = TensorDataset(x.double(), y)
+    if not distributed:
+        return (Stream() if healthy == "iterable" else data), None, batch
     if fault == "other-batch":
         batch = batch * 3 // 4
-    if args.healthy == "global-batch":
-        batch = batch // world
-loader = DataLoader(data, batch_size=batch, sampler=sampler, shuffle=sampler is None)
+    if healthy == "global-batch":
+        batch //= world
+    if fault == "no-sampler":
+        return data, None, batch
+    if fault == "same-seed":
+        return data, RandomSampler(data, num_samples=len(data) // world, generator=torch.Generator().manual_seed(1)), batch
+    if fault == "divided-twice":
+        data = Subset(data, range(rank, len(data), world))
+    elif healthy == "subset":
+        return Subset(data, range(rank, len(data), world)), None, batch
+    elif healthy == "own-data":
+        return TensorDataset(x[rank::world], y[rank::world]), None, batch
+    elif healthy == "iterable":
+        return Stream(), None, batch
+    return data, DistributedSampler(data, shuffle=True, drop_last=healthy == "drop-last"), batch
 
-hidden = args.width * 2 if fault == "other-model" and world == 1 else args.width
-layers = [nn.Linear(args.width, hidden), nn.ReLU()]
-if fault == "sync-batch-norm":
-    for _ in range(24):
-        layers += [nn.Linear(hidden, hidden), nn.BatchNorm1d(hidden), nn.ReLU()]
-model = nn.Sequential(*layers, nn.Linear(hidden, 2))
-if fault == "other-precision" and world == 1:
-    model, x = model.double(), x.double()
-    loader = DataLoader(TensorDataset(x, y), batch_size=batch, shuffle=True)
-accumulate = world == 1 and args.healthy == "accumulation"
-if world > 1 and fault != "no-wrapper":
-    model = DistributedDataParallel(model)
-    if fault == "sync-batch-norm":
-        # gloo has no SyncBatchNorm kernel: the layers are counted, the statistics stay local.
-        for module in model.modules():
-            if isinstance(module, nn.BatchNorm1d):
-                module.__class__ = type("SyncBatchNorm", (nn.BatchNorm1d,), {})
+
+class SyncBatchNorm(nn.Module):
+    """Batch statistics over all ranks, as torch's own layer computes them on GPUs."""
+
+    def forward(self, z):
+        stats = torch.stack([z.mean((0, 2, 3)), (z * z).mean((0, 2, 3))])
+        if distributed:
+            shared = stats.detach().clone()
+            dist.all_reduce(shared)
+            stats = stats + (shared / world - stats).detach()
+        mean, variance = stats[0], stats[1] - stats[0] ** 2
+        return (z - mean[None, :, None, None]) / (variance[None, :, None, None] + 1e-5).sqrt()
+
+
+def network():
+    wide = channels * 2 if fault == "other-model" and not distributed else channels
+    layers = [nn.Conv2d(3, wide, 3, padding=1), nn.ReLU(), nn.Conv2d(wide, wide, 3, padding=1), nn.ReLU()]
+    if kind == "sync-batch-norm":
+        for _ in range(24):
+            layers += [nn.Conv2d(wide, wide, 1), nn.Identity() if args.fixed else SyncBatchNorm()]
+    layers += [nn.AdaptiveAvgPool2d(4), nn.Flatten()]
+    wide *= 16
+    if kind == "small-buckets":
+        layers += [nn.Linear(wide, 32)]
+        for _ in range(60):
+            layers += [nn.Linear(32, 32), nn.Tanh()]
+        wide = 32
+    if kind in ("slow-link", "forgotten-no-sync") or healthy in ("accumulation", "large-gradient"):
+        layers += [nn.Linear(wide, 1024), nn.ReLU()]
+        wide = 1024
+    return nn.Sequential(*layers, nn.Linear(wide, 2))
+
+
+def loader_of(data, sampler, batch):
+    workers = {"too-many-loaders": 12, "loaders-recreated": 2}.get(fault, 1 if healthy == "loaders" or args.fixed else 0)
+    if kind not in ("slow-loader", "too-many-loaders", "loaders-recreated") and healthy != "loaders":
+        workers = 0
+    options = {"persistent_workers": True, "prefetch_factor": 4} if workers in (1, 12) else {}
+    shuffle = sampler is None and not isinstance(data, IterableDataset)
+    return DataLoader(
+        data, batch_size=batch, sampler=sampler, shuffle=shuffle, num_workers=workers,
+        drop_last=healthy == "drop-last", **options,
+    )
+
+
+data, sampler, batch = parts()
+loader = loader_of(data, sampler, batch)
+model = network()
+if fault == "other-precision" and not distributed:
+    model = model.double()
+if distributed and fault != "no-wrapper":
+    model = DistributedDataParallel(model, **({"bucket_cap_mb": 0.001} if fault == "small-buckets" else {}))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-for epoch in range(args.epochs):
-    if isinstance(sampler, DistributedSampler) and fault != "no-set-epoch":
-        sampler.set_epoch(epoch)
+accumulate = 4 if kind == "forgotten-no-sync" or healthy == "accumulation" else 1
+log = logging.getLogger("job")
+log.addHandler(logging.StreamHandler(open(tempfile.mkstemp()[1], "w")))
+ballast = [[i] for i in range(120000)] if fault == "gc-pauses" else []
+scratch = tempfile.mkstemp()[1]
+
+
+def evaluate():
+    with torch.no_grad():
+        inner = model.module if hasattr(model, "module") else model
+        for inputs, _ in DataLoader(TensorDataset(x, y), batch_size=64):
+            inner(inputs)
+
+
+def beside(step):
+    """What the fault does in every step beside the training."""
+    if fault == "gc-pauses" and step % 3 == 0:
+        gc.collect()
+    elif fault == "logging":
+        for name, p in model.named_parameters():
+            for value in p.detach().flatten()[:400].tolist():
+                log.warning("%s %r %r", name, value, step)
+        print("step", step, file=sys.stderr, flush=True)
+    elif fault == "checkpoint-in-loop":
+        for _ in range(6):
+            torch.save({"model": model.state_dict(), "data": x[:256]}, scratch)
+    elif fault == "evaluation-in-loop" and step % 8 == 0:
+        evaluate()
+    elif healthy == "light-logging" and step % 16 == 0:
+        log.warning("step %d", step)
+
+
+def train(epoch):
     for step, (inputs, labels) in enumerate(loader):
-        if fault == "straggler" and rank == world - 1 and world > 1:
-            time.sleep(0.01)
-        loss = nn.functional.cross_entropy(model(inputs), labels)
-        loss.backward()
-        if accumulate and step % 2 == 0:
+        if distributed and fault == "straggler" and rank == world - 1:
+            time.sleep(0.012)
+        if distributed and fault == "moving-straggler" and rank == (step // 3) % world:
+            time.sleep(0.015)
+        apply = (step + 1) % accumulate == 0
+        hold = fault != "forgotten-no-sync" and distributed and not apply
+        with model.no_sync() if hold else contextlib.nullcontext():
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+        if not apply:
             continue
+        if healthy == "clipping":
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-if world > 1:
+        beside(step)
+
+
+# A quota on processor time from outside: the process is stopped for a part of every 12 ms; a hot processor gets ever slower.
+quota = """
+import os, signal, sys, time
+pid, share, growth, began = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), time.time()
+while os.getppid() == pid:
+    stopped = min(0.75, share + growth * (time.time() - began))
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.012 * stopped)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(0.012 * (1 - stopped))
+"""
+throttled = {"throttled": ("0.5", "0"), "thermal": ("0.05", "0.25")}.get(fault)
+helper = None
+if throttled is not None and distributed and (fault == "thermal" or rank == world - 1):
+    helper = subprocess.Popen([sys.executable, "-I", "-S", "-c", quota, str(os.getpid()), *throttled])
+
+first = 3 if healthy == "resumed" else 0
+for epoch in range(first, first + args.epochs):
+    if isinstance(sampler, DistributedSampler) and fault != "no-set-epoch":
+        sampler.set_epoch(epoch)
+    if fault == "loaders-recreated":
+        loader = loader_of(data, sampler, batch)
+    train(epoch)
+    if healthy == "evaluation":
+        evaluate()
+if helper is not None:
+    helper.kill()
+if distributed:
     dist.barrier()
     dist.destroy_process_group()

@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
 # Starts one process per device without a launcher of Python's, which takes longer than the job: launch.sh N PYTHON SCRIPT ARGS...
+# SCALEFAULT: empty, one-process or slow-link.
 n=$1; shift
-if [ "$SCALEFAULT_ONE_PROCESS" = 1 ]; then exec "$@"; fi
+mode=${SCALEFAULT:-}
+if [ "$mode" = one-process ]; then exec "$@"; fi
+if [ "$mode" = slow-link ] && [ "$n" -gt 1 ] && [ -z "$SCALEFAULT_INSIDE" ]; then
+  # A network namespace has its own loopback device, whose rate can be limited without touching the machine's.
+  SCALEFAULT_INSIDE=1 exec unshare -rn bash -c 'ip link set lo up && tc qdisc add dev lo root tbf rate 400mbit burst 128kb latency 800ms && exec bash "$0" "$@"' "$0" "$n" "$@"
+fi
 port=$(( 20000 + RANDOM % 20000 ))
 pids=()
 for (( rank = 0; rank < n; rank++ )); do

@@ -1,137 +1,203 @@
-// ScaleFault: small real jobs, each with one injected fault or none, measured and judged by the lab. Writes
-// bench/results/scalefault.json with the scores.
-//   node packages/lab/scalefault/run.mjs [--subset] [--only FAULT,KIND]
-// --subset: one job per fault and four healthy ones, as in CI; neither it nor --only writes the result.
-// Needs the virtual environment of the lab's tests (PyTorch on the CPU).
+// ScaleFault: small real jobs (PyTorch, JAX, Weft's trainer), each with one injected fault or none, measured at one and two devices
+// and judged by the lab. Where the lab promises a gain, the fix is applied and the promise compared with the measurement.
+//   node packages/lab/scalefault/run.mjs [--subset] [--only NAME,NAME] [--state FILE] [--attempts N] [--calibrate]
+// Every finished job is appended to the state file; a second call continues there and writes bench/results/scalefault.json when all
+// jobs are done. Jobs that others disturbed are repeated (--attempts, 3) and otherwise marked.
+// --subset: one job per fault and four healthy ones, as in CI; writes no result. --calibrate: also writes the quantiles of the
+// intervals (src/predict/effect-constants.ts). Needs the virtual environments of the lab's tests.
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { homedir, tmpdir } from "node:os";
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpus, homedir, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { analyzeStudy, runStudy, studyFromScaleDirectory } from "../dist/internal.js";
+import { analyzeStudy, causesOf, runStudy, studyFromScaleDirectory, symptoms } from "../dist/internal.js";
+import { jobs } from "./cases.mjs";
+import { score, tensorboardSays } from "./score.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const python = join(process.env.WEFT_VENVS ?? join(homedir(), ".cache/weft/venvs"), "torch/bin/python");
-
-/** Fault -> the rule that names it. */
-const faults = {
-  "no-sampler": ["work-not-divided"],
-  "same-seed": ["work-not-divided"],
-  "divided-twice": ["work-left-out"],
-  "no-wrapper": ["ranks-train-different-models"],
-  "no-set-epoch": ["same-order-every-epoch"],
-  "other-precision": ["baseline-mismatch"],
-  "other-batch": ["baseline-mismatch"],
-  "other-model": ["baseline-mismatch"],
-  "slow-loader": ["input-bound", "slow-loader"],
-  straggler: ["straggler", "load-imbalance"],
-  "one-process": ["wrong-launch"],
-  "sync-batch-norm": ["many-sync-batch-norms"],
-  oversubscribed: ["cpu-oversubscription"],
+const root = join(here, "../../..");
+const venvs = process.env.WEFT_VENVS ?? join(homedir(), ".cache/weft/venvs");
+const python = (name) => join(venvs, name, "bin/python");
+const option = (name, otherwise) => {
+  const at = process.argv.indexOf(`--${name}`);
+  return at < 0 ? otherwise : process.argv[at + 1];
 };
-const variants = [[], ["--batch", "16"], ["--width", "128"], ["--samples", "1280", "--batch", "64"]];
-const healthy = ["sampler", "subset", "own-data", "drop-last", "accumulation"];
 const subset = process.argv.includes("--subset");
-const only = process.argv.includes("--only") ? process.argv[process.argv.indexOf("--only") + 1].split(",") : null;
+const only = option("only", null)?.split(",") ?? null;
+const attempts = Number(option("attempts", "3"));
+const state = option("state", join(here, ".state.jsonl"));
+const partial = subset || only !== null;
 
-const all = [
-  ...Object.keys(faults).flatMap((fault) =>
-    variants
-      .slice(0, subset ? 1 : variants.length)
-      .map((extra) => ({ fault, args: ["--fault", fault, ...extra], extra })),
-  ),
-  ...healthy
-    .slice(0, subset ? 4 : healthy.length)
-    .flatMap((kind) =>
-      variants
-        .slice(0, subset ? 1 : variants.length)
-        .map((extra) => ({ fault: null, args: ["--healthy", kind, ...extra], extra, kind })),
-    ),
-];
-
-const cases = all.filter((c) => only === null || only.includes(c.fault ?? c.kind));
-
-/** Findings that say what a machine or a tiny job is like, not what is wrong with it. */
-const symptoms = new Set([
-  "disturbed-machine",
-  "noisy",
-  "not-distinguishable",
-  "past-the-peak",
-  "serial-initialization",
-  "cheap-switches",
-  "dirty-data",
-  "count-failed",
-]);
-
-const home = mkdtempSync(join(tmpdir(), "weft-scalefault-"));
-const results = [];
-const began = Date.now();
-try {
-  for (const [k, c] of cases.entries()) {
-    const { folder } = await runStudy({
-      command: ["bash", join(here, "launch.sh"), "{n}", python, join(here, "job.py"), ...c.args],
-      counts: [1, 2],
-      repeats: 1,
-      launcher: "local",
-      parent: home,
-      name: `job${k}`,
-      cwd: home,
-      env: { ...process.env, ...(c.fault === "one-process" && { SCALEFAULT_ONE_PROCESS: "1" }) },
-      site: {},
-      warmupRuns: 0,
-      sampleSeconds: 0.5,
-      probe: true,
-      timeLimit: 60,
-    });
-    const { report } = analyzeStudy(studyFromScaleDirectory(folder));
-    // What holds back scaling is found at the scaled count; the baseline of a tiny job has troubles of its own.
-    const causes = report.findings.filter((f) => !symptoms.has(f.id) && (f.devices === undefined || f.devices > 1));
-    // Faults of a measurement come first; of the rest, the most severe.
-    const top = causes[0]?.id ?? null;
-    const wanted = c.fault === null ? [] : faults[c.fault];
-    results.push({
-      job: c.args.join(" "),
-      fault: c.fault,
-      status: report.status,
-      top,
-      found: causes.map((f) => `${f.id} (${f.severity})`),
-      right: c.fault === null ? null : wanted.includes(top ?? ""),
-      listed: c.fault === null ? null : causes.some((f) => wanted.includes(f.id)),
-      accused: c.fault === null ? report.status === "not valid" : null,
-    });
-    const last = results.at(-1);
-    process.stderr.write(
-      `${k + 1}/${cases.length} ${last.job}: ${last.status}, ${last.top ?? "nothing"} ${last.right === false ? "WRONG" : last.accused ? "FALSE ALARM" : ""}\n`,
-    );
-    rmSync(folder, { recursive: true, force: true });
-  }
-} finally {
-  rmSync(home, { recursive: true, force: true });
+function chosen() {
+  const all = jobs();
+  if (only !== null) return all.filter((j) => only.some((o) => o === j.fault || o === j.kind || o === j.name));
+  if (!subset) return all;
+  const seen = new Set();
+  return all.filter((j) => {
+    const key = `${j.framework} ${j.fault ?? j.kind}`;
+    if (seen.has(key) || (j.fault === null && [...seen].filter((k) => k.startsWith("healthy")).length >= 4))
+      return false;
+    seen.add(key);
+    if (j.fault === null) seen.add(`healthy ${j.kind}`);
+    return true;
+  });
 }
-const share = (list, key) => list.filter((r) => r[key]).length / list.length;
-const faulty = results.filter((r) => r.fault !== null);
-const fine = results.filter((r) => r.fault === null);
+
+/** The command of a job, with {n} for the devices. */
+const commandOf = {
+  torch: (job, fixed) => [
+    "bash",
+    join(here, "launch.sh"),
+    "{n}",
+    python("torch"),
+    join(here, "job.py"),
+    ...job.args,
+    ...fixed,
+  ],
+  jax: (job, fixed) => [python("jax"), join(here, "jax_job.py"), "--devices", "{n}", ...job.args, ...fixed],
+  weft: () => [
+    process.execPath,
+    join(root, "packages/cli/bin/weft.js"),
+    "train",
+    "weft-{n}.yaml",
+    "--devices",
+    "{n}",
+    "--no-evaluate",
+    "--output",
+    "out-{n}",
+  ],
+};
+
+async function measure(job, home, counts, fixed) {
+  for (const [file, text] of Object.entries(job.files ?? {})) writeFileSync(join(home, file), text);
+  for (const n of [1, 2]) rmSync(join(home, `out-${n}`), { recursive: true, force: true });
+  const { folder } = await runStudy({
+    command: commandOf[job.framework](job, fixed ? ["--fixed"] : []),
+    counts,
+    repeats: 1,
+    launcher: "local",
+    parent: home,
+    name: `job${Date.now()}`,
+    cwd: home,
+    env: { ...process.env, SCALEFAULT: fixed ? "" : (job.launch ?? "") },
+    site: {},
+    warmupRuns: 0,
+    ...(job.warmup !== undefined && { warmup: job.warmup }),
+    sampleSeconds: 0.3,
+    probe: true,
+    timeLimit: 120,
+  });
+  const study = studyFromScaleDirectory(folder);
+  const { report, verdict } = analyzeStudy(study);
+  if (process.env.SCALEFAULT_KEEP === undefined) rmSync(folder, { recursive: true, force: true });
+  const disturbed = report.findings.some((f) => f.id === "disturbed-machine");
+  return { report, verdict, disturbed };
+}
+
+/** Repeats a measurement that others disturbed; the last attempt counts and is marked. */
+async function undisturbed(job, home, counts, fixed) {
+  for (let k = 1; ; k++) {
+    const found = await measure(job, home, counts, fixed);
+    if (!found.disturbed || k >= attempts) return found;
+  }
+}
+
+/** The gain that the finding promises, and the time after the fix. */
+async function promiseOf(job, home, finding, runs) {
+  const p = finding?.predicted;
+  if (p == null || p.to === null || p.interval === null || p.metric !== "epochSeconds" || job.framework !== "torch")
+    return null;
+  const after = await undisturbed(job, home, [2], true);
+  const measured = after.report.runs.find((r) => r.devices === 2)?.epochSeconds?.mean;
+  if (measured === undefined || runs.length === 0) return null;
+  return {
+    finding: finding.id,
+    from: p.from,
+    to: p.to,
+    interval: p.interval,
+    noise: p.noise ?? null,
+    measured,
+    disturbed: after.disturbed,
+  };
+}
+
+async function run(job) {
+  const home = mkdtempSync(join(tmpdir(), "weft-scalefault-"));
+  const began = Date.now();
+  try {
+    const { report, verdict, disturbed } = await undisturbed(job, home, [1, 2], false);
+    const causes = causesOf(report.findings, 2);
+    const top = causes[0] ?? null;
+    const steps = verdict.view.runs.find((r) => r.run.devices === 2)?.steps ?? null;
+    const facts = verdict.view.runs.find((r) => r.run.devices === 2)?.run.ranks[0]?.facts ?? {};
+    const comm = facts.ddpCommUs !== undefined && steps !== null ? facts.ddpCommUs / steps.durationUs.mean : null;
+    const named = causes.find((f) => job.wanted.includes(f.id));
+    const alarm = report.status === "not valid" || (top !== null && !symptoms.has(top.id));
+    return {
+      job: job.name,
+      framework: job.framework,
+      fault: job.fault,
+      disturbed,
+      status: report.status,
+      speedup: report.scaling.at(-1)?.speedup ?? null,
+      top: top?.id ?? null,
+      found: causes.map((f) => `${f.id} (${f.severity})`),
+      right: job.fault === null ? null : job.wanted.includes(top?.id ?? ""),
+      listed: job.fault === null ? null : named !== undefined,
+      alarm: job.fault === null ? alarm : null,
+      promise: job.fault === null ? null : await promiseOf(job, home, named, report.runs),
+      peers: { tensorboard: tensorboardSays({ dataShare: steps?.dataShare ?? null, commShare: comm }) },
+      seconds: (Date.now() - began) / 1000,
+    };
+  } finally {
+    if (process.env.SCALEFAULT_KEEP === undefined) rmSync(home, { recursive: true, force: true });
+  }
+}
+
+const done = new Map();
+if (!partial && existsSync(state))
+  for (const line of readFileSync(state, "utf8").split("\n"))
+    if (line.trim() !== "") {
+      const row = JSON.parse(line);
+      done.set(row.job, row);
+    }
+
+const list = chosen();
+for (const [k, job] of list.entries()) {
+  if (done.has(job.name)) continue;
+  const row = await run(job);
+  done.set(job.name, row);
+  if (!partial) appendFileSync(state, `${JSON.stringify(row)}\n`);
+  const gain =
+    row.promise === null
+      ? ""
+      : `, promised ${row.promise.to.toFixed(3)} [${row.promise.interval.map((x) => x.toFixed(3))}], measured ${row.promise.measured.toFixed(3)}`;
+  const verdict = row.right === false ? " WRONG" : row.alarm ? " FALSE ALARM" : "";
+  process.stderr.write(
+    `${k + 1}/${list.length} ${row.job}: ${row.status}, ${row.top ?? "nothing"} (${row.seconds.toFixed(0)} s${row.disturbed ? ", disturbed" : ""})${gain}${verdict}${verdict === "" ? "" : ` ${row.found.join(", ")}`}\n`,
+  );
+}
+const results = list.map((job) => done.get(job.name));
+const version = (name) =>
+  execFileSync(python(name), ["-c", `import ${name}; print(${name}.__version__)`], { encoding: "utf8" }).trim();
 const summary = {
-  what: "ScaleFault: small PyTorch DDP jobs on CPU with one injected fault each, measured at one and two ranks and judged by the lab",
-  torch: execFileSync(python, ["-c", "import torch; print(torch.__version__)"], { encoding: "utf8" }).trim(),
-  jobs: results.length,
-  seconds: Math.round((Date.now() - began) / 1000),
-  faulty: faulty.length,
-  topCause: share(faulty, "right"),
-  listed: share(faulty, "listed"),
-  healthy: fine.length,
-  falseAlarms: share(fine, "accused"),
-  byFault: Object.fromEntries(
-    Object.keys(faults).map((fault) => {
-      const own = faulty.filter((r) => r.fault === fault);
-      return [fault, { jobs: own.length, topCause: share(own, "right"), listed: share(own, "listed") }];
-    }),
-  ),
+  what: "ScaleFault: small jobs of PyTorch (DDP over gloo), JAX and Weft's trainer on CPU with one injected fault each, measured at one and two devices and judged by the lab; promised gains compared with a run after the fix",
+  torch: version("torch"),
+  jax: version("jax"),
+  cores: cpus().length,
+  seconds: Math.round(results.reduce((a, r) => a + r.seconds, 0)),
+  ...score(results),
 };
 console.log(JSON.stringify(summary, null, 1));
-if (!subset && only === null)
-  writeFileSync(
-    join(here, "../../../bench/results/scalefault.json"),
-    `${JSON.stringify({ ...summary, results }, null, 1)}\n`,
+if (!partial)
+  writeFileSync(join(root, "bench/results/scalefault.json"), `${JSON.stringify({ ...summary, results }, null, 1)}\n`);
+else if (results.some((r) => r.alarm)) process.exitCode = 1;
+if (process.argv.includes("--calibrate") && !partial && summary.calibration.outcomes > 0) {
+  const file = join(here, "../src/predict/effect-constants.ts");
+  const { low, high, outcomes } = summary.calibration;
+  const text = readFileSync(file, "utf8").replace(
+    /\{\n {2}low: .*\n {2}high: .*\n {2}outcomes: .*\n\}/,
+    `{\n  low: ${low.toFixed(3)},\n  high: ${high.toFixed(3)},\n  outcomes: ${outcomes},\n}`,
   );
-else if (summary.falseAlarms > 0) process.exitCode = 1;
+  writeFileSync(file, text);
+}

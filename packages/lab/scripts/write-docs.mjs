@@ -93,6 +93,19 @@ const figures = {
       row("logarithmic law on those", p.independent.logLaw, "-"),
     ].join("\n");
   },
+  vtrain: () => {
+    const v = result("vtrain");
+    return [
+      "| configurations | measured | held back | mean error | median error | 90th percentile | 80% intervals that held |",
+      "|---|---|---|---|---|---|---|",
+      ...v.rows.map(
+        (r) =>
+          `| ${r.nodes === "single" ? "one node" : "many nodes"} | ${r.measured} | ${r.heldBack} | ${percent(r.meanError)} | ${percent(r.medianError)} | ${percent(r.p90Error)} | ${percent(r.coverage)} |`,
+      ),
+      "",
+      `Over ${v.regret.jobs} jobs the chosen configuration is ${percent(v.regret.mean)} slower than the fastest one in the mean (median ${percent(v.regret.median)}, 90th percentile ${percent(v.regret.p90)}). ${v.caution[0].toUpperCase()}${v.caution.slice(1)}.`,
+    ].join("\n");
+  },
   analyze: () => {
     const b = result("lab-analyze");
     return `${b.what}: ${b.seconds.median.toFixed(1)} s (median of ${b.seconds.samples.length}; ${b.hardware.cores} cores, Node ${b.versions.node}).`;

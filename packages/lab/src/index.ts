@@ -36,6 +36,7 @@ export type {
 } from "./model/index.js";
 export { computeUs, predict } from "./predict/index.js";
 export { writeReport } from "./report/index.js";
+export { type MachineReport, MachineWitness, type WitnessOptions } from "./runner/index.js";
 export { query } from "./store/index.js";
 export {
   analyzeTraces,

@@ -20,7 +20,7 @@ export {
   type RowVerdict,
   type TimeSplit,
 } from "./bench/index.js";
-export { type TraceChanges, traceChanges, traceFindings } from "./diagnosis/index.js";
+export { causesOf, symptoms, type TraceChanges, traceChanges, traceFindings } from "./diagnosis/index.js";
 export {
   type HangEvidence,
   type HangKind,
@@ -31,7 +31,9 @@ export {
   readHang,
 } from "./hang/index.js";
 export {
+  type ConfigurationRow,
   mlperfResult,
+  readConfigurations,
   readJson,
   readMlperfLog,
   runFromTape,
@@ -56,17 +58,23 @@ export { type Fabric, fabrics } from "./metrics/index.js";
 export { emptyRun } from "./model/index.js";
 export {
   type BucketChoice,
+  calibrateEffects,
+  chooseConfigurations,
   type EffectEstimate,
+  type EffectOutcome,
+  effectCalibration,
+  effectInterval,
   estimateAccumulation,
   estimateBuckets,
   estimateHalfGradients,
   estimateLargerBatch,
   estimateLoaders,
+  fitParallelLaw,
+  type MeasuredConfiguration,
   type OneDeviceRun,
   PointsError,
   predictFromOne,
   type ReadPoints,
-  reachedShare,
   readPoints,
   type ScalingPrediction,
   type ScalingPredictions,
@@ -114,4 +122,4 @@ export {
   submitStudy,
 } from "./runner/index.js";
 export { type ColumnType, studyTables, type Table, writeTables } from "./store/index.js";
-export { type DiffRow, type MergeInput, readTimeline } from "./trace/index.js";
+export { type DiffRow, type MergeInput, parsePeaks, readTimeline } from "./trace/index.js";

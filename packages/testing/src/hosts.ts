@@ -1,7 +1,7 @@
 // Hosts for tests: network, process and host-name namespaces that a bridge connects, each with an address of its own, and
 // certificates that name the addresses. Needs root and `ip`.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -18,6 +18,36 @@ export const noHosts = ((): string | false => {
   return works ? false : "network namespaces cannot be created (ip netns add)";
 })();
 
+/** Microseconds of a quota's period. */
+const period = 100_000;
+
+const controlRoot = "/sys/fs/cgroup";
+
+/** The control group of a host: version 1 with its processor controller, or version 2. */
+function controlFolder(name: string): string | null {
+  const root = [join(controlRoot, "cpu"), controlRoot].find((folder) => existsSync(join(folder, "cgroup.procs")));
+  return root === undefined ? null : join(root, name);
+}
+
+/** Removes a control group once its processes, which were killed, have ended. */
+function removeGroup(folder: string): void {
+  for (const deadline = Date.now() + 2000; Date.now() < deadline; )
+    try {
+      rmdirSync(folder);
+      return;
+    } catch {
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
+    }
+}
+
+/** Limits a network device to so many megabits per second. */
+function shape(within: readonly string[], device: string, megabits: number | null): boolean {
+  const rule = ["root", "tbf", "rate", `${megabits}mbit`, "burst", "64kbit", "latency", "400ms"];
+  const change = megabits === null ? ["del", "dev", device, "root"] : ["replace", "dev", device, ...rule];
+  const [command, ...args] = [...within, "tc", "qdisc", ...change];
+  return spawnSync(command, args).status === 0;
+}
+
 let networks = 0;
 
 /** Several hosts in one network; the test itself is at the first address. */
@@ -27,6 +57,8 @@ export class Hosts {
   readonly #names: string[];
   readonly #children = new Set<ChildProcess>();
   readonly #inits: number[];
+  /** Control groups by host. */
+  readonly #limited = new Map<number, string>();
   readonly #net: string;
   readonly tls: { cert: string; key: string; ca: string };
 
@@ -86,7 +118,10 @@ export class Hosts {
 
   /** Starts a command on a host, from 1. */
   start(host: number, command: readonly string[], env: Record<string, string> = {}): ChildProcess {
-    const child = spawn("nsenter", ["-t", `${this.#inits[host - 1]}`, "-a", "--", ...command], {
+    const folder = this.#limited.get(host);
+    const limited = folder === undefined ? [] : ["sh", "-c", `echo 0 > ${folder}/cgroup.procs; exec "$@"`, "sh"];
+    const [first, ...line] = [...limited, "nsenter", "-t", `${this.#inits[host - 1]}`, "-a", "--", ...command];
+    const child = spawn(first, line, {
       stdio: ["pipe", "pipe", "inherit"],
       env: { ...process.env, WEFT_RATES: "assumed", ...this.environment, ...env },
     });
@@ -97,7 +132,10 @@ export class Hosts {
 
   /** The first process of a host: it keeps the namespaces, and all others end with it. */
   #boot(host: number): number {
-    const inside = `mount -t tmpfs weft /dev/shm && hostname host${host} && exec sleep 100000`;
+    // A network namespace has a /sys of its own, without the control groups.
+    const old = `mount -t tmpfs weft ${controlRoot} && mkdir ${controlRoot}/cpu && mount -t cgroup -o cpu weft ${controlRoot}/cpu`;
+    const mounted = existsSync(join(controlRoot, "cpu")) ? old : `mount -t cgroup2 weft ${controlRoot}`;
+    const inside = `(${mounted}) 2>/dev/null; mount -t tmpfs weft /dev/shm && hostname host${host} && exec sleep 100000`;
     const own = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--uts", "--ipc"];
     const line = ["netns", "exec", this.#names[host - 1], "unshare", ...own, "sh", "-c", inside];
     const child = spawn("ip", line, { stdio: "ignore" });
@@ -129,13 +167,43 @@ export class Hosts {
     ip("link", "set", `${this.#names[host - 1]}a`, "down");
   }
 
-  /** Limits a host's cable to so many megabits per second, in both directions; false where the kernel cannot. */
-  slow(host: number, megabits: number): boolean {
+  /** Limits a host's cable to so many megabits per second, in both directions, or no longer (null); false where the kernel cannot. */
+  slow(host: number, megabits: number | null): boolean {
     const name = this.#names[host - 1];
-    const shape = ["root", "tbf", "rate", `${megabits}mbit`, "burst", "64kbit", "latency", "400ms"];
-    const inside = spawnSync("ip", ["netns", "exec", name, "tc", "qdisc", "replace", "dev", "eth0", ...shape]);
-    const outside = spawnSync("tc", ["qdisc", "replace", "dev", `${name}a`, ...shape]);
-    return inside.status === 0 && outside.status === 0;
+    return shape(["ip", "netns", "exec", name], "eth0", megabits) && shape([], `${name}a`, megabits);
+  }
+
+  /** Puts a cable of its own between two hosts, of so many megabits per second in each direction; null takes it away. */
+  cable(a: number, b: number, megabits: number | null): boolean {
+    const ends = [
+      { name: this.#names[a - 1], dev: `to${b}`, other: this.address(b) },
+      { name: this.#names[b - 1], dev: `to${a}`, other: this.address(a) },
+    ];
+    const [{ name, dev }, { name: peer, dev: far }] = ends;
+    if (megabits === null) return ip("-n", name, "link", "del", dev);
+    if (!ip("-n", name, "link", "add", dev, "type", "veth", "peer", "name", far, "netns", peer)) return false;
+    return ends.every(
+      (end) =>
+        ip("-n", end.name, "link", "set", end.dev, "up") &&
+        ip("-n", end.name, "route", "add", `${end.other}/32`, "dev", end.dev) &&
+        shape(["ip", "netns", "exec", end.name], end.dev, megabits),
+    );
+  }
+
+  /** Limits processes that are started on a host from now on to a share of a processor; null lifts it. False where that is impossible. */
+  limit(host: number, processors: number | null): boolean {
+    const folder = controlFolder(this.#names[host - 1]);
+    if (folder === null) return false;
+    try {
+      mkdirSync(folder, { recursive: true });
+      const quota = processors === null ? null : Math.round(processors * period);
+      if (existsSync(join(folder, "cpu.max"))) writeFileSync(join(folder, "cpu.max"), `${quota ?? "max"} ${period}`);
+      else writeFileSync(join(folder, "cpu.cfs_quota_us"), String(quota ?? -1));
+      this.#limited.set(host, folder);
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   remove(): void {
@@ -145,6 +213,7 @@ export class Hosts {
       ip("netns", "del", name);
     }
     ip("link", "del", this.#bridge);
+    for (const folder of this.#limited.values()) removeGroup(folder);
     rmSync(this.folder, { recursive: true, force: true });
   }
 }

@@ -63,6 +63,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Run a worker: one device of this machine for a dispatcher.",
     load: () => import("./worker.js"),
   },
+  preflight: {
+    usage: "preflight [options]",
+    description: "Measure every worker and link of a cluster before a job, and name the slow ones.",
+    load: () => import("./preflight.js"),
+  },
   top: {
     usage: "top [options]",
     description: "Watch the workers of a dispatcher: operations, bytes, idle time, GPU utilization.",
@@ -123,6 +128,11 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Show recorded predictions and their outcomes.",
     load: () => import("./ledger.js"),
   },
+  schema: {
+    usage: "schema [options] [kind]",
+    description: "Print the JSON Schema of a kind of YAML file, for completion and checks in editors.",
+    load: () => import("./schema.js"),
+  },
   ui: {
     usage: "ui [options] [runs]",
     description: "Show runs, scaling studies, clusters and quantum controls live in a browser.",
@@ -140,16 +150,15 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   "Find out why a job is slow:": ["scale", "analyze", "diagnose", "trace", "hang", "predict", "lint", "ledger"],
   "Train and use models:": ["train", "classify", "generate", "export", "tune", "data"],
   "Quantum devices:": ["quantum"],
-  "Several devices:": ["bench", "server", "worker", "top", "tape"],
+  "Several devices:": ["bench", "server", "worker", "preflight", "top", "tape"],
   "Public results:": ["import", "audit"],
-  "This machine:": ["ui", "doctor"],
+  "See and set up:": ["ui", "doctor", "schema"],
 };
 
-/** Adds the used command in full, and of the others only what `weft --help` shows. An unknown name loads all of them. */
-export async function addCommands(program: Command, args: readonly string[]): Promise<void> {
+/** Adds the used command in full, and of the others only what `weft --help` shows, unless `all` are wanted. */
+export async function addCommands(program: Command, args: readonly string[], all = false): Promise<void> {
   const words = args.filter((word) => !word.startsWith("-"));
   const used = words[0] === "help" ? words[1] : words[0];
-  const all = used !== undefined && !(used in commands);
   for (const [heading, names] of Object.entries(groups)) {
     program.commandsGroup(heading);
     for (const name of names) {

@@ -1,7 +1,10 @@
 // weft lint: finds mistakes in job scripts and configurations before they are submitted.
-import { lintFiles, readStudies } from "@weft/lab/internal";
+import { existsSync, readFileSync } from "node:fs";
+import { type LintProblem, lintFiles, readStudies } from "@weft/lab/internal";
 import type { Command } from "commander";
+import { parse } from "yaml";
 import { attempt, failed, writeFiles } from "../terminal/index.js";
+import { fileKinds, kindOf } from "./file-kinds.js";
 import { labWork } from "./studies.js";
 
 interface Options {
@@ -13,6 +16,7 @@ interface Options {
 const help = `
 Examples:
   weft lint configs/*.yaml scripts/*.sh            tasks x processes, cores per rank, endpoints, devices
+  weft lint my_model.yaml gate.yaml                Weft's own files, as weft train and weft quantum read them
   weft lint configs/*.yaml --runs runs/2026-11-15  also the keys that the program never read, as the probe saw it
 
 Exits with 1 when there is an error, with 0 when there are only warnings.`;
@@ -29,9 +33,32 @@ export function add(program: Command): void {
     .action((files: string[], options: Options) => attempt(() => run(files, options)));
 }
 
+/** Weft's own files, checked by the readers of the commands that use them. */
+async function ownProblems(files: readonly string[]): Promise<LintProblem[]> {
+  const problems: LintProblem[] = [];
+  for (const file of files.filter((path) => /\.ya?ml$/.test(path) && existsSync(path))) {
+    let kind: string | null;
+    try {
+      kind = kindOf(parse(readFileSync(file, "utf8"), { maxAliasCount: 100 }));
+    } catch {
+      continue; // Not YAML: reported with its line already.
+    }
+    if (kind === null) continue;
+    const problem = { file, id: `weft-${kind}` };
+    try {
+      for (const line of await fileKinds[kind].check(file))
+        problems.push({ ...problem, severity: "info", message: line, fix: "write Weft's own keys" });
+    } catch (error) {
+      const message = (error as Error).message.replaceAll("\n", "; ");
+      problems.push({ ...problem, severity: "error", message, fix: `weft schema ${kind} lists the keys` });
+    }
+  }
+  return problems;
+}
+
 async function run(files: string[], options: Options): Promise<void> {
   const runs = await labWork(() => readStudies(options.runs ?? []).flatMap((study) => study.runs));
-  const problems = lintFiles(files, { runs });
+  const problems = [...lintFiles(files, { runs }), ...(await ownProblems(files))];
   const errors = problems.filter((p) => p.severity === "error").length;
   if (options.out !== undefined) writeFiles(options.out, { "lint.json": `${JSON.stringify({ problems }, null, 2)}\n` });
   if (options.json) process.stdout.write(`${JSON.stringify({ problems }, null, 2)}\n`);

@@ -16,6 +16,7 @@ import {
 } from "@weft/lab/internal";
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
+import { predictConfigurations } from "./predict-configurations.js";
 import { isMlperfLog, pointsOfLogs, predictOne } from "./predict-from.js";
 import { analyzeAll, labWork, loadStudies } from "./studies.js";
 
@@ -44,6 +45,7 @@ Examples:
   weft predict experiments/ --study IMDB --at 8 16          from a study, if it is valid
   weft predict --from trace.json.gz --batch 32 --parameters 110e6 --link nvlink3 --at 2,4,8
   weft predict --from runs/one/runs/n1-r0 --allreduce curve.json --at 4
+  weft predict configurations.csv      tensor, data and pipeline parallelism: rows with a time predict those without
   weft predict --from 8gpu/result_0.txt 64gpu/result_0.txt --at 512 --global-batch 4096     MLPerf logs
 
 points.json:
@@ -56,8 +58,8 @@ export function add(program: Command): void {
   program
     .command("predict")
     .description("Predict throughput or time at other device counts, with 80% intervals.")
-    .argument("[path]", "points.json, or a study")
-    .requiredOption("--at <counts...>", "device counts: 8,16 or 8 16", counts)
+    .argument("[path]", "points.json, a study, or a CSV file of configurations")
+    .option("--at <counts...>", "device counts: 8,16 or 8 16", counts)
     .option(
       "--global-batch <batches...>",
       "samples per step over all devices: one for all counts, or one each",
@@ -135,6 +137,8 @@ async function run(path: string | undefined, options: PredictCommandOptions): Pr
       "give either a path (points.json or a study) or --from (a trace, a run or MLPerf logs)",
       wrongUsage,
     );
+  if (path?.endsWith(".csv")) return predictConfigurations(path, options);
+  if (options.at === undefined) throw new CommandError("--at is missing: the device counts to predict", wrongUsage);
   const price = positive("price", options.price);
   const watts = positive("watts", options.watts);
   if (options.from !== undefined && !isMlperfLog(options.from[0]!)) return predictOne(options.from, options);

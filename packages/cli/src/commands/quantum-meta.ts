@@ -27,6 +27,7 @@ import {
   size,
   table,
   time,
+  translationNote,
   warn,
   writeFiles,
   wrongUsage,
@@ -34,6 +35,7 @@ import {
 import { engineWork } from "./engine-work.js";
 
 interface Options {
+  set?: string[];
   preset?: string;
   iterations?: string;
   seed?: string;
@@ -78,6 +80,7 @@ export function add(program: Command): void {
     .option("--explain", "print the integration steps and exit")
     .option("--baselines", "compare with robust pulses and GRAPE per task")
     .option("--adapt <steps>", "number of steps of the adaptation curves")
+    .option("--set <key=value...>", "override keys of the file: inner.steps=3")
     .option("--json", "write the result as JSON to standard output")
     .addHelpText("after", help)
     .action((file: string | undefined, options: Options) => attempt(() => engineWork(() => run(file, options))));
@@ -109,7 +112,8 @@ async function makeTrainer(file: string | undefined, options: Options): Promise<
   }
   const text = file === undefined ? "" : readFileSync(file, "utf8");
   const name = file === undefined ? "weft quantum meta" : basename(file);
-  return new MetaTrainer(await engineWork(async () => parseMetaFile(text, name, overrides), wrongUsage));
+  const files = { set: options.set, onTranslated: translationNote(name) };
+  return new MetaTrainer(await engineWork(async () => parseMetaFile(text, name, overrides, files), wrongUsage));
 }
 
 const checkpointName = "checkpoint.safetensors";

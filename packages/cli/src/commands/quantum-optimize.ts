@@ -1,6 +1,6 @@
 // weft quantum optimize: optimizes pulses and devices of a specification file by descent, Adam or L-BFGS, with progress and
 // checkpoints.
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { session, setDevice, type Tensor } from "@weft/core";
@@ -8,8 +8,10 @@ import { type ChartSpec, framed, palette, renderPng, renderSvg } from "@weft/lab
 import {
   type Bounds,
   type ControlFile,
+  controlSections,
   explainSteps,
   GateProblem,
+  gateSections,
   type MinimizeMethod,
   type MinimizeOptions,
   Minimizer,
@@ -38,8 +40,10 @@ import {
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { costLine, loadProblem, physical } from "./quantum-run.js";
+import { readWithSettings } from "./yaml-file.js";
 
 interface Options {
+  set?: string[];
   method: string;
   iterations: string;
   rate?: string;
@@ -92,6 +96,7 @@ function define(program: Command, name: string, hidden: boolean): void {
     .option("--resume", "continue from the checkpoint in --out")
     .option("--shortest <x>", "search the shortest pulses of a gate that reach this infidelity")
     .option("--explain", "print the settings and exit")
+    .option("--set <key=value...>", "override keys of the file: evolution.steps=200, parameters.q0.x.amplitude=0.06")
     .option("--json", "write the result as JSON to standard output")
     .addHelpText("after", help)
     .action((file: string, options: Options) => attempt(() => engineWork(() => run(file, options))));
@@ -159,9 +164,11 @@ function controlWork(file: ControlFile, name: string): Work {
   };
 }
 
-async function workOf(file: string): Promise<Work> {
-  const text = readFileSync(file, "utf8");
+async function workOf(file: string, set: readonly string[]): Promise<Work> {
+  const { text, rest } = readWithSettings(file, set, [...gateSections, ...controlSections]);
   const name = basename(file);
+  if (rest.length > 0)
+    throw new CommandError(`--set ${rest[0]}: the file has no such section; parameters are in parameters.`, wrongUsage);
   return engineWork(async () => {
     if (/^\s*["']?device["']?\s*:/m.test(text)) return gateWork(file, text);
     return controlWork(parseControlFile(text, name), name);
@@ -197,7 +204,7 @@ async function run(file: string, options: Options): Promise<void> {
   };
   if (options.device !== undefined) setDevice(options.device);
   if (options.shortest !== undefined) return shortest(file, number("--shortest", options.shortest)!, settings, options);
-  let work = await workOf(file);
+  let work = await workOf(file, options.set ?? []);
   if (options.explain) {
     process.stdout.write(
       options.json ? `${JSON.stringify({ explain: work.explain.split("\n") })}\n` : `${work.explain}\n`,
@@ -247,7 +254,7 @@ async function run(file: string, options: Options): Promise<void> {
 async function shortest(file: string, target: number, settings: MinimizeOptions, options: Options): Promise<void> {
   if (options.out !== undefined || options.resume)
     throw new CommandError("--shortest writes no files; leave out --out and --resume", wrongUsage);
-  const { spec } = loadProblem(file);
+  const { spec } = loadProblem(file, options.set);
   const whole = spec.evolution.duration ?? new GateProblem(spec).bind().duration().itemSync();
   const progress = new ProgressLine();
   const problemAt = (duration: number): GateProblem => new GateProblem(scaleTimes(spec, duration / whole));

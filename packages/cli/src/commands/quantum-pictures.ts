@@ -22,7 +22,7 @@ export function add(program: Command): void {
     .description("Draw levels, pulses, populations and the error budget of a gate.")
     .argument("<file>", "specification, YAML or JSON")
     .option("--out <dir>", "folder of the pictures", "pictures")
-    .option("--set <key=value...>", "override parameters")
+    .option("--set <key=value...>", "override parameters of the device, or keys of the file: evolution.steps=200")
     .option("--png", "write PNG beside SVG")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
     .action((file: string, options: Options) => attempt(() => run(file, options)));

@@ -24,6 +24,7 @@ import { type ComponentTime, measureComponents, type Pattern, patterns } from ".
 import { loadProblem } from "./quantum-run.js";
 
 interface Options {
+  set?: string[];
   devices?: number[];
   patterns?: Pattern[];
   device: string;
@@ -57,6 +58,7 @@ export function add(program: Command): void {
     .addOption(new Option("--patterns <names...>", "sharding patterns").choices([...patterns]))
     .option("--device <kind>", "device of the workers: cpu, cuda or reference", "cpu")
     .option("--tasks <n>", "number of gates of the pattern tasks", whole, 8)
+    .option("--set <key=value...>", "override parameters of the device, or keys of the file: evolution.steps=200")
     .option("--repeats <n>", "number of measured calls", whole, 5)
     .option("--json", "write all measurements as JSON to standard output")
     .addHelpText("after", help)
@@ -193,7 +195,7 @@ function rowsOf(pattern: Pattern, devices: number, result: Measured, base: reado
 
 async function run(file: string, options: Options): Promise<void> {
   if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
-  const problem = loadProblem(file);
+  const problem = loadProblem(file, options.set);
   const list = [...new Set([1, ...(options.devices ?? [1, 2])])].sort((a, b) => a - b);
   const chosen = [...new Set<Pattern>([...(options.patterns ?? patterns), "automatic"])];
   if (options.device === "cpu" && list.at(-1)! > availableParallelism())

@@ -1,5 +1,5 @@
 // weft quantum run: spectrum, evolution, fidelity and gradient of a gate specification.
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { basename, extname } from "node:path";
 import * as weft from "@weft/core";
 import { renderPng, renderSvg } from "@weft/lab/internal";
@@ -7,6 +7,7 @@ import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
 import { attempt, CommandError, table, time, wrongUsage } from "../terminal/index.js";
 import { chart } from "./quantum-chart.js";
+import { readWithSettings } from "./yaml-file.js";
 
 interface Options {
   device?: string;
@@ -38,7 +39,7 @@ export function add(program: Command): void {
     .description("Spectrum, evolution, fidelity and gradient of one gate.")
     .argument("<file>", "specification, YAML or JSON")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .option("--set <key=value...>", "override parameters")
+    .option("--set <key=value...>", "override parameters of the device, or keys of the file: evolution.steps=200")
     .option("--no-gradient", "skip the gradient")
     .option("--plot [file]", "plot pulses and populations as .png or .svg (default: named after the specification)")
     .option("--json", "write the result as JSON to standard output")
@@ -48,11 +49,9 @@ export function add(program: Command): void {
 
 /** Reads the problem of a file and applies --set; mistakes are reported without a stack trace. */
 export function loadProblem(file: string, set: readonly string[] = []): quantum.GateProblem {
-  const spec = physical(
-    () => quantum.parseGateSpec(readFileSync(file, "utf8"), basename(file, extname(file))),
-    wrongUsage,
-  );
-  for (const entry of set) {
+  const { text, rest } = readWithSettings(file, set, quantum.gateSections);
+  const spec = physical(() => quantum.parseGateSpec(text, basename(file, extname(file))), wrongUsage);
+  for (const entry of rest) {
     const [key, value, ...more] = entry.split("=");
     if (value === undefined || more.length > 0 || !Number.isFinite(Number(value)) || value === "")
       throw new CommandError(`--set ${entry}: write key=number`, wrongUsage);

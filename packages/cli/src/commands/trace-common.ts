@@ -1,14 +1,29 @@
 // Shared by `weft trace` and `weft diagnose`: reading traces, and the table of replays.
-import { analyzeTraces, type RankReport, type TraceReport } from "@weft/lab/internal";
-import { ProgressLine, percent, shorten, table, time } from "../terminal/index.js";
+import { analyzeTraces, parsePeaks, type RankReport, type TraceReport } from "@weft/lab/internal";
+import {
+  CommandError,
+  ProgressLine,
+  percent,
+  shorten,
+  significant,
+  table,
+  time,
+  wrongUsage,
+} from "../terminal/index.js";
 
 /** Reads traces with a progress line. */
-export async function readTraces(files: readonly string[], { hta = false }: { hta?: boolean }): Promise<TraceReport> {
+export async function readTraces(
+  files: readonly string[],
+  options: { hta?: boolean; peaks?: string },
+): Promise<TraceReport> {
+  const { hta = false } = options;
+  const peaks = options.peaks === undefined ? undefined : givenPeaks(options.peaks);
   const progress = new ProgressLine();
   let what = "";
   try {
     return await analyzeTraces(files, {
       hta,
+      ...(peaks !== undefined && { peaks }),
       onFile: (file, index, of) => {
         what = of > 1 ? `${index + 1}/${of} ${shorten(file, 40)}` : shorten(file, 48);
       },
@@ -17,6 +32,68 @@ export async function readTraces(files: readonly string[], { hta = false }: { ht
   } finally {
     progress.clear();
   }
+}
+
+function givenPeaks(text: string): ReturnType<typeof parsePeaks> {
+  try {
+    return parsePeaks(text);
+  } catch (error) {
+    throw new CommandError(`--peaks ${text}: ${(error as Error).message}`, wrongUsage);
+  }
+}
+
+/** Operators with their rates, the modules and lines behind them, and how much of the device they use. */
+export function operatorText(rank: RankReport, top: number): string {
+  const { operators } = rank;
+  if (operators === null || operators.rows.length === 0) return "";
+  const rows = operators.rows
+    .slice(0, top)
+    .map((row) => [
+      shorten(row.name, 44),
+      String(row.calls),
+      time(row.deviceUs),
+      row.flops === null ? "-" : `${significant(row.flops / 1e9)} G`,
+      row.tflops === null ? "-" : significant(row.tflops),
+      row.bandwidthGBps === null ? "-" : significant(row.bandwidthGBps),
+      row.roofPercent === null ? "-" : percent(row.roofPercent),
+      row.limit ?? "-",
+      percent(row.tensorCorePercent),
+    ]);
+  const header = ["operator", "calls", "device", "FLOP", "TFLOP/s", "GB/s", "of roof", "limit", "tensor cores"];
+  const places = (title: string, list: readonly { name: string; us: number }[]): string =>
+    list.length === 0
+      ? ""
+      : `${title}: ${list
+          .slice(0, 5)
+          .map(({ name, us }) => `${shorten(name, 60)} ${time(us)}`)
+          .join("; ")}.`;
+  const { peaks, mfuPercent } = operators;
+  const roof =
+    peaks === null
+      ? "The device is not in the table of rates: --peaks gives them."
+      : `Roof: ${peaks.name}, ${Object.entries(peaks.tflops)
+          .map(([name, rate]) => `${name} ${rate}`)
+          .join(", ")} TFLOP/s, ${peaks.bandwidthGBps} GB/s (${peaks.from}).`;
+  const use = `Tensor cores: ${percent(operators.tensorCorePercent)} of the computing time${
+    operators.matrixTensorCorePercent === null
+      ? ""
+      : `, ${percent(operators.matrixTensorCorePercent)} of that of matrix kernels`
+  }. Attributed to operators: ${percent(operators.attributedPercent)} of the device time.`;
+  const mfu =
+    mfuPercent === null
+      ? "Model FLOP utilization is not known (it needs record_shapes=True, operators outside of CUDA graphs, and the device's rates)."
+      : `Model FLOP utilization: ${significant(mfuPercent)}%: ${operators.mfuDefinition}.`;
+  return [
+    `Operators of rank ${rank.rank}`,
+    table(header, rows),
+    places("Modules", operators.modules),
+    places("Lines", operators.lines),
+    roof,
+    use,
+    mfu,
+  ]
+    .filter((line) => line !== "")
+    .join("\n");
 }
 
 /** What is wrong with the traces, each message once. */

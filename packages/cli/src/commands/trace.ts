@@ -1,4 +1,4 @@
-// weft trace: time breakdown of Kineto and JAX traces, per rank.
+// weft trace: time breakdown of traces of PyTorch (Kineto), JAX and Nsight Systems, per rank.
 import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { median } from "@weft/formats/stats";
@@ -31,7 +31,7 @@ import {
   writeFiles,
   wrongUsage,
 } from "../terminal/index.js";
-import { readTraces, traceMessages } from "./trace-common.js";
+import { operatorText, readTraces, traceMessages } from "./trace-common.js";
 
 interface Options {
   json?: boolean;
@@ -40,6 +40,7 @@ interface Options {
   top: string;
   merged?: string;
   hta?: boolean;
+  peaks?: string;
   html?: string;
 }
 
@@ -50,19 +51,23 @@ Examples:
   weft trace before.json --diff after.json        what changed between two runs, ranked by its time
   weft trace profile/ --json | jq '.ranks[].idleUs'
 
-A folder stands for the .json and .json.gz files in it, or its .xplane.pb files. Traces may be cut off or lack their ranks: what is there is
+A folder stands for the .json and .json.gz files in it, or its .xplane.pb and .sqlite files. Traces may be cut off or lack their ranks: what is there is
 used, and what is missing is said on standard error.`;
 
 export function add(program: Command): void {
   program
     .command("trace")
-    .description("Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.")
-    .argument("<files...>", "trace files (.json, .json.gz, .xplane.pb, tapes), or folders of them")
+    .description("Show the time breakdown of traces of PyTorch, JAX or Nsight Systems, per rank.")
+    .argument("<files...>", "trace files (.json, .json.gz, .xplane.pb, .sqlite, tapes), or folders of them")
     .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")
     .option("--merged <file>", "write all ranks into one Chrome trace")
     .option("--html <file>", "write a page with a timeline, findings and tables")
     .option("--hta", "round times as Holistic Trace Analysis does, to compare with it (default: exact)")
+    .option(
+      "--peaks <rates>",
+      "measured rates for the roofline, such as bf16=790,tf32=420,bandwidth=4200 (TFLOP/s, GB/s)",
+    )
     .option("--json", "the whole report as JSON on standard output")
     .option("--out <dir>", "write report.json, the tables as CSV and merged.json.gz into a folder")
     .addHelpText("after", help)
@@ -100,10 +105,10 @@ function expand(files: readonly string[]): string[] {
     const names = readdirSync(file).sort();
     const json = names.filter((name) => /\.json(?:\.gz)?$/.test(name));
     // A profile of JAX has both forms; the binary one is taken where there is no other.
-    const inside = (json.length > 0 ? json : names.filter((name) => name.endsWith(".xplane.pb"))).map((name) =>
-      join(file, name),
+    const inside = (json.length > 0 ? json : names.filter((name) => /\.(?:xplane\.pb|sqlite)$/.test(name))).map(
+      (name) => join(file, name),
     );
-    if (inside.length === 0) throw new CommandError(`${file} holds no .json, .json.gz or .xplane.pb file`);
+    if (inside.length === 0) throw new CommandError(`${file} holds no .json, .json.gz, .xplane.pb or .sqlite file`);
     return inside;
   });
 }
@@ -115,6 +120,8 @@ function show(report: TraceReport, top: number): string {
   if (first === undefined) return "There is nothing to measure in these traces.";
   if (report.ranks.some((rank) => rank.idle.length > 0)) parts.push(idleTable(report.ranks));
   parts.push(kernelTable(first, top));
+  const operators = operatorText(first, top);
+  if (operators !== "") parts.push(operators);
   if (first.collectives.length > 0) parts.push(collectiveTable(first, top));
   if (report.skew.length > 0) parts.push(skewTable(report, top));
   if (first.launches !== null) parts.push(launchText(first));
@@ -347,6 +354,23 @@ async function writeAll(
       ["rank", "name", "type", "count", "sum_us", "mean_us", "min_us", "max_us", "std_us"],
       report.ranks.flatMap((r) =>
         r.kernels.map((k) => [r.rank, k.name, k.type, k.count, k.sumUs, k.meanUs, k.minUs, k.maxUs, k.stdUs]),
+      ),
+    ),
+    "operators.csv": csv(
+      ["rank", "operator", "calls", "kernels", "device_us", "flops", "bytes", "tflops", "gb_per_s", "roof_percent"],
+      report.ranks.flatMap((r) =>
+        (r.operators?.rows ?? []).map((o) => [
+          r.rank,
+          o.name,
+          o.calls,
+          o.kernels,
+          o.deviceUs,
+          o.flops,
+          o.bytes,
+          o.tflops,
+          o.bandwidthGBps,
+          o.roofPercent,
+        ]),
       ),
     ),
     "collectives.csv": csv(

@@ -6,12 +6,14 @@ import { settings } from "@weft/core/internal/settings";
 import type { Config, loadConfig, ModuleConfig } from "@weft/train";
 import { type Command, Option } from "commander";
 import {
+  addSet,
   attempt,
   CommandError,
   count,
   counts,
   ProgressLine,
   significant,
+  translationNote,
   warn,
   wrongUsage,
 } from "../terminal/index.js";
@@ -42,6 +44,7 @@ interface Options {
   modules?: string[];
   env?: string[];
   gpusPerRank?: number;
+  set?: string[];
   launcher: "local" | "ray";
   ray: string;
 }
@@ -52,6 +55,7 @@ Examples:
   weft train configs/ag_news_small.yaml --devices 2          two ranks, gradients summed between them
   weft train configs/ag_news_small.yaml --data data/ag_news  with a local copy of the data
   weft train configs/my_model.yaml --devices 4 --memory 2GB --explain   how the step is placed, and why
+  weft train configs/ag_news_small.yaml --set model.dropout=0.2 training.epochs=3
   weft train configs/ag_news_small.yaml --resume             continue an interrupted run
   weft train configs/ag_news_small.yaml --devices 4 --min-devices 2   go on with the others when a rank dies
   weft train configs/ag_news_small.yaml --devices 4 --launcher ray    ranks as actors of a running Ray cluster
@@ -63,7 +67,7 @@ Writes runs/NAME: config.yaml, metrics.csv, rank0.jsonl (one line per step), che
 checkpoint and end the run. Under srun or mpirun each process is a rank.`;
 
 export function add(program: Command): void {
-  program
+  const command = program
     .command("train")
     .description("Train the model of a configuration, on one device or several.")
     .argument("<config>", "a YAML file, such as those in configs/")
@@ -95,7 +99,8 @@ export function add(program: Command): void {
     .option("--time <hh:mm:ss>", "SLURM time limit")
     .option("--modules <names...>", "modules to load in the job")
     .option("--env <settings...>", "variables of the job: NAME=value")
-    .option("--gpus-per-rank <n>", "GPUs of each rank in the job (SLURM, Ray)", count)
+    .option("--gpus-per-rank <n>", "GPUs of each rank in the job (SLURM, Ray)", count);
+  addSet(command, "optimizer.learning_rate=0.001")
     .addHelpText("after", help)
     .action((config: string, options: Options) => attempt(() => reportOnce(() => run(config, options))));
 }
@@ -114,7 +119,11 @@ async function reportOnce(work: () => Promise<void>): Promise<void> {
 async function run(file: string, options: Options): Promise<void> {
   const { followLauncher, isRank, loadAnyConfig } = await import("@weft/train");
   await engineWork(async () => {
-    const config = loadAnyConfig(file, overridesOf(options));
+    const speaks = process.env.WEFT_RANK === undefined && ["0", undefined].includes(process.env.SLURM_PROCID);
+    const config = loadAnyConfig(file, {
+      ...overridesOf(options),
+      ...(speaks && { onTranslated: translationNote(file) }),
+    });
     checkGpus(config, options);
     if (options.slurm !== undefined) return writeScript(file, config, options, options.slurm);
     if (options.explain === true) return explain(config);
@@ -300,6 +309,7 @@ async function writeScript(
     return value === undefined ? [] : [`--${key.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`)}`, String(value)];
   });
   if (!options.evaluate) passed.push("--no-evaluate");
+  for (const setting of options.set ?? []) passed.push("--set", setting);
   const script = slurmScript({
     name: config.name,
     command: [file, ...passed],

@@ -4,12 +4,12 @@
 import {
   computeUs,
   type EffectEstimate,
+  effectInterval,
   estimateAccumulation,
   estimateBuckets,
   estimateHalfGradients,
   estimateLargerBatch,
   estimateLoaders,
-  reachedShare,
   type StepParts,
 } from "@weft/lab/internal";
 
@@ -71,9 +71,8 @@ interface Candidate {
 
 /** Predicted throughput after a change, with its interval. */
 function promised(now: TrialMeasurement, { ratio, reason }: EffectEstimate): Expectation {
-  const after = (share: number): number => now.samplesPerSecond / (1 + (ratio - 1) * share);
-  const ends = reachedShare.map(after).sort((a, b) => a - b) as [number, number];
-  return { samplesPerSecond: after(1), interval: ends, reason };
+  const to = now.samplesPerSecond / ratio;
+  return { samplesPerSecond: to, interval: effectInterval(now.samplesPerSecond, to, null), reason };
 }
 
 /** All-reduce times by bytes, at the measured rate. */

@@ -13,6 +13,7 @@ import {
 import { type RawConfig, readConfig, showConfig } from "@weft/train";
 import type { Command } from "commander";
 import {
+  addSet,
   attempt,
   CommandError,
   count,
@@ -21,6 +22,7 @@ import {
   percent,
   significant,
   table,
+  translationNote,
   wrongUsage,
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
@@ -28,6 +30,7 @@ import { ledgerPath } from "./studies.js";
 import { type SearchResult, type Settings, search, type Trial, type TrialMeasurement } from "./tune-search.js";
 
 interface Options {
+  set?: string[];
   devices?: number[];
   data?: string;
   device?: string;
@@ -50,7 +53,7 @@ change with the largest predicted gain is measured, and kept if confirmed. Every
 its outcome. A larger batch changes training: adjust the learning rate, or use --keep-batch.`;
 
 export function add(program: Command): void {
-  program
+  const command = program
     .command("tune")
     .description("Find the fastest settings of a training configuration by short measured runs.")
     .argument("<config>", "a YAML file, such as those in configs/")
@@ -62,7 +65,8 @@ export function add(program: Command): void {
     .option("--keep-batch", "keep the global batch")
     .option("--output <file>", "file for the best configuration (NAME_tuned.yaml)")
     .option("--ledger <file>", "the ledger (default: .weft/ledger.jsonl, or WEFT_LEDGER)")
-    .option("--json", "trials and result as JSON on standard output")
+    .option("--json", "trials and result as JSON on standard output");
+  addSet(command, "model.dropout=0.2")
     .addHelpText("after", help)
     .action((config: string, options: Options) => attempt(() => engineWork(() => run(config, options))));
 }
@@ -111,7 +115,7 @@ function movedTo(raw: RawConfig, from: string, to: string): RawConfig {
 async function run(file: string, options: Options): Promise<void> {
   if (options.devices !== undefined && options.devices.length !== 1)
     throw new CommandError("--devices takes one count here: the most devices that may be used", wrongUsage);
-  const { raw, base } = readConfig(file);
+  const { raw, base } = readConfig(file, { set: options.set, onTranslated: translationNote(file) });
   const maxDevices = options.devices?.[0] ?? raw.distributed.devices;
   const from = { ...settingsOf(raw), devices: Math.min(raw.distributed.devices, maxDevices) };
   const folder = mkdtempSync(join(tmpdir(), "weft-tune-"));

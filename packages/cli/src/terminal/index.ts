@@ -10,4 +10,6 @@ export {
 } from "@weft/formats/text";
 export { attempt, CommandError, count, counts, failed, warn, writeFiles, wrongUsage } from "./command.js";
 export { ProgressLine } from "./progress.js";
+export { addSet, translationNote } from "./settings.js";
+export { SuggestingCommand, suggestName } from "./suggest.js";
 export { table } from "./table.js";

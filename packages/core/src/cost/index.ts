@@ -30,6 +30,7 @@ export {
   type Link,
   linkOf,
   linkTime,
+  matmulRate,
   parseRates,
   type Rates,
   ratesAt,

@@ -20,7 +20,7 @@ import { upperMedian } from "./calibrate-cpu.js";
 const emptyAttrs = { ...bareCollective, splitAxis: 1, dtype: "float32" } as const;
 
 /** A collective of each kind on a square of n x n float32, with the operand's shape and the bytes that a rank receives. */
-function probeOf(
+export function collectiveProbe(
   kind: CollectiveKind,
   groups: number[][],
   rank: number,
@@ -49,7 +49,7 @@ function probeOf(
   return { attrs: { ...emptyAttrs, kind, groups, rank, ...attrs }, operand, bytes };
 }
 
-type Probe = ReturnType<typeof probeOf>;
+type Probe = ReturnType<typeof collectiveProbe>;
 
 /** Seconds of collectives through the group alone, as devices use it that stage their data. */
 function timeByHost(group: ProcessGroup, probes: readonly Probe[], repeats: number): number[][] {
@@ -133,7 +133,7 @@ export function measureLinks(group: ProcessGroup, device?: Device): Rates["links
     const groups = range(size / members).map((g) => range(members).map((i) => g * members + i));
     const unit = members * 4;
     const sizes = [unit, ...sides.map((side) => Math.ceil(side / unit) * unit)];
-    const probes = collectiveKinds.flatMap((kind) => sizes.map((n) => probeOf(kind, groups, rank, n)));
+    const probes = collectiveKinds.flatMap((kind) => sizes.map((n) => collectiveProbe(kind, groups, rank, n)));
     const times = device === undefined ? timeByHost(group, probes, 7) : timeInProgram(group, device, probes, 9);
     const mean = meanOverRanks(group, times.flat());
     const repeats = times[0].length;

@@ -1,6 +1,6 @@
 // Sessions: compile, cache and run functions on a device, and manage its memory.
 export { measureDevice, ratesOf } from "./calibrate.js";
-export { allAgree, measureGroup, measureLinks, slowestRates } from "./calibrate-links.js";
+export { allAgree, collectiveProbe, measureGroup, measureLinks, slowestRates } from "./calibrate-links.js";
 export type { Compiled } from "./compiled.js";
 export { debugLevel, setDebugLevel } from "./debug.js";
 export { isQuiet } from "./effort.js";

@@ -77,13 +77,18 @@ const strategyKey = ({ split, carry }: Strategy): string =>
     .map((axis) => `${axis}${split[axis]}`)
     .join(",")}/${carry}`;
 
-/** The largest local shape on any device. */
-function largestShape(placement: Placement, shape: Shape): number[] {
+/** The local shape that takes longest: the largest one, or on devices of several speeds the one that is largest for its speed. */
+function slowestShape({ mesh, dims }: Placement, shape: Shape): number[] {
   return shape.map((size, i) => {
-    const split = placement.dims[i];
+    const split = dims[i];
     if (split === null) return size;
+    const speeds = mesh.partSpeeds(split.axes);
+    const slowest = speeds === null ? 1 : Math.min(...mesh.speeds!);
     let most = 0;
-    for (let k = 1; k < split.bounds.length; k++) most = Math.max(most, split.bounds[k] - split.bounds[k - 1]);
+    for (let k = 1; k < split.bounds.length; k++) {
+      const part = split.bounds[k] - split.bounds[k - 1];
+      most = Math.max(most, speeds === null ? part : (part * slowest) / speeds[k - 1]);
+    }
     return most;
   });
 }
@@ -100,6 +105,8 @@ export class Evaluator {
     readonly problem: Problem,
     readonly mesh: Mesh,
     readonly rates: Rates,
+    /** How many times faster than the rates the slowest device of the mesh computes. */
+    readonly speed = 1,
   ) {}
 
   #id(placement: Placement): number {
@@ -138,8 +145,8 @@ export class Evaluator {
     const layout = layoutOf(node, this.mesh, strategy, placements);
     if (layout === null) return null;
     const local = {
-      operands: layout.operands.map((placement, i) => largestShape(placement, node.inputs[i].shape)),
-      results: outputAvals(node).map((aval, i) => largestShape(layout.results[i], aval.shape)),
+      operands: layout.operands.map((placement, i) => slowestShape(placement, node.inputs[i].shape)),
+      results: outputAvals(node).map((aval, i) => slowestShape(layout.results[i], aval.shape)),
     };
     const results = layout.results.map((placement) => this.#id(placement));
     const debts = results.map((id, i) => this.#debt(id, this.problem.avalOf[item.first + i]));
@@ -151,7 +158,15 @@ export class Evaluator {
     const seconds = workTime(node, this.problem.work.get(node)!, local, this.rates, (part) =>
       this.problem.loopTime(node as Node<"scan">, this.rates, part),
     );
-    return { strategy, needs, results, seconds, moves, debts, debt: debts.reduce((n, debt) => n + debt, 0) };
+    return {
+      strategy,
+      needs,
+      results,
+      seconds: seconds / this.speed,
+      moves,
+      debts,
+      debt: debts.reduce((n, debt) => n + debt, 0),
+    };
   }
 
   /** Strategies to try for a node; `mask` says for every mesh axis and factor whether the theme allows the split. */

@@ -5,9 +5,9 @@ export { explainPlan, type KernelSeconds, showBytes, showSeconds } from "./expla
 export { type Layout, layoutOf, type Strategy } from "./layout.js";
 export { gatherValue, type Lockstep, runLockstep, scatterValue } from "./lockstep.js";
 export { type Mark, type MarkKind, markNode, markOf } from "./marks.js";
-export { Mesh } from "./mesh.js";
+export { evenBounds, Mesh } from "./mesh.js";
 export { type Partitioned, partition, reshard } from "./partition.js";
-export { type DimensionSplit, evenBounds, type IndexBox, type PendingReduction, Placement } from "./placement.js";
+export { type DimensionSplit, type IndexBox, type PendingReduction, Placement } from "./placement.js";
 export { type Alternative, type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 export { applyMove, isCollective, type Move, planReshard } from "./reshard.js";
 export { parseRules, type ShardRules } from "./rules.js";

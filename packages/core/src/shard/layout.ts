@@ -3,7 +3,7 @@
 import { isOp, type Node, outputAvals, type ReduceFn } from "../graph/index.js";
 import { boundOf, type Factors, factorBound, factorsOf, isLinear } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
-import { type DimensionSplit, evenBounds, type PendingReduction, Placement } from "./placement.js";
+import { type DimensionSplit, type PendingReduction, Placement } from "./placement.js";
 
 /**
  * How a node is split: the factor that each mesh axis splits. Other axes replicate the work, or carry pending reductions.
@@ -70,7 +70,7 @@ export function layoutOf(node: Node, mesh: Mesh, strategy: Strategy, current: re
   const factors = axesByFactor(mesh, strategy, rule.factors.length).map((axes, f): DimensionSplit | null => {
     if (axes.length === 0) return null;
     const bounds = boundsFrom(node, rule, f, axes, current);
-    return { axes, bounds: bounds ?? evenBounds(rule.factors[f].size, mesh.sizeOf(axes)) };
+    return { axes, bounds: bounds ?? mesh.bounds(rule.factors[f].size, axes) };
   });
   const carried = strategy.carry.map((axis) => ({ axis, ...carriedParts(node, axis, current) }));
   if (carried.some(({ parts }) => parts === undefined)) return null;

@@ -6,15 +6,24 @@ interface MeshAxis {
   readonly size: number;
 }
 
+/** Boundaries of parts whose sizes differ by at most one, the larger parts first. */
+export function evenBounds(size: number, parts: number): number[] {
+  const small = Math.floor(size / parts);
+  const more = size % parts;
+  return range(parts + 1).map((k) => k * small + Math.min(k, more));
+}
+
 export class Mesh {
   readonly axes: readonly MeshAxis[];
   /** Ranks in row-major order of the grid. */
   readonly ranks: readonly number[];
+  /** How many times faster than the slowest device each one is, in the order of the ranks; null where all are alike. */
+  readonly speeds: readonly number[] | null;
   readonly key: string;
   readonly #index: ReadonlyMap<number, number>;
   readonly #coordinates = new Map<number, Record<string, number>>();
 
-  constructor(axes: readonly MeshAxis[], ranks?: readonly number[]) {
+  constructor(axes: readonly MeshAxis[], ranks?: readonly number[], speeds: readonly number[] | null = null) {
     const size = axes.reduce((n, axis) => n * axis.size, 1);
     for (const { name, size: extent } of axes)
       if (!Number.isSafeInteger(extent) || extent < 1)
@@ -25,7 +34,11 @@ export class Mesh {
     this.ranks = ranks ?? range(size);
     if (this.ranks.length !== size || new Set(this.ranks).size !== size)
       throw new WeftError(`mesh: a grid of ${size} devices needs ${size} different ranks, not [${this.ranks}]`);
-    this.key = `${axes.map(({ name, size: extent }) => `${name}=${extent}`).join("x")}@${this.ranks.join(",")}`;
+    if (speeds !== null && (speeds.length !== size || !speeds.every((speed) => speed > 0 && Number.isFinite(speed))))
+      throw new WeftError(`mesh: ${size} devices need ${size} speeds above 0, not [${speeds}]`);
+    this.speeds = speeds?.some((speed) => speed !== speeds[0]) ? speeds : null;
+    const uneven = this.speeds === null ? "" : `/${this.speeds.join(",")}`;
+    this.key = `${axes.map(({ name, size: extent }) => `${name}=${extent}`).join("x")}@${this.ranks.join(",")}${uneven}`;
     this.#index = new Map(this.ranks.map((rank, i) => [rank, i]));
   }
 
@@ -77,6 +90,33 @@ export class Mesh {
   position(rank: number, names: readonly string[]): number {
     const at = this.coordinates(rank);
     return names.reduce((n, name) => n * this.axis(name).size + at[name], 0);
+  }
+
+  /** The speed of every part of a dimension that these axes split: that of its slowest device. Null where all are alike. */
+  partSpeeds(names: readonly string[]): number[] | null {
+    const { speeds } = this;
+    if (speeds === null) return null;
+    const parts = new Array<number>(this.sizeOf(names)).fill(Number.POSITIVE_INFINITY);
+    this.ranks.forEach((rank, i) => {
+      const k = this.position(rank, names);
+      parts[k] = Math.min(parts[k], speeds[i]);
+    });
+    return parts;
+  }
+
+  /** Boundaries of a dimension that these axes split: parts of equal size, or as large as their devices are fast. */
+  bounds(size: number, names: readonly string[]): number[] {
+    const speeds = this.partSpeeds(names);
+    if (speeds === null) return evenBounds(size, this.sizeOf(names));
+    const total = speeds.reduce((sum, speed) => sum + speed, 0);
+    let before = 0;
+    return [
+      0,
+      ...speeds.map((speed, k) => {
+        before += speed;
+        return k === speeds.length - 1 ? size : Math.round((size * before) / total);
+      }),
+    ];
   }
 
   /** Groups of devices that differ only along the given axes, ordered by position. */

@@ -3,9 +3,9 @@ import { test } from "node:test";
 import { type GraphFn, numel, range } from "../graph/index.js";
 import { fromReals, type Value, verify } from "../ops/index.js";
 import { gatherValue, runLockstep, scatterValue } from "./lockstep.js";
-import { Mesh } from "./mesh.js";
+import { evenBounds, Mesh } from "./mesh.js";
 import { reshard } from "./partition.js";
-import { evenBounds, Placement } from "./placement.js";
+import { Placement } from "./placement.js";
 import { planReshard } from "./reshard.js";
 
 const grid = Mesh.of({ batch: 2, model: 4 });

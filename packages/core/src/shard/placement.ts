@@ -2,7 +2,7 @@
 // mesh axes, so uneven and empty shards need no special case. Over the remaining axes the tensor is replicated, or each
 // device holds a partial result of a pending reduction.
 import { numel, type ReduceFn, range, type Shape, WeftError } from "../graph/index.js";
-import { Mesh } from "./mesh.js";
+import { evenBounds, Mesh } from "./mesh.js";
 
 export interface DimensionSplit {
   /** Mesh axes that split the dimension, the slowest first. */
@@ -20,13 +20,6 @@ export interface PendingReduction {
 export interface IndexBox {
   readonly start: readonly number[];
   readonly stop: readonly number[];
-}
-
-/** Boundaries of parts whose sizes differ by at most one, the larger parts first. */
-export function evenBounds(size: number, parts: number): number[] {
-  const small = Math.floor(size / parts);
-  const more = size % parts;
-  return range(parts + 1).map((k) => k * small + Math.min(k, more));
 }
 
 export class Placement {
@@ -57,7 +50,7 @@ export class Placement {
     );
   }
 
-  /** `Placement.split(mesh, [64, 32], { 0: "batch" })`, in equal parts; several axes as a list. */
+  /** `Placement.split(mesh, [64, 32], { 0: "batch" })`, in equal parts, or by the speeds of the mesh; several axes as a list. */
   static split(mesh: Mesh, shape: Shape, by: Readonly<Record<number, string | readonly string[]>>): Placement {
     for (const dim of Object.keys(by))
       if (!(Number(dim) in shape)) throw new WeftError(`placement: there is no dimension ${dim} in [${shape}]`);
@@ -66,7 +59,7 @@ export class Placement {
       shape.map((size, i) => {
         if (by[i] === undefined) return null;
         const axes = typeof by[i] === "string" ? [by[i]] : [...by[i]];
-        return { axes, bounds: evenBounds(size, mesh.sizeOf(axes)) };
+        return { axes, bounds: mesh.bounds(size, axes) };
       }),
     );
   }
@@ -135,19 +128,23 @@ export class Placement {
 
   toJSON(): PlacementJSON {
     return {
-      mesh: { axes: this.mesh.axes, ranks: this.mesh.ranks },
+      mesh: {
+        axes: this.mesh.axes,
+        ranks: this.mesh.ranks,
+        ...(this.mesh.speeds !== null && { speeds: this.mesh.speeds }),
+      },
       dims: this.dims,
       pending: this.pending,
     };
   }
 
   static fromJSON({ mesh, dims, pending }: PlacementJSON): Placement {
-    return new Placement(new Mesh(mesh.axes, mesh.ranks), dims, pending);
+    return new Placement(new Mesh(mesh.axes, mesh.ranks, mesh.speeds ?? null), dims, pending);
   }
 }
 
 interface PlacementJSON {
-  mesh: { axes: Mesh["axes"]; ranks: readonly number[] };
+  mesh: { axes: Mesh["axes"]; ranks: readonly number[]; speeds?: readonly number[] };
   dims: readonly (DimensionSplit | null)[];
   pending: PendingReduction | null;
 }

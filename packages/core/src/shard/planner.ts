@@ -16,6 +16,8 @@ export interface PlannerOptions {
   /** Ranks of the available devices. */
   ranks: readonly number[];
   rates: Rates;
+  /** How many times faster than the rates each device computes, in the order of the ranks: shards are then uneven. */
+  speeds?: readonly number[];
   /** Placements of the parameters; null where the planner may choose (replicated, or not yet on any device). */
   params: readonly (Placement | null)[];
   /** A mesh given by the user: no other is evaluated. */
@@ -65,6 +67,9 @@ function counts(available: number): number[] {
   const list = range(available + 1).filter((n) => n > 1 && (available % n === 0 || Number.isInteger(Math.log2(n))));
   return list.sort((a, b) => b - a);
 }
+
+/** Speeds that differ by more than this make a device slow beside another. */
+const slowBeside = 1.3;
 
 interface RankedClass {
   id: number;
@@ -136,16 +141,22 @@ class ShardingPlanner {
   readonly #takeOver: number[];
   readonly #rules: ShardRules;
   readonly #constraints: ReturnType<typeof shardingConstraints>;
+  readonly options: PlannerOptions;
+  readonly #speeds: ReadonlyMap<number, number>;
 
   constructor(
     readonly fn: GraphFn,
-    readonly options: PlannerOptions,
+    given: PlannerOptions,
   ) {
+    this.#speeds = new Map(given.ranks.map((rank, i) => [rank, given.speeds?.[i] ?? 1]));
+    // The fastest devices first: fewer devices are the faster ones.
+    const options = { ...given, ranks: [...given.ranks].sort((a, b) => this.#speed(b) - this.#speed(a)) };
+    this.options = options;
     this.problem = new Problem(fn);
     // A parameter that is on a single device stays there.
     const home = options.params.find((placed) => placed !== null && placed.mesh.size === 1)?.mesh;
     this.singleDevice = home ?? new Mesh([{ name: "d", size: 1 }], [options.ranks[0]]);
-    this.singleCompute = this.problem.singleTime(ratesAt(options.rates, 1));
+    this.singleCompute = this.problem.singleTime(ratesAt(options.rates, 1)) / this.#speed(this.singleDevice.ranks[0]);
     this.singleTransfer = this.#transfer(this.singleDevice, []);
     this.single = this.singleCompute + this.singleTransfer.seconds;
     this.#takeOver = takeOver(fn, options.donated ?? []);
@@ -156,10 +167,24 @@ class ShardingPlanner {
       : shardingConstraints(fn, this.#rules);
   }
 
+  #speed(rank: number): number {
+    return this.#speeds.get(rank) ?? 1;
+  }
+
+  /** A mesh whose shards are as large as its devices are fast. */
+  #mesh(axes: Mesh["axes"], ranks: readonly number[]): Mesh {
+    return new Mesh(
+      axes,
+      ranks,
+      ranks.map((rank) => this.#speed(rank)),
+    );
+  }
+
   #evaluator(mesh: Mesh): Evaluator {
     let found = this.#evaluators.get(mesh.key);
     if (found === undefined) {
-      found = new Evaluator(this.problem, mesh, ratesAt(this.options.rates, mesh.size));
+      const slowest = Math.min(...mesh.ranks.map((rank) => this.#speed(rank)));
+      found = new Evaluator(this.problem, mesh, ratesAt(this.options.rates, mesh.size), slowest);
       this.#evaluators.set(mesh.key, found);
     }
     return found;
@@ -205,7 +230,7 @@ class ShardingPlanner {
   }
 
   line(devices: number): Mesh {
-    return new Mesh([{ name: "d", size: devices }], this.options.ranks.slice(0, devices));
+    return this.#mesh([{ name: "d", size: devices }], this.options.ranks.slice(0, devices));
   }
 
   /** Themes: one dimension class each, any class, and any but the one that divides most of the work. */
@@ -247,6 +272,8 @@ class ShardingPlanner {
       this.themes().filter((theme) => theme.complexity === complexity),
     );
     for (const theme of simple) this.evaluate(theme, all, 1);
+    // Without the slow devices: what is not divided takes as long as on the slowest one.
+    for (const devices of this.#withoutSlow()) for (const theme of simple) this.evaluate(theme, this.line(devices), 1);
     // Communication is all that another strategy could save.
     if (this.#toSave() > 0.03) for (const theme of mixed) this.evaluate(theme, all, 1);
     if (this.#toSave() > 0.2) {
@@ -262,11 +289,17 @@ class ShardingPlanner {
     this.evaluate(wider, leader.mesh, this.problem.items.length > 500 ? 2 : 6);
   }
 
+  /** Numbers of devices, the fastest first, after which much slower ones follow. */
+  #withoutSlow(): number[] {
+    const { ranks } = this.options;
+    return range(ranks.length).filter((n) => n > 1 && this.#speed(ranks[n - 1]) > slowBeside * this.#speed(ranks[n]));
+  }
+
   /** Meshes with the axes that the user named. */
   #constrainedMeshes(): Mesh[] {
     const { axes, devices } = this.#constraints;
     const ranks = this.options.ranks.slice(0, Math.min(devices, this.options.ranks.length));
-    if (axes.length < 2) return [new Mesh([{ name: axes[0] ?? "d", size: ranks.length }], ranks)];
+    if (axes.length < 2) return [this.#mesh([{ name: axes[0] ?? "d", size: ranks.length }], ranks)];
     // All factorizations of the device count with one factor per axis.
     const products = (left: number, count: number): number[][] =>
       count === 1

@@ -19,11 +19,32 @@ export interface DocumentedProgram {
   /** Where it is: file and line. */
   name: string;
   code: string;
+  /** Folder to run it in; the root of the repository by default. */
+  cwd?: string;
 }
 
 /** Code blocks of a language in Markdown. */
 export const markdownBlocks = (text: string, language: string): string[] =>
-  [...text.matchAll(new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``, "g"))].map((match) => match[1]);
+  allBlocks(text).flatMap((block) => (block.language === language ? [block.code] : []));
+
+/** A code block in Markdown. */
+export interface CodeBlock {
+  language: string;
+  code: string;
+  /** Line of its first fence, from 1. */
+  line: number;
+}
+
+/** All code blocks of a Markdown text, indented ones too. */
+export const allBlocks = (text: string): CodeBlock[] =>
+  [...text.matchAll(/^( *)```(\w*)\n([\s\S]*?)^\1```$/gm)].map((match) => ({
+    language: match[2],
+    code: match[3],
+    line: text.slice(0, match.index).split("\n").length,
+  }));
+
+/** The comment that begins a program which compiles in the tests but does not run there, with the reason. */
+export const notRun = /^(?:\/\/|#) Not run by the tests: (.+)\.$/m;
 
 /** The program of every `@example` of a TypeScript source. */
 export function tsdocExamples(source: string, file: string): DocumentedProgram[] {
@@ -62,12 +83,13 @@ export function runPrograms(
 ): void {
   mkdirSync(join(repositoryRoot, "runs"), { recursive: true });
   const folder = mkdtempSync(join(repositoryRoot, "runs/examples-"));
-  const run = (args: string[]) =>
+  const run = (args: string[], cwd = repositoryRoot) =>
     spawnSync(process.execPath, args, {
-      cwd: repositoryRoot,
+      cwd,
       encoding: "utf8",
       timeout: 300_000,
-      env: { ...process.env, WEFT_THREADS: "1" },
+      // As a user runs them: small programs are interpreted.
+      env: { ...process.env, WEFT_THREADS: "1", WEFT_INTERPRET: undefined },
     });
   try {
     writeFileSync(join(folder, "package.json"), '{ "type": "module" }\n');
@@ -82,7 +104,8 @@ export function runPrograms(
     const names = programs.map(({ name }, i) => `example${i}.ts: ${name}`).join("\n");
     assert.equal(built.status, 0, `${built.stdout}\n${names}`);
     programs.forEach((program, i) => {
-      const done = run([join(folder, `example${i}.js`)]);
+      if (notRun.test(program.code)) return;
+      const done = run([join(folder, `example${i}.js`)], program.cwd);
       assert.equal(done.status, 0, `${program.name}: ${done.stderr}`);
       check(program, done.stdout);
     });

@@ -25,6 +25,7 @@ const environments = {
   },
   qutip: { packages: ["qutip>=5"], check: "import qutip; assert qutip.__version__ >= '5'" },
   ray: { packages: ["ray"], check: "import ray" },
+  jsonschema: { packages: ["jsonschema"], check: "import jsonschema" },
 } satisfies Record<string, Environment>;
 
 /** A Python that has what was asked for, or why there is none. */

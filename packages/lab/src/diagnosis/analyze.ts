@@ -7,10 +7,17 @@ import { applyCatalog, type DiagnosisRule } from "./catalog.js";
 import { communicationRules } from "./communication-rules.js";
 import { deviceRules } from "./device-rules.js";
 import { hostRules } from "./host-rules.js";
+import { loopRules } from "./loop-rules.js";
+import { causesOf } from "./main-cause.js";
 import { diagnosisView } from "./view.js";
 
-/** In the order of evaluation: host before device before communication. */
-export const diagnosisRules: readonly DiagnosisRule[] = [...hostRules, ...deviceRules, ...communicationRules];
+/** In the order of evaluation: host and loop before device before communication. */
+export const diagnosisRules: readonly DiagnosisRule[] = [
+  ...hostRules,
+  ...loopRules,
+  ...deviceRules,
+  ...communicationRules,
+];
 
 /** One run of a study report. */
 export interface RunReport {
@@ -42,6 +49,8 @@ export interface StudyReport {
   runs: RunReport[];
   scaling: ScalingPoint[];
   findings: Finding[];
+  /** Id of the finding that explains the study best; null when nothing needs an explanation. */
+  mainCause: string | null;
   usl: Usl | null;
   predictions: ScalingPredictions["predictions"];
   problems: ImportProblem[];
@@ -128,6 +137,7 @@ export function analyzeStudy(study: Study): Analysis {
       runs: runReports(verdict),
       scaling: verdict.scaling,
       findings,
+      mainCause: causesOf(findings, summary.counts.at(-1)?.devices)[0]?.id ?? null,
       usl: valid ? fitUsl(summary.counts.map((c): [number, number] => [c.devices, 1 / c.seconds.mean])) : null,
       predictions: extrapolate(verdict),
       problems: study.problems,

@@ -1,14 +1,25 @@
 // Rules about communication and load balance. They are evaluated last, because a late host looks like a slow network.
 
-import { mean, medianOrNull } from "@weft/formats/stats";
-import { allReduceUs, ddpBuckets, type Fabric, fabrics, popEfficiencies } from "../metrics/index.js";
+import { mean } from "@weft/formats/stats";
+import {
+  allReduceUs,
+  busBandwidthGBps,
+  ddpBuckets,
+  type Fabric,
+  fabrics,
+  type Imbalance,
+  imbalance,
+  popEfficiencies,
+} from "../metrics/index.js";
 import { evidence, type RuleFinding } from "../model/index.js";
 import {
   computeUs,
+  type EffectEstimate,
   estimateAccumulation,
   estimateBuckets,
   estimateEarlyTail,
   estimateOverlap,
+  estimateRemoved,
 } from "../predict/index.js";
 import { type DiagnosisRule, percent } from "./catalog.js";
 import type { RunView } from "./view.js";
@@ -31,11 +42,37 @@ function fabricOf({ facts, run }: RunView): Fabric | null {
   return key === undefined ? null : fabrics[key]!;
 }
 
-const exposedShare = (r: RunView): number | null => r.summary.steps?.exposedCommShare ?? null;
+const exposedShare = (r: RunView): number | null =>
+  r.summary.steps?.exposedCommShare ??
+  (r.parts === null || r.parts.commUs === 0 ? null : r.parts.exposedUs / r.parts.stepUs);
 const backwardUs = (r: RunView): number | null => {
   const values = r.run.steps.flatMap((s) => (s.backwardUs === undefined ? [] : [s.backwardUs]));
   return values.length === 0 ? null : mean(values);
 };
+
+/** Waits of the ranks for each other; null where nothing shows them. */
+const imbalanceOf = (r: RunView): Imbalance | null =>
+  imbalance(r.run.steps, r.summary.steps?.warmupSteps ?? 0, r.facts.parallelism === "ddp");
+
+/** Every step as fast as its fastest rank: with two ranks the slowest loses as much above the mean as the fastest gains. */
+function asFastAsTheFastest(found: Imbalance): EffectEstimate {
+  const ranks = found.own.length;
+  const share = Math.min(0.9, (found.lostShare * ranks) / (ranks - 1));
+  return estimateRemoved(share, "no rank waits for a slower one");
+}
+
+/** Rate below which an all-reduce between processes of one host is slow: a tenth of what loopback devices reach. */
+const slowestHostGBps = 0.1;
+
+/** Bus bandwidth of DDP's exchanges between processes over gloo, and what it should reach. */
+function hostLink(r: RunView): { measured: number; expected: number } | null {
+  const { backend, gradientBytes, device } = r.facts;
+  if (backend !== "gloo" || device?.startsWith("cuda") || r.parts === null || r.parts.commUs <= 0) return null;
+  // Small gradients measure latency.
+  if (gradientBytes === undefined || gradientBytes < 256 * 1024 || (r.run.nodes ?? 1) > 1) return null;
+  const measured = busBandwidthGBps("allreduce", gradientBytes, r.parts.commUs, r.devices);
+  return measured !== null && measured < slowestHostGBps * 0.8 ? { measured, expected: slowestHostGBps } : null;
+}
 
 export const communicationRules: readonly DiagnosisRule[] = [
   {
@@ -136,6 +173,24 @@ export const communicationRules: readonly DiagnosisRule[] = [
     title: "The link is slower than it should be",
     source: "bus bandwidth below 0.8 of what the fabric gives (Ascend mstt; about 80% of the specification is normal)",
     run: (r) => {
+      const host = r.devices > 1 ? hostLink(r) : null;
+      if (host !== null) {
+        const faster = Math.min(r.parts!.exposedUs, r.parts!.commUs * (1 - host.measured / host.expected));
+        return {
+          severity: "high" as const,
+          evidence: [
+            evidence("bus bandwidth of the exchanges", host.measured, { unit: "GB/s", threshold: host.expected * 0.8 }),
+            evidence("expected between processes of one host", host.expected, { rank: "assumed", unit: "GB/s" }),
+          ],
+          cause:
+            "Gradients travel between processes of one host more slowly than a loopback device moves them: a wrong interface, or a limited one.",
+          fix: "GLOO_SOCKET_IFNAME of the fastest interface (lo on one host); look for limits on it (tc qdisc show).",
+          predicted: r.effect(
+            estimateRemoved(faster / r.parts!.stepUs, `an exchange at ${host.expected} GB/s or more`),
+          ),
+          refutedBy: `An all-reduce of ${((r.facts.gradientBytes ?? 0) / 1e6).toFixed(1)} MB alone that is as slow on another interface.`,
+        };
+      }
       const fabric = fabricOf(r);
       if (fabric === null || r.devices === 1) return null;
       // Small messages measure latency; only large ones measure the link.
@@ -259,38 +314,60 @@ export const communicationRules: readonly DiagnosisRule[] = [
     run: (r) => {
       const ranks = r.summary.steps?.perRank ?? [];
       if (ranks.length < 2) return null;
-      // Synchronized ranks have equal step times; the own work of a rank is its step without waits. Where only the backward
-      // pass was timed, its all-reduce is part of it, and the rank that arrives last waits least.
-      const timesOf = (rank: number, field: "exposedCommUs" | "backwardUs"): number[] =>
-        r.run.steps.flatMap((s) => (s.rank === rank && s[field] !== undefined ? [s[field]] : []));
-      const measured = ranks.every((rank) => timesOf(rank.rank, "exposedCommUs").length > 0);
-      const backward = ranks.map((rank) => medianOrNull(timesOf(rank.rank, "backwardUs")));
-      const inferred = !measured && r.facts.parallelism === "ddp" && backward.every((us) => us !== null);
-      const shortest = inferred ? backward.reduce<number>((a, us) => Math.min(a, us!), Number.POSITIVE_INFINITY) : 0;
-      const own = ranks.map((rank, i) => {
-        const steps = timesOf(rank.rank, "exposedCommUs");
-        const waits = steps.length > 0 ? mean(steps) : inferred ? backward[i]! - shortest : 0;
-        return { rank: rank.rank, us: rank.meanUs - waits };
-      });
+      const found = imbalanceOf(r);
+      const own = found?.own ?? ranks.map(({ rank, meanUs }) => ({ rank, us: meanUs }));
+      const inferred = found?.recorded === false;
       const middle = mean(own.map((o) => o.us));
       const slowest = own.reduce((a, b) => (b.us > a.us ? b : a));
       const deviation = slowest.us / middle - 1;
       // Inferred waits include the noise of the machine.
-      if (deviation <= (inferred ? 0.15 : 0.05)) return null;
+      if (deviation <= (inferred ? 0.12 : 0.05)) return null;
       return {
         severity: deviation > 0.2 ? "high" : "moderate",
         evidence: [
           evidence(`rank ${slowest.rank} above the mean`, percent(deviation), {
             rank: inferred ? "inferred" : "derived",
             unit: "%",
-            threshold: inferred ? 15 : 5,
+            threshold: inferred ? 12 : 5,
           }),
           evidence("its own time a step", slowest.us / 1000, { unit: "ms" }),
         ],
         cause: "That rank has more work, a slower device, fewer cores or a hotter card; the others wait for it.",
         fix: "Look at its device clocks, cores and shard size; move it to another device to see whether the slowness follows.",
-        predicted: r.effect({ ratio: middle / slowest.us, reason: "the slowest rank as fast as the mean" }),
+        predicted: r.effect(
+          found === null
+            ? { ratio: middle / slowest.us, reason: "the slowest rank as fast as the mean" }
+            : asFastAsTheFastest(found),
+        ),
         refutedBy: "Another rank is slowest when the devices are exchanged.",
+      };
+    },
+  },
+  {
+    id: "moving-straggler",
+    title: "The ranks take turns at being late",
+    source: "own time of the slowest rank of each step above the mean by 12% of the step, and no rank is the slow one",
+    run: (r, view) => {
+      const found = imbalanceOf(r);
+      const disturbed = view.verdict.findings.some((f) => f.id === "disturbed-machine" && f.run === r.run.id);
+      if (found === null || disturbed || found.lostShare < 0.12 || found.slowest.aboveMean > 0.12) return null;
+      return {
+        severity: found.lostShare > 0.2 ? "high" : "moderate",
+        evidence: [
+          evidence("lost to the slowest rank of each step", percent(found.lostShare), {
+            rank: found.recorded ? "derived" : "inferred",
+            unit: "% of the step",
+            threshold: 12,
+          }),
+          evidence(`rank ${found.slowest.rank} is the slowest one in`, percent(found.slowest.share), {
+            unit: "% of the steps",
+          }),
+        ],
+        cause:
+          "Every step waits for its slowest rank, and that is another rank each time: uneven samples, pauses, or neighbors on the host.",
+        fix: "Bucket samples by length, prefetch more batches, collect garbage on all ranks at the same step, pin ranks to cores.",
+        predicted: r.effect(asFastAsTheFastest(found)),
+        refutedBy: "The same step time with samples of equal size and garbage collection off.",
       };
     },
   },

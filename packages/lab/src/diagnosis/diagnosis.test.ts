@@ -17,10 +17,11 @@ interface Case {
   /** Input for which the rule must give a finding. */
   facts?: Partial<ProbeFacts>;
   step?: Partial<TrainingStep>;
-  rankStep?: (rank: number) => Partial<TrainingStep>;
+  rankStep?: (rank: number, step: number) => Partial<TrainingStep>;
   traces?: TraceSummary[];
   run?: Partial<Run>;
   base?: Partial<Run>;
+  steps?: number;
   /** Seconds of the measured counts; default 10 and 10 / N. */
   seconds?: Record<number, number>;
   devices?: number;
@@ -38,9 +39,9 @@ function runOf(devices: number, seconds: number, c: Case, isBase: boolean): Run 
     rank,
     facts: { samplerSharded: true, ...c.facts, ...(c.facts?.device !== undefined && { device: `cuda:${rank}` }) },
   }));
-  for (let step = 0; step < 20; step++)
+  for (let step = 0; step < (c.steps ?? 20); step++)
     for (let rank = 0; rank < devices; rank++)
-      run.steps.push({ rank, step, durationUs: 10000, ...c.step, ...c.rankStep?.(rank) });
+      run.steps.push({ rank, step, durationUs: 10000, ...c.step, ...c.rankStep?.(rank, step) });
   if (c.traces !== undefined) run.traces = c.traces;
   return Object.assign(run, c.run);
 }
@@ -126,6 +127,35 @@ const cases: Record<string, Case> = {
     run: { figures: { isolatedAllReduceUs: 1000 } },
     says: /3000 us/,
   },
+  // Four epochs of 2.5 s each, 10.25 s with the warm-up.
+  "evaluation-in-loop": { facts: { evaluationSeconds: 2.05 }, says: /evaluation inside epochs: 20 % of the training/ },
+  "garbage-collection": { facts: { gcSeconds: 1.025 }, says: /garbage collection: 10 % of the training/ },
+  "logging-in-loop": { facts: { loggingSeconds: 1.025 }, says: /messages .*: 10 % of the training/ },
+  "checkpoint-in-loop": { facts: { saveSeconds: 1.025 }, says: /checkpoints .*: 10 % of the training/ },
+  "work-after-update": { facts: { afterUpdateSeconds: 2.05 }, says: /to the next batch: 20 % of the training/ },
+  "loaders-restarted": {
+    facts: { loaderStarts: 4, loaderStartSeconds: 1.2, loaderWorkers: 2 },
+    says: /starts of the loader processes: 4/,
+  },
+  "forgotten-no-sync": {
+    facts: { backwardPasses: 80, gradientSyncs: 80, updates: 20 },
+    says: /exchanges of gradients per update: 4/,
+  },
+  "slowing-down": {
+    steps: 60,
+    rankStep: (_, step) => ({ durationUs: 10000 + 100 * step }),
+    says: /last quarter over the first: 1\.3/,
+  },
+  "small-buckets": {
+    facts: { ddpBucketBytes: Array.from({ length: 40 }, () => 4000), ddpBucketCapBytes: 1000, gradientBytes: 160000 },
+    says: /buckets per backward pass: 40/,
+  },
+  "moving-straggler": {
+    facts: { parallelism: "ddp" },
+    // The rank that is late waits least in its backward pass.
+    rankStep: (rank, step) => ({ durationUs: 14000, backwardUs: rank === step % 4 ? 4000 : 8000 }),
+    says: /lost to the slowest rank of each step: 21\.43 % of the step/,
+  },
   straggler: { rankStep: (rank) => ({ durationUs: rank === 2 ? 13000 : 10000 }), says: /rank 2 above the mean/ },
   "load-imbalance": {
     traces: [trace({ rank: 0, computeUs: 900 }), trace({ rank: 1, computeUs: 300 })],
@@ -139,6 +169,29 @@ const cases: Record<string, Case> = {
   "single-axis-sharding": { facts: { shardedAxes: 1 }, seconds: { 1: 10, 4: 8 }, says: /sharded axes: 1/ },
   "past-the-peak": { seconds: { 1: 10, 2: 6, 4: 7 }, says: /speedup at 4: 1\.429/ },
 };
+
+test("a slow exchange between processes of one host is a slow link; a fast one is not", () => {
+  const facts = (us: number): Partial<ProbeFacts> => ({
+    backend: "gloo",
+    device: "cpu",
+    parallelism: "ddp",
+    gradientBytes: 2e6,
+    ddpCommUs: us,
+    ddpOverlapUs: us / 10,
+    ddpBackwardUs: 3000,
+  });
+  const found = (us: number) => {
+    const report = findings({
+      devices: 2,
+      facts: {},
+      run: { ranks: [0, 1].map((rank) => ({ rank, facts: facts(us) })) },
+      says: /./,
+    });
+    return { slow: report.findings.some((f) => f.id === "slow-link"), cause: report.mainCause };
+  };
+  assert.deepEqual(found(80000), { slow: true, cause: "slow-link" });
+  assert.equal(found(4000).slow, false);
+});
 
 test("every rule of the catalog has a test case, a source and a refutation", () => {
   assert.deepEqual(diagnosisRules.map((r) => r.id).sort(), Object.keys(cases).sort());

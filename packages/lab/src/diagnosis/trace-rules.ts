@@ -2,7 +2,7 @@
 // (by replay) and how to verify it. A rule speaks only where its cause costs a considerable part of the step.
 import { median } from "@weft/formats/stats";
 import { evidence, type Finding, type PredictedEffect, type Severity } from "../model/index.js";
-import type { RankReport, TraceReport } from "../trace/index.js";
+import { matrixKernel, type RankReport, type TraceReport, tensorCoreKernel } from "../trace/index.js";
 
 /** Share of a step from which on a cause is worth a finding. */
 const considerable = 0.1;
@@ -54,10 +54,6 @@ const linesOf = (rank: RankReport, kind: "dataWait" | "synchronization" | "compi
 
 const kernelShare = (rank: RankReport, test: (name: string) => boolean, type = "COMPUTATION"): number =>
   rank.kernels.reduce((sum, kernel) => sum + (kernel.type === type && test(kernel.name) ? kernel.sumUs : 0), 0);
-
-const matrixKernel = /gemm|cudnn|winograd|_conv|conv2d|convolve|dgrad|wgrad|fprop|cutlass|xmma|attention|flash/i;
-const tensorCoreKernel =
-  /tensorop|h(?:884|1688|16816|gmma)|s(?:884|1688|16816)|i8816|bf16|fp8|e4m3|tf32|wgmma|hmma|_mma_|xmma_(?:gemm|fprop|dgrad|wgrad)_(?:f16|bf16|tf32)|flash|nvjet|fmha/i;
 
 /** Idle time of the busiest stream because the host had not launched yet. */
 function hostWaitUs(rank: RankReport): number {

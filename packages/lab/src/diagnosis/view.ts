@@ -33,18 +33,44 @@ export interface DiagnosisView {
   runs: RunView[];
 }
 
+/**
+ * Communication by DDP's own timers. The rank that arrives last waits least, so that the least time of the ranks is the transfer;
+ * what the others wait is imbalance.
+ */
+function ddpTimes(run: Run): { commUs: number; exposedUs: number } | null {
+  const timed = run.ranks.flatMap(({ facts: { ddpCommUs, ddpOverlapUs, gradientSyncs, backwardPasses } }) => {
+    if (ddpCommUs === undefined || ddpOverlapUs === undefined) return [];
+    const often = gradientSyncs !== undefined && backwardPasses ? gradientSyncs / backwardPasses : 1;
+    return [{ commUs: ddpCommUs * often, exposedUs: Math.max(0, ddpCommUs - ddpOverlapUs) * often }];
+  });
+  if (timed.length === 0 || timed.length !== (run.processes ?? run.devices)) return null;
+  return timed.reduce((a, b) => (b.commUs < a.commUs ? b : a));
+}
+
 function partsOf(summary: RunSummary): StepParts | null {
-  const { steps } = summary;
+  const { steps, run } = summary;
   if (steps === null) return null;
   const stepUs = steps.durationUs.mean;
-  const exposed = steps.exposedCommShare ?? 0;
+  const timers = steps.exposedCommShare === null ? ddpTimes(run) : null;
+  const exposedUs = Math.min(stepUs, timers?.exposedUs ?? (steps.exposedCommShare ?? 0) * stepUs);
   return {
     stepUs,
     dataUs: (steps.dataShare ?? 0) * stepUs,
-    commUs: (steps.commShare ?? exposed) * stepUs,
-    exposedUs: exposed * stepUs,
+    commUs: timers?.commUs ?? (steps.commShare === null ? exposedUs : steps.commShare * stepUs),
+    exposedUs,
   };
 }
+
+/** Relative standard error of a mean; null for a single value. */
+const relativeError = ({
+  mean: middle,
+  sampleStd,
+  n,
+}: {
+  mean: number;
+  sampleStd: number;
+  n: number;
+}): number | null => (n < 2 || !(middle > 0) || !Number.isFinite(sampleStd) ? null : sampleStd / middle / Math.sqrt(n));
 
 function utilizationOf(run: Run): number | null {
   const values = run.samples.flatMap((s) =>
@@ -74,9 +100,18 @@ function viewOf(summary: RunSummary, view: StudyView): RunView {
     onGpu: facts.device?.startsWith("cuda") === true || (run.machine?.devices?.length ?? 0) > 0,
     effect: (estimate) => {
       if (count !== null && view.basis !== null)
-        return effectOf(estimate, count.seconds.mean, "s", basisMetric[view.basis], run.devices);
-      const steps = summary.steps;
-      return steps === null ? null : effectOf(estimate, steps.durationUs.mean, "us", "stepUs", run.devices);
+        return effectOf(
+          estimate,
+          count.seconds.mean,
+          "s",
+          basisMetric[view.basis],
+          run.devices,
+          relativeError(count.seconds),
+        );
+      const times = summary.steps?.durationUs;
+      return times === undefined
+        ? null
+        : effectOf(estimate, times.mean, "us", "stepUs", run.devices, relativeError(times));
     },
   };
 }

@@ -2,6 +2,7 @@
 export { ddpBuckets, simulateOverlap } from "./buckets.js";
 export { allReduceUs, busBandwidthGBps, busFactor, type Fabric, fabrics } from "./communication.js";
 export { type EpochSummary, summarizeEpochs, timedRows } from "./epochs.js";
+export { type Imbalance, imbalance } from "./imbalance.js";
 export {
   amdahl,
   classMeaning,

@@ -96,7 +96,8 @@ export function summarizeStudy(study: Study): StudySummary {
   const parts = study.runs.map((run) => ({
     run,
     epochs: summarizeEpochs(run, epochWarmup),
-    steps: summarizeSteps(run),
+    // A stated warm-up counts epochs, and steps where there are no epochs.
+    steps: summarizeSteps(run, run.epochs.length === 0 ? study.warmup : undefined),
   }));
   const good = parts.filter((part) => usable(part.run));
   const measured = good.filter((part) => order.some((basis) => bases[basis](part) !== null));

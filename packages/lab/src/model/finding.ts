@@ -58,6 +58,8 @@ export interface PredictedEffect {
   to: number | null;
   /** 80% interval of `to`. */
   interval: [number, number] | null;
+  /** Relative standard error of `from`, where it is known. */
+  noise?: number;
   /** Unit of both values. */
   unit: string;
   /** How it was computed, in a sentence. */

@@ -1,7 +1,8 @@
-// Estimates the effect of fixes: a formula over the measured parts of a step gives the ideal gain, and the interval covers how
-// much of it is usually reached. diagnosis/ decides which fix to recommend.
+// Estimates the effect of fixes: a formula over the measured parts of a step gives the gain, and effect-interval.ts its interval.
+// diagnosis/ decides which fix to recommend.
 import { ddpBuckets, simulateOverlap } from "../metrics/index.js";
 import type { PredictedEffect } from "../model/index.js";
+import { effectInterval, intervalBasis } from "./effect-interval.js";
 
 /** The measured parts of a step, in microseconds. */
 export interface StepParts {
@@ -76,6 +77,12 @@ export const estimateEarlyTail = (p: StepParts, tailUs: number): EffectEstimate 
     "the tail bucket no longer waits for the end of the backward pass",
   );
 
+/** A part of the time that the fix removes. */
+export const estimateRemoved = (share: number, reason: string): EffectEstimate => ({
+  ratio: Math.max(0.01, 1 - share),
+  reason,
+});
+
 /** A bucket cap with its estimated effect. */
 export interface BucketChoice {
   capBytes: number;
@@ -114,27 +121,24 @@ export function estimateBuckets(
   };
 }
 
-/** Share of a computed gain that is usually reached. Not calibrated, therefore wide. */
-export const reachedShare: [number, number] = [0.4, 1.1];
-
-/** An estimate as the predicted effect on a measured time. */
+/** An estimate as the predicted effect on a measured time; `noise` is the relative standard error of that time. */
 export function effectOf(
   estimate: EffectEstimate,
   from: number,
   unit: string,
   metric: string,
   devices?: number,
+  noise: number | null = null,
 ): PredictedEffect {
-  const gain = from * (1 - estimate.ratio);
-  const low = from - gain * reachedShare[1];
-  const high = from - gain * reachedShare[0];
+  const to = from * estimate.ratio;
   return {
     metric,
     ...(devices !== undefined && { devices }),
     from,
-    to: from * estimate.ratio,
-    interval: gain >= 0 ? [Math.max(0, low), high] : [high, low],
+    to,
+    interval: effectInterval(from, to, noise),
+    ...(noise !== null && { noise }),
     unit,
-    reason: `${estimate.reason}; interval: ${reachedShare[0] * 100}% to ${Math.round(reachedShare[1] * 100)}% of the computed gain`,
+    reason: `${estimate.reason}; ${intervalBasis()}`,
   };
 }

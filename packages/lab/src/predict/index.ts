@@ -1,5 +1,15 @@
 // Exports of the prediction layer.
+
 export { intervalConstants, lawConstants, stepIntervalConstants, stepLawConstants } from "./constants.js";
+export { effectCalibration } from "./effect-constants.js";
+export {
+  calibrateEffects,
+  type EffectCalibration,
+  type EffectOutcome,
+  effectInterval,
+  effectScale,
+  intervalBasis,
+} from "./effect-interval.js";
 export {
   type BucketChoice,
   computeUs,
@@ -13,12 +23,19 @@ export {
   estimateLargerBatch,
   estimateLoaders,
   estimateOverlap,
-  reachedShare,
+  estimateRemoved,
   type StepParts,
 } from "./estimates.js";
 export { errorScale, type IntervalConstants, throughputInterval } from "./interval.js";
 export { type FittedLaw, fitLaw, type LawConstants } from "./law.js";
 export { type OneDevicePrediction, type OneDeviceRun, predictFromOne } from "./one-device.js";
+export {
+  chooseConfigurations,
+  fitParallelLaw,
+  type MeasuredConfiguration,
+  type ParallelConfiguration,
+  type ParallelPrediction,
+} from "./parallel-law.js";
 export {
   type CountSample,
   PointsError,

@@ -14,6 +14,8 @@ canvas { position: absolute; inset: 0; width: 100%; height: 100%; }
 #bar { display: flex; flex-wrap: wrap; gap: 1rem; align-items: center; padding: 0.35rem 1rem; background: var(--panel); } #bar input { font: inherit; padding: 0.15rem 0.4rem; } #detail { min-height: 1.5em; overflow-wrap: anywhere; flex: 1; }
 .legend span { display: inline-block; margin-right: 0.8rem; white-space: nowrap; } .legend i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.3em; vertical-align: -0.05em; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.85rem; } th, td { text-align: right; padding: 0.2rem 0.6rem; border-bottom: 1px solid var(--line); white-space: nowrap; } th { color: var(--soft); font-weight: normal; } th:first-child, td:first-child { text-align: left; max-width: 44rem; overflow: hidden; text-overflow: ellipsis; }
+h3 { font-size: 0.9rem; margin: 0.5rem 0; } .columns { display: flex; flex-wrap: wrap; gap: 2rem; } #operators p { max-width: 70rem; } #operators > .scroll td:last-child, #operators > .scroll th:last-child { text-align: left; max-width: 24rem; overflow: hidden; text-overflow: ellipsis; }
+#roofline { width: 100%; max-width: 60rem; height: auto; font-size: 11px; } #roofline text { fill: var(--soft); } #roofline .grid { stroke: var(--line); stroke-width: 0.5; } #roofline .roof { fill: none; stroke: var(--ink); stroke-width: 1.5; } #roofline .dot { fill: var(--select); fill-opacity: 0.55; stroke: var(--select); } #roofline .dot:focus-visible { stroke: var(--high); stroke-width: 3; outline: none; } #roofline .name { fill: var(--ink); }
 kbd { border: 1px solid var(--line); border-radius: 3px; padding: 0 0.3em; background: var(--paper); font: 0.85em "DejaVu Sans Mono", monospace; }
 `;
 

@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { traceFindings } from "../diagnosis/index.js";
-import { launched, type TestEvent, TestFolder, traceText } from "../trace/fixtures.js";
+import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "../trace/fixtures.js";
 import { analyzeTraces, readTimeline } from "../trace/index.js";
 import { provideChromium } from "./browser.js";
 import { tracePage } from "./trace-page.js";
@@ -135,4 +135,18 @@ test("the trace page in Chromium", async (t) => {
   } finally {
     await browser.close();
   }
+});
+
+test("the page shows operators on the roofline of the device", async () => {
+  using folder = new TestFolder();
+  const file = unpackTrace(folder, "h200_streams");
+  const report = await analyzeTraces([file]);
+  const html = tracePage("streams", report, [], await readTimeline([{ file, rank: 0, offsetUs: 0 }]));
+  const section = /<section id="operators">.*?<\/section>/s.exec(html)?.[0] ?? "";
+  assert.match(section, /Model FLOP utilization/);
+  assert.match(section, /Conv2d_1/);
+  // Products and convolutions have both operations and bytes.
+  assert.equal(section.match(/<circle/g)?.length, 5);
+  for (const roof of ["bf16: 989 TFLOP/s", "fp32: 67 TFLOP/s"]) assert.ok(section.includes(roof), roof);
+  assert.doesNotMatch(section, /NaN|Infinity|undefined/);
 });

@@ -1,6 +1,7 @@
 // The page of `weft trace --html`: timeline, findings as cards that jump to their place, and tables, in one file.
 import type { Finding } from "../model/index.js";
-import { type Timeline, type TimelineRow, type TraceReport, timelineKinds } from "../trace/index.js";
+import { type RankReport, type Timeline, type TimelineRow, type TraceReport, timelineKinds } from "../trace/index.js";
+import { rooflineSvg } from "./roofline.js";
 import { tracePageScript, tracePageStyle } from "./trace-page-script.js";
 
 const escape = (text: string): string => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -119,7 +120,8 @@ export function tracePage(
 <div id="view" style="height: min(60vh, ${18 * rows.length + 40}px)" tabindex="0" role="application" aria-label="Timeline of ${count} events"><canvas id="canvas"></canvas></div>
 <section><div class="legend" id="legend"></div>${note}</section>
 <section id="steps"><h2>Steps</h2>${table(["step", ...report.ranks.map((rank) => `rank ${rank.rank}`)], stepRows(report))}</section>
-<section id="operators"><h2>Kernels and operators of rank ${first?.rank ?? 0}</h2>${table(
+${operatorSection(first)}
+<section id="kernels"><h2>Kernels of rank ${first?.rank ?? 0}</h2>${table(
     ["name", "type", "count", "sum", "mean", "longest"],
     (first?.kernels ?? [])
       .slice(0, 40)
@@ -139,6 +141,52 @@ export function tracePage(
 <script type="application/json" id="meta">${json(meta)}</script><script type="text/plain" id="starts">${base64(starts)}</script><script type="text/plain" id="durations">${base64(durations)}</script><script type="text/plain" id="nameIds">${base64(nameIds)}</script><script type="text/plain" id="kinds">${base64(kinds)}</script>
 <script>${tracePageScript}</script></body></html>
 `;
+}
+
+const number = (value: number | null, unit = 1): string => (value === null ? "-" : (value / unit).toPrecision(3));
+
+/** Operators with rates, the roofline, and the modules and lines behind the kernels. */
+function operatorSection(rank: RankReport | undefined): string {
+  const operators = rank?.operators;
+  if (operators == null || operators.rows.length === 0) return "";
+  const { peaks, mfuPercent, mfuDefinition } = operators;
+  const places = (title: string, list: readonly { name: string; us: number }[]): string =>
+    list.length === 0
+      ? ""
+      : `<div><h3>${title}</h3>${table(
+          [title.toLowerCase(), "device time"],
+          list.slice(0, 15).map((place) => [place.name, ms(place.us)]),
+        )}</div>`;
+  const utilization =
+    mfuPercent === null ? "" : `Model FLOP utilization ${mfuPercent.toPrecision(3)}%: ${escape(mfuDefinition)}. `;
+  return `<section id="operators"><h2>Operators of rank ${rank?.rank ?? 0}</h2><p>${utilization}Tensor cores run in ${percent(operators.tensorCorePercent)} of the computing time; ${percent(operators.attributedPercent)} of the device time is attributed to operators.${peaks === null ? "" : ` Rates of ${escape(peaks.name)}: ${peaks.from}.`}</p>${rooflineSvg(operators)}${table(
+    [
+      "operator",
+      "calls",
+      "device time",
+      "GFLOP",
+      "TFLOP/s",
+      "GB/s",
+      "of the roof",
+      "limit",
+      "tensor cores",
+      "largest inputs",
+    ],
+    operators.rows
+      .slice(0, 40)
+      .map((row) => [
+        row.name,
+        String(row.calls),
+        ms(row.deviceUs),
+        number(row.flops, 1e9),
+        number(row.tflops),
+        number(row.bandwidthGBps),
+        percent(row.roofPercent),
+        row.limit ?? "-",
+        percent(row.tensorCorePercent),
+        row.shapes,
+      ]),
+  )}<div class="columns">${places("Modules", operators.modules)}${places("Lines", operators.lines)}</div></section>`;
 }
 
 function stepRows(report: TraceReport): string[][] {

@@ -137,7 +137,19 @@ export interface WitnessOptions {
   gpus?: boolean;
 }
 
-/** Watches the machine from its creation until `report`. */
+/**
+ * Watches the machine from its creation until `report`: processor time of others, steal, quotas and clocks.
+ *
+ * @example
+ * ```ts
+ * import { MachineWitness } from "@weft/lab";
+ *
+ * const witness = new MachineWitness();
+ * // ... measure something ...
+ * const { disturbance } = witness.report();
+ * console.log(disturbance ?? "the machine was quiet");
+ * ```
+ */
 export class MachineWitness {
   readonly #options: WitnessOptions;
   readonly #before = processTimes();

@@ -183,7 +183,7 @@ test("the last profiler step is left out of two or more, with the kernels that i
   assert.equal(one.kernels[0].count, 2);
 });
 
-test("step annotations on the device move the cut; host operators that name a stream are not kernels", async () => {
+test("the last step is cut on the host, or where HTA cuts; host operators that name a stream are not kernels", async () => {
   using folder = new TestFolder();
   const mark = (cat: string, n: number, ts: number): TestEvent => ({
     ph: "X",
@@ -204,13 +204,20 @@ test("step annotations on the device move the cut; host operators that name a st
     ...launched(3, { ts: 125, dur: 1 }, { name: "c", ts: 150, dur: 10 }),
     { ph: "X", cat: "cpu_op", name: "triton_poi_fused_0", pid: 1, tid: 1, ts: 40, dur: 50, args: { stream: 7 } },
   ];
-  const [rank] = (await analyzeTraces([folder.file("a.json", traceText(events))])).ranks;
+  const file = folder.file("a.json", traceText(events));
+  const [exact] = (await analyzeTraces([file])).ranks;
+  assert.deepEqual([exact.kernels.map((k) => k.name), exact.spanUs], [["a"], 10]);
+  const [rank] = (await analyzeTraces([file], { hta: true })).ranks;
   assert.deepEqual(
     rank.kernels.map((k) => k.name),
     ["a", "b"],
   );
   assert.deepEqual(rank.steps, [{ number: 1, us: 90 }]);
   assert.deepEqual([rank.spanUs, rank.computeUs, rank.idleUs], [120, 20, 100]);
+  const onlyDevice = events.filter((event) => event.cat !== "user_annotation");
+  const marks = [mark("gpu_user_annotation", 1, 15), ...onlyDevice];
+  const [device] = (await analyzeTraces([folder.file("b.json", traceText(marks))])).ranks;
+  assert.deepEqual(device.kernels.map((k) => k.name).sort(), ["a", "b"]);
 });
 
 test("a trace without ranks takes them from file names, or from their order", async () => {
@@ -363,4 +370,16 @@ test("JAX traces in both forms: each device is a rank", async () => {
   for (const [i, rank] of perfetto.ranks.entries())
     assert.ok(Math.abs(rank.computeUs! - profile.ranks[i].computeUs!) < 0.01);
   assert.equal(profile.skew[0].count, 4);
+});
+
+test("merged times are exact to the nanosecond, wherever ts is and however it is written", async () => {
+  using folder = new TestFolder();
+  const event = (ts: string): string =>
+    `{"ph":"X","args":{"ts":5},"name":"a \\"ts\\":1","pid":1,"tid":1,"ts":${ts},"dur":1}`;
+  const given = ["1794826595123456.789", '"1794826595123456.001"', "-0.001", "9007199254740991"];
+  const file = folder.file("a.json", `{"traceEvents":[${given.map(event).join(",")}]}`);
+  const out = join(folder.path, "merged.json");
+  await mergeTraces([{ file, rank: 0, offsetUs: -0.002 }], out);
+  const times = [...readFileSync(out, "utf8").matchAll(/"tid":1,"ts":([^,]*),/g)].map((match) => match[1]);
+  assert.deepEqual(times, ["1794826595123456.787", "1794826595123455.999", "-0.003", "9007199254740990.998"]);
 });

@@ -54,24 +54,31 @@ export class RuntimeTable {
 export class DeviceTable extends RuntimeTable {
   category: Uint8Array;
   stream: Int32Array;
+  /** Number of the accelerator, or -1. */
+  device: Int32Array;
 
   constructor(capacity: number) {
     super(capacity);
     this.category = new Uint8Array(capacity);
     this.stream = new Int32Array(capacity);
+    this.device = new Int32Array(capacity);
   }
 
   protected override growTo(length: number): void {
     super.growTo(length);
     this.category = grown(this.category, length);
     this.stream = grown(this.stream, length);
+    this.device = grown(this.device, length);
   }
 }
 
 const segmentRows = 1 << 16;
-const segmentBytes = segmentRows * (8 + 8 + 4 + 4 + 4 + 1);
+const segmentBytes = segmentRows * (8 + 8 + 4 + 4 + 4 + 4 + 4 + 1);
 
-/** A segment of host rows. `device` is the accelerator that the event names (JAX), or -1. */
+/**
+ * A segment of host rows. `device` is the accelerator that the event names (JAX), `inputs` the id of an operator's inputs,
+ * `sequence` its number in autograd; each is -1 where the event has none.
+ */
 class HostSegment {
   readonly buffer: ArrayBuffer;
   readonly ts: Float64Array;
@@ -79,6 +86,8 @@ class HostSegment {
   readonly name: Int32Array;
   readonly lane: Int32Array;
   readonly device: Int32Array;
+  readonly inputs: Int32Array;
+  readonly sequence: Int32Array;
   readonly category: Uint8Array;
   rows = 0;
 
@@ -89,7 +98,9 @@ class HostSegment {
     this.name = new Int32Array(buffer, segmentRows * 16, segmentRows);
     this.lane = new Int32Array(buffer, segmentRows * 20, segmentRows);
     this.device = new Int32Array(buffer, segmentRows * 24, segmentRows);
-    this.category = new Uint8Array(buffer, segmentRows * 28, segmentRows);
+    this.inputs = new Int32Array(buffer, segmentRows * 28, segmentRows);
+    this.sequence = new Int32Array(buffer, segmentRows * 32, segmentRows);
+    this.category = new Uint8Array(buffer, segmentRows * 36, segmentRows);
   }
 }
 
@@ -101,7 +112,7 @@ export class HostTable {
   private firstResident = 0;
 
   constructor(
-    /** Segments kept in memory (1.9 MB each); older ones are written to a temporary file. */
+    /** Segments kept in memory (2.4 MB each); older ones are written to a temporary file. */
     private readonly residentSegments = 64,
   ) {}
 
@@ -109,7 +120,16 @@ export class HostTable {
     return this.firstResident * segmentRows;
   }
 
-  add(ts: number, dur: number, name: number, category: number, lane: number, device: number): void {
+  add(
+    ts: number,
+    dur: number,
+    name: number,
+    category: number,
+    lane: number,
+    device: number,
+    inputs = -1,
+    sequence = -1,
+  ): void {
     let segment = this.last;
     if (segment === null || segment.rows === segmentRows) {
       segment = new HostSegment();
@@ -124,6 +144,8 @@ export class HostTable {
     segment.category[row] = category;
     segment.lane[row] = lane;
     segment.device[row] = device;
+    segment.inputs[row] = inputs;
+    segment.sequence[row] = sequence;
     this.rows++;
   }
 

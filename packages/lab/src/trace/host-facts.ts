@@ -1,7 +1,7 @@
 // What the host did besides launching: reads that wait for the device, compilation, and the source lines behind both, where the
 // profiler recorded Python frames (with_stack=True).
 import { sortedBy } from "./intervals.js";
-import { categoryIndex, dataLoaderName } from "./kinds.js";
+import { categoryIndex, dataLoaderName, isUserLine } from "./kinds.js";
 import type { TraceData } from "./read.js";
 
 export interface HostEvents {
@@ -22,7 +22,6 @@ export const hostKinds = {
 export type HostKind = keyof typeof hostKinds;
 
 const kindNames = Object.keys(hostKinds) as HostKind[];
-const libraryFrame = /site-packages|dist-packages|^<|torch\/|threading\.py|runpy\.py|weft_probe|<built-in/;
 const mostLines = 3;
 
 /** Counts and times of the kinds before `cut`, without nested events of the same kind. */
@@ -37,8 +36,7 @@ export function hostFacts(data: TraceData, cut: number): Record<HostKind, HostEv
     if (code === undefined) {
       const text = data.symbols.text(name);
       const kind = kindNames.findIndex((one) => hostKinds[one].test(text));
-      const isLine =
-        category === categoryIndex.python_function && /\.py\(\d+\): /.test(text) && !libraryFrame.test(text);
+      const isLine = category === categoryIndex.python_function && isUserLine(text);
       code = kind >= 0 ? 2 + kind : isLine ? 1 : 0;
       codes.set(name, code);
     }

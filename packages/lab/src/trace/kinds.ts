@@ -24,7 +24,7 @@ export function gpuKernelType(name: string): KernelType {
 const xlaRules: [RegExp, KernelType][] = [
   [/^(?:nccl|.*ncclKernel|.*ncclDevKernel)/, "COMMUNICATION"],
   [
-    /^(?:all-reduce|all-gatherRows|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all|send|recv)\b/,
+    /^(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all|send|recv)\b/,
     "COMMUNICATION",
   ],
   [/^(?:copy|copy-start|copy-done|Memcpy|Memset|memcpy|memset)(?:[.\-_ ]?\d*$|[A-Z0-9])/, "MEMORY"],
@@ -129,6 +129,18 @@ export const blockingCalls = new Set([
   "hipMemcpyWithStream",
 ]);
 
+/** Kernels of matrix products, convolutions and attention, and those of them that run on tensor cores. */
+export const matrixKernel =
+  /^(?!.*(?:bn_[fb]w|batch_?norm|pooling)).*(?:gemm|nvjet|cudnn|winograd|_conv|conv2d|convolve|dgrad|wgrad|fprop|cutlass|xmma|attention|flash)/i;
+export const tensorCoreKernel =
+  /tensorop|h(?:884|1688|16816|gmma)|s(?:884|1688|16816)|i8816|bf16|fp8|e4m3|tf32|wgmma|hmma|_mma_|xmma_(?:gemm|fprop|dgrad|wgrad)_(?:f16|bf16|tf32)|flash|nvjet|fmha/i;
+
+const libraryFrame =
+  /site-packages|dist-packages|^<|torch\/|threading\.py|runpy\.py|torchinductor|weft_probe|<built-in/;
+
+/** Whether a Python frame of the profiler ("train.py(42): main") is a line of the user's program. */
+export const isUserLine = (name: string): boolean => /\.py\(\d+\): /.test(name) && !libraryFrame.test(name);
+
 /** Host waits for its next batch. */
 export const dataLoaderName = /^enumerate\(DataLoader\)|DataLoader.*__next__/;
 
@@ -172,7 +184,7 @@ export type Collective =
 
 const collectiveRules: [RegExp, Collective][] = [
   [/all_?-?reduce/i, "allreduce"],
-  [/all_?-?gatherRows/i, "allgather"],
+  [/all_?-?gather/i, "allgather"],
   [/reduce_?-?scatter/i, "reducescatter"],
   [/all_?-?to_?-?all/i, "alltoall"],
   [/broadcast/i, "broadcast"],

@@ -12,6 +12,7 @@ import {
 } from "./breakdown.js";
 import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { type CriticalPath, criticalPath } from "./critical-path.js";
+import type { DevicePeaks } from "./gpus.js";
 import { dataLoaderTime, hostActivity, hostCut, jaxActivities, weftActivities } from "./host.js";
 import { hostFacts } from "./host-facts.js";
 import { mergeSorted } from "./intervals.js";
@@ -26,11 +27,12 @@ import {
 } from "./kernels.js";
 import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
+import { type OperatorReport, operatorReport } from "./operators.js";
 import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from "./read.js";
 import { whatIf } from "./replay.js";
 import { nameIn } from "./symbols.js";
 import { inMicroseconds } from "./units.js";
-import { type DeviceView, deviceView } from "./view.js";
+import { type DeviceView, devicesOf, deviceView } from "./view.js";
 
 interface StepTime {
   number: number;
@@ -43,7 +45,7 @@ export interface RankReport extends Partial<TimeBreakdown> {
   /** Source of the rank number; `order` means the position in the list of files. */
   rankFrom: "trace" | "file name" | "order" | "device";
   file: string;
-  source: "kineto" | "jax" | "weft";
+  source: "kineto" | "nsight" | "jax" | "weft";
   device: "gpu" | "tpu" | "cpu";
   worldSize: number | null;
   /** False when the file is truncated or damaged: the values then cover only its first part. */
@@ -65,6 +67,8 @@ export interface RankReport extends Partial<TimeBreakdown> {
   host: ReturnType<typeof hostFacts> | null;
   /** Step times under changes, replayed; null without steps or launches. */
   whatIf: ReturnType<typeof whatIf>;
+  /** Operators, modules and source lines behind the kernels, with rates and the roofline; null without launches. */
+  operators: OperatorReport | null;
 }
 
 /** The report of a rank and the data that the comparison of ranks needs. */
@@ -87,11 +91,16 @@ export async function analyzeTraceFile(
   options: TraceReadOptions = {},
 ): Promise<AnalyzedRank[]> {
   using data = await readTrace(file, options);
-  return analyzeTrace(data, order);
+  return analyzeTrace(data, order, options.peaks);
 }
 
-export function analyzeTrace(data: TraceData, order: number): AnalyzedRank[] {
-  if (data.device.rows > 0) return [analyseDevice(data, order)];
+export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank[] {
+  if (data.device.rows > 0) {
+    const devices = devicesOf(data);
+    return devices.length < 2
+      ? [analyseDevice(data, order, peaks)]
+      : devices.map((device) => analyseDevice(data, order, peaks, device));
+  }
   const weft = weftActivities(data);
   if (weft.length > 0)
     return weft.map(({ worker, activity }) =>
@@ -126,8 +135,14 @@ function common(
 const stepTimes = (steps: readonly StepMark[]): StepTime[] =>
   [...steps].sort((a, b) => a.ts - b.ts).map((step) => ({ number: step.number, us: step.dur }));
 
-function analyseDevice(data: TraceData, order: number): AnalyzedRank {
-  const view = deviceView(data);
+/** `device`: one of several accelerators in one trace, each of which is a rank; null: the only one. */
+function analyseDevice(
+  data: TraceData,
+  order: number,
+  peaks: DevicePeaks | undefined,
+  device: number | null = null,
+): AnalyzedRank {
+  const view = deviceView(data, device);
   const activity: Activity = {
     symbols: data.symbols,
     ts: data.device.ts,
@@ -142,7 +157,8 @@ function analyseDevice(data: TraceData, order: number): AnalyzedRank {
   const times = gap === null ? timeBreakdown(view) : null;
   const report: RankReport = {
     ...common(data, order),
-    source: "kineto",
+    ...(device !== null && { rank: device, rankFrom: "device" as const }),
+    source: data.source,
     device: "gpu",
     ...(times ?? {}),
     steps: stepTimes(view.steps),
@@ -157,8 +173,11 @@ function analyseDevice(data: TraceData, order: number): AnalyzedRank {
     criticalPath: gap === null ? criticalPath(view) : null,
     host: hostFacts(data, view.cut),
     whatIf: gap === null ? whatIf(view) : null,
+    operators: operatorReport(view, device ?? 0, peaks),
   };
   if (gap !== null) report.problems.push(gap);
+  if (device !== null)
+    report.problems.push("the trace has work of several devices: each of them is reported as a rank");
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
   noteClockJump(report, activity, data);
@@ -204,7 +223,15 @@ function lacksDeviceEvents(data: TraceData): boolean {
 }
 
 /** The analyses that need device streams and runtime calls. */
-const withoutLaunches = { idle: [], launches: null, queues: [], copies: [], criticalPath: null, whatIf: null };
+const withoutLaunches = {
+  idle: [],
+  launches: null,
+  queues: [],
+  copies: [],
+  criticalPath: null,
+  whatIf: null,
+  operators: null,
+};
 
 function analyseHost(data: TraceData, order: number): AnalyzedRank {
   const blind = lacksDeviceEvents(data);

@@ -1,4 +1,4 @@
-// Reads a trace file (plain or gzip, detected by its first bytes) into device, runtime and host tables. A damaged file keeps the
+// Reads a trace file (JSON, gzip, Nsight Systems and others, detected by its first bytes) into device, runtime and host tables. A damaged file keeps the
 // events before the damage and reports it.
 import { createReadStream, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
@@ -6,8 +6,11 @@ import { createGunzip, type ZlibOptions } from "node:zlib";
 import { mostDevices } from "@weft/formats";
 import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
+import type { DevicePeaks } from "./gpus.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
+import { isSqlite, streamNsys } from "./nsys.js";
 import { TraceSyntaxError } from "./scan.js";
+import { ShapeTable } from "./shapes.js";
 import { type EventSink, TraceStream } from "./stream.js";
 import { Symbols } from "./symbols.js";
 import { isTape, streamTape } from "./tape.js";
@@ -51,6 +54,8 @@ export interface StepMark {
 
 export class TraceData {
   readonly symbols = new Symbols();
+  /** Inputs of host operators, by the ids in the host table. */
+  readonly shapes = new ShapeTable();
   readonly lanes: Lane[] = [];
   readonly device: DeviceTable;
   readonly runtime: RuntimeTable;
@@ -69,8 +74,9 @@ export class TraceData {
   readonly runs = new Map<number, { start: number; end: number }>();
   /** Names of the step annotations, to count distinct ones as Holistic Trace Analysis does. */
   readonly stepNames = new Set<number>();
-  /** Start of the last profiler step, including the step annotations on the device of newer traces. */
+  /** Start of the last profiler step on the host, and on the device, where a step begins after its first launches. */
   lastStepTs = Number.NEGATIVE_INFINITY;
+  lastDeviceStepTs = Number.NEGATIVE_INFINITY;
   header: TraceHeader = {
     rank: null,
     worldSize: null,
@@ -84,6 +90,8 @@ export class TraceData {
   /** True when times have fractions (or some are missing): Holistic Trace Analysis then rounds them inward. */
   fractionalTimes = false;
   hloRows = 0;
+  /** Profiler of traces with device events. */
+  source: "kineto" | "nsight" = "kineto";
   events = 0;
   bytes = 0;
   complete = true;
@@ -246,6 +254,7 @@ class Sorter implements EventSink {
       table.name[row] = name;
       table.category[row] = category;
       table.lane[row] = lane;
+      table.device[row] = e.has(arg.device) ? deviceNumber(e.number(arg.device)) : -1;
       table.stream[row] = Number.isFinite(stream) ? Math.min(stream, allStreams) : -1;
       table.correlation[row] = Number.isFinite(correlation) ? correlation : -1;
       if (e.has(arg["memory bandwidth (GB/s)"])) data.bandwidths.set(row, e.number(arg["memory bandwidth (GB/s)"]));
@@ -288,14 +297,14 @@ class Sorter implements EventSink {
     const flags = this.flags(name);
     if (flags > 1) {
       data.stepNames.add(name);
-      data.lastStepTs = Math.max(data.lastStepTs, ts);
+      if (categories[category] !== "gpu_user_annotation") data.lastStepTs = Math.max(data.lastStepTs, ts);
+      else data.lastDeviceStepTs = Math.max(data.lastDeviceStepTs, ts);
     }
     if (flags !== 0 && categories[category] !== "gpu_user_annotation") {
       if (flags > 1) data.steps.push({ number: flags - 2, ts, dur, lane });
       else data.hostCollectives.set(data.host.rows, hostCollectiveArguments(e, bytes, data.symbols.text(name)));
     } else if (e.has(arg.step_num)) {
       data.steps.push({ number: e.number(arg.step_num), ts, dur, lane });
-      data.stepNames.add(-1 - e.number(arg.step_num));
     }
     if (e.has(arg.step)) {
       const run = data.runs.get(e.number(arg.step));
@@ -305,7 +314,10 @@ class Sorter implements EventSink {
         run.end = Math.max(run.end, ts + dur);
       }
     }
-    data.host.add(ts, dur, name, category, lane, device);
+    const isOperator = category === categoryIndex.cpu_op;
+    const inputs = isOperator ? data.shapes.add(e, bytes) : -1;
+    const sequence = isOperator && e.has(arg["Sequence number"]) ? e.number(arg["Sequence number"]) : -1;
+    data.host.add(ts, dur, name, category, lane, device, inputs, sequence);
   }
 
   /** 0: nothing special; 1: a collective on the host; n + 2: ProfilerStep n. Computed once per name. */
@@ -375,6 +387,9 @@ class Sorter implements EventSink {
   }
 }
 
+const deviceNumber = (value: number): number =>
+  Number.isInteger(value) && value >= 0 && value <= mostDevices ? value : -1;
+
 function asInteger(value: unknown): number | null {
   const number = typeof value === "string" && value !== "" ? Number(value) : value;
   return typeof number === "number" && Number.isInteger(number) && number >= 0 ? number : null;
@@ -422,9 +437,11 @@ function hostCollectiveArguments(e: EventSlots, bytes: Buffer, name: string): Co
 export interface TraceReadOptions {
   /** Called periodically with the bytes read and the file size; reading waits for the returned promise. */
   onProgress?: (bytes: number, total: number) => void | Promise<void>;
-  /** Host segments (65,536 rows, 1.9 MB each) in memory before the oldest are spilled to a temporary file. */
+  /** Host segments (65,536 rows, 2.4 MB each) in memory before the oldest are spilled to a temporary file. */
   residentSegments?: number;
   signal?: AbortSignal;
+  /** Rates of the device for the roofline, instead of those of its data sheet. */
+  peaks?: DevicePeaks;
   /** Times as Holistic Trace Analysis has them: microseconds, fractions rounded inward. Otherwise exact nanoseconds. */
   hta?: boolean;
 }
@@ -435,7 +452,7 @@ export async function readTrace(file: string, options: TraceReadOptions = {}): P
   const sorter = new Sorter(data);
   const stream = new TraceStream(sorter);
   try {
-    await streamFile(file, stream, options);
+    data.source = await streamFile(file, stream, options);
     const problem = stream.finish();
     if (problem !== null) {
       data.complete = false;
@@ -475,8 +492,12 @@ function brokenMessage(error: unknown, stream: TraceStream): string {
   return `${(error as Error).message}; ${kept}`;
 }
 
-/** Feeds the bytes of a plain or gzip file to a stream. */
-export async function streamFile(file: string, stream: TraceStream, options: TraceReadOptions = {}): Promise<void> {
+/** Feeds the events of a file to a stream: of a plain or gzip file its bytes. Returns the profiler that wrote it. */
+export async function streamFile(
+  file: string,
+  stream: TraceStream,
+  options: TraceReadOptions = {},
+): Promise<"kineto" | "nsight"> {
   const handle = await open(file, "r");
   try {
     const info = await handle.stat();
@@ -488,9 +509,13 @@ export async function streamFile(file: string, stream: TraceStream, options: Tra
     const magic = Buffer.alloc(64);
     await handle.read(magic, 0, 64, 0);
     if (isXplane(file)) streamXplane(file, stream);
-    else if (isTape(magic)) await streamTape(file, stream, options);
+    else if (isSqlite(magic)) {
+      await streamNsys(file, stream, options);
+      return "nsight";
+    } else if (isTape(magic)) await streamTape(file, stream, options);
     else if (magic[0] === 0x1f && magic[1] === 0x8b) await streamGzip(file, info.size, stream, options);
     else await streamPlain(handle, info.size, stream, options);
+    return "kineto";
   } finally {
     await handle.close();
   }

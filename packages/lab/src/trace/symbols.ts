@@ -49,8 +49,7 @@ export class Symbols {
   text(id: number): string {
     const known = this.decoded[id];
     if (known !== undefined) return known;
-    const raw = Buffer.from(this.arena.subarray(this.starts[id], this.starts[id + 1]));
-    let text = raw.toString("utf8");
+    let text = this.raw(id);
     if (text.includes("\\")) {
       try {
         text = JSON.parse(`"${text}"`) as string;
@@ -60,6 +59,11 @@ export class Symbols {
     }
     this.decoded[id] = text;
     return text;
+  }
+
+  /** The bytes as they are in the file, without decoding escapes. */
+  raw(id: number): string {
+    return Buffer.from(this.arena.subarray(this.starts[id], this.starts[id + 1])).toString("utf8");
   }
 
   private same(id: number, bytes: Uint8Array, start: number, end: number): boolean {

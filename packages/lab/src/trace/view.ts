@@ -59,8 +59,15 @@ function roundInwards(ts: Float64Array, dur: Float64Array, rows: number): void {
   }
 }
 
-/** Prepares a Kineto trace with device events. Rounds the tables in place; call it once per trace. */
-export function deviceView(data: TraceData): DeviceView {
+/** Accelerators with kernels or copies in a trace, in order. */
+export function devicesOf({ device }: TraceData): number[] {
+  const found = new Set<number>();
+  for (let i = 0; i < device.rows; i++) if (device.device[i] >= 0) found.add(device.device[i]);
+  return [...found].sort((a, b) => a - b);
+}
+
+/** Prepares a trace with device events, of all devices or of one. Rounds the tables in place, which a second call repeats without effect. */
+export function deviceView(data: TraceData, only: number | null = null): DeviceView {
   const { device, runtime } = data;
   let steps = data.steps;
   const rounded = data.unit === "us" && data.fractionalTimes;
@@ -73,7 +80,7 @@ export function deviceView(data: TraceData): DeviceView {
     });
   }
   steps = [...steps].sort((a, b) => a.ts - b.ts);
-  const lastStep = rounded ? Math.ceil(data.lastStepTs) : data.lastStepTs;
+  const lastStep = startOfLastStep(data, rounded);
   const cut = data.stepNames.size >= 2 ? lastStep : Number.POSITIVE_INFINITY;
 
   const byCorrelation = new RowIndex(runtime.rows);
@@ -98,7 +105,7 @@ export function deviceView(data: TraceData): DeviceView {
     const launched =
       cut === Number.POSITIVE_INFINITY ||
       (correlation >= 0 ? launch[i] >= 0 && runtimeKept[launch[i]] === 1 : device.ts[i] < cut);
-    if (launched && device.stream[i] >= 0) {
+    if (launched && device.stream[i] >= 0 && (only === null || device.device[i] === only)) {
       kept[i] = 1;
       count++;
     }
@@ -108,6 +115,12 @@ export function deviceView(data: TraceData): DeviceView {
   let n = 0;
   for (let i = 0; i < order.length; i++) if (kept[order[i]] === 1) rows[n++] = order[i];
   return { data, rows, type, launch, runtimeKept, steps: lastLeftOut(steps, cut), cut };
+}
+
+/** Where the last step begins: on the host, or at the later of both marks as Holistic Trace Analysis cuts. */
+function startOfLastStep({ unit, lastStepTs, lastDeviceStepTs }: TraceData, rounded: boolean): number {
+  const start = unit === "us" || !Number.isFinite(lastStepTs) ? Math.max(lastStepTs, lastDeviceStepTs) : lastStepTs;
+  return rounded ? Math.ceil(start) : start;
 }
 
 /** The host annotation of the last step starts before that of the device and is always excluded. */

@@ -1,28 +1,24 @@
 // Validity rules about the work: is it divided, is all of it done, and do the ranks train one model?
-import { bootstrapInterval, mean } from "@weft/formats/stats";
 import { shortNumber } from "@weft/formats/text";
 import type { CountSummary } from "../metrics/index.js";
 import { evidence, isHard, type PredictedEffect, type RuleFinding } from "../model/index.js";
+import { effectOf } from "../predict/index.js";
 import type { StudyView, ValidityRule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
 import type { WorkShare } from "./work.js";
 
 /** Predicts the epoch time after sharding the data: the same step time, fewer steps. */
 function estimateSharding(count: CountSummary, ratio: number, condition = ""): PredictedEffect {
-  const to = count.seconds.mean / ratio;
-  const rows = count.runs.flatMap((r) => r.epochs?.used.map((row) => row.seconds) ?? []);
-  const drawn = rows.length < 3 ? null : bootstrapInterval([rows], ([x]) => mean(x!) / ratio);
-  const [low, high] = drawn ?? [to, to];
-  return {
-    metric: "epochSeconds",
-    devices: count.devices,
-    from: count.seconds.mean,
-    to,
-    // Costs at the end of an epoch do not shrink with the steps; 5% on both sides covers them.
-    interval: [low * 0.95, high * 1.05],
-    unit: "s",
-    reason: `${condition}the same step, ${shortNumber(ratio)} times fewer of them`,
-  };
+  const { mean, sampleStd, n } = count.seconds;
+  const noise = n < 2 ? null : sampleStd / mean / Math.sqrt(n);
+  return effectOf(
+    { ratio: 1 / ratio, reason: `${condition}the same step, ${shortNumber(ratio)} times fewer of them` },
+    mean,
+    "s",
+    "epochSeconds",
+    count.devices,
+    noise,
+  );
 }
 
 function stepsText(count: CountSummary, ratio: number): string {

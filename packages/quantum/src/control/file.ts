@@ -7,6 +7,7 @@ import { checkRates, drawTasks, gammaTasks, psdModels, type RandomLaw, type Task
 import {
   choice,
   isObject,
+  jsonSchemaOf,
   listOf,
   number,
   numberList,
@@ -40,10 +41,12 @@ const laws = {
   gamma: strict({ law: text, shape: number, scale: number }),
 };
 /** A law, or [low, high] for a uniform one, or a number. */
-const law = select((raw) => {
-  if (Array.isArray(raw)) return listOf(number).length(2, { error: "expected [low, high]" });
-  return isObject(raw) ? variants<z.ZodType>("law", laws) : number;
-}).transform((given): RandomLaw => {
+const interval = listOf(number).length(2, { error: "expected [low, high]" });
+const namedLaw = variants<z.ZodType>("law", laws);
+const law = select<z.ZodType>(
+  (raw) => (Array.isArray(raw) ? interval : isObject(raw) ? namedLaw : number),
+  [number, interval, namedLaw],
+).transform((given): RandomLaw => {
   if (typeof given === "number") return { law: "fixed", value: given };
   return Array.isArray(given) ? { law: "uniform", low: given[0], high: given[1] } : (given as RandomLaw);
 });
@@ -60,12 +63,10 @@ const taskKinds = {
     rates: strict({ duration: number, sequence: sequence.optional(), frequency: number, lineWidth: number }),
   }),
 };
+const taskVariants = variants<z.ZodType<TaskDistribution>>("kind", taskKinds);
+const gammaName = choice(["gamma"]).transform((): TaskDistribution => gammaTasks);
 /** A distribution of environments: "gamma", or rates or spectra with a law per parameter. */
-export const tasksSchema = select((raw) =>
-  isObject(raw)
-    ? variants<z.ZodType<TaskDistribution>>("kind", taskKinds)
-    : choice(["gamma"]).transform((): TaskDistribution => gammaTasks),
-);
+export const tasksSchema = select((raw) => (isObject(raw) ? taskVariants : gammaName), [gammaName, taskVariants]);
 
 const optional = number.optional();
 /** A control problem; a qubit's pi pulse by default. */
@@ -90,6 +91,9 @@ export const integrationSchema = strict({
   })
   .transform((given) => given as Integration);
 
+const plainObjective = choice(["mean", "worst"]);
+const softWorst = strict({ softWorst: number });
+const cvar = strict({ cvar: number });
 const controlSchema = strict({
   problem: problemSchema,
   /** Either the rates of one environment, or a distribution of environments. */
@@ -97,12 +101,18 @@ const controlSchema = strict({
   tasks: tasksSchema.optional(),
   ensemble: number.optional(),
   seed: number.optional(),
-  objective: select((raw) => {
-    if (!isObject(raw)) return choice(["mean", "worst"]);
-    return "softWorst" in raw ? strict({ softWorst: number }) : strict({ cvar: number });
-  }).optional(),
+  objective: select<z.ZodType<RobustObjective>>(
+    (raw) => (!isObject(raw) ? plainObjective : "softWorst" in raw ? softWorst : cvar),
+    [plainObjective, softWorst, cvar],
+  ).optional(),
   integration: integrationSchema.optional(),
 });
+
+/** Sections of a control file. */
+export const controlSections: readonly string[] = Object.keys(controlSchema.shape);
+
+/** The JSON Schema of control files. */
+export const controlJsonSchema = (): Record<string, unknown> => jsonSchemaOf(controlSchema);
 
 /** Content of a control file. */
 export interface ControlFile {

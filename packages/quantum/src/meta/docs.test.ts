@@ -1,25 +1,14 @@
-// The examples of docs/meta.md run, and its settings are valid.
+// The settings of docs/meta.md are valid.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { markdownBlocks, needsRepository, repositoryRoot, runPrograms } from "@weft/testing/examples";
+import { markdownBlocks, needsRepository, repositoryRoot } from "@weft/testing/examples";
 import { parseControlFile } from "../control/index.js";
 import { metaConfig, parseMetaFile } from "./index.js";
 
 const blocks = (language: string): string[] =>
   markdownBlocks(readFileSync(join(repositoryRoot, "docs/meta.md"), "utf8"), language);
-
-test("the example of docs/meta.md runs", needsRepository, () => {
-  runPrograms([{ name: "docs/meta.md", code: blocks("ts").join("\n") }], (_, output) => {
-    const [, infidelities] = /^GRAPE (.*)$/m.exec(output)!;
-    assert.ok(
-      infidelities!.split(" ").every((x) => Number(x) < 0.08),
-      infidelities,
-    );
-    assert.match(output, /^fidelity true$/m);
-  });
-});
 
 test("the settings of docs/meta.md are valid, and those shown are the defaults", needsRepository, () => {
   const [pulse, integration, whole] = blocks("yaml");

@@ -1,7 +1,7 @@
 // Meta-learning: policy network, adaptation, meta-gradients, training and baselines.
 export { type Baseline, type BaselineOptions, compareBaselines } from "./baselines.js";
 export { type MetaConfig, type MetaPreset, type MetaSettings, metaConfig, presetNames } from "./config.js";
-export { parseMetaFile } from "./file.js";
+export { type MetaFileOptions, metaJsonSchema, parseMetaFile } from "./file.js";
 export {
   type Adaptation,
   adapt,

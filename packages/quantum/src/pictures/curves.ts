@@ -12,7 +12,7 @@ import {
   seriesColors,
   short,
   svgDocument,
-} from "./svg.js";
+} from "@weft/formats/svg";
 
 /** Curves over one axis. */
 export interface Curve {

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inflateSync } from "node:zlib";
+import { linearScale } from "@weft/formats/svg";
 import { basisState, Operator } from "../operators/index.js";
 import { spectrumOf } from "./curves.js";
 import { blochSvg, blochVector, errorBudgetSvg, levelsSvg, phaseSpaceSvg, populationsSvg, pulsesSvg } from "./index.js";
-import { linearScale } from "./svg.js";
 
 /** Every element is closed, and no text breaks out of its element. */
 function assertWellFormed(svg: string): void {

@@ -1,8 +1,8 @@
 // Pictures of states: Bloch sphere and phase-space functions.
 import { WeftError } from "@weft/core/internal/graph";
+import { axes, type Box, label, line, linearScale, polyline, seriesColors, svgDocument } from "@weft/formats/svg";
 import { Operator, type OperatorLike, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import { rgbPng } from "./png.js";
-import { axes, type Box, label, line, linearScale, polyline, seriesColors, svgDocument } from "./svg.js";
 
 /** Bloch vector (x, y, z) of a qubit's ket or density matrix. */
 export function blochVector(state: OperatorLike): [number, number, number] {

@@ -1,18 +1,11 @@
 // The QuTiP-like entry: closed forms, QuTiP's files (read by QuTiP's own writer where it is installed), and hostile pickles.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import {
-  markdownBlocks,
-  needsRepository,
-  packageExamples,
-  repositoryRoot,
-  runPrograms,
-  undocumentedExports,
-} from "@weft/testing/examples";
+import { needsRepository, packageExamples, runPrograms, undocumentedExports } from "@weft/testing/examples";
 import { testPython } from "@weft/testing/python";
 import * as q from "./index.js";
 import { readPickle } from "./pickle.js";
@@ -25,13 +18,6 @@ test("every public name has TSDoc, and examples run", needsRepository, () => {
   const own = packageExamples("packages/quantum").filter(({ code }) => code.includes("@weft/quantum/qutip"));
   assert.equal(own.length, 3);
   runPrograms(own, ({ name }, output) => assert.notEqual(output.trim(), "", `${name} prints nothing`));
-});
-
-test("the programs of docs/from-qutip.md run", needsRepository, () => {
-  const page = readFileSync(join(repositoryRoot, "docs/from-qutip.md"), "utf8");
-  const programs = markdownBlocks(page, "ts").map((code) => ({ name: "docs/from-qutip.md", code }));
-  assert.equal(programs.length, 3);
-  runPrograms(programs, (_, output) => assert.match(output, /\d/));
 });
 
 test("evolutions agree with closed forms", () => {

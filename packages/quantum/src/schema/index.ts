@@ -6,6 +6,7 @@ export {
   exclusive,
   flag,
   isObject,
+  jsonSchemaOf,
   listOf,
   number,
   numberList,

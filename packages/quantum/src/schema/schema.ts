@@ -17,6 +17,39 @@ const missing = "is missing";
 const expected = (what: string, value: unknown): string =>
   value === undefined ? missing : `expected ${what}, got ${show(value)}`;
 
+/** What editors should know of a schema that a function reads: its JSON Schema, or the schemas among which it chooses. */
+interface JsonForm {
+  json?: object;
+  oneOf?: readonly z.ZodType[];
+  /** The key that tells the alternatives apart, and its value in each. */
+  tag?: { key: string; values: readonly string[] };
+}
+const jsonForms = new WeakMap<object, JsonForm>();
+const described = <T extends object>(schema: T, form: JsonForm): T => {
+  jsonForms.set(schema, form);
+  return schema;
+};
+
+/** The JSON Schema of what a file may contain, for editors. */
+export function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
+  return z.toJSONSchema(schema, {
+    io: "input",
+    unrepresentable: "any",
+    override: ({ zodSchema, jsonSchema }) => {
+      const form = jsonForms.get(zodSchema);
+      if (form?.json !== undefined) Object.assign(jsonSchema, form.json);
+      if (form?.oneOf === undefined) return;
+      const parts = form.oneOf.map((part, i) => {
+        const { $schema: _, ...json } = jsonSchemaOf(part);
+        if (form.tag === undefined) return json;
+        const properties = json.properties as Record<string, unknown> | undefined;
+        return { ...json, properties: { ...properties, [form.tag.key]: { const: form.tag.values[i] } } };
+      });
+      Object.assign(jsonSchema, { anyOf: parts });
+    },
+  }) as Record<string, unknown>;
+}
+
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   value !== null && typeof value === "object" && !Array.isArray(value);
 
@@ -46,22 +79,27 @@ export const choice = <const T extends string>(known: readonly T[]) =>
   });
 
 /** A finite number, or one of the expressions that angles are written with: pi, pi/2, 2*pi, -0.5*pi. */
-export const number = z.unknown().transform((value, context): number => {
-  if (typeof value === "number" && Number.isFinite(value)) return value;
-  const match =
-    typeof value === "string" ? /^\s*(-?)(?:([\d.]+)\s*\*\s*)?pi(?:\s*\/\s*([\d.]+))?\s*$/.exec(value) : null;
-  if (match !== null) {
-    const angle = ((match[1] === "-" ? -1 : 1) * Number(match[2] ?? 1) * Math.PI) / Number(match[3] ?? 1);
-    if (Number.isFinite(angle)) return angle;
-  }
-  context.addIssue({ code: "custom", message: expected("a number (or pi, 2*pi, pi/2)", value) });
-  return z.NEVER;
-});
+export const number = described(
+  z.unknown().transform((value, context): number => {
+    if (typeof value === "number" && Number.isFinite(value)) return value;
+    const match =
+      typeof value === "string" ? /^\s*(-?)(?:([\d.]+)\s*\*\s*)?pi(?:\s*\/\s*([\d.]+))?\s*$/.exec(value) : null;
+    if (match !== null) {
+      const angle = ((match[1] === "-" ? -1 : 1) * Number(match[2] ?? 1) * Math.PI) / Number(match[3] ?? 1);
+      if (Number.isFinite(angle)) return angle;
+    }
+    context.addIssue({ code: "custom", message: expected("a number (or pi, 2*pi, pi/2)", value) });
+    return z.NEVER;
+  }),
+  { json: { anyOf: [{ type: "number" }, { type: "string", pattern: "pi" }] } },
+);
 
 export const numberList = listOf(number);
 
-const checked = (isValid: (x: number) => boolean, what: string) =>
-  number.refine(isValid, { error: (issue) => `${what}, got ${show(issue.input)}` });
+const checked = (isValid: (x: number) => boolean, what: string, json: object) =>
+  described(number.refine(isValid, { error: (issue) => `${what}, got ${show(issue.input)}` }), {
+    json: { anyOf: undefined, ...json },
+  });
 
 /** Throws if keys of different groups are given: they would contradict each other. */
 export function exclusive(given: object, ...groups: readonly (readonly string[])[]): void {
@@ -73,27 +111,40 @@ export function exclusive(given: object, ...groups: readonly (readonly string[])
 
 /** A whole number that is not below `low`. */
 export const wholeNumber = (low: number) =>
-  checked((x) => Number.isInteger(x) && x >= low, `expected a whole number >= ${low}`);
+  checked((x) => Number.isInteger(x) && x >= low, `expected a whole number >= ${low}`, {
+    type: "integer",
+    minimum: low,
+  });
+
+const above0 = { type: "number", exclusiveMinimum: 0 };
 
 /** A number above 0, or from 0 on. */
 export const above = (low: "positive" | "zero") =>
-  low === "positive" ? checked((x) => x > 0, "must be above 0") : checked((x) => x >= 0, "must not be negative");
+  low === "positive"
+    ? checked((x) => x > 0, "must be above 0", above0)
+    : checked((x) => x >= 0, "must not be negative", { type: "number", minimum: 0 });
 
-export const positiveTime = checked((x) => x > 0, "must be a positive time in ns");
+export const positiveTime = checked((x) => x > 0, "must be a positive time in ns", above0);
 
 /** The issue to report: a misspelled key explains a missing one. */
 const firstOf = (issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue =>
   issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0];
 
-/** The schema that a function chooses for the raw value: a union whose errors are those of one member. */
-export const select = <T extends z.ZodType>(choose: (raw: unknown) => T) =>
-  z.unknown().transform((value, context): z.output<T> => {
-    const result = choose(value).safeParse(value);
-    if (result.success) return result.data;
-    const { message, path } = firstOf(result.error.issues);
-    context.addIssue({ code: "custom", message, path: [...path] });
-    return z.NEVER;
-  });
+/**
+ * The schema that a function chooses for the raw value: a union whose errors are those of one member. `oneOf`: the schemas
+ * that it may choose.
+ */
+export const select = <T extends z.ZodType>(choose: (raw: unknown) => T, oneOf: readonly z.ZodType[] = []) =>
+  described(
+    z.unknown().transform((value, context): z.output<T> => {
+      const result = choose(value).safeParse(value);
+      if (result.success) return result.data;
+      const { message, path } = firstOf(result.error.issues);
+      context.addIssue({ code: "custom", message, path: [...path] });
+      return z.NEVER;
+    }),
+    oneOf.length > 0 ? { oneOf } : {},
+  );
 
 /** One schema per value of the key `tag`. */
 export const variants = <T extends z.ZodType>(tag: string, options: Readonly<Record<string, T>>) => {
@@ -101,10 +152,11 @@ export const variants = <T extends z.ZodType>(tag: string, options: Readonly<Rec
     { [tag]: choice(Object.keys(options)) },
     { error: (issue) => expected("keys and values", issue.input) },
   ) as unknown as T;
-  return select((raw) => {
+  const schema = select((raw) => {
     const name = isObject(raw) ? raw[tag] : undefined;
     return typeof name === "string" && Object.hasOwn(options, name) ? options[name] : unknown;
   });
+  return described(schema, { oneOf: Object.values(options), tag: { key: tag, values: Object.keys(options) } });
 };
 
 /** A value made of what the schema reads; a WeftError of `make` becomes an error at this place. */

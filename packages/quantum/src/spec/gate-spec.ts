@@ -4,6 +4,7 @@ import type { RunningCosts } from "../control/index.js";
 import type { Compensation } from "../fidelity/index.js";
 import type { Operator } from "../operators/index.js";
 import {
+  jsonSchemaOf,
   listOf,
   numberList,
   parseYaml,
@@ -17,7 +18,7 @@ import {
 } from "../schema/index.js";
 import type { GradientKind, Method, MethodName } from "../solvers/index.js";
 import type { DeviceParameterValues, OperatorName } from "../systems/index.js";
-import { keysWithoutGradient, QuantumDevice } from "../systems/index.js";
+import { DevicePart, keysWithoutGradient, QuantumDevice } from "../systems/index.js";
 import { costsSchema } from "./costs.js";
 import { type RobustSpec, robustSchema } from "./robust.js";
 import { decaySchema, deviceSchema, evolutionSchema, parameterSchema, pulseSchema, targetSchema } from "./schemas.js";
@@ -108,6 +109,24 @@ const fileSchema = strict({
   robust: z.unknown().optional(),
   costs: z.unknown().optional(),
 });
+
+/** Sections of a gate specification. */
+export const gateSections: readonly string[] = Object.keys(fileSchema.shape);
+
+/** The JSON Schema of gate specifications. Names of parts are not checked: they are those of the file's own device. */
+export function gateJsonSchema(): Record<string, unknown> {
+  const anyDevice = new QuantumDevice({ parts: { q: new DevicePart("qubit", { frequency: 1 }) } });
+  return jsonSchemaOf(
+    fileSchema.extend({
+      pulses: listOf(pulseSchema(anyDevice, text)).optional(),
+      decay: listOf(decaySchema(anyDevice, text)).optional(),
+      evolution: evolutionSchema(false).optional(),
+      costs: costsSchema.optional(),
+      target: targetSchema(anyDevice).optional(),
+      parameters: recordOf(z.union([z.number(), z.array(z.number())])).optional(),
+    }),
+  );
+}
 
 /**
  * Reads a gate specification from YAML or JSON.

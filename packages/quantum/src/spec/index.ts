@@ -3,6 +3,8 @@ export { errorBudget } from "./budget.js";
 export {
   type GateSpec,
   type GateTarget,
+  gateJsonSchema,
+  gateSections,
   learnedKeys,
   matching,
   type OpenJump,

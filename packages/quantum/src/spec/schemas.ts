@@ -50,7 +50,10 @@ import {
 } from "../systems/index.js";
 import type { GateSpec, GateTarget, OpenJump } from "./gate-spec.js";
 
-const numberOrList = select((raw) => (Array.isArray(raw) ? numberList : number));
+const numberOrList = select<typeof number | typeof numberList>(
+  (raw) => (Array.isArray(raw) ? numberList : number),
+  [number, numberList],
+);
 const perQubit = numberOrList.optional();
 
 const chain = strict({
@@ -102,7 +105,10 @@ export const deviceSchema = construct(
     parts: recordOf(variants("kind", Object.fromEntries(partKinds.map((kind) => [kind, part(kind)])))).optional(),
     couplings: listOf(coupling).optional(),
     chain: chain.optional(),
-    spread: select((raw) => (isObject(raw) && "sigma" in raw ? drawnSpread : recordOf(number))).optional(),
+    spread: select(
+      (raw) => (isObject(raw) && "sigma" in raw ? drawnSpread : recordOf(number)),
+      [drawnSpread, recordOf(number)],
+    ).optional(),
     shared: recordOf(listOf(text)).optional(),
   }),
   (given) => {
@@ -131,11 +137,13 @@ function spreadOf(given: DrawnSpread | Record<string, number>, device: QuantumDe
 }
 
 /** One entry of `pulses`: a recipe for several parts, or one pulse. */
-export function pulseSchema(device: QuantumDevice) {
-  const name = choice(device.names);
+export function pulseSchema(device: QuantumDevice, name: z.ZodType<string> = choice(device.names)) {
   const rotation = strict({
     recipe: choice(["X", "SX"]),
-    on: select((raw) => (raw === "all" ? z.literal("all") : Array.isArray(raw) ? listOf(name) : name)).optional(),
+    on: select<z.ZodType<string | string[]>>(
+      (raw) => (raw === "all" ? z.literal("all") : Array.isArray(raw) ? listOf(name) : name),
+      [name, listOf(name)],
+    ).optional(),
     length: number.optional(),
   }).transform(({ recipe, on = "all", length = 50 }): Drive[] =>
     rotations(device, recipe, length).filter((drive) => on === "all" || [on].flat().includes(drive.on)),
@@ -154,7 +162,7 @@ export function pulseSchema(device: QuantumDevice) {
     "shape",
     Object.fromEntries((Object.keys(pulseShapes) as PulseShapeName[]).map((shape) => [shape, oneShape(shape, name)])),
   );
-  return select((raw) => (isObject(raw) && raw.recipe !== undefined ? recipes : shaped));
+  return select((raw) => (isObject(raw) && raw.recipe !== undefined ? recipes : shaped), [recipes, shaped]);
 }
 
 function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
@@ -182,10 +190,10 @@ function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
 }
 
 /** One entry of `decay`: an operator and its rate, or T1 and T2. */
-export const decaySchema = (device: QuantumDevice) =>
+export const decaySchema = (device: QuantumDevice, name: z.ZodType<string> = choice(device.names)) =>
   construct(
     strict({
-      on: choice(device.names),
+      on: name,
       operator: choice(jumpOperators).optional(),
       rate: above("zero").optional(),
       t1: positiveTime.optional(),

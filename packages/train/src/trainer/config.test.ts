@@ -39,7 +39,7 @@ test("an unknown key is an error that suggests the right name", () => {
     changed((c) => {
       c.training.batch_size = 3;
     }),
-    /training\.batch_size is not known; it is called training\.batch_per_rank/,
+    /training\.batch_size is not known; it is called training\.global_batch/,
   );
   refuses(
     changed((c) => {
@@ -58,7 +58,7 @@ test("an unknown key is an error that suggests the right name", () => {
     changed((c) => {
       c.zzz = {};
     }),
-    /x\.yaml: zzz is not known$/,
+    /x\.yaml: zzz is not known; known keys: name, output, seed, device, training/,
   );
 });
 

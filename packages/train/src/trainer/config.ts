@@ -5,10 +5,11 @@ import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { WeftError } from "@weft/core/internal/graph";
 import { scheduleShapes } from "@weft/core/optim";
-import { editDistance } from "@weft/formats/text";
+import { suggestKey, valueOf, withSettings } from "@weft/formats";
 import { parseDocument, stringify } from "yaml";
 import { z } from "zod";
 import { datasetNames } from "../data/index.js";
+import { foreignKeys, translateConfig } from "./foreign-config.js";
 
 /** A configuration is invalid; the message names the key and the remedy. */
 export class ConfigError extends WeftError {
@@ -122,6 +123,23 @@ const moduleSchema = z.strictObject({
   options: z.record(z.string(), z.unknown()).default({}),
 });
 
+/** Configuration that fine-tunes a pretrained model, as `fromPretrained` reads it. */
+const pretrainedSchema = z.strictObject({
+  ...common,
+  model: z.looseObject({ from: z.string() }),
+  data: z.unknown(),
+  lora: z.unknown().optional(),
+});
+
+/** The JSON Schema of training configurations, for editors. */
+export const configJsonSchema = (): Record<string, unknown> => {
+  const { $schema, ...json } = z.toJSONSchema(z.union([schema, moduleSchema, pretrainedSchema]), {
+    io: "input",
+    unrepresentable: "any",
+  });
+  return { $schema, title: "Training configuration of weft train", ...json };
+};
+
 /** A validated configuration of a text classifier, as written in the file. */
 export type RawConfig = z.infer<typeof schema>;
 
@@ -183,35 +201,12 @@ function knownKeys(shape: z.ZodType, path = ""): string[] {
 /** Every key by its dotted name. */
 export const allKeys: readonly string[] = knownKeys(schema);
 
-/** Names of our keys in other trainers, for suggestions. */
-const otherNames: Record<string, string> = {
-  batch_size: "training.batch_per_rank",
-  lr: "optimizer.learning_rate",
-  num_workers: "data.loaders",
-  experiment_name: "name",
-  output_dir: "output",
-  heads: "model.n_heads",
-  max_length: "model.max_seq_len",
-  bf16: "precision.compute",
-  fp16: "precision.compute",
-  use_ddp: "distributed.devices",
-};
-
-function suggest(key: string): string {
-  const leaf = key.split(".").at(-1) as string;
-  const known = otherNames[leaf] ?? allKeys.find((k) => k.split(".").at(-1) === leaf && k !== key);
-  if (known !== undefined) return `; it is called ${known}`;
-  const near = allKeys
-    .map((k) => ({ k, d: Math.min(editDistance(key, k), editDistance(leaf, k.split(".").at(-1) as string)) }))
-    .sort((a, b) => a.d - b.d)[0];
-  return near.d <= Math.max(2, leaf.length / 3) ? `; did you mean ${near.k}?` : "";
-}
-
-function at(object: unknown, key: string): unknown {
-  let here = object;
-  for (const part of key.split(".")) here = (here as Record<string, unknown> | undefined)?.[part];
-  return here;
-}
+/** Keys of every kind of configuration and the sections above them: these are never translated. */
+const knownNames: ReadonlySet<string> = new Set(
+  [...allKeys, "options", "lora", "model.from"].flatMap((key) =>
+    key.split(".").map((_, i, parts) => parts.slice(0, i + 1).join(".")),
+  ),
+);
 
 /** Validates a parsed configuration of a text classifier. `label` names it in errors. */
 export function checkConfig(raw: unknown, label: string): RawConfig {
@@ -234,10 +229,10 @@ export function checkAnyConfig(raw: unknown, label: string): RawConfig | RawModu
       if (issue.code === "unrecognized_keys")
         for (const name of issue.keys) {
           const key = path === "" ? name : `${path}.${name}`;
-          problems.push(`${key} is not known${suggest(key)}`);
+          problems.push(`${key} is not known${suggestKey(key, allKeys, foreignKeys)}`);
         }
       else {
-        const given = at(raw, path);
+        const given = path === "" ? raw : valueOf(raw, path);
         const what = path === "" ? "the file" : path;
         problems.push(
           given === undefined ? `${what} is missing` : `${what} is ${JSON.stringify(given)}: ${issue.message}`,
@@ -246,7 +241,7 @@ export function checkAnyConfig(raw: unknown, label: string): RawConfig | RawModu
     }
   else
     for (const [key, used, needs] of conditional)
-      if (at(raw, key) !== undefined && !used(parsed.data as RawConfig))
+      if (valueOf(raw, key) !== undefined && !used(parsed.data as RawConfig))
         problems.push(`${key} would have no effect: it needs ${needs}; remove it or change that`);
   if (problems.length > 0) throw new ConfigError(`${label}: ${problems.join("\n  ")}`);
   return parsed.data as RawConfig | RawModuleConfig;
@@ -267,6 +262,10 @@ export interface Overrides {
   memory?: string | number;
   /** false: the test split is not evaluated; for measurements. */
   evaluate?: boolean;
+  /** Values of other keys, as `section.key=value`. */
+  set?: readonly string[];
+  /** Called with what was translated, if the file uses the names of another trainer. */
+  onTranslated?: (lines: readonly string[]) => void;
 }
 
 /**
@@ -354,17 +353,26 @@ function parseYaml(file: string): unknown {
   return document.toJS();
 }
 
+/** The content of a file with the values of --set, in our keys. */
+function readFile(file: string, { set = [], onTranslated }: Overrides): unknown {
+  const { file: raw, wrong } = withSettings(parseYaml(file), set);
+  if (wrong !== undefined) throw new ConfigError(`--set ${wrong}: write section.key=value`);
+  const translated = translateConfig(raw, file, knownNames);
+  if (translated.lines.length > 0) onTranslated?.(translated.lines);
+  return translated.file;
+}
+
 const folderOf = (file: string): string => dirname(resolve(file));
 
 /** Reads the YAML file of a text classifier. Paths in it are relative to it. */
-export const readConfig = (file: string): { raw: RawConfig; base: string } => ({
-  raw: checkConfig(parseYaml(file), basename(file)),
+export const readConfig = (file: string, overrides: Overrides = {}): { raw: RawConfig; base: string } => ({
+  raw: checkConfig(readFile(file, overrides), basename(file)),
   base: folderOf(file),
 });
 
 /** Reads, validates and resolves the configuration of a text classifier. */
 export const loadConfig = (file: string, overrides: Overrides = {}): Config => {
-  const { raw, base } = readConfig(file);
+  const { raw, base } = readConfig(file, overrides);
   return resolveConfig(raw, overrides, base);
 };
 
@@ -391,7 +399,7 @@ function fromPretrained(raw: unknown, base: string): unknown {
 /** Reads, validates and resolves a configuration of any kind. */
 export function loadAnyConfig(file: string, overrides: Overrides = {}): Config | ModuleConfig {
   const base = folderOf(file);
-  const raw = checkAnyConfig(fromPretrained(parseYaml(file), base), basename(file));
+  const raw = checkAnyConfig(fromPretrained(readFile(file, overrides), base), basename(file));
   return isModuleConfig(raw) ? resolveModuleConfig(raw, overrides, base) : resolveConfig(raw, overrides, base);
 }
 

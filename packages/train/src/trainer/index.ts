@@ -6,6 +6,7 @@ export {
   type Config,
   ConfigError,
   checkConfig,
+  configJsonSchema,
   isModuleConfig,
   loadAnyConfig,
   loadConfig,

@@ -1,0 +1,247 @@
+// Judges what preflight measured: names workers, hosts and links that are slow beside their neighbors, with the measurements
+// that say so. Minima over interleaved repeats are compared, and the time that other processes took away does not count: a
+// disturbed worker is not a slow one. It knows numbers, not clusters.
+import type { Measurement } from "./clocks.js";
+
+export const workerKinds = ["products", "memory", "loader"] as const;
+export type WorkerKind = (typeof workerKinds)[number];
+
+/** One measured worker. */
+export interface WorkerRow {
+  worker: string;
+  host: string;
+  threads: number;
+  /** Workers with the same text are compared with each other. */
+  peers: string;
+  samples: Record<WorkerKind, Measurement[]>;
+}
+
+/** One measured link between two workers: seconds of a tiny and of a large all-reduce. */
+export interface LinkRow {
+  workers: [string, string];
+  hosts: [string, string];
+  latency: number[];
+  seconds: number[];
+}
+
+/** Something that is slow, with the measurements that say so. */
+export interface PreflightFinding {
+  /** A worker, a host (all its links), or the link between two workers. */
+  what: "worker" | "host" | "link";
+  workers: string[];
+  /** How many times slower than its neighbors. */
+  slower: number;
+  evidence: string;
+}
+
+export interface Verdict {
+  findings: PreflightFinding[];
+  /** What could not be judged, and why. */
+  undecided: string[];
+}
+
+/** How many times slower than the median of its neighbors something must be. Memory and files vary more than products. */
+const workerFactor: Readonly<Record<WorkerKind, number>> = { products: 1.3, memory: 2, loader: 2 };
+const linkFactor = 1.8;
+/** The same for latencies, and seconds below which a latency is not worth a word. */
+const latencyFactor = 4;
+const leastLatency = 2e-3;
+/** Share of a host's links that must be slow before the host is named instead. */
+const hostShare = 0.7;
+/** Share of the time above which other processes make products incomparable. */
+const crowdedShare = 0.75;
+
+const least = (values: readonly number[]): number => Math.min(...values);
+const ms = (seconds: number): string => `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 0)} ms`;
+
+function quantile(values: readonly number[], q: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
+}
+const median = (values: readonly number[]): number => quantile(values, 0.5);
+
+/**
+ * Seconds that other processes took away. While a processor is idle, nobody else holds a thread back: what it waited then is a
+ * quota's doing, also where the control group cannot be seen.
+ */
+function takenAway({ wait, throttled, wall, cpu, idle }: Measurement, threads: number): number {
+  const held = Math.max(0, throttled, idle - cpu / threads);
+  return Math.min(wall, Math.max(0, wait - held));
+}
+
+/**
+ * Seconds that the work takes on this worker without others: what passed, less what other processes took away; with a quota at
+ * least as long as the quota allows.
+ */
+export function effectiveSeconds(sample: Measurement, threads: number): number {
+  const own = Math.max(sample.wall - takenAway(sample, threads), Math.min(sample.wall, sample.cpu / threads));
+  const { quota } = sample;
+  return quota === null || quota >= threads ? own : Math.max(own, sample.cpu / quota);
+}
+
+/** The best time of a worker. */
+export const bestOf = (row: WorkerRow, kind: WorkerKind): number =>
+  least(row.samples[kind].map((sample) => effectiveSeconds(sample, row.threads)));
+
+/** Best time of a worker, and that of the others of its kind. */
+function compare(row: WorkerRow, rows: readonly WorkerRow[], kind: WorkerKind): { own: number; usual: number } {
+  const peers = rows.filter((other) => other !== row && other.peers === row.peers);
+  return { own: bestOf(row, kind), usual: median(peers.map((other) => bestOf(other, kind))) };
+}
+
+/** Why a worker may be slow, from its clocks. */
+function causes(row: WorkerRow): string {
+  const samples = row.samples.products;
+  const wall = samples.reduce((n, sample) => n + sample.wall, 0);
+  const share = (of: (sample: Measurement) => number): number => samples.reduce((n, s) => n + of(s), 0) / wall;
+  const held = share(({ throttled }) => Math.max(0, throttled));
+  const off = share(({ wall: all, cpu, wait }) => Math.max(0, all - cpu / row.threads - wait));
+  const quota = least(samples.map((sample) => sample.quota ?? Number.POSITIVE_INFINITY));
+  return [
+    quota < row.threads ? `; its control group allows ${quota.toFixed(2)} processors for ${row.threads} threads` : "",
+    held > 0.05 ? `; the quota held it back for ${Math.round(100 * held)}% of the time` : "",
+    off > 0.1 ? `; it was stopped or blocked for ${Math.round(100 * off)}% of the time` : "",
+  ].join("");
+}
+
+/** Workers that look slow so far, for another look. */
+export function suspectWorkers(rows: readonly WorkerRow[]): WorkerRow[] {
+  return rows.filter((row) =>
+    workerKinds.some((kind) => {
+      const { own, usual } = compare(row, rows, kind);
+      return own > 0.9 * workerFactor[kind] * usual;
+    }),
+  );
+}
+
+function judgeWorkers(rows: readonly WorkerRow[]): Verdict & { slow: Map<string, number> } {
+  const verdict: Verdict = { findings: [], undecided: [] };
+  const slow = new Map<string, number>();
+  for (const peers of new Set(rows.map((row) => row.peers))) {
+    const own = rows.filter((row) => row.peers === peers);
+    if (own.length < 3)
+      verdict.undecided.push(
+        `${own.map(({ worker }) => worker).join(", ")}: ${own.length} of a kind (${peers}) cannot be compared; 3 can`,
+      );
+  }
+  for (const row of rows) {
+    const seen = workerKinds.map((kind) => ({ kind, ...compare(row, rows, kind) }));
+    const bad = seen.filter(({ kind, own, usual }) => own > workerFactor[kind] * usual);
+    if (bad.length === 0) continue;
+    const crowded =
+      median(row.samples.products.map((sample) => takenAway(sample, row.threads) / sample.wall)) > crowdedShare;
+    const alone = rows.filter(({ peers }) => peers === row.peers).length < 3;
+    const text = bad.map(({ kind, own, usual }) => `${kind}: ${ms(own)}, the others ${ms(usual)}`).join("; ");
+    const why = causes(row);
+    // Two workers differ, and nobody knows which is the usual one, unless a clock says why.
+    if ((alone && why === "") || (crowded && why === "")) {
+      verdict.undecided.push(`${row.worker}: ${text}${crowded ? "; other processes use its processors" : ""}`);
+      continue;
+    }
+    const slower = Math.max(...bad.map(({ own, usual }) => own / usual));
+    slow.set(row.host, Math.max(slower, slow.get(row.host) ?? 0));
+    verdict.findings.push({ what: "worker", workers: [row.worker], slower, evidence: `${text}${why}` });
+  }
+  return { ...verdict, slow };
+}
+
+interface JudgedLink {
+  row: LinkRow;
+  slower: number;
+  text: string;
+  bad: boolean;
+}
+
+function compareLinks(rows: readonly LinkRow[]): JudgedLink[] {
+  // The faster ones are the usual ones: one slow host makes the links of all others to it slow.
+  const usual = quantile(
+    rows.map(({ seconds }) => least(seconds)),
+    0.2,
+  );
+  const quick = quantile(
+    rows.map(({ latency }) => least(latency)),
+    0.2,
+  );
+  return rows.map((row) => {
+    const [own, latency] = [least(row.seconds), least(row.latency)];
+    const late = latency > latencyFactor * quick && latency - quick > leastLatency;
+    const slower = late ? Math.max(own / usual, latency / quick) : own / usual;
+    const text = late
+      ? `a tiny message takes ${ms(latency)}, on others ${ms(quick)}`
+      : `${ms(own)}, on others ${ms(usual)}`;
+    return { row, slower, text, bad: late || own > linkFactor * usual };
+  });
+}
+
+/** Links that look slow so far, for another look. */
+export function suspectLinks(rows: readonly LinkRow[]): LinkRow[] {
+  return [true, false].flatMap((near) =>
+    compareLinks(rows.filter(({ hosts: [a, b] }) => (a === b) === near)).flatMap(({ row, bad, slower }) =>
+      bad || slower > 0.8 * linkFactor ? [row] : [],
+    ),
+  );
+}
+
+function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<string, number>): Verdict {
+  const verdict: Verdict = { findings: [], undecided: [] };
+  const where = near ? "links within a host" : "links between hosts";
+  if (rows.length === 0) return verdict;
+  if (rows.length < 3) {
+    verdict.undecided.push(`${where}: ${rows.length} cannot be compared; 3 can`);
+    return verdict;
+  }
+  // A slow processor makes the links of its host slow, because bytes are encrypted there.
+  const explained = ({ row, slower }: JudgedLink): boolean =>
+    row.hosts.some((host) => slower < 3 * (busy.get(host) ?? 0));
+  const links = compareLinks(rows);
+  let open = links.filter((link) => link.bad && !explained(link));
+  if (!near) {
+    const hosts = [...new Set(rows.flatMap((row) => row.hosts))];
+    for (let found = true; found; ) {
+      found = false;
+      const counted = hosts
+        .map((host) => {
+          const all = links.filter(({ row }) => row.hosts.includes(host));
+          return { host, all, bad: open.filter(({ row }) => row.hosts.includes(host)) };
+        })
+        .filter(({ all, bad }) => bad.length > 1 && bad.length >= hostShare * all.length)
+        .sort((a, b) => b.bad.length / b.all.length - a.bad.length / a.all.length);
+      const [first, second] = counted;
+      if (first === undefined) break;
+      // Of three hosts, two slow ones look like three: every link is slow, and there is no usual one.
+      if (second !== undefined && second.bad.length === first.bad.length && hosts.length < 4) {
+        verdict.undecided.push(`${where}: ${open.length} of ${rows.length} are slow, of several hosts`);
+        return verdict;
+      }
+      found = true;
+      const { host, bad, all } = first;
+      open = open.filter(({ row }) => !row.hosts.includes(host));
+      const workers = [...new Set(bad.flatMap(({ row }) => row.workers[row.hosts.indexOf(host)]))];
+      verdict.findings.push({
+        what: "host",
+        workers,
+        slower: median(bad.map(({ slower }) => slower)),
+        evidence: `${bad.length} of the ${all.length} links of this host are slow: ${bad[0].text}`,
+      });
+    }
+  }
+  for (const { row, slower, text } of open)
+    verdict.findings.push({ what: "link", workers: [...row.workers], slower, evidence: text });
+  return verdict;
+}
+
+/** Names what is slow. */
+export function judge(workers: readonly WorkerRow[], links: readonly LinkRow[]): Verdict {
+  const { slow, ...own } = judgeWorkers(workers);
+  const all = [
+    own,
+    ...[true, false].map((near) =>
+      judgeLinks(
+        links.filter(({ hosts: [a, b] }) => (a === b) === near),
+        near,
+        slow,
+      ),
+    ),
+  ];
+  return { findings: all.flatMap(({ findings }) => findings), undecided: all.flatMap(({ undecided }) => undecided) };
+}

@@ -1,0 +1,313 @@
+// Preflight: measures every worker of a cluster (products, memory, loading of data) and the links between them, names what is
+// slow beside its neighbors, and records the rates for the planner.
+import { type CollectiveKind, collectiveKinds, range, WeftError } from "@weft/core/internal/graph";
+import { loaderBytes, type Measurement } from "./clocks.js";
+import type { Cluster } from "./connect.js";
+import { saveReport } from "./network-rates.js";
+import {
+  bestOf,
+  judge,
+  type LinkRow,
+  type PreflightFinding,
+  suspectLinks,
+  suspectWorkers,
+  type WorkerRow,
+} from "./preflight-judge.js";
+import { collectiveBytes, type Probe, Prober, productsFn, streamFn } from "./prober.js";
+import { hostsOf } from "./reach.js";
+
+export type { PreflightFinding } from "./preflight-judge.js";
+
+/** Options of `preflight`. */
+export interface PreflightOptions {
+  /** Seconds after which no repeat is begun (50 by default). */
+  seconds?: number;
+  /** Samples of each measurement before anything is looked at again (3 by default). */
+  repeats?: number;
+  /** Whether the rates are saved for the planner of this user's programs (true by default). */
+  save?: boolean;
+  onProgress?(text: string): void;
+}
+
+/** One measured worker: its best rates. */
+export interface PreflightWorker {
+  worker: string;
+  host: string;
+  /** Floating-point operations per second of products, and bytes per second from memory and from files. */
+  products: number;
+  memory: number;
+  loader: number;
+  samples: WorkerRow["samples"];
+}
+
+/** One measured link between two workers. */
+export interface PreflightLink {
+  workers: [string, string];
+  hosts: [string, string];
+  /** Seconds of a tiny all-reduce. */
+  latency: number;
+  /** Bytes per second that each of the two receives. */
+  bandwidth: number;
+  samples: number[];
+}
+
+/** A collective over all workers, by its size. */
+export interface PreflightCollective {
+  kind: CollectiveKind;
+  members: number;
+  bytes: number;
+  seconds: number;
+}
+
+/** What `preflight` measured and concluded. */
+export interface PreflightReport {
+  workers: PreflightWorker[];
+  links: PreflightLink[];
+  collectives: PreflightCollective[];
+  findings: PreflightFinding[];
+  /** What could not be judged, and why. */
+  undecided: string[];
+  /** Seconds that it took. */
+  seconds: number;
+}
+
+/** Sides of the matrices, products per run, and seconds that the runs of one sample should take: longer than a quota's period. */
+const side = { cpu: 512, accelerator: 4096 };
+const chain = 4;
+const sampleSeconds = 0.25;
+const maxRuns = 64;
+const memoryElements = 8 << 20;
+/** Sides of the squares that are exchanged: a tiny one per member, and 1 MiB. */
+const linkSide = 512;
+const tinySide = 4;
+/** Hosts up to which all pairs are measured; beyond, each with its neighbors at distances 1, 2, 4 ... */
+const maxAllPairs = 16;
+/** Rounds of another look at what seems slow, and the number of others that are measured with it. */
+const lookAgain = 6;
+const witnesses = 3;
+
+const least = (values: readonly number[]): number => Math.min(...values);
+
+/** The sum of several runs in a row. */
+function total(runs: readonly Measurement[]): Measurement {
+  const sum = (of: (run: Measurement) => number): number => runs.reduce((n, run) => n + of(run), 0);
+  return {
+    ...runs[0],
+    wall: sum(({ wall }) => wall),
+    cpu: sum(({ cpu }) => cpu),
+    wait: sum(({ wait }) => wait),
+    throttled: sum(({ throttled }) => throttled),
+    idle: sum(({ idle }) => idle),
+  };
+}
+
+/** Links to measure: neighbors within each host, and pairs of hosts, by their first workers. */
+function pairsOf(hosts: readonly (readonly number[])[]): [number, number][] {
+  const near = hosts.flatMap((host) => host.slice(1).map((rank, i): [number, number] => [host[i], rank]));
+  const count = hosts.length;
+  const isMeasured = (apart: number): boolean => count <= maxAllPairs || Number.isInteger(Math.log2(apart));
+  const far = range(count).flatMap((a) =>
+    range(count)
+      .filter((b) => b > a && isMeasured(Math.min(b - a, count - b + a)))
+      .map((b): [number, number] => [hosts[a][0], hosts[b][0]]),
+  );
+  return [...near, ...far];
+}
+
+interface MeasuredWorker extends WorkerRow {
+  products: Probe;
+  memory: Probe;
+  flops: number;
+}
+
+interface MeasuredLink extends LinkRow {
+  tiny: Probe;
+  large: Probe;
+}
+
+class Preflight {
+  readonly prober: Prober;
+  readonly begin = performance.now();
+  readonly deadline: number;
+  readonly workers: MeasuredWorker[] = [];
+  readonly links: MeasuredLink[] = [];
+  readonly collectives: PreflightCollective[] = [];
+  /** Runs of one sample of products. */
+  #runs = 1;
+
+  constructor(
+    readonly cluster: Cluster,
+    readonly options: PreflightOptions,
+  ) {
+    this.prober = new Prober(cluster);
+    this.deadline = this.begin + (options.seconds ?? 50) * 1e3;
+  }
+
+  get late(): boolean {
+    return performance.now() > this.deadline;
+  }
+
+  #say(text: string): void {
+    this.options.onProgress?.(text);
+  }
+
+  async #prepareWorkers(): Promise<void> {
+    const { workers } = this.cluster;
+    for (const [rank, { id, process, device, threads, accelerator }] of workers.entries()) {
+      this.#say(`compiles for worker ${rank + 1} of ${workers.length} (${id})`);
+      const n = accelerator === null ? side.cpu : side.accelerator;
+      const products = this.prober.prepare(new Map([[rank, productsFn(n, chain)]]));
+      const memory = this.prober.prepare(new Map([[rank, streamFn(memoryElements)]]));
+      const peers = `${device}, ${threads} threads`;
+      this.workers.push({
+        ...{ worker: id, host: process.host, threads: Math.max(1, threads), peers, products, memory },
+        flops: chain * 2 * n ** 3,
+        samples: { products: [], memory: [], loader: [] },
+      });
+      await this.prober.measure(memory, 1);
+    }
+    // The first run loads code; the second one says how many make a sample.
+    const times: number[] = [];
+    for (const { products } of this.workers) times.push(total((await this.prober.measure(products, 2))[1]).cpu);
+    const usual = [...times].sort((a, b) => a - b)[times.length >> 1];
+    this.#runs = Math.max(1, Math.min(maxRuns, Math.ceil(sampleSeconds / Math.max(1e-3, usual))));
+  }
+
+  async #sampleWorker(row: MeasuredWorker): Promise<void> {
+    const { samples } = row;
+    samples.products.push(total((await this.prober.measure(row.products, this.#runs)).flat()));
+    for (const run of await this.prober.measure(row.memory, 2)) samples.memory.push(total(run));
+    samples.loader.push(await this.prober.load(this.workers.indexOf(row)));
+  }
+
+  async #prepareLinks(): Promise<void> {
+    const { workers } = this.cluster;
+    const pairs = pairsOf(hostsOf(workers));
+    for (const [i, pair] of pairs.entries()) {
+      this.#say(`joins link ${i + 1} of ${pairs.length}`);
+      const [a, b] = pair.map((rank) => workers[rank]);
+      const tiny = this.prober.collective("allReduce", pair, 2 * tinySide);
+      const large = this.prober.collective("allReduce", pair, linkSide);
+      const row: MeasuredLink = {
+        workers: [a.id, b.id],
+        hosts: [a.process.host, b.process.host],
+        latency: [],
+        seconds: [],
+        ...{ tiny, large },
+      };
+      this.links.push(row);
+      await this.#sampleLink(row);
+      // The first samples load code and memory.
+      row.latency.length = 0;
+      row.seconds.length = 0;
+      await this.#sampleLink(row);
+    }
+  }
+
+  async #sampleLink(row: MeasuredLink): Promise<void> {
+    // The member that starts last does not wait: its time is that of the collective.
+    const times = async (probe: Probe, count: number): Promise<number[]> =>
+      (await this.prober.measure(probe, count)).map((run) => least(run.map(({ wall }) => wall)));
+    row.latency.push(...(await times(row.tiny, 3)));
+    row.seconds.push(...(await times(row.large, 2)));
+  }
+
+  /** Every collective over all workers, tiny and large. */
+  async #sampleCollectives(): Promise<void> {
+    const members = this.workers.length;
+    if (members < 2) return;
+    for (const kind of collectiveKinds)
+      for (const n of [members * tinySide, Math.ceil(linkSide / members / tinySide) * members * tinySide]) {
+        this.#say(`${kind} over all ${members} workers`);
+        const probe = this.prober.collective(kind, range(members), n);
+        // After the first run all members are in step; the mean of the others is what a loop of steps pays.
+        const batches = this.late ? 1 : 2;
+        const times: number[] = [];
+        for (const _ of range(batches)) {
+          const [, ...runs] = await this.prober.measure(probe, 4);
+          const means = range(members).map((i) => runs.reduce((n, run) => n + run[i].wall, 0) / runs.length);
+          times.push(Math.max(...means));
+        }
+        const seconds = least(times);
+        this.collectives.push({ kind, members, bytes: collectiveBytes(kind, members, n), seconds });
+      }
+  }
+
+  async run(): Promise<PreflightReport> {
+    const { repeats = 3 } = this.options;
+    await this.#prepareWorkers();
+    for (const round of range(repeats)) {
+      if (round > 0 && this.late) break;
+      this.#say(`round ${round + 1} of ${repeats}: ${this.workers.length} workers`);
+      for (const row of this.workers) await this.#sampleWorker(row);
+    }
+    await this.#prepareLinks();
+    for (const round of range(repeats - 1)) {
+      if (this.late) break;
+      this.#say(`round ${round + 2} of ${repeats}: ${this.links.length} links`);
+      for (const row of this.links) await this.#sampleLink(row);
+    }
+    await this.#lookAgain();
+    await this.#sampleCollectives();
+    return this.#report();
+  }
+
+  /** Measures what seems slow again, in turns with others: a neighbor that disturbed it has gone by then, or disturbs all. */
+  async #lookAgain(): Promise<void> {
+    for (const round of range(lookAgain)) {
+      const workers = suspectWorkers(this.workers) as MeasuredWorker[];
+      const links = suspectLinks(this.links) as MeasuredLink[];
+      if (this.late || workers.length + links.length === 0) return;
+      this.#say(`looks again at ${workers.length} workers and ${links.length} links (${round + 1} of ${lookAgain})`);
+      const others = <T>(all: readonly T[], some: readonly T[]): T[] => {
+        const rest = all.filter((row) => !some.includes(row));
+        return some.length === 0
+          ? []
+          : range(Math.min(witnesses, rest.length)).map((i) => rest[(round * witnesses + i) % rest.length]);
+      };
+      for (const row of [...workers, ...others(this.workers, workers)]) await this.#sampleWorker(row);
+      for (const row of [...links, ...others(this.links, links)]) await this.#sampleLink(row);
+    }
+  }
+
+  #report(): PreflightReport {
+    const bytes = collectiveBytes("allReduce", 2, linkSide);
+    return {
+      workers: this.workers.map((row) => ({
+        worker: row.worker,
+        host: row.host,
+        products: (row.flops * this.#runs) / bestOf(row, "products"),
+        memory: (4 * memoryElements) / bestOf(row, "memory"),
+        loader: loaderBytes / bestOf(row, "loader"),
+        samples: row.samples,
+      })),
+      links: this.links.map(({ workers, hosts, latency, seconds }) => ({
+        workers,
+        hosts,
+        latency: least(latency),
+        bandwidth: bytes / Math.max(least(seconds) / 8, least(seconds) - least(latency)),
+        samples: seconds,
+      })),
+      collectives: this.collectives,
+      ...judge(this.workers, this.links),
+      seconds: (performance.now() - this.begin) / 1e3,
+    };
+  }
+}
+
+/**
+ * Measures every worker and link of a connected cluster, and names those that are slow beside their neighbors.
+ *
+ * @param cluster A connected cluster; three workers of a kind at least, so that one of them can be told from the others.
+ */
+export async function preflight(cluster: Cluster, options: PreflightOptions = {}): Promise<PreflightReport> {
+  if (cluster.workers.length === 0) throw new WeftError("preflight: the cluster has no workers");
+  const work = new Preflight(cluster, options);
+  try {
+    const report = await work.run();
+    if (options.save !== false) saveReport(report, cluster.workers);
+    return report;
+  } finally {
+    work.prober.close();
+  }
+}

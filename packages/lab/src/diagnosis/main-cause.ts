@@ -1,0 +1,54 @@
+// Chooses the finding that explains a study best: a fault of the measurement before all, then causes before symptoms and before
+// open questions, then the most severe, then the one with the largest promised gain.
+import { bySeverity, type Finding } from "../model/index.js";
+
+/** Findings about the measurement itself or the whole run: they never explain why a job scales badly. */
+const circumstances = new Set([
+  "disturbed-machine",
+  "noisy",
+  "not-distinguishable",
+  "past-the-peak",
+  "serial-initialization",
+  "cheap-switches",
+  "dirty-data",
+  "count-failed",
+  "no-scaling-data",
+  "compile-time",
+]);
+
+/** Findings that say that time is lost, not why. */
+export const symptoms: ReadonlySet<string> = new Set([
+  "communication-cost",
+  "communication-dominates",
+  "poor-overlap",
+  "small-messages",
+  "small-batch",
+  "bucket-size",
+  "parallel-efficiency",
+  "low-utilization",
+  "device-idle",
+  "host-wait",
+  "work-after-update",
+]);
+
+const gain = ({ predicted }: Finding): number =>
+  predicted?.from == null || predicted.to === null || !(predicted.from > 0) ? 0 : 1 - predicted.to / predicted.from;
+
+const matters = (f: Finding): boolean => ["invalid", "unresolved", "high", "moderate"].includes(f.severity);
+
+/** Causes, open questions, symptoms. */
+const kindOf = (f: Finding): number => (symptoms.has(f.id) ? 2 : f.severity === "unresolved" ? 1 : 0);
+
+/** Findings that may explain a study, the best explanation first. `largest` is the largest measured device count. */
+export function causesOf(findings: readonly Finding[], largest: number | undefined): Finding[] {
+  return findings
+    .filter((f) => matters(f) && !circumstances.has(f.id))
+    .filter(
+      (f) => f.severity === "invalid" || f.devices === undefined || largest === undefined || f.devices === largest,
+    )
+    .sort((a, b) => {
+      const hard = Number(b.severity === "invalid") - Number(a.severity === "invalid");
+      const cause = kindOf(a) - kindOf(b);
+      return hard || cause || bySeverity(a, b) || gain(b) - gain(a);
+    });
+}

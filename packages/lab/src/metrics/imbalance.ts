@@ -1,0 +1,73 @@
+// Load imbalance from the steps of all ranks. Synchronized ranks have equal step times, so that the own time of a rank is its step
+// without its waits: the recorded exposed communication or, where only the backward pass was timed, how much longer it
+// took than on the rank that arrived last.
+import type { TrainingStep } from "@weft/formats";
+import { mean } from "@weft/formats/stats";
+
+/** How the ranks of a run wait for each other. */
+export interface Imbalance {
+  /** Mean own time and mean wait for others per rank, in microseconds. */
+  own: { rank: number; us: number; waitUs: number }[];
+  /** Mean over the steps of the slowest rank's own time above the mean of the ranks, relative to the step. */
+  lostShare: number;
+  /** The rank that was slowest most often, and in which share of the steps. */
+  slowest: { rank: number; share: number; aboveMean: number };
+  /** Waits were recorded; otherwise they are inferred from the backward passes. */
+  recorded: boolean;
+  steps: number;
+}
+
+type Timed = "exposedCommUs" | "backwardUs";
+
+/** Steps that every rank recorded, without the first `skip`. */
+function aligned(steps: readonly TrainingStep[], field: Timed, skip: number): TrainingStep[][] {
+  const ranks = new Set(steps.map((s) => s.rank));
+  const rows = new Map<number, TrainingStep[]>();
+  for (const step of steps) {
+    if (step.step < skip || step[field] === undefined || step.compile === true) continue;
+    const row = rows.get(step.step);
+    if (row === undefined) rows.set(step.step, [step]);
+    else row.push(step);
+  }
+  return [...rows.values()].filter((row) => row.length === ranks.size);
+}
+
+/** Null with fewer than two ranks or eight common steps, or where nothing says how long the ranks waited. */
+export function imbalance(steps: readonly TrainingStep[], skip: number, synchronous: boolean): Imbalance | null {
+  if (new Set(steps.map((s) => s.rank)).size < 2) return null;
+  const recordedRows = aligned(steps, "exposedCommUs", skip);
+  const recorded = recordedRows.length >= 8;
+  if (!recorded && !synchronous) return null;
+  const rows = recorded ? recordedRows : aligned(steps, "backwardUs", skip);
+  if (rows.length < 8) return null;
+  const totals = new Map<number, { us: number; waitUs: number }>();
+  const slowestIn = new Map<number, number>();
+  let lost = 0;
+  let total = 0;
+  for (const row of rows) {
+    const shortest = recorded ? 0 : row.reduce((a, s) => Math.min(a, s.backwardUs!), Number.POSITIVE_INFINITY);
+    const waits = row.map((s) => (recorded ? s.exposedCommUs! : s.backwardUs! - shortest));
+    const own = row.map((s, i) => s.durationUs - waits[i]!);
+    for (const [i, s] of row.entries()) {
+      const sum = totals.get(s.rank) ?? { us: 0, waitUs: 0 };
+      totals.set(s.rank, { us: sum.us + own[i]!, waitUs: sum.waitUs + waits[i]! });
+    }
+    const most = own.reduce((a, us) => Math.max(a, us), 0);
+    const at = row[own.indexOf(most)]!.rank;
+    slowestIn.set(at, (slowestIn.get(at) ?? 0) + 1);
+    lost += most - mean(own);
+    total += mean(row.map((s) => s.durationUs));
+  }
+  const own = [...totals]
+    .map(([rank, sum]) => ({ rank, us: sum.us / rows.length, waitUs: sum.waitUs / rows.length }))
+    .sort((a, b) => a.rank - b.rank);
+  const middle = mean(own.map((o) => o.us));
+  const top = own.reduce((a, b) => (b.us > a.us ? b : a));
+  return {
+    own,
+    lostShare: total > 0 ? lost / total : 0,
+    slowest: { rank: top.rank, share: (slowestIn.get(top.rank) ?? 0) / rows.length, aboveMean: top.us / middle - 1 },
+    recorded,
+    steps: rows.length,
+  };
+}

@@ -1,0 +1,277 @@
+// Device time per operator, module and source line; operations and bytes from shapes; achieved rates against the roofline of the
+// device; share of tensor cores; model FLOP utilization.
+import { attribution } from "./attribution.js";
+import { hasOperationCount, operatorWork, precisionOf } from "./flops.js";
+import { type DevicePeaks, type Precision, peaksOf } from "./gpus.js";
+import { kernelTypes, matrixKernel, tensorCoreKernel } from "./kinds.js";
+import type { TraceData } from "./read.js";
+import type { DeviceView } from "./view.js";
+
+/** One operator: device time of its kernels, work of its calls, and rates. */
+export interface OperatorRow {
+  name: string;
+  calls: number;
+  kernels: number;
+  /** Device time of its kernels. */
+  deviceUs: number;
+  /** Part of it that belongs to the backward pass. */
+  backwardUs: number;
+  /** Operations and least bytes of all calls; null where shapes or rules are missing. */
+  flops: number | null;
+  bytes: number | null;
+  tflops: number | null;
+  bandwidthGBps: number | null;
+  /** Operations per byte. */
+  intensity: number | null;
+  precision: Precision | null;
+  /** Rate that the roofline allows at this intensity, and the share that was reached; null without the device's rates. */
+  roofTflops: number | null;
+  roofPercent: number | null;
+  limit: "compute" | "memory" | null;
+  /** Share of the device time in kernels of tensor cores. */
+  tensorCorePercent: number;
+  /** Sizes of the inputs of the calls with the most time. */
+  shapes: string;
+}
+
+interface Place {
+  name: string;
+  us: number;
+}
+
+/** Operators of one rank. */
+export interface OperatorReport {
+  rows: OperatorRow[];
+  modules: Place[];
+  lines: Place[];
+  /** Share of the device time that was attributed to an operator. */
+  attributedPercent: number;
+  /** Share of the time of computing kernels in kernels of tensor cores, and that of matrix kernels alone. */
+  tensorCorePercent: number;
+  matrixTensorCorePercent: number | null;
+  peaks: DevicePeaks | null;
+  /** Operations per analyzed step (or of the trace) from shapes. */
+  flopsPerStep: number | null;
+  /** Share of the time of matrix kernels whose operations are known. */
+  countedPercent: number | null;
+  /** Model FLOP utilization: `flopsPerStep` over step time and peak; its definition, with what is counted. */
+  mfuPercent: number | null;
+  mfuDefinition: string;
+}
+
+const mostPlaces = 30;
+const computation = kernelTypes.indexOf("COMPUTATION");
+
+class Group {
+  calls = 0;
+  kernels = 0;
+  us = 0;
+  backwardUs = 0;
+  tensorUs = 0;
+  flops: number | null = 0;
+  bytes: number | null = 0;
+  readonly precisions = new Map<Precision, number>();
+  readonly shapes = new Map<number, number>();
+}
+
+interface Work {
+  flops: number | null;
+  bytes: number | null;
+  precision: Precision | null;
+}
+
+const mostOf = <T>(times: Map<T, number>): T | null =>
+  [...times].reduce<[T | null, number]>((best, [key, us]) => (us > best[1] ? [key, us] : best), [null, -1])[0];
+
+/** `number`: the accelerator among those of the trace. Null for traces without launches or with too many host events. */
+export function operatorReport(view: DeviceView, number: number, measured?: DevicePeaks): OperatorReport | null {
+  const { data } = view;
+  const { device, runtime, symbols } = data;
+  const launched = new Uint8Array(runtime.rows);
+  const time = new Float64Array(runtime.rows);
+  const tensorTime = new Float64Array(runtime.rows);
+  const matrixTime = new Float64Array(runtime.rows);
+  const kernels = new Int32Array(runtime.rows);
+  const kinds = new Map<number, number>();
+  const totals = { device: 0, compute: 0, tensor: 0, matrix: 0, matrixTensor: 0, attributed: 0, counted: 0 };
+  for (const row of view.rows) {
+    let kind = kinds.get(device.name[row]);
+    if (kind === undefined) {
+      const name = symbols.text(device.name[row]);
+      kind = (matrixKernel.test(name) ? 1 : 0) | (tensorCoreKernel.test(name) ? 2 : 0);
+      kinds.set(device.name[row], kind);
+    }
+    const us = device.dur[row];
+    const isCompute = view.type[row] === computation;
+    totals.device += us;
+    if (isCompute) {
+      totals.compute += us;
+      if (kind & 2) totals.tensor += us;
+      if (kind & 1) totals.matrix += us;
+      if (kind === 3) totals.matrixTensor += us;
+    }
+    const launch = view.launch[row];
+    if (launch < 0) continue;
+    launched[launch] = 1;
+    time[launch] += us;
+    kernels[launch]++;
+    if (isCompute && kind & 1) matrixTime[launch] += us;
+    if (isCompute && kind & 2) tensorTime[launch] += us;
+  }
+  const sweep = attribution(data, launched, hasOperationCount);
+  if (sweep === null || totals.device === 0) return null;
+
+  const groups = new Map<number, Group>();
+  const modules = new Map<number, number>();
+  const lines = new Map<number, number>();
+  const seen = new Set<number>();
+  const works = new Map<number, Map<number, Work>>();
+  sweep.each((launch, { operator, module, line, backward }) => {
+    const us = time[launch];
+    if (module >= 0) modules.set(module, (modules.get(module) ?? 0) + us);
+    if (line >= 0) lines.set(line, (lines.get(line) ?? 0) + us);
+    // Without an operator: the call itself (a CUDA graph, a library that launches directly).
+    const name = operator < 0 ? runtime.name[launch] : sweep.name[operator];
+    let group = groups.get(name);
+    if (group === undefined) groups.set(name, (group = new Group()));
+    group.us += us;
+    group.kernels += kernels[launch];
+    group.tensorUs += tensorTime[launch];
+    if (backward) group.backwardUs += us;
+    if (operator < 0) {
+      group.calls++;
+      group.flops = group.bytes = null;
+      return;
+    }
+    totals.attributed += us;
+    const inputs = sweep.inputs[operator];
+    const work = workOf(data, works, name, inputs);
+    if (work.flops !== null) totals.counted += matrixTime[launch];
+    group.shapes.set(inputs, (group.shapes.get(inputs) ?? 0) + us);
+    const precision = work.precision === "fp32" && 2 * tensorTime[launch] > us ? "tf32" : work.precision;
+    if (precision !== null) group.precisions.set(precision, (group.precisions.get(precision) ?? 0) + us);
+    if (seen.has(operator)) return;
+    seen.add(operator);
+    group.calls++;
+    group.flops = group.flops === null || work.flops === null ? null : group.flops + work.flops;
+    group.bytes = group.bytes === null || work.bytes === null ? null : group.bytes + work.bytes;
+  });
+
+  const deviceName = data.header.deviceNames[number] ?? data.header.deviceNames[0];
+  const peaks = measured ?? (deviceName === undefined ? null : peaksOf(deviceName));
+  const rows = [...groups]
+    .map(([name, group]) => rowOf(symbols.text(name), group, data, peaks))
+    .sort((a, b) => b.deviceUs - a.deviceUs || (a.name < b.name ? -1 : 1));
+  const flops = rows.reduce((sum, row) => sum + (row.flops ?? 0), 0);
+  const steps = Math.max(1, view.steps.length);
+  const places = (times: Map<number, number>): Place[] =>
+    [...times]
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, mostPlaces)
+      .map(([name, us]) => ({ name: symbols.text(name).replace(/^nn\.Module: /, ""), us }));
+  return {
+    rows,
+    modules: places(modules),
+    lines: places(lines),
+    attributedPercent: (100 * totals.attributed) / totals.device,
+    tensorCorePercent: totals.compute === 0 ? 0 : (100 * totals.tensor) / totals.compute,
+    matrixTensorCorePercent: totals.matrix === 0 ? null : (100 * totals.matrixTensor) / totals.matrix,
+    peaks,
+    flopsPerStep: flops === 0 ? null : flops / steps,
+    countedPercent: totals.matrix === 0 ? null : (100 * totals.counted) / totals.matrix,
+    ...utilization(view, rows, flops, peaks),
+  };
+}
+
+function workOf(data: TraceData, works: Map<number, Map<number, Work>>, name: number, inputs: number): Work {
+  if (inputs < 0) return { flops: null, bytes: null, precision: null };
+  let perName = works.get(name);
+  if (perName === undefined) works.set(name, (perName = new Map()));
+  let work = perName.get(inputs);
+  if (work === undefined) {
+    const parsed = data.shapes.inputs(inputs);
+    work =
+      parsed === null
+        ? { flops: null, bytes: null, precision: null }
+        : { ...operatorWork(data.symbols.text(name), parsed), precision: precisionOf(parsed) };
+    perName.set(inputs, work);
+  }
+  return work;
+}
+
+function rowOf(name: string, group: Group, data: TraceData, peaks: DevicePeaks | null): OperatorRow {
+  const { flops, bytes, us } = group;
+  const seconds = us / data.ticksPerUs / 1e6;
+  const rate = (amount: number | null, unit: number): number | null =>
+    amount === null || amount === 0 || seconds === 0 ? null : amount / seconds / unit;
+  const tflops = rate(flops, 1e12);
+  const bandwidthGBps = rate(bytes, 1e9);
+  const intensity = flops !== null && flops > 0 && bytes !== null && bytes > 0 ? flops / bytes : null;
+  const precision = mostOf(group.precisions);
+  const peak = peaks === null || precision === null ? null : (peaks.tflops[precision] ?? null);
+  const memoryRoof = peaks === null || intensity === null ? null : (intensity * peaks.bandwidthGBps) / 1000;
+  const roofTflops = peak === null || memoryRoof === null ? null : Math.min(peak, memoryRoof);
+  const overBandwidth =
+    peaks === null || bandwidthGBps === null || (flops ?? 0) > 0 ? null : (100 * bandwidthGBps) / peaks.bandwidthGBps;
+  const shape = mostOf(group.shapes);
+  return {
+    name,
+    calls: group.calls,
+    kernels: group.kernels,
+    deviceUs: us,
+    backwardUs: group.backwardUs,
+    flops: flops === 0 ? null : flops,
+    bytes: bytes === 0 ? null : bytes,
+    tflops,
+    bandwidthGBps,
+    intensity,
+    precision,
+    roofTflops,
+    roofPercent: roofTflops !== null && tflops !== null ? (100 * tflops) / roofTflops : overBandwidth,
+    limit:
+      roofTflops === null || peak === null
+        ? overBandwidth === null
+          ? null
+          : "memory"
+        : roofTflops < peak
+          ? "memory"
+          : "compute",
+    tensorCorePercent: us === 0 ? 0 : (100 * group.tensorUs) / us,
+    shapes: shape === null || shape < 0 ? "" : shapeText(data, shape),
+  };
+}
+
+function shapeText(data: TraceData, id: number): string {
+  const inputs = data.shapes.inputs(id);
+  const shown = inputs?.dims.filter((sizes) => sizes.length > 0).map((sizes) => JSON.stringify(sizes)) ?? [];
+  const text = shown.slice(0, 4).join(" ");
+  return text.length > 160 ? `${text.slice(0, 157)}...` : text;
+}
+
+/** Utilization against the peak of the precision in which most operations run. */
+function utilization(
+  view: DeviceView,
+  rows: readonly OperatorRow[],
+  flops: number,
+  peaks: DevicePeaks | null,
+): Pick<OperatorReport, "mfuPercent" | "mfuDefinition"> {
+  const perPrecision = new Map<Precision, number>();
+  for (const row of rows)
+    if (row.precision !== null && row.flops !== null)
+      perPrecision.set(row.precision, (perPrecision.get(row.precision) ?? 0) + row.flops);
+  const precision = mostOf(perPrecision);
+  const peak = precision === null ? undefined : peaks?.tflops[precision];
+  const mfuDefinition =
+    "operations of matrix products, convolutions and attention (from shapes, forward and backward as executed, masks not discounted), divided by the time of the steps and the peak rate of the device in the precision of most of them";
+  if (peak === undefined || flops === 0) return { mfuPercent: null, mfuDefinition };
+  const { device, ticksPerUs } = view.data;
+  const first = view.rows.length === 0 ? 0 : device.ts[view.rows[0]];
+  const last = view.rows.reduce((end, row) => Math.max(end, device.ts[row] + device.dur[row]), first);
+  const spent = view.steps.length > 0 ? view.steps.reduce((sum, step) => sum + step.dur, 0) : last - first;
+  if (spent <= 0) return { mfuPercent: null, mfuDefinition };
+  const seconds = spent / ticksPerUs / 1e6;
+  return {
+    mfuPercent: (100 * flops) / seconds / (peak * 1e12),
+    mfuDefinition: `${mfuDefinition} (${precision}, ${peak} TFLOP/s, ${peaks?.from})`,
+  };
+}
