@@ -23,8 +23,10 @@ type SideFact = "gcSeconds" | "loggingSeconds" | "saveSeconds" | "evaluationSeco
 /** Share of the training in a kind of side work: of the rank that has most of it, because the others wait for that one. */
 function sideShare(r: RunView, fact: SideFact): { share: number; seconds: number } | null {
   const whole = trainingSeconds(r);
-  const seconds = Math.max(0, ...r.run.ranks.map(({ facts }) => facts[fact] ?? 0));
-  return whole === null || seconds === 0 ? null : { share: Math.min(0.99, seconds / whole), seconds };
+  const seconds = r.run.ranks.reduce((a, { facts }) => Math.max(a, facts[fact] ?? 0), 0);
+  // More than the whole training is a broken counter, not evidence.
+  if (whole === null || seconds === 0 || seconds > 1.1 * whole) return null;
+  return { share: Math.min(0.99, seconds / whole), seconds };
 }
 
 /** Share of the step that a rank waits for others, inferred from the backward passes: side work comes at other times on each. */
@@ -32,7 +34,7 @@ function waitShare(r: RunView): number {
   const found = imbalance(r.run.steps, r.summary.steps?.warmupSteps ?? 0, r.facts.parallelism === "ddp");
   if (found === null || found.recorded) return 0;
   const whole = mean(found.own.map((o) => o.us + o.waitUs));
-  return whole > 0 ? Math.min(...found.own.map((o) => o.waitUs)) / whole : 0;
+  return whole > 0 ? found.own.reduce((a, o) => Math.min(a, o.waitUs), Number.POSITIVE_INFINITY) / whole : 0;
 }
 
 /** A rule about one kind of side work. */
@@ -190,7 +192,7 @@ export const loopRules: readonly DiagnosisRule[] = [
     source: `${counter}; no_sync() (PyTorch's documentation of DistributedDataParallel)`,
     run: (r) => {
       const { backwardPasses = 0, gradientSyncs = 0, updates = 0 } = r.facts;
-      if (r.devices === 1 || updates === 0 || backwardPasses < 1.5 * updates || gradientSyncs < 1.2 * updates)
+      if (r.devices === 1 || updates === 0 || backwardPasses < 1.9 * updates || gradientSyncs < 1.2 * updates)
         return null;
       const kept = updates / gradientSyncs;
       const exposed = r.parts === null ? 0 : r.parts.exposedUs / r.parts.stepUs;

@@ -4,12 +4,15 @@ import type { NamedParameters } from "./minimize.js";
 
 /** An optimized pulse of some duration. */
 export interface TimedResult {
+  /** Infidelity that was reached. */
   infidelity: number;
+  /** Optimized parameters. */
   params: NamedParameters;
 }
 
 /** Result of `shortestDuration`. */
 export interface ShortestDuration extends TimedResult {
+  /** Shortest duration that reached the target. */
   duration: number;
   /** Every duration that was tried, with the infidelity that was reached. */
   tried: { duration: number; infidelity: number }[];

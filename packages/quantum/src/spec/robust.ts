@@ -27,6 +27,7 @@ export interface RobustSpec {
   samples: number;
   /** Devices whose parameters are drawn from a normal distribution around the nominal ones, or null. */
   spread: { sigma: number; devices: number; seed: number; keys: string[] } | null;
+  /** How deviations are combined. */
   objective: RobustObjective;
 }
 

@@ -9,16 +9,19 @@ import { GateProblem } from "./problem.js";
 
 /** One candidate: settings of `evolution` that meet the tolerance, its error and its times. */
 export interface TunedEvolution {
+  /** Integration method. */
   method: MethodName;
   /** Number of fixed steps, or null for adaptive methods. */
   steps: number | null;
   /** Tolerance of an adaptive method, else null. */
   tolerance: number | null;
+  /** Number of pieces of time, or null for the default. */
   chunks: number | null;
   /** Estimated error of the infidelity. */
   error: number;
-  /** Seconds of the first call of value and gradient, and of later ones. */
+  /** Seconds of the first call of value and gradient. */
   firstCall: number;
+  /** Seconds of a later call. */
   perCall: number;
 }
 
