@@ -4,6 +4,7 @@ import { limits } from "@weft/core/internal/graph";
 import type { Alternative, Partitioned, Placement } from "@weft/core/internal/shard";
 import { z } from "zod";
 import type { ClientEntry, WorkerEntry } from "./dispatcher-state.js";
+import { printable } from "./printable.js";
 
 const mostTensors = 8;
 const mostCandidates = 32;
@@ -12,7 +13,7 @@ const mostMembers = 64;
 const mostPlans = 16;
 
 const id = z.number().int().nonnegative();
-const name = z.string().max(300);
+const name = z.string().max(300).transform(printable);
 const amount = z.number().nonnegative().finite();
 const index = z.array(id).max(limits.rank);
 
