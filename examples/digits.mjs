@@ -1,5 +1,5 @@
 // Trains a small network on synthetic digits: seven-segment strokes with random position, scale, slant and noise.
-// Run it with `npm start`, or with `node examples/digits.mjs` after `npm run build`.
+// Run it with `node examples/digits.mjs` after `npm run build`; `npm start` trains the same network.
 import * as weft from "@weft/core";
 import * as nn from "@weft/core/nn";
 import * as optim from "@weft/core/optim";
@@ -77,7 +77,8 @@ export function makeDigits(count, seed) {
   return { images: weft.tensor(images, { shape: [count, size * size] }), labels: weft.tensor(labels) };
 }
 
-const model = {
+/** A network with one hidden layer: parameters, and logits of images. */
+export const model = {
   init: (key) => {
     const keys = weft.splitKey(key, 2);
     return {

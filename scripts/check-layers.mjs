@@ -61,7 +61,7 @@ const layers = {
     "runner",
     "test",
   ],
-  ui: ["wire", "data", "server", "page", "test"],
+  ui: ["wire", "data", "jobs", "server", "page", "test"],
   cli: ["terminal", "commands", "test"],
 };
 const bundled = { ui: "page" };

@@ -71,6 +71,15 @@ export const entries = [
 
 /** Pages of `docs/` in the order of the navigation, with their titles there. Pages that are not listed come last, in "More". */
 export const groups = {
+  Begin: {
+    "tutorial-node": "Train in Node",
+    "tutorial-scaling": "My eight GPUs are no faster",
+    "tutorial-gate": "Optimize a gate",
+    examples: "Examples",
+    troubleshooting: "Troubleshooting",
+    platforms: "Platforms",
+    guides: "The four guides",
+  },
   Tensors: {
     tensors: "Tensors",
     gradients: "Gradients",
@@ -83,20 +92,22 @@ export const groups = {
     lanes: "Batches of small problems",
     performance: "Performance",
     settings: "Settings",
-    examples: "Examples",
   },
   "Several devices": {
     cluster: "Clusters",
     security: "Security of a cluster",
     sharding: "Sharding",
     tape: "Recorded runs",
-    training: "Training text classifiers",
+    reliability: "Reliability",
+    training: "Training",
+    models: "Pretrained models",
     ui: "The web app",
   },
   Lab: {
     lab: "The lab",
     scale: "Measuring a job",
     traces: "Traces",
+    hangs: "Hangs",
     atlas: "Public results",
     "lab-format": "Record format",
   },
@@ -111,6 +122,7 @@ export const groups = {
     glossary: "Glossary",
     decisions: "Decisions",
     status: "Status",
+    changelog: "Change log",
     contributing: "Contributing",
   },
 };

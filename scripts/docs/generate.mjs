@@ -40,7 +40,7 @@ const app = await Application.bootstrap({
   customCss: join(here, "style.css"),
   favicon: join(here, "favicon.svg"),
   headings: { readme: false, document: false },
-  groupOrder: [...Object.keys(groups), "More", apiGroup, "Classes", "Functions", "*"],
+  groupOrder: ["Begin", "Examples", ...Object.keys(groups), "More", apiGroup, "Classes", "Functions", "*"],
   navigation: { includeGroups: true, includeCategories: false, excludeReferences: true },
   highlightLanguages: [
     "typescript",

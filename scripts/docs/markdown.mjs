@@ -1,4 +1,4 @@
-// Links in Markdown. Run as a program, it checks README.md, CONTRIBUTING.md, docs/ and the READMEs of the packages: every
+// Links in Markdown. Run as a program, it checks README.md, CONTRIBUTING.md, CHANGELOG.md, docs/, examples/ and the READMEs of the packages: every
 // relative link leads to a file or folder of the repository, every anchor to a heading.
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -63,8 +63,8 @@ export function brokenLinks(page) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const isPage = (path) => path.endsWith(".md") && !/\/(dist|testdata)\//.test(path);
-  const pages = ["README.md", "CONTRIBUTING.md"].map((name) => join(root, name));
-  for (const folder of ["docs", "bench", "packages"]) pages.push(...globSync(join(root, folder), isPage));
+  const pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map((name) => join(root, name));
+  for (const folder of ["docs", "bench", "examples", "packages"]) pages.push(...globSync(join(root, folder), isPage));
   const broken = pages.flatMap(brokenLinks);
   if (broken.length > 0) {
     console.error(broken.join("\n"));

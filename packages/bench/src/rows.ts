@@ -67,7 +67,6 @@ export function rowsOf(suite: SuiteName, deviceKind: string): RowSpec[] {
  *
  * @param text "2048" (a square product), "8192x4096x4096" (a product), "4096:4096-8192-4096" (an MLP: batch and widths) or
  * "8192x2048" (element-wise)
- * @example parseSize("1024x512x512")
  */
 export function parseSize(text: string): RowSpec {
   const whole = (parts: string[]): number[] =>

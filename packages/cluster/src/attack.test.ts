@@ -342,6 +342,9 @@ test("instructions for a worker that does not read them are bounded in bytes", {
       which: [0],
       collective: false,
     });
+    // It has no arguments: the failure says that the program has arrived.
+    raw.send({ t: "run", program: 1, inputs: [], outputs: [999], step: 1, site: null });
+    await raw.until(failedOf(999));
     process.kill(where.pid, "SIGSTOP");
     try {
       const site = "x".repeat(10_000);
@@ -356,8 +359,8 @@ test("instructions for a worker that does not read them are bounded in bytes", {
         }));
         raw.send(runs);
       }
-      const said = await raw.until((m) => m.t === "failed" && m.code === "error" && m.message);
-      assert.match(said, /bytes of instructions of this client are queued/);
+      const queued = /bytes of instructions of this client are queued/;
+      await raw.until((m) => m.t === "failed" && m.code === "error" && queued.test(m.message));
     } finally {
       process.kill(where.pid, "SIGCONT");
     }

@@ -24,3 +24,24 @@ export class Backlog {
     this.#head = 0;
   }
 }
+
+/** Why a client may not send more instructions to these workers now; null if it may. */
+export function overQuota(
+  backlogs: ReadonlyMap<string, Backlog>,
+  workers: readonly string[],
+  asked: number | undefined,
+  quotas: { maxQueue: number; maxQueueBytes: number },
+): { message: string; worker: string } | null {
+  const { maxQueueBytes } = quotas;
+  const maxQueue = Math.min(asked ?? quotas.maxQueue, quotas.maxQueue);
+  for (const worker of workers) {
+    const backlog = backlogs.get(worker);
+    if (backlog === undefined || (backlog.count < maxQueue && backlog.bytes < maxQueueBytes)) continue;
+    const what = backlog.count < maxQueue ? `${maxQueueBytes} bytes of` : `${maxQueue}`;
+    return {
+      message: `${what} instructions of this client are queued for worker ${worker}; await results more often, or raise maxQueue in connect and in the dispatcher`,
+      worker,
+    };
+  }
+  return null;
+}

@@ -4,6 +4,7 @@
 import type { Rates } from "@weft/core/internal/cost";
 import { type GraphFn, type Node, range, WeftError } from "@weft/core/internal/graph";
 import {
+  type Alternative,
   explainPlan,
   type KernelSeconds,
   Mesh,
@@ -27,6 +28,8 @@ export interface Choice {
   /** Seconds predicted by operations, for this plan and for one worker. */
   seconds: number;
   single: number;
+  /** What the planner compared, its choice first. */
+  alternatives?: readonly Alternative[];
   /** Explains the plan, with the estimated cost of its kernels. */
   explain?(moves: Partitioned["moves"], kernels: KernelSeconds): string;
 }
@@ -138,5 +141,16 @@ function chooseAmong(fn: GraphFn, ranks: readonly number[], options: ChooseOptio
   const why =
     mesh.size === 1 ? `one worker of ${devices}: ${made.name}` : `${mesh.size} of ${devices} workers: ${made.name}`;
   const explain: Choice["explain"] = (moves, kernels) => explainPlan(made, moves, kernels);
-  return { mesh, params: made.params, results, strategy: (node) => strategy(node), why, seconds, single, explain };
+  const { params: placed, alternatives } = made;
+  return {
+    mesh,
+    params: placed,
+    results,
+    strategy: (node) => strategy(node),
+    why,
+    seconds,
+    single,
+    alternatives,
+    explain,
+  };
 }

@@ -7,8 +7,9 @@ import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
 import { type Measurement, measurement } from "./clocks.js";
 import { ClusterError } from "./errors.js";
 import { type DataPlaneFrame, drained, framePayload, readFrames, writeFrame } from "./frames.js";
-import { type FailureCode, failureCode, printable, type WorkerInfo } from "./protocol.js";
-import { certificates, type Security } from "./security.js";
+import { printable } from "./printable.js";
+import { type FailureCode, failureCode, type WorkerInfo } from "./protocol.js";
+import { certificates, needsTls, type Security } from "./security.js";
 import { receiveMemory, type SharedMapping, sendMemory, shareName, unmapMemory } from "./shared-memory.js";
 import { boundSilence } from "./silence.js";
 
@@ -21,6 +22,7 @@ interface Waiting {
   id: number;
   to: Destination;
   pieces: Buffer[];
+  have: number;
   resolve(): void;
   reject(error: Error): void;
 }
@@ -52,7 +54,8 @@ export class DataLink {
       measured(value: Measurement): void;
     },
   ) {
-    const { host, port, tls } = worker.data;
+    const { host, port } = worker.data;
+    const tls = needsTls(worker.data);
     this.settled = new Promise((resolve) => {
       this.#settle = resolve;
     });
@@ -119,7 +122,7 @@ export class DataLink {
     const request = this.#next++;
     this.#socket.ref();
     return new Promise<void>((resolve, reject) => {
-      this.#waiting.set(request, { id: what.id, to, pieces: [], resolve, reject });
+      this.#waiting.set(request, { id: what.id, to, pieces: [], have: 0, resolve, reject });
       writeFrame(this.#socket, { fetch: request, ...what });
     }).finally(() => {
       if (this.#waiting.size === 0) this.#socket.unref();
@@ -174,6 +177,13 @@ export class DataLink {
         writeFrame(this.#socket, { release: request });
       } else {
         waiting.pieces.push(bytes);
+        waiting.have += bytes.length;
+        const expected = waiting.to.sizes.reduce((n, size) => n * size, waiting.to.element);
+        if (waiting.have > expected || (header.last === true && waiting.have < expected))
+          throw new ClusterError(
+            `worker ${this.worker.id} sent ${waiting.have} bytes for a shard of ${expected}`,
+            "error",
+          );
         if (header.last !== true) return;
         const all = waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces);
         putPart(all, waiting.to.into, waiting.to);
@@ -190,7 +200,7 @@ export class DataLink {
   #copyShared(offset: number, { into, offset: at, sizes, strides, element }: Destination): void {
     const dense = denseStrides(sizes, element);
     const bytes = sizes.reduce((n, size) => n * size, element);
-    if (this.#memory === null || !(offset >= 0 && offset + bytes <= this.#memory.bytes))
+    if (this.#memory === null || !(Number.isSafeInteger(offset) && offset >= 0 && offset + bytes <= this.#memory.bytes))
       throw new ClusterError(`worker ${this.worker.id} sent an invalid offset ${offset}`, "error");
     const big = (values: readonly number[]): BigInt64Array => BigInt64Array.from(values, BigInt);
     const from = this.#memory.base + offset;

@@ -14,12 +14,14 @@ import { certificates, isLoopback, type Security } from "./security.js";
 import { receiveMemory, sendMemory, shareName } from "./shared-memory.js";
 import { boundSilence } from "./silence.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
+import { Strangers } from "./strangers.js";
 
 /** Milliseconds for a connection to identify itself, and for the next piece of an upload to arrive. */
 const helloMs = 10_000;
 const stallMs = 5_000;
-/** Maximum connections that have not proved which client they belong to. */
-const maxStrangers = 256;
+/** Bytes that wait for a client to read them before its next request is looked at, and before it is disconnected. */
+const enoughUnread = 8 << 20;
+const maxUnread = 64 << 20;
 /** Maximum uploads of a client that wait for their instruction. */
 const maxPending = 10_000;
 const maxPendingBytes = totalmem() / 2;
@@ -60,7 +62,7 @@ interface Arrival {
   done: boolean;
 }
 
-/** The queue waits for an upload; `at` is the time of the last piece. */
+/** A client's instructions wait for an upload; `at` is the time of the last piece. */
 interface Awaited {
   client: number;
   at: number;
@@ -70,6 +72,7 @@ interface Awaited {
 export class DataServer {
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
+  readonly #strangers = new Strangers();
   /** Notifications for clients that are not connected yet. */
   readonly #queued = new Map<number, object[]>();
   /** Uploads over sockets, complete or partial, by client and id. */
@@ -115,12 +118,7 @@ export class DataServer {
   #open(socket: Socket): void {
     socket.setNoDelay(true);
     socket.on("error", () => {});
-    let strangers = 0;
-    for (const { space } of this.#connections) if (space === null) strangers++;
-    if (strangers >= maxStrangers) {
-      socket.destroy();
-      return;
-    }
+    this.#strangers.add(socket);
     boundSilence(socket);
     const connection: Connection = {
       socket,
@@ -162,6 +160,7 @@ export class DataServer {
       return;
     }
     connection.space = space;
+    this.#strangers.delete(socket);
     const own = shareName();
     if (own !== null && claim!.name !== null) {
       connection.ticket = randomBytes(32).toString("hex");
@@ -240,6 +239,7 @@ export class DataServer {
       const copy = new Uint8Array(bytes);
       this.device.download(buffer, copy);
       writeFrame(socket, { fetch: request, bytes, last: true }, copy);
+      if (socket.writableLength > enoughUnread) this.#holdUp(socket);
       return;
     }
     const shared = connection.sharesMemory ? this.#sharedOffset(buffer) : null;
@@ -272,7 +272,20 @@ export class DataServer {
     return { offset: copy - base, done: () => void library.free(copy) };
   }
 
+  /** Looks at no further request of a client before it has read what it asked for. */
+  #holdUp(socket: Socket): void {
+    socket.pause();
+    void drained(socket).then(() => socket.resume());
+  }
+
   async #stream({ socket }: Connection, space: Namespace, request: number, held: Held): Promise<void> {
+    // One at a time: each needs memory for a copy.
+    socket.pause();
+    await this.#pieces(socket, space, request, held);
+    if (!socket.destroyed) socket.resume();
+  }
+
+  async #pieces(socket: Socket, space: Namespace, request: number, held: Held): Promise<void> {
     space.read(held);
     const all = new Uint8Array(held.bytes);
     this.device.download(held.buffer, all);
@@ -340,7 +353,7 @@ export class DataServer {
   }
 
   /**
-   * Waits for the bytes of an upload; the instruction queue waits too. Resolves to null if no data arrives for a while,
+   * Waits for the bytes of an upload; the client's other instructions wait too. Resolves to null if no data arrives for a while,
    * its connection closes, or the client left. A client that stalled once is not waited for again.
    */
   waitForUpload(client: number, id: number): Promise<Buffer | null> {
@@ -364,8 +377,13 @@ export class DataServer {
         },
       };
       this.#awaited.set(key, awaited);
+      let ticked = Date.now();
       const watch = setInterval(() => {
-        if (Date.now() - awaited.at < stallMs) return;
+        const now = Date.now();
+        // A worker that computed meanwhile has not read what has arrived.
+        if (now - ticked > 1500) awaited.at = now;
+        ticked = now;
+        if (now - awaited.at < stallMs) return;
         pending.stalled = true;
         this.#cancelUpload(key);
       }, 500);
@@ -387,7 +405,9 @@ export class DataServer {
   notify(client: number, message: object): void {
     for (const { socket, space } of this.#connections) {
       if (space?.client !== client) continue;
-      writeFrame(socket, message);
+      // Tape records of a client that does not read them.
+      if (socket.writableLength > maxUnread) socket.destroy();
+      else writeFrame(socket, message);
       return;
     }
     const late = this.#queued.get(client) ?? [];

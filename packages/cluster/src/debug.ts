@@ -1,4 +1,5 @@
 // Debug logs on standard error: WEFT_DEBUG_DISPATCHER, _WORKER, _CLIENT and _PLANNER.
+import { printable } from "./printable.js";
 import { clusterSettings } from "./settings.js";
 
 type Part = keyof typeof clusterSettings.debug;
@@ -9,5 +10,6 @@ const isLogging = (part: Part): boolean => clusterSettings.debug[part].get();
 const begin = performance.now();
 
 export function log(part: Part, text: () => string): void {
-  if (isLogging(part)) process.stderr.write(`[${part} ${((performance.now() - begin) / 1e3).toFixed(3)}] ${text()}\n`);
+  if (isLogging(part))
+    process.stderr.write(`[${part} ${((performance.now() - begin) / 1e3).toFixed(3)}] ${printable(text())}\n`);
 }

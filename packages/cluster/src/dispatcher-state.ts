@@ -11,7 +11,9 @@ export type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 
 /** Options of a dispatcher; it listens on localhost:9000 by default. */
 export interface DispatcherOptions extends Security {
+  /** Address to listen on; default: localhost. */
   host?: string;
+  /** Port to listen on; 0 takes a free one. */
   port?: number;
   /** Seconds without a heartbeat after which a worker is suspended: it is stopped, or its host is unreachable. */
   stopTimeout?: number;
@@ -52,6 +54,9 @@ export interface ClientEntry {
   holders: Map<number, string[]>;
   /** Instructions that workers have not yet reported as done, by worker. */
   queued: Map<string, Backlog>;
+  /** Uploads over sockets that have not arrived, as `worker/id`, and the messages after them that wait. */
+  uploading: Set<string>;
+  held: FromClient[];
 }
 
 /** A group without the place of a member in it. */
@@ -74,3 +79,7 @@ export const defaultQuotas: Quotas = {
   maxClients: 1024,
   maxWorkers: 4096,
 };
+
+/** Whether two lists of workers are equal. */
+export const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>
+  a === b || (a !== undefined && a.length === b.length && a.every((id, i) => id === b[i]));

@@ -1,11 +1,10 @@
 // The dispatcher: tracks workers and clients, forwards instructions to workers in order, and reports failures. It
 // carries ids, plans and metadata, never tensor bytes.
-import { hash } from "node:crypto";
 import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
 import { limits, shortened, WeftError } from "@weft/core/internal/graph";
 import { Admission } from "./admission.js";
-import { Backlog } from "./backlog.js";
+import { Backlog, overQuota } from "./backlog.js";
 import { checkCollectives } from "./collectives.js";
 import { log } from "./debug.js";
 import {
@@ -17,11 +16,14 @@ import {
   type Problem,
   type Quotas,
   type ServerStream,
+  sameMembers,
   type WorkerEntry,
 } from "./dispatcher-state.js";
-import { dataKey, groupKey, randomKey, sameSecret } from "./identity.js";
+import { silenceOf } from "./hung-worker.js";
+import { dataKey, randomKey, sameSecret } from "./identity.js";
+import { groupOf } from "./member-group.js";
 import { Outbox } from "./outbox.js";
-import { processState } from "./process-state.js";
+import { PlanBook } from "./plan-report.js";
 import {
   decode,
   decodeAll,
@@ -36,12 +38,12 @@ import {
   type ToWorker,
   type WorkerInfo,
 } from "./protocol.js";
-import { reachability } from "./reach.js";
-import { securityFrom } from "./security.js";
-import { bindServer, hostId, makeServer, service } from "./wire.js";
+import { isLoopback, securityFrom } from "./security.js";
+import { bindServer, makeServer, service } from "./wire.js";
 
 /** Bytes waiting for a client that does not read them; it is disconnected beyond. */
 const maxUnread = 64 << 20;
+const maxUnwatched = 1 << 20;
 /** Milliseconds that a worker has in addition before its first heartbeat. */
 const firstBeatGrace = 4000;
 /** Milliseconds in which changes of the set of workers are collected. */
@@ -56,6 +58,7 @@ export class Dispatcher {
   readonly #workers = new Map<string, WorkerEntry>();
   readonly #clients = new Map<number, ClientEntry>();
   readonly #watchers = new Set<ServerStream>();
+  readonly #plans = new PlanBook();
   readonly #host: string;
   readonly #admission: Admission;
   readonly #quotas: Quotas;
@@ -154,9 +157,7 @@ export class Dispatcher {
       }
     });
     stream.on("error", () => {});
-    const over = (): void => clearTimeout(late);
-    stream.on("end", over);
-    stream.on("close", over);
+    for (const event of ["end", "close"]) stream.on(event, () => clearTimeout(late));
   }
 
   #refuse(stream: ServerStream, message: string): void {
@@ -171,13 +172,16 @@ export class Dispatcher {
     const message = decode(fromWorker, bytes);
     if (message.t !== "hello") throw new WeftError(`the first message of a worker must be a hello, not ${message.t}`);
     const { t: _, ...facts } = message;
+    if (!facts.data.tls && !isLoopback(facts.data.host))
+      throw new WeftError(`a worker at ${facts.data.host} must use TLS: start it with --data-host and certificates`);
     if (this.#workers.size >= this.#quotas.maxWorkers)
       throw new WeftError(`${this.#quotas.maxWorkers} workers are connected already (maxWorkers)`);
     // Numbered by this dispatcher, hence unique.
     const id = `w${this.#nextWorker++}`;
     const entry: WorkerEntry = {
       info: { ...facts, id },
-      outbox: new Outbox((bytes) => void stream.write(bytes)),
+      // Messages of many clients that arrive in one turn leave together.
+      outbox: new Outbox((bytes) => void stream.write(bytes), setImmediate),
       stats: null,
       key: randomKey(),
       lastBeat: Date.now() + firstBeatGrace,
@@ -232,6 +236,9 @@ export class Dispatcher {
       log("dispatcher", () => `${worker.info.id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
       const entry = this.#clients.get(client);
       if (entry !== undefined) this.#toClient(entry, rest);
+    } else if (message.t === "arrived") {
+      const [entry, upload] = [this.#clients.get(message.client), `${worker.info.id}/${message.id}`];
+      if (entry !== undefined) this.#arrived(entry, (one) => one === upload);
     } else if (message.t === "broken") {
       log("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; programs will use a new one`);
       if (message.group.includes(`-${this.#generation}-`)) this.#changed();
@@ -248,6 +255,7 @@ export class Dispatcher {
     log("dispatcher", () => reason);
     this.#joined.delete(worker.info.id);
     this.#lost.push({ worker: worker.info.id, reason });
+    for (const client of this.#clients.values()) this.#arrived(client, (one) => one.startsWith(`${worker.info.id}/`));
     this.#changed();
   }
 
@@ -297,38 +305,23 @@ export class Dispatcher {
       const silent = now - worker.lastBeat > this.#stopTimeout * 1e3;
       if (silent === worker.suspended) continue;
       worker.suspended = silent;
-      const { id, device, process: where } = worker.info;
+      const { id } = worker.info;
       if (!silent) {
         log("dispatcher", () => `${id} continued`);
         this.#joined.set(id, worker);
         this.#changed();
         continue;
       }
-      const stopped = where.host === hostId() && processState(where.pid) === "T";
-      this.#removed(
-        worker,
-        `worker ${id} (${device}, process ${where.pid}) hangs: ${
-          stopped
-            ? `it is stopped; continue it with kill -CONT ${where.pid}, or end it`
-            : `no heartbeat for ${this.#stopTimeout} s; its host may be down or unreachable`
-        }`,
-      );
+      this.#removed(worker, silenceOf(worker.info, this.#stopTimeout));
     }
     if (this.#watchers.size > 0) this.#report();
   }
 
   #report(): void {
-    const status: ToClient = {
-      t: "status",
-      clients: this.#clients.size,
-      ...this.counters,
-      workers: [...this.#workers.values()].map(({ info, stats, suspended }) => ({
-        info: { ...info, key: "" },
-        stats,
-        state: suspended ? "hangs" : "ready",
-      })),
-    };
-    for (const stream of this.#watchers) stream.write(encode(status));
+    const seen = this.#plans.seen([...this.#workers.values()], [...this.#clients.values()]);
+    const bytes = encode({ t: "status", ...this.counters, ...seen } satisfies ToClient);
+    // A watcher that does not read gets no more until it has.
+    for (const stream of this.#watchers) if (stream.writableLength < maxUnwatched) stream.write(bytes);
   }
 
   // Clients
@@ -337,6 +330,8 @@ export class Dispatcher {
     const hello = decode(fromClient, bytes);
     if (hello.t !== "hello") throw new WeftError(`the first message of a client must be a hello, not ${hello.t}`);
     if (watches) {
+      if (this.#watchers.size >= this.#quotas.maxClients)
+        throw new WeftError(`${this.#quotas.maxClients} watchers are connected already (maxClients)`);
       this.#watchers.add(stream);
       const over = (): void => void this.#watchers.delete(stream);
       stream.on("end", over);
@@ -353,6 +348,8 @@ export class Dispatcher {
       programs: new Map(),
       holders: new Map(),
       queued: new Map(),
+      uploading: new Set(),
+      held: [],
     };
     this.#clients.set(client.id, client);
     for (const worker of this.#workers.values()) this.#introduce(worker, client);
@@ -372,8 +369,38 @@ export class Dispatcher {
     stream.on("close", onEnd);
     stream.on("cancelled", onEnd);
     return (more) => {
-      for (const message of decodeAll(fromClient, more)) this.#fromClient(client, message);
+      for (const message of decodeAll(fromClient, more)) this.#inOrder(client, message);
     };
+  }
+
+  /**
+   * What follows an upload over a socket waits until its bytes have arrived: workers would otherwise wait for a slow client, and
+   * all other clients with them. Nothing more is read from the client meanwhile.
+   */
+  #inOrder(client: ClientEntry, message: FromClient): void {
+    if (client.uploading.size > 0 || client.held.length > 0) client.held.push(message);
+    else this.#fromClient(client, message);
+    if (client.uploading.size > 0) client.stream.pause();
+  }
+
+  /** An upload has arrived, or its worker is gone. */
+  #arrived(client: ClientEntry, isOver: (upload: string) => boolean): void {
+    if (client.uploading.size === 0) return;
+    for (const upload of [...client.uploading]) if (isOver(upload)) client.uploading.delete(upload);
+    if (client.uploading.size > 0) return;
+    const { held } = client;
+    client.held = [];
+    try {
+      for (const [i, message] of held.entries()) {
+        this.#inOrder(client, message);
+        if (client.uploading.size === 0) continue;
+        client.held.push(...held.slice(i + 1));
+        return;
+      }
+    } catch (error) {
+      this.#refuse(client.stream, (error as Error).message);
+    }
+    client.stream.resume();
   }
 
   #toClient(client: ClientEntry, message: ToClient): void {
@@ -386,6 +413,7 @@ export class Dispatcher {
 
   #clientEnded(client: ClientEntry): void {
     if (!this.#clients.delete(client.id)) return;
+    this.#plans.left(client.id);
     client.stream.end();
     log("dispatcher", () => `client ${client.id} left; its tensors are freed`);
     for (const worker of this.#workers.values()) this.#toWorker(worker, { t: "leave", client: client.id });
@@ -396,6 +424,7 @@ export class Dispatcher {
     else if (message.t === "define") this.#define(client, message);
     else if (message.t === "upload") this.#upload(client, message);
     else if (message.t === "free") this.#free(client, message.ids);
+    else if (message.t === "plan") this.#plans.add(client.id, message);
     else if (message.t === "recomputed") this.counters.recomputed += message.tensors;
     else if (message.t === "forget") {
       this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
@@ -436,20 +465,8 @@ export class Dispatcher {
     return backlog;
   }
 
-  /** Why a client may not send more instructions to these workers now; null if it may. */
   #overQuota(client: ClientEntry, workers: readonly string[]): { message: string; worker: string } | null {
-    const { maxQueueBytes } = this.#quotas;
-    const maxQueue = Math.min(client.hello.settings.maxQueue ?? this.#quotas.maxQueue, this.#quotas.maxQueue);
-    for (const worker of workers) {
-      const backlog = client.queued.get(worker);
-      if (backlog === undefined || (backlog.count < maxQueue && backlog.bytes < maxQueueBytes)) continue;
-      const what = backlog.count < maxQueue ? `${maxQueueBytes} bytes of` : `${maxQueue}`;
-      return {
-        message: `${what} instructions of this client are queued for worker ${worker}; await results more often, or raise maxQueue in connect and in the dispatcher`,
-        worker,
-      };
-    }
-    return null;
+    return overQuota(client.queued, workers, client.hello.settings.maxQueue, this.#quotas);
   }
 
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
@@ -471,7 +488,8 @@ export class Dispatcher {
     try {
       if (collective && problem === null) {
         checkCollectives(which.map((at) => graphs[at]));
-        group = this.#groupOf(client, members, generation);
+        const infos = members.map((id) => this.#workers.get(id)!.info);
+        group = groupOf(`${this.id}-${generation}-${client.id}`, infos, this.#secret);
       }
     } catch (error) {
       problem = { message: (error as Error).message, code: "error" };
@@ -496,28 +514,8 @@ export class Dispatcher {
     });
   }
 
-  /**
-   * One group per client, set of workers and generation: a client that fails disturbs no other. Between hosts it uses
-   * MPI where the workers are ranks of one job, and links otherwise.
-   */
-  #groupOf(client: ClientEntry, members: readonly string[], generation: number): MemberGroup {
-    const infos = members.map((id) => this.#workers.get(id)!.info);
-    const short = hash("sha256", members.join(), "hex").slice(0, 32);
-    const name = `${this.id}-${generation}-${client.id}-${short}`;
-    const one = { name, pids: infos.map((info) => info.process.pid), mpi: null, links: null };
-    if (new Set(infos.map((info) => info.process.host)).size === 1) return one;
-    const [{ mpi: first }] = infos;
-    if (first !== null && infos.every(({ mpi }) => mpi?.job === first.job))
-      return { ...one, mpi: infos.map(({ mpi }) => mpi!.rank) };
-    if (reachability(infos).size > 1)
-      throw new WeftError(
-        "some of these workers can be reached from their own machine only; start them with --data-host and certificates",
-      );
-    const places = infos.map(({ process: { host }, data, links: port }) => ({ host, data: { ...data, port } }));
-    return { ...one, links: { key: groupKey(this.#secret, name), members: places } };
-  }
-
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
+    this.#plans.ran(client.id, message.program);
     const program = client.programs.get(message.program);
     if (program === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
     const { members, problem } = program;
@@ -572,6 +570,9 @@ export class Dispatcher {
     }
     const holders = client.holders.get(id) ?? [];
     client.holders.set(id, [...new Set([...holders, ...workers])]);
+    // A worker that hangs may never answer.
+    for (const { worker, offset } of parts)
+      if (offset === null && this.#workers.get(worker)?.suspended === false) client.uploading.add(`${worker}/${id}`);
     for (const part of parts)
       this.#send(client, [part.worker], { t: "upload", client: client.id, id, bytes, part }, [id]);
   }
@@ -593,6 +594,3 @@ export class Dispatcher {
     }
   }
 }
-
-const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>
-  a === b || (a !== undefined && a.length === b.length && a.every((id, i) => id === b[i]));

@@ -6,14 +6,16 @@ import { type OpAttrs, type ReduceFn, ShapeError, WeftError } from "@weft/core/i
 import { make } from "@weft/core/internal/ops";
 import { nextCollective, session } from "@weft/core/internal/runtime";
 import { settings } from "@weft/core/internal/settings";
-import { div, Tensor } from "@weft/core/internal/tensor";
+import { div, reshape, slice, Tensor } from "@weft/core/internal/tensor";
 import { type RankEnvironment, rankFromEnvironment } from "./environment.js";
 import { meet } from "./rendezvous.js";
 import { clusterSettings } from "./settings.js";
 
 /** Options of `distributed.init`. */
 export interface InitOptions {
+  /** Rank of this process, from 0; the launcher's by default. */
   rank?: number;
+  /** Number of processes; the launcher's by default. */
   size?: number;
   /** Group name shared by the processes of one job. */
   name?: string;
@@ -215,9 +217,16 @@ export function broadcast(x: Tensor, root = 0, options: CollectiveOptions = {}):
   const members = membersOf("broadcast", options.ranks);
   if (!members.includes(root)) throw new WeftError(`broadcast: root ${root} is not in ranks [${members.join(", ")}]`);
   if (members.length === 1) return x;
-  const box = { start: x.shape.map(() => 0), stop: x.shape };
-  const sends = group().rank === root ? members.map((member) => ({ rank: member, ...box })) : [];
-  return collective(x, { kind: "exchange", sends, receives: [{ rank: root, ...box }], shape: x.shape }, members);
+  // An all-gather to which the root alone contributes: between hosts it crosses the network once per host.
+  const sizes = members.map((member) => Number(member === root));
+  const whole = reshape(x, [1, ...x.shape]);
+  const none = slice(
+    whole,
+    whole.shape.map(() => 0),
+    [0, ...x.shape],
+  );
+  const own = group().rank === root ? whole : none;
+  return reshape(allGather(own, 0, { ...options, sizes }), x.shape);
 }
 
 /** Waits until all processes have reached the barrier. */

@@ -13,6 +13,7 @@ import { distinctFunctions, hasCollective } from "./collectives.js";
 import type { Connection } from "./connection.js";
 import { scatterConstants } from "./constants.js";
 import { log } from "./debug.js";
+import { reportPlan } from "./plan-report.js";
 import { type CallPrediction, predictParts, predictWhole } from "./predict.js";
 import type { ConstantArguments } from "./protocol.js";
 import { betweenHosts, ratesFor, speedsOf, withoutLinks } from "./rates.js";
@@ -152,6 +153,13 @@ export class ExecutableCache {
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
     const program = this.define(functions, call.donated, scatterConstants(call.constants, partitioned.params));
+    const shapes = {
+      params: call.fn.params.map(({ shape }) => shape),
+      results: call.fn.outputs.map(({ shape }) => shape),
+    };
+    const workerOf = (rank: number): string => this.connection.workers[rank].id;
+    const candidates = choice.alternatives ?? [];
+    this.connection.send(reportPlan(program, choice.why, partitioned, shapes, candidates, workerOf));
     tape()?.write({
       type: "plan",
       program,

@@ -12,7 +12,7 @@ import { decodeFunction, verify } from "@weft/core/internal/ops";
 import { readNpz, readSafetensors, writeNpz, writeSafetensors } from "@weft/core/io";
 import { sampleFunctions } from "./hostile.testkit.js";
 import { mutated, mutatedBytes, pick, randomFrom } from "./mutate.testkit.js";
-import { decodeAll, fromClient, fromWorker, toWorker } from "./protocol.js";
+import { decode, decodeAll, fromClient, fromWorker, toWorker } from "./protocol.js";
 import { diffTapes, readTape, tapeStats } from "./tape-file.js";
 import { replay } from "./tape-replay.js";
 
@@ -166,4 +166,22 @@ test("mutated .safetensors and .npz files are rejected or readable", async (t) =
     }
   }
   t.diagnostic(`${2 * turns} files: ${count.taken} taken, ${count.refused} refused`);
+});
+
+test("the short check of runs accepts nothing that the schema refuses, and changes nothing", () => {
+  const good = { t: "run", program: 3, inputs: [1, 2], outputs: [3], step: 0, site: null };
+  const values: unknown[] = [0, 7, -1, 1.5, -0, 2 ** 53, Number.NaN, null, "1", [], [1], [-1], ["1"], [1.5], {}, true];
+  for (const field of [...Object.keys(good), "free", "measure", "extra", "__proto__", "client"])
+    for (const value of values) {
+      const text = JSON.stringify({ ...good, [field]: value });
+      const message = JSON.parse(text) as unknown;
+      const expected = fromClient.safeParse(message);
+      let got: unknown = null;
+      try {
+        got = decode(fromClient, Buffer.from(text));
+      } catch {
+        // It was refused.
+      }
+      assert.deepEqual(got, expected.success ? expected.data : null, text);
+    }
 });

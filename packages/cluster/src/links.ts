@@ -5,8 +5,9 @@ import { connect, createServer, type Server, Socket } from "node:net";
 import { connect as connectTls, createServer as createTlsServer } from "node:tls";
 import { readFrames, writeFrame } from "./frames.js";
 import { sameSecret } from "./identity.js";
-import { certificates, isLoopback, type Security } from "./security.js";
+import { certificates, isLoopback, needsTls, type Security } from "./security.js";
 import { boundSilence } from "./silence.js";
+import { Strangers } from "./strangers.js";
 
 export interface LinkServerOptions {
   /** Address at which other workers reach this one. */
@@ -34,9 +35,8 @@ export interface LinkMembers {
 const helloMs = 10_000;
 const silentMs = 5_000;
 const beatMs = 1_000;
-/** Bytes of the first frame, and connections that have not proved anything. */
+/** Bytes of the first frame. */
 const maxHello = 1024;
-const maxStrangers = 256;
 const retryMs = 200;
 /** Milliseconds for the other side to close after this one has. */
 const lingerMs = 1_000;
@@ -58,7 +58,7 @@ interface Joined extends LinkMembers {
 
 export class LinkServer {
   readonly #server: Server;
-  readonly #strangers = new Set<Socket>();
+  readonly #strangers = new Strangers();
   readonly #claims = new Set<Claim>();
   readonly #groups = new Map<string, Joined>();
   readonly #links = new Set<Link>();
@@ -97,13 +97,8 @@ export class LinkServer {
 
   #open(socket: Socket): void {
     socket.on("error", () => {});
-    if (this.#strangers.size >= maxStrangers) {
-      socket.destroy();
-      return;
-    }
     this.#strangers.add(socket);
-    const known = (): void => void this.#strangers.delete(socket);
-    socket.on("close", known);
+    const known = (): void => this.#strangers.delete(socket);
     setTimeout(() => this.#strangers.has(socket) && socket.destroy(), helloMs).unref();
     const stop = readFrames(
       socket,
@@ -157,7 +152,8 @@ export class LinkServer {
 
   /** Connects with a member; a connection that fails otherwise is tried again until the group's time is over. */
   #connect(group: Joined, other: number, address: LinkAddress, deadline: number): void {
-    const { host, port, tls } = address;
+    const { host, port } = address;
+    const tls = needsTls(address);
     const at = host === "localhost" ? "127.0.0.1" : host;
     const socket = tls
       ? connectTls({

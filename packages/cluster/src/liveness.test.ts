@@ -179,5 +179,6 @@ test("queued work of a client that dies is canceled", { skip }, async () => {
   const begun = Date.now();
   await client(port);
   right(await step(input()).data(), 1);
-  assert.ok(Date.now() - begun < 10_000, `it took ${Date.now() - begun} ms`);
+  // All of the queued work takes a minute on a quiet machine.
+  assert.ok(Date.now() - begun < 40_000, `it took ${Date.now() - begun} ms`);
 });

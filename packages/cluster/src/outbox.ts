@@ -10,7 +10,11 @@ export class Outbox {
   #characters = 0;
   #scheduled = false;
 
-  constructor(readonly write: (bytes: Buffer) => void) {}
+  /** `later` says when a batch ends: with the current task, or with the current turn of the event loop. */
+  constructor(
+    readonly write: (bytes: Buffer) => void,
+    readonly later: (flush: () => void) => void = queueMicrotask,
+  ) {}
 
   /** Queues a message; it is sent at the end of this turn at the latest. */
   post(text: string): void {
@@ -21,7 +25,7 @@ export class Outbox {
     if (this.#pending.length >= maxMessages || this.#characters >= maxCharacters) this.flush();
     else if (!this.#scheduled) {
       this.#scheduled = true;
-      queueMicrotask(() => {
+      this.later(() => {
         this.#scheduled = false;
         this.flush();
       });

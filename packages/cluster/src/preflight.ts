@@ -26,12 +26,15 @@ export interface PreflightOptions {
   repeats?: number;
   /** Whether the rates are saved for the planner of this user's programs (true by default). */
   save?: boolean;
+  /** Called with what is measured next. */
   onProgress?(text: string): void;
 }
 
 /** One measured worker: its best rates. */
 export interface PreflightWorker {
+  /** Its id. */
   worker: string;
+  /** Its host. */
   host: string;
   /** Floating-point operations per second of products, and bytes per second from memory and from files. */
   products: number;
@@ -42,28 +45,39 @@ export interface PreflightWorker {
 
 /** One measured link between two workers. */
 export interface PreflightLink {
+  /** Ids of the two workers. */
   workers: [string, string];
+  /** Hosts of the two workers. */
   hosts: [string, string];
   /** Seconds of a tiny all-reduce. */
   latency: number;
   /** Bytes per second that each of the two receives. */
   bandwidth: number;
+  /** Seconds of each all-reduce between the two. */
   samples: number[];
 }
 
 /** A collective over all workers, by its size. */
 export interface PreflightCollective {
+  /** The collective. */
   kind: CollectiveKind;
+  /** Number of workers that took part. */
   members: number;
+  /** Bytes of each member's operand. */
   bytes: number;
+  /** Time of one call. */
   seconds: number;
 }
 
 /** What `preflight` measured and concluded. */
 export interface PreflightReport {
+  /** Measured workers. */
   workers: PreflightWorker[];
+  /** Measured links. */
   links: PreflightLink[];
+  /** Collectives over all workers. */
   collectives: PreflightCollective[];
+  /** What is slow beside its neighbors. */
   findings: PreflightFinding[];
   /** What could not be judged, and why. */
   undecided: string[];
@@ -121,6 +135,8 @@ interface MeasuredWorker extends WorkerRow {
 }
 
 interface MeasuredLink extends LinkRow {
+  /** Seconds that passed; what is judged is without the time that other processes took. */
+  passed: { latency: number[]; seconds: number[] };
   tiny: Probe;
   large: Probe;
 }
@@ -193,23 +209,26 @@ class Preflight {
         hosts: [a.process.host, b.process.host],
         latency: [],
         seconds: [],
-        ...{ tiny, large },
+        ...{ passed: { latency: [], seconds: [] }, tiny, large },
       };
       this.links.push(row);
       await this.#sampleLink(row);
       // The first samples load code and memory.
-      row.latency.length = 0;
-      row.seconds.length = 0;
+      for (const list of [row.latency, row.seconds, row.passed.latency, row.passed.seconds]) list.length = 0;
       await this.#sampleLink(row);
     }
   }
 
   async #sampleLink(row: MeasuredLink): Promise<void> {
-    // The member that starts last does not wait: its time is that of the collective.
-    const times = async (probe: Probe, count: number): Promise<number[]> =>
-      (await this.prober.measure(probe, count)).map((run) => least(run.map(({ wall }) => wall)));
-    row.latency.push(...(await times(row.tiny, 3)));
-    row.seconds.push(...(await times(row.large, 2)));
+    const sample = async (probe: Probe, count: number, to: "latency" | "seconds"): Promise<void> => {
+      for (const run of await this.prober.measure(probe, count)) {
+        // The member that starts last does not wait: its time is that of the collective.
+        row.passed[to].push(least(run.map(({ wall }) => wall)));
+        row[to].push(least(run.map(({ wall, wait }) => Math.max(wall - wait, wall / 8))));
+      }
+    };
+    await sample(row.tiny, 3, "latency");
+    await sample(row.large, 2, "seconds");
   }
 
   /** Every collective over all workers, tiny and large. */
@@ -281,7 +300,7 @@ class Preflight {
         loader: loaderBytes / bestOf(row, "loader"),
         samples: row.samples,
       })),
-      links: this.links.map(({ workers, hosts, latency, seconds }) => ({
+      links: this.links.map(({ workers, hosts, passed: { latency, seconds } }) => ({
         workers,
         hosts,
         latency: least(latency),

@@ -3,26 +3,21 @@
 
 import { limits, precisions, shortened, WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
+import { planReport, watchedClients } from "./plan-report.js";
+import { isPrintable, printable } from "./printable.js";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
 export const protocolVersion = 6;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
+/** Workers in one message. */
+const maxWorkers = 16_384;
+
 const id = z.number().int().nonnegative();
-const ids = z.array(id).max(100_000);
-/**
- * Characters that a terminal obeys instead of printing: controls, and those that reverse or hide text. Line breaks and
- * tabs are allowed in texts.
- */
-const unprintable = /[\p{Cc}\p{Cs}\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/u;
-const unprintables = new RegExp(`(?![\\n\\t])${unprintable.source}`, "gu");
-/** Text from another process, made safe for terminals. */
-export const printable = (s: string): string => s.replace(unprintables, "?");
-const name = z
-  .string()
-  .max(limits.name)
-  .refine((s) => !unprintable.test(s), "has characters that cannot be printed");
+const maxIds = 100_000;
+const ids = z.array(id).max(maxIds);
+const name = z.string().max(limits.name).refine(isPrintable, "has characters that cannot be printed");
 const text = z.string().max(limits.text).transform(printable);
 const size = z.number().nonnegative().finite();
 /** Byte counts, element counts and strides. */
@@ -137,6 +132,7 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ ...probe, worker: name }),
   /** Number of tensors recomputed after a worker failure. */
   z.object({ t: z.literal("recomputed"), tensors: id }),
+  planReport,
 ]);
 export type FromClient = z.infer<typeof fromClient>;
 
@@ -159,13 +155,19 @@ const stats = z.object({
 export type WorkerStats = z.infer<typeof stats>;
 
 export const toClient = z.discriminatedUnion("t", [
-  z.object({ t: z.literal("welcome"), client: id, generation: id, workers: z.array(workerInfo), dispatcher: name }),
+  z.object({
+    t: z.literal("welcome"),
+    client: id,
+    generation: id,
+    workers: z.array(workerInfo).max(maxWorkers),
+    dispatcher: name,
+  }),
   /** Workers that joined since the last message, and those that were lost. */
   z.object({
     t: z.literal("workers"),
     generation: id,
-    joined: z.array(workerInfo),
-    lost: z.array(z.object({ worker: name, reason: text })),
+    joined: z.array(workerInfo).max(maxWorkers),
+    lost: z.array(z.object({ worker: name, reason: text })).max(maxWorkers),
   }),
   failure,
   z.object({ t: z.literal("refused"), message: text }),
@@ -175,7 +177,8 @@ export const toClient = z.discriminatedUnion("t", [
     messages: size,
     bytes: size,
     recomputed: size.default(0),
-    workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })),
+    ...watchedClients.shape,
+    workers: z.array(z.object({ info: workerInfo, stats: stats.nullable(), state: name })).max(maxWorkers),
   }),
 ]);
 export type ToClient = z.infer<typeof toClient>;
@@ -186,6 +189,8 @@ export const fromWorker = z.discriminatedUnion("t", [
   z.object({ t: z.literal("stats"), stats }),
   /** Number of a client's instructions completed since the last report. */
   z.object({ t: z.literal("progress"), client: id, done: id }),
+  /** An upload over a socket has arrived, or will not. */
+  z.object({ t: z.literal("arrived"), client: id, id }),
   /** A group failed: programs over its members need a new one. */
   z.object({ t: z.literal("broken"), group: name }),
 ]);
@@ -249,7 +254,31 @@ export function decodeAll<T>(schema: z.ZodType<T>, bytes: Buffer): T[] {
   return Array.isArray(value) ? value.map((one) => check(schema, one)) : [check(schema, value)];
 }
 
+const isId = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
+const areIds = (value: unknown): boolean => Array.isArray(value) && value.length <= maxIds && value.every(isId);
+const runFields: ReadonlySet<string> = new Set(Object.keys(run));
+
+/**
+ * Whether a value is a plain run of a client, as the schema describes it: the message of every call, for which the schema itself
+ * would take most of the dispatcher's time. Anything else is left to the schema.
+ */
+function isPlainRun(value: unknown): boolean {
+  const message = value as Record<string, unknown> | null;
+  if (message?.t !== "run" || message.site !== null) return false;
+  for (const field in message) if (!runFields.has(field)) return false;
+  const { program, step, inputs, outputs, free, measure } = message;
+  return (
+    isId(program) &&
+    isId(step) &&
+    areIds(inputs) &&
+    areIds(outputs) &&
+    (free === undefined || areIds(free)) &&
+    (measure === undefined || isId(measure))
+  );
+}
+
 function check<T>(schema: z.ZodType<T>, value: unknown): T {
+  if ((schema as unknown) === fromClient && isPlainRun(value)) return value as T;
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;

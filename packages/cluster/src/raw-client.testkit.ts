@@ -37,7 +37,12 @@ export class RawClient {
 
   send(message: unknown): void {
     if (this.#channel === null) this.#waiting.push(message);
-    else this.#channel.stream.write(encode(message));
+    else this.sendText(encode(message));
+  }
+
+  /** Sends what may not even be a message; the connection must be open. */
+  sendText(text: string | Buffer): void {
+    this.#channel!.stream.write(Buffer.from(text));
   }
 
   async until<T>(find: (message: ToClient) => T | undefined | false, seconds = 20): Promise<T> {

@@ -8,7 +8,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
 import { randomKey } from "./identity.js";
 import { type DispatcherProcess, startDispatcher } from "./launch.js";
-import { printable } from "./protocol.js";
+import { printable } from "./printable.js";
 import { isLoopback } from "./security.js";
 import { clusterSettings } from "./settings.js";
 
@@ -20,6 +20,7 @@ export interface RayOptions {
   devices: number;
   /** Cores and GPUs of each process. */
   cores?: number;
+  /** GPUs of each worker. */
   gpus?: number;
   /** How Ray distributes them over nodes: PACK by default. */
   strategy?: "PACK" | "SPREAD" | "STRICT_PACK" | "STRICT_SPREAD";

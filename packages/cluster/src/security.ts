@@ -1,5 +1,5 @@
 // The security options of dispatchers, workers and clients, from arguments, the environment and this user's token files.
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { WeftError } from "@weft/core/internal/graph";
 import { ownToken, readTokenFile, type TokenKind } from "./identity.js";
 import { clusterSettings } from "./settings.js";
@@ -23,6 +23,11 @@ export interface Security {
 
 export const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
+
+/**
+ * Whether a connection uses TLS: what the other side announced, and beyond loopback always. Nobody can talk a process out of it.
+ */
+export const needsTls = ({ host, tls }: { host: string; tls: boolean }): boolean => tls || !isLoopback(host);
 
 /** What a process needs: a dispatcher both tokens, a worker or client its own. */
 type Needs = readonly TokenKind[];
@@ -69,5 +74,13 @@ export function certificates({ cert, key, ca }: Security, why: string): { cert: 
       `${why}: give a TLS certificate, its key and the authority that signed the other side's ` +
         "(--tls-cert, --tls-key, --tls-ca, or WEFT_TLS_CERT, WEFT_TLS_KEY, WEFT_TLS_CA)",
     );
-  return { cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(ca) };
+  return { cert: readFileSync(cert), key: readKey(key), ca: readFileSync(ca) };
+}
+
+/** Reads a private key; one that every user can read or others can replace is not private. */
+function readKey(path: string): Buffer {
+  const { mode } = statSync(path);
+  if (process.getuid !== undefined && (mode & 0o026) !== 0)
+    throw new WeftError(`other users can read or write the TLS key ${path}; run: chmod 600 ${path}`);
+  return readFileSync(path);
 }

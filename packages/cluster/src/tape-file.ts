@@ -1,17 +1,21 @@
 // Reads tapes: validates, summarizes and compares them, and converts them to Chrome traces (Perfetto). It knows the
 // format (docs/tape.md), not devices.
 import { createHash } from "node:crypto";
-import { createReadStream, readFileSync } from "node:fs";
+import { createReadStream, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import { structuralKey, WeftError } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { type Instruction, type TapeLine, tapeLineSchema, tapeVersion } from "@weft/formats";
 
 /** A parsed tape. */
 export interface TapeFile {
+  /** Where it was read. */
   path: string;
+  /** All lines of the tape. */
   lines: TapeLine[];
+  /** Kernels, library calls and collectives of all workers. */
   instructions: Instruction[];
   /** Unreadable lines: usually the last line of a program that was killed. */
   unreadable: number;
@@ -47,12 +51,27 @@ class Checksums {
   }
 }
 
+/** Longest line of a tape; data of more bytes is in files beside it. */
+const maxLine = 512 << 20;
+
+/** The text of a tape: of a plain file, in lines of bounded length. */
+async function* tapeText(path: string): AsyncGenerator<Buffer> {
+  if (!statSync(path).isFile()) throw new WeftError(`${path} is not a plain file, so it is not a tape`);
+  let length = 0;
+  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) {
+    const last = chunk.lastIndexOf(10);
+    length = last < 0 ? length + chunk.length : chunk.length - last - 1;
+    if (length > maxLine) throw new WeftError(`${path} has a line of more than ${maxLine} bytes, so it is not a tape`);
+    yield chunk;
+  }
+}
+
 /** Reads and validates a tape file. */
 export async function readTape(path: string): Promise<TapeFile> {
   const lines: TapeLine[] = [];
   let unreadable = 0;
   const checksums = new Checksums();
-  for await (const text of createInterface({ input: createReadStream(path), crlfDelay: Infinity })) {
+  for await (const text of createInterface({ input: Readable.from(tapeText(path)), crlfDelay: Infinity })) {
     const line = parseLine(text);
     checksums.add(text, line);
     if (line !== null) lines.push(line);
@@ -110,10 +129,15 @@ interface WorkerRow {
 
 /** Summary of a tape. */
 export interface TapeStats {
+  /** Number of runs of programs. */
   runs: number;
+  /** Number of compiled programs. */
   programs: number;
+  /** Number of results that were fetched. */
   fetches: number;
+  /** Totals by operation, the longest first. */
   ops: OpRow[];
+  /** Totals by worker. */
   workers: WorkerRow[];
 }
 

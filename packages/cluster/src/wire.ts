@@ -120,6 +120,8 @@ function socketsTo(port: number): { unref(): void; stop(): void } {
   const sockets = new Set<Socket>();
   const onSocket = (message: unknown): void => {
     const { socket } = message as { socket: Socket };
+    // One listener for each connection that is being opened.
+    socket.setMaxListeners(0);
     socket.once("connect", () => {
       if (socket.remotePort !== port) return;
       sockets.add(socket);

@@ -49,12 +49,15 @@ import { type GroupOfProgram, WorkerGroups } from "./worker-groups.js";
 
 /** Options of a worker; it connects to a dispatcher on localhost:9000 by default. */
 export interface WorkerOptions extends Security, CalibrateOptions {
+  /** Host of the dispatcher; default: localhost. */
   host?: string;
+  /** Port of the dispatcher. */
   port?: number;
   /** cpu, cuda, cuda:3, reference. */
   device?: string;
   /** Number of cores, or the core ids; CPU workers only. */
   cores?: number | readonly number[];
+  /** A name for `weft top`. */
   label?: string;
   /** Host name at which clients reach this worker; loopback by default. */
   dataHost?: string;
@@ -86,6 +89,7 @@ export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
 
 /** One device that executes instructions of a dispatcher; `weft worker` runs one. */
 export class Worker {
+  /** The device that it offers. */
   readonly device: Device;
   readonly #options: WorkerOptions;
   readonly #security: Security;
@@ -105,6 +109,7 @@ export class Worker {
   #draining = false;
   #stopped = false;
   readonly #rates: Rates | null;
+  /** The id that the dispatcher gave it; "?" before that. */
   id = "?";
   #runs = 0;
   #kernels = 0;
@@ -164,6 +169,7 @@ export class Worker {
     }
   }
 
+  /** Disconnects and releases the device. */
   stop(): void {
     this.#stopped = true;
     this.#background?.end();
@@ -278,7 +284,7 @@ export class Worker {
     this.#programs.clear();
   }
 
-  /** Clients come and go at once; other messages wait for their turn. */
+  /** Clients come and go at once, and bytes of uploads arrive meanwhile; other messages wait for their turn. */
   #enqueue(message: ToWorker): void {
     if (message.t === "client") {
       const space = new Namespace(message.client, message.key, message.settings, this.device);
@@ -291,6 +297,10 @@ export class Worker {
       this.#leave(message.client);
       return;
     }
+    if (message.t === "upload" && message.part.offset === null) {
+      void this.#receive(message);
+      return;
+    }
     this.#queue.push(message);
     if (!this.#draining) void this.#drain();
   }
@@ -300,8 +310,7 @@ export class Worker {
     let last = performance.now();
     for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
       try {
-        const waiting = this.#handle(message);
-        if (waiting !== null) await waiting;
+        this.#handle(message);
       } catch (error) {
         this.#failMessage(message, error as Error);
       }
@@ -325,13 +334,14 @@ export class Worker {
     this.#send({ t: "failed", client: message.client, ids, ...failure, worker: this.id });
   }
 
-  #handle(message: ToWorker): Promise<void> | null {
+  #handle(message: ToWorker): void {
     if (message.t === "define") this.#define(message);
     else if (message.t === "run") {
       // Free first, so that results can reuse the memory.
       this.#free(message.client, message.free ?? []);
       this.#run(message);
-    } else if (message.t === "upload") return this.#upload(message);
+    } else if (message.t === "upload")
+      this.#store(message, (space, buffer) => this.#copyPart(space, message.part, buffer));
     else if (message.t === "free") this.#free(message.client, message.ids);
     else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
     else if (message.t === "probe") {
@@ -339,7 +349,6 @@ export class Worker {
       load();
       this.#data.notify(message.client, { measured: stop(message.measure) });
     }
-    return null;
   }
 
   /** Large instructions are reported at once, others in batches. */
@@ -488,36 +497,42 @@ export class Worker {
     }
   }
 
-  /** Receives a worker's shard of an upload, from the client's shared memory or over a socket. */
-  #upload({ client, id, bytes: total, part }: Extract<ToWorker, { t: "upload" }>): Promise<void> | null {
+  /** Stores a worker's shard of an upload. */
+  #store(
+    { client, id, bytes: total, part }: Extract<ToWorker, { t: "upload" }>,
+    fill: (space: Namespace, buffer: DeviceBuffer) => void,
+  ): void {
     const space = this.#spaces.get(client);
-    if (space === undefined) return null;
-    const store = (fill: (buffer: DeviceBuffer) => void): void => {
-      try {
-        const bytes = partBytes(part);
-        space.admit(1, bytes);
-        const buffer = this.#withRetry(() => this.device.allocate(bytes));
-        fill(buffer);
-        space.put(id, buffer);
-      } catch (error) {
-        const failure = failureOf(error as Error);
-        space.fail(id, failure);
-        this.#send({ t: "failed", client, ids: [id], ...failure, worker: this.id });
-      }
-      if (total > 0) this.#data.notify(client, { uploaded: id });
-    };
-    if (part.offset !== null) {
-      store((buffer) => this.#copyPart(space, part, buffer));
-      return null;
+    if (space === undefined) return;
+    try {
+      const bytes = partBytes(part);
+      space.admit(1, bytes);
+      const buffer = this.#withRetry(() => this.device.allocate(bytes));
+      fill(space, buffer);
+      space.put(id, buffer);
+    } catch (error) {
+      const failure = failureOf(error as Error);
+      space.fail(id, failure);
+      this.#send({ t: "failed", client, ids: [id], ...failure, worker: this.id });
     }
-    return this.#data.waitForUpload(client, id).then((bytes) =>
-      store((buffer) => {
-        if (bytes === null) throw new WeftError(`upload: the bytes of tensor ${id} did not arrive`);
-        if (bytes.length !== buffer.bytes)
-          throw new WeftError(`upload: ${bytes.length} bytes arrived for a shard of ${buffer.bytes}`);
-        this.device.upload(buffer, bytes);
-      }),
-    );
+    if (total > 0) this.#data.notify(client, { uploaded: id });
+  }
+
+  /**
+   * Waits for the bytes of an upload over a socket while other clients' instructions run. The dispatcher holds back what follows
+   * from this client until then.
+   */
+  async #receive(message: Extract<ToWorker, { t: "upload" }>): Promise<void> {
+    const { client, id } = message;
+    const bytes = await this.#data.waitForUpload(client, id);
+    this.#store(message, (_, buffer) => {
+      if (bytes === null) throw new WeftError(`upload: the bytes of tensor ${id} did not arrive`);
+      if (bytes.length !== buffer.bytes)
+        throw new WeftError(`upload: ${bytes.length} bytes arrived for a shard of ${buffer.bytes}`);
+      this.device.upload(buffer, bytes);
+    });
+    this.#send({ t: "arrived", client, id });
+    this.#countDone(client, false);
   }
 
   #copyPart(space: Namespace, part: UploadPart, buffer: DeviceBuffer): void {

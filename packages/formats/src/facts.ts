@@ -149,6 +149,7 @@ export const probeFactsSchema = z.object({
   backwardPasses: countSchema.optional(),
   gradientSyncs: countSchema.optional().describe("Backward passes in which the ranks exchanged gradients"),
   updates: countSchema.optional().describe("Optimizer steps"),
+  pointToPoint: z.boolean().optional().describe("The ranks send to each other one to one, as stages of a pipeline do"),
   loaderStarts: countSchema.optional().describe("How often loader processes were started"),
   loaderStartSeconds: z.number().min(0).optional(),
   ddpCommUs: z.number().min(0).optional().describe("Communication of a backward pass, by DDP's own timers"),

@@ -286,6 +286,7 @@ def _note_call(module, name):
     def call(*args, **kwargs):
         if _watcher[0] is None:
             return original(*args, **kwargs)
+        probe.recorder.fact(pointToPoint=True)
         _number[0] += 1
         peer = kwargs.get(peer_name, args[1] if len(args) > 1 else None)
         record = {"op": name, "peer": peer if isinstance(peer, int) else None, "number": _number[0], "done": False}

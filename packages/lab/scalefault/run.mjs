@@ -89,7 +89,7 @@ async function measure(job, home, counts, fixed) {
   });
   const study = studyFromScaleDirectory(folder);
   const { report, verdict } = analyzeStudy(study);
-  rmSync(folder, { recursive: true, force: true });
+  if (process.env.SCALEFAULT_KEEP === undefined) rmSync(folder, { recursive: true, force: true });
   const disturbed = report.findings.some((f) => f.id === "disturbed-machine");
   return { report, verdict, disturbed };
 }
@@ -150,7 +150,7 @@ async function run(job) {
       seconds: (Date.now() - began) / 1000,
     };
   } finally {
-    rmSync(home, { recursive: true, force: true });
+    if (process.env.SCALEFAULT_KEEP === undefined) rmSync(home, { recursive: true, force: true });
   }
 }
 

@@ -130,6 +130,12 @@ export class Hosts {
     return child;
   }
 
+  /** The process that `start` started, as this process sees it: what it returns enters the host and waits. */
+  processOf(child: ChildProcess): number {
+    const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim();
+    return Number(children.split(" ")[0]) || child.pid!;
+  }
+
   /** The first process of a host: it keeps the namespaces, and all others end with it. */
   #boot(host: number): number {
     // A network namespace has a /sys of its own, without the control groups.

@@ -33,8 +33,14 @@ const standard: [TestPackage, string][] = [
   ["core", "test/transforms"],
   ["core", "test/jit"],
   ["core", "test/reduce-axes"],
+  ["core", "test/varying"],
+  ["core", "test/control"],
+  ["core", "test/complex-programs"],
+  ["core", "test/selection"],
+  ["core", "test/derivative-edges"],
 ];
 const extended: [TestPackage, string][] = [
+  ["core", "test/distributions"],
   ["core", "nn/layers"],
   ["core", "nn/transformer"],
   ["core", "nn/mixed"],

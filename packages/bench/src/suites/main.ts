@@ -24,6 +24,7 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   planner: ["predicted against measured step times", () => import("./planner.js")],
   collectives: ["all-reduce against OpenMPI; round trips to workers", () => import("./collectives.js")],
   drill: ["faults injected into real processes and hosts, and what became of the results", () => import("./drill.js")],
+  preflight: ["slow workers, hosts and links, and whether preflight names them", () => import("./preflight.js")],
   lab: ["speed of `weft analyze` and of traces; cost of the probe", () => import("./lab.js")],
   "lane-count": ["counts what lane programs cost on a GPU, without one", () => import("./lane-count.js")],
   report: [

@@ -1,5 +1,5 @@
 // The suite of models: training steps and generation of whole models against PyTorch on one GPU. Both sides prepare all rows at the
-// same time (compiling takes most of it); then they are timed in turns, alone on the device.
+// same time, PyTorch in one process per row (compiling takes most of it); then they are timed in turns, alone on the device.
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -7,10 +7,10 @@ import { setTimeout } from "node:timers/promises";
 import * as weft from "@weft/core";
 import { median } from "@weft/formats/stats";
 import type { Suite } from "./context.js";
-import { type PreparedRow, peerRow, prepareRow, rowsFor, smallRow } from "./models-rows.js";
+import { type ModelRow, type PreparedRow, peerRow, prepareRow, rowsFor, smallRow } from "./models-rows.js";
 import { type ContestRecord, peerFolder, type RowResult } from "./record.js";
 
-/** PyTorch in a process of its own. */
+/** PyTorch with some rows in a process of its own. */
 class Peer {
   readonly #child: ChildProcessWithoutNullStreams;
   readonly ready = new Map<string, Record<string, unknown>>();
@@ -19,7 +19,8 @@ class Peer {
   #answer: ((ms: number) => void) | null = null;
   #errors = "";
 
-  constructor(python: string, device: string, rows: readonly unknown[]) {
+  constructor(python: string, device: string, rows: readonly { id: string }[]) {
+    const ids = rows.map(({ id }) => id);
     this.#child = spawn(python, ["-W", "ignore", join(peerFolder, "torch_models.py"), device]);
     this.#child.stderr.on("data", (chunk) => (this.#errors = (this.#errors + String(chunk)).slice(-2000)));
     this.#child.stdin.on("error", () => {});
@@ -32,7 +33,9 @@ class Peer {
         else this.#answer?.(event["ms"] as number);
       });
       this.#child.on("exit", () => {
-        if (this.ready.size + this.failed.size === 0) this.failed.set("all", this.#errors || "the peer ended");
+        for (const id of ids)
+          if (!this.ready.has(id) && !this.failed.has(id)) this.failed.set(id, this.#errors || "the peer ended");
+        this.#answer?.(Number.NaN);
         resolve();
       });
     });
@@ -75,13 +78,15 @@ const suite: Suite = {
     );
     (record.hardware as ContestRecord["hardware"]).gpu = device.name;
     const compiles = context.text("compile") !== "no";
-    const peerRows = table.flatMap((row) =>
-      row.kind === "decode"
-        ? [...(compiles ? [peerRow(row, true)] : []), peerRow(row, false)]
-        : [peerRow(row, compiles)],
-    );
-    const named = peerRows.map((row) => ({ ...row, id: String(row["id"]).replaceAll(" ", "_") }));
-    const peer = context.peers ? new Peer(context.text("python") ?? "python3", context.device, named) : null;
+    const start = (row: ModelRow): Peer => {
+      const rows =
+        row.kind === "decode"
+          ? [...(compiles ? [peerRow(row, true)] : []), peerRow(row, false)]
+          : [peerRow(row, compiles)];
+      const named = rows.map((each) => ({ ...each, id: String(each["id"]).replaceAll(" ", "_") }));
+      return new Peer(context.text("python") ?? "python3", context.device, named);
+    };
+    const peers = new Map(context.peers ? table.map((row) => [row.id, start(row)]) : []);
     const began = performance.now();
     const own = new Map<string, PreparedRow | string>();
     for (const row of table) {
@@ -96,13 +101,13 @@ const suite: Suite = {
       }
       console.log(`${row.id}: ${JSON.stringify(own.get(row.id))}`);
     }
-    if (peer !== null) {
+    if (peers.size > 0) {
       const left = context.number("wait") * 1e3 - (performance.now() - began);
       const waiting = new AbortController();
       const limit = setTimeout(Math.max(0, left), undefined, { signal: waiting.signal }).catch(() => {});
-      await Promise.race([peer.prepared, limit]);
+      await Promise.race([Promise.all([...peers.values()].map(({ prepared }) => prepared)), limit]);
       waiting.abort();
-      for (const [id, why] of peer.failed) console.log(`peer ${id}: ${why}`);
+      for (const { failed } of peers.values()) for (const [id, why] of failed) console.log(`peer ${id}: ${why}`);
     }
     for (const row of table) {
       const mine = own.get(row.id) as PreparedRow | string;
@@ -112,6 +117,7 @@ const suite: Suite = {
       else result.wrong = mine.wrong;
       const plain = row.kind === "decode" || !compiles ? [`${row.id}_graph`] : [];
       const seats = [...(compiles ? [row.id] : []), ...plain];
+      const peer = peers.get(row.id);
       const usable = seats.filter((id) => peer?.ready.has(id));
       const samples = new Map<string, number[]>(["weft", ...usable].map((id) => [id, []]));
       for (let round = 0; round < context.number("rounds"); round++) {
@@ -130,14 +136,15 @@ const suite: Suite = {
         result.ratios[name] = { name, ratio, wanted, met: wanted === null ? null : ratio >= wanted };
       }
       for (const id of seats)
-        if (!usable.includes(id) && peer !== null) result.problems[id] = peer.failed.get(id) ?? "not ready in time";
+        if (!usable.includes(id) && peer !== undefined)
+          result.problems[id] = peer.failed.get(id) ?? "not ready in time";
       if (typeof mine !== "string") mine.release();
+      peer?.stop();
       save();
       console.log(
         `${row.title}: ${JSON.stringify({ ms: Object.fromEntries(Object.entries(result.times).map(([n, t]) => [n, t.ms])), ...result.problems })}`,
       );
     }
-    peer?.stop();
     if (record.rows.some(({ wrong, times }) => wrong !== null || times["weft"] === undefined)) process.exitCode = 1;
   },
 };

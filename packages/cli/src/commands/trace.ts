@@ -1,4 +1,4 @@
-// weft trace: time breakdown of Kineto and JAX traces, per rank.
+// weft trace: time breakdown of traces of PyTorch (Kineto), JAX and Nsight Systems, per rank.
 import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { median } from "@weft/formats/stats";
@@ -51,14 +51,14 @@ Examples:
   weft trace before.json --diff after.json        what changed between two runs, ranked by its time
   weft trace profile/ --json | jq '.ranks[].idleUs'
 
-A folder stands for the .json and .json.gz files in it, or its .xplane.pb files. Traces may be cut off or lack their ranks: what is there is
+A folder stands for the .json and .json.gz files in it, or its .xplane.pb and .sqlite files. Traces may be cut off or lack their ranks: what is there is
 used, and what is missing is said on standard error.`;
 
 export function add(program: Command): void {
   program
     .command("trace")
-    .description("Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.")
-    .argument("<files...>", "trace files (.json, .json.gz, .xplane.pb, tapes), or folders of them")
+    .description("Show the time breakdown of traces of PyTorch, JAX or Nsight Systems, per rank.")
+    .argument("<files...>", "trace files (.json, .json.gz, .xplane.pb, .sqlite, tapes), or folders of them")
     .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")
     .option("--merged <file>", "write all ranks into one Chrome trace")
@@ -105,10 +105,10 @@ function expand(files: readonly string[]): string[] {
     const names = readdirSync(file).sort();
     const json = names.filter((name) => /\.json(?:\.gz)?$/.test(name));
     // A profile of JAX has both forms; the binary one is taken where there is no other.
-    const inside = (json.length > 0 ? json : names.filter((name) => name.endsWith(".xplane.pb"))).map((name) =>
-      join(file, name),
+    const inside = (json.length > 0 ? json : names.filter((name) => /\.(?:xplane\.pb|sqlite)$/.test(name))).map(
+      (name) => join(file, name),
     );
-    if (inside.length === 0) throw new CommandError(`${file} holds no .json, .json.gz or .xplane.pb file`);
+    if (inside.length === 0) throw new CommandError(`${file} holds no .json, .json.gz, .xplane.pb or .sqlite file`);
     return inside;
   });
 }

@@ -1,10 +1,12 @@
 // weft ui: the local web app of a runs folder and, if asked for, of a running cluster.
 import { spawn } from "node:child_process";
 import type { Command } from "commander";
-import { attempt, CommandError, warn } from "../terminal/index.js";
-import { port, untilSignal } from "./cluster-common.js";
+import { attempt, CommandError, warn, wrongUsage } from "../terminal/index.js";
+import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
+import { cliSettings } from "./settings.js";
 
-interface Options {
+interface Options extends SecurityFlags {
+  server?: string;
   host: string;
   port: number;
   open: boolean;
@@ -14,6 +16,7 @@ const help = `
 Examples:
   weft ui                              the runs in runs/, in a browser
   weft ui experiments/                 another folder, or the folder of one run or study
+  weft ui --server localhost:9000      and the cluster of that dispatcher
   weft ui --port 7878 --no-open        on a machine without a browser; then, on your own:
                                        ssh -L 7878:localhost:7878 HOST, and open the printed address
 
@@ -21,13 +24,15 @@ Runs appear and change by themselves while they train. The server listens on thi
 a token that is new at every start: without it nobody sees or stops your runs. Ctrl-C ends the server, not the runs.`;
 
 export function add(program: Command): void {
-  program
+  const command = program
     .command("ui")
     .description("Show runs, scaling studies, clusters and quantum controls live in a browser.")
     .argument("[runs]", "folder with runs and studies", "runs")
+    .option("--server <host:port>", "also watch the dispatcher at this address")
     .option("--host <host>", "address to listen on; another than loopback is reachable by others", "127.0.0.1")
     .option("-p, --port <port>", "port; 0 takes a free one", port, 0)
-    .option("--no-open", "print the address and do not open a browser")
+    .option("--no-open", "print the address and do not open a browser");
+  addSecurity(command, "client")
     .addHelpText("after", help)
     .action((runs: string, options: Options) => attempt(() => run(runs, options)));
 }
@@ -35,13 +40,19 @@ export function add(program: Command): void {
 async function run(runs: string, options: Options): Promise<void> {
   const { isLoopback, startUi } = await import("@weft/ui");
   const { host, port: wanted } = options;
-  const ui = await startUi({ runs, host, port: wanted }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "EADDRINUSE") throw new CommandError(`port ${wanted} is in use; give another --port, or none`);
-    if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
-      throw new CommandError(`--host ${host} is no address of this machine`);
-    if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
-    throw error;
-  });
+  const ledger = cliSettings.ledger.get();
+  const watched = options.server === undefined ? {} : { server: options.server, security: security(options) };
+  if (options.server !== undefined && !/^[^\s/]+:\d{1,5}$/.test(options.server))
+    throw new CommandError(`--server ${options.server}: write HOST:PORT, such as localhost:9000`, wrongUsage);
+  const ui = await startUi({ runs, host, port: wanted, ...(ledger !== undefined && { ledger }), ...watched }).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === "EADDRINUSE") throw new CommandError(`port ${wanted} is in use; give another --port, or none`);
+      if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
+        throw new CommandError(`--host ${host} is no address of this machine`);
+      if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
+      throw error;
+    },
+  );
   process.stdout.write(`${ui.url}\n`);
   if (!isLoopback(host))
     warn("others can reach this server, and the connection is not encrypted: prefer the default host and ssh -L");

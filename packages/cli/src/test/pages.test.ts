@@ -8,7 +8,14 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { parseRules } from "@weft/core/internal/shard";
 import { parseControlFile, parseGateSpec, parseMetaFile } from "@weft/quantum";
-import { allBlocks, needsRepository, notRun, repositoryRoot as root, runPrograms } from "@weft/testing/examples";
+import {
+  allBlocks,
+  needsRepository,
+  notRun,
+  packageExamples,
+  repositoryRoot as root,
+  runPrograms,
+} from "@weft/testing/examples";
 import { loadAnyConfig } from "@weft/train";
 import { parse } from "yaml";
 import { shellLines, weftCalls, wrongCall } from "./shell-lines.js";
@@ -21,7 +28,9 @@ const pages = here
   ? [
       "README.md",
       "CONTRIBUTING.md",
+      "CHANGELOG.md",
       ...readdirSync(join(root, "docs")).map((name) => `docs/${name}`),
+      "examples/README.md",
       ...readdirSync(join(root, "examples")).map((name) => `examples/${name}/README.md`),
       ...readdirSync(join(root, "packages")).map((name) => `packages/${name}/README.md`),
     ].filter((page) => page.endsWith(".md") && existsSync(join(root, page)))
@@ -56,22 +65,30 @@ const expected: Record<string, (output: string) => void> = {
 
 const dense = (text: string): string => text.replaceAll(/[\s'"]/g, "");
 
-test("every TypeScript block compiles strictly, runs and prints what its comments say", needsRepository, () => {
-  const programs = of("ts").map(({ page, line, code }) => ({ name: `${page}:${line}`, code, cwd: scratch }));
-  assert.ok(programs.length >= 25, `${programs.length} programs`);
-  const skipped = programs.filter(({ code }) => notRun.test(code));
-  for (const { name, code } of skipped) console.log(`${name}: not run: ${notRun.exec(code)![1]}`);
-  assert.ok(skipped.length <= notRunLimit, `${skipped.length} programs are not run, limit ${notRunLimit}`);
-  runPrograms(programs, ({ name, code }, output) => {
-    let rest = dense(output);
-    for (const [, comment] of code.matchAll(/^console\.log\(.*\); \/\/ ([[{\d-].*|true|false)$/gm)) {
-      const at = rest.indexOf(dense(comment));
-      assert.ok(at >= 0, `${name}: expected ${comment} in ${output}`);
-      rest = rest.slice(at + dense(comment).length);
-    }
-    expected[name.split(":")[0]]?.(output);
-  });
-});
+test(
+  "every TypeScript block and @example compiles strictly, runs and prints what its comments say",
+  needsRepository,
+  () => {
+    // The other packages run their examples in their own tests.
+    const examples = ["packages/lab", "packages/train", "packages/ui"].flatMap(packageExamples);
+    const programs = [...of("ts").map(({ page, line, code }) => ({ name: `${page}:${line}`, code })), ...examples].map(
+      (program) => ({ ...program, cwd: scratch }),
+    );
+    assert.ok(programs.length >= 25, `${programs.length} programs`);
+    const skipped = programs.filter(({ code }) => notRun.test(code));
+    for (const { name, code } of skipped) console.log(`${name}: not run: ${notRun.exec(code)![1]}`);
+    assert.ok(skipped.length <= notRunLimit, `${skipped.length} programs are not run, limit ${notRunLimit}`);
+    runPrograms(programs, ({ name, code }, output) => {
+      let rest = dense(output);
+      for (const [, comment] of code.matchAll(/^console\.log\(.*\); \/\/ ([[{\d-].*|true|false)$/gm)) {
+        const at = rest.indexOf(dense(comment));
+        assert.ok(at >= 0, `${name}: expected ${comment} in ${output}`);
+        rest = rest.slice(at + dense(comment).length);
+      }
+      expected[name.split(":")[0]]?.(output);
+    });
+  },
+);
 
 test("every block has a known language, and every JavaScript, JSON and Python block parses", needsRepository, () => {
   const known = ["ts", "js", "bash", "console", "yaml", "json", "python", "text"];

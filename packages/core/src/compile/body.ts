@@ -11,7 +11,9 @@ import {
   computeType,
   constantValue,
   type Emitter,
+  elementsPerBlock,
   loadText,
+  randomName,
   randomText,
   selectText,
   storageType,
@@ -385,18 +387,18 @@ export class BodyPrinter {
     return name;
   }
 
-  /** Dropout decisions for a vector: whole blocks of random bits. */
+  /** Random numbers of a vector: all words of every block of random bits. Null where elements are drawn one by one. */
   #drawVector(expr: Extract<KExpr, { kind: "random" }>, k0: string, k1: string): string | null {
-    if (this.vector === null || expr.draw !== "dropoutMask" || this.vector.width % 4 !== 0) return null;
+    const shared = elementsPerBlock(expr.draw, expr.dtype);
+    if (this.vector === null || shared === 1 || this.vector.width % shared !== 0) return null;
     const base = vectorBase(expr.ix, this.vector);
     if (base === null || expr.args.some((key) => this.depth(key) === 2)) return null;
     const { width } = this.vector;
     const name = `d${expr.id}_`;
-    const key = `(uint32_t)${k0}, (uint32_t)${k1}`;
-    const first = `(uint64_t)(${base.print()})`;
-    this.vector.add(
-      `uint8_t ${name}[${width}]; w_dropout_mask_vector<${width}>(${name}, ${key}, ${first}, ${expr.threshold}u);`,
-    );
+    const [type, draw] = [expr.draw === "dropoutMask" ? "uint8_t" : "float", randomName(expr.draw, expr.dtype)];
+    const rest = expr.draw === "dropoutMask" ? `, ${expr.threshold}u` : "";
+    const args = `${name}, (uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${base.print()})${rest}`;
+    this.vector.add(`${type} ${name}[${width}]; ${draw}_vector<${width}>(${args});`);
     return `${name}[j]`;
   }
 

@@ -1,5 +1,5 @@
-// The CUDA dialect of loop kernels. Element-wise kernels assign several elements to every thread; rows are reduced by part
-// of a warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
+// The CUDA dialect of loop kernels. Element-wise kernels assign several elements to every thread; rows are reduced by a thread,
+// part of a warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope, firstOf, keptName, vectorBase } from "./body.js";
 import {
@@ -13,7 +13,8 @@ import {
   unpackIndex,
   writeText,
 } from "./emit-common.js";
-import { emitTiles } from "./emit-tile.js";
+import { emitNarrow, narrowThreads } from "./emit-narrow.js";
+import { emitTiles, readsTiles } from "./emit-tile.js";
 import { vectorLines, vectorStores } from "./emit-vector.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, computeType, storageType } from "./scalar.js";
@@ -71,9 +72,14 @@ function pointers(printer: BodyPrinter, options: CudaEmitOptions): string[] {
   });
 }
 
+/** Whether a kernel has tiles in shared memory. */
+export const isTiled = (kernel: LoopKernel): boolean => readsTiles(kernel) || narrowThreads(kernel) !== null;
+
 /** Threads per block of a kernel. */
 export function cudaThreads(kernel: LoopKernel): number {
   if (kernel.kind === "columns" || kernel.reductions.length === 0) return blockSize;
+  const narrow = narrowThreads(kernel);
+  if (narrow !== null) return narrow;
   return Math.max(blockSize, groupSize(numel(kernel.inner.map((v) => v.size))));
 }
 
@@ -472,7 +478,8 @@ export function emitCudaKernel(kernel: LoopKernel, options: CudaEmitOptions): Cu
       ? emitColumns(kernel, options)
       : kernel.reductions.length + kernel.columnSums.length === 0
         ? (emitTiles(kernel, (printer) => pointers(printer, options), options.aligned) ?? emitMap(kernel, options))
-        : emitRows(kernel, options);
+        : (emitNarrow(kernel, (printer) => pointers(printer, options), reductionCode, options.aligned) ??
+          emitRows(kernel, options));
   const large = kernel.buffers.some((node) => numel(node.shape) * 2 >= 2 ** 31) || kernel.size >= 2 ** 31;
   const head = `  typedef ${large ? "long long" : "int"} ix;`;
   const indexed = emitted.text.replaceAll("const long ", "const ix ");

@@ -28,7 +28,13 @@ const tileBytes = 36 << 10;
 const edges = [64, 32];
 
 /** Copies do not interpret the elements. */
-const rawTypes: Record<number, string> = { 1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "uint4" };
+export const rawTypes: Record<number, string> = {
+  1: "uint8_t",
+  2: "uint16_t",
+  4: "uint32_t",
+  8: "uint64_t",
+  16: "uint4",
+};
 
 /** Elements between the rows of a tile: columns fall into different banks. */
 const pitch = (edge: number, bytes: number): number => edge + Math.max(1, 4 / bytes);
@@ -81,8 +87,8 @@ function copyText(load: Load, k: number, { y, edge }: TilePlan, aligned: boolean
     : { width: vector.width, text: read("uint32_t", base.print()) };
 }
 
-/** Whether a kernel is emitted with tiles. */
-export const isTiled = (kernel: LoopKernel): boolean => tilePlan(kernel) !== null;
+/** Whether a kernel reads through tiles in shared memory. */
+export const readsTiles = (kernel: LoopKernel): boolean => tilePlan(kernel) !== null;
 
 /** The kernel with tiles; null where a plain loop is as good. */
 export function emitTiles(

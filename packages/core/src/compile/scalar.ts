@@ -337,10 +337,23 @@ export function storeText(pointer: string, address: string, dtype: DType, value:
 }
 
 const randomSuffix: Partial<Record<DType, string>> = { float64: "d", float16: "h", bfloat16: "b" };
+type RandomKind = OpAttrs["random"]["kind"];
+
+/** How many neighbors share a block of random bits. */
+export const elementsPerBlock = (kind: RandomKind, dtype: DType): number =>
+  kind === "dropoutMask" ? 4 : kind === "bits" || dtype === "float64" ? 1 : 2;
+
+/** The C function of a draw. Normal numbers of half types are rounded ones of float32. */
+export function randomName(kind: RandomKind, dtype: DType): string {
+  if (kind === "dropoutMask") return "w_dropout_mask";
+  if (kind === "bits") return "w_bits";
+  const suffix = randomSuffix[dtype] ?? "f";
+  return `w_${word(kind)}_${kind === "normal" && suffix !== "d" ? "f" : suffix}`;
+}
 
 /** Element `number` of a draw with the key (k0, k1). */
 export function randomText(
-  kind: OpAttrs["random"]["kind"],
+  kind: RandomKind,
   dtype: DType,
   k0: string,
   k1: string,
@@ -348,6 +361,5 @@ export function randomText(
   threshold: number,
 ): string {
   const args = `(uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${number})`;
-  if (kind === "dropoutMask") return `w_dropout_mask(${args}, ${whole(threshold)}u)`;
-  return kind === "bits" ? `w_bits(${args})` : `w_${word(kind)}_${randomSuffix[dtype] ?? "f"}(${args})`;
+  return `${randomName(kind, dtype)}(${args}${kind === "dropoutMask" ? `, ${whole(threshold)}u` : ""})`;
 }

@@ -228,10 +228,11 @@ class Scheduler {
     this.fn.params.forEach((param, index) => {
       locations.set(memoryKey(param), { kind: "input", index });
     });
-    // Results of the function: written in place, or copied at the end.
+    // Results of the function: written in place, or copied at the end. Of equal ones the last is written in place: states come last.
+    const owners = new Map(this.fusion.results.map((node, index) => [memoryKey(node), index]));
     this.fusion.results.forEach((node, index) => {
       const key = memoryKey(node);
-      if (locations.has(key)) work.push(copyWork(node, index, key, work.length));
+      if (locations.has(key) || owners.get(key) !== index) work.push(copyWork(node, index, key, work.length));
       else locations.set(key, { kind: "output", index });
       this.#note(node);
     });
@@ -334,13 +335,20 @@ class Scheduler {
         return;
       }
     };
-    // The result in the place of an argument first: a state that is passed from call to call then keeps its addresses.
-    this.fn.outputs.forEach((_, o) => {
-      reuse(o, given.slice(o, o + 1));
-    });
-    this.fn.outputs.forEach((_, o) => {
-      reuse(o, free);
-    });
+    // A state that is passed from call to call keeps its addresses: first arguments that are updated in place, then those in the place
+    // of the result, counted from the first or, where other results come before the state, from the last one.
+    const count = this.fn.outputs.length;
+    const updated = (o: number): number[] => {
+      const key = memoryKey(this.fusion.results[o]);
+      const writer = work.find((w) => w.writes.has(key));
+      return given.filter((i) => writer?.reads.has(memoryKey(this.fn.params[i])));
+    };
+    const inPlace = (o: number): number[] => given.slice(o, o + 1);
+    const fromLast = (o: number): number[] => given.filter((_, k) => given.length - k === count - o);
+    for (const candidates of [updated, inPlace, fromLast, () => free])
+      this.fn.outputs.forEach((_, o) => {
+        reuse(o, candidates(o));
+      });
     return aliases;
   }
 

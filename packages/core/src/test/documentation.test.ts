@@ -2,7 +2,8 @@
 // unique numbers. `npm run docs -- --check` checks the generated site.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { needsRepository, repositoryRoot, undocumentedExports } from "../testing/examples.js";
@@ -26,6 +27,29 @@ test("no more public names than before lack TSDoc", needsRepository, async () =>
   console.log(`${missing.length} public names have no TSDoc:\n${missing.join("\n")}`);
   assert.ok(missing.length <= undocumentedLimit, `${missing.length} names, limit ${undocumentedLimit}`);
   assert.equal(missing.length, undocumentedLimit, "fewer names lack TSDoc than before: lower undocumentedLimit");
+});
+
+test("the site is published as one commit on a branch, without touching the index", needsRepository, () => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-publish-"));
+  try {
+    const [repository, site] = ["repository", "site"].map((name) => join(folder, name));
+    for (const path of [repository, join(site, "assets")]) mkdirSync(path, { recursive: true });
+    writeFileSync(join(site, "index.html"), "<h1>Weft</h1>");
+    writeFileSync(join(site, "assets/_style.css"), "");
+    const git = (...args: string[]) => {
+      const author = ["-c", "user.name=a", "-c", "user.email=a@b"];
+      return spawnSync("git", [...author, ...args], { cwd: repository, encoding: "utf8" }).stdout;
+    };
+    git("init", "-q");
+    git("commit", "-q", "--allow-empty", "-m", "first");
+    const publish = () => run("scripts/docs/publish.mjs", "--site", site, "--repository", repository);
+    for (let time = 0; time < 2; time++) assert.equal(publish().status, 0, publish().stderr);
+    assert.equal(git("ls-tree", "-r", "--name-only", "gh-pages"), ".nojekyll\nassets/_style.css\nindex.html\n");
+    assert.equal(git("rev-list", "--count", "gh-pages"), "1\n");
+    assert.equal(git("status", "--porcelain"), "");
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test("each decision has its own number and an entry in the contents", needsRepository, () => {

@@ -14,6 +14,8 @@ interface Made {
   throughput: number;
   minutes: number;
   samples?: number;
+  /** Samples that the events of blocks count per step. */
+  perStep?: number;
 }
 
 function write(folder: TestFolder, m: Made): void {
@@ -27,6 +29,11 @@ function write(folder: TestFolder, m: Made): void {
     event("global_batch_size", m.batch, 0) +
     event("run_start", null, 0) +
     event("tracked_stats", { throughput: m.throughput }, end / 2) +
+    (m.perStep === undefined
+      ? ""
+      : [10, 20, 30]
+          .map((step) => event("block_stop", null, end, { step, samples_count: 500 + step * m.perStep! }))
+          .join("")) +
     (m.samples === undefined ? "" : event("eval_accuracy", 0.3, end, { samples_count: m.samples })) +
     event("run_stop", null, end, { status: "success" }) +
     ":::MLLOG {broken\n";
@@ -54,6 +61,9 @@ test("honest submissions have no contradictions; a throughput per device and an 
   write(folder, { submitter: "C", devices: 8, batch: 256, throughput: 245, minutes: 10.4 });
   write(folder, { submitter: "D", devices: 8, batch: 256, throughput: 1950, minutes: 26 });
   write(folder, { submitter: "E", devices: 4, batch: 256, throughput: 990, minutes: 20, samples: 9e6 });
+  // Samples and steps may start anywhere; only their growth must fit the batch.
+  write(folder, { submitter: "F", devices: 4, batch: 256, throughput: 1010, minutes: 20, perStep: 256 });
+  write(folder, { submitter: "G", devices: 4, batch: 256, throughput: 1010, minutes: 20, perStep: 64 });
   const submissions = readSubmissions(place);
   assert.deepEqual(
     submissions.find((s) => s.submitter === "C"),
@@ -73,6 +83,7 @@ test("honest submissions have no contradictions; a throughput per device and an 
       ["C", "throughput-per-device"],
       ["D", "time-not-explained"],
       ["E", "samples-do-not-multiply"],
+      ["G", "batch-times-steps"],
     ],
   );
   assert.match(findings[0]!.rows[0]!, /C\/results\/8x\/toy\/result_0\.txt:5$/);

@@ -7,7 +7,7 @@ import type { Submission, SubmissionRun } from "./submissions.js";
 /** A contradiction in published results. */
 export interface AuditFinding {
   /** Stable id of the rule. */
-  id: "throughput-per-device" | "time-not-explained" | "samples-do-not-multiply";
+  id: "throughput-per-device" | "time-not-explained" | "samples-do-not-multiply" | "batch-times-steps";
   round: string;
   submitter: string;
   system: string;
@@ -67,7 +67,10 @@ function perDevice(s: Submission, usual: number, group: readonly Submission[]): 
   const work = workOf(s);
   if (work === null || s.devices === null || s.devices < 2) return [];
   if (near(work, usual, sameWork) || !near(work * s.devices, usual, sameWork)) return [];
-  const other = group.find((o) => o.devices === s.devices && near(workOf(o) ?? 1e-9, usual, sameWork));
+  // Of those that state the usual work on as many devices, the one whose time is nearest.
+  const [other] = group
+    .filter((o) => o.devices === s.devices && near(workOf(o) ?? 1e-9, usual, sameWork))
+    .sort((a, b) => Math.abs(Math.log(a.minutes! / s.minutes!)) - Math.abs(Math.log(b.minutes! / s.minutes!)));
   const compared =
     other === undefined
       ? ""
@@ -99,13 +102,20 @@ function timeNotExplained(s: Submission, usual: number, group: readonly Submissi
     const w = workOf(o);
     return w !== null && (near(w, usual, sameWork) || (o.devices !== null && near(w * o.devices, usual, sameWork)));
   };
-  if (similar.filter(usualFor).length < 2) return [];
+  const usualOnes = similar.filter(usualFor);
+  if (usualOnes.length < 2) return [];
+  const distance = (o: Submission): number => Math.abs(Math.log((o.throughput ?? 1e-9) / s.throughput!));
+  const [other] = usualOnes.filter((o) => o.minutes !== null).sort((a, b) => distance(a) - distance(b));
+  const compared =
+    other === undefined
+      ? ""
+      : `; ${other.submitter} ${other.system} needs ${shortNumber(other.minutes!)} at ${shortNumber(other.throughput!)} samples/s`;
   return [
     {
       id: "time-not-explained",
       ...named(s),
-      text: `${shortNumber(s.minutes!)} minutes at the stated throughput are ${shortNumber(read / usual)} times the samples that this benchmark usually takes: ${shortNumber((s.minutes! * usual) / read)} minutes would do`,
-      rows: [...timeRows(s), ...throughputRows(s)],
+      text: `${shortNumber(s.minutes!)} minutes at the stated throughput are ${shortNumber(read / usual)} times the samples that this benchmark usually takes: ${shortNumber((s.minutes! * usual) / read)} minutes would do${compared}`,
+      rows: [...timeRows(s), ...throughputRows(s), ...(other === undefined ? [] : timeRows(other))],
       readings: [
         "more epochs were needed: another batch, seed or learning rate",
         "evaluation, checkpoints or start-up take time that the throughput does not count",
@@ -135,6 +145,37 @@ function samplesMultiply(s: Submission): AuditFinding[] {
   });
 }
 
+/** How far samples per step may be from the global batch: the last step of an epoch may be smaller. */
+const batchTolerance = 0.1;
+
+/** Steps times the global batch, against the samples that the same events count. */
+function batchTimesSteps(s: Submission): AuditFinding[] {
+  const found = s.runs.flatMap((run) =>
+    run.globalBatch === null
+      ? []
+      : run.perStep
+          .filter((p) => !near(p.samples, run.globalBatch!, batchTolerance))
+          .map((p) => ({ run, ...p, batch: run.globalBatch! })),
+  );
+  const [first] = found;
+  if (first === undefined) return [];
+  const runs = new Set(found.map((f) => f.run.path)).size;
+  return [
+    {
+      id: "batch-times-steps",
+      ...named(s),
+      text: `the ${first.key} events count ${shortNumber(first.samples)} samples per step, and the log states a global batch of ${shortNumber(first.batch)} (${runs} of ${s.runs.length} runs)`,
+      rows: found
+        .slice(0, 3)
+        .flatMap(({ run, lines }) => [rowOf(run, "global_batch_size"), ...lines.map((line) => `${run.path}:${line}`)]),
+      readings: [
+        "steps are counted in micro-steps, or from another start than samples",
+        "the stated batch is not the one that was used",
+      ],
+    },
+  ];
+}
+
 /** Audits submissions against themselves and each other. */
 export function auditSubmissions(submissions: readonly Submission[]): AuditFinding[] {
   const usual = new Map<string, number | null>();
@@ -147,6 +188,6 @@ export function auditSubmissions(submissions: readonly Submission[]): AuditFindi
       work === null
         ? []
         : [...perDevice(s, work, groups.get(s.benchmark)!), ...timeNotExplained(s, work, groups.get(s.benchmark)!)];
-    return [...compared, ...samplesMultiply(s).slice(0, 1)];
+    return [...compared, ...samplesMultiply(s).slice(0, 1), ...batchTimesSteps(s)];
   });
 }

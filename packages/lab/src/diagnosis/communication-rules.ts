@@ -70,7 +70,7 @@ function hostLink(r: RunView): { measured: number; expected: number } | null {
   if (backend !== "gloo" || device?.startsWith("cuda") || r.parts === null || r.parts.commUs <= 0) return null;
   // Small gradients measure latency.
   if (gradientBytes === undefined || gradientBytes < 256 * 1024 || (r.run.nodes ?? 1) > 1) return null;
-  const measured = busBandwidthGBps("all_reduce", gradientBytes, r.parts.commUs, r.devices);
+  const measured = busBandwidthGBps("allreduce", gradientBytes, r.parts.commUs, r.devices);
   return measured !== null && measured < slowestHostGBps * 0.8 ? { measured, expected: slowestHostGBps } : null;
 }
 

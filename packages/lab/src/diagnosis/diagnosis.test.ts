@@ -170,6 +170,29 @@ const cases: Record<string, Case> = {
   "past-the-peak": { seconds: { 1: 10, 2: 6, 4: 7 }, says: /speedup at 4: 1\.429/ },
 };
 
+test("a slow exchange between processes of one host is a slow link; a fast one is not", () => {
+  const facts = (us: number): Partial<ProbeFacts> => ({
+    backend: "gloo",
+    device: "cpu",
+    parallelism: "ddp",
+    gradientBytes: 2e6,
+    ddpCommUs: us,
+    ddpOverlapUs: us / 10,
+    ddpBackwardUs: 3000,
+  });
+  const found = (us: number) => {
+    const report = findings({
+      devices: 2,
+      facts: {},
+      run: { ranks: [0, 1].map((rank) => ({ rank, facts: facts(us) })) },
+      says: /./,
+    });
+    return { slow: report.findings.some((f) => f.id === "slow-link"), cause: report.mainCause };
+  };
+  assert.deepEqual(found(80000), { slow: true, cause: "slow-link" });
+  assert.equal(found(4000).slow, false);
+});
+
 test("every rule of the catalog has a test case, a source and a refutation", () => {
   assert.deepEqual(diagnosisRules.map((r) => r.id).sort(), Object.keys(cases).sort());
   for (const rule of diagnosisRules) {

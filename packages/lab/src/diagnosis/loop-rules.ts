@@ -1,6 +1,7 @@
 // Rules about the training loop itself, from what the probe counts inside it: garbage collection, messages, checkpoints and
 // evaluation between steps, loaders that start again, gradients that are exchanged too often, steps that get slower.
 import { mean, median } from "@weft/formats/stats";
+import { imbalance } from "../metrics/index.js";
 import { evidence } from "../model/index.js";
 import { type EffectEstimate, estimateRemoved } from "../predict/index.js";
 import { type DiagnosisRule, graded, percent } from "./catalog.js";
@@ -22,8 +23,18 @@ type SideFact = "gcSeconds" | "loggingSeconds" | "saveSeconds" | "evaluationSeco
 /** Share of the training in a kind of side work: of the rank that has most of it, because the others wait for that one. */
 function sideShare(r: RunView, fact: SideFact): { share: number; seconds: number } | null {
   const whole = trainingSeconds(r);
-  const seconds = Math.max(0, ...r.run.ranks.map(({ facts }) => facts[fact] ?? 0));
-  return whole === null || seconds === 0 ? null : { share: Math.min(0.99, seconds / whole), seconds };
+  const seconds = r.run.ranks.reduce((a, { facts }) => Math.max(a, facts[fact] ?? 0), 0);
+  // More than the whole training is a broken counter, not evidence.
+  if (whole === null || seconds === 0 || seconds > 1.1 * whole) return null;
+  return { share: Math.min(0.99, seconds / whole), seconds };
+}
+
+/** Share of the step that a rank waits for others, inferred from the backward passes: side work comes at other times on each. */
+function waitShare(r: RunView): number {
+  const found = imbalance(r.run.steps, r.summary.steps?.warmupSteps ?? 0, r.facts.parallelism === "ddp");
+  if (found === null || found.recorded) return 0;
+  const whole = mean(found.own.map((o) => o.us + o.waitUs));
+  return whole > 0 ? found.own.reduce((a, o) => Math.min(a, o.waitUs), Number.POSITIVE_INFINITY) / whole : 0;
 }
 
 /** A rule about one kind of side work. */
@@ -51,7 +62,12 @@ function sideRule(row: {
           evidence("seconds of it", side.seconds, { rank: "counted", unit: "s" }),
         ],
         ...text,
-        predicted: r.effect(estimateRemoved(side.share, `the training without ${what}`)),
+        predicted: r.effect(
+          estimateRemoved(
+            Math.min(0.97, side.share + waitShare(r)),
+            `the training without ${what}, and without waiting for that of other ranks`,
+          ),
+        ),
       };
     },
   };
@@ -176,7 +192,7 @@ export const loopRules: readonly DiagnosisRule[] = [
     source: `${counter}; no_sync() (PyTorch's documentation of DistributedDataParallel)`,
     run: (r) => {
       const { backwardPasses = 0, gradientSyncs = 0, updates = 0 } = r.facts;
-      if (r.devices === 1 || updates === 0 || backwardPasses < 1.5 * updates || gradientSyncs < 1.2 * updates)
+      if (r.devices === 1 || updates === 0 || backwardPasses < 1.9 * updates || gradientSyncs < 1.2 * updates)
         return null;
       const kept = updates / gradientSyncs;
       const exposed = r.parts === null ? 0 : r.parts.exposedUs / r.parts.stepUs;

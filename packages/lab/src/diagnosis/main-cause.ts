@@ -1,5 +1,5 @@
-// Chooses the finding that explains a study best: a fault of the measurement before all, then causes before symptoms, then the
-// most severe, then the one with the largest promised gain.
+// Chooses the finding that explains a study best: a fault of the measurement before all, then causes before symptoms and before
+// open questions, then the most severe, then the one with the largest promised gain.
 import { bySeverity, type Finding } from "../model/index.js";
 
 /** Findings about the measurement itself or the whole run: they never explain why a job scales badly. */
@@ -36,6 +36,9 @@ const gain = ({ predicted }: Finding): number =>
 
 const matters = (f: Finding): boolean => ["invalid", "unresolved", "high", "moderate"].includes(f.severity);
 
+/** Causes, open questions, symptoms. */
+const kindOf = (f: Finding): number => (symptoms.has(f.id) ? 2 : f.severity === "unresolved" ? 1 : 0);
+
 /** Findings that may explain a study, the best explanation first. `largest` is the largest measured device count. */
 export function causesOf(findings: readonly Finding[], largest: number | undefined): Finding[] {
   return findings
@@ -45,7 +48,7 @@ export function causesOf(findings: readonly Finding[], largest: number | undefin
     )
     .sort((a, b) => {
       const hard = Number(b.severity === "invalid") - Number(a.severity === "invalid");
-      const cause = Number(symptoms.has(a.id)) - Number(symptoms.has(b.id));
+      const cause = kindOf(a) - kindOf(b);
       return hard || cause || bySeverity(a, b) || gain(b) - gain(a);
     });
 }

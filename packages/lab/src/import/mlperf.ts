@@ -37,6 +37,8 @@ export interface MlperfResult {
   /** Samples that the last evaluation or block states. */
   samples: number | null;
   trainSamples: number | null;
+  /** Samples per step between the first and the last event of a kind that count both, with their lines. */
+  perStep: { key: string; samples: number; lines: [number, number] }[];
   lines: Record<string, number>;
 }
 
@@ -89,6 +91,24 @@ function throughputsOf(events: readonly MlperfEvent[]): { value: number; line: n
   });
 }
 
+/** Steps and samples that the events of one kind count: what one step takes by them. */
+function samplesPerStep(events: readonly MlperfEvent[]): MlperfResult["perStep"] {
+  const kinds = new Map<string, { step: number; samples: number; line: number }[]>();
+  for (const { key, metadata, line } of events) {
+    const step = number(metadata["step"] ?? metadata["step_num"] ?? metadata["curr_global_step"]);
+    const samples = number(metadata["samples_count"]);
+    if (step === null || samples === null) continue;
+    const list = kinds.get(key) ?? [];
+    list.push({ step, samples, line });
+    kinds.set(key, list);
+  }
+  return [...kinds].flatMap(([key, list]) => {
+    const [first, last] = [list[0]!, list.at(-1)!];
+    const [steps, samples] = [last.step - first.step, last.samples - first.samples];
+    return steps > 0 && samples > 0 ? [{ key, samples: samples / steps, lines: [first.line, last.line] }] : [];
+  });
+}
+
 /** What a log states. */
 export function mlperfResult(log: MlperfLog): MlperfResult {
   const lines: Record<string, number> = {};
@@ -124,6 +144,7 @@ export function mlperfResult(log: MlperfLog): MlperfResult {
     success: stop === undefined ? null : stop.metadata["status"] === "success",
     samples: last === undefined ? null : samplesOf(last),
     trainSamples: number(first("train_samples")),
+    perStep: samplesPerStep(log.events),
     lines,
   };
 }

@@ -6,8 +6,8 @@ import { mean } from "@weft/formats/stats";
 
 /** How the ranks of a run wait for each other. */
 export interface Imbalance {
-  /** Mean own time per rank, in microseconds. */
-  own: { rank: number; us: number }[];
+  /** Mean own time and mean wait for others per rank, in microseconds. */
+  own: { rank: number; us: number; waitUs: number }[];
   /** Mean over the steps of the slowest rank's own time above the mean of the ranks, relative to the step. */
   lostShare: number;
   /** The rank that was slowest most often, and in which share of the steps. */
@@ -40,21 +40,27 @@ export function imbalance(steps: readonly TrainingStep[], skip: number, synchron
   if (!recorded && !synchronous) return null;
   const rows = recorded ? recordedRows : aligned(steps, "backwardUs", skip);
   if (rows.length < 8) return null;
-  const totals = new Map<number, number>();
+  const totals = new Map<number, { us: number; waitUs: number }>();
   const slowestIn = new Map<number, number>();
   let lost = 0;
   let total = 0;
   for (const row of rows) {
     const shortest = recorded ? 0 : row.reduce((a, s) => Math.min(a, s.backwardUs!), Number.POSITIVE_INFINITY);
-    const own = row.map((s) => s.durationUs - (recorded ? s.exposedCommUs! : s.backwardUs! - shortest));
-    for (const [i, s] of row.entries()) totals.set(s.rank, (totals.get(s.rank) ?? 0) + own[i]!);
+    const waits = row.map((s) => (recorded ? s.exposedCommUs! : s.backwardUs! - shortest));
+    const own = row.map((s, i) => s.durationUs - waits[i]!);
+    for (const [i, s] of row.entries()) {
+      const sum = totals.get(s.rank) ?? { us: 0, waitUs: 0 };
+      totals.set(s.rank, { us: sum.us + own[i]!, waitUs: sum.waitUs + waits[i]! });
+    }
     const most = own.reduce((a, us) => Math.max(a, us), 0);
     const at = row[own.indexOf(most)]!.rank;
     slowestIn.set(at, (slowestIn.get(at) ?? 0) + 1);
     lost += most - mean(own);
     total += mean(row.map((s) => s.durationUs));
   }
-  const own = [...totals].map(([rank, us]) => ({ rank, us: us / rows.length })).sort((a, b) => a.rank - b.rank);
+  const own = [...totals]
+    .map(([rank, sum]) => ({ rank, us: sum.us / rows.length, waitUs: sum.waitUs / rows.length }))
+    .sort((a, b) => a.rank - b.rank);
   const middle = mean(own.map((o) => o.us));
   const top = own.reduce((a, b) => (b.us > a.us ? b : a));
   return {

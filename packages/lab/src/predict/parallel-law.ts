@@ -168,10 +168,15 @@ const measurementError = 0.01;
 /** 90% quantile of a normal distribution. */
 const z90 = 1.2816;
 
+/** More measured rows than this add little and cost their cube; the most different ones are used. */
+const mostFitted = 400;
+
 /** Fits the law and its correction; at least five measured configurations. */
 export function fitParallelLaw(
-  rows: readonly MeasuredConfiguration[],
+  measured: readonly MeasuredConfiguration[],
 ): (asked: ParallelConfiguration) => ParallelPrediction {
+  const rows =
+    measured.length <= mostFitted ? measured : chooseConfigurations(measured, mostFitted).map((i) => measured[i]!);
   const constants = constantsOf(fitConstants(rows));
   const left = rows.map((row) => Math.log(row.milliseconds / lawTime(constants, row)));
   const variance = Math.max(1e-4, left.reduce((a, x) => a + x * x, 0) / left.length);
@@ -218,7 +223,7 @@ export function chooseConfigurations(rows: readonly ParallelConfiguration[], cou
   if (places.length === 0) return [];
   const center = places[0]!.map((_, k) => places.reduce((a, p) => a + p[k]!, 0) / places.length);
   const distances = places.map((p) => squaredDistance(p, center));
-  const chosen = [distances.indexOf(Math.min(...distances))];
+  const chosen = [distances.reduce((best, d, i) => (d < distances[best]! ? i : best), 0)];
   const nearest = places.map((p) => squaredDistance(p, places[chosen[0]!]!));
   while (chosen.length < Math.min(count, rows.length)) {
     const next = nearest.reduce((best, d, i) => (d > nearest[best]! ? i : best), 0);

@@ -30,8 +30,11 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 const shown = (value: unknown): string => (JSON.stringify(value) ?? "undefined").slice(0, 60);
 const isCount = (value: unknown): value is number =>
   typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= mostDevices;
-const isPositive = (value: unknown): value is number =>
-  typeof value === "number" && Number.isFinite(value) && value > 0;
+/** No measurement is outside of these; products of larger ones overflow. */
+const isPositive = (value: unknown): value is number => typeof value === "number" && value >= 1e-18 && value <= 1e18;
+
+/** More points are no scaling study, and fits over them take minutes. */
+const mostPoints = 10_000;
 
 interface RawPoint {
   devices: unknown;
@@ -81,6 +84,8 @@ export function readPoints(value: unknown, where = "points"): ReadPoints {
     );
   const metric = metricOf(value, points ?? [], where);
   if (points === undefined) throw new PointsError(`${where}: points must be a list of [devices, value]`);
+  if (points.length > mostPoints)
+    throw new PointsError(`${where}: ${points.length} points; at most ${mostPoints} are read`);
   const stated = pointsSchema.shape.devicesPerNode.safeParse(perNode);
   if (!stated.success)
     throw new PointsError(`${where}: devicesPerNode must be a positive integer, is ${shown(perNode)}`);

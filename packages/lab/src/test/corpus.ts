@@ -344,6 +344,50 @@ const honest: Entry[] = [
   ]),
   scale("repeats with noise", { repeats: 3, noise: 0.04, seconds: amdahl(10, 0.1) }),
   scale("flat times, no speedup at all", { seconds: () => 10, noise: 0.002 }),
+  scale("a stream without a length, the same number of steps on every rank", {
+    seconds: (n) => 10 * (1 + 0.03 * Math.log2(n)),
+    share: () => 4096,
+    facts: (_, rank) => ({ ...ddp, datasetSamples: undefined, samplerSharded: false, contentHash: `c${rank}` }),
+  }),
+  scale(
+    "a stream without a length whose values were not seen",
+    {
+      seconds: (n) => 10 * (1 + 0.03 * Math.log2(n)),
+      share: () => 4096,
+      facts: () => ({ ...ddp, datasetSamples: undefined, samplerSharded: false }),
+    },
+    false,
+  ),
+  scale("stages of a pipeline hold different parameters", {
+    seconds: amdahl(10, 0.2),
+    facts: (n, rank) => ({ ...same(n, { pointToPoint: true }), parameterSums: sums((s) => [rank + s, 2 * rank + s]) }),
+  }),
+  scale("uneven ends: ranks differ by a batch", {
+    counts: [1, 3],
+    samples: 1000,
+    seconds: amdahl(10, 0.1),
+    share: (n, rank) => Math.floor(1000 / n) + (rank < 1000 % n ? 1 : 0),
+  }),
+  scale("drop_last with large batches", {
+    counts: [1, 4],
+    samples: 1000,
+    batch: () => 64,
+    seconds: amdahl(10, 0.1),
+    share: (n) => 64 * Math.floor(1000 / n / 64),
+    facts: () => ({ ...ddp, dropLast: true }),
+  }),
+  scale("a learning rate and an optimizer that follow the batch", {
+    seconds: amdahl(10, 0.1),
+    facts: (n) => ({ ...ddp, learningRate: 0.1 * n, optimizer: n > 1 ? "LARS" : "SGD" }),
+  }),
+  scale("loaders, evaluation and messages that cost little", {
+    seconds: amdahl(10, 0.1),
+    facts: () => ({ ...ddp, evaluationSeconds: 0.1, loggingSeconds: 0.05, gcSeconds: 0.02, saveSeconds: 0.1 }),
+  }),
+  scale("two losses with a backward pass each", {
+    seconds: amdahl(10, 0.1),
+    facts: () => ({ ...ddp, backwardPasses: 300, gradientSyncs: 300, updates: 200 }),
+  }),
   scale("wrapped model with another class name", {
     seconds: amdahl(10, 0.1),
     facts: (n) => ({ model: n === 1 ? "Net" : "OptimizedModule", parameters: 1000 }),
@@ -354,6 +398,14 @@ const undivided: Partial<Job> = { share: () => 4096 };
 
 /** Studies with one fault each, and the rule that must find it. */
 const faulty: [fault: string, entry: Entry][] = [
+  [
+    "work-not-divided",
+    scale("every rank reads the same stream", {
+      seconds: (n) => 10 * (1 + 0.03 * Math.log2(n)),
+      share: () => 4096,
+      facts: () => ({ ...ddp, datasetSamples: undefined, samplerSharded: false, contentHash: "same" }),
+    }),
+  ],
   ["work-not-divided", scale("no sampler, random order", { seconds: (n) => 10 + n, ...undivided })],
   ["work-not-divided", scale("no sampler, and still faster", { seconds: amdahl(10, 0.5), ...undivided })],
   ["work-not-divided", scale("no sampler, epochs counted only", { seconds: (n) => 10 + n, ...undivided, epochs: 4 })],

@@ -9,6 +9,7 @@ import { formatCsv } from "@weft/formats/csv";
 import { plainText } from "@weft/formats/text";
 import { analyzeStudy } from "../diagnosis/index.js";
 import { readStudies } from "../import/index.js";
+import { readPoints } from "../predict/index.js";
 import { performanceReport, summaryCsv, summaryTex } from "../report/index.js";
 import { TestFolder } from "../trace/fixtures.js";
 import { analyzeTraces } from "../trace/index.js";
@@ -149,4 +150,20 @@ test("terminal escapes and formulas in names reach neither the terminal, the tex
     for (const c of "\u001b\u0007\u009b\u202e") assert.ok(!text.includes(c), JSON.stringify(text));
   assert.match(summaryCsv([report]), /\n'=HYPERLINK/);
   assert.equal(plainText("a\u001b[31mb"), "a\\u001b[31mb");
+});
+
+test("points that overflow are left out, and a file with too many is refused at once", () => {
+  const huge = readPoints({
+    points: [
+      { devices: 8, throughput: 1e308, globalBatch: 64 },
+      { devices: 16, throughput: 1e-308 },
+    ],
+  });
+  assert.equal(huge.samples.length, 0);
+  assert.equal(huge.problems.length, 2);
+  const many = Array.from({ length: 300_000 }, (_, i) => [i + 1, i + 1]);
+  const seconds = cpuSeconds(() =>
+    assert.throws(() => readPoints({ metric: "throughput", points: many }), /300000 points; at most 10000/),
+  );
+  assert.ok(seconds < 1, `${seconds} s`);
 });

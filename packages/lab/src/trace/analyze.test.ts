@@ -371,3 +371,15 @@ test("JAX traces in both forms: each device is a rank", async () => {
     assert.ok(Math.abs(rank.computeUs! - profile.ranks[i].computeUs!) < 0.01);
   assert.equal(profile.skew[0].count, 4);
 });
+
+test("merged times are exact to the nanosecond, wherever ts is and however it is written", async () => {
+  using folder = new TestFolder();
+  const event = (ts: string): string =>
+    `{"ph":"X","args":{"ts":5},"name":"a \\"ts\\":1","pid":1,"tid":1,"ts":${ts},"dur":1}`;
+  const given = ["1794826595123456.789", '"1794826595123456.001"', "-0.001", "9007199254740991"];
+  const file = folder.file("a.json", `{"traceEvents":[${given.map(event).join(",")}]}`);
+  const out = join(folder.path, "merged.json");
+  await mergeTraces([{ file, rank: 0, offsetUs: -0.002 }], out);
+  const times = [...readFileSync(out, "utf8").matchAll(/"tid":1,"ts":([^,]*),/g)].map((match) => match[1]);
+  assert.deepEqual(times, ["1794826595123456.787", "1794826595123455.999", "-0.003", "9007199254740990.998"]);
+});

@@ -54,17 +54,21 @@ export class RuntimeTable {
 export class DeviceTable extends RuntimeTable {
   category: Uint8Array;
   stream: Int32Array;
+  /** Number of the accelerator, or -1. */
+  device: Int32Array;
 
   constructor(capacity: number) {
     super(capacity);
     this.category = new Uint8Array(capacity);
     this.stream = new Int32Array(capacity);
+    this.device = new Int32Array(capacity);
   }
 
   protected override growTo(length: number): void {
     super.growTo(length);
     this.category = grown(this.category, length);
     this.stream = grown(this.stream, length);
+    this.device = grown(this.device, length);
   }
 }
 

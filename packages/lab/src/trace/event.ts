@@ -54,6 +54,7 @@ const argumentKeys = [
   "step",
   "Concrete Inputs",
   "Sequence number",
+  "device",
 ] as const;
 const argumentTable = new KeyTable(argumentKeys);
 
@@ -91,6 +92,9 @@ export class EventSlots {
   /** Start in whole microseconds and nanoseconds behind the point, and duration in nanoseconds: exact, unlike `ts` and `dur`. */
   tsWhole = 0;
   tsNanoseconds = 0;
+  /** Position of the value of `ts`, with its quotes. */
+  tsStart = 0;
+  tsEnd = 0;
   durNanoseconds = 0;
   /** One bit per argument of the event. */
   args = 0;
@@ -185,6 +189,8 @@ export class EventSlots {
         return readToken(this.id, bytes, at, end);
       case keyTs: {
         const next = readTime(bytes, at, end);
+        this.tsStart = at;
+        this.tsEnd = next;
         this.ts = found.number;
         this.tsIsFloat = found.isFloat;
         this.tsWhole = found.whole;
@@ -231,7 +237,7 @@ export class EventSlots {
       if (at >= end) return needMore;
       at = key < 0 ? skipValue(bytes, at, end) : this.argument(key, bytes, at, end);
       if (at < 0) return needMore;
-      // A kernel that is not a collective needs only its stream and its correlation id.
+      // A kernel that is not a collective needs only its device, its stream and its correlation id.
       if ((this.args & kernelArguments) === kernelArguments && this.isPlainKernel(bytes))
         return skipRest(bytes, at, end);
     }
@@ -269,7 +275,7 @@ export class EventSlots {
 }
 
 const kernelCategory = Buffer.from("kernel");
-const kernelArguments = (1 << argumentIndex.stream) | (1 << argumentIndex.correlation);
+const kernelArguments = (1 << argumentIndex.device) | (1 << argumentIndex.stream) | (1 << argumentIndex.correlation);
 
 function isToken(bytes: Buffer, token: Token, text: Buffer): boolean {
   if (token.end - token.start !== text.length) return false;

@@ -83,8 +83,8 @@ interface Work {
 const mostOf = <T>(times: Map<T, number>): T | null =>
   [...times].reduce<[T | null, number]>((best, [key, us]) => (us > best[1] ? [key, us] : best), [null, -1])[0];
 
-/** Null for traces without launches or with too many host events. */
-export function operatorReport(view: DeviceView, measured?: DevicePeaks): OperatorReport | null {
+/** `number`: the accelerator among those of the trace. Null for traces without launches or with too many host events. */
+export function operatorReport(view: DeviceView, number: number, measured?: DevicePeaks): OperatorReport | null {
   const { data } = view;
   const { device, runtime, symbols } = data;
   const launched = new Uint8Array(runtime.rows);
@@ -157,7 +157,8 @@ export function operatorReport(view: DeviceView, measured?: DevicePeaks): Operat
     group.bytes = group.bytes === null || work.bytes === null ? null : group.bytes + work.bytes;
   });
 
-  const peaks = measured ?? (data.header.deviceNames.length === 0 ? null : peaksOf(data.header.deviceNames[0]));
+  const deviceName = data.header.deviceNames[number] ?? data.header.deviceNames[0];
+  const peaks = measured ?? (deviceName === undefined ? null : peaksOf(deviceName));
   const rows = [...groups]
     .map(([name, group]) => rowOf(symbols.text(name), group, data, peaks))
     .sort((a, b) => b.deviceUs - a.deviceUs || (a.name < b.name ? -1 : 1));

@@ -32,7 +32,7 @@ import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from 
 import { whatIf } from "./replay.js";
 import { nameIn } from "./symbols.js";
 import { inMicroseconds } from "./units.js";
-import { type DeviceView, deviceView } from "./view.js";
+import { type DeviceView, devicesOf, deviceView } from "./view.js";
 
 interface StepTime {
   number: number;
@@ -41,27 +41,45 @@ interface StepTime {
 
 /** The analysis of one rank. */
 export interface RankReport extends Partial<TimeBreakdown> {
+  /** Rank that wrote the trace. */
   rank: number;
   /** Source of the rank number; `order` means the position in the list of files. */
   rankFrom: "trace" | "file name" | "order" | "device";
+  /** The trace file. */
   file: string;
-  source: "kineto" | "jax" | "weft";
+  /** Which profiler wrote it. */
+  source: "kineto" | "nsight" | "jax" | "weft";
+  /** Kind of device that the events ran on. */
   device: "gpu" | "tpu" | "cpu";
+  /** Number of ranks of the job, if the trace says so. */
   worldSize: number | null;
   /** False when the file is truncated or damaged: the values then cover only its first part. */
   complete: boolean;
+  /** Number of events in the trace. */
   events: number;
+  /** Size of the trace file. */
   bytes: number;
+  /** What could not be read or is doubtful. */
   problems: string[];
+  /** Times of the steps. */
   steps: StepTime[];
+  /** Time that the loop waited for data; null where the trace does not show it. */
   dataLoaderUs: number | null;
+  /** Time by type of event. */
   types: TypeTime[];
+  /** Why each stream was idle. */
   idle: IdleBreakdown[];
+  /** Kernels by their sum of times. */
   kernels: KernelRow[];
+  /** Collectives by kind and size. */
   collectives: CollectiveRow[];
+  /** Launches of kernels and their delays. */
   launches: LaunchStatistics | null;
+  /** Kernels waiting in each stream. */
   queues: QueueLength[];
+  /** Copies by direction, with their bandwidth. */
   copies: CopyBandwidth[];
+  /** What the longest chain of dependent events consists of. */
   criticalPath: CriticalPath | null;
   /** Waits for data, reads that wait for the device, and compilation, with the lines behind them; null in JAX traces. */
   host: ReturnType<typeof hostFacts> | null;
@@ -95,7 +113,12 @@ export async function analyzeTraceFile(
 }
 
 export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank[] {
-  if (data.device.rows > 0) return [analyseDevice(data, order, peaks)];
+  if (data.device.rows > 0) {
+    const devices = devicesOf(data);
+    return devices.length < 2
+      ? [analyseDevice(data, order, peaks)]
+      : devices.map((device) => analyseDevice(data, order, peaks, device));
+  }
   const weft = weftActivities(data);
   if (weft.length > 0)
     return weft.map(({ worker, activity }) =>
@@ -130,8 +153,14 @@ function common(
 const stepTimes = (steps: readonly StepMark[]): StepTime[] =>
   [...steps].sort((a, b) => a.ts - b.ts).map((step) => ({ number: step.number, us: step.dur }));
 
-function analyseDevice(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank {
-  const view = deviceView(data);
+/** `device`: one of several accelerators in one trace, each of which is a rank; null: the only one. */
+function analyseDevice(
+  data: TraceData,
+  order: number,
+  peaks: DevicePeaks | undefined,
+  device: number | null = null,
+): AnalyzedRank {
+  const view = deviceView(data, device);
   const activity: Activity = {
     symbols: data.symbols,
     ts: data.device.ts,
@@ -146,7 +175,8 @@ function analyseDevice(data: TraceData, order: number, peaks?: DevicePeaks): Ana
   const times = gap === null ? timeBreakdown(view) : null;
   const report: RankReport = {
     ...common(data, order),
-    source: "kineto",
+    ...(device !== null && { rank: device, rankFrom: "device" as const }),
+    source: data.source,
     device: "gpu",
     ...(times ?? {}),
     steps: stepTimes(view.steps),
@@ -161,9 +191,11 @@ function analyseDevice(data: TraceData, order: number, peaks?: DevicePeaks): Ana
     criticalPath: gap === null ? criticalPath(view) : null,
     host: hostFacts(data, view.cut),
     whatIf: gap === null ? whatIf(view) : null,
-    operators: operatorReport(view, peaks),
+    operators: operatorReport(view, device ?? 0, peaks),
   };
   if (gap !== null) report.problems.push(gap);
+  if (device !== null)
+    report.problems.push("the trace has work of several devices: each of them is reported as a rank");
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
   noteClockJump(report, activity, data);

@@ -1,4 +1,4 @@
-// Reads a trace file (plain or gzip, detected by its first bytes) into device, runtime and host tables. A damaged file keeps the
+// Reads a trace file (JSON, gzip, Nsight Systems and others, detected by its first bytes) into device, runtime and host tables. A damaged file keeps the
 // events before the damage and reports it.
 import { createReadStream, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
@@ -8,6 +8,7 @@ import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
 import type { DevicePeaks } from "./gpus.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
+import { isSqlite, streamNsys } from "./nsys.js";
 import { TraceSyntaxError } from "./scan.js";
 import { ShapeTable } from "./shapes.js";
 import { type EventSink, TraceStream } from "./stream.js";
@@ -89,6 +90,8 @@ export class TraceData {
   /** True when times have fractions (or some are missing): Holistic Trace Analysis then rounds them inward. */
   fractionalTimes = false;
   hloRows = 0;
+  /** Profiler of traces with device events. */
+  source: "kineto" | "nsight" = "kineto";
   events = 0;
   bytes = 0;
   complete = true;
@@ -251,6 +254,7 @@ class Sorter implements EventSink {
       table.name[row] = name;
       table.category[row] = category;
       table.lane[row] = lane;
+      table.device[row] = e.has(arg.device) ? deviceNumber(e.number(arg.device)) : -1;
       table.stream[row] = Number.isFinite(stream) ? Math.min(stream, allStreams) : -1;
       table.correlation[row] = Number.isFinite(correlation) ? correlation : -1;
       if (e.has(arg["memory bandwidth (GB/s)"])) data.bandwidths.set(row, e.number(arg["memory bandwidth (GB/s)"]));
@@ -301,7 +305,6 @@ class Sorter implements EventSink {
       else data.hostCollectives.set(data.host.rows, hostCollectiveArguments(e, bytes, data.symbols.text(name)));
     } else if (e.has(arg.step_num)) {
       data.steps.push({ number: e.number(arg.step_num), ts, dur, lane });
-      data.stepNames.add(-1 - e.number(arg.step_num));
     }
     if (e.has(arg.step)) {
       const run = data.runs.get(e.number(arg.step));
@@ -384,6 +387,9 @@ class Sorter implements EventSink {
   }
 }
 
+const deviceNumber = (value: number): number =>
+  Number.isInteger(value) && value >= 0 && value <= mostDevices ? value : -1;
+
 function asInteger(value: unknown): number | null {
   const number = typeof value === "string" && value !== "" ? Number(value) : value;
   return typeof number === "number" && Number.isInteger(number) && number >= 0 ? number : null;
@@ -446,7 +452,7 @@ export async function readTrace(file: string, options: TraceReadOptions = {}): P
   const sorter = new Sorter(data);
   const stream = new TraceStream(sorter);
   try {
-    await streamFile(file, stream, options);
+    data.source = await streamFile(file, stream, options);
     const problem = stream.finish();
     if (problem !== null) {
       data.complete = false;
@@ -486,8 +492,12 @@ function brokenMessage(error: unknown, stream: TraceStream): string {
   return `${(error as Error).message}; ${kept}`;
 }
 
-/** Feeds the bytes of a plain or gzip file to a stream. */
-export async function streamFile(file: string, stream: TraceStream, options: TraceReadOptions = {}): Promise<void> {
+/** Feeds the events of a file to a stream: of a plain or gzip file its bytes. Returns the profiler that wrote it. */
+export async function streamFile(
+  file: string,
+  stream: TraceStream,
+  options: TraceReadOptions = {},
+): Promise<"kineto" | "nsight"> {
   const handle = await open(file, "r");
   try {
     const info = await handle.stat();
@@ -499,9 +509,13 @@ export async function streamFile(file: string, stream: TraceStream, options: Tra
     const magic = Buffer.alloc(64);
     await handle.read(magic, 0, 64, 0);
     if (isXplane(file)) streamXplane(file, stream);
-    else if (isTape(magic)) await streamTape(file, stream, options);
+    else if (isSqlite(magic)) {
+      await streamNsys(file, stream, options);
+      return "nsight";
+    } else if (isTape(magic)) await streamTape(file, stream, options);
     else if (magic[0] === 0x1f && magic[1] === 0x8b) await streamGzip(file, info.size, stream, options);
     else await streamPlain(handle, info.size, stream, options);
+    return "kineto";
   } finally {
     await handle.close();
   }

@@ -59,8 +59,15 @@ function roundInwards(ts: Float64Array, dur: Float64Array, rows: number): void {
   }
 }
 
-/** Prepares a Kineto trace with device events. Rounds the tables in place; call it once per trace. */
-export function deviceView(data: TraceData): DeviceView {
+/** Accelerators with kernels or copies in a trace, in order. */
+export function devicesOf({ device }: TraceData): number[] {
+  const found = new Set<number>();
+  for (let i = 0; i < device.rows; i++) if (device.device[i] >= 0) found.add(device.device[i]);
+  return [...found].sort((a, b) => a - b);
+}
+
+/** Prepares a trace with device events, of all devices or of one. Rounds the tables in place, which a second call repeats without effect. */
+export function deviceView(data: TraceData, only: number | null = null): DeviceView {
   const { device, runtime } = data;
   let steps = data.steps;
   const rounded = data.unit === "us" && data.fractionalTimes;
@@ -98,7 +105,7 @@ export function deviceView(data: TraceData): DeviceView {
     const launched =
       cut === Number.POSITIVE_INFINITY ||
       (correlation >= 0 ? launch[i] >= 0 && runtimeKept[launch[i]] === 1 : device.ts[i] < cut);
-    if (launched && device.stream[i] >= 0) {
+    if (launched && device.stream[i] >= 0 && (only === null || device.device[i] === only)) {
       kept[i] = 1;
       count++;
     }

@@ -136,7 +136,10 @@ export const modelsDiffer: ValidityRule = {
   source: "data parallelism keeps the parameters of all ranks equal; the probe sums them after some steps",
   find: (view) =>
     view.runs.flatMap(({ run }): RuleFinding[] => {
-      const sharded = run.ranks.some((r) => ["fsdp", "sharding"].includes(r.facts.parallelism ?? ""));
+      // Stages of a pipeline and shards of parameters differ on purpose.
+      const sharded = run.ranks.some(
+        (r) => ["fsdp", "sharding"].includes(r.facts.parallelism ?? "") || r.facts.pointToPoint === true,
+      );
       const checked = run.ranks.flatMap((r) => (r.facts.parameterSums === undefined ? [] : [r.facts.parameterSums]));
       if (sharded || checked.length < 2 || checked.length !== (run.processes ?? run.devices)) return [];
       const steps = checked[0]!

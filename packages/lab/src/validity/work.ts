@@ -104,9 +104,29 @@ function sameData(summary: RunSummary, processes: number): Evidence[] {
   return list;
 }
 
-/** Weak scaling is declared, or the data set grows with the devices. */
+/**
+ * Whether every rank takes as many samples as a rank of the baseline from data without a length: a stream that ends after a
+ * number of steps. The data may be divided or not.
+ */
+function sameStepsOfStream(here: RunSummary, base: RunSummary): boolean {
+  if (here.run.workload.datasetSamples !== undefined || base.run.workload.datasetSamples !== undefined) return false;
+  if (here.run.devices === base.run.devices) return false;
+  const [a, b] = [countedSamples(base), countedSamples(here)];
+  if (a === null || b === null || a.samples === 0) return false;
+  const perRank = (samples: number, { run }: RunSummary): number => samples / (run.processes ?? run.devices);
+  return Math.abs(perRank(b.samples, here) / perRank(a.samples, base) - 1) < 0.02;
+}
+
+/** Whether the ranks were seen to draw different samples. */
+function differentData(summary: RunSummary): boolean {
+  const content = onAllRanks(summary, "contentHash");
+  return content !== null && new Set(content).size === content.length;
+}
+
+/** Weak scaling is declared, the data set grows with the devices, or every rank takes as many samples of a stream of its own. */
 export function isWeak(here: RunSummary, base: RunSummary): boolean {
   if (here.run.workload.scaling !== undefined) return here.run.workload.scaling === "weak";
+  if (sameStepsOfStream(here, base)) return differentData(here);
   const a = base.run.workload.datasetSamples;
   const b = here.run.workload.datasetSamples;
   if (a === undefined || b === undefined || a === 0 || here.run.devices === base.run.devices) return false;
@@ -153,6 +173,9 @@ function ofRun(summary: RunSummary, count: CountSummary, baseline: CountSummary)
       evidence("work ratio", ratio, { threshold: extraWork }),
     ];
     const extra = ratio > extraWork && here.samples - expected > here.slack;
+    // As many steps on every rank of a stream without a length: divided streams and copies of one look the same.
+    if (extra && replicated.length === 0 && sameStepsOfStream(summary, base))
+      return share(ratio, "inferred", false, list.map(asInferred), streamReadings(count.speedup, ratioOfDevices));
     if (extra) return share(ratio, here.rank, false, [...list, ...same]);
     // As many samples as a divided data set has, but the same ones on every rank: the epoch covers 1/N of the data.
     if (replicated.length > 0 && !weak) return share(ratio, "counted", false, [...list, ...replicated]);
@@ -162,6 +185,22 @@ function ofRun(summary: RunSummary, count: CountSummary, baseline: CountSummary)
   if (weak) return share(1, "assumed", true, []);
   return readingsOfTimes(summary, count, baseline, same, share);
 }
+
+const asInferred = (e: Evidence): Evidence => ({ ...e, rank: "inferred" });
+
+/** Even odds: the counts alone do not tell. */
+const streamReadings = (speedup: number, ratio: number): Reading[] => [
+  {
+    text: `every rank reads the same stream: work per second ${(speedup * ratio).toFixed(2)}x, of the same samples`,
+    likelihood: 0.5,
+    speedup: speedup * ratio,
+  },
+  {
+    text: `every rank reads a stream of its own (weak scaling): work per second ${(speedup * ratio).toFixed(2)}x`,
+    likelihood: 0.5,
+    speedup: speedup * ratio,
+  },
+];
 
 const ranksText = (processes: number, devices: number): string =>
   processes === devices

@@ -128,6 +128,10 @@ export class RunsFolder {
     return this.#entries.get(id)?.place ?? null;
   }
 
+  get places(): RunPlace[] {
+    return [...this.#entries.values()].map(({ place }) => place);
+  }
+
   row(id: string): RunRow | null {
     return this.#entries.get(id)?.row ?? null;
   }

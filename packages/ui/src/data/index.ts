@@ -5,3 +5,4 @@ export { RunsFolder } from "./folder.js";
 export { holderOf } from "./holder.js";
 export { RunRecords } from "./records.js";
 export type { RunPlace } from "./row.js";
+export { findTimelines, type Timeline } from "./timelines.js";

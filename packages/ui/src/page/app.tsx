@@ -3,14 +3,18 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
+import "./cluster.css";
 import "./content.css";
 import "./tables.css";
+import { ClusterPage } from "./cluster.js";
 import { ComparePage } from "./compare.js";
 import { Command, Empty, useKeys } from "./parts.js";
 import { RunPage } from "./run.js";
 import { RunsPage } from "./runs.js";
+import { ScalingPage } from "./scaling.js";
 import { go, type Route, startStore, useStore } from "./store.js";
 import { Strip } from "./strip.js";
+import { TimelinePage } from "./timeline.js";
 
 interface Page {
   /** Name in the navigation; pages without one are reached from others. */
@@ -21,6 +25,9 @@ interface Page {
 const pages: Readonly<Record<string, Page>> = {
   runs: { title: "Runs", view: () => <RunsPage /> },
   run: { view: ({ argument }) => <RunPage id={argument} /> },
+  scaling: { title: "Scaling", view: ({ argument }) => <ScalingPage id={argument} /> },
+  cluster: { title: "Cluster", view: () => <ClusterPage /> },
+  timeline: { title: "Timeline", view: ({ argument }) => <TimelinePage id={argument} /> },
   compare: { view: ({ search }) => <ComparePage ids={search.getAll("id")} /> },
 };
 

@@ -63,7 +63,7 @@ function useRun(id: string): {
             else if (name === "points") onPoints(data as SeriesPart);
             else if (name === "gone") setProblem((data as { error: string }).error);
           },
-          () => `${part.generation}:${part.read < 1 ? -1 : (part.step.at(-1) ?? -1)}`,
+          { after: `${part.generation}:${part.read < 1 ? -1 : (part.step.at(-1) ?? -1)}` },
         );
       } catch (error) {
         if (!over) setProblem((error as Error).message);
@@ -251,7 +251,7 @@ function Head({ detail }: { detail: RunDetail }) {
         {row.verdict !== undefined && <span class={`verdict ${row.verdict.tone}`}>{row.verdict.text}</span>}
         <span class="grow" />
         {detail.tapes.length > 0 && (
-          <a class="button" href={`#/timeline/${encodeURIComponent(row.id)}`}>
+          <a class="button" href={`#/timeline/${encodeURIComponent(`tape:${row.id}`)}`}>
             Timeline
           </a>
         )}

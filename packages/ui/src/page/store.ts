@@ -94,11 +94,15 @@ async function load(): Promise<void> {
 }
 
 /** Opens the stream for all runs, or for one of them with its points. A function that is returned closes it. */
-export function follow(run: string | null, onRun: RunListener = () => {}, after?: () => string): () => void {
+export function follow(
+  run: string | null,
+  onRun: RunListener = () => {},
+  parameters: Record<string, string> = {},
+): () => void {
   stopEvents();
   followed = run;
   stopEvents = openEvents(
-    { ...(run !== null && { run }), ...(after !== undefined && { after: after() }) },
+    { ...(run !== null && { run }), ...parameters },
     {
       onEvent: (name, data) => {
         if (name === "machine") update({ machine: data as MachineNow });

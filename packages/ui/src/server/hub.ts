@@ -1,10 +1,28 @@
 // Keeps what open pages look at up to date: the list of runs, and the records of the runs that somebody watches. Nothing is
 // read while no page is open.
 import { readdirSync, readFileSync } from "node:fs";
-import { holderOf, type RunPlace, RunRecords, type RunsFolder, readDetail } from "../data/index.js";
-import { type Overview, type RunDetail, type RunRow, type SeriesPart, seriesFields } from "../wire/index.js";
+import {
+  findTimelines,
+  holderOf,
+  type RunPlace,
+  RunRecords,
+  type RunsFolder,
+  readDetail,
+  type Timeline,
+} from "../data/index.js";
+import { Jobs } from "../jobs/index.js";
+import {
+  type Overview,
+  RequestError,
+  type RunDetail,
+  type RunRow,
+  type SeriesPart,
+  seriesFields,
+} from "../wire/index.js";
+import type { ClusterMonitor } from "./cluster.js";
 import { MachineMonitor } from "./machine.js";
-import { type EventStream, RequestError } from "./reply.js";
+import type { EventStream } from "./reply.js";
+import { Tickets } from "./tickets.js";
 
 const scanMs = 1000;
 const recordsMs = 250;
@@ -32,6 +50,8 @@ interface Follower {
 
 /** The live data of one server. */
 export class Hub {
+  readonly jobs = new Jobs();
+  readonly tickets = new Tickets();
   readonly machine = new MachineMonitor(() => this.#ownProcesses());
   readonly #open = new Map<string, Open>();
   readonly #followers = new Set<Follower>();
@@ -40,7 +60,36 @@ export class Hub {
   #timers: NodeJS.Timeout[] = [];
   #running: { pid: number; id: string }[] = [];
 
-  constructor(readonly folder: RunsFolder) {}
+  constructor(
+    readonly folder: RunsFolder,
+    /** The file of predictions and outcomes. */
+    readonly ledger: string,
+    /** The watched dispatcher, if one was named. */
+    readonly cluster: ClusterMonitor | null,
+  ) {}
+
+  /** The tapes and traces now. */
+  timelines(): Timeline[] {
+    this.overview();
+    const { root, places } = this.folder;
+    return root === null ? [] : findTimelines(root, places);
+  }
+
+  /** Builds the page of a timeline; returns its address. */
+  async timelinePage(id: string): Promise<string> {
+    const found = this.timelines().find(({ row }) => row.id === id);
+    if (found === undefined) throw new RequestError(404, `there is no tape or trace "${id}" in ${this.folder.path}`);
+    if (found.row.tooLarge) throw new RequestError(422, "more than 1 GiB of traces: weft trace --html shows them");
+    return this.tickets.add(await this.jobs.run("timeline", { files: found.files, name: found.row.name }));
+  }
+
+  /** Folder of a listed study. */
+  studyFolder(id: string): string {
+    if (this.#overview === null) this.overview();
+    const known = this.folder.studyFolder(id);
+    if (known === null) throw new RequestError(404, `there is no study "${id}" in ${this.folder.path}`);
+    return known;
+  }
 
   /** The runs now. */
   overview(): Overview {
@@ -112,8 +161,9 @@ export class Hub {
   }
 
   /** Adds a page. `after`: generation and step that it has already. */
-  follow(stream: EventStream, run: string | null, after: Follower["at"]): () => void {
+  follow(stream: EventStream, run: string | null, after: Follower["at"], seesCluster: boolean): () => void {
     if (run !== null) this.#known(run);
+    const stopCluster = seesCluster ? this.cluster?.listen((view) => stream.send("cluster", view)) : undefined;
     const follower: Follower = { stream, run, at: after, version: -1, detailAt: 0, detail: "" };
     this.#followers.add(follower);
     const stopMachine = this.machine.listen((now) => {
@@ -128,6 +178,7 @@ export class Hub {
     this.#start();
     return () => {
       stopMachine();
+      stopCluster?.();
       this.#followers.delete(follower);
       if (this.#followers.size === 0) this.close();
     };
@@ -143,6 +194,13 @@ export class Hub {
     for (const timer of this.#timers) clearInterval(timer);
     this.#timers = [];
     this.machine.close();
+  }
+
+  /** Ends the threads, too. */
+  end(): void {
+    this.close();
+    this.cluster?.close();
+    this.jobs.close();
   }
 
   /** Sends the rows that changed. */

@@ -2,11 +2,15 @@
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join, resolve } from "node:path";
 import { RunsFolder } from "../data/index.js";
+import { RequestError } from "../wire/index.js";
 import { Access, newToken, urlHost } from "./access.js";
+import { ClusterMonitor, type ClusterSecurity } from "./cluster.js";
 import { Hub } from "./hub.js";
-import { baseHeaders, EventStream, RequestError, sendError, sendJson } from "./reply.js";
+import { baseHeaders, EventStream, sendError, sendJson } from "./reply.js";
 import { readBody, reads, writes } from "./routes.js";
+import { frameHeaders } from "./tickets.js";
 
 /** Options of `startUi`. */
 export interface UiOptions {
@@ -16,6 +20,12 @@ export interface UiOptions {
   host?: string;
   /** Port; 0 takes a free one. Default: 0. */
   port?: number;
+  /** Address of a dispatcher to watch, `HOST:PORT`. */
+  server?: string;
+  /** Token and certificates for the dispatcher. */
+  security?: ClusterSecurity;
+  /** File of predictions and outcomes. Default: `.weft/ledger.jsonl`. */
+  ledger?: string;
   /** Token that requests must carry. Default: a new random one. */
   token?: string;
 }
@@ -69,6 +79,10 @@ class UiHandler {
     const { pathname, searchParams } = new URL(request.url ?? "/", "http://localhost");
     const isRead = request.method === "GET";
     if (isRead && Object.hasOwn(files, pathname)) return this.#file(pathname, response);
+    if (isRead && pathname.startsWith("/frame/")) {
+      this.#frame(pathname.slice("/frame/".length), response);
+      return;
+    }
     if (!pathname.startsWith("/api/")) throw new RequestError(404, "there is no such page");
     if (!this.access.hasToken(request))
       throw new RequestError(401, "the token is missing or is of another start of weft ui");
@@ -77,6 +91,13 @@ class UiHandler {
     if (!Object.hasOwn(table, pathname)) throw new RequestError(404, `there is no ${request.method} ${pathname}`);
     const body = isRead ? {} : await readBody(request);
     sendJson(response, await table[pathname]({ hub: this.hub, search: searchParams, body }));
+  }
+
+  #frame(ticket: string, response: ServerResponse): void {
+    const html = this.hub.tickets.take(ticket);
+    if (html === null) throw new RequestError(404, "this address was used already, or is too old");
+    response.writeHead(200, frameHeaders);
+    response.end(html);
   }
 
   #file(path: string, response: ServerResponse): void {
@@ -99,7 +120,7 @@ class UiHandler {
     const [generation, step] = /^(\d{1,9}):(-?\d{1,16})$/.exec(String(last))?.slice(1).map(Number) ?? [0, -1];
     const stream = new EventStream(response);
     this.#streams++;
-    const leave = this.hub.follow(stream, run, { generation, step });
+    const leave = this.hub.follow(stream, run, { generation, step }, search.has("cluster"));
     response.on("close", () => {
       this.#streams--;
       leave();
@@ -131,21 +152,23 @@ function listen(server: Server, host: string, port: number): Promise<number> {
  */
 export async function startUi(options: UiOptions = {}): Promise<UiServer> {
   const { runs = "runs", host = "127.0.0.1", port = 0, token = newToken() } = options;
-  const hub = new Hub(new RunsFolder(runs));
+  const { ledger = join(".weft", "ledger.jsonl"), server, security = {} } = options;
+  const cluster = server === undefined ? null : new ClusterMonitor(server, security);
+  const hub = new Hub(new RunsFolder(runs, server ?? null), resolve(ledger), cluster);
   const handler = new UiHandler(hub, new Access(token, host));
-  const server = createServer((request, response) => void handler.handle(request, response));
-  server.requestTimeout = 30_000;
-  server.maxHeadersCount = 100;
-  const bound = await listen(server, host, port);
+  const http = createServer((request, response) => void handler.handle(request, response));
+  http.requestTimeout = 30_000;
+  http.maxHeadersCount = 100;
+  const bound = await listen(http, host, port);
   const shown = host === "0.0.0.0" || host === "::" ? "localhost" : host;
   return {
     url: `http://${urlHost(shown)}:${bound}/#token=${token}`,
     port: bound,
     token,
     close: () => {
-      hub.close();
-      server.closeAllConnections();
-      return new Promise((resolve) => server.close(() => resolve()));
+      hub.end();
+      http.closeAllConnections();
+      return new Promise((done) => http.close(() => done()));
     },
   };
 }

@@ -1,16 +1,6 @@
 // Responses of the server: headers, JSON, errors, and streams of server-sent events.
 import type { ServerResponse } from "node:http";
 
-/** An error that the page shows, with its HTTP status. */
-export class RequestError extends Error {
-  constructor(
-    readonly status: number,
-    message: string,
-  ) {
-    super(message);
-  }
-}
-
 /** Nothing but our own files: no inline script, no other host, no frame around the page. */
 const policy = [
   "default-src 'none'",

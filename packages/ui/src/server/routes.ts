@@ -1,9 +1,8 @@
 // The API of the page: one row per route.
 import type { IncomingMessage } from "node:http";
 import { readSettings, stopRun } from "../data/index.js";
-import { type SeriesField, seriesFields } from "../wire/index.js";
+import { RequestError, type SeriesField, seriesFields } from "../wire/index.js";
 import type { Hub } from "./hub.js";
-import { RequestError } from "./reply.js";
 
 /** A request for data. */
 export interface Query {
@@ -57,6 +56,9 @@ export const reads: Readonly<Record<string, Route>> = {
     const from = whole(search, "from", 0, Number.MAX_SAFE_INTEGER);
     return records.part(fieldsOf(search), buckets, from, to);
   },
+  "/api/study": ({ hub, search }) => hub.jobs.run("study", { folder: hub.studyFolder(required(search, "id")) }),
+  "/api/timelines": ({ hub }) => hub.timelines().map(({ row }) => row),
+  "/api/ledger": ({ hub }) => hub.jobs.run("ledger", { path: hub.ledger }),
   "/api/compare": async ({ hub, search }) => {
     const ids = search.getAll("id").slice(0, mostCompared);
     return Promise.all(
@@ -73,14 +75,20 @@ export const reads: Readonly<Record<string, Route>> = {
   },
 };
 
-/** Routes that change something: POST only. */
+function idOf(body: Record<string, unknown>): string {
+  if (typeof body.id !== "string") throw new RequestError(400, 'the body lacks "id"');
+  return body.id;
+}
+
+/** Routes that change something or cost much: POST only. */
 export const writes: Readonly<Record<string, Route>> = {
+  "/api/timeline": async ({ hub, body }) => ({ address: await hub.timelinePage(idOf(body)) }),
   "/api/stop": ({ hub, body }) => {
-    if (typeof body.id !== "string") throw new RequestError(400, 'the request lacks "id", the run to stop');
-    const place = hub.place(body.id);
+    const id = idOf(body);
+    const place = hub.place(id);
     hub.overview();
     try {
-      return { message: stopRun(place, hub.row(body.id)) };
+      return { message: stopRun(place, hub.row(id)) };
     } catch (error) {
       throw error instanceof RequestError ? error : new RequestError(409, (error as Error).message);
     }

@@ -1,4 +1,15 @@
-// What the server sends to the page, as JSON. The page imports these types only.
+// What the server sends to the page, as JSON: the page imports these types.
+export type {
+  ClientRow,
+  ClusterView,
+  PlanCandidate,
+  PlanView,
+  TensorPlacement,
+  WorkerHistory,
+  WorkerTile,
+} from "./cluster.js";
+export { RequestError } from "./errors.js";
+export type { Calibration, FindingCard, LedgerView, ScalePoint, ScalePrediction, StudyView } from "./study.js";
 
 /** State of a run: how it ended, or what is known about a run that has not written its end. */
 export type RunState = "running" | "ok" | "failed" | "timeout" | "canceled" | "died" | "silent" | "unknown";
@@ -183,6 +194,16 @@ export interface MachineNow {
   others: { name: string; pid: number; percent: number }[];
   /** Why a measurement now would not be valid; null if the machine is quiet. */
   disturbance: string | null;
+}
+
+/** Tapes or traces that the timeline can show. */
+export interface TimelineRow {
+  id: string;
+  name: string;
+  kind: "tape" | "trace";
+  files: number;
+  bytes: number;
+  tooLarge: boolean;
 }
 
 /** An error as the API returns it. */

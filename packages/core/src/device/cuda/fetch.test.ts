@@ -136,6 +136,25 @@ test("data() leaves the event loop free until the copy is done", () =>
     device.close();
   }));
 
+test("a small result is read in the order of the stream while later work is enqueued", () =>
+  new FakeCuda().within(async (fake) => {
+    const device = new CudaDevice(0);
+    weft.useDevice(device);
+    const [x, y] = [weft.ones([3]).mul(2).realize(), weft.ones([3]).mul(3).realize()];
+    fake.sequence();
+    const reads = [x.data(), y.data()];
+    const names = fake.sequence();
+    assert.equal(names.filter((name) => name === "cuMemcpyDtoHAsync_v2").length, 2);
+    assert.ok(!names.some((name) => /Synchronize/.test(name)), names.join(" "));
+    const [a, b] = await Promise.all(reads);
+    assert.notEqual(a.buffer, b.buffer);
+    assert.deepEqual([a.length, b.length, a.buffer.byteLength >= 12], [3, 3, true]);
+    // More reads at a time than there are slots block, and are right too.
+    const many = await Promise.all(Array.from({ length: 80 }, () => x.data()));
+    assert.ok(many.every((data) => data.length === 3));
+    device.close();
+  }));
+
 test("a product that is fetched comes row block by row block, each copied while the next is computed", () =>
   new FakeCuda({ memoryBytes: 2 ** 31 }).within((fake) => {
     process.env.WEFT_PINNED_LIMIT = String(2 ** 28);

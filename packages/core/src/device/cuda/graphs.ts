@@ -45,6 +45,10 @@ export class RecordedRuns {
   #misses = 0;
   /** Calls before the next graph is recorded. */
   #pause = 0;
+  /** Arguments move that are too large for staging buffers: a new graph may replace one from time to time. */
+  #mayReplace = false;
+  /** Calls since the last change of donated arguments. */
+  #calls = 0;
   readonly #homes: Homes = { inputs: new Map(), outputs: new Map() };
   readonly #moving = { inputs: new Set<number>(), outputs: new Set<number>() };
   launches = 0;
@@ -56,6 +60,7 @@ export class RecordedRuns {
   ) {}
 
   run(addresses: Addresses): void {
+    this.#calls++;
     const { inputs, outputs } = this.#homes;
     if (inputs.size + outputs.size === 0) {
       this.#runAt(addresses);
@@ -84,17 +89,28 @@ export class RecordedRuns {
     }
     const key = `${inputs.join(",")}/${outputs.join(",")}/${scratch}`;
     const exec = this.#graphs.get(key);
-    if (exec !== undefined || (this.#seen.has(key) && this.#pause-- <= 0)) {
-      this.#misses = 0;
-      const found = exec ?? this.#record(key, addresses);
-      if (found === null || !this.#launch(found)) this.program.issue(addresses);
-      else this.#last = { ...addresses, exec: found };
+    // Where more sets of addresses take turns than graphs are kept, recording one per call would cost more than it saves.
+    const isFull = this.#graphs.size >= maxGraphs;
+    const mayRecord = this.#seen.has(key) && (!isFull || this.#mayReplace) && this.#pause-- <= 0;
+    if (exec === undefined && !mayRecord) {
+      if (this.#seen.size > 64) this.#seen.clear();
+      this.#seen.add(key);
+      this.program.issue(addresses);
+      this.#missed(addresses);
       return;
     }
-    if (this.#seen.size > 64) this.#seen.clear();
-    this.#seen.add(key);
-    this.program.issue(addresses);
-    this.#missed(addresses);
+    if (!isFull) this.#misses = 0;
+    else if (exec === undefined) this.#pause = pauseCalls;
+    this.#previous = addresses;
+    const found = exec ?? this.#record(key, addresses);
+    if (found === null || !this.#launch(found)) {
+      this.program.issue(addresses);
+      return;
+    }
+    this.#last = { ...addresses, exec: found };
+    // The least recently used one comes first.
+    this.#graphs.delete(key);
+    this.#graphs.set(key, found);
   }
 
   /** False if the GPU has no memory for the graph, which is then dropped; nothing has run. */
@@ -111,11 +127,11 @@ export class RecordedRuns {
   }
 
   /** Frees what recorded graphs need; the program is launched kernel by kernel for a while. */
-  #dropGraphs(): void {
+  #dropGraphs(pause = pauseCalls): void {
     for (const exec of this.#graphs.values()) this.context.driver.cuGraphExecDestroy(exec);
     this.#graphs.clear();
     this.#last = null;
-    this.#pause = pauseCalls;
+    this.#pause = pause;
   }
 
   /** Null if the GPU has no memory for a graph. */
@@ -176,11 +192,15 @@ export class RecordedRuns {
       // A donated argument moved, for example because the program got another state: start over.
       this.#moving.inputs.clear();
       this.#moving.outputs.clear();
+      this.#dropGraphs(this.#calls < pauseCalls ? pauseCalls : 0);
+      this.#calls = 0;
       return;
     }
     const results = [...this.#moving.outputs];
     const bytes = movers.reduce((n, i) => n + inputs[i], 0) + results.reduce((n, o) => n + outputs[o], 0);
-    if (bytes > maxHomeBytes) return;
+    this.#mayReplace = bytes > maxHomeBytes;
+    if (this.#mayReplace) return;
+    this.#dropGraphs(0);
     try {
       for (const i of movers) this.#home(this.#homes.inputs, i, inputs[i]);
       for (const o of results) this.#home(this.#homes.outputs, o, outputs[o]);
@@ -197,10 +217,7 @@ export class RecordedRuns {
 
   /** Destroys the recorded graphs and frees the staging buffers; the stream has finished with both. */
   release(): void {
-    const { context } = this;
-    for (const exec of this.#graphs.values()) context.driver.cuGraphExecDestroy(exec);
-    this.#graphs.clear();
-    this.#last = null;
+    this.#dropGraphs();
     this.#freeHomes();
   }
 

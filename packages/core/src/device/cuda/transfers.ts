@@ -11,6 +11,9 @@ const fetchFrom = 1 << 18;
 const smallUpload = 1 << 18;
 const uploadRing = 1 << 22;
 const notReady = 600;
+/** Results up to this size are read through one of these slots of pinned memory when they are read without blocking. */
+const slotBytes = 4096;
+const slotCount = 64;
 
 export class Transfers {
   #staging: HostBlock | null = null;
@@ -94,8 +97,9 @@ export class Transfers {
     return started.buffer;
   }
 
-  /** The same without blocking the event loop. */
+  /** The same without blocking the event loop; small results too, while there are slots for them. */
   fetchAsync(buffer: CudaBuffer): Promise<ArrayBuffer> | null {
+    if (buffer.bytes <= slotBytes) return this.#fetchSmall(buffer);
     const started = this.#startFetch(buffer);
     if (started === null) return null;
     // Whatever writes to this memory next must wait for the copy.
@@ -103,21 +107,51 @@ export class Transfers {
       "cuStreamWaitEvent",
       this.context.driver.cuStreamWaitEvent(this.context.stream, started.event, 0),
     );
+    return this.#whenDone(started.event, () => started.buffer);
+  }
+
+  /** Resolves with `result` once an event has occurred, and keeps the event for later use. */
+  #whenDone(event: number, result: () => ArrayBuffer): Promise<ArrayBuffer> {
     return new Promise((resolve, reject) => {
       const look = (): void => {
-        const code = this.context.lost === null ? this.context.driver.cuEventQuery(started.event) : 1;
-        if (code === notReady) setImmediate(look);
-        else {
-          this.#fetchEvents.push(started.event);
-          try {
-            this.context.check("cuEventQuery", code);
-            resolve(started.buffer);
-          } catch (error) {
-            reject(error as Error);
-          }
+        const code = this.context.lost === null ? this.context.driver.cuEventQuery(event) : 1;
+        if (code === notReady) {
+          setImmediate(look);
+          return;
+        }
+        this.#fetchEvents.push(event);
+        const made = result();
+        try {
+          this.context.check("cuEventQuery", code);
+          resolve(made);
+        } catch (error) {
+          reject(error as Error);
         }
       };
       look();
+    });
+  }
+
+  #slots: { block: HostBlock; free: number[] } | null = null;
+
+  /** Copies in the order of the stream, so that work that is enqueued meanwhile need not wait. */
+  #fetchSmall(buffer: CudaBuffer): Promise<ArrayBuffer> | null {
+    this.context.enter();
+    this.#slots ??= {
+      block: this.#pinned(slotBytes * slotCount),
+      free: Array.from({ length: slotCount }, (_, i) => i * slotBytes),
+    };
+    const { block, free } = this.#slots;
+    const at = buffer.bytes === 0 ? undefined : free.pop();
+    if (at === undefined) return null;
+    const { driver, stream } = this.context;
+    const done = this.#fetchEvents.pop() ?? this.context.newEvent();
+    const { bytes } = buffer;
+    this.context.check("cuMemcpyDtoH", driver.cuMemcpyDtoHAsync_v2(block.address + at, buffer.address, bytes, stream));
+    this.context.check("cuEventRecord", driver.cuEventRecord(done, stream));
+    return this.#whenDone(done, () => {
+      free.push(at);
+      return block.view.slice(at, at + bytes).buffer as ArrayBuffer;
     });
   }
 

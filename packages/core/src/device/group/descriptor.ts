@@ -135,7 +135,7 @@ export function describe(attrs: CollectiveAttrs, operand: Shape = operandShape(a
     numel(operand) * element,
     numel(shape) * element,
     numel(shape),
-    scatter ? numel(operand.slice(0, axis)) : 0,
+    scatter ? numel(operand.slice(0, axis)) : Number(kind === "allGather"),
     scatter ? operand[axis] * inner : 0,
     scatter ? startOf(sizes, me) * inner : 0,
     scatter ? sizes[me] * inner : 0,

@@ -3,11 +3,11 @@
 #pragma once
 #include "threefry.h"
 
-/* Box-Muller: sqrt(-2 log u) cos(2 pi v), the cosine by folding v to a quarter turn */
-W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  float u = (float)(int32_t)((x0 >> 8) + 1) * 5.9604644775390625e-8f,
-        v = (float)(int32_t)(x1 >> 8) * 5.9604644775390625e-8f;
+/* Box-Muller: sqrt(-2 log u) cos(2 pi v), the cosine by folding v to a quarter turn. Two neighbors share u and v: the second one is
+   three quarters of a turn ahead, which makes a sine of the cosine. */
+#define W_QUARTER 0xc0000000u
+W_INLINE float w_radius_f(uint32_t word) {
+  float u = (float)(int32_t)((word >> 8) + 1) * 5.9604644775390625e-8f;
   int32_t bits = (int32_t)w_f_to_bits(u), e = (bits - 0x3f3504f3) >> 23;
   float f = w_bits_to_f((uint32_t)bits - ((uint32_t)e << 23)) - 1.0f, k = (float)e, p;
   p = -0.06202881038188934f;
@@ -23,6 +23,10 @@ W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
   float ff = f * f, y = fmaf(p * f, ff, k * -0.00021219444170128554f);
   y = fmaf(-0.5f, ff, y) + f;
   y = fmaf(k, 0.693359375f, y);
+  return sqrtf(-2.0f * y);
+}
+W_INLINE float w_gauss_f(float radius, uint32_t word) {
+  float v = (float)(int32_t)(word >> 8) * 5.9604644775390625e-8f, p;
   float a = (fabsf(v - 0.5f) - 0.25f) * 6.2831854820251465f, s = a * a;
   p = 1.6059044372074283e-10f;
   p = fmaf(p, s, -2.5052107943679403e-8f);
@@ -31,10 +35,13 @@ W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t i) {
   p = fmaf(p, s, 0.008333333767950535f);
   p = fmaf(p, s, -0.1666666716337204f);
   p = fmaf(p, s, 1.0f);
-  return fmaf(sqrtf(-2.0f * y), a * p, 0.0f);
+  return fmaf(radius, a * p, 0.0f);
 }
-#define w_normal_h w_normal_f
-#define w_normal_b w_normal_f
+W_INLINE float w_normal_f(uint32_t k0, uint32_t k1, uint64_t n) {
+  uint64_t i = n >> 1;
+  W_THREEFRY13
+  return w_gauss_f(w_radius_f(x0), x1 + (n & 1 ? W_QUARTER : 0u));
+}
 W_INLINE double w_normal_d(uint32_t k0, uint32_t k1, uint64_t i) {
   W_THREEFRY
   double u = ((double)x0 + 1.0) * 2.3283064365386963e-10, v = (double)x1 * 2.3283064365386963e-10;

@@ -39,15 +39,28 @@ test("an element depends on its key and its own index alone", () => {
   assert.notDeepEqual(two.slice(0, 5), two.slice(5));
 });
 
-test("the counter of an element is its index, low word first", () => {
+test("the counter of a float64 number is its index, low word first", () => {
   const [r0, r1] = threefry2x32(1, 2, 3, 0);
-  assert.equal(draw("uniform", [4])[3], (r0 >>> 8) * 2 ** -24);
   assert.equal(draw("uniform", [4], "float64")[3], ((r0 >>> 5) * 2 ** 26 + (r1 >>> 6)) * 2 ** -53);
-  assert.equal(draw("uniform", [4], "bfloat16")[3], (r0 >>> 24) * 2 ** -8);
-  assert.equal(draw("uniform", [4], "float16")[3], (r0 >>> 21) * 2 ** -11);
   const radius = Math.sqrt(-2 * Math.log((r0 + 1) / 2 ** 32));
   // The generator has its own logarithm and cosine; Math's may round differently.
   assert.ok(Math.abs(draw("normal", [4], "float64")[3] - radius * Math.cos(2 * Math.PI * (r1 / 2 ** 32))) < 1e-15);
+});
+
+test("two neighbors of smaller floats share a block of 13 rounds", () => {
+  const words = [0, 1, 2].flatMap((block) => threefry2x32(1, 2, block, 0, 13));
+  const unit = (bits: number): number[] => words.map((word) => (word >>> (32 - bits)) * 2 ** -bits);
+  assert.deepEqual(draw("uniform", [6]), unit(24));
+  assert.deepEqual(draw("uniform", [6], "bfloat16"), unit(8));
+  assert.deepEqual(draw("uniform", [6], "float16"), unit(11));
+  const normals = draw("normal", [6]);
+  for (let block = 0; block < 3; block++) {
+    const [r0, r1] = words.slice(2 * block);
+    const radius = Math.sqrt(-2 * Math.log(((r0 >>> 8) + 1) / 2 ** 24));
+    const angle = 2 * Math.PI * ((r1 >>> 8) / 2 ** 24);
+    assert.ok(Math.abs(normals[2 * block] - radius * Math.cos(angle)) < 1e-6);
+    assert.ok(Math.abs(normals[2 * block + 1] - radius * Math.sin(angle)) < 1e-6);
+  }
 });
 
 // The 0.1% point of the distance is 1.95 / sqrt(n).
@@ -77,6 +90,12 @@ test("normal numbers are normal", () => {
     assert.ok(distance(xs, cdf) < limit);
     assert.ok(Math.abs(mean(xs.map((x) => x * x)) - 1) < 4 * Math.sqrt(2 / count));
     assert.ok(Math.abs(mean(xs.map((x) => x ** 4)) - 3) < 4 * Math.sqrt(96 / count));
+    for (const lag of [1, 2]) {
+      const products = xs.slice(lag).map((x, i) => x * xs[i]);
+      const squares = xs.slice(lag).map((x, i) => (x * x - 1) * (xs[i] ** 2 - 1));
+      assert.ok(Math.abs(mean(products)) < 4 / Math.sqrt(count), `numbers ${lag} apart are correlated`);
+      assert.ok(Math.abs(mean(squares)) < 4 * (2 / Math.sqrt(count)), `squares ${lag} apart are correlated`);
+    }
   }
   assert.ok(draw("normal", [count], "float16").every(Number.isFinite));
 });

@@ -1,6 +1,6 @@
-// Counter-based random numbers: threefry2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
-// as easy as 1, 2, 3"). Element i of a draw depends on the key and i alone, so shards agree with the whole. Dropout takes
-// 13 rounds and 16 bits per element: see docs/decisions.md.
+// Counter-based random numbers: threefry2x32 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3").
+// Element i of a draw depends on the key and i alone, so shards agree with the whole. Bits and float64 take a block of 20
+// rounds per element; the other floats share a block of 13 rounds by two, elements of dropout by four: see docs/decisions.md.
 import { type DType, InternalError, numel, type OpAttrs, type Shape } from "../../graph/index.js";
 import { normal32, normal64 } from "./normal.js";
 import { forEachIndex, fromReals, linearIndex, type ReferenceRules, type Value } from "./value.js";
@@ -41,13 +41,15 @@ export const droppedOf = (rate: number): number => Math.min(65535, Math.round(ra
 /** Scale of the elements that dropout keeps: the inverse of their rounded probability. */
 export const keptScale = (rate: number): number => 65536 / (65536 - droppedOf(rate));
 
-/** Rounds of dropout draws: the minimum that passes all tests of the authors. */
-const keptRounds = 13;
+/** Rounds of dropout and of single precision: the minimum that passes all tests of the authors. */
+const fewRounds = 13;
+/** Three quarters of a turn, which make a sine of a cosine. */
+const quarter = 0xc0000000;
 
 /** Four neighbors in a row share a block of 64 bits, 16 bits each, the lowest first; every row starts a new block. */
 function keptAt(key0: number, key1: number, at: number, threshold: number): number {
   const block = Math.floor(at / 4);
-  const words = threefry2x32(key0, key1, block % 2 ** 32, Math.floor(block / 2 ** 32), keptRounds);
+  const words = threefry2x32(key0, key1, block % 2 ** 32, Math.floor(block / 2 ** 32), fewRounds);
   const word = words[(at % 4) >> 1];
   return Number((at % 2 === 0 ? word & 65535 : word >>> 16) >= threshold);
 }
@@ -72,6 +74,16 @@ const samplers: Record<Exclude<OpAttrs["random"]["kind"], "dropoutMask">, Partia
   uniform,
   normal,
 };
+
+/** The words of an element: its own block, or a block that it shares with a neighbor (r0 is then all that uniform numbers take). */
+function wordsAt(key0: number, key1: number, at: number, kind: string, dtype: DType): [number, number] {
+  const isShared = kind !== "bits" && dtype !== "float64";
+  const block = isShared ? Math.floor(at / 2) : at;
+  const [low, high] = [block % 2 ** 32, Math.floor(block / 2 ** 32)];
+  const [r0, r1] = threefry2x32(key0, key1, low, high, isShared ? fewRounds : 20);
+  if (!isShared || at % 2 === 0) return [r0, r1];
+  return kind === "uniform" ? [r1, r0] : [r0, (r1 + quarter) >>> 0];
+}
 
 /** Numbering of the elements of a draw: as in a tensor of this shape, starting at this index. */
 export function numbering({ kind, shape, within }: OpAttrs["random"]): { shape: Shape; start: readonly number[] } {
@@ -105,8 +117,7 @@ function random(keys: Value, attrs: OpAttrs["random"]): Value {
         numbers[draw * count + i] = keptAt(key0, key1, counter, threshold);
         return;
       }
-      const [r0, r1] = threefry2x32(key0, key1, counter % 2 ** 32, Math.floor(counter / 2 ** 32));
-      numbers[draw * count + i] = sample(r0, r1);
+      numbers[draw * count + i] = sample(...wordsAt(key0, key1, counter, kind, dtype));
     });
   }
   return fromReals(dtype, [...keys.shape.slice(0, -1), ...shape], numbers);

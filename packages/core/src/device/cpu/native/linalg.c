@@ -53,8 +53,9 @@ static int wl_run(const wl_job* job, long batch, long step, size_t bytes, int th
 
 /* Below this many operations, waking threads costs more than they save. */
 #define WL_WORTH_THREADS 4e5
-/* From this size on, LAPACK uses its own threads for a single matrix. */
-#define WL_WORTH_BLAS_THREADS 192
+/* From this size on, LAPACK uses its own threads for a single matrix. It wakes them for every column of a panel: with 256 columns
+   waiting took twenty times as long as the work of one thread. */
+#define WL_WORTH_BLAS_THREADS 1024
 
 static int wl_dispatch(const wl_op* op, const wl_job* job, long batch) {
   const int cx = wl_is_complex(job->dtype);

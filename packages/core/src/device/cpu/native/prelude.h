@@ -55,8 +55,9 @@ W_SELECT(l, int64_t, uint64_t)
 W_SELECT(u, uint32_t, uint32_t)
 W_SELECT(q, uint64_t, uint64_t)
 
-/* Half types */
-#ifdef __FLT16_MANT_DIG__
+/* Half types. Compilers convert several numbers at a time only where the processor computes with half types, or by plain
+   arithmetic on their bits. */
+#if defined(__FLT16_MANT_DIG__) && (defined(__AVX512FP16__) || !defined(__x86_64__))
 typedef _Float16 w_half;
 W_INLINE float w_from_half(w_half h) { return (float)h; }
 W_INLINE w_half w_to_half(float f) { return (w_half)f; }
@@ -65,16 +66,17 @@ typedef uint16_t w_half;
 W_INLINE float w_from_half(w_half h) {
   uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;
   float magnitude = w_bits_to_f((rest << 13) + 0x38000000u);
-  if (rest >= 0x7c00) magnitude = w_bits_to_f((rest << 13) + 0x70000000u);
-  if (rest < 0x0400) magnitude = (float)rest * 5.9604644775390625e-8f;
+  magnitude = rest >= 0x7c00 ? w_bits_to_f((rest << 13) + 0x70000000u) : magnitude;
+  magnitude = rest < 0x0400 ? (float)(int32_t)rest * 5.9604644775390625e-8f : magnitude;
   return w_bits_to_f(w_f_to_bits(magnitude) | sign);
 }
+/* Small numbers are rounded by adding a number whose last bit is that of the smallest half. */
 W_INLINE w_half w_to_half(float f) {
   uint32_t u = w_f_to_bits(f), sign = (u >> 16) & 0x8000, a = u & 0x7fffffff;
-  if (a > 0x7f800000) return (w_half)(sign | 0x7e00);
-  if (a >= 0x477ff000) return (w_half)(sign | 0x7c00);
-  if (a < 0x38800000) return (w_half)(sign | (uint32_t)rintf(w_bits_to_f(a) * 16777216.0f));
-  return (w_half)(sign | ((a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13));
+  uint32_t normal = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
+  uint32_t small = w_f_to_bits(w_bits_to_f(a) + 0.5f) - 0x3f000000u;
+  uint32_t finite = a < 0x38800000 ? small : a >= 0x477ff000 ? 0x7c00u : normal;
+  return (w_half)(sign | (a > 0x7f800000 ? 0x7e00u : finite));
 }
 #endif
 typedef uint16_t w_bfloat;
@@ -286,7 +288,7 @@ W_INLINE double w_pow_d(double x, double y) { return pow(x, y); }
 #define W_SELDOM(test) ((void)(test), 1)
 #include "../../native/complex.h"
 
-/* Random numbers: threefry2x32, 20 rounds, by key and element index */
+/* Random numbers: threefry2x32 by key and element index */
 W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }
 #include "../../native/threefry.h"
 /* Blocks of four bytes, one per element. */
@@ -308,24 +310,5 @@ W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) {
   W_THREEFRY(void)
   x1;
   return (int32_t)x0;
-}
-W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY(void)
-  x1;
-  return (float)(int32_t)(x0 >> 8) * 5.9604644775390625e-8f;
-}
-W_INLINE float w_uniform_h(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY(void)
-  x1;
-  return (float)(int32_t)(x0 >> 21) * 4.8828125e-4f;
-}
-W_INLINE float w_uniform_b(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY(void)
-  x1;
-  return (float)(int32_t)(x0 >> 24) * 3.90625e-3f;
-}
-W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
 }
 #include "../../native/normal.h"

@@ -21,20 +21,18 @@ W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) {
   W_THREEFRY
   return (int32_t)x0;
 }
-W_INLINE float w_uniform_f(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  return (float)(x0 >> 8) * 5.9604644775390625e-8f;
-}
-W_INLINE float w_uniform_h(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  return (float)(x0 >> 21) * 4.8828125e-4f;
-}
-W_INLINE float w_uniform_b(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  return (float)(x0 >> 24) * 3.90625e-3f;
-}
-W_INLINE double w_uniform_d(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY
-  return ((double)(x0 >> 5) * 67108864.0 + (double)(x1 >> 6)) * 1.1102230246251565e-16;
-}
 #include "../../native/normal.h"
+/* N neighbors from element n on, an even number: both words of every block. */
+#define W_PAIRS(name, FIRST, SECOND)                                                                                   \
+  template <int N> W_INLINE void w_##name##_vector(float* to, uint32_t k0, uint32_t k1, uint64_t n) {                  \
+    _Pragma("unroll") for (int b = 0; b < N / 2; b++) {                                                                \
+      uint64_t i = (n >> 1) + b;                                                                                       \
+      W_THREEFRY13                                                                                                     \
+      to[2 * b] = FIRST;                                                                                               \
+      to[2 * b + 1] = SECOND;                                                                                          \
+    }                                                                                                                  \
+  }
+W_PAIRS(uniform_f, w_unit_f(x0), w_unit_f(x1))
+W_PAIRS(uniform_h, w_unit_h(x0), w_unit_h(x1))
+W_PAIRS(uniform_b, w_unit_b(x0), w_unit_b(x1))
+W_PAIRS(normal_f, w_gauss_f(w_radius_f(x0), x1), w_gauss_f(w_radius_f(x0), x1 + W_QUARTER))

@@ -217,9 +217,14 @@ template <int BYTES> struct w_atomic {
 template <> struct w_atomic<8> {
   typedef unsigned long long word;
 };
-/* The place of element e of the updates in the result, or -1. */
+/* The place of element e of the updates in the result, or -1. Long divisions cost more than everything else: single numbers that
+   are added along the only axis take none. */
 W_INLINE long long w_scatter_target(const int* indices, long long e, long long before, long long n, long long after,
-                                    long long count) {
+                                    long long count, long long total) {
+  if (after == 1 && count == total) {
+    int row = indices[e];
+    return row < 0 || row >= n ? -1 : row;
+  }
   long long c = e % after, i = e / after % count, outer = e / after / count;
   int row = indices[outer / before * count + i];
   return row < 0 || row >= n ? -1 : (outer * n + row) * after + c;
@@ -229,7 +234,7 @@ template <class T> W_INLINE void w_scatter_whole(const int* indices, const T* up
   typedef typename w_atomic<sizeof(T)>::word W;
   long long e = (long long)blockIdx.x * 256 + threadIdx.x;
   if (e >= total) return;
-  long long to = w_scatter_target(indices, e, before, n, after, count);
+  long long to = w_scatter_target(indices, e, before, n, after, count, total);
   if (to >= 0) atomicAdd((W*)out + to, (W)updates[e]);
 }
 /* The same for small results: each block has one of its own in shared memory. */
@@ -243,7 +248,7 @@ template <class T> W_INLINE void w_scatter_bins(char* memory, const int* indices
   long long step = (long long)gridDim.x * blockDim.x;
 #pragma unroll 4
   for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < total; e += step) {
-    long long to = w_scatter_target(indices, e, before, n, after, count);
+    long long to = w_scatter_target(indices, e, before, n, after, count, total);
     if (to >= 0) atomicAdd(bins + to, (W)updates[e]);
   }
   __syncthreads();

@@ -1,6 +1,6 @@
 // The process group between hosts in C: messages.h over one local socket per member, whose other end a thread of this
 // process forwards to the member's host, encrypted and authenticated (the cluster's links). Members of one host reduce
-// over shared memory first, so that a sum crosses the network once per host.
+// over shared memory first and pass on to each other what arrives, so that bytes cross the network once per host.
 #pragma once
 #include "messages.h"
 
@@ -217,6 +217,168 @@ static int reduce_by_host(link_group* g, const int64_t* d, const char* in, char*
   return e;
 }
 
+/* Which member of its host each member is, and how many members every host has. */
+typedef struct {
+  int index[256], count[256];
+} host_places;
+static void places_of(link_group* g, const int64_t* d, host_places* p) {
+  memset(p, 0, sizeof *p);
+  for (int i = 0; i < d[D_MEMBERS]; i++) p->index[i] = p->count[g->hosts[d[D_RANKS + i]]]++;
+}
+
+/* A part that every member of a host needs arrives at one of them, in turn: this one. */
+static int arrives_at(const host_places* p, int part, int host) { return p->index[part] % p->count[host]; }
+
+/* The same for all members: whether the boxes of the step within a host fit the table of shared memory. */
+static int gather_fits(link_group* g, const int64_t* d, const host_places* p) {
+  for (int h = 0; h < 256; h++) {
+    if (p->count[h] == 0) continue;
+    int64_t most = 0, holds[256] = {0};
+    for (int i = 0; i < d[D_MEMBERS]; i++) {
+      int at = g->hosts[d[D_RANKS + i]] == h ? p->index[i] : arrives_at(p, i, h);
+      if (++holds[at] > most) most = holds[at];
+    }
+    if (most * p->count[h] > SENDS / TRANSFER) return 0;
+  }
+  return d[D_RECEIVES] == d[D_MEMBERS];
+}
+
+/* An all-gather in two steps: every part goes to one member of each other host, which passes it on over shared memory. */
+static int gather_by_host(link_group* g, const int64_t* d, const char* in, char* out, uint64_t tag,
+                          const host_places* p) {
+  int n = (int)d[D_MEMBERS], me = (int)d[D_ME], own = g->hosts[g->m.rank], near = p->count[own], mine = p->index[me];
+  int64_t element = d[D_ELEMENT], strides[MAX_DIMS];
+  const int64_t* boxes = d + d[D_RECEIVES_AT];
+  uint64_t arriving = 0;
+  messages m = {.count = 0};
+  for (int i = 0; i < n; i++)
+    if (g->hosts[d[D_RANKS + i]] != own && arrives_at(p, i, own) == mine)
+      arriving += box_bytes(boxes + i * TRANSFER, element);
+  char* memory = room(&g->m, arriving ? arriving : 1);
+  if (!memory) return E_MEMORY;
+  char* at = memory;
+  for (int i = 0; i < n; i++) {
+    int other = (int)d[D_RANKS + i], host = g->hosts[other];
+    if (host == own) continue;
+    if (arrives_at(p, i, own) == mine) {
+      uint64_t bytes = box_bytes(boxes + i * TRANSFER, element);
+      post(&m, 0, at, bytes, other, tag);
+      at += bytes;
+    }
+    if (arrives_at(p, me, host) == p->index[i]) post(&m, 1, (char*)in, (uint64_t)d[D_IN], other, tag);
+  }
+  int e = g->m.exchange(&g->m, &m);
+  if (e) return e;
+  at = memory;
+  for (int i = 0; i < n; i++) {
+    const int64_t* b = boxes + i * TRANSFER;
+    int far = g->hosts[d[D_RANKS + i]] != own && arrives_at(p, i, own) == mine;
+    if (!far && i != me) continue;
+    dense(b, element, strides);
+    copy_box(out + b[2], b + 3 + MAX_DIMS, far ? at : in, strides, b + 3, (int)b[1], element);
+    if (far) at += box_bytes(b, element);
+  }
+  if (near < 2) return E_OK;
+  int64_t* local = malloc((D_RANKS + (uint64_t)near + (uint64_t)(n * near + n) * TRANSFER) * sizeof *local);
+  if (!local) return E_MEMORY;
+  memcpy(local, d, D_RANKS * sizeof *local);
+  local[D_MEMBERS] = near;
+  local[D_ME] = mine;
+  local[D_TAG]++;
+  local[D_ZERO] = 0;
+  local[D_IN] = local[D_OUT];
+  local[D_SENDS] = local[D_RECEIVES] = 0;
+  local[D_SENDS_AT] = D_RANKS + near;
+  for (int i = 0; i < n; i++)
+    if (g->hosts[d[D_RANKS + i]] == own) local[D_RANKS + p->index[i]] = g->place[d[D_RANKS + i]];
+  int64_t* next = local + local[D_SENDS_AT];
+  for (int receives = 0; receives < 2; receives++) {
+    if (receives) local[D_RECEIVES_AT] = next - local;
+    for (int i = 0; i < n; i++) {
+      int holder = g->hosts[d[D_RANKS + i]] == own ? p->index[i] : arrives_at(p, i, own);
+      if (box_bytes(boxes + i * TRANSFER, element) == 0 || (holder == mine) == receives) continue;
+      for (int k = 0; k < near; k++) {
+        if (receives ? k != holder : k == mine) continue;
+        memcpy(next, boxes + i * TRANSFER, TRANSFER * sizeof *next);
+        next[0] = k;
+        next += TRANSFER;
+        local[receives ? D_RECEIVES : D_SENDS]++;
+      }
+    }
+  }
+  e = weft_collective(g->local, local, out, out, 0);
+  free(local);
+  return e;
+}
+
+/* A reduce-scatter in two steps: hosts sum over shared memory, and every member gets one partial sum from each other host. */
+static int scatter_by_host(link_group* g, const int64_t* d, const char* in, char* out, uint64_t tag,
+                           const host_places* p) {
+  int n = (int)d[D_MEMBERS], me = (int)d[D_ME], own = g->hosts[g->m.rank], near = p->count[own], mine = p->index[me];
+  int64_t element = d[D_ELEMENT], outer = d[D_OUTER], row = d[D_ROW];
+  const int64_t* parts = d + d[D_PARTS_AT];
+  uint64_t run = (uint64_t)(outer * parts[2 * me + 1] * element), leaving = 0, hosts = 0;
+  for (int i = 0; i < n; i++)
+    if (g->hosts[d[D_RANKS + i]] != own && arrives_at(p, i, own) == mine)
+      leaving += (uint64_t)(outer * parts[2 * i + 1] * element);
+  for (int h = 0; h < 256; h++) hosts += p->count[h] > 0;
+  uint64_t whole = near > 1 ? (uint64_t)d[D_IN] : 0;
+  char* memory = room(&g->m, whole + leaving + hosts * run + 1);
+  if (!memory) return E_MEMORY;
+  const char* sum = in;
+  if (near > 1) {
+    int64_t local[D_RANKS + 256];
+    memcpy(local, d, D_RANKS * sizeof *local);
+    local[D_KIND] = K_ALLREDUCE;
+    local[D_MEMBERS] = near;
+    local[D_ME] = mine;
+    local[D_OUT] = local[D_IN];
+    local[D_COUNT] = local[D_IN] / element;
+    for (int i = 0; i < n; i++)
+      if (g->hosts[d[D_RANKS + i]] == own) local[D_RANKS + p->index[i]] = g->place[d[D_RANKS + i]];
+    int e = weft_collective(g->local, local, in, memory, 0);
+    if (e) return e;
+    sum = memory;
+  }
+  char *at = memory + whole, *arriving = at + leaving;
+  const void* sums[256];
+  int count = 0;
+  char seen[256] = {0};
+  messages m = {.count = 0};
+  for (int i = 0; i < n; i++) {
+    int other = (int)d[D_RANKS + i], host = g->hosts[other];
+    if (i == me || (host != own && arrives_at(p, i, own) == mine)) {
+      char* target = i == me ? arriving + run * (hosts - 1) : at;
+      int64_t start = parts[2 * i], length = parts[2 * i + 1];
+      for (int64_t o = 0; o < outer; o++)
+        memcpy(target + o * length * element, sum + (o * row + start) * element, (uint64_t)(length * element));
+      if (i != me) {
+        post(&m, 1, at, (uint64_t)(outer * length * element), other, tag);
+        at += outer * length * element;
+      }
+    }
+    if (host != own && arrives_at(p, me, host) == p->index[i])
+      post(&m, 0, arriving + run * (uint64_t)count++, run, other, tag);
+  }
+  /* Hosts are added in the order of their first members, on every rank of a host alike. */
+  uint64_t next = 0, order[256];
+  for (int i = 0; i < n; i++) {
+    int host = g->hosts[d[D_RANKS + i]];
+    if (host != own && arrives_at(p, me, host) == p->index[i]) order[host] = next++;
+  }
+  count = 0;
+  for (int i = 0; i < n; i++) {
+    int host = g->hosts[d[D_RANKS + i]];
+    if (seen[host]) continue;
+    seen[host] = 1;
+    sums[count++] = arriving + run * (host == own ? hosts - 1 : order[host]);
+  }
+  int e = g->m.exchange(&g->m, &m);
+  if (e) return e;
+  reduce_arrays((int)d[D_DTYPE], (int)d[D_FN], out, sums, count, (int64_t)run / element);
+  return E_OK;
+}
+
 /* Whether some members share a host; all members of the collective see the same. */
 static int shares_hosts(link_group* g, const int64_t* d) {
   char seen[256] = {0};
@@ -233,8 +395,15 @@ int wl_collective(void* group, const int64_t* d, const void* in, void* out, int 
   link_group* g = group;
   if (phase == 1) return E_OK;
   if (!fits(g->m.size, g->m.rank, d)) return E_SIZES;
-  int e = d[D_KIND] == K_ALLREDUCE && shares_hosts(g, d) ? reduce_by_host(g, d, in, out, next_tag(&g->m, d))
-                                                         : collective_messages(&g->m, d, in, out);
+  int e;
+  host_places p;
+  if (shares_hosts(g, d)) places_of(g, d, &p);
+  if (shares_hosts(g, d) && d[D_KIND] == K_ALLREDUCE) e = reduce_by_host(g, d, in, out, next_tag(&g->m, d));
+  else if (shares_hosts(g, d) && d[D_KIND] == K_REDUCESCATTER)
+    e = scatter_by_host(g, d, in, out, next_tag(&g->m, d), &p);
+  else if (shares_hosts(g, d) && d[D_GATHERS] && gather_fits(g, d, &p))
+    e = gather_by_host(g, d, in, out, next_tag(&g->m, d), &p);
+  else e = collective_messages(&g->m, d, in, out);
   if (e) wl_abort(g);
   if (e && g->local) wg_abort(g->local);
   return e;

@@ -40,6 +40,7 @@ enum {
   D_PARTS_AT,
   D_RANKS
 };
+enum { D_GATHERS = D_OUTER }; /* of a move: every member sends all that it has to all others */
 enum { K_ALLREDUCE, K_REDUCESCATTER, K_MOVE };
 enum { E_OK, E_TIMEOUT, E_DEAD, E_STOPPED, E_ABORTED, E_MISMATCH, E_MEMORY, E_SIZES, E_NAME, E_RANK, E_SYSTEM, E_MAP };
 

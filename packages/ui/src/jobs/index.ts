@@ -1,0 +1,2 @@
+// Work in threads: analyses, timelines, quantum systems.
+export { Jobs } from "./worker.js";

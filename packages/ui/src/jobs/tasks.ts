@@ -1,0 +1,29 @@
+// The kinds of work that threads do: what each is given, and what it answers. A kind's module is loaded in its thread only.
+import type { LedgerView, StudyView } from "../wire/index.js";
+
+/** What each kind of work is given. */
+export interface JobTasks {
+  study: { folder: string };
+  ledger: { path: string };
+  timeline: { files: string[]; name: string };
+}
+
+/** What each kind of work answers. */
+export interface JobResults {
+  study: StudyView;
+  ledger: LedgerView;
+  timeline: string;
+}
+
+/** A kind of work. */
+export type JobKind = keyof JobTasks;
+
+/** Does one task. */
+type Job<K extends JobKind> = (task: JobTasks[K]) => JobResults[K] | Promise<JobResults[K]>;
+
+/** Loads the work of a kind. */
+export const jobs: { [K in JobKind]: () => Promise<Job<K>> } = {
+  study: async () => (await import("./study.js")).viewStudy,
+  ledger: async () => (await import("./ledger.js")).viewLedger,
+  timeline: async () => (await import("./timeline.js")).viewTimeline,
+};
