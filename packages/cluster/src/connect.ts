@@ -12,8 +12,11 @@ import { readRules } from "./rules.js";
 
 /** A connected cluster, as `connect` returns it. */
 export interface Cluster {
+  /** The cluster as a device; `connect` makes it the current one. */
   readonly device: ClusterDevice;
+  /** The workers at the time of the connection. */
   readonly workers: readonly WorkerInfo[];
+  /** Address of the dispatcher, HOST:PORT. */
   readonly address: string;
   /** The processes that connect started on this machine; null when it connected to a running dispatcher or used Ray. */
   readonly local: LocalCluster | null;

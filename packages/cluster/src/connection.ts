@@ -23,6 +23,7 @@ import { type Channel, hostId, openStream, parseAddress } from "./wire.js";
 export interface ConnectOptions extends Security, ClientSettings {
   /** Seconds to wait for the dispatcher and for the first worker. */
   timeout?: number;
+  /** A name for this client in logs. */
   label?: string;
   /**
    * Sharding rules for named parts of the program (docs/sharding.md): a YAML file or its content. Defaults to

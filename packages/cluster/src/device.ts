@@ -95,6 +95,7 @@ export class ClusterDevice implements Device {
     };
   }
 
+  /** Number of workers. */
   get workers(): number {
     return this.connection.workers.length;
   }
@@ -370,6 +371,7 @@ export class ClusterDevice implements Device {
   get lastChoice(): string | null {
     return this.executables.lastChoice;
   }
+  /** The most recent partitioned function; null before the first. */
   get lastPlan(): Partitioned | null {
     return this.executables.lastPlan;
   }

@@ -11,7 +11,9 @@ export type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 
 /** Options of a dispatcher; it listens on localhost:9000 by default. */
 export interface DispatcherOptions extends Security {
+  /** Address to listen on; default: localhost. */
   host?: string;
+  /** Port to listen on; 0 takes a free one. */
   port?: number;
   /** Seconds without a heartbeat after which a worker is suspended: it is stopped, or its host is unreachable. */
   stopTimeout?: number;

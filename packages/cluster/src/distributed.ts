@@ -13,7 +13,9 @@ import { clusterSettings } from "./settings.js";
 
 /** Options of `distributed.init`. */
 export interface InitOptions {
+  /** Rank of this process, from 0; the launcher's by default. */
   rank?: number;
+  /** Number of processes; the launcher's by default. */
   size?: number;
   /** Group name shared by the processes of one job. */
   name?: string;

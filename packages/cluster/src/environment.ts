@@ -6,13 +6,17 @@ import { printable } from "./printable.js";
 
 /** Rank and world size of a process, as its launcher set them. */
 export interface RankEnvironment {
+  /** Rank of this process, from 0. */
   rank: number;
+  /** Number of processes. */
   size: number;
   /** Processes of the group on this host, and the rank among them. */
   localSize: number;
+  /** Rank among the processes of this host. */
   localRank: number;
   /** Group name: shared by all processes of the job and by no other job. */
   name: string;
+  /** Who started the process. */
   launcher: "weft" | "openmpi" | "slurm" | "none";
 }
 

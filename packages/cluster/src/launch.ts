@@ -18,9 +18,11 @@ export interface LaunchOptions {
   cores?: number;
   /** Pin each worker to its own cores. */
   pin?: boolean;
+  /** Port of the dispatcher; a free one by default. */
   port?: number;
   /** Seconds for all processes to become ready. */
   timeout?: number;
+  /** Variables of the processes, in addition to those of this one. */
   env?: Record<string, string>;
   /** Measure the workers for the planner: again (true), never (false), or once per machine (default). */
   calibrate?: boolean;
@@ -99,13 +101,19 @@ export const startDispatcher = (options: object, env: Record<string, string>, ti
 /** A dispatcher and workers in child processes of this process. */
 export class LocalCluster {
   private constructor(
+    /** Address of the dispatcher, HOST:PORT. */
     readonly address: string,
+    /** Token of clients. */
     readonly token: string,
+    /** Token of workers. */
     readonly workerToken: string,
+    /** The process of the dispatcher. */
     readonly dispatcher: ChildServer,
+    /** The processes of the workers. */
     readonly workers: ChildServer[],
   ) {}
 
+  /** Starts a dispatcher and workers. */
   static async start(options: LaunchOptions): Promise<LocalCluster> {
     const { devices, device = "cpu", timeout = 60, env = {} } = options;
     if (!Number.isInteger(devices) || devices < 1)
@@ -139,6 +147,7 @@ export class LocalCluster {
     }
   }
 
+  /** Ends all processes. */
   async stop(): Promise<void> {
     await Promise.all([...this.workers, this.dispatcher].map((one) => one.end()));
   }

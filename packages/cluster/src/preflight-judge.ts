@@ -28,9 +28,11 @@ export interface LinkRow {
 export interface PreflightFinding {
   /** A worker, a host (all its links), or the link between two workers. */
   what: "worker" | "host" | "link";
+  /** Ids of the workers that it concerns. */
   workers: string[];
   /** How many times slower than its neighbors. */
   slower: number;
+  /** What was measured, as a sentence. */
   evidence: string;
 }
 

@@ -26,12 +26,15 @@ export interface PreflightOptions {
   repeats?: number;
   /** Whether the rates are saved for the planner of this user's programs (true by default). */
   save?: boolean;
+  /** Called with what is measured next. */
   onProgress?(text: string): void;
 }
 
 /** One measured worker: its best rates. */
 export interface PreflightWorker {
+  /** Its id. */
   worker: string;
+  /** Its host. */
   host: string;
   /** Floating-point operations per second of products, and bytes per second from memory and from files. */
   products: number;
@@ -42,28 +45,39 @@ export interface PreflightWorker {
 
 /** One measured link between two workers. */
 export interface PreflightLink {
+  /** Ids of the two workers. */
   workers: [string, string];
+  /** Hosts of the two workers. */
   hosts: [string, string];
   /** Seconds of a tiny all-reduce. */
   latency: number;
   /** Bytes per second that each of the two receives. */
   bandwidth: number;
+  /** Seconds of each all-reduce between the two. */
   samples: number[];
 }
 
 /** A collective over all workers, by its size. */
 export interface PreflightCollective {
+  /** The collective. */
   kind: CollectiveKind;
+  /** Number of workers that took part. */
   members: number;
+  /** Bytes of each member's operand. */
   bytes: number;
+  /** Time of one call. */
   seconds: number;
 }
 
 /** What `preflight` measured and concluded. */
 export interface PreflightReport {
+  /** Measured workers. */
   workers: PreflightWorker[];
+  /** Measured links. */
   links: PreflightLink[];
+  /** Collectives over all workers. */
   collectives: PreflightCollective[];
+  /** What is slow beside its neighbors. */
   findings: PreflightFinding[];
   /** What could not be judged, and why. */
   undecided: string[];

@@ -20,6 +20,7 @@ export interface RayOptions {
   devices: number;
   /** Cores and GPUs of each process. */
   cores?: number;
+  /** GPUs of each worker. */
   gpus?: number;
   /** How Ray distributes them over nodes: PACK by default. */
   strategy?: "PACK" | "SPREAD" | "STRICT_PACK" | "STRICT_SPREAD";

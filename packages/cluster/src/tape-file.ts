@@ -11,8 +11,11 @@ import { type Instruction, type TapeLine, tapeLineSchema, tapeVersion } from "@w
 
 /** A parsed tape. */
 export interface TapeFile {
+  /** Where it was read. */
   path: string;
+  /** All lines of the tape. */
   lines: TapeLine[];
+  /** Kernels, library calls and collectives of all workers. */
   instructions: Instruction[];
   /** Unreadable lines: usually the last line of a program that was killed. */
   unreadable: number;
@@ -126,10 +129,15 @@ interface WorkerRow {
 
 /** Summary of a tape. */
 export interface TapeStats {
+  /** Number of runs of programs. */
   runs: number;
+  /** Number of compiled programs. */
   programs: number;
+  /** Number of results that were fetched. */
   fetches: number;
+  /** Totals by operation, the longest first. */
   ops: OpRow[];
+  /** Totals by worker. */
   workers: WorkerRow[];
 }
 

@@ -17,6 +17,7 @@ import { bytesOfLine, type TapeFile } from "./tape-file.js";
 
 /** Result of a replay. */
 export interface ReplayResult {
+  /** Number of runs that were repeated. */
   runs: number;
   /** One result per fetch: its difference from the recorded one, relative to the largest element. */
   results: { step: number; what: string; difference: number; ok: boolean }[];

@@ -49,12 +49,15 @@ import { type GroupOfProgram, WorkerGroups } from "./worker-groups.js";
 
 /** Options of a worker; it connects to a dispatcher on localhost:9000 by default. */
 export interface WorkerOptions extends Security, CalibrateOptions {
+  /** Host of the dispatcher; default: localhost. */
   host?: string;
+  /** Port of the dispatcher. */
   port?: number;
   /** cpu, cuda, cuda:3, reference. */
   device?: string;
   /** Number of cores, or the core ids; CPU workers only. */
   cores?: number | readonly number[];
+  /** A name for `weft top`. */
   label?: string;
   /** Host name at which clients reach this worker; loopback by default. */
   dataHost?: string;
@@ -86,6 +89,7 @@ export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
 
 /** One device that executes instructions of a dispatcher; `weft worker` runs one. */
 export class Worker {
+  /** The device that it offers. */
   readonly device: Device;
   readonly #options: WorkerOptions;
   readonly #security: Security;
@@ -105,6 +109,7 @@ export class Worker {
   #draining = false;
   #stopped = false;
   readonly #rates: Rates | null;
+  /** The id that the dispatcher gave it; "?" before that. */
   id = "?";
   #runs = 0;
   #kernels = 0;
@@ -164,6 +169,7 @@ export class Worker {
     }
   }
 
+  /** Disconnects and releases the device. */
   stop(): void {
     this.#stopped = true;
     this.#background?.end();

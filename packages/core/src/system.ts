@@ -19,11 +19,15 @@ export const compilerTest = (): SelfTest | null => compilerSelfTest();
 export const openBlas = (): string | null => findOpenBlas();
 
 export interface CacheReport {
+  /** Where it is. */
   folder: string;
+  /** Number of files. */
   files: number;
+  /** Size of all files. */
   bytes: number;
   /** Size limit; the least recently used files are removed above it (WEFT_CACHE_BYTES). */
   limitBytes: number;
+  /** Whether new programs can be stored. */
   writable: boolean;
 }
 

@@ -54,7 +54,9 @@ export interface ForeignKey {
 
 /** A file in Weft's keys, and one line per key that was translated. */
 export interface Translated {
+  /** The file in Weft's own words. */
   file: unknown;
+  /** What was translated or assumed, one sentence each. */
   lines: string[];
 }
 

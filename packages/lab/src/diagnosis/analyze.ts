@@ -21,44 +21,65 @@ export const diagnosisRules: readonly DiagnosisRule[] = [
 
 /** One run of a study report. */
 export interface RunReport {
+  /** Name of the run in the study. */
   id: string;
+  /** A name given by the user. */
   label?: string;
+  /** Number of devices. */
   devices: number;
   /** Nothing says on how many devices it ran. */
   devicesUnknown?: true;
+  /** Where it was read. */
   source: string;
+  /** How the run ended. */
   status: string;
+  /** Time of an epoch after the warm-up. */
   epochSeconds: { mean: number; std: number; n: number } | null;
   /** The mean over the whole file; only when two jobs wrote to it. */
   epochSecondsMixed?: { mean: number; std: number; n: number };
+  /** Time of the whole training. */
   totalSeconds: number | null;
   /** Distinct samples per second: data set size over epoch time. */
   samplesPerSecond: number | null;
   /** Samples per second of all ranks together; larger than `samplesPerSecond` when work was replicated. */
   workSamplesPerSecond: number | null;
+  /** Accuracy of the last epoch, if it was recorded. */
   finalAccuracy: number | null;
 }
 
 /** The report of a study, as `weft analyze --json` prints it. */
 export interface StudyReport {
+  /** Name of the study. */
   name: string;
+  /** True if the study is valid, false if it is not, null if that is undecided or nothing can be compared. */
   valid: boolean | null;
+  /** The verdict. */
   status: Verdict["status"];
+  /** What times are compared: epochs, steps or whole runs. */
   basis: StudySummary["basis"];
+  /** Epochs excluded at the start of each run. */
   warmup: number;
+  /** The runs. */
   runs: RunReport[];
+  /** Speedup and efficiency by device count. */
   scaling: ScalingPoint[];
+  /** Findings, the most severe first. */
   findings: Finding[];
   /** Id of the finding that explains the study best; null when nothing needs an explanation. */
   mainCause: string | null;
+  /** Fit of the universal scalability law; null if the study is not valid. */
   usl: Usl | null;
+  /** Predictions at other device counts. */
   predictions: ScalingPredictions["predictions"];
+  /** What could not be read. */
   problems: ImportProblem[];
 }
 
 /** The analysis of a study: its verdict, findings and report. */
 export interface Analysis {
+  /** The analysis as plain data. */
   report: StudyReport;
+  /** The verdict with the view of the study that it is based on. */
   verdict: Verdict;
 }
 

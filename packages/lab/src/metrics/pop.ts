@@ -10,6 +10,7 @@ export interface PopEfficiencies {
   parallel: number;
   /** Total useful time relative to the baseline; null without a baseline. */
   computation: number | null;
+  /** Parallel efficiency times computational scaling. */
   global: number | null;
 }
 

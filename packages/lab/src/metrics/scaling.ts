@@ -12,8 +12,11 @@ export type TimeBasis = "epoch" | "steps" | "run";
 
 /** One run with its epoch and step statistics. */
 export interface RunSummary {
+  /** The run. */
   run: Run;
+  /** Statistics of its epochs; null if there are none. */
   epochs: EpochSummary | null;
+  /** Statistics of its steps; null if there are none. */
   steps: StepSummary | null;
   /** Seconds in the study's time basis; null when this run has none. */
   seconds: Summary | null;
@@ -23,23 +26,33 @@ export interface RunSummary {
 
 /** The runs of one device count: time, speedup, efficiency and throughput. */
 export interface CountSummary {
+  /** Number of devices. */
   devices: number;
+  /** Runs at this count. */
   runs: RunSummary[];
   /** Statistics over the runs of this count, or over the epochs of a single run. */
   seconds: Summary;
+  /** Ratio of the baseline's time to this count's. */
   speedup: number;
+  /** Speedup per device, relative to the baseline. */
   efficiency: number;
   /** 80% bootstrap interval over epochs or repeats; null when there is too little to resample. */
   speedupInterval: [number, number] | null;
+  /** Serial fraction by Karp and Flatt; null for the baseline. */
   karpFlatt: number | null;
 }
 
 /** A study by device count, relative to its smallest count. */
 export interface StudySummary {
+  /** The study. */
   study: Study;
+  /** What times are compared: epochs, steps or whole runs. */
   basis: TimeBasis | null;
+  /** Summaries by run. */
   runs: RunSummary[];
+  /** Summaries by device count. */
   counts: CountSummary[];
+  /** The smallest count; null without runs. */
   baseline: CountSummary | null;
   /** Device counts without a usable time, with the reason. */
   failed: { devices: number; run: string; reason: string }[];

@@ -3,6 +3,7 @@
 
 /** A fit of the Universal Scalability Law. */
 export interface Usl {
+  /** Throughput of one device. */
   lambda: number;
   /** Contention. */
   sigma: number;
@@ -10,6 +11,7 @@ export interface Usl {
   kappa: number;
   /** Device count at which throughput peaks; null when kappa is 0. */
   peakDevices: number | null;
+  /** Largest throughput of the fit; null if it grows without limit. */
   peakThroughput: number | null;
   /** Root mean square of the relative residuals. */
   residual: number;

@@ -16,10 +16,13 @@ export interface OtherProcess {
 
 /** What the machine did beside a measurement. */
 export interface MachineReport {
+  /** How long the machine was watched. */
   seconds: number;
+  /** Number of cores of the machine. */
   cores: number;
   /** Percent of all cores: the measured processes, and all others. */
   ownPercent: number;
+  /** Percent of all cores that other processes used. */
   foreignPercent: number;
   /** Percent of the time that the hypervisor gave to others. */
   stealPercent: number;

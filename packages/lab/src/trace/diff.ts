@@ -18,9 +18,13 @@ export interface DiffRow {
 export interface TraceDiff {
   /** Whether the values are per step and rank, or per rank over the whole trace. */
   per: "step" | "trace";
+  /** Times of the first trace. */
   before: { spanUs: number; computeUs: number; communicationUs: number; idleUs: number };
+  /** Times of the second trace. */
   after: { spanUs: number; computeUs: number; communicationUs: number; idleUs: number };
+  /** Operators with their times before and after. */
   rows: DiffRow[];
+  /** What could not be compared. */
   problems: string[];
 }
 

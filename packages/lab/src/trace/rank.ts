@@ -41,27 +41,45 @@ interface StepTime {
 
 /** The analysis of one rank. */
 export interface RankReport extends Partial<TimeBreakdown> {
+  /** Rank that wrote the trace. */
   rank: number;
   /** Source of the rank number; `order` means the position in the list of files. */
   rankFrom: "trace" | "file name" | "order" | "device";
+  /** The trace file. */
   file: string;
+  /** Which profiler wrote it. */
   source: "kineto" | "nsight" | "jax" | "weft";
+  /** Kind of device that the events ran on. */
   device: "gpu" | "tpu" | "cpu";
+  /** Number of ranks of the job, if the trace says so. */
   worldSize: number | null;
   /** False when the file is truncated or damaged: the values then cover only its first part. */
   complete: boolean;
+  /** Number of events in the trace. */
   events: number;
+  /** Size of the trace file. */
   bytes: number;
+  /** What could not be read or is doubtful. */
   problems: string[];
+  /** Times of the steps. */
   steps: StepTime[];
+  /** Time that the loop waited for data; null where the trace does not show it. */
   dataLoaderUs: number | null;
+  /** Time by type of event. */
   types: TypeTime[];
+  /** Why each stream was idle. */
   idle: IdleBreakdown[];
+  /** Kernels by their sum of times. */
   kernels: KernelRow[];
+  /** Collectives by kind and size. */
   collectives: CollectiveRow[];
+  /** Launches of kernels and their delays. */
   launches: LaunchStatistics | null;
+  /** Kernels waiting in each stream. */
   queues: QueueLength[];
+  /** Copies by direction, with their bandwidth. */
   copies: CopyBandwidth[];
+  /** What the longest chain of dependent events consists of. */
   criticalPath: CriticalPath | null;
   /** Waits for data, reads that wait for the device, and compilation, with the lines behind them; null in JAX traces. */
   host: ReturnType<typeof hostFacts> | null;

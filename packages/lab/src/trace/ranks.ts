@@ -30,15 +30,19 @@ interface Straggler {
 
 /** The analysis of the traces of all ranks. */
 export interface TraceReport {
+  /** One report per rank. */
   ranks: RankReport[];
   /** Ranks of the world size without a trace. */
   missingRanks: number[];
+  /** Waiting and transfer of collectives. */
   skew: CollectiveSkew[];
+  /** Ranks that the others waited for. */
   stragglers: Straggler[];
   /** Share of the communication time spent waiting for the last rank; null where ranks cannot be compared. */
   waitingPercent: number | null;
   /** Microseconds to add to a rank's times so that its collectives end when rank 0's (or the first one's) do. */
   clockOffsets: { rank: number; us: number }[];
+  /** What could not be read or is doubtful. */
   problems: string[];
 }
 

@@ -14,30 +14,43 @@ export type VerdictStatus = PointStatus | "nothing to compare";
 
 /** One device count of a verdict. */
 export interface ScalingPoint {
+  /** Number of devices. */
   devices: number;
   /** Ratio of measured times. Only a speedup when `valid`. */
   speedup: number;
+  /** Speedup per device, relative to the baseline. */
   efficiency: number;
+  /** Whether `status` is valid. */
   valid: boolean;
+  /** Whether the speedup of this count can be believed. */
   status: PointStatus;
+  /** Work of all ranks together over that of the baseline; 1 if it is divided. */
   workRatio: number;
+  /** Whether the work of each rank was counted, inferred or assumed. */
   workKnown: WorkShare["known"];
   /** Work per second relative to the baseline; null where the runs are not comparable. */
   workSpeedup: number | null;
+  /** Work per second and device, relative to the baseline. */
   workEfficiency: number | null;
   /** The explanations that fit, where the ratio is undecided. */
   readings: Reading[];
   /** Efficiency of the work-normalized speedup; of the ratio of times where there is none. */
   class: ScalingClass;
+  /** 80% interval of the speedup, by bootstrap. */
   interval: [number, number] | null;
+  /** Serial fraction by Karp and Flatt; null for the baseline. */
   karpFlatt: number | null;
 }
 
 /** The verdict on a study: validity, findings and scaling. */
 export interface Verdict {
+  /** The study as the rules see it. */
   view: StudyView;
+  /** Findings of the validity rules. */
   findings: Finding[];
+  /** Speedup and efficiency by device count. */
   scaling: ScalingPoint[];
+  /** The verdict. */
   status: VerdictStatus;
   /** True or false by counted or derived evidence; null when there is nothing to judge, or when two readings fit. */
   valid: boolean | null;

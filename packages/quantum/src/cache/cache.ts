@@ -4,18 +4,25 @@ import { createHash } from "node:crypto";
 
 /** Contents and counters of one cache. */
 export interface CacheStats {
+  /** Number of entries. */
   entries: number;
   /** Sum of the current sizes of the entries. */
   bytes: number;
+  /** Number of lookups that found an entry. */
   hits: number;
+  /** Number of lookups that found none. */
   misses: number;
+  /** Number of entries that were removed for others. */
   evictions: number;
+  /** Limits of the cache. */
   limits: { entries: number; bytes: number };
 }
 
 /** Bounds of a cache. */
 export interface CacheOptions<V> {
+  /** Maximum number of entries. */
   entries: number;
+  /** Maximum size of all entries. */
   bytes?: number;
   /** Size of an entry in bytes. Called for every eviction and statistic, because entries may grow. */
   sizeOf: (value: V) => number;
@@ -32,7 +39,9 @@ export class BoundedCache<V> {
   #evictions = 0;
 
   constructor(
+    /** Name in `cacheStats()`. */
     readonly name: string,
+    /** Limits of the cache. */
     readonly options: CacheOptions<V>,
   ) {
     caches.set(name, this as BoundedCache<unknown>);
@@ -75,6 +84,7 @@ export class BoundedCache<V> {
     this.#hits = this.#misses = this.#evictions = 0;
   }
 
+  /** Entries, bytes, hits, misses and evictions. */
   stats(): CacheStats {
     return {
       entries: this.#entries.size,

@@ -116,12 +116,17 @@ export const controlJsonSchema = (): Record<string, unknown> => jsonSchemaOf(con
 
 /** Content of a control file. */
 export interface ControlFile {
+  /** The control problem. */
   prepared: PreparedProblem;
   /** [n, channels] */
   rates: Tensor;
+  /** How tasks are combined. */
   objective: RobustObjective;
+  /** Integration steps, with their estimated error. */
   steps: ChosenSteps;
+  /** The loss to minimize. */
   loss: ParameterLoss;
+  /** Initial pulse. */
   start: NamedParameters;
   /** The result as it may be reported; throws if it is not valid or its error is above the tolerance. */
   report(params: NamedParameters): PulseReport;

@@ -18,11 +18,15 @@ import { type RobustObjective, robustLoss } from "./robust.js";
 
 /** Options of `grape`. */
 export interface GrapeOptions extends MinimizeOptions {
+  /** Integration steps per segment. */
   steps?: SegmentSteps;
+  /** How tasks are combined; default: the mean. */
   objective?: RobustObjective;
   /** Initial pulse [segments, operators]. Default: small random numbers from `seed`. */
   start?: Tensor;
+  /** Seed of the initial pulse. */
   seed?: number;
+  /** Called after each iteration; false ends the minimization. */
   onIteration?: (progress: MinimizeProgress) => boolean | undefined;
 }
 

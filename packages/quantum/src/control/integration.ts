@@ -13,20 +13,25 @@ export type Integration = { method?: StepMethod; precision?: "float32" | "float6
 
 /** Pulses [n, segments, operators] and rates [n, channels] for error estimates. */
 export interface Probes {
+  /** Pulses to estimate the error with. */
   controls: Tensor;
+  /** Rates to estimate the error with. */
   rates: Tensor;
 }
 
 /** Integration steps with their estimated error. */
 export interface ChosenSteps extends SegmentSteps {
+  /** Precision of the evolution. */
   precision: "float32" | "float64";
   /** The requested setting, as text. */
   asked: string;
+  /** Length of a step. */
   dt: number;
   /** Number of steps of one evolution. */
   steps: number;
   /** Largest estimated error of the fidelity over the probes, without rounding. */
   error: number;
+  /** What is doubtful about the choice. */
   warnings: string[];
 }
 

@@ -43,10 +43,13 @@ export type StopReason = "gradient" | "target" | "iterations" | "stalled" | "sto
 
 /** State of a minimization. */
 export interface MinimizeProgress {
+  /** Number of finished iterations. */
   iteration: number;
+  /** Current loss. */
   value: number;
   /** Largest entry of the gradient. */
   gradient: number;
+  /** Number of evaluations of loss and gradient. */
   evaluations: number;
 }
 
@@ -115,6 +118,7 @@ type Memory = Record<string, Float64Array>;
 
 /** Minimizer that runs step by step and can be saved and resumed. */
 export class Minimizer {
+  /** All options. */
   readonly options: Required<MinimizeOptions>;
   readonly #layout: Layout;
   readonly #box: Box;
@@ -124,7 +128,9 @@ export class Minimizer {
   #memory: Memory = {};
   #steps: Float64Array[] = [];
   #changes: Float64Array[] = [];
+  /** Number of finished iterations. */
   iteration = 0;
+  /** Number of evaluations of loss and gradient. */
   evaluations = 0;
   /** Losses of all iterations, starting with the initial value. */
   readonly values: number[] = [];
@@ -376,8 +382,11 @@ const stepRules: Record<MinimizeMethod, (m: Minimizer) => boolean> = {
 
 /** Result of `minimize`. */
 export interface Minimum extends MinimizeProgress {
+  /** The best parameters. */
   params: NamedParameters;
+  /** Why the minimization ended. */
   reason: StopReason;
+  /** Loss of each iteration. */
   values: number[];
 }
 

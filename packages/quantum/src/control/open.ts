@@ -27,7 +27,9 @@ export interface ControlProblem {
   channels: readonly (OperatorLike | readonly OperatorLike[])[];
   /** Initial density matrices and pure target states; the fidelity is the mean over the pairs. */
   pairs: readonly { initial: OperatorLike; target: OperatorLike }[];
+  /** Number of segments of the pulse. */
   segments: number;
+  /** Length of the pulse. */
   duration: number;
   /** Amplitudes are clipped to [-limit, limit]. */
   limit?: number;
@@ -40,6 +42,7 @@ export type StepMethod = keyof typeof stepMethods;
 
 /** Integration steps of a control problem. */
 export interface SegmentSteps {
+  /** Integration method within a segment. */
   method: StepMethod;
   /** Number of steps per segment. */
   perSegment: number;
@@ -59,9 +62,11 @@ interface Cell {
 
 /** A checked problem with its operators as sparse real matrices. */
 export interface PreparedProblem {
+  /** The problem as it was given. */
   problem: ControlProblem;
   /** Hash of the problem: equal problems have equal keys. */
   key: string;
+  /** Dimension of the Hilbert space. */
   dimension: number;
   /** Nonzero cells of the generator; column 0 is the constant part. */
   cells: Cell[];

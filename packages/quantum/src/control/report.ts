@@ -9,6 +9,7 @@ import { type RobustObjective, robustLoss } from "./robust.js";
 export interface PulseReport {
   /** [segments, operators], within the limit of the problem. */
   pulse: Tensor;
+  /** The infidelity. */
   infidelity: number;
   /** Estimated error of the infidelity from the size of the steps, at this pulse. */
   error: number;

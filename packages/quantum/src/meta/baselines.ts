@@ -7,9 +7,13 @@ import { MetaTrainer } from "./train.js";
 
 /** Fidelities of one baseline over the tasks. */
 export interface Baseline {
+  /** What was compared. */
   name: string;
+  /** Mean fidelity over tasks. */
   mean: number;
+  /** Standard deviation of the fidelity over tasks. */
   deviation: number;
+  /** Smallest fidelity over tasks. */
   worst: number;
   /** Estimated integration error of the fidelities. */
   error: number;
@@ -21,6 +25,7 @@ export interface Baseline {
 export interface BaselineOptions {
   /** Number of tasks; they differ from those of training and validation. */
   tasks?: number;
+  /** Seed of the tasks. */
   seed?: number;
   /** Number of adaptation steps. */
   steps?: number;
@@ -28,6 +33,7 @@ export interface BaselineOptions {
   iterations?: number;
   /** Number of tasks of the robust pulses. */
   ensemble?: number;
+  /** Objectives of the robust pulses. */
   objectives?: readonly RobustObjective[];
   /** Iterations of domain randomization. Default: 0, which skips it. */
   randomized?: number;

@@ -9,8 +9,11 @@ import type { PolicyOptions } from "./policy.js";
 
 /** Configuration of a meta-training run. */
 export interface MetaConfig {
+  /** The control problem. */
   problem: ControlProblem;
+  /** Distribution of environments. */
   tasks: TaskDistribution;
+  /** The policy network. */
   policy: Omit<PolicyOptions, "segments" | "controls">;
   /** Number of tasks per meta-batch. */
   batch: number;
@@ -20,9 +23,13 @@ export interface MetaConfig {
   order: 1 | 2;
   /** Adam on the initial parameters, with gradients clipped to a global norm. */
   outer: { rate: number; clip: number };
+  /** Number of iterations. */
   iterations: number;
+  /** Number of validation tasks, and iterations between validations. */
   validation: { tasks: number; every: number };
+  /** Steps of training and evaluation. */
   integration: { training: Integration; evaluation: Integration };
+  /** Seed of parameters and tasks. */
   seed: number;
 }
 

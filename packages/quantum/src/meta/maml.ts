@@ -10,6 +10,7 @@ export type TaskLoss<P, T> = (params: P, task: T) => Tensor;
 export interface Adaptation {
   /** Number of gradient steps on a task. */
   steps: number;
+  /** Step size of the gradient steps. */
   rate: number;
 }
 

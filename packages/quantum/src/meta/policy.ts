@@ -22,11 +22,15 @@ export type PolicyActivation = keyof typeof activations;
 export interface PolicyOptions {
   /** Number of input features. Default: 3. */
   features?: number;
+  /** Width of the hidden layers. */
   width?: number;
   /** Number of hidden width x width layers after the first layer. */
   hidden?: number;
+  /** Number of segments of the pulse. */
   segments: number;
+  /** Number of controls per segment. */
   controls: number;
+  /** Activation of the hidden layers; default: tanh. */
   activation?: PolicyActivation;
   /** Factor of the output. */
   outputScale?: number;
@@ -36,6 +40,7 @@ export interface PolicyOptions {
 
 /** Weights and biases of a policy. */
 export interface PolicyParameters {
+  /** Weights and biases, from the input to the output. */
   layers: { weight: Tensor; bias: Tensor }[];
 }
 

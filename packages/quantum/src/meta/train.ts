@@ -29,12 +29,15 @@ import { type PolicyOptions, type PolicyParameters, policy } from "./policy.js";
 
 /** State of meta-training. */
 export interface MetaState {
+  /** Parameters of the policy. */
   params: PolicyParameters;
+  /** State of the outer optimizer. */
   optimizer: AdamState;
 }
 
 /** Fidelities on the validation tasks. */
 export interface MetaValidation {
+  /** Number of finished iterations. */
   iteration: number;
   /** Mean fidelity before adaptation. */
   before: number;
@@ -54,7 +57,9 @@ export interface MetaValidation {
 
 /** Meta-loss of one iteration. */
 export interface MetaMetric {
+  /** Number of the iteration. */
   iteration: number;
+  /** Mean loss after adaptation. */
   loss: number;
 }
 
@@ -90,12 +95,19 @@ const deviation = (x: readonly number[]): number => Math.sqrt(mean(x.map((v) => 
  * ```
  */
 export class MetaTrainer {
+  /** All settings. */
   readonly config: MetaConfig;
+  /** The control problem. */
   readonly prepared: PreparedProblem;
+  /** Structure of the policy network. */
   readonly policyOptions: PolicyOptions;
+  /** Parameters and optimizer state. */
   state: MetaState;
+  /** Number of finished iterations. */
   iteration = 0;
+  /** One entry per iteration. */
   readonly metrics: MetaMetric[] = [];
+  /** One entry per validation. */
   readonly validations: MetaValidation[] = [];
   /** Integration steps of training. */
   training: ChosenSteps;

@@ -11,7 +11,9 @@ export type PsdModel = (typeof psdModels)[number];
 export interface PsdParameters {
   /** Exponent of 1/f noise. For doubleExponential it sets the second cutoff and the weights. */
   alpha: Tensor;
+  /** Strength of the noise. */
   amplitude: Tensor;
+  /** Cutoff frequency. */
   cutoff: Tensor;
 }
 

@@ -125,6 +125,7 @@ function integrate(rule: QuadratureRule, model: PsdModel, parameters: PsdParamet
 export interface RateOptions {
   /** Duration of the exposure to noise. */
   duration: number;
+  /** Pulse sequence during which the qubit dephases. */
   sequence?: PulseSequence;
   /** Angular frequency of the qubit, for relaxation. */
   frequency: number;

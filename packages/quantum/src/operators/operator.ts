@@ -23,9 +23,13 @@ const parts = (x: OperatorEntry): [number, number] => (typeof x === "number" ? [
  */
 export class Operator {
   constructor(
+    /** Number of rows. */
     readonly rows: number,
+    /** Number of columns. */
     readonly columns: number,
+    /** Real parts, row by row. */
     readonly re: Float64Array,
+    /** Imaginary parts, row by row. */
     readonly im: Float64Array,
   ) {}
 
@@ -59,29 +63,35 @@ export class Operator {
     });
   }
 
+  /** The entry in row i and column j. */
   at(i: number, j: number): ComplexNumber {
     return { re: this.re[i * this.columns + j], im: this.im[i * this.columns + j] };
   }
 
+  /** Applies a function to every entry. */
   map(fn: (re: number, im: number, at: number) => [number, number]): Operator {
     const out = Operator.zeros(this.rows, this.columns);
     for (let k = 0; k < this.re.length; k++) [out.re[k], out.im[k]] = fn(this.re[k], this.im[k], k);
     return out;
   }
 
+  /** Sum of two operators. */
   add(other: Operator): Operator {
     return this.map((re, im, k) => [re + other.re[k], im + other.im[k]]);
   }
 
+  /** Difference of two operators. */
   sub(other: Operator): Operator {
     return this.add(other.scale(-1));
   }
 
+  /** Product with a number. */
   scale(factor: OperatorEntry): Operator {
     const [a, b] = parts(factor);
     return this.map((re, im) => [a * re - b * im, a * im + b * re]);
   }
 
+  /** Matrix product. */
   mul(other: Operator): Operator {
     if (this.columns !== other.rows)
       throw new WeftError(
@@ -98,6 +108,7 @@ export class Operator {
     });
   }
 
+  /** Conjugate transpose. */
   adjoint(): Operator {
     return Operator.build(this.columns, this.rows, (i, j) => {
       const { re, im } = this.at(j, i);
@@ -105,10 +116,12 @@ export class Operator {
     });
   }
 
+  /** Transpose, without conjugation. */
   transpose(): Operator {
     return Operator.build(this.columns, this.rows, (i, j) => this.at(j, i));
   }
 
+  /** Kronecker product. */
   kron(other: Operator): Operator {
     const { rows, columns } = other;
     return Operator.build(this.rows * rows, this.columns * columns, (i, j) => {
@@ -118,6 +131,7 @@ export class Operator {
     });
   }
 
+  /** Sum of the diagonal entries. */
   trace(): ComplexNumber {
     let [re, im] = [0, 0];
     for (let i = 0; i < Math.min(this.rows, this.columns); i++) {

@@ -16,8 +16,11 @@ import {
 
 /** Curves over one axis. */
 export interface Curve {
+  /** Name in the legend. */
   name: string;
+  /** Positions, such as times in ns. */
   x: readonly number[];
+  /** Values. */
   y: readonly number[];
 }
 
@@ -106,7 +109,9 @@ export function pulsesSvg(curves: readonly Curve[], title = "Pulses and their sp
 
 /** Columns of levels with their energies in GHz. */
 export interface LevelColumn {
+  /** Name of the part. */
   name: string;
+  /** Levels with their energies. */
   levels: readonly { label: string; energy: number }[];
 }
 
@@ -152,7 +157,9 @@ export function levelsSvg(columns: readonly LevelColumn[], title = "Levels"): st
 
 /** One contribution to an infidelity. */
 export interface ErrorShare {
+  /** Cause of the error. */
   name: string;
+  /** Its contribution to the infidelity. */
   value: number;
 }
 

@@ -15,6 +15,7 @@ export interface PulseFields {
   delay?: number;
   /** Angular frequency of the carrier, rad/ns. Without it there is no carrier. */
   omega?: number;
+  /** Phase of the carrier in radians. */
   phase?: number;
   /** DRAG coefficient: adds - drag e'(t) sin(omega t + phase). Needs a carrier. */
   drag?: number;
@@ -25,7 +26,9 @@ export const carrierParameters = ["amplitude", "delay", "omega", "phase", "drag"
 
 /** Pulse of a named shape. The functions `cosinePulse`, `gaussianPulse`, ... are typed constructors. */
 export class Pulse {
+  /** Name of its envelope. */
   readonly shape: PulseShapeName;
+  /** Values of its parameters. */
   readonly parameters: Readonly<Record<string, PulseValue>>;
 
   constructor(shape: PulseShapeName, given: Readonly<Record<string, PulseValue | undefined>>) {

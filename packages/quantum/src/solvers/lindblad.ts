@@ -51,9 +51,13 @@ export interface LindbladOptions extends SaveOptions {
   duration?: Tensor | number;
   /** Number of fixed steps: a multiple of `saves` and, for piecewise constant amplitudes, of the segments. */
   steps?: number;
+  /** The solver; default: rk4. */
   method?: MethodName | Method;
+  /** How gradients go through the evolution. */
   gradient?: GradientKind | GradientMethod;
+  /** Operators whose expectation values are recorded, by name. */
   observables?: Observables;
+  /** Precision of the states; default: complex128. */
   dtype?: "complex64" | "complex128";
   /**
    * "real": d^2 real coordinates in a Hermitian basis, the fastest form for small d with `Operator` matrices; "matrix":
@@ -64,7 +68,9 @@ export interface LindbladOptions extends SaveOptions {
 
 /** Hamiltonian and jump operators of a Lindblad equation. */
 export interface OpenSystem {
+  /** The Hamiltonian. */
   hamiltonian: Hamiltonian;
+  /** Collapse operators with their rates. */
   jumps: readonly Jump[];
 }
 

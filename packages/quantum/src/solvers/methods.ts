@@ -13,6 +13,7 @@ export type GradientKind = "stored" | "checkpointed" | "reversal";
 
 /** Gradient method of a solver. */
 export interface GradientMethod {
+  /** Kind of the method. */
   kind: GradientKind;
   /** Number of checkpoints of "checkpointed". Default: about the square root of the steps. */
   checkpoints?: number;
@@ -36,10 +37,13 @@ export type MethodName =
 
 /** Integration method of a solver. */
 export interface Method {
+  /** Its name. */
   readonly name: MethodName;
   /** Order of convergence in the step size. */
   readonly order: number;
+  /** Equations that it solves. */
   readonly equations: readonly Equation[];
+  /** Gradient methods that it supports. */
   readonly gradients: readonly GradientKind[];
   /** Times within a step, from 0 to 1, at which the drives are read. */
   readonly stages: readonly number[];
@@ -49,6 +53,7 @@ export interface Method {
   readonly splitting?: "merged" | "terms";
   /** Adaptive methods: tolerances and coefficients. */
   readonly tolerance?: Tolerance;
+  /** Coefficients of a Runge-Kutta method. */
   readonly tableau?: Tableau;
   /** Dimension of the subspaces of "krylov". */
   readonly dimension?: number;
@@ -56,7 +61,9 @@ export interface Method {
 
 /** Error tolerances of an adaptive method. */
 export interface Tolerance {
+  /** Error of a step relative to the state. */
   relative: number;
+  /** Absolute error of a step. */
   absolute: number;
   /** Maximum number of accepted and rejected steps between two saved times or segments. */
   maxSteps: number;

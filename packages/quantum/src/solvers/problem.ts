@@ -8,7 +8,9 @@ import type { TimePieces } from "./adaptive.js";
 
 /** Operator on some sites. Rows of the matrix count the levels of the sites; the first site has the slowest index. */
 export interface HamiltonianTerm {
+  /** Numbers of the parts that it acts on. */
   sites: readonly number[];
+  /** Matrix on the sites. */
   matrix: Tensor | Operator;
 }
 
@@ -21,13 +23,17 @@ export type Amplitudes = Tensor | ((times: Tensor) => Tensor);
 export interface Hamiltonian {
   /** Number of levels of each site. */
   dims: readonly number[];
+  /** Terms that do not depend on time. */
   static: readonly HamiltonianTerm[];
+  /** Terms that amplitudes multiply. */
   drives: readonly HamiltonianTerm[];
+  /** Amplitudes of the drives; null without drives. */
   amplitudes: Amplitudes | null;
 }
 
 /** Jump (collapse) operator of a Lindblad equation. */
 export interface Jump {
+  /** The collapse operator, without the root of the rate. */
   operator: Tensor | OperatorLike;
   /** Sites that it acts on. Default: the whole space. */
   sites?: readonly number[];
@@ -37,8 +43,11 @@ export interface Jump {
 
 /** Matrices on the whole space, for `hamiltonian`. */
 export interface HamiltonianParts {
+  /** The operator that does not depend on time. */
   static: Tensor | OperatorLike;
+  /** Operators that amplitudes multiply. */
   drives?: readonly (Tensor | OperatorLike)[];
+  /** Amplitude of each drive: functions of time, or values of segments. */
   amplitudes?: Amplitudes | readonly (readonly number[])[];
 }
 

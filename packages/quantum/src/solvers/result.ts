@@ -26,10 +26,13 @@ export interface Evolution {
   final: Tensor;
   /** States [saves, ...] at `times`, or null without `saves` and `tsave`. */
   states: Tensor | null;
+  /** Times of the saved states. */
   times: Tensor;
   /** Expectation values by name, [saves]: real for Hermitian observables, else complex. */
   expectations: Record<string, Tensor>;
+  /** The solver. */
   method: Method;
+  /** How gradients go through the evolution. */
   gradient: GradientMethod;
   /** Number of fixed steps; for adaptive methods the maximum. */
   steps: number;

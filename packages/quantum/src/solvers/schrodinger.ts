@@ -41,9 +41,13 @@ export interface SchrodingerOptions extends SaveOptions {
   duration?: Tensor | number;
   /** Number of fixed steps: a multiple of `saves` and, for piecewise constant amplitudes, of the segments. */
   steps?: number;
+  /** The solver. */
   method?: MethodName | Method;
+  /** How gradients go through the evolution. */
   gradient?: GradientKind | GradientMethod;
+  /** Operators whose expectation values are recorded, by name. */
   observables?: Observables;
+  /** Precision of the states; default: complex128. */
   dtype?: "complex64" | "complex128";
   /**
    * Where a reverse pass by reversal takes the gate angles from. "steps" computes them in every step, "blocks" stores tables for

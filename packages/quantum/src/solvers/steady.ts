@@ -85,7 +85,9 @@ export function superPropagator(
 
 /** Floquet modes at time 0 as columns [D, D], and their quasi-energies [D] in (-pi / period, pi / period], ascending in no order. */
 export interface FloquetModes {
+  /** Quasi-energies. */
   energies: Tensor;
+  /** Modes at time 0, one per column. */
   modes: Tensor;
 }
 

@@ -11,6 +11,7 @@ import { expectation, type Observables } from "./result.js";
 
 /** Options that all kinds of trajectories share. */
 export interface TrajectoryOptions {
+  /** Length of the evolution in ns. */
   duration: Tensor | number;
   /** Number of fixed steps, a multiple of `saves`. */
   steps: number;
@@ -22,7 +23,9 @@ export interface TrajectoryOptions {
   first?: number;
   /** Number of equally spaced times at which observables are recorded. Default: 1, the end. */
   saves?: number;
+  /** Operators whose expectation values are recorded, by name. */
   observables?: Observables;
+  /** Precision of the states; default: complex128. */
   dtype?: "complex64" | "complex128";
 }
 
@@ -38,7 +41,9 @@ export interface Average {
 export interface Trajectories {
   /** Final states [trajectories, D] or density matrices [trajectories, D, D]. */
   final: Tensor;
+  /** Times of the saves. */
   times: Tensor;
+  /** Means and standard errors of the observables over trajectories. */
   averages: Record<string, Average>;
   /**
    * Diffusive: measurement records, integrated between saves, [trajectories, saves, channels]. Jumps: number of jumps of every

@@ -25,7 +25,9 @@ import { decaySchema, deviceSchema, evolutionSchema, parameterSchema, pulseSchem
 export interface OpenJump {
   /** Key of the rate among the parameters, such as q0.lower.rate. */
   key: string;
+  /** Name of the part. */
   on: string;
+  /** Its operator. */
   operator: OperatorName;
   /** Rate in 1/ns. */
   rate: number;
@@ -35,9 +37,11 @@ export interface OpenJump {
 export interface GateTarget {
   /** Gate on the computational states, or null for a state transfer. */
   gate: Operator | null;
+  /** Name in reports. */
   name: string;
   /** Product states of a state transfer by their levels, such as "01", or null. */
   states: { from: string; to: string } | null;
+  /** Single-qubit gates that may be added before and after. */
   compensation: Compensation;
   /** The infidelity that is the loss: "average" (with leakage) or "process". */
   measure: "average" | "process";
@@ -45,9 +49,13 @@ export interface GateTarget {
 
 /** Content of a gate specification. */
 export interface GateSpec {
+  /** Name of the gate in reports. */
   name: string;
+  /** The device with its pulses. */
   device: QuantumDevice;
+  /** Values that replace those of the device. */
   parameters: DeviceParameterValues;
+  /** Settings of the solver. */
   evolution: {
     steps: number;
     duration?: number;
@@ -59,7 +67,9 @@ export interface GateSpec {
     /** Largest error of the infidelity with fixed steps; checked by a run with other steps. */
     tolerance?: number;
   };
+  /** Decay of parts. */
   jumps: OpenJump[];
+  /** What the gate should do. */
   target: GateTarget;
   /** Keys of the parameters to optimize; * matches any text. Null: all but the decay rates. */
   learn: string[] | null;

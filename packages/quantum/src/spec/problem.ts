@@ -48,10 +48,13 @@ import { ensembleOf, variationsOf, varied } from "./robust.js";
 
 /** Result of the evolution of a specification. */
 export interface GateOutcome {
+  /** The infidelity. */
   infidelity: Tensor;
+  /** Population outside of the computational states; null for targets that are states. */
   leaked: Tensor | null;
   /** Gate [n, n] after compensation, or null for open systems and state transfers. */
   unitary: Tensor | null;
+  /** The evolution that it is computed from. */
   evolution: Evolution;
   /** Throws if the result is not valid. */
   check(): Validity;
@@ -63,7 +66,9 @@ export interface Populations {
   from: string;
   /** Whether the evolution includes decay. */
   open: boolean;
+  /** Product states, one digit per part. */
   labels: string[];
+  /** Times in ns. */
   times: number[];
   /** Populations by time, then by state. */
   weights: number[][];
@@ -417,6 +422,7 @@ export class GateProblem {
 
 /** The infidelity of a pulse with its estimated integration error. */
 export interface GateReport {
+  /** The infidelity. */
   infidelity: number;
   /** Estimated error of the infidelity from the size of the steps. */
   error: number;

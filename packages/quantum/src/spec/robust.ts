@@ -22,6 +22,7 @@ export interface RobustSpec {
   vary: Record<string, { relative: number } | { absolute: number }>;
   /** Number of values of each parameter, an odd number: the middle one is the nominal value. */
   samples: number;
+  /** How deviations are combined. */
   objective: RobustObjective;
 }
 

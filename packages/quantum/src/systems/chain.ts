@@ -10,6 +10,7 @@ type PerQubit = number | readonly number[];
 
 /** Parameters of a fluxonium chain. Lists repeat along the chain. */
 export interface FluxoniumChainFields {
+  /** Number of qubits. */
   qubits: number;
   /** Charging energy, GHz. */
   ec?: PerQubit;
@@ -23,6 +24,7 @@ export interface FluxoniumChainFields {
   jc?: PerQubit;
   /** Inductive coupling of neighbors, GHz. */
   jl?: PerQubit;
+  /** Levels of each qubit. */
   levels?: number;
   /** Pulses on every qubit: X, SX or none. Default: X. */
   gate?: "X" | "SX" | "none";
@@ -30,6 +32,7 @@ export interface FluxoniumChainFields {
   length?: number;
   /** Fabrication factors by key, as in `QuantumDevice`. */
   spread?: QuantumDeviceFields["spread"];
+  /** One parameter that replaces several: { name: [keys] }. */
   shared?: QuantumDeviceFields["shared"];
 }
 

@@ -16,6 +16,7 @@ export type DeviceParameterValues = Record<string, PulseValue>;
 
 /** Coupling of two parts. */
 export interface Coupling {
+  /** Names of the two parts. */
   between: readonly [string, string];
   /** J n_a n_b, GHz. */
   jc?: number;
@@ -53,6 +54,7 @@ export interface Drive {
   on: string;
   /** Default: phi. */
   operator?: OperatorName;
+  /** Its pulse. */
   pulse: Pulse;
   /** Other parts that the pulse reaches, with the fraction of its amplitude. */
   crosstalk?: Readonly<Record<string, number>>;
@@ -60,8 +62,11 @@ export interface Drive {
 
 /** Description of a device. */
 export interface QuantumDeviceFields {
+  /** The parts by name. */
   parts: Readonly<Record<string, DevicePart>>;
+  /** Couplings between parts. */
   couplings?: readonly Coupling[];
+  /** Pulses and what they drive. */
   drives?: readonly Drive[];
   /** One parameter that replaces several: { name: [keys] }. */
   shared?: Readonly<Record<string, readonly string[]>>;
@@ -92,11 +97,17 @@ const twoPi = 2 * Math.PI;
  * ```
  */
 export class QuantumDevice {
+  /** Names of the parts, in the order of product states. */
   readonly names: readonly string[];
+  /** The parts by name. */
   readonly parts: Readonly<Record<string, DevicePart>>;
+  /** Couplings between parts. */
   readonly couplings: readonly Coupling[];
+  /** Pulses and what they drive. */
   readonly drives: readonly Drive[];
+  /** One parameter that replaces several: { name: [keys] }. */
   readonly shared: Readonly<Record<string, readonly string[]>>;
+  /** Fabrication factors by key. */
   readonly spread: Readonly<Record<string, number>>;
 
   constructor(fields: QuantumDeviceFields) {
@@ -243,7 +254,9 @@ export class BoundDevice {
   #levels: Record<string, PartLevels> | null = null;
 
   constructor(
+    /** The device without values. */
     readonly device: QuantumDevice,
+    /** Values of all parameters. */
     readonly parameters: DeviceParameters,
   ) {
     this.#own = { ...parameters };

@@ -22,13 +22,17 @@ type PartParameters = Readonly<Record<string, Tensor>>;
 
 /** Lowest eigenstates of a part: energies [levels] in rad/ns, charge and phase operators [levels, levels]. */
 export interface PartLevels {
+  /** Energies of the levels in rad/ns. */
   energies: Tensor;
+  /** Charge operator between the levels. */
   n: Tensor;
+  /** Phase operator between the levels. */
   phi: Tensor;
 }
 
 /** Settings of a part that determine the shapes of the program; they have no gradient. */
 export interface PartStructure {
+  /** Number of levels that are kept. */
   levels: number;
   /** Number of computational levels; population of the others is leakage. */
   computational: number;
@@ -216,10 +220,13 @@ type PartFields = Partial<PartStructure> & Readonly<Record<string, number | stri
 
 /** One part of a device. `Fluxonium`, `Transmon`, `Resonator`, `Duffing` and `Qubit` are typed constructors. */
 export class DevicePart {
+  /** Energies and other parameters. */
   readonly parameters: Readonly<Record<string, number>>;
+  /** Numbers of levels, and what does not change by optimization. */
   readonly structure: PartStructure;
 
   constructor(
+    /** Kind of the part. */
     readonly kind: PartKind,
     fields: PartFields,
   ) {

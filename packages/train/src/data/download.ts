@@ -16,15 +16,21 @@ export interface DownloadOptions {
   folder?: string;
   /** Download existing files again. */
   force?: boolean;
+  /** Ends the download; it can be resumed. */
   signal?: AbortSignal;
+  /** Called with the bytes that have arrived. */
   onProgress?: (file: string, done: number, total: number | null) => void;
 }
 
 /** A downloaded file. */
 export interface Downloaded {
+  /** The split. */
   split: DatasetSplit;
+  /** Where it is. */
   path: string;
+  /** Size of the file. */
   bytes: number;
+  /** Its hash. */
   sha256: string;
   /** "there": it was downloaded before. */
   how: "there" | "fetched" | "resumed";

@@ -16,7 +16,9 @@ export interface LoaderOptions extends Omit<EpochOptions, "rows">, BatchShape {
 
 /** Position of a run in the data: the next batch. */
 export interface Position {
+  /** Number of the epoch, from 0. */
   epoch: number;
+  /** Number of the batch in the epoch. */
   index: number;
 }
 
@@ -26,6 +28,7 @@ export interface Loader {
   readonly stepsPerEpoch: number;
   /** The next micro-batch. Its array is valid until the next call. */
   next(): Batch;
+  /** Ends the loader's threads. */
   close(): void;
 }
 

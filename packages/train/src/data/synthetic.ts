@@ -35,7 +35,9 @@ const draw = (seed: number, row: number, place: number): number =>
 
 /** Options of the synthetic data set. */
 export interface SyntheticOptions {
+  /** Number of rows. */
   rows: number;
+  /** Seed of the texts. */
   seed: number;
   /** Share of rows whose words come from another class than the label. */
   noise?: number;

@@ -8,10 +8,12 @@ export class DataError extends WeftError {
 
 /** Texts with their classes. */
 export interface TextTable {
+  /** Number of rows. */
   readonly rows: number;
   readonly bytes: Buffer;
   /** Row i is bytes[offsets[i]] to bytes[offsets[i + 1]]. */
   readonly offsets: Uint32Array;
+  /** Class of each row. */
   readonly labels: Int32Array;
 }
 

@@ -15,13 +15,17 @@ const headerBytes = 512;
 
 /** A tokenized split. */
 export interface TokenSet {
+  /** Name of the data set. */
   readonly dataset: DatasetName;
+  /** Names of the classes. */
   readonly classes: readonly string[];
+  /** Number of rows. */
   readonly rows: number;
   readonly labels: Int32Array;
   /** Row i is ids[offsets[i]] to ids[offsets[i + 1]]. */
   readonly offsets: Uint32Array;
   readonly ids: Int32Array;
+  /** Number of token ids. */
   readonly vocabulary: number;
   /** Content key: the same texts with the same tokenizer. */
   readonly key: string;

@@ -11,6 +11,7 @@ import { type ClassifierModel, halfOf, makeModel, unpackBatch } from "./model.js
 
 /** Predicted class of a text. */
 export interface ClassPrediction {
+  /** The most likely class. */
   label: string;
   /** Probability by class, in the data set's order. */
   probabilities: Record<string, number>;
@@ -21,6 +22,7 @@ const batchRows = 32;
 
 /** A trained text classifier, opened from the folder of a run. */
 export class Classifier {
+  /** Names of the classes. */
   readonly classes: readonly string[];
   /** Optimizer steps of the checkpoint. */
   readonly step: number;
@@ -57,6 +59,7 @@ export class Classifier {
     return new Classifier(found.progress, tokenizer, params, model);
   }
 
+  /** Classifies texts. */
   classify(texts: readonly string[]): ClassPrediction[] {
     const results: ClassPrediction[] = [];
     for (let from = 0; from < texts.length; from += batchRows)

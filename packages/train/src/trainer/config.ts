@@ -157,6 +157,7 @@ interface Derived {
 /** A validated configuration of a text classifier with derived values. */
 export interface Config extends RawConfig, Derived {
   output: string;
+  /** Lengths of sequences that batches are padded to. */
   lengths: number[];
 }
 
@@ -249,12 +250,19 @@ export function checkAnyConfig(raw: unknown, label: string): RawConfig | RawModu
 
 /** Command-line options that override the configuration. */
 export interface Overrides {
+  /** Number of ranks. */
   devices?: number;
+  /** Folder of the data set. */
   data?: string;
+  /** Folder of the run. */
   output?: string;
+  /** Device of the ranks. */
   device?: string;
+  /** Maximum number of steps. */
   maxSteps?: number;
+  /** Number of epochs. */
   epochs?: number;
+  /** Seed of the run. */
   seed?: number;
   /** Replaces the batch sizes of the configuration; a run that changes its number of ranks keeps it. */
   globalBatch?: number;

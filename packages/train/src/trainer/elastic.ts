@@ -6,6 +6,7 @@ import { launchRanks, RankDeath, type RanksOptions } from "./ranks.js";
 export interface ElasticOptions extends Omit<RanksOptions, "command" | "size"> {
   /** Ranks to train on, and the fewest to continue with. */
   most: number;
+  /** Smallest number of ranks to continue with. */
   least: number;
   /** The program and arguments of one rank, for a number of ranks. `again`: the run continues from a checkpoint. */
   command(size: number, again: boolean): readonly string[];
@@ -13,6 +14,7 @@ export interface ElasticOptions extends Omit<RanksOptions, "command" | "size"> {
   regrowSeconds?: number;
   /** Starts the ranks; on this machine by default. */
   launch?(options: RanksOptions): Promise<void>;
+  /** Called when ranks are lost or come back. */
   onNote(text: string): void;
 }
 

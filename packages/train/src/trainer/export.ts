@@ -10,10 +10,13 @@ import { SectionReader } from "./shards.js";
 
 /** Result of `exportRun`. */
 export interface ExportedRun {
+  /** Where they are. */
   folder: string;
   /** Optimizer steps of the checkpoint. */
   step: number;
+  /** Names of the written files. */
   files: string[];
+  /** Number of tensors. */
   tensors: number;
 }
 

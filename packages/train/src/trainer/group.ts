@@ -7,7 +7,9 @@ import { type Tensor, tensor } from "@weft/core/internal/tensor";
 
 /** The ranks of a run. */
 export interface RankGroup {
+  /** Rank of this process, from 0. */
   readonly rank: number;
+  /** Number of ranks. */
   readonly size: number;
   /** Transport between the ranks: "local" (one rank), "shm", "mpi", "nccl". */
   readonly kind: string;
@@ -25,6 +27,7 @@ export interface RankGroup {
   times(): { total: number; exposed: number } | null;
   /** Waits for all ranks; outside a jitted step. */
   barrier(): void;
+  /** Leaves the group. */
   close(): void;
 }
 

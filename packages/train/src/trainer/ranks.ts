@@ -11,10 +11,13 @@ import { TrainError } from "./errors.js";
 
 /** Options of `launchRanks`. */
 export interface RanksOptions {
+  /** Number of ranks. */
   size: number;
+  /** Cores of each rank. */
   coresPerRank: number;
   /** The program and arguments of one rank. */
   command: readonly string[];
+  /** Ends all ranks. */
   signal?: AbortSignal;
   /** Rank 0 inherits standard output; output of other ranks is shown when they fail. */
   quiet?: boolean;

@@ -15,10 +15,15 @@ import {
 
 /** One row of metrics.csv. */
 export interface EpochRow {
+  /** Number of the epoch, from 1. */
   epoch: number;
+  /** Mean loss of its steps. */
   trainLoss: number;
+  /** Training time without evaluation. */
   seconds: number;
+  /** Loss on held-out rows; null without evaluation. */
   valLoss: number | null;
+  /** Accuracy on held-out rows; null without evaluation. */
   valAccuracy: number | null;
 }
 

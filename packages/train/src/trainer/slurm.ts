@@ -3,19 +3,29 @@ import { ConfigError } from "./config.js";
 
 /** Options of `slurmScript`. */
 export interface SlurmOptions {
+  /** Name of the job. */
   name: string;
   /** The command after `weft train`: a configuration and its options, without --devices. */
   command: readonly string[];
   /** The `weft` command on the cluster. */
   program?: string;
+  /** Number of nodes. */
   nodes: number;
+  /** Ranks on each node. */
   ranksPerNode: number;
+  /** Cores of each rank. */
   cpusPerRank: number;
+  /** GPUs of each rank. */
   gpusPerRank?: number;
+  /** Partition of the job. */
   partition?: string;
+  /** Account of the job. */
   account?: string;
+  /** Time limit, hh:mm:ss. */
   time?: string;
+  /** Memory of a node, as SLURM writes it. */
   memory?: string;
+  /** Modules to load. */
   modules?: readonly string[];
   /** Environment variables to export. */
   environment?: Readonly<Record<string, string>>;

@@ -12,12 +12,17 @@ export interface TrainDefinition<P = unknown> extends UserDefinition<P> {
   name?: string;
   /** Folder of the run; runs/NAME by default. */
   output?: string;
+  /** Seed of parameters, order and dropout. */
   seed?: number;
   /** Epochs, batch (`global_batch` or `batch_per_rank`), accumulation, step limit, clipping: as in a YAML file. */
   training: Partial<RawModuleConfig["training"]> & { epochs: number };
+  /** Optimizer, learning rate and schedule: as in a YAML file. */
   optimizer: Partial<RawModuleConfig["optimizer"]> & { learning_rate: number };
+  /** Precision of the computation and loss scaling. */
   precision?: Partial<RawModuleConfig["precision"]>;
+  /** Ranks, buckets and the memory limit of a device. */
   distributed?: Partial<RawModuleConfig["distributed"]>;
+  /** When checkpoints are written and how many are kept. */
   checkpoint?: Partial<RawModuleConfig["checkpoint"]>;
 }
 

@@ -39,46 +39,9 @@ import {
 } from "./step.js";
 import { StepTape } from "./tape.js";
 import { type DataShare, disposeTree, type Task, type TaskLoader } from "./task.js";
+import type { TrainEvent, TrainOptions, TrainResult } from "./train-types.js";
 
-/** Progress of a run after a step. */
-export interface TrainEvent {
-  epoch: number;
-  epochs: number;
-  step: number;
-  steps: number;
-  loss: number;
-  samplesPerSecond: number;
-}
-
-/** Options of `train`. */
-export interface TrainOptions {
-  group?: RankGroup;
-  resume?: boolean;
-  /** Requests a checkpoint and the end of the run. */
-  signal?: AbortSignal;
-  /** Steps whose results are read together: 1 on synchronous devices, logging.every_steps on asynchronous ones. */
-  readEvery?: number;
-  /** Records every kernel of this many first steps in tape-rankK.jsonl. */
-  tapeSteps?: number;
-  /** A second folder for this rank's records, read by `weft scale`. */
-  probeFolder?: string;
-  onStep?: (event: TrainEvent) => void;
-  /** `taken` of `of` steps: fewer if a step limit ended the epoch. */
-  onEpoch?: (row: EpochRow, taken: number, of: number) => void;
-  onNote?: (text: string) => void;
-}
-
-/** Result of a run. */
-export interface TrainResult {
-  status: "done" | "stopped";
-  steps: number;
-  epochs: EpochRow[];
-  /** Loss of each step since the start or the checkpoint. */
-  losses: number[];
-  /** Evaluation of the final parameters on the test split; null if the run stopped or epochs were evaluated on it. */
-  test: EvaluationResult | null;
-  output: string;
-}
+export type { TrainEvent, TrainOptions, TrainResult };
 
 /** What determines the training curve; a checkpoint can only be resumed with the same values. */
 const resumeKey = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>

@@ -40,7 +40,9 @@ export type TrainData<B = unknown> = B | SampleSource<B>;
 
 /** Training data, and optionally data to evaluate on after each epoch. */
 export interface TrainSplits<B = unknown> {
+  /** Data to train on. */
   train: TrainData<B>;
+  /** Data to evaluate on after each epoch. */
   validation?: TrainData<B>;
 }
 
@@ -99,8 +101,11 @@ function takeRows({ values, dtype, shape, width }: Column, samples: Uint32Array)
 
 /** What defines the training of a user's model. */
 export interface UserDefinition<P = unknown> {
+  /** The model. */
   model: UserModel<P>;
+  /** The mean loss of a batch. */
   loss(params: P, batch: never, options: LossOptions): Tensor;
+  /** Data to train on, or training and validation data. */
   data: unknown;
 }
 

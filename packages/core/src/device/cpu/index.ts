@@ -164,7 +164,9 @@ const poolLimit = totalmem() / 4;
 export class CpuDevice implements Device {
   readonly name = "cpu";
   readonly traits: DeviceTraits;
+  /** Number of threads. */
   readonly threads: number;
+  /** The library of matrix products. */
   readonly blas: Runtime["blas"];
   /** Measures every kernel of every run; debug output and the profiler turn it on. */
   timing = false;

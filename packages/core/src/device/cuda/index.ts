@@ -60,15 +60,19 @@ const firstPieceEvent = 2;
 export class CudaDevice implements Device {
   readonly name: string;
   readonly traits: DeviceTraits;
+  /** Context of the driver. */
   readonly context: CudaContext;
   timing = false;
   #scratch: CudaBuffer | null = null;
   readonly #launcher: Launcher;
+  /** Matrix products and their chosen algorithms. */
   readonly products: Products;
+  /** Plans of Fourier transforms. */
   readonly fourier: FourierTransforms;
   #convolutions: Convolutions | null | undefined;
   readonly #precision: Precision;
   readonly #graphs: boolean;
+  /** Number of calls that were one launch of a recorded graph. */
   graphLaunches = 0;
 
   constructor(ordinal = 0, options: CudaOptions = {}) {
