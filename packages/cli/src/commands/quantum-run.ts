@@ -103,6 +103,7 @@ interface Result {
   leaked: number | null;
   smallestEigenvalue: number | null;
   nominal: number | null;
+  costs: Record<string, number>;
   gradient: Record<string, number | number[]> | null;
   seconds: { firstCall: number; again: number };
 }
@@ -166,6 +167,7 @@ function report(r: Result): string {
       (r.nominal === null ? "" : ` over the ensemble, ${quantum.withError(r.nominal, r.error)} nominal`) +
       (r.leaked === null ? "" : `, leaked ${r.leaked.toExponential(3)}`) +
       (r.smallestEigenvalue === null ? "" : `, smallest eigenvalue ${r.smallestEigenvalue.toExponential(1)}`),
+    ...(Object.keys(r.costs).length === 0 ? [] : [costLine(r.costs)]),
   );
   if (r.gradient !== null)
     lines.push(
@@ -179,6 +181,12 @@ function report(r: Result): string {
     );
   return lines.join("\n\n");
 }
+
+/** Running costs as one line. */
+export const costLine = (costs: Readonly<Record<string, number>>): string =>
+  `running costs: ${Object.entries(costs)
+    .map(([name, x]) => `${name} ${x.toPrecision(4)}`)
+    .join(", ")}`;
 
 /** Writes the chart of pulses and populations. */
 async function plot(problem: quantum.GateProblem, file: string): Promise<void> {
