@@ -66,8 +66,11 @@ type Reader = (source: DatasetSource, bytes: Buffer) => TextTable | Promise<Text
 
 /** One file or folder that holds a split. */
 export interface DatasetSource {
+  /** Name of the data set. */
   dataset: DatasetName;
+  /** The split. */
   split: DatasetSplit;
+  /** File or folder that it is read from. */
   path: string;
   /** Hash of the bytes that were read. */
   sha256: string;
