@@ -12,6 +12,7 @@ const kinds = {
   "integer and gather programs": ["integer-programs", 200],
   "complex programs": ["complex-programs", 200],
   "float programs with gradients": ["fuzz", 100],
+  "programs with loops and branches": ["flow-programs", 50],
 };
 
 const [total, ...wanted] = process.argv.slice(2);

@@ -12,7 +12,8 @@ import {
   readStudies,
 } from "@weft/lab/internal";
 import { CommandError, table, wrongUsage } from "../terminal/index.js";
-import { type PredictCommandOptions, positive } from "./predict.js";
+import type { PredictCommandOptions } from "./predict.js";
+import { costsOf, costText, positive } from "./predict-cost.js";
 import { labWork } from "./studies.js";
 
 /** Whether a file is an MLPerf log: its first part contains the marker of such lines. */
@@ -139,10 +140,17 @@ export async function predictOne(paths: readonly string[], options: PredictComma
   const link = linkOf(options);
   const run = await measuredOn(path!, options);
   const predictions = await labWork(() => predictFromOne({ ...run, link }, options.at!));
+  const costs = costsOf(
+    { metric: "throughput", predictions },
+    positive("price", options.price),
+    positive("watts", options.watts),
+  );
   const calibration =
     "not fitted: bucket rule of PyTorch DDP, latencies of NCCL's tuning model, bandwidths as measured by others";
   if (options.json) {
-    process.stdout.write(`${JSON.stringify({ metric: "throughput", predictions, calibration }, null, 2)}\n`);
+    process.stdout.write(
+      `${JSON.stringify({ metric: "throughput", predictions, calibration, ...(costs.length > 0 && { costs }) }, null, 2)}\n`,
+    );
     return;
   }
   const rows = predictions.map((p) => [
@@ -152,6 +160,6 @@ export async function predictOne(paths: readonly string[], options: PredictComma
   ]);
   const reasons = predictions.map((p) => `  ${p.devices}: ${p.reason}`);
   process.stdout.write(
-    `${table(["devices", "throughput", "80% interval"], rows, 0)}\n\n${reasons.join("\n")}\n  ${calibration}\n`,
+    `${table(["devices", "throughput", "80% interval"], rows, 0)}\n\n${reasons.join("\n")}\n  ${calibration}\n${costs.length === 0 ? "" : `\n${costText(costs, "throughput")}\n`}`,
   );
 }

@@ -17,6 +17,7 @@ import {
 import type { Command } from "commander";
 import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
 import { predictConfigurations } from "./predict-configurations.js";
+import { type Cost, costsOf, costText, positive } from "./predict-cost.js";
 import { isMlperfLog, pointsOfLogs, predictOne } from "./predict-from.js";
 import { analyzeAll, labWork, loadStudies } from "./studies.js";
 
@@ -89,15 +90,6 @@ function batches(value: string, previous: number[] | undefined): number[] {
     list.push(batch);
   }
   return list;
-}
-
-/** A positive number of an option, or undefined. */
-export function positive(name: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text.replace(/\/h$/, ""));
-  if (!(Number.isFinite(value) && value > 0))
-    throw new CommandError(`--${name} ${text} is not a positive number`, wrongUsage);
-  return value;
 }
 
 /** Reads points from a file, or from the valid counts of a study. */
@@ -185,29 +177,6 @@ async function run(path: string | undefined, options: PredictCommandOptions): Pr
   if (result.predictions.every((p) => p.value === null)) process.exitCode = failed;
 }
 
-interface Cost {
-  devices: number;
-  /** Per million units of work (throughput), or of the work itself (seconds). */
-  price?: number;
-  kilowattHours?: number;
-}
-
-/** Cost and energy: of a million samples where throughput was predicted, of the whole work where seconds were. */
-function costsOf(result: ScalingPredictions, price: number | undefined, watts: number | undefined): Cost[] {
-  if (price === undefined && watts === undefined) return [];
-  return result.predictions.flatMap((p): Cost[] => {
-    if (p.value === null) return [];
-    const deviceHours = (p.devices * (result.metric === "seconds" ? p.value : 1e6 / p.value)) / 3600;
-    return [
-      {
-        devices: p.devices,
-        ...(price !== undefined && { price: deviceHours * price }),
-        ...(watts !== undefined && { kilowattHours: (deviceHours * watts) / 1000 }),
-      },
-    ];
-  });
-}
-
 function show(result: ScalingPredictions, costs: readonly Cost[]): string {
   const unit = result.metric === "seconds" ? "seconds" : "throughput";
   const batch = result.predictions.some((p) => p.globalBatch !== null);
@@ -221,14 +190,7 @@ function show(result: ScalingPredictions, costs: readonly Cost[]): string {
   const laws = result.descriptions.map((d) => [d.law, ...d.values.map((v) => shortNumber(v.value))]);
   const header = ["devices", ...(batch ? ["global batch"] : []), unit, "80% interval"];
   const parts = [table(header, rows, 0), `${reasons.join("\n")}\n  ${result.calibration}`];
-  if (costs.length > 0) {
-    const per = result.metric === "seconds" ? "predicted, for this work" : "predicted, per million samples";
-    const lines = costs.map((c) => {
-      const money = c.price === undefined ? "" : `  cost ${shortNumber(c.price)}`;
-      return `  ${c.devices}:${money}${c.kilowattHours === undefined ? "" : `  energy ${shortNumber(c.kilowattHours)} kWh`}`;
-    });
-    parts.push(`Cost and energy (${per}):\n${lines.join("\n")}`);
-  }
+  if (costs.length > 0) parts.push(costText(costs, result.metric));
   if (laws.length > 0)
     parts.push(
       `Textbook laws fitted to the same points:\n${table(["law", ...result.predictions.map((p) => String(p.devices))], laws)}`,

@@ -7,6 +7,7 @@ export * from "./hash.js";
 export * from "./limits.js";
 export * from "./node.js";
 export * from "./op.js";
+export * from "./options.js";
 export * from "./print.js";
 export * from "./scalar.js";
 export * from "./serialize.js";

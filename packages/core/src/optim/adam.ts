@@ -1,4 +1,6 @@
 // Adam and AdamW: torch.optim.Adam and torch.optim.AdamW (no amsgrad). They differ only in weight decay.
+
+import { checkOptions } from "../graph/index.js";
 import { sub, type Tensor, treeMap, zeros } from "../tensor/index.js";
 import {
   checkRate,
@@ -35,6 +37,7 @@ export interface AdamState {
 }
 
 function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number): Optimizer<AdamState> {
+  checkOptions(name, options, ["learningRate", "betas", "epsilon", "weightDecay"]);
   const { learningRate = 1e-3, betas = [0.9, 0.999], epsilon = 1e-8, weightDecay = defaultDecay } = options;
   const [beta1, beta2] = betas;
   const decoupled = name === "adamW";

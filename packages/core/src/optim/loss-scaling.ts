@@ -1,6 +1,8 @@
 // Dynamic loss scaling for float16: the loss is multiplied by a scale, so that small gradients do not underflow, and the gradients
 // are divided by it before the step. An overflow skips the step and halves the scale; `interval` steps without one double it. The
 // state consists of tensors, so that a jitted step is traced once.
+
+import { checkOptions } from "../graph/index.js";
 import { type Tensor, tensor, treeLeaves, treeMap, where } from "../tensor/index.js";
 import { type Optimizer, requireNumber } from "./common.js";
 
@@ -46,6 +48,7 @@ function allFinite(tree: unknown): Tensor {
  * and skips the step if a gradient is not finite.
  */
 export function lossScaled<S>(optimizer: Optimizer<S>, options: LossScalingOptions = {}): LossScaled<S> {
+  checkOptions("lossScaled", options, ["initial", "backoff", "growth", "interval"]);
   const { initial = 2 ** 16, backoff = 0.5, growth = 2, interval = 2000 } = options;
   requireNumber("lossScaled", "initial", initial, 1);
   requireNumber("lossScaled", "backoff", backoff, 1e-6, 1);

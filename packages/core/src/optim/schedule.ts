@@ -1,7 +1,7 @@
 // Learning-rate schedules as functions of the step count (1 at the first step): warm-up, constant, linear, cosine. They accept
 // tensors inside a jitted step, and numbers.
 
-import { WeftError } from "../graph/index.js";
+import { checkOptions, WeftError } from "../graph/index.js";
 import { cos, minimum, Tensor, where } from "../tensor/index.js";
 import { requireNumber } from "./common.js";
 
@@ -44,6 +44,7 @@ export interface LearningRateSchedule {
 
 /** Creates a learning-rate schedule for an optimizer. Step k of a warm-up of w steps runs at k / w of the rate. */
 export function schedule(options: LearningRateScheduleOptions): LearningRateSchedule {
+  checkOptions("schedule", options, ["shape", "learningRate", "warmupSteps", "totalSteps", "minRatio"]);
   const { shape = "constant", learningRate, warmupSteps = 0, totalSteps = 0, minRatio = 0 } = options;
   requireNumber("schedule", "learningRate", learningRate, 0);
   requireNumber("schedule", "warmupSteps", warmupSteps, 0);

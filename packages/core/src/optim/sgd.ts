@@ -1,5 +1,5 @@
 // Stochastic gradient descent with momentum: torch.optim.SGD (dampening 0).
-import { WeftError } from "../graph/index.js";
+import { checkOptions, WeftError } from "../graph/index.js";
 import { type Tensor, treeMap, zeros } from "../tensor/index.js";
 import {
   checkRate,
@@ -34,6 +34,7 @@ export interface SgdState {
 
 /** Stochastic gradient descent with momentum, as torch.optim.SGD with dampening 0. */
 export function sgd(options: SgdOptions): Optimizer<SgdState> {
+  checkOptions("sgd", options, ["learningRate", "momentum", "nesterov", "weightDecay"]);
   const { learningRate, momentum = 0, nesterov = false, weightDecay = 0 } = options;
   checkRate("sgd", learningRate);
   requireNumber("sgd", "momentum", momentum, 0);

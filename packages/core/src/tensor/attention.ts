@@ -2,6 +2,7 @@
 import {
   type AttentionKernel,
   broadcastShapes,
+  checkOptions,
   type DType,
   DTypeError,
   isFloat,
@@ -79,6 +80,7 @@ function extras(
   size: number,
   dtype: DType,
 ): { nodes: Node[]; kernel: Omit<AttentionKernel, "packed"> } {
+  checkOptions(op, options, ["mask", "causal", "window", "scale", "dropout", "key", "precision"]);
   const { mask, scale = 1 / Math.sqrt(size), dropout = 0, key = null } = options;
   if (!(dropout >= 0 && dropout < 1))
     throw new WeftError(`${op}: dropout is at least 0 and less than 1, got ${dropout}`);

@@ -1,6 +1,14 @@
 // Loops and branches whose course depends on values of tensors: whileLoop, foriLoop, cond, switchCase. All of them are the op scan:
 // a loop with a predicate, and a branch as a loop of at most one step.
-import { type Node, ShapeError, sameShape, showShape, unboundedLength, WeftError } from "../graph/index.js";
+import {
+  checkOptions,
+  type Node,
+  ShapeError,
+  sameShape,
+  showShape,
+  unboundedLength,
+  WeftError,
+} from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { closeOver, closeOverNew, makeScan } from "../transform/index.js";
 import { nodeAs, wrap } from "./convert.js";
@@ -53,6 +61,7 @@ export function whileLoop<C>(
   init: C,
   options: LoopOptions = {},
 ): C {
+  checkOptions("whileLoop", options, ["maxTrips"]);
   const length = boundOf("whileLoop", options.maxTrips);
   const { leaves, def } = flattenTree(init);
   const start = predicateOf("whileLoop", condition(init));
@@ -99,6 +108,7 @@ export function foriLoop<C>(
   init: C,
   options: LoopOptions = {},
 ): C {
+  checkOptions("foriLoop", options, ["maxTrips"]);
   if (typeof lower === "number" && typeof upper === "number") {
     if (!Number.isInteger(lower) || !Number.isInteger(upper))
       throw new WeftError(`foriLoop: the bounds must be whole numbers, got ${lower} and ${upper}`);

@@ -1,5 +1,5 @@
 // Convolution and transposed convolution over one to three spatial axes.
-import { type Node, type OpAttrs, range, type Shape, ShapeError, showShape } from "../graph/index.js";
+import { checkOptions, type Node, type OpAttrs, range, type Shape, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { align, commonDType, nodeAs, wrap } from "./convert.js";
 import { currentPrecision } from "./precision.js";
@@ -89,6 +89,7 @@ interface Geometry {
 
 /** Checks ranks and the arguments that both directions share. */
 function geometry(op: string, x: Tensor, weight: Tensor, spatial: number, options: ConvOptions): Geometry {
+  checkOptions(op, options, ["stride", "padding", "dilation", "groups", "bias", "channelsLast"]);
   const { groups = 1, channelsLast = false } = options;
   if (x.shape.length !== spatial + 2 || weight.shape.length !== spatial + 2)
     throw new ShapeError(

@@ -160,6 +160,8 @@ export function inexactNode(op: string, x: TensorLike): Node {
 
 /** Resolves an axis, counted from the end if negative. */
 export function resolveAxis(op: string, axis: number, rank: number): number {
+  if (typeof axis !== "number")
+    throw new ShapeError(`${op}: an axis is a number, got ${JSON.stringify(axis)}; options come after it`);
   const resolved = axis < 0 ? axis + rank : axis;
   if (!Number.isInteger(axis) || resolved < 0 || resolved >= rank)
     throw new ShapeError(
@@ -172,6 +174,10 @@ export function resolveAxis(op: string, axis: number, rank: number): number {
 export function resolveAxes(op: string, axes: number | readonly number[] | undefined | null, rank: number): number[] {
   if (axes === undefined || axes === null) return Array.from({ length: rank }, (_, i) => i);
   const list = typeof axes === "number" ? [axes] : axes;
+  if (!Array.isArray(list))
+    throw new ShapeError(
+      `${op}: axes are a number or an array of numbers, got ${JSON.stringify(axes)}; options come after them`,
+    );
   const resolved = list.map((axis) => resolveAxis(op, axis, rank));
   if (new Set(resolved).size !== resolved.length)
     throw new ShapeError(`${op}: axes [${list.join(", ")}] name one axis twice`);

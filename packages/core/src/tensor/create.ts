@@ -2,6 +2,7 @@
 import {
   bfloat16Bits,
   bytesOf,
+  checkOptions,
   type DType,
   DTypeError,
   dtypes,
@@ -192,6 +193,7 @@ export function fromStorage(shape: Shape, dtype: DType, data: Storage): Tensor {
  * ```
  */
 export function tensor(data: NestedArray | TypedArray, options: CreateOptions & { shape?: Shape } = {}): Tensor {
+  checkOptions("tensor", options, ["dtype", "shape"]);
   if (options.dtype !== undefined) checkDType("tensor", options.dtype);
   if (ArrayBuffer.isView(data)) {
     const own = typedDTypes.find(([type]) => data instanceof type)?.[1] ?? null;
@@ -256,6 +258,7 @@ export interface BufferOptions extends CreateOptions {
  * ```
  */
 export function fromBuffer(buffer: ArrayBufferLike | ArrayBufferView, options: BufferOptions = {}): Tensor {
+  checkOptions("fromBuffer", options, ["dtype", "shape", "offset"]);
   const { dtype = "float32", offset = 0 } = options;
   checkDType("fromBuffer", dtype);
   const isShared = typeof SharedArrayBuffer !== "undefined" && buffer instanceof SharedArrayBuffer;
@@ -291,11 +294,12 @@ export function fromBuffer(buffer: ArrayBufferLike | ArrayBufferView, options: B
 
 type FillValue = number | bigint | boolean | ComplexNumber;
 
-function filled(op: string, shape: Shape, value: FillValue, given: DType | undefined): Tensor {
+function filled(op: string, shape: Shape, value: FillValue, options: CreateOptions, like?: DType): Tensor {
+  checkOptions(op, options, ["dtype"]);
   checkShape(op, shape);
   if (!isScalarValue(value))
     throw new WeftError(`${op}: the value is a number, a bigint, a boolean or { re, im }, got ${String(value)}`);
-  const dtype = given ?? inferDType([value]);
+  const dtype = options.dtype ?? like ?? inferDType([value]);
   checkDType(op, dtype);
   if (typeof value === "object" && !isComplex(dtype))
     throw new DTypeError(`${op}: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
@@ -305,7 +309,7 @@ function filled(op: string, shape: Shape, value: FillValue, given: DType | undef
 
 /** Tensor with all elements equal to a value. The dtype follows from the value unless it is given. */
 export const full = (shape: Shape, value: FillValue, options: CreateOptions = {}): Tensor =>
-  filled("full", shape, value, options.dtype);
+  filled("full", shape, value, options);
 /**
  * Tensor of zeros, float32 by default.
  *
@@ -317,23 +321,23 @@ export const full = (shape: Shape, value: FillValue, options: CreateOptions = {}
  * console.log(await x.array()); // [[0, 0, 0], [0, 0, 0]]
  * ```
  */
-export const zeros = (shape: Shape, options: CreateOptions = {}): Tensor => filled("zeros", shape, 0, options.dtype);
+export const zeros = (shape: Shape, options: CreateOptions = {}): Tensor => filled("zeros", shape, 0, options);
 /** Tensor of ones, float32 by default. */
-export const ones = (shape: Shape, options: CreateOptions = {}): Tensor => filled("ones", shape, 1, options.dtype);
+export const ones = (shape: Shape, options: CreateOptions = {}): Tensor => filled("ones", shape, 1, options);
 /** Tensor of zeros with the shape and dtype of another tensor. */
 export const zerosLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  filled("zerosLike", x.shape, 0, options.dtype ?? x.dtype);
+  filled("zerosLike", x.shape, 0, options, x.dtype);
 /** Tensor with the shape and dtype of another tensor and all elements equal to a value. */
 export const fullLike = (x: Tensor, value: FillValue, options: CreateOptions = {}): Tensor =>
-  filled("fullLike", x.shape, value, options.dtype ?? x.dtype);
+  filled("fullLike", x.shape, value, options, x.dtype);
 /** Tensor of a shape whose elements do not matter; they are zeros. */
-export const empty = (shape: Shape, options: CreateOptions = {}): Tensor => filled("empty", shape, 0, options.dtype);
+export const empty = (shape: Shape, options: CreateOptions = {}): Tensor => filled("empty", shape, 0, options);
 /** Tensor with the shape and dtype of another tensor whose elements do not matter; they are zeros. */
 export const emptyLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  filled("emptyLike", x.shape, 0, options.dtype ?? x.dtype);
+  filled("emptyLike", x.shape, 0, options, x.dtype);
 /** Tensor of ones with the shape and dtype of another tensor. */
 export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  filled("onesLike", x.shape, 1, options.dtype ?? x.dtype);
+  filled("onesLike", x.shape, 1, options, x.dtype);
 
 /**
  * Evenly spaced numbers in [start, stop): `arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`. The default
@@ -348,6 +352,7 @@ export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
  * ```
  */
 export function arange(start: number, stop?: number, step = 1, options: CreateOptions = {}): Tensor {
+  checkOptions("arange", options, ["dtype"]);
   const [from, to] = stop === undefined ? [0, start] : [start, stop];
   if (step === 0 || ![from, to, step].every(Number.isFinite))
     throw new WeftError(`arange: start ${from}, stop ${to}, step ${step}: step must not be 0, all must be finite`);
@@ -378,6 +383,7 @@ export function linspace(
   count: number,
   options: CreateOptions & { endpoint?: boolean } = {},
 ): Tensor {
+  checkOptions("linspace", options, ["dtype", "endpoint"]);
   if (!Number.isInteger(count) || count < 0)
     throw new WeftError(`linspace: count must be a whole number, got ${count}`);
   const dtype = options.dtype ?? "float32";
@@ -390,6 +396,7 @@ export function linspace(
 
 /** Identity matrix [n, n], or [n, columns] with ones on diagonal `k`: 0 is the main one, 1 the one above it. */
 export function eye(n: number, options: CreateOptions & { columns?: number; k?: number } = {}): Tensor {
+  checkOptions("eye", options, ["dtype", "columns", "k"]);
   const shape = [n, options.columns ?? n];
   checkShape("eye", shape);
   checkDType("eye", options.dtype ?? "float32");

@@ -1,6 +1,6 @@
 // Random tensors of other distributions, composed of uniform and normal numbers: the same numbers on every device, up to the rounding
 // of the functions that transform them.
-import { type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
+import { checkOptions, type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
 import { nodeOf, type TensorLike, wrap } from "./convert.js";
 import { checkShape, tensor } from "./create.js";
 import { matmul } from "./einsum.js";
@@ -15,7 +15,8 @@ import { searchsorted } from "./statistics.js";
 import type { Tensor } from "./tensor.js";
 
 /** Independent keys for several draws of one call. */
-function keysOf(options: RandomOptions, count: number): Key[] {
+function keysOf(options: LocationOptions, count: number): Key[] {
+  checkOptions("random", options, ["dtype", "seed", "key", "loc", "scale"]);
   const from = options.key ?? (options.seed === undefined ? nextKey() : key(options.seed));
   return unstack(splitKey(from, count), 0);
 }
@@ -28,18 +29,18 @@ const floatOf = ({ dtype = "float32" }: RandomOptions): DType => dtype;
 
 /** Exponentially distributed numbers with mean 1 / rate. */
 export function exponential(shape: Shape, options: RandomOptions & { rate?: number } = {}): Tensor {
-  const { rate = 1 } = options;
+  const { rate = 1, ...random } = options;
   positive("exponential", "rate", rate);
-  return log1p(rand(shape, options).neg()).neg().div(rate);
+  return log1p(rand(shape, random).neg()).neg().div(rate);
 }
 
 /** Numbers with the Gumbel distribution: -log(-log(u)) of uniform numbers u. */
 export function gumbel(shape: Shape, options: RandomOptions & { loc?: number; scale?: number } = {}): Tensor {
-  const { loc = 0, scale = 1 } = options;
+  const { loc = 0, scale = 1, ...random } = options;
   positive("gumbel", "scale", scale);
   // Uniform numbers are multiples of 2^-24 (2^-53 in float64); half a step replaces 0.
   const least = floatOf(options) === "float64" ? 2 ** -54 : 2 ** -25;
-  return log(maximum(exponential(shape, { ...options, rate: 1 }), least))
+  return log(maximum(exponential(shape, random), least))
     .neg()
     .mul(scale)
     .add(loc);
@@ -201,9 +202,9 @@ const openUniform = (shape: Shape, options: RandomOptions): Tensor =>
 const byInverse =
   (op: string, inverse: (u: Tensor) => Tensor) =>
   (shape: Shape, options: LocationOptions = {}): Tensor => {
-    const { loc = 0, scale = 1 } = options;
+    const { loc = 0, scale = 1, ...random } = options;
     positive(op, "scale", scale);
-    return inverse(openUniform(shape, options)).mul(scale).add(loc);
+    return inverse(openUniform(shape, random)).mul(scale).add(loc);
   };
 
 /** Numbers with the Cauchy distribution. */

@@ -1,5 +1,6 @@
 // Fourier transforms, as numpy.fft and the fft extension of the Array API: any length and any axes, real and complex, with gradients.
 import {
+  checkOptions,
   type DType,
   isComplex,
   isHalf,
@@ -130,12 +131,9 @@ function realNode(op: string, x: TensorLike): Node {
 }
 
 /** Axes and lengths of a transform of several axes. */
-function several(
-  op: string,
-  x: Node,
-  { sizes, axes }: FftnOptions,
-  half: boolean,
-): { axes: number[]; sizes: number[] } {
+function several(op: string, x: Node, options: FftnOptions, half: boolean): { axes: number[]; sizes: number[] } {
+  checkOptions(op, options, ["sizes", "axes", "norm"]);
+  const { sizes, axes } = options;
   const rank = x.shape.length;
   const chosen = axes ?? (sizes === undefined ? range(rank) : range(rank).slice(rank - sizes.length));
   const at = chosen.map((axis) => axisOf(op, axis, x.shape));
@@ -156,11 +154,11 @@ function complexTransform(op: string, x: TensorLike, options: FftnOptions, inver
   return scaled(transform(node, { kind: "c2c", inverse, ...where }), factor);
 }
 
-const one = ({ n, axis = -1, norm }: FftOptions): FftnOptions => ({
-  axes: [axis],
-  ...(n === undefined ? {} : { sizes: [n] }),
-  ...(norm === undefined ? {} : { norm }),
-});
+function one(options: FftOptions): FftnOptions {
+  checkOptions("fft", options, ["n", "axis", "norm"]);
+  const { n, axis = -1, norm } = options;
+  return { axes: [axis], ...(n === undefined ? {} : { sizes: [n] }), ...(norm === undefined ? {} : { norm }) };
+}
 
 /**
  * Discrete Fourier transform along one axis: element k is the sum of x[j] exp(-2 pi i j k / n).

@@ -1,6 +1,7 @@
 // Selection of elements: basic and integer-array indexing, gather, scatter, take, one-hot, sorting.
 import {
   broadcastShapes,
+  checkOptions,
   DTypeError,
   isComplex,
   kindOf,
@@ -288,7 +289,9 @@ export interface SortOptions {
 }
 
 /** Indices (int32) that sort an axis. The sort is stable; NaN is greater than every number. */
-export function argsort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
+export function argsort(x: TensorLike, axis = -1, options: SortOptions = {}): Tensor {
+  checkOptions("argsort", options, ["descending"]);
+  const { descending = false } = options;
   const node = nodeOf("argsort", x);
   const { rows, at } = orderedRows("argsort", node, axis);
   const order = build.make("argsort", [rows], { descending });
@@ -296,7 +299,9 @@ export function argsort(x: TensorLike, axis = -1, { descending = false }: SortOp
 }
 
 /** Sorts the elements along an axis. NaN is greater than every number. */
-export function sort(x: TensorLike, axis = -1, { descending = false }: SortOptions = {}): Tensor {
+export function sort(x: TensorLike, axis = -1, options: SortOptions = {}): Tensor {
+  checkOptions("sort", options, ["descending"]);
+  const { descending = false } = options;
   const node = nodeOf("sort", x);
   const { rows, at } = orderedRows("sort", node, axis);
   const order = build.make("argsort", [rows], { descending });

@@ -1,5 +1,5 @@
 // Jacobians and Hessians: vmap of the pullback or of the directional derivative over the unit vectors.
-import { isComplex, isInexact, numel, ShapeError, WeftError } from "../graph/index.js";
+import { checkOptions, isComplex, isInexact, numel, ShapeError, WeftError } from "../graph/index.js";
 import { eye } from "./create.js";
 import { vmap } from "./mapping.js";
 import { Tensor } from "./tensor.js";
@@ -15,6 +15,7 @@ export interface JacobianOptions {
 
 /** Function of the chosen argument alone; aux of the last call is kept for the caller. */
 function ofOne(op: string, fn: (...args: never[]) => unknown, args: unknown[], options: JacobianOptions) {
+  checkOptions(op, options, ["argument", "hasAux"]);
   const { argument = 0, hasAux = false } = options;
   const at = args[argument];
   if (!(at instanceof Tensor)) throw new WeftError(`${op}: argument ${argument} must be a tensor, got ${typeof at}`);

@@ -2,6 +2,7 @@
 import {
   type Aval,
   avalOf,
+  checkOptions,
   functionOrder,
   type GraphFn,
   type Node,
@@ -149,6 +150,7 @@ export function jitLowered<F extends AnyFunction>(
   options: JitOptions,
   lowering: RankLowering | null,
 ): Jitted<F> {
+  checkOptions("jit", options, ["donate", "maxPrograms", "vary", "buckets"]);
   const { maxPrograms = defaultMaxPrograms } = options;
   if (!Number.isInteger(maxPrograms) || maxPrograms < 1)
     throw new WeftError(`jit: maxPrograms is ${maxPrograms}; it must be a whole number of at least 1`);

@@ -1,5 +1,5 @@
 // More loss functions, with PyTorch's names and definitions, and connectionist temporal classification.
-import { DTypeError, kindOf, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, DTypeError, kindOf, ShapeError, showShape, WeftError } from "../graph/index.js";
 import type { TensorLike } from "./convert.js";
 import { arange, full } from "./create.js";
 import { logaddexp } from "./elementwise.js";
@@ -16,11 +16,11 @@ import type { Tensor } from "./tensor.js";
 
 /** Kullback-Leibler divergence of targets (probabilities) from predicted log probabilities, per element; "mean" is over elements. */
 export const klDivLoss = (logProbabilities: Tensor, targets: Tensor, options: LossOptions = {}): Tensor =>
-  reduceLoss(sub(xlogy(targets, targets), mul(targets, logProbabilities)), options);
+  reduceLoss("klDivLoss", sub(xlogy(targets, targets), mul(targets, logProbabilities)), options);
 
 /** Negative log likelihood of counts under Poisson distributions with predicted logarithms of their rates, without log(target!). */
 export const poissonNllLoss = (logRates: Tensor, targets: TensorLike, options: LossOptions = {}): Tensor =>
-  reduceLoss(sub(exp(logRates), mul(logRates, targets)), options);
+  reduceLoss("poissonNllLoss", sub(exp(logRates), mul(logRates, targets)), options);
 
 /** Negative log likelihood under normal distributions with predicted means and variances, without its constant. */
 export function gaussianNllLoss(
@@ -33,7 +33,7 @@ export function gaussianNllLoss(
   const low = options.epsilon ?? 1e-6;
   const spread = variances.add(stopGradient(maximum(variances, low).sub(variances)));
   const error = sub(means, targets);
-  return reduceLoss(log(spread).add(mul(error, error).div(spread)).mul(0.5), options);
+  return reduceLoss("gaussianNllLoss", log(spread).add(mul(error, error).div(spread)).mul(0.5), options, ["epsilon"]);
 }
 
 /** Quadratic up to an error of `beta`, linear beyond: the {@link huberLoss} divided by beta. */
@@ -52,14 +52,20 @@ export const marginRankingLoss = (
   second: Tensor,
   targets: Tensor,
   options: LossOptions & { margin?: number } = {},
-): Tensor => reduceLoss(maximum(mul(targets, sub(second, first)).add(options.margin ?? 0), 0), options);
+): Tensor =>
+  reduceLoss("marginRankingLoss", maximum(mul(targets, sub(second, first)).add(options.margin ?? 0), 0), options, [
+    "margin",
+  ]);
 
 /** x where the target is 1, and max(0, margin - x) where it is -1. */
 export const hingeEmbeddingLoss = (
   x: Tensor,
   targets: Tensor,
   options: LossOptions & { margin?: number } = {},
-): Tensor => reduceLoss(where(equal(targets, 1), x, maximum(sub(options.margin ?? 1, x), 0)), options);
+): Tensor =>
+  reduceLoss("hingeEmbeddingLoss", where(equal(targets, 1), x, maximum(sub(options.margin ?? 1, x), 0)), options, [
+    "margin",
+  ]);
 
 /** 1 - cosine of the angle between vectors where the target is 1, and max(0, cosine - margin) where it is -1. */
 export function cosineEmbeddingLoss(
@@ -69,10 +75,8 @@ export function cosineEmbeddingLoss(
   options: LossOptions & { margin?: number } = {},
 ): Tensor {
   const similarity = cosineSimilarity(a, b);
-  return reduceLoss(
-    where(equal(targets, 1), sub(1, similarity), maximum(sub(similarity, options.margin ?? 0), 0)),
-    options,
-  );
+  const losses = where(equal(targets, 1), sub(1, similarity), maximum(sub(similarity, options.margin ?? 0), 0));
+  return reduceLoss("cosineEmbeddingLoss", losses, options, ["margin"]);
 }
 
 /** max(0, |anchor - positive| - |anchor - negative| + margin) with Euclidean distances along the last axis. */
@@ -83,7 +87,12 @@ export function tripletMarginLoss(
   options: LossOptions & { margin?: number } = {},
 ): Tensor {
   const distance = (other: Tensor): Tensor => norm(sub(anchor, other).add(1e-6), -1);
-  return reduceLoss(maximum(sub(distance(positive), distance(negative)).add(options.margin ?? 1), 0), options);
+  return reduceLoss(
+    "tripletMarginLoss",
+    maximum(sub(distance(positive), distance(negative)).add(options.margin ?? 1), 0),
+    options,
+    ["margin"],
+  );
 }
 
 /** Options of {@link ctcLoss}. */
@@ -107,6 +116,7 @@ export function ctcLoss(
   labelLengths: Tensor,
   options: CtcOptions = {},
 ): Tensor {
+  checkOptions("ctcLoss", options, ["blank", "reduction"]);
   const { blank = 0, reduction = "mean" } = options;
   if (logProbabilities.rank !== 3 || labels.rank !== 2 || labels.shape[0] !== logProbabilities.shape[1])
     throw new ShapeError(
@@ -190,6 +200,6 @@ export function ctcLoss(
   const onLabel = where(reshape(ends, [batch]).greater(0), pick(maximum(ends.sub(1), 0)), impossible);
   const total = logaddexp(whole, onLabel);
   const losses = where(total.less(impossible / 2), Number.POSITIVE_INFINITY, total.neg());
-  if (reduction !== "mean") return reduceLoss(losses, { reduction });
+  if (reduction !== "mean") return reduceLoss("ctcLoss", losses, { reduction });
   return losses.div(maximum(cast(labelLengths, dtype), 1)).mean();
 }

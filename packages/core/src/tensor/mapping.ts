@@ -1,5 +1,5 @@
 // vmap and scan over trees of tensors. Both trace the function once, with placeholders for one slice.
-import { type Node, ShapeError, WeftError } from "../graph/index.js";
+import { checkOptions, type Node, ShapeError, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { batchNodes, closeOver, makeScan } from "../transform/index.js";
 import { resolveAxis, wrap } from "./convert.js";
@@ -35,6 +35,7 @@ export function vmap<F extends AnyFunction>(
   fn: F,
   options: VmapOptions = {},
 ): (...args: Parameters<F>) => ReturnType<F> {
+  checkOptions("vmap", options, ["inAxes", "outAxes"]);
   const { inAxes = 0, outAxes = 0 } = options;
   return (...args) => {
     let size: number | null = null;
@@ -107,6 +108,7 @@ export interface ScanOptions<C = unknown> {
  * ```
  */
 export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, options: ScanOptions<C> = {}): [C, Y] {
+  checkOptions("scan", options, ["length", "reverse", "while"]);
   const start = flattenTree(init);
   const inputs = flattenTree(xs);
   if (inputs.leaves.some((x) => x.shape.length === 0))

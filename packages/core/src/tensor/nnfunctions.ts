@@ -1,5 +1,15 @@
 // Functions of neural networks, composed of primitives; fusion turns them into single kernels.
-import { DTypeError, isComplex, isHalf, kindOf, type Node, ShapeError, showShape } from "../graph/index.js";
+import {
+  checkOptions,
+  DTypeError,
+  isComplex,
+  isHalf,
+  kindOf,
+  type Node,
+  ShapeError,
+  showShape,
+  WeftError,
+} from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
 import { inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { vecdot } from "./einsum.js";
@@ -94,6 +104,7 @@ export const silu = (x: TensorLike): Tensor => {
 
 /** Gaussian error linear unit x Phi(x); `approximate` uses the tanh formula. */
 export function gelu(x: TensorLike, options: { approximate?: boolean } = {}): Tensor {
+  checkOptions("gelu", options, ["approximate"]);
   const given = inexactNode("gelu", x);
   if (isHalf(given.dtype) && !options.approximate) return wrap(build.cast(gelu(wide(given)).node, given.dtype));
   if (options.approximate) {
@@ -150,6 +161,7 @@ export function layerNorm(
   x: Tensor,
   options: { weight?: Tensor; bias?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
 ): Tensor {
+  checkOptions("layerNorm", options, ["weight", "bias", "axes", "epsilon"]);
   const { weight, bias, axes = -1, epsilon = 1e-5 } = options;
   if (isHalf(x.dtype)) return wrap(build.cast(layerNorm(wide(x.node), options).node, x.dtype));
   const centered = sub(x, mean(x, axes, { keepDims: true }));
@@ -165,8 +177,17 @@ export interface LossOptions {
 }
 
 /** Applies the reduction of a loss to losses per example. */
-export function reduceLoss(losses: Tensor, { reduction = "mean" }: LossOptions): Tensor {
+export function reduceLoss<O extends LossOptions>(
+  op: string,
+  losses: Tensor,
+  options: O,
+  more: readonly (keyof O & string)[] = [],
+): Tensor {
+  checkOptions(op, options, ["reduction", ...more]);
+  const { reduction = "mean" } = options;
   if (reduction === "none") return losses;
+  if (reduction !== "sum" && reduction !== "mean")
+    throw new WeftError(`${op}: the reduction is "mean", "sum" or "none", got ${JSON.stringify(reduction)}`);
   return reduction === "sum" ? sum(losses) : mean(losses);
 }
 
@@ -214,18 +235,18 @@ export function crossEntropy(
   }
   const smooth =
     labelSmoothing === 0 ? chosen : add(mul(chosen, 1 - labelSmoothing), mul(sum(logp, -1), labelSmoothing / classes));
-  return reduceLoss(mul(smooth, -1), options);
+  return reduceLoss("crossEntropy", mul(smooth, -1), options, ["labelSmoothing"]);
 }
 
 /** Mean squared error. */
 export const mseLoss = (prediction: Tensor, target: TensorLike, options: LossOptions = {}): Tensor => {
   const difference = sub(prediction, target);
-  return reduceLoss(mul(difference, difference), options);
+  return reduceLoss("mseLoss", mul(difference, difference), options);
 };
 
 /** Mean absolute error. */
 export const l1Loss = (prediction: Tensor, target: TensorLike, options: LossOptions = {}): Tensor =>
-  reduceLoss(abs(sub(prediction, target)), options);
+  reduceLoss("l1Loss", abs(sub(prediction, target)), options);
 
 /** Huber loss: quadratic up to an error of `delta`, linear beyond. */
 export function huberLoss(
@@ -235,9 +256,10 @@ export function huberLoss(
 ): Tensor {
   const { delta = 1 } = options;
   const size = abs(sub(prediction, target));
-  return reduceLoss(where(less(size, delta), mul(mul(size, size), 0.5), mul(sub(size, delta / 2), delta)), options);
+  const losses = where(less(size, delta), mul(mul(size, size), 0.5), mul(sub(size, delta / 2), delta));
+  return reduceLoss("huberLoss", losses, options, ["delta"]);
 }
 
 /** Cross-entropy of independent binary logits against targets in [0, 1]. */
 export const binaryCrossEntropyWithLogits = (logits: Tensor, targets: TensorLike, options: LossOptions = {}): Tensor =>
-  reduceLoss(sub(softplus(logits), mul(logits, targets)), options);
+  reduceLoss("binaryCrossEntropyWithLogits", sub(softplus(logits), mul(logits, targets)), options);

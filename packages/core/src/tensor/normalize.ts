@@ -1,5 +1,5 @@
 // Normalization over batches, groups of channels and single images, with one scale and shift per channel.
-import { isHalf, range, ShapeError, showShape } from "../graph/index.js";
+import { checkOptions, isHalf, range, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { wrap } from "./convert.js";
 import { rsqrt } from "./math.js";
@@ -58,6 +58,7 @@ function scaled(y: Tensor, { weight, bias }: ChannelNormOptions, wide: (v: Tenso
 
 /** Normalizes every channel of x [batch, channels, ...] over the batch and the other axes, or by given statistics. */
 export function batchNorm(x: Tensor, options: BatchNormOptions = {}): Tensor {
+  checkOptions("batchNorm", options, ["weight", "bias", "epsilon", "channelsLast", "statistics"]);
   const { epsilon = 1e-5, channelsLast = false, statistics } = options;
   return inFloat32(x, (t) => {
     const { axis, wide } = channels("batchNorm", t, channelsLast);
@@ -72,6 +73,7 @@ export function batchNorm(x: Tensor, options: BatchNormOptions = {}): Tensor {
 
 /** Normalizes groups of neighboring channels of every example of x [batch, channels, ...]. */
 export function groupNorm(x: Tensor, groups: number, options: ChannelNormOptions = {}): Tensor {
+  checkOptions("groupNorm", options, ["weight", "bias", "epsilon", "channelsLast"]);
   const { epsilon = 1e-5, channelsLast = false } = options;
   return inFloat32(x, (t) => {
     const { axis, wide } = channels("groupNorm", t, channelsLast);

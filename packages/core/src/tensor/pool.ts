@@ -1,5 +1,5 @@
 // Pooling over one to three spatial axes, one axis after the other. Of equal elements the first one is the maximum, also for gradients.
-import { isFloat, type Node, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, isFloat, type Node, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type PerAxis, paddingPairs, perAxis } from "./conv.js";
 import { wrap } from "./convert.js";
@@ -51,6 +51,7 @@ function checkInput(op: string, x: Tensor, spatial: number, channelsLast = false
 }
 
 function windowsOf(op: string, x: Node, spatial: number, options: PoolOptions): Window[] {
+  checkOptions(op, options, ["kernel", "stride", "padding", "dilation", "ceilMode", "channelsLast"]);
   const first = firstSpatial(options.channelsLast ?? false);
   const kernel = perAxis(op, "kernel", options.kernel, spatial, 1);
   const stride = perAxis(op, "stride", options.stride ?? kernel, spatial, 1);
@@ -130,9 +131,9 @@ function reciprocalCounts(like: Node, { axis, n, kernel, stride, low, high, out 
 }
 
 function avgPool(op: string, x: Tensor, spatial: number, options: AvgPoolOptions): Tensor {
-  const { countIncludePad = true } = options;
+  const { countIncludePad = true, ...rest } = options;
   const node = checkInput(op, x, spatial, options.channelsLast);
-  const result = windowsOf(op, node, spatial, options).reduce(
+  const result = windowsOf(op, node, spatial, rest).reduce(
     (y, w) => {
       const sums = pooled(y, w, 0, build.add, false);
       return build.mul(sums, reciprocalCounts(sums, w, countIncludePad));
@@ -206,9 +207,11 @@ function adaptivePool(
   x: Tensor,
   spatial: number,
   size: PerAxis,
-  { channelsLast = false }: { channelsLast?: boolean },
+  options: AdaptivePoolOptions,
   mean: boolean,
 ): Tensor {
+  checkOptions(op, options, ["channelsLast"]);
+  const { channelsLast = false } = options;
   const node = checkInput(op, x, spatial, channelsLast);
   const sizes = perAxis(op, "size", size, spatial, 1);
   const first = firstSpatial(channelsLast);

@@ -1,6 +1,7 @@
 // Random tensors: counter-based (threefry), keyed by seed and element index, so that the same seed gives the same
 // numbers on every device and every number of devices.
 import {
+  checkOptions,
   type DType,
   DTypeError,
   fitsInteger,
@@ -107,6 +108,7 @@ function affine(x: Tensor, scale: number, shift: number): Tensor {
 
 /** Uniform random numbers in [low, high), by default [0, 1). */
 export function rand(shape: Shape, options: RandomOptions & { low?: number; high?: number } = {}): Tensor {
+  checkOptions("rand", options, ["dtype", "seed", "key", "low", "high"]);
   const { low = 0, high = 1 } = options;
   const uniform = draw("rand", "uniform", shape, options);
   return affine(uniform, high - low, low);
@@ -126,6 +128,7 @@ export function rand(shape: Shape, options: RandomOptions & { low?: number; high
  * ```
  */
 export function randn(shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor {
+  checkOptions("randn", options, ["dtype", "seed", "key", "mean", "std"]);
   const { mean = 0, std = 1 } = options;
   return affine(draw("randn", "normal", shape, options), std, mean);
 }
@@ -137,6 +140,7 @@ export function randint(
   shape: Shape,
   options: RandomOptions = {},
 ): Tensor {
+  checkOptions("randint", options, ["dtype", "seed", "key"]);
   const { dtype = "int32" } = options;
   if (dtype !== "int32" || typeof low !== "number" || typeof high !== "number")
     return wideRandint(low, high, shape, { ...options, dtype });
@@ -176,6 +180,7 @@ function wideRandint(
 
 /** Random booleans that are true with the given probability. */
 export function bernoulli(probability: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  checkOptions("bernoulli", options, ["seed", "key"]);
   if (!(probability >= 0 && probability <= 1))
     throw new WeftError(`bernoulli: probability ${probability} is not in [0, 1]`);
   return draw("bernoulli", "uniform", shape, { ...options, dtype: "float32" }).less(probability);
@@ -190,6 +195,7 @@ export function dropoutMask(shape: Shape, rate: number, from: Key): Tensor {
 
 /** Random permutation of the integers 0 to n-1, int32. */
 export function permutation(n: number, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  checkOptions("permutation", options, ["seed", "key"]);
   checkShape("permutation", [n]);
   const order = draw("permutation", "uniform", [n], { ...options, dtype: "float64" });
   return wrap(build.make("argsort", [order.node], { descending: false }));

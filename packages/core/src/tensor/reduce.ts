@@ -1,5 +1,6 @@
 // Reductions along axes, with keepDims everywhere; composed of sum, prod, max and min.
 import {
+  checkOptions,
   type DType,
   DTypeError,
   isComplex,
@@ -29,6 +30,12 @@ export interface SumOptions extends ReduceOptions {
 /** Axes of a reduction, counted from the end if negative; null or undefined means all axes. */
 export type Axes = number | readonly number[] | null;
 
+/** The only option of most reductions. */
+function keepsDims(op: string, options: ReduceOptions): boolean | undefined {
+  checkOptions(op, options, ["keepDims"]);
+  return options.keepDims;
+}
+
 /** Reduces a node and keeps the reduced axes as ones if asked. */
 function reduceNode(fn: ReduceFn, x: Node, axes: readonly number[], keepDims = false): Node {
   const result = build.reduce(fn, x, axes);
@@ -51,13 +58,17 @@ export const counting = (node: Node, dtype?: DType): Node =>
  * console.log(await x.sum(0).array(), await x.sum(1, { keepDims: true }).array()); // [4, 6] [[3], [7]]
  * ```
  */
-export function sum(x: TensorLike, axes?: Axes, { keepDims, dtype }: SumOptions = {}): Tensor {
+export function sum(x: TensorLike, axes?: Axes, options: SumOptions = {}): Tensor {
+  checkOptions("sum", options, ["keepDims", "dtype"]);
+  const { keepDims, dtype } = options;
   const node = nodeOf("sum", x);
   return wrap(reduceNode("sum", counting(node, dtype), resolveAxes("sum", axes, node.shape.length), keepDims));
 }
 
 /** Product over axes, by default all. Integers and bool are multiplied in int64, unsigned integers in uint64; both wrap. */
-export function prod(x: TensorLike, axes?: Axes, { keepDims, dtype }: SumOptions = {}): Tensor {
+export function prod(x: TensorLike, axes?: Axes, options: SumOptions = {}): Tensor {
+  checkOptions("prod", options, ["keepDims", "dtype"]);
+  const { keepDims, dtype } = options;
   const node = nodeOf("prod", x);
   return wrap(reduceNode("prod", counting(node, dtype), resolveAxes("prod", axes, node.shape.length), keepDims));
 }
@@ -73,19 +84,21 @@ function extremum(fn: "max" | "min", x: TensorLike, axes: Axes | undefined, keep
 
 /** Maximum over axes, by default all. NaN propagates. */
 export const max = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
-  extremum("max", x, axes, options.keepDims);
+  extremum("max", x, axes, keepsDims("max", options));
 /** Minimum over axes, by default all. NaN propagates. */
 export const min = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
-  extremum("min", x, axes, options.keepDims);
+  extremum("min", x, axes, keepsDims("min", options));
 
 /** Whether any element along the axes is nonzero. */
-export function any(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+export function any(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor {
+  const keepDims = keepsDims("any", options);
   const node = nodeAs("any", x, "bool");
   return wrap(reduceNode("max", node, resolveAxes("any", axes, node.shape.length), keepDims));
 }
 
 /** Whether all elements along the axes are nonzero. */
-export function all(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+export function all(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor {
+  const keepDims = keepsDims("all", options);
   const node = nodeAs("all", x, "bool");
   return wrap(reduceNode("min", node, resolveAxes("all", axes, node.shape.length), keepDims));
 }
@@ -104,7 +117,8 @@ const averaged = (node: Node): Node => (isInexact(node.dtype) ? node : build.cas
  * console.log(await mean(x).item(), await x.mean(0).array()); // 3 [2, 4]
  * ```
  */
-export function mean(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+export function mean(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor {
+  const keepDims = keepsDims("mean", options);
   const node = nodeOf("mean", x);
   const resolved = resolveAxes("mean", axes, node.shape.length);
   const count = numel(resolved.map((a) => node.shape[a]));
@@ -119,7 +133,9 @@ export interface VarOptions extends ReduceOptions {
 }
 
 /** Variance over axes, computed in two passes. For complex numbers it is the mean of |x - mean|^2. */
-export function variance(x: TensorLike, axes?: Axes, { keepDims, correction = 0 }: VarOptions = {}): Tensor {
+export function variance(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
+  checkOptions("variance", options, ["keepDims", "correction"]);
+  const { keepDims, correction = 0 } = options;
   const node = nodeOf("var", x);
   const values = averaged(node);
   const resolved = resolveAxes("var", axes, node.shape.length);
@@ -144,7 +160,8 @@ export function std(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tenso
 }
 
 /** log(sum(exp(x))) over axes, evaluated without overflow. */
-export function logsumexp(x: TensorLike, axes?: Axes, { keepDims }: ReduceOptions = {}): Tensor {
+export function logsumexp(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor {
+  const keepDims = keepsDims("logsumexp", options);
   const node = nodeOf("logsumexp", x);
   if (isComplex(node.dtype)) throw new DTypeError("logsumexp: not defined for complex tensors");
   const values = build.cast(node, toInexact(node.dtype));
@@ -170,10 +187,10 @@ function argExtremum(fn: "argmax" | "argmin", x: TensorLike, axis: number | unde
 
 /** Index (int32) of the first maximum, of the flattened tensor or along one axis. */
 export const argmax = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
-  argExtremum("argmax", x, axis, options.keepDims);
+  argExtremum("argmax", x, axis, keepsDims("argmax", options));
 /** Index (int32) of the first minimum, of the flattened tensor or along one axis. */
 export const argmin = (x: TensorLike, axis?: number, options: ReduceOptions = {}): Tensor =>
-  argExtremum("argmin", x, axis, options.keepDims);
+  argExtremum("argmin", x, axis, keepsDims("argmin", options));
 
 /** Options of {@link cumsum} and {@link cumprod}. */
 export interface CumulativeOptions {
@@ -191,7 +208,9 @@ function withInitial(result: Node, axis: number, neutral: number, include = fals
 }
 
 /** Cumulative product along an axis. Integers and bool are multiplied in int64, unsigned integers in uint64; both wrap. */
-export function cumprod(x: TensorLike, axis = -1, { dtype, includeInitial }: CumulativeOptions = {}): Tensor {
+export function cumprod(x: TensorLike, axis = -1, options: CumulativeOptions = {}): Tensor {
+  checkOptions("cumprod", options, ["dtype", "includeInitial"]);
+  const { dtype, includeInitial } = options;
   const node = nodeOf("cumprod", x);
   const at = resolveAxis("cumprod", axis, node.shape.length);
   let result = counting(node, dtype);
@@ -209,7 +228,9 @@ export function cumprod(x: TensorLike, axis = -1, { dtype, includeInitial }: Cum
 }
 
 /** Cumulative sum along an axis. Integers and bool are summed in int64, unsigned integers in uint64; both wrap. */
-export function cumsum(x: TensorLike, axis = -1, { dtype, includeInitial }: CumulativeOptions = {}): Tensor {
+export function cumsum(x: TensorLike, axis = -1, options: CumulativeOptions = {}): Tensor {
+  checkOptions("cumsum", options, ["dtype", "includeInitial"]);
+  const { dtype, includeInitial } = options;
   const node = nodeOf("cumsum", x);
   const at = resolveAxis("cumsum", axis, node.shape.length);
   return wrap(withInitial(build.cumsum(counting(node, dtype), at), at, 0, includeInitial));

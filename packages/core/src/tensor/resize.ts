@@ -1,5 +1,5 @@
 // Interpolation of images and sequences, one axis after the other: every element is a weighted sum of a few of the input.
-import { isFloat, isHalf, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, isFloat, isHalf, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type PerAxis, perAxis } from "./conv.js";
 import { wrap } from "./convert.js";
@@ -69,6 +69,7 @@ function taps(
  * ```
  */
 export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
+  checkOptions("interpolate", options, ["size", "scale", "mode", "alignCorners", "channelsLast"]);
   const { size, scale, mode = "nearest", alignCorners = false, channelsLast = false } = options;
   const spatial = x.shape.length - 2;
   if (spatial < 1 || spatial > 3)

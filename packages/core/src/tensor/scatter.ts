@@ -1,6 +1,15 @@
 // Scatter with other functions than a sum, and reductions of segments. Only sums are ops of the graph; the others sort by index, so
 // that the updates of one place become neighbors, and pick or combine them.
-import { DTypeError, isComplex, isInexact, kindOf, ShapeError, showShape, WeftError } from "../graph/index.js";
+import {
+  checkOptions,
+  DTypeError,
+  isComplex,
+  isInexact,
+  kindOf,
+  ShapeError,
+  showShape,
+  WeftError,
+} from "../graph/index.js";
 import { nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { onesLike, zeros } from "./create.js";
 import { customVjp } from "./custom.js";
@@ -121,6 +130,7 @@ const combine: Record<ScatterMode, (x: Tensor, at: Tensor, updates: Tensor) => T
  * ```
  */
 export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, options: ScatterOptions = {}): Tensor {
+  checkOptions("scatter", options, ["axis", "mode"]);
   const { axis = -1, mode = "set" } = options;
   if (!Object.hasOwn(combine, mode))
     throw new WeftError(`scatter: the mode is one of ${Object.keys(combine).join(", ")}, got ${String(mode)}`);

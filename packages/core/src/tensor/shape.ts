@@ -16,6 +16,8 @@ import type { Tensor } from "./tensor.js";
  * ```
  */
 export function reshape(x: TensorLike, shape: Shape): Tensor {
+  if (!Array.isArray(shape))
+    throw new ShapeError(`reshape: takes the shape as one array, such as reshape([2, -1]), got ${String(shape)}`);
   const node = nodeOf("reshape", x);
   const total = numel(node.shape);
   const open = shape.filter((d) => d === -1).length;
@@ -32,6 +34,8 @@ export function reshape(x: TensorLike, shape: Shape): Tensor {
 
 /** Permutes the axes: axis i of the result is axis order[i] of x. */
 export function permute(x: TensorLike, order: readonly number[]): Tensor {
+  if (!Array.isArray(order))
+    throw new ShapeError(`permute: takes the order as one array, such as permute([1, 0]), got ${String(order)}`);
   const node = nodeOf("permute", x);
   const rank = node.shape.length;
   const axes = order.map((a) => resolveAxis("permute", a, rank));

@@ -1,5 +1,14 @@
 // Order statistics, differences, searching and counting. All of it can be traced and differentiated where a derivative exists.
-import { DTypeError, isComplex, kindOf, ShapeError, showShape, toInexact, WeftError } from "../graph/index.js";
+import {
+  checkOptions,
+  DTypeError,
+  isComplex,
+  kindOf,
+  ShapeError,
+  showShape,
+  toInexact,
+  WeftError,
+} from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { commonDType, nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { linspace, zeros } from "./create.js";
@@ -20,7 +29,9 @@ export interface DiffOptions {
 }
 
 /** Differences of neighbors along an axis, taken n times. bool gives bool: whether neighbors differ. */
-export function diff(x: TensorLike, axis = -1, { n = 1, prepend, append }: DiffOptions = {}): Tensor {
+export function diff(x: TensorLike, axis = -1, options: DiffOptions = {}): Tensor {
+  checkOptions("diff", options, ["n", "prepend", "append"]);
+  const { n = 1, prepend, append } = options;
   if (!Number.isInteger(n) || n < 0) throw new WeftError(`diff: n is a whole number >= 0, got ${n}`);
   const t = wrap(nodeOf("diff", x));
   const at = resolveAxis("diff", axis, t.rank);
@@ -57,6 +68,7 @@ const upperWeight: Record<QuantileMethod, (fraction: number, low: number) => num
 
 /** Quantile over axes, by default all: the element below which a share q of the elements is. NaN propagates. */
 export function quantile(x: TensorLike, q: number, axes?: Axes, options: QuantileOptions = {}): Tensor {
+  checkOptions("quantile", options, ["keepDims", "method"]);
   const { keepDims = false, method = "linear" } = options;
   if (!(q >= 0 && q <= 1)) throw new WeftError(`quantile: q is a number between 0 and 1, got ${q}`);
   if (!Object.hasOwn(upperWeight, method))
@@ -155,7 +167,9 @@ export interface BincountOptions {
 }
 
 /** How often each of 0, 1, 2, ... occurs in an integer tensor: int64, or the dtype of the weights. Elements out of range are dropped. */
-export function bincount(x: Tensor, { length, weights }: BincountOptions = {}): Tensor {
+export function bincount(x: Tensor, options: BincountOptions = {}): Tensor {
+  checkOptions("bincount", options, ["length", "weights"]);
+  const { length, weights } = options;
   if (kindOf(x.dtype) !== "int") throw new DTypeError(`bincount: needs integers, got ${x.dtype}; use cast("int32")`);
   if (weights !== undefined && showShape(weights.shape) !== showShape(x.shape))
     throw new ShapeError(`bincount: weights ${showShape(weights.shape)} for elements ${showShape(x.shape)}`);
@@ -176,6 +190,7 @@ export interface HistogramOptions {
 
 /** Counts of elements in equal bins, and the edges of the bins. The last bin includes its upper edge. */
 export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}): { counts: Tensor; edges: Tensor } {
+  checkOptions("histogram", options, ["range", "weights"]);
   if (!Number.isInteger(bins) || bins < 1) throw new WeftError(`histogram: bins is a whole number >= 1, got ${bins}`);
   const t = cast(reshape(x, [-1]), toInexact(x.dtype));
   const found = options.range ?? (t.size === 0 ? [0, 1] : [t.min().itemSync(), t.max().itemSync()]);

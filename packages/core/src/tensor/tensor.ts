@@ -235,9 +235,14 @@ export class Tensor<D extends DType = DType> {
     return format(this);
   }
 
-  /** The number of a tensor of size 1 for arithmetic (`t > 0`, `+t`), text otherwise. */
+  /** The number of a tensor of size 1 for arithmetic (`t > 0`, `t + 1`); text in template strings. */
   [Symbol.toPrimitive](hint: "number" | "string" | "default"): number | string {
-    return hint === "string" || (hint === "default" && this.size !== 1) ? this.toString() : this.itemSync();
+    if (hint === "string") return this.toString();
+    if (this.size !== 1)
+      throw new WeftError(
+        `JavaScript's operators take tensors of one element, not ${this.dtype}${showShape(this.shape)}; use add, sub, mul, div, less ...`,
+      );
+    return this.itemSync();
   }
 
   /** Elements as nested arrays for JSON.stringify; bigints that a number does not hold are strings. */

@@ -1,5 +1,5 @@
 // grad, valueAndGrad, vjp and jvp over trees of tensors: they trace the function into nodes and apply the graph transforms.
-import { isComplex, isInexact, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, isComplex, isInexact, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { forGradient, materializeWhenComputed, tracing } from "../runtime/index.js";
 import { backward, forward, instantiate } from "../transform/index.js";
@@ -53,6 +53,7 @@ interface Differentiated {
 }
 
 function differentiate(op: string, fn: AnyFunction, args: unknown[], options: GradOptions): Differentiated {
+  checkOptions(op, options, ["argument", "hasAux"]);
   const { argument = 0, hasAux = false } = options;
   const chosen = typeof argument === "number" ? [argument] : [...argument];
   for (const i of chosen)
@@ -227,8 +228,10 @@ export function jvp<A extends unknown[], V>(
   given: (...args: A) => V,
   args: A,
   tangents: A,
-  { hasAux = false }: JvpOptions = {},
+  options: JvpOptions = {},
 ): unknown[] {
+  checkOptions("jvp", options, ["hasAux"]);
+  const { hasAux = false } = options;
   const found: { aux?: unknown } = {};
   const fn = (...inner: A): V => {
     if (!hasAux) return given(...inner);

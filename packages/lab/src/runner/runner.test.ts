@@ -244,16 +244,19 @@ test("processes that outlive their run are terminated before the next one starts
 
 test("GPUs are sampled with nvidia-smi, and unsupported fields are omitted", async () => {
   using folder = new TestFolder();
+  const sampled = join(folder.path, "sampled");
   const smi = folder.file(
     "nvidia-smi",
     `#!/bin/bash
 case "$*" in *driver_version*) echo "0, Test GPU, 81920, GPU-1, 550.1"; echo "1, Test GPU, 81920, GPU-2, 550.1";; *)
-  while :; do echo "0, 87, 1024, 81920, 310.5, 1980, 61"; echo "1, 3, 512, 81920, [N/A], 210, 30"; sleep 0.05; done;; esac`,
+  while :; do echo "0, 87, 1024, 81920, 310.5, 1980, 61"; echo "1, 3, 512, 81920, [N/A], 210, 30"; sleep 0.05; touch ${sampled}; done;; esac`,
   );
   chmodSync(smi, 0o755);
   process.env["WEFT_NVIDIA_SMI"] = smi;
   try {
-    const { folder: study } = await runStudy(options(folder, ["sleep", "0.6"], { counts: [1] }));
+    const { folder: study } = await runStudy(
+      options(folder, ["bash", "-c", `until [ -e ${sampled} ]; do sleep 0.05; done; sleep 2`], { counts: [1] }),
+    );
     assert.deepEqual(json<StudyFile>(study, "study.json").machine!.devices, [
       { index: 0, name: "Test GPU", memoryBytes: 81920 * 2 ** 20, uuid: "GPU-1" },
       { index: 1, name: "Test GPU", memoryBytes: 81920 * 2 ** 20, uuid: "GPU-2" },
