@@ -8,6 +8,7 @@ export {
   type ChosenSteps,
   type ControlFile,
   type ControlProblem,
+  type CostValues,
   chooseSteps,
   controlFidelities,
   controlInfidelity,
@@ -39,11 +40,16 @@ export {
   prepareProblem,
   qubitFlip,
   type RobustObjective,
+  type RunningCosts,
   robustLoss,
+  runningCosts,
   type SegmentSteps,
+  type ShortestDuration,
   type SpectrumFit,
   type StepMethod,
   type StopReason,
+  shortestDuration,
+  type TimedResult,
 } from "./control/index.js";
 export {
   averageGateFidelity,
@@ -150,6 +156,8 @@ export {
   constantPulse,
   cosinePulse,
   erfPulse,
+  filteredPulse,
+  fourierPulse,
   gaussianPulse,
   gaussianSquarePulse,
   Pulse,
@@ -158,6 +166,7 @@ export {
   type PulseValue,
   piecewisePulse,
   rampedCosinePulse,
+  splinePulse,
   tanhPulse,
   trapezoidPulse,
 } from "./pulses/index.js";
@@ -227,7 +236,11 @@ export {
   type Populations,
   parseGateSpec,
   type RobustSpec,
+  scaleTimes,
   setParameter,
+  type TunedEvolution,
+  type TuneOptions,
+  tuneEvolution,
 } from "./spec/index.js";
 export {
   BoundDevice,

@@ -173,3 +173,44 @@ test("bench: every row has the correct fidelity", () => {
   );
   for (const { fidelity } of rungs) assert.ok(Math.abs(fidelity - 0.9778427990483176) < 1e-12);
 });
+
+test("tune prints the section evolution that it found", () => {
+  const { stdout, status, stderr } = weft(
+    "tune",
+    file,
+    "--device",
+    "reference",
+    "--tolerance",
+    "1e-4",
+    "--methods",
+    "rk4",
+    "trotter4",
+  );
+  assert.equal(status, 0, stderr);
+  assert.match(stdout, /^evolution: \{method: (rk4|trotter4), steps: \d+/);
+  const wrong = weft("tune", file, "--tolerance", "-1");
+  assert.notEqual(wrong.status, 0);
+  assert.match(wrong.stderr, /between 0 and 1/);
+});
+
+test("optimize --shortest finds a shorter pulse and refuses what it cannot write", () => {
+  const bounded = join(folder, "bounded.yaml");
+  writeFileSync(
+    bounded,
+    `
+device: {parts: {q: {kind: qubit, frequency: 0}}}
+pulses: [{on: q, name: x, operator: x, shape: piecewise, length: 10, values: [0.2, 0.2]}]
+evolution: {steps: 4, method: pwcExpm}
+target: {gate: X, compensation: virtual-z}
+learn: [q.x.values]
+bounds: {q.x.values: [-0.5, 0.5]}
+`,
+  );
+  const { stdout, status, stderr } = weft("optimize", bounded, "--shortest", "1e-4", "--device", "reference", "--json");
+  assert.equal(status, 0, stderr);
+  // A rotation by pi at the bound takes pi / (2 * 0.5) ns.
+  const { duration, infidelity } = JSON.parse(stdout);
+  assert.ok(Math.abs(duration - Math.PI) < 0.1 && infidelity <= 1e-4, `${duration} ${infidelity}`);
+  assert.match(weft("optimize", bounded, "--shortest", "1e-4", "--out", folder).stderr, /writes no files/);
+  assert.match(weft("optimize", bounded, "--shortest", "x").stderr, /not a number/);
+});
