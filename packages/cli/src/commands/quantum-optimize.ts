@@ -13,12 +13,16 @@ import {
   GateProblem,
   gateSections,
   type MinimizeMethod,
+  type MinimizeOptions,
   Minimizer,
+  minimize,
   minimizeMethods,
   type NamedParameters,
   type ParameterLoss,
   parseControlFile,
   parseGateSpec,
+  scaleTimes,
+  shortestDuration,
   withError,
 } from "@weft/quantum";
 import type { Command } from "commander";
@@ -35,6 +39,7 @@ import {
   wrongUsage,
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
+import { costLine, loadProblem, physical } from "./quantum-run.js";
 import { readWithSettings } from "./yaml-file.js";
 
 interface Options {
@@ -48,6 +53,7 @@ interface Options {
   out?: string;
   resume?: boolean;
   explain?: boolean;
+  shortest?: string;
   json?: boolean;
 }
 
@@ -56,6 +62,7 @@ Examples:
   weft quantum optimize gate.yaml                              optimizes the parameters in its key learn
   weft quantum optimize pulse.yaml
   weft quantum optimize pulse.yaml --method adam --rate 0.1 --iterations 200
+  weft quantum optimize gate.yaml --shortest 1e-4              the shortest gate that reaches 1e-4
   weft quantum optimize pulse.yaml --out runs/pulse            checkpoint, values, parameters, chart
   weft quantum optimize pulse.yaml --out runs/pulse --resume --iterations 500
 
@@ -87,6 +94,7 @@ function define(program: Command, name: string, hidden: boolean): void {
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
     .option("--out <dir>", "write checkpoint, values, parameters and a chart to this folder")
     .option("--resume", "continue from the checkpoint in --out")
+    .option("--shortest <x>", "search the shortest pulses of a gate that reach this infidelity")
     .option("--explain", "print the settings and exit")
     .option("--set <key=value...>", "override keys of the file: evolution.steps=200, parameters.q0.x.amplitude=0.06")
     .option("--json", "write the result as JSON to standard output")
@@ -103,7 +111,12 @@ interface Work {
   bounds: Bounds;
   warnings: readonly string[];
   /** The final result as it may be printed; throws if it is not valid. */
-  report: (params: NamedParameters) => { infidelity: number; error: number; params: NamedParameters };
+  report: (params: NamedParameters) => {
+    infidelity: number;
+    error: number;
+    params: NamedParameters;
+    costs?: Record<string, number>;
+  };
   /** The problem with shorter steps if these are too long at the final parameters, or null. */
   refine: (params: NamedParameters) => Work | null;
 }
@@ -190,6 +203,7 @@ async function run(file: string, options: Options): Promise<void> {
     ...(tolerance !== undefined && { gradientTolerance: tolerance }),
   };
   if (options.device !== undefined) setDevice(options.device);
+  if (options.shortest !== undefined) return shortest(file, number("--shortest", options.shortest)!, settings, options);
   let work = await workOf(file, options.set ?? []);
   if (options.explain) {
     process.stdout.write(
@@ -216,7 +230,7 @@ async function run(file: string, options: Options): Promise<void> {
     reason = await drive(minimizer, saved, options.out);
   }
   const seconds = (performance.now() - start) / 1e3;
-  const { infidelity, error, params } = work.report(minimizer.params);
+  const { infidelity, error, params, costs = {} } = work.report(minimizer.params);
   const { progress, values } = minimizer;
   if (options.out !== undefined) await write(options.out, work.name, params, values);
   const result = {
@@ -227,12 +241,61 @@ async function run(file: string, options: Options): Promise<void> {
     ...progress,
     value: infidelity,
     error,
+    costs,
     seconds,
     values,
     parameters: Object.fromEntries(Object.entries(params).map(([key, t]) => [key, t.arraySync()])),
   };
   process.stdout.write(options.json ? `${JSON.stringify(result, null, 2)}\n` : `${report(work, result, params)}\n`);
   if (reason === "stopped") process.exitCode = failed;
+}
+
+/** The shortest duration at which the target is reached: all times of the pulses are scaled together. */
+async function shortest(file: string, target: number, settings: MinimizeOptions, options: Options): Promise<void> {
+  if (options.out !== undefined || options.resume)
+    throw new CommandError("--shortest writes no files; leave out --out and --resume", wrongUsage);
+  const { spec } = loadProblem(file, options.set);
+  const whole = spec.evolution.duration ?? new GateProblem(spec).bind().duration().itemSync();
+  const progress = new ProgressLine();
+  const problemAt = (duration: number): GateProblem => new GateProblem(scaleTimes(spec, duration / whole));
+  try {
+    const found = physical(() =>
+      shortestDuration(
+        (duration, start) => {
+          progress.update(`${duration.toPrecision(4)} ns`, 0, 1);
+          const problem = problemAt(duration);
+          const { params } = minimize(problem.loss, start ?? problem.learned(), {
+            ...settings,
+            bounds: spec.bounds,
+            ...(spec.costs === null && { target: target / 2 }),
+          });
+          return { infidelity: problem.report(params).infidelity, params };
+        },
+        { target, low: whole / 100, high: whole },
+      ),
+    );
+    const { infidelity, error } = problemAt(found.duration).report(found.params);
+    const parameters = Object.fromEntries(Object.entries(found.params).map(([key, t]) => [key, t.arraySync()]));
+    const { duration, tried } = found;
+    if (options.json) {
+      process.stdout.write(`${JSON.stringify({ duration, infidelity, error, target, tried, parameters }, null, 2)}\n`);
+      return;
+    }
+    progress.clear();
+    const rows = [...tried].sort((a, b) => a.duration - b.duration);
+    process.stdout.write(
+      `${table(
+        ["duration", "infidelity", "reached"],
+        rows.map((r) => [
+          `${r.duration.toPrecision(4)} ns`,
+          r.infidelity.toExponential(2),
+          r.infidelity <= target ? "yes" : "no",
+        ]),
+      )}\n\n${spec.name}: ${withError(infidelity, error)} in ${duration.toPrecision(4)} ns, the shortest found for ${target}\n`,
+    );
+  } finally {
+    progress.clear();
+  }
 }
 
 /** Runs the minimizer with a checkpoint every ten iterations. Ctrl-C and SIGTERM stop after the current iteration. */
@@ -287,6 +350,7 @@ function report(
     evaluations: number;
     value: number;
     error: number;
+    costs: Record<string, number>;
     gradient: number;
     seconds: number;
     values: readonly number[];
@@ -299,6 +363,7 @@ function report(
     work.explain,
     `${work.name} on ${r.device}: infidelity ${r.values[0]!.toExponential(4)} -> ${withError(r.value, r.error)} in ${r.iteration} iterations, ` +
       `${r.evaluations} evaluations, ${time(r.seconds * 1e6)}: ${reasons[r.reason]}; gradient ${r.gradient.toExponential(1)}`,
+    ...(Object.keys(r.costs).length === 0 ? [] : [costLine(r.costs)]),
     table(
       ["parameter", "value"],
       Object.entries(params).map(([key, t]) => [key, shown(t)]),

@@ -5,7 +5,8 @@ import * as weft from "@weft/core";
 import { renderPng, renderSvg } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
-import { attempt, CommandError, table, time, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, interrupted, isInterrupted, table, time, wrongUsage } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
 import { chart } from "./quantum-chart.js";
 import { readWithSettings } from "./yaml-file.js";
 
@@ -44,7 +45,7 @@ export function add(program: Command): void {
     .option("--plot [file]", "plot pulses and populations as .png or .svg (default: named after the specification)")
     .option("--json", "write the result as JSON to standard output")
     .addHelpText("after", help)
-    .action((file: string, options: Options) => attempt(() => run(file, options)));
+    .action((file: string, options: Options) => attempt(() => engineWork(() => run(file, options))));
 }
 
 /** Reads the problem of a file and applies --set; mistakes are reported without a stack trace. */
@@ -69,6 +70,7 @@ export function physical<T>(work: () => T, exitCode?: number): T {
   try {
     return work();
   } catch (error) {
+    if (isInterrupted(error)) throw new CommandError(error.message, interrupted);
     if (error instanceof weft.WeftError) throw new CommandError(error.message, exitCode);
     throw error;
   }
@@ -103,6 +105,7 @@ interface Result {
   leaked: number | null;
   smallestEigenvalue: number | null;
   nominal: number | null;
+  costs: Record<string, number>;
   gradient: Record<string, number | number[]> | null;
   seconds: { firstCall: number; again: number };
 }
@@ -166,6 +169,7 @@ function report(r: Result): string {
       (r.nominal === null ? "" : ` over the ensemble, ${quantum.withError(r.nominal, r.error)} nominal`) +
       (r.leaked === null ? "" : `, leaked ${r.leaked.toExponential(3)}`) +
       (r.smallestEigenvalue === null ? "" : `, smallest eigenvalue ${r.smallestEigenvalue.toExponential(1)}`),
+    ...(Object.keys(r.costs).length === 0 ? [] : [costLine(r.costs)]),
   );
   if (r.gradient !== null)
     lines.push(
@@ -179,6 +183,12 @@ function report(r: Result): string {
     );
   return lines.join("\n\n");
 }
+
+/** Running costs as one line. */
+export const costLine = (costs: Readonly<Record<string, number>>): string =>
+  `running costs: ${Object.entries(costs)
+    .map(([name, x]) => `${name} ${x.toPrecision(4)}`)
+    .join(", ")}`;
 
 /** Writes the chart of pulses and populations. */
 async function plot(problem: quantum.GateProblem, file: string): Promise<void> {

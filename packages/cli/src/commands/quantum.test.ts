@@ -5,9 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import * as engine from "@weft/core";
 import * as quantum from "@weft/quantum";
-import { pulseLine } from "./quantum-chart.js";
 
 const bin = join(import.meta.dirname, "../../bin/weft.js");
 const folder = mkdtempSync(join(tmpdir(), "weft-quantum-"));
@@ -55,22 +53,19 @@ test("--plot without a file writes a chart named after the specification to the 
 });
 
 test("charts have twenty points per period, and bands for carriers too fast to draw", () => {
-  const of = (omega: number): Parameters<typeof pulseLine> => {
-    const pulse = quantum.cosinePulse({ length: 50, amplitude: 0.3, omega, phase: 1 });
-    const values = Object.entries(pulse.parameters).map(([key, x]) => [
-      key,
-      engine.tensor(x as number, { dtype: "float64" }),
-    ]);
-    return ["q.x", pulse, Object.fromEntries(values), 50];
+  const line = (omega: number): quantum.PulseLine => {
+    const pulse = `{on: q, name: x, operator: x, shape: cosine, length: 50, amplitude: 0.3, omega: ${omega}, phase: 1}`;
+    const text = `device: {parts: {q: {kind: qubit, frequency: 0.5}}}\npulses: [${pulse}]\nevolution: {steps: 400}\ntarget: {gate: X}`;
+    return quantum.pulseLines(new quantum.GateProblem(quantum.parseGateSpec(text, "gate")))[0];
   };
-  const slow = pulseLine(...of(0.5));
+  const slow = line(0.5);
   assert.deepEqual([slow.band, slow.times.length], [false, 401]);
-  const quick = pulseLine(...of(2 * Math.PI * 2));
+  const quick = line(2 * Math.PI * 2);
   // A hundred periods, each with its extremes.
   assert.deepEqual([quick.band, quick.times.length], [false, 2001]);
   const top = Math.max(...quick.values);
   assert.ok(top > 0.298 && top <= 0.3, String(top));
-  const fast = pulseLine(...of(2 * Math.PI * 5.2));
+  const fast = line(2 * Math.PI * 5.2);
   assert.deepEqual([fast.band, fast.times.length], [true, 401]);
   assert.ok(Math.abs(fast.values[200] - 0.3) < 1e-12 && fast.values.every((x) => x >= 0), "the envelope");
 });
@@ -172,4 +167,45 @@ test("bench: every row has the correct fidelity", () => {
     ["rebuilt on every call", "compiled once", "batched"],
   );
   for (const { fidelity } of rungs) assert.ok(Math.abs(fidelity - 0.9778427990483176) < 1e-12);
+});
+
+test("tune prints the section evolution that it found", () => {
+  const { stdout, status, stderr } = weft(
+    "tune",
+    file,
+    "--device",
+    "reference",
+    "--tolerance",
+    "1e-4",
+    "--methods",
+    "rk4",
+    "trotter4",
+  );
+  assert.equal(status, 0, stderr);
+  assert.match(stdout, /^evolution: \{method: (rk4|trotter4), steps: \d+/);
+  const wrong = weft("tune", file, "--tolerance", "-1");
+  assert.notEqual(wrong.status, 0);
+  assert.match(wrong.stderr, /between 0 and 1/);
+});
+
+test("optimize --shortest finds a shorter pulse and refuses what it cannot write", () => {
+  const bounded = join(folder, "bounded.yaml");
+  writeFileSync(
+    bounded,
+    `
+device: {parts: {q: {kind: qubit, frequency: 0}}}
+pulses: [{on: q, name: x, operator: x, shape: piecewise, length: 10, values: [0.2, 0.2]}]
+evolution: {steps: 4, method: pwcExpm}
+target: {gate: X, compensation: virtual-z}
+learn: [q.x.values]
+bounds: {q.x.values: [-0.5, 0.5]}
+`,
+  );
+  const { stdout, status, stderr } = weft("optimize", bounded, "--shortest", "1e-4", "--device", "reference", "--json");
+  assert.equal(status, 0, stderr);
+  // A rotation by pi at the bound takes pi / (2 * 0.5) ns.
+  const { duration, infidelity } = JSON.parse(stdout);
+  assert.ok(Math.abs(duration - Math.PI) < 0.1 && infidelity <= 1e-4, `${duration} ${infidelity}`);
+  assert.match(weft("optimize", bounded, "--shortest", "1e-4", "--out", folder).stderr, /writes no files/);
+  assert.match(weft("optimize", bounded, "--shortest", "x").stderr, /not a number/);
 });

@@ -6,6 +6,7 @@ import { add as optimize } from "./quantum-optimize.js";
 import { add as pictures } from "./quantum-pictures.js";
 import { add as profile } from "./quantum-profile.js";
 import { add as run } from "./quantum-run.js";
+import { add as tune } from "./quantum-tune.js";
 
 const help = `
 Examples:
@@ -14,6 +15,7 @@ Examples:
   weft quantum pictures gate.yaml            levels, pulses, populations, error budget as SVG
   weft quantum optimize gate.yaml            optimize pulses, devices, or a pulse for an ensemble
   weft quantum meta --preset debug           meta-learn control over noise environments
+  weft quantum tune gate.yaml                choose method, steps and pieces of time by measurement
   weft quantum profile gate.yaml --devices 1 2
   weft quantum bench`;
 
@@ -22,5 +24,5 @@ export function add(program: Command): void {
     .command("quantum")
     .description("Differentiable simulation and control of quantum devices.")
     .addHelpText("after", help);
-  for (const subcommand of [run, pictures, optimize, meta, profile, bench]) subcommand(quantum);
+  for (const subcommand of [run, pictures, optimize, meta, tune, profile, bench]) subcommand(quantum);
 }

@@ -43,6 +43,8 @@ const threadScalars = 8000;
 /** A state that does not fit registers is only acceptable with a small step. */
 const threadStates = 64;
 const smallScalars = 3000;
+/** One problem whose loop ends by itself takes few steps: above this many scalars, compiling them takes longer than it saves. */
+const singleScalars = 2000;
 /** Number of multiplications of a step, zeros included, beyond which unrolling is not tried. */
 const maxStepWork = 200_000;
 
@@ -403,7 +405,10 @@ function attempt(
     if (scans.some((scan) => stepWork(scan, numel(prefix)) > maxStepWork)) throw new NotLane("the step is too large");
     const region = new Region(graph, scans, prefix);
     region.collect();
-    return { region, cut: region as Cut, program: region.program(options) };
+    const program = region.program(options);
+    const isSingle = !options.blocks && numel(prefix) === 1 && scans.some(stopsItself);
+    if (isSingle && program.scalars > singleScalars) throw new NotLane("one problem with a large step");
+    return { region, cut: region as Cut, program };
   });
 }
 
@@ -509,6 +514,10 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
 
 const isHeavy = ({ scalars, counts }: LaneProgram): boolean =>
   scalars > threadScalars || (scalars > smallScalars && counts.some((c) => c.states > threadStates));
+
+/** Whether a loop, or one inside it, ends when its state says so. */
+const stopsItself = ({ attrs: { body, stop } }: Node<"scan">): boolean =>
+  stop !== undefined || functionOrder(body).some((node) => isOp(node, "scan") && stopsItself(node));
 
 /** Arithmetic of one step of one lane before folding. */
 function stepWork({ attrs: { body } }: Node<"scan">, lanes: number): number {

@@ -169,6 +169,24 @@ onEachDevice((_device, name) => {
 
   const lanesIn = (kernels: readonly string[]): string[] => kernels.filter((k) => k.startsWith("lanes_"));
 
+  test("one problem whose loop ends by itself is no lane kernel if its step is large", () => {
+    if (name === "reference") return;
+    const run = (n: number) => (x: Tensor, m: Tensor) => {
+      const start = { y: x, k: weft.full([], 0, { dtype: "float64" }) };
+      const step = ({ y, k }: typeof start) => ({ y: weft.matmul(m, y.unsqueeze(1)).squeeze(1), k: k.add(1) });
+      return weft.whileLoop(({ k }) => k.less(n), step, start, { maxTrips: 100 }).y.sum();
+    };
+    const kernels = (size: number): string => {
+      const args = [weft.ones([size], { dtype: "float64" }), weft.eye(size, { dtype: "float64" })] as const;
+      return weft
+        .jit(run(5))
+        .kernels(...args)
+        .join(" ");
+    };
+    assert.match(kernels(3), /lanes_/);
+    if (name === "cpu") assert.doesNotMatch(kernels(60), /lanes_/);
+  });
+
   test("the ensemble gives the golden values with all gradients in one kernel and a sum", () => {
     const fidelity = singleQubit("complex128");
     const lanes = 3;

@@ -1,6 +1,7 @@
 // Optimal control of open systems: piecewise constant controls, minimizers, robust objectives, spectrum fits.
 export type { Bounds } from "./bounds.js";
 export { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
+export { type CostValues, type RunningCosts, runningCosts, weightedCosts } from "./costs.js";
 export { type ControlFile, controlJsonSchema, controlSections, parseControlFile } from "./file.js";
 export { fitSpectrum, type SpectrumFit } from "./fit.js";
 export { ensembleLoss, type GrapeEach, type GrapeMinimum, type GrapeOptions, grape, grapeEach } from "./grape.js";
@@ -43,4 +44,5 @@ export {
 } from "./open.js";
 export type { PulseReport } from "./report.js";
 export { type RobustObjective, robustLoss } from "./robust.js";
+export { type ShortestDuration, shortestDuration, type TimedResult } from "./shortest.js";
 export { strongWolfe } from "./wolfe.js";

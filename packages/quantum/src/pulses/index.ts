@@ -4,6 +4,8 @@ export {
   constantPulse,
   cosinePulse,
   erfPulse,
+  filteredPulse,
+  fourierPulse,
   gaussianPulse,
   gaussianSquarePulse,
   Pulse,
@@ -11,6 +13,7 @@ export {
   type PulseValue,
   piecewisePulse,
   rampedCosinePulse,
+  splinePulse,
   tanhPulse,
   trapezoidPulse,
 } from "./pulse.js";

@@ -48,7 +48,7 @@ export class Pulse {
       const numbers = typeof value === "number" ? [value] : value;
       if (numbers.length === 0 || numbers.some((x) => !Number.isFinite(x)))
         throw new WeftError(`pulse ${shape}: ${name} must be a finite number, got ${String(value)}`);
-      if (["length", "ramp", "sigma", "cut", "sharpness"].includes(name) && numbers[0] <= 0)
+      if (["length", "ramp", "sigma", "cut", "sharpness", "bandwidth"].includes(name) && numbers[0] <= 0)
         throw new WeftError(`pulse ${shape}: ${name} must be positive, got ${String(value)}`);
       if (["delay", "plateau"].includes(name) && numbers[0] < 0)
         throw new WeftError(`pulse ${shape}: ${name} must not be negative, got ${String(value)}`);
@@ -137,3 +137,18 @@ export const constantPulse = (fields: Fields<"length">): Pulse => new Pulse("con
 /** Piecewise constant over equal segments. The values have gradients; segment boundaries do not. */
 export const piecewisePulse = (fields: Fields<"length"> & { values: readonly number[] }): Pulse =>
   new Pulse("piecewise", { ...fields });
+/**
+ * Sum of sines, values[k - 1] sin(pi k t / length): a Fourier basis of the pulses that vanish at their ends. Few values give a
+ * smooth pulse of limited bandwidth, k / (2 length).
+ */
+export const fourierPulse = (fields: Fields<"length"> & { values: readonly number[] }): Pulse =>
+  new Pulse("fourier", { ...fields });
+/** Cubic B-spline on equal knots, with zero value and slope at both ends. The values are the weights of its splines. */
+export const splinePulse = (fields: Fields<"length"> & { values: readonly number[] }): Pulse =>
+  new Pulse("spline", { ...fields });
+/**
+ * Piecewise constant values behind a line with a Gaussian transfer function, whose amplitude is 1 / sqrt(2) at `bandwidth` (GHz).
+ * What the line still delivers after the length is cut off: end with values of zero.
+ */
+export const filteredPulse = (fields: Fields<"length" | "bandwidth"> & { values: readonly number[] }): Pulse =>
+  new Pulse("filtered", { ...fields });

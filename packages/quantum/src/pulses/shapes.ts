@@ -1,6 +1,18 @@
 // Pulse envelopes as functions of the time since the start of the pulse and of tensor parameters. Every parameter has a
 // gradient, lengths too: envelopes are zero at both ends, so that moving an end is smooth.
-import { cos, erf, exp, maximum, minimum, type Tensor, tanh, where } from "@weft/core/internal/tensor";
+import {
+  arange,
+  cos,
+  erf,
+  exp,
+  matmul,
+  maximum,
+  minimum,
+  sin,
+  type Tensor,
+  tanh,
+  where,
+} from "@weft/core/internal/tensor";
 
 /** Names of pulse shapes. */
 export type PulseShapeName =
@@ -12,7 +24,10 @@ export type PulseShapeName =
   | "tanh"
   | "erf"
   | "constant"
-  | "piecewise";
+  | "piecewise"
+  | "fourier"
+  | "spline"
+  | "filtered";
 
 export type PulseParameters = Readonly<Record<string, Tensor>>;
 
@@ -121,4 +136,54 @@ export const pulseShapes: Readonly<Record<PulseShapeName, PulseShape>> = {
       return p.values.take(at, 0);
     },
   },
+  fourier: {
+    parameters: ["length", "values"],
+    defaults: {},
+    length: (p) => p.length,
+    envelope: (t, p) =>
+      weighted(sin(numbers(p.values).add(1).mul(Math.PI).mul(t.div(p.length).unsqueeze(1))), p.values),
+  },
+  spline: {
+    parameters: ["length", "values"],
+    defaults: {},
+    length: (p) => p.length,
+    // Cubic B-splines on equal knots; the first and the last vanish with their slopes at the ends of the pulse.
+    envelope: (t, p) => {
+      const [n] = p.values.shape;
+      const distance = t
+        .div(p.length)
+        .mul(n + 3)
+        .unsqueeze(1)
+        .sub(numbers(p.values).add(2))
+        .abs();
+      const cube = (x: Tensor): Tensor => {
+        const above = maximum(x, 0);
+        return above.square().mul(above);
+      };
+      return weighted(
+        cube(distance.neg().add(2))
+          .sub(cube(distance.neg().add(1)).mul(4))
+          .div(6),
+        p.values,
+      );
+    },
+  },
+  filtered: {
+    parameters: ["length", "values", "bandwidth"],
+    defaults: {},
+    length: (p) => p.length,
+    // Differences of the step response of a Gaussian filter, whose amplitude is 1 / sqrt(2) at the bandwidth.
+    envelope: (t, p) => {
+      const [n] = p.values.shape;
+      const edge = numbers(p.values).mul(p.length.div(n));
+      const rate = p.bandwidth.mul((2 * Math.PI) / Math.sqrt(2 * Math.LN2));
+      const response = (start: Tensor): Tensor => erf(t.unsqueeze(1).sub(start).mul(rate)).add(1).mul(0.5);
+      return weighted(response(edge).sub(response(edge.add(p.length.div(n)))), p.values);
+    },
+  },
 };
+
+/** 0, 1, ... for each of the values, as a row. */
+const numbers = (values: Tensor): Tensor => arange(0, values.shape[0], 1, { dtype: values.dtype }).unsqueeze(0);
+/** Sum of functions [times, n] with the weights of a basis. */
+const weighted = (functions: Tensor, values: Tensor): Tensor => matmul(functions, values.unsqueeze(1)).squeeze(1);

@@ -1,5 +1,6 @@
 // Gate specifications: device, pulses, decay, evolution and target, read from YAML into a QuantumDevice and solver options.
 import { z } from "zod";
+import type { RunningCosts } from "../control/index.js";
 import type { Compensation } from "../fidelity/index.js";
 import type { Operator } from "../operators/index.js";
 import {
@@ -18,6 +19,7 @@ import {
 import type { GradientKind, Method, MethodName } from "../solvers/index.js";
 import type { DeviceParameterValues, OperatorName } from "../systems/index.js";
 import { DevicePart, keysWithoutGradient, QuantumDevice } from "../systems/index.js";
+import { costsSchema } from "./costs.js";
 import { type RobustSpec, robustSchema } from "./robust.js";
 import { decaySchema, deviceSchema, evolutionSchema, parameterSchema, pulseSchema, targetSchema } from "./schemas.js";
 
@@ -77,6 +79,8 @@ export interface GateSpec {
   bounds: Record<string, [number, number]>;
   /** Variations over which the infidelity is combined, or null. */
   robust: RobustSpec | null;
+  /** Running costs that are added to the infidelity while optimizing, or null. */
+  costs: RunningCosts | null;
 }
 
 /** Values of all parameters: those of the device, and the decay rates. */
@@ -113,6 +117,7 @@ const fileSchema = strict({
   learn: listOf(text).optional(),
   bounds: recordOf(numberList).optional(),
   robust: z.unknown().optional(),
+  costs: z.unknown().optional(),
 });
 
 /** Sections of a gate specification. */
@@ -126,6 +131,7 @@ export function gateJsonSchema(): Record<string, unknown> {
       pulses: listOf(pulseSchema(anyDevice, text)).optional(),
       decay: listOf(decaySchema(anyDevice, text)).optional(),
       evolution: evolutionSchema(false).optional(),
+      costs: costsSchema.optional(),
       target: targetSchema(anyDevice).optional(),
       parameters: recordOf(z.union([z.number(), z.array(z.number())])).optional(),
     }),
@@ -183,7 +189,8 @@ function gateSpec(value: unknown, name = "gate"): GateSpec {
     target: section(targetSchema(device), "target", {}),
     learn,
     bounds: boundsOf(file.bounds ?? {}, [...learnedKeys({ device, jumps, learn })], name),
-    robust: file.robust === undefined ? null : section(robustSchema(known), "robust", {}),
+    robust: file.robust === undefined ? null : section(robustSchema(device, known), "robust", {}),
+    costs: file.costs === undefined ? null : section(costsSchema, "costs", {}),
   };
 }
 
@@ -210,6 +217,30 @@ export function setParameter(spec: GateSpec, key: string, value: number): void {
   const known = Object.keys(specValues(spec));
   if (!known.includes(key)) throw new SpecError(`there is no parameter "${key}"${suggestion(key, known)}`);
   spec.parameters[key] = value;
+}
+
+/** Parameters of pulses that are times. */
+const timeNames: readonly string[] = ["length", "ramp", "plateau", "sigma", "delay"];
+
+/** The specification with all times of its pulses, and its duration, multiplied by a factor. */
+export function scaleTimes(spec: GateSpec, factor: number): GateSpec {
+  const { device, evolution } = spec;
+  const values = { ...device.values(), ...spec.parameters };
+  const keys = device.drives.flatMap(({ on, name }) => timeNames.map((time) => `${on}.${name}.${time}`));
+  const shared = Object.entries(device.shared)
+    .filter(([, members]) => members.some((key) => keys.includes(key)))
+    .map(([name]) => name);
+  const scaled = [...keys, ...shared]
+    .filter((key) => typeof values[key] === "number")
+    .map((key) => [key, (values[key] as number) * factor]);
+  return {
+    ...spec,
+    parameters: { ...spec.parameters, ...Object.fromEntries(scaled) },
+    evolution: {
+      ...evolution,
+      ...(evolution.duration !== undefined && { duration: evolution.duration * factor }),
+    },
+  };
 }
 
 /** Adds the parameter keys of jumps; a second jump with the same operator on a part is numbered. */

@@ -3,7 +3,7 @@ import { range, WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import { adjoint, conj, full, matmul, real, Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
 import { BoundedCache, structureKey } from "../cache/index.js";
-import { robustLoss } from "../control/index.js";
+import { type CostValues, robustLoss, weightedCosts } from "../control/index.js";
 import {
   averageGateInfidelity,
   choi,
@@ -43,6 +43,7 @@ import {
   stateIndex,
 } from "../systems/index.js";
 import { checkParameters } from "./check-parameters.js";
+import { drivesCosts } from "./costs.js";
 import { type GateSpec, learnedKeys } from "./gate-spec.js";
 import { ensembleOf, variationsOf, varied } from "./robust.js";
 
@@ -143,13 +144,32 @@ export class GateProblem {
     return bound;
   }
 
-  /** Infidelity for these parameters; others have the values of the specification. With `robust`, that of the ensemble. */
+  /**
+   * Infidelity for these parameters; others have the values of the specification. With `robust`, that of the ensemble; with `costs`,
+   * the weighted running costs are added.
+   */
   loss = (p: DeviceParameters): Tensor => {
     const { robust } = this.spec;
     const nominal = (q: DeviceParameters): Tensor => this.outcome(this.bind(q), q).infidelity;
-    if (robust === null) return nominal(p);
-    return ensembleOf(robust, { ...this.parameters(), ...p }, (changed) => nominal({ ...p, ...changed }));
+    const infidelity =
+      robust === null
+        ? nominal(p)
+        : ensembleOf(robust, { ...this.parameters(), ...p }, (changed) => nominal({ ...p, ...changed }));
+    const costs = this.#costs(p);
+    const added = costs === null ? null : weightedCosts(costs, this.spec.costs!);
+    return added === null ? infidelity : infidelity.add(added);
   };
+
+  /** Running costs of the drives without their weights, or null if the specification has none. */
+  #costs(p: Partial<DeviceParameters>): CostValues | null {
+    const { costs, evolution } = this.spec;
+    return costs === null ? null : drivesCosts(this.bind(p), evolution.duration, costs);
+  }
+
+  /** Number of equal segments that the steps must divide into. */
+  segments(): number {
+    return segmentsOf(this.bind().hamiltonian({ duration: this.spec.evolution.duration }));
+  }
 
   /** Evolves the bound device; `p` may contain other decay rates. */
   outcome(bound: BoundDevice, p: Partial<DeviceParameters> = {}): GateOutcome {
@@ -166,7 +186,8 @@ export class GateProblem {
    */
   report(p: Partial<DeviceParameters> = {}): GateReport {
     const { robust } = this.spec;
-    if (robust === null) return this.#reportOne(p);
+    const costs = Object.fromEntries(Object.entries(this.#costs(p) ?? {}).map(([name, x]) => [name, x.itemSync()]));
+    if (robust === null) return { ...this.#reportOne(p), costs };
     const all = { ...this.parameters(), ...p } as DeviceParameters;
     const each = variationsOf(robust).map((variation) => this.#reportOne({ ...p, ...varied(all, variation) }));
     const values = tensor(
@@ -179,6 +200,7 @@ export class GateProblem {
       infidelity: robustLoss(values, robust.objective).itemSync(),
       error: Math.max(...each.map(({ error }) => error)),
       nominal: nominal.infidelity,
+      costs,
     };
   }
 
@@ -198,6 +220,7 @@ export class GateProblem {
       leaked: outcome.leaked?.itemSync() ?? null,
       smallestEigenvalue,
       nominal: null,
+      costs: {},
     };
   }
 
@@ -432,6 +455,8 @@ export interface GateReport {
   smallestEigenvalue: number | null;
   /** Infidelity of the nominal device if `infidelity` is that of a robust ensemble, else null. */
   nominal: number | null;
+  /** Running costs of the drives by name, without their weights. */
+  costs: Record<string, number>;
 }
 
 /** Number of equal segments that the steps must divide into. */

@@ -1,20 +1,23 @@
 // Robust ensembles of a gate specification: the infidelity over variations of parameters of the device and of the pulses.
-import { type Tensor, tensor, vmap } from "@weft/core/internal/tensor";
+import { key as keyOf, randn, type Tensor, tensor, vmap } from "@weft/core/internal/tensor";
 import type { z } from "zod";
 import { type RobustObjective, robustLoss } from "../control/index.js";
 import {
+  above,
   choice,
   construct,
   isObject,
+  listOf,
   number,
   recordOf,
   SpecError,
   select,
   strict,
+  text,
   unknownName,
   wholeNumber,
 } from "../schema/index.js";
-import type { DeviceParameters } from "../systems/index.js";
+import type { DeviceParameters, QuantumDevice } from "../systems/index.js";
 
 /** Variations of parameters and how their infidelities are combined. */
 export interface RobustSpec {
@@ -22,6 +25,8 @@ export interface RobustSpec {
   vary: Record<string, { relative: number } | { absolute: number }>;
   /** Number of values of each parameter, an odd number: the middle one is the nominal value. */
   samples: number;
+  /** Devices whose parameters are drawn from a normal distribution around the nominal ones, or null. */
+  spread: { sigma: number; devices: number; seed: number; keys: string[] } | null;
   /** How deviations are combined. */
   objective: RobustObjective;
 }
@@ -38,28 +43,62 @@ const objective = select((raw): z.ZodType<RobustObjective> => {
   return "softWorst" in raw ? strict({ softWorst: number }) : strict({ cvar: number });
 });
 
+const drawn = strict({
+  sigma: above("positive"),
+  devices: wholeNumber(1),
+  seed: wholeNumber(0).optional(),
+  parameters: listOf(text).optional(),
+});
+
 /** The section `robust`; `known` are the parameters that may vary. */
-export const robustSchema = (known: readonly string[]) =>
+export const robustSchema = (device: QuantumDevice, known: readonly string[]) =>
   construct(
-    strict({ vary: recordOf(deviation), samples: wholeNumber(3).optional(), objective: objective.optional() }),
-    ({ vary, samples = 3, objective: combined = "mean" }): RobustSpec => {
-      if (Object.keys(vary).length === 0) throw new SpecError("vary: name at least one parameter");
+    strict({
+      vary: recordOf(deviation).optional(),
+      samples: wholeNumber(3).optional(),
+      spread: drawn.optional(),
+      objective: objective.optional(),
+    }),
+    ({ vary = {}, samples = 3, spread, objective: combined = "mean" }): RobustSpec => {
+      if (Object.keys(vary).length === 0 && spread === undefined)
+        throw new SpecError("vary: name at least one parameter, or give spread");
       for (const [key, by] of Object.entries(vary)) {
         if (!known.includes(key)) throw new SpecError(`vary: ${unknownName("parameter ", key, known)}`);
         if (!(Object.values(by)[0] > 0)) throw new SpecError(`vary.${key}: the deviation must be above 0`);
       }
       if (samples % 2 === 0)
         throw new SpecError(`samples: expected an odd number, so that the nominal value is one, got ${samples}`);
-      return { vary: vary as RobustSpec["vary"], samples, objective: combined as RobustObjective };
+      const names = spread?.parameters ?? ["ec", "ej", "el", "frequency", "anharmonicity"];
+      const keys = device.names.flatMap((name) =>
+        Object.keys(device.parts[name].parameters)
+          .filter((key) => names.includes(key))
+          .map((key) => `${name}.${key}`)
+          .filter((key) => known.includes(key)),
+      );
+      if (spread !== undefined && keys.length === 0)
+        throw new SpecError(`spread.parameters: no part has one of ${names.join(", ")}`);
+      return {
+        vary: vary as RobustSpec["vary"],
+        samples,
+        spread:
+          spread === undefined ? null : { sigma: spread.sigma, devices: spread.devices, seed: spread.seed ?? 0, keys },
+        objective: combined as RobustObjective,
+      };
     },
   );
 
 /** One device of the ensemble: what its parameters are multiplied by, and what is added to them. */
 type Variation = Record<string, { factor: number; offset: number }>;
 
-/** The nominal device first, then one parameter at a time at its other values. */
-export function variationsOf({ vary, samples }: RobustSpec): Variation[] {
-  const nominal: Variation = Object.fromEntries(Object.keys(vary).map((key) => [key, { factor: 1, offset: 0 }]));
+/** Keys of the parameters that differ between the devices of the ensemble. */
+const variedKeys = ({ vary, spread }: RobustSpec): string[] => [
+  ...new Set([...Object.keys(vary), ...(spread?.keys ?? [])]),
+];
+
+/** The nominal device first, then one parameter at a time at its other values, then drawn devices. */
+export function variationsOf(spec: RobustSpec): Variation[] {
+  const { vary, samples, spread } = spec;
+  const nominal: Variation = Object.fromEntries(variedKeys(spec).map((key) => [key, { factor: 1, offset: 0 }]));
   const half = (samples - 1) / 2;
   const shares = Array.from({ length: samples }, (_, k) => (k - half) / half).filter((share) => share !== 0);
   return [
@@ -73,7 +112,17 @@ export function variationsOf({ vary, samples }: RobustSpec): Variation[] {
             : { factor: 1, offset: share * by.absolute },
       })),
     ),
+    ...(spread === null ? [] : drawnDevices(nominal, spread)),
   ];
+}
+
+function drawnDevices(nominal: Variation, spread: NonNullable<RobustSpec["spread"]>): Variation[] {
+  const { sigma, devices, seed, keys } = spread;
+  const draws = randn([devices, keys.length], { key: keyOf(seed), dtype: "float64" }).dataSync() as Float64Array;
+  return Array.from({ length: devices }, (_, k) => ({
+    ...nominal,
+    ...Object.fromEntries(keys.map((key, i) => [key, { factor: 1 + sigma * draws[k * keys.length + i], offset: 0 }])),
+  }));
 }
 
 /** The parameters of one device of the ensemble. */
@@ -89,7 +138,7 @@ export function ensembleOf(
   loss: (changed: DeviceParameters) => Tensor,
 ): Tensor {
   const variations = variationsOf(spec);
-  const keys = Object.keys(spec.vary);
+  const keys = variedKeys(spec);
   const column = (pick: (v: { factor: number; offset: number }) => number): Record<string, Tensor> =>
     Object.fromEntries(
       keys.map((key) => [

@@ -206,10 +206,10 @@ export class QuantumDevice {
 }
 
 /** Shapes that do not vanish at their ends: moving an end of such a pulse is not smooth. */
-const abruptShapes: ReadonlySet<string> = new Set(["constant", "piecewise"]);
+const abruptShapes: ReadonlySet<string> = new Set(["constant", "piecewise", "filtered"]);
 
 /** Shapes without a corner between their ends. */
-const smoothShapes: ReadonlySet<string> = new Set(["cosine", "gaussian", "constant"]);
+const smoothShapes: ReadonlySet<string> = new Set(["cosine", "gaussian", "constant", "fourier", "filtered"]);
 
 /**
  * Keys of lengths and delays without a gradient: those of constant and piecewise constant pulses, unless all pulses start at 0
