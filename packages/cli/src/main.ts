@@ -17,6 +17,7 @@ program
     "after",
     `
 Begin with one of these:
+  weft init                                          asks what you want to do, and writes the files for it
   weft doctor                                        what this machine has and lacks
   weft train configs/synthetic.yaml                  a training of seconds
   weft scale --devices 1,2 -- python train.py        how your own job scales, and why not better

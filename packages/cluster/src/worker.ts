@@ -563,6 +563,9 @@ export class Worker {
 function joinJob(): boolean {
   const { launcher, size } = rankFromEnvironment();
   if (size === 1 || (launcher !== "openmpi" && launcher !== "slurm") || findMpi() === null) return false;
+  // srun without --mpi=pmix gives tasks no way to find each other: MPI would end the process.
+  const { PMIX_RANK, PMI_RANK, PMI_FD } = process.env;
+  if (launcher === "slurm" && (PMIX_RANK ?? PMI_RANK ?? PMI_FD) === undefined) return false;
   try {
     MpiGroup.join().close();
     return true;

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { io, Tensor, tensor } from "@weft/core";
-import { testPython } from "@weft/testing/python";
+import { patient, testPython } from "@weft/testing/python";
 import type { Batch } from "./architectures/index.js";
 
 const script = fileURLToPath(new URL("../testdata/oracle.py", import.meta.url));
@@ -119,7 +119,7 @@ export type Answer = Record<string, HostArray>;
 export async function askTransformers(requests: readonly OracleRequest[]): Promise<Answer[]> {
   const answers = requests.map(({ dir }) => `${dir}.answer.safetensors`);
   const input = JSON.stringify(requests.map((request, i) => ({ ...request, answer: answers[i] })));
-  const done = spawnSync(python, ["-W", "ignore", script], { input, encoding: "utf8", timeout: 300_000 });
+  const done = spawnSync(python, ["-W", "ignore", script], { input, encoding: "utf8", ...patient });
   assert.equal(done.status, 0, done.stderr);
   const all: Answer[] = [];
   for (const path of answers) all.push(await io.readSafetensors(path));

@@ -102,10 +102,13 @@ export const kindOf = (file: unknown): string | null =>
 function shardingSchema(): object {
   const rule = {
     anyOf: [
-      { const: "replicated" },
       {
         type: "object",
-        properties: { axis: { type: "integer" }, mesh: { type: "string" }, devices: { type: "integer", minimum: 1 } },
+        properties: {
+          axis: { type: ["integer", "null"] },
+          mesh: { type: "string" },
+          devices: { type: "integer", minimum: 1 },
+        },
       },
     ],
   };

@@ -95,7 +95,7 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
   },
   trace: {
     usage: "trace [options] <files...>",
-    description: "Show the time breakdown of Kineto (PyTorch) or JAX traces, per rank.",
+    description: "Show the time breakdown of traces of PyTorch, JAX or Nsight Systems, per rank.",
     load: () => import("./trace.js"),
   },
   hang: {
@@ -128,6 +128,21 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Show recorded predictions and their outcomes.",
     load: () => import("./ledger.js"),
   },
+  init: {
+    usage: "init [options] [goal] [folder]",
+    description: "Write a configuration, a job script and the commands to type, for one of five goals.",
+    load: () => import("./init.js"),
+  },
+  compare: {
+    usage: "compare [options] <first> <second>",
+    description: "Compare two trainings, quantum results or benchmarks: what differs, and which is better.",
+    load: () => import("./compare.js"),
+  },
+  completion: {
+    usage: "completion <shell>",
+    description: "Print a script that completes commands and options in a shell.",
+    load: () => import("./completion.js"),
+  },
   schema: {
     usage: "schema [options] [kind]",
     description: "Print the JSON Schema of a kind of YAML file, for completion and checks in editors.",
@@ -152,7 +167,7 @@ const groups: Readonly<Record<string, readonly string[]>> = {
   "Quantum devices:": ["quantum"],
   "Several devices:": ["bench", "server", "worker", "preflight", "top", "tape"],
   "Public results:": ["import", "audit"],
-  "See and set up:": ["ui", "doctor", "schema"],
+  "See and set up:": ["init", "ui", "compare", "doctor", "schema", "completion"],
 };
 
 /** Adds the used command in full, and of the others only what `weft --help` shows, unless `all` are wanted. */

@@ -5,7 +5,8 @@ import * as weft from "@weft/core";
 import { renderPng, renderSvg } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
-import { attempt, CommandError, table, time, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, interrupted, isInterrupted, table, time, wrongUsage } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
 import { chart } from "./quantum-chart.js";
 import { readWithSettings } from "./yaml-file.js";
 
@@ -44,7 +45,7 @@ export function add(program: Command): void {
     .option("--plot [file]", "plot pulses and populations as .png or .svg (default: named after the specification)")
     .option("--json", "write the result as JSON to standard output")
     .addHelpText("after", help)
-    .action((file: string, options: Options) => attempt(() => run(file, options)));
+    .action((file: string, options: Options) => attempt(() => engineWork(() => run(file, options))));
 }
 
 /** Reads the problem of a file and applies --set; mistakes are reported without a stack trace. */
@@ -69,6 +70,7 @@ export function physical<T>(work: () => T, exitCode?: number): T {
   try {
     return work();
   } catch (error) {
+    if (isInterrupted(error)) throw new CommandError(error.message, interrupted);
     if (error instanceof weft.WeftError) throw new CommandError(error.message, exitCode);
     throw error;
   }

@@ -11,6 +11,7 @@ import {
   CommandError,
   count,
   counts,
+  interrupted,
   ProgressLine,
   significant,
   translationNote,
@@ -209,6 +210,10 @@ async function startRanks(config: Config | ModuleConfig, options: Options): Prom
       ...(options.launcher === "ray" && { launch: (ranks) => launchOnRay(ranks, ray) }),
       onNote: (text) => warn(text),
     });
+  } catch (error) {
+    // Ranks get the signal of the terminal too, and end before their first step.
+    if (abort.signal.aborted) throw new CommandError("interrupted before the first step", interrupted);
+    throw error;
   } finally {
     process.off("SIGTERM", stop);
     process.off("SIGINT", stop);
@@ -228,11 +233,12 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
   const name = config.device ?? settings.device.get();
   if (name !== undefined && name !== "")
     setDevice(name === "cuda" && config.ranks > 1 ? `cuda:${localDeviceIndex()}` : name);
-  const group = config.ranks > 1 ? await joinGroup(config.ranks) : singleRank;
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.on("SIGTERM", stop);
-  process.on("SIGINT", stop);
+  // Before the first step there is nothing to save: Ctrl-C ends the process at once, also while it compiles.
+  let hasStepped = false;
+  const group = config.ranks > 1 ? await joinGroup(config.ranks) : singleRank;
   const progress = new ProgressLine();
   const print = (text: string): void => {
     progress.clear();
@@ -253,12 +259,12 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
       ...(options.tape !== undefined && { tapeSteps: options.tape }),
       signal: abort.signal,
       ...(probeFolder !== undefined && existsSync(probeFolder) && { probeFolder }),
-      onStep: (e) =>
-        progress.update(
-          `epoch ${e.epoch}/${e.epochs}  loss ${e.loss.toFixed(4)}  ${significant(e.samplesPerSecond)} samples/s`,
-          e.step,
-          e.steps,
-        ),
+      onStep: (e) => {
+        if (!hasStepped) process.on("SIGINT", stop);
+        hasStepped = true;
+        const speed = `${significant(e.samplesPerSecond)} samples/s`;
+        progress.update(`epoch ${e.epoch}/${e.epochs}  loss ${e.loss.toFixed(4)}  ${speed}`, e.step, e.steps);
+      },
       onEpoch: (row, taken, of) =>
         print(
           `epoch ${row.epoch}${taken < of ? ` (${taken} of ${of} steps)` : ""}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +

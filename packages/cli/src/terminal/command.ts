@@ -5,9 +5,10 @@ import { mostDevices } from "@weft/formats/limits";
 import { plainText } from "@weft/formats/text";
 import { InvalidArgumentError } from "commander";
 
-/** Exit codes: the command failed, or its usage was wrong. */
+/** Exit codes: the command failed, its usage was wrong, or Ctrl-C ended it. */
 export const failed = 1;
 export const wrongUsage = 2;
+export const interrupted = 130;
 
 /** An error for the user: printed as a message, without a stack trace. */
 export class CommandError extends Error {
@@ -54,6 +55,10 @@ export function writeFiles(folder: string, files: Record<string, string>): strin
   });
 }
 
+/** Whether Ctrl-C ended the work: the engine was compiling. */
+export const isInterrupted = (error: unknown): error is Error =>
+  error instanceof Error && error.name === "InterruptedError";
+
 /** Runs a command; a CommandError or a missing file becomes a message and an exit code. */
 export async function attempt(work: () => Promise<void>): Promise<void> {
   try {
@@ -62,6 +67,11 @@ export async function attempt(work: () => Promise<void>): Promise<void> {
     if (error instanceof CommandError) {
       warn(error.message);
       process.exitCode = error.exitCode;
+      return;
+    }
+    if (isInterrupted(error)) {
+      warn(error.message);
+      process.exitCode = interrupted;
       return;
     }
     const system = error as NodeJS.ErrnoException;

@@ -8,8 +8,20 @@ export {
   shorten,
   significant,
 } from "@weft/formats/text";
-export { attempt, CommandError, count, counts, failed, warn, writeFiles, wrongUsage } from "./command.js";
-export { ProgressLine } from "./progress.js";
+export {
+  attempt,
+  CommandError,
+  count,
+  counts,
+  failed,
+  interrupted,
+  isInterrupted,
+  warn,
+  writeFiles,
+  wrongUsage,
+} from "./command.js";
+export { hasColors, paint, wrapped } from "./paint.js";
+export { ProgressLine, showCompiling, showSeconds } from "./progress.js";
 export { addSet, translationNote } from "./settings.js";
 export { SuggestingCommand, suggestName } from "./suggest.js";
 export { table } from "./table.js";

@@ -1,7 +1,7 @@
 // SLURM scripts of weft train: linted by the lab, and run by a real SLURM where available.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -125,13 +125,13 @@ test("a script uses the GPUs that it reserves, and reserves the ones that it use
 });
 
 /** Runs a script of weft train to its end; returns the job's output. */
-async function submitted(slurm: Slurm, script: string): Promise<string> {
+async function submitted(slurm: Slurm, script: string, cwd = folder): Promise<string> {
   // The cluster has no `weft` on its path: use the checkout's.
   const text = readFileSync(script, "utf8");
   writeFileSync(script, text.replace(/ weft train/, ` ${process.execPath} ${weft} train`));
   const child = spawn("sbatch", ["--wait", "--output", `${script}.out`, script], {
-    env: { ...env, ...slurm.env, WEFT_DATASETS: env.WEFT_DATASETS },
-    cwd: folder,
+    env: { ...env, ...slurm.env, WEFT_DATASETS: env.WEFT_DATASETS, PATH: `${cwd}:${process.env.PATH}` },
+    cwd,
     stdio: ["ignore", "ignore", "pipe"],
     timeout: 180_000,
   });
@@ -213,6 +213,17 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
         .map((r) => r.step),
       Array.from({ length: stopped + 3 }, (_, i) => i),
     );
+  });
+
+  test("the cluster job of weft init runs", async (t) => {
+    if (typeof slurm === "string") return t.skip(slurm);
+    const home = join(folder, "cluster");
+    assert.equal(call(["init", "slurm", home, "--name", "cluster"]).status, 0);
+    symlinkSync(fileURLToPath(new URL("../../../../node_modules", import.meta.url)), join(home, "node_modules"));
+    // The job calls `weft`, which is on the path of an installed package.
+    writeFileSync(join(home, "weft"), `#!/bin/sh\nexec ${process.execPath} ${weft} "$@"\n`, { mode: 0o755 });
+    const log = await submitted(slurm, join(home, "job.sh"), home);
+    assert.match(log, /mean 0\.\d+ on cluster/);
   });
 
   test("two nodes with one rank each sum over MPI and give the curve of one node", async (t) => {

@@ -4,7 +4,7 @@ export { cacheRoot, makeFolder } from "./cache-root.js";
 export { collectNow } from "./collect.js";
 export * from "./contract.js";
 export { coreOrder } from "./cpu/cores.js";
-export { CpuDevice, type CpuOptions } from "./cpu/index.js";
+export { CpuDevice, type CpuOptions, compileListeners, InterruptedError } from "./cpu/index.js";
 export { findOpenBlas as openBlasPath } from "./cpu/openblas.js";
 export { CudaDevice, type CudaOptions, canFuse, gpuCount } from "./cuda/index.js";
 export { type CachedExecutable, type ExecutableHandle, ExecutableLru, Lifetime } from "./executable-lru.js";

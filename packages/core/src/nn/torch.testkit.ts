@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { DType } from "../graph/index.js";
 import type { Tensor } from "../tensor/index.js";
-import { testPython } from "../testing/python.js";
+import { patient, testPython } from "../testing/python.js";
 
 const script = fileURLToPath(new URL("../../testdata/torch_nn.py", import.meta.url));
 const { python, skip } = existsSync(script)
@@ -34,7 +34,7 @@ export function askTorch(requests: readonly Request[]): Answer[] {
   const done = spawnSync(python, ["-W", "ignore", script], {
     input: JSON.stringify(requests),
     encoding: "utf8",
-    timeout: 300_000,
+    ...patient,
     maxBuffer: 1 << 28,
   });
   assert.equal(done.status, 0, done.stderr);

@@ -74,6 +74,9 @@ export function pythonWith(name: keyof typeof environments): FoundPython {
   return { reason: `${packages.join(", ")}: not in ${home}, and pip could not install it` };
 }
 
+/** How tests run a Python that computes: one thread, which does not spin beside other work, and as long as a busy machine takes. */
+export const patient = { env: { ...process.env, OMP_NUM_THREADS: "1" }, timeout: 1_200_000 } as const;
+
 /** The same for tests: the Python, or the options of a test that is skipped, with the reason printed. */
 export function testPython(
   name: keyof typeof environments,

@@ -389,7 +389,11 @@ function firstByte(file: string): number {
 
 function readShare(files: string[]): Promise<HangEvidence> {
   return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL("./read-worker.js", import.meta.url), { workerData: files });
+    const worker = new Worker(new URL("./read-worker.js", import.meta.url), {
+      workerData: files,
+      // A dump dies before the next collection: with the default size a quarter of the time goes into copying what survives.
+      resourceLimits: { maxYoungGenerationSizeMb: 192 },
+    });
     worker.once("message", resolve);
     worker.once("error", reject);
   });

@@ -7,6 +7,8 @@ import { gunzipSync } from "node:zlib";
 import { mergeTraces } from "./chrome.js";
 import { diffTraces } from "./diff.js";
 import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "./fixtures.js";
+import { analyzeInWorkers, workersFor } from "./parallel.js";
+import { analyzeTraceFile } from "./rank.js";
 import { analyzeTraces } from "./ranks.js";
 
 const allReduce = (elements: number): Record<string, unknown> => ({
@@ -382,4 +384,16 @@ test("merged times are exact to the nanosecond, wherever ts is and however it is
   await mergeTraces([{ file, rank: 0, offsetUs: -0.002 }], out);
   const times = [...readFileSync(out, "utf8").matchAll(/"tid":1,"ts":([^,]*),/g)].map((match) => match[1]);
   assert.deepEqual(times, ["1794826595123456.787", "1794826595123455.999", "-0.003", "9007199254740990.998"]);
+});
+
+test("worker threads give the analysis of one thread, in order, and report a missing file", async () => {
+  using folder = new TestFolder();
+  const files = ["h200_eager", "h200_streams", "h200_graph"].map((name) => unpackTrace(folder, name));
+  const single = await Promise.all(files.map((file, i) => analyzeTraceFile(file, i)));
+  const seen: string[] = [];
+  const several = await analyzeInWorkers(files, 2, {}, (file) => seen.push(file));
+  assert.deepEqual(several, single);
+  assert.deepEqual(seen.sort(), [...files].sort());
+  await assert.rejects(analyzeInWorkers([...files, "/nowhere/rank3.json"], 2, {}), { code: "ENOENT" });
+  assert.deepEqual([workersFor(files), workersFor(files.slice(0, 1))], [0, 0]);
 });

@@ -8,23 +8,18 @@ import type { TraceData } from "./read.js";
 /** Host events beyond this many are not attributed: the sweep needs them all in memory. */
 const mostRows = 12e6;
 
-/** Where a launch came from: rows of `Attribution`, or -1. */
-interface Origin {
-  /** The outermost operator that `isOperator` accepts, else the innermost operator. */
-  operator: number;
-  /** Names: ids of the trace's symbols. */
-  module: number;
-  line: number;
-  /** Whether it belongs to the backward pass. */
-  backward: boolean;
-}
+/**
+ * Where a launch came from. `operator`: a row of `Attribution`, of the outermost operator that `isOperator` accepts, else of
+ * the innermost. `module` and `line`: names, as ids of the trace's symbols. Each is -1 where there is none.
+ */
+type Found = (runtimeRow: number, operator: number, module: number, line: number, backward: boolean) => void;
 
 export interface Attribution {
   /** Name and inputs of host rows. */
   name: Int32Array;
   inputs: Int32Array;
   /** Calls `found` for every wanted row of the runtime table. */
-  each(found: (runtimeRow: number, origin: Origin) => void): void;
+  each(found: Found): void;
 }
 
 const modulePrefix = "nn.Module: ";
@@ -38,19 +33,20 @@ export function attribution(
 ): Attribution | null {
   const { runtime, symbols } = data;
   if (data.host.rows > mostRows) return null;
-  // Bits of a name: 1 module, 2 line, 4 backward, 8 preferred operator.
-  const flagsOf = new Map<number, number>();
+  // Bits of a name: 1 module, 2 line, 4 backward, 8 preferred operator; 128: computed.
+  const flagsOf = new Uint8Array(symbols.size);
   const flags = (name: number, category: number): number => {
-    let bits = flagsOf.get(name);
-    if (bits === undefined) {
+    let bits = flagsOf[name];
+    if (bits === 0) {
       const text = symbols.text(name);
       const isPython = category === categoryIndex.python_function;
       bits =
+        128 |
         (isPython && text.startsWith(modulePrefix) ? 1 : 0) |
         (isPython && isUserLine(text) ? 2 : 0) |
         (text.startsWith(backwardPrefix) ? 4 : 0) |
         (!isPython && isOperator(text) ? 8 : 0);
-      flagsOf.set(name, bits);
+      flagsOf[name] = bits;
     }
     return bits;
   };
@@ -99,11 +95,10 @@ export function attribution(
       const line = new Int32Array(count).fill(-1);
       const backward = new Int32Array(count).fill(-1);
       const forward = new Map<number, number>();
-      const stacks = new Map<number, number[]>();
+      const stacks = data.lanes.map((): number[] => []);
       for (let k = 0; k < rows; k++) {
         const row = order[k];
-        let stack = stacks.get(lane[row]);
-        if (stack === undefined) stacks.set(lane[row], (stack = []));
+        const stack = stacks[lane[row]];
         while (stack.length > 0) {
           const top = stack[stack.length - 1];
           if (ts[top] + dur[top] > ts[row]) break;
@@ -112,12 +107,13 @@ export function attribution(
         const outer = stack.length === 0 ? -1 : stack[stack.length - 1];
         if (row >= count) {
           const source = outer < 0 || backward[outer] < 0 ? outer : (forward.get(backward[outer]) ?? outer);
-          found(runtimeRow[row - count], {
-            operator: outer < 0 ? -1 : preferred[outer] >= 0 ? preferred[outer] : operator[outer],
-            module: source < 0 ? -1 : module[source],
-            line: source < 0 ? -1 : line[source],
-            backward: outer >= 0 && backward[outer] >= 0,
-          });
+          found(
+            runtimeRow[row - count],
+            outer < 0 ? -1 : preferred[outer] >= 0 ? preferred[outer] : operator[outer],
+            source < 0 ? -1 : module[source],
+            source < 0 ? -1 : line[source],
+            outer >= 0 && backward[outer] >= 0,
+          );
           continue;
         }
         const bits = flags(name[row], isCpu[row] === 1 ? categoryIndex.cpu_op : categoryIndex.python_function);

@@ -247,7 +247,10 @@ export class EventSlots {
     if (!isToken(bytes, this.category, kernelCategory)) return false;
     const { start, end } = this.name;
     // Both "nccl..." and "...ncclKernel..." are collectives, as are vendor variants that contain these letters.
-    return end > start && bytes.subarray(start, end).indexOf("ccl") < 0;
+    if (end === start) return false;
+    for (let i = start; i + 2 < end; i++)
+      if (bytes[i] === 0x63 && bytes[i + 1] === 0x63 && bytes[i + 2] === 0x6c) return false;
+    return true;
   }
 
   private argument(key: number, bytes: Buffer, at: number, end: number): number {

@@ -62,6 +62,27 @@ export interface OperatorReport {
 const mostPlaces = 30;
 const computation = kernelTypes.indexOf("COMPUTATION");
 
+/** Larger than the number of different inputs that a trace records. */
+const cellsPerName = 2 ** 21;
+
+/** Launches of one operator with the same inputs. */
+class Cell {
+  calls = 0;
+  kernels = 0;
+  us = 0;
+  backwardUs = 0;
+  matrixUs = 0;
+  tensorUs = 0;
+  /** Time of launches that were mostly on tensor cores. */
+  tensorCallsUs = 0;
+
+  constructor(
+    readonly name: number,
+    readonly inputs: number,
+  ) {}
+}
+
+/** An operator with all its inputs. */
 class Group {
   calls = 0;
   kernels = 0;
@@ -72,6 +93,21 @@ class Group {
   bytes: number | null = 0;
   readonly precisions = new Map<Precision, number>();
   readonly shapes = new Map<number, number>();
+
+  add(cell: Cell, { flops, bytes, precision }: Work): void {
+    this.calls += cell.calls;
+    this.kernels += cell.kernels;
+    this.us += cell.us;
+    this.backwardUs += cell.backwardUs;
+    this.tensorUs += cell.tensorUs;
+    this.flops = this.flops === null || flops === null ? null : this.flops + cell.calls * flops;
+    this.bytes = this.bytes === null || bytes === null ? null : this.bytes + cell.calls * bytes;
+    this.shapes.set(cell.inputs, cell.us);
+    if (precision === null) return;
+    const tensor = precision === "fp32" ? cell.tensorCallsUs : 0;
+    if (tensor > 0) this.precisions.set("tf32", (this.precisions.get("tf32") ?? 0) + tensor);
+    this.precisions.set(precision, (this.precisions.get(precision) ?? 0) + cell.us - tensor);
+  }
 }
 
 interface Work {
@@ -121,41 +157,44 @@ export function operatorReport(view: DeviceView, number: number, measured?: Devi
   const sweep = attribution(data, launched, hasOperationCount);
   if (sweep === null || totals.device === 0) return null;
 
-  const groups = new Map<number, Group>();
+  const cells = new Map<number, Cell>();
   const modules = new Map<number, number>();
   const lines = new Map<number, number>();
-  const seen = new Set<number>();
-  const works = new Map<number, Map<number, Work>>();
-  sweep.each((launch, { operator, module, line, backward }) => {
+  const seen = new Uint8Array(sweep.name.length);
+  sweep.each((launch, operator, module, line, backward) => {
     const us = time[launch];
     if (module >= 0) modules.set(module, (modules.get(module) ?? 0) + us);
     if (line >= 0) lines.set(line, (lines.get(line) ?? 0) + us);
     // Without an operator: the call itself (a CUDA graph, a library that launches directly).
     const name = operator < 0 ? runtime.name[launch] : sweep.name[operator];
-    let group = groups.get(name);
-    if (group === undefined) groups.set(name, (group = new Group()));
-    group.us += us;
-    group.kernels += kernels[launch];
-    group.tensorUs += tensorTime[launch];
-    if (backward) group.backwardUs += us;
+    const inputs = operator < 0 ? -1 : sweep.inputs[operator];
+    const key = name * cellsPerName + inputs + 1;
+    let cell = cells.get(key);
+    if (cell === undefined) cells.set(key, (cell = new Cell(name, inputs)));
+    cell.us += us;
+    cell.kernels += kernels[launch];
+    cell.tensorUs += tensorTime[launch];
+    cell.matrixUs += matrixTime[launch];
+    if (2 * tensorTime[launch] > us) cell.tensorCallsUs += us;
+    if (backward) cell.backwardUs += us;
     if (operator < 0) {
-      group.calls++;
-      group.flops = group.bytes = null;
+      cell.calls++;
       return;
     }
     totals.attributed += us;
-    const inputs = sweep.inputs[operator];
-    const work = workOf(data, works, name, inputs);
-    if (work.flops !== null) totals.counted += matrixTime[launch];
-    group.shapes.set(inputs, (group.shapes.get(inputs) ?? 0) + us);
-    const precision = work.precision === "fp32" && 2 * tensorTime[launch] > us ? "tf32" : work.precision;
-    if (precision !== null) group.precisions.set(precision, (group.precisions.get(precision) ?? 0) + us);
-    if (seen.has(operator)) return;
-    seen.add(operator);
-    group.calls++;
-    group.flops = group.flops === null || work.flops === null ? null : group.flops + work.flops;
-    group.bytes = group.bytes === null || work.bytes === null ? null : group.bytes + work.bytes;
+    if (seen[operator] === 1) return;
+    seen[operator] = 1;
+    cell.calls++;
   });
+
+  const groups = new Map<number, Group>();
+  for (const cell of cells.values()) {
+    let group = groups.get(cell.name);
+    if (group === undefined) groups.set(cell.name, (group = new Group()));
+    const work = workOf(data, cell);
+    if (work.flops !== null) totals.counted += cell.matrixUs;
+    group.add(cell, work);
+  }
 
   const deviceName = data.header.deviceNames[number] ?? data.header.deviceNames[0];
   const peaks = measured ?? (deviceName === undefined ? null : peaksOf(deviceName));
@@ -183,20 +222,10 @@ export function operatorReport(view: DeviceView, number: number, measured?: Devi
   };
 }
 
-function workOf(data: TraceData, works: Map<number, Map<number, Work>>, name: number, inputs: number): Work {
-  if (inputs < 0) return { flops: null, bytes: null, precision: null };
-  let perName = works.get(name);
-  if (perName === undefined) works.set(name, (perName = new Map()));
-  let work = perName.get(inputs);
-  if (work === undefined) {
-    const parsed = data.shapes.inputs(inputs);
-    work =
-      parsed === null
-        ? { flops: null, bytes: null, precision: null }
-        : { ...operatorWork(data.symbols.text(name), parsed), precision: precisionOf(parsed) };
-    perName.set(inputs, work);
-  }
-  return work;
+function workOf(data: TraceData, { name, inputs }: Cell): Work {
+  const parsed = inputs < 0 ? null : data.shapes.inputs(inputs);
+  if (parsed === null) return { flops: null, bytes: null, precision: null };
+  return { ...operatorWork(data.symbols.text(name), parsed), precision: precisionOf(parsed) };
 }
 
 function rowOf(name: string, group: Group, data: TraceData, peaks: DevicePeaks | null): OperatorRow {

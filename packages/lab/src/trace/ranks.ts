@@ -4,6 +4,7 @@
 import { median } from "@weft/formats/stats";
 import { listSome } from "@weft/formats/text";
 import { type CollectiveCall, collectiveKey } from "./kernels.js";
+import { analyzeInWorkers, workersFor } from "./parallel.js";
 import { type AnalyzedRank, analyzeTraceFile, type RankReport } from "./rank.js";
 import type { TraceReadOptions } from "./read.js";
 
@@ -50,14 +51,10 @@ interface AnalyseOptions extends TraceReadOptions {
   onFile?: (file: string, index: number, of: number) => void;
 }
 
-/** Analyzes the traces of all ranks, one at a time to bound memory. */
+/** Analyzes the traces of all ranks, a few at a time to bound memory. */
 export async function analyzeTraces(files: readonly string[], options: AnalyseOptions = {}): Promise<TraceReport> {
-  const ranks: AnalyzedRank[] = [];
+  const ranks = await analyzeFiles(files, options);
   const problems: string[] = [];
-  for (const [index, file] of files.entries()) {
-    options.onFile?.(file, index, files.length);
-    ranks.push(...(await analyzeTraceFile(file, index, options)));
-  }
   ranks.sort((a, b) => a.report.rank - b.report.rank);
   const twice = ranks.filter((r, i) => i > 0 && r.report.rank === ranks[i - 1].report.rank);
   for (const { report } of twice)
@@ -81,6 +78,17 @@ export async function analyzeTraces(files: readonly string[], options: AnalyseOp
     clockOffsets: comparable ? clockOffsets(ranks) : ranks.map((r) => ({ rank: r.report.rank, us: 0 })),
     problems,
   };
+}
+
+async function analyzeFiles(files: readonly string[], options: AnalyseOptions): Promise<AnalyzedRank[]> {
+  const workers = workersFor(files);
+  if (workers > 0) return (await analyzeInWorkers(files, workers, options, options.onFile)).flat();
+  const ranks: AnalyzedRank[] = [];
+  for (const [index, file] of files.entries()) {
+    options.onFile?.(file, index, files.length);
+    ranks.push(...(await analyzeTraceFile(file, index, options)));
+  }
+  return ranks;
 }
 
 function missing(reports: readonly RankReport[]): number[] {

@@ -35,6 +35,8 @@ import {
   sharedObject,
 } from "./toolchain.js";
 
+export { compileListeners, InterruptedError } from "./toolchain.js";
+
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;
 

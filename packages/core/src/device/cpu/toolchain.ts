@@ -3,7 +3,16 @@
 // the others wait. The compiler may use all cores that the process started with, even if the process has pinned itself since.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { hostname } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { WeftError } from "../../graph/index.js";
@@ -123,23 +132,75 @@ const quote = (s: string): string => `'${s.replaceAll("'", "'\\''")}'`;
 const slowNotice = (compiler: Compiler, seconds: number): string =>
   `weft: the C compiler ${compiler.command} has been running for ${seconds} s on one program and continues; its result is cached`;
 
+/** Marks folders of running compilations: the host, because several may share a cache, and the process. */
+const ownMark = `.tmp-${createHash("sha256").update(hostname()).digest("hex").slice(0, 8)}-`;
+const cleaned = new Set<string>();
+
+/** Removes folders of compilations whose process is gone, such as one that was killed before its compiler started. */
+function removeAbandoned(cache: string): void {
+  if (cleaned.has(cache)) return;
+  cleaned.add(cache);
+  for (const name of readdirSync(cache)) {
+    const at = name.lastIndexOf(ownMark);
+    const pid = at < 0 ? Number.NaN : Number.parseInt(name.slice(at + ownMark.length), 10);
+    if (pid > 0 && !isRunning(pid)) rmSync(join(cache, name), { recursive: true, force: true });
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
 function startJob(compiler: Compiler, units: readonly string[], target: string, linked: Join): Job {
-  const folder = mkdtempSync(`${target}.tmp-`);
+  removeAbandoned(dirname(target));
+  const folder = mkdtempSync(`${target}${ownMark}${process.pid}-`);
   const objects = units.map((source, i) => {
     writeFileSync(join(folder, `${i}.c`), source);
     return join(folder, `${i}.o`);
   });
   const compile = (i: number): string =>
     [compiler.command, ...compiler.flags, "-c", join(folder, `${i}.c`), "-o", objects[i]].map(quote).join(" ");
+  // Messages go to files: whoever reads a pipe would wait for every process that holds it, also after Ctrl-C.
+  const messages = (name: string | number): string => `>/dev/null 2>${quote(join(folder, `${name}.err`))} 3>&-`;
   // All units start together; the shell waits for each and keeps the first failure.
-  const jobs = units.map((_, i) => `${compile(i)} & p${i}=$!`).join("\n");
+  const jobs = units.map((_, i) => `${compile(i)} ${messages(i)} & p${i}=$!`).join("\n");
   const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
   const out = join(folder, "out");
   const link = linked(compiler.command, out, objects).map(quote).join(" ");
   // The units of a worker that stays on one core would be compiled one after the other.
   const spread = firstCores === null ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
-  return { folder, out, script: `${spread}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${link}` };
+  // Ctrl-C reaches every process of the terminal. Background jobs of a shell ignore it, so the shell ends them and removes
+  // their files; it also removes them if this process was killed meanwhile.
+  const pids = units.map((_, i) => `$p${i}`).join(" ");
+  const clean = `rm -rf ${quote(folder)}`;
+  const onSignal = `trap 'trap "" INT TERM HUP; for i in ${pids} $p; do pkill -P $i; kill $i; done 2>/dev/null; kill $clock 2>/dev/null; ${clean.replaceAll("'", "'\\''")}; exit ${interruptedStatus}' INT TERM HUP`;
+  const linking = `{ ${link} ${messages("link")} & p=$!; wait $p; }`;
+  const orphaned = `ended=$?; cat ${quote(folder)}/*.err >&2; kill -0 ${process.pid} 2>/dev/null || ${clean}; (exit $ended)`;
+  return {
+    folder,
+    out,
+    script: `${onSignal}\n${spread}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${linking}\n${orphaned}`,
+  };
 }
+
+/** Exit code of a compilation that a signal ended. */
+const interruptedStatus = 130;
+
+/** Ctrl-C or SIGTERM ended a compilation. */
+export class InterruptedError extends WeftError {
+  override name = "InterruptedError";
+}
+
+/** Called before and after each run of the compiler; the command line shows progress. */
+export const compileListeners = new Set<(event: "start" | "end") => void>();
+const notify = (event: "start" | "end"): void => {
+  for (const listener of compileListeners) listener(event);
+};
 
 /** Puts the result of a job into its place; only a finished file enters the cache. */
 function finishJob(
@@ -148,6 +209,8 @@ function finishJob(
   target: string,
   ended: { error?: Error; status: string | number | null; stderr: string },
 ): void {
+  if (ended.status === interruptedStatus || ended.status === "SIGINT")
+    throw new InterruptedError("interrupted while a program was compiled");
   if (ended.error) fail(`the C compiler could not be started (${compiler.command})`, String(ended.error.message));
   if (ended.status !== 0) fail(`the C compiler failed (${compiler.command}, exit ${ended.status})`, ended.stderr);
   seal(out);
@@ -161,6 +224,7 @@ function build(compiler: Compiler, units: readonly string[], target: string, lin
   // must wait for it. It exits when it is ended, also before its sleep has started.
   const clock = `(trap 'kill $s; exit' TERM; sleep ${seconds} 3>&- & s=$!; wait $s && echo ${quote(slowNotice(compiler, seconds))} >&3) >/dev/null 2>&1 &\nclock=$!`;
   const script = `${clock}\n{ ${job.script}\n}\nended=$?\nkill $clock 2>/dev/null\nexit $ended`;
+  notify("start");
   try {
     const done = spawnSync("/bin/sh", ["-c", script], {
       encoding: "utf8",
@@ -169,6 +233,7 @@ function build(compiler: Compiler, units: readonly string[], target: string, lin
     });
     finishJob(compiler, job, target, { ...done, status: done.status ?? done.signal });
   } finally {
+    notify("end");
     rmSync(job.folder, { recursive: true, force: true });
   }
 }
@@ -190,6 +255,7 @@ async function buildInBackground(
   const seconds = settings.compileNotice.get();
   const clock = setTimeout(() => console.error(slowNotice(compiler, seconds)), seconds * 1e3);
   clock.unref();
+  notify("start");
   try {
     const ended = await new Promise<Parameters<typeof finishJob>[3]>((resolve) => {
       const child = spawn("/bin/sh", ["-c", job.script], { stdio: ["ignore", "ignore", "pipe"] });
@@ -202,6 +268,7 @@ async function buildInBackground(
     });
     finishJob(compiler, job, target, ended);
   } finally {
+    notify("end");
     clearTimeout(clock);
     backgroundFolders.delete(job.folder);
     rmSync(job.folder, { recursive: true, force: true });
@@ -280,7 +347,8 @@ function selfTestIn(folder: string, file: string, compiler: Compiler): SelfTest 
 
 function runSelfTest(compiler: Compiler, folder: string): SelfTest {
   const failureWith = (flags: string[]): string | null => {
-    const target = join(mkdtempSync(join(folder, "self-test-")), "loops.so");
+    removeAbandoned(folder);
+    const target = join(mkdtempSync(join(folder, `self-test${ownMark}${process.pid}-`)), "loops.so");
     try {
       build({ ...compiler, flags }, [selfTestSource()], target, shared(residentFlags));
       return selfTestFailure(target);
