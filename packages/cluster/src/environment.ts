@@ -2,6 +2,7 @@
 // Reads only the environment.
 import { hash } from "node:crypto";
 import { WeftError } from "@weft/core/internal/graph";
+import { printable } from "./printable.js";
 
 /** Rank and world size of a process, as its launcher set them. */
 export interface RankEnvironment {
@@ -22,10 +23,22 @@ export interface RankEnvironment {
 type Environment = Readonly<Record<string, string | undefined>>;
 
 function integer(env: Environment, name: string): number {
-  const value = Number(env[name]);
-  if (!Number.isInteger(value) || value < 0)
-    throw new WeftError(`${name}=${env[name] ?? ""} is not a whole number of 0 or more`);
-  return value;
+  const text = (env[name] ?? "").trim();
+  if (!/^\d{1,7}$/.test(text))
+    throw new WeftError(`${name}=${printable(text.slice(0, 100))} is not a whole number from 0 to 9999999`);
+  return Number(text);
+}
+
+/** The facts of a launcher, which must not contradict each other. */
+function checked(facts: RankEnvironment, rank: string, size: string): RankEnvironment {
+  if (facts.size < 1) throw new WeftError(`${size}=${facts.size}: a job has at least one process`);
+  if (facts.rank >= facts.size)
+    throw new WeftError(`${rank}=${facts.rank} is not below ${size}=${facts.size}; ranks count from 0`);
+  // Launchers give the number for the first host; another one may have more.
+  const localSize = Math.min(facts.size, Math.max(1, facts.localSize, facts.localRank + 1));
+  if (facts.localRank >= localSize)
+    throw new WeftError(`rank ${facts.localRank} on this host is not below ${size}=${facts.size}`);
+  return { ...facts, localSize };
 }
 
 const orElse = (env: Environment, name: string, otherwise: number): number =>
@@ -44,21 +57,17 @@ function fromWeft(env: Environment): RankEnvironment {
       `${missing.join(" and ")} must be set too: WEFT_RANK (0, 1, ...), WEFT_WORLD_SIZE (how many processes) and WEFT_GROUP (any name that they share)`,
     );
   const [rank, size] = [integer(env, "WEFT_RANK"), integer(env, "WEFT_WORLD_SIZE")];
+  if (env.WEFT_GROUP === "") throw new WeftError("WEFT_GROUP is empty; give any name that the processes share");
   const localSize = orElse(env, "WEFT_LOCAL_SIZE", size);
-  return {
-    rank,
-    size,
-    localSize,
-    localRank: orElse(env, "WEFT_LOCAL_RANK", rank % Math.max(1, localSize)),
-    name: env.WEFT_GROUP as string,
-    launcher: "weft",
-  };
+  const localRank = orElse(env, "WEFT_LOCAL_RANK", rank % Math.max(1, localSize));
+  const facts = { rank, size, localSize, localRank, name: safe(env.WEFT_GROUP as string), launcher: "weft" } as const;
+  return checked(facts, "WEFT_RANK", "WEFT_WORLD_SIZE");
 }
 
 function fromOpenMpi(env: Environment): RankEnvironment {
   const size = integer(env, "OMPI_COMM_WORLD_SIZE");
   const job = env.OMPI_MCA_ess_base_jobid ?? env.PMIX_NAMESPACE ?? env.OMPI_MCA_orte_hnp_uri ?? "job";
-  return {
+  const facts: RankEnvironment = {
     rank: integer(env, "OMPI_COMM_WORLD_RANK"),
     size,
     localSize: orElse(env, "OMPI_COMM_WORLD_LOCAL_SIZE", size),
@@ -66,14 +75,17 @@ function fromOpenMpi(env: Environment): RankEnvironment {
     name: safe(`ompi-${job}`),
     launcher: "openmpi",
   };
+  return checked(facts, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
 }
 
 function fromSlurm(env: Environment): RankEnvironment {
   const size = integer(env, "SLURM_NTASKS");
   const nodes = orElse(env, "SLURM_STEP_NUM_NODES", orElse(env, "SLURM_JOB_NUM_NODES", 1));
   // The format is "4(x2)" or "4,2": the first number is taken for every node.
-  const perNode = Number(/^(\d+)/.exec(env.SLURM_STEP_TASKS_PER_NODE ?? env.SLURM_TASKS_PER_NODE ?? "")?.[1] ?? size);
-  return {
+  const perNode = Number(
+    /^(\d{1,7})/.exec(env.SLURM_STEP_TASKS_PER_NODE ?? env.SLURM_TASKS_PER_NODE ?? "")?.[1] ?? size,
+  );
+  const facts: RankEnvironment = {
     rank: integer(env, "SLURM_PROCID"),
     size,
     localSize: nodes <= 1 ? size : Math.min(size, perNode),
@@ -81,6 +93,7 @@ function fromSlurm(env: Environment): RankEnvironment {
     name: safe(`slurm-${env.SLURM_JOB_ID ?? "0"}-${env.SLURM_STEP_ID ?? "0"}`),
     launcher: "slurm",
   };
+  return checked(facts, "SLURM_PROCID", "SLURM_NTASKS");
 }
 
 /** Reads the rank environment; rank 0 of 1 without a launcher. */

@@ -67,14 +67,16 @@ export function lastMeasured(): number {
   }
 }
 
-/** Links over a group, from every kind of collective over all its members, tiny and large. */
+/** Links over a group, from a tiny all-reduce and every kind of collective over all its members. */
 export function groupLinks({ collectives }: Pick<PreflightReport, "collectives">): Record<CollectiveKind, Link[]> {
+  const largest = (kind: CollectiveKind) =>
+    collectives.filter((row) => row.kind === kind).reduce((a, b) => (b.bytes > a.bytes ? b : a));
+  const tiny = collectives.reduce((a, b) => (b.bytes < a.bytes ? b : a));
   const entries = collectiveKinds.map((kind): [CollectiveKind, Link[]] => {
-    const own = collectives.filter((row) => row.kind === kind).sort((a, b) => a.bytes - b.bytes);
-    if (own.length < 2) return [kind, []];
-    const [tiny, large] = [own[0], own[own.length - 1]];
-    const bandwidth = (large.bytes - tiny.bytes) / Math.max(large.seconds / 8, large.seconds - tiny.seconds);
-    return [kind, [{ members: large.members, latency: tiny.seconds, bandwidth }]];
+    const { members, bytes, seconds } = largest(kind);
+    // An all-reduce exchanges twice, the others once.
+    const latency = kind === "allReduce" ? tiny.seconds : tiny.seconds / 2;
+    return [kind, [{ members, latency, bandwidth: bytes / Math.max(seconds / 8, seconds - latency) }]];
   });
   return Object.fromEntries(entries) as Record<CollectiveKind, Link[]>;
 }
@@ -94,8 +96,7 @@ export function saveReport(report: PreflightReport, workers: readonly Facts[]): 
   });
   for (const { hosts, latency, bandwidth } of report.links)
     if (hosts[0] !== hosts[1]) next.links[hostKey(hosts)] = { at: now, latency, bandwidth };
-  const links = groupLinks(report);
-  if (collectiveKinds.every((kind) => links[kind].length > 0)) next.groups[groupKey(workers)] = { at: now, links };
+  if (report.collectives.length > 0) next.groups[groupKey(workers)] = { at: now, links: groupLinks(report) };
   const own = `${file()}.${process.pid}`;
   try {
     makeFolder(join(cacheRoot(), "rates"));

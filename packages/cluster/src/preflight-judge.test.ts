@@ -123,3 +123,16 @@ test("two that differ, and a crowded worker, are undecided", () => {
   assert.deepEqual(crowded.findings, []);
   assert.match(crowded.undecided.join(), /w1: .*other processes use its processors/);
 });
+
+test("links that vary, or were measured twice only, are not named", () => {
+  const random = generator(3);
+  const rows = (samples: number): LinkRow[] =>
+    cluster(random, 16, [{ what: "link", places: [2, 5], by: 3 }])[1].map((row) => ({
+      ...row,
+      seconds: row.seconds.slice(0, samples).map((seconds) => seconds * (1 + 4 * random())),
+    }));
+  const few = judge([], rows(2));
+  assert.deepEqual(few.findings, []);
+  assert.match(few.undecided.join(), /no time to look again|^$/);
+  assert.ok(judge([], rows(8)).findings.length <= 1);
+});

@@ -50,6 +50,10 @@ const latencyFactor = 4;
 const leastLatency = 2e-3;
 /** Share of a host's links that must be slow before the host is named instead. */
 const hostShare = 0.7;
+/** Samples of a link without which it is not named, and of a worker whose clocks do not say why it is slow. */
+const enoughLinkSamples = 8;
+const enoughWorkerSamples = 4;
+const maxNoise = 5;
 /** Share of the time above which other processes make products incomparable. */
 const crowdedShare = 0.75;
 
@@ -61,6 +65,10 @@ function quantile(values: readonly number[], q: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
 }
 const median = (values: readonly number[]): number => quantile(values, 0.5);
+
+/** How much samples of the same thing differ: 1 where they do not. Differences between things must be larger than that. */
+const noiseOf = (lists: readonly (readonly number[])[]): number =>
+  Math.min(maxNoise, Math.max(1, median(lists.map((samples) => median(samples) / least(samples)))));
 
 /**
  * Seconds that other processes took away. While a processor is idle, nobody else holds a thread back: what it waited then is a
@@ -85,10 +93,18 @@ export function effectiveSeconds(sample: Measurement, threads: number): number {
 export const bestOf = (row: WorkerRow, kind: WorkerKind): number =>
   least(row.samples[kind].map((sample) => effectiveSeconds(sample, row.threads)));
 
-/** Best time of a worker, and that of the others of its kind. */
-function compare(row: WorkerRow, rows: readonly WorkerRow[], kind: WorkerKind): { own: number; usual: number } {
+/** Best time of a worker, that of the others of its kind, and whether it is slow beside them. */
+function compare(
+  row: WorkerRow,
+  rows: readonly WorkerRow[],
+  kind: WorkerKind,
+): { own: number; usual: number; bad: boolean; suspect: boolean } {
   const peers = rows.filter((other) => other !== row && other.peers === row.peers);
-  return { own: bestOf(row, kind), usual: median(peers.map((other) => bestOf(other, kind))) };
+  const own = bestOf(row, kind);
+  const usual = median(peers.map((other) => bestOf(other, kind)));
+  const all = peers.map(({ samples, threads }) => samples[kind].map((sample) => effectiveSeconds(sample, threads)));
+  const bar = workerFactor[kind] * (peers.length === 0 ? 1 : noiseOf(all)) * usual;
+  return { own, usual, bad: own > bar, suspect: own > 0.9 * bar };
 }
 
 /** Why a worker may be slow, from its clocks. */
@@ -108,12 +124,7 @@ function causes(row: WorkerRow): string {
 
 /** Workers that look slow so far, for another look. */
 export function suspectWorkers(rows: readonly WorkerRow[]): WorkerRow[] {
-  return rows.filter((row) =>
-    workerKinds.some((kind) => {
-      const { own, usual } = compare(row, rows, kind);
-      return own > 0.9 * workerFactor[kind] * usual;
-    }),
-  );
+  return rows.filter((row) => workerKinds.some((kind) => compare(row, rows, kind).suspect));
 }
 
 function judgeWorkers(rows: readonly WorkerRow[]): Verdict & { slow: Map<string, number> } {
@@ -128,7 +139,7 @@ function judgeWorkers(rows: readonly WorkerRow[]): Verdict & { slow: Map<string,
   }
   for (const row of rows) {
     const seen = workerKinds.map((kind) => ({ kind, ...compare(row, rows, kind) }));
-    const bad = seen.filter(({ kind, own, usual }) => own > workerFactor[kind] * usual);
+    const bad = seen.filter((one) => one.bad);
     if (bad.length === 0) continue;
     const crowded =
       median(row.samples.products.map((sample) => takenAway(sample, row.threads) / sample.wall)) > crowdedShare;
@@ -136,8 +147,10 @@ function judgeWorkers(rows: readonly WorkerRow[]): Verdict & { slow: Map<string,
     const text = bad.map(({ kind, own, usual }) => `${kind}: ${ms(own)}, the others ${ms(usual)}`).join("; ");
     const why = causes(row);
     // Two workers differ, and nobody knows which is the usual one, unless a clock says why.
-    if ((alone && why === "") || (crowded && why === "")) {
-      verdict.undecided.push(`${row.worker}: ${text}${crowded ? "; other processes use its processors" : ""}`);
+    const few = row.samples.products.length < enoughWorkerSamples;
+    if (why === "" && (alone || crowded || few)) {
+      const because = crowded ? "; other processes use its processors" : few ? "; there was no time to look again" : "";
+      verdict.undecided.push(`${row.worker}: ${text}${because}`);
       continue;
     }
     const slower = Math.max(...bad.map(({ own, usual }) => own / usual));
@@ -155,23 +168,19 @@ interface JudgedLink {
 }
 
 function compareLinks(rows: readonly LinkRow[]): JudgedLink[] {
+  const lists = { seconds: rows.map(({ seconds }) => seconds), latency: rows.map(({ latency }) => latency) };
   // The faster ones are the usual ones: one slow host makes the links of all others to it slow.
-  const usual = quantile(
-    rows.map(({ seconds }) => least(seconds)),
-    0.2,
-  );
-  const quick = quantile(
-    rows.map(({ latency }) => least(latency)),
-    0.2,
-  );
+  const usual = quantile(lists.seconds.map(least), 0.2);
+  const quick = quantile(lists.latency.map(least), 0.2);
+  const [unsteady, unsteadyLatency] = [noiseOf(lists.seconds), noiseOf(lists.latency)];
   return rows.map((row) => {
     const [own, latency] = [least(row.seconds), least(row.latency)];
-    const late = latency > latencyFactor * quick && latency - quick > leastLatency;
+    const late = latency > latencyFactor * unsteadyLatency * quick && latency - quick > leastLatency * unsteadyLatency;
     const slower = late ? Math.max(own / usual, latency / quick) : own / usual;
     const text = late
       ? `a tiny message takes ${ms(latency)}, on others ${ms(quick)}`
       : `${ms(own)}, on others ${ms(usual)}`;
-    return { row, slower, text, bad: late || own > linkFactor * usual };
+    return { row, slower, text, bad: late || own > linkFactor * unsteady * usual };
   });
 }
 
@@ -196,7 +205,10 @@ function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<s
   const explained = ({ row, slower }: JudgedLink): boolean =>
     row.hosts.some((host) => slower < 3 * (busy.get(host) ?? 0));
   const links = compareLinks(rows);
-  let open = links.filter((link) => link.bad && !explained(link));
+  const slow = links.filter((link) => link.bad && !explained(link));
+  let open = slow.filter(({ row }) => row.seconds.length >= enoughLinkSamples);
+  if (open.length < slow.length)
+    verdict.undecided.push(`${where}: ${slow.length - open.length} seem slow; there was no time to look again`);
   if (!near) {
     const hosts = [...new Set(rows.flatMap((row) => row.hosts))];
     for (let found = true; found; ) {

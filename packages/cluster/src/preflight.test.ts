@@ -60,7 +60,7 @@ test("a slow worker and a slow host are named, and the planner gets their rates"
   }
   const cluster = await connect(`${hosts.address(0)}:${dispatcher.port}`, hosts.security);
   try {
-    const report = await preflight(cluster, { repeats: 1, save: false });
+    const report = await preflight(cluster, { repeats: 1, seconds: 150, save: false });
     const [limited, , slow] = cluster.workers.map(({ id }) => id);
     assert.deepEqual(
       report.findings.map(({ what, workers }) => [what, ...workers]),

@@ -38,8 +38,11 @@ export interface PreflightWorker {
   host: string;
   /** Floating-point operations per second of products, and bytes per second from memory and from files. */
   products: number;
+  /** Bytes per second from memory. */
   memory: number;
+  /** Bytes per second from files. */
   loader: number;
+  /** Every measurement, by what was measured. */
   samples: WorkerRow["samples"];
 }
 
@@ -88,7 +91,7 @@ export interface PreflightReport {
 /** Sides of the matrices, products per run, and seconds that the runs of one sample should take: longer than a quota's period. */
 const side = { cpu: 512, accelerator: 4096 };
 const chain = 4;
-const sampleSeconds = 0.25;
+const sampleSeconds = 0.2;
 const maxRuns = 64;
 const memoryElements = 8 << 20;
 /** Sides of the squares that are exchanged: a tiny one per member, and 1 MiB. */
@@ -99,6 +102,7 @@ const maxAllPairs = 16;
 /** Rounds of another look at what seems slow, and the number of others that are measured with it. */
 const lookAgain = 6;
 const witnesses = 3;
+const manyWorkers = 8;
 
 const least = (values: readonly number[]): number => Math.min(...values);
 
@@ -231,12 +235,13 @@ class Preflight {
     await sample(row.large, 2, "seconds");
   }
 
-  /** Every collective over all workers, tiny and large. */
+  /** Every collective over all workers, and a tiny all-reduce for the latency. */
   async #sampleCollectives(): Promise<void> {
     const members = this.workers.length;
     if (members < 2) return;
+    const large = Math.ceil(linkSide / members / tinySide) * members * tinySide;
     for (const kind of collectiveKinds)
-      for (const n of [members * tinySide, Math.ceil(linkSide / members / tinySide) * members * tinySide]) {
+      for (const n of kind === "allReduce" ? [members * tinySide, large] : [large]) {
         this.#say(`${kind} over all ${members} workers`);
         const probe = this.prober.collective(kind, range(members), n);
         // After the first run all members are in step; the mean of the others is what a loop of steps pays.
@@ -255,9 +260,11 @@ class Preflight {
   async run(): Promise<PreflightReport> {
     const { repeats = 3 } = this.options;
     await this.#prepareWorkers();
-    for (const round of range(repeats)) {
+    // Of many workers those that seem slow are measured again below.
+    const rounds = this.workers.length > manyWorkers ? Math.min(2, repeats) : repeats;
+    for (const round of range(rounds)) {
       if (round > 0 && this.late) break;
-      this.#say(`round ${round + 1} of ${repeats}: ${this.workers.length} workers`);
+      this.#say(`round ${round + 1} of ${rounds}: ${this.workers.length} workers`);
       for (const row of this.workers) await this.#sampleWorker(row);
     }
     await this.#prepareLinks();

@@ -86,3 +86,18 @@ test("commands, options and variables of the manifests exist", { skip }, () => {
   }
   assert.equal(containers, 3);
 });
+
+test("the image installs every package that the command needs", { skip }, () => {
+  const needed = new Set<string>();
+  const add = (name: string): void => {
+    if (needed.has(name)) return;
+    needed.add(name);
+    const { dependencies = {} } = JSON.parse(readFileSync(join(root, "packages", name, "package.json"), "utf8")) as {
+      dependencies?: Record<string, string>;
+    };
+    for (const other of Object.keys(dependencies)) if (other.startsWith("@weft/")) add(other.slice("@weft/".length));
+  };
+  add("cli");
+  const [, packed] = /for name in ([\w ]+);/.exec(readFileSync(join(root, "deploy/Dockerfile"), "utf8"))!;
+  assert.deepEqual([...needed].sort(), packed.split(" ").sort());
+});

@@ -4,6 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Suite } from "../context.js";
 import type { DrillRecord } from "../drill.js";
+import type { PreflightDrillRecord } from "../preflight.js";
 import { type RecordHead, repository, resultFolder } from "../record.js";
 import { performancePage } from "./performance.js";
 import { quantumPeersPage } from "./quantum-peers.js";
@@ -32,7 +33,10 @@ export function pagesOf(files: StoredFiles): Record<string, string> {
     ...(peers !== null && { "docs/quantum-peers.md": `${peers.join("\n")}\n` }),
     "docs/performance.md": `${page.join("\n").trimEnd()}\n`,
     ...(files.drill !== undefined && {
-      "docs/reliability.md": reliabilityPage(files.drill as unknown as RecordHead & DrillRecord),
+      "docs/reliability.md": reliabilityPage(
+        files.drill as unknown as RecordHead & DrillRecord,
+        files.preflight as unknown as (RecordHead & PreflightDrillRecord) | undefined,
+      ),
     }),
     "docs/training.md": `${training.slice(0, from + start.length)}\n${trainingFigures(files).join("\n")}\n${training.slice(to)}`,
   };

@@ -1,6 +1,7 @@
 // The page docs/reliability.md from the record of the drill.
 import { median } from "@weft/formats/stats";
 import type { DrillRecord, DrillRow } from "../drill.js";
+import type { PreflightDrillRecord } from "../preflight.js";
 import type { RecordHead } from "../record.js";
 
 const head = `# Reliability
@@ -44,8 +45,39 @@ function line({ title, trials, expected, skipped }: DrillRow): string {
   return `| ${cells.join(" | ")} | ${shown(trials.map(({ seconds }) => seconds))} | ${left === 0 ? "nothing" : left} | ${expected} |`;
 }
 
+/** What preflight named of what was slowed down. */
+function preflightSection(record: RecordHead & PreflightDrillRecord): string {
+  const { scenes, hardware, at } = record;
+  const table = [...new Set(scenes.map(({ ranks }) => ranks))].map((ranks) => {
+    const own = scenes.filter((scene) => scene.ranks === ranks);
+    const faults = own.flatMap((scene) => scene.faults).length;
+    const named = own.reduce((n, scene) => n + scene.named, 0);
+    const wrong = own.flatMap((scene) => scene.wrong).length;
+    const off = own.flatMap(({ steps }) => steps).map(({ predicted, measured }) => Math.abs(predicted / measured - 1));
+    const within = off.filter((x) => x <= 0.15).length;
+    const times = own.map(({ seconds }) => seconds);
+    return `| ${ranks} | ${own.length} | ${faults} | ${named} | ${wrong} | ${shown(times)} | ${within} of ${off.length} |`;
+  });
+  return `
+## Slow workers and links
+
+\`npm run bench -- preflight\` slows workers down (a quota of 25% to 60% of a processor, or stopping them for the rest of the time), and
+cables and links (30 to 150 megabits per second), up to four at a time on up to 16 hosts, and compares what \`weft preflight\` names with
+that; one scene of each size has no fault. Steps that cross a slow link are predicted from what it measured.
+
+Measured at ${at.slice(0, 10)} on ${hardware.processor}, ${hardware.cores} cores, with a load of ${hardware.loadBefore ?? "unknown"} before it.
+
+| hosts | scenes | injected | named | named wrongly | seconds: median (range) | steps predicted within 15% |
+| ---: | ---: | ---: | ---: | ---: | --- | ---: |
+${table.join("\n")}
+`;
+}
+
 /** The page as text. */
-export function reliabilityPage(record: RecordHead & DrillRecord): string {
+export function reliabilityPage(
+  record: RecordHead & DrillRecord,
+  preflight?: RecordHead & PreflightDrillRecord,
+): string {
   const { at, hardware, rows } = record;
   const table = [
     "| fault | trials | right | error | wrong | hang | felt for: median (range) | left behind | wanted |",
@@ -53,5 +85,5 @@ export function reliabilityPage(record: RecordHead & DrillRecord): string {
     ...rows.map(line),
   ];
   const where = `Measured at ${at.slice(0, 10)} on ${hardware.processor}, ${hardware.cores} cores, with a load of ${hardware.loadBefore ?? "unknown"} before it.`;
-  return `${head}\n${where}\n\n${table.join("\n")}\n${tail}`;
+  return `${head}\n${where}\n\n${table.join("\n")}\n${preflight === undefined ? "" : preflightSection(preflight)}${tail}`;
 }

@@ -168,6 +168,87 @@ test("groups, shared memory and boxes refuse sizes that lie", { skip }, () => {
   assert.match(output, /group ok/);
 });
 
+const linksHarness = String.raw`
+#define EXPECT(x) do { if (!(x)) { fprintf(stderr, "line %d: %s\n", __LINE__, #x); return 1; } } while (0)
+enum { N = 6, TURNS = 40 };
+static const int32_t hosts[N] = {0, 1, 0, 2, 0, 1};
+
+static void box(int64_t* b, int64_t member, int64_t offset, int64_t count) {
+  memset(b, 0, TRANSFER * sizeof *b);
+  b[0] = member; b[1] = 1; b[2] = 4 * offset; b[3] = count; b[3 + MAX_DIMS] = 4;
+}
+
+/* Parts of 0 to 4 numbers, gathered and scattered by members on three hosts; others are empty. */
+static int member(const char* name, int rank, int32_t fds[N][N]) {
+  EXPECT(wg_arena_open(16u << 20) == 0);
+  int near = 0, place = 0;
+  int32_t error, detail, nobody[256] = {0};
+  for (int i = 0; i < N; i++) if (hosts[i] == hosts[rank]) { if (i == rank) place = near; near++; }
+  char own[200];
+  snprintf(own, sizeof own, "%s-%d", name, (int)hosts[rank]);
+  group_t* local = near > 1 ? (group_t*)(uintptr_t)wg_join(own, place, near, nobody, 20, 1, &error, &detail) : NULL;
+  EXPECT(near < 2 || local);
+  link_group* g = (link_group*)(uintptr_t)wl_group(rank, N, fds[rank], hosts, 30);
+  EXPECT(g);
+  wl_local(g, local);
+  EXPECT(wl_meet(g, 20) == E_OK);
+  for (int turn = 0; turn < TURNS; turn++) {
+    int64_t size[N], start[N + 1] = {0};
+    for (int i = 0; i < N; i++) { size[i] = (i * 3 + turn * turn) % 5; start[i + 1] = start[i] + size[i]; }
+    int64_t total = start[N], d[D_RANKS + N + 2 * N * TRANSFER] = {0};
+    float* in = malloc((size_t)(4 * (total + 1))), *out = malloc((size_t)(4 * (total + 1)));
+    d[D_KIND] = K_MOVE; d[D_DTYPE] = 6; d[D_ELEMENT] = 4; d[D_MEMBERS] = N; d[D_ME] = rank; d[D_TAG] = turn; d[D_GATHERS] = 1;
+    d[D_IN] = 4 * size[rank]; d[D_OUT] = 4 * total; d[D_COUNT] = total; d[D_SENDS] = d[D_RECEIVES] = N;
+    d[D_SENDS_AT] = D_RANKS + N; d[D_RECEIVES_AT] = d[D_SENDS_AT] + N * TRANSFER;
+    for (int i = 0; i < N; i++) {
+      d[D_RANKS + i] = i;
+      box(d + d[D_SENDS_AT] + i * TRANSFER, i, 0, size[rank]);
+      box(d + d[D_RECEIVES_AT] + i * TRANSFER, i, start[i], size[i]);
+    }
+    for (int64_t k = 0; k < size[rank]; k++) in[k] = (float)(1000 * rank + k + turn);
+    EXPECT(wl_collective(g, d, in, out, 0) == E_OK);
+    for (int i = 0; i < N; i++)
+      for (int64_t k = 0; k < size[i]; k++) EXPECT(out[start[i] + k] == (float)(1000 * i + k + turn));
+    /* Two rows of all parts; every member gets the sum of its columns. */
+    float* rows = malloc((size_t)(8 * (total + 1))), *part = malloc((size_t)(8 * (size[rank] + 1)));
+    int64_t s[D_RANKS + N + 2 * N] = {0};
+    s[D_KIND] = K_REDUCESCATTER; s[D_DTYPE] = 6; s[D_ELEMENT] = 4; s[D_MEMBERS] = N; s[D_ME] = rank; s[D_TAG] = 100 + turn;
+    s[D_IN] = 8 * total; s[D_OUT] = 8 * size[rank]; s[D_COUNT] = 2 * size[rank]; s[D_OUTER] = 2; s[D_ROW] = total;
+    s[D_START] = start[rank]; s[D_RUN] = size[rank]; s[D_PARTS_AT] = D_RANKS + N;
+    for (int i = 0; i < N; i++) { s[D_RANKS + i] = i; s[s[D_PARTS_AT] + 2 * i] = start[i]; s[s[D_PARTS_AT] + 2 * i + 1] = size[i]; }
+    for (int64_t k = 0; k < 2 * total; k++) rows[k] = (float)(rank + 1 + k);
+    EXPECT(wl_collective(g, s, rows, part, 0) == E_OK);
+    for (int64_t o = 0; o < 2; o++)
+      for (int64_t k = 0; k < size[rank]; k++)
+        EXPECT(part[o * size[rank] + k] == (float)(N * (N + 1) / 2 + N * (o * total + start[rank] + k)));
+    free(in); free(out); free(rows); free(part);
+  }
+  wl_close(g, 1);
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  int32_t fds[N][N] = {{0}};
+  for (int i = 0; i < N; i++)
+    for (int j = 0; j < i; j++) { int32_t pair[2]; EXPECT(wl_pair(pair) == 0); fds[i][j] = pair[0]; fds[j][i] = pair[1]; }
+  int bad = 0;
+  for (int i = 0; i < N; i++) {
+    if (fork()) continue;
+    for (int a = 0; a < N; a++) for (int b = 0; b < N; b++) if (a != i && a != b) close(fds[a][b]);
+    _exit(member(argv[1], i, fds));
+  }
+  for (int i = 0; i < N; i++) { int status = 1; wait(&status); bad |= status; }
+  if (!bad) puts("links ok");
+  return bad != 0;
+}
+`;
+
+test("gathering and scattering by host stays within its arrays", { skip }, () => {
+  const { status, output } = run("links-harness", `${groupSource()}\n#include <sys/wait.h>\n${linksHarness}`);
+  assert.equal(status, 0, output);
+  assert.match(output, /links ok/);
+});
+
 const runtimeHarness = String.raw`
 #define EXPECT(x) do { if (!(x)) { fprintf(stderr, "line %d: %s\n", __LINE__, #x); return 1; } } while (0)
 #include <stdio.h>
