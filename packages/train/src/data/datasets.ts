@@ -68,7 +68,9 @@ type Reader = (source: DatasetSource, bytes: Buffer) => TextTable | Promise<Text
 export interface DatasetSource {
   /** Name of the data set, or the format of an own one. */
   dataset: string;
+  /** The split. */
   split: DatasetSplit;
+  /** File or folder that it is read from. */
   path: string;
   /** Hash of the bytes that were read. */
   sha256: string;

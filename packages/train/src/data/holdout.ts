@@ -12,6 +12,7 @@ const forHoldout = 0x686f6c64;
 export interface HeldOut {
   /** The remaining training rows. */
   train: TokenSet;
+  /** The held-out rows. */
   held: TokenSet;
 }
 

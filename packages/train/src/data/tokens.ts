@@ -21,9 +21,11 @@ export interface TokenSet {
   readonly classes: readonly string[];
   /** Number of rows. */
   readonly rows: number;
+  /** Class of each row. */
   readonly labels: Int32Array;
   /** Row i is ids[offsets[i]] to ids[offsets[i + 1]]. */
   readonly offsets: Uint32Array;
+  /** Token ids of all rows, one after the other. */
   readonly ids: Int32Array;
   /** Number of token ids. */
   readonly vocabulary: number;
