@@ -31,25 +31,36 @@ let lastId = 0;
 
 /** A tensor of a cluster: its id, its location on the workers, and its lineage. */
 export class ClusterBuffer implements DeviceBuffer {
+  /** Id of the tensor in messages. */
   id = ++lastId;
+  /** Uploaded bytes that no worker has taken yet. */
   staging: StagingBuffer | null = null;
   /** The value of a small uploaded tensor, so that compilers can treat it as a constant. */
   value: Uint8Array | null = null;
+  /** Placement and workers; null before it is computed or uploaded. */
   location: TensorLocation | null = null;
+  /** Shape, once it is known. */
   shape: Shape | null = null;
+  /** Dtype, once it is known. */
   dtype: DType | null = null;
   /** Why the tensor has no value; null if it has one. */
   failure: string | null = null;
+  /** Source line that computed it. */
   site: CallSite = null;
+  /** Whether the program released it. */
   freed = false;
   /** Copies of the tensor in other placements, by placement key. */
   copies: Map<string, ClusterBuffer> | null = null;
   /** The call that computed the tensor and the bytes it was uploaded from, while lineage retains them. */
   origin: RecordedCall | null = null;
+  /** Uploaded bytes that lineage retains. */
   retained: StagingBuffer | null = null;
   /** True once the workers have confirmed that the tensor is computed. */
   computed = false;
-  constructor(readonly bytes: number) {}
+  constructor(
+    /** Size in bytes. */
+    readonly bytes: number,
+  ) {}
 
   /** Assigns a new id, so that messages about the old id no longer apply. */
   reset(): void {

@@ -38,8 +38,11 @@ export interface PreflightWorker {
   host: string;
   /** Floating-point operations per second of products, and bytes per second from memory and from files. */
   products: number;
+  /** Bytes per second from memory. */
   memory: number;
+  /** Bytes per second from files. */
   loader: number;
+  /** Every measurement, by what was measured. */
   samples: WorkerRow["samples"];
 }
 

@@ -62,6 +62,7 @@ export class RayJob {
   readonly lines: string[] = [];
   /** The node of each process. */
   addresses: string[] = [];
+  /** Address of this host as the nodes see it. */
   own = "localhost";
 
   private constructor(child: ChildProcess) {
@@ -98,6 +99,7 @@ export class RayJob {
     return this.addresses.every((address) => address === this.own || isLoopback(address));
   }
 
+  /** Starts the processes. */
   start({ command, env, each }: Omit<Job, "restart">): void {
     const files = this.isLocal ? {} : certificatesToCarry();
     this.#tell({ command, env, each, files, folder: process.cwd() });

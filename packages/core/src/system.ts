@@ -18,6 +18,7 @@ export const compilerTest = (): SelfTest | null => compilerSelfTest();
 /** The path of OpenBLAS, or null. How it was built to use threads is known once a CpuDevice has loaded it (`blas`). */
 export const openBlas = (): string | null => findOpenBlas();
 
+/** The kernel cache on disk. */
 export interface CacheReport {
   /** Where it is. */
   folder: string;

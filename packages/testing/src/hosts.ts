@@ -1,6 +1,7 @@
 // Hosts for tests: network, process and host-name namespaces that a bridge connects, each with an address of its own, and
 // certificates that name the addresses. Needs root and `ip`.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -134,6 +135,20 @@ export class Hosts {
   processOf(child: ChildProcess): number {
     const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim();
     return Number(children.split(" ")[0]) || child.pid!;
+  }
+
+  /**
+   * Starts a dispatcher on the first host and a worker of one core on every host, the last host first. `command` is the command
+   * `weft`; returns the dispatcher's address.
+   */
+  async serve(command: readonly string[], secrets: Record<string, string>): Promise<string> {
+    const ready = async (host: number, ...line: string[]): Promise<void> => {
+      await once(this.start(host, [...command, ...line, "--json"], secrets).stdout!, "data");
+    };
+    await ready(1, "server", "--host", this.address(1), "-p", "9000");
+    for (let host = this.count; host >= 1; host--)
+      await ready(host, "worker", "--host", this.address(1), "--data-host", this.address(host), "--cores", "1");
+    return `${this.address(1)}:9000`;
   }
 
   /** The first process of a host: it keeps the namespaces, and all others end with it. */

@@ -6,7 +6,6 @@ import { renderPng } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
 import { attempt } from "../terminal/index.js";
-import { pulseLine } from "./quantum-chart.js";
 import { loadProblem, physical } from "./quantum-run.js";
 
 interface Options {
@@ -48,17 +47,16 @@ async function run(file: string, options: Options): Promise<void> {
 export function draw(problem: quantum.GateProblem): Record<string, string> {
   const { spec } = problem;
   const bound = problem.bind();
-  const duration = spec.evolution.duration ?? bound.duration().itemSync();
   const levels = bound.levels();
   const columns = spec.device.names.map((name) => {
     const energies = Array.from(levels[name]!.energies.dataSync() as Float64Array, (e) => e / (2 * Math.PI));
     return { name, levels: energies.map((e, k) => ({ label: `|${k}⟩`, energy: e - energies[0]! })) };
   });
-  const pulses = spec.device.drives.map((drive) => {
-    const name = `${drive.on}.${drive.name}`;
-    const { times, values, band } = pulseLine(name, drive.pulse, bound.pulseParameters(drive), duration);
-    return { name: band ? `${name} (envelope)` : name, x: times, y: values };
-  });
+  const pulses = quantum.pulseLines(problem).map(({ name, times, values, band }) => ({
+    name: band ? `${name} (envelope)` : name,
+    x: times,
+    y: values,
+  }));
   const { labels, times, weights, from } = problem.populations();
   const peak = (s: number): number => Math.max(...weights.map((row) => row[s]!));
   const shown = labels

@@ -5,9 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import * as engine from "@weft/core";
 import * as quantum from "@weft/quantum";
-import { pulseLine } from "./quantum-chart.js";
 
 const bin = join(import.meta.dirname, "../../bin/weft.js");
 const folder = mkdtempSync(join(tmpdir(), "weft-quantum-"));
@@ -55,22 +53,19 @@ test("--plot without a file writes a chart named after the specification to the 
 });
 
 test("charts have twenty points per period, and bands for carriers too fast to draw", () => {
-  const of = (omega: number): Parameters<typeof pulseLine> => {
-    const pulse = quantum.cosinePulse({ length: 50, amplitude: 0.3, omega, phase: 1 });
-    const values = Object.entries(pulse.parameters).map(([key, x]) => [
-      key,
-      engine.tensor(x as number, { dtype: "float64" }),
-    ]);
-    return ["q.x", pulse, Object.fromEntries(values), 50];
+  const line = (omega: number): quantum.PulseLine => {
+    const pulse = `{on: q, name: x, operator: x, shape: cosine, length: 50, amplitude: 0.3, omega: ${omega}, phase: 1}`;
+    const text = `device: {parts: {q: {kind: qubit, frequency: 0.5}}}\npulses: [${pulse}]\nevolution: {steps: 400}\ntarget: {gate: X}`;
+    return quantum.pulseLines(new quantum.GateProblem(quantum.parseGateSpec(text, "gate")))[0];
   };
-  const slow = pulseLine(...of(0.5));
+  const slow = line(0.5);
   assert.deepEqual([slow.band, slow.times.length], [false, 401]);
-  const quick = pulseLine(...of(2 * Math.PI * 2));
+  const quick = line(2 * Math.PI * 2);
   // A hundred periods, each with its extremes.
   assert.deepEqual([quick.band, quick.times.length], [false, 2001]);
   const top = Math.max(...quick.values);
   assert.ok(top > 0.298 && top <= 0.3, String(top));
-  const fast = pulseLine(...of(2 * Math.PI * 5.2));
+  const fast = line(2 * Math.PI * 5.2);
   assert.deepEqual([fast.band, fast.times.length], [true, 401]);
   assert.ok(Math.abs(fast.values[200] - 0.3) < 1e-12 && fast.values.every((x) => x >= 0), "the envelope");
 });

@@ -7,6 +7,7 @@ import { cliSettings } from "./settings.js";
 
 interface Options extends SecurityFlags {
   server?: string;
+  gates: string;
   host: string;
   port: number;
   open: boolean;
@@ -17,6 +18,7 @@ Examples:
   weft ui                              the runs in runs/, in a browser
   weft ui experiments/                 another folder, or the folder of one run or study
   weft ui --server localhost:9000      and the cluster of that dispatcher
+  weft ui --gates examples/quantum     and the gates in that folder
   weft ui --port 7878 --no-open        on a machine without a browser; then, on your own:
                                        ssh -L 7878:localhost:7878 HOST, and open the printed address
 
@@ -29,6 +31,7 @@ export function add(program: Command): void {
     .description("Show runs, scaling studies, clusters and quantum controls live in a browser.")
     .argument("[runs]", "folder with runs and studies", "runs")
     .option("--server <host:port>", "also watch the dispatcher at this address")
+    .option("--gates <dir>", "folder with specifications of gates (YAML)", ".")
     .option("--host <host>", "address to listen on; another than loopback is reachable by others", "127.0.0.1")
     .option("-p, --port <port>", "port; 0 takes a free one", port, 0)
     .option("--no-open", "print the address and do not open a browser");
@@ -44,15 +47,20 @@ async function run(runs: string, options: Options): Promise<void> {
   const watched = options.server === undefined ? {} : { server: options.server, security: security(options) };
   if (options.server !== undefined && !/^[^\s/]+:\d{1,5}$/.test(options.server))
     throw new CommandError(`--server ${options.server}: write HOST:PORT, such as localhost:9000`, wrongUsage);
-  const ui = await startUi({ runs, host, port: wanted, ...(ledger !== undefined && { ledger }), ...watched }).catch(
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === "EADDRINUSE") throw new CommandError(`port ${wanted} is in use; give another --port, or none`);
-      if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
-        throw new CommandError(`--host ${host} is no address of this machine`);
-      if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
-      throw error;
-    },
-  );
+  const ui = await startUi({
+    runs,
+    host,
+    port: wanted,
+    gates: options.gates,
+    ...(ledger !== undefined && { ledger }),
+    ...watched,
+  }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "EADDRINUSE") throw new CommandError(`port ${wanted} is in use; give another --port, or none`);
+    if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
+      throw new CommandError(`--host ${host} is no address of this machine`);
+    if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
+    throw error;
+  });
   process.stdout.write(`${ui.url}\n`);
   if (!isLoopback(host))
     warn("others can reach this server, and the connection is not encrypted: prefer the default host and ssh -L");

@@ -1,7 +1,6 @@
 // The programs of examples/ run at small sizes, verify their results and write their pictures; their pages show these pictures.
 import assert from "node:assert/strict";
-import { type ChildProcess, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -88,15 +87,8 @@ test("the example two-hosts runs on two hosts", { skip: skip || noHosts, timeout
   const hosts = new Hosts(2);
   try {
     const secrets = { WEFT_TOKEN: "the token of the clients", WEFT_WORKER_TOKEN: "the token of the workers" };
-    const start = async (host: number, ...line: string[]): Promise<ChildProcess> => {
-      const child = hosts.start(host, [process.execPath, main, ...line, "--json"], secrets);
-      await once(child.stdout!, "data");
-      return child;
-    };
-    await start(1, "server", "--host", hosts.address(1), "-p", "9000");
-    for (const host of [2, 1])
-      await start(host, "worker", "--host", hosts.address(1), "--data-host", hosts.address(host), "--cores", "1");
-    run("two-hosts", { ...hosts.environment, ...secrets, WEFT_CONNECT: `${hosts.address(1)}:9000` });
+    const address = await hosts.serve([process.execPath, main], secrets);
+    run("two-hosts", { ...hosts.environment, ...secrets, WEFT_CONNECT: address });
   } finally {
     hosts.remove();
   }

@@ -28,16 +28,9 @@ const secrets = { WEFT_TOKEN: "the token of the clients", WEFT_WORKER_TOKEN: "th
 
 test("weft bench uses the workers of two hosts", { skip, timeout: 180_000 }, async () => {
   const hosts = network(2);
-  const start = async (host: number, ...line: string[]): Promise<ChildProcess> => {
-    const child = hosts.start(host, [process.execPath, main, ...line, "--json"], secrets);
-    await once(child.stdout!, "data");
-    return child;
-  };
-  await start(1, "server", "--host", hosts.address(1), "-p", "9000");
-  for (const host of [2, 1])
-    await start(host, "worker", "--host", hosts.address(1), "--data-host", hosts.address(host), "--cores", "1");
+  const address = await hosts.serve([process.execPath, main], secrets);
   const out = join(hosts.folder, "report");
-  const line = ["bench", "--server", `${hosts.address(1)}:9000`, "--sizes", "64", "--repeats", "1", "--warmup", "1"];
+  const line = ["bench", "--server", address, "--sizes", "64", "--repeats", "1", "--warmup", "1"];
   const done = spawnSync(
     process.execPath,
     [main, ...line, "--no-pictures", "--no-independent", "--out", out, "--json"],

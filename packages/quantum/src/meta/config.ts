@@ -84,7 +84,7 @@ const integration = integrationSchema.optional();
 /** Settings with the same form in files and programs. */
 export const settingsShape = {
   preset: choice(presetNames).optional(),
-  seed: wholeNumber(0).optional(),
+  seed: wholeNumber(0, 2 ** 32 - 1).optional(),
   policy: strict({
     width: wholeNumber(1).optional(),
     hidden: wholeNumber(0).optional(),

@@ -109,12 +109,15 @@ export function exclusive(given: object, ...groups: readonly (readonly string[])
   if (used.length > 1) throw new SpecError(`"${used[0]}" and "${used[1]}" contradict each other; give one of them`);
 }
 
-/** A whole number that is not below `low`. */
-export const wholeNumber = (low: number) =>
-  checked((x) => Number.isInteger(x) && x >= low, `expected a whole number >= ${low}`, {
-    type: "integer",
-    minimum: low,
-  });
+/** A whole number that is not below `low`, nor above what memory can hold. */
+export const wholeNumber = (low: number, high = 1e7) =>
+  checked(
+    (x) => Number.isInteger(x) && x >= low && x <= high,
+    high === 1e7
+      ? `expected a whole number >= ${low} (at most ten million)`
+      : `expected a whole number from ${low} to ${high}`,
+    { type: "integer", minimum: low, maximum: high },
+  );
 
 const above0 = { type: "number", exclusiveMinimum: 0 };
 

@@ -56,13 +56,14 @@ type DiffusiveStep = (x: Tensor, u: Tensor, dw: Tensor) => { next: Tensor; recor
 
 /** One step by Kraus operators: M x (pure) or M x M^H + lost photons (mixed), normalized. */
 function rouchonStep(
-  { rates, channels, grid }: Setup,
+  { rates, channelsAt, grid }: Setup,
   efficiencies: readonly number[],
   isPure: boolean,
 ): DiffusiveStep {
   const { h } = grid;
   const kind = isPure ? pure : mixed;
   return (x, u, dw) => {
+    const channels = channelsAt(u);
     const first = channels.map((l) => l.apply(x));
     const dy = first.map((lx, j) => {
       const eta = Math.sqrt(efficiencies[j]);
@@ -96,7 +97,7 @@ function rouchonStep(
 
 /** Euler-Maruyama, or Milstein's method with the second-order term of one channel. */
 function explicitDiffusion(
-  { rates, channels, grid }: Setup,
+  { rates, channelsAt, grid }: Setup,
   efficiencies: readonly number[],
   isPure: boolean,
   isMilstein: boolean,
@@ -104,6 +105,7 @@ function explicitDiffusion(
   const { h } = grid;
   const kind = isPure ? pure : mixed;
   return (x, u, dw) => {
+    const channels = channelsAt(u);
     const lx = channels.map((l) => l.apply(x));
     const signals = lx.map((y) => kind.signal(y, x));
     const noise = channels.map((_, j) => {
@@ -149,23 +151,23 @@ function explicitDiffusion(
 export function diffusive(system: OpenSystem, initial: Tensor | OperatorLike, options: DiffusiveOptions): Trajectories {
   const ready = setup(system, options);
   const { grid, channels, D } = ready;
-  const efficiencies = options.efficiencies ?? channels.map(() => 1);
-  if (efficiencies.length !== channels.length || efficiencies.some((e) => !(e >= 0 && e <= 1)))
+  const efficiencies = options.efficiencies ?? new Array<number>(channels).fill(1);
+  if (efficiencies.length !== channels || efficiencies.some((e) => !(e >= 0 && e <= 1)))
     throw new WeftError(
-      `diffusive: needs one efficiency from 0 to 1 for each of the ${channels.length} jump operators, got ${efficiencies.join(", ")}`,
+      `diffusive: needs one efficiency from 0 to 1 for each of the ${channels} jump operators, got ${efficiencies.join(", ")}`,
     );
   const method = options.method ?? "rouchon";
   if (!diffusiveMethods.includes(method))
     throw new WeftError(`diffusive: method must be one of ${diffusiveMethods.join(", ")}, got ${String(method)}`);
-  if (method === "milstein" && channels.length > 1)
+  if (method === "milstein" && channels > 1)
     throw new WeftError(
-      `diffusive: milstein is of first order for one channel only, and the system has ${channels.length}; use rouchon`,
+      `diffusive: milstein is of first order for one channel only, and the system has ${channels}; use rouchon`,
     );
   const rank = initial instanceof Tensor ? initial.rank : Operator.from(initial, "initial state").columns === 1 ? 1 : 2;
   const isPure = efficiencies.every((e) => e === 1) && rank === 1;
   const start = startOf(initial, D, grid, isPure);
   const { noise = null } = options;
-  const shape = [options.trajectories, grid.steps, channels.length];
+  const shape = [options.trajectories, grid.steps, channels];
   if (noise !== null && (noise.rank !== 3 || noise.shape.some((n, k) => n !== shape[k])))
     throw new WeftError(`diffusive: noise must be [${shape.join(", ")}], got [${noise.shape.join(", ")}]`);
   const seed = seedWords(options.seed);
@@ -175,7 +177,7 @@ export function diffusive(system: OpenSystem, initial: Tensor | OperatorLike, op
       : explicitDiffusion(ready, efficiencies, isPure, method === "milstein");
   const root = grid.h.sqrt();
   const step = (x: Tensor, { u, at, trajectory, dw }: StepInputs): { next: Tensor; record: Tensor } => {
-    const drawn = dw ?? randn([channels.length], { key: stepKey(seed, trajectory, at), dtype: grid.real }).mul(root);
+    const drawn = dw ?? randn([channels], { key: stepKey(seed, trajectory, at), dtype: grid.real }).mul(root);
     return advance(x, u, drawn.cast(grid.real));
   };
   return runTrajectories(ready, options, { start: () => start, step, state: (x) => x, isPure }, noise);

@@ -1,7 +1,6 @@
 // The operators of an open system as functions of states, for trajectories: jump operators, the effective Hamiltonian and the
 // Lindblad right-hand side. Small systems use constants of the program, large ones local terms.
-import { WeftError } from "@weft/core/internal/graph";
-import { adjoint, matmul, type Tensor } from "@weft/core/internal/tensor";
+import { adjoint, matmul, type Tensor, where } from "@weft/core/internal/tensor";
 import {
   applyLeft,
   joinPlanes,
@@ -11,12 +10,13 @@ import {
   scaleDiagonals,
   tensorDiagonals,
 } from "../operators/index.js";
+import { ratesInTime } from "./generators.js";
 import { lindbladTerms, schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { type CheckedJump, type Grid, type Hamiltonian, matrixOf, wholeJump } from "./problem.js";
 
-/** A jump operator times the root of its rate, applied to kets [D] or columns [D, n]. */
+/** A jump operator times the root of its rate, applied to kets [D] or columns [D, n] for the inputs u of a step. */
 export interface Channel {
-  apply(x: Tensor): Tensor;
+  apply(x: Tensor, u: Tensor): Tensor;
 }
 
 /** Deterministic parts of the equations of motion. */
@@ -40,29 +40,45 @@ const constantOf = (m: Operator | Tensor, grid: Grid): Tensor =>
 
 const everySite = (h: Hamiltonian): number[] => h.dims.map((_, k) => k);
 
-/** The root of a rate: a factor of the operator, or a tensor that multiplies the result. */
-function rooted({ rate }: CheckedJump, k: number): { factor: number; scale: Tensor | null } {
-  if (typeof rate === "function")
-    throw new WeftError(
-      `trajectories: the rate of jump ${k} is a function of time; use a number or a tensor, or lindblad`,
-    );
-  return typeof rate === "number" ? { factor: Math.sqrt(rate), scale: null } : { factor: 1, scale: rate.sqrt() };
+/** The root of a rate: a factor of the operator, or a tensor that multiplies the result for the inputs of a step. */
+function rooted(
+  jumps: readonly CheckedJump[],
+  k: number,
+  drives: number,
+): { factor: number; scale: ((u: Tensor) => Tensor) | null } {
+  const { rate } = jumps[k];
+  if (typeof rate === "number") return { factor: Math.sqrt(rate), scale: null };
+  if (typeof rate !== "function") return { factor: 1, scale: () => rate.sqrt() };
+  const input = drives + ratesInTime(jumps.slice(0, k)).length;
+  // The root of zero has no slope.
+  return {
+    factor: 1,
+    scale: (u) => {
+      const value = u.index(input);
+      const isZero = value.equal(0);
+      return where(isZero, 0, where(isZero, 1, value).sqrt());
+    },
+  };
 }
+
+const scaledBy = (x: Tensor, scale: ((u: Tensor) => Tensor) | null, u: Tensor, grid: Grid): Tensor =>
+  scale === null ? x : x.mul(scale(u).cast(grid.real));
 
 export function channelsOf(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Channel[] {
   const isLocal = usesTerms(h, jumps);
   return jumps.map((jump, k) => {
-    const { factor, scale } = rooted(jump, k);
-    const scaled = (x: Tensor): Tensor => (scale === null ? x : x.mul(scale.cast(grid.real)));
+    const { factor, scale } = rooted(jumps, k, h.drives.length);
     if (isLocal) {
       const wide = localDiagonals(h.dims, jump.sites ?? everySite(h), jump.operator);
       const [table] = tensorDiagonals([scaleDiagonals(wide, { re: factor, im: 0 })], grid.real);
-      return { apply: (x: Tensor) => scaled(joinPlanes(applyLeft(table, planesOf(x), 0))) };
+      return {
+        apply: (x: Tensor, u: Tensor) => scaledBy(joinPlanes(applyLeft(table, planesOf(x), 0)), scale, u, grid),
+      };
     }
     const { operator } = wholeJump(h, jump, grid.complex);
     const matrix = operator instanceof Operator ? operator.scale(factor) : operator.mul(factor);
     const apply = product(constantOf(matrix, grid));
-    return { apply: (x: Tensor) => scaled(apply(x)) };
+    return { apply: (x: Tensor, u: Tensor) => scaledBy(apply(x), scale, u, grid) };
   });
 }
 
@@ -71,22 +87,22 @@ export function openRates(h: Hamiltonian, jumps: readonly CheckedJump[], grid: G
     return { effective: schrodingerTerms(h, grid, jumps), lindblad: lindbladTerms(h, jumps, grid) };
   const channels = channelsOf(h, jumps, grid);
   const adjoints = jumps.map((jump, k) => {
-    const { factor, scale } = rooted(jump, k);
+    const { factor, scale } = rooted(jumps, k, h.drives.length);
     const { operator } = wholeJump(h, jump, grid.complex);
     const matrix = operator instanceof Operator ? operator.adjoint().scale(factor) : adjoint(operator).mul(factor);
     const apply = product(constantOf(matrix, grid));
-    return (x: Tensor): Tensor => (scale === null ? apply(x) : apply(x).mul(scale.cast(grid.real)));
+    return (x: Tensor, u: Tensor): Tensor => scaledBy(apply(x), scale, u, grid);
   });
   const { still, turns } = smallGenerator(h, grid);
   const effective = (x: Tensor, u: Tensor): Tensor => {
     const coherent = turns.reduce((sum, turn, k) => sum.add(turn(x).mul(u.index(k))), still(x));
-    return channels.reduce((sum, l, j) => sum.sub(adjoints[j](l.apply(x)).mul(0.5)), coherent);
+    return channels.reduce((sum, l, j) => sum.sub(adjoints[j](l.apply(x, u), u).mul(0.5)), coherent);
   };
   return {
     effective,
     lindblad: (rho, u) => {
       const half = effective(rho, u);
-      return channels.reduce((sum, l) => sum.add(l.apply(adjoint(l.apply(rho)))), half.add(adjoint(half)));
+      return channels.reduce((sum, l) => sum.add(l.apply(adjoint(l.apply(rho, u)), u)), half.add(adjoint(half)));
     },
   };
 }

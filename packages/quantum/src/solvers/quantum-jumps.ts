@@ -48,7 +48,7 @@ export function jumpTrajectories(
   options: TrajectoryOptions,
 ): Trajectories {
   const ready = setup(system, options);
-  const { grid, channels, rates, D } = ready;
+  const { grid, channelsAt, rates, D } = ready;
   const seed = seedWords(options.seed);
   const evolve = (psi: Tensor, u: Tensor, h: Tensor): Tensor => {
     const at = (x: Tensor): Tensor => rates.effective(x, u);
@@ -59,9 +59,9 @@ export function jumpTrajectories(
     return psi.add(times(k1.add(k4).add(k2.add(k3).mul(2)), h.div(6)));
   };
   /** Probability of each jump per unit of time, times the squared norm. */
-  const intensities = (psi: Tensor): Tensor =>
+  const intensities = (psi: Tensor, u: Tensor): Tensor =>
     stack(
-      channels.map((l) => norm2(l.apply(psi))),
+      channelsAt(u).map((l) => norm2(l.apply(psi))),
       0,
     );
   const normalized = (psi: Tensor): Tensor => times(psi, norm2(psi).rsqrt());
@@ -72,15 +72,17 @@ export function jumpTrajectories(
     // Two numbers for every jump: its channel and the next threshold.
     const drawn = rand([2 * jumpsPerStep], { key: stepKey(seed, trajectory, at), dtype: grid.real });
     let [ket, limit, left] = [psi, threshold, grid.h];
-    let counts = intensities(psi).mul(0);
+    let counts = intensities(psi, u).mul(0);
     for (let k = 0; k < jumpsPerStep; k++) {
       const end = evolve(ket, u, left);
       const jumps = norm2(end).less(limit);
-      const time = where(jumps, crossing(ket, end, limit, left), 0);
+      const time = where(jumps, crossing(ket, end, limit, left, u), 0);
       const there = evolve(ket, u, time);
-      const weights = intensities(there);
+      const weights = intensities(there, u);
       const chosen = choice(weights, drawn.index(2 * k));
-      const after = channels.map((l, j) => times(l.apply(there), chosen.index(j))).reduce((a, b) => a.add(b));
+      const after = channelsAt(u)
+        .map((l, j) => times(l.apply(there), chosen.index(j)))
+        .reduce((a, b) => a.add(b));
       ket = where(jumps, normalized(after), ket);
       limit = where(jumps, drawn.index(2 * k + 1), limit);
       left = where(jumps, left.sub(time), left);
@@ -89,10 +91,10 @@ export function jumpTrajectories(
     return { next: { psi: evolve(ket, u, left), threshold: limit }, record: counts };
   };
   /** The time at which the squared norm falls to the limit: a cubic through logarithms of the norm and their slopes. */
-  const crossing = (from: Tensor, to: Tensor, limit: Tensor, h: Tensor): Tensor => {
+  const crossing = (from: Tensor, to: Tensor, limit: Tensor, h: Tensor, u: Tensor): Tensor => {
     const [n0, n1] = [norm2(from), norm2(to)];
-    const slope0 = intensities(from).sum().div(n0).neg().mul(h);
-    const slope1 = intensities(to).sum().div(n1).neg().mul(h);
+    const slope0 = intensities(from, u).sum().div(n0).neg().mul(h);
+    const slope1 = intensities(to, u).sum().div(n1).neg().mul(h);
     const [drop, wanted] = [n1.log().sub(n0.log()), limit.log().sub(n0.log())];
     const c2 = drop.mul(3).sub(slope0.mul(2)).sub(slope1);
     const c3 = slope0.add(slope1).sub(drop.mul(2));

@@ -7,9 +7,11 @@ import type { Tensor } from "@weft/core/internal/tensor";
 import * as weft from "@weft/core/internal/tensor";
 import { basisState, densityOf, destroy, sigmaMinus, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import {
+  diffusive,
   dopri8,
   type Hamiltonian,
   hamiltonian,
+  jumpTrajectories,
   krylov,
   lindblad,
   type Method,
@@ -254,4 +256,29 @@ describe("saves at any times, and progress", () => {
       lindblad(system(scalar(1)), rho, { duration: 1, steps: 4, progress: () => {} }).final;
     assert.throws(() => weft.jit(traced)(densityOf(basisState(2, 0)).tensor()), /progress needs values/);
   });
+});
+
+describe("trajectories with rates that depend on time", () => {
+  const decay = {
+    hamiltonian: hamiltonian({ static: sigmaX.scale(0.4) }),
+    jumps: [{ operator: sigmaMinus, rate: (t: Tensor) => t.mul(0.6).add(0.1) }],
+  };
+  const [duration, trajectories] = [1.5, 400];
+  const want = lindblad(decay, densityOf(basisState(2, 1)), { duration, steps: 200, observables: { z: sigmaZ } });
+  for (const [name, run] of [
+    ["jumps", jumpTrajectories],
+    ["diffusion", diffusive],
+  ] as const)
+    test(`the mean of ${name} equals the master equation within its error`, () => {
+      const steps = name === "jumps" ? 24 : 96;
+      const { mean, error } = run(decay, basisState(2, 1), {
+        duration,
+        steps,
+        trajectories,
+        observables: { z: sigmaZ },
+      }).averages.z;
+      // Four standard errors, and the bias of the steps.
+      near(mean.itemSync(), want.expectations.z.itemSync(), 4 * error.itemSync() + 5e-3, "mean");
+      assert.ok(error.itemSync() < 0.06);
+    });
 });

@@ -4,9 +4,10 @@
 import { isComplex, WeftError } from "@weft/core/internal/graph";
 import { arange, complex, conj, full, imag, key, real, scan, stack, Tensor, vmap } from "@weft/core/internal/tensor";
 import { Operator, type OperatorLike } from "../operators/index.js";
+import { inputTable } from "./generators.js";
 import type { OpenSystem } from "./lindblad.js";
-import { type Channel, channelsOf, type OpenRates, openRates } from "./open-rates.js";
-import { checkJumps, dimensionOf, driveTable, type Grid, matrixOf, timeGrid } from "./problem.js";
+import { channelsOf, type OpenRates, openRates } from "./open-rates.js";
+import { checkJumps, dimensionOf, type Grid, matrixOf, timeGrid } from "./problem.js";
 import { expectation, type Observables } from "./result.js";
 
 /** Options that all kinds of trajectories share. */
@@ -58,7 +59,11 @@ export interface Setup {
   saves: number;
   every: number;
   rates: OpenRates;
-  channels: Channel[];
+  /** The jump operators, roots of rates included, for the inputs of a step. */
+  channelsAt(u: Tensor): { apply(x: Tensor): Tensor }[];
+  /** Number of jump operators. */
+  channels: number;
+  /** Inputs of every step: drives, then rates that depend on time, [steps, inputs]. */
   drives: Tensor;
   D: number;
 }
@@ -79,13 +84,15 @@ export function setup(system: OpenSystem, options: TrajectoryOptions): Setup {
   const h = system.hamiltonian;
   const jumps = checkJumps(system.jumps, h);
   if (jumps.length === 0) throw new WeftError("trajectories: the system has no jump operators; use schrodinger");
+  const channels = channelsOf(h, jumps, grid);
   return {
     grid,
     saves,
     every: grid.steps / saves,
     rates: openRates(h, jumps, grid),
-    channels: channelsOf(h, jumps, grid),
-    drives: driveTable(h, grid, [0.5]).index(":", 0),
+    channelsAt: (u) => channels.map(({ apply }) => ({ apply: (x) => apply(x, u) })),
+    channels: channels.length,
+    drives: inputTable(h, jumps, grid, [0.5]).index(":", 0),
     D: dimensionOf(h),
   };
 }
@@ -156,7 +163,7 @@ export function runTrajectories<C>(
     const xs: Rows = { u: cut(drives), at: cut(counters), dw: dw.map(cut) };
     const [last, [values, records]] = scan(
       (state: C, piece: Rows): [C, [Tensor[], Tensor]] => {
-        const zero = full([channels.length], 0, { dtype: grid.real });
+        const zero = full([channels], 0, { dtype: grid.real });
         const [after, record] = scan(
           ([before, sum]: [C, Tensor], { u, at, dw: given }: Rows): [[C, Tensor], null] => {
             const { next, record: dy } = process.step(before, { u, at, trajectory, dw: given[0] ?? null });

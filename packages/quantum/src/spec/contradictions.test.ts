@@ -157,3 +157,25 @@ test("numbers are shown to the digits that their error leaves", () => {
   assert.equal(withError(3.2e-9, 4e-7), "3e-9 +- 4e-7");
   assert.equal(withError(0, 0), "0e+0 +- 1e-16");
 });
+
+test("sizes that no memory can hold are refused at once", () => {
+  const file = (part: string, more = "") => `
+device: {parts: {q: {kind: duffing, frequency: 5, anharmonicity: -0.3, ${part}}}}
+${more}`;
+  for (const [part, more, message] of [
+    ["levels: 1.0e+308", "", /levels must be at most 4096/],
+    ["levels: 1000000000", "", /levels must be at most 4096/],
+    ["levels: 3", "evolution: {steps: 1000000000}", /at most ten million/],
+    ["levels: 3", "robust: {spread: {sigma: 0.1, devices: 1000000000}}", /from 1 to 10000/],
+    ["levels: 3", "robust: {vary: {q.frequency: 0.1}, samples: 1000000001}", /from 3 to 1001/],
+  ] as const)
+    assert.throws(() => parseGateSpec(file(part, more)), message);
+  assert.throws(() => parseGateSpec("device: {chain: {qubits: 1000000000}}"), /from 1 to 20/);
+  assert.throws(
+    () =>
+      parseGateSpec(
+        "device: {parts: {a: {kind: resonator, frequency: 5, levels: 4000}, b: {kind: resonator, frequency: 5, levels: 4000}}}",
+      ),
+    /16000000 states together/,
+  );
+});

@@ -45,8 +45,8 @@ const objective = select((raw): z.ZodType<RobustObjective> => {
 
 const drawn = strict({
   sigma: above("positive"),
-  devices: wholeNumber(1),
-  seed: wholeNumber(0).optional(),
+  devices: wholeNumber(1, 10_000),
+  seed: wholeNumber(0, 2 ** 32 - 1).optional(),
   parameters: listOf(text).optional(),
 });
 
@@ -55,7 +55,7 @@ export const robustSchema = (device: QuantumDevice, known: readonly string[]) =>
   construct(
     strict({
       vary: recordOf(deviation).optional(),
-      samples: wholeNumber(3).optional(),
+      samples: wholeNumber(3, 1001).optional(),
       spread: drawn.optional(),
       objective: objective.optional(),
     }),

@@ -58,14 +58,14 @@ const perQubit = numberOrList.optional();
 
 const chain = strict({
   kind: choice(["fluxonium"]).optional(),
-  qubits: wholeNumber(1),
+  qubits: wholeNumber(1, 20),
   ec: perQubit,
   ej: perQubit,
   el: perQubit,
   phiExt: perQubit,
   jc: perQubit,
   jl: perQubit,
-  levels: wholeNumber(1).optional(),
+  levels: wholeNumber(1, 400).optional(),
 }).transform(({ kind: _, ...fields }): QuantumDevice => Chain.fluxonium({ ...fields, gate: "none" }));
 
 const part = (kind: PartKind) => {

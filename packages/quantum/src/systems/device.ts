@@ -118,6 +118,11 @@ export class QuantumDevice {
     this.shared = fields.shared ?? {};
     this.spread = fields.spread ?? {};
     if (this.names.length === 0) throw new WeftError("device: needs at least one part");
+    const states = this.names.reduce((size, name) => size * fields.parts[name].structure.levels, 1);
+    if (!(states <= largestSpace))
+      throw new WeftError(
+        `device: its parts have ${states} states together, more than ${largestSpace}; keep fewer levels, or fewer parts`,
+      );
     const part = (name: string, where: string): void => {
       if (!this.names.includes(name))
         throw new WeftError(
@@ -204,6 +209,9 @@ export class QuantumDevice {
     return new BoundDevice(this, known);
   }
 }
+
+/** Largest number of product states of a device. */
+const largestSpace = 2 ** 20;
 
 /** Shapes that do not vanish at their ends: moving an end of such a pulse is not smooth. */
 const abruptShapes: ReadonlySet<string> = new Set(["constant", "piecewise", "filtered"]);

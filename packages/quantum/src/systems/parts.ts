@@ -20,6 +20,9 @@ import { destroy, type Operator } from "../operators/index.js";
 
 type PartParameters = Readonly<Record<string, Tensor>>;
 
+/** Largest number of levels and of points of a grid: matrices of this size are diagonalized. */
+const largestGrid = 4096;
+
 /** Lowest eigenstates of a part: energies [levels] in rad/ns, charge and phase operators [levels, levels]. */
 export interface PartLevels {
   /** Energies of the levels in rad/ns. */
@@ -257,6 +260,9 @@ export class DevicePart {
     this.parameters = parameters;
     this.structure = structure as unknown as PartStructure;
     const { levels, computational, points, fluxOn } = this.structure;
+    if (!Number.isInteger(points) || points < 0 || points > largestGrid)
+      throw new WeftError(`${kind}: points must be a whole number up to ${largestGrid}, got ${points}`);
+    if (levels > largestGrid) throw new WeftError(`${kind}: levels must be at most ${largestGrid}, got ${levels}`);
     if (!Number.isInteger(levels) || levels < 2 || (points > 0 && levels > points))
       throw new WeftError(
         `${kind}: levels must be a whole number from 2${points > 0 ? ` to ${points}` : ""}, got ${levels}`,

@@ -11,6 +11,7 @@ export const headColumns = 6;
 
 /** A packed micro-batch of one rank. */
 export interface Batch {
+  /** Number of the epoch. */
   epoch: number;
   /** Index of the optimizer step within the epoch, from 0. */
   index: number;
@@ -20,7 +21,9 @@ export interface Batch {
   samples: number;
   /** Samples of the step, over all ranks and micro-steps. */
   total: number;
+  /** Rows of the batch, with those that only pad it. */
   rows: number;
+  /** Length that texts are padded to. */
   length: number;
   /** [rows, headColumns + length]. */
   data: Int32Array;

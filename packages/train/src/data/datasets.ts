@@ -56,7 +56,7 @@ export const datasets = {
 export type DatasetName = keyof typeof datasets;
 /** Names of the supported data sets. */
 export const datasetNames = Object.keys(datasets) as DatasetName[];
-export const infoOf = (name: DatasetName): DatasetInfo => datasets[name];
+export const infoOf = (name: string): DatasetInfo => datasets[name as DatasetName];
 
 /** Folder of downloads and token files. */
 export const dataHome = (): string =>
@@ -66,11 +66,16 @@ type Reader = (source: DatasetSource, bytes: Buffer) => TextTable | Promise<Text
 
 /** One file or folder that holds a split. */
 export interface DatasetSource {
-  dataset: DatasetName;
+  /** Name of the data set, or the format of an own one. */
+  dataset: string;
+  /** The split. */
   split: DatasetSplit;
+  /** File or folder that it is read from. */
   path: string;
   /** Hash of the bytes that were read. */
   sha256: string;
+  /** Names of the classes, where the data set has none of its own. */
+  classes?: readonly string[];
   /** Reads the texts; called only if there is no token file. */
   read(): Promise<TextTable>;
 }

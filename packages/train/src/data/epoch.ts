@@ -5,9 +5,11 @@ import { DataError } from "./table.js";
 
 /** What determines the order of an epoch. */
 export interface EpochOptions {
+  /** Number of samples. */
   rows: number;
   /** Samples of one optimizer step over all ranks and micro-steps. */
   globalBatch: number;
+  /** Seed of the order. */
   seed: number;
   /** Ascending lengths that batches are padded to; longer texts are truncated to the last. */
   lengths: readonly number[];

@@ -12,6 +12,7 @@ const forHoldout = 0x686f6c64;
 export interface HeldOut {
   /** The remaining training rows. */
   train: TokenSet;
+  /** The held-out rows. */
   held: TokenSet;
 }
 
@@ -23,7 +24,10 @@ export function holdOut(set: TokenSet, share: number, seed: number): HeldOut {
       `data.validation ${share} of ${set.rows} rows leaves none to train on; make it smaller, or 0 to hold nothing out`,
     );
   const order = shuffled(set.rows, seed, 0, forHoldout);
-  const part = (name: string, rows: Uint32Array): TokenSet => partOf(set, `${name}|${share}|${seed}`, rows.sort());
+  const part = (name: string, rows: Uint32Array): TokenSet => ({
+    ...partOf(set, `${name}|${share}|${seed}`, rows.sort()),
+    classes: set.classes,
+  });
   return { train: part("train", order.slice(count)), held: part("held", order.slice(0, count)) };
 }
 

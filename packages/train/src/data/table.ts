@@ -10,6 +10,7 @@ export class DataError extends WeftError {
 export interface TextTable {
   /** Number of rows. */
   readonly rows: number;
+  /** All texts in UTF-8, one after the other. */
   readonly bytes: Buffer;
   /** Row i is bytes[offsets[i]] to bytes[offsets[i + 1]]. */
   readonly offsets: Uint32Array;
@@ -27,6 +28,7 @@ export class TableBuilder {
   #offsets: number[] = [0];
   #labels: number[] = [];
 
+  /** Number of rows so far. */
   get rows(): number {
     return this.#labels.length;
   }
@@ -53,6 +55,7 @@ export class TableBuilder {
     this.#used = wanted;
   }
 
+  /** Returns the table. */
   build(): TextTable {
     return {
       rows: this.rows,

@@ -17,7 +17,9 @@ export interface Tokenizer {
 
 /** A growing list of ids. */
 export class IdList {
+  /** The ids, followed by free capacity. */
   ids = new Int32Array(1 << 16);
+  /** Number of ids. */
   length = 0;
   /** Ensures capacity for more ids. */
   reserve(more: number): void {
@@ -26,6 +28,7 @@ export class IdList {
     larger.set(this.ids);
     this.ids = larger;
   }
+  /** Appends an id. */
   push(id: number): void {
     this.reserve(1);
     this.ids[this.length++] = id;

@@ -4,7 +4,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { type DatasetName, type DatasetSource, dataHome, infoOf } from "./datasets.js";
+import { type DatasetSource, dataHome, infoOf } from "./datasets.js";
 import { mapFile } from "./map-file.js";
 import { DataError } from "./table.js";
 import { type Tokenizer, tokenize } from "./tokenizer.js";
@@ -16,14 +16,16 @@ const headerBytes = 512;
 /** A tokenized split. */
 export interface TokenSet {
   /** Name of the data set. */
-  readonly dataset: DatasetName;
+  readonly dataset: string;
   /** Names of the classes. */
   readonly classes: readonly string[];
   /** Number of rows. */
   readonly rows: number;
+  /** Class of each row. */
   readonly labels: Int32Array;
   /** Row i is ids[offsets[i]] to ids[offsets[i + 1]]. */
   readonly offsets: Uint32Array;
+  /** Token ids of all rows, one after the other. */
   readonly ids: Int32Array;
   /** Number of token ids. */
   readonly vocabulary: number;
@@ -34,7 +36,7 @@ export interface TokenSet {
 }
 
 interface Header {
-  dataset: DatasetName;
+  dataset: string;
   rows: number;
   tokens: number;
   vocabulary: number;
@@ -48,7 +50,8 @@ export async function openTokens(source: DatasetSource, tokenizer: Tokenizer, ho
   const folder = join(home, "tokens");
   const file = join(folder, `${source.dataset}-${source.split}-${key}.tok`);
   const known = existsSync(file) ? readTokens(file) : null;
-  if (known !== null && known.key === key) return known;
+  const named = (set: TokenSet): TokenSet => (source.classes === undefined ? set : { ...set, classes: source.classes });
+  if (known !== null && known.key === key) return named(known);
   const table = await source.read();
   const { ids, offsets } = tokenize(table, tokenizer);
   mkdirSync(folder, { recursive: true });
@@ -62,7 +65,7 @@ export async function openTokens(source: DatasetSource, tokenizer: Tokenizer, ho
   writeTokens(file, header, [table.labels, offsets, ids]);
   const made = readTokens(file);
   if (made === null) throw new DataError(`${file}: could not be read back after it was written; is the disk in order?`);
-  return made;
+  return named(made);
 }
 
 const bytesOf = (array: Int32Array | Uint32Array): Uint8Array =>
@@ -113,7 +116,7 @@ export function readTokens(file: string): TokenSet | null {
   const offsets = new Uint32Array(bytes, headerBytes + 4 * rows, rows + 1);
   const ids = new Int32Array(bytes, headerBytes + 4 * (2 * rows + 1), tokens);
   const { dataset, vocabulary, key } = header;
-  return { dataset, classes: infoOf(dataset).classes, rows, labels, offsets, ids, vocabulary, key, file };
+  return { dataset, classes: infoOf(dataset)?.classes ?? [], rows, labels, offsets, ids, vocabulary, key, file };
 }
 
 /** The first rows of a set, for short runs. */

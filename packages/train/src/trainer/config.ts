@@ -8,7 +8,7 @@ import { scheduleShapes } from "@weft/core/optim";
 import { suggestKey, valueOf, withSettings } from "@weft/formats";
 import { parseDocument, stringify } from "yaml";
 import { z } from "zod";
-import { datasetNames } from "../data/index.js";
+import { datasetNames, type OwnFormat, ownFormats } from "../data/index.js";
 import { foreignKeys, translateConfig } from "./foreign-config.js";
 
 /** A configuration is invalid; the message names the key and the remedy. */
@@ -98,7 +98,10 @@ const schema = z.strictObject({
     embedding_std: positive.default(1),
   }),
   data: z.strictObject({
-    dataset: z.enum(datasetNames),
+    dataset: z.enum([...datasetNames, ...ownFormats]),
+    /** Columns of an own data set: the text (several are joined by spaces) and the class. */
+    text: z.union([z.string(), z.array(z.string()).min(1)]).optional(),
+    label: z.string().optional(),
     /** Folder that holds the splits; the cache of `weft data get` by default. */
     path: z.string().optional(),
     tokenizer: z.string().default("hash"),
@@ -177,6 +180,11 @@ export type RunConfig = Derived &
 export const isModuleConfig = (config: RawConfig | RawModuleConfig): config is RawModuleConfig =>
   typeof config.model === "string";
 
+/** Whether a data set is the user's own, by its format. */
+export const isOwnFormat = (dataset: string): dataset is OwnFormat =>
+  (ownFormats as readonly string[]).includes(dataset);
+const hasColumns = (dataset: string): boolean => isOwnFormat(dataset) && dataset !== "folder";
+
 /** Keys without effect unless a condition holds: [key, condition, what it needs]. */
 const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string][] = [
   ["optimizer.betas", (c) => c.optimizer.type !== "sgd", "optimizer.type adam or adamw"],
@@ -186,6 +194,8 @@ const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string]
   ["precision.loss_scale", (c) => c.precision.compute === "float16", "precision.compute float16"],
   ["data.prefetch", (c) => c.data.loaders > 0, "data.loaders above 0"],
   ["data.path", (c) => c.data.dataset !== "synthetic", "a data set that is read from files"],
+  ["data.text", (c) => hasColumns(c.data.dataset), "data.dataset csv, jsonl or parquet"],
+  ["data.label", (c) => hasColumns(c.data.dataset), "data.dataset csv, jsonl or parquet"],
   ["data.validation", (c) => c.training.evaluate || c.data.validation === 0, "training.evaluate: true"],
   ["data.test_limit", (c) => c.training.evaluate, "training.evaluate: true"],
 ];
@@ -297,6 +307,8 @@ export function resolveConfig(given: RawConfig, overrides: Overrides = {}, base 
     throw new ConfigError(
       `data.length_buckets [${lengths.join(", ")}] must rise and end with model.max_seq_len ${model.max_seq_len}`,
     );
+  if (isOwnFormat(data.dataset) && data.path === undefined)
+    throw new ConfigError(`data.path is missing: dataset ${data.dataset} is read from a file or folder of yours`);
   if (data.path !== undefined && !isAbsolute(data.path)) data.path = join(base, data.path);
   if (data.tokenizer !== "hash" && !isAbsolute(data.tokenizer)) data.tokenizer = join(base, data.tokenizer);
   return { ...raw, ...derived(raw), lengths };

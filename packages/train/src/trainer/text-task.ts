@@ -17,11 +17,12 @@ import {
   makeTokenizer,
   openLoader,
   openTokens,
+  ownSplit,
   type Position,
   planEpoch,
   type TokenSet,
 } from "../data/index.js";
-import type { Config } from "./config.js";
+import { type Config, isOwnFormat } from "./config.js";
 import { batchInWords, prefetched } from "./derived.js";
 import { type ClassifierModel, halfOf, makeModel, unpackBatch } from "./model.js";
 import { firstNonFiniteTensor } from "./nonfinite.js";
@@ -54,7 +55,12 @@ function textEvaluation(model: ClassifierModel, params: TextClassifier, packed: 
 
 async function openSplit(config: Config, split: DatasetSplit): Promise<TokenSet> {
   const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
-  const set = await openTokens(findSplit(config.data.dataset, split, config.data.path), tokenizer);
+  const { dataset, path, text, label } = config.data;
+  const columns = typeof text === "string" ? [text] : text;
+  const source = isOwnFormat(dataset)
+    ? await ownSplit({ format: dataset, path: path as string, text: columns, label }, split)
+    : findSplit(dataset, split, path);
+  const set = await openTokens(source, tokenizer);
   return limitRows(set, split === "train" ? config.data.train_limit : config.data.test_limit);
 }
 

@@ -2,6 +2,7 @@
 export { readDetail, readSettings, stopRun } from "./detail.js";
 export { isInside } from "./files.js";
 export { RunsFolder } from "./folder.js";
+export { findGates } from "./gates.js";
 export { holderOf } from "./holder.js";
 export { RunRecords } from "./records.js";
 export type { RunPlace } from "./row.js";

@@ -1,11 +1,14 @@
 // The kinds of work that threads do: what each is given, and what it answers. A kind's module is loaded in its thread only.
-import type { LedgerView, StudyView } from "../wire/index.js";
+
+import type { GateView, LedgerView, StudyView } from "../wire/index.js";
+import type { GateTask } from "./quantum.js";
 
 /** What each kind of work is given. */
 export interface JobTasks {
   study: { folder: string };
   ledger: { path: string };
   timeline: { files: string[]; name: string };
+  quantum: GateTask;
 }
 
 /** What each kind of work answers. */
@@ -13,6 +16,7 @@ export interface JobResults {
   study: StudyView;
   ledger: LedgerView;
   timeline: string;
+  quantum: GateView;
 }
 
 /** A kind of work. */
@@ -26,4 +30,5 @@ export const jobs: { [K in JobKind]: () => Promise<Job<K>> } = {
   study: async () => (await import("./study.js")).viewStudy,
   ledger: async () => (await import("./ledger.js")).viewLedger,
   timeline: async () => (await import("./timeline.js")).viewTimeline,
+  quantum: async () => (await import("./quantum.js")).viewGate,
 };

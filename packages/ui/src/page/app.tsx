@@ -5,10 +5,12 @@ import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import "./cluster.css";
 import "./content.css";
+import "./quantum.css";
 import "./tables.css";
 import { ClusterPage } from "./cluster.js";
 import { ComparePage } from "./compare.js";
 import { Command, Empty, useKeys } from "./parts.js";
+import { QuantumPage } from "./quantum.js";
 import { RunPage } from "./run.js";
 import { RunsPage } from "./runs.js";
 import { ScalingPage } from "./scaling.js";
@@ -28,6 +30,7 @@ const pages: Readonly<Record<string, Page>> = {
   scaling: { title: "Scaling", view: ({ argument }) => <ScalingPage id={argument} /> },
   cluster: { title: "Cluster", view: () => <ClusterPage /> },
   timeline: { title: "Timeline", view: ({ argument }) => <TimelinePage id={argument} /> },
+  quantum: { title: "Quantum", view: ({ argument }) => <QuantumPage id={argument} /> },
   compare: { view: ({ search }) => <ComparePage ids={search.getAll("id")} /> },
 };
 

@@ -2,6 +2,7 @@
 // read while no page is open.
 import { readdirSync, readFileSync } from "node:fs";
 import {
+  findGates,
   findTimelines,
   holderOf,
   type RunPlace,
@@ -12,6 +13,7 @@ import {
 } from "../data/index.js";
 import { Jobs } from "../jobs/index.js";
 import {
+  type GateView,
   type Overview,
   RequestError,
   type RunDetail,
@@ -64,6 +66,8 @@ export class Hub {
     readonly folder: RunsFolder,
     /** The file of predictions and outcomes. */
     readonly ledger: string,
+    /** Folder with specifications of gates. */
+    readonly gates: string,
     /** The watched dispatcher, if one was named. */
     readonly cluster: ClusterMonitor | null,
   ) {}
@@ -83,9 +87,19 @@ export class Hub {
     return this.tickets.add(await this.jobs.run("timeline", { files: found.files, name: found.row.name }));
   }
 
+  /** Computes a gate of a listed specification. */
+  gate(
+    id: string,
+    task: { set: Record<string, number | number[]>; full: boolean; iterations: number },
+  ): Promise<GateView> {
+    const found = findGates(this.gates).find(({ row }) => row.id === id);
+    if (found === undefined) throw new RequestError(404, `there is no specification "${id}" in ${this.gates}`);
+    return this.jobs.run("quantum", { text: found.text, ...task });
+  }
+
   /** Folder of a listed study. */
   studyFolder(id: string): string {
-    if (this.#overview === null) this.overview();
+    if (this.folder.studyFolder(id) === null) this.overview();
     const known = this.folder.studyFolder(id);
     if (known === null) throw new RequestError(404, `there is no study "${id}" in ${this.folder.path}`);
     return known;

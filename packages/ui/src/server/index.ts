@@ -20,6 +20,8 @@ export interface UiOptions {
   host?: string;
   /** Port; 0 takes a free one. Default: 0. */
   port?: number;
+  /** Folder with specifications of gates (YAML). Default: the working directory. */
+  gates?: string;
   /** Address of a dispatcher to watch, `HOST:PORT`. */
   server?: string;
   /** Token and certificates for the dispatcher. */
@@ -152,9 +154,9 @@ function listen(server: Server, host: string, port: number): Promise<number> {
  */
 export async function startUi(options: UiOptions = {}): Promise<UiServer> {
   const { runs = "runs", host = "127.0.0.1", port = 0, token = newToken() } = options;
-  const { ledger = join(".weft", "ledger.jsonl"), server, security = {} } = options;
+  const { ledger = join(".weft", "ledger.jsonl"), gates = ".", server, security = {} } = options;
   const cluster = server === undefined ? null : new ClusterMonitor(server, security);
-  const hub = new Hub(new RunsFolder(runs, server ?? null), resolve(ledger), cluster);
+  const hub = new Hub(new RunsFolder(runs, server ?? null), resolve(ledger), resolve(gates), cluster);
   const handler = new UiHandler(hub, new Access(token, host));
   const http = createServer((request, response) => void handler.handle(request, response));
   http.requestTimeout = 30_000;

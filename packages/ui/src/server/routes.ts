@@ -1,6 +1,6 @@
 // The API of the page: one row per route.
 import type { IncomingMessage } from "node:http";
-import { readSettings, stopRun } from "../data/index.js";
+import { findGates, readSettings, stopRun } from "../data/index.js";
 import { RequestError, type SeriesField, seriesFields } from "../wire/index.js";
 import type { Hub } from "./hub.js";
 
@@ -58,6 +58,7 @@ export const reads: Readonly<Record<string, Route>> = {
   },
   "/api/study": ({ hub, search }) => hub.jobs.run("study", { folder: hub.studyFolder(required(search, "id")) }),
   "/api/timelines": ({ hub }) => hub.timelines().map(({ row }) => row),
+  "/api/gates": ({ hub }) => findGates(hub.gates).map(({ row, text }) => ({ ...row, text })),
   "/api/ledger": ({ hub }) => hub.jobs.run("ledger", { path: hub.ledger }),
   "/api/compare": async ({ hub, search }) => {
     const ids = search.getAll("id").slice(0, mostCompared);
@@ -75,6 +76,10 @@ export const reads: Readonly<Record<string, Route>> = {
   },
 };
 
+const isNumbers = (value: unknown): boolean =>
+  typeof value === "number" ||
+  (Array.isArray(value) && value.length <= 10_000 && value.every((x) => typeof x === "number"));
+
 function idOf(body: Record<string, unknown>): string {
   if (typeof body.id !== "string") throw new RequestError(400, 'the body lacks "id"');
   return body.id;
@@ -83,6 +88,20 @@ function idOf(body: Record<string, unknown>): string {
 /** Routes that change something or cost much: POST only. */
 export const writes: Readonly<Record<string, Route>> = {
   "/api/timeline": async ({ hub, body }) => ({ address: await hub.timelinePage(idOf(body)) }),
+  "/api/gate": ({ hub, body }) => {
+    const { set = {}, full = false, iterations = 0 } = body;
+    const isSet = typeof set === "object" && set !== null && Object.values(set).every(isNumbers);
+    if (!isSet || typeof full !== "boolean" || !Number.isSafeInteger(iterations))
+      throw new RequestError(
+        400,
+        "the body needs set: {key: number or numbers}, full: boolean, iterations: whole number",
+      );
+    return hub.gate(idOf(body), {
+      set: set as Record<string, number | number[]>,
+      full,
+      iterations: Number(iterations),
+    });
+  },
   "/api/stop": ({ hub, body }) => {
     const id = idOf(body);
     const place = hub.place(id);

@@ -47,6 +47,47 @@ export class TestRuns {
     return folder;
   }
 
+  /** Writes a study: six epochs of the given seconds per device count. `isDivided`: each rank has its share of the data. */
+  study(name: string, seconds: Readonly<Record<number, number>>, isDivided = true): void {
+    const counts = Object.keys(seconds).map(Number);
+    const folder = join(this.path, name);
+    mkdirSync(folder, { recursive: true });
+    const head = {
+      v: 1,
+      name,
+      command: ["python", "train.py", "--gpus", "{n}"],
+      counts,
+      repeats: 1,
+      launcher: "local",
+    };
+    writeFileSync(join(folder, "study.json"), JSON.stringify(head));
+    for (const devices of counts) {
+      const home = this.head(join(name, "runs", `n${devices}`), { id: `n${devices}`, devices, seconds: 10 });
+      const lines = Array.from({ length: 6 }, (_, i) => {
+        const jitter = 1 + 0.01 * ((i * 7) % 3);
+        return JSON.stringify({
+          v: 1,
+          type: "epoch",
+          rank: 0,
+          epoch: i + 1,
+          seconds: seconds[devices] * jitter,
+          samples: isDivided ? 1000 / devices : 1000,
+        });
+      });
+      const ranks = Array.from({ length: devices }, (_, rank) => {
+        const facts = {
+          worldSize: devices,
+          datasetSamples: 1000,
+          localSamples: isDivided ? 1000 / devices : 1000,
+          samplerSharded: isDivided && devices > 1,
+          framework: "torch",
+        };
+        return JSON.stringify({ v: 1, type: "facts", rank, facts });
+      });
+      writeFileSync(join(home, "records.jsonl"), `${[...ranks, ...lines].join("\n")}\n`);
+    }
+  }
+
   remove(): void {
     rmSync(this.path, { recursive: true, force: true });
   }

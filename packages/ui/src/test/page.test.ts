@@ -141,6 +141,7 @@ describe("the page in Chromium", { timeout: 400_000 }, () => {
       if (browser === null) return t.skip("no Chromium");
       const folder = new TestRuns();
       for (const id of ["a", "b"]) folder.run(id, 50);
+      folder.study("study", { 1: 2, 2: 1.9 }, false);
       folder.run("c", 5, { status: "failed", message: "<img src=x onerror=alert(1)>" });
       const own = await startUi({ runs: folder.path });
       const page = await openPage(browser, own.url, { colorScheme });
@@ -151,6 +152,9 @@ describe("the page in Chromium", { timeout: 400_000 }, () => {
           ["/run/c", ".notice"],
           ["/compare?id=a&id=b", "figure canvas"],
           ["/run/nothing", ".empty"],
+          ["/scaling", ".finding"],
+          ["/timeline", ".empty"],
+          ["/cluster", ".empty"],
         ]) {
           await page.setViewportSize({ width: 1280, height: 800 });
           await goTo(page, address);

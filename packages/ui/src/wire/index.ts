@@ -9,6 +9,7 @@ export type {
   WorkerTile,
 } from "./cluster.js";
 export { RequestError } from "./errors.js";
+export type { GateParameter, GateRow, GateView } from "./quantum.js";
 export type { Calibration, FindingCard, LedgerView, ScalePoint, ScalePrediction, StudyView } from "./study.js";
 
 /** State of a run: how it ended, or what is known about a run that has not written its end. */

@@ -17,6 +17,7 @@ export class GroupError extends WeftError {
   override name = "GroupError";
   constructor(
     message: string,
+    /** What kind of failure it is. */
     readonly code: GroupErrorCode,
   ) {
     super(message);

@@ -100,10 +100,12 @@ export class ShmGroup implements ProcessGroup {
   #open = true;
 
   private constructor(
+    /** Name that the members share. */
     readonly name: string,
     readonly rank: number,
     readonly size: number,
     handle: bigint,
+    /** Seconds that a collective waits for a member. */
     readonly timeout: number,
   ) {
     const library = groupLibrary();

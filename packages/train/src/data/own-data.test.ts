@@ -1,0 +1,133 @@
+// Data sets of the user: columns, labels and splits are found and checked; one is trained on and used from the command line.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { type OwnData, ownSplit } from "./own-data.js";
+import { textOf } from "./table.js";
+import { scratch, testdata } from "./testkit.js";
+
+const folder = scratch();
+function write(name: string, content: string | Buffer): string {
+  const path = join(folder, name);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, content);
+  return path;
+}
+async function rowsOf(data: OwnData, split: "train" | "test" = "train"): Promise<[string, string][]> {
+  const source = await ownSplit(data, split);
+  const table = await source.read();
+  return Array.from({ length: table.rows }, (_, i) => [source.classes?.[table.labels[i]] ?? "?", textOf(table, i)]);
+}
+const refuses = (data: OwnData, message: RegExp, split: "train" | "test" = "train"): Promise<void> =>
+  assert.rejects(() => ownSplit(data, split), message);
+
+test("csv: columns by name, quoted fields, numbers as classes in their order, gzip", async () => {
+  write("a/train.csv", 'id,topic,title,body\n1,10,"A, b","line\nnext"\n2,9,"say ""x""",äö\n');
+  write("a/test.csv.gz", gzipSync("id,topic,title,body\n3,9,t,u\n"));
+  const data: OwnData = { format: "csv", path: join(folder, "a"), text: ["title", "body"], label: "topic" };
+  assert.deepEqual((await ownSplit(data, "train")).classes, ["9", "10"]);
+  assert.deepEqual(await rowsOf(data), [
+    ["10", "A, b line\nnext"],
+    ["9", 'say "x" äö'],
+  ]);
+  assert.deepEqual(await rowsOf(data, "test"), [["9", "t u"]]);
+});
+
+test("jsonl and parquet: the usual label column is found, all others are the text", async () => {
+  const lines = Array.from({ length: 20 }, (_, i) =>
+    JSON.stringify({ text: `row ${i}`, label: i % 2 ? "odd" : "even" }),
+  );
+  const path = write("b.jsonl", `${lines.join("\n")}\n`);
+  const train = await rowsOf({ format: "jsonl", path });
+  assert.equal(train.length, 18);
+  assert.deepEqual(train.slice(0, 2), [
+    ["even", "row 0"],
+    ["odd", "row 1"],
+  ]);
+  // Of one file every tenth row is for the test.
+  assert.deepEqual(await rowsOf({ format: "jsonl", path }, "test"), [
+    ["odd", "row 9"],
+    ["odd", "row 19"],
+  ]);
+  const hub = await rowsOf({ format: "parquet", path: testdata("hub") });
+  assert.ok(hub.length > 0 && hub.every(([label, text]) => /^\d+$/.test(label) && text.length > 0));
+});
+
+test("folder: one folder per class, with or without splits", async () => {
+  for (const name of ["c/train/dog/1.txt", "c/train/cat/1.txt", "c/test/cat/9.txt"]) write(name, `text of ${name}`);
+  const data: OwnData = { format: "folder", path: join(folder, "c") };
+  assert.deepEqual(await rowsOf(data), [
+    ["cat", "text of c/train/cat/1.txt"],
+    ["dog", "text of c/train/dog/1.txt"],
+  ]);
+  assert.deepEqual(await rowsOf(data, "test"), [["cat", "text of c/test/cat/9.txt"]]);
+});
+
+test("mistakes name the file, the row and the remedy", async () => {
+  const csv = (name: string, text: string): OwnData => ({ format: "csv", path: write(name, text) });
+  const good = "label,text\na,x\nb,y\n";
+  await refuses({ ...csv("d.csv", good), label: "lable" }, /no column "lable".*did you mean "label"/);
+  await refuses(
+    { ...csv("d.csv", good), text: ["body"] },
+    /no column "body" \(data.text\); its columns are: label, text/,
+  );
+  await refuses(csv("e.csv", "first,second\na,x\n"), /which column is the class\? Give data.label/);
+  await refuses(csv("f.csv", "label,text\na,x\na,y\n"), /all rows have the class "a"/);
+  await refuses(csv("g.csv", "label,text\na,x\n,y\n"), /g\.csv:3: the class is empty/);
+  await refuses(csv("h.csv", "label,text\na,x\nb\n"), /h\.csv.*3/);
+  await refuses(csv("i.csv", ""), /which column|empty/);
+  const unique = Array.from({ length: 30 }, (_, i) => `${i},x`).join("\n");
+  await refuses(
+    csv("j.csv", `label,text\n${unique}\n`),
+    /27 different values in 27 rows.*is data.label the right column/,
+  );
+  await refuses(
+    { format: "jsonl", path: write("k.jsonl", '{"text": "x", "label": "a"}\n[1]\n') },
+    /k\.jsonl:2: a row is an object/,
+  );
+  await refuses(
+    { format: "jsonl", path: write("l.jsonl", '{"text": "x", "label": "a"}\n{"label": "b"}\n') },
+    /l\.jsonl:2: "text" is missing/,
+  );
+  await refuses({ format: "parquet", path: write("m.parquet", "no parquet") }, /cannot be read as Parquet/);
+  await refuses({ format: "csv", path: join(folder, "absent.csv") }, /does not exist/);
+  write("n/train.csv", good);
+  await refuses({ format: "csv", path: join(folder, "n") }, /has no test\.csv/, "test");
+  write("n/test.csv", "label,text\nc,z\n");
+  await refuses(
+    { format: "csv", path: join(folder, "n") },
+    /the class "c" is not in the training rows, which have: a, b/,
+    "test",
+  );
+});
+
+test("a file of texts is trained on and the run classifies by its labels", () => {
+  const words = { sport: ["goal", "match", "team"], money: ["bank", "market", "stock"] };
+  const rows = Array.from({ length: 200 }, (_, i) => {
+    const topic = i % 3 === 0 ? "sport" : "money";
+    return `${topic},the ${words[topic][i % 3]} ${words[topic][(i + 1) % 3]}`;
+  });
+  write("texts.csv", `topic,text\n${rows.join("\n")}\n`);
+  const config = write(
+    "own.yaml",
+    `name: own
+model: { vocab_size: 200, d_model: 16, n_heads: 2, num_layers: 1, dim_feedforward: 16, max_seq_len: 8, dropout: 0 }
+data: { dataset: csv, path: texts.csv, label: topic }
+training: { epochs: 3, global_batch: 16 }
+optimizer: { learning_rate: 0.01 }
+`,
+  );
+  const cli = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
+  const weft = (...args: string[]): string => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [cli, ...args], { encoding: "utf8", cwd: folder });
+    assert.equal(status, 0, stderr);
+    return stdout;
+  };
+  const out = weft("train", config, "--output", join(folder, "run"));
+  assert.ok(Number(/test accuracy ([\d.]+)/.exec(out)?.[1]) > 0.95, out);
+  assert.match(weft("classify", join(folder, "run"), "the goal match"), /sport/);
+});

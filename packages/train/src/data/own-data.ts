@@ -1,0 +1,221 @@
+// Data sets of the user: a CSV, JSON lines or Parquet file with named columns, or one folder per class. Labels are found in the
+// training split and checked in both: every row names a class that training has seen.
+import { createHash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import { gunzipSync } from "node:zlib";
+import { CsvError, readCsv } from "@weft/formats/csv";
+import { closestName, listSome } from "@weft/formats/text";
+import type { DatasetSource, DatasetSplit } from "./datasets.js";
+import { DataError, TableBuilder } from "./table.js";
+
+/** Formats of own data sets, as `data.dataset` names them. */
+export const ownFormats = ["csv", "jsonl", "parquet", "folder"] as const;
+/** Format of an own data set. */
+export type OwnFormat = (typeof ownFormats)[number];
+
+/** Where an own data set is, and which columns hold what. */
+export interface OwnData {
+  format: OwnFormat;
+  /** A folder with the splits, or one file: then every tenth row is for the test. */
+  path: string;
+  /** Columns of the text, joined by spaces; by default all but the label. */
+  text?: readonly string[];
+  /** Column of the class; by default the one with a usual name. */
+  label?: string;
+}
+
+interface Row {
+  label: string;
+  parts: readonly (Buffer | string)[];
+  where: string;
+}
+
+const usualLabels = ["label", "labels", "class", "category", "target", "sentiment", "y"];
+const mostClasses = 10_000;
+
+/** The label and text columns of a table with these columns. */
+function chooseColumns(data: OwnData, names: readonly string[], path: string): { label: number; text: number[] } {
+  const find = (wanted: string, what: string): number => {
+    const at = names.indexOf(wanted);
+    if (at >= 0) return at;
+    const near = closestName(wanted, names);
+    throw new DataError(
+      `${path} has no column "${wanted}" (${what})${near === null ? "" : `; did you mean "${near}"?`}; its columns are: ${listSome(names, 20)}`,
+    );
+  };
+  const usual = names.find((name) => usualLabels.includes(name.toLowerCase()));
+  if (data.label === undefined && usual === undefined)
+    throw new DataError(
+      `${path}: which column is the class? Give data.label; its columns are: ${listSome(names, 20)} (a first line with the names is required)`,
+    );
+  const label = find(data.label ?? (usual as string), "data.label");
+  const text = data.text?.map((name) => find(name, "data.text")) ?? names.map((_, i) => i).filter((i) => i !== label);
+  if (text.length === 0) throw new DataError(`${path} has no column besides the class "${names[label]}"`);
+  return { label, text };
+}
+
+function csvRows(data: OwnData, bytes: Buffer, path: string): Row[] {
+  // Columns are counted in the first line; every other line must have as many.
+  const end = bytes.indexOf(0x0a);
+  const first = [...readCsv(bytes.subarray(0, end < 0 ? bytes.length : end), path)][0]?.fields ?? [];
+  const names = first.map((field) =>
+    field
+      .toString("utf8")
+      .replace(/^\ufeff/, "")
+      .trim(),
+  );
+  const { label, text } = chooseColumns(data, names, path);
+  const rows: Row[] = [];
+  try {
+    for (const { fields, line } of readCsv(bytes, path, names.length))
+      if (line > 1)
+        rows.push({
+          label: fields[label].toString("utf8").trim(),
+          parts: text.map((i) => Buffer.from(fields[i])),
+          where: `${path}:${line}`,
+        });
+  } catch (error) {
+    throw error instanceof CsvError ? new DataError(error.message) : error;
+  }
+  return rows;
+}
+
+/** Rows of objects, from JSON lines or Parquet. */
+function objectRows(data: OwnData, objects: readonly { value: unknown; where: string }[], path: string): Row[] {
+  const first = objects[0]?.value;
+  if (typeof first !== "object" || first === null) return [];
+  const names = Object.keys(first);
+  const { label, text } = chooseColumns(data, names, path);
+  return objects.map(({ value, where }) => {
+    const row = (value ?? {}) as Record<string, unknown>;
+    const parts = text.map((i) => {
+      const part = Object.hasOwn(row, names[i]) ? row[names[i]] : undefined;
+      if (typeof part !== "string" && typeof part !== "number")
+        throw new DataError(`${where}: "${names[i]}" is ${part === undefined ? "missing" : typeof part}, not text`);
+      return String(part);
+    });
+    const given = Object.hasOwn(row, names[label]) ? row[names[label]] : undefined;
+    if (typeof given === "object" && given !== null)
+      throw new DataError(`${where}: "${names[label]}" is not a name or a number`);
+    return { label: given === undefined || given === null ? "" : String(given).trim(), parts, where };
+  });
+}
+
+function jsonRows(data: OwnData, bytes: Buffer, path: string): Row[] {
+  const objects = bytes
+    .toString("utf8")
+    .split("\n")
+    .flatMap((text, i) => {
+      if (text.trim() === "") return [];
+      const where = `${path}:${i + 1}`;
+      try {
+        const value = JSON.parse(text) as unknown;
+        if (typeof value === "object" && value !== null && !Array.isArray(value)) return [{ value, where }];
+      } catch (error) {
+        throw new DataError(`${where}: not JSON (${(error as Error).message}); correct or remove this row`);
+      }
+      throw new DataError(`${where}: a row is an object such as {"text": "...", "label": "..."}`);
+    });
+  return objectRows(data, objects, path);
+}
+
+async function parquetRows(data: OwnData, bytes: Buffer, path: string): Promise<Row[]> {
+  const { parquetReadObjects } = await import("hyparquet");
+  const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
+  try {
+    const values: unknown[] = await parquetReadObjects({ file });
+    return objectRows(
+      data,
+      values.map((value, i) => ({ value, where: `${path}: row ${i}` })),
+      path,
+    );
+  } catch (error) {
+    if (error instanceof DataError) throw error;
+    throw new DataError(`${path}: cannot be read as Parquet: ${(error as Error).message}`);
+  }
+}
+
+const readers = { csv: csvRows, jsonl: jsonRows, parquet: parquetRows } as const;
+
+function folderRows(tree: string): Row[] {
+  const classes = readdirSync(tree, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  // Sorted, because the order of directory listings is not defined.
+  return classes
+    .map(({ name }) => name)
+    .sort()
+    .flatMap((name) =>
+      readdirSync(join(tree, name))
+        .sort()
+        .map((file) => {
+          const path = join(tree, name, file);
+          return { label: name, parts: [readFileSync(path)], where: path };
+        }),
+    );
+}
+
+/** Rows of a split, in the order of the files. */
+async function rowsOf(data: OwnData, split: DatasetSplit): Promise<{ rows: Row[]; path: string }> {
+  const { format, path } = data;
+  if (!existsSync(path)) throw new DataError(`data.path: ${path} does not exist`);
+  const isFolder = statSync(path).isDirectory();
+  /** One source for both splits: every tenth row, by its number, is for the test. */
+  const share = (rows: Row[]): Row[] => rows.filter((_, i) => (i % 10 === 9) === (split === "test"));
+  if (format === "folder") {
+    if (!isFolder) throw new DataError(`data.path: ${path} is a file; dataset folder needs one folder per class`);
+    const tree = join(path, split);
+    return existsSync(tree) ? { rows: folderRows(tree), path: tree } : { rows: share(folderRows(path)), path };
+  }
+  const candidates = ["", ".gz"].map((packed) => join(path, `${split}.${format}${packed}`));
+  const file = isFolder ? candidates.find((name) => existsSync(name)) : path;
+  if (file === undefined)
+    throw new DataError(`data.path: ${path} has no ${candidates.map((name) => basename(name)).join(" or ")}`);
+  const raw = readFileSync(file);
+  let bytes = raw;
+  try {
+    if (file.endsWith(".gz")) bytes = gunzipSync(raw, { maxOutputLength: 2 ** 32 });
+  } catch (error) {
+    throw new DataError(`${file}: damaged or cut off (${(error as Error).message})`);
+  }
+  const rows = await readers[format](data, bytes, file);
+  return { rows: isFolder ? rows : share(rows), path: file };
+}
+
+/** The classes of training rows: numbers by value, names by alphabet. */
+function classesOf(rows: readonly Row[], path: string): string[] {
+  for (const { label, where } of rows)
+    if (label === "") throw new DataError(`${where}: the class is empty; correct or remove this row`);
+  const found = [...new Set(rows.map(({ label }) => label))];
+  const isNumeric = found.every((label) => /^-?\d+(\.\d+)?$/.test(label));
+  found.sort(isNumeric ? (a, b) => Number(a) - Number(b) : undefined);
+  if (rows.length === 0) throw new DataError(`${path}: the data set is empty; there is nothing to train on`);
+  if (found.length < 2) throw new DataError(`${path}: all rows have the class "${found[0]}"; a classifier needs two`);
+  if (found.length > mostClasses || (rows.length >= 20 && found.length > rows.length / 2))
+    throw new DataError(
+      `${path}: the label has ${found.length} different values in ${rows.length} rows (${listSome(found, 4)}); is data.label the right column?`,
+    );
+  return found;
+}
+
+/** A split of an own data set. The classes are those of its training rows. */
+export async function ownSplit(data: OwnData, split: DatasetSplit): Promise<DatasetSource> {
+  const training = await rowsOf(data, "train");
+  const classes = classesOf(training.rows, training.path);
+  const { rows, path } = split === "train" ? training : await rowsOf(data, split);
+  if (rows.length === 0) throw new DataError(`${path}: the ${split} split is empty`);
+  const numbers = new Map(classes.map((name, i) => [name, i]));
+  const table = new TableBuilder();
+  const hash = createHash("sha256").update(JSON.stringify(classes));
+  for (const { label, parts, where } of rows) {
+    const number = numbers.get(label);
+    if (number === undefined)
+      throw new DataError(
+        `${where}: the class "${label.slice(0, 40)}" is not in the training rows, which have: ${listSome(classes)}`,
+      );
+    table.add(number, parts);
+    hash.update(`${number}:`);
+  }
+  const built = table.build();
+  hash.update(built.bytes).update(Buffer.from(built.offsets.buffer));
+  return { dataset: data.format, split, path, sha256: hash.digest("hex"), classes, read: async () => built };
+}
