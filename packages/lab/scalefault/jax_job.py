@@ -17,6 +17,7 @@ os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={args.devices
 import jax  # noqa: E402 - the flags must be set before
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+import weft_probe  # noqa: E402 - available whenever weft scale runs a job
 from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
 mesh = Mesh(np.array(jax.devices()), ("d",))
@@ -34,10 +35,11 @@ ballast = [[i] for i in range(100000)] if fault == "gc-pauses" else []
 data = np.random.default_rng(0).normal(size=(512, args.width)).astype(np.float32)
 for step in range(args.steps):
     count = 512 - 8 * (step // 3) if fault == "recompilation" else 512
-    weights = update(weights, jax.device_put(data[:count], rows))
-    jax.block_until_ready(weights)
-    if fault == "gc-pauses":
-        gc.collect()
-    if fault == "logging":
-        for value in np.asarray(weights)[:8].flatten().tolist():
-            print(step, value)
+    with weft_probe.step(samples=count, epoch=1 + step // 20):
+        weights = update(weights, jax.device_put(data[:count], rows))
+        jax.block_until_ready(weights)
+        if fault == "gc-pauses" and step % 3 == 0:
+            gc.collect()
+        if fault == "logging":
+            for value in np.asarray(weights)[:8].flatten().tolist():
+                print(step, value)

@@ -194,13 +194,13 @@ quota = """
 import os, signal, sys, time
 pid, share, growth, began = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), time.time()
 while os.getppid() == pid:
-    stopped = min(0.75, share + growth * (time.time() - began))
+    # Periods start at the same moment on all ranks.
+    time.sleep(0.012 - time.time() % 0.012)
     os.kill(pid, signal.SIGSTOP)
-    time.sleep(0.012 * stopped)
+    time.sleep(0.012 * min(0.75, share + growth * (time.time() - began)))
     os.kill(pid, signal.SIGCONT)
-    time.sleep(0.012 * (1 - stopped))
 """
-throttled = {"throttled": ("0.5", "0"), "thermal": ("0.05", "0.25")}.get(fault)
+throttled = {"throttled": ("0.5", "0"), "thermal": ("0.02", "0.5")}.get(fault)
 helper = None
 if throttled is not None and distributed and (fault == "thermal" or rank == world - 1):
     helper = subprocess.Popen([sys.executable, "-I", "-S", "-c", quota, str(os.getpid()), *throttled])

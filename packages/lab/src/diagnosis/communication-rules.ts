@@ -55,14 +55,29 @@ const imbalanceOf = (r: RunView): Imbalance | null =>
   imbalance(r.run.steps, r.summary.steps?.warmupSteps ?? 0, r.facts.parallelism === "ddp");
 
 /** Every step as fast as its fastest rank: with two ranks the slowest loses as much above the mean as the fastest gains. */
-function asFastAsTheFastest(found: Imbalance): EffectEstimate {
+function asFastAsTheFastest(found: Imbalance, backwardShare = 0): EffectEstimate {
   const ranks = found.own.length;
-  const share = Math.min(0.9, (found.lostShare * ranks) / (ranks - 1));
+  const share = Math.min(0.9, (found.lostShare * ranks) / (ranks - 1) + backwardShare);
   return estimateRemoved(share, "no rank waits for a slower one");
 }
 
-/** Rate below which an all-reduce between processes of one host is slow: a tenth of what loopback devices reach. */
-const slowestHostGBps = 0.1;
+/**
+ * How much longer the backward computation of a slow rank takes than that of the fastest one, by DDP's own timers, as a share of
+ * the step. Waits that are inferred from backward passes cannot show it: the others wait inside theirs.
+ */
+function slowBackward(r: RunView, rank: number): number {
+  const times = r.run.ranks.flatMap(({ rank: k, facts }) =>
+    facts.ddpBackwardUs === undefined ? [] : [{ rank: k, us: facts.ddpBackwardUs }],
+  );
+  const own = times.find((t) => t.rank === rank)?.us;
+  if (own === undefined || times.length !== r.run.ranks.length || r.parts === null) return 0;
+  const fastest = times.reduce((a, t) => Math.min(a, t.us), own);
+  return Math.min(0.8, (own - fastest) / r.parts.stepUs);
+}
+
+/** What an all-reduce between processes of one host reaches over the loopback device, and below which rate it is slow. */
+const usualHostGBps = 0.5;
+const slowHostGBps = 0.08;
 
 /** Bus bandwidth of DDP's exchanges between processes over gloo, and what it should reach. */
 function hostLink(r: RunView): { measured: number; expected: number } | null {
@@ -71,7 +86,7 @@ function hostLink(r: RunView): { measured: number; expected: number } | null {
   // Small gradients measure latency.
   if (gradientBytes === undefined || gradientBytes < 256 * 1024 || (r.run.nodes ?? 1) > 1) return null;
   const measured = busBandwidthGBps("allreduce", gradientBytes, r.parts.commUs, r.devices);
-  return measured !== null && measured < slowestHostGBps * 0.8 ? { measured, expected: slowestHostGBps } : null;
+  return measured !== null && measured < slowHostGBps ? { measured, expected: usualHostGBps } : null;
 }
 
 export const communicationRules: readonly DiagnosisRule[] = [
@@ -179,15 +194,13 @@ export const communicationRules: readonly DiagnosisRule[] = [
         return {
           severity: "high" as const,
           evidence: [
-            evidence("bus bandwidth of the exchanges", host.measured, { unit: "GB/s", threshold: host.expected * 0.8 }),
+            evidence("bus bandwidth of the exchanges", host.measured, { unit: "GB/s", threshold: slowHostGBps }),
             evidence("expected between processes of one host", host.expected, { rank: "assumed", unit: "GB/s" }),
           ],
           cause:
             "Gradients travel between processes of one host more slowly than a loopback device moves them: a wrong interface, or a limited one.",
           fix: "GLOO_SOCKET_IFNAME of the fastest interface (lo on one host); look for limits on it (tc qdisc show).",
-          predicted: r.effect(
-            estimateRemoved(faster / r.parts!.stepUs, `an exchange at ${host.expected} GB/s or more`),
-          ),
+          predicted: r.effect(estimateRemoved(faster / r.parts!.stepUs, `an exchange at ${host.expected} GB/s`)),
           refutedBy: `An all-reduce of ${((r.facts.gradientBytes ?? 0) / 1e6).toFixed(1)} MB alone that is as slow on another interface.`,
         };
       }
@@ -320,15 +333,16 @@ export const communicationRules: readonly DiagnosisRule[] = [
       const middle = mean(own.map((o) => o.us));
       const slowest = own.reduce((a, b) => (b.us > a.us ? b : a));
       const deviation = slowest.us / middle - 1;
-      // Inferred waits include the noise of the machine.
-      if (deviation <= (inferred ? 0.12 : 0.05)) return null;
+      // Inferred waits include the noise of the machine: a small deviation counts if that rank is nearly always the slow one.
+      const steady = found !== null && found.slowest.rank === slowest.rank && found.slowest.share > 0.75;
+      if (deviation <= (inferred ? (steady ? 0.06 : 0.12) : 0.05)) return null;
       return {
         severity: deviation > 0.2 ? "high" : "moderate",
         evidence: [
           evidence(`rank ${slowest.rank} above the mean`, percent(deviation), {
             rank: inferred ? "inferred" : "derived",
             unit: "%",
-            threshold: inferred ? 12 : 5,
+            threshold: inferred ? (steady ? 6 : 12) : 5,
           }),
           evidence("its own time a step", slowest.us / 1000, { unit: "ms" }),
         ],
@@ -337,7 +351,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
         predicted: r.effect(
           found === null
             ? { ratio: middle / slowest.us, reason: "the slowest rank as fast as the mean" }
-            : asFastAsTheFastest(found),
+            : asFastAsTheFastest(found, slowBackward(r, slowest.rank)),
         ),
         refutedBy: "Another rank is slowest when the devices are exchanged.",
       };

@@ -1,5 +1,5 @@
 // Chooses the finding that explains a study best: a fault of the measurement before all, then causes before symptoms and before
-// open questions, then the most severe, then the one with the largest promised gain.
+// open questions, then the most severe, then counted before inferred, then the one with the largest promised gain.
 import { bySeverity, type Finding } from "../model/index.js";
 
 /** Findings about the measurement itself or the whole run: they never explain why a job scales badly. */
@@ -34,6 +34,9 @@ export const symptoms: ReadonlySet<string> = new Set([
 const gain = ({ predicted }: Finding): number =>
   predicted?.from == null || predicted.to === null || !(predicted.from > 0) ? 0 : 1 - predicted.to / predicted.from;
 
+/** What the first piece of evidence stands on: times that were inferred come after what was counted. */
+const inferred = ({ evidence: [first] }: Finding): number => Number(first?.rank === "inferred");
+
 const matters = (f: Finding): boolean => ["invalid", "unresolved", "high", "moderate"].includes(f.severity);
 
 /** Causes, open questions, symptoms. */
@@ -49,6 +52,6 @@ export function causesOf(findings: readonly Finding[], largest: number | undefin
     .sort((a, b) => {
       const hard = Number(b.severity === "invalid") - Number(a.severity === "invalid");
       const cause = kindOf(a) - kindOf(b);
-      return hard || cause || bySeverity(a, b) || gain(b) - gain(a);
+      return hard || cause || bySeverity(a, b) || inferred(a) - inferred(b) || gain(b) - gain(a);
     });
 }

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { launched, type TestEvent, TestFolder, traceText } from "./fixtures.js";
+import { analyzeTraces } from "./ranks.js";
 import { readTrace } from "./read.js";
 import { TraceStream } from "./stream.js";
 
@@ -186,7 +187,7 @@ test("impossible times are left out and counted", async () => {
   assert.equal(data.host.rows, 1);
   assert.deepEqual(data.problems, [
     "1 events with a negative duration were left out",
-    "2 events whose time is not a number were left out",
+    "2 events whose time is not a number, or more than 104 days from the first, were left out",
   ]);
 });
 
@@ -199,4 +200,38 @@ test("a huge field next to the events is skipped without being buffered", async 
   assert.equal(data.host.rows, 1);
   assert.equal(data.header.rank, 1);
   assert.ok(process.memoryUsage().arrayBuffers - before < 16 << 20);
+});
+
+test("gzip files of several members, with padding or with bytes behind their end are read whole", async () => {
+  using folder = new TestFolder();
+  const text = traceText(launched(1, { ts: 0, dur: 1 }, { name: "k", ts: 5, dur: 5 }));
+  const cases: [string, Buffer, string[]][] = [
+    ["members", Buffer.concat([gzipSync(text.slice(0, 60)), gzipSync(text.slice(60))]), []],
+    ["padding", Buffer.concat([gzipSync(text), Buffer.alloc(512)]), []],
+    [
+      "garbage",
+      Buffer.concat([gzipSync(text), Buffer.from("not gzip")]),
+      ["8 bytes behind the gzip data were left out"],
+    ],
+  ];
+  for (const [name, bytes, problems] of cases) {
+    using data = await readTrace(folder.file(`${name}.json.gz`, bytes));
+    assert.deepEqual([data.device.rows, data.complete, data.problems], [1, true, problems], name);
+  }
+});
+
+test("times too far apart to be exact are left out; nested lists of shapes do not exhaust the stack", async () => {
+  using folder = new TestFolder();
+  const far = launched(2, { ts: 9e15, dur: 1 }, { name: "far", ts: 9e15, dur: 5 });
+  const long = launched(3, { ts: 20, dur: 1 }, { name: "long", ts: 21, dur: 1e300 });
+  const near = launched(1, { ts: 0, dur: 1 }, { name: "k", ts: 5, dur: 5 });
+  const deep = `{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":100,"tid":1,"ts":0,"dur":10,"args":{"Input Dims":${"[".repeat(1e5)}${"]".repeat(1e5)}}}`;
+  const text = traceText([...near, ...far, ...long]).replace('"traceEvents":[', `"traceEvents":[${deep},`);
+  const [rank] = (await analyzeTraces([folder.file("a.json", text)])).ranks;
+  assert.deepEqual([rank.spanUs, rank.computeUs], [5, 5]);
+  assert.match(rank.problems.join(), /3 events whose time is not a number, or more than 104 days/);
+  assert.deepEqual(
+    rank.operators?.rows.map((row) => [row.name, row.flops]),
+    [["aten::mm", null]],
+  );
 });

@@ -1,12 +1,12 @@
 // Reads a trace file (JSON, gzip, Nsight Systems and others, detected by its first bytes) into device, runtime and host tables. A damaged file keeps the
 // events before the damage and reports it.
-import { createReadStream, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { createGunzip, type ZlibOptions } from "node:zlib";
 import { mostDevices } from "@weft/formats";
 import { allStreams, DeviceTable, HostTable, RuntimeTable } from "./columns.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
 import type { DevicePeaks } from "./gpus.js";
+import { gunzipFile } from "./gzip.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
 import { isSqlite, streamNsys } from "./nsys.js";
 import { TraceSyntaxError } from "./scan.js";
@@ -217,8 +217,14 @@ class Sorter implements EventSink {
       this.negativeDurations++;
       return;
     }
+    const start = this.start(e);
+    const duration = this.data.unit === "us" ? e.dur : e.durNanoseconds;
+    if (!(Math.abs(start) + duration <= Number.MAX_SAFE_INTEGER) && this.data.unit === "ns") {
+      this.badTimes++;
+      return;
+    }
     const name = this.data.symbols.intern(bytes, e.name.start, e.name.end, e.name.hash);
-    this.store(e, bytes, this.start(e), this.data.unit === "us" ? e.dur : e.durNanoseconds, name, category);
+    this.store(e, bytes, start, duration, name, category);
   }
 
   /** B and E events of one thread nest; each pair becomes one row. */
@@ -440,6 +446,8 @@ export interface TraceReadOptions {
   /** Host segments (65,536 rows, 2.4 MB each) in memory before the oldest are spilled to a temporary file. */
   residentSegments?: number;
   signal?: AbortSignal;
+  /** Called with what is wrong with the container of a trace that can still be read. */
+  onProblem?: (problem: string) => void;
   /** Rates of the device for the roofline, instead of those of its data sheet. */
   peaks?: DevicePeaks;
   /** Times as Holistic Trace Analysis has them: microseconds, fractions rounded inward. Otherwise exact nanoseconds. */
@@ -452,7 +460,10 @@ export async function readTrace(file: string, options: TraceReadOptions = {}): P
   const sorter = new Sorter(data);
   const stream = new TraceStream(sorter);
   try {
-    data.source = await streamFile(file, stream, options);
+    const onProblem = (problem: string): void => {
+      data.problems.push(problem);
+    };
+    data.source = await streamFile(file, stream, { ...options, onProblem });
     const problem = stream.finish();
     if (problem !== null) {
       data.complete = false;
@@ -470,7 +481,10 @@ export async function readTrace(file: string, options: TraceReadOptions = {}): P
   data.bytes = stream.bytesRead;
   if (sorter.negativeDurations > 0)
     data.problems.push(`${sorter.negativeDurations} events with a negative duration were left out`);
-  if (sorter.badTimes > 0) data.problems.push(`${sorter.badTimes} events whose time is not a number were left out`);
+  if (sorter.badTimes > 0)
+    data.problems.push(
+      `${sorter.badTimes} events whose time is not a number, or more than 104 days from the first, were left out`,
+    );
   if (sorter.unmatchedEnds > 0)
     data.problems.push(`${sorter.unmatchedEnds} end events without a beginning were left out`);
   return data;
@@ -513,8 +527,14 @@ export async function streamFile(
       await streamNsys(file, stream, options);
       return "nsight";
     } else if (isTape(magic)) await streamTape(file, stream, options);
-    else if (magic[0] === 0x1f && magic[1] === 0x8b) await streamGzip(file, info.size, stream, options);
-    else await streamPlain(handle, info.size, stream, options);
+    else if (magic[0] === 0x1f && magic[1] === 0x8b) {
+      const problem = await gunzipFile(file, handle, info.size, (bytes, consumed) => {
+        options.signal?.throwIfAborted();
+        stream.push(bytes);
+        return options.onProgress?.(consumed, info.size);
+      });
+      if (problem !== null) options.onProblem?.(problem);
+    } else await streamPlain(handle, info.size, stream, options);
     return "kineto";
   } finally {
     await handle.close();
@@ -536,21 +556,5 @@ async function streamPlain(
     position += bytesRead;
     stream.advance(bytesRead);
     await options.onProgress?.(position, size);
-  }
-}
-
-async function streamGzip(file: string, size: number, stream: TraceStream, options: TraceReadOptions): Promise<void> {
-  const source = createReadStream(file, { highWaterMark: 1 << 18 });
-  // Buffers some chunks ahead: decompression continues in its own thread while a chunk is parsed.
-  const unzipped = source.pipe(createGunzip({ chunkSize: 1 << 18, readableHighWaterMark: 1 << 21 } as ZlibOptions));
-  source.on("error", (error) => unzipped.destroy(error));
-  try {
-    for await (const chunk of unzipped) {
-      options.signal?.throwIfAborted();
-      stream.push(chunk as Buffer);
-      await options.onProgress?.(source.bytesRead, size);
-    }
-  } finally {
-    source.destroy();
   }
 }

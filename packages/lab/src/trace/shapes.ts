@@ -17,9 +17,10 @@ export interface OperatorInputs {
 /** Combinations beyond this many (a trace with ever new shapes) are not recorded. */
 const mostCombinations = 1 << 20;
 
-const isSizes = (value: unknown): boolean =>
-  Array.isArray(value) && value.every((item) => (Array.isArray(item) ? isSizes(item) : isSize(item)));
 const isSize = (value: unknown): boolean => typeof value === "number" && value >= 0 && value <= Number.MAX_SAFE_INTEGER;
+/** Sizes, or a list of them; deeper lists are not written by the profiler. */
+const isSizes = (value: unknown): boolean =>
+  Array.isArray(value) && value.every((item) => (Array.isArray(item) ? item.every(isSize) : isSize(item)));
 
 export class ShapeTable {
   private readonly texts = new Symbols();
