@@ -1,5 +1,5 @@
 // @ts-check
-// Writes flowers.csv: 300 invented flowers of three kinds with four measurements each.
+// Writes flowers.csv, 300 invented flowers of three kinds with four measurements each, and notes.csv, 300 short texts on three topics.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -20,3 +20,16 @@ const rows = Array.from({ length: 300 }, (_, i) => {
 });
 const header = "sepal_length,sepal_width,petal_length,petal_width,kind";
 writeFileSync(join(import.meta.dirname, "flowers.csv"), `${[header, ...rows].join("\n")}\n`);
+
+const topics = {
+  weather: ["rain", "wind", "cloud", "storm", "sun", "frost", "mist", "thunder"],
+  kitchen: ["salt", "oven", "dough", "butter", "onion", "soup", "knife", "flour"],
+  sports: ["goal", "team", "coach", "race", "ball", "score", "match", "player"],
+};
+const others = ["the", "a", "and", "today", "with", "very", "soon", "again", "some", "after"];
+const pick = (/** @type {readonly string[]} */ words) => words[Math.floor((normal() + 6) * 1e6) % words.length];
+const notes = Array.from({ length: 300 }, (_, i) => {
+  const [topic, words] = Object.entries(topics)[i % 3];
+  return `${Array.from({ length: 7 }, (_, k) => pick(k % 3 === 1 ? words : others)).join(" ")},${topic}`;
+});
+writeFileSync(join(import.meta.dirname, "notes.csv"), `${["text,topic", ...notes].join("\n")}\n`);

@@ -1,5 +1,7 @@
 // @ts-check
-// Trains a classifier on a CSV file of one's own: read, normalize, hold rows out, train, look at the mistakes.
+// Trains classifiers on two CSV files of one's own. Numbers: read, normalize, hold rows out, train, look at the mistakes. Texts: one
+// YAML file and two commands.
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +10,7 @@ import { load } from "@weft/core/io";
 import * as nn from "@weft/core/nn";
 import { readCsvText } from "@weft/formats/csv";
 import { exportRun, train } from "@weft/train";
-import { lineChart, savePicture, small, verify } from "../example.mjs";
+import { lineChart, savePicture, small, verify, weftCommand } from "../example.mjs";
 
 /** @typedef {{ hidden: nn.Linear, out: nn.Linear }} Params */
 /** @typedef {{ x: weft.Tensor, y: weft.Tensor }} Batch */
@@ -86,6 +88,19 @@ try {
       y: "cross entropy",
     }),
   );
+
+  // Texts need no program: notes.yaml names the file and its columns.
+  const weftText = (/** @type {string[]} */ ...args) =>
+    spawnSync(process.execPath, [weftCommand, ...args], { encoding: "utf8" }).stdout;
+  const notes = join(folder, "notes");
+  console.log(
+    weftText("train", join(import.meta.dirname, "notes.yaml"), "--output", notes)
+      .trim()
+      .split("\n")
+      .at(-2),
+  );
+  const answer = weftText("classify", notes, "the storm and rain again");
+  verify(`"the storm and rain again" is about ${answer.split("\t")[0]}`, answer.startsWith("weather"));
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

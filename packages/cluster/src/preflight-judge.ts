@@ -51,7 +51,7 @@ const leastLatency = 2e-3;
 /** Share of a host's links that must be slow before the host is named instead. */
 const hostShare = 0.7;
 /** Samples of a link without which it is not named, and of a worker whose clocks do not say why it is slow. */
-const enoughLinkSamples = 8;
+const enoughLinkSamples = 6;
 const enoughWorkerSamples = 4;
 const maxNoise = 5;
 /** Share of the time above which other processes make products incomparable. */
