@@ -47,7 +47,7 @@ function run(command) {
   const { stdout, stderr } = spawnSync(process.execPath, [join(root, "packages/cli/bin/weft.js"), ...args], {
     cwd: scratch,
     encoding: "utf8",
-    env: { ...process.env, WEFT_LEDGER: ".weft/ledger.jsonl" },
+    env: { ...process.env, WEFT_LEDGER: ".weft/ledger.jsonl", WEFT_PROGRESS: "0" },
   });
   return `${stderr}${stdout}`.replaceAll(scratch, ".").trimEnd();
 }
