@@ -49,7 +49,9 @@ function run(command) {
     encoding: "utf8",
     env: { ...process.env, WEFT_LEDGER: ".weft/ledger.jsonl", WEFT_PROGRESS: "0" },
   });
-  return `${stderr}${stdout}`.replaceAll(scratch, ".").trimEnd();
+  // Progress appears when a command is slow; it is no part of the output.
+  const said = stderr.replaceAll(/^weft: .*\d+%.*\n/gm, "");
+  return `${said}${stdout}`.replaceAll(scratch, ".").trimEnd();
 }
 
 const result = (name) => JSON.parse(readFileSync(join(root, `bench/results/${name}.json`), "utf8"));

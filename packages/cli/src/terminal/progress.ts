@@ -77,7 +77,7 @@ export function showCompiling(listeners: Set<(event: "start" | "end") => void>):
   let [programs, running] = [0, 0];
   const listener = (event: "start" | "end"): void => {
     running += event === "start" ? 1 : -1;
-    if (event === "start") progress.note(`compiling program ${++programs}; later runs use the cache;`);
+    if (event === "start") progress.note(`compiling program ${++programs} (later runs use the cache)`);
     else if (running === 0 && process.stderr.isTTY) progress.clear();
   };
   listeners.add(listener);

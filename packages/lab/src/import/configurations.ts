@@ -2,23 +2,14 @@
 // for a prediction.
 import { readFileSync, statSync } from "node:fs";
 import { readCsvText } from "@weft/formats/csv";
+import type { ParallelConfiguration } from "../model/index.js";
 import { ImportError } from "./lines.js";
 
 const largestCsv = 64 << 20;
 const mostRows = 100_000;
 
 /** A row of a file of configurations. */
-export interface ConfigurationRow {
-  devices: number;
-  globalBatch: number;
-  microBatch: number;
-  hidden: number;
-  heads: number;
-  layers: number;
-  sequence: number;
-  tensor: number;
-  data: number;
-  pipeline: number;
+export interface ConfigurationRow extends ParallelConfiguration {
   /** Measured iteration time; null where it is asked for. */
   milliseconds: number | null;
   line: number;

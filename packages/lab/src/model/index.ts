@@ -1,4 +1,5 @@
 // The data model of the lab: runs, studies and findings. Record types come from @weft/formats.
+export type { ParallelConfiguration } from "./configuration.js";
 export {
   bySeverity,
   type Evidence,

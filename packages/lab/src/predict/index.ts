@@ -33,7 +33,6 @@ export {
   chooseConfigurations,
   fitParallelLaw,
   type MeasuredConfiguration,
-  type ParallelConfiguration,
   type ParallelPrediction,
 } from "./parallel-law.js";
 export {

@@ -1,20 +1,7 @@
 // Predicts the iteration time of configurations of tensor, pipeline and data parallelism from a few measured ones: a physical
 // law of a transformer's step whose constants are fitted, and a correction that is interpolated from what the law leaves over
 // (a Gaussian process over the logarithms of the settings).
-
-/** One configuration of a training step over three kinds of parallelism. */
-export interface ParallelConfiguration {
-  devices: number;
-  globalBatch: number;
-  microBatch: number;
-  hidden: number;
-  heads: number;
-  layers: number;
-  sequence: number;
-  tensor: number;
-  data: number;
-  pipeline: number;
-}
+import type { ParallelConfiguration } from "../model/index.js";
 
 /** A configuration and its measured iteration time. */
 export interface MeasuredConfiguration extends ParallelConfiguration {

@@ -124,7 +124,7 @@ const Row = memo(({ row, selected, current, onSelect }: RowProps) => (
       <span class="soft sub">
         {row.study !== undefined
           ? `study ${row.study}`
-          : [row.model, row.dataset].filter(Boolean).join(" · ") || row.id}
+          : [row.id === row.name ? undefined : row.id, row.model, row.dataset].filter(Boolean).join(" · ")}
       </span>
     </th>
     {columns.map((column) => (
