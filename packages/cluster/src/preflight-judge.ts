@@ -1,6 +1,7 @@
 // Judges what preflight measured: names workers, hosts and links that are slow beside their neighbors, with the measurements
 // that say so. Minima over interleaved repeats are compared, and the time that other processes took away does not count: a
 // disturbed worker is not a slow one. It knows numbers, not clusters.
+import { median, quantile } from "@weft/formats/stats";
 import type { Measurement } from "./clocks.js";
 
 export const workerKinds = ["products", "memory", "loader"] as const;
@@ -59,12 +60,6 @@ const crowdedShare = 0.75;
 
 const least = (values: readonly number[]): number => Math.min(...values);
 const ms = (seconds: number): string => `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 0)} ms`;
-
-function quantile(values: readonly number[], q: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
-}
-const median = (values: readonly number[]): number => quantile(values, 0.5);
 
 /** How much samples of the same thing differ: 1 where they do not. Differences between things must be larger than that. */
 const noiseOf = (lists: readonly (readonly number[])[]): number =>
