@@ -126,3 +126,11 @@ test("links that vary, or were measured twice only, are not named", () => {
   assert.match(few.undecided.join(), /no time to look again|^$/);
   assert.ok(judge([], rows(8)).findings.length <= 1);
 });
+
+test("of three hosts the one with slow links is named", () => {
+  const { findings } = judge(...cluster(seededRandom(4), 3, [{ what: "host", places: [1], by: 25 }]));
+  assert.deepEqual(
+    findings.map(({ what, workers }) => [what, ...workers]),
+    [["host", "w1"]],
+  );
+});
