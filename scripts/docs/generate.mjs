@@ -106,6 +106,8 @@ function undocumented() {
   for (const reflection of Object.values(project.reflections)) {
     if (!reflection.isDeclaration() || reflection.kindOf(kinds) || reflection.flags.isExternal) continue;
     if (!reflection.kindOf(ReflectionKind.SomeExport | ReflectionKind.SomeMember)) continue;
+    // The name of an error is that of its class.
+    if (reflection.name === "name" && reflection.parent?.name.endsWith("Error")) continue;
     // Members of type literals are described with the type.
     if (reflection.parent?.kindOf(ReflectionKind.TypeLiteral) || reflection.inheritedFrom !== undefined) continue;
     const documented = reflection.hasComment() || (reflection.signatures ?? []).some((s) => s.hasComment());

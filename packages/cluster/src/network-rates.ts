@@ -75,7 +75,7 @@ export function groupLinks({ collectives }: Pick<PreflightReport, "collectives">
   const entries = collectiveKinds.map((kind): [CollectiveKind, Link[]] => {
     const { members, bytes, seconds } = largest(kind);
     // An all-reduce exchanges twice, the others once.
-    const latency = kind === "allReduce" ? tiny.seconds : tiny.seconds / 2;
+    const latency = Math.min(seconds / 2, kind === "allReduce" ? tiny.seconds : tiny.seconds / 2);
     return [kind, [{ members, latency, bandwidth: bytes / Math.max(seconds / 8, seconds - latency) }]];
   });
   return Object.fromEntries(entries) as Record<CollectiveKind, Link[]>;

@@ -1,19 +1,9 @@
 // The verdicts of preflight on made-up measurements: faults of known kind and place among noise, busy neighbors and spread.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { seededRandom } from "@weft/formats/stats";
 import type { Measurement } from "./clocks.js";
 import { effectiveSeconds, judge, type LinkRow, type WorkerRow } from "./preflight-judge.js";
-
-/** A deterministic generator (mulberry32), so that the counts below are always the same. */
-function generator(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
 
 interface Fault {
   what: "worker" | "host" | "link";
@@ -68,7 +58,7 @@ function cluster(random: () => number, count: number, faults: readonly Fault[]):
 }
 
 test("faults of every kind are named, and nothing else", () => {
-  const random = generator(1);
+  const random = seededRandom(1);
   const pick = (n: number): number => Math.floor(n * random());
   let [injected, named, wrong] = [0, 0, 0];
   for (let trial = 0; trial < 60; trial++) {
@@ -108,7 +98,7 @@ test("time that other processes take away does not count, time that a quota take
 });
 
 test("two that differ, and a crowded worker, are undecided", () => {
-  const random = generator(2);
+  const random = seededRandom(2);
   const [rows, links] = cluster(random, 2, [{ what: "worker", places: [0], by: 2, how: "clock" }]);
   const two = judge(rows, links);
   assert.deepEqual(two.findings, []);
@@ -125,7 +115,7 @@ test("two that differ, and a crowded worker, are undecided", () => {
 });
 
 test("links that vary, or were measured twice only, are not named", () => {
-  const random = generator(3);
+  const random = seededRandom(3);
   const rows = (samples: number): LinkRow[] =>
     cluster(random, 16, [{ what: "link", places: [2, 5], by: 3 }])[1].map((row) => ({
       ...row,
@@ -135,4 +125,12 @@ test("links that vary, or were measured twice only, are not named", () => {
   assert.deepEqual(few.findings, []);
   assert.match(few.undecided.join(), /no time to look again|^$/);
   assert.ok(judge([], rows(8)).findings.length <= 1);
+});
+
+test("of three hosts the one with slow links is named", () => {
+  const { findings } = judge(...cluster(seededRandom(4), 3, [{ what: "host", places: [1], by: 25 }]));
+  assert.deepEqual(
+    findings.map(({ what, workers }) => [what, ...workers]),
+    [["host", "w1"]],
+  );
 });

@@ -1,6 +1,7 @@
 // Judges what preflight measured: names workers, hosts and links that are slow beside their neighbors, with the measurements
 // that say so. Minima over interleaved repeats are compared, and the time that other processes took away does not count: a
 // disturbed worker is not a slow one. It knows numbers, not clusters.
+import { median } from "@weft/formats/stats";
 import type { Measurement } from "./clocks.js";
 
 export const workerKinds = ["products", "memory", "loader"] as const;
@@ -51,7 +52,7 @@ const leastLatency = 2e-3;
 /** Share of a host's links that must be slow before the host is named instead. */
 const hostShare = 0.7;
 /** Samples of a link without which it is not named, and of a worker whose clocks do not say why it is slow. */
-const enoughLinkSamples = 8;
+const enoughLinkSamples = 6;
 const enoughWorkerSamples = 4;
 const maxNoise = 5;
 /** Share of the time above which other processes make products incomparable. */
@@ -60,11 +61,9 @@ const crowdedShare = 0.75;
 const least = (values: readonly number[]): number => Math.min(...values);
 const ms = (seconds: number): string => `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 0)} ms`;
 
-function quantile(values: readonly number[], q: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
-}
-const median = (values: readonly number[]): number => quantile(values, 0.5);
+/** The value below which a fifth of the values are, without interpolation: of three links two may be those of a slow host. */
+const fasterFifth = (values: readonly number[]): number =>
+  [...values].sort((a, b) => a - b)[Math.floor(0.2 * values.length)];
 
 /** How much samples of the same thing differ: 1 where they do not. Differences between things must be larger than that. */
 const noiseOf = (lists: readonly (readonly number[])[]): number =>
@@ -170,8 +169,8 @@ interface JudgedLink {
 function compareLinks(rows: readonly LinkRow[]): JudgedLink[] {
   const lists = { seconds: rows.map(({ seconds }) => seconds), latency: rows.map(({ latency }) => latency) };
   // The faster ones are the usual ones: one slow host makes the links of all others to it slow.
-  const usual = quantile(lists.seconds.map(least), 0.2);
-  const quick = quantile(lists.latency.map(least), 0.2);
+  const usual = fasterFifth(lists.seconds.map(least));
+  const quick = fasterFifth(lists.latency.map(least));
   const [unsteady, unsteadyLatency] = [noiseOf(lists.seconds), noiseOf(lists.latency)];
   return rows.map((row) => {
     const [own, latency] = [least(row.seconds), least(row.latency)];

@@ -99,8 +99,9 @@ const linkSide = 512;
 const tinySide = 4;
 /** Hosts up to which all pairs are measured; beyond, each with its neighbors at distances 1, 2, 4 ... */
 const maxAllPairs = 16;
-/** Rounds of another look at what seems slow, and the number of others that are measured with it. */
+/** Rounds of another look at what seems slow, how many of them also when the time is over, and the number of others that are measured with it. */
 const lookAgain = 6;
+const surelyAgain = 2;
 const witnesses = 3;
 const manyWorkers = 8;
 
@@ -216,9 +217,9 @@ class Preflight {
         ...{ passed: { latency: [], seconds: [] }, tiny, large },
       };
       this.links.push(row);
-      await this.#sampleLink(row);
-      // The first samples load code and memory.
-      for (const list of [row.latency, row.seconds, row.passed.latency, row.passed.seconds]) list.length = 0;
+      // The first runs load code and memory.
+      await this.prober.measure(tiny, 1);
+      await this.prober.measure(large, 1);
       await this.#sampleLink(row);
     }
   }
@@ -283,7 +284,7 @@ class Preflight {
     for (const round of range(lookAgain)) {
       const workers = suspectWorkers(this.workers) as MeasuredWorker[];
       const links = suspectLinks(this.links) as MeasuredLink[];
-      if (this.late || workers.length + links.length === 0) return;
+      if ((this.late && round >= surelyAgain) || workers.length + links.length === 0) return;
       this.#say(`looks again at ${workers.length} workers and ${links.length} links (${round + 1} of ${lookAgain})`);
       const others = <T>(all: readonly T[], some: readonly T[]): T[] => {
         const rest = all.filter((row) => !some.includes(row));

@@ -1,6 +1,6 @@
 // Runs small functions on chosen workers and returns what the workers' own clocks say: queues, messages and the client's load
 // are not part of it.
-import { type CollectiveKind, type GraphFn, range, WeftError } from "@weft/core/internal/graph";
+import { type CollectiveKind, type GraphFn, range, type Shape, WeftError } from "@weft/core/internal/graph";
 import { build, make } from "@weft/core/internal/ops";
 import { collectiveProbe } from "@weft/core/internal/runtime";
 import { ClusterBuffer } from "./buffer.js";
@@ -48,7 +48,8 @@ export const collectiveBytes = (kind: CollectiveKind, members: number, n: number
 export class Prober {
   readonly #measured = new Map<string, Measurement>();
   readonly #programs: number[] = [];
-  readonly #operands: number[] = [];
+  /** Ids of operands by shape; all workers have them. */
+  readonly #operands = new Map<string, number>();
   readonly #waiting = new Map<string, () => void>();
   readonly #ids: readonly string[];
   #next = 1;
@@ -85,15 +86,23 @@ export class Prober {
     return id;
   }
 
-  /** Defines functions of one operand, all of the same shape, filled with the same number. */
+  /** An operand of this shape on every worker, filled with the same number. */
+  #operand(shape: Shape): number {
+    const key = shape.join("x");
+    let id = this.#operands.get(key);
+    if (id === undefined) {
+      const filled: GraphFn = { params: [], outputs: [build.full(shape, fillWith, "float32")] };
+      id = this.#run(this.#define(new Map(this.#ids.map((_, rank) => [rank, filled]))), []);
+      this.#operands.set(key, id);
+    }
+    return id;
+  }
+
+  /** Defines functions of one operand, all of the same shape. */
   prepare(functions: ReadonlyMap<number, GraphFn>): Probe {
-    const ranks = [...functions.keys()];
     const [{ params }] = [...functions.values()];
-    const [{ shape }] = params;
-    const filled: GraphFn = { params: [], outputs: [build.full(shape, fillWith, "float32")] };
-    const operand = this.#run(this.#define(new Map(ranks.map((rank) => [rank, filled]))), []);
-    this.#operands.push(operand);
-    return { ranks, program: this.#define(functions), operand };
+    const operand = this.#operand(params[0].shape);
+    return { ranks: [...functions.keys()], program: this.#define(functions), operand };
   }
 
   collective(kind: CollectiveKind, ranks: readonly number[], n: number): Probe {
@@ -146,7 +155,7 @@ export class Prober {
   /** Makes the workers forget all functions and operands. */
   close(): void {
     this.#connection.onMeasured = () => {};
-    for (const id of this.#operands) this.#connection.free(id);
+    for (const id of this.#operands.values()) this.#connection.free(id);
     for (const program of this.#programs) this.cluster.device.executables.forget(program);
   }
 }

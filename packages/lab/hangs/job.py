@@ -255,7 +255,61 @@ def checkpoint():
         dist.barrier()
 
 
+def monitored(culprit):
+    for step in range(20):
+        work()
+        dist.all_reduce(gradient)
+        if not (rank == culprit and step == 7):
+            dist.monitored_barrier(timeout=datetime.timedelta(minutes=20))  # FAULT monitored-3
+
+
+def pipeline(culprit):
+    """Stages pass activations on; one stage forgets one of them."""
+    for step in range(20):
+        work()
+        if rank > 0:
+            dist.recv(metric, rank - 1)  # FAULT pipeline-4
+        if rank < world - 1 and not (rank == culprit and step == 6):
+            dist.send(metric, rank + 1)
+        dist.all_reduce(gradient)
+
+
+def sharded(culprit):
+    """Parameters are gathered for every layer; one rank takes a short cut once."""
+    whole = torch.empty(8 * world)
+    for step in range(20):
+        for layer in range(3):
+            work()
+            if not (rank == culprit and step == 5 and layer == 1):
+                dist.all_gather_into_tensor(whole, metric)  # FAULT sharded-4
+        dist.all_reduce(gradient)
+
+
+def creates_group(culprit):
+    for step in range(20):
+        work()
+        dist.all_reduce(gradient)
+        if step == 6 and rank != culprit:
+            dist.new_group(list(range(world)))  # FAULT new-group-3
+        dist.all_gather(gathered(metric), metric)
+
+
+def wrong_group(culprit, at):
+    first = dist.new_group(list(range(world)))
+    second = dist.new_group(list(range(world)))
+    for step in range(20):
+        work()
+        chosen = second if rank == culprit and step == at else first
+        dist.all_reduce(gradient, group=chosen)  # FAULT wrong-group-4
+        dist.all_gather(gathered(metric), metric, group=second)
+
+
 scenarios = {
+    "monitored-3": lambda: monitored(1),
+    "pipeline-4": lambda: pipeline(1),
+    "sharded-4": lambda: sharded(2),
+    "new-group-3": lambda: creates_group(1),
+    "wrong-group-4": lambda: wrong_group(3, 5),
     "skip-2": lambda: skipped(1, 5),
     "skip-16": lambda: skipped(11, 7),
     "skip-same-2": lambda: skipped_same_shape(1, 13),

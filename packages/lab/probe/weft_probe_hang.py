@@ -20,6 +20,7 @@ _most_threads = 64
 _calls = collections.deque(maxlen=256)
 _number = [0]
 _watcher = [None]
+_inside = threading.local()
 
 
 def limit_seconds():
@@ -284,7 +285,8 @@ def _note_call(module, name):
     peer_name = "dst" if "send" in name else "src"
 
     def call(*args, **kwargs):
-        if _watcher[0] is None:
+        # A blocking call may issue the non-blocking one: it is one call.
+        if _watcher[0] is None or getattr(_inside, "call", False):
             return original(*args, **kwargs)
         probe.recorder.fact(pointToPoint=True)
         _number[0] += 1
@@ -292,7 +294,11 @@ def _note_call(module, name):
         record = {"op": name, "peer": peer if isinstance(peer, int) else None, "number": _number[0], "done": False}
         record.update(tag=kwargs.get("tag", 0) if isinstance(kwargs.get("tag", 0), int) else None, site=_site())
         _calls.append(record)
-        result = original(*args, **kwargs)
+        _inside.call = True
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            _inside.call = False
         # A non-blocking call has only been issued; whether it has finished is not known.
         record["done"] = True if name in ("send", "recv") else None
         _number[0] += 1

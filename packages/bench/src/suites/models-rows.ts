@@ -1,5 +1,6 @@
 // Rows of the suite of models: whole models of @weft/models with random weights, as training steps and as generation.
 import * as weft from "@weft/core";
+import { bytesOf } from "@weft/core/internal/graph";
 import * as nn from "@weft/core/nn";
 import * as optim from "@weft/core/optim";
 import { defineModel, generateTokens, type Model, type Params } from "@weft/models";
@@ -213,6 +214,10 @@ const released = (tree: unknown): void => {
   for (const leaf of weft.treeLeaves(tree)) leaf.dispose();
 };
 
+/** Bytes of all tensors of a tree. */
+const bytesIn = (tree: unknown): number =>
+  [...new Set(weft.treeLeaves(tree))].reduce((n, { size, dtype }) => n + size * bytesOf(dtype), 0);
+
 /** Bytes of all parameters in a dtype of so many bytes. */
 const parameterCount = (model: Model): number =>
   Object.values(model.parameters).reduce((n, { shape }) => n + shape.reduce((a, b) => a * b, 1), 0);
@@ -279,6 +284,8 @@ async function prepareTraining(row: ModelRow): Promise<PreparedRow> {
       parameters: parameterCount(model),
       heldBytes: device.memory().usedBytes - before,
       scratchBytes: step.scratchBytes,
+      // Parameters, optimizer state and batch, and what a step needs beside them.
+      peakBytes: bytesIn([params, state, key, inputIds, labels]) + step.scratchBytes,
       kernels: step.kernels(params, state, key).length,
     },
     release: () => released([params, state, key, inputIds, labels]),

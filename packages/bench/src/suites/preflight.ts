@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { type Cluster, connect, Dispatcher, type PreflightFinding, preflight } from "@weft/cluster";
 import * as weft from "@weft/core";
 import type { TensorValue } from "@weft/core/internal/runtime";
-import { median } from "@weft/formats/stats";
+import { median, seededRandom } from "@weft/formats/stats";
 import { Hosts, noHosts } from "@weft/testing/hosts";
 import type { Context, Suite } from "./context.js";
 
@@ -51,17 +51,6 @@ export interface PreflightDrillRecord {
   skipped?: string;
 }
 
-/** A deterministic generator (mulberry32): every run of the drill has the same scenes. */
-function generator(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
-
 const kinds = ["quota", "cable", "stopped", "link"] as const;
 /** Ranks, scenes, and faults in each of them; and one scene without a fault per number of ranks. */
 const plan = [
@@ -71,7 +60,7 @@ const plan = [
 ] as const;
 
 function scenesOf(quick: boolean): Scene[] {
-  const random = generator(19);
+  const random = seededRandom(19);
   let next = 0;
   const all = plan.flatMap(({ ranks, scenes, faults }) =>
     Array.from({ length: scenes + 1 }, (_, i): Scene => {

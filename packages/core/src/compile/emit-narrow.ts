@@ -54,6 +54,20 @@ function pitchOf(length: number, bytes: number): number {
   return (words | 1) * perWord;
 }
 
+/** Whether a store belongs to the last pass over a row. */
+function lastPass(
+  kernel: LoopKernel,
+  inside: ReadonlySet<string>,
+  outside: ReadonlySet<string>,
+): { isLast(store: Store): boolean } {
+  const scope = new EmitScope("");
+  const printer = new BodyPrinter(kernel, { top: scope, row: scope, element: scope }, inside, outside, "0");
+  const last = Math.max(
+    ...[...kernel.reductions.map((r) => r.argument), ...kernel.stores.map((s) => s.value)].map((e) => printer.stage(e)),
+  );
+  return { isLast: (store) => printer.stage(store.value) === last };
+}
+
 /** The shared memory of a kernel; null where rows are long or few, or operands are read otherwise. */
 function narrowPlan(kernel: LoopKernel): NarrowPlan | null {
   const { outer, inner, reductions, columnSums, stores, buffers } = kernel;
@@ -80,11 +94,14 @@ function narrowPlan(kernel: LoopKernel): NarrowPlan | null {
     (known ?? add(bytesOf(load.dtype))).loads.push(load);
   }
   if (tiles.length === 0) return null;
+  const { isLast } = lastPass(kernel, names, outside);
   for (const store of stores) {
     if (!mentionsAny(store.address, names)) continue;
     const bytes = bytesOf(buffers[store.buffer].dtype);
     if (store.address.key !== linear || rawTypes[bytes] === undefined) return null;
-    add(bytes).stores.push(store);
+    // What the last pass writes may replace what it reads at the same place.
+    const read = isLast(store) ? tiles.find((t) => t.bytes === bytes && t.stores.length === 0) : undefined;
+    (read ?? add(bytes)).stores.push(store);
   }
   const rows = rowCounts.find((n) => tiles.reduce((sum, t) => sum + n * t.pitch * t.bytes, 0) <= tileBytes);
   return rows === undefined ? null : { length, units, rows, tiles };
@@ -155,11 +172,13 @@ export function emitNarrow(
       for (const line of code.update) element.add(line);
       after.push(...code.end);
     }
-    for (const { tile, store } of stores) {
+    // All values are computed before any is written: a result may replace an operand.
+    const values = stores.map(({ store }) => printer.value(store.value));
+    stores.forEach(({ tile, store }, i) => {
       const { dtype } = kernel.buffers[store.buffer];
-      const pointer = `((${storageType[dtype]}*)${tile.name})`;
-      for (const line of storeText(pointer, place(tile), dtype, printer.value(store.value))) element.add(line);
-    }
+      for (const line of storeText(`((${storageType[dtype]}*)${tile.name})`, place(tile), dtype, values[i]))
+        element.add(line);
+    });
     row.add("#pragma unroll 8");
     row.add(`for (int e = 0; e < ${length}; e++) {`);
     for (const line of unpackIndex(inner, "e")) row.add(`  ${line}`);

@@ -131,10 +131,26 @@ function inTwoStages(node: Node<"reduce">, shape: readonly number[]): Node {
   return build.cast(build.reshape(whole, node.shape), node.dtype);
 }
 
+/** A product of half types with a vector as a sum of products, which reads the matrix once; a library would need it widened. */
+function vectorProduct(node: Node<"matmul">): Node {
+  const [a, b] = node.inputs.map((x) => build.cast(x, "float32"));
+  const batch = node.shape.slice(0, -2);
+  const k = a.shape[a.shape.length - 1];
+  const rank = node.shape.length;
+  // The sum runs along memory where it can: along the rows of a, and of b if it is transposed.
+  const isRight = node.shape[rank - 1] === 1;
+  const matrix = isRight ? a : isOp(node.inputs[1], "permute") ? build.transpose(b) : b;
+  const alongRows = isRight || matrix !== b;
+  const vector = build.reshape(isRight ? b : a, [...batch, ...(alongRows ? [1, k] : [k, 1])]);
+  const products = build.mul(matrix, build.expand(vector, matrix.shape));
+  return build.cast(build.reshape(build.sum(products, [alongRows ? rank - 1 : rank - 2]), node.shape), node.dtype);
+}
+
 function prepareMatmul(node: Node<"matmul">, options: PrepareOptions): Node {
   const [a, b] = node.inputs;
   const k = a.shape[a.shape.length - 1];
   if (k === 0) return build.zerosLike(node);
+  if (isHalf(node.dtype) && !options.halfMatmul && node.shape.slice(-2).includes(1)) return vectorProduct(node);
   if (isHalf(node.dtype) && !options.halfMatmul)
     return build.cast(build.matmul(build.cast(a, "float32"), build.cast(b, "float32")), node.dtype);
   if (kindOf(node.dtype) === "int") {

@@ -6,6 +6,7 @@ import {
   type DType,
   DTypeError,
   isFloat,
+  kindOf,
   type Node,
   ShapeError,
   showShape,
@@ -41,6 +42,11 @@ export interface AttentionOptions extends ProductOptions {
   causal?: boolean;
   /** Query i sees keys from i - window[0] to i + window[1] only; kernels skip the rest. One number stands for both sides. */
   window?: number | readonly [number, number];
+  /**
+   * Segment ids [..., length], whole numbers: a query sees the keys of its own segment only, such as those of one of several
+   * sequences that are packed into a row. One tensor for queries and keys, or one for each. Kernels read one byte per pair.
+   */
+  segments?: Tensor | readonly [queries: Tensor, keys: Tensor];
   /** Factor of the scores; 1 / sqrt(size) by default. */
   scale?: number;
   /** Dropout rate of the weights; needs a key, one for all examples ([2]) or one per example ([...batch, 2]). */
@@ -58,6 +64,32 @@ function bandOption(op: string, { causal = false, window }: AttentionOptions): B
   if (sides.length !== 2 || !sides.every((n) => Number.isInteger(n) && n >= 0 && n < 2 ** 30))
     throw new WeftError(`${op}: window is a whole number of at least 0 or two of them, got ${JSON.stringify(window)}`);
   return meet({ lower: 0 - sides[0], upper: sides[1] }, causal ? { upper: 0 } : {});
+}
+
+/** Whether a query may see a key by their segments [..., 1, queries, keys], and by the mask. */
+function segmentMask(op: string, { segments, mask }: AttentionOptions, scores: readonly number[]): Tensor | undefined {
+  if (segments === undefined) return mask;
+  const ids = "rank" in segments ? ([segments, segments] as const) : segments;
+  const [rows, columns] = ids.map((x, i) => {
+    const length = scores[scores.length - 2 + i];
+    const batch = scores.slice(0, -3);
+    const shape = broadcastShapes(x.shape, [...batch, length]);
+    const fits = shape !== null && showShape(shape) === showShape([...batch, length]);
+    if (!fits || kindOf(x.dtype) !== "int" || x.shape[x.rank - 1] !== length)
+      throw new ShapeError(
+        `${op}: segments are whole numbers of the shape ${showShape([...batch, length])}, got ${x.dtype} ${showShape(x.shape)}`,
+      );
+    const axes = i === 0 ? [1, length, 1] : [1, 1, length];
+    return build.expandTo(build.reshape(x.node, [...x.shape.slice(0, -1), ...axes]), [
+      ...batch,
+      1,
+      ...scores.slice(-2),
+    ]);
+  });
+  const same = wrap(build.eq(rows, columns));
+  if (mask === undefined) return same;
+  if (mask.dtype === "bool") return same.logicalAnd(mask);
+  return mask.where(same, Number.NEGATIVE_INFINITY);
 }
 
 /** A mask without what depends on the distance between query and key alone. */
@@ -80,8 +112,9 @@ function extras(
   size: number,
   dtype: DType,
 ): { nodes: Node[]; kernel: Omit<AttentionKernel, "packed"> } {
-  checkOptions(op, options, ["mask", "causal", "window", "scale", "dropout", "key", "precision"]);
-  const { mask, scale = 1 / Math.sqrt(size), dropout = 0, key = null } = options;
+  checkOptions(op, options, ["mask", "causal", "window", "segments", "scale", "dropout", "key", "precision"]);
+  const { scale = 1 / Math.sqrt(size), dropout = 0, key = null } = options;
+  const mask = segmentMask(op, options, scores);
   if (!(dropout >= 0 && dropout < 1))
     throw new WeftError(`${op}: dropout is at least 0 and less than 1, got ${dropout}`);
   if (!Number.isFinite(scale)) throw new WeftError(`${op}: scale is a number, got ${scale}`);

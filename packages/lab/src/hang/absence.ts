@@ -21,9 +21,35 @@ export function absentRank(context: HangContext): HangVerdict | null {
       (rank) => !context.waiting.some((other) => other !== waiting && other.ranks.includes(rank)),
     );
     const culprits = free.length > 0 ? free : absent;
-    return explainAbsence(context, culprits, waiting);
+    return unrecordedCall(context, culprits, waiting) ?? explainAbsence(context, culprits, waiting);
   }
   return null;
+}
+
+/** Calls that every rank of a group must make and that no recorder shows. */
+const unrecorded = /^(?:new_group|new_subgroups\w*|monitored_barrier|init_process_group|destroy_process_group)$/;
+
+/** Ranks that wait in an unrecorded call: the others left it out, or, where they are more, these made one too many. */
+function unrecordedCall(context: HangContext, inside: number[], waiting: Waiting): HangVerdict | null {
+  const stacks = inside.map((rank) => {
+    const own = context.evidence.ranks.get(rank);
+    return own === undefined ? [] : mainFrames(own);
+  });
+  const names = stacks.map(
+    (frames) => frames.find((frame) => !isUserFrame(frame) && unrecorded.test(frame.name))?.name,
+  );
+  const [op] = names;
+  if (op === undefined || names.some((name) => name !== op)) return null;
+  const isExtra = inside.length < waiting.ranks.length;
+  return context.verdict(isExtra ? "extra" : "skipped", isExtra ? inside : waiting.ranks, {
+    site: userSite(stacks[0]),
+    at: isExtra ? null : waiting.site,
+    collective: { op, group: "", sequence: null },
+    evidence: [
+      `${ranksText(inside)} wait in ${op}, which every rank must call; ${ranksText(waiting.ranks)} wait in ${waiting.op} number ${waiting.sequence} of group ${waiting.group}`,
+    ],
+    confidence: inside.length === waiting.ranks.length ? "guess" : "likely",
+  });
 }
 
 function explainAbsence(context: HangContext, culprits: number[], waiting: Waiting): HangVerdict {

@@ -213,19 +213,38 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
   }
   const sorted = [...byOp].sort((a, b) => a[1].length - b[1].length);
   const [op, odd] = sorted[0];
-  const call = context.evidence.calls[odd[0].calls.call[callAt(odd[0], sequence)]];
+  const usual = sorted[sorted.length - 1][1];
+  const callOf = (lane: Lane): Call => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+  const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
+  const skipped = leavesOut(context, odd[0], sequence, got, expected);
+  const call = skipped ? expected : got;
   return context.verdict(
-    "order",
+    skipped ? "skipped" : "order",
     odd.map((lane) => lane.rank),
     {
       site: call.site,
-      collective: { op, group: groupName(context.evidence, group), sequence },
-      confidence: odd.length < sorted[sorted.length - 1][1].length ? "likely" : "guess",
+      ...(skipped && { at: got.site }),
+      collective: { op: skipped ? expected.op : op, group: groupName(context.evidence, group), sequence },
+      confidence: odd.length < usual.length ? "likely" : "guess",
       evidence: sorted.map(
         ([name, set]) => `${ranksText(set.map((lane) => lane.rank))}: ${name} is number ${sequence} of its group`,
       ),
     },
   );
+}
+
+/**
+ * Whether a rank went on without a call that a loop repeats: what it issued has followed the call of the others before, at the
+ * same lines. Where it repeats its own last call once more, it has one call too many instead.
+ */
+function leavesOut({ evidence }: HangContext, lane: Lane, sequence: number, got: Call, expected: Call): boolean {
+  const { call } = lane.calls;
+  const here = callAt(lane, sequence);
+  const place = (i: number): string => placeOf(evidence.calls[call[i]]);
+  const [gotPlace, expectedPlace] = [placeOf(got), placeOf(expected)];
+  if (got.site === null || expected.site === null || here === 0 || place(here - 1) === gotPlace) return false;
+  for (let i = 1; i < here; i++) if (place(i) === gotPlace && place(i - 1) === expectedPlace) return true;
+  return false;
 }
 
 interface Mismatch {

@@ -217,3 +217,33 @@ test("recorded dumps of a real gloo job are pickles without rank lists", { skip:
   });
   assert.deepEqual(verdict.culprits, [1]);
 });
+
+test("one of the repetitions of an inner loop is skipped", async () => {
+  const step = [gather, gather, gather, reduce];
+  const whole = [...loop(5, ...step), gather, gather, gather];
+  const short = [...loop(5, ...step), gather, gather, reduce];
+  const verdict = await verdictOf({
+    "rank0.json": dump(whole, "2.10"),
+    "rank1.json": dump(whole, "2.10"),
+    "rank2.json": dump(short, "2.10"),
+  });
+  assert.deepEqual([verdict.kind, verdict.culprits, verdict.collective?.op], ["skipped", [2], "all_gather"]);
+  assert.deepEqual([verdict.site?.line, verdict.at?.line], [gather.line, reduce.line]);
+});
+
+test("in a pipeline the stage that sent nothing is named, not the stages that wait behind it", async () => {
+  const calls = (rank: number, sends: number, waits: boolean): object[] =>
+    Array.from({ length: 7 }, (_, i) => [
+      ...(rank > 0 ? [{ op: "recv", peer: rank - 1, number: 2 * i, tag: 0, done: !(waits && i === 6) }] : []),
+      ...(rank < 3 && i < sends ? [{ op: "send", peer: rank + 1, number: 2 * i + 1, tag: 0, done: true }] : []),
+    ]).flat();
+  const stage = (rank: number, sends: number, waits: boolean): string =>
+    JSON.stringify({ format: "weft.hang", version: 1, rank, worldSize: 4, pointToPoint: calls(rank, sends, waits) });
+  const verdict = await verdictOf({
+    "rank0.json": stage(0, 7, false),
+    "rank1.json": stage(1, 6, false),
+    "rank2.json": stage(2, 6, true),
+    "rank3.json": stage(3, 0, true),
+  });
+  assert.deepEqual([verdict.kind, verdict.culprits], ["point-to-point", [1]]);
+});

@@ -10,8 +10,14 @@ export function pointToPoint(context: HangContext): HangVerdict | null {
     return call === undefined ? [] : [{ own, call, peer: call.peer as number }];
   });
   if (blocked.length === 0) return recordedPointToPoint(context);
-  // The one that got least far: the others wait because of it.
-  blocked.sort((a, b) => a.own.pointToPoint.length - b.own.pointToPoint.length);
+  // In a chain of stages all wait for the one whose partner waits in no send or receive. In a ring there is none: then the one
+  // that got least far is the cause.
+  const isBlocked = new Set(blocked.map((one) => one.own.rank));
+  blocked.sort(
+    (a, b) =>
+      Number(isBlocked.has(a.peer)) - Number(isBlocked.has(b.peer)) ||
+      a.own.pointToPoint.length - b.own.pointToPoint.length,
+  );
   const kindOf = (op: string) => (op.includes("send") ? "send" : "recv");
   for (const { own, call, peer } of blocked) {
     const partner = context.evidence.ranks.get(peer);

@@ -96,10 +96,13 @@ export const number = described(
 
 export const numberList = listOf(number);
 
-const checked = (isValid: (x: number) => boolean, what: string, json: object) =>
-  described(number.refine(isValid, { error: (issue) => `${what}, got ${show(issue.input)}` }), {
-    json: { anyOf: undefined, ...json },
-  });
+const checked = (isValid: (x: number) => boolean, what: string | ((got: unknown) => string), json: object) =>
+  described(
+    number.refine(isValid, {
+      error: ({ input }) => `${typeof what === "string" ? what : what(input)}, got ${show(input)}`,
+    }),
+    { json: { anyOf: undefined, ...json } },
+  );
 
 /** Throws if keys of different groups are given: they would contradict each other. */
 export function exclusive(given: object, ...groups: readonly (readonly string[])[]): void {
@@ -113,9 +116,7 @@ export function exclusive(given: object, ...groups: readonly (readonly string[])
 export const wholeNumber = (low: number, high = 1e7) =>
   checked(
     (x) => Number.isInteger(x) && x >= low && x <= high,
-    high === 1e7
-      ? `expected a whole number >= ${low} (at most ten million)`
-      : `expected a whole number from ${low} to ${high}`,
+    (got) => (Number(got) > high ? `must be at most ${high}` : `expected a whole number >= ${low}`),
     { type: "integer", minimum: low, maximum: high },
   );
 

@@ -86,7 +86,10 @@ const eigenbases = new BoundedCache<Record<string, PartLevels>>("eigenbases", {
 export class GateProblem {
   readonly #levels: Record<string, PartLevels> | null;
 
-  constructor(readonly spec: GateSpec) {
+  constructor(
+    /** The specification. */
+    readonly spec: GateSpec,
+  ) {
     checkParameters(spec);
     this.#levels = Object.keys(this.learned()).some((key) => this.#affectsLevels(key)) ? null : this.#fixedLevels();
   }

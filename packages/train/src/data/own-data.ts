@@ -16,6 +16,7 @@ export type OwnFormat = (typeof ownFormats)[number];
 
 /** Where an own data set is, and which columns hold what. */
 export interface OwnData {
+  /** Format of the files. */
   format: OwnFormat;
   /** A folder with the splits, or one file: then every tenth row is for the test. */
   path: string;

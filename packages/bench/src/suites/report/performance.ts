@@ -458,6 +458,28 @@ interface FirstHourRow {
   times: Record<string, { ms: number; meanMs: number }>;
 }
 
+/** Whole models of @weft/models: a line per row, with memory where both sides know it. */
+function modelsSection(record: ContestRecord | undefined): string[] {
+  if (record === undefined) return [];
+  const gigabytes = (bytes: unknown): string => (typeof bytes === "number" ? `${(bytes / 1e9).toFixed(2)} GB` : "");
+  const lines = record.rows.map(({ title, times, ratios }) => {
+    const peers = Object.entries(ratios).map(
+      ([name, { ratio }]) => `${name} ${showMs(times[name].ms)} (${ratio.toFixed(2)}x)`,
+    );
+    const [own, theirs] = [times["weft"], times["torch.compile"]].map((time) => gigabytes(time?.info?.["peakBytes"]));
+    return [title, times["weft"] === undefined ? "" : showMs(times["weft"].ms), peers.join(", "), own, own && theirs];
+  });
+  return [
+    "## GPU, models people know",
+    "",
+    `- One H200 (${record.hardware.gpu}); measured ${record.at.slice(0, 10)} with \`npm run bench -- models\`, medians of three rounds in turns; ratios are the peer's time divided by Weft's`,
+    "- Memory is that of parameters, optimizer state, batch and one step; decoding times are per token",
+    "",
+    ...markdownTable(["work", "Weft", "PyTorch", "memory of Weft", "of torch.compile"], lines),
+    "",
+  ];
+}
+
 /** The whole page. */
 export const performancePage = (files: StoredFiles, notes: Record<string, string>): string[] => [
   "# Performance",
@@ -476,6 +498,7 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...generalSection("GPU, whole models", files["general-models"], notes, [
     "- The rows of whole models of an earlier run of the suite",
   ]),
+  ...modelsSection(files.models),
   ...generalSection("CPU, general work", files["general-cpu"], notes),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")

@@ -18,7 +18,8 @@ typedef struct {
   const int32_t* indices;
   void* out;
 } order_job;
-/* One item is a line where lines lie next to each other, or a block of neighboring lines, which are summed side by side. */
+/* One item is a line where lines lie next to each other, or a block of neighboring lines, which are summed side by side. A single
+   line adds four elements to each other first: every sum waits for the one before. */
 #define CUMSUM_LINES 64
 #define CUMSUM(name, T, LOAD, STORE, ACC)                                                                              \
   static void name(void* const* p, long lo, long hi) {                                                                 \
@@ -27,6 +28,24 @@ typedef struct {
     for (long item = lo; item < hi; item++) {                                                                          \
       const long first = item % blocks * CUMSUM_LINES, start = item / blocks * n * inner + first;                      \
       const long lines = inner - first < CUMSUM_LINES ? inner - first : CUMSUM_LINES;                                  \
+      if (inner == 1) {                                                                                                \
+        const long d = j->flag ? -1 : 1;                                                                               \
+        const T* x = (const T*)j->x + start + (j->flag ? n - 1 : 0);                                                   \
+        T* out = (T*)j->out + start + (j->flag ? n - 1 : 0);                                                           \
+        ACC sum = 0;                                                                                                   \
+        long s = 0;                                                                                                    \
+        for (; s + 4 <= n; s += 4) {                                                                                   \
+          const ACC a = LOAD(x[s * d]), b = a + LOAD(x[(s + 1) * d]), c = LOAD(x[(s + 2) * d]),                        \
+                    e = c + LOAD(x[(s + 3) * d]);                                                                      \
+          out[s * d] = STORE(sum + a);                                                                                 \
+          out[(s + 1) * d] = STORE(sum + b);                                                                           \
+          out[(s + 2) * d] = STORE(sum + (b + c));                                                                     \
+          sum += b + e;                                                                                                \
+          out[(s + 3) * d] = STORE(sum);                                                                               \
+        }                                                                                                              \
+        for (; s < n; s++) out[s * d] = STORE(sum += LOAD(x[s * d]));                                                  \
+        continue;                                                                                                      \
+      }                                                                                                                \
       ACC sums[CUMSUM_LINES] = {0};                                                                                    \
       for (long s = 0; s < n; s++) {                                                                                   \
         const long at = start + (j->flag ? n - 1 - s : s) * inner;                                                     \
