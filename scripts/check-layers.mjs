@@ -62,7 +62,7 @@ const layers = {
     "test",
   ],
   ui: ["wire", "data", "jobs", "server", "page", "test"],
-  cli: ["terminal", "commands", "test"],
+  cli: ["usage", "terminal", "commands", "test"],
 };
 const bundled = { ui: "page" };
 // Which packages of the workspace a package may import; its package.json lists them (tests and

@@ -92,6 +92,7 @@ example("grape", "--small", "--out", join(runs, "start"));
 verdict();
 heading(`Done in ${((performance.now() - start) / 1e3).toFixed(0)} s. What to type next`);
 console.log(`  npx weft ui                                        your runs in the browser, live
+  npx weft init                                      files for a job of your own, by a few questions
   npx weft doctor                                    what this machine has and lacks
   npx weft bench --quick                             how products scale over the devices of this machine
   npx weft scale --devices 1,2 -- python train.py    how your own job scales, and why not better

@@ -30,6 +30,8 @@ if (files.length === 0) {
 }
 // What tests see of the planner must not depend on how busy a machine is.
 process.env.WEFT_RATES ??= "assumed";
+// What commands print must not depend on it either.
+process.env.WEFT_PROGRESS ??= "0";
 // Suites of the CPU device check compiled programs; small ones would be interpreted by the rules that they are compared with.
 process.env.WEFT_INTERPRET ??= "0";
 // Two files at a time: the suites start real processes and compile kernels, and small machines have two cores.

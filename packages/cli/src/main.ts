@@ -1,7 +1,7 @@
 // The command `weft`: adds the commands and passes control to commander. Each command is one file.
 import { CommanderError } from "commander";
 import { addCommands } from "./commands/index.js";
-import { SuggestingCommand, wrongUsage } from "./terminal/index.js";
+import { SuggestingCommand, UnknownName, wrongUsage } from "./usage/index.js";
 
 // A reader such as head or less closes the pipe early; that is not an error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
@@ -29,6 +29,14 @@ try {
   await addCommands(program, process.argv.slice(2));
   await program.parseAsync();
 } catch (error) {
+  if (error instanceof UnknownName) {
+    const { plainText } = await import("@weft/formats/text");
+    const { suggestName } = await import("./terminal/index.js");
+    const { wrong, known, what } = error;
+    const text = `error: ${error.message}\n${suggestName(wrong, known, `${what}s`)}\n(weft --help lists the commands)\n`;
+    process.stderr.write(plainText(text));
+    process.exit(wrongUsage);
+  }
   if (!(error instanceof CommanderError)) throw error;
   process.exitCode = error.exitCode === 0 ? 0 : wrongUsage;
 }

@@ -47,7 +47,7 @@ function run(command) {
   const { stdout, stderr } = spawnSync(process.execPath, [join(root, "packages/cli/bin/weft.js"), ...args], {
     cwd: scratch,
     encoding: "utf8",
-    env: { ...process.env, WEFT_LEDGER: ".weft/ledger.jsonl" },
+    env: { ...process.env, WEFT_LEDGER: ".weft/ledger.jsonl", WEFT_PROGRESS: "0" },
   });
   // Progress appears when a command is slow; it is no part of the output.
   const said = stderr.replaceAll(/^weft: .*\d+%.*\n/gm, "");

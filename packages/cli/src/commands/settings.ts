@@ -1,7 +1,9 @@
 // The settings of the commands (see core/src/settings).
 import { text } from "@weft/core/internal/settings";
+import { progressSetting } from "../terminal/index.js";
 
 export const cliSettings = {
+  progress: progressSetting,
   ledger: text("WEFT_LEDGER", "a file name", {
     summary: "The ledger of measured runs.",
     otherwise: "`.weft/ledger.jsonl`",

@@ -240,6 +240,9 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
   let hasStepped = false;
   const group = config.ranks > 1 ? await joinGroup(config.ranks) : singleRank;
   const progress = new ProgressLine();
+  const { tokenizeListeners } = await import("@weft/train/data");
+  const onTokens = progress.update.bind(progress);
+  if (group.rank === 0) tokenizeListeners.add(onTokens);
   const print = (text: string): void => {
     progress.clear();
     if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);
@@ -281,6 +284,7 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
     if (options.json && group.rank === 0) process.stdout.write(`${JSON.stringify(result)}\n`);
     else print(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {
+    tokenizeListeners.delete(onTokens);
     process.off("SIGTERM", stop);
     process.off("SIGINT", stop);
     group.close();

@@ -4,11 +4,9 @@ import { join } from "node:path";
 import { mostDevices } from "@weft/formats/limits";
 import { plainText } from "@weft/formats/text";
 import { InvalidArgumentError } from "commander";
+import { failed, interrupted, wrongUsage } from "../usage/index.js";
 
-/** Exit codes: the command failed, its usage was wrong, or Ctrl-C ended it. */
-export const failed = 1;
-export const wrongUsage = 2;
-export const interrupted = 130;
+export { failed, interrupted, wrongUsage };
 
 /** An error for the user: printed as a message, without a stack trace. */
 export class CommandError extends Error {

@@ -21,7 +21,7 @@ export {
   wrongUsage,
 } from "./command.js";
 export { hasColors, paint, wrapped } from "./paint.js";
-export { ProgressLine, showCompiling, showSeconds } from "./progress.js";
+export { ProgressLine, progressSetting, showCompiling, showSeconds } from "./progress.js";
 export { addSet, translationNote } from "./settings.js";
-export { SuggestingCommand, suggestName } from "./suggest.js";
+export { suggestName } from "./suggest.js";
 export { table } from "./table.js";

@@ -1,7 +1,13 @@
 // Progress on standard error: one line that is redrawn on a terminal; elsewhere a line every few seconds, so that logs show
 // that work goes on. Standard output is for results.
+import { flag } from "@weft/core/internal/settings";
 import { plainText } from "@weft/formats/text";
 import { paint } from "./paint.js";
+
+/** Whether lines appear where standard error is not a terminal. */
+export const progressSetting = flag("WEFT_PROGRESS", true, {
+  summary: "Progress of long work on standard error, also where that is not a terminal.",
+});
 
 /** Work that is shorter than this is not reported where lines stay. */
 const silentMs = 2000;
@@ -21,7 +27,10 @@ export class ProgressLine {
   private started = Date.now();
   private drawn = false;
 
-  constructor(private readonly stream: NodeJS.WriteStream = process.stderr) {}
+  constructor(
+    private readonly stream: NodeJS.WriteStream = process.stderr,
+    private readonly shown = progressSetting.get(),
+  ) {}
 
   /** Shows `done` of `total` with the time that is left; redrawn at most ten times per second. */
   update(what: string, done: number, total: number): void {
@@ -41,6 +50,7 @@ export class ProgressLine {
 
   #show(what: string, end: (isTerminal: boolean) => string, force: boolean): void {
     const now = Date.now();
+    if (!this.shown) return;
     if (this.stream.isTTY) {
       if (now - this.last < 100 && !force) return;
       this.last = now;

@@ -1,6 +1,5 @@
 // Wrong names on the command line always get a suggestion: the nearest name, what the word means here, or the list of names.
 import { closestName } from "@weft/formats/text";
-import { Command } from "commander";
 
 /** Words of other programs, and what to type here. The first that the command has is taken. */
 const otherWords: Readonly<Record<string, readonly string[]>> = {
@@ -42,32 +41,4 @@ export function suggestName(wrong: string, known: readonly string[], what: strin
   const meant = otherWords[wrong]?.find((name) => known.includes(name)) ?? closestName(wrong, known);
   if (meant != null) return `(did you mean ${meant}?)`;
   return known.length === 0 ? `(there are no ${what})` : `(${what}: ${known.join(", ")})`;
-}
-
-/** A command whose errors about unknown options and commands always suggest something. */
-export class SuggestingCommand extends Command {
-  override createCommand(name?: string): SuggestingCommand {
-    return new SuggestingCommand(name);
-  }
-
-  /** Called by commander. */
-  unknownOption(flag: string): void {
-    const known = this.createHelp()
-      .visibleOptions(this)
-      .flatMap(({ long }) => (long == null ? [] : [long]));
-    this.error(`error: unknown option '${flag}'\n${suggestName(flag.split("=")[0], known, "options")}`, {
-      code: "commander.unknownOption",
-    });
-  }
-
-  /** Called by commander. */
-  unknownCommand(): void {
-    const known = this.createHelp()
-      .visibleCommands(this)
-      .map((command) => command.name());
-    const wrong = String(this.args[0]).slice(0, 60);
-    this.error(`error: unknown command '${wrong}'\n${suggestName(wrong, known, "commands")}`, {
-      code: "commander.unknownCommand",
-    });
-  }
 }

@@ -80,7 +80,7 @@ test("progress: a line that is redrawn on a terminal, a line every few seconds e
   const written = (isTTY: boolean): { line: ProgressLine; text: () => string } => {
     let text = "";
     const stream = { isTTY, columns: 80, write: (part: string) => (text += part) !== "" };
-    return { line: new ProgressLine(stream as unknown as NodeJS.WriteStream), text: () => text };
+    return { line: new ProgressLine(stream as unknown as NodeJS.WriteStream, true), text: () => text };
   };
   const [terminal, log] = [written(true), written(false)];
   for (let k = 1; k <= 40; k++) {

@@ -19,4 +19,4 @@ export { type OwnData, type OwnFormat, ownFormats, ownSplit } from "./own-data.j
 export { type SyntheticOptions, syntheticTable } from "./synthetic.js";
 export { DataError, TableBuilder, type TextTable, textOf } from "./table.js";
 export { fileTokenizer, hashTokenizer, IdList, makeTokenizer, type Tokenizer, tokenize } from "./tokenizer.js";
-export { limitRows, openTokens, readTokens, type TokenSet } from "./tokens.js";
+export { limitRows, openTokens, readTokens, type TokenSet, tokenizeListeners } from "./tokens.js";

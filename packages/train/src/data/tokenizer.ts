@@ -219,12 +219,17 @@ export async function makeTokenizer(kind: string, vocabulary: number): Promise<T
 }
 
 /** Ids of a whole table, and where each row starts. */
-export function tokenize(table: TextTable, tokenizer: Tokenizer): { ids: Int32Array; offsets: Uint32Array } {
+export function tokenize(
+  table: TextTable,
+  tokenizer: Tokenizer,
+  onRows: (done: number) => void = () => {},
+): { ids: Int32Array; offsets: Uint32Array } {
   const out = new IdList();
   const offsets = new Uint32Array(table.rows + 1);
   for (let row = 0; row < table.rows; row++) {
     tokenizer.encode(table.bytes, table.offsets[row], table.offsets[row + 1], out);
     offsets[row + 1] = out.length;
+    if ((row + 1) % 1000 === 0) onRows(row + 1);
   }
   return { ids: out.ids.subarray(0, out.length), offsets };
 }

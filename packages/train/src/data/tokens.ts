@@ -44,6 +44,9 @@ interface Header {
   crc: number;
 }
 
+/** Called while texts are tokenized; the command line shows progress. */
+export const tokenizeListeners = new Set<(what: string, done: number, total: number) => void>();
+
 /** Opens the token file of a split; creates it if needed. */
 export async function openTokens(source: DatasetSource, tokenizer: Tokenizer, home = dataHome()): Promise<TokenSet> {
   const key = createHash("sha256").update(`${magic}|${source.sha256}|${tokenizer.identity}`).digest("hex").slice(0, 32);
@@ -53,7 +56,10 @@ export async function openTokens(source: DatasetSource, tokenizer: Tokenizer, ho
   const named = (set: TokenSet): TokenSet => (source.classes === undefined ? set : { ...set, classes: source.classes });
   if (known !== null && known.key === key) return named(known);
   const table = await source.read();
-  const { ids, offsets } = tokenize(table, tokenizer);
+  const what = `tokenizing ${source.dataset} ${source.split}`;
+  const { ids, offsets } = tokenize(table, tokenizer, (done) => {
+    for (const listener of tokenizeListeners) listener(what, done, table.rows);
+  });
   mkdirSync(folder, { recursive: true });
   const header = {
     dataset: source.dataset,

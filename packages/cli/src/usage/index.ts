@@ -1,0 +1,42 @@
+// What every start of the command needs: exit codes, and commands that report a wrong name. It imports commander alone, because
+// `weft --help` loads it.
+import { Command } from "commander";
+
+/** Exit codes: the command failed, its usage was wrong, or Ctrl-C ended it. */
+export const failed = 1;
+export const wrongUsage = 2;
+export const interrupted = 130;
+
+/** An option or a command that does not exist. */
+export class UnknownName extends Error {
+  constructor(
+    readonly wrong: string,
+    readonly known: readonly string[],
+    readonly what: "option" | "command",
+  ) {
+    super(`unknown ${what} '${wrong}'`);
+  }
+}
+
+/** A command that throws `UnknownName`, so that a suggestion can be made. */
+export class SuggestingCommand extends Command {
+  override createCommand(name?: string): SuggestingCommand {
+    return new SuggestingCommand(name);
+  }
+
+  /** Called by commander. */
+  unknownOption(flag: string): void {
+    const known = this.createHelp()
+      .visibleOptions(this)
+      .flatMap(({ long }) => (long == null ? [] : [long]));
+    throw new UnknownName(flag.split("=")[0], known, "option");
+  }
+
+  /** Called by commander. */
+  unknownCommand(): void {
+    const known = this.createHelp()
+      .visibleCommands(this)
+      .map((command) => command.name());
+    throw new UnknownName(String(this.args[0]).slice(0, 60), known, "command");
+  }
+}
