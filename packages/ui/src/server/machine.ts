@@ -59,6 +59,8 @@ export class MachineMonitor {
   }
 
   async #start(): Promise<void> {
+    // Loading the lab takes a while; the first picture comes first.
+    if (this.#history.length === 0) await new Promise((resolve) => setTimeout(resolve, 700).unref());
     const { MachineWitness } = await import("@weft/lab/internal");
     if (this.#timer !== null && this.#witness === null) this.#witness = new MachineWitness({ own: this.own });
     // The first sample needs an interval; a short one shows something soon.
