@@ -26,6 +26,7 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   drill: ["faults injected into real processes and hosts, and what became of the results", () => import("./drill.js")],
   preflight: ["slow workers, hosts and links, and whether preflight names them", () => import("./preflight.js")],
   lab: ["speed of `weft analyze` and of traces; cost of the probe", () => import("./lab.js")],
+  ui: ["the web app in Chromium: first picture, page weight, frames per second", () => import("./ui.js")],
   "lane-count": ["counts what lane programs cost on a GPU, without one", () => import("./lane-count.js")],
   report: [
     "writes docs/performance.md, docs/reliability.md and figures of docs/training.md",

@@ -10,7 +10,7 @@ const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 /** Whether a folder is the root or below it, after links in its path are resolved. `root` is resolved already. */
 export function isInside(root: string, folder: string): boolean {
   try {
-    const real = realpathSync(folder);
+    const real = realpathSync.native(folder);
     return real === root || real.startsWith(root.endsWith(sep) ? root : root + sep);
   } catch {
     return false;

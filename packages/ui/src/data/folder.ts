@@ -1,6 +1,6 @@
 // The runs folder: trainings, and studies with their runs. It is looked through again and again; a run whose files did not
 // change costs one look at their times.
-import { readdirSync, realpathSync } from "node:fs";
+import { readdirSync, realpathSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { lenientParser, type StudyFile, studyFileSchema } from "@weft/formats";
 import { plainText } from "@weft/formats/text";
@@ -79,6 +79,8 @@ export class RunsFolder {
   }
 
   #study(root: string, folder: string, id: string, seen: Set<string>): boolean {
+    // Most folders are runs: looking costs less than trying to open.
+    if (statSync(join(folder, "study.json"), { throwIfNoEntry: false }) === undefined) return false;
     const text = readSmall(root, join(folder, "study.json"));
     if (text === null) return false;
     let head: Partial<StudyFile> = {};

@@ -20,7 +20,7 @@ export interface RunPlace {
 const parseRunFile = lenientParser(runFileSchema);
 /** Seconds without a new record after which a run on another host is called silent. */
 const silentAfter = 120;
-const tailBytes = 24 << 10;
+const tailBytes = 10 << 10;
 /** Share of a step above which waiting is worth a word. */
 const notable = 0.1;
 

@@ -113,6 +113,8 @@ function statesOf(problem: GateProblem, p: DeviceParameters): { re: number[][]; 
   }
 }
 
+/** Rounding may leave a probability slightly outside of 0 to 1. */
+const unit = (value: number): number => Math.min(1, Math.max(0, value));
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 const lcm = (a: number, b: number): number => Math.min(1000, (a * b) / gcd(a, b));
 
@@ -164,7 +166,7 @@ export async function viewGate(task: GateTask): Promise<GateView> {
   const evaluate = isKnown ? problem.loss : own.loss;
   evaluate(all).itemSync();
   const start = performance.now();
-  const infidelity = evaluate(all).itemSync();
+  const infidelity = unit(evaluate(all).itemSync());
   const seconds = (performance.now() - start) / 1000;
   const { labels, times, weights, from, open: isOpen } = problem.populations(saves, undefined, p);
   const peak = (s: number): number => Math.max(...weights.map((row) => row[s]));
@@ -210,7 +212,7 @@ export async function viewGate(task: GateTask): Promise<GateView> {
 function addReport(view: GateView, problem: GateProblem, p: DeviceParameters): void {
   try {
     const { error, leaked } = problem.report(p);
-    Object.assign(view, { error, leaked, budget: errorBudget(problem, p) });
+    Object.assign(view, { error, leaked: leaked === null ? null : unit(leaked), budget: errorBudget(problem, p) });
   } catch (error) {
     view.warning = plainText((error as Error).message);
   }

@@ -113,9 +113,10 @@ function optionsOf(props: ChartProps, width: number, box: HTMLElement): uPlot.Op
       {
         stroke: ink,
         font,
-        grid: { stroke: line, width: 1 },
+        grid: { stroke: line, width: 1, ...(log === true && { filter: decades }) },
         ticks: { show: false },
         size: 58,
+        ...(log === true && { filter: decades }),
         values: (_: uPlot, splits: number[]) => splits.map((value) => (value === null ? "" : format(value))),
       },
     ],
@@ -144,6 +145,18 @@ const numbers = (_: uPlot, splits: number[]): string[] =>
   splits.map((value) =>
     value === null ? "" : value >= 1e6 ? `${value / 1e6}M` : value >= 1e4 ? `${value / 1e3}k` : String(value),
   );
+
+/** Of a logarithmic axis with many decades, at most eight. */
+function decades(_: uPlot, splits: number[]): (number | null)[] {
+  const powers = splits.map((value) => Math.log10(value));
+  const span = Math.max(...powers) - Math.min(...powers);
+  if (span < 2) return splits;
+  const every = Math.max(1, Math.ceil(span / 8));
+  return splits.map((value, i) => {
+    const power = Math.round(powers[i]);
+    return Math.abs(powers[i] - power) < 1e-6 && power % every === 0 ? value : null;
+  });
+}
 
 /** The range of the values with some space; a constant gets a range, too. */
 function padded(_: uPlot, low: number | null, high: number | null): [number, number] {

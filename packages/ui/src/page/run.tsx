@@ -246,7 +246,7 @@ function Head({ detail }: { detail: RunDetail }) {
         <a href="#/runs">Runs</a> <span aria-hidden="true">/</span> <span>{row.id}</span>
       </nav>
       <div class="toolbar">
-        <h1>{row.name}</h1>
+        <h1>{row.id === "." ? row.name : (row.id.split("/").at(-1) ?? row.name)}</h1>
         <StateLabel state={row.state} message={row.message} />
         {row.verdict !== undefined && <span class={`verdict ${row.verdict.tone}`}>{row.verdict.text}</span>}
         <span class="grow" />

@@ -102,6 +102,15 @@ const groups: Record<Shown, (state: RunState) => boolean> = {
   "ended badly": (state) => ["failed", "died", "timeout", "silent"].includes(state),
 };
 
+/** The folder of a run names it; several runs of one configuration have the same name. */
+const folderOf = (row: RunRow): string => (row.id === "." ? row.name : (row.id.split("/").at(-1) ?? row.name));
+
+function aboutOf(row: RunRow): string {
+  if (row.study !== undefined) return `study ${row.study}`;
+  const named = row.name === folderOf(row) ? undefined : row.name;
+  return [...new Set([named, row.dataset, row.model])].filter((text) => text !== undefined).join(" · ");
+}
+
 interface RowProps {
   row: RunRow;
   selected: boolean;
@@ -116,16 +125,12 @@ const Row = memo(({ row, selected, current, onSelect }: RowProps) => (
         type="checkbox"
         checked={selected}
         onChange={() => onSelect(row.id)}
-        aria-label={`Select ${row.name} to compare`}
+        aria-label={`Select ${row.id} to compare`}
       />
     </td>
     <th scope="row">
-      <a href={runAddress(row.id)}>{row.name}</a>
-      <span class="soft sub">
-        {row.study !== undefined
-          ? `study ${row.study}`
-          : [row.id === row.name ? undefined : row.id, row.model, row.dataset].filter(Boolean).join(" · ")}
-      </span>
+      <a href={runAddress(row.id)}>{folderOf(row)}</a>
+      <span class="soft sub">{aboutOf(row)}</span>
     </th>
     {columns.map((column) => (
       <td key={column.key} class={column.numeric === true ? "number" : ""} data-label={column.title}>
@@ -148,7 +153,7 @@ export function RunsPage() {
   const rows = useMemo(() => {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
     const column = columns.find(({ key }) => key === sort.key);
-    const value = column?.value ?? ((row: RunRow) => row.name);
+    const value = column?.value ?? folderOf;
     return runs
       .filter((row) => groups[shown](row.state) && words.every((word) => textOf(row).includes(word)))
       .sort((a, b) => {

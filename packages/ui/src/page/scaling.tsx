@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { FindingCard, LedgerView, StudyRow, StudyView } from "../wire/index.js";
 import { get } from "./api.js";
-import { Command, Empty, Fact } from "./parts.js";
+import { Command, Empty, Fact, Scroll } from "./parts.js";
 import { Plot, type PlotLine, type PlotPoint } from "./plot.js";
 import { go, useStore } from "./store.js";
 import { ago, figure, percent } from "./text.js";
@@ -97,7 +97,9 @@ function StudyBody({ view }: { view: StudyView }) {
         <SpeedupPlot view={view} />
         <section class="card">
           <h2>By device count</h2>
-          <PointTable view={view} />
+          <Scroll label="Speedup by device count">
+            <PointTable view={view} />
+          </Scroll>
         </section>
       </div>
       <h2 class="section-title">{view.findings.length === 0 ? "No findings" : `${view.findings.length} findings`}</h2>
