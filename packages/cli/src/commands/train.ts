@@ -120,7 +120,7 @@ async function reportOnce(work: () => Promise<void>): Promise<void> {
 async function run(file: string, options: Options): Promise<void> {
   const { followLauncher, isRank, loadAnyConfig } = await import("@weft/train");
   await engineWork(async () => {
-    const speaks = process.env.WEFT_RANK === undefined && ["0", undefined].includes(process.env.SLURM_PROCID);
+    const speaks = settings.rank.get() === undefined && ["0", undefined].includes(process.env.SLURM_PROCID);
     const config = loadAnyConfig(file, {
       ...overridesOf(options),
       ...(speaks && { onTranslated: translationNote(file) }),

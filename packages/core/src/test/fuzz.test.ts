@@ -20,6 +20,9 @@ const axisOf = (dice: Dice, x: Tensor): number => dice.below(x.rank);
 const axesOf = (dice: Dice, x: Tensor): number[] => x.shape.map((_, i) => i).filter(() => dice.chance(50));
 const bounded = (x: Tensor): Tensor => x.tanh();
 
+/** The sign of zero, which products with constants may change, would decide between pi and -pi. */
+const angle = (a: Tensor, b: Tensor): Tensor => weft.atan2(a.add(0.003), b);
+
 /** Needs an axis; scalars get one. */
 const withAxis =
   (step: Step): Step =>
@@ -32,7 +35,7 @@ const smooth: Record<string, Step> = {
   binary: (dice, x, other) => {
     const y = broadcastShapes(x.shape, other.shape) === null ? other.mean() : other;
     return bounded(
-      dice.pick([weft.add, weft.sub, weft.mul, (a: Tensor, b: Tensor) => a.div(b.square().add(1)), weft.atan2])(
+      dice.pick([weft.add, weft.sub, weft.mul, (a: Tensor, b: Tensor) => a.div(b.square().add(1)), angle])(
         x,
         y.add(0.01),
       ),

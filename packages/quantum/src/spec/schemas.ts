@@ -228,7 +228,7 @@ export const evolutionSchema = (open: boolean) =>
       method: choice(methodNames).optional(),
       splitting: choice(["merged", "terms"]).optional(),
       tolerance: above("positive").optional(),
-      maxSteps: wholeNumber(1).optional(),
+      maxSteps: wholeNumber(1, 1e9).optional(),
       gradient: choice(["stored", "checkpointed", "reversal"]).optional(),
       basis: choice(["product", "eigen"]).optional(),
       chunks: wholeNumber(1).optional(),
