@@ -2,6 +2,10 @@
 import { choice, text } from "@weft/core/internal/settings";
 
 export const benchSettings = {
+  chromium: text("WEFT_CHROMIUM", "the path of a browser", {
+    summary: "Chromium that measures the web app.",
+    otherwise: "`/usr/bin/chromium`",
+  }),
   htaPython: text("WEFT_HTA_PYTHON", "the command of a Python", {
     summary: "Python with HolisticTraceAnalysis, for the comparison of trace readers.",
   }),

@@ -110,6 +110,7 @@ export {
   launchers,
   type MachineReport,
   MachineWitness,
+  nvidiaSmi,
   PlanError,
   type PlannedRun,
   probeEnvironment,

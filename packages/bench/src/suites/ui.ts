@@ -18,6 +18,7 @@ import { fileURLToPath } from "node:url";
 import { median } from "@weft/formats/stats";
 import { MachineWitness } from "@weft/lab/internal";
 import type { Browser, Page } from "playwright-core";
+import { benchSettings } from "../settings.js";
 import type { Context, Suite } from "./context.js";
 
 interface UiRow {
@@ -31,7 +32,7 @@ interface UiRow {
 }
 
 const weft = fileURLToPath(new URL("../../../cli/bin/weft.js", import.meta.url));
-const chromium = process.env["WEFT_CHROMIUM"] ?? "/usr/bin/chromium";
+const chromium = benchSettings.chromium.get() ?? "/usr/bin/chromium";
 
 /** Writes the folder of a run. */
 function writeRun(runs: string, id: string, steps: number, status: "ok" | "running"): string {

@@ -27,6 +27,7 @@ function memoryUsed(): number | null {
 /** Watches the machine while somebody looks. */
 export class MachineMonitor {
   #history: MachineNow[] = [];
+  #nvidiaSmi = "nvidia-smi";
   #timer: NodeJS.Timeout | null = null;
   #witness: Witness | null = null;
   #gpus: Gpu[] = [];
@@ -61,7 +62,8 @@ export class MachineMonitor {
   async #start(): Promise<void> {
     // Loading the lab takes a while; the first picture comes first.
     if (this.#history.length === 0) await new Promise((resolve) => setTimeout(resolve, 700).unref());
-    const { MachineWitness } = await import("@weft/lab/internal");
+    const { MachineWitness, nvidiaSmi } = await import("@weft/lab/internal");
+    this.#nvidiaSmi = nvidiaSmi();
     if (this.#timer !== null && this.#witness === null) this.#witness = new MachineWitness({ own: this.own });
     // The first sample needs an interval; a short one shows something soon.
     setTimeout(() => this.#history.length === 0 && this.#sample(), 400).unref();
@@ -94,25 +96,30 @@ export class MachineMonitor {
 
   /** GPUs by nvidia-smi, in the background: it takes a process, which may be slow. */
   #readGpus(): void {
-    const command = process.env["WEFT_NVIDIA_SMI"] ?? "nvidia-smi";
-    if (process.env["WEFT_NVIDIA_SMI"] === undefined && !existsSync("/dev/nvidiactl")) return;
+    // A command of its own may stand for GPUs that this machine does not have.
+    if (this.#nvidiaSmi === "nvidia-smi" && !existsSync("/dev/nvidiactl")) return;
     const fields = "index,utilization.gpu,memory.used,power.draw";
-    execFile(command, [`--query-gpu=${fields}`, "--format=csv,noheader,nounits"], { timeout: 1500 }, (error, text) => {
-      if (error !== null) return;
-      this.#gpus = text.split("\n").flatMap((line) => {
-        const [index, use, memory, power] = line.split(",").map((part) => Number(part.trim()));
-        if (!Number.isInteger(index) || line.trim() === "") return [];
-        const known = (value: number): number | null => (Number.isFinite(value) ? value : null);
-        return [
-          {
-            index,
-            utilizationPercent: known(use),
-            memoryBytes: known(memory * 2 ** 20),
-            powerWatts: known(power),
-          },
-        ];
-      });
-    });
+    execFile(
+      this.#nvidiaSmi,
+      [`--query-gpu=${fields}`, "--format=csv,noheader,nounits"],
+      { timeout: 1500 },
+      (error, text) => {
+        if (error !== null) return;
+        this.#gpus = text.split("\n").flatMap((line) => {
+          const [index, use, memory, power] = line.split(",").map((part) => Number(part.trim()));
+          if (!Number.isInteger(index) || line.trim() === "") return [];
+          const known = (value: number): number | null => (Number.isFinite(value) ? value : null);
+          return [
+            {
+              index,
+              utilizationPercent: known(use),
+              memoryBytes: known(memory * 2 ** 20),
+              powerWatts: known(power),
+            },
+          ];
+        });
+      },
+    );
   }
 
   /** What was seen since a time, for a run that records no utilization itself. */
