@@ -76,6 +76,7 @@ test("trace prints tables, writes files, and does not overwrite a merged trace",
     "collectives.csv",
     "kernels.csv",
     "merged.json.gz",
+    "operators.csv",
     "ranks.csv",
     "report.json",
   ]);
