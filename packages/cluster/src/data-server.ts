@@ -50,6 +50,8 @@ interface Connection {
   sharesMemory: boolean;
   /** Pending reads by request: shared memory that the client still copies from. */
   reads: Map<number, () => void>;
+  /** Answers that wait until the client has read what it asked for before. */
+  late: (() => void)[];
 }
 
 /** An upload over a socket. */
@@ -128,6 +130,7 @@ export class DataServer {
       name: null,
       sharesMemory: false,
       reads: new Map(),
+      late: [],
     };
     this.#connections.add(connection);
     socket.on("close", () => {
@@ -223,7 +226,10 @@ export class DataServer {
       else if (peek) {
         this.device.synchronize();
         writeFrame(connection.socket, { fetch: request, bytes: 0, last: true });
-      } else this.#answer(connection, space, request, found);
+      } else if (connection.late.length > 0 || connection.socket.isPaused())
+        // Thousands of requests may have waited for one result.
+        connection.late.push(() => this.#fetch(connection, request, id, peek));
+      else this.#answer(connection, space, request, found);
     });
   }
 
@@ -239,7 +245,7 @@ export class DataServer {
       const copy = new Uint8Array(bytes);
       this.device.download(buffer, copy);
       writeFrame(socket, { fetch: request, bytes, last: true }, copy);
-      if (socket.writableLength > enoughUnread) this.#holdUp(socket);
+      if (socket.writableLength > enoughUnread) this.#holdUp(connection);
       return;
     }
     const shared = connection.sharesMemory ? this.#sharedOffset(buffer) : null;
@@ -273,16 +279,31 @@ export class DataServer {
   }
 
   /** Looks at no further request of a client before it has read what it asked for. */
-  #holdUp(socket: Socket): void {
-    socket.pause();
-    void drained(socket).then(() => socket.resume());
+  #holdUp(connection: Connection): void {
+    connection.socket.pause();
+    void drained(connection.socket).then(() => this.#goOn(connection));
   }
 
-  async #stream({ socket }: Connection, space: Namespace, request: number, held: Held): Promise<void> {
+  /** Answers what waited, as long as the client reads, and then looks at further requests. */
+  #goOn(connection: Connection): void {
+    const { socket } = connection;
+    if (socket.destroyed) return;
+    socket.resume();
+    const late = connection.late;
+    connection.late = [];
+    for (const [i, answer] of late.entries()) {
+      answer();
+      if (!socket.isPaused()) continue;
+      connection.late.push(...late.slice(i + 1));
+      return;
+    }
+  }
+
+  async #stream(connection: Connection, space: Namespace, request: number, held: Held): Promise<void> {
     // One at a time: each needs memory for a copy.
-    socket.pause();
-    await this.#pieces(socket, space, request, held);
-    if (!socket.destroyed) socket.resume();
+    connection.socket.pause();
+    await this.#pieces(connection.socket, space, request, held);
+    this.#goOn(connection);
   }
 
   async #pieces(socket: Socket, space: Namespace, request: number, held: Held): Promise<void> {
