@@ -28,7 +28,7 @@ export function scratch(): string {
 /** One model to make (or to load), and what to compute with it. */
 export interface OracleRequest {
   dir: string;
-  class: string;
+  class?: string;
   config?: Record<string, unknown>;
   load?: boolean;
   seed?: number;
@@ -39,6 +39,12 @@ export interface OracleRequest {
   steps?: number;
   generate?: Record<string, unknown>[];
   state?: boolean;
+  /** Writes the configuration as it is given, not as transformers normalizes it. */
+  raw?: boolean;
+  /** The answer is `failed` with the message if transformers refuses. */
+  mayFail?: boolean;
+  /** A model type whose configuration keys are listed instead. */
+  keys?: string;
   /** Texts to tokenize by the tokenizer of the folder instead, and a conversation. */
   texts?: string[];
   chat?: { role: string; content: string }[];

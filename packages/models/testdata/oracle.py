@@ -2,6 +2,7 @@
 training steps and generated tokens beside them. Reads a JSON list of requests, writes one safetensors file per request."""
 
 import copy
+import dataclasses
 import json
 import sys
 
@@ -35,7 +36,18 @@ def build(request):
     if "dtype" in request:
         model = model.to(getattr(torch, request["dtype"]))
     model.save_pretrained(request["dir"], max_shard_size=request.get("shard", "5GB"))
+    if request.get("raw"):
+        # The configuration as it was given, not as transformers normalizes it.
+        with open(request["dir"] + "/config.json", "w") as file:
+            json.dump({"architectures": [request["class"]], **request["config"]}, file)
     return model
+
+
+def keys(request):
+    """Names of the fields of a configuration class."""
+    made = type(transformers.AutoConfig.for_model(request["keys"]))
+    names = "\n".join(sorted(field.name for field in dataclasses.fields(made)))
+    save_file({"keys": torch.tensor(list(names.encode()), dtype=torch.uint8)}, request["answer"])
 
 
 def gradients(model, folder):
@@ -59,6 +71,8 @@ def tokenize(request):
 def answer(request):
     if "texts" in request:
         return tokenize(request)
+    if "keys" in request:
+        return keys(request)
     if request.get("load"):
         model = getattr(transformers, request["class"]).from_pretrained(request["dir"], attn_implementation="eager").eval()
     else:
@@ -104,4 +118,9 @@ def answer(request):
 
 
 for each in json.load(sys.stdin):
-    answer(each)
+    try:
+        answer(each)
+    except Exception as error:
+        if not each.get("mayFail"):
+            raise
+        save_file({"failed": torch.tensor(list(str(error).encode()) or [0], dtype=torch.uint8)}, each["answer"])

@@ -19,6 +19,7 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   ],
   train: ["training steps against PyTorch, overlap, tokenizing", () => import("./train.js")],
   "train-gpu": ["the trainer on a GPU against its bare program", () => import("./train-gpu.js")],
+  pretrain: ["an encoder pretrained on AG News and IMDB, and fine-tuned on each", () => import("./pretrain.js")],
   "train-scale": ["`weft scale` on `weft train` at 1 and 2 workers", () => import("./train-scale.js")],
   "train-runs": ["full trainings, one worker against two, settings", () => import("./train-runs.js")],
   planner: ["predicted against measured step times", () => import("./planner.js")],

@@ -17,6 +17,7 @@ interface Options {
   dtype: "auto" | "float32" | "bfloat16" | "float16";
   device?: string;
   json?: boolean;
+  ignoreUnsupported?: boolean;
 }
 
 const help = `
@@ -52,6 +53,7 @@ export function add(program: Command): void {
     .option("--chat", "put the prompt into the model's chat template")
     .option("--dtype <name>", "auto (that of the files), float32, bfloat16, float16", "auto")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
+    .option("--ignore-unsupported", "generate although generation_config.json has options that are not supported")
     .option("--json", "text, tokens and times as JSON on standard output")
     .addHelpText("after", help)
     .action((model: string, prompt: string | undefined, options: Options) =>
@@ -93,6 +95,10 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
   const tokenizer = await loadTokenizer(folder, model.config.vocabulary);
   if (model.initialized.length > 0)
     throw new CommandError(`${folder} has no language model head (${model.initialized.join(", ")} are missing)`);
+  if (model.unknownKeys.length > 0)
+    process.stderr.write(
+      `weft: config.json has keys that are not known and have no effect: ${model.unknownKeys.join(", ")}\n`,
+    );
   const text = options.chat === true ? await tokenizer.chat([{ role: "user", content: prompt }]) : prompt;
   const loaded = performance.now();
   const { temperature, topK, topP, minP, repetitionPenalty } = options;
@@ -107,6 +113,7 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
     ...(topP !== undefined && { topP }),
     ...(minP !== undefined && { minP }),
     ...(repetitionPenalty !== undefined && { repetitionPenalty }),
+    ...(options.ignoreUnsupported === true && { ignoreUnsupported: true }),
   });
   let first: number | null = null;
   for (;;) {

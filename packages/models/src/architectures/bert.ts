@@ -54,22 +54,21 @@ interface BertBackbone {
   pooler?: { dense: Dense };
 }
 
-function readConfig(fields: Fields): BertConfig {
+function readConfig(fields: Fields, vocabulary: number): BertConfig {
   fields.refuse("position_embedding_type", (v) => v !== "absolute", "only absolute positions are");
   fields.refuse("is_decoder", (v) => v !== false, "the model is an encoder here");
-  fields.refuse("add_cross_attention", (v) => v !== false, "the model is an encoder here");
-  const width = fields.count("hidden_size", { most: 2 ** 17 });
-  const heads = fields.count("num_attention_heads", { most: 2 ** 12 });
+  const width = fields.count("hidden_size", { otherwise: 768, most: 2 ** 17 });
+  const heads = fields.count("num_attention_heads", { otherwise: 12, most: 2 ** 12 });
   if (width % heads !== 0)
     throw fields.error("num_attention_heads", `is ${heads}, which does not divide hidden_size ${width}`);
   const hiddenDropout = fields.rate("hidden_dropout_prob", 0.1);
   return {
     width,
     heads,
-    layers: fields.count("num_hidden_layers", { most: 2 ** 12 }),
-    feedForward: fields.count("intermediate_size"),
-    vocabulary: fields.count("vocab_size"),
-    maxPositions: fields.count("max_position_embeddings"),
+    layers: fields.count("num_hidden_layers", { otherwise: 12, most: 2 ** 12 }),
+    feedForward: fields.count("intermediate_size", { otherwise: 3072 }),
+    vocabulary: fields.count("vocab_size", { otherwise: vocabulary }),
+    maxPositions: fields.count("max_position_embeddings", { otherwise: 512 }),
     types: fields.count("type_vocab_size", { otherwise: 2, most: 2 ** 16 }),
     epsilon: fields.number("layer_norm_eps", { otherwise: 1e-12, most: 1 }),
     activation: fields.choice("hidden_act", activationNames, "gelu"),
@@ -152,7 +151,7 @@ export const bert: Architecture<BertConfig> = {
     "masked-lm": "BertForMaskedLM",
   },
   ignored: [/(^|\.)embeddings\.position_ids$/, /^cls\.seq_relationship\./, /^cls\.predictions\.decoder\./],
-  config: readConfig,
+  config: (fields) => readConfig(fields, 30522),
 
   parameters(c, task) {
     const { width } = c;
@@ -207,7 +206,7 @@ export const roberta: Architecture<BertConfig> = {
   },
   ignored: [/(^|\.)embeddings\.position_ids$/, /^lm_head\.decoder\./],
   config(fields) {
-    const c = readConfig(fields);
+    const c = readConfig(fields, 50265);
     // Positions start after the padding id, so the table has that many rows more than there are positions.
     const padToken = c.padToken ?? 1;
     if (c.maxPositions <= padToken + 1)

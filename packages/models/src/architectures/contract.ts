@@ -14,8 +14,10 @@ export type Params = Record<string, unknown>;
 /** Shape and initial distribution of one parameter. */
 export interface ParameterSpec {
   readonly shape: readonly number[];
-  /** `normal` has the deviation `initializer_range` of the configuration. */
-  readonly init: "normal" | "zeros" | "ones";
+  /** `normal` has the deviation `initializer_range` of the configuration; `sinusoids` are fixed position embeddings. */
+  readonly init: "normal" | "zeros" | "ones" | "sinusoids";
+  /** Factor of the deviation; 1 by default. */
+  readonly gain?: number;
 }
 
 /** Parameters by their dotted names, such as `bert.encoder.layer.0.attention.self.query.weight`. */
@@ -114,6 +116,8 @@ export interface Architecture<C extends CommonConfig = CommonConfig> {
   readonly classes: Partial<Record<Task, string>>;
   /** Parameters of files that are not parameters of the model (buffers, heads of other tasks). */
   readonly ignored: readonly RegExp[];
+  /** Other names of fields of the configuration, and the name that {@link Architecture.config} reads. */
+  readonly aliases?: Readonly<Record<string, string>>;
   /** Reads and checks the configuration. */
   config(fields: Fields): C;
   /** The parameters of a task. */

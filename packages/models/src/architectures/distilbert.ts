@@ -25,6 +25,8 @@ interface DistilBertConfig extends CommonConfig {
   readonly heads: number;
   readonly feedForward: number;
   readonly activation: ActivationName;
+  /** New position embeddings are sines and cosines instead of random numbers. */
+  readonly hasSinusoids: boolean;
   readonly dropout: number;
   readonly attentionDropout: number;
   readonly classifierDropout: number;
@@ -69,6 +71,7 @@ export const distilbert: Architecture<DistilBertConfig> = {
     "masked-lm": "DistilBertForMaskedLM",
   },
   ignored: [/(^|\.)embeddings\.position_ids$/],
+  aliases: { hidden_size: "dim", num_attention_heads: "n_heads", num_hidden_layers: "n_layers" },
 
   config(fields) {
     const width = fields.count("dim", { otherwise: 768, most: 2 ** 17 });
@@ -78,8 +81,9 @@ export const distilbert: Architecture<DistilBertConfig> = {
       width,
       heads,
       layers: fields.count("n_layers", { otherwise: 6, most: 2 ** 12 }),
-      feedForward: fields.count("hidden_dim", { otherwise: 4 * width }),
-      vocabulary: fields.count("vocab_size"),
+      feedForward: fields.count("hidden_dim", { otherwise: 3072 }),
+      vocabulary: fields.count("vocab_size", { otherwise: 30522 }),
+      hasSinusoids: fields.flag("sinusoidal_pos_embds", false),
       maxPositions: fields.count("max_position_embeddings", { otherwise: 512 }),
       activation: fields.choice("activation", activationNames, "gelu"),
       dropout: fields.rate("dropout", 0.1),
@@ -109,7 +113,10 @@ export const distilbert: Architecture<DistilBertConfig> = {
     };
     return {
       ...embeddingTable("distilbert.embeddings.word_embeddings", vocabulary, width),
-      ...embeddingTable("distilbert.embeddings.position_embeddings", c.maxPositions, width),
+      "distilbert.embeddings.position_embeddings.weight": {
+        shape: [c.maxPositions, width],
+        init: c.hasSinusoids ? "sinusoids" : "normal",
+      },
       ...normTable("distilbert.embeddings.LayerNorm", width),
       ...layerTables("distilbert.transformer.layer", c.layers, (at) => ({
         ...denseTable(`${at}.attention.q_lin`, width, width),

@@ -32,6 +32,8 @@ interface Gpt2Config extends CommonConfig {
   readonly attentionDropout: number;
   readonly residualDropout: number;
   readonly classifierDropout: number;
+  /** Factors of the scores of each layer. */
+  readonly scales: readonly number[];
 }
 
 interface Gpt2Layer {
@@ -49,8 +51,8 @@ interface Gpt2Params {
 }
 
 /** A dense layer whose weight is stored as [in, out]. */
-const transposedTable = (name: string, out: number, inputs: number): ParameterTable => ({
-  [`${name}.weight`]: { shape: [inputs, out], init: "normal" },
+const transposedTable = (name: string, out: number, inputs: number, gain = 1): ParameterTable => ({
+  [`${name}.weight`]: { shape: [inputs, out], init: "normal", gain },
   [`${name}.bias`]: { shape: [out], init: "zeros" },
 });
 
@@ -63,28 +65,34 @@ export const gpt2: Architecture<Gpt2Config> = {
     "token-classification": "GPT2ForTokenClassification",
   },
   ignored: [/(^|\.)h\.\d+\.attn\.(bias|masked_bias)$/],
+  aliases: {
+    hidden_size: "n_embd",
+    max_position_embeddings: "n_positions",
+    num_attention_heads: "n_head",
+    num_hidden_layers: "n_layer",
+  },
 
   config(fields) {
-    fields.refuse("scale_attn_weights", (v) => v !== true, "only scaled attention is");
-    fields.refuse("scale_attn_by_inverse_layer_idx", (v) => v !== false, "only plain scaling is");
-    fields.refuse("reorder_and_upcast_attn", (v) => v !== false, "attention is computed in its own precision");
-    fields.refuse("add_cross_attention", (v) => v !== false, "the model is a decoder without an encoder here");
-    const width = fields.count("n_embd", { most: 2 ** 17 });
-    const heads = fields.count("n_head", { most: 2 ** 12 });
+    const width = fields.count("n_embd", { otherwise: 768, most: 2 ** 17 });
+    const heads = fields.count("n_head", { otherwise: 12, most: 2 ** 12 });
     if (width % heads !== 0) throw fields.error("n_head", `is ${heads}, which does not divide n_embd ${width}`);
+    const layers = fields.count("n_layer", { otherwise: 12, most: 2 ** 12 });
+    const scale = fields.flag("scale_attn_weights", true) ? 1 / Math.sqrt(width / heads) : 1;
+    const byLayer = fields.flag("scale_attn_by_inverse_layer_idx", false);
     return {
       width,
       heads,
-      layers: fields.count("n_layer", { most: 2 ** 12 }),
+      layers,
+      scales: Array.from({ length: layers }, (_, i) => (byLayer ? scale / (i + 1) : scale)),
       feedForward: fields.count("n_inner", { otherwise: 4 * width }),
-      vocabulary: fields.count("vocab_size"),
-      maxPositions: fields.count("n_positions"),
+      vocabulary: fields.count("vocab_size", { otherwise: 50257 }),
+      maxPositions: fields.count("n_positions", { otherwise: 1024 }),
       epsilon: fields.number("layer_norm_epsilon", { otherwise: 1e-5, most: 1 }),
       activation: fields.choice("activation_function", activationNames, "gelu_new"),
       embeddingDropout: fields.rate("embd_pdrop", 0.1),
       attentionDropout: fields.rate("attn_pdrop", 0.1),
       residualDropout: fields.rate("resid_pdrop", 0.1),
-      classifierDropout: fields.rate("classifier_dropout", 0.1),
+      classifierDropout: fields.rate("classifier_dropout", fields.rate("hidden_dropout", 0.1)),
       ...fields.common(),
       tied: fields.flag("tie_word_embeddings", true),
       cache: { heads, size: width / heads },
@@ -93,6 +101,8 @@ export const gpt2: Architecture<Gpt2Config> = {
 
   parameters(c, task) {
     const { width, feedForward } = c;
+    // The sum of all layers has the variance of one.
+    const gain = 1 / Math.sqrt(2 * c.layers);
     const heads: Record<Exclude<Task, "masked-lm">, ParameterTable> = {
       base: {},
       "causal-lm": c.tied ? {} : denseTable("lm_head", c.vocabulary, width, false),
@@ -105,10 +115,10 @@ export const gpt2: Architecture<Gpt2Config> = {
       ...layerTables("transformer.h", c.layers, (at) => ({
         ...normTable(`${at}.ln_1`, width),
         ...transposedTable(`${at}.attn.c_attn`, 3 * width, width),
-        ...transposedTable(`${at}.attn.c_proj`, width, width),
+        ...transposedTable(`${at}.attn.c_proj`, width, width, gain),
         ...normTable(`${at}.ln_2`, width),
         ...transposedTable(`${at}.mlp.c_fc`, feedForward, width),
-        ...transposedTable(`${at}.mlp.c_proj`, width, feedForward),
+        ...transposedTable(`${at}.mlp.c_proj`, width, feedForward, gain),
       })),
       ...normTable("transformer.ln_f", width),
       ...heads[task as keyof typeof heads],
@@ -128,7 +138,7 @@ export const gpt2: Architecture<Gpt2Config> = {
     const mask = maskOf(batch);
     const cache: KeyValueCache = { keys: [], values: [] };
     const attend = (joint: Tensor, index: number, drop: Dropout): Tensor => {
-      const how = { mask, causal: true, dropout: c.attentionDropout, key: drop.next() };
+      const how = { mask, causal: true, scale: c.scales[index], dropout: c.attentionDropout, key: drop.next() };
       if (cached === undefined) return packedAttention(joint, how).reshape([rows, length, c.width]);
       const [q, k, v] = [0, 1, 2].map((part) => joint.index(":", ":", part).transpose(1, 2));
       const made = causalAttention(q, k, v, index, { ...how, cached, window: undefined });

@@ -9,6 +9,7 @@ import {
   layerNorm,
   relu,
   scaledDotProductAttention,
+  sigmoid,
   silu,
   splitKey,
   type Tensor,
@@ -74,10 +75,18 @@ const activationTable = {
   gelu_new: tanhGelu,
   gelu_pytorch_tanh: tanhGelu,
   gelu_fast: tanhGelu,
+  gelu_python: (x: Tensor) => gelu(x),
+  gelu_python_tanh: tanhGelu,
+  gelu_accurate: tanhGelu,
+  quick_gelu: (x: Tensor) => x.mul(sigmoid(x.mul(1.702))),
   relu: (x: Tensor) => relu(x),
+  relu2: (x: Tensor) => relu(x).square(),
+  relu6: (x: Tensor) => relu(x).minimum(6),
+  sigmoid: (x: Tensor) => sigmoid(x),
   silu: (x: Tensor) => silu(x),
   swish: (x: Tensor) => silu(x),
   tanh: (x: Tensor) => tanh(x),
+  linear: (x: Tensor) => x,
 };
 /** Names of activation functions in configurations. */
 export type ActivationName = keyof typeof activationTable;
@@ -198,6 +207,8 @@ export interface CausalOptions {
   cached: CacheOptions | undefined;
   /** Number of keys before the query that it sees, besides itself; undefined for all. */
   window: number | undefined;
+  /** Factor of the scores; 1 / sqrt(size) by default. */
+  scale?: number;
   dropout: number;
   key: Key | null;
 }
@@ -211,9 +222,10 @@ export function causalAttention(
   k: Tensor,
   v: Tensor,
   layer: number,
-  { mask, cached, window, dropout, key }: CausalOptions,
+  { mask, cached, window, scale, dropout, key }: CausalOptions,
 ): { attended: Tensor; keys?: Tensor; values?: Tensor } {
-  const limits = window === undefined ? {} : { window: [window, 0] as const };
+  const scaled = scale === undefined ? {} : { scale };
+  const limits = { ...scaled, ...(window !== undefined && { window: [window, 0] as const }) };
   if (cached === undefined)
     return { attended: scaledDotProductAttention(q, k, v, { mask, causal: true, ...limits, dropout, key }) };
   const { cache, slot, visible } = cached;
@@ -229,6 +241,7 @@ export function causalAttention(
   }
   const attended = scaledDotProductAttention(q, keys.cast(q.dtype), values.cast(q.dtype), {
     mask: seen.unsqueeze(1).unsqueeze(1),
+    ...scaled,
   });
   return { attended, keys, values };
 }

@@ -35,6 +35,8 @@ interface LlamaConfig extends CommonConfig {
   readonly activation: ActivationName;
   readonly attentionDropout: number;
   readonly classifierDropout: number;
+  /** The head of token classification has a bias. */
+  readonly hasTokenBias: boolean;
   readonly rope: Rope;
   /** Biases of queries, keys and values; of the output projection; of the feed-forward part. */
   readonly biases: { inputs: boolean; output: boolean; feedForward: boolean };
@@ -55,21 +57,32 @@ interface LlamaParams {
   score: Dense;
 }
 
+/** Values of the fields that a configuration lacks. */
+interface Absent {
+  vocabulary: number;
+  feedForward: number;
+  positions: number;
+  /** As many as queries by default. */
+  keyHeads?: number;
+}
+
 function readConfig(
   fields: Fields,
+  absent: Absent,
   biases: LlamaConfig["biases"],
   windows: (layers: number) => LlamaConfig["windows"],
 ): LlamaConfig {
-  fields.refuse("pretraining_tp", (v) => v !== 1, "set it to 1: slices of products give the same values");
-  const width = fields.count("hidden_size", { most: 2 ** 17 });
-  const heads = fields.count("num_attention_heads", { most: 2 ** 12 });
-  const keyHeads = fields.count("num_key_value_heads", { otherwise: heads, most: 2 ** 12 });
+  const width = fields.count("hidden_size", { otherwise: 4096, most: 2 ** 17 });
+  const heads = fields.count("num_attention_heads", { otherwise: 32, most: 2 ** 12 });
+  // Null means as many as queries; a missing number is that of the published class.
+  const usual = Object.hasOwn(fields.raw, "num_key_value_heads") ? heads : (absent.keyHeads ?? heads);
+  const keyHeads = fields.count("num_key_value_heads", { otherwise: usual, most: 2 ** 12 });
   if (heads % keyHeads !== 0)
     throw fields.error("num_key_value_heads", `is ${keyHeads}, which does not divide num_attention_heads ${heads}`);
   const size = fields.count("head_dim", { otherwise: width / heads, most: 2 ** 12 });
   if (size % 2 !== 0) throw fields.error("head_dim", `is ${size}; rotary positions need an even number`);
-  const layers = fields.count("num_hidden_layers", { most: 2 ** 12 });
-  const maxPositions = fields.count("max_position_embeddings", { otherwise: 2048 });
+  const layers = fields.count("num_hidden_layers", { otherwise: 32, most: 2 ** 12 });
+  const maxPositions = fields.count("max_position_embeddings", { otherwise: absent.positions });
   return {
     width,
     heads,
@@ -77,12 +90,13 @@ function readConfig(
     size,
     layers,
     maxPositions,
-    feedForward: fields.count("intermediate_size"),
-    vocabulary: fields.count("vocab_size"),
+    feedForward: fields.count("intermediate_size", { otherwise: absent.feedForward }),
+    vocabulary: fields.count("vocab_size", { otherwise: absent.vocabulary }),
     epsilon: fields.number("rms_norm_eps", { otherwise: 1e-6, most: 1 }),
     activation: fields.choice("hidden_act", activationNames, "silu"),
     attentionDropout: fields.rate("attention_dropout", 0),
-    classifierDropout: fields.rate("classifier_dropout", 0.1),
+    classifierDropout: fields.rate("classifier_dropout", fields.rate("hidden_dropout", 0.1)),
+    hasTokenBias: fields.flag("token_classification_bias", true),
     rope: readRope(fields, size, maxPositions),
     biases,
     windows: windows(layers),
@@ -109,7 +123,7 @@ const decoder = (name: string, config: (fields: Fields) => LlamaConfig): Archite
       base: {},
       "causal-lm": c.tied ? {} : denseTable("lm_head", c.vocabulary, width, false),
       classification: denseTable("score", c.labels, width, false),
-      "token-classification": denseTable("score", c.labels, width),
+      "token-classification": denseTable("score", c.labels, width, c.hasTokenBias),
     };
     return {
       ...embeddingTable("model.embed_tokens", c.vocabulary, width),
@@ -135,8 +149,7 @@ const decoder = (name: string, config: (fields: Fields) => LlamaConfig): Archite
     if (c.rope.kind === "default") checkLength("apply", length, c.maxPositions);
     const dropout = Dropout.of(options);
     const { cached } = options;
-    const context = cached === undefined ? length : cached.visible.shape[1];
-    const rotation = rotationOf(c.rope, positionsOf(batch, length), context);
+    const rotation = rotationOf(c.rope, positionsOf(batch, length));
     const mask = maskOf(batch);
     const cache: KeyValueCache = { keys: [], values: [] };
     const layer = (block: LlamaLayer, x: Tensor, drop: Dropout, index: number): Tensor => {
@@ -172,30 +185,32 @@ const decoder = (name: string, config: (fields: Fields) => LlamaConfig): Archite
 export const llama = decoder("Llama", (fields) => {
   const bias = fields.flag("attention_bias", false);
   const biases = { inputs: bias, output: bias, feedForward: fields.flag("mlp_bias", false) };
-  return readConfig(fields, biases, (layers) => new Array<undefined>(layers).fill(undefined));
+  const absent = { vocabulary: 32000, feedForward: 11008, positions: 2048 };
+  return readConfig(fields, absent, biases, (layers) => new Array<undefined>(layers).fill(undefined));
 });
 
 export const qwen2 = decoder("Qwen2", (fields) => {
   const biases = { inputs: true, output: false, feedForward: false };
-  return readConfig(fields, biases, (layers) => windowsOf(fields, layers));
+  const absent = { vocabulary: 151936, feedForward: 22016, positions: 32768, keyHeads: 32 };
+  return readConfig(fields, absent, biases, (layers) => windowsOf(fields, layers));
 });
 
 /** The windows of `layer_types`, or of the layers from `max_window_layers` on in older files. */
 function windowsOf(fields: Fields, layers: number): (number | undefined)[] {
-  if (!fields.flag("use_sliding_window", false) || !fields.has("sliding_window"))
-    return new Array<undefined>(layers).fill(undefined);
-  // A window of w tokens contains the query itself.
-  const window = fields.count("sliding_window", { most: 2 ** 29 }) - 1;
-  const types = fields.raw["layer_types"];
-  if (types === undefined || types === null) {
-    const first = fields.count("max_window_layers", { otherwise: 28, least: 0 });
-    return Array.from({ length: layers }, (_, i) => (i >= first ? window : undefined));
-  }
-  if (!Array.isArray(types) || types.length !== layers)
-    throw fields.error("layer_types", `must list the kinds of ${layers} layers`);
+  const isOn = fields.flag("use_sliding_window", false);
+  // A window of w tokens contains the query itself. A null window is none.
+  const given = Object.hasOwn(fields.raw, "sliding_window") && !fields.has("sliding_window");
+  const size = fields.count("sliding_window", { otherwise: 4096, most: 2 ** 29 });
+  const window = isOn && !given ? size - 1 : undefined;
+  const first = fields.count("max_window_layers", { otherwise: 28, least: 0 });
+  const types = fields.list("layer_types");
+  if (types === null) return Array.from({ length: layers }, (_, i) => (i >= first ? window : undefined));
+  if (types.length !== layers)
+    throw fields.error("layer_types", `must list the kinds of ${layers} layers, got ${types.length}`);
   return types.map((type) => {
     if (type === "full_attention") return undefined;
-    if (type === "sliding_attention") return window;
-    throw fields.error("layer_types", `has ${JSON.stringify(type)?.slice(0, 80)}, which is not supported`);
+    if (type === "sliding_attention" && window !== undefined) return window;
+    const reason = type === "sliding_attention" ? "but use_sliding_window is false" : "which is not supported";
+    throw fields.error("layer_types", `has ${JSON.stringify(type)?.slice(0, 80)}, ${reason}`);
   });
 }

@@ -24,17 +24,33 @@ export interface Rope {
 
 const mscale = (factor: number, by = 1): number => (factor <= 1 ? 1 : 0.1 * by * Math.log(factor) + 1);
 
-/** Reads `rope_parameters`, or `rope_theta` and `rope_scaling` of older files. */
+/** Reads `rope_parameters`, or `rope_theta` and `rope_scaling` of older files, which come first where a file has both. */
 export function readRope(fields: Fields, size: number, maxPositions: number): Rope {
-  const given = fields.object(fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  const [older, newer] = [fields.object("rope_scaling"), fields.object("rope_parameters")];
+  const given = Object.keys(older.raw).length > 0 ? older : newer;
+  for (const [name, value] of Object.entries(given.raw))
+    if (typeof value === "object" && value !== null && !Array.isArray(value))
+      throw given.error(name, "is an object; positions that differ by layer are not supported");
   const kindField = given.has("rope_type") ? "rope_type" : "type";
   const kind = given.choice(kindField, kinds, "default");
-  const source = given.has("rope_theta") ? given : fields;
-  const theta = source.number("rope_theta", { otherwise: 10000, least: 1, most: 1e12 });
-  const partial = given.number("partial_rotary_factor", { otherwise: 1, most: 1 });
-  if (partial !== 1) throw given.error("partial_rotary_factor", `is ${partial}; only whole heads are rotated`);
+  const theta = given.number("rope_theta", {
+    otherwise: fields.number("rope_theta", { otherwise: 10000, least: 1, most: 1e12 }),
+    least: 1,
+    most: 1e12,
+  });
+  for (const source of [given, fields]) {
+    const partial = source.number("partial_rotary_factor", { otherwise: 1, most: 1 });
+    if (partial !== 1) throw source.error("partial_rotary_factor", `is ${partial}; only whole heads are rotated`);
+  }
+  const inner = given.count("original_max_position_embeddings", { otherwise: maxPositions });
+  const outer = fields.count("original_max_position_embeddings", { otherwise: inner });
+  // Dynamic scaling starts at the positions of the model, whatever else the file says.
+  const original = kind === "dynamic" ? maxPositions : outer;
   const scaled = kind !== "default";
-  const factor = scaled ? given.number("factor", { least: 1e-3, most: 1e6 }) : 1;
+  const inferredFactor = kind === "yarn" && original < maxPositions ? { otherwise: maxPositions / original } : {};
+  const factor = scaled ? given.number("factor", { ...inferredFactor, least: 1e-3, most: 1e6 }) : 1;
+  const positive = (name: string, otherwise: number): number =>
+    given.raw[name] === 0 ? otherwise : given.number(name, { otherwise, least: 1e-6 });
   const all = given.number("mscale_all_dim", { otherwise: 0, most: 1e6 });
   const own = given.number("mscale", { otherwise: 0, most: 1e6 });
   const inferred = all !== 0 && own !== 0 ? mscale(factor, own) / mscale(factor, all) : mscale(factor);
@@ -43,24 +59,22 @@ export function readRope(fields: Fields, size: number, maxPositions: number): Ro
     theta,
     size,
     factor,
-    original: given.count("original_max_position_embeddings", { otherwise: maxPositions }),
-    lowFactor: given.number("low_freq_factor", { otherwise: 1, least: 1e-6 }),
-    highFactor: given.number("high_freq_factor", { otherwise: 4, least: 1e-6 }),
-    betaFast: given.number("beta_fast", { otherwise: 32, least: 1e-6 }),
-    betaSlow: given.number("beta_slow", { otherwise: 1, least: 1e-6 }),
+    original,
+    lowFactor: given.number("low_freq_factor", { ...(kind !== "llama3" && { otherwise: 1 }), least: 1e-6 }),
+    highFactor: given.number("high_freq_factor", { ...(kind !== "llama3" && { otherwise: 4 }), least: 1e-6 }),
+    betaFast: positive("beta_fast", 32),
+    betaSlow: positive("beta_slow", 1),
     truncate: given.flag("truncate", true),
     attention: kind === "yarn" ? given.number("attention_factor", { otherwise: inferred, most: 1e6 }) : 1,
   };
 }
 
+const exponents = (size: number): number[] => Array.from({ length: size / 2 }, (_, i) => Math.fround((2 * i) / size));
+
 /** Inverse frequencies, rounded to float32 where the published implementations round. */
-export function inverseFrequencies(rope: Rope, length: number): Float32Array {
-  const { kind, size, factor, original } = rope;
-  const grows = kind === "dynamic" && length > original;
-  const theta = grows ? rope.theta * ((factor * length) / original - (factor - 1)) ** (size / (size - 2)) : rope.theta;
-  const plain = Array.from({ length: size / 2 }, (_, i) =>
-    Math.fround(1 / Math.fround(theta ** Math.fround((2 * i) / size))),
-  );
+export function inverseFrequencies(rope: Rope): Float32Array {
+  const { kind, size, factor, original, theta } = rope;
+  const plain = exponents(size).map((exponent) => Math.fround(1 / Math.fround(theta ** exponent)));
   if (kind === "linear") return Float32Array.from(plain, (f) => f / factor);
   if (kind === "llama3") return Float32Array.from(plain, (f) => llama3(rope, f));
   if (kind === "yarn") {
@@ -93,13 +107,24 @@ export interface Rotation {
   sin: Tensor;
 }
 
-/**
- * The rotation of positions [length] or [batch, length].
- *
- * @param length - The longest context, on which `dynamic` scaling depends.
- */
-export function rotationOf(rope: Rope, positions: Tensor, length: number): Rotation {
-  const frequencies = tensor(inverseFrequencies(rope, length));
+/** Inverse frequencies of `dynamic` scaling, which depend on the largest position. */
+function dynamicFrequencies({ size, factor, original, theta }: Rope, positions: Tensor): Tensor {
+  const reached = positions.max().add(1).cast("float32").maximum(original);
+  const base = reached
+    .mul(factor / original)
+    .sub(factor - 1)
+    .pow(size / (size - 2))
+    .mul(theta);
+  return base
+    .log()
+    .neg()
+    .mul(tensor(Float32Array.from(exponents(size))))
+    .exp();
+}
+
+/** The rotation of positions [length] or [batch, length]. */
+export function rotationOf(rope: Rope, positions: Tensor): Rotation {
+  const frequencies = rope.kind === "dynamic" ? dynamicFrequencies(rope, positions) : tensor(inverseFrequencies(rope));
   const angles = positions.cast("float32").unsqueeze(-1).mul(frequencies);
   const placed = positions.rank === 1 ? angles : angles.unsqueeze(1);
   return { cos: cos(placed).mul(rope.attention), sin: sin(placed).mul(rope.attention) };

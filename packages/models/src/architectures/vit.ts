@@ -27,8 +27,9 @@ interface VitConfig extends CommonConfig {
   readonly hiddenDropout: number;
   readonly attentionDropout: number;
   readonly channels: number;
-  readonly imageSize: number;
-  readonly patchSize: number;
+  /** Height and width. */
+  readonly image: readonly [number, number];
+  readonly patch: readonly [number, number];
   readonly bias: boolean;
 }
 
@@ -65,13 +66,13 @@ function layer(p: VitLayer, x: Tensor, c: VitConfig, drop: Dropout): Tensor {
 }
 
 /** The patches of images as rows [batch, patches, channels * height * width of a patch]. */
-function patchesOf(images: Tensor, patch: number): Tensor {
+function patchesOf(images: Tensor, [tall, wide]: VitConfig["patch"]): Tensor {
   const [batch, channels, height, width] = images.shape;
-  const [rows, columns] = [height / patch, width / patch];
+  const [rows, columns] = [height / tall, width / wide];
   return images
-    .reshape([batch, channels, rows, patch, columns, patch])
+    .reshape([batch, channels, rows, tall, columns, wide])
     .permute([0, 2, 4, 1, 3, 5])
-    .reshape([batch, rows * columns, channels * patch * patch]);
+    .reshape([batch, rows * columns, channels * tall * wide]);
 }
 
 export const vit: Architecture<VitConfig> = {
@@ -80,21 +81,25 @@ export const vit: Architecture<VitConfig> = {
   ignored: [],
 
   config(fields) {
-    const width = fields.count("hidden_size", { most: 2 ** 17 });
-    const heads = fields.count("num_attention_heads", { most: 2 ** 12 });
+    const width = fields.count("hidden_size", { otherwise: 768, most: 2 ** 17 });
+    const heads = fields.count("num_attention_heads", { otherwise: 12, most: 2 ** 12 });
+    fields.refuse("head_dim", (v) => v !== width / heads, "heads have hidden_size / num_attention_heads elements");
     if (width % heads !== 0)
       throw fields.error("num_attention_heads", `is ${heads}, which does not divide hidden_size ${width}`);
-    const imageSize = fields.count("image_size", { otherwise: 224, most: 2 ** 14 });
-    const patchSize = fields.count("patch_size", { otherwise: 16, most: 2 ** 14 });
-    if (imageSize % patchSize !== 0)
-      throw fields.error("patch_size", `is ${patchSize}, which does not divide image_size ${imageSize}`);
+    const image = fields.pair("image_size", 224, 2 ** 14);
+    const patch = fields.pair("patch_size", 16, 2 ** 14);
+    if (image[0] % patch[0] !== 0 || image[1] % patch[1] !== 0)
+      throw fields.error(
+        "patch_size",
+        `is ${patch.join(" x ")}, which does not divide image_size ${image.join(" x ")}`,
+      );
     return {
       width,
       heads,
-      imageSize,
-      patchSize,
-      layers: fields.count("num_hidden_layers", { most: 2 ** 12 }),
-      feedForward: fields.count("intermediate_size"),
+      image,
+      patch,
+      layers: fields.count("num_hidden_layers", { otherwise: 12, most: 2 ** 12 }),
+      feedForward: fields.count("intermediate_size", { otherwise: 3072 }),
       epsilon: fields.number("layer_norm_eps", { otherwise: 1e-12, most: 1 }),
       activation: fields.choice("hidden_act", activationNames, "gelu"),
       poolerActivation: fields.choice("pooler_act", activationNames, "tanh"),
@@ -105,7 +110,7 @@ export const vit: Architecture<VitConfig> = {
       bias: fields.flag("qkv_bias", true),
       ...fields.common(),
       vocabulary: 0,
-      maxPositions: (imageSize / patchSize) ** 2 + 1,
+      maxPositions: (image[0] / patch[0]) * (image[1] / patch[1]) + 1,
       padToken: null,
       tied: false,
       cache: null,
@@ -113,12 +118,12 @@ export const vit: Architecture<VitConfig> = {
   },
 
   parameters(c, task) {
-    const { width, channels, patchSize } = c;
+    const { width, channels, patch } = c;
     const embeddings: ParameterTable = {
       "vit.embeddings.cls_token": { shape: [1, 1, width], init: "normal" },
       "vit.embeddings.position_embeddings": { shape: [1, c.maxPositions, width], init: "normal" },
       "vit.embeddings.patch_embeddings.projection.weight": {
-        shape: [width, channels, patchSize, patchSize],
+        shape: [width, channels, ...patch],
         init: "normal",
       },
       "vit.embeddings.patch_embeddings.projection.bias": { shape: [width], init: "zeros" },
@@ -146,16 +151,15 @@ export const vit: Architecture<VitConfig> = {
     const p = params as unknown as VitParams;
     const images = batch.pixelValues;
     const shown = images === undefined ? "none" : `[${images.shape.join(", ")}]`;
-    if (images === undefined || images.shape.slice(1).join() !== [c.channels, c.imageSize, c.imageSize].join())
-      throw new ModelError(
-        `apply: pixelValues are [batch, ${c.channels}, ${c.imageSize}, ${c.imageSize}], got ${shown}; resize the images`,
-      );
+    const size = [c.channels, ...c.image];
+    if (images === undefined || images.shape.slice(1).join() !== size.join())
+      throw new ModelError(`apply: pixelValues are [batch, ${size.join(", ")}], got ${shown}; resize the images`);
     const { embeddings, encoder, layernorm, pooler } = p.vit;
     const dropout = Dropout.of(options);
     const { weight, bias } = embeddings.patch_embeddings.projection;
-    const flat = weight.reshape([c.width, c.channels * c.patchSize ** 2]);
+    const flat = weight.reshape([c.width, c.channels * c.patch[0] * c.patch[1]]);
     const dtype = options.dtype ?? weight.dtype;
-    const patches = dense({ weight: flat, bias }, patchesOf(images, c.patchSize).cast(dtype));
+    const patches = dense({ weight: flat, bias }, patchesOf(images, c.patch).cast(dtype));
     const start = embeddings.cls_token.cast(dtype).expand([images.shape[0], 1, c.width]);
     const placed = concat([start, patches], 1).add(embeddings.position_embeddings.cast(dtype));
     const x = dropout.apply(placed, c.hiddenDropout);

@@ -2,7 +2,7 @@
 // before the next one, so that the host holds one tensor at a time.
 import { type DType, fromStorage, key, OutOfMemoryError, session, splitKey, type Tensor } from "@weft/core";
 import { type Params, sizeOf, type Task, tasks, treeOf } from "../architectures/index.js";
-import { ModelError, readJson } from "../config/index.js";
+import { ModelError, readGenerationConfig, readJson } from "../config/index.js";
 import { defineModel, drawParameter, type Model, type ModelOptions } from "../model/index.js";
 import { openTensors, type TensorFolder } from "./shards.js";
 
@@ -137,6 +137,7 @@ export async function loadPretrained(folder: string, options: LoadOptions = {}):
   const json = await readJson(folder, "config.json");
   if (json === null) throw new ModelError(`${folder}: has no config.json; give the folder of a model`);
   const model = defineModel(json, options);
+  const generation = await readGenerationConfig(folder);
   const { dtype = "float32", seed = 0 } = options;
   if (dtype !== "auto" && !floats.includes(dtype))
     throw new ModelError(`loadPretrained: dtype is auto, float32, bfloat16, float16 or float64, got ${String(dtype)}`);
@@ -168,7 +169,14 @@ export async function loadPretrained(folder: string, options: LoadOptions = {}):
       );
     });
     const ordered = Object.keys(model.parameters).map((name) => [name, loaded.get(name) as Tensor] as const);
-    return { ...model, params: treeOf(ordered), folder, initialized: missing, unused };
+    return {
+      ...model,
+      ...(generation !== null && { generation }),
+      params: treeOf(ordered),
+      folder,
+      initialized: missing,
+      unused,
+    };
   } catch (error) {
     for (const tensor of loaded.values()) tensor.dispose();
     throw error instanceof OutOfMemoryError ? memoryAdvice(model, dtype === "auto" ? "float32" : dtype, error) : error;

@@ -48,7 +48,13 @@ async function readIndex(folder: string): Promise<Map<string, string> | null> {
 async function openShard(folder: string, file: string): Promise<SafetensorsFile> {
   const path = await fileOf(folder, file);
   if (path === null) throw new ModelError(`${folder}/${file}: there is no such file, but the index names it`);
-  return io.openSafetensors(path);
+  const opened = await io.openSafetensors(path);
+  const { format } = opened.metadata;
+  if (format !== "tf" && format !== "flax") return opened;
+  await opened.close();
+  throw new ModelError(
+    `${path}: was saved by ${format}, whose weights have other names and layouts; save the model with PyTorch`,
+  );
 }
 
 /** Opens the tensors of a folder and checks its index against the headers of the shards. */

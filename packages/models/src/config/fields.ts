@@ -11,14 +11,33 @@ export interface NumberField {
   most?: number;
 }
 
-/** Reads the fields of one configuration. */
+/** Reads the fields of one configuration, and records which. */
 export class Fields {
+  /** Names that were asked for. */
+  readonly read = new Set<string>();
+
   constructor(
     /** The object as parsed. */
     readonly raw: JsonObject,
     /** How errors name the object. */
     readonly label = "config.json",
   ) {}
+
+  /** The same fields under the names that the architecture uses; `aliases` maps other names to these. */
+  withAliases(aliases: Readonly<Record<string, string>>): Fields {
+    const raw: JsonObject = { ...this.raw };
+    for (const [other, name] of Object.entries(aliases)) {
+      if (!this.has(other)) continue;
+      if (this.has(name) && this.raw[name] !== this.raw[other])
+        throw this.error(
+          other,
+          `is ${show(this.raw[other])}, but ${name}, which means the same, ${show(this.raw[name])}`,
+        );
+      raw[name] = this.raw[other];
+      delete raw[other];
+    }
+    return new Fields(raw, this.label);
+  }
 
   /** An error about a field. */
   error(name: string, problem: string): ModelError {
@@ -30,6 +49,7 @@ export class Fields {
   }
 
   private value(name: string): unknown {
+    this.read.add(name);
     return this.has(name) ? this.raw[name] : undefined;
   }
 
@@ -73,6 +93,23 @@ export class Fields {
     return new Fields(value as JsonObject, `${this.label}: ${name}`);
   }
 
+  /** Height and width: two numbers, or one for both. */
+  pair(name: string, otherwise: number, most: number): readonly [number, number] {
+    const value = this.value(name) ?? otherwise;
+    const both = Array.isArray(value) ? value : [value, value];
+    if (both.length !== 2 || !both.every((x) => Number.isInteger(x) && x >= 1 && x <= most))
+      throw this.error(name, `is ${show(value)}; it must be a whole number from 1 to ${most}, or two of them`);
+    return both as unknown as readonly [number, number];
+  }
+
+  /** A list; null if it is absent. */
+  list(name: string): unknown[] | null {
+    const value = this.value(name) ?? null;
+    if (value !== null && (!Array.isArray(value) || value.length > 2 ** 16))
+      throw this.error(name, `is ${show(value)}, not a list`);
+    return value;
+  }
+
   /** A list of numbers; empty if it is absent. */
   numbers(name: string): number[] {
     const value = this.value(name) ?? [];
@@ -87,16 +124,21 @@ export class Fields {
 
   /** Number of classes of a head: `num_labels`, or the number of names in `id2label`; 2 by default. */
   labels(): number {
-    const names = this.has("id2label") ? Object.keys(this.object("id2label").raw).length : 2;
-    return this.count("num_labels", { otherwise: names, most: 2 ** 20 });
+    const named = Object.keys(this.object("id2label").raw).length;
+    const count = this.count("num_labels", { otherwise: named === 0 ? 2 : named, most: 2 ** 20 });
+    if (named > 0 && named !== count)
+      throw this.error("num_labels", `is ${count}, but id2label has ${named} names; remove one of them`);
+    return count;
   }
 
   /** Fields that every architecture has. */
   common(): { initializerRange: number; labels: number; padToken: number | null } {
+    // Old checkpoints have a padding id of -1, which no token is.
+    const padToken = this.count("pad_token_id", { otherwise: -1, least: -(2 ** 24) });
     return {
       initializerRange: this.number("initializer_range", { otherwise: 0.02, most: 100 }),
       labels: this.labels(),
-      padToken: this.has("pad_token_id") ? this.count("pad_token_id", { least: 0 }) : null,
+      padToken: this.has("pad_token_id") ? padToken : null,
     };
   }
 

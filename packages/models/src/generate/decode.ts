@@ -30,6 +30,20 @@ export interface TokenOptions extends SamplingOptions {
   seed?: number;
   /** Ends the generation. */
   signal?: AbortSignal;
+  /** Generates although generation_config.json of the model has options that are not supported, without them. */
+  ignoreUnsupported?: boolean;
+}
+
+/** The options with what generation_config.json says where they say nothing. */
+function withDefaults(model: Model, options: TokenOptions): TokenOptions {
+  const { generation } = model;
+  if (generation === undefined) return options;
+  if (generation.unsupported.length > 0 && options.ignoreUnsupported !== true)
+    throw new ModelError(
+      `generate: generation_config.json of the model has ${generation.unsupported.join(", ")}, which is not supported; ` +
+        "generate without it by ignoreUnsupported: true",
+    );
+  return { repetitionPenalty: generation.repetitionPenalty, ...options };
 }
 
 /** What a program hands to the next one. Its memory is reused. */
@@ -146,9 +160,9 @@ export const generationPrograms = (model: Model): number => {
   return prompt.programs + next.programs;
 };
 
-/** Ids that end a sequence, by the configuration. */
+/** Ids that end a sequence: those of generation_config.json, or else of the configuration. */
 export function eosOf(model: Model): number[] {
-  const given = model.json["eos_token_id"];
+  const given = model.generation?.eosTokens ?? model.json["eos_token_id"];
   const list = Array.isArray(given) ? given : [given];
   return list.filter((id): id is number => Number.isInteger(id));
 }
@@ -186,7 +200,7 @@ export async function* generateTokens(
   const { maxNewTokens = 50, seed = 0, eosTokens = eosOf(model), signal } = options;
   if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1)
     throw new ModelError(`generate: maxNewTokens is a positive whole number, got ${maxNewTokens}`);
-  const sampling = checkSampling(options);
+  const sampling = checkSampling(withDefaults(model, options));
   const { prompt, next } = programs(model);
   const longest = checkPrompts(model, prompts);
   const count = Math.min(maxNewTokens, model.config.maxPositions - longest);

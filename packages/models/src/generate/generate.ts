@@ -82,8 +82,9 @@ function prepare(model: Model, tokenizer: TextTokenizer, prompts: readonly strin
     throw new ModelError(
       `generate: the tokenizer has ${tokenizer.vocabulary} ids, the model ${model.config.vocabulary}; they do not belong together`,
     );
+  const ofModel = eosOf(model);
   const fromTokenizer = tokenizer.special.eos === null ? [] : [tokenizer.special.eos];
-  const ends = new Set(eosTokens ?? [...eosOf(model), ...fromTokenizer]);
+  const ends = new Set(eosTokens ?? (ofModel.length > 0 ? ofModel : fromTokenizer));
   const ids = prompts.map((text) => tokenizer.encode(text, { specialTokens: !raw }).ids);
   // A model that closes its prompts would end at once.
   const open = ids.map((row) => (row.length > 1 && ends.has(row[row.length - 1]) && !raw ? row.slice(0, -1) : row));

@@ -29,7 +29,16 @@ export function nextLabels(labels: Tensor, segments: Tensor | undefined): Tensor
 /** Kinds of classification, as `problem_type` of config.json names them. */
 export type ProblemType = "single_label_classification" | "multi_label_classification" | "regression";
 
-function classLoss(logits: Tensor, labels: Tensor, problem: ProblemType): Tensor {
+const floats: readonly string[] = ["float16", "bfloat16", "float32", "float64"];
+
+/** The kind that labels have if the configuration names none: classes are integers, and several per row are numbers. */
+function problemOf(logits: Tensor, labels: Tensor): ProblemType {
+  if (logits.shape.at(-1) === 1) return "regression";
+  return floats.includes(labels.dtype) ? "multi_label_classification" : "single_label_classification";
+}
+
+function classLoss(logits: Tensor, labels: Tensor, given: ProblemType | null): Tensor {
+  const problem = given ?? problemOf(logits, labels);
   if (problem === "regression")
     return mseLoss(logits.cast("float32").reshape([...labels.shape]), labels.cast("float32"));
   if (problem === "multi_label_classification")
@@ -38,7 +47,7 @@ function classLoss(logits: Tensor, labels: Tensor, problem: ProblemType): Tensor
 }
 
 /** The loss of a task: a scalar in float32. */
-export function taskLoss(outputs: Outputs, batch: Batch, task: Task, problem: ProblemType): Tensor {
+export function taskLoss(outputs: Outputs, batch: Batch, task: Task, problem: ProblemType | null): Tensor {
   const { logits } = outputs;
   const { labels } = batch;
   if (logits === undefined)

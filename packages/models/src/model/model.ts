@@ -1,5 +1,5 @@
 // A model: an architecture with a configuration and a task, as plain functions over a parameter tree.
-import { type DType, full, type Key, randn, splitKey, type Tensor } from "@weft/core";
+import { type DType, full, type Key, randn, splitKey, type Tensor, tensor } from "@weft/core";
 import {
   type ApplyOptions,
   type Architecture,
@@ -16,7 +16,14 @@ import {
   tasks,
   treeOf,
 } from "../architectures/index.js";
-import { Fields, type JsonObject, ModelError } from "../config/index.js";
+import {
+  Fields,
+  type GenerationDefaults,
+  type JsonObject,
+  ModelError,
+  refuseForeignModels,
+  unknownKeys,
+} from "../config/index.js";
 import { type ProblemType, taskLoss } from "./losses.js";
 
 /** Options of {@link defineModel}. */
@@ -46,6 +53,10 @@ export interface Model {
   readonly parameters: ParameterTable;
   /** The architecture. */
   readonly architecture: Architecture;
+  /** Keys of the configuration that nothing here reads and that are not known to have no effect. */
+  readonly unknownKeys: readonly string[];
+  /** What generation_config.json says; absent without the file. */
+  readonly generation?: GenerationDefaults;
   /** Draws new parameters. */
   init(key: Key, options?: { dtype?: DType }): Params;
   /** Computes hidden states and scores. */
@@ -54,9 +65,25 @@ export interface Model {
   loss(params: Params, batch: Batch, options?: LossOptions): Tensor;
 }
 
+/** Sines and cosines of positions [rows, width], in turns. */
+function sinusoids([rows, width]: readonly number[]): Tensor {
+  const angle = (row: number, at: number): number => row / 10000 ** ((2 * Math.floor(at / 2)) / width);
+  const values = Float32Array.from({ length: rows * width }, (_, i) => {
+    const [row, at] = [Math.floor(i / width), i % width];
+    return at % 2 === 0 ? Math.sin(angle(row, at)) : Math.cos(angle(row, at));
+  });
+  return tensor(values, { shape: [rows, width] });
+}
+
 /** A new parameter. */
-export function drawParameter({ shape, init }: ParameterSpec, key: Key, std: number, dtype: DType): Tensor {
-  if (init === "normal") return randn([...shape], { key, std, dtype: "float32" }).cast(dtype);
+export function drawParameter(
+  { shape, init, gain = 1 }: ParameterSpec,
+  key: Key,
+  deviation: number,
+  dtype: DType,
+): Tensor {
+  if (init === "normal") return randn([...shape], { key, std: deviation * gain, dtype: "float32" }).cast(dtype);
+  if (init === "sinusoids") return sinusoids(shape).cast(dtype);
   return full([...shape], init === "ones" ? 1 : 0, { dtype });
 }
 
@@ -104,18 +131,18 @@ function labelNames(fields: Fields, count: number): string[] {
  */
 export function defineModel(config: JsonObject, options: ModelOptions = {}): Model {
   const json = withLabels(config, options.labels);
-  const fields = new Fields(json);
-  const { type, architecture } = architectureOf(fields);
+  const given = new Fields(json);
+  const { type, architecture } = architectureOf(given);
+  const fields = given.withAliases(architecture.aliases ?? {});
   if (options.task !== undefined && !tasks.includes(options.task))
     throw new ModelError(`task is ${JSON.stringify(options.task)}; it is one of ${tasks.join(", ")}`);
   const task = options.task ?? savedTask(architecture, fields);
   checkTask(architecture, type, task);
+  refuseForeignModels(fields);
   const checked = architecture.config(fields);
-  const problem = fields.choice(
-    "problem_type",
-    problems,
-    checked.labels === 1 ? "regression" : "single_label_classification",
-  );
+  const problem = fields.has("problem_type") ? fields.choice("problem_type", problems, problems[0]) : null;
+  if (problem === "single_label_classification" && checked.labels === 1)
+    throw fields.error("problem_type", `is ${problem}, which needs at least 2 labels; a single output is a regression`);
   const parameters = architecture.parameters(checked, task);
   const apply = (params: Params, batch: Batch, how: ApplyOptions = {}): Outputs =>
     architecture.apply(params, batch, checked, task, how);
@@ -127,6 +154,7 @@ export function defineModel(config: JsonObject, options: ModelOptions = {}): Mod
     labels: labelNames(fields, checked.labels),
     parameters,
     architecture,
+    unknownKeys: unknownKeys(fields),
     init(key, { dtype = "float32" } = {}) {
       const names = Object.keys(parameters);
       const keys = splitKey(key, names.length);

@@ -1,3 +1,5 @@
 // Tokenizers and batches of text.
 export { type BatchOptions, encodeBatch, padRows, type TextBatch } from "./batch.js";
+export { encodeTexts, frameOf } from "./encoded-texts.js";
 export { type ChatMessage, type Encoded, type EncodeOptions, loadTokenizer, type TextTokenizer } from "./tokenizer.js";
+export { type NewTokenizer, trainTokenizer } from "./vocabulary.js";

@@ -1,6 +1,8 @@
 // Text to ids and back, by the tokenizer files of a model folder.
+import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
-import { fileOf, isJsonObject, type JsonObject, ModelError, readJson } from "../config/index.js";
+import { fileOf, isJsonObject, type JsonObject, ModelError } from "../config/index.js";
+import { readTokenizerFiles, tokenText } from "./tokenizer-files.js";
 
 /** Options of {@link TextTokenizer.encode}. */
 export interface EncodeOptions {
@@ -8,7 +10,7 @@ export interface EncodeOptions {
   pair?: string;
   /** Adds the tokens that the model expects around a text; true by default. */
   specialTokens?: boolean;
-  /** Maximum number of ids; tokens before the closing special tokens are dropped. */
+  /** Maximum number of ids. Of a pair, the longer text is cut first; `truncation_side` of the tokenizer says at which end. */
   maxLength?: number;
 }
 
@@ -26,6 +28,8 @@ export interface Encoded {
 
 /** Converts text to ids and back. */
 export interface TextTokenizer {
+  /** Hash of its files. */
+  readonly identity: string;
   /** All ids are below this. */
   readonly vocabulary: number;
   /** Ids of special tokens by name; null where the tokenizer has none. */
@@ -38,15 +42,7 @@ export interface TextTokenizer {
   chat(messages: readonly ChatMessage[], options?: { addGenerationPrompt?: boolean }): Promise<string>;
 }
 
-const maxTokenizerBytes = 256 * 2 ** 20;
 const maxTemplate = 2 ** 18;
-
-/** A special token is a string, or an object with its content. */
-function tokenText(value: unknown): string | null {
-  if (typeof value === "string") return value;
-  if (isJsonObject(value) && typeof value["content"] === "string") return value["content"];
-  return null;
-}
 
 function templateOf(settings: JsonObject, folder: string): string {
   const given = settings["chat_template"];
@@ -57,6 +53,41 @@ function templateOf(settings: JsonObject, folder: string): string {
   return text;
 }
 
+/** Where a sequence occurs in a list from a position on; -1 if it does not. */
+function placeOf(list: readonly number[], part: readonly number[], from: number): number {
+  for (let at = from; at + part.length <= list.length; at++) if (part.every((id, i) => list[at + i] === id)) return at;
+  return -1;
+}
+
+/**
+ * Which tokens of an encoded text, or of a pair, stay within a maximum length: special tokens do, and the longer of the two texts
+ * is shortened first. Null if the special tokens alone are longer.
+ */
+function keptTokens(
+  ids: readonly number[],
+  first: readonly number[],
+  second: readonly number[],
+  most: number,
+  cutsLeft: boolean,
+): boolean[] | null {
+  const starts = [placeOf(ids, first, 0), 0];
+  starts[1] = placeOf(ids, second, starts[0] + first.length);
+  const counts = [first.length, second.length];
+  for (let left = ids.length - most; left > 0; left--) {
+    // Of two equal parts, the one that was shorter gives the next token.
+    const tie = first.length > second.length ? 1 : 0;
+    const longer = counts[0] === counts[1] ? tie : counts[0] > counts[1] ? 0 : 1;
+    if (counts[longer] === 0 || starts[longer] < 0) return null;
+    counts[longer]--;
+  }
+  const keeps = ids.map(() => true);
+  [first, second].forEach(({ length }, k) => {
+    const cut = length - counts[k];
+    keeps.fill(false, cutsLeft ? starts[k] : starts[k] + counts[k], starts[k] + (cutsLeft ? cut : length));
+  });
+  return keeps;
+}
+
 /**
  * Loads the tokenizer of a model folder (`tokenizer.json`, `tokenizer_config.json`).
  *
@@ -64,12 +95,7 @@ function templateOf(settings: JsonObject, folder: string): string {
  * @param vocabulary - Number of ids of the model; a tokenizer with more is refused.
  */
 export async function loadTokenizer(folder: string, vocabulary?: number): Promise<TextTokenizer> {
-  const file = await readJson(folder, "tokenizer.json", maxTokenizerBytes, { checked: false });
-  if (file === null)
-    throw new ModelError(
-      `${folder}: has no tokenizer.json; save the tokenizer with transformers (a "fast" tokenizer) to get one`,
-    );
-  const settings = (await readJson(folder, "tokenizer_config.json", 16 * 2 ** 20)) ?? {};
+  const { file, settings } = await readTokenizerFiles(folder);
   let own: Tokenizer;
   let known: Map<string, number>;
   try {
@@ -93,7 +119,16 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
     [...own.get_added_tokens_decoder()].filter(([, token]) => token.special).map(([id]) => id),
   );
   const templateFile = await fileOf(folder, "chat_template.jinja");
+  const cutsLeft = settings["truncation_side"] === "left";
+  // Meant for words; byte-level and sentence pieces have their own spaces.
+  const { model } = file;
+  const cleansUp =
+    settings["clean_up_tokenization_spaces"] === true && !(isJsonObject(model) && model["type"] === "BPE");
+  const idsOf = (text: string): number[] => own.encode(text, { add_special_tokens: false }).ids;
   return {
+    identity: createHash("sha256")
+      .update(JSON.stringify([file, settings]))
+      .digest("hex"),
     vocabulary: largest + 1,
     special: { pad: idOf("pad_token"), eos: idOf("eos_token"), mask: idOf("mask_token") },
     specialIds,
@@ -105,16 +140,18 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
       });
       const { ids, token_type_ids: types } = made;
       if (maxLength === undefined || ids.length <= maxLength) return { ids, types };
-      let closing = 0;
-      while (closing < maxLength - 1 && specialIds.has(ids[ids.length - 1 - closing])) closing++;
-      const cut = (list: number[]): number[] => [
-        ...list.slice(0, maxLength - closing),
-        ...list.slice(list.length - closing),
-      ];
-      return { ids: cut(ids), types: cut(types) };
+      const keeps = keptTokens(ids, idsOf(text), pair === undefined ? [] : idsOf(pair), maxLength, cutsLeft);
+      if (keeps === null)
+        throw new ModelError(
+          `encode: maxLength is ${maxLength}, less than the tokens that the model expects around a text`,
+        );
+      const kept = (list: number[]): number[] => list.filter((_, i) => keeps[i]);
+      return { ids: kept(ids), types: kept(types) };
     },
     decode: (ids, { skipSpecialTokens = true } = {}) =>
-      ids.length === 0 ? "" : own.decode([...ids], { skip_special_tokens: skipSpecialTokens }),
+      ids.length === 0
+        ? ""
+        : own.decode([...ids], { skip_special_tokens: skipSpecialTokens, clean_up_tokenization_spaces: cleansUp }),
     async chat(messages, { addGenerationPrompt = true } = {}) {
       const { Template } = await import("@huggingface/jinja");
       const { readFile } = await import("node:fs/promises");

@@ -12,15 +12,22 @@ export interface Packed {
   labels: Tensor;
 }
 
+/** Rows that the next sequence may go into; older ones are nearly full. */
+const openRows = 64;
+
 /** Packs sequences into rows of one length, first fit; longer ones are cut. Tokens attend only within their sequence. */
 export function packSequences(sequences: readonly (readonly number[])[], length: number, padToken = 0): Packed {
   if (!Number.isInteger(length) || length < 1) throw new ModelError(`packSequences: length is positive, got ${length}`);
   const rows: { ids: number[]; segments: number[]; count: number }[] = [];
+  const open: typeof rows = [];
   for (const given of sequences) {
     const sequence = given.slice(0, length);
     if (sequence.length === 0) continue;
-    let row = rows.find(({ ids }) => ids.length + sequence.length <= length);
-    if (row === undefined) rows.push((row = { ids: [], segments: [], count: 0 }));
+    let row = open.find(({ ids }) => ids.length + sequence.length <= length);
+    if (row === undefined) {
+      rows.push((row = { ids: [], segments: [], count: 0 }));
+      if (open.push(row) > openRows) open.shift();
+    }
     row.count += 1;
     for (const id of sequence) {
       row.ids.push(id);

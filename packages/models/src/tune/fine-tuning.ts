@@ -1,26 +1,38 @@
 // Fine-tuning of a pretrained model on a file of texts: what `train` of @weft/train needs (model, loss, data), made from a folder
 // and a few options.
-import { type Key, type Tensor, tensor } from "@weft/core";
-import { loadStateDict } from "@weft/core/nn";
+import { type Key, key, type Tensor, tensor } from "@weft/core";
+import { loadStateDict, stateDict } from "@weft/core/nn";
 import type { Batch, Params, Task } from "../architectures/index.js";
-import { loadPretrained, type PretrainedModel } from "../checkpoint/index.js";
-import { ModelError } from "../config/index.js";
+import { type PretrainedModel, savePretrained } from "../checkpoint/index.js";
+import { type JsonObject, ModelError } from "../config/index.js";
 import { ignoredLabel } from "../model/index.js";
-import { loadTokenizer, padRows, type TextTokenizer } from "../text/index.js";
-import { maskTokens } from "./examples.js";
+import { encodeTexts, frameOf, padRows, type TextTokenizer } from "../text/index.js";
+import { maskTokens, packSequences } from "./examples.js";
 import { type Adapters, type Lora, type LoraOptions, loraOf, splitParams } from "./lora.js";
+import { openModel } from "./open-model.js";
 import { type LabeledText, readTexts } from "./rows.js";
 
 /** Options of {@link fineTuning}. */
 export interface FineTuningOptions {
-  /** Folder of the pretrained model. */
-  from: string;
+  /** Folder of the pretrained model; none for a new one, see `config`. */
+  from?: string;
+  /**
+   * Configuration of a new model in the format of `config.json`, instead of `from`: it starts with random parameters and a tokenizer
+   * with `vocab_size` pieces of the texts.
+   */
+  config?: JsonObject;
   /** `classification` (default), `causal-lm` or `masked-lm`. */
   task?: Task;
-  /** Texts with labels: a `.csv` or `.jsonl` file. */
-  data: string;
-  /** Texts for the evaluation after each epoch. */
-  validation?: string;
+  /** Texts with labels: a `.csv` or `.jsonl` file, or several. */
+  data: string | readonly string[];
+  /** Texts for the evaluation after each epoch: a file, or the share of the training texts that are held out for it. */
+  validation?: string | number;
+  /** Texts for one evaluation at the end. */
+  test?: string;
+  /** Share of the tokens that a masked language model predicts; 0.15 by default. */
+  maskShare?: number;
+  /** Language models: several texts share a row, and long ones take several, so that no position is padding. */
+  packed?: boolean;
   /** Names of the classes in the order of their ids; those of the data, sorted, by default. */
   labels?: readonly string[];
   /** Tokens per text; 128 by default. */
@@ -50,7 +62,11 @@ export interface FineTuning {
   /** Draws what is trained. */
   model: { init(key: Key): Trained };
   loss(trained: Trained, batch: TuningBatch, options: { key: Key; train: boolean }): Tensor;
-  data: { train: TuningBatch; validation?: TuningBatch };
+  data: { train: TuningBatch; validation?: TuningBatch; test?: TuningBatch };
+  /** Names of the classes; none for language models. */
+  readonly classes: readonly string[];
+  /** Number of rows of a batch whose class is predicted. */
+  correct(trained: Trained, batch: TuningBatch): Tensor;
   /** All parameters of the model after training: adapters are merged. */
   finish(trained: Trained): Params;
   /** Scores of a batch with the trained parameters. */
@@ -59,10 +75,13 @@ export interface FineTuning {
   restore(tensors: Record<string, Tensor>, key: Key): Trained;
 }
 
-/** Texts as tensors with one row per text. */
+/** Texts as tensors with one row per text, or several texts per row. */
 export interface TuningBatch {
   inputIds: Tensor;
-  attentionMask: Tensor;
+  /** Absent for packed rows. */
+  attentionMask?: Tensor;
+  /** Packed rows only. */
+  segmentIds?: Tensor;
   labels: Tensor;
 }
 
@@ -78,13 +97,36 @@ function classNames(rows: readonly LabeledText[], given: readonly string[] | und
   return [...given];
 }
 
-function encodeRows(
+/** Pieces of at most `length` tokens, each between the tokens that the tokenizer puts around a text. */
+function pieces(ids: Int32Array, { before, after }: ReturnType<typeof frameOf>, length: number): number[][] {
+  const end = ids.length - after;
+  const [start, close] = [ids.subarray(0, before), ids.subarray(end)];
+  const room = length - before - after;
+  const all: number[][] = [];
+  for (let at = before; at < end || all.length === 0; at += room)
+    all.push([...start, ...ids.subarray(at, Math.min(at + room, end)), ...close]);
+  return all;
+}
+
+async function encodeRows(
   rows: readonly LabeledText[],
   tokenizer: TextTokenizer,
   length: number,
   labels: readonly string[] | null,
-): TuningBatch {
-  const encoded = rows.map(({ text }) => tokenizer.encode(text, { maxLength: length }).ids);
+  packed: boolean,
+): Promise<TuningBatch> {
+  const { ids: all, offsets } = await encodeTexts(
+    tokenizer,
+    rows.map(({ text }) => text),
+  );
+  const frame = frameOf(tokenizer);
+  if (length <= frame.before + frame.after)
+    throw new ModelError(
+      `fineTuning: maxLength is ${length}; the tokens around a text alone are ${frame.before + frame.after}`,
+    );
+  const cut = rows.map((_, i) => pieces(all.subarray(offsets[i], offsets[i + 1]), frame, length));
+  if (packed) return packSequences(cut.flat(), length, tokenizer.special.pad ?? 0);
+  const encoded = cut.map(([first]) => first);
   const shape = [rows.length, length];
   const ids = padRows(encoded, length, tokenizer.special.pad ?? 0);
   const mask = padRows(
@@ -103,6 +145,22 @@ function encodeRows(
   };
 }
 
+/** Training texts, and those held out or read for validation. */
+async function trainingRows(
+  data: FineTuningOptions["data"],
+  validation: FineTuningOptions["validation"],
+): Promise<{ train: LabeledText[]; validation: LabeledText[] | null }> {
+  const rows: LabeledText[] = [];
+  for (const path of typeof data === "string" ? [data] : data) for (const row of await readTexts(path)) rows.push(row);
+  if (validation === undefined) return { train: rows, validation: null };
+  if (typeof validation === "string") return { train: rows, validation: await readTexts(validation) };
+  if (!(validation > 0 && validation < 1))
+    throw new ModelError(`fineTuning: validation is a file, or a share between 0 and 1, got ${validation}`);
+  // Every n-th text: the same ones at every call, whatever the order of classes in the file.
+  const isHeldOut = (i: number): boolean => Math.floor((i + 1) * validation) > Math.floor(i * validation);
+  return { train: rows.filter((_, i) => !isHeldOut(i)), validation: rows.filter((_, i) => isHeldOut(i)) };
+}
+
 /** Whether a parameter belongs to a new head, which LoRA trains as a whole. */
 const isNew = (pretrained: PretrainedModel, name: string): boolean => pretrained.initialized.includes(name);
 
@@ -112,20 +170,19 @@ const isNew = (pretrained: PretrainedModel, name: string): boolean => pretrained
  * The result has the fields `model`, `loss` and `data` that `train` of `@weft/train` takes.
  */
 export async function fineTuning(options: FineTuningOptions): Promise<FineTuning> {
-  const { from, task = "classification", data, validation, maxLength = 128, compute, lora, freeze = [] } = options;
+  const { task = "classification", data, maxLength = 128, compute, lora, freeze = [], packed = false } = options;
   if (task !== "classification" && task !== "causal-lm" && task !== "masked-lm")
     throw new ModelError(`fineTuning: task is classification, causal-lm or masked-lm, got ${task}`);
-  const rows = await readTexts(data);
-  const others = validation === undefined ? null : await readTexts(validation);
-  const classes = task === "classification" ? classNames([...rows, ...(others ?? [])], options.labels, data) : null;
-  const pretrained = await loadPretrained(from, {
-    task,
-    seed: options.seed ?? 0,
-    ...(classes !== null && { labels: classes }),
-  });
-  const tokenizer = await loadTokenizer(from, pretrained.config.vocabulary);
+  if (packed && task === "classification")
+    throw new ModelError("fineTuning: packed is for language models; a text of a classifier has a row of its own");
+  const { train: rows, validation: others } = await trainingRows(data, options.validation);
+  const tests = options.test === undefined ? null : await readTexts(options.test);
+  const known = [...rows, ...(others ?? []), ...(tests ?? [])];
+  const classes = task === "classification" ? classNames(known, options.labels, String(data)) : null;
+  const { pretrained, tokenizer } = await openModel({ ...options, task }, classes, () => rows.map(({ text }) => text));
   const { mask } = tokenizer.special;
-  if (task === "masked-lm" && mask === null) throw new ModelError(`${from}: its tokenizer has no mask token`);
+  if (task === "masked-lm" && mask === null)
+    throw new ModelError(`${pretrained.folder}: its tokenizer has no mask token`);
   const length = Math.min(maxLength, pretrained.config.maxPositions);
   const updates: Lora | null = lora === undefined ? null : loraOf(pretrained, lora);
   const isFrozen = (name: string): boolean => freeze.some((start) => name.startsWith(start));
@@ -141,6 +198,10 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
     ...(compute !== undefined && compute !== "float32" && { dtype: compute }),
     ...(options.checkpoint === true && { checkpoint: "all" as const }),
   };
+  const encode = (given: readonly LabeledText[]): Promise<TuningBatch> =>
+    encodeRows(given, tokenizer, length, classes, packed);
+  const logits = (trained: Trained, batch: Omit<TuningBatch, "labels">): Tensor =>
+    pretrained.apply(joined(trained, null), batch, how).logits as Tensor;
   const init = (key: Key): Trained => ({
     ...(split !== null && { params: split.trained }),
     ...(updates !== null && { adapters: updates.init(key) }),
@@ -154,24 +215,66 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
         task === "masked-lm"
           ? {
               ...batch,
-              ...maskTokens(batch.inputIds, batch.attentionMask, key, {
+              ...maskTokens(batch.inputIds, batch.attentionMask ?? batch.segmentIds?.greater(0), key, {
                 maskToken: mask as number,
                 vocabulary: pretrained.config.vocabulary,
                 specialIds: tokenizer.specialIds,
+                ...(options.maskShare !== undefined && { share: options.maskShare }),
               }),
             }
           : { ...batch };
       return pretrained.loss(joined(trained, train ? key : null), inputs, { ...how, train, key: train ? key : null });
     },
+    classes: classes ?? [],
+    correct: (trained, batch) => logits(trained, batch).argmax(-1).equal(batch.labels).cast("float32").sum(),
     data: {
-      train: encodeRows(rows, tokenizer, length, classes),
-      ...(others !== null && { validation: encodeRows(others, tokenizer, length, classes) }),
+      train: await encode(rows),
+      ...(others !== null && { validation: await encode(others) }),
+      ...(tests !== null && { test: await encode(tests) }),
     },
     finish(trained) {
       const whole = split === null ? pretrained.params : split.join(trained.params ?? {});
       return updates === null ? whole : updates.merge(whole, trained.adapters as Adapters);
     },
-    logits: (trained, batch) => pretrained.apply(joined(trained, null), batch, how).logits as Tensor,
+    logits,
     restore: (tensors, key) => loadStateDict(init(key), tensors),
   };
+}
+
+/**
+ * Writes the model of a finished training as a folder that `loadPretrained` and `transformers` load; adapters are merged.
+ *
+ * @param options - The options of the training.
+ * @param tensors - The trained tensors by name, as a checkpoint of the training holds them.
+ * @param classes - Names of the classes, empty for language models.
+ * @param folder - The folder to write.
+ */
+export async function saveTuned(
+  options: FineTuningOptions,
+  tensors: Record<string, Tensor>,
+  classes: readonly string[],
+  folder: string,
+): Promise<void> {
+  const { task = "classification", data, lora } = options;
+  const texts = options.from === undefined ? (await trainingRows(data, options.validation)).train : [];
+  const names = classes.length === 0 ? null : classes;
+  const { pretrained } = await openModel({ ...options, task }, names, () => texts.map(({ text }) => text));
+  const whole = stateDict(pretrained.params);
+  const own = Object.entries(tensors).filter(([name]) => name.startsWith("params."));
+  const wrong = own.find(([name]) => !Object.hasOwn(whole, name.slice("params.".length)));
+  if (wrong !== undefined)
+    throw new ModelError(`the checkpoint has ${wrong[0]}, which is not a parameter of the model`);
+  const trained = {
+    ...whole,
+    ...Object.fromEntries(own.map(([name, value]) => [name.slice("params.".length), value])),
+  };
+  const params = loadStateDict(pretrained.params, trained);
+  if (lora === undefined) return savePretrained(folder, pretrained, params);
+  const updates = loraOf(pretrained, lora);
+  const adapters = Object.fromEntries(
+    Object.entries(tensors)
+      .filter(([name]) => name.startsWith("adapters."))
+      .map(([name, value]) => [name.slice("adapters.".length), value]),
+  );
+  return savePretrained(folder, pretrained, updates.merge(params, loadStateDict(updates.init(key(0)), adapters)));
 }

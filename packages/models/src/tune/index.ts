@@ -4,6 +4,7 @@ export {
   type FineTuning,
   type FineTuningOptions,
   fineTuning,
+  saveTuned,
   type Trained,
   type TuningBatch,
 } from "./fine-tuning.js";

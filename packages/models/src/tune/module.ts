@@ -1,7 +1,14 @@
 // The module that `weft train` loads for configurations with `model: { from: DIR }`.
 import type { Key, Tensor } from "@weft/core";
 import { ModelError } from "../config/index.js";
-import { type FineTuning, type FineTuningOptions, fineTuning, type Trained, type TuningBatch } from "./fine-tuning.js";
+import {
+  type FineTuning,
+  type FineTuningOptions,
+  fineTuning,
+  saveTuned,
+  type Trained,
+  type TuningBatch,
+} from "./fine-tuning.js";
 
 let current: FineTuning | null = null;
 
@@ -13,9 +20,13 @@ function prepared(): FineTuning {
 /** Keys of the options, which YAML files write with underscores. */
 const keys: readonly (keyof FineTuningOptions)[] = [
   "from",
+  "config",
   "task",
   "data",
   "validation",
+  "test",
+  "packed",
+  "maskShare",
   "labels",
   "maxLength",
   "compute",
@@ -34,8 +45,11 @@ function checked(options: Record<string, unknown>): FineTuningOptions {
   if (unknown !== undefined)
     throw new ModelError(`model: ${String(unknown[0])} is not known; the keys are ${keys.join(", ")}`);
   const made = Object.fromEntries(named) as Record<string, unknown>;
-  for (const name of ["from", "data"])
-    if (typeof made[name] !== "string") throw new ModelError(`model: ${name} is missing; it is a path`);
+  const { data: rows } = made;
+  if (typeof rows !== "string" && !(Array.isArray(rows) && rows.every((path) => typeof path === "string")))
+    throw new ModelError("model: data is missing; it is a path, or a list of paths");
+  if ((typeof made["from"] === "string") === (made["config"] !== undefined))
+    throw new ModelError("model: give from, the folder of a model, or config, that of a new one");
   return made as unknown as FineTuningOptions;
 }
 
@@ -51,3 +65,24 @@ export const init = (key: Key): Trained => prepared().model.init(key);
 /** The loss of a batch. */
 export const loss = (trained: Trained, batch: TuningBatch, options: { key: Key; train: boolean }): Tensor =>
   prepared().loss(trained, batch, options);
+
+/** Number of rows whose class is predicted. */
+export const correct = (trained: Trained, batch: TuningBatch): Tensor => prepared().correct(trained, batch);
+
+/** Names of the classes; none for language models. */
+export const classes = (): readonly string[] => prepared().classes;
+
+/**
+ * Writes the model of a finished run as a folder that `loadPretrained` and `transformers` load.
+ *
+ * @param tensors - The trained tensors of a checkpoint, by name.
+ * @param names - Names of the classes of the run.
+ */
+export async function save(
+  options: Record<string, unknown>,
+  tensors: Record<string, Tensor>,
+  names: readonly string[],
+  folder: string,
+): Promise<void> {
+  await saveTuned(checked(options), tensors, names, folder);
+}

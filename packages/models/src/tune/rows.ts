@@ -1,5 +1,6 @@
 // Labeled texts from CSV and JSON lines.
 import { readFile, stat } from "node:fs/promises";
+import { gunzipSync } from "node:zlib";
 import { readCsvText } from "@weft/formats/csv";
 import { ModelError } from "../config/index.js";
 
@@ -12,14 +13,24 @@ export interface LabeledText {
 
 const maxBytes = 2 ** 31;
 
-/** Reads `.jsonl` (objects with `text` and `label`) or `.csv` (label, then one or more fields of text; a header is recognized). */
+/**
+ * Reads `.jsonl` (objects with `text` and `label`) or `.csv` (label, then one or more fields of text; a header is recognized), each
+ * optionally packed by gzip.
+ */
 export async function readTexts(path: string): Promise<LabeledText[]> {
   const found = await stat(path).catch(() => null);
   if (found === null || !found.isFile())
     throw new ModelError(`${path}: there is no such file; give a .csv or .jsonl file`);
   if (found.size > maxBytes) throw new ModelError(`${path}: has ${found.size} bytes; at most ${maxBytes} are read`);
-  const bytes = await readFile(path);
-  const rows = path.endsWith(".csv") ? fromCsv(bytes, path) : fromLines(bytes, path);
+  const stored = await readFile(path);
+  const isPacked = path.endsWith(".gz");
+  let bytes = stored;
+  try {
+    if (isPacked) bytes = gunzipSync(stored, { maxOutputLength: maxBytes });
+  } catch (error) {
+    throw new ModelError(`${path}: cannot be unpacked: ${(error as Error).message}`);
+  }
+  const rows = /\.csv(\.gz)?$/.test(path) ? fromCsv(bytes, path) : fromLines(bytes, path);
   if (rows.length === 0) throw new ModelError(`${path}: holds no text`);
   return rows;
 }

@@ -2,7 +2,6 @@
 // key without effect. It knows nothing of tensors.
 import { readFileSync } from "node:fs";
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 import { WeftError } from "@weft/core/internal/graph";
 import { scheduleShapes } from "@weft/core/optim";
 import { suggestKey, valueOf, withSettings } from "@weft/formats";
@@ -10,6 +9,7 @@ import { parseDocument, stringify } from "yaml";
 import { z } from "zod";
 import { datasetNames, type OwnFormat, ownFormats } from "../data/index.js";
 import { foreignKeys, translateConfig } from "./foreign-config.js";
+import { asModule, isPretrained } from "./pretrained-config.js";
 
 /** A configuration is invalid; the message names the key and the remedy. */
 export class ConfigError extends WeftError {
@@ -126,10 +126,10 @@ const moduleSchema = z.strictObject({
   options: z.record(z.string(), z.unknown()).default({}),
 });
 
-/** Configuration that fine-tunes a pretrained model, as `fromPretrained` reads it. */
+/** Configuration that trains a pretrained model or a new one, as `asModule` reads it. */
 const pretrainedSchema = z.strictObject({
   ...common,
-  model: z.looseObject({ from: z.string() }),
+  model: z.union([z.looseObject({ from: z.string() }), z.looseObject({ config: z.looseObject({}) })]),
   data: z.unknown(),
   lora: z.unknown().optional(),
 });
@@ -214,7 +214,7 @@ export const allKeys: readonly string[] = knownKeys(schema);
 
 /** Keys of every kind of configuration and the sections above them: these are never translated. */
 const knownNames: ReadonlySet<string> = new Set(
-  [...allKeys, "options", "lora", "model.from"].flatMap((key) =>
+  [...allKeys, "options", "lora", "model.from", "model.config"].flatMap((key) =>
     key.split(".").map((_, i, parts) => parts.slice(0, i + 1).join(".")),
   ),
 );
@@ -396,31 +396,17 @@ export const loadConfig = (file: string, overrides: Overrides = {}): Config => {
   return resolveConfig(raw, overrides, base);
 };
 
-/** Paths inside the options of a pretrained model. */
-const pretrainedPaths = ["from", "data", "validation"];
-
-/**
- * `model: { from: DIR, ... }` fine-tunes a pretrained model: the module of @weft/models, with the keys of `model`, `data` and
- * `lora` as its options.
- */
-function fromPretrained(raw: unknown, base: string): unknown {
-  const given = raw as { model?: Record<string, unknown>; data?: unknown; lora?: unknown };
-  if (typeof given?.model !== "object" || given.model === null || !("from" in given.model)) return raw;
-  const { model, data, lora, ...rest } = given;
-  const rows = typeof data === "object" && data !== null ? data : data === undefined ? {} : { data };
-  const options: Record<string, unknown> = { ...model, ...rows, ...(lora !== undefined && { lora }) };
-  for (const name of pretrainedPaths) {
-    const path = options[name];
-    if (typeof path === "string" && !isAbsolute(path)) options[name] = join(base, path);
-  }
-  return { ...rest, model: fileURLToPath(import.meta.resolve("@weft/models/fine-tune")), options };
-}
-
 /** Reads, validates and resolves a configuration of any kind. */
 export function loadAnyConfig(file: string, overrides: Overrides = {}): Config | ModuleConfig {
   const base = folderOf(file);
-  const raw = checkAnyConfig(fromPretrained(readFile(file, overrides), base), basename(file));
-  return isModuleConfig(raw) ? resolveModuleConfig(raw, overrides, base) : resolveConfig(raw, overrides, base);
+  const given = readFile(file, overrides);
+  if (!isPretrained(given)) {
+    const raw = checkAnyConfig(given, basename(file));
+    return isModuleConfig(raw) ? resolveModuleConfig(raw, overrides, base) : resolveConfig(raw, overrides, base);
+  }
+  const { data, ...others } = overrides;
+  const raw = checkAnyConfig(asModule(given, base, data), basename(file)) as RawModuleConfig;
+  return resolveModuleConfig(raw, others, base);
 }
 
 /** The configuration as YAML, without derived values. */

@@ -2,9 +2,12 @@
 // several files with an index if it is large, and config.json. Sharded checkpoints are read tensor by tensor.
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { fromStorage, type Tensor } from "@weft/core";
 import { bytesOf, numel } from "@weft/core/internal/graph";
 import { type ArraySource, writeSafetensors } from "@weft/core/io";
-import { findCheckpoint } from "./checkpoint.js";
+import { findCheckpoint, type Progress } from "./checkpoint.js";
+import type { ModuleConfig, RunConfig } from "./config.js";
 import { TrainError } from "./errors.js";
 import { SectionReader } from "./shards.js";
 
@@ -35,6 +38,81 @@ function filesOf(sizes: ReadonlyMap<string, number>, limit: number): string[][] 
   return files;
 }
 
+/** Writes the tensors as they are, with a description of the run's model. */
+async function writePlain(
+  { config, classes }: Pick<Progress, "config" | "classes">,
+  reader: SectionReader,
+  temporary: string,
+  maxBytes: number,
+): Promise<string[]> {
+  const sizes = new Map(
+    reader.names.map((name) => {
+      const { shape, dtype } = reader.info(name);
+      return [name, numel(shape) * bytesOf(dtype)];
+    }),
+  );
+  const lists = filesOf(sizes, maxBytes);
+  const files: string[] = [];
+  const places: Record<string, string> = {};
+  for (const [i, names] of lists.entries()) {
+    const number = (n: number): string => String(n).padStart(5, "0");
+    const file =
+      lists.length === 1 ? "model.safetensors" : `model-${number(i + 1)}-of-${number(lists.length)}.safetensors`;
+    const arrays: [string, ArraySource][] = names.map((name) => [
+      name,
+      { ...reader.info(name), load: () => reader.read(name) },
+    ]);
+    await writeSafetensors(join(temporary, file), Object.fromEntries(arrays), { format: "pt" });
+    files.push(file);
+    for (const name of names) places[name] = file;
+  }
+  if (lists.length > 1) {
+    const total = [...sizes.values()].reduce((n, size) => n + size, 0);
+    const index = { metadata: { total_size: total }, weight_map: places };
+    writeFileSync(join(temporary, "model.safetensors.index.json"), `${JSON.stringify(index, null, 2)}\n`);
+  }
+  const described = {
+    model_type: "weft",
+    weft: config.model,
+    ...(classes.length > 0 && { id2label: Object.fromEntries(classes.map((name, i) => [i, name])) }),
+  };
+  writeFileSync(join(temporary, "config.json"), `${JSON.stringify(described, null, 2)}\n`);
+  return files;
+}
+
+const fineTuningModule = "@weft/models/fine-tune";
+
+/** Whether a run fine-tunes a pretrained model. Other modules that a run names are not loaded: its folder may be anybody's. */
+const isFineTuning = (config: RunConfig): config is ModuleConfig =>
+  typeof config.model === "string" &&
+  [fileURLToPath(import.meta.resolve(fineTuningModule)), "models/dist/tune/module.js"].some((own) =>
+    String(config.model).endsWith(own),
+  );
+
+/** Writes the whole model of a fine-tuning, with its own configuration and tokenizer; adapters are merged. */
+async function writeFineTuned(
+  config: ModuleConfig,
+  reader: SectionReader,
+  classes: readonly string[],
+  temporary: string,
+): Promise<string[]> {
+  const { save } = (await import(fineTuningModule)) as {
+    save(
+      options: Record<string, unknown>,
+      tensors: Record<string, Tensor>,
+      classes: readonly string[],
+      folder: string,
+    ): Promise<void>;
+  };
+  const tensors: Record<string, Tensor> = {};
+  for (const name of reader.names) {
+    const { shape, dtype, data } = await reader.read(name);
+    tensors[name] = fromStorage(shape, dtype, data);
+  }
+  await save(config.options, tensors, classes, temporary);
+  return readdirSync(temporary).filter((name) => name.endsWith(".safetensors"));
+}
+
 /**
  * Writes the parameters of a run as a folder that `transformers` and `weft` read.
  *
@@ -52,42 +130,13 @@ export async function exportRun(run: string, target: string, maxBytes = 5e9): Pr
   const temporary = mkdtempSync(join(dirname(folder), `.${basename(folder)}-`));
   const reader = await SectionReader.open(found.folder, "model");
   try {
-    const sizes = new Map(
-      reader.names.map((name) => {
-        const { shape, dtype } = reader.info(name);
-        return [name, numel(shape) * bytesOf(dtype)];
-      }),
-    );
-    const lists = filesOf(sizes, maxBytes);
-    const files: string[] = [];
-    const places: Record<string, string> = {};
-    for (const [i, names] of lists.entries()) {
-      const number = (n: number): string => String(n).padStart(5, "0");
-      const file =
-        lists.length === 1 ? "model.safetensors" : `model-${number(i + 1)}-of-${number(lists.length)}.safetensors`;
-      const arrays: [string, ArraySource][] = names.map((name) => [
-        name,
-        { ...reader.info(name), load: () => reader.read(name) },
-      ]);
-      await writeSafetensors(join(temporary, file), Object.fromEntries(arrays), { format: "pt" });
-      files.push(file);
-      for (const name of names) places[name] = file;
-    }
-    if (lists.length > 1) {
-      const total = [...sizes.values()].reduce((n, size) => n + size, 0);
-      const index = { metadata: { total_size: total }, weight_map: places };
-      writeFileSync(join(temporary, "model.safetensors.index.json"), `${JSON.stringify(index, null, 2)}\n`);
-    }
     const { config, classes } = found.progress;
-    const described = {
-      model_type: "weft",
-      weft: config.model,
-      ...(classes.length > 0 && { id2label: Object.fromEntries(classes.map((name, i) => [i, name])) }),
-    };
-    writeFileSync(join(temporary, "config.json"), `${JSON.stringify(described, null, 2)}\n`);
+    const files = isFineTuning(config)
+      ? await writeFineTuned(config, reader, classes, temporary)
+      : await writePlain({ config, classes }, reader, temporary, maxBytes);
     rmSync(folder, { recursive: true, force: true });
     renameSync(temporary, folder);
-    return { folder, step: found.progress.step, files, tensors: sizes.size };
+    return { folder, step: found.progress.step, files, tensors: reader.names.length };
   } catch (error) {
     rmSync(temporary, { recursive: true, force: true });
     throw error;

@@ -80,7 +80,9 @@ const ownSections = ["model.", "data.", "options.", "lora."];
 
 /** A configuration in our keys. `known`: our keys. Lines describe what was translated and assumed. */
 export function translateConfig(given: unknown, path: string, known: ReadonlySet<string>): Translated {
-  const isOwn = typeof valueOf(given, "model") === "string" || valueOf(given, "model.from") !== undefined;
+  const isOwn =
+    typeof valueOf(given, "model") === "string" ||
+    ["model.from", "model.config"].some((key) => valueOf(given, key) !== undefined);
   const { file, lines } = translateKeys(
     given,
     foreignKeys,

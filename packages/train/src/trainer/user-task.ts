@@ -44,6 +44,8 @@ export interface TrainSplits<B = unknown> {
   train: TrainData<B>;
   /** Data to evaluate on after each epoch. */
   validation?: TrainData<B>;
+  /** Data to evaluate on once, at the end. */
+  test?: TrainData<B>;
 }
 
 const isSource = (data: unknown): data is SampleSource =>
@@ -107,13 +109,17 @@ export interface UserDefinition<P = unknown> {
   loss(params: P, batch: never, options: LossOptions): Tensor;
   /** Data to train on, or training and validation data. */
   data: unknown;
+  /** Classifiers: the number of rows of a batch whose class is predicted. */
+  correct?(params: P, batch: never): Tensor;
+  /** Classifiers: names of the classes. */
+  classes?: readonly string[];
 }
 
 /** A user's model and data as a task. */
 export class UserTask<P = unknown> implements Task<P> {
   readonly samples: Task["samples"];
   readonly dataKeys: Task["dataKeys"];
-  readonly classes: readonly string[] = [];
+  readonly classes: readonly string[];
   readonly loaders = 0;
   readonly workload: Workload;
   readonly #sources: Record<SplitName, (SampleSource & { key: string }) | null>;
@@ -124,12 +130,13 @@ export class UserTask<P = unknown> implements Task<P> {
   ) {
     const given = isSplits(definition.data) ? definition.data : { train: definition.data };
     const train = sourceOf("data", given.train);
-    const validation =
-      given.validation === undefined || !config.training.evaluate
-        ? null
-        : sourceOf("data.validation", given.validation);
-    this.#sources = { train, validation, test: null };
-    this.samples = { train: train.rows, validation: validation?.rows ?? null, test: null };
+    const evaluated = (name: "validation" | "test"): ReturnType<typeof sourceOf> | null =>
+      given[name] === undefined || !config.training.evaluate ? null : sourceOf(`data.${name}`, given[name]);
+    const [validation, test] = [evaluated("validation"), evaluated("test")];
+    this.#sources = { train, validation, test };
+    this.samples = { train: train.rows, validation: validation?.rows ?? null, test: test?.rows ?? null };
+    // Without a function that counts, there is no accuracy.
+    this.classes = definition.correct === undefined ? [] : (definition.classes ?? []);
     this.dataKeys = { train: train.key, test: validation?.key ?? null };
     this.workload = { dataset: "user data", model: String(config.model) };
     const { globalBatch } = config;
@@ -166,7 +173,12 @@ export class UserTask<P = unknown> implements Task<P> {
     const dtype = this.config.precision.compute === "float64" ? "float64" : "float32";
     const key = tensor(Int32Array.from([0, 0]), { dtype: "int32" });
     const loss = this.loss(params, batch, { key, train: false }).cast(dtype);
-    return stack([loss.mul(rows), loss.mul(0), loss.mul(0).add(rows)]);
+    const correct =
+      this.definition
+        .correct?.(params, batch as never)
+        .cast(dtype)
+        .reshape([]) ?? loss.mul(0);
+    return stack([loss.mul(rows), correct, loss.mul(0).add(rows)]);
   }
 
   load(split: SplitName, share: DataShare, from: Position): TaskLoader {
@@ -257,6 +269,9 @@ interface ModelModule {
   init(key: Key, options: Record<string, unknown>): unknown;
   loss(params: unknown, batch: unknown, options: LossOptions): Tensor;
   data(options: Record<string, unknown>): unknown;
+  /** Classifiers may have both. */
+  correct?(params: unknown, batch: unknown): Tensor;
+  classes?(): readonly string[];
 }
 
 /** Loads the module that a configuration names. */
@@ -271,11 +286,13 @@ export async function openModuleTask(config: ModuleConfig): Promise<Task> {
       throw new ConfigError(
         `model: ${path} exports no function ${name}; it needs init(key, options), loss(params, batch, { key, train }) and data(options)`,
       );
-  const { init, loss, data } = module as ModelModule;
+  const { init, loss, data, correct, classes } = module as ModelModule;
+  const splits = await data(config.options);
   const definition: UserDefinition = {
     model: { init: (key) => init(key, config.options) },
     loss: (params, batch, options) => loss(params, batch, options),
-    data: await data(config.options),
+    data: splits,
+    ...(correct !== undefined && { correct: (params, batch) => correct(params, batch), classes: classes?.() ?? [] }),
   };
   return new UserTask(definition, config);
 }

@@ -1,0 +1,118 @@
+// The tokenizer files of a model folder, joined as the published implementation joins them: tokenizer.json describes the tokenizer,
+// and tokenizer_config.json, special_tokens_map.json and added_tokens.json change parts of it.
+import { isJsonObject, type JsonObject, ModelError, readJson } from "../config/index.js";
+
+const maxTokenizerBytes = 256 * 2 ** 20;
+const maxSettingsBytes = 16 * 2 ** 20;
+
+/** A special token is a string, or an object with its content. */
+export function tokenText(value: unknown): string | null {
+  if (typeof value === "string") return value;
+  if (isJsonObject(value) && typeof value["content"] === "string") return value["content"];
+  return null;
+}
+
+/** Options of tokenizer_config.json that a part of tokenizer.json has, too, by the type of the part: [option, name in the part]. */
+const optionsOfParts: Readonly<Record<string, readonly (readonly [option: string, name: string])[]>> = {
+  BertNormalizer: [
+    ["do_lower_case", "lowercase"],
+    ["strip_accents", "strip_accents"],
+    ["tokenize_chinese_chars", "handle_chinese_chars"],
+  ],
+  ByteLevel: [["add_prefix_space", "add_prefix_space"]],
+};
+
+/** A normalizer or pre-tokenizer with the options of the settings. */
+function withOptions(part: unknown, settings: JsonObject): unknown {
+  if (!isJsonObject(part)) return part;
+  for (const list of ["normalizers", "pretokenizers"])
+    if (Array.isArray(part[list])) return { ...part, [list]: part[list].map((one) => withOptions(one, settings)) };
+  const options = Object.hasOwn(optionsOfParts, String(part["type"])) ? optionsOfParts[String(part["type"])] : [];
+  const given = options.flatMap(([option, name]) =>
+    typeof settings[option] === "boolean" ? [[name, settings[option]] as const] : [],
+  );
+  return { ...part, ...Object.fromEntries(given) };
+}
+
+/** The post-processor that `add_bos_token` and `add_eos_token` describe. */
+function framed(settings: JsonObject, idOf: (token: string) => number | null): JsonObject {
+  const tokenOf = (flag: string, name: string): string[] => {
+    const token = settings[flag] === true ? tokenText(settings[name]) : null;
+    return token === null ? [] : [token];
+  };
+  const [start, end] = [tokenOf("add_bos_token", "bos_token"), tokenOf("add_eos_token", "eos_token")];
+  const special = (tokens: string[], type_id: number) => tokens.map((id) => ({ SpecialToken: { id, type_id } }));
+  const sequence = (id: string, type_id: number) => [
+    ...special(start, type_id),
+    { Sequence: { id, type_id } },
+    ...special(end, type_id),
+  ];
+  return {
+    type: "TemplateProcessing",
+    single: sequence("A", 0),
+    pair: [...sequence("A", 0), ...sequence("B", 1)],
+    special_tokens: Object.fromEntries(
+      [...start, ...end].map((token) => [token, { id: token, ids: [idOf(token)], tokens: [token] }]),
+    ),
+  };
+}
+
+/** Tokens of the settings that tokenizer.json lacks: with the id that the settings give, if they give one. */
+function missingTokens(settings: JsonObject, more: JsonObject, known: ReadonlySet<string>): JsonObject[] {
+  const declared = isJsonObject(settings["added_tokens_decoder"]) ? settings["added_tokens_decoder"] : {};
+  const listed: [string, number, JsonObject][] = [
+    ...Object.entries(declared).flatMap(([id, token]): [string, number, JsonObject][] => {
+      const content = tokenText(token);
+      return content === null ? [] : [[content, Number(id), isJsonObject(token) ? token : {}]];
+    }),
+    ...Object.entries(more).map(([content, id]): [string, number, JsonObject] => [content, Number(id), {}]),
+  ];
+  const found = new Map<string, JsonObject>();
+  for (const [content, id, token] of listed)
+    if (!known.has(content) && !found.has(content) && Number.isSafeInteger(id) && id >= 0)
+      found.set(content, { single_word: false, lstrip: false, rstrip: false, special: false, ...token, content, id });
+  return [...found.values()];
+}
+
+/** Files of a tokenizer as the library takes them. */
+export interface TokenizerFiles {
+  /** tokenizer.json with the changes of the other files. */
+  file: JsonObject;
+  /** tokenizer_config.json, with the special tokens of special_tokens_map.json where it has none. */
+  settings: JsonObject;
+}
+
+/** Reads the tokenizer files of a folder. */
+export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles> {
+  const file = await readJson(folder, "tokenizer.json", maxTokenizerBytes, { checked: false });
+  if (file === null)
+    throw new ModelError(
+      `${folder}: has no tokenizer.json; save the tokenizer with transformers (a "fast" tokenizer) to get one`,
+    );
+  const own = (await readJson(folder, "tokenizer_config.json", maxSettingsBytes)) ?? {};
+  const map = (await readJson(folder, "special_tokens_map.json", maxSettingsBytes)) ?? {};
+  const more = (await readJson(folder, "added_tokens.json", maxSettingsBytes)) ?? {};
+  const settings: JsonObject = { ...map, ...own };
+  if (settings["split_special_tokens"] === true)
+    throw new ModelError(`${folder}/tokenizer_config.json: split_special_tokens is true, which is not supported`);
+  const { model } = file;
+  const vocabulary = isJsonObject(model) && isJsonObject(model["vocab"]) ? model["vocab"] : {};
+  const added = Array.isArray(file["added_tokens"]) ? file["added_tokens"].filter(isJsonObject) : [];
+  const known = new Set([...Object.keys(vocabulary), ...added.map((token) => String(token["content"]))]);
+  const extra = missingTokens(settings, more, known);
+  const idOf = (token: string): number | null => {
+    const found = [...added, ...extra].find(({ content }) => content === token)?.["id"] ?? vocabulary[token];
+    return typeof found === "number" ? found : null;
+  };
+  const frames = ["add_bos_token", "add_eos_token"].some((flag) => Object.hasOwn(settings, flag));
+  return {
+    settings,
+    file: {
+      ...file,
+      normalizer: withOptions(file["normalizer"] ?? null, settings),
+      pre_tokenizer: withOptions(file["pre_tokenizer"] ?? null, settings),
+      added_tokens: [...added, ...extra],
+      ...(frames && { post_processor: framed(settings, idOf) }),
+    },
+  };
+}

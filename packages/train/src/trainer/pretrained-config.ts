@@ -1,0 +1,75 @@
+// Configurations of pretrained models: `model: { from: DIR }` fine-tunes one, `model: { config: {...} }` trains a new one. Both
+// become the module of @weft/models, with the keys of `model`, `data` and `lora` as its options.
+import { existsSync } from "node:fs";
+import { isAbsolute, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { WeftError } from "@weft/core/internal/graph";
+import { dataHome, datasetNames } from "../data/index.js";
+
+/** Options that are paths, relative to the configuration. */
+const paths = ["from", "data", "validation", "test"];
+
+/** The file of a split, in a folder of its data set or of several. */
+function splitFile(dataset: string, split: string, folder: string | undefined): string {
+  const places = folder === undefined ? [join(dataHome(), dataset)] : [join(folder, dataset), folder];
+  const files = places.flatMap((place) =>
+    [".csv", ".jsonl"].flatMap((ending) => ["", ".gz"].map((packed) => join(place, `${split}${ending}${packed}`))),
+  );
+  const found = files.find((file) => existsSync(file));
+  if (found !== undefined) return found;
+  throw new WeftError(
+    `data.dataset: ${dataset} has no ${split}.csv or ${split}.jsonl (or .gz of them) in ${places.join(" or ")}; ` +
+      `fetch it with: weft data get ${dataset}; or name its folder with --data DIR`,
+  );
+}
+
+/** The rows that `data` names: a file, files by key, or data sets by name. */
+function rowsOf(
+  data: unknown,
+  isClassifier: boolean,
+  base: string,
+  given: string | undefined,
+): Record<string, unknown> {
+  if (typeof data !== "object" || data === null) return data === undefined ? {} : { data };
+  const { dataset, path, ...rest } = data as Record<string, unknown>;
+  if (dataset === undefined) return { ...data };
+  const names = Array.isArray(dataset) ? dataset : [dataset];
+  const unknown = names.find((name) => !(datasetNames as readonly unknown[]).includes(name) || name === "synthetic");
+  if (unknown !== undefined)
+    throw new WeftError(
+      `data.dataset: ${JSON.stringify(unknown)} is not known; write ag_news, imdb, or files as data: texts.csv`,
+    );
+  const folder = given !== undefined ? resolve(given) : typeof path === "string" ? resolve(base, path) : undefined;
+  const files = names.map((name) => splitFile(String(name), "train", folder));
+  // Language models have no accuracy to be tested.
+  const test = isClassifier && names.length === 1 ? { test: splitFile(String(names[0]), "test", folder) } : {};
+  return { data: files.length === 1 ? files[0] : files, ...test, ...rest };
+}
+
+/** Whether a configuration is that of a pretrained model, or of a new one of the same kinds. */
+export const isPretrained = (raw: unknown): boolean => {
+  const model = (raw as { model?: unknown } | null)?.model;
+  return typeof model === "object" && model !== null && ("from" in model || "config" in model);
+};
+
+/**
+ * The configuration of the module that trains the model.
+ *
+ * @param base - Folder that paths are relative to.
+ * @param folder - Folder of data sets that are given by name.
+ */
+export function asModule(raw: unknown, base: string, folder?: string): unknown {
+  const { model, data, lora, ...rest } = raw as { model: Record<string, unknown>; data?: unknown; lora?: unknown };
+  const isClassifier = (model["task"] ?? "classification") === "classification";
+  const options: Record<string, unknown> = {
+    ...model,
+    ...rowsOf(data, isClassifier, base, folder),
+    ...(lora !== undefined && { lora }),
+  };
+  for (const name of paths) {
+    const path = options[name];
+    if (typeof path === "string" && !isAbsolute(path)) options[name] = join(base, path);
+    else if (Array.isArray(path)) options[name] = path.map((one) => resolve(base, String(one)));
+  }
+  return { ...rest, model: fileURLToPath(import.meta.resolve("@weft/models/fine-tune")), options };
+}
