@@ -36,8 +36,10 @@ export {
   type EncodeOptions,
   encodeBatch,
   loadTokenizer,
+  type NewTokenizer,
   type TextBatch,
   type TextTokenizer,
+  trainTokenizer,
 } from "./text/index.js";
 export {
   type Adapter,

@@ -1,13 +1,13 @@
 // Configurations as real folders have them: every key of the configuration classes of transformers is read, refused or known to
 // have no effect, and a changed value gives the logits of transformers or an error that names the key.
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { key, setDevice } from "@weft/core";
 import { architectureOf } from "./architectures/index.js";
 import { Fields, keysWithoutEffect, refusedKeys, refuseForeignModels } from "./config/index.js";
-import { defineModel, loadPretrained, savePretrained } from "./index.js";
+import { defineModel, loadPretrained, loadTokenizer, savePretrained, trainTokenizer } from "./index.js";
 import {
   askTransformers,
   difference,
@@ -186,6 +186,66 @@ describe("configurations", needsTransformers, () => {
         [],
       );
     });
+  });
+});
+
+/** Changes of tokenizer_config.json, and of other files of a tokenizer. */
+const tokenizers: [string, Record<string, unknown>, Record<string, unknown>?][] = [
+  ["plain", {}],
+  ["cased", { do_lower_case: false }],
+  ["accents", { strip_accents: false }],
+  ["cut at the left", { truncation_side: "left" }],
+  ["clean", { clean_up_tokenization_spaces: true }],
+  ["not framed", { tokenizer_class: "PreTrainedTokenizerFast", add_bos_token: true, bos_token: "[CLS]" }],
+  [
+    "added",
+    {
+      added_tokens_decoder: {
+        "300": { content: "<new>", lstrip: true, rstrip: false, normalized: false, single_word: false, special: true },
+      },
+    },
+  ],
+  ["map", { pad_token: undefined }, { pad_token: "[PAD]", mask_token: "[MASK]" }],
+];
+const pairs = [
+  ["the cat sat on the mat", ""],
+  ["the cat sat on the mat and the hat", "a dog"],
+  ["a dog", "the cat sat on the mat and the hat"],
+  ["the cat sat on", "the dog sat on"],
+] as const;
+
+describe("tokenizers", needsTransformers, () => {
+  const texts = ["The cat sat on the mat .", "Caf\u00e9 <new> [SEP] hats, \u4f60\u597d!", "don't do not"];
+  test("options of the files change ids as in transformers, and long pairs are cut as there", async () => {
+    const made = trainTokenizer(
+      ["the cat sat on the mat and the hat", "a dog sat on a log, caf\u00e9 don't", "THE Cat"],
+      120,
+    );
+    const requests = tokenizers.map(([name, settings, map]): OracleRequest => {
+      const dir = join(folder, `tokenizer-${name.replaceAll(" ", "-")}`);
+      mkdirSync(dir);
+      writeFileSync(join(dir, "tokenizer.json"), JSON.stringify(made.tokenizer));
+      writeFileSync(join(dir, "tokenizer_config.json"), JSON.stringify({ ...made.settings, ...settings }));
+      if (map !== undefined) writeFileSync(join(dir, "special_tokens_map.json"), JSON.stringify(map));
+      return { dir, texts, pairs: [...pairs], maxLength: 8 };
+    });
+    const answers = await askTransformers(requests);
+    for (const [i, answer] of answers.entries()) {
+      const tokenizer = await loadTokenizer(requests[i].dir);
+      const ids = [
+        ...texts.map((text) => tokenizer.encode(text).ids),
+        ...pairs.map(
+          ([first, second]) => tokenizer.encode(first, { maxLength: 8, ...(second !== "" && { pair: second }) }).ids,
+        ),
+      ];
+      ids.forEach((row, k) => {
+        assert.deepEqual(row, Array.from(answer[`ids.${k}`].data, Number), `${tokenizers[i][0]} row ${k}`);
+      });
+      texts.forEach((_, k) => {
+        const theirs = Buffer.from(Int32Array.from(answer[`ids.${ids.length + k}`].data, Number)).toString();
+        assert.equal(tokenizer.decode(ids[k]), theirs, `${tokenizers[i][0]} text ${k}`);
+      });
+    }
   });
 });
 

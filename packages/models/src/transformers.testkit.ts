@@ -48,6 +48,9 @@ export interface OracleRequest {
   /** Texts to tokenize by the tokenizer of the folder instead, and a conversation. */
   texts?: string[];
   chat?: { role: string; content: string }[];
+  /** Pairs of texts (the second may be empty) that are cut to `maxLength` tokens. */
+  pairs?: (readonly [string, string])[];
+  maxLength?: number;
 }
 
 /** Writes a byte-level tokenizer (256 bytes, a few merges, an end token) into a folder. */

@@ -64,7 +64,12 @@ def tokenize(request):
     """Ids of texts, and the text of a conversation, by transformers itself."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(request["dir"])
     rows = [tokenizer(text)["input_ids"] for text in request["texts"]]
-    rows.append(tokenizer(tokenizer.apply_chat_template(request["chat"], tokenize=False, add_generation_prompt=True))["input_ids"])
+    if "chat" in request:
+        chat = tokenizer.apply_chat_template(request["chat"], tokenize=False, add_generation_prompt=True)
+        rows.append(tokenizer(chat)["input_ids"])
+    for first, second in request.get("pairs", []):
+        rows.append(tokenizer(first, second or None, truncation=True, max_length=request["maxLength"])["input_ids"])
+    rows.extend(list(tokenizer.decode(row, skip_special_tokens=True).encode()) for row in rows[: len(request["texts"])])
     save_file({f"ids.{i}": torch.tensor(row, dtype=torch.int32) for i, row in enumerate(rows)}, request["answer"])
 
 

@@ -74,7 +74,7 @@ const suite: Suite = {
             `${name}: epoch ${epoch}, loss ${trainLoss.toFixed(4)}, accuracy ${valAccuracy}, ${((performance.now() - began) / 1e3).toFixed(0)} s`,
           ),
       });
-      record.configs[name] = readFileSync(join(repository, "configs", `${name}.yaml`), "utf8") + set.join("\n");
+      record.configs[name] = readFileSync(join(repository, "configs", `${name}.yaml`), "utf8");
       const made: Run = {
         name,
         steps: done.steps,

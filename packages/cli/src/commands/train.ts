@@ -26,6 +26,7 @@ interface Options {
   minDevices?: number;
   globalBatch?: number;
   memory?: string;
+  compress?: string;
   explain?: boolean;
   data?: string;
   output?: string;
@@ -76,6 +77,7 @@ export function add(program: Command): void {
     .option("--min-devices <n>", "continue with as few ranks when ranks die, and with all of them later", count)
     .option("--global-batch <n>", "samples of one step over all ranks, instead of the configuration's", count)
     .option("--memory <size>", "memory of one device, such as 2GB: the step is placed so that it fits")
+    .option("--compress <how>", "send gradients as bfloat16, float16, or by their largest elements (top-k=0.01)")
     .option("--explain", "print which placements of the step were compared, and exit")
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--output <dir>", "folder of the run (runs/NAME)")
@@ -170,9 +172,10 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
     throw new CommandError("--devices takes one count here; weft scale runs several", wrongUsage);
   const measured = cliSettings.probeDir.get();
   const output = options.output ?? (measured === undefined ? undefined : join(measured, "train"));
-  const { devices: _, output: __, ...rest } = options;
+  const { devices: _, output: __, compress, ...rest } = options;
   return {
     ...rest,
+    ...(compress !== undefined && { compression: compress }),
     ...(options.devices !== undefined && { devices: options.devices[0] }),
     ...(output !== undefined && { output }),
   };
@@ -292,7 +295,18 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
 }
 
 /** Options of this command that the ranks of a job need too. */
-const passedOn = ["data", "output", "device", "maxSteps", "epochs", "seed", "globalBatch", "memory", "tape"] as const;
+const passedOn = [
+  "data",
+  "output",
+  "device",
+  "maxSteps",
+  "epochs",
+  "seed",
+  "globalBatch",
+  "memory",
+  "compress",
+  "tape",
+] as const;
 
 async function writeScript(
   file: string,

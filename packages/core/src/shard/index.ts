@@ -1,5 +1,6 @@
 // Sharding: meshes, placements, the planner and the partitioner. Works on graphs only and knows nothing of processes and
 // devices.
+export type { Compression } from "./compress.js";
 export { drawPlacement } from "./draw.js";
 export { explainPlan, type KernelSeconds, showBytes, showSeconds } from "./explain.js";
 export { type Layout, layoutOf, type Strategy } from "./layout.js";

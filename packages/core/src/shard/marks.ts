@@ -6,9 +6,10 @@ import { make } from "../ops/index.js";
 /**
  * `loss`: the loss; what it depends on is the forward pass. `sums`: values that are summed over ranks once. `gradient`: the
  * complete gradient of a parameter. `forward`, `backward`: a parameter where the forward or backward pass uses it.
- * `saved`: an activation from which others are rematerialized. `input`: a batch input that the model axis splits.
+ * `saved`: an activation from which others are rematerialized. `input`: a batch input that the model axis splits. `feedback`: what
+ * a device did not send of a parameter's last gradient.
  */
-const kinds = ["loss", "sums", "gradient", "forward", "backward", "saved", "input"] as const;
+const kinds = ["loss", "sums", "gradient", "forward", "backward", "saved", "input", "feedback"] as const;
 export type MarkKind = (typeof kinds)[number];
 
 export interface Mark {

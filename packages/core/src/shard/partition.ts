@@ -11,6 +11,7 @@ import {
   type Shape,
 } from "../graph/index.js";
 import { build, type FactorRange, factorsOf, localNode } from "../ops/index.js";
+import { type Compression, compressGradients } from "./compress.js";
 import { followOperands, type Layout, layoutOf, type Strategy } from "./layout.js";
 import type { Mesh } from "./mesh.js";
 import type { Placement } from "./placement.js";
@@ -27,6 +28,8 @@ interface PartitionOptions {
   results?: readonly (Placement | null)[];
   /** All-reduces up to this many bytes in total are bucketed into one; 0 disables bucketing. */
   bucketBytes?: number;
+  /** Compresses the sums of gradients that carry error feedback. */
+  compression?: Compression | undefined;
 }
 
 export interface Partitioned {
@@ -82,7 +85,12 @@ class Partitioner {
       params: fn.params.map((param) => this.#values.get(param)![0].locals.get(rank)!),
       outputs: results.map(({ locals }) => locals.get(rank)!),
     }));
-    const bucketed = bucketAllReduces(functions, this.sites, this.options.bucketBytes ?? 1 << 20);
+    const { compression, bucketBytes = 1 << 20 } = this.options;
+    const sent =
+      compression === undefined
+        ? { functions, sites: this.sites }
+        : compressGradients(functions, this.sites, compression);
+    const bucketed = bucketAllReduces(sent.functions, sent.sites, bucketBytes);
     const numbered = numberCollectives(bucketed.functions, bucketed.sites);
     return {
       mesh,

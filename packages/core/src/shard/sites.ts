@@ -84,7 +84,7 @@ function buckets(fn: GraphFn, sites: readonly CollectiveSite[], limit: number): 
 }
 
 /** Replaces nodes and rebuilds their users. */
-function substitute(fn: GraphFn, replaced: (node: Node, input: (node: Node) => Node) => Node | null): GraphFn {
+export function substitute(fn: GraphFn, replaced: (node: Node, input: (node: Node) => Node) => Node | null): GraphFn {
   const map = new Map<Node, Node>(fn.params.map((param) => [param, param]));
   const visit = (root: Node): Node => {
     for (const node of topological([root], (at) => map.has(at))) {

@@ -34,29 +34,6 @@ function withOptions(part: unknown, settings: JsonObject): unknown {
   return { ...part, ...Object.fromEntries(given) };
 }
 
-/** The post-processor that `add_bos_token` and `add_eos_token` describe. */
-function framed(settings: JsonObject, idOf: (token: string) => number | null): JsonObject {
-  const tokenOf = (flag: string, name: string): string[] => {
-    const token = settings[flag] === true ? tokenText(settings[name]) : null;
-    return token === null ? [] : [token];
-  };
-  const [start, end] = [tokenOf("add_bos_token", "bos_token"), tokenOf("add_eos_token", "eos_token")];
-  const special = (tokens: string[], type_id: number) => tokens.map((id) => ({ SpecialToken: { id, type_id } }));
-  const sequence = (id: string, type_id: number) => [
-    ...special(start, type_id),
-    { Sequence: { id, type_id } },
-    ...special(end, type_id),
-  ];
-  return {
-    type: "TemplateProcessing",
-    single: sequence("A", 0),
-    pair: [...sequence("A", 0), ...sequence("B", 1)],
-    special_tokens: Object.fromEntries(
-      [...start, ...end].map((token) => [token, { id: token, ids: [idOf(token)], tokens: [token] }]),
-    ),
-  };
-}
-
 /** Tokens of the settings that tokenizer.json lacks: with the id that the settings give, if they give one. */
 function missingTokens(settings: JsonObject, more: JsonObject, known: ReadonlySet<string>): JsonObject[] {
   const declared = isJsonObject(settings["added_tokens_decoder"]) ? settings["added_tokens_decoder"] : {};
@@ -100,11 +77,6 @@ export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles
   const added = Array.isArray(file["added_tokens"]) ? file["added_tokens"].filter(isJsonObject) : [];
   const known = new Set([...Object.keys(vocabulary), ...added.map((token) => String(token["content"]))]);
   const extra = missingTokens(settings, more, known);
-  const idOf = (token: string): number | null => {
-    const found = [...added, ...extra].find(({ content }) => content === token)?.["id"] ?? vocabulary[token];
-    return typeof found === "number" ? found : null;
-  };
-  const frames = ["add_bos_token", "add_eos_token"].some((flag) => Object.hasOwn(settings, flag));
   return {
     settings,
     file: {
@@ -112,7 +84,6 @@ export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles
       normalizer: withOptions(file["normalizer"] ?? null, settings),
       pre_tokenizer: withOptions(file["pre_tokenizer"] ?? null, settings),
       added_tokens: [...added, ...extra],
-      ...(frames && { post_processor: framed(settings, idOf) }),
     },
   };
 }

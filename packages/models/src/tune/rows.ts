@@ -20,7 +20,9 @@ const maxBytes = 2 ** 31;
 export async function readTexts(path: string): Promise<LabeledText[]> {
   const found = await stat(path).catch(() => null);
   if (found === null || !found.isFile())
-    throw new ModelError(`${path}: there is no such file; give a .csv or .jsonl file`);
+    throw new ModelError(
+      `${path}: there is no such file; give a .csv or .jsonl file (weft data get fetches AG News and IMDB)`,
+    );
   if (found.size > maxBytes) throw new ModelError(`${path}: has ${found.size} bytes; at most ${maxBytes} are read`);
   const stored = await readFile(path);
   const isPacked = path.endsWith(".gz");

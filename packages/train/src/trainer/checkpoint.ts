@@ -21,6 +21,7 @@ import { save } from "@weft/core/io";
 import { loadStateDict, type StateDict, stateDict } from "@weft/core/nn";
 import type { RunConfig } from "./config.js";
 import { CheckpointError } from "./errors.js";
+import { isFeedback } from "./feedback.js";
 import type { RankGroup } from "./group.js";
 import type { EpochRow } from "./records.js";
 import {
@@ -303,14 +304,17 @@ export async function readShards<T>(
   const reader = await SectionReader.open(folder, section);
   try {
     const own = tensors.filter((given) => given.section === section);
-    const missing = own.find(({ name }) => !reader.names.includes(name));
-    const extra = reader.names.find((name) => !own.some((given) => given.name === name));
+    // Error feedback belongs to a number of ranks: with another one it starts at zero.
+    const restarts = ({ name, shape }: StoredTensor): boolean =>
+      isFeedback(name) && (!reader.names.includes(name) || reader.info(name).shape.join() !== shape.join());
+    const missing = own.find((given) => !reader.names.includes(given.name) && !restarts(given));
+    const extra = reader.names.find((name) => !own.some((given) => given.name === name) && !isFeedback(name));
     if (missing !== undefined || extra !== undefined)
       throw new CheckpointError(
         `${folder}: the ${section} ${missing === undefined ? `has a tensor ${extra} that this model has not` : `has no tensor ${missing.name}`}`,
       );
     const read = new Map<unknown, Tensor>();
-    for (const given of own) read.set(given.local, await readPart(reader, given, rank));
+    for (const given of own) read.set(given.local, restarts(given) ? given.local : await readPart(reader, given, rank));
     return treeMap((leaf) => read.get(leaf)!, like);
   } finally {
     await reader.close();

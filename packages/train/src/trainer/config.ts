@@ -65,6 +65,8 @@ const common = {
       bucket_mb: positive.default(4),
       /** false: one sum after the backward pass, to measure the benefit of overlap. */
       overlap: z.boolean().default(true),
+      /** How gradients are sent: rounded to a half type, or their largest elements. */
+      compression: z.union([z.enum(["bfloat16", "float16"]), z.strictObject({ top_k: positive.max(1) })]).optional(),
       cores_per_rank: count.default(1),
       /** Memory of one device, such as 2GB: the step is placed so that it fits. */
       memory: z.union([z.string(), positive]).optional(),
@@ -278,6 +280,8 @@ export interface Overrides {
   globalBatch?: number;
   /** Memory of one device. */
   memory?: string | number;
+  /** How gradients are sent: `bfloat16`, `float16`, or `top-k=SHARE`. */
+  compression?: string;
   /** false: the test split is not evaluated; for measurements. */
   evaluate?: boolean;
   /** Values of other keys, as `section.key=value`. */
@@ -328,6 +332,15 @@ export function resolveModuleConfig(
   return { ...raw, ...derived(raw) };
 }
 
+/** The compression that a command line names. */
+function parseCompression(text: string): RawConfig["distributed"]["compression"] {
+  if (text === "bfloat16" || text === "float16") return text;
+  const share = Number(/^top-?k=(.+)$/.exec(text)?.[1] ?? Number.NaN);
+  if (!(share > 0 && share <= 1))
+    throw new ConfigError(`--compress ${text}: write bfloat16, float16, or top-k=0.01 for the largest hundredth`);
+  return { top_k: share };
+}
+
 /** Applies the options that both kinds of configurations have. */
 function override(raw: RawConfig | RawModuleConfig, overrides: Overrides): void {
   if (overrides.devices !== undefined) raw.distributed.devices = overrides.devices;
@@ -341,6 +354,14 @@ function override(raw: RawConfig | RawModuleConfig, overrides: Overrides): void 
     delete raw.training.batch_per_rank;
   }
   if (overrides.memory !== undefined) raw.distributed.memory = overrides.memory;
+  if (overrides.compression !== undefined) raw.distributed.compression = parseCompression(overrides.compression);
+  const { compression, memory } = raw.distributed;
+  if (compression !== undefined && (memory !== undefined || raw.precision.compute === "float16"))
+    throw new ConfigError(
+      memory !== undefined
+        ? "distributed.compression cannot be used with distributed.memory: gradients of divided parameters are sent in parts"
+        : "distributed.compression cannot be used with precision.compute float16: the scale of the loss changes; use bfloat16",
+    );
   if (overrides.evaluate === false) raw.training.evaluate = false;
 }
 

@@ -1,5 +1,7 @@
 // What a configuration says, opened: its task, the options of its step, and the explanation of its placement.
+import type { Compression } from "@weft/core/internal/shard";
 import { type Config, isModuleConfig, type ModuleConfig, type RunConfig } from "./config.js";
+import { withFeedback } from "./feedback.js";
 import type { RankGroup } from "./group.js";
 import { makeOptimizer } from "./optimizer.js";
 import { explainStep, planFor } from "./plan-run.js";
@@ -9,6 +11,10 @@ import type { Task } from "./task.js";
 import { openTextTask } from "./text-task.js";
 import { openModuleTask } from "./user-task.js";
 
+/** How a configuration says that gradients are sent. */
+const compressionOf = (given: RunConfig["distributed"]["compression"]): Compression | undefined =>
+  given === undefined ? undefined : typeof given === "string" ? { dtype: given } : { topK: given.top_k };
+
 /** What the step of a run needs. */
 export function stepOptionsOf(
   config: RunConfig,
@@ -17,10 +23,13 @@ export function stepOptionsOf(
   { optimizer, scaling }: Pick<StepOptions, "optimizer" | "scaling">,
   window: number,
 ): StepOptions {
+  // With one rank nothing is sent.
+  const compression = group.size === 1 ? undefined : compressionOf(config.distributed.compression);
   return {
     window,
     task,
-    optimizer,
+    optimizer: compression === undefined ? optimizer : withFeedback(optimizer, group.size),
+    compression,
     group,
     dtype: config.precision.compute === "float64" ? "float64" : "float32",
     seed: config.seed,

@@ -1,12 +1,13 @@
 // `model: { from: DIR }`: fine-tuning of a pretrained model through the trainer, from a configuration.
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { io, key, setDevice, type Tensor } from "@weft/core";
-import { defineModel, savePretrained } from "@weft/models";
+import { defineModel, loadPretrained, savePretrained } from "@weft/models";
 import { scratch } from "../data/testkit.js";
 import { loadAnyConfig } from "./config.js";
+import { exportRun } from "./export.js";
 import { train } from "./train.js";
 
 setDevice("reference");
@@ -54,6 +55,45 @@ for (const more of ["", "lora: { rank: 2 }"])
     const rest = await train(load(`${name}-cut`, more), { resume: true });
     assert.deepEqual([...first.losses, ...rest.losses], losses);
   });
+
+test("a new model is pretrained on packed texts, exported, fine-tuned and tested", async () => {
+  const words = ["good", "bad", "film", "plot", "day"];
+  const line = (i: number): string =>
+    `${i % 2},${[0, 1, 2].map((k) => words[(i % 2) + ((i * k) % 2) * 2 * k]).join(" ")}`;
+  for (const [name, count] of [
+    ["train.csv", 40],
+    ["test.csv", 8],
+  ] as const)
+    writeFileSync(join(folder, name), Array.from({ length: count }, (_, i) => line(i)).join("\n"));
+  const write = (name: string, model: string): string => {
+    const path = join(folder, `${name}.yaml`);
+    const rest = "training: { epochs: 2, global_batch: 2 }\noptimizer: { learning_rate: 0.03 }";
+    writeFileSync(path, `name: ${name}\nmodel: ${model}\ndata: { dataset: imdb, path: . }\n${rest}\n`);
+    return path;
+  };
+  const sizes = "hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 8";
+  const config = `{ model_type: bert, vocab_size: 64, max_position_embeddings: 16, ${sizes} }`;
+  const output = join(folder, "runs/new");
+  const run = loadAnyConfig(write("new", `{ config: ${config}, task: masked-lm, packed: true, max_length: 12 }`), {
+    output,
+  });
+  const { losses } = await train(run);
+  assert.ok(losses.length < 40, "several texts share a row");
+  await exportRun(output, join(folder, "encoder"));
+  const encoder = await loadPretrained(join(folder, "encoder"));
+  assert.equal(encoder.task, "masked-lm");
+  assert.deepEqual(encoder.initialized, []);
+  for (const more of ["", ", "]) {
+    const name = more === "" ? "tuned" : "tuned-lora";
+    const tuned = write(name, "{ from: ./encoder, max_length: 8 }");
+    if (more !== "") writeFileSync(tuned, `${readFileSync(tuned, "utf8")}lora: { rank: 2 }\n`);
+    const done = await train(loadAnyConfig(tuned, { output: join(folder, "runs", name), epochs: 4 }));
+    assert.ok((done.test?.accuracy ?? 0) > 0.8, `accuracy ${done.test?.accuracy}`);
+    await exportRun(join(folder, "runs", name), join(folder, `${name}-folder`));
+    const loaded = await loadPretrained(join(folder, `${name}-folder`));
+    assert.deepEqual([loaded.task, loaded.labels, loaded.initialized], ["classification", ["0", "1"], []]);
+  }
+});
 
 test("NaN stops the run and names the parameter; unknown keys are refused", async () => {
   const broken = join(folder, "broken");

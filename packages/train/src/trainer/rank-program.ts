@@ -3,7 +3,16 @@
 import { functionOrder, type GraphFn, type Node, numel, type Shape } from "@weft/core/internal/graph";
 import { factorsOf } from "@weft/core/internal/ops";
 import { session } from "@weft/core/internal/runtime";
-import { evenBounds, layoutOf, type Mesh, Placement, partition, type Strategy } from "@weft/core/internal/shard";
+import {
+  type CollectiveSite,
+  type Compression,
+  evenBounds,
+  layoutOf,
+  type Mesh,
+  Placement,
+  partition,
+  type Strategy,
+} from "@weft/core/internal/shard";
 import { type Jitted, jit, jitLowered } from "@weft/core/internal/tensor";
 
 /** Options of `rankProgram`. */
@@ -24,6 +33,10 @@ export interface RankProgramOptions {
   strategy?(node: Node): Strategy | null;
   /** Size of the buckets in which gradients are summed. */
   bucketBytes: number;
+  /** How gradients are sent; as they are by default. */
+  compression?: Compression | undefined;
+  /** Called with the collectives of the program. */
+  onCollectives?(moves: readonly CollectiveSite[]): void;
 }
 
 const replicate: Strategy = { split: {}, carry: [] };
@@ -95,13 +108,15 @@ export function rankProgram<F extends (...args: any[]) => any>(fn: F, options: R
           options.towardResults === true
             ? strategiesToward(whole, mesh, options.results ?? [])
             : new Map<Node, Strategy>();
-        const { functions } = partition(whole, {
+        const { functions, moves } = partition(whole, {
           mesh,
           params,
           results: whole.outputs.map((_, i) => options.results?.[i] ?? null),
           strategy: (node) => toward.get(node) ?? options.strategy?.(node) ?? (gathersUpdates(node) ? replicate : null),
           bucketBytes,
+          compression: options.compression,
         });
+        options.onCollectives?.(moves);
         return functions[mesh.ranks.indexOf(rank)];
       },
     },

@@ -16,6 +16,8 @@ import {
 } from "@weft/core/internal/shard";
 import { type Tensor, treeLeaves } from "@weft/core/internal/tensor";
 import { stateDict } from "@weft/core/nn";
+import { isFeedback } from "./feedback.js";
+import { byRows } from "./rank-program.js";
 
 /** What a plan decides, as plain data that ranks exchange. */
 export interface PlacementDecision {
@@ -26,6 +28,8 @@ export interface PlacementDecision {
   /** By batch input: the dimension that the model axis splits, or -1. */
   inputs: number[];
   rematerialized: number[];
+  /** Gradients are compressed: every rank has its own error feedback. */
+  feedback?: boolean;
 }
 
 /** The decision of data parallelism with everything replicated. */
@@ -60,6 +64,8 @@ export interface StateLeaves {
   /** Positions of the optimizer state, and of that of each parameter. */
   optimizer: number[];
   states: number[][];
+  /** Positions of the error feedback of compressed gradients: one row per rank. */
+  feedback: number[];
 }
 
 /** Dotted names of the leaves of a tree. */
@@ -74,7 +80,9 @@ export function leavesOf(state: { params: unknown; optimizer: unknown }): StateL
   const params = treeLeaves(state.params);
   const byName = new Map(params.map((leaf, i) => [names.get(leaf)!, i]));
   const states: number[][] = params.map(() => []);
+  const feedback: number[] = [];
   for (const [leaf, path] of namesOf(state.optimizer)) {
+    if (isFeedback(path)) feedback.push(at.get(leaf)!);
     for (let dot = path.indexOf("."); dot >= 0; dot = path.indexOf(".", dot + 1)) {
       const i = byName.get(path.slice(dot + 1));
       if (i === undefined || leaf.shape.join() !== params[i].shape.join()) continue;
@@ -88,6 +96,7 @@ export function leavesOf(state: { params: unknown; optimizer: unknown }): StateL
     params: positions(state.params),
     optimizer: positions(state.optimizer),
     states,
+    feedback,
   };
 }
 
@@ -109,7 +118,7 @@ export class StatePlacement {
 
   /** Whether some rank has only a part of the state. */
   get isSplit(): boolean {
-    return this.decision.params.some(({ stage, dim }) => stage >= 2 || dim >= 0);
+    return this.decision.feedback === true || this.decision.params.some(({ stage, dim }) => stage >= 2 || dim >= 0);
   }
 
   /** Whether some rank has only a part of a parameter. */
@@ -168,8 +177,9 @@ export class StatePlacement {
   }
 
   /** Placements of the leaves of a state. */
-  ofState({ shapes, params, states }: StateLeaves): Placement[] {
+  ofState({ shapes, params, states, feedback }: StateLeaves): Placement[] {
     const placed = shapes.map((shape) => Placement.replicated(this.mesh, shape.length));
+    for (const at of feedback) placed[at] = byRows(this.mesh, ["data"], shapes[at][0], shapes[at].length);
     params.forEach((at, i) => {
       placed[at] = this.parameter(i, shapes[at]);
       for (const own of states[i]) placed[own] = this.optimizerState(i, shapes[own]);
@@ -194,7 +204,7 @@ export class StatePlacement {
   /** The strategy of a marked node; null where it follows its operands. */
   strategy(node: Node): Strategy | null {
     const found = markOf(node);
-    if (found === null || found.kind === "loss" || found.kind === "saved") return null;
+    if (found === null || ["loss", "saved", "feedback"].includes(found.kind)) return null;
     if (found.kind === "sums") return { split: {}, carry: [] };
     if (found.kind === "input") return { split: { data: 0, model: this.decision.inputs[found.index] }, carry: [] };
     const placed =

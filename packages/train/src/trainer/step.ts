@@ -3,7 +3,7 @@
 // the batch say which part of them a rank computes, and where ranks exchange data.
 import type { DType, GraphFn } from "@weft/core/internal/graph";
 import { session, tracing } from "@weft/core/internal/runtime";
-import { type MarkKind, Placement, type StepRoles } from "@weft/core/internal/shard";
+import { type Compression, type MarkKind, Placement, type StepRoles } from "@weft/core/internal/shard";
 import {
   arange,
   type Jitted,
@@ -49,6 +49,10 @@ export interface StepOptions<P = unknown> {
   seed: number;
   gradientClip: number | undefined;
   bucketBytes: number;
+  /** How gradients are sent between ranks; as they are by default. */
+  compression?: Compression | undefined;
+  /** Called with the bytes that a rank receives in a step, for each compiled step. */
+  onBytes?(bytes: number): void;
   /** Steps whose results stay on the device until they are read together. */
   window: number;
   /** The optimizer with a scaled loss, for float16. With a fixed scale an overflow ends the run. */
@@ -294,6 +298,10 @@ export class StepExecutables<P = unknown> {
         mesh: placement.mesh,
         rank: placement.rank,
         bucketBytes: this.options.bucketBytes,
+        compression: this.options.compression,
+        onCollectives: (moves) => {
+          if (name === "whole" || name === "last") this.options.onBytes?.(moves.reduce((n, { bytes }) => n + bytes, 0));
+        },
         strategy: (node) => placement.strategy(node),
         ...(placement.isMarked && {
           rewrite: (graph, first) => placement.rewrite(graph, this.#roles(places, batchLeaves.length, first)),

@@ -28,7 +28,7 @@ import { makeOptimizer } from "./optimizer.js";
 import { abstractState, placeRun } from "./plan-run.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
 import { SampleCounter } from "./sample-counter.js";
-import { leavesOf, parseBytes } from "./state-placement.js";
+import { leavesOf, parseBytes, replicatedDecision, StatePlacement } from "./state-placement.js";
 import {
   type AccumulatedGradients,
   freshState,
@@ -44,8 +44,14 @@ import type { TrainEvent, TrainOptions, TrainResult } from "./train-types.js";
 export type { TrainEvent, TrainOptions, TrainResult };
 
 /** What determines the training curve; a checkpoint can only be resumed with the same values. */
-const resumeKey = (config: { model: unknown; optimizer: unknown; seed: number; precision: unknown }): string =>
-  JSON.stringify([config.model, config.optimizer, config.seed, config.precision]);
+const resumeKey = (config: Pick<RunConfig, "model" | "optimizer" | "seed" | "precision" | "distributed">): string =>
+  JSON.stringify([
+    config.model,
+    config.optimizer,
+    config.seed,
+    config.precision,
+    ...(config.distributed.compression === undefined ? [] : [config.distributed.compression]),
+  ]);
 
 /** Trains the model of a configuration on this rank. */
 export async function trainConfig(config: Config | ModuleConfig, options: TrainOptions = {}): Promise<TrainResult> {
@@ -94,6 +100,7 @@ class Run {
   #tape: StepTape | null = null;
   readonly #window: number;
   #stopped = false;
+  #hasNotedBytes = false;
   /** A sharded checkpoint that is being written. */
   #saving: Promise<void> = Promise.resolve();
 
@@ -115,7 +122,10 @@ class Run {
     this.#window =
       options.readEvery ??
       (session().device.traits.asynchronous ? windowOf(config.logging.every_steps, this.group) : 1);
-    this.#steps = stepOptionsOf(config, task, this.group, { optimizer, scaling }, this.#window);
+    this.#steps = {
+      ...stepOptionsOf(config, task, this.group, { optimizer, scaling }, this.#window),
+      onBytes: (bytes) => this.#noteBytes(bytes),
+    };
     this.#journal = new Journal(this.#window, (result) => this.#write(result));
     this.#samples = new SampleCounter(samples, this.group, (indexHash) =>
       this.#records.write("facts", { facts: { indexHash } }),
@@ -146,7 +156,14 @@ class Run {
   #place(): void {
     const { memory } = this.config.distributed;
     if (memory === undefined) {
-      this.#programs = new StepExecutables(this.#steps);
+      if (this.#steps.compression === undefined) {
+        this.#programs = new StepExecutables(this.#steps);
+        return;
+      }
+      const decision = { ...replicatedDecision(this.group.size), feedback: true };
+      const leaves = leavesOf(abstractState(this.#steps) as { params: unknown; optimizer: unknown });
+      const placement = new StatePlacement(decision, this.group.rank);
+      this.#programs = new StepExecutables(this.#steps, placement, leaves);
       return;
     }
     const everyone = { rank: this.group.rank, ranks: this.group.size };
@@ -160,6 +177,15 @@ class Run {
     const leaves = leavesOf(abstractState(this.#steps) as { params: unknown; optimizer: unknown });
     this.#programs = new StepExecutables(this.#steps, placement, leaves);
     this.#note(`${plan.name}: ${showBytes(bytes)} of ${showBytes(parseBytes(memory))} per device`);
+  }
+
+  /** Reports what compression saves, once. */
+  #noteBytes(bytes: number): void {
+    const { compression } = this.#steps;
+    if (compression === undefined || this.#hasNotedBytes) return;
+    this.#hasNotedBytes = true;
+    const how = "dtype" in compression ? `as ${compression.dtype}` : `by their largest ${100 * compression.topK}%`;
+    this.#note(`gradients are sent ${how}: a rank receives ${showBytes(bytes)} per step`);
   }
 
   get #main(): boolean {
@@ -246,7 +272,8 @@ class Run {
   #checkResume(progress: Progress): void {
     const { config } = this;
     const problems: string[] = [];
-    if (resumeKey(progress.config) !== resumeKey(config)) problems.push("model, optimizer, seed or precision differ");
+    if (resumeKey(progress.config) !== resumeKey(config))
+      problems.push("model, optimizer, seed, precision or compression differ");
     if (progress.globalBatch !== config.globalBatch)
       problems.push(
         `the global batch was ${progress.globalBatch} and is ${config.globalBatch} now (set training.global_batch to keep it)`,
