@@ -1,6 +1,6 @@
 // Whole trainings with `weft train`: by a shipped configuration ("full"), the same training on one worker and on two
 // ("workers", the accuracies must agree within half a point), and settings of the small AG News model judged by held-out
-// rows ("settings", for a GPU).
+// rows ("settings", for a GPU), and compressed gradients ("compression").
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -102,6 +102,38 @@ function workersTraining(context: Context, folder: string): void {
   if (record.difference > 0.005 && !context.quick) throw new Error(`accuracies differ by ${record.difference}`);
 }
 
+/** What a run noted about the bytes that a rank receives per step. */
+const notedBytes = (run: string): string | null =>
+  /a rank receives ([^"]+) per step/.exec(readFileSync(join(run, "rank0.jsonl"), "utf8"))?.[1] ?? null;
+
+/** The same training on two workers with gradients sent as they are, in a half type, and by their largest elements. */
+function compressedTraining(context: Context, folder: string): void {
+  const config = configPath(context, folder);
+  const limit = context.quick ? [] : ["--set", `data.train_limit=${context.number("train-limit")}`];
+  const epochs = context.quick ? 1 : context.number("epochs");
+  const { record, save } = context.open(
+    "train-compression",
+    { name: context.text("config"), epochs, trainLimit: context.number("train-limit"), runs: [] as object[] },
+    { always: true },
+  );
+  for (const how of ["none", "bfloat16", "top-k=0.1", "top-k=0.01"]) {
+    const output = join(folder, `compressed-${how}`);
+    const args = ["--device", "cpu", "--devices", 2, "--epochs", epochs, "--output", output, ...limit];
+    weftTrain(context, folder, [config, ...args, ...(how === "none" ? [] : ["--compress", how])]);
+    const test = testResult(output)!;
+    const losses = recordedSteps(output)[0].map(({ loss }) => loss);
+    record.runs.push({
+      how,
+      testAccuracy: test.accuracy,
+      testLoss: test.loss,
+      steps: losses.length,
+      lastLosses: losses.slice(-20).reduce((a, b) => a + b, 0) / Math.min(20, losses.length),
+      receivedPerStep: notedBytes(output),
+    });
+    save();
+  }
+}
+
 interface Setting {
   dropout: number;
   std: number;
@@ -173,6 +205,7 @@ const suite: Suite = {
     resume: { flag: true, help: "full: continue the run" },
     epochs: { value: "5", help: "workers: epochs" },
     "global-batch": { value: "64", help: "workers: rows per step over all workers" },
+    "train-limit": { value: "6000", help: "compression: rows of the training split" },
     limit: { value: "120", help: "settings: seconds after which no new setting starts" },
   },
   async run(context) {
@@ -181,8 +214,9 @@ const suite: Suite = {
       { id: "full", run: () => fullTraining(context, folder) },
       { id: "workers", run: () => workersTraining(context, folder) },
       { id: "settings", run: () => compareSettings(context, folder) },
+      { id: "compression", run: () => compressedTraining(context, folder) },
     ];
-    if (context.rows === undefined) throw new Error("--rows: name what to run: full, workers or settings");
+    if (context.rows === undefined) throw new Error("--rows: name what to run: full, workers, settings or compression");
     for (const { run } of context.choose(rows)) await run();
   },
 };

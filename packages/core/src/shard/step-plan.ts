@@ -3,6 +3,7 @@
 // these are choices of one search that minimizes the predicted time of a step.
 import { linkTime, type Rates } from "../cost/index.js";
 import { type CollectiveKind, functionOrder, type GraphFn, range, topological, WeftError } from "../graph/index.js";
+import { cheapestCover, type Way } from "./cover.js";
 import { showBytes } from "./explain.js";
 import { markOf } from "./marks.js";
 import { peakBytes, type SplitCost, StepModel, type StepSplit } from "./step-model.js";
@@ -62,8 +63,15 @@ interface Increment {
   seconds: number;
 }
 
-/** Up to this many increments the search is exact. */
-const exactIncrements = 18;
+/** The search may end within this part of a step's time of the best decision. */
+const searchTolerance = 0.002;
+
+/** Values that a maximum may take, with 0; a few of them where there are many. */
+function boundsOf(values: readonly number[], most = 12): number[] {
+  const all = [...new Set([0, ...values])].sort((a, b) => a - b);
+  if (all.length <= most) return all;
+  return [...new Set(range(most).map((k) => all[Math.round((k * (all.length - 1)) / (most - 1))]))];
+}
 
 /** Costs and sizes of one split, from which decisions are evaluated without looking at the graph again. */
 export class SplitProblem {
@@ -169,74 +177,54 @@ export class SplitProblem {
     return { stages, rematerialized };
   }
 
-  /** The fastest decision within the limit; null if there is none. */
-  solve(limit: number, exactUpTo = exactIncrements): { stages: Stage[]; rematerialized: Set<number> } | null {
-    const bytesWith = (chosen: Iterable<Increment>): number => {
-      const { stages, rematerialized } = this.decision(chosen);
-      return this.bytes(stages, rematerialized);
-    };
-    if (bytesWith([]) <= limit) return this.decision([]);
-    // The second increment of a parameter needs the first; where it is the better one, both count as one.
-    const ordered = this.#ordered();
-    if (this.increments.length <= exactUpTo) return this.#exact(limit);
-    if (bytesWith(ordered) > limit) return null;
-    // The shortest prefix that fits.
-    let [low, high] = [1, ordered.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (bytesWith(ordered.slice(0, middle)) <= limit) high = middle;
-      else low = middle + 1;
-    }
-    let chosen = ordered.slice(0, high);
-    // Leave out what is not needed after all, the most expensive first.
-    for (const increment of [...chosen].sort((x, y) => y.seconds - x.seconds).slice(0, 24)) {
-      const without = chosen.filter((other) => other !== increment && !needs(other, increment));
-      if (bytesWith(without) <= limit) chosen = without;
-    }
-    return this.decision(chosen);
-  }
-
-  /** Increments by cost per saved byte; the second of a parameter not before its first. */
-  #ordered(): Increment[] {
-    const ratio = ({ seconds, saves }: Increment): number => seconds / Math.max(1, saves);
-    const key = new Map<Increment, number>();
-    for (const increment of this.increments) key.set(increment, ratio(increment));
-    for (const second of this.increments) {
-      const first = this.increments.find((other) => needs(second, other));
-      if (first === undefined || key.get(second)! >= key.get(first)!) continue;
-      const both = (first.seconds + second.seconds) / (first.saves + second.saves);
-      key.set(first, both);
-      key.set(second, both);
-    }
-    return [...this.increments].sort((a, b) => key.get(a)! - key.get(b)! || a.stage - b.stage);
-  }
-
-  /** All decisions, with bounds. */
-  #exact(limit: number): { stages: Stage[]; rematerialized: Set<number> } | null {
-    const list = this.increments;
-    let best: { seconds: number; chosen: Increment[] } | null = null;
-    const visit = (at: number, chosen: Increment[], seconds: number): void => {
-      if (best !== null && seconds >= best.seconds) return;
-      if (at === list.length) {
-        const { stages, rematerialized } = this.decision(chosen);
-        if (this.bytes(stages, rematerialized) <= limit) best = { seconds, chosen: [...chosen] };
-        return;
+  /**
+   * The fastest decision within the limit; null if there is none. What is gathered at one time and what is recomputed at one time
+   * are bounded first; within a pair of bounds, memory adds up, and the choice is a knapsack.
+   */
+  solve(limit: number): { stages: Stage[]; rematerialized: Set<number> } | null {
+    const start = this.decision([]);
+    const bytes = this.bytes(start.stages, start.rematerialized);
+    if (bytes <= limit) return start;
+    const gathers = this.increments.flatMap(({ item, stage }) => (stage === 3 ? [2 * this.#params[item].whole] : []));
+    const again = this.increments.flatMap(({ item }) => (item < 0 ? [this.#stored[-1 - item]] : []));
+    const tolerance = searchTolerance * this.candidate("", start.stages, start.rematerialized).seconds;
+    let best: { costs: number; chosen: Increment[] } | null = null;
+    for (const gathered of boundsOf(gathers))
+      for (const recomputed of boundsOf(again)) {
+        const items = this.#itemsWithin(gathered, recomputed);
+        const found = cheapestCover(items, bytes + gathered + recomputed - limit, tolerance);
+        if (found !== null && (best === null || found.costs < best.costs))
+          best = { costs: found.costs, chosen: found.chosen.flatMap((way) => way?.increments ?? []) };
       }
-      const next = list[at];
-      visit(at + 1, chosen, seconds);
-      const first = list.find((other) => needs(next, other));
-      if (first !== undefined && !chosen.includes(first)) return;
-      chosen.push(next);
-      visit(at + 1, chosen, seconds + Math.max(0, next.seconds));
-      chosen.pop();
-    };
-    visit(0, [], 0);
-    return best === null ? null : this.decision((best as { chosen: Increment[] }).chosen);
+    return best === null ? null : this.decision(best.chosen);
+  }
+
+  /** Choices of every parameter and segment that gather and recompute no more at one time. */
+  #itemsWithin(gathered: number, recomputed: number): { ways: (Way & { increments: Increment[] })[] }[] {
+    const lists = new Map<number, Increment[]>();
+    for (const increment of this.increments) {
+      const { item, stage } = increment;
+      if (stage === 3 && 2 * this.#params[item].whole > gathered) continue;
+      if (item < 0 && this.#stored[-1 - item] > recomputed) continue;
+      lists.set(item, [...(lists.get(item) ?? []), increment]);
+    }
+    return [...lists.values()].map((list) => ({
+      // The second increment of a parameter needs the first.
+      ways: list.map((_, i) => {
+        const increments = list.slice(0, i + 1);
+        const sum = (part: (increment: Increment) => number): number => increments.reduce((n, x) => n + part(x), 0);
+        return {
+          increments,
+          saves: sum(({ saves }) => saves),
+          costs: Math.max(
+            0,
+            sum(({ seconds }) => seconds),
+          ),
+        };
+      }),
+    }));
   }
 }
-
-const needs = (second: Increment, first: Increment): boolean =>
-  second.item === first.item && second.stage === 3 && first.stage === 2;
 
 const divisors = (n: number): number[] => range(n + 1).filter((k) => k > 0 && n % k === 0);
 

@@ -36,14 +36,15 @@ const ids = (rows: number, length: number) => ({
 });
 const tiny: LlamaShape = { layers: 1, width: 8, heads: 2, groups: 1, hidden: 12, vocabulary: 20 };
 
-test("the search finds the fastest decision of all within the limit", () => {
-  const { plan } = planFor(optionsOf(tiny, 4), ids(8, 6), 4, undefined, serverCore);
+const search = (devices: number, from: number): void => {
+  const { plan } = planFor(optionsOf(tiny, devices), ids(14, 6), devices, undefined, serverCore);
   const problem = new SplitProblem(
     plan.model,
-    { data: 4, model: 1, classes: new Set() },
-    { devices: 4, rates: serverCore },
+    { data: devices, model: 1, classes: new Set() },
+    { devices, rates: serverCore },
   );
   // Every subset of a few increments; the others are never chosen.
+  problem.increments.splice(0, from);
   problem.increments.splice(14);
   const { increments } = problem;
   const evaluate = (bits: number) => {
@@ -52,19 +53,20 @@ test("the search finds the fastest decision of all within the limit", () => {
   };
   const all = Array.from({ length: 1 << increments.length }, (_, bits) => evaluate(bits));
   const [most, least] = [all[0].bytes, Math.min(...all.map(({ bytes }) => bytes))];
-  for (const part of [0.05, 0.2, 0.4, 0.6, 0.8, 0.95]) {
-    const limit = least + part * (most - least);
+  for (const part of [0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95]) {
+    const limit = least + part * (most - least) + 1e-6;
     const best = Math.min(...all.filter(({ bytes }) => bytes <= limit).map(({ seconds }) => seconds));
-    for (const exactUpTo of [18, 0]) {
-      const found = problem.solve(limit, exactUpTo);
-      assert.ok(found !== null);
-      const { bytes, seconds } = problem.candidate("", found.stages, found.rematerialized);
-      assert.ok(bytes <= limit, `${bytes} of ${limit}`);
-      // Beyond a number of choices the search is greedy, which promises the limit only.
-      if (exactUpTo > 0) assert.ok(seconds <= 1.01 * best, `${seconds}, the best is ${best} (limit ${part})`);
-    }
+    const found = problem.solve(limit);
+    assert.ok(found !== null, `${devices} devices, limit ${part}`);
+    const { bytes, seconds } = problem.candidate("", found.stages, found.rematerialized);
+    assert.ok(bytes <= limit, `${bytes} of ${limit}`);
+    assert.ok(seconds <= 1.01 * best, `${devices} devices: ${seconds}, the best is ${best} (limit ${part})`);
   }
   assert.equal(problem.solve(0.99 * least), null);
+};
+
+test("the search finds the fastest decision of all within the limit, on 3, 4 and 7 devices", () => {
+  for (const devices of [3, 4, 7]) for (const from of [0, 6]) search(devices, from);
 });
 
 test("a Llama of 8 billion parameters is placed on 16 x 8 devices within their memory", () => {
@@ -81,6 +83,8 @@ test("a Llama of 8 billion parameters is placed on 16 x 8 devices within their m
   assert.ok(plan.stages.some((stage: Stage) => stage > 0) || plan.split.model > 1);
   assert.match(explainStep(plan), /chosen[\s\S]*needs [\d.]+x the memory/);
   console.log(`planned in ${plan.planned.toFixed(0)} ms: ${plan.name}`);
+  // Five seconds of an idle core; the machine of the tests may be busy.
+  assert.ok(plan.planned < 60_000);
 });
 
 test("a limit that nothing fits in is an error with what would be needed", () => {
