@@ -38,7 +38,10 @@ test("evolutions agree with closed forms", () => {
   near(states[2].norm(), 1);
   assert.throws(() => q.sesolve([[lower, phase(1)]], q.basis(2, 0), times), /is not Hermitian at t/);
   assert.throws(() => q.mesolve(q.sigmaz(), q.basis(2, 0), [1, 0]), /ascending/);
-  assert.throws(() => q.mesolve(q.sigmaz(), q.basis(2, 0), [0, 1], [], { e_ops: [] } as never), /there is no option "e_ops"; did you mean "eOps"/);
+  assert.throws(
+    () => q.mesolve(q.sigmaz(), q.basis(2, 0), [0, 1], [], { e_ops: [] } as never),
+    /there is no option "e_ops"; did you mean "eOps"/,
+  );
 });
 
 test("averages of trajectories equal the master equation within their errors", () => {
