@@ -34,8 +34,11 @@ function withOptions(part: unknown, settings: JsonObject): unknown {
   return { ...part, ...Object.fromEntries(given) };
 }
 
-/** Tokens of the settings that tokenizer.json lacks: with the id that the settings give, if they give one. */
-function missingTokens(settings: JsonObject, more: JsonObject, known: ReadonlySet<string>): JsonObject[] {
+/**
+ * Tokens of the settings that tokenizer.json lacks. They get the next free ids, in the order of the ids that the settings give: in
+ * sound files these are the same.
+ */
+function missingTokens(settings: JsonObject, more: JsonObject, known: ReadonlySet<string>, free: number): JsonObject[] {
   const declared = isJsonObject(settings["added_tokens_decoder"]) ? settings["added_tokens_decoder"] : {};
   const listed: [string, number, JsonObject][] = [
     ...Object.entries(declared).flatMap(([id, token]): [string, number, JsonObject][] => {
@@ -45,9 +48,15 @@ function missingTokens(settings: JsonObject, more: JsonObject, known: ReadonlySe
     ...Object.entries(more).map(([content, id]): [string, number, JsonObject] => [content, Number(id), {}]),
   ];
   const found = new Map<string, JsonObject>();
-  for (const [content, id, token] of listed)
-    if (!known.has(content) && !found.has(content) && Number.isSafeInteger(id) && id >= 0)
-      found.set(content, { single_word: false, lstrip: false, rstrip: false, special: false, ...token, content, id });
+  const missing = listed.filter(([content, id]) => !known.has(content) && Number.isSafeInteger(id) && id >= 0);
+  for (const [content, , token] of missing.sort((a, b) => a[1] - b[1]))
+    if (!found.has(content))
+      found.set(content, {
+        ...{ single_word: false, lstrip: false, rstrip: false, special: false },
+        ...token,
+        content,
+        id: free + found.size,
+      });
   return [...found.values()];
 }
 
@@ -76,7 +85,10 @@ export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles
   const vocabulary = isJsonObject(model) && isJsonObject(model["vocab"]) ? model["vocab"] : {};
   const added = Array.isArray(file["added_tokens"]) ? file["added_tokens"].filter(isJsonObject) : [];
   const known = new Set([...Object.keys(vocabulary), ...added.map((token) => String(token["content"]))]);
-  const extra = missingTokens(settings, more, known);
+  let free = 0;
+  for (const id of [...Object.values(vocabulary), ...added.map((token) => token["id"])])
+    if (typeof id === "number") free = Math.max(free, id + 1);
+  const extra = missingTokens(settings, more, known, free);
   return {
     settings,
     file: {

@@ -39,7 +39,7 @@ async function onTwoRanks(trainings: RankTraining[]): Promise<RankTrained[]> {
 test("losses, resumed runs and bytes with compressed gradients", { skip }, async () => {
   const run = (name: string, set: string[] = []): RankTraining => ({ file, output: join(folder, name), set });
   const halves = compressed("bfloat16");
-  const few = compressed("{top_k: 0.05}");
+  const few = compressed('{"top_k": 0.05}');
   const [plain, half, halfCut, halfRest, top, topCut, topRest] = await onTwoRanks([
     run("plain"),
     run("half", halves),
@@ -73,7 +73,7 @@ test("compression is refused where it cannot apply", () => {
     /cannot be used with precision\.compute/,
   );
   assert.throws(load(compressed("int8")), /distributed\.compression is "int8"/);
-  assert.throws(load(compressed("{top_k: 2}")), /distributed\.compression/);
+  assert.throws(load(compressed('{"top_k": 2}')), /distributed\.compression/);
   assert.throws(load([], { compression: "top-k=0" }), /--compress top-k=0: write bfloat16/);
   assert.deepEqual(load([], { compression: "top-k=0.01" })().distributed.compression, { top_k: 0.01 });
 });
