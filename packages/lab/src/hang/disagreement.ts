@@ -1,12 +1,21 @@
 // Ranks that issue different calls: another order, a skipped or additional call, another size or type.
 import { groupName, type HangContext, mainFrames, siteOfRank } from "./context.js";
-import { type Call, type HangEvidence, isUserFrame, type RankEvidence, type Site, userSite } from "./evidence.js";
+import {
+  type Call,
+  type HangEvidence,
+  isUserFrame,
+  type RankCalls,
+  type RankEvidence,
+  type Site,
+  userSite,
+} from "./evidence.js";
 import {
   callAt,
   type Departure,
   departures,
   difference,
   goesBack,
+  isUnseen,
   type Lane,
   lanesOf,
   payloadHistory,
@@ -65,7 +74,9 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
   const usual = sets[sets.length - 1];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
   // The same place with the payload that another call of the loop has: the order differs, not the size.
-  const swapped = issuedLater(context, usual[0], sequence, got);
+  const swapped =
+    issuedLater(context, usual[0], sequence, got) ||
+    inOtherGroup(context.evidence, odd[0].calls, callAt(odd[0], sequence));
   const describe = (call: Call) =>
     kind === "dtype"
       ? (call.inputDtypes[0] ?? call.outputDtypes[0])
@@ -82,6 +93,32 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
       ],
     },
   );
+}
+
+/** Whether a rank issued the calls of this line in another group before, and never in this one. */
+function inOtherGroup(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
+  const place = placeOf(evidence.calls[calls.call[index]]);
+  if (evidence.calls[calls.call[index]].site === null) return false;
+  let elsewhere = 0;
+  for (let i = 0; i < index; i++) {
+    if (placeOf(evidence.calls[calls.call[i]]) !== place) continue;
+    if (calls.group[i] === calls.group[index]) return false;
+    elsewhere++;
+  }
+  return elsewhere > 1;
+}
+
+/** Whether a rank repeats a call of its loop while the others go on to one that nobody has issued before. */
+function isOneMore(evidence: HangEvidence, calls: RankCalls, index: number, expected: Call): boolean {
+  const place = placeOf(evidence.calls[calls.call[index]]);
+  const next = placeOf(expected);
+  let repeated = 0;
+  for (let i = 0; i < index; i++) {
+    const earlier = placeOf(evidence.calls[calls.call[i]]);
+    if (earlier === next) return false;
+    if (earlier === place) repeated++;
+  }
+  return repeated > 1;
 }
 
 function issuedLater(context: HangContext, lane: Lane, sequence: number, call: Call): boolean {
@@ -211,15 +248,18 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
     const { op } = context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
     byOp.set(op, [...(byOp.get(op) ?? []), lane]);
   }
-  const sorted = [...byOp].sort((a, b) => a[1].length - b[1].length);
+  // Between sets of the same size the one that went on as it never did before.
+  const surprise = ([lane]: Lane[]): number => (isUnseen(context.evidence, lane.calls, callAt(lane, sequence)) ? 1 : 0);
+  const sorted = [...byOp].sort((a, b) => a[1].length - b[1].length || surprise(b[1]) - surprise(a[1]));
   const [op, odd] = sorted[0];
   const usual = sorted[sorted.length - 1][1];
   const callOf = (lane: Lane): Call => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
-  const skipped = leavesOut(context, odd[0], sequence, got, expected);
+  const skipped = leavesOut(context, odd[0], sequence, got, expected) || (surprise(odd) === 1 && surprise(usual) === 0);
   const call = skipped ? expected : got;
+  const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
   return context.verdict(
-    skipped ? "skipped" : "order",
+    skipped ? "skipped" : goesOn ? "uneven" : "order",
     odd.map((lane) => lane.rank),
     {
       site: call.site,
