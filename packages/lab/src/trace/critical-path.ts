@@ -1,7 +1,7 @@
 // Critical path of one rank, computed backward: from the last kernel to its latest dependency (the previous kernel of its
 // stream, a kernel of another stream, or the launching call), and on the host back to the last call that blocked on the
 // device. The parts sum to the length of the path.
-import { gatherRows, sortRows } from "./intervals.js";
+import { gatherRows, lastAtMost, sortRows } from "./intervals.js";
 import { blockingCalls, kernelTypes } from "./kinds.js";
 import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
@@ -26,6 +26,8 @@ const usualGapUs = 30;
 interface SortedEnds {
   ends: Float64Array;
   rows: Uint32Array;
+  /** By position: how many positions below are known to be walked, or 0. */
+  below: Uint32Array;
 }
 
 function sortByEnd(view: DeviceView): SortedEnds {
@@ -33,19 +35,7 @@ function sortByEnd(view: DeviceView): SortedEnds {
   const end = new Float64Array(view.data.device.rows);
   for (let row = 0; row < end.length; row++) end[row] = ts[row] + dur[row];
   const rows = sortRows(view.rows.slice(), end);
-  return { ends: gatherRows(end, rows), rows };
-}
-
-/** Index of the last value that is at most `limit`, or -1. */
-function lastAtMost(sorted: Float64Array, limit: number): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] <= limit) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
+  return { ends: gatherRows(end, rows), rows, below: new Uint32Array(rows.length) };
 }
 
 export function criticalPath(view: DeviceView): CriticalPath | null {
@@ -164,8 +154,16 @@ function waitedFor(view: DeviceView, byEnd: SortedEnds, previous: number, walked
   if (previous >= 0 && walked[previous] === 0 && start - (device.ts[previous] + device.dur[previous]) <= usualGap)
     return previous;
   let at = lastAtMost(byEnd.ends, start);
-  while (at >= 0 && walked[byEnd.rows[at]] === 1) at--;
-  return at < 0 ? -1 : byEnd.rows[at];
+  // Walked kernels lie together: each remembers how far down the next other one is at least.
+  const { below, rows } = byEnd;
+  const from = at;
+  while (at >= 0 && walked[rows[at]] === 1) at = below[at] === 0 ? at - 1 : at - below[at];
+  for (let k = from; k > at; ) {
+    const step = Math.max(1, below[k]);
+    below[k] = k - at;
+    k -= step;
+  }
+  return at < 0 ? -1 : rows[at];
 }
 
 function blockingEnds(view: DeviceView): { starts: Float64Array; ends: Float64Array } {

@@ -12,10 +12,11 @@ import {
 } from "./breakdown.js";
 import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { type CriticalPath, criticalPath } from "./critical-path.js";
+import type { StepMark, TraceData } from "./data.js";
 import type { DevicePeaks } from "./gpus.js";
 import { dataLoaderTime, hostActivity, hostCut, jaxActivities, weftActivities } from "./host.js";
 import { hostFacts } from "./host-facts.js";
-import { mergeSorted } from "./intervals.js";
+import { extent, mergeSorted } from "./intervals.js";
 import {
   type Activity,
   type CollectiveCall,
@@ -28,7 +29,7 @@ import {
 import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
 import { type OperatorReport, operatorReport } from "./operators.js";
-import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from "./read.js";
+import { readTrace, type TraceReadOptions } from "./read.js";
 import { whatIf } from "./replay.js";
 import { nameIn } from "./symbols.js";
 import { inMicroseconds } from "./units.js";
@@ -48,7 +49,7 @@ export interface RankReport extends Partial<TimeBreakdown> {
   /** The trace file. */
   file: string;
   /** Which profiler wrote it. */
-  source: "kineto" | "nsight" | "jax" | "weft";
+  source: "kineto" | "nsight" | "rocpd" | "jax" | "weft";
   /** Kind of device that the events ran on. */
   device: "gpu" | "tpu" | "cpu";
   /** Number of ranks of the job, if the trace says so. */
@@ -112,9 +113,18 @@ export async function analyzeTraceFile(
   return analyzeTrace(data, order, options.peaks);
 }
 
+/** Each device is analyzed by passes over all events: more of both are not told apart. */
+const mostWork = 2e9;
+
 export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank[] {
   if (data.device.rows > 0) {
     const devices = devicesOf(data);
+    if (devices.length * data.device.rows > mostWork) {
+      data.problems.push(
+        `${devices.length} devices are too many for ${data.device.rows} events: they are not told apart`,
+      );
+      return [analyseDevice(data, order, peaks)];
+    }
     return devices.length < 2
       ? [analyseDevice(data, order, peaks)]
       : devices.map((device) => analyseDevice(data, order, peaks, device));
@@ -330,7 +340,7 @@ const merged = (activity: Activity, type: KernelType) => {
 
 function activityBreakdown(activity: Activity): TimeBreakdown | null {
   return breakdownOf(
-    mergeSorted(activity.ts, activity.dur, activity.rows),
+    extent(activity.ts, activity.dur, activity.rows),
     merged(activity, "COMPUTATION"),
     merged(activity, "COMMUNICATION"),
   );
