@@ -89,7 +89,10 @@ function dump(ranks: number, entries: number, missing: number): Buffer {
   const sizes = (size: readonly number[]): Pickler =>
     p.list([() => p.list(size.map((n) => (): Pickler => p.number(n)))]);
   p.code("}(").text("version").text("2.10").text("pg_config").code("}(").text("0").code("}(").text("name").text("0");
-  p.text("desc").text("default_pg").text("ranks").text(JSON.stringify(Array.from({ length: ranks }, (_, i) => i)));
+  p.text("desc")
+    .text("default_pg")
+    .text("ranks")
+    .text(JSON.stringify(Array.from({ length: ranks }, (_, i) => i)));
   p.code("uu").text("entries").code("](");
   for (let i = 0; i < entries - missing; i++) {
     const kind = i % operations.length;
@@ -98,19 +101,38 @@ function dump(ranks: number, entries: number, missing: number): Buffer {
     const frame = (depth: number) => (): Pickler =>
       p.once(`frame ${kind} ${depth}`, () => {
         p.code("}(").text("name").text(`f${kind}_${depth}`).text("filename").text(`/job/part${depth}.py`);
-        p.text("line").number(10 * depth + kind).code("u");
+        p.text("line")
+          .number(10 * depth + kind)
+          .code("u");
       });
-    p.code("}(").text("frames").list(Array.from({ length: 6 }, (_, depth) => frame(depth)));
-    p.text("record_id").number(i).text("pg_id").number(0).text("process_group").text("0").text("default_pg").bytes(0x86);
+    p.code("}(")
+      .text("frames")
+      .list(Array.from({ length: 6 }, (_, depth) => frame(depth)));
+    p.text("record_id")
+      .number(i)
+      .text("pg_id")
+      .number(0)
+      .text("process_group")
+      .text("0")
+      .text("default_pg")
+      .bytes(0x86);
     p.text("collective_seq_id").number(i).text("p2p_seq_id").number(0).text("op_id").number(i);
     p.text("profiling_name").text(name).text("time_created_ns").number(nanoseconds(i));
     p.text("input_sizes");
     sizes(size);
-    p.text("input_dtypes").list([(): Pickler => p.text("Float")]).text("output_sizes");
+    p.text("input_dtypes")
+      .list([(): Pickler => p.text("Float")])
+      .text("output_sizes");
     sizes(size);
     p.text("output_dtypes").list([(): Pickler => p.text("Float")]);
-    p.text("state").text(isLast ? "started" : "completed").text("time_discovered_started_ns").number(nanoseconds(i));
-    p.text("time_discovered_completed_ns").number(nanoseconds(i)).text("retired").bytes(isLast ? 0x89 : 0x88);
+    p.text("state")
+      .text(isLast ? "started" : "completed")
+      .text("time_discovered_started_ns")
+      .number(nanoseconds(i));
+    p.text("time_discovered_completed_ns")
+      .number(nanoseconds(i))
+      .text("retired")
+      .bytes(isLast ? 0x89 : 0x88);
     p.text("timeout_ms").number(600000).text("is_p2p").bytes(0x89).code("u");
   }
   return p.code("eu.").finish();

@@ -220,7 +220,8 @@ function hangRow(context: Context): void {
       const done = spawnSync(process.execPath, line, { encoding: "utf8" });
       if (done.status !== 0) throw new Error(done.stderr);
       const sample = JSON.parse(done.stdout) as HangSample;
-      if (sample.culprits.join() !== String(culprit)) throw new Error(`found ${sample.culprits.join()}, not ${culprit}`);
+      if (sample.culprits.join() !== String(culprit))
+        throw new Error(`found ${sample.culprits.join()}, not ${culprit}`);
       return sample;
     });
     const best = fastest(samples);

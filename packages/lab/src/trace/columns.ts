@@ -220,7 +220,7 @@ export class HostTable {
 
   constructor(
     /** Segments kept in memory (2.4 MB each); older ones are written to a temporary file. */
-    private readonly residentSegments = 64,
+    private readonly residentSegments = 24,
     /** Rows per segment. */
     private readonly capacity = segmentRows,
   ) {}

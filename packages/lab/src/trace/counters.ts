@@ -58,7 +58,7 @@ export function queueLengths(view: DeviceView, startsFirst = false): QueueLength
     let sorted = true;
     for (let i = 1; i < n && sorted; i++) sorted = calls[i] >= calls[i - 1];
     if (!sorted) calls.sort();
-    const lengths = new Float64Array(2 * n);
+    const lengths = new Int32Array(2 * n);
     let length = 0;
     let fullUs = 0;
     let before = 0;

@@ -10,6 +10,7 @@ import {
   typeTimes,
   typeTimesOf,
 } from "./breakdown.js";
+import { freed } from "./collect.js";
 import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { type CriticalPath, criticalPath } from "./critical-path.js";
 import type { StepMark, TraceData } from "./data.js";
@@ -170,7 +171,8 @@ function analyseDevice(
   peaks: DevicePeaks | undefined,
   device: number | null = null,
 ): AnalyzedRank {
-  const view = deviceView(data, device);
+  const rows = data.device.rows;
+  const view = freed(rows, () => deviceView(data, device));
   const activity: Activity = {
     symbols: data.symbols,
     ts: data.device.ts,
@@ -182,7 +184,7 @@ function analyseDevice(
   };
   const calls = collectiveCalls(activity, data.header.worldSize);
   const gap = data.complete ? null : missingWork(view);
-  const times = gap === null ? timeBreakdown(view) : null;
+  const times = gap === null ? freed(rows, () => timeBreakdown(view)) : null;
   const report: RankReport = {
     ...common(data, order),
     ...(device !== null && { rank: device, rankFrom: "device" as const }),
@@ -191,16 +193,16 @@ function analyseDevice(
     ...(times ?? {}),
     steps: stepTimes(view.steps),
     dataLoaderUs: dataLoaderTime(data, view.cut),
-    types: gap === null ? typeTimes(view) : [],
+    types: gap === null ? freed(rows, () => typeTimes(view)) : [],
     idle: gap === null ? idleBreakdown(view) : [],
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls, data.ticksPerUs),
-    launches: launchStatistics(view),
-    queues: gap === null ? queueLengths(view) : [],
+    launches: freed(rows, () => launchStatistics(view)),
+    queues: gap === null ? freed(rows, () => queueLengths(view)) : [],
     copies: copyBandwidths(view),
-    criticalPath: gap === null ? criticalPath(view) : null,
-    host: hostFacts(data, view.cut),
-    whatIf: gap === null ? whatIf(view) : null,
+    criticalPath: gap === null ? freed(rows, () => criticalPath(view)) : null,
+    host: freed(rows, () => hostFacts(data, view.cut)),
+    whatIf: gap === null ? freed(rows, () => whatIf(view)) : null,
     operators: operatorReport(view, device ?? 0, peaks),
   };
   if (gap !== null) report.problems.push(gap);
