@@ -14,8 +14,8 @@ import {
   type Departure,
   departures,
   difference,
+  firstUnseen,
   goesBack,
-  isUnseen,
   type Lane,
   lanesOf,
   payloadHistory,
@@ -241,6 +241,34 @@ function samePayloadElsewhere(context: HangContext, rank: number, got: Call, exp
   );
 }
 
+/**
+ * A set of ranks that went on as they never did before, shortly before the calls of the group differed: lines that issue the
+ * same calls hide where it began. Null where none or several sets did.
+ */
+function leftCommonOrder(context: HangContext, group: number, sequence: number, sets: Lane[][]): HangVerdict | null {
+  const { evidence } = context;
+  const left = sets.map(([lane]) => firstUnseen(evidence, lane.calls, callAt(lane, sequence)));
+  const odd = left.findIndex((index) => index >= 0);
+  const usual = left.indexOf(-1);
+  if (odd < 0 || usual < 0 || left.filter((index) => index >= 0).length > 1) return null;
+  const { calls } = sets[odd][0];
+  const at = callAt(sets[usual][0], calls.sequence[left[odd]]);
+  if (calls.group[left[odd]] !== group || at < 0) return null;
+  const got = evidence.calls[calls.call[left[odd]]];
+  const expected = evidence.calls[sets[usual][0].calls.call[at]];
+  if (placeOf(got) === placeOf(expected) || difference(got, expected) !== null) return null;
+  const ranks = sets[odd].map((lane) => lane.rank);
+  const where = (call: Call): string => `${call.op}${call.site === null ? "" : ` at ${siteText(call.site)}`}`;
+  return context.verdict("skipped", ranks, {
+    site: expected.site,
+    at: got.site,
+    collective: { op: expected.op, group: groupName(evidence, group), sequence: calls.sequence[left[odd]] },
+    evidence: [
+      `${ranksText(ranks)} issued ${where(got)}, as never before after the same calls; the others issue ${where(expected)}`,
+    ],
+  });
+}
+
 function operationMismatch(context: HangContext, { group, sequence, lanes }: Mismatch): HangVerdict {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
   const byOp = new Map<string, Lane[]>();
@@ -248,14 +276,14 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
     const { op } = context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
     byOp.set(op, [...(byOp.get(op) ?? []), lane]);
   }
-  // Between sets of the same size the one that went on as it never did before.
-  const surprise = ([lane]: Lane[]): number => (isUnseen(context.evidence, lane.calls, callAt(lane, sequence)) ? 1 : 0);
-  const sorted = [...byOp].sort((a, b) => a[1].length - b[1].length || surprise(b[1]) - surprise(a[1]));
+  const sorted = [...byOp].sort((a, b) => a[1].length - b[1].length);
+  const left = leftCommonOrder(context, group, sequence, [...byOp.values()]);
+  if (left !== null) return left;
   const [op, odd] = sorted[0];
   const usual = sorted[sorted.length - 1][1];
   const callOf = (lane: Lane): Call => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
-  const skipped = leavesOut(context, odd[0], sequence, got, expected) || (surprise(odd) === 1 && surprise(usual) === 0);
+  const skipped = leavesOut(context, odd[0], sequence, got, expected);
   const call = skipped ? expected : got;
   const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
   return context.verdict(

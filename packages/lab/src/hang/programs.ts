@@ -228,11 +228,17 @@ export function payloadHistory(
 /** Calls before another one that are compared. */
 const longestContext = 12;
 
+/** The first of the last calls up to `index` with which a rank went on as it never did before, or -1. */
+export function firstUnseen(evidence: HangEvidence, calls: RankCalls, index: number): number {
+  for (let i = Math.max(1, index - longestContext); i <= index; i++) if (isUnseen(evidence, calls, i)) return i;
+  return -1;
+}
+
 /**
  * Whether a rank went on as it never did before: some number of calls before it occurred earlier in its program, but was always
  * followed by another call. One call before is not enough where a line issues several of the same kind.
  */
-export function isUnseen(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
+function isUnseen(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
   const places = new Map<number, string>();
   const place = (i: number): string => {
     const id = calls.call[i];
