@@ -177,17 +177,20 @@ class Sweep {
     let n = carried;
     for (const segment of host.each(from, to)) {
       this.reserve(n + segment.rows);
+      const { ts, dur, lane, name, inputs, sequence, isCpu, bits } = this;
       for (let i = 0; i < segment.rows; i++) {
-        const ts = segment.ts[i];
-        if (ts < from || ts >= to || !isUsed(segment.category[i], this.bits(segment.name[i], segment.category[i])))
-          continue;
-        this.ts[n] = ts;
-        this.dur[n] = segment.dur[i];
-        this.lane[n] = segment.lane[i];
-        this.name[n] = segment.name[i];
-        this.inputs[n] = segment.inputs[i];
-        this.sequence[n] = segment.sequence[i];
-        this.isCpu[n++] = segment.category[i] === categoryIndex.cpu_op ? 1 : 0;
+        const start = segment.ts[i];
+        const category = segment.category[i];
+        if (start < from || start >= to) continue;
+        const isOperator = category === categoryIndex.cpu_op;
+        if (!isOperator && !isUsed(category, bits(segment.name[i], category))) continue;
+        ts[n] = start;
+        dur[n] = segment.dur[i];
+        lane[n] = segment.lane[i];
+        name[n] = segment.name[i];
+        inputs[n] = segment.inputs[i];
+        sequence[n] = segment.sequence[i];
+        isCpu[n++] = isOperator ? 1 : 0;
       }
     }
     const hostEnd = n;
