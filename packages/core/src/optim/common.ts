@@ -29,8 +29,8 @@ export function requireNumber(
 }
 
 export function checkRate(op: string, rate: LearningRate): void {
-  if (typeof rate === "number") return requireNumber(op, "learningRate", rate, 0);
-  if (typeof rate !== "function" && !(rate instanceof Tensor))
+  if (typeof rate === "number") requireNumber(op, "learningRate", rate, 0);
+  else if (typeof rate !== "function" && !(rate instanceof Tensor))
     throw new WeftError(`${op}: learningRate is a number, a tensor or a function of the step, got ${typeof rate}`);
 }
 
