@@ -1,7 +1,7 @@
 // weft completion: scripts that complete commands, options and their choices in bash, zsh and fish. They are generated from the
 // commands themselves, so that they cannot name an option that does not exist.
 import { Command } from "commander";
-import { attempt, CommandError, suggestName, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, printLines, suggestName, wrongUsage } from "../terminal/index.js";
 import { addCommands } from "./index.js";
 
 const help = `
@@ -110,5 +110,5 @@ async function run(shell: string): Promise<void> {
     throw new CommandError(`there is no completion for "${shell}" ${suggestName(shell, names, "shells")}`, wrongUsage);
   const program = new Command("weft").option("--version", "print the version");
   await addCommands(program, [], true);
-  process.stdout.write(shells[shell](nodesOf(program, "")));
+  printLines(shells[shell](nodesOf(program, "")));
 }
