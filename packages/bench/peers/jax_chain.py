@@ -1,9 +1,11 @@
-"""JAX as a peer of the quantum suite: the Pauli chain as a scan over time steps, complex128. A row is pauli-chain-N-STEPS."""
+"""JAX as a peer of the quantum suite: the Pauli chain as a scan over time steps, complex128. A row is pauli-chain-N-STEPS; rows
+fluxonium-N-STEPS are those of jax_fluxonium.py."""
 import functools
 
 import jax
 import jax.numpy as jnp
 
+import jax_fluxonium
 from peer import serve
 
 jax.config.update("jax_enable_x64", True)
@@ -52,6 +54,8 @@ def loss(p, n, steps):
 
 
 def make(row):
+    if row.startswith("fluxonium-"):
+        return jax_fluxonium.make(row)
     n, steps = map(int, row.split("-")[-2:])
     p = dict(amp=jnp.full(n, 0.13), jc=jnp.array(0.02), jl=jnp.array(-0.01))
     both = jax.jit(jax.value_and_grad(lambda p: loss(p, n, steps)))

@@ -51,6 +51,10 @@ const bell = (center: number, width: number, size: number) => (t: Tensor) =>
 const phase = (w: number) => (t: Tensor) => weft.complex(t.mul(w).cos(), t.mul(w).sin());
 const cosine = (w: number) => (t: Tensor) => t.mul(w).cos();
 
+/** Largest difference of two lists of numbers; infinite if they have different lengths. */
+export const largestDifference = (a: readonly number[], b: readonly number[]): number =>
+  a.length !== b.length ? Number.POSITIVE_INFINITY : a.reduce((worst, x, k) => Math.max(worst, Math.abs(x - b[k])), 0);
+
 /** The problems, by id. */
 export const problems: Record<string, () => number[]> = {
   rabi: () => se(sx.scale(Math.PI * 0.2), up, grid(10, 21), [sz, sy]),

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CpuDevice } from "@weft/core/internal/device";
 import { testPython } from "@weft/testing/python";
-import { largestDifference, runQutip } from "./quantum-peers.js";
-import { problems } from "./quantum-peers-problems.js";
+import { runQutip } from "./quantum-peers.js";
+import { largestDifference, problems } from "./quantum-peers-problems.js";
 
 /** Problems that compile fast: one of each kind. */
 const ids = [

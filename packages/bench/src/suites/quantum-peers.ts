@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { median } from "@weft/formats/stats";
 import { pythonWith } from "@weft/testing/python";
 import type { Suite } from "./context.js";
-import { problems, sized } from "./quantum-peers-problems.js";
+import { largestDifference, problems, sized } from "./quantum-peers-problems.js";
+import { type SolverRow, solverRows } from "./quantum-peers-solvers.js";
 import { peerFolder } from "./record.js";
 
 /** One problem: errors against the reference and times in milliseconds. */
@@ -48,17 +49,13 @@ export function runQutip(
   return { versions, answers: new Map(lines.map((line) => [line.id, line])) };
 }
 
-/** Largest difference of two lists of numbers; infinite if they have different lengths. */
-export const largestDifference = (a: readonly number[], b: readonly number[]): number =>
-  a.length !== b.length ? Number.POSITIVE_INFINITY : a.reduce((worst, x, k) => Math.max(worst, Math.abs(x - b[k])), 0);
-
 const suite: Suite = {
   defaults: { rounds: "5" },
   async run(context) {
     const all = { ...problems, ...sized };
     const rows = context.choose(Object.keys(all).map((id) => ({ id })));
     const chosen = context.quick ? rows.slice(0, 2) : rows;
-    const { record, save } = context.open("quantum-peers", { rows: [] as PeerRow[] });
+    const { record, save } = context.open("quantum-peers", { rows: [] as PeerRow[], solvers: [] as SolverRow[] });
     const found = context.peers ? pythonWith("qutip") : { reason: "not requested" };
     const repeats = context.number("rounds");
     if ("reason" in found) record.absent.qutip = found.reason;
@@ -95,6 +92,14 @@ const suite: Suite = {
         `${id.padEnd(22)} error ${shown(row.weftError)} (QuTiP ${shown(row.qutipError)}), ${shown(row.weftMs)} ms ` +
           `(first ${shown(row.weftFirstMs)}, QuTiP ${shown(row.qutipMs)})`,
       );
+    }
+    if (context.quick || context.rows !== undefined) return;
+    for (const row of solverRows((id) => peer?.answers.get(id)?.exact, 4000)) {
+      record.solvers.push(row);
+      save();
+      const found =
+        row.deviation === null ? `error ${row.error?.toExponential(1)}` : `${row.deviation.toFixed(1)} standard errors`;
+      context.log(`${row.solver.padEnd(24)} ${row.problem.padEnd(14)} ${found}`);
     }
   },
 };

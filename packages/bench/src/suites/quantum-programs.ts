@@ -132,3 +132,29 @@ export function pauliChainLoss(
       .add(1);
   };
 }
+
+/** A chain of fluxonium qubits with X pulses that share one length. */
+export const fluxoniumChain = (n: number): quantum.Chain =>
+  quantum.Chain.fluxonium({
+    qubits: n,
+    ...(n > 1 && { shared: { length: Array.from({ length: n }, (_, k) => `q${k}.x.length`) } }),
+  });
+
+/**
+ * Process infidelity of X on every qubit of a fluxonium chain as a function of all its parameters: circuits are diagonalized on 400
+ * phases, then coupled and driven; complex128.
+ */
+export function fluxoniumLoss(n: number, steps: number): (p: quantum.DeviceParameters) => Tensor {
+  const chain = fluxoniumChain(n);
+  const target = quantum.pauli("X".repeat(n)).tensor();
+  return (p) => {
+    const { unitary } = quantum.evolve(chain.with(p), { steps });
+    return target
+      .mul(unitary)
+      .sum()
+      .abs()
+      .square()
+      .div(-(4 ** n))
+      .add(1);
+  };
+}

@@ -111,6 +111,20 @@ function pauliChain(n: number, steps: number, pieces: number[]): PreparedRow {
   };
 }
 
+/** The fluxonium chain; the check is the infidelity and two of its slopes. */
+function fluxonium(n: number, steps: number): PreparedRow {
+  const p = programs.fluxoniumChain(n).parameters();
+  const program = weft.jit((x: quantum.DeviceParameters) => weft.valueAndGrad(programs.fluxoniumLoss(n, steps))(x));
+  const [value, slopes] = program(p);
+  return {
+    check: [value, slopes["q0.el"], slopes["q0.x.amplitude"]].map(item),
+    call: () => {
+      for (const leaf of weft.treeLeaves(program(p))) leaf.realize().dataSync();
+    },
+    info: { parameters: weft.treeLeaves(p).length },
+  };
+}
+
 /** Two-level systems on a grid of frequencies and drives; the check is <z> of the last one at the end. */
 function twoLevel(grid: [number, number]): PreparedRow {
   const psi = quantum.basisState(2, 0);
@@ -249,6 +263,14 @@ export function quantumTable(device: string, quick: boolean): QuantumRow[] {
       names: { jax: `pauli-chain-${n}-${steps}` },
       check: chainValues[n] === undefined || quick ? agree : expectValue("loss", chainValues[n], 1e-9),
       make: () => pauliChain(n, steps, quick ? [1] : [1, 8]),
+    })),
+    ...pick<number>([], [2, 3], [3, 5]).map((n) => ({
+      id: `fluxonium-${n}`,
+      title: `fluxonium chain n=${n}, ${steps} steps, complex128, value and gradient in all parameters`,
+      peers: { jax: null, "jax-tree": null },
+      names: { jax: `fluxonium-${n}-${steps}`, "jax-tree": `fluxonium-${n}-${steps}-tree` },
+      check: agree,
+      make: () => fluxonium(n, steps),
     })),
     {
       id: "two-level",

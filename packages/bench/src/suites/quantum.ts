@@ -19,6 +19,7 @@ const seats: Record<string, Seat> = {
   "torch-tree-graph": { process: "torch", title: "the same as one CUDA graph", suffix: "-tree-graph" },
   qutip: { process: "qutip", title: "QuTiP, task by task, forward only" },
   jax: { process: "jax", title: "JAX scan, same machine" },
+  "jax-tree": { process: "jax", title: "JAX, all steps as matrices, multiplied pairwise", suffix: "-tree" },
 };
 
 /** A full meta-training of 2,000 iterations with validation, adaptation curves and the baselines. */

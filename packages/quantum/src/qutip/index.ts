@@ -2,19 +2,33 @@
 import "@weft/core";
 
 export { loadMatrix, partFrom, qload } from "./files.js";
-export * from "./metrics.js";
+export {
+  concurrence,
+  entropyLinear,
+  entropyVn,
+  expect,
+  fidelity,
+  negativity,
+  type PhaseSpace,
+  partialTranspose,
+  ptrace,
+  purity,
+  qfunc,
+  tracedist,
+  variance,
+  wigner,
+} from "./metrics.js";
 export { Qobj } from "./qobj.js";
 export {
-  type Coefficient,
-  type CollapseOperator,
   correlation2op1t,
+  type EOp,
   mesolve,
   propagator,
-  type QobjEvo,
   type Result,
   type SolverOptions,
   sesolve,
   steadystate,
 } from "./solve.js";
 export * from "./states.js";
+export type { Args, Coefficient, CollapseOperator, QobjEvo } from "./terms.js";
 export * from "./trajectories.js";

@@ -1,18 +1,54 @@
 // Expectation values, entropies, distances and phase-space functions under the names of QuTiP.
 import { WeftError } from "@weft/core/internal/graph";
-import type { OperatorEntry } from "../operators/index.js";
-import { densityMatrix, plain, Qobj } from "./qobj.js";
+import { Operator, type OperatorEntry } from "../operators/index.js";
+import { checkDims, densityMatrix, Qobj } from "./qobj.js";
 import { sigmay, tensor } from "./states.js";
 
-/** Expectation value <psi|op|psi> or tr(op rho): a number if op is Hermitian, else { re, im } unless the imaginary part is 0. */
-export function expect(op: Qobj, state: Qobj): OperatorEntry {
-  const { re, im } = state.isket ? state.dag().mul(op.mul(state)).trace() : op.mul(state).trace();
-  return op.isherm ? re : plain({ re, im });
+/** tr(op rho) or <psi|op|psi> as a function of the state: a number if op is Hermitian and the state is one, else { re, im }. */
+export function expectation(op: Qobj): (state: Qobj) => OperatorEntry {
+  const entries = Array.from(op.re.keys()).filter((k) => op.re[k] !== 0 || op.im[k] !== 0);
+  const isHermitian = op.isherm;
+  return (given) => {
+    const state = given.isbra ? given.dag() : given;
+    checkDims(op, [state.dims[0], state.dims[0]], "expect: op");
+    const { columns } = state;
+    let [re, im] = [0, 0];
+    for (const k of entries) {
+      const [i, j] = [Math.floor(k / op.columns), k % op.columns];
+      // Entry (j, i) of the density matrix.
+      const x = state.isket ? times(state, j, i) : state.at(j, i);
+      re += op.re[k] * x.re - op.im[k] * x.im;
+      im += op.re[k] * x.im + op.im[k] * x.re;
+    }
+    const isReal = isHermitian && (columns === 1 || Math.abs(im) <= 1e-12 * Math.max(1, Math.abs(re)));
+    return isReal ? re : { re, im };
+  };
+}
+
+const times = ({ re, im }: Qobj, i: number, j: number): { re: number; im: number } => ({
+  re: re[i] * re[j] + im[i] * im[j],
+  im: im[i] * re[j] - re[i] * im[j],
+});
+
+/**
+ * Expectation value <psi|op|psi> or tr(op rho): a number if op is Hermitian and the state is one, else { re, im }. Lists of operators or states give lists, as in
+ * QuTiP.
+ */
+export function expect(op: Qobj, state: Qobj): OperatorEntry;
+export function expect(op: readonly Qobj[], state: Qobj): OperatorEntry[];
+export function expect(op: Qobj, state: readonly Qobj[]): OperatorEntry[];
+export function expect(op: readonly Qobj[], state: readonly Qobj[]): OperatorEntry[][];
+export function expect(op: Qobj | readonly Qobj[], state: Qobj | readonly Qobj[]): unknown {
+  if (!(op instanceof Qobj)) return op.map((one) => expect(one, state as Qobj));
+  const value = expectation(op);
+  return state instanceof Qobj ? value(state) : state.map(value);
 }
 
 /** <op^2> - <op>^2 of a Hermitian operator. */
-export const variance = (op: Qobj, state: Qobj): number =>
-  Number(expect(op.mul(op), state)) - Number(expect(op, state)) ** 2;
+export function variance(op: Qobj, state: Qobj): number {
+  if (!op.isherm) throw new WeftError("variance: the operator is not Hermitian");
+  return Number(expect(op.mul(op), state)) - Number(expect(op, state)) ** 2;
+}
 
 /** Reduced density matrix of the subsystems `sel`. */
 export const ptrace = (state: Qobj, sel: number | readonly number[]): Qobj => state.ptrace(sel);
@@ -36,6 +72,11 @@ export function fidelity(A: Qobj, B: Qobj): number {
     const { re, im } = A.dag().mul(B).trace();
     return Math.hypot(re, im);
   }
+  // A pure state makes the fidelity an expectation value, without the rounding of square roots of zero.
+  if (A.isket || B.isket) {
+    const [psi, rho] = A.isket ? [A, B] : [B, A];
+    return Math.sqrt(Math.max(0, Number(expect(rho, psi))));
+  }
   const root = densityMatrix(A).apply((x) => Math.sqrt(Math.max(0, x)));
   const inner = root.mul(densityMatrix(B)).mul(root);
   // Rounding leaves the product slightly off from Hermitian.
@@ -52,9 +93,9 @@ export const tracedist = (A: Qobj, B: Qobj): number =>
 /** Wootters concurrence of two qubits. */
 export function concurrence(rho: Qobj): number {
   if (rho.rows !== 4) throw new WeftError(`concurrence: needs two qubits (4 levels), got ${rho.rows}`);
-  const state = densityMatrix(rho);
   const flip = tensor(sigmay(), sigmay());
-  const conjugated = new Qobj(state.dag().transpose(), state.dims);
+  const state = new Qobj(densityMatrix(rho), flip.dims);
+  const conjugated = state.conj();
   const root = state.apply((x) => Math.sqrt(Math.max(0, x)));
   const inner = root.mul(flip).mul(conjugated).mul(flip).mul(root);
   const [a, b, c, d] = inner
@@ -82,7 +123,7 @@ export function partialTranspose(rho: Qobj, mask: readonly number[]): Qobj {
   };
   const index = (list: readonly number[]): number => list.reduce((sum, x, k) => sum * dims[k] + x, 0);
   const n = state.rows;
-  const out = Qobj.of(Array.from({ length: n }, (_, i) => Array.from({ length: n }, (_, j) => entry(i, j))));
+  const out = Operator.build(n, n, entry);
   function entry(i: number, j: number): { re: number; im: number } {
     const [row, column] = [digits(i), digits(j)];
     const from = row.map((x, k) => (mask[k] ? column[k] : x));

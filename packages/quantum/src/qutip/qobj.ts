@@ -6,6 +6,18 @@ import { Operator, type OperatorEntry, type OperatorLike } from "../operators/in
 const size = (dims: readonly number[]): number => dims.reduce((a, b) => a * b, 1);
 const ones = (dims: readonly number[]): number[] => dims.map(() => 1);
 
+type Dims = readonly [readonly number[], readonly number[]];
+const printed = ([rows, columns]: Dims): string => `[${rows.join(", ")}] x [${columns.join(", ")}]`;
+const isSame = (a: readonly number[], b: readonly number[]): boolean => a.join() === b.join();
+
+/** Throws unless the subsystems of an operator are those of `dims`: levels in another order are other states. */
+export function checkDims(operator: Qobj, dims: Dims, name: string): void {
+  if (isSame(operator.dims[0], dims[0]) && isSame(operator.dims[1], dims[1])) return;
+  throw new WeftError(
+    `${name}: its dimensions ${printed(operator.dims)} are not ${printed(dims)}; order the factors of tensor() alike, or give dims to Qobj.of`,
+  );
+}
+
 /**
  * Matrix with the dimensions of its subsystems: an operator, a ket (one column), or a bra (one row). Solvers accept it as an
  * `Operator`.
@@ -14,17 +26,15 @@ export class Qobj extends Operator {
   constructor(
     matrix: Operator,
     /** Dimensions of the subsystems of rows and columns; 1 for the columns of a ket. */
-    readonly dims: readonly [readonly number[], readonly number[]] = [[matrix.rows], [matrix.columns]],
+    readonly dims: Dims = [[matrix.rows], [matrix.columns]],
   ) {
     super(matrix.rows, matrix.columns, matrix.re, matrix.im);
     if (size(dims[0]) !== matrix.rows || size(dims[1]) !== matrix.columns)
-      throw new WeftError(
-        `Qobj: dims [${dims[0].join(", ")}] x [${dims[1].join(", ")}] do not fit a ${matrix.rows}x${matrix.columns} matrix`,
-      );
+      throw new WeftError(`Qobj: dims ${printed(dims)} do not fit a ${matrix.rows}x${matrix.columns} matrix`);
   }
 
   /** A Qobj of a matrix, or the argument if it is one. */
-  static of(matrix: OperatorLike, dims?: readonly [readonly number[], readonly number[]]): Qobj {
+  static of(matrix: OperatorLike, dims?: Dims): Qobj {
     if (matrix instanceof Qobj && dims === undefined) return matrix;
     return new Qobj(Operator.from(matrix, "Qobj"), dims);
   }
@@ -33,25 +43,39 @@ export class Qobj extends Operator {
     return this.columns === 1 && this.rows > 1;
   }
 
+  get isbra(): boolean {
+    return this.rows === 1 && this.columns > 1;
+  }
+
+  get isoper(): boolean {
+    return !this.isket && !this.isbra;
+  }
+
+  /** Numbers of rows and columns. */
+  get shape(): [number, number] {
+    return [this.rows, this.columns];
+  }
+
   get isherm(): boolean {
     return this.rows === this.columns && this.hermitianError() <= 1e-12 * Math.max(1, this.size());
   }
 
   override add(other: Operator): Qobj {
-    this.#sameShape(other, "add");
+    this.#sameDims(other, "add");
     return new Qobj(super.add(other), this.dims);
   }
 
   override sub(other: Operator): Qobj {
-    this.#sameShape(other, "sub");
+    this.#sameDims(other, "sub");
     return new Qobj(super.sub(other), this.dims);
   }
 
-  #sameShape(other: Operator, name: string): void {
-    if (other.rows !== this.rows || other.columns !== this.columns)
+  #sameDims(other: Operator, name: string): void {
+    if (typeof other === "number")
       throw new WeftError(
-        `Qobj.${name}: ${this.rows}x${this.columns} and ${other.rows}x${other.columns} have different shapes`,
+        `Qobj.${name}: adds operators; write qeye(${this.rows}).scale(${String(other)}) for a number`,
       );
+    checkDims(Qobj.of(other, other instanceof Qobj ? undefined : sizesOf(other, this.dims)), this.dims, `Qobj.${name}`);
   }
 
   override scale(factor: OperatorEntry): Qobj {
@@ -59,8 +83,22 @@ export class Qobj extends Operator {
   }
 
   override mul(other: Operator): Qobj {
-    const columns = other instanceof Qobj ? other.dims[1] : [other.columns];
-    return new Qobj(super.mul(other), [this.dims[0], columns]);
+    if (typeof other === "number") throw new WeftError("Qobj.mul: multiplies operators; use scale for numbers");
+    const product = super.mul(other);
+    if (!(other instanceof Qobj)) return new Qobj(product, [this.dims[0], [other.columns]]);
+    checkDims(other, [this.dims[1], other.dims[1]], "Qobj.mul");
+    return new Qobj(product, [this.dims[0], other.dims[1]]);
+  }
+
+  /** Product of n factors. */
+  pow(n: number): Qobj {
+    if (!Number.isInteger(n) || n < 0 || this.rows !== this.columns)
+      throw new WeftError(`Qobj.pow: needs a square operator and a whole number >= 0, got ${n}`);
+    const one = new Qobj(
+      Operator.build(this.rows, this.rows, (i, j) => Number(i === j)),
+      this.dims,
+    );
+    return Array.from({ length: n }).reduce((product: Qobj) => product.mul(this), one);
   }
 
   override adjoint(): Qobj {
@@ -89,13 +127,47 @@ export class Qobj extends Operator {
     return plain(this.trace());
   }
 
-  /** Norm of a ket, or trace norm of an operator. */
-  norm(): number {
-    if (this.isket || this.rows === 1) return Math.sqrt(this.re.reduce((s, x, k) => s + x * x + this.im[k] ** 2, 0));
-    return this.adjoint()
-      .mul(this)
-      .eigenenergies()
-      .reduce((sum, x) => sum + Math.sqrt(Math.max(0, x)), 0);
+  /** Complex conjugate, without transposition. */
+  conj(): Qobj {
+    return new Qobj(
+      this.map((re, im) => [re, -im]),
+      this.dims,
+    );
+  }
+
+  /** Diagonal entries. */
+  diag(): OperatorEntry[] {
+    return Array.from({ length: Math.min(this.rows, this.columns) }, (_, k) => plain(this.at(k, k)));
+  }
+
+  /** <this|other> of two kets or bras, as QuTiP: the left one is conjugated. */
+  overlap(other: Qobj): OperatorEntry {
+    const [left, right] = [this, other].map((x) => (x.isbra ? x.dag() : x));
+    if (!left.isket || !right.isket) throw new WeftError("Qobj.overlap: needs kets or bras");
+    return left.dag().mul(right).tr();
+  }
+
+  /** Norm: by default that of a ket, or the trace norm of an operator. "fro": Frobenius, "max": largest magnitude, "one": largest column sum. */
+  norm(kind: "tr" | "l2" | "fro" | "max" | "one" = this.isoper ? "tr" : "l2"): number {
+    if (kind === "max") return this.size();
+    if (kind === "one")
+      return Math.max(
+        ...Array.from({ length: this.columns }, (_, j) =>
+          Array.from({ length: this.rows }, (_, i) => Math.hypot(...Object.values(this.at(i, j)))).reduce(
+            (a, b) => a + b,
+          ),
+        ),
+      );
+    const squares = Math.sqrt(this.re.reduce((s, x, k) => s + x * x + this.im[k] ** 2, 0));
+    if (kind === "fro" || !this.isoper) return squares;
+    // Singular values; those of a Hermitian operator are exact to the last digits.
+    const values = this.isherm
+      ? this.eigenenergies().map(Math.abs)
+      : this.adjoint()
+          .mul(this)
+          .eigenenergies()
+          .map((x) => Math.sqrt(Math.max(0, x)));
+    return kind === "l2" ? Math.max(...values) : values.reduce((sum, x) => sum + x, 0);
   }
 
   /** The state with norm (or trace) 1. */
@@ -123,6 +195,12 @@ export class Qobj extends Operator {
     return [Array.from(values.dataSync() as Float64Array), Array.from({ length: n }, (_, k) => ket(k))];
   }
 
+  /** Lowest eigenvalue and its eigenstate. */
+  groundstate(): [number, Qobj] {
+    const [values, states] = this.eigenstates();
+    return [values[0], states[0]];
+  }
+
   /** f(A) of a Hermitian operator A, through its eigenvalues. */
   apply(f: (x: number) => OperatorEntry): Qobj {
     const [values, states] = this.eigenstates();
@@ -134,10 +212,10 @@ export class Qobj extends Operator {
   /** Reduced density matrix of the subsystems `sel`. */
   ptrace(sel: number | readonly number[]): Qobj {
     const keep = [sel].flat() as number[];
-    const [dims] = this.dims;
+    const [dims] = this.isbra ? [this.dims[1]] : this.dims;
     if (keep.some((k, i) => !(k in dims) || (i > 0 && k <= keep[i - 1])))
       throw new WeftError(`ptrace: subsystems [${keep.join(", ")}] must ascend and lie in 0..${dims.length - 1}`);
-    const rho = this.isket ? this.mul(this.dag()) : this;
+    const rho = densityMatrix(this);
     const rest = dims.map((_, k) => k).filter((k) => !keep.includes(k));
     const stride = dims.map((_, k) => size(dims.slice(k + 1)));
     const offset = (index: number, subsystems: readonly number[]): number => {
@@ -180,5 +258,10 @@ export const ketOf = (amplitudes: readonly OperatorEntry[], dims: readonly numbe
     [dims, ones(dims)],
   );
 
-/** The density matrix of a ket; operators stay as they are. */
-export const densityMatrix = (state: Qobj): Qobj => (state.isket ? state.mul(state.dag()) : state);
+/** The density matrix of a ket or bra; operators stay as they are. */
+export const densityMatrix = (state: Qobj): Qobj =>
+  state.isket ? state.mul(state.dag()) : state.isbra ? state.dag().mul(state) : state;
+
+/** Dimensions of a matrix without subsystems: those of the other operand if the sizes are equal. */
+const sizesOf = ({ rows, columns }: Operator, dims: Dims): Dims =>
+  rows === size(dims[0]) && columns === size(dims[1]) ? dims : [[rows], [columns]];

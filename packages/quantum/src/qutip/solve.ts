@@ -1,12 +1,16 @@
-// Solvers under the names and with the argument order of QuTiP: sesolve, mesolve, steadystate, propagator, correlation.
+// Solvers under the names and with the argument order of QuTiP: sesolve, mesolve, steadystate, propagator, correlation. Small problems
+// are solved on the host, larger ones by compiled programs, with the same method.
 import { WeftError } from "@weft/core/internal/graph";
-import { stack, type Tensor, tensor as tensorOf } from "@weft/core/internal/tensor";
+import type { Tensor } from "@weft/core/internal/tensor";
 import { Operator, type OperatorEntry } from "../operators/index.js";
+import { unknownName } from "../schema/index.js";
 import {
+  checkJumps,
   dopri8,
   type Evolution,
+  evolveOnHost,
   type Hamiltonian,
-  hamiltonian,
+  type HostRun,
   type Jump,
   lindblad,
   type Method,
@@ -16,17 +20,19 @@ import {
   steadyState,
   superPropagator,
 } from "../solvers/index.js";
-import { densityMatrix, Qobj } from "./qobj.js";
+import { expectation } from "./metrics.js";
+import { checkDims, densityMatrix, Qobj } from "./qobj.js";
+import { type Args, type CollapseOperator, collapseList, hamiltonianOf, jumpsOf, type QobjEvo } from "./terms.js";
 
-/** A coefficient: a function from times [m] to values [m], real or complex, in terms of tensors, such as `(t) => t.cos()`. */
-export type Coefficient = (t: Tensor) => Tensor;
-/** An operator, or a sum of operators and [operator, coefficient] pairs. */
-export type QobjEvo = Qobj | readonly (Qobj | readonly [Qobj, Coefficient])[];
+/** An observable: an operator, or a function of time and state. */
+export type EOp = Qobj | ((t: number, state: Qobj) => OperatorEntry);
 
 /** Options of the solvers. */
 export interface SolverOptions {
-  /** Observables whose expectation values are returned. */
-  eOps?: readonly Qobj[];
+  /** Observables whose values are returned: one, a list, or a record by name. */
+  eOps?: EOp | readonly EOp[] | Readonly<Record<string, EOp>>;
+  /** Numbers that coefficients get as their second argument. */
+  args?: Args;
   /** Default: `dopri8`. */
   method?: MethodName | Method;
   /** Number of steps of a method of fixed steps. */
@@ -43,139 +49,223 @@ export interface SolverOptions {
 /** Result of a solver. */
 export interface Result {
   times: number[];
-  /** Expectation values by observable and time: numbers, or { re, im } for operators that are not Hermitian. */
+  /** Values by observable and time: numbers, or { re, im } for operators that are not Hermitian. */
   expect: OperatorEntry[][];
+  /** The same by name, if eOps is a record. */
+  eData: Record<string, OperatorEntry[]>;
   states: Qobj[];
   finalState: Qobj;
-  /** The run with its tensors and its check. */
-  evolution: Evolution;
+  /** How it was solved: on the host or by a compiled program, accepted steps, and the estimated error of the final state. */
+  stats: { solver: "host" | "compiled"; method: string; steps: number | null; error: number | null };
 }
 
-const isPair = (term: Qobj | readonly [Qobj, Coefficient]): term is readonly [Qobj, Coefficient] => Array.isArray(term);
-const termsOf = (H: QobjEvo): readonly (Qobj | readonly [Qobj, Coefficient])[] =>
-  H instanceof Operator ? [H as Qobj] : (H as readonly (Qobj | readonly [Qobj, Coefficient])[]);
+const optionNames = ["eOps", "args", "method", "steps", "rtol", "atol", "nsteps", "storeStates"];
+/** Names of QuTiP's options and methods, with what they are called here. */
+const qutipOptions: Record<string, string> = {
+  e_ops: "eOps",
+  c_ops: "the argument cOps",
+  store_states: "storeStates",
+  options: "its entries, beside eOps",
+  max_step: "steps of a method of fixed steps",
+  progress_bar: "nothing: leave it out",
+};
 
-/**
- * The Hamiltonian of a list of terms. A term c(t) A enters with its Hermitian part: Re c (A + A^H) / 2 + Im c i (A - A^H) / 2; the
- * sum must be Hermitian, which is checked at some times.
- */
-export function hamiltonianOf(H: QobjEvo, times: readonly number[]): { h: Hamiltonian; first: Qobj } {
-  const terms = termsOf(H);
-  const fixed = terms.filter((term): term is Qobj => !isPair(term));
-  const moving = terms.filter(isPair);
-  const first = fixed[0] ?? moving[0]?.[0];
-  if (first === undefined) throw new WeftError("H: needs at least one operator");
-  const zero = new Qobj(Operator.zeros(first.rows), first.dims);
-  const still = fixed.reduce((sum, term) => sum.add(term), zero);
-  const drives = moving.flatMap(([A, c]) => [
-    { matrix: A.add(A.dag()).scale(0.5), value: (t: Tensor) => c(t).real() },
-    { matrix: A.sub(A.dag()).scale({ re: 0, im: 0.5 }), value: (t: Tensor) => imaginary(c(t)) },
-  ]);
-  const used = drives.filter(({ matrix }) => matrix.size() > 0);
-  checkSum(still, moving, times);
-  const h = hamiltonian({
-    static: still,
-    ...(used.length > 0 && {
-      drives: used.map(({ matrix }) => matrix),
-      amplitudes: (t: Tensor) =>
-        stack(
-          used.map(({ value }) => value(t).cast(t.dtype)),
-          1,
-        ),
-    }),
-  });
-  return { h, first };
+/** Throws if there is an option that is not known; a list in place of the options is the eOps of QuTiP's argument order. */
+export function checkOptions(options: object, known: readonly string[], name: string): void {
+  if (Array.isArray(options) || options instanceof Operator)
+    throw new WeftError(`${name}: options are an object; write { eOps: [...] } for a list of observables`);
+  for (const key of Object.keys(options))
+    if (!known.includes(key)) {
+      const hint = Object.hasOwn(qutipOptions, key) ? `; QuTiP's ${key} is ${qutipOptions[key]}` : "";
+      throw new WeftError(`${name}: ${unknownName("option ", key, known)}${hint}`);
+    }
 }
 
-const imaginary = (x: Tensor): Tensor => (x.dtype.startsWith("complex") ? x.imag() : x.mul(0));
-
-/** Throws unless the sum of all terms is Hermitian at five times. */
-function checkSum(still: Qobj, moving: readonly (readonly [Qobj, Coefficient])[], times: readonly number[]): void {
-  const [begin, end] = [times[0], times[times.length - 1]];
-  const at = [0.07, 0.31, 0.52, 0.77, 0.96].map((x) => begin + x * (end - begin));
-  const values = moving.map(([, c]) => {
-    const found = c(tensorOf(at, { dtype: "float64" }));
-    if (found.rank !== 1 || found.shape[0] !== at.length)
-      throw new WeftError(
-        `H: a coefficient must give [m] values for [m] times, got [${found.shape.join(", ")}] for [${at.length}]`,
-      );
-    const numbers = found.dataSync() as Float64Array;
-    return at.map((_, k) =>
-      found.dtype.startsWith("complex") ? { re: numbers[2 * k], im: numbers[2 * k + 1] } : Number(numbers[k]),
-    );
-  });
-  at.forEach((t, k) => {
-    const sum = moving.reduce((total, [A], j) => total.add(A.scale(values[j][k])), still);
-    if (sum.hermitianError() > 1e-9 * Math.max(1, sum.size()))
-      throw new WeftError(`H: is not Hermitian at t = ${t}; add the adjoint terms [A.dag(), conjugate coefficient]`);
-  });
-}
-
-function timesOf(tlist: readonly number[]): { shifted: number[]; begin: number } {
-  if (tlist.length < 2 || tlist.some((t, k) => !Number.isFinite(t) || (k > 0 && t <= tlist[k - 1])))
-    throw new WeftError("tlist: needs at least two ascending times");
-  return { shifted: tlist.map((t) => t - tlist[0]), begin: tlist[0] };
-}
-
-/** Terms whose coefficients start at another time. */
-export const shiftedBy = (H: QobjEvo, begin: number): QobjEvo =>
-  begin === 0
-    ? H
-    : termsOf(H).map((term) => (isPair(term) ? ([term[0], (t: Tensor) => term[1](t.add(begin))] as const) : term));
-
-const methodOf = ({ method, rtol, atol, nsteps }: SolverOptions): MethodName | Method => {
+function methodOf({ method, rtol, atol, nsteps }: SolverOptions): MethodName | Method {
   if (method !== undefined) {
     if (rtol !== undefined || atol !== undefined || nsteps !== undefined)
       throw new WeftError("options: rtol, atol and nsteps belong to the default method; give them to the method");
     return method;
   }
   return dopri8({ relative: rtol ?? 1e-8, absolute: atol ?? 1e-10, maxSteps: nsteps ?? 10_000 });
-};
-
-const optionNames = ["eOps", "method", "steps", "rtol", "atol", "nsteps", "storeStates"];
-
-function settings(options: SolverOptions, tlist: readonly number[]) {
-  for (const key of Object.keys(options))
-    if (!optionNames.includes(key))
-      throw new WeftError(`options: there is no "${key}"; known: ${optionNames.join(", ")}`);
-  const { shifted, begin } = timesOf(tlist);
-  const eOps = options.eOps ?? [];
-  return {
-    begin,
-    eOps,
-    solver: {
-      method: methodOf(options),
-      steps: options.steps,
-      tsave: shifted,
-      duration: shifted[shifted.length - 1],
-      saveStates: options.storeStates ?? eOps.length === 0,
-      observables: Object.fromEntries(eOps.map((op, k) => [String(k), op])),
-    },
-  };
 }
 
-function resultOf(run: Evolution, tlist: readonly number[], count: number, dims: Qobj["dims"]): Result {
-  run.check();
-  const complexRows = (x: Tensor): OperatorEntry[] => {
-    const numbers = x.dataSync() as Float64Array;
-    return x.dtype.startsWith("complex")
-      ? tlist.map((_, k) => ({ re: numbers[2 * k], im: numbers[2 * k + 1] }))
-      : Array.from(numbers, Number);
+/** Throws unless the times ascend. */
+function checkTimes(tlist: readonly number[]): void {
+  const bad = tlist.findIndex((t, k) => !Number.isFinite(t) || (k > 0 && t <= tlist[k - 1]));
+  if (tlist.length < 2 || bad >= 0)
+    throw new WeftError(
+      `tlist: needs at least two ascending times, got ${tlist.length < 2 ? `${tlist.length}` : `${tlist[bad]} at index ${bad}`}`,
+    );
+}
+
+/** Observables as a list, with their names. */
+function observablesOf(eOps: SolverOptions["eOps"], dims: Qobj["dims"]): { names: string[] | null; list: EOp[] } {
+  const isOne = eOps instanceof Operator || typeof eOps === "function";
+  const given = eOps === undefined ? [] : isOne ? [eOps] : eOps;
+  const list = Object.values(given) as EOp[];
+  list.forEach((op, k) => {
+    if (typeof op === "function") return;
+    if (!(op instanceof Qobj))
+      throw new WeftError(`eOps[${k}]: needs a Qobj or a function of time and state; make one with Qobj.of(matrix)`);
+    checkDims(op, dims, `eOps[${k}]`);
+  });
+  return { names: Array.isArray(given) ? null : Object.keys(given), list };
+}
+
+interface Solved {
+  /** States at all times of tlist, or null if only values were computed. */
+  states: Qobj[] | null;
+  final: Qobj;
+  values: OperatorEntry[][];
+  stats: Result["stats"];
+}
+
+interface Problem {
+  h: Hamiltonian;
+  jumps: readonly Jump[] | null;
+  start: Qobj;
+  tlist: readonly number[];
+  observables: readonly EOp[];
+  /** Whether the start is a state, so that the end must be one. */
+  isState: boolean;
+}
+
+/** Evolves a ket or a matrix, on the host if that is over before a compiler would be. */
+function evolve(problem: Problem, options: SolverOptions): Solved {
+  const { h, jumps, start, tlist, observables } = problem;
+  const times = tlist.map((t) => t - tlist[0]);
+  const method = methodOf(options);
+  if (options.method === undefined) {
+    const { tableau, tolerance } = method as Method;
+    const checked = jumps === null ? null : checkJumps(jumps, h);
+    const run = evolveOnHost({ h, jumps: checked, start, times, tableau: tableau!, limits: tolerance! });
+    if (run !== null) return fromHost(problem, run);
+  }
+  const operators = observables.filter((op): op is Qobj => typeof op !== "function");
+  const needsStates = operators.length < observables.length || (options.storeStates ?? observables.length === 0);
+  const solver = {
+    method,
+    steps: options.steps,
+    tsave: times,
+    duration: times[times.length - 1],
+    saveStates: needsStates,
+    observables: Object.fromEntries(operators.map((op, k) => [String(k), op])),
   };
-  const [rows] = dims;
-  const d = rows.reduce((a, b) => a * b, 1);
-  const isKet = run.final.rank === 1;
-  const [height, width] = [d, isKet ? 1 : d];
-  const shape: Qobj["dims"] = [rows, isKet ? rows.map(() => 1) : rows];
+  const run = jumps === null ? schrodinger(h, start, solver) : lindblad({ hamiltonian: h, jumps }, start, solver);
+  if (problem.isState) run.check();
+  return fromTensors(problem, run);
+}
+
+function fromHost({ start, tlist, observables, isState, jumps }: Problem, run: HostRun): Solved {
+  if (!run.reached)
+    throw new WeftError(
+      "evolve: dopri8 did not reach the end within nsteps for its tolerance; raise nsteps or loosen rtol",
+    );
+  const states = run.states.map((x) => new Qobj(x, start.dims));
+  const final = states[states.length - 1];
+  if (isState) checkState(final, jumps !== null);
+  const values = observables.map((op) => {
+    const value = typeof op === "function" ? null : expectation(op);
+    return tlist.map((t, k) =>
+      value === null ? (op as (t: number, x: Qobj) => OperatorEntry)(t, states[k]) : value(states[k]),
+    );
+  });
+  return { states, final, values, stats: { solver: "host", method: "dopri8", steps: run.accepted, error: run.error } };
+}
+
+/** Room for rounding in numbers that are probabilities. */
+const room = 1e-6;
+
+/** Throws unless the norm of a ket is 1, or a density matrix has no negative eigenvalue. */
+function checkState(state: Qobj, isDensity: boolean): void {
+  if (!isDensity) {
+    const norm = state.norm();
+    if (!(Math.abs(norm - 1) <= room))
+      throw new WeftError(
+        `evolve: the norm of the final state is ${norm} instead of 1; start from a normalized state (unit())`,
+      );
+  } else if (!isPositive(state, room * Math.max(1, state.trace().re)))
+    throw new WeftError(
+      "evolve: the final state has a negative eigenvalue; start from a density matrix, and tighten rtol and atol",
+    );
+}
+
+/** Whether a Hermitian matrix plus `shift` on its diagonal is positive definite, by its Cholesky factors. */
+function isPositive({ rows: n, re, im }: Operator, shift: number): boolean {
+  const [a, b] = [Float64Array.from(re), Float64Array.from(im)];
+  for (let j = 0; j < n; j++) {
+    let pivot = a[j * n + j] + shift;
+    for (let k = 0; k < j; k++) pivot -= a[j * n + k] ** 2 + b[j * n + k] ** 2;
+    if (!(pivot > 0)) return false;
+    const root = Math.sqrt(pivot);
+    for (let i = j + 1; i < n; i++) {
+      let [x, y] = [a[i * n + j], b[i * n + j]];
+      for (let k = 0; k < j; k++) {
+        const [p, q] = [i * n + k, j * n + k];
+        x -= a[p] * a[q] + b[p] * b[q];
+        y -= b[p] * a[q] - a[p] * b[q];
+      }
+      a[i * n + j] = x / root;
+      b[i * n + j] = y / root;
+    }
+  }
+  return true;
+}
+
+function fromTensors({ start, tlist, observables }: Problem, run: Evolution): Solved {
   const stateOf = (numbers: ArrayLike<number>, at: number): Qobj =>
-    new Qobj(Operator.fromPairs(height, width, numbers, 2 * at * height * width), shape);
+    new Qobj(Operator.fromPairs(start.rows, start.columns, numbers, 2 * at * start.re.length), start.dims);
   const all = run.states === null ? null : (run.states.dataSync() as Float64Array);
+  const states = all === null ? null : tlist.map((_, k) => stateOf(all, k));
+  let index = 0;
+  const values = observables.map((op) =>
+    typeof op === "function" ? tlist.map((t, k) => op(t, states![k])) : numbersOf(run.expectations[String(index++)]),
+  );
+  const item = (x: Tensor | null): number | null => x?.itemSync() ?? null;
+  const stats = {
+    solver: "compiled",
+    method: run.method.name,
+    steps: item(run.accepted),
+    error: item(run.error),
+  } as const;
+  return { states, final: stateOf(run.final.dataSync() as Float64Array, 0), values, stats };
+}
+
+/** Values of a tensor; complex ones as { re, im }. */
+function numbersOf(x: Tensor): OperatorEntry[] {
+  const numbers = x.dataSync() as Float64Array;
+  if (!x.dtype.startsWith("complex")) return Array.from(numbers, Number);
+  return Array.from({ length: numbers.length / 2 }, (_, k) => ({ re: numbers[2 * k], im: numbers[2 * k + 1] }));
+}
+
+function solve(
+  name: string,
+  H: QobjEvo,
+  start: Qobj,
+  tlist: readonly number[],
+  cOps: CollapseOperator | readonly CollapseOperator[] | null,
+  options: SolverOptions,
+): Result {
+  checkOptions(options, optionNames, name);
+  checkTimes(tlist);
+  const context = { tlist, args: options.args ?? {} };
+  const { h, first } = hamiltonianOf(H, context);
+  checkDims(start, [first.dims[0], start.dims[1]], `${name}: the initial state`);
+  const { names, list } = observablesOf(options.eOps, first.dims);
+  const jumps = cOps === null ? null : jumpsOf(cOps, first.dims, context);
+  const { states, final, values, stats } = evolve(
+    { h, jumps, start, tlist, observables: list, isState: true },
+    options,
+  );
+  const keeps = options.storeStates ?? list.length === 0;
   return {
     times: [...tlist],
-    expect: Array.from({ length: count }, (_, k) => complexRows(run.expectations[String(k)])),
-    states: all === null ? [] : tlist.map((_, k) => stateOf(all, k)),
-    finalState: stateOf(run.final.dataSync() as Float64Array, 0),
-    evolution: run,
+    expect: values,
+    eData: Object.fromEntries((names ?? []).map((key, k) => [key, values[k]])),
+    states: keeps ? states! : [],
+    finalState: final,
+    stats,
   };
 }
 
@@ -192,27 +282,9 @@ function resultOf(run: Evolution, tlist: readonly number[], count: number, dims:
  * ```
  */
 export function sesolve(H: QobjEvo, psi0: Qobj, tlist: readonly number[], options: SolverOptions = {}): Result {
-  const { begin, eOps, solver } = settings(options, tlist);
-  const { h, first } = hamiltonianOf(shiftedBy(H, begin), solver.tsave);
   if (!psi0.isket) throw new WeftError("sesolve: psi0 must be a ket; density matrices go through mesolve");
-  return resultOf(schrodinger(h, psi0, solver), tlist, eOps.length, first.dims);
+  return solve("sesolve", H, psi0, tlist, null, options);
 }
-
-/** A collapse operator, constant or multiplied by a coefficient (its rate is the squared magnitude). */
-export type CollapseOperator = Qobj | readonly [Qobj, Coefficient];
-
-const jumpsOf = (cOps: readonly CollapseOperator[], begin: number): Jump[] =>
-  cOps.map((c) =>
-    isPair(c)
-      ? {
-          operator: c[0],
-          rate: (t: Tensor) => {
-            const value = c[1](begin === 0 ? t : t.add(begin));
-            return value.real().square().add(imaginary(value).square()).cast(t.dtype);
-          },
-        }
-      : { operator: c as Qobj },
-  );
 
 /**
  * Lindblad master equation with collapse operators cOps (rates included, as in QuTiP). Without cOps and from a ket it is `sesolve`.
@@ -230,44 +302,74 @@ export function mesolve(
   H: QobjEvo,
   rho0: Qobj,
   tlist: readonly number[],
-  cOps: readonly CollapseOperator[] = [],
+  cOps: CollapseOperator | readonly CollapseOperator[] = [],
   options: SolverOptions = {},
 ): Result {
-  if (cOps.length === 0 && rho0.isket) return sesolve(H, rho0, tlist, options);
-  const { begin, eOps, solver } = settings(options, tlist);
-  const { h, first } = hamiltonianOf(shiftedBy(H, begin), solver.tsave);
-  const run = lindblad({ hamiltonian: h, jumps: jumpsOf(cOps, begin) }, densityMatrix(rho0), solver);
-  return resultOf(run, tlist, eOps.length, first.dims);
+  if (collapseList(cOps).length === 0 && rho0.isket) return sesolve(H, rho0, tlist, options);
+  return solve("mesolve", H, densityMatrix(rho0), tlist, cOps, options);
 }
 
 const operatorOf = (x: Tensor, dims: Qobj["dims"]): Qobj =>
   new Qobj(Operator.fromPairs(x.shape[0], x.shape[1], x.dataSync() as Float64Array), dims);
 
-/** Steady state of a Hamiltonian without time dependence and collapse operators. */
-export function steadystate(H: Qobj, cOps: readonly Qobj[]): Qobj {
-  const jumps = cOps.map((operator) => ({ operator }));
-  return operatorOf(steadyState({ hamiltonian: hamiltonian({ static: H }), jumps }), H.dims);
+/** Steady state of a Hamiltonian without time dependence and collapse operators. Throws if it is not unique. */
+export function steadystate(H: Qobj, cOps: Qobj | readonly Qobj[]): Qobj {
+  const { h, first } = hamiltonianOf(H, { tlist: [0, 1], args: {} });
+  const jumps = jumpsOf(cOps, first.dims, { tlist: [0, 1], args: {} });
+  return operatorOf(steadyState({ hamiltonian: h, jumps }), first.dims);
 }
 
 /**
- * Propagator from 0 to t: unitary, or with collapse operators the map of density matrices whose columns are stacked, [d^2, d^2].
+ * Propagator from 0 to t: unitary, or with collapse operators the map of density matrices whose columns are stacked, [d^2, d^2]. A list
+ * of times gives a list of propagators.
  */
-export function propagator(H: QobjEvo, t: number, cOps: readonly Qobj[] = [], options: SolverOptions = {}): Qobj {
-  const { h, first } = hamiltonianOf(H, [0, t]);
-  const solver = { duration: t, method: methodOf(options), steps: options.steps };
+export function propagator(H: QobjEvo, t: number, cOps?: readonly Qobj[], options?: SolverOptions): Qobj;
+export function propagator(H: QobjEvo, t: readonly number[], cOps?: readonly Qobj[], options?: SolverOptions): Qobj[];
+export function propagator(
+  H: QobjEvo,
+  t: number | readonly number[],
+  cOps: readonly Qobj[] = [],
+  options: SolverOptions = {},
+): Qobj | Qobj[] {
+  checkOptions(
+    options,
+    optionNames.filter((name) => name !== "eOps" && name !== "storeStates"),
+    "propagator",
+  );
+  if (typeof t !== "number") return t.map((time) => propagator(H, time, cOps, options));
+  if (t === 0) return identityMap(hamiltonianOf(H, { tlist: [0, 1], args: options.args ?? {} }).first, cOps.length > 0);
+  const context = { tlist: [0, t], args: options.args ?? {} };
+  checkTimes(context.tlist);
+  const { h, first } = hamiltonianOf(H, context);
+  const d = first.rows;
   if (cOps.length === 0) {
-    const run = propagatorOf(h, solver);
+    const start = new Qobj(identityMap(first, false), first.dims);
+    if (options.method === undefined) {
+      const { tableau, tolerance } = methodOf(options) as Method;
+      const run = evolveOnHost({ h, jumps: null, start, times: [0, t], tableau: tableau!, limits: tolerance! });
+      if (run?.reached) return new Qobj(run.states[1], first.dims);
+    }
+    const run = propagatorOf(h, { duration: t, method: methodOf(options), steps: options.steps });
     run.check();
     return operatorOf(run.final, first.dims);
   }
-  const rows = superPropagator({ hamiltonian: h, jumps: cOps.map((operator) => ({ operator })) }, solver);
-  const d = first.rows;
-  const dims = [...first.dims[0], ...first.dims[0]];
+  const solver = { duration: t, method: methodOf(options), steps: options.steps };
+  const rows = superPropagator({ hamiltonian: h, jumps: jumpsOf(cOps, first.dims, context) }, solver);
   // From stacked rows to stacked columns.
   const index = (k: number): number => (k % d) * d + Math.floor(k / d);
   const map = operatorOf(rows, [[d * d], [d * d]]);
   return new Qobj(
     Operator.build(d * d, d * d, (i, j) => map.at(index(i), index(j))),
+    identityMap(first, true).dims,
+  );
+}
+
+/** The propagator over no time. */
+function identityMap(first: Qobj, isOpen: boolean): Qobj {
+  const n = isOpen ? first.rows ** 2 : first.rows;
+  const dims = isOpen ? [...first.dims[0], ...first.dims[0]] : first.dims[0];
+  return new Qobj(
+    Operator.build(n, n, (i, j) => Number(i === j)),
     [dims, dims],
   );
 }
@@ -279,27 +381,25 @@ export function correlation2op1t(
   H: Qobj,
   rho0: Qobj | null,
   taulist: readonly number[],
-  cOps: readonly Qobj[],
+  cOps: Qobj | readonly Qobj[],
   A: Qobj,
   B: Qobj,
   options: SolverOptions = {},
 ): OperatorEntry[] {
+  checkOptions(options, optionNames, "correlation2op1t");
+  checkTimes(taulist);
   const rho = rho0 === null ? steadystate(H, cOps) : densityMatrix(rho0);
+  const context = { tlist: taulist, args: options.args ?? {} };
+  const { h, first } = hamiltonianOf(H, context);
+  const jumps = jumpsOf(cOps, first.dims, context);
+  checkDims(A, first.dims, "correlation2op1t: A");
   // B rho is not Hermitian: its Hermitian and anti-Hermitian parts evolve separately, and the map is linear.
   const start = B.mul(rho);
   const plus = start.add(start.dag()).scale(0.5);
   const minus = start.sub(start.dag()).scale({ re: 0, im: -0.5 });
-  const evolved = [plus, minus].map((part) => {
-    const { begin: _, solver } = settings({ ...options, eOps: [A] }, taulist);
-    const { h } = hamiltonianOf(H, solver.tsave);
-    const values = lindblad({ hamiltonian: h, jumps: jumpsOf(cOps, 0) }, part, solver).expectations["0"];
-    const numbers = values.dataSync() as Float64Array;
-    return taulist.map((_, k) =>
-      values.dtype.startsWith("complex") ? { re: numbers[2 * k], im: numbers[2 * k + 1] } : { re: numbers[k], im: 0 },
-    );
+  const [p, m] = [plus, minus].map((part) => {
+    const problem = { h, jumps, start: part, tlist: taulist, observables: [A], isState: false };
+    return evolve(problem, options).values[0].map((x) => (typeof x === "number" ? { re: x, im: 0 } : x));
   });
-  return taulist.map((_, k) => ({
-    re: evolved[0][k].re - evolved[1][k].im,
-    im: evolved[0][k].im + evolved[1][k].re,
-  }));
+  return taulist.map((_, k) => ({ re: p[k].re - m[k].im, im: p[k].im + m[k].re }));
 }

@@ -9,7 +9,7 @@ import {
   sigmaZ,
   destroy as truncatedDestroy,
 } from "../operators/index.js";
-import { ketOf, Qobj } from "./qobj.js";
+import { densityMatrix, ketOf, Qobj } from "./qobj.js";
 
 const check = (n: number, name: string): number => {
   if (!Number.isInteger(n) || n < 1)
@@ -19,14 +19,60 @@ const check = (n: number, name: string): number => {
 const diagonal = (n: number, value: (k: number) => OperatorEntry): Qobj =>
   new Qobj(Operator.build(n, n, (i, j) => (i === j ? value(i) : 0)));
 
-/** Lowering (annihilation) operator of N levels. */
-export const destroy = (N: number): Qobj => new Qobj(truncatedDestroy(check(N, "destroy")));
-/** Raising (creation) operator of N levels. */
-export const create = (N: number): Qobj => destroy(N).dag();
-/** Number operator. */
-export const num = (N: number): Qobj => diagonal(check(N, "num"), (k) => k);
-/** Identity. */
-export const qeye = (N: number): Qobj => diagonal(check(N, "qeye"), () => 1);
+const checkOffset = (offset: number, name: string): number => {
+  if (!Number.isInteger(offset) || offset < 0)
+    throw new WeftError(`${name}: the lowest level must be a whole number >= 0, got ${offset}`);
+  return offset;
+};
+/** One number of levels, or one per subsystem. */
+type Levels = number | readonly number[];
+const listOf = (N: Levels): readonly number[] => (typeof N === "number" ? [N] : N);
+
+/** Lowering (annihilation) operator of N levels, the lowest of which has `offset` quanta. */
+export const destroy = (N: number, offset = 0): Qobj =>
+  checkOffset(offset, "destroy") === 0
+    ? new Qobj(truncatedDestroy(check(N, "destroy")))
+    : new Qobj(Operator.build(check(N, "destroy"), N, (i, j) => (j === i + 1 ? Math.sqrt(offset + j) : 0)));
+/** Raising (creation) operator of N levels, the lowest of which has `offset` quanta. */
+export const create = (N: number, offset = 0): Qobj => destroy(N, offset).dag();
+/** Number operator of N levels, the lowest of which has `offset` quanta. */
+export const num = (N: number, offset = 0): Qobj => diagonal(check(N, "num"), (k) => k + checkOffset(offset, "num"));
+/** Identity; a list of dimensions gives that of a product space. */
+export const qeye = (N: Levels): Qobj => onDims(N, "qeye", 1);
+/** Identity, as `qeye`. */
+export const identity = qeye;
+/** Zero operator; a list of dimensions gives that of a product space. */
+export const qzero = (N: Levels): Qobj => onDims(N, "qzero", 0);
+
+function onDims(N: Levels, name: string, value: number): Qobj {
+  const dims = listOf(N);
+  dims.forEach((n) => void check(n, name));
+  const n = dims.reduce((a, b) => a * b, 1);
+  return new Qobj(
+    Operator.build(n, n, (i, j) => (i === j ? value : 0)),
+    [dims, dims],
+  );
+}
+
+/** Matrix with entries on diagonals: `offsets[k]` is the place of `diagonals[k]`, positive above the main diagonal. */
+export function qdiags(diagonals: readonly (readonly OperatorEntry[])[], offsets: readonly number[]): Qobj {
+  if (diagonals.length !== offsets.length || diagonals.length === 0)
+    throw new WeftError(
+      `qdiags: needs one offset per diagonal, got ${diagonals.length} diagonals, ${offsets.length} offsets`,
+    );
+  const n = diagonals[0].length + Math.abs(offsets[0]);
+  const bad = diagonals.findIndex((x, k) => x.length + Math.abs(offsets[k]) !== n);
+  if (bad >= 0)
+    throw new WeftError(`qdiags: diagonal ${bad} has ${diagonals[bad].length} entries, which do not fit ${n} levels`);
+  return new Qobj(
+    diagonals
+      .map((x, k) => Operator.build(n, n, (i, j) => (j - i === offsets[k] ? x[Math.min(i, j)] : 0)))
+      .reduce((sum, m) => sum.add(m)),
+  );
+}
+/** |n><m| of N levels. */
+export const projection = (N: number, n: number, m: number): Qobj => basis(N, n).mul(basis(N, m).dag());
+
 /** Position operator (a + a^H) / sqrt(2). */
 export const position = (N: number): Qobj => destroy(N).add(create(N)).scale(Math.SQRT1_2);
 /** Momentum operator -i (a - a^H) / sqrt(2). */
@@ -68,8 +114,11 @@ export const squeeze = (N: number, z: OperatorEntry): Qobj => {
   return expmOf(square.scale(conjugate(z)).sub(square.dag().scale(z)).scale(0.5));
 };
 
-/** Spin operators of spin j: "x", "y", "z", "+", "-". */
-export function jmat(j: number, which: "x" | "y" | "z" | "+" | "-"): Qobj {
+/** Spin operators of spin j: "x", "y", "z", "+", "-"; without a name the list of x, y and z. */
+export function jmat(j: number): [Qobj, Qobj, Qobj];
+export function jmat(j: number, which: "x" | "y" | "z" | "+" | "-"): Qobj;
+export function jmat(j: number, which?: "x" | "y" | "z" | "+" | "-"): Qobj | [Qobj, Qobj, Qobj] {
+  if (which === undefined) return [jmat(j, "x"), jmat(j, "y"), jmat(j, "z")];
   if (!Number.isInteger(2 * j) || j < 0) throw new WeftError(`jmat: j must be a multiple of 1/2, got ${j}`);
   const n = 2 * j + 1;
   const m = (k: number): number => j - k;
@@ -89,18 +138,32 @@ export const tensor = (...factors: readonly (Qobj | readonly Qobj[])[]): Qobj =>
   return all.reduce((a, b) => a.kron(b));
 };
 
-/** Basis state |n> of N levels. */
-export function basis(N: number, n = 0): Qobj {
-  if (!Number.isInteger(n) || n < 0 || n >= check(N, "basis"))
-    throw new WeftError(`basis: there is no level ${n} among ${N}`);
-  return ketOf(Array.from({ length: N }, (_, k) => (k === n ? 1 : 0)));
+/** Basis state |n> of N levels; lists give a state of a product space, `basis([2, 3], [1, 0])`. */
+export function basis(N: Levels, n: Levels = typeof N === "number" ? 0 : N.map(() => 0)): Qobj {
+  const [dims, levels] = [listOf(N), listOf(n)];
+  dims.forEach((d) => void check(d, "basis"));
+  if (levels.length !== dims.length || levels.some((k, at) => !Number.isInteger(k) || k < 0 || k >= dims[at]))
+    throw new WeftError(`basis: there is no level [${levels.join(", ")}] among [${dims.join(", ")}]`);
+  const at = levels.reduce((sum, k, i) => sum * dims[i] + k, 0);
+  return ketOf(
+    Array.from({ length: dims.reduce((a, b) => a * b, 1) }, (_, k) => Number(k === at)),
+    dims,
+  );
+}
+/** Product state of digits: ket("10") is |1>|0>; `dim` is the number of levels of every subsystem. */
+export function ket(digits: string, dim: Levels = 2): Qobj {
+  const levels = [...digits].map((x) => (/^[0-9]$/.test(x) ? Number(x) : Number.NaN));
+  return basis(typeof dim === "number" ? levels.map(() => dim) : dim, levels);
 }
 /** Fock state |n>, as `basis`. */
 export const fock = basis;
 /** Density matrix of a Fock state. */
-export const fockDm = (N: number, n = 0): Qobj => ket2dm(basis(N, n));
+export const fockDm = (N: Levels, n?: Levels): Qobj => ket2dm(basis(N, n));
 /** Density matrix |psi><psi|. */
-export const ket2dm = (psi: Qobj): Qobj => psi.mul(psi.dag());
+export function ket2dm(psi: Qobj): Qobj {
+  if (psi.isoper) throw new WeftError("ket2dm: needs a ket or a bra");
+  return densityMatrix(psi);
+}
 
 /**
  * Coherent state: displacement of the vacuum in the truncated space ("operator", as QuTiP's default), or the amplitudes of the
@@ -108,6 +171,8 @@ export const ket2dm = (psi: Qobj): Qobj => psi.mul(psi.dag());
  */
 export function coherent(N: number, alpha: OperatorEntry, method: "operator" | "analytic" = "operator"): Qobj {
   if (method === "operator") return displace(N, alpha).mul(basis(N, 0));
+  if (method !== "analytic")
+    throw new WeftError(`coherent: method must be "operator" or "analytic", got ${String(method)}`);
   const { re, im } = parts(alpha);
   const amplitudes = [{ re: Math.exp(-(re * re + im * im) / 2), im: 0 }];
   for (let k = 1; k < N; k++) {
@@ -117,7 +182,8 @@ export function coherent(N: number, alpha: OperatorEntry, method: "operator" | "
   return ketOf(amplitudes);
 }
 /** Density matrix of a coherent state. */
-export const coherentDm = (N: number, alpha: OperatorEntry): Qobj => ket2dm(coherent(N, alpha));
+export const coherentDm = (N: number, alpha: OperatorEntry, method?: "operator" | "analytic"): Qobj =>
+  ket2dm(coherent(N, alpha, method));
 
 /** Thermal state with n quanta on average in the truncated space, populations proportional to (n / (1 + n))^k. */
 export function thermalDm(N: number, n: number): Qobj {
@@ -128,8 +194,11 @@ export function thermalDm(N: number, n: number): Qobj {
   const total = weights.reduce((a, b) => a + b, 0);
   return diagonal(N, (k) => weights[k] / total);
 }
-/** Identity / N. */
-export const maximallyMixedDm = (N: number): Qobj => qeye(N).scale(1 / N);
+/** Identity divided by the number of levels. */
+export function maximallyMixedDm(N: Levels): Qobj {
+  const one = qeye(N);
+  return one.scale(1 / one.rows);
+}
 
 /** Bell states "00": (|00> + |11>) / sqrt(2), "01": (|00> - |11>), "10": (|01> + |10>), "11": (|01> - |10>). */
 export function bellState(state: "00" | "01" | "10" | "11" = "00"): Qobj {

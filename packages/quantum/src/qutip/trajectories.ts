@@ -3,13 +3,16 @@ import { WeftError } from "@weft/core/internal/graph";
 import type { Tensor } from "@weft/core/internal/tensor";
 import { diffusive, jumpTrajectories, type Trajectories } from "../solvers/index.js";
 import { expect } from "./metrics.js";
-import { densityMatrix, type Qobj } from "./qobj.js";
-import { hamiltonianOf, type QobjEvo, shiftedBy } from "./solve.js";
+import { checkDims, densityMatrix, Qobj } from "./qobj.js";
+import { checkOptions } from "./solve.js";
+import { type Args, type CollapseOperator, collapseList, hamiltonianOf, jumpsOf, type QobjEvo } from "./terms.js";
 
 /** Options of `mcsolve` and `smesolve`. */
 export interface StochasticOptions {
   /** Hermitian observables whose averages over trajectories are returned. */
-  eOps: readonly Qobj[];
+  eOps?: Qobj | readonly Qobj[];
+  /** Numbers that coefficients get as their second argument. */
+  args?: Args;
   /** Number of trajectories. Default: 500. */
   ntraj?: number;
   /** Fixes the noise. Default: 0. */
@@ -29,7 +32,7 @@ export interface StochasticResult {
   trajectories: Trajectories;
 }
 
-const optionNames = ["eOps", "ntraj", "seed", "substeps"];
+const optionNames = ["eOps", "args", "ntraj", "seed", "substeps"];
 
 /** Number of equal intervals of tlist. */
 function intervalsOf(tlist: readonly number[]): { count: number; duration: number } {
@@ -46,17 +49,23 @@ function simulate(
   H: QobjEvo,
   start: Qobj,
   tlist: readonly number[],
-  operators: readonly Qobj[],
+  cOps: readonly CollapseOperator[],
   options: StochasticOptions,
   run: (system: Parameters<typeof diffusive>[0], settings: Parameters<typeof jumpTrajectories>[2]) => Trajectories,
 ): StochasticResult {
-  for (const key of Object.keys(options))
-    if (!optionNames.includes(key))
-      throw new WeftError(`${name}: there is no "${key}"; known: ${optionNames.join(", ")}`);
-  const bad = options.eOps.findIndex((op) => !op.isherm);
-  if (bad >= 0) throw new WeftError(`${name}: eOps[${bad}] is not Hermitian; averages are of measurable quantities`);
+  checkOptions(options, optionNames, name);
+  const eOps = options.eOps === undefined ? [] : options.eOps instanceof Qobj ? [options.eOps] : options.eOps;
   const { count, duration } = intervalsOf(tlist);
-  const { h } = hamiltonianOf(shiftedBy(H, tlist[0]), tlist);
+  const context = { tlist, args: options.args ?? {} };
+  const { h, first } = hamiltonianOf(H, context);
+  checkDims(start, [first.dims[0], start.dims[1]], `${name}: the initial state`);
+  eOps.forEach((op, k) => {
+    if (!(op instanceof Qobj)) throw new WeftError(`${name}: eOps[${k}] must be a Qobj`);
+    checkDims(op, first.dims, `${name}: eOps[${k}]`);
+    if (!op.isherm) throw new WeftError(`${name}: eOps[${k}] is not Hermitian; averages are of measurable quantities`);
+  });
+  const jumps = jumpsOf(cOps, first.dims, context);
+  const operators = cOps.map((c) => (c instanceof Qobj ? c : c[0]));
   const terms = [...h.static, ...h.drives].map(({ matrix }) =>
     "size" in matrix && typeof matrix.size === "function" ? matrix.size() : 1,
   );
@@ -65,21 +74,21 @@ function simulate(
     terms.reduce((a, b) => a + b, 0) * start.rows + operators.reduce((sum, c) => sum + c.dag().mul(c).size(), 0);
   const substeps = options.substeps ?? Math.max(8, Math.ceil((20 * fastest * duration) / count));
   const trajectories = run(
-    { hamiltonian: h, jumps: operators.map((operator) => ({ operator })) },
+    { hamiltonian: h, jumps },
     {
       duration,
       steps: count * substeps,
       saves: count,
       trajectories: options.ntraj ?? 500,
       seed: options.seed ?? 0,
-      observables: Object.fromEntries(options.eOps.map((op, k) => [String(k), op])),
+      observables: Object.fromEntries(eOps.map((op, k) => [String(k), op])),
     },
   );
   const numbers = (x: Tensor): number[] => Array.from(x.real().dataSync() as Float64Array, Number);
   return {
     times: [...tlist],
-    expect: options.eOps.map((op, k) => [Number(expect(op, start)), ...numbers(trajectories.averages[String(k)].mean)]),
-    errors: options.eOps.map((_, k) => [0, ...numbers(trajectories.averages[String(k)].error)]),
+    expect: eOps.map((op, k) => [Number(expect(op, start)), ...numbers(trajectories.averages[String(k)].mean)]),
+    errors: eOps.map((_, k) => [0, ...numbers(trajectories.averages[String(k)].error)]),
     trajectories,
   };
 }
@@ -89,11 +98,11 @@ export function mcsolve(
   H: QobjEvo,
   psi0: Qobj,
   tlist: readonly number[],
-  cOps: readonly Qobj[],
-  options: StochasticOptions,
+  cOps: CollapseOperator | readonly CollapseOperator[],
+  options: StochasticOptions = {},
 ): StochasticResult {
-  if (!psi0.isket) throw new WeftError("mcsolve: psi0 must be a ket");
-  return simulate("mcsolve", H, psi0, tlist, cOps, options, (system, settings) =>
+  if (!psi0.isket) throw new WeftError("mcsolve: psi0 must be a ket; mixed states go through mesolve");
+  return simulate("mcsolve", H, psi0, tlist, collapseList(cOps), options, (system, settings) =>
     jumpTrajectories(system, psi0, settings),
   );
 }
@@ -106,13 +115,14 @@ export function smesolve(
   H: QobjEvo,
   rho0: Qobj,
   tlist: readonly number[],
-  cOps: readonly Qobj[],
-  scOps: readonly Qobj[],
-  options: StochasticOptions,
+  cOps: CollapseOperator | readonly CollapseOperator[],
+  scOps: CollapseOperator | readonly CollapseOperator[],
+  options: StochasticOptions = {},
 ): StochasticResult {
-  if (scOps.length === 0) throw new WeftError("smesolve: needs at least one measured operator; use mesolve");
-  const efficiencies = [...cOps.map(() => 0), ...scOps.map(() => 1)];
-  return simulate("smesolve", H, rho0, tlist, [...cOps, ...scOps], options, (system, settings) =>
-    diffusive(system, cOps.length === 0 && rho0.isket ? rho0 : densityMatrix(rho0), { ...settings, efficiencies }),
+  const [hidden, measured] = [collapseList(cOps), collapseList(scOps)];
+  if (measured.length === 0) throw new WeftError("smesolve: needs at least one measured operator; use mesolve");
+  const efficiencies = [...hidden.map(() => 0), ...measured.map(() => 1)];
+  return simulate("smesolve", H, rho0, tlist, [...hidden, ...measured], options, (system, settings) =>
+    diffusive(system, hidden.length === 0 && rho0.isket ? rho0 : densityMatrix(rho0), { ...settings, efficiencies }),
   );
 }

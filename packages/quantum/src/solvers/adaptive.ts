@@ -46,8 +46,10 @@ interface Carry {
 /** The next state and the estimated errors of one step. */
 export type Stages = (y: Tensor, time: Tensor, h: Tensor, u: Tensor) => { next: Tensor; estimates: Tensor[] };
 
-/** Largest number of elements of a state whose stages are written out. Larger ones would take long to compile. */
-const unrolledSize = 9;
+/** Stages of states up to this size are written out, as code for every element. Larger ones would take long to compile. */
+const unrolledTo = 9;
+/** From this size on stages are written out, too: kernels, equal ones compiled once, that read only the stages with weights. */
+const unrolledFrom = 1024;
 
 /** Weighted sum of the stages, without those of weight zero. */
 const combine = (weights: readonly number[], ks: readonly Tensor[], h: Tensor): Tensor | null =>
@@ -76,7 +78,9 @@ const loopedStages =
   ({ a, c, errors }: Tableau, rate: Rate): Stages =>
   (y, time, h, u) => {
     const dtype = h.dtype;
-    const n = c.length;
+    // A last stage that no estimate uses is not evaluated.
+    const isLastUsed = errors.some((e) => (e[c.length - 1] ?? 0) !== 0);
+    const n = isLastUsed ? c.length : c.length - 1;
     const wide = (row: readonly number[]): number[] => Array.from({ length: n }, (_, k) => row[k] ?? 0);
     const column = y.shape.map(() => 1);
     // Sum of the stages with the weights of a row [stages].
@@ -92,16 +96,16 @@ const loopedStages =
         .expand([n, ...y.shape])
         .mul(0),
       {
-        row: tensor(a.map(wide), { dtype }),
-        at: tensor([...c], { dtype }),
+        row: tensor(a.slice(0, n).map(wide), { dtype }),
+        at: tensor(c.slice(0, n), { dtype }),
         own: tensor(
-          c.map((_, k) => c.map((_, j) => Number(j === k))),
+          Array.from({ length: n }, (_, k) => Array.from({ length: n }, (_, j) => Number(j === k))),
           { dtype },
         ),
       },
     );
     return {
-      next: states.index(n - 1),
+      next: isLastUsed ? states.index(n - 1) : y.add(weighted(ks, tensor(wide(a[n]), { dtype }))),
       estimates: errors.map((e) => weighted(ks, tensor(wide(e), { dtype }))),
     };
   };
@@ -130,7 +134,8 @@ export function adaptive(
   // Time runs from 0 to 1, so that the gradient with respect to the duration is that of the generator.
   const scaled: Rate = (y, time, u) => rate(y, time.mul(duration), u).mul(duration);
   const { order } = tableau;
-  const stagesOf = stages?.(duration) ?? (start.size > unrolledSize ? loopedStages : unrolledStages)(tableau, scaled);
+  const isLooped = start.size > unrolledTo && start.size < unrolledFrom;
+  const stagesOf = stages?.(duration) ?? (isLooped ? loopedStages : unrolledStages)(tableau, scaled);
   const lengthOf = (x: Tensor): Tensor => abs(x).square().sum().sqrt();
   const norm = (x: Tensor, scale: Tensor): Tensor => abs(x).div(scale).square().mean();
   const step =

@@ -2,6 +2,7 @@
 export { type DiffusiveOptions, diffusive } from "./diffusive.js";
 export { hermitianExponential } from "./exponential.js";
 export { denseTerms } from "./generators.js";
+export { evolveOnHost, type HostRun } from "./host.js";
 export { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
 export { explainRightHandSide } from "./matrix-free.js";
 export {
@@ -29,6 +30,7 @@ export {
 } from "./methods.js";
 export {
   type Amplitudes,
+  checkJumps,
   type Hamiltonian,
   type HamiltonianParts,
   type HamiltonianTerm,

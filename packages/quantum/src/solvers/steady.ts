@@ -9,7 +9,10 @@ import {
   full,
   matmul,
   solve,
+  stack,
+  stopGradient,
   type Tensor,
+  tensor,
   vmap,
   zeros,
 } from "@weft/core/internal/tensor";
@@ -60,11 +63,27 @@ export function steadyState(system: OpenSystem, options: { dtype?: "complex64" |
     .tensor(dtype)
     .reshape([1, d * d]);
   const one = concat([full([1], 1, { dtype }), full([d * d - 1], 0, { dtype })], 0);
-  const rho = solve(concat([trace, generator.index("1:")], 0), one).reshape([d, d]);
-  const size = concreteValues(rho.abs().max());
-  if (size !== null && !(size[0] <= 1 + 1e-6))
+  const matrix = concat([trace, generator.index("1:")], 0);
+  const rho = solve(matrix, one).reshape([d, d]);
+  const isUnique = concreteValues(stopGradient(uniqueness(matrix, rho)));
+  if (isUnique !== null && !isUnique.every((x) => x <= 1))
     throw new WeftError("steadyState: the steady state is not unique (or does not exist); add the missing decay");
   return rho.add(adjoint(rho)).mul(0.5);
+}
+
+/**
+ * Two numbers that are at most 1 if a steady state is unique. With several of them the matrix is singular: rounding decides which one
+ * a solver returns, and the solution for another right-hand side is as large as rounding allows.
+ */
+function uniqueness(matrix: Tensor, rho: Tensor): Tensor {
+  const [n] = matrix.shape;
+  const probe = tensor(
+    Array.from({ length: n }, (_, k) => Math.cos(1 + k * k)),
+    { dtype: "float64" },
+  ).cast(matrix.dtype);
+  const room = matrix.dtype === "complex64" ? 1e5 : 1e12;
+  const growth = solve(matrix, probe).abs().max().mul(matrix.abs().max()).div(room);
+  return stack([rho.abs().max().sub(1e-6), growth]);
 }
 
 /**

@@ -4,7 +4,7 @@ import type { EpochPoint, RunRow, SeriesPart } from "../wire/index.js";
 import { get } from "./api.js";
 import { Chart, type Curve } from "./chart.js";
 import { smooth } from "./curves.js";
-import { Choice, Empty, Scroll, StateLabel } from "./parts.js";
+import { AxisChoice, type CurveAxis, Empty, Scroll, Smoothing, StateLabel } from "./parts.js";
 import { runAddress } from "./store.js";
 import { duration, figure, percent, rate } from "./text.js";
 
@@ -57,7 +57,7 @@ const nameOf = (row: RunRow, runs: readonly Compared[]): string =>
 export function ComparePage({ ids }: { ids: string[] }) {
   const [runs, setRuns] = useState<Compared[] | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
-  const [axis, setAxis] = useState<"step" | "time">("step");
+  const [axis, setAxis] = useState<CurveAxis>("step");
   const [weight, setWeight] = useState(0.6);
   const [all, setAll] = useState(false);
   const key = ids.join("\n");
@@ -103,26 +103,8 @@ export function ComparePage({ ids }: { ids: string[] }) {
       <div class="toolbar">
         <h1>Compare {runs.length} runs</h1>
         <span class="grow" />
-        <Choice
-          label="Horizontal axis"
-          value={axis}
-          options={[
-            ["step", "by step"],
-            ["time", "by time"],
-          ]}
-          onChange={setAxis}
-        />
-        <label class="range">
-          smooth
-          <input
-            type="range"
-            min="0"
-            max="0.99"
-            step="0.01"
-            value={weight}
-            onInput={(event) => setWeight(Number(event.currentTarget.value))}
-          />
-        </label>
+        <AxisChoice value={axis} onChange={setAxis} />
+        <Smoothing value={weight} onChange={setWeight} />
       </div>
       <Chart
         title={axis === "step" ? "Loss by step" : "Loss by seconds since the start"}

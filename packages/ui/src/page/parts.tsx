@@ -101,6 +101,34 @@ export function Choice<T extends string>(props: {
   );
 }
 
+/** The horizontal axis of curves. */
+export type CurveAxis = "step" | "time";
+
+export function AxisChoice({ value, onChange }: { value: CurveAxis; onChange: (value: CurveAxis) => void }) {
+  const options = [
+    ["step", "by step"],
+    ["time", "by time"],
+  ] as const;
+  return <Choice label="Horizontal axis" value={value} options={options} onChange={onChange} />;
+}
+
+/** How much curves are smoothed: the weight of what came before. */
+export function Smoothing({ value, onChange }: { value: number; onChange: (value: number) => void }) {
+  return (
+    <label class="range">
+      smooth
+      <input
+        type="range"
+        min="0"
+        max="0.99"
+        step="0.01"
+        value={value}
+        onInput={(event) => onChange(Number(event.currentTarget.value))}
+      />
+    </label>
+  );
+}
+
 /** Calls back for keys that are pressed outside of text fields. */
 export function useKeys(keys: Record<string, (event: KeyboardEvent) => void>): void {
   // Handlers of the last drawing, not of the last effect: keys may come faster than frames.

@@ -4,7 +4,7 @@ import type { RunDetail, SeriesField, SeriesPart } from "../wire/index.js";
 import { get, post } from "./api.js";
 import { Chart, type Curve } from "./chart.js";
 import { atSteps, isLong, joinPoints, smooth } from "./curves.js";
-import { Choice, Command, Empty, Fact, Scroll, StateLabel } from "./parts.js";
+import { AxisChoice, Choice, Command, type CurveAxis, Empty, Fact, Scroll, Smoothing, StateLabel } from "./parts.js";
 import { RankParts } from "./rank-parts.js";
 import { RunLog } from "./run-log.js";
 import { follow } from "./store.js";
@@ -93,8 +93,6 @@ function useRun(id: string): {
   return { loaded, problem, zoom, zoomed };
 }
 
-type Axis = "step" | "time";
-
 const capitalized = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 
 function curveOf(part: SeriesPart, field: SeriesField, label: string, color: string, weight = 0): Curve[] {
@@ -106,7 +104,7 @@ function curveOf(part: SeriesPart, field: SeriesField, label: string, color: str
 /** The page of one run. */
 export function RunPage({ id }: { id: string }) {
   const { loaded, problem, zoom, zoomed } = useRun(id);
-  const [axis, setAxis] = useState<Axis>("step");
+  const [axis, setAxis] = useState<CurveAxis>("step");
   const [scale, setScale] = useState<"linear" | "log" | null>(null);
   const [weight, setWeight] = useState(0);
   const part = zoomed ?? loaded?.curves ?? null;
@@ -156,15 +154,7 @@ export function RunPage({ id }: { id: string }) {
     <>
       <Head detail={detail} />
       <div class="toolbar">
-        <Choice
-          label="Horizontal axis"
-          value={axis}
-          options={[
-            ["step", "by step"],
-            ["time", "by time"],
-          ]}
-          onChange={setAxis}
-        />
+        <AxisChoice value={axis} onChange={setAxis} />
         <Choice
           label="Loss axis"
           value={log}
@@ -174,17 +164,7 @@ export function RunPage({ id }: { id: string }) {
           ]}
           onChange={setScale}
         />
-        <label class="range">
-          smooth
-          <input
-            type="range"
-            min="0"
-            max="0.99"
-            step="0.01"
-            value={weight}
-            onInput={(event) => setWeight(Number(event.currentTarget.value))}
-          />
-        </label>
+        <Smoothing value={weight} onChange={setWeight} />
         {zoomed !== null && (
           <button type="button" onClick={() => zoom(null)}>
             Show all steps

@@ -1,5 +1,6 @@
 // docs/quantum-peers.md: errors and times of quantum problems beside QuTiP.
 import type { PeerRow } from "../quantum-peers.js";
+import type { SolverRow } from "../quantum-peers-solvers.js";
 import type { RecordHead } from "../record.js";
 import { markdownTable, showMs } from "./table.js";
 
@@ -7,7 +8,9 @@ const shownError = (x: number | null): string => (x === null ? "-" : x < 1e-15 ?
 const shownMs = (x: number | null): string => (x === null ? "-" : showMs(x));
 
 /** The page, or null without results. */
-export function quantumPeersPage(record: (RecordHead & { rows: PeerRow[] }) | undefined): string[] | null {
+export function quantumPeersPage(
+  record: (RecordHead & { rows: PeerRow[]; solvers?: SolverRow[] }) | undefined,
+): string[] | null {
   if (record === undefined) return null;
   const { rows, versions, hardware, at, absent } = record;
   const compared = rows.filter(({ qutipMs }) => qutipMs !== null);
@@ -19,8 +22,9 @@ export function quantumPeersPage(record: (RecordHead & { rows: PeerRow[] }) | un
     "",
     "Problems of the documentation and the tests of QuTiP and dynamiqs, solved with `@weft/quantum/qutip` and with QuTiP, both at a relative",
     "tolerance of 1e-8. The error is the largest difference of all expectation values (or matrix elements) from QuTiP at a tolerance of 1e-11.",
-    "Times are medians of whole calls on the CPU; the first call of Weft includes its compiler. This page is written by `npm run bench:report`",
-    "from `bench/results/quantum-peers.json`; `npm run bench -- quantum-peers` measures again.",
+    "Times are medians of whole calls on the CPU; the first call of Weft includes its compiler, where it needs one: small problems are solved on",
+    "the host. This page is written by `npm run bench:report` from `bench/results/quantum-peers.json`;",
+    "`npm run bench -- quantum-peers` measures again.",
     "",
     `QuTiP ${String(versions.qutip ?? "-")}, NumPy ${String(versions.numpy ?? "-")}, ${hardware.processor}, ${at.slice(0, 10)}. The machine was shared with other work.` +
       Object.entries(absent)
@@ -28,8 +32,7 @@ export function quantumPeersPage(record: (RecordHead & { rows: PeerRow[] }) | un
         .join(""),
     "",
     `The largest error of Weft is ${shownError(worst)}. Weft has the smaller error in ${nearer.length} of ${compared.length} problems. QuTiP's call is shorter ` +
-      `in ${compared.length - faster.length} of ${compared.length}: single small problems are over before Weft has traced its program. Batches, gradients and larger`,
-    "systems are what Weft is for; `docs/performance.md` measures those.",
+      `in ${compared.length - faster.length} of ${compared.length}. Batches, gradients and larger systems are in \`docs/performance.md\`.`,
     "",
     ...markdownTable(
       ["problem", "error of Weft", "error of QuTiP", "Weft", "first call", "QuTiP"],
@@ -40,6 +43,32 @@ export function quantumPeersPage(record: (RecordHead & { rows: PeerRow[] }) | un
         shownMs(row.weftMs),
         shownMs(row.weftFirstMs),
         shownMs(row.qutipMs),
+      ]),
+      "---:",
+    ),
+    ...solverTable(record.solvers ?? []),
+  ];
+}
+
+/** Errors of every solver, and deviations of trajectories. */
+function solverTable(solvers: readonly SolverRow[]): string[] {
+  if (solvers.length === 0) return [];
+  return [
+    "",
+    "## Every solver",
+    "",
+    "The problems `cosine-drive` (Schrödinger) and `driven-qubit` (Lindblad) with every method. Methods of fixed steps take the given number of",
+    "steps; adaptive ones use their default tolerances. Averages of 4,000 trajectories are compared in units of their standard errors; the",
+    "table has the largest deviation of 24 averages.",
+    "",
+    ...markdownTable(
+      ["solver", "problem", "steps", "error", "standard errors"],
+      solvers.map(({ solver, problem, steps, error, deviation }) => [
+        solver,
+        problem,
+        steps === null ? "-" : String(steps),
+        shownError(error),
+        deviation === null ? "-" : deviation.toFixed(1),
       ]),
       "---:",
     ),
