@@ -293,7 +293,7 @@ console.log(f(weft.tensor([1, 2])).itemSync());
           run: `weft server -p 9462 --insecure > top.log 2>&1 &
 weft worker --cores 1 -p 9462 --insecure > topworker.log 2>&1 &
 until grep -q works topworker.log; do sleep 0.2; done
-weft top --server localhost:9462 --once --json`,
+weft top --server localhost:9462 --insecure --once --json`,
           shows: [/(\{"workers":\[\{.{0,60})/],
           says: "for scripts",
         },
