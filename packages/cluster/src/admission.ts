@@ -1,7 +1,7 @@
 // Who may connect to a dispatcher: challenges, proofs, and limits on connections, bytes and guesses of peers that have not
 // proved anything yet. Nothing that such a peer sends is read, apart from the headers of its request.
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import type { Socket } from "node:net";
+import { isIPv6, type Socket } from "node:net";
 import * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
 import {
@@ -10,7 +10,7 @@ import {
   type Role,
   randomKey,
   sameSecret,
-  socketOwner,
+  socketOwners,
   sources,
   tokenKind,
 } from "./identity.js";
@@ -20,10 +20,11 @@ import { boundSilence } from "./silence.js";
 
 /** Seconds in which a challenge must be answered, and for a connection to prove its identity. */
 const answerSeconds = 10;
-/** Limits per peer: connections without a proof, and unanswered challenges. */
-const maxStrangers = 128;
-/** Limit on the connections without a proof of all peers. */
-const maxAllStrangers = 1024;
+/** Connections without a proof. When there are more, the oldest ones of the peer that has most of them are closed. */
+const maxStrangers = 512;
+const fewerStrangers = 384;
+/** Challenges that a connection may ask for; one is enough. */
+const maxChallenges = 64;
 /** Bytes that a connection may send before its proof. */
 const maxStrangerBytes = 256 << 10;
 /** Wrong proofs of a peer that are answered at once, and how many more per second. */
@@ -35,25 +36,36 @@ const maxPeers = 4096;
 export const roles: readonly Role[] = ["client", "watcher", "worker", "heartbeat"];
 const isRole = (text: string): text is Role => (roles as readonly string[]).includes(text);
 
-/** Identifies who is behind a connection: the user on this host, the address otherwise. */
-function peerOf(socket: Socket): string {
+/** Identifies who is behind a connection: the user on this host, the address otherwise, or the network of an IPv6 address. */
+function peerOf(socket: Socket, owners: ReturnType<typeof socketOwners>): string {
   const address = (socket.remoteAddress ?? "?").replace(/^::ffff:/, "");
-  if (!isLoopback(address)) return address;
-  return `user ${socketOwner(socket.remotePort ?? 0, socket.localPort ?? 0) ?? "?"}`;
+  if (isLoopback(address)) return `user ${owners(socket.remotePort ?? 0, socket.localPort ?? 0) ?? "?"}`;
+  if (!isIPv6(address)) return address;
+  const [head, tail = ""] = address.split("::").map((part) => (part === "" ? [] : part.split(":")));
+  const zeros = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
+  return [...head, ...zeros, ...tail].slice(0, 4).join(":");
 }
 
-interface ConnectionEntry {
-  socket: Socket;
-  peer: string;
-  since: number;
-  proved: boolean;
+class ConnectionEntry {
+  readonly since = Date.now();
+  proved = false;
+  challenges = 0;
+  #peer: string | null = null;
+
+  constructor(readonly socket: Socket) {}
+
+  /** Looked up when it matters: the kernel's tables of sockets are long where there are many. */
+  peer(owners?: ReturnType<typeof socketOwners>): string {
+    this.#peer ??= peerOf(this.socket, owners ?? socketOwners());
+    return this.#peer;
+  }
 }
 
 export class Admission {
   /** Connections by the remote address that gRPC reports. */
   readonly #connections = new Map<string, ConnectionEntry>();
   /** Unanswered challenges by nonce. */
-  readonly #challenges = new Map<string, { peer: string; since: number; facts: Handshake }>();
+  readonly #challenges = new Map<string, { since: number; facts: Handshake }>();
   /** Wrong proofs by peer. */
   readonly #wrong = new Map<string, { left: number; at: number }>();
   readonly #onSocket = (message: unknown): void => this.#connected((message as { socket: Socket }).socket);
@@ -75,14 +87,10 @@ export class Admission {
     if (this.port === 0 || socket.localPort !== this.port) return;
     boundSilence(socket);
     const key = `${socket.remoteAddress}:${socket.remotePort}`;
-    const peer = peerOf(socket);
-    const strangers = [...this.#connections.values()].filter((entry) => !entry.proved);
-    if (strangers.length >= maxAllStrangers || strangers.filter((s) => s.peer === peer).length >= maxStrangers) {
-      socket.destroy();
-      return;
-    }
-    this.#connections.set(key, { socket, peer, since: Date.now(), proved: false });
+    this.#connections.set(key, new ConnectionEntry(socket));
     socket.once("close", () => this.#connections.delete(key));
+    const strangers = [...this.#connections.values()].filter((entry) => !entry.proved);
+    if (strangers.length > maxStrangers) closeOldest(strangers);
   }
 
   #expire(): void {
@@ -90,10 +98,13 @@ export class Admission {
     for (const { socket, since, proved } of this.#connections.values())
       if (!proved && (since < oldest || socket.bytesRead > maxStrangerBytes)) socket.destroy();
     for (const [nonce, { since }] of this.#challenges) if (since < oldest) this.#challenges.delete(nonce);
+    // A peer that has all its guesses again is as good as one that never guessed.
+    for (const [peer, { at }] of this.#wrong)
+      if (Date.now() / 1e3 - at > guesses / guessesPerSecond) this.#wrong.delete(peer);
   }
 
   #peer(call: { getPeer(): string }): string {
-    return this.#connections.get(call.getPeer())?.peer ?? call.getPeer();
+    return this.#connections.get(call.getPeer())?.peer() ?? call.getPeer();
   }
 
   /** The first step of a connection: proves that this is the dispatcher, and asks for the same. */
@@ -107,13 +118,10 @@ export class Admission {
           `the dispatcher speaks protocol version ${protocolVersion}, this process version ${version}; use the same version of weft on both sides`,
         );
       if (!isRole(role) || !/^[0-9a-f]{32}$/.test(peerNonce)) throw new WeftError("this is not Weft's handshake");
-      const peer = this.#peer(call);
-      let pending = 0;
-      for (const other of this.#challenges.values()) if (other.peer === peer) pending++;
-      // Workers of a large job start together.
-      if (pending >= 8 * maxStrangers) throw new WeftError("too many unanswered challenges; try again");
+      const connection = this.#connections.get(call.getPeer());
+      if (connection !== undefined && ++connection.challenges > maxChallenges) connection.socket.destroy();
       const facts = { role, version, peerNonce, serverNonce: randomKey() };
-      this.#challenges.set(facts.serverNonce, { peer, since: Date.now(), facts });
+      this.#challenges.set(facts.serverNonce, { since: Date.now(), facts });
       const token = this.#token(role);
       const answer = {
         nonce: facts.serverNonce,
@@ -132,7 +140,6 @@ export class Admission {
 
   /** Checks the proof in the headers of a call. Returns the role that was proved; null if the call was refused. */
   admit(call: grpc.ServerDuplexStream<Buffer, Buffer>, ...allowed: Role[]): Role | null {
-    const peer = this.#peer(call);
     let role: Role;
     try {
       const nonce = header(call.metadata, "weft-challenge");
@@ -143,10 +150,12 @@ export class Admission {
       role = found.facts.role;
       const token = this.#token(role);
       if (token !== undefined) {
-        this.#spendGuess(peer);
-        if (!sameSecret(header(call.metadata, "weft-proof"), proof(token, "peer", found.facts)))
+        // Whoever guesses too often is not told whether the last guess was right.
+        if (this.#wrong.size > 0) this.#checkGuesses(this.#peer(call));
+        if (!sameSecret(header(call.metadata, "weft-proof"), proof(token, "peer", found.facts))) {
+          this.#spendGuess(this.#peer(call));
           throw new WeftError(`the token is wrong; give the dispatcher's (${sources(role)})`);
-        this.#wrong.delete(peer);
+        }
       }
     } catch (error) {
       refuse(call, (error as Error).message);
@@ -157,16 +166,39 @@ export class Admission {
     return role;
   }
 
-  /** Counts a proof as wrong until it is found to be right. */
+  /** Wrong proofs that a peer may still send. */
+  #guessesLeft(peer: string): number {
+    const { left, at } = this.#wrong.get(peer) ?? { left: guesses, at: 0 };
+    return Math.min(guesses, left + (Date.now() / 1e3 - at) * guessesPerSecond);
+  }
+
+  #checkGuesses(peer: string): void {
+    if (this.#guessesLeft(peer) < 1) throw new WeftError("too many wrong tokens; wait a few seconds");
+  }
+
   #spendGuess(peer: string): void {
-    const now = Date.now() / 1e3;
-    const { left, at } = this.#wrong.get(peer) ?? { left: guesses, at: now };
-    const available = Math.min(guesses, left + (now - at) * guessesPerSecond);
-    if (available < 1) throw new WeftError("too many wrong tokens; wait a few seconds");
+    const left = this.#guessesLeft(peer) - 1;
     this.#wrong.delete(peer);
-    this.#wrong.set(peer, { left: available - 1, at: now });
+    this.#wrong.set(peer, { left, at: Date.now() / 1e3 });
     if (this.#wrong.size > maxPeers) this.#wrong.delete(this.#wrong.keys().next().value!);
   }
+}
+
+/** Closes the oldest connections of the peers that have most of them: whoever occupies connections closes its own. */
+function closeOldest(strangers: readonly ConnectionEntry[]): void {
+  const owners = socketOwners();
+  const byPeer = new Map<string, ConnectionEntry[]>();
+  for (const entry of strangers) {
+    const list = byPeer.get(entry.peer(owners));
+    if (list === undefined) byPeer.set(entry.peer(owners), [entry]);
+    else list.push(entry);
+  }
+  const lists = [...byPeer.values()];
+  for (let left = strangers.length; left > fewerStrangers; left--)
+    lists
+      .reduce((most, list) => (list.length > most.length ? list : most))
+      .shift()!
+      .socket.destroy();
 }
 
 const header = (metadata: grpc.Metadata, name: string): string => String(metadata.get(name)[0] ?? "").slice(0, 200);

@@ -168,7 +168,11 @@ export class DataLink {
 
   #arrived(request: number, header: DataPlaneFrame["header"], bytes: Buffer): void {
     const waiting = this.#waiting.get(request);
-    if (waiting === undefined) return;
+    if (waiting === undefined) {
+      // Nobody waits for it any more: the worker must not keep its memory for this answer.
+      if (typeof header.offset === "number") writeFrame(this.#socket, { release: request });
+      return;
+    }
     this.receivedBytes += bytes.length;
     try {
       if (typeof header.failed === "string") throw new ClusterError(printable(header.failed), failureCode(header.code));

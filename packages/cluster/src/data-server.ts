@@ -16,8 +16,7 @@ import { boundSilence } from "./silence.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { Strangers } from "./strangers.js";
 
-/** Milliseconds for a connection to identify itself, and for the next piece of an upload to arrive. */
-const helloMs = 10_000;
+/** Milliseconds for the next piece of an upload to arrive. */
 const stallMs = 5_000;
 /** Bytes that wait for a client to read them before its next request is looked at, and before it is disconnected. */
 const enoughUnread = 8 << 20;
@@ -28,8 +27,11 @@ const maxPendingBytes = totalmem() / 2;
 /** Maximum notifications queued for a client that is not connected yet. */
 const maxQueued = 10_000;
 
-/** Connections of all clients, proved or not. */
+/** Connections of all clients, proved or not, and of one client. A client needs one; a new one may precede the end of the old one. */
 const maxConnections = 4096;
+const maxOfClient = 4;
+/** Requests of a connection that are not answered, or answered with memory that the client has not released. */
+const maxRequests = 100_000;
 /** Bytes of the first frame. */
 const maxHello = 1024;
 
@@ -48,8 +50,8 @@ interface Connection {
   name: string | null;
   /** Whether the client reads results from this process's memory. */
   sharesMemory: boolean;
-  /** Pending reads by request: shared memory that the client still copies from. */
-  reads: Map<number, () => void>;
+  /** Requests that are not over: null until they are answered, then what releases the memory that the client copies from. */
+  requests: Map<number, (() => void) | null>;
   /** Answers that wait until the client has read what it asked for before. */
   late: (() => void)[];
 }
@@ -74,7 +76,7 @@ interface Awaited {
 export class DataServer {
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
-  readonly #strangers = new Strangers();
+  readonly #strangers: Strangers;
   /** Notifications for clients that are not connected yet. */
   readonly #queued = new Map<number, object[]>();
   /** Uploads over sockets, complete or partial, by client and id. */
@@ -96,10 +98,11 @@ export class DataServer {
     const open = (socket: Socket): void => this.#open(socket);
     if (this.tls) {
       const files = certificates(security, `clients reach this worker at ${host}, from other machines too`);
-      const options = { ...files, requestCert: true, rejectUnauthorized: true, handshakeTimeout: helloMs };
+      const options = { ...files, requestCert: true, rejectUnauthorized: true };
       this.#server = createTlsServer(options, open);
     } else this.#server = createServer(open);
     this.#server.maxConnections = maxConnections;
+    this.#strangers = new Strangers(this.#server);
   }
 
   listen(): Promise<void> {
@@ -120,7 +123,6 @@ export class DataServer {
   #open(socket: Socket): void {
     socket.setNoDelay(true);
     socket.on("error", () => {});
-    this.#strangers.add(socket);
     boundSilence(socket);
     const connection: Connection = {
       socket,
@@ -129,20 +131,18 @@ export class DataServer {
       ticket: null,
       name: null,
       sharesMemory: false,
-      reads: new Map(),
+      requests: new Map(),
       late: [],
     };
     this.#connections.add(connection);
     socket.on("close", () => {
       this.#connections.delete(connection);
-      for (const done of connection.reads.values()) done();
+      for (const release of connection.requests.values()) release?.();
+      connection.space?.giveUp(connection);
       // What has arrived of an interrupted upload is of no use.
       for (const [key, arrival] of [...this.#arrived])
         if (arrival.connection === connection && !arrival.done) this.#cancelUpload(key);
     });
-    // A worker that computed meanwhile reads what has arrived before it gives up.
-    const expire = (): void => void (connection.space === null && socket.destroy());
-    setTimeout(() => setImmediate(() => setTimeout(expire, 500).unref()), helloMs).unref();
     readFrames(
       socket,
       (frame) => this.#frame(connection, frame),
@@ -162,6 +162,8 @@ export class DataServer {
       socket.destroy();
       return;
     }
+    const others = [...this.#connections].filter((other) => other.space === space);
+    if (others.length >= maxOfClient) others[0].socket.destroy();
     connection.space = space;
     this.#strangers.delete(socket);
     const own = shareName();
@@ -209,8 +211,10 @@ export class DataServer {
     if (typeof header.fetch === "number")
       this.#fetch(connection, header.fetch, Number(header.id), header.peek === true);
     else if (typeof header.release === "number") {
-      connection.reads.get(header.release)?.();
-      connection.reads.delete(header.release);
+      const release = connection.requests.get(header.release);
+      if (release == null) return;
+      connection.requests.delete(header.release);
+      release();
     } else if (typeof header.upload === "number") this.#upload(connection, header, bytes);
     else if (header.shared === true) this.#exchangeMemory(connection);
     else if (header.reads === true) connection.sharesMemory = connection.space.memory !== null;
@@ -218,45 +222,55 @@ export class DataServer {
   }
 
   #fetch(connection: Connection, request: number, id: number, peek: boolean): void {
-    const space = connection.space!;
     // A reused request number would leak the memory of the first read.
-    if (connection.reads.has(request)) throw new WeftError(`fetch ${request} is already pending`);
-    space.whenAvailable(id, (found) => {
-      if (isFailure(found)) this.#answerFailure(connection, request, found);
-      else if (peek) {
-        this.device.synchronize();
-        writeFrame(connection.socket, { fetch: request, bytes: 0, last: true });
-      } else if (connection.late.length > 0 || connection.socket.isPaused())
-        // Thousands of requests may have waited for one result.
-        connection.late.push(() => this.#fetch(connection, request, id, peek));
-      else this.#answer(connection, space, request, found);
-    });
+    if (connection.requests.has(request)) throw new WeftError(`fetch ${request} is already pending`);
+    if (connection.requests.size >= maxRequests) throw new WeftError(`${maxRequests} fetches are pending`);
+    connection.requests.set(request, null);
+    this.#await(connection, request, id, peek);
   }
 
-  #answerFailure({ socket }: Connection, request: number, { message, code }: Failure): void {
-    writeFrame(socket, { fetch: request, failed: message, code });
+  #await(connection: Connection, request: number, id: number, peek: boolean): void {
+    connection.space!.whenAvailable(id, connection, (found) => this.#found(connection, request, id, peek, found));
   }
 
-  #answer(connection: Connection, space: Namespace, request: number, held: Held): void {
+  #found(connection: Connection, request: number, id: number, peek: boolean, found: Held | Failure): void {
     const { socket } = connection;
+    if (connection.late.length > 0 || socket.isPaused()) {
+      // Thousands of requests may have waited for one result. The tensor may be freed meanwhile, a failure stays one.
+      connection.late.push(() => {
+        if (isFailure(found)) this.#found(connection, request, id, peek, found);
+        else this.#await(connection, request, id, peek);
+      });
+    } else if (isFailure(found))
+      this.#reply(connection, request, { fetch: request, failed: found.message, code: found.code });
+    else if (peek) {
+      this.device.synchronize();
+      this.#reply(connection, request, { fetch: request, bytes: 0, last: true });
+    } else this.#answer(connection, request, found);
+  }
+
+  /** Sends a whole answer. No further request is looked at while the client does not read. */
+  #reply(connection: Connection, request: number, header: object, bytes: Uint8Array | null = null): void {
+    connection.requests.delete(request);
+    writeFrame(connection.socket, header, bytes);
+    if (connection.socket.writableLength > enoughUnread) this.#holdUp(connection);
+  }
+
+  #answer(connection: Connection, request: number, held: Held): void {
+    const { socket } = connection;
+    const space = connection.space!;
     const { bytes, buffer } = held;
     this.sentBytes += bytes;
     if (bytes <= inlineBytes) {
       const copy = new Uint8Array(bytes);
       this.device.download(buffer, copy);
-      writeFrame(socket, { fetch: request, bytes, last: true }, copy);
-      if (socket.writableLength > enoughUnread) this.#holdUp(connection);
+      this.#reply(connection, request, { fetch: request, bytes, last: true }, copy);
       return;
     }
     const shared = connection.sharesMemory ? this.#sharedOffset(buffer) : null;
     if (shared !== null) {
-      if (connection.reads.has(request)) {
-        shared.done();
-        socket.destroy();
-        return;
-      }
       space.read(held);
-      connection.reads.set(request, () => {
+      connection.requests.set(request, () => {
         shared.done();
         space.readDone(held);
       });
@@ -294,7 +308,7 @@ export class DataServer {
     for (const [i, answer] of late.entries()) {
       answer();
       if (!socket.isPaused()) continue;
-      connection.late.push(...late.slice(i + 1));
+      connection.late = [...connection.late, ...late.slice(i + 1)];
       return;
     }
   }
@@ -303,6 +317,7 @@ export class DataServer {
     // One at a time: each needs memory for a copy.
     connection.socket.pause();
     await this.#pieces(connection.socket, space, request, held);
+    connection.requests.delete(request);
     this.#goOn(connection);
   }
 

@@ -367,21 +367,21 @@ export class ClusterDevice implements Device {
     return this.executables.rates;
   }
 
-  /** The most recent plan, for explanations. */
+  /** The decision of the last call, in words. */
   get lastChoice(): string | null {
     return this.executables.lastChoice;
   }
-  /** The most recent partitioned function; null before the first. */
+  /** The partitioned function of the last call; null before the first. */
   get lastPlan(): Partitioned | null {
     return this.executables.lastPlan;
   }
 
-  /** Explains the most recent plan: the choice, its estimated cost, and the alternatives considered. */
+  /** Explains the plan of the last call: the choice, its estimated cost, and the alternatives considered. */
   explain(): string {
     return this.executables.explain();
   }
 
-  /** Predicted time of the most recently planned function, by its kernels; null before the first. */
+  /** Predicted time of the last call, by its kernels; null before the first. */
   predict(): CallPrediction | null {
     return this.executables.predict();
   }

@@ -3,6 +3,7 @@ import type * as grpc from "@grpc/grpc-js";
 import { limits } from "@weft/core/internal/graph";
 import type { Backlog } from "./backlog.js";
 import type { Outbox } from "./outbox.js";
+import type { Outgoing } from "./outgoing.js";
 import type { FailureCode, FromClient, WorkerInfo, WorkerStats } from "./protocol.js";
 import type { Security } from "./security.js";
 import type { GroupOfProgram } from "./worker-groups.js";
@@ -47,6 +48,7 @@ export interface WorkerEntry {
 export interface ClientEntry {
   id: number;
   stream: ServerStream;
+  out: Outgoing;
   hello: Extract<FromClient, { t: "hello" }>;
   /** The workers that run a program, and why it cannot run, if so. */
   programs: Map<number, { members: string[]; problem: Problem | null }>;

@@ -23,6 +23,7 @@ import { silenceOf } from "./hung-worker.js";
 import { dataKey, randomKey, sameSecret } from "./identity.js";
 import { groupOf } from "./member-group.js";
 import { Outbox } from "./outbox.js";
+import { Outgoing, whenOver } from "./outgoing.js";
 import { PlanBook } from "./plan-report.js";
 import {
   decode,
@@ -41,8 +42,10 @@ import {
 import { isLoopback, securityFrom } from "./security.js";
 import { bindServer, makeServer, service } from "./wire.js";
 
-/** Bytes waiting for a client that does not read them; it is disconnected beyond. */
+/** Bytes waiting for a client that does not read them, or for a worker, from all clients; it is disconnected beyond. */
 const maxUnread = 64 << 20;
+const maxUnreadByWorker = 512 << 20;
+/** Bytes waiting for a watcher; it gets no more until it has read them. */
 const maxUnwatched = 1 << 20;
 /** Milliseconds that a worker has in addition before its first heartbeat. */
 const firstBeatGrace = 4000;
@@ -57,7 +60,7 @@ export class Dispatcher {
   readonly #server = makeServer();
   readonly #workers = new Map<string, WorkerEntry>();
   readonly #clients = new Map<number, ClientEntry>();
-  readonly #watchers = new Set<ServerStream>();
+  readonly #watchers = new Set<Outgoing>();
   readonly #plans = new PlanBook();
   readonly #host: string;
   readonly #admission: Admission;
@@ -157,7 +160,7 @@ export class Dispatcher {
       }
     });
     stream.on("error", () => {});
-    for (const event of ["end", "close"]) stream.on(event, () => clearTimeout(late));
+    whenOver(stream, () => clearTimeout(late));
   }
 
   #refuse(stream: ServerStream, message: string): void {
@@ -178,10 +181,17 @@ export class Dispatcher {
       throw new WeftError(`${this.#quotas.maxWorkers} workers are connected already (maxWorkers)`);
     // Numbered by this dispatcher, hence unique.
     const id = `w${this.#nextWorker++}`;
+    const out = new Outgoing(stream);
+    const write = (bytes: Buffer): void => {
+      out.write(bytes);
+      if (out.unread <= maxUnreadByWorker) return;
+      this.#workerEnded(entry, `worker ${id} has not read ${out.unread} bytes of instructions`);
+      stream.destroy();
+    };
     const entry: WorkerEntry = {
       info: { ...facts, id },
       // Messages of many clients that arrive in one turn leave together.
-      outbox: new Outbox((bytes) => void stream.write(bytes), setImmediate),
+      outbox: new Outbox(write, setImmediate),
       stats: null,
       key: randomKey(),
       lastBeat: Date.now() + firstBeatGrace,
@@ -193,11 +203,8 @@ export class Dispatcher {
     log("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
     this.#joined.set(id, entry);
     this.#changed();
-    const onEnd = (): void =>
-      this.#workerEnded(entry, `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`);
-    stream.on("end", onEnd);
-    stream.on("close", onEnd);
-    stream.on("cancelled", onEnd);
+    const ended = `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`;
+    whenOver(stream, () => this.#workerEnded(entry, ended));
     return (more) => {
       try {
         this.#fromWorker(entry, decode(fromWorker, more));
@@ -321,7 +328,7 @@ export class Dispatcher {
     const seen = this.#plans.seen([...this.#workers.values()], [...this.#clients.values()]);
     const bytes = encode({ t: "status", ...this.counters, ...seen } satisfies ToClient);
     // A watcher that does not read gets no more until it has.
-    for (const stream of this.#watchers) if (stream.writableLength < maxUnwatched) stream.write(bytes);
+    for (const watcher of this.#watchers) if (watcher.unread < maxUnwatched) watcher.write(bytes);
   }
 
   // Clients
@@ -332,10 +339,9 @@ export class Dispatcher {
     if (watches) {
       if (this.#watchers.size >= this.#quotas.maxClients)
         throw new WeftError(`${this.#quotas.maxClients} watchers are connected already (maxClients)`);
-      this.#watchers.add(stream);
-      const over = (): void => void this.#watchers.delete(stream);
-      stream.on("end", over);
-      stream.on("close", over);
+      const watcher = new Outgoing(stream);
+      this.#watchers.add(watcher);
+      whenOver(stream, () => this.#watchers.delete(watcher));
       this.#report();
       return () => {};
     }
@@ -344,6 +350,7 @@ export class Dispatcher {
     const client: ClientEntry = {
       id: this.#nextClient++,
       stream,
+      out: new Outgoing(stream),
       hello,
       programs: new Map(),
       holders: new Map(),
@@ -364,10 +371,7 @@ export class Dispatcher {
         .map((worker) => this.#infoFor(client.id, worker)),
       dispatcher: `${this.id}@${hostname()}`,
     });
-    const onEnd = (): void => this.#clientEnded(client);
-    stream.on("end", onEnd);
-    stream.on("close", onEnd);
-    stream.on("cancelled", onEnd);
+    whenOver(stream, () => this.#clientEnded(client));
     return (more) => {
       for (const message of decodeAll(fromClient, more)) this.#inOrder(client, message);
     };
@@ -394,7 +398,7 @@ export class Dispatcher {
       for (const [i, message] of held.entries()) {
         this.#inOrder(client, message);
         if (client.uploading.size === 0) continue;
-        client.held.push(...held.slice(i + 1));
+        client.held = [...client.held, ...held.slice(i + 1)];
         return;
       }
     } catch (error) {
@@ -404,8 +408,8 @@ export class Dispatcher {
   }
 
   #toClient(client: ClientEntry, message: ToClient): void {
-    client.stream.write(encode(message));
-    if (client.stream.writableLength <= maxUnread) return;
+    client.out.write(encode(message));
+    if (client.out.unread <= maxUnread) return;
     log("dispatcher", () => `client ${client.id} does not read its messages`);
     this.#clientEnded(client);
     client.stream.destroy();

@@ -32,6 +32,9 @@ interface ShardedExecutable {
   /** Tensor ids of the last call: arguments that recur may deserve a better placement. */
   last: number[];
   settled: boolean;
+  /** Predicted time by kernels, and the explanation of the plan, both with current rates. */
+  predict(): CallPrediction;
+  explain(): string;
 }
 
 /** A compiled function with its sharded executables. */
@@ -58,12 +61,9 @@ export class ExecutableCache {
   constraints: Pick<ChooseOptions, "rules" | "mesh"> = {};
   /** The planner; tests may replace it. */
   chooser: (fn: GraphFn, options: ChooseOptions) => Choice = choose;
-  /** The most recent plan, for explanations. */
-  lastChoice: string | null = null;
-  lastPlan: Partitioned | null = null;
   planned = 0;
-  #predict: (() => CallPrediction) | null = null;
-  #explain: () => string = () => "nothing has been planned yet";
+  /** What was called last: predictions and explanations are about it, also where its plan was made earlier. */
+  #last: ShardedExecutable | null = null;
   /** Reshard programs by source placement, target placement, shape and dtype. */
   readonly #reshardPrograms = new Map<string, number>();
 
@@ -74,9 +74,17 @@ export class ExecutableCache {
     return ratesFor(this.connection.workers);
   }
 
-  /** Predicted time of the most recently planned function, by its kernels; null before the first. */
+  /** The plan of the last call. */
+  get lastChoice(): string | null {
+    return this.#last?.why ?? null;
+  }
+  get lastPlan(): Partitioned | null {
+    return this.#last?.partitioned ?? null;
+  }
+
+  /** Predicted time of the last call, by its kernels; null before the first. */
   predict(): CallPrediction | null {
-    return this.#predict?.() ?? null;
+    return this.#last?.predict() ?? null;
   }
 
   /** Predicts a plan over these workers: between hosts with the rates of their links. */
@@ -91,9 +99,9 @@ export class ExecutableCache {
     );
   }
 
-  /** Explains the most recent plan: the choice, its estimated cost, and the alternatives considered. */
+  /** Explains the plan of the last call: the choice, its estimated cost, and the alternatives considered. */
   explain(): string {
-    return this.#explain();
+    return this.#last?.explain() ?? "nothing has been planned yet";
   }
 
   membersOf(ranks: readonly number[]): Map<number, string> {
@@ -118,6 +126,7 @@ export class ExecutableCache {
     } else if (!ready.settled) ready = this.#replan(call, placements, ids, ready);
     executables.set(key, ready);
     ready.last = [...ids];
+    this.#last = ready;
     return ready;
   }
 
@@ -140,15 +149,12 @@ export class ExecutableCache {
 
   /** Defines a partitioned function on its workers. */
   #lower(call: ClusterFunction, choice: Choice, partitioned: Partitioned): ShardedExecutable {
-    this.lastChoice = choice.why;
-    this.lastPlan = partitioned;
-    this.#predict = () => this.#predictAmong(partitioned, choice.mesh.ranks);
-    this.#explain = () => {
-      const [parts, whole] = [this.#predict!(), predictWhole(call.fn, this.rates)];
-      const kernels = { seconds: parts.seconds, single: whole.seconds };
+    const predict = (): CallPrediction => this.#predictAmong(partitioned, choice.mesh.ranks);
+    const explain = (): string => {
+      const kernels = { seconds: predict().seconds, single: predictWhole(call.fn, this.rates).seconds };
       return choice.explain?.(partitioned.moves, kernels) ?? choice.why;
     };
-    log("planner", this.#explain);
+    log("planner", explain);
     this.planned++;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
@@ -169,7 +175,8 @@ export class ExecutableCache {
       results: partitioned.results.map(String),
     });
     const { why, seconds } = choice;
-    return { program, partitioned, ranks, members: this.membersOf(ranks), why, seconds, last: [], settled: false };
+    const ready = { program, partitioned, ranks, members: this.membersOf(ranks), why, seconds, predict, explain };
+    return { ...ready, last: [], settled: false };
   }
 
   /**

@@ -1,13 +1,14 @@
 // Fuzzes all external input: functions, messages, tapes and tensor files, mutated from valid ones. Each is accepted or
 // rejected with a WeftError in bounded time; accepted functions pass the verifier, and generated code contains no
-// payload. Runs a few seconds from a fixed seed; WEFT_FUZZ_MESSAGES=100000 and WEFT_FUZZ_SEED=7 change both.
+// payload, and runs within its memory. Runs a few seconds from a fixed seed; WEFT_FUZZ_MESSAGES=100000, WEFT_FUZZ_RUNS=1000 and
+// WEFT_FUZZ_SEED=7 change this. `node scripts/fuzz-memory.mjs` runs it with native code under the address sanitizer.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { CpuDevice, ReferenceDevice } from "@weft/core/internal/device";
-import { type GraphFn, WeftError } from "@weft/core/internal/graph";
+import { bytesOf, functionOrder, type GraphFn, isOp, numel, WeftError } from "@weft/core/internal/graph";
 import { decodeFunction, verify } from "@weft/core/internal/ops";
 import { readNpz, readSafetensors, writeNpz, writeSafetensors } from "@weft/core/io";
 import { sampleFunctions } from "./hostile.testkit.js";
@@ -17,6 +18,7 @@ import { diffTapes, readTape, tapeStats } from "./tape-file.js";
 import { replay } from "./tape-replay.js";
 
 const messages = Number(process.env.WEFT_FUZZ_MESSAGES ?? 6000);
+const runs = Number(process.env.WEFT_FUZZ_RUNS ?? 12);
 const seed = Number(process.env.WEFT_FUZZ_SEED ?? 1);
 const folder = mkdtempSync(join(tmpdir(), "weft-fuzz-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -64,6 +66,47 @@ test("mutated functions are rejected or compile without a payload", (t) => {
   }
   t.diagnostic(`${messages} functions: ${count.taken} taken, ${count.refused} refused; ${written.taken} written as C`);
   assert.ok(count.taken > messages / 100 && count.refused > messages / 4);
+});
+
+/** Whether a function is small enough to run: few elements, few turns of its loops. */
+const isSmall = (fn: GraphFn): boolean =>
+  functionOrder(fn).every(
+    (node) =>
+      [node, ...(node.outputs ?? [])].every(({ shape }) => numel(shape) <= 4096) &&
+      (!isOp(node, "scan") || (node.attrs.length <= 1000 && isSmall(node.attrs.body))),
+  );
+
+test("mutated functions that are accepted compute within their memory, whatever their arguments contain", (t) => {
+  if (!CpuDevice.available()) return t.skip("no C compiler");
+  const random = randomFrom(seed + 4);
+  const device = new CpuDevice({ threads: 1 });
+  const count = { taken: 0, refused: 0 };
+  // The name of a function that computes: a crash leaves nothing else behind.
+  const current = process.env.WEFT_FUZZ_CURRENT;
+  for (let i = 0; count.taken + count.refused < runs && i < 200 * runs; i++) {
+    const plain = i < samples.length ? samples[i] : mutated(random, pick(random, samples));
+    const fn = tried<GraphFn>({ taken: 0, refused: 0 }, `function ${i}`, () => decodeFunction(plain as never));
+    if (fn === null || !isSmall(fn) || functionOrder(fn).some(({ op }) => op === "collective")) continue;
+    if (current !== undefined) writeFileSync(current, JSON.stringify(plain));
+    tried(count, `run ${i} of seed ${seed}: ${JSON.stringify(plain)}`, () => {
+      const executable = device.compile(fn, {});
+      const inputs = fn.params.map(({ shape, dtype }) => {
+        const buffer = device.allocate(numel(shape) * bytesOf(dtype));
+        device.upload(
+          buffer,
+          Uint8Array.from({ length: buffer.bytes }, () => Math.floor(random() * 256)),
+        );
+        return buffer;
+      });
+      for (const result of executable.run(inputs)) {
+        device.download(result, new Uint8Array(result.bytes));
+        if (!inputs.includes(result as never)) device.free(result);
+      }
+      for (const input of inputs) device.free(input);
+    });
+  }
+  t.diagnostic(`${count.taken} functions computed, ${count.refused} were refused by the compiler`);
+  assert.ok(count.taken > 0);
 });
 
 test("mutated messages of every kind are rejected or valid", (t) => {

@@ -14,7 +14,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { connect as connectSocket, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -245,7 +244,7 @@ test("wrong tokens are limited per second, and a proof cannot be used twice", as
   });
 });
 
-test("bytes and connections of peers without a token are limited", async () => {
+test("bytes of peers without a token are limited", async () => {
   await withDispatcher({}, async (port) => {
     const client = new grpc.Client(`127.0.0.1:${port}`, grpc.credentials.createInsecure(), {
       "grpc.max_send_message_length": -1,
@@ -259,19 +258,6 @@ test("bytes and connections of peers without a token are limited", async () => {
     assert.match(error.details, /handshake is missing/);
     assert.ok(process.memoryUsage().rss - before < 200e6);
     client.close();
-    const sockets: Socket[] = [];
-    let closed = 0;
-    for (let i = 0; i < 200; i++) {
-      const socket = connectSocket(port, "127.0.0.1");
-      socket.on("error", () => {});
-      socket.on("close", () => closed++);
-      sockets.push(socket);
-    }
-    const deadline = Date.now() + 5000;
-    while (closed < 60 && Date.now() < deadline) await delay(50);
-    assert.ok(closed >= 60, `${closed} of 200 idle connections were closed`);
-    for (const socket of sockets) socket.destroy();
-    await delay(200);
     await opens(port, local());
   });
 });

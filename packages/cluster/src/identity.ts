@@ -137,13 +137,9 @@ export function ownToken(kind: TokenKind): string {
   return readTokenFile(path);
 }
 
-/**
- * The user that owns a TCP socket of this host, by its ports; null if the kernel does not list it. Without a remote port
- * it is the socket that listens.
- */
-export function socketOwner(localPort: number, remotePort: number | null): number | null {
-  const hex = (port: number): string => port.toString(16).toUpperCase().padStart(4, "0");
-  const wanted = remotePort === null ? ":0000" : `:${hex(remotePort)}`;
+/** The owners of this host's TCP sockets, from one look at the kernel's tables; null for a socket that they do not list. */
+export function socketOwners(): (localPort: number, remotePort: number | null) => number | null {
+  const owners = new Map<string, number>();
   for (const table of ["/proc/net/tcp", "/proc/net/tcp6"]) {
     let text: string;
     try {
@@ -153,9 +149,16 @@ export function socketOwner(localPort: number, remotePort: number | null): numbe
     }
     for (const line of text.split("\n")) {
       const [, local = "", remote = "", state, , , , uid] = line.trim().split(/\s+/);
-      if (!local.endsWith(`:${hex(localPort)}`) || !remote.endsWith(wanted)) continue;
-      if ((remotePort === null) === (state === "0A")) return Number(uid);
+      const [from, to] = [local, remote].map((address) => Number.parseInt(address.split(":")[1], 16));
+      // A socket that listens has no remote end.
+      const key = state === "0A" ? `${from}` : `${from} ${to}`;
+      if (uid !== undefined && !owners.has(key)) owners.set(key, Number(uid));
     }
   }
-  return null;
+  return (localPort, remotePort) =>
+    owners.get(remotePort === null ? `${localPort}` : `${localPort} ${remotePort}`) ?? null;
 }
+
+/** The user that owns a TCP socket of this host, by its ports; without a remote port it is the socket that listens. */
+export const socketOwner = (localPort: number, remotePort: number | null): number | null =>
+  socketOwners()(localPort, remotePort);

@@ -31,8 +31,8 @@ export interface LinkMembers {
   sockets: readonly number[];
 }
 
-/** Milliseconds for a connection to prove its group, for a group to be joined, and without a sign of life. */
-const helloMs = 10_000;
+/** Milliseconds for a group to be joined, and without a sign of life. */
+const joinMs = 10_000;
 const silentMs = 5_000;
 const beatMs = 1_000;
 /** Bytes of the first frame. */
@@ -58,7 +58,7 @@ interface Joined extends LinkMembers {
 
 export class LinkServer {
   readonly #server: Server;
-  readonly #strangers = new Strangers();
+  readonly #strangers: Strangers;
   readonly #claims = new Set<Claim>();
   readonly #groups = new Map<string, Joined>();
   readonly #links = new Set<Link>();
@@ -70,10 +70,11 @@ export class LinkServer {
     if (isLoopback(host)) this.#server = createServer(open);
     else {
       const files = certificates(security, `other workers reach this one at ${host}`);
-      const tls = { ...files, requestCert: true, rejectUnauthorized: true, handshakeTimeout: helloMs };
+      const tls = { ...files, requestCert: true, rejectUnauthorized: true };
       this.#server = createTlsServer(tls, open);
     }
     this.#server.maxConnections = 4096;
+    this.#strangers = new Strangers(this.#server);
     setInterval(() => this.#tick(), beatMs).unref();
   }
 
@@ -97,9 +98,7 @@ export class LinkServer {
 
   #open(socket: Socket): void {
     socket.on("error", () => {});
-    this.#strangers.add(socket);
     const known = (): void => this.#strangers.delete(socket);
-    setTimeout(() => this.#strangers.has(socket) && socket.destroy(), helloMs).unref();
     const stop = readFrames(
       socket,
       ({ header }) => {
@@ -114,7 +113,7 @@ export class LinkServer {
         socket.on("close", () => this.#claims.delete(claim));
         this.#match(claim, known);
         // The worker may still compute something else before it joins.
-        setTimeout(() => this.#claims.has(claim) && socket.destroy(), helloMs).unref();
+        setTimeout(() => this.#claims.has(claim) && socket.destroy(), joinMs).unref();
       },
       () => maxHello,
     );
@@ -135,7 +134,7 @@ export class LinkServer {
   join(members: LinkMembers): void {
     const { name, rank, sockets } = members;
     const group: Joined = { ...members, missing: new Set() };
-    const deadline = Date.now() + helloMs;
+    const deadline = Date.now() + joinMs;
     members.members.forEach((address, other) => {
       if (other === rank) return;
       group.missing.add(other);
@@ -147,7 +146,7 @@ export class LinkServer {
       this.#groups.delete(name);
       for (const other of group.missing) new Socket({ fd: sockets[other] }).destroy();
       group.missing.clear();
-    }, helloMs).unref();
+    }, joinMs).unref();
   }
 
   /** Connects with a member; a connection that fails otherwise is tried again until the group's time is over. */

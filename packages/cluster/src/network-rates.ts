@@ -67,16 +67,19 @@ export function lastMeasured(): number {
   }
 }
 
-/** Links over a group, from a tiny all-reduce and every kind of collective over all its members. */
+/**
+ * Links over a group, from every kind of collective over all its members at two sizes: what the larger one takes longer is
+ * bandwidth, the rest is latency. A shaped link lets the first kilobytes pass at once, which one size alone takes for speed.
+ */
 export function groupLinks({ collectives }: Pick<PreflightReport, "collectives">): Record<CollectiveKind, Link[]> {
-  const largest = (kind: CollectiveKind) =>
-    collectives.filter((row) => row.kind === kind).reduce((a, b) => (b.bytes > a.bytes ? b : a));
-  const tiny = collectives.reduce((a, b) => (b.bytes < a.bytes ? b : a));
   const entries = collectiveKinds.map((kind): [CollectiveKind, Link[]] => {
-    const { members, bytes, seconds } = largest(kind);
-    // An all-reduce exchanges twice, the others once.
-    const latency = Math.min(seconds / 2, kind === "allReduce" ? tiny.seconds : tiny.seconds / 2);
-    return [kind, [{ members, latency, bandwidth: bytes / Math.max(seconds / 8, seconds - latency) }]];
+    const rows = collectives.filter((row) => row.kind === kind).sort((a, b) => a.bytes - b.bytes);
+    const { members, bytes, seconds } = rows[rows.length - 1];
+    const smaller = rows[rows.length - 2] ?? { bytes: 0, seconds: 0 };
+    const slope = (seconds - smaller.seconds) / (bytes - smaller.bytes);
+    // Noise may hide the difference: at least half of the time is taken for bandwidth.
+    const perByte = Math.min(seconds / bytes, Math.max(slope, seconds / bytes / 2));
+    return [kind, [{ members, latency: seconds - bytes * perByte, bandwidth: 1 / perByte }]];
   });
   return Object.fromEntries(entries) as Record<CollectiveKind, Link[]>;
 }

@@ -9,8 +9,13 @@ import { printable } from "./printable.js";
 const mostTensors = 8;
 const mostCandidates = 32;
 const mostMembers = 64;
-/** Reports kept per client. */
+/** Reports kept per client, and characters of one of them; a longer one is kept without its tensors and pairs. */
 const mostPlans = 16;
+const mostCharacters = 1 << 16;
+/** Characters of all reports that watchers see, the most recent clients first: a message has its limits. */
+const mostSeen = 4 << 20;
+/** Workers for which watchers see what a client has queued. */
+const mostQueues = 64;
 
 const id = z.number().int().nonnegative();
 const name = z.string().max(300).transform(printable);
@@ -120,14 +125,24 @@ export function reportPlan(
   };
 }
 
+interface KeptReport {
+  report: PlanReport;
+  calls: number;
+  characters: number;
+}
+
 /** The reports of all clients, kept by the dispatcher. */
 export class PlanBook {
-  readonly #plans = new Map<number, Map<number, PlanReport & { calls: number }>>();
+  readonly #plans = new Map<number, Map<number, KeptReport>>();
 
   add(client: number, report: PlanReport): void {
-    const own = this.#plans.get(client) ?? new Map<number, PlanReport & { calls: number }>();
+    const own = this.#plans.get(client) ?? new Map<number, KeptReport>();
+    // The client that reported last is the last one.
+    this.#plans.delete(client);
     this.#plans.set(client, own);
-    own.set(report.program, { ...report, calls: 0 });
+    const characters = JSON.stringify(report).length;
+    const kept = characters > mostCharacters ? { ...report, tensors: [], pairs: [] } : report;
+    own.set(report.program, { report: kept, calls: 0, characters: Math.min(characters, mostCharacters) });
     for (const old of own.keys()) if (own.size > mostPlans) own.delete(old);
   }
 
@@ -141,14 +156,22 @@ export class PlanBook {
     this.#plans.delete(client);
   }
 
+  #seenPlans() {
+    let left = mostSeen;
+    return [...this.#plans].reverse().flatMap(([client, own]) =>
+      [...own.values()].flatMap(({ report: { t: _, ...report }, calls, characters }) => {
+        left -= characters;
+        return left < 0 ? [] : [{ ...report, client, calls }];
+      }),
+    );
+  }
+
   /** What watchers see. */
   seen(workers: readonly WorkerEntry[], clients: readonly ClientEntry[]) {
     return {
       clients: clients.length,
       users: clients.map(userOf),
-      plans: [...this.#plans].flatMap(([client, own]) =>
-        [...own.values()].map(({ t: _, ...report }) => ({ ...report, client })),
-      ),
+      plans: this.#seenPlans(),
       workers: workers.map(({ info, stats, suspended }) => ({
         info: { ...info, key: "" },
         stats,
@@ -164,5 +187,10 @@ const userOf = ({ id, hello: { label, process }, holders, queued }: ClientEntry)
   host: process.host,
   pid: process.pid,
   tensors: holders.size,
-  queued: Object.fromEntries([...queued].map(([worker, backlog]) => [worker, backlog.count])),
+  queued: Object.fromEntries(
+    [...queued]
+      .filter(([, backlog]) => backlog.count > 0)
+      .slice(0, mostQueues)
+      .map(([worker, backlog]) => [worker, backlog.count]),
+  ),
 });

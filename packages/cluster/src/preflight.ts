@@ -103,6 +103,8 @@ const maxAllPairs = 16;
 const lookAgain = 6;
 const surelyAgain = 2;
 const witnesses = 3;
+/** Seconds of an all-reduce that is measured once at a time. */
+const longSample = 0.1;
 const manyWorkers = 8;
 
 const least = (values: readonly number[]): number => Math.min(...values);
@@ -131,6 +133,17 @@ function pairsOf(hosts: readonly (readonly number[])[]): [number, number][] {
       .map((b): [number, number] => [hosts[a][0], hosts[b][0]]),
   );
   return [...near, ...far];
+}
+
+/** Pairs in lists, in none of which a worker occurs twice: the pairs of a list can be prepared together. */
+function disjoint(pairs: readonly [number, number][]): [number, number][][] {
+  const lists: [number, number][][] = [];
+  for (const [a, b] of pairs) {
+    const free = lists.find((list) => !list.flat().some((rank) => rank === a || rank === b));
+    if (free === undefined) lists.push([[a, b]]);
+    else free.push([a, b]);
+  }
+  return lists;
 }
 
 interface MeasuredWorker extends WorkerRow {
@@ -203,25 +216,27 @@ class Preflight {
 
   async #prepareLinks(): Promise<void> {
     const { workers } = this.cluster;
-    const pairs = pairsOf(hostsOf(workers));
-    for (const [i, pair] of pairs.entries()) {
-      this.#say(`joins link ${i + 1} of ${pairs.length}`);
-      const [a, b] = pair.map((rank) => workers[rank]);
-      const tiny = this.prober.collective("allReduce", pair, 2 * tinySide);
-      const large = this.prober.collective("allReduce", pair, linkSide);
-      const row: MeasuredLink = {
-        workers: [a.id, b.id],
-        hosts: [a.process.host, b.process.host],
-        latency: [],
-        seconds: [],
-        ...{ passed: { latency: [], seconds: [] }, tiny, large },
-      };
-      this.links.push(row);
-      // The first runs load code and memory.
-      await this.prober.measure(tiny, 1);
-      await this.prober.measure(large, 1);
-      await this.#sampleLink(row);
+    const lists = disjoint(pairsOf(hostsOf(workers)));
+    for (const [i, pairs] of lists.entries()) {
+      this.#say(`joins links (${i + 1} of ${lists.length})`);
+      const rows = pairs.map((pair): MeasuredLink => {
+        const [a, b] = pair.map((rank) => workers[rank]);
+        const tiny = this.prober.collective("allReduce", pair, 2 * tinySide);
+        const large = this.prober.collective("allReduce", pair, linkSide);
+        return {
+          workers: [a.id, b.id],
+          hosts: [a.process.host, b.process.host],
+          latency: [],
+          seconds: [],
+          ...{ passed: { latency: [], seconds: [] }, tiny, large },
+        };
+      });
+      this.links.push(...rows);
+      // The first runs open connections and load code and memory.
+      await Promise.all(rows.map(({ tiny }) => this.prober.measure(tiny, 1)));
+      await Promise.all(rows.map(({ large }) => this.prober.measure(large, 1)));
     }
+    for (const row of this.links) await this.#sampleLink(row);
   }
 
   async #sampleLink(row: MeasuredLink): Promise<void> {
@@ -233,16 +248,17 @@ class Preflight {
       }
     };
     await sample(row.tiny, 3, "latency");
-    await sample(row.large, 2, "seconds");
+    // What takes long varies less.
+    await sample(row.large, (row.seconds.at(-1) ?? 0) > longSample ? 1 : 2, "seconds");
   }
 
-  /** Every collective over all workers, and a tiny all-reduce for the latency. */
+  /** Every collective over all workers, at two sizes: latency and bandwidth follow from both. */
   async #sampleCollectives(): Promise<void> {
     const members = this.workers.length;
     if (members < 2) return;
-    const large = Math.ceil(linkSide / members / tinySide) * members * tinySide;
+    const sideOf = (n: number): number => Math.ceil(n / members / tinySide) * members * tinySide;
     for (const kind of collectiveKinds)
-      for (const n of kind === "allReduce" ? [members * tinySide, large] : [large]) {
+      for (const n of [sideOf(linkSide / 2), sideOf(linkSide)]) {
         this.#say(`${kind} over all ${members} workers`);
         const probe = this.prober.collective(kind, range(members), n);
         // After the first run all members are in step; the mean of the others is what a loop of steps pays.

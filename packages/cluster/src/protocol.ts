@@ -11,6 +11,8 @@ export const protocolVersion = 6;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
+/** Characters of a worker's rates; measured ones have about 10,000. */
+const maxRates = 1 << 16;
 /** Workers in one message. */
 const maxWorkers = 16_384;
 
@@ -52,8 +54,8 @@ const workerFacts = z.object({
   links: id,
   threads: id,
   memoryBytes: size,
-  /** Measured rates of the device; the planner validates them. */
-  rates: z.unknown(),
+  /** Measured rates of the device; the planner validates them. All clients get those of all workers. */
+  rates: z.unknown().refine((rates) => JSON.stringify(rates ?? null).length <= maxRates, "is too long"),
   /** Rank in an MPI job, if the worker was started by one. */
   mpi: z.object({ job: name, rank: id, size: id }).nullable(),
   /** Limits of its fused attention kernels; null without any. */
@@ -248,10 +250,15 @@ function parse(bytes: Buffer): unknown {
 /** Decodes and validates one message; throws with the first problem. */
 export const decode = <T>(schema: z.ZodType<T>, bytes: Buffer): T => check(schema, parse(bytes));
 
+/** Messages in one batch; senders put at most 256 into one. Many tiny ones would keep the receiver busy for seconds. */
+const maxBatch = 1024;
+
 /** Decodes a message or a batch of messages. */
 export function decodeAll<T>(schema: z.ZodType<T>, bytes: Buffer): T[] {
   const value = parse(bytes);
-  return Array.isArray(value) ? value.map((one) => check(schema, one)) : [check(schema, value)];
+  if (!Array.isArray(value)) return [check(schema, value)];
+  if (value.length > maxBatch) throw new WeftError(`a batch has ${value.length} messages, more than ${maxBatch}`);
+  return value.map((one) => check(schema, one));
 }
 
 const isId = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;

@@ -14,6 +14,7 @@ import { readFrames, writeFrame } from "./frames.js";
 import { randomKey, sameSecret } from "./identity.js";
 import { certificates, isLoopback, type Security, securityFrom } from "./security.js";
 import { boundSilence } from "./silence.js";
+import { Strangers } from "./strangers.js";
 import { hostId, parseAddress } from "./wire.js";
 
 interface RendezvousOptions {
@@ -25,8 +26,6 @@ interface RendezvousOptions {
 }
 
 const maxHello = 4096;
-const maxStrangers = 256;
-const strangerMs = 10_000;
 const retryMs = 200;
 
 const text = z.string().max(limits.name);
@@ -99,18 +98,10 @@ async function receive(meeting: Meeting): Promise<Gathered> {
   const all = new Promise<void>((resolve) => {
     complete = resolve;
   });
-  const strangers = new Set<Socket>();
   const open = (socket: Socket): void => {
     socket.on("error", () => {});
-    if (strangers.size >= maxStrangers) {
-      socket.destroy();
-      return;
-    }
-    strangers.add(socket);
     boundSilence(socket);
     const nonce = randomKey();
-    const expire = setTimeout(() => strangers.has(socket) && socket.destroy(), strangerMs);
-    expire.unref();
     readFrames(
       socket,
       ({ header }) => {
@@ -132,10 +123,10 @@ async function receive(meeting: Meeting): Promise<Gathered> {
       },
       () => maxHello,
     );
-    socket.on("close", () => strangers.delete(socket));
     writeFrame(socket, { nonce });
   };
   const server = await serve(host, at, security, open);
+  const strangers = new Strangers(server);
   const timer = setTimeout(complete, deadline - Date.now());
   await all;
   clearTimeout(timer);
@@ -180,7 +171,6 @@ function serve(host: string, at: number, security: Security, open: (socket: Sock
           ...certificates(security, `listening on ${host} lets other machines in`),
           requestCert: true,
           rejectUnauthorized: true,
-          handshakeTimeout: strangerMs,
         },
         open,
       )

@@ -9,7 +9,7 @@ export interface Failure {
   code: FailureCode;
 }
 
-/** Limits on remembered failures, and on pending tensors and fetches per tensor. */
+/** Limits on remembered failures, and on pending fetches. */
 const maxFailures = 100_000;
 const maxWaiting = 100_000;
 
@@ -17,6 +17,12 @@ export class FailedError extends WeftError {
   constructor(readonly failure: Failure) {
     super(failure.message);
   }
+}
+
+/** A pending fetch; `owner` is the connection that asks. */
+interface Waiting {
+  owner: object;
+  resolve(found: Held | Failure): void;
 }
 
 interface Held {
@@ -30,7 +36,9 @@ interface Held {
 export class Namespace {
   readonly #held = new Map<number, Held>();
   readonly #failures = new Map<number, Failure>();
-  readonly #waiting = new Map<number, ((found: Held | Failure) => void)[]>();
+  readonly #waiting = new Map<number, Waiting[]>();
+  /** Number of pending fetches, of all tensors and connections. */
+  #pending = 0;
   bytes = 0;
   /** The memory that the client passed to this worker, from which uploads are copied. */
   #memory: SharedMapping | null = null;
@@ -86,9 +94,10 @@ export class Namespace {
   }
 
   #notify(id: number, found: Held | Failure): void {
-    const waiting = this.#waiting.get(id);
+    const waiting = this.#waiting.get(id) ?? [];
     this.#waiting.delete(id);
-    for (const resolve of waiting ?? []) resolve(found);
+    this.#pending -= waiting.length;
+    for (const { resolve } of waiting) resolve(found);
   }
 
   /** Returns a tensor that must already exist. */
@@ -98,18 +107,31 @@ export class Namespace {
     throw new FailedError(this.#failures.get(id) ?? { message: `tensor ${id} is not on this worker`, code: "error" });
   }
 
-  /** Calls back when the tensor is available or failed, possibly immediately. */
-  whenAvailable(id: number, resolve: (found: Held | Failure) => void): void {
+  /** Calls back when the tensor is available or failed, possibly immediately, unless `owner` gives up first. */
+  whenAvailable(id: number, owner: object, resolve: (found: Held | Failure) => void): void {
     const found = this.#held.get(id) ?? this.#failures.get(id);
     if (found !== undefined) {
       resolve(found);
       return;
     }
-    const waiting = this.#waiting.get(id);
-    if (this.#waiting.size >= maxWaiting || (waiting?.length ?? 0) >= maxWaiting)
+    if (this.#pending >= maxWaiting) {
       resolve({ message: `more than ${maxWaiting} fetches are pending; await some first`, code: "error" });
-    else if (waiting === undefined) this.#waiting.set(id, [resolve]);
-    else waiting.push(resolve);
+      return;
+    }
+    this.#pending++;
+    const waiting = this.#waiting.get(id);
+    if (waiting === undefined) this.#waiting.set(id, [{ owner, resolve }]);
+    else waiting.push({ owner, resolve });
+  }
+
+  /** Forgets the pending fetches of a connection that has closed. */
+  giveUp(owner: object): void {
+    for (const [id, waiting] of this.#waiting) {
+      const others = waiting.filter((one) => one.owner !== owner);
+      this.#pending -= waiting.length - others.length;
+      if (others.length === 0) this.#waiting.delete(id);
+      else if (others.length < waiting.length) this.#waiting.set(id, others);
+    }
   }
 
   /** Removes and returns a donated buffer; null if a fetch still reads it. */

@@ -120,7 +120,7 @@ async function allReduceRow(context: Context, size: number, hasMpi: boolean): Pr
 }
 
 /** Milliseconds of "add one and read back" through a dispatcher; one request at a time. */
-async function roundTripRow(context: Context, workers: number): Promise<object> {
+export async function roundTripRow(context: Context, workers: number): Promise<object> {
   const requests = context.quick ? 20 : context.number("requests");
   const warm = Math.min(200, requests);
   const samples: number[] = [];

@@ -1,6 +1,7 @@
 // The root folder of the on-disk cache, and whether it can be trusted: compiled code from it is executed. A folder that other
 // users can write to is not used. Where nothing can be written, a private temporary folder replaces it.
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import { chmodSync, linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { settings } from "../settings/index.js";
@@ -138,4 +139,28 @@ export function inWritableFolder<T>(name: string, make: (folder: string) => T): 
     makeFolder(folder);
     return make(folder);
   }
+}
+
+/** Random bytes that processes of this user share and others cannot read; created on first use. */
+export function userSecret(): Buffer {
+  return inWritableFolder("secret", (folder) => {
+    const path = join(folder, "names");
+    const read = (): Buffer | null => {
+      const facts = statSync(path, { throwIfNoEntry: false });
+      if (facts === undefined || (facts.mode & 0o077) !== 0 || facts.size < 32) return null;
+      return readFileSync(path);
+    };
+    const found = read();
+    if (found !== null) return found;
+    const own = join(folder, `names.${process.pid}.${randomBytes(8).toString("hex")}`);
+    writeFileSync(own, randomBytes(32), { mode: 0o600, flag: "wx" });
+    try {
+      linkSync(own, path);
+    } catch {
+      // Another process was faster.
+    } finally {
+      rmSync(own, { force: true });
+    }
+    return read() ?? Buffer.alloc(0);
+  });
 }

@@ -33,6 +33,10 @@ export const settings = {
   cpuMemory: number("WEFT_CPU_MEMORY", 0, {
     summary: "Limit of the memory of one CPU device in bytes; 0 means no limit.",
   }),
+  cpuPool: flag("WEFT_CPU_POOL", true, {
+    summary:
+      "Reuses the memory of freed tensors on CPU devices. Without it every tensor is allocated with its exact size, so that memory checkers see where it ends.",
+  }),
   cudaAutotune: flag("WEFT_CUDA_AUTOTUNE", true, {
     summary: "Times the cuBLASLt algorithms for large matrix products and stores the fastest.",
   }),

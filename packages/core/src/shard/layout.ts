@@ -1,7 +1,7 @@
 // Placements of operands and results of one op under a given strategy. The partitioner builds what this computes, the
 // planner estimates its cost.
 import { isOp, type Node, outputAvals, type ReduceFn } from "../graph/index.js";
-import { boundOf, type Factors, factorBound, factorsOf, isLinear } from "../ops/index.js";
+import { boundOf, type DimMap, type Factors, factorBound, factorsOf, isLinear } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
 import { type DimensionSplit, type PendingReduction, Placement } from "./placement.js";
 
@@ -35,20 +35,28 @@ const sameAxes = (a: readonly string[], b: readonly string[]): boolean =>
 
 /** Boundaries of a factor that an operand's placement already has. */
 function boundsFrom(node: Node, rule: Factors, factor: number, axes: readonly string[], current: readonly Placement[]) {
-  let best: { size: number; bounds: number[] } | null = null;
+  let best: { size: number; bounds: readonly number[] } | null = null;
   node.inputs.forEach((input, i) => {
     rule.inputs[i].forEach((map, dim) => {
       const split = current[i].dims[dim];
       if (map === null || map.factor !== factor || split === null || !sameAxes(split.axes, axes)) return;
       // The boundaries of one part of a concatenation say nothing about the result.
       if (map.kind === "window" && node.op === "concat") return;
+      const size = input.shape.reduce((n, d) => n * d, 1);
+      if (best !== null && size <= best.size) return;
       const bounds = split.bounds.map((bound) => factorBound(map, input.shape[dim], rule.factors[factor].size, bound));
       if (bounds.includes(null)) return;
-      const size = input.shape.reduce((n, d) => n * d, 1);
-      if (best === null || size > best.size) best = { size, bounds: bounds as number[] };
+      const same = bounds.every((bound, k) => bound === split.bounds[k]);
+      best = { size, bounds: same ? split.bounds : (bounds as number[]) };
     });
   });
-  return (best as { bounds: number[] } | null)?.bounds ?? null;
+  return (best as { bounds: readonly number[] } | null)?.bounds ?? null;
+}
+
+/** Boundaries of a dimension from those of its factor: the same list where they are equal. */
+function dimensionBounds(map: DimMap, size: number, whole: number, bounds: readonly number[]): readonly number[] {
+  const mapped = bounds.map((bound) => boundOf(map, size, whole, bound));
+  return mapped.every((bound, k) => bound === bounds[k]) ? bounds : mapped;
 }
 
 /** Which operands propagate a pending reduction over an axis, and by which function; null where none may. */
@@ -87,7 +95,7 @@ export function layoutOf(node: Node, mesh: Mesh, strategy: Strategy, current: re
         sameAxes(has.axes, split.axes) &&
         has.bounds.every((bound, k) => factorBound(map, size, whole, bound) === split.bounds[k]);
       if (fits) return has;
-      return { axes: split.axes, bounds: split.bounds.map((bound) => boundOf(map, size, whole, bound)) };
+      return { axes: split.axes, bounds: dimensionBounds(map, size, whole, split.bounds) };
     });
     const pending = carried.filter(({ parts }) => parts![i]);
     return new Placement(mesh, dims, pendingOf(pending.map(({ axis, fn }) => ({ axis, fn: fn! }))));
@@ -99,7 +107,7 @@ export function layoutOf(node: Node, mesh: Mesh, strategy: Strategy, current: re
       const split = map === null ? null : factors[map.factor];
       if (map === null || split === null) return null;
       const whole = rule.factors[map.factor].size;
-      return { axes: split.axes, bounds: split.bounds.map((bound) => boundOf(map, aval.shape[dim], whole, bound)) };
+      return { axes: split.axes, bounds: dimensionBounds(map, aval.shape[dim], whole, split.bounds) };
     });
     const waits = carried.map(({ axis, fn }) => ({ axis, fn: fn! }));
     rule.factors.forEach(({ reduce, partial }, f) => {

@@ -13,6 +13,19 @@ export function evenBounds(size: number, parts: number): number[] {
   return range(parts + 1).map((k) => k * small + Math.min(k, more));
 }
 
+/** Identifies a list of whole numbers by its runs of equal steps, so that the text of an even split of any size is short. */
+export function listKey(values: readonly number[]): string {
+  const runs: string[] = [];
+  for (let i = 0; i < values.length; ) {
+    const step = values[i + 1] - values[i];
+    let end = i + 1;
+    while (end < values.length && values[end] - values[end - 1] === step) end++;
+    runs.push(end > i + 2 ? `${values[i]}+${step}x${end - i}` : values.slice(i, end).join());
+    i = end;
+  }
+  return runs.join();
+}
+
 export class Mesh {
   readonly axes: readonly MeshAxis[];
   /** Ranks in row-major order of the grid. */
@@ -22,6 +35,8 @@ export class Mesh {
   readonly key: string;
   readonly #index: ReadonlyMap<number, number>;
   readonly #coordinates = new Map<number, Record<string, number>>();
+  readonly #positions = new Map<string, Int32Array>();
+  readonly #bounds = new Map<string, readonly number[]>();
 
   constructor(axes: readonly MeshAxis[], ranks?: readonly number[], speeds: readonly number[] | null = null) {
     const size = axes.reduce((n, axis) => n * axis.size, 1);
@@ -37,8 +52,11 @@ export class Mesh {
     if (speeds !== null && (speeds.length !== size || !speeds.every((speed) => speed > 0 && Number.isFinite(speed))))
       throw new WeftError(`mesh: ${size} devices need ${size} speeds above 0, not [${speeds}]`);
     this.speeds = speeds?.some((speed) => speed !== speeds[0]) ? speeds : null;
-    const uneven = this.speeds === null ? "" : `/${this.speeds.join(",")}`;
-    this.key = `${axes.map(({ name, size: extent }) => `${name}=${extent}`).join("x")}@${this.ranks.join(",")}${uneven}`;
+    const different = [...new Set(this.speeds)];
+    const uneven = this.speeds?.map((speed) => different.indexOf(speed));
+    this.key = `${axes.map(({ name, size: extent }) => `${name}=${extent}`).join("x")}@${listKey(this.ranks)}${
+      uneven === undefined ? "" : `/${different}:${listKey(uneven)}`
+    }`;
     this.#index = new Map(this.ranks.map((rank, i) => [rank, i]));
   }
 
@@ -56,6 +74,11 @@ export class Mesh {
 
   has(rank: number): boolean {
     return this.#index.has(rank);
+  }
+
+  /** The place of a device in `ranks`; -1 where it is not in the mesh. */
+  indexOf(rank: number): number {
+    return this.#index.get(rank) ?? -1;
   }
 
   sizeOf(names: readonly string[]): number {
@@ -92,6 +115,17 @@ export class Mesh {
     return names.reduce((n, name) => n * this.axis(name).size + at[name], 0);
   }
 
+  /** The positions of all devices along the given axes, in the order of the ranks. */
+  positions(names: readonly string[]): Int32Array {
+    const key = JSON.stringify(names);
+    let found = this.#positions.get(key);
+    if (found === undefined) {
+      found = Int32Array.from(this.ranks, (rank) => this.position(rank, names));
+      this.#positions.set(key, found);
+    }
+    return found;
+  }
+
   /** The speed of every part of a dimension that these axes split: that of its slowest device. Null where all are alike. */
   partSpeeds(names: readonly string[]): number[] | null {
     const { speeds } = this;
@@ -105,7 +139,17 @@ export class Mesh {
   }
 
   /** Boundaries of a dimension that these axes split: parts of equal size, or as large as their devices are fast. */
-  bounds(size: number, names: readonly string[]): number[] {
+  bounds(size: number, names: readonly string[]): readonly number[] {
+    const key = JSON.stringify([size, ...names]);
+    let found = this.#bounds.get(key);
+    if (found === undefined) {
+      found = this.#makeBounds(size, names);
+      this.#bounds.set(key, found);
+    }
+    return found;
+  }
+
+  #makeBounds(size: number, names: readonly string[]): number[] {
     const speeds = this.partSpeeds(names);
     if (speeds === null) return evenBounds(size, this.sizeOf(names));
     const total = speeds.reduce((sum, speed) => sum + speed, 0);
@@ -125,7 +169,9 @@ export class Mesh {
     for (const rank of this.ranks) {
       const at = this.coordinates(rank);
       const key = this.axes.map(({ name }) => (names.includes(name) ? "*" : at[name])).join(",");
-      lists.set(key, [...(lists.get(key) ?? []), rank]);
+      const list = lists.get(key);
+      if (list === undefined) lists.set(key, [rank]);
+      else list.push(rank);
     }
     return [...lists.values()].map((list) => list.sort((a, b) => this.position(a, names) - this.position(b, names)));
   }

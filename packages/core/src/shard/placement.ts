@@ -2,7 +2,7 @@
 // mesh axes, so uneven and empty shards need no special case. Over the remaining axes the tensor is replicated, or each
 // device holds a partial result of a pending reduction.
 import { numel, type ReduceFn, range, type Shape, WeftError } from "../graph/index.js";
-import { evenBounds, Mesh } from "./mesh.js";
+import { evenBounds, listKey, Mesh } from "./mesh.js";
 
 export interface DimensionSplit {
   /** Mesh axes that split the dimension, the slowest first. */
@@ -22,6 +22,20 @@ export interface IndexBox {
   readonly stop: readonly number[];
 }
 
+/** Keys of lists of boundaries that were checked. Placements share these lists, which have one entry per device. */
+const boundsKeys = new WeakMap<readonly number[], string>();
+
+function boundsKey({ bounds }: DimensionSplit, parts: number): string {
+  const known = boundsKeys.get(bounds);
+  if (known !== undefined && bounds.length === parts + 1) return known;
+  const ascend = bounds.every((bound, k) => k === 0 || bound >= bounds[k - 1]);
+  if (bounds.length !== parts + 1 || bounds[0] !== 0 || !ascend)
+    throw new WeftError(`placement: [${bounds}] are not the boundaries of ${parts} parts`);
+  const key = listKey(bounds);
+  boundsKeys.set(bounds, key);
+  return key;
+}
+
 export class Placement {
   readonly key: string;
 
@@ -32,15 +46,11 @@ export class Placement {
   ) {
     const used = [...dims.flatMap((split) => split?.axes ?? []), ...(pending?.axes ?? [])];
     if (new Set(used).size !== used.length) throw new WeftError(`placement: a mesh axis is used twice in [${used}]`);
-    for (const split of dims) {
-      if (split === null) continue;
-      const parts = mesh.sizeOf(split.axes);
-      const ascend = split.bounds.every((bound, k) => k === 0 || bound >= split.bounds[k - 1]);
-      if (split.bounds.length !== parts + 1 || split.bounds[0] !== 0 || !ascend)
-        throw new WeftError(`placement: [${split.bounds}] are not the boundaries of ${parts} parts`);
-    }
     const wait = pending === null ? "" : `+${pending.fn}:${pending.axes}`;
-    this.key = `${mesh.key}|${dims.length}|${dims.map((d) => (d === null ? "" : `${d.axes}:${d.bounds}`)).join(";")}${wait}`;
+    const splits = dims.map((split) =>
+      split === null ? "" : `${split.axes}:${boundsKey(split, mesh.sizeOf(split.axes))}`,
+    );
+    this.key = `${mesh.key}|${dims.length}|${splits.join(";")}${wait}`;
   }
 
   static replicated(mesh: Mesh, rank: number): Placement {

@@ -69,10 +69,10 @@ class Resharding {
       total: 0,
       ...extra,
     };
-    const received = receivedElements(move, this.shape);
+    const { most, total } = receivedElements(move, this.shape);
     const size = bytesOf(this.dtype);
-    move.bytes = Math.max(0, ...received) * size;
-    move.total = received.reduce((n, count) => n + count, 0) * size;
+    move.bytes = most * size;
+    move.total = total * size;
     this.moves.push(move);
     this.at = to;
   }
@@ -185,31 +185,45 @@ export function planReshard(from: Placement, to: Placement, shape: Shape, dtype:
   return work.moves;
 }
 
-/** Elements that each device receives from others. */
-function receivedElements(move: Move, shape: Shape): number[] {
-  const { from, to, members } = move;
-  const count = (placement: Placement, rank: number): number =>
-    placement.mesh.has(rank) ? numel(placement.localShape(rank, shape)) : 0;
-  const { ranks } = from.mesh;
-  switch (move.kind) {
-    case "slice":
-    case "zeros":
-      return [0];
-    case "allReduce":
-      return ranks.map((rank) => (2 * (members - 1) * count(from, rank)) / members);
-    case "reduceScatter":
-      return ranks.map((rank) => (members - 1) * count(to, rank));
-    case "allGather":
-      return ranks.map((rank) => count(to, rank) - count(from, rank));
-    case "allToAll":
-      return ranks.map((rank) => count(to, rank) - overlap(from.box(rank, shape), to.box(rank, shape)));
-    case "exchange": {
-      const got = new Map<number, number>();
-      for (const { source, target, box } of transfers(from, to, shape))
-        if (source !== target) got.set(target, (got.get(target) ?? 0) + volume(box));
-      return [0, ...got.values()];
+/** Elements that a device holds before and after a move, in both, and the devices per group. */
+type Received = (had: number, gets: number, both: number, members: number) => number;
+
+const received: Record<Exclude<Move["kind"], "slice" | "zeros">, Received> = {
+  allReduce: (had, _, _both, members) => (2 * (members - 1) * had) / members,
+  reduceScatter: (_, gets, _both, members) => (members - 1) * gets,
+  allGather: (had, gets) => gets - had,
+  allToAll: (_, gets, both) => gets - both,
+  // Others hold every element that the device itself does not.
+  exchange: (_, gets, both) => gets - both,
+};
+
+/** Elements that a device receives from others: at most, and all devices together. One pass, because there may be thousands. */
+function receivedElements(move: Move, shape: Shape): { most: number; total: number } {
+  const { kind, from, to, members } = move;
+  if (kind === "slice" || kind === "zeros") return { most: 0, total: 0 };
+  const rule = received[kind];
+  const columns = (placement: Placement) =>
+    placement.dims.map((split) => split && { bounds: split.bounds, at: placement.mesh.positions(split.axes) });
+  const [before, after] = [columns(from), columns(to)];
+  let [most, total] = [0, 0];
+  to.mesh.ranks.forEach((rank, i) => {
+    const source = from.mesh.indexOf(rank);
+    let [had, gets, both] = source < 0 ? [0, 1, 0] : [1, 1, 1];
+    for (let dim = 0; dim < shape.length; dim++) {
+      const [a, b] = [before[dim], after[dim]];
+      const low = a === null || source < 0 ? 0 : a.bounds[a.at[source]];
+      const high = a === null || source < 0 ? shape[dim] : a.bounds[a.at[source] + 1];
+      const start = b === null ? 0 : b.bounds[b.at[i]];
+      const stop = b === null ? shape[dim] : b.bounds[b.at[i] + 1];
+      had *= high - low;
+      gets *= stop - start;
+      both *= Math.max(0, Math.min(high, stop) - Math.max(low, start));
     }
-  }
+    const count = rule(had, gets, both, members);
+    most = Math.max(most, count);
+    total += count;
+  });
+  return { most, total };
 }
 
 const volume = ({ start, stop }: IndexBox): number => numel(stop.map((to, i) => Math.max(0, to - start[i])));
@@ -219,8 +233,6 @@ const intersect = (a: IndexBox, b: IndexBox): IndexBox => {
   return { start, stop: a.stop.map((to, i) => Math.max(start[i], Math.min(to, b.stop[i]))) };
 };
 
-const overlap = (a: IndexBox, b: IndexBox): number => volume(intersect(a, b));
-
 interface Delivery {
   source: number;
   target: number;
@@ -228,31 +240,67 @@ interface Delivery {
   box: IndexBox;
 }
 
+interface Holder {
+  box: IndexBox;
+  ranks: number[];
+  /** Its place among the holders. */
+  order: number;
+}
+
+/** The parts of a split that overlap [start, stop). */
+function overlapping({ bounds }: DimensionSplit, start: number, stop: number): number[] {
+  let [low, high] = [0, bounds.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (bounds[middle + 1] <= start) low = middle + 1;
+    else high = middle;
+  }
+  const parts: number[] = [];
+  for (let k = low; k < bounds.length - 1 && bounds[k] < stop; k++) if (bounds[k + 1] > bounds[k]) parts.push(k);
+  return parts;
+}
+
 /** Sender and receiver of every box. Among several holders a receiver prefers itself, then alternates. */
 function transfers(from: Placement, to: Placement, shape: Shape): Delivery[] {
   // Partial sums differ per device: each goes to the device that continues it.
   const share = (rank: number): number => (from.pending === null ? 0 : from.mesh.position(rank, from.pending.axes));
-  const holders = new Map<string, { box: IndexBox; ranks: number[]; share: number }>();
+  // Found by their parts: comparing every device with every other takes minutes for thousands of them.
+  const keyOf = (parts: readonly number[], part: number): string => `${parts}:${part}`;
+  const holders = new Map<string, Holder>();
   for (const rank of from.mesh.ranks) {
-    const box = from.box(rank, shape);
-    const key = `${box.start}:${box.stop}:${share(rank)}`;
-    const holder = holders.get(key) ?? { box, ranks: [], share: share(rank) };
-    holder.ranks.push(rank);
-    holders.set(key, holder);
+    const parts = from.dims.map((split) => (split === null ? 0 : from.mesh.position(rank, split.axes)));
+    const key = keyOf(parts, share(rank));
+    const holder = holders.get(key);
+    if (holder !== undefined) holder.ranks.push(rank);
+    else holders.set(key, { box: from.box(rank, shape), ranks: [rank], order: holders.size });
   }
   const list: Delivery[] = [];
   to.mesh.ranks.forEach((target, round) => {
     const wanted = to.box(target, shape);
-    for (const { box, ranks, share: part } of holders.values()) {
-      if (from.pending !== null && part !== share(target)) continue;
-      const piece = intersect(box, wanted);
-      if (volume(piece) === 0 && !(shape.length === 0)) continue;
+    if (shape.length > 0 && volume(wanted) === 0) return;
+    let places: number[][] = [[]];
+    from.dims.forEach((split, dim) => {
+      const parts = split === null ? [0] : overlapping(split, wanted.start[dim], wanted.stop[dim]);
+      places = places.flatMap((place) => parts.map((part) => [...place, part]));
+    });
+    const part = from.pending === null ? 0 : share(target);
+    const found = places.map((place) => holders.get(keyOf(place, part))!).sort((a, b) => a.order - b.order);
+    for (const { box, ranks } of found) {
       const source = ranks.includes(target) ? target : ranks[round % ranks.length];
-      list.push({ source, target, box: piece });
-      if (shape.length === 0) break;
+      list.push({ source, target, box: intersect(box, wanted) });
     }
   });
   return list;
+}
+
+function groupedBy<T>(list: readonly T[], keyOf: (item: T) => number): Map<number, T[]> {
+  const groups = new Map<number, T[]>();
+  for (const item of list) {
+    const group = groups.get(keyOf(item));
+    if (group === undefined) groups.set(keyOf(item), [item]);
+    else group.push(item);
+  }
+  return groups;
 }
 
 /** Ranks that communicate, directly or transitively; one list per connected component. */
@@ -260,13 +308,19 @@ function talking(deliveries: readonly Delivery[], ranks: readonly number[]): num
   const parent = new Map(ranks.map((rank) => [rank, rank]));
   const find = (rank: number): number => {
     let root = rank;
-    while (parent.get(root) !== root) root = parent.get(root)!;
+    while (parent.get(root) !== root) {
+      parent.set(root, parent.get(parent.get(root)!)!);
+      root = parent.get(root)!;
+    }
     return root;
   };
   for (const { source, target } of deliveries) parent.set(find(source), find(target));
-  const lists = new Map<number, number[]>();
-  for (const rank of [...ranks].sort((a, b) => a - b)) lists.set(find(rank), [...(lists.get(find(rank)) ?? []), rank]);
-  return [...lists.values()];
+  return [
+    ...groupedBy(
+      [...ranks].sort((a, b) => a - b),
+      find,
+    ).values(),
+  ];
 }
 
 const inside = (box: IndexBox, origin: IndexBox, rank: number): Transfer => ({
@@ -286,13 +340,11 @@ function collectiveAttrs(move: Move, shape: Shape, dtype: DType, sequence: numbe
     const ranks = [...new Set([...from.mesh.ranks, ...to.mesh.ranks])];
     const deliveries = transfers(from, to, shape);
     const groups = talking(deliveries, ranks);
+    const sent = groupedBy(deliveries, ({ source }) => source);
+    const got = groupedBy(deliveries, ({ target }) => target);
     for (const rank of ranks) {
-      const sends = deliveries
-        .filter(({ source }) => source === rank)
-        .map(({ target, box }) => inside(box, from.box(rank, shape), target));
-      const receives = deliveries
-        .filter(({ target }) => target === rank)
-        .map(({ source, box }) => inside(box, to.box(rank, shape), source));
+      const sends = (sent.get(rank) ?? []).map(({ target, box }) => inside(box, from.box(rank, shape), target));
+      const receives = (got.get(rank) ?? []).map(({ source, box }) => inside(box, to.box(rank, shape), source));
       list.set(rank, { ...common, kind, axis: 0, groups, rank, sends, receives, shape: shapeOn(rank) });
     }
     return list;

@@ -27,6 +27,7 @@ interface Simulated {
 
 interface Clock {
   problem: Problem;
+  params: ReadonlySet<Node>;
   order: Node[];
   at: number;
   /** Seconds on the device's own clock, and on that of its links. */
@@ -47,10 +48,9 @@ function timeOf(clock: Clock, node: Node, rates: Rates): number {
 
 /** Advances a device to its next collective; null at the end. */
 function advance(clock: Clock, rates: Rates): Node<"collective"> | null {
-  const params = clock.problem.fn.params;
   for (; clock.at < clock.order.length; clock.at++) {
     const node = clock.order[clock.at];
-    if (params.includes(node)) {
+    if (clock.params.has(node)) {
       clock.ready.set(node, 0);
       continue;
     }
@@ -86,6 +86,7 @@ export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: 
     const problem = new Problem(fn);
     return {
       problem,
+      params: new Set(fn.params),
       order: functionOrder(fn),
       at: 0,
       now: rates.call,
@@ -99,7 +100,7 @@ export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: 
   while (waiting.some((node) => node !== null)) {
     const next = Math.min(...waiting.map((node) => node?.attrs.sequence ?? Number.POSITIVE_INFINITY));
     const first = waiting.find((node) => node?.attrs.sequence === next)!;
-    const members = membersOf(first.attrs).map((rank) => ranks.indexOf(rank));
+    const members = membersOf(first.attrs).map((rank) => parts.mesh.indexOf(rank));
     const readyAt = members.map((i) => {
       const inputs = clocks[i].ready.get(waiting[i]!)!;
       return overlap ? Math.max(inputs, clocks[i].link) : Math.max(inputs, clocks[i].now);

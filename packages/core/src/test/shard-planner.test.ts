@@ -301,3 +301,50 @@ test("a slow machine chooses the same plan as a fast one", (context) => {
     fast.join("\n"),
   );
 });
+
+describe("plans for thousands of devices", () => {
+  test("a transformer over 1,024 devices takes seconds, and hardly more than linear time", () => {
+    const size = { length: 16, width: 64, heads: 4, layers: 2, feedForward: 128, vocabulary: 50, classes: 2 };
+    const { fn } = transformerStep({ batch: 2048, ...size });
+    const fast = { ...machine, links: sameLinks([{ members: 4096, latency: 1e-6, bandwidth: 1e11 }]) };
+    /** Processor seconds of one plan: other processes do not count. */
+    const seconds = (devices: number): number => {
+      const before = process.cpuUsage();
+      const { mesh } = planSharding(fn, { ranks: range(devices), rates: fast, params: free(fn) });
+      assert.equal(mesh.size, devices);
+      const { user, system } = process.cpuUsage(before);
+      return (user + system) / 1e6;
+    };
+    seconds(16);
+    const few = seconds(64);
+    const many = seconds(1024);
+    assert.ok(many < 16 * few + 2, `${few} s for 64 devices, ${many} s for 1,024`);
+  });
+
+  test("keys of meshes and placements do not grow with the number of devices, and tell them apart", () => {
+    const mesh = Mesh.of({ batch: 64, model: 64 });
+    const placed = Placement.split(mesh, [1 << 20, 8192], { 0: "batch", 1: "model" });
+    assert.ok(placed.key.length < 200, placed.key);
+    const keys = [
+      Mesh.of({ d: 4 }),
+      Mesh.of({ d: 4 }, [0, 1, 2, 4]),
+      Mesh.of({ d: 4 }, [3, 2, 1, 0]),
+      Mesh.of({ d: 4 }, [0, 2, 1, 3]),
+      new Mesh([{ name: "d", size: 4 }], [0, 1, 2, 3], [1, 1, 2, 2]),
+      new Mesh([{ name: "d", size: 4 }], [0, 1, 2, 3], [2, 2, 1, 1]),
+      new Mesh([{ name: "d", size: 4 }], [0, 1, 2, 3], [1, 2, 2, 2]),
+    ].map(({ key }) => key);
+    assert.equal(new Set(keys).size, keys.length);
+    const bounds = [
+      [0, 2, 4, 6, 8],
+      [0, 2, 4, 5, 8],
+      [0, 1, 4, 6, 8],
+      [0, 0, 4, 8, 8],
+      [0, 4, 4, 4, 8],
+      [0, 2, 2, 6, 8],
+    ];
+    const line = Mesh.of({ d: 4 });
+    const placements = bounds.map((list) => new Placement(line, [{ axes: ["d"], bounds: list }]).key);
+    assert.equal(new Set(placements).size, placements.length);
+  });
+});

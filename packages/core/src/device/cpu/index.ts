@@ -180,6 +180,7 @@ export class CpuDevice implements Device {
   readonly allocations = { fresh: 0, reused: 0 };
   /** Number of programs that were scheduled here, and that were loaded from disk. */
   readonly programs = { planned: 0, saved: 0 };
+  readonly #pools = settings.cpuPool.get();
   readonly #pool = new Map<number, number[]>();
   #used = 0;
   #pooled = 0;
@@ -250,7 +251,7 @@ export class CpuDevice implements Device {
   }
 
   allocate(bytes: number): CpuBuffer {
-    const size = bucket(bytes);
+    const size = this.#pools ? bucket(bytes) : bytes;
     const pooled = this.#pool.get(size)?.pop();
     if (pooled !== undefined) {
       this.allocations.reused++;
@@ -277,8 +278,12 @@ export class CpuDevice implements Device {
 
   free(buffer: DeviceBuffer): void {
     const { address, bytes } = buffer as CpuBuffer;
-    const size = bucket(bytes);
     this.#used -= bytes;
+    if (!this.#pools) {
+      this.#release(address);
+      return;
+    }
+    const size = bucket(bytes);
     this.#pooled += size;
     const list = this.#pool.get(size);
     if (list === undefined) this.#pool.set(size, [address]);

@@ -1,8 +1,10 @@
 // A process group of one host over shared memory. Processes find each other by a name, whoever started them; the name
 // exists only until all are there, so that nothing is left behind however they end.
-import { closeSync, openSync, readdirSync, readlinkSync, readSync, unlinkSync } from "node:fs";
+import { createHmac } from "node:crypto";
+import { closeSync, constants, lstatSync, openSync, readdirSync, readlinkSync, readSync, unlinkSync } from "node:fs";
 import { bareCollective, type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
+import { userSecret } from "../cache-root.js";
 import type { ProcessGroup } from "../contract.js";
 import { describeFor } from "./descriptor.js";
 import { GroupError, type GroupErrorCode } from "./errors.js";
@@ -37,7 +39,16 @@ export function groupPath(name: string): string {
     throw new WeftError(
       `the group name "${name}" may have letters, digits, ".", "_" and "-" alone, at most 100 of them`,
     );
-  return `${folder}/${prefix}${name}`;
+  const path = `${folder}/${prefix}${name}`;
+  // Everybody may create files there. A name that another user has taken is replaced by one that nobody else can guess.
+  if (isOwn(path) !== false) return path;
+  return `${folder}/${prefix}${createHmac("sha256", userSecret()).update(name).digest("hex").slice(0, 40)}`;
+}
+
+/** Whether a file is this user's; null if there is none. */
+function isOwn(path: string): boolean | null {
+  const facts = lstatSync(path, { throwIfNoEntry: false });
+  return facts === undefined ? null : facts.uid === (process.geteuid?.() ?? facts.uid);
 }
 
 type Explain = (about: { rank: number; pid: number; name: string; seconds: number; size: number }) => string;
@@ -185,7 +196,9 @@ const magic = 0x7765667467727031n;
 function isOrphan(path: string): boolean {
   const library = groupLibrary();
   const head = Buffer.alloc(32);
-  const file = openSync(path, "r");
+  // Never a pipe, which would wait for somebody to write to it.
+  if (!lstatSync(path).isFile()) return false;
+  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
   try {
     readSync(file, head, 0, head.length, 0);
   } finally {
@@ -194,7 +207,7 @@ function isOrphan(path: string): boolean {
   const started = (pid: number): bigint => BigInt(library.processStart(pid) as number | bigint);
   if (head.readBigUInt64LE(0) === magic) return started(head.readInt32LE(16)) !== head.readBigUInt64LE(24);
   // Not finished yet: then its name ends with the process that writes it.
-  const maker = /\.(\d+)$/.exec(path)?.[1];
+  const maker = /\.(\d+)\.[0-9a-f]+$/.exec(path)?.[1];
   return maker !== undefined && started(Number(maker)) === 0n;
 }
 
@@ -219,4 +232,5 @@ export function removeStale(): string[] {
 }
 
 /** Names in shared memory that belong to this user's groups. For tests and `weft doctor`. */
-export const groupFiles = (): string[] => readdirSync(folder).filter((name) => name.startsWith(prefix));
+export const groupFiles = (): string[] =>
+  readdirSync(folder).filter((name) => name.startsWith(prefix) && isOwn(`${folder}/${name}`) === true);

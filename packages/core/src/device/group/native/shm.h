@@ -154,8 +154,9 @@ static uint64_t control_bytes(int size) { return sizeof(control_t) + (uint64_t)s
 /* A new control segment at the path, in place of one whose owner is gone. */
 static int create_control(const char* path, int size, int replace) {
   char temporary[300];
-  snprintf(temporary, sizeof temporary, "%s.%d", path, getpid());
-  unlink(temporary);
+  uint64_t random = 0; /* other users can write to the folder, and must not have taken the name */
+  if (syscall(SYS_getrandom, &random, sizeof random, 0) != sizeof random) return E_SYSTEM;
+  snprintf(temporary, sizeof temporary, "%s.%d.%016llx", path, getpid(), (unsigned long long)random);
   int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return E_SYSTEM;
   uint64_t bytes = control_bytes(size);
