@@ -268,6 +268,7 @@ export function oneHot(
   count: number,
   options: { dtype?: "float32" | "float64" | "int32" | "bool" } = {},
 ): Tensor {
+  checkOptions("oneHot", options, ["dtype"]);
   checkShape("oneHot", [count]);
   const node = indexNode("oneHot", classes, 0);
   const shape = [...node.shape, count];

@@ -171,7 +171,8 @@ const neutral = { add: 0, mul: 1, min: Number.POSITIVE_INFINITY, max: Number.NEG
  * Reduces the rows of x (slices along axis 0) by segment: row i of the result combines the rows whose id is i. Segments without rows
  * have the neutral element: 0, 1 or an infinity. Ids out of range are dropped.
  */
-export function segmentReduce(x: Tensor, ids: Tensor, count: number, { mode = "add" }: SegmentOptions = {}): Tensor {
+export function segmentReduce(x: Tensor, ids: Tensor, count: number, options: SegmentOptions = {}): Tensor {
+  const { mode = "add" } = checkOptions("segmentReduce", options, ["mode"]);
   if (!Object.hasOwn(neutral, mode))
     throw new WeftError(`segmentReduce: the mode is one of ${Object.keys(neutral).join(", ")}, got ${String(mode)}`);
   if (!isInexact(x.dtype) && (mode === "min" || mode === "max"))
