@@ -22,6 +22,8 @@ import {
   csv,
   failed,
   percent,
+  print,
+  printJson,
   shorten,
   significant,
   size,
@@ -90,11 +92,14 @@ async function run(files: string[], options: Options): Promise<void> {
   if (options.html !== undefined) await writePage(inputs, report, options.html);
   if (options.merged !== undefined) await merge(inputs, report, options.merged);
   if (options.json)
-    process.stdout.write(
-      `${JSON.stringify(diff === null ? report : { ...report, diff, changes: second === null ? null : traceChanges(report, second), second })}\n`,
+    printJson(
+      diff === null
+        ? report
+        : { ...report, diff, changes: second === null ? null : traceChanges(report, second), second },
+      0,
     );
-  else if (diff === null || second === null) process.stdout.write(`${show(report, top)}\n`);
-  else process.stdout.write(`${changesText(traceChanges(report, second))}\n\n${showDiff(diff, top)}\n`);
+  else if (diff === null || second === null) print(`${show(report, top)}\n`);
+  else print(`${changesText(traceChanges(report, second))}\n\n${showDiff(diff, top)}\n`);
   if (report.ranks.every((rank) => rank.spanUs === undefined)) process.exitCode = failed;
 }
 

@@ -17,6 +17,8 @@ export interface HostEvents {
 export const hostKinds = {
   dataWait: dataLoaderName,
   synchronization: /^aten::(?:item|is_nonzero|nonzero)$|^(?:cuda|hip)(?:Device|Stream|Event)Synchronize$/,
+  /** Calls for memory of the driver: allocators of frameworks make them once, not in every step. */
+  allocation: /^(?:cuda|hip)(?:Malloc|Free|HostAlloc|FreeHost|HostMalloc|HostFree)$/,
   compilation:
     /compile_inner|compile_fx|_compile_fx_inner|dynamo_timed|convert_frame|backend_compile|XlaCompile|PjRt.*Compile|^Compile\b|inductor_codecache/,
 } as const;
