@@ -4,7 +4,18 @@ import { accessSync } from "node:fs";
 import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
 import type { Tensor } from "@weft/core";
 import type { Command } from "commander";
-import { attempt, failed, ProgressLine, significant, size, table, warn, writeFiles } from "../terminal/index.js";
+import {
+  attempt,
+  failed,
+  ProgressLine,
+  print,
+  printJson,
+  significant,
+  size,
+  table,
+  warn,
+  writeFiles,
+} from "../terminal/index.js";
 import {
   type CudaReport,
   cudaFacts,
@@ -122,9 +133,9 @@ async function run(options: Options): Promise<void> {
   // Loaded here, because it loads native code.
   const weft = await import("@weft/core");
   const report = examine(weft, options.measure);
-  const text = `${JSON.stringify(report, null, 2)}\n`;
-  if (options.out !== undefined) writeFiles(options.out, { "doctor.json": text });
-  process.stdout.write(options.json ? text : show(report));
+  if (options.out !== undefined) writeFiles(options.out, { "doctor.json": `${JSON.stringify(report, null, 2)}\n` });
+  if (options.json) printJson(report);
+  else print(show(report));
   const broken = report.devices.filter(({ problem }) => problem !== undefined);
   for (const { name, problem } of broken) warn(`${name}: ${problem}`);
   if (broken.length > 0) process.exitCode = failed;

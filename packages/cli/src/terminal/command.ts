@@ -5,6 +5,8 @@ import { mostDevices } from "@weft/formats/limits";
 import { plainText } from "@weft/formats/text";
 import { InvalidArgumentError } from "commander";
 import { failed, interrupted, wrongUsage } from "../usage/index.js";
+import { paint, widthOf, wrapped } from "./paint.js";
+import { makeRoom } from "./progress.js";
 
 export { failed, interrupted, wrongUsage };
 
@@ -39,9 +41,15 @@ export function count(value: string): number {
   return number;
 }
 
-export function warn(message: string): void {
-  process.stderr.write(`weft: ${plainText(message)}\n`);
+/** Writes a message to standard error: a warning, the error that ends a command, or a remark. */
+export function warn(message: string, tone: "warning" | "bad" | "dim" = "warning"): void {
+  makeRoom();
+  const text = wrapped(`weft: ${plainText(message)}`, widthOf(process.stderr));
+  process.stderr.write(`${paint[tone](text.slice(0, 5), process.stderr)}${text.slice(5)}\n`);
 }
+
+/** Writes a remark to standard error. */
+export const note = (message: string): void => warn(message, "dim");
 
 /** Writes files into a folder, which is created if needed; returns their paths. */
 export function writeFiles(folder: string, files: Record<string, string>): string[] {
@@ -63,7 +71,7 @@ export async function attempt(work: () => Promise<void>): Promise<void> {
     await work();
   } catch (error) {
     if (error instanceof CommandError) {
-      warn(error.message);
+      warn(error.message, "bad");
       process.exitCode = error.exitCode;
       return;
     }
@@ -74,7 +82,7 @@ export async function attempt(work: () => Promise<void>): Promise<void> {
     }
     const system = error as NodeJS.ErrnoException;
     if (system.code !== undefined && system.path !== undefined) {
-      warn(system.code === "ENOENT" ? `${system.path} does not exist` : `${system.path}: ${system.message}`);
+      warn(system.code === "ENOENT" ? `${system.path} does not exist` : `${system.path}: ${system.message}`, "bad");
       process.exitCode = failed;
       return;
     }
