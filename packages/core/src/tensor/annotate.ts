@@ -1,6 +1,6 @@
 // Sharding annotations: constraints on tensors, and names for parts of the program that sharding rules can match. They have no
 // effect on a single device. WEFT_IGNORE_ANNOTATIONS=1 ignores them.
-import { currentNodeScope, inScope, WeftError } from "../graph/index.js";
+import { checkOptions, currentNodeScope, inScope, WeftError } from "../graph/index.js";
 import { make } from "../ops/index.js";
 import { settings } from "../settings/index.js";
 import { nodeOf, wrap } from "./convert.js";
@@ -12,11 +12,16 @@ export type ShardSpec = Readonly<Record<number, string | readonly string[]>>;
 const ignored = (): boolean => settings.ignoreAnnotations.get();
 
 function byDimension(op: string, spec: ShardSpec, rank: number): string[][] {
+  if (typeof spec !== "object" || spec === null)
+    throw new WeftError(`${op}: mesh axes by dimension are an object such as { 0: "batch" }, got ${String(spec)}`);
   const dims = Array.from({ length: rank }, (): string[] => []);
   for (const [key, axes] of Object.entries(spec)) {
     const dim = Number(key) < 0 ? rank + Number(key) : Number(key);
     if (!(dim in dims)) throw new WeftError(`${op}: there is no dimension ${key} in a tensor of ${rank}`);
-    dims[dim] = typeof axes === "string" ? [axes] : [...axes];
+    const list: unknown[] = Array.isArray(axes) ? axes : [axes];
+    if (!list.every((axis) => typeof axis === "string"))
+      throw new WeftError(`${op}: dimension ${key} is cut by the name of a mesh axis or several, got ${String(axes)}`);
+    dims[dim] = list;
   }
   const all = dims.flat();
   if (new Set(all).size !== all.length)
@@ -29,6 +34,7 @@ function byDimension(op: string, spec: ShardSpec, rank: number): string[][] {
  * Gradients get the same constraint, or the one in `backward`. On a single device the constraint has no effect.
  */
 export function shard(x: Tensor, spec: ShardSpec, options: { backward?: ShardSpec } = {}): Tensor {
+  checkOptions("shard", options, ["backward"]);
   const node = nodeOf("shard", x);
   const rank = node.shape.length;
   const dims = byDimension("shard", spec, rank);

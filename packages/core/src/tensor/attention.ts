@@ -29,7 +29,7 @@ import {
 import { wrap } from "./convert.js";
 import { type ProductOptions, productPrecision } from "./precision.js";
 import type { Key } from "./random.js";
-import type { Tensor } from "./tensor.js";
+import { Tensor } from "./tensor.js";
 
 /** Options of {@link scaledDotProductAttention} and {@link packedAttention}. */
 export interface AttentionOptions extends ProductOptions {
@@ -69,7 +69,9 @@ function bandOption(op: string, { causal = false, window }: AttentionOptions): B
 /** Whether a query may see a key by their segments [..., 1, queries, keys], and by the mask. */
 function segmentMask(op: string, { segments, mask }: AttentionOptions, scores: readonly number[]): Tensor | undefined {
   if (segments === undefined) return mask;
-  const ids = "rank" in segments ? ([segments, segments] as const) : segments;
+  const ids = Array.isArray(segments) ? segments : [segments, segments];
+  if (ids.length !== 2 || !ids.every((x) => x instanceof Tensor))
+    throw new WeftError(`${op}: segments are a tensor, or one for the queries and one for the keys`);
   const [rows, columns] = ids.map((x, i) => {
     const length = scores[scores.length - 2 + i];
     const batch = scores.slice(0, -3);

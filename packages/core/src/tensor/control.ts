@@ -108,7 +108,7 @@ export function foriLoop<C>(
   init: C,
   options: LoopOptions = {},
 ): C {
-  checkOptions("foriLoop", options, ["maxTrips"]);
+  boundOf("foriLoop", checkOptions("foriLoop", options, ["maxTrips"]).maxTrips);
   if (typeof lower === "number" && typeof upper === "number") {
     if (!Number.isInteger(lower) || !Number.isInteger(upper))
       throw new WeftError(`foriLoop: the bounds must be whole numbers, got ${lower} and ${upper}`);

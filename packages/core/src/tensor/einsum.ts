@@ -1,5 +1,14 @@
 // Products of tensors: matmul, einsum, tensordot, kron, outer. All use the batched matrix product.
-import { broadcastShapes, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import {
+  broadcastShapes,
+  checkOptions,
+  type Node,
+  numel,
+  range,
+  ShapeError,
+  showShape,
+  WeftError,
+} from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { align, broadcastAll, commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { currentPrecision, type ProductOptions, productPrecision } from "./precision.js";
@@ -18,7 +27,7 @@ import type { Tensor } from "./tensor.js";
  * ```
  */
 export function matmul(a: TensorLike, b: TensorLike, options: ProductOptions = {}): Tensor {
-  const precision = productPrecision("matmul", options);
+  const precision = productPrecision("matmul", checkOptions("matmul", options, ["precision"]));
   const common = commonDType("matmul", [a, b]);
   const dtype = common === "bool" ? "int32" : common;
   let [x, y] = [nodeAs("matmul", a, dtype), nodeAs("matmul", b, dtype)];

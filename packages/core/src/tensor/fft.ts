@@ -246,6 +246,7 @@ function checkFrequencies(op: string, n: number, spacing: number): void {
 
 /** Frequencies of the elements of an {@link fft} of length n: [0, 1, ..., -2, -1] / (n spacing). */
 export function fftfreq(n: number, spacing = 1, options: CreateOptions = {}): Tensor {
+  checkOptions("fftfreq", options, ["dtype"]);
   checkFrequencies("fftfreq", n, spacing);
   const half = Math.ceil(n / 2);
   const counts = concat([arange(0, half, 1, options), arange(half - n, 0, 1, options)]);
@@ -254,6 +255,7 @@ export function fftfreq(n: number, spacing = 1, options: CreateOptions = {}): Te
 
 /** Frequencies of the elements of an {@link rfft} of length n: [0, 1, ..., n / 2] / (n spacing). */
 export function rfftfreq(n: number, spacing = 1, options: CreateOptions = {}): Tensor {
+  checkOptions("rfftfreq", options, ["dtype"]);
   checkFrequencies("rfftfreq", n, spacing);
   const counts = arange(0, Math.floor(n / 2) + 1, 1, options);
   return wrap(build.scale(build.cast(counts.node, realOf(floatOf(counts.dtype))), 1 / (n * spacing)));

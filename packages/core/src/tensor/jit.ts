@@ -154,10 +154,15 @@ export function jitLowered<F extends AnyFunction>(
   const { maxPrograms = defaultMaxPrograms } = options;
   if (!Number.isInteger(maxPrograms) || maxPrograms < 1)
     throw new WeftError(`jit: maxPrograms is ${maxPrograms}; it must be a whole number of at least 1`);
+  if (options.buckets !== undefined && options.vary === undefined)
+    throw new WeftError("jit: buckets need vary, which says which sizes change");
+  const { donate: donated = [] } = options;
+  if (!Array.isArray(donated) || !donated.every((i) => Number.isInteger(i) && i >= 0))
+    throw new WeftError(`jit: donate is a list of positions of arguments, got ${JSON.stringify(donated)}`);
   const varying = options.vary === undefined ? null : new VaryingSizes(options.vary, options.buckets);
   let hasWarned = false;
   const caches = new WeakMap<Session, ProgramCache>();
-  const donate = new Set(options.donate ?? []);
+  const donate = new Set<number>(donated);
 
   const cacheNow = (): ProgramCache => {
     const now = session();

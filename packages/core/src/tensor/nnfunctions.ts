@@ -8,7 +8,6 @@ import {
   type Node,
   ShapeError,
   showShape,
-  WeftError,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
 import { inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
@@ -37,7 +36,7 @@ import {
   tanh,
   where,
 } from "./math.js";
-import { logsumexp, mean, sum, variance } from "./reduce.js";
+import { mean, sum, variance } from "./reduce.js";
 import { unsqueeze } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
@@ -70,7 +69,8 @@ export const mish = (x: TensorLike): Tensor => {
 export const hardtanh = (x: TensorLike, low = -1, high = 1): Tensor => clip(x, low, high);
 
 /** Cosine of the angle between vectors along an axis, with broadcasting; lengths below epsilon count as epsilon. */
-export function cosineSimilarity(a: Tensor, b: Tensor, { axis = -1, epsilon = 1e-8 } = {}): Tensor {
+export function cosineSimilarity(a: Tensor, b: Tensor, options: { axis?: number; epsilon?: number } = {}): Tensor {
+  const { axis = -1, epsilon = 1e-8 } = checkOptions("cosineSimilarity", options, ["axis", "epsilon"]);
   const lengths = mul(maximum(norm(a, axis), epsilon), maximum(norm(b, axis), epsilon));
   return div(vecdot(a, b, axis), lengths);
 }
@@ -151,9 +151,8 @@ export function softmax(x: TensorLike, axis: number | readonly number[] = -1): T
 export function logSoftmax(x: TensorLike, axis: number | readonly number[] = -1): Tensor {
   const given = inexactNode("logSoftmax", x);
   if (isHalf(given.dtype)) return wrap(build.cast(logSoftmax(wide(given), axis).node, given.dtype));
-  const node = wrap(given);
-  const at = resolveAxes("logSoftmax", axis, node.shape.length);
-  return sub(node, logsumexp(node, at, { keepDims: true }));
+  if (isComplex(given.dtype)) throw new DTypeError("logSoftmax: not defined for complex tensors");
+  return wrap(composed.logSoftmax(given, resolveAxes("logSoftmax", axis, given.shape.length)));
 }
 
 /** Normalizes the last axes to mean 0 and standard deviation 1, then scales and shifts. */
@@ -183,11 +182,8 @@ export function reduceLoss<O extends LossOptions>(
   options: O,
   more: readonly (keyof O & string)[] = [],
 ): Tensor {
-  checkOptions(op, options, ["reduction", ...more]);
-  const { reduction = "mean" } = options;
+  const { reduction = "mean" } = checkOptions(op, options, ["reduction", ...more]);
   if (reduction === "none") return losses;
-  if (reduction !== "sum" && reduction !== "mean")
-    throw new WeftError(`${op}: the reduction is "mean", "sum" or "none", got ${JSON.stringify(reduction)}`);
   return reduction === "sum" ? sum(losses) : mean(losses);
 }
 
@@ -224,7 +220,7 @@ export function crossEntropy(
   if (isClass) {
     if (kindOf(targets.dtype) !== "int")
       throw new DTypeError(`crossEntropy: class numbers are integers, got ${targets.dtype}; use cast("int32")`);
-    const labels = build.cast(nodeOf("crossEntropy", targets), "int32");
+    const labels = build.toIndex(nodeOf("crossEntropy", targets));
     const wide = build.expand(build.reshape(labels, [...labels.shape, 1]), logits.shape);
     const hit = wrap(build.eq(wide, build.iota(logits.shape, logits.shape.length - 1, "int32")));
     // A class that does not exist must not count as a perfect prediction.

@@ -4,7 +4,7 @@ import { build } from "../ops/index.js";
 import { wrap } from "./convert.js";
 import { rsqrt } from "./math.js";
 import { mean, variance } from "./reduce.js";
-import type { Tensor } from "./tensor.js";
+import { Tensor } from "./tensor.js";
 
 /** Options of the normalizations of images. */
 export interface ChannelNormOptions {
@@ -36,10 +36,9 @@ function channels(
   return {
     axis,
     wide: (v, name) => {
-      if (showShape(v.shape) !== `[${count}]`)
-        throw new ShapeError(
-          `${op}: ${name} needs shape [${count}], one number per channel, got ${showShape(v.shape)}`,
-        );
+      const shape = v instanceof Tensor ? showShape(v.shape) : typeof v;
+      if (shape !== `[${count}]`)
+        throw new ShapeError(`${op}: ${name} needs shape [${count}], one number per channel, got ${shape}`);
       return v.reshape(x.shape.map((_, i) => (i === axis ? count : 1)));
     },
   };

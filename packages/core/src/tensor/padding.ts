@@ -1,5 +1,5 @@
 // Padding of axes: by a constant, by elements of the tensor itself (a gather with indices known on the host) or by their mean.
-import { range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { nodeOf, type TensorLike, wrap } from "./convert.js";
 import { tensor } from "./create.js";
@@ -109,7 +109,9 @@ export function pad(
   amounts: readonly (readonly [number, number])[],
   options: number | PadOptions = 0,
 ): Tensor {
-  const { mode = "constant", value = 0 } = typeof options === "number" ? { value: options } : options;
+  const { mode = "constant", value = 0 } =
+    typeof options === "number" ? { value: options } : checkOptions("pad", options, ["mode", "value"]);
+  if (typeof value !== "number") throw new WeftError(`pad: value is a number, got ${String(value)}`);
   if (mode !== "constant" && mode !== "linearRamp" && sources[mode] === undefined && summaries[mode] === undefined)
     throw new WeftError(
       `pad: the mode is one of constant, edge, reflect, symmetric, wrap, mean, maximum, minimum, linearRamp, got ${String(mode)}`,

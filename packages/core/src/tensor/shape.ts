@@ -1,5 +1,5 @@
 // Functions that move elements: reshape, permute, concatenate, split, repeat.
-import { numel, promote, range, type Shape, ShapeError, showShape } from "../graph/index.js";
+import { checkOptions, numel, promote, range, type Shape, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { broadcastAll, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { checkShape } from "./create.js";
@@ -301,7 +301,8 @@ export interface MeshgridOptions {
 }
 
 /** Coordinates of a grid: one tensor per vector, all of the shape of the grid. */
-export function meshgrid(vectors: readonly TensorLike[], { indexing = "xy" }: MeshgridOptions = {}): Tensor[] {
+export function meshgrid(vectors: readonly TensorLike[], options: MeshgridOptions = {}): Tensor[] {
+  const { indexing = "xy" } = checkOptions("meshgrid", options, ["indexing"]);
   if (indexing !== "xy" && indexing !== "ij")
     throw new ShapeError(`meshgrid: indexing is "xy" or "ij", got ${String(indexing)}`);
   const nodes = vectors.map((v) => nodeOf("meshgrid", v));

@@ -57,7 +57,8 @@ function differentiate(op: string, fn: AnyFunction, args: unknown[], options: Gr
   const { argument = 0, hasAux = false } = options;
   const chosen = typeof argument === "number" ? [argument] : [...argument];
   for (const i of chosen)
-    if (i < 0 || i >= args.length) throw new WeftError(`${op}: there is no argument ${i} among ${args.length}`);
+    if (!Number.isInteger(i) || i < 0 || i >= args.length)
+      throw new WeftError(`${op}: there is no argument ${i} among ${args.length}`);
   return tracing(() => {
     const traced = [...args];
     const sources = chosen.map((i) => {

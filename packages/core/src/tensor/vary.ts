@@ -27,14 +27,18 @@ function bucketFunction(buckets: Buckets | undefined): (size: number) => number 
       return rounded;
     };
   }
+  if (!Array.isArray(buckets))
+    throw new WeftError(`jit: buckets are a list of sizes or a function, got ${JSON.stringify(buckets)}`);
   const bad = buckets.find((size) => !Number.isSafeInteger(size) || size < 1);
   if (bad !== undefined) throw new WeftError(`jit: buckets has ${bad}; sizes are whole numbers of at least 1`);
-  const sorted = [...buckets].sort((a, b) => a - b);
+  const sorted = [...buckets].sort((a: number, b: number) => a - b);
   // Larger sizes are not padded.
   return (size) => sorted.find((bucket) => bucket >= size) ?? size;
 }
 
 function axesByArgument(vary: VaryingAxes): Map<number, readonly number[]> {
+  if (typeof vary !== "object" || vary === null)
+    throw new WeftError(`jit: vary is a list of arguments, or an object from arguments to axes, got ${String(vary)}`);
   const entries: [unknown, unknown][] = Array.isArray(vary) ? vary.map((at) => [at, 0]) : Object.entries(vary);
   return new Map(
     entries.map(([position, axes]) => {
