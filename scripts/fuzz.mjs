@@ -1,6 +1,6 @@
-// Runs the random programs of the test suites in large numbers: `node scripts/fuzz.mjs COUNT [KIND ...]`. Every process runs a chunk with
-// seeds of its own, so that one crash costs one chunk. Adds the counts to bench/results/fuzz.json: per kind and device how many
-// programs ran, from which seeds, and what failed.
+// Runs the random programs of the test suites in large numbers: `node scripts/fuzz.mjs COUNT [KIND ...] [--devices=reference,cpu]`.
+// Every process runs a chunk with seeds of its own, so that one crash costs one chunk. Adds the counts to bench/results/fuzz.json:
+// per kind and suite how many programs ran, from which seeds, and which chunks failed.
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,22 +11,57 @@ const kinds = {
   "single operations": ["single-ops", 2000],
   "integer and gather programs": ["integer-programs", 200],
   "complex programs": ["complex-programs", 200],
+  "calls with gradients": ["torch-calls", 500],
   "float programs with gradients": ["fuzz", 100],
   "programs with loops and branches": ["flow-programs", 50],
 };
 
-const [total, ...wanted] = process.argv.slice(2);
+const [total, ...rest] = process.argv.slice(2);
 const count = Number(total);
+const wanted = rest.filter((word) => !word.startsWith("--"));
+const devices = rest.find((word) => word.startsWith("--devices="))?.slice("--devices=".length);
 const unknown = wanted.filter((kind) => !(kind in kinds));
 if (!Number.isInteger(count) || count < 1 || unknown.length > 0)
-  throw new Error(`usage: node scripts/fuzz.mjs COUNT [KIND ...]; kinds: ${Object.keys(kinds).join(", ")}`);
+  throw new Error(
+    `usage: node scripts/fuzz.mjs COUNT [KIND ...] [--devices=reference,cpu]; kinds: ${Object.keys(kinds).join(", ")}`,
+  );
 
 const path = join(root, "bench/results/fuzz.json");
-const record = existsSync(path) ? JSON.parse(readFileSync(path, "utf8")) : { runs: [] };
+const read = () => (existsSync(path) ? JSON.parse(readFileSync(path, "utf8")) : { suites: {} });
+
+/** Adds a chunk to what was recorded of its suites. Other processes add theirs: the file is read again each time. */
+function add(kind, seed, programs, suites) {
+  const record = read();
+  for (const { name, failed } of suites) {
+    record.suites[kind] ??= {};
+    const suite = (record.suites[kind][name] ??= { programs: 0, nextSeed: 0, failedChunks: [] });
+    suite.programs += programs;
+    suite.nextSeed = Math.max(suite.nextSeed, seed + programs);
+    if (failed) suite.failedChunks.push([seed, programs]);
+  }
+  writeFileSync(path, `${JSON.stringify(record, null, 1)}\n`);
+}
+
+/** Suites of a test file that ran: the innermost tests of node:test in TAP, which come before the line of the group around them. */
+function suitesOf(tap) {
+  const found = [];
+  let group = [];
+  for (const [, indent, result, name, skipped] of tap.matchAll(/^( *)(not ok|ok) \d+ - (.*?)( # SKIP.*)?$/gm)) {
+    const test = { name, failed: result === "not ok" };
+    if (indent !== "") group.push(...(skipped === undefined ? [test] : []));
+    else if (group.length === 0) found.push(...(skipped === undefined ? [test] : []));
+    else {
+      found.push(...group.map((inner) => ({ ...inner, name: `${name}: ${inner.name}` })));
+      group = [];
+    }
+  }
+  return found;
+}
 
 for (const kind of wanted.length > 0 ? wanted : Object.keys(kinds)) {
   const [file, chunk] = kinds[kind];
-  const start = Math.max(0, ...record.runs.filter((run) => run.kind === kind).map((run) => run.seed + run.programs));
+  const names = Object.values(read().suites?.[kind] ?? {});
+  const start = Math.max(0, ...names.map(({ nextSeed }) => nextSeed));
   for (let done = 0; done < count; done += chunk) {
     const programs = Math.min(chunk, count - done);
     const seed = start + done;
@@ -34,17 +69,20 @@ for (const kind of wanted.length > 0 ? wanted : Object.keys(kinds)) {
       process.execPath,
       ["--test", "--test-reporter=tap", join(root, `packages/core/dist/test/${file}.test.js`)],
       {
-        env: { ...process.env, WEFT_FUZZ: String(programs), WEFT_FUZZ_SEED: String(seed), WEFT_INTERPRET: "0" },
+        env: {
+          ...process.env,
+          WEFT_FUZZ: String(programs),
+          WEFT_FUZZ_SEED: String(seed),
+          WEFT_INTERPRET: "0",
+          ...(devices === undefined ? {} : { WEFT_TEST_DEVICES: devices }),
+        },
         encoding: "utf8",
         maxBuffer: 1 << 28,
       },
     );
-    const suites = [...child.stdout.matchAll(/^(not ok|ok) \d+ - (.*?)( # SKIP.*)?$/gm)].filter(
-      ([, , , skipped]) => skipped === undefined,
-    );
-    const failures = suites.filter(([, result]) => result === "not ok").map(([, , name]) => name);
-    record.runs.push({ kind, seed, programs, suites: suites.map(([, , name]) => name), failures });
-    writeFileSync(path, `${JSON.stringify(record, null, 1)}\n`);
+    const suites = suitesOf(child.stdout);
+    const failures = suites.filter(({ failed }) => failed).map(({ name }) => name);
+    add(kind, seed, programs, suites);
     console.log(
       `${kind}: seeds ${seed} to ${seed + programs - 1}: ${failures.length === 0 ? "no failures" : `FAILED ${failures.join(", ")}`}`,
     );

@@ -31,10 +31,10 @@ try {
 } catch (error) {
   if (error instanceof UnknownName) {
     const { plainText } = await import("@weft/formats/text");
-    const { suggestName } = await import("./terminal/index.js");
+    const { paint, suggestName, widthOf, wrapped } = await import("./terminal/index.js");
     const { wrong, known, what } = error;
-    const text = `error: ${error.message}\n${suggestName(wrong, known, `${what}s`)}\n(weft --help lists the commands)\n`;
-    process.stderr.write(plainText(text));
+    const text = ` ${error.message}\n${suggestName(wrong, known, `${what}s`)}\n(weft --help lists the commands)\n`;
+    process.stderr.write(`${paint.bad("error:", process.stderr)}${wrapped(plainText(text), widthOf(process.stderr))}`);
     process.exit(wrongUsage);
   }
   if (!(error instanceof CommanderError)) throw error;

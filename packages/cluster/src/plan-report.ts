@@ -109,8 +109,9 @@ export function reportPlan(
     program,
     why: short(why),
     devices: params[0]?.mesh.size ?? results[0]?.mesh.size ?? 1,
-    candidates: candidates.slice(0, mostCandidates).map(({ name, devices, seconds, communicate, bytes }) => ({
-      name: short(name),
+    candidates: candidates.slice(0, mostCandidates).map(({ name, devices, mesh, seconds, communicate, bytes }) => ({
+      // One split may be reached by several grids.
+      name: short(mesh.axes.length > 1 ? `${name} (${mesh.axes.map((a) => `${a.name} ${a.size}`).join(" × ")})` : name),
       devices,
       seconds: Number.isFinite(seconds) ? seconds : null,
       communicate: finite(communicate),

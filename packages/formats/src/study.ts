@@ -40,6 +40,10 @@ export const runFileSchema = z.object({
   machine: machineFactsSchema.optional(),
   workload: workloadSchema.optional(),
   steps: countSchema.optional().describe("Steps that the run will take, if it is not stopped"),
+  lossName: z
+    .string()
+    .optional()
+    .describe("What the loss of the steps is, such as infidelity; the loss of a training otherwise"),
   job: z.string().optional().describe("SLURM job id"),
   test: z
     .object({ loss: z.number(), accuracy: z.number(), samples: z.number().optional() })

@@ -54,7 +54,7 @@ export {
   scorePrediction,
 } from "./ledger/index.js";
 export { type LintOptions, type LintProblem, lintFiles } from "./lint/index.js";
-export { type Fabric, fabrics } from "./metrics/index.js";
+export { type Fabric, fabrics, type ScalingClass, scalingClass } from "./metrics/index.js";
 export { emptyRun } from "./model/index.js";
 export {
   type BucketChoice,

@@ -9,7 +9,7 @@ import {
   writeTables,
 } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, CommandError, failed, ProgressLine, table, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, failed, print, printJson, table, withProgress, wrongUsage } from "../terminal/index.js";
 import {
   analyzeAll,
   findingsText,
@@ -136,29 +136,22 @@ async function run(paths: string[], options: Options): Promise<void> {
 
   const directory = options.out ?? (options.json ? undefined : "weft-report");
   let written: string[] = [];
-  if (directory !== undefined) {
-    const progress = new ProgressLine();
-    try {
-      written = await writeReport(analyses, directory, {
-        pictures: options.pictures,
-        onFile: (name, done, total) => progress.update(name, done, total),
-      });
-    } finally {
-      progress.clear();
-    }
-  }
+  if (directory !== undefined)
+    written = await withProgress((progress) =>
+      writeReport(analyses, directory, { pictures: options.pictures, onFile: progress.update.bind(progress) }),
+    );
   if (options.db !== undefined) await writeTables(options.db, [...studyTables(studies), ...conclusionTables(reports)]);
   const ledger = typeof options.ledger === "string" ? options.ledger : undefined;
   const kept =
     options.ledger === false || (options.json && ledger === undefined) ? "" : keepLedger(reports, ledgerPath(ledger));
 
-  if (options.json) process.stdout.write(`${JSON.stringify({ studies: reports }, null, 2)}\n`);
+  if (options.json) printJson({ studies: reports });
   else {
     for (const report of reports)
-      process.stdout.write(`${verdictText(report)}\n\n${scalingTable(report)}\n\n${findingsText(report)}\n\n`);
+      print(`${verdictText(report)}\n\n${scalingTable(report)}\n\n${findingsText(report)}\n\n`);
     if (written.length > 0)
-      process.stdout.write(`${written.length} files in ${directory}${options.pictures ? ": open report.html" : ""}\n`);
-    if (kept !== "") process.stdout.write(`${kept}\n`);
+      print(`${written.length} files in ${directory}${options.pictures ? ": open report.html" : ""}\n`);
+    if (kept !== "") print(`${kept}\n`);
   }
   if (options.sql !== undefined) await printQuery(options.db!, options.sql);
   process.exitCode = reports.every((report) => report.runs.every((r) => r.epochSeconds === null))
@@ -171,9 +164,9 @@ async function printQuery(path: string, sql: string): Promise<void> {
     throw new CommandError(`--sql: ${error.message}`);
   });
   const header = Object.keys(rows[0] ?? {});
-  if (header.length === 0) process.stdout.write("no rows\n");
+  if (header.length === 0) print("no rows\n");
   else
-    process.stdout.write(
+    print(
       `${table(
         header,
         rows.map((row) => header.map((key) => String(row[key] ?? ""))),

@@ -2,7 +2,7 @@
 import { plainText } from "@weft/formats/text";
 import { type AuditFinding, auditSubmissions, readSubmissions } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, ProgressLine } from "../terminal/index.js";
+import { attempt, print, printJson, withProgress } from "../terminal/index.js";
 import { labWork } from "./studies.js";
 
 const help = `
@@ -23,13 +23,17 @@ export function add(program: Command): void {
 }
 
 async function run(directories: string[], options: { json?: boolean }): Promise<void> {
-  const progress = new ProgressLine();
-  const submissions = await labWork(() =>
-    directories.flatMap((directory) => readSubmissions(directory, (path) => progress.note(path))),
-  ).finally(() => progress.clear());
+  const submissions = await withProgress((progress) =>
+    labWork(() =>
+      directories.flatMap((directory) => {
+        progress.clear(); // Each round has its own number of logs.
+        return readSubmissions(directory, progress.update.bind(progress));
+      }),
+    ),
+  );
   const findings = auditSubmissions(submissions);
   if (options.json) {
-    process.stdout.write(`${JSON.stringify({ submissions: submissions.length, findings }, null, 2)}\n`);
+    printJson({ submissions: submissions.length, findings });
     return;
   }
   const text = findings.map(
@@ -38,7 +42,5 @@ async function run(directories: string[], options: { json?: boolean }): Promise<
       f.readings.map((r) => `     reading   ${r}\n`).join("") +
       f.rows.map((r) => `     from      ${r}\n`).join(""),
   );
-  process.stdout.write(
-    plainText(`${text.join("\n")}\n${submissions.length} submissions, ${findings.length} contradictions\n`),
-  );
+  print(plainText(`${text.join("\n")}\n${submissions.length} submissions, ${findings.length} contradictions\n`));
 }

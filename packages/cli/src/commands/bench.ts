@@ -15,7 +15,17 @@ import {
   parseBenchRecord,
 } from "@weft/lab/internal";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { attempt, CommandError, counts, failed, ProgressLine, warn, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  counts,
+  failed,
+  ProgressLine,
+  print,
+  printJson,
+  warn,
+  wrongUsage,
+} from "../terminal/index.js";
 import { jitText, torchText } from "./bench-suites.js";
 import { torchRows } from "./bench-torch.js";
 
@@ -122,9 +132,8 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
     if (options.suite === "jit") {
       const rows = await runJitBench({ ...bench, warmup: options.warmup ?? 10, repeats: options.repeats ?? 100 });
       progress.clear();
-      process.stdout.write(
-        options.json ? `${JSON.stringify({ suite: "jit", rows }, null, 1)}\n` : `${jitText(rows)}\n`,
-      );
+      if (options.json) printJson({ suite: "jit", rows }, 1);
+      else print(`${jitText(rows)}\n`);
       return;
     }
     const record = await measure(options, bench);
@@ -132,7 +141,8 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
     if (options.suite === "pytorch") {
       const torch = torchRows(bench);
       const result = { suite: "pytorch", weft: record, torch };
-      process.stdout.write(options.json ? `${JSON.stringify(result, null, 1)}\n` : `${torchText(record, torch)}\n`);
+      if (options.json) printJson(result, 1);
+      else print(`${torchText(record, torch)}\n`);
       return;
     }
     await judge(record, options);
@@ -294,8 +304,8 @@ async function judge(record: BenchRecord, options: Options): Promise<void> {
   const folder = options.out ?? "bench-report";
   mkdirSync(folder, { recursive: true });
   if (options.from === undefined) writeFileSync(join(folder, "bench.json"), `${JSON.stringify(record, null, 1)}\n`);
-  if (options.json) process.stdout.write(`${JSON.stringify(record, null, 1)}\n`);
-  else process.stdout.write(`${benchText(judged)}\n`);
+  if (options.json) printJson(record, 1);
+  else print(`${benchText(judged)}\n`);
   if (options.pictures) {
     const files = await benchFiles(judged);
     for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);

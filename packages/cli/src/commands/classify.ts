@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, statSync } from "node:fs";
 import type { ClassPrediction } from "@weft/train";
 import type { Command } from "commander";
-import { attempt, CommandError, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, print, printJson, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -40,9 +40,8 @@ async function classify(run: string, given: string[], options: Options): Promise
   const classifier = await engineWork(() => Classifier.open(run));
   const predictions = await engineWork(async () => classifier.classify(texts));
   predictions.forEach((prediction, i) => {
-    process.stdout.write(
-      `${options.json ? JSON.stringify({ text: texts[i], ...prediction }) : show(prediction, texts[i])}\n`,
-    );
+    if (options.json) printJson({ text: texts[i], ...prediction }, 0);
+    else print(show(prediction, texts[i]));
   });
 }
 

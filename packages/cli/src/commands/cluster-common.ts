@@ -8,6 +8,14 @@ export function port(text: string): number {
   return value;
 }
 
+/** Parses `head:9000` or `[::1]:9000`. */
+export function address(text: string): { host: string; port: number } {
+  const parts = /^\[?([^\]]+?)\]?:(\d+)$/.exec(text);
+  if (parts === null)
+    throw new InvalidArgumentError(`"${text}" is not an address; write host:port, such as localhost:9000`);
+  return { host: parts[1], port: port(parts[2]) };
+}
+
 export interface SecurityFlags {
   tokenFile?: string;
   workerTokenFile?: string;

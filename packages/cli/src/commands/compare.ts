@@ -2,7 +2,17 @@
 // then what was measured.
 import { bootstrapInterval, median } from "@weft/formats/stats";
 import type { Command } from "commander";
-import { attempt, CommandError, paint, shorten, significant, table, time, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  print,
+  printJson,
+  shorten,
+  significant,
+  table,
+  time,
+  wrongUsage,
+} from "../terminal/index.js";
 import { type ComparedThing, type MeasuredRow, readCompared } from "./compare-read.js";
 
 interface Options {
@@ -97,14 +107,14 @@ function sentence(differences: readonly Difference[], second: string): string {
     parts.push(
       quality.verdict === "equal"
         ? `has the same ${quality.name} (${shown(quality.first, quality.unit)})`
-        : `${quality.verdict === "better" ? paint.good("is better") : paint.bad("is worse")} in ${quality.name} (${shown(quality.first, quality.unit)} -> ${shown(quality.second, quality.unit)})`,
+        : `is ${quality.verdict} in ${quality.name} (${shown(quality.first, quality.unit)} -> ${shown(quality.second, quality.unit)})`,
     );
   if (timed !== undefined)
     parts.push(
       timed.verdict === "better"
-        ? `${paint.good("is faster")}: ${timed.name} ${ratioText(timed)}`
+        ? `is faster: ${timed.name} ${ratioText(timed)}`
         : timed.verdict === "worse"
-          ? `${paint.bad("is slower")}: ${timed.name} ${ratioText(timed)}`
+          ? `is slower: ${timed.name} ${ratioText(timed)}`
           : `shows no clear difference in ${timed.name}: ${ratioText(timed)}`,
     );
   return parts.length === 0 ? "nothing was measured in both" : `${second} ${parts.join(", and ")}`;
@@ -122,7 +132,7 @@ async function run(first: string, second: string, options: Options): Promise<voi
   });
   const settings = settingsThatDiffer(a, b);
   if (options.json) {
-    process.stdout.write(`${JSON.stringify({ kind: a.kind, first, second, settings, differences }, null, 2)}\n`);
+    printJson({ kind: a.kind, first, second, settings, differences });
     return;
   }
   const rows = differences.filter((d) => options.all || d.verdict !== "equal" || differences.length <= 12);
@@ -136,5 +146,5 @@ async function run(first: string, second: string, options: Options): Promise<voi
       rows.map((d) => [d.name, shown(d.first, d.unit), shown(d.second, d.unit), ratioText(d), d.verdict]),
     ),
   ];
-  process.stdout.write(`${text.join("\n\n")}\n`);
+  print(`${text.join("\n\n")}\n`);
 }

@@ -1,7 +1,7 @@
 // weft completion: scripts that complete commands, options and their choices in bash, zsh and fish. They are generated from the
 // commands themselves, so that they cannot name an option that does not exist.
 import { Command } from "commander";
-import { attempt, CommandError, suggestName, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, printLines, suggestName, wrongUsage } from "../terminal/index.js";
 import { addCommands } from "./index.js";
 
 const help = `
@@ -70,6 +70,46 @@ complete -o filenames -F _weft weft
 `;
 }
 
+/** zsh's own completion with descriptions; it is turned on first, which not every start-up file does. */
+function zsh(nodes: readonly Node[]): string {
+  const described = (name: string, description: string): string =>
+    quoted(`${name.replaceAll(":", "\\:")}:${description.replaceAll("\n", " ")}`);
+  const words = nodes.map(({ path, commands, options }) => {
+    const list = [
+      ...commands.map((c) => described(c.name, c.description)),
+      ...options.map((o) => described(o.flag, o.description)),
+    ];
+    return `    ${quoted(path)}) list=(${list.join(" ")}) ;;`;
+  });
+  const choices = nodes.flatMap(({ path, options }) =>
+    options.flatMap(({ flag, choices }) =>
+      choices.length === 0 ? [] : [`    ${quoted(`${path} ${flag}`)}) list=(${choices.map(quoted).join(" ")}) ;;`],
+    ),
+  );
+  const nested = nodes.filter(({ path }) => path !== "").map(({ path }) => quoted(path));
+  return `(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }
+_weft() {
+  local at="" i
+  local -a list
+  for ((i = 2; i < CURRENT; i++)); do
+    case "\${at:+$at }\${words[i]}" in
+    ${nested.join("|")}) at="\${at:+$at }\${words[i]}" ;;
+    esac
+  done
+  case "$at \${words[CURRENT-1]}" in
+${choices.join("\n")}
+  esac
+  if (( $#list > 0 )); then compadd -- $list; return; fi
+  case "$at" in
+${words.join("\n")}
+  esac
+  _describe -V weft list
+  [ -z "$at" ] || _files
+}
+compdef _weft weft
+`;
+}
+
 function fish(nodes: readonly Node[]): string {
   const lines = nodes.flatMap(({ path, commands, options }) => {
     const seen = path === "" ? [] : path.split(" ").map((name) => `__fish_seen_subcommand_from ${name}`);
@@ -90,8 +130,7 @@ function fish(nodes: readonly Node[]): string {
 
 const shells: Readonly<Record<string, (nodes: readonly Node[]) => string>> = {
   bash,
-  // zsh runs functions of bash.
-  zsh: (nodes) => `autoload -U +X bashcompinit && bashcompinit\n${bash(nodes)}`,
+  zsh,
   fish,
 };
 
@@ -110,5 +149,5 @@ async function run(shell: string): Promise<void> {
     throw new CommandError(`there is no completion for "${shell}" ${suggestName(shell, names, "shells")}`, wrongUsage);
   const program = new Command("weft").option("--version", "print the version");
   await addCommands(program, [], true);
-  process.stdout.write(shells[shell](nodesOf(program, "")));
+  printLines(shells[shell](nodesOf(program, "")));
 }

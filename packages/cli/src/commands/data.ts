@@ -2,7 +2,17 @@
 
 import { type DatasetName, datasetNames, datasets, download, findSplit, splits, textOf } from "@weft/train/data";
 import type { Command } from "commander";
-import { attempt, CommandError, ProgressLine, size, table, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  ProgressLine,
+  print,
+  printJson,
+  size,
+  suggestName,
+  table,
+  wrongUsage,
+} from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -46,7 +56,10 @@ export function add(program: Command): void {
 
 function known(name: string): DatasetName {
   if (!(datasetNames as string[]).includes(name))
-    throw new CommandError(`there is no data set "${name}"; known: ${datasetNames.join(", ")}`, wrongUsage);
+    throw new CommandError(
+      `there is no data set "${name}" ${suggestName(name, datasetNames, "data sets")}`,
+      wrongUsage,
+    );
   return name as DatasetName;
 }
 
@@ -67,10 +80,10 @@ async function get(name: string, options: Options): Promise<void> {
       }),
     );
     progress.clear();
-    if (options.json) process.stdout.write(`${JSON.stringify(done)}\n`);
+    if (options.json) printJson(done, 0);
     else
       for (const { split, path, bytes, how } of done)
-        process.stdout.write(`${split}  ${how === "there" ? "cached" : how}  ${size(bytes)}  ${path}\n`);
+        print(`${split}  ${how === "there" ? "cached" : how}  ${size(bytes)}  ${path}\n`);
   } finally {
     progress.clear();
     process.off("SIGINT", stop);
@@ -89,11 +102,11 @@ async function show(name: string, options: Options): Promise<void> {
     }
     return all;
   });
-  if (options.json) process.stdout.write(`${JSON.stringify(found)}\n`);
+  if (options.json) printJson(found, 0);
   else {
     const header = ["split", "rows", ...datasets[dataset].classes, "first text"];
     const lines = found.map((f) => [f.split, String(f.rows), ...f.classes.map(String), f.first]);
-    process.stdout.write(`${table(header, lines)}\n`);
+    print(`${table(header, lines)}\n`);
   }
 }
 
@@ -103,9 +116,9 @@ async function list(options: Options): Promise<void> {
     classes: datasets[name].classes,
     hub: datasets[name].hub?.repository ?? null,
   }));
-  if (options.json) process.stdout.write(`${JSON.stringify(all)}\n`);
+  if (options.json) printJson(all, 0);
   else
-    process.stdout.write(
+    print(
       `${table(
         ["name", "from", "classes"],
         all.map((d) => [d.name, d.hub ?? "made here", d.classes.join(", ")]),

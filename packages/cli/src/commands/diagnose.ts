@@ -1,7 +1,7 @@
 // weft diagnose: findings with evidence, cause, fix and predicted effect, of a study, of a single run, or of traces alone.
 import { attachTraces, traceFindings, verdictExitCode } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, failed, ProgressLine, warn, writeFiles } from "../terminal/index.js";
+import { attempt, failed, print, printJson, warn, withProgress, writeFiles } from "../terminal/index.js";
 import {
   analyzeAll,
   findingsText,
@@ -60,23 +60,20 @@ async function diagnoseTraces(paths: string[], options: Options): Promise<void> 
       "findings.json": `${JSON.stringify({ findings, whatIf }, null, 2)}\n`,
       "findings.txt": text,
     });
-  process.stdout.write(options.json ? `${JSON.stringify({ findings, whatIf }, null, 2)}\n` : text);
+  if (options.json) printJson({ findings, whatIf });
+  else print(text);
   if (report.ranks.every((rank) => rank.spanUs === undefined)) process.exitCode = failed;
 }
 
 async function run(paths: string[], options: Options): Promise<void> {
   if (paths.every(isTrace)) return diagnoseTraces(paths, options);
   const studies = await loadStudies(paths, {});
-  if (options.traces) {
-    const progress = new ProgressLine();
-    try {
-      await labWork(async () => {
-        for (const study of studies) await attachTraces(study, (file, index, of) => progress.update(file, index, of));
-      });
-    } finally {
-      progress.clear();
-    }
-  }
+  if (options.traces)
+    await withProgress((progress) =>
+      labWork(async () => {
+        for (const study of studies) await attachTraces(study, progress.update.bind(progress));
+      }),
+    );
   const reports = analyzeAll(studies).map((a) => a.report);
   for (const study of studies) warnProblems(study.problems);
   const text = reports.map((report) => `${verdictText(report)}\n\n${findingsText(report)}\n`).join("\n");
@@ -88,8 +85,8 @@ async function run(paths: string[], options: Options): Promise<void> {
   const ledger = typeof options.ledger === "string" ? options.ledger : undefined;
   const kept =
     options.ledger === false || (options.json && ledger === undefined) ? "" : keepLedger(reports, ledgerPath(ledger));
-  if (options.json) process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
-  else process.stdout.write(kept === "" ? text : `${text}\n${kept}\n`);
+  if (options.json) printJson(result);
+  else print(kept === "" ? text : `${text}\n${kept}\n`);
   if (reports.every((report) => report.runs.length === 0)) {
     warn("no run could be read");
     process.exitCode = failed;

@@ -4,7 +4,18 @@ import { accessSync } from "node:fs";
 import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
 import type { Tensor } from "@weft/core";
 import type { Command } from "commander";
-import { attempt, failed, ProgressLine, significant, size, table, warn, writeFiles } from "../terminal/index.js";
+import {
+  attempt,
+  failed,
+  ProgressLine,
+  print,
+  printJson,
+  significant,
+  size,
+  table,
+  warn,
+  writeFiles,
+} from "../terminal/index.js";
 import {
   type CudaReport,
   cudaFacts,
@@ -122,9 +133,9 @@ async function run(options: Options): Promise<void> {
   // Loaded here, because it loads native code.
   const weft = await import("@weft/core");
   const report = examine(weft, options.measure);
-  const text = `${JSON.stringify(report, null, 2)}\n`;
-  if (options.out !== undefined) writeFiles(options.out, { "doctor.json": text });
-  process.stdout.write(options.json ? text : show(report));
+  if (options.out !== undefined) writeFiles(options.out, { "doctor.json": `${JSON.stringify(report, null, 2)}\n` });
+  if (options.json) printJson(report);
+  else print(show(report));
   const broken = report.devices.filter(({ problem }) => problem !== undefined);
   for (const { name, problem } of broken) warn(`${name}: ${problem}`);
   if (broken.length > 0) process.exitCode = failed;
@@ -307,6 +318,17 @@ function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
   return list.filter((finding) => finding !== false);
 }
 
+/** The important sentence: whether Weft computes here, on what, and what is missing. */
+function summary({ devices, findings }: Report): string {
+  const usable = devices.filter(({ name, problem }) => problem === undefined && name !== "reference");
+  const count = (severity: DoctorCheck["severity"]): number => findings.filter((f) => f.severity === severity).length;
+  const [errors, warnings] = [count("error"), count("warning")];
+  const on =
+    usable.length === 0 ? "only on the slow reference device" : `on ${usable.map(({ name }) => name).join(" and ")}`;
+  const plural = (n: number, what: string): string => (n === 0 ? "" : `, ${n} ${what}${n === 1 ? "" : "s"}`);
+  return `Weft computes here ${on}${errors + warnings === 0 ? "; nothing needs a remedy" : plural(errors, "error") + plural(warnings, "warning")}.`;
+}
+
 function show(report: Report): string {
   const { cores, memoryBytes, compiler, openBlas, cache, cuda } = report;
   const lines: [string, string][] = [
@@ -342,6 +364,8 @@ function show(report: Report): string {
     ({ severity, what, costs, fix }) => `${severity}: ${what}\n    costs: ${costs}\n    fix:   ${fix}`,
   );
   return [
+    summary(report),
+    "",
     ...lines.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
     "",
     table(["device", "", "copy GB/s", "matmul f32 GFLOP/s"], rows, 2),

@@ -1,9 +1,12 @@
-// Work of the engine: programs that are compiled are shown, and errors become messages without a stack trace.
-import { CommandError, interrupted, isInterrupted, showCompiling } from "../terminal/index.js";
+// Work of the engine: programs that are compiled and plans that are searched are shown, and errors become messages without a stack
+// trace.
+import { CommandError, interrupted, isInterrupted, showCompiling, showPlanning } from "../terminal/index.js";
 
 export async function engineWork<T>(work: () => Promise<T>, exitCode?: number): Promise<T> {
   const { compileListeners } = await import("@weft/core/internal/device");
-  const done = compileListeners.size === 0 ? showCompiling(compileListeners) : () => {};
+  const { planListeners } = await import("@weft/core/internal/shard");
+  // Work inside of other work is shown already.
+  const ends = compileListeners.size > 0 ? [] : [showCompiling(compileListeners), showPlanning(planListeners)];
   try {
     return await work();
   } catch (error) {
@@ -12,6 +15,6 @@ export async function engineWork<T>(work: () => Promise<T>, exitCode?: number): 
     if (error instanceof WeftError) throw new CommandError(error.message, exitCode);
     throw error;
   } finally {
-    done();
+    for (const end of ends) end();
   }
 }

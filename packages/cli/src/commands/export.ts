@@ -1,7 +1,7 @@
 // weft export: the parameters of a trained run as one folder in the layout of Hugging Face.
 import { existsSync, statSync } from "node:fs";
 import type { Command } from "commander";
-import { attempt, CommandError } from "../terminal/index.js";
+import { attempt, CommandError, print, printJson } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -33,9 +33,9 @@ async function exportTo(run: string, folder: string, options: Options): Promise<
   const { exportRun, parseBytes } = await import("@weft/train");
   const result = await engineWork(() => exportRun(run, folder, parseBytes(options.fileSize)));
   const { tensors, files, step } = result;
-  process.stdout.write(
-    options.json
-      ? `${JSON.stringify(result)}\n`
-      : `${folder}: ${tensors} tensors of step ${step} in ${files.length === 1 ? files[0] : `${files.length} files`}\n`,
-  );
+  if (options.json) printJson(result, 0);
+  else
+    print(
+      `${folder}: ${tensors} tensors of step ${step} in ${files.length === 1 ? files[0] : `${files.length} files`}`,
+    );
 }

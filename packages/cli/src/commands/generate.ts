@@ -1,7 +1,17 @@
 // weft generate: text from a language model, printed as it is made.
 import { existsSync, readFileSync, statSync } from "node:fs";
 import type { Command } from "commander";
-import { attempt, CommandError, count, significant, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  count,
+  note,
+  printJson,
+  shorten,
+  significant,
+  withProgress,
+  wrongUsage,
+} from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -89,7 +99,13 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
   const { loadPretrained, loadTokenizer, streamText } = await import("@weft/models");
   if (options.device !== undefined) setDevice(options.device);
   const started = performance.now();
-  const model = await loadPretrained(folder, { task: "causal-lm", dtype: options.dtype });
+  const model = await withProgress((progress) =>
+    loadPretrained(folder, {
+      task: "causal-lm",
+      dtype: options.dtype,
+      onTensor: (_, done, total) => progress.update(`loading ${shorten(folder, 40)}`, done, total),
+    }),
+  );
   const tokenizer = await loadTokenizer(folder, model.config.vocabulary);
   if (model.initialized.length > 0)
     throw new CommandError(`${folder} has no language model head (${model.initialized.join(", ")} are missing)`);
@@ -115,7 +131,7 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
     if (next.done) {
       const seconds = (performance.now() - first) / 1000;
       const times = { loadSeconds: (loaded - started) / 1000, firstTokenSeconds: (first - loaded) / 1000, seconds };
-      if (options.json) process.stdout.write(`${JSON.stringify({ prompt, ...next.value, ...times })}\n`);
+      if (options.json) printJson({ prompt, ...next.value, ...times }, 0);
       else process.stdout.write("\n");
       report(next.value.tokens.length, times, signal.aborted);
       return;
@@ -130,8 +146,8 @@ function report(
   cut: boolean,
 ): void {
   const speed = tokens > 1 && times.seconds > 0 ? `, then ${significant((tokens - 1) / times.seconds)} tokens/s` : "";
-  process.stderr.write(
-    `weft: ${tokens} tokens${cut ? " (interrupted)" : ""}; loaded in ${times.loadSeconds.toFixed(1)} s, ` +
-      `first token after ${times.firstTokenSeconds.toFixed(1)} s${speed}\n`,
+  note(
+    `${tokens} tokens${cut ? " (interrupted)" : ""}; loaded in ${times.loadSeconds.toFixed(1)} s, ` +
+      `first token after ${times.firstTokenSeconds.toFixed(1)} s${speed}`,
   );
 }

@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { hangText, judgeHang, liveHang, probeEnvironment, readHang } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, CommandError, failed, warn, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, failed, print, printJson, printLines, warn, wrongUsage } from "../terminal/index.js";
 
 interface Options {
   live?: boolean;
@@ -42,7 +42,8 @@ async function run(paths: string[], options: Options): Promise<void> {
   for (const problem of evidence.problems) warn(problem);
   for (const note of evidence.notes) warn(note);
   const verdict = judgeHang(evidence);
-  process.stdout.write(options.json ? `${JSON.stringify(verdict, null, 2)}\n` : hangText(verdict));
+  if (options.json) printJson(verdict);
+  else print(hangText(verdict));
   if (verdict.culprits.length === 0) process.exitCode = failed;
 }
 
@@ -60,5 +61,5 @@ function printEnvironment(paths: readonly string[]): void {
   mkdirSync(folder, { recursive: true });
   const quoted = (value: string) => `'${value.replaceAll("'", "'\\''")}'`;
   for (const [name, value] of Object.entries(probeEnvironment(folder, process.env)))
-    process.stdout.write(`export ${name}=${quoted(value)}\n`);
+    printLines(`export ${name}=${quoted(value)}\n`);
 }

@@ -1,7 +1,7 @@
 // weft import: public results (MLPerf Training, vTrain) into a DuckDB file, for SQL.
 import { readSubmissions, submissionTables, type Table, vtrainTables, writeTables } from "@weft/lab/internal";
 import { Argument, type Command } from "commander";
-import { attempt, ProgressLine } from "../terminal/index.js";
+import { attempt, print, printJson, withProgress } from "../terminal/index.js";
 import { labWork } from "./studies.js";
 
 const help = `
@@ -25,20 +25,15 @@ export function add(program: Command): void {
 }
 
 async function run(kind: string, directory: string, options: { db: string; json?: boolean }): Promise<void> {
-  const progress = new ProgressLine();
-  let tables: Table[];
-  try {
-    tables = await labWork(() =>
+  const written = await withProgress(async (progress) => {
+    const tables: Table[] = await labWork(() =>
       kind === "vtrain"
         ? vtrainTables(directory)
-        : submissionTables(readSubmissions(directory, (path) => progress.note(path))),
+        : submissionTables(readSubmissions(directory, progress.update.bind(progress))),
     );
-  } finally {
-    progress.clear();
-  }
-  const written = await writeTables(options.db, tables);
-  if (options.json) process.stdout.write(`${JSON.stringify(written)}\n`);
-  else
-    for (const [name, rows] of Object.entries(written))
-      process.stdout.write(`${name}: ${rows} rows in ${options.db}\n`);
+    progress.note(`writing ${options.db}`);
+    return writeTables(options.db, tables);
+  });
+  if (options.json) printJson(written, 0);
+  else for (const [name, rows] of Object.entries(written)) print(`${name}: ${rows} rows in ${options.db}\n`);
 }

@@ -3,7 +3,16 @@ import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { type Command, InvalidArgumentError } from "commander";
-import { attempt, CommandError, count, interrupted, suggestName, writeFiles, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  count,
+  interrupted,
+  print,
+  suggestName,
+  writeFiles,
+  wrongUsage,
+} from "../terminal/index.js";
 import { goals, type InitAnswers } from "./init-templates.js";
 
 interface Options {
@@ -102,5 +111,5 @@ async function run(given: string | undefined, folder: string, options: Options):
     written.push(...writeFiles(folder, { "job.sh": slurmScript(job) }));
   }
   const where = folder === "." ? "" : `cd ${folder}\n  `;
-  process.stdout.write(`wrote ${written.join(", ")}\n\nType:\n  ${where}${next.join("\n  ")}\n`);
+  print(`wrote ${written.join(", ")}\n\nType:\n  ${where}${next.join("\n  ")}\n`);
 }

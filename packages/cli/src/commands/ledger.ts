@@ -2,7 +2,7 @@
 import { shortNumber } from "@weft/formats/text";
 import { type Ledger, ledgerScore, readLedger, scoreLedger } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, CommandError, table, warn, writeFiles } from "../terminal/index.js";
+import { attempt, CommandError, print, printJson, table, warn, writeFiles } from "../terminal/index.js";
 import { analyzeAll, ledgerPath, loadStudies } from "./studies.js";
 
 interface Options {
@@ -48,8 +48,8 @@ async function run(options: Options & { score?: string[] }): Promise<void> {
   if (ledger.unreadable > 0) warn(`${path}: ${ledger.unreadable} unreadable lines passed over`);
   const result = { ...ledger, score: ledgerScore(ledger) };
   if (options.out !== undefined) writeFiles(options.out, { "ledger.json": `${JSON.stringify(result, null, 2)}\n` });
-  if (options.json) process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
-  else process.stdout.write(`${show(ledger)}\n`);
+  if (options.json) printJson(result);
+  else print(`${show(ledger)}\n`);
 }
 
 function show(ledger: Ledger): string {

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { type LintProblem, lintFiles, readStudies } from "@weft/lab/internal";
 import type { Command } from "commander";
 import { parse } from "yaml";
-import { attempt, failed, writeFiles } from "../terminal/index.js";
+import { attempt, failed, print, printJson, writeFiles } from "../terminal/index.js";
 import { fileKinds, kindOf } from "./file-kinds.js";
 import { labWork } from "./studies.js";
 
@@ -61,13 +61,13 @@ async function run(files: string[], options: Options): Promise<void> {
   const problems = [...lintFiles(files, { runs }), ...(await ownProblems(files))];
   const errors = problems.filter((p) => p.severity === "error").length;
   if (options.out !== undefined) writeFiles(options.out, { "lint.json": `${JSON.stringify({ problems }, null, 2)}\n` });
-  if (options.json) process.stdout.write(`${JSON.stringify({ problems }, null, 2)}\n`);
+  if (options.json) printJson({ problems });
   else {
     for (const p of problems)
-      process.stdout.write(
+      print(
         `${p.file}${p.line === undefined ? "" : `:${p.line}`}: ${p.severity}: ${p.message} [${p.id}]\n    fix: ${p.fix}\n`,
       );
-    process.stdout.write(
+    print(
       `${files.length} file${files.length === 1 ? "" : "s"}, ${errors} error${errors === 1 ? "" : "s"}, ${problems.length - errors} other\n`,
     );
   }

@@ -7,7 +7,7 @@ import {
   type MeasuredConfiguration,
   readConfigurations,
 } from "@weft/lab/internal";
-import { CommandError, csv, table, writeFiles } from "../terminal/index.js";
+import { CommandError, csv, print, printJson, table, writeFiles } from "../terminal/index.js";
 import { labWork } from "./studies.js";
 
 /** Fewer measured rows cannot determine the law's constants at all. */
@@ -62,9 +62,11 @@ export async function predictConfigurations(path: string, options: { json?: bool
       const { line: _line, milliseconds: _time, ...rest } = row;
       return rest;
     };
-    process.stdout.write(
-      `${JSON.stringify({ measured: measured.length, predictions: predictions.map(({ row, ...p }) => ({ ...plain(row), ...p })), best: [...best.values()].map(({ row, ...b }) => ({ ...plain(row), ...b })) }, null, 2)}\n`,
-    );
+    printJson({
+      measured: measured.length,
+      predictions: predictions.map(({ row, ...p }) => ({ ...plain(row), ...p })),
+      best: [...best.values()].map(({ row, ...b }) => ({ ...plain(row), ...b })),
+    });
     return;
   }
   const lines = [
@@ -89,5 +91,5 @@ export async function predictConfigurations(path: string, options: { json?: bool
       )
       .join("\n")}`,
   ];
-  process.stdout.write(`${plainText(lines.join("\n\n"))}\n`);
+  print(`${plainText(lines.join("\n\n"))}\n`);
 }

@@ -11,7 +11,7 @@ import {
   readMlperfLog,
   readStudies,
 } from "@weft/lab/internal";
-import { CommandError, table, wrongUsage } from "../terminal/index.js";
+import { CommandError, print, printJson, table, wrongUsage } from "../terminal/index.js";
 import type { PredictCommandOptions } from "./predict.js";
 import { costsOf, costText, positive } from "./predict-cost.js";
 import { labWork } from "./studies.js";
@@ -148,9 +148,7 @@ export async function predictOne(paths: readonly string[], options: PredictComma
   const calibration =
     "not fitted: bucket rule of PyTorch DDP, latencies of NCCL's tuning model, bandwidths as measured by others";
   if (options.json) {
-    process.stdout.write(
-      `${JSON.stringify({ metric: "throughput", predictions, calibration, ...(costs.length > 0 && { costs }) }, null, 2)}\n`,
-    );
+    printJson({ metric: "throughput", predictions, calibration, ...(costs.length > 0 && { costs }) });
     return;
   }
   const rows = predictions.map((p) => [
@@ -159,7 +157,7 @@ export async function predictOne(paths: readonly string[], options: PredictComma
     `${shortNumber(p.interval[0])} to ${shortNumber(p.interval[1])}`,
   ]);
   const reasons = predictions.map((p) => `  ${p.devices}: ${p.reason}`);
-  process.stdout.write(
+  print(
     `${table(["devices", "throughput", "80% interval"], rows, 0)}\n\n${reasons.join("\n")}\n  ${calibration}\n${costs.length === 0 ? "" : `\n${costText(costs, "throughput")}\n`}`,
   );
 }

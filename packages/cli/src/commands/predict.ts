@@ -15,7 +15,19 @@ import {
   verdictExitCodes,
 } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, CommandError, counts, csv, failed, table, warn, writeFiles, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  counts,
+  csv,
+  failed,
+  print,
+  printJson,
+  table,
+  warn,
+  writeFiles,
+  wrongUsage,
+} from "../terminal/index.js";
 import { predictConfigurations } from "./predict-configurations.js";
 import { type Cost, costsOf, costText, positive } from "./predict-cost.js";
 import { isMlperfLog, pointsOfLogs, predictOne } from "./predict-from.js";
@@ -172,8 +184,8 @@ async function run(path: string | undefined, options: PredictCommandOptions): Pr
     writeFiles(options.out, { "predictions.svg": svg });
     writeFileSync(join(options.out, "predictions.png"), await renderPng(svg));
   }
-  if (options.json) process.stdout.write(`${JSON.stringify(output, null, 2)}\n`);
-  else process.stdout.write(`${plainText(show(result, costs))}\n`);
+  if (options.json) printJson(output);
+  else print(`${plainText(show(result, costs))}\n`);
   if (result.predictions.every((p) => p.value === null)) process.exitCode = failed;
 }
 

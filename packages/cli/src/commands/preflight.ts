@@ -1,6 +1,6 @@
 // weft preflight: measures the workers of a cluster and their links before a job, and names the slow ones.
 import type { Command } from "commander";
-import { attempt, count, ProgressLine, table } from "../terminal/index.js";
+import { attempt, count, ProgressLine, print, printJson, table } from "../terminal/index.js";
 import { addSecurity, type SecurityFlags, security } from "./cluster-common.js";
 import { engineWork } from "./engine-work.js";
 
@@ -51,8 +51,8 @@ async function run(options: Options): Promise<void> {
   try {
     const report = await preflight(cluster, { repeats, seconds, onProgress: (text) => progress.note(text) });
     progress.clear();
-    if (options.json) process.stdout.write(`${JSON.stringify(report)}\n`);
-    else process.stdout.write(show(report));
+    if (options.json) printJson(report, 0);
+    else print(show(report));
     if (report.findings.length > 0) process.exitCode = 4;
   } finally {
     progress.clear();

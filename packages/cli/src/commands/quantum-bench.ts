@@ -4,7 +4,8 @@
 import * as weft from "@weft/core";
 import * as quantum from "@weft/quantum";
 import { type Command, InvalidArgumentError } from "commander";
-import { attempt, CommandError, significant, table, time } from "../terminal/index.js";
+import { attempt, CommandError, print, printJson, significant, table, time, withProgress } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
 
 interface Options {
   batch: number;
@@ -32,7 +33,9 @@ export function add(program: Command): void {
     .option("--seconds <s>", "measuring time per row", positive, 1)
     .option("--json", "write the rows as JSON to standard output")
     .addHelpText("after", help)
-    .action((options: Options) => attempt(async () => run(options)));
+    .action((options: Options) =>
+      attempt(() => engineWork(() => withProgress(async (progress) => run(options, progress.update.bind(progress))))),
+    );
 }
 
 interface Rung {
@@ -108,19 +111,23 @@ function measure(
   return { rung, device, batch: batch ?? 1, usPerTask: (1e3 * ms) / (batch ?? 1), firstMs, fidelity: value };
 }
 
-function run({ batch, seconds, json }: Options): void {
+function run({ batch, seconds, json }: Options, onRung: (name: string, done: number, total: number) => void): void {
   const device = weft.session().device.name;
   const once = weft.jit((u: weft.Tensor, a: weft.Tensor, b: weft.Tensor) => both(u, a, b));
   const many = weft.jit((u: weft.Tensor, a: weft.Tensor, b: weft.Tensor) => weft.vmap(both)(u, a, b));
-  const rungs = [
-    measure("rebuilt on every call", device, null, seconds, (p) => both(...p)),
-    measure("compiled once", device, null, seconds, (p) => once(...p)),
-    measure("batched", device, batch, seconds, (p) => many(...p)),
+  const planned: Parameters<typeof measure>[] = [
+    ["rebuilt on every call", device, null, seconds, (p) => both(...p)],
+    ["compiled once", device, null, seconds, (p) => once(...p)],
+    ["batched", device, batch, seconds, (p) => many(...p)],
   ];
   if (!device.startsWith("cuda") && weft.CudaDevice.available())
-    rungs.push(measure("batched on the GPU", "cuda", batch, seconds, (p) => many(...p)));
+    planned.push(["batched on the GPU", "cuda", batch, seconds, (p) => many(...p)]);
+  const rungs = planned.map((rung, done) => {
+    onRung(rung[0], done, planned.length);
+    return measure(...rung);
+  });
   if (json) {
-    process.stdout.write(`${JSON.stringify({ rungs }, null, 2)}\n`);
+    printJson({ rungs });
     return;
   }
   const first = rungs[0].usPerTask;
@@ -132,6 +139,6 @@ function run({ batch, seconds, json }: Options): void {
     `${significant(first / r.usPerTask)}x`,
     time(r.firstMs * 1e3),
   ]);
-  process.stdout.write(`${table(["rung", "device", "batch", "per problem", "speedup", "first call"], rows)}\n`);
-  if (rungs.length === 3) process.stdout.write("no GPU available: the GPU row is skipped\n");
+  print(`${table(["rung", "device", "batch", "per problem", "speedup", "first call"], rows)}\n`);
+  if (rungs.length === 3) print("no GPU available: the GPU row is skipped\n");
 }

@@ -17,6 +17,16 @@ export interface ComponentTime {
   bytes: number;
 }
 
+/** Components in the order in which they are measured. */
+export const componentNames = [
+  "system build",
+  "eigen-solve",
+  "evolution forward",
+  "evolution and gradient",
+  "fidelity",
+  "transfers",
+] as const;
+
 /** Settings of one measurement. */
 interface ProfileSettings {
   pattern: Pattern;
@@ -27,6 +37,8 @@ interface ProfileSettings {
   settle(tensors: readonly weft.Tensor[]): Promise<void>;
   /** Sets the mesh of the next programs. */
   mesh(axes: Record<string, number> | undefined): void;
+  /** Called before each component of `componentNames`. */
+  onComponent(name: string): void;
   /** Called after the evolution with its gradient, to read its sharding plan. */
   onEvolution(): void;
 }
@@ -120,7 +132,8 @@ export async function measureComponents(
     for (const leaf of leaves) leaf.dispose();
     return [ms, bytes];
   };
-  const timed = async (name: string, call: () => unknown): Promise<void> => {
+  const timed = async (name: (typeof componentNames)[number], call: () => unknown): Promise<void> => {
+    settings.onComponent(name);
     const [firstMs, bytes] = await once(call);
     // The second call assigns argument slots, so it is not measured either.
     await once(call);
@@ -134,6 +147,7 @@ export async function measureComponents(
   const levels = problem.spec.device.with(all).levels();
   for (const leaf of weft.treeLeaves(levels)) leaf.realize();
   const p = pulsesOf(problem);
+  settings.onComponent("system build");
   const build = (): number => {
     const start = performance.now();
     const bound = problem.bind();
@@ -160,6 +174,7 @@ export async function measureComponents(
   const fidelity = weft.jit((x: weft.Tensor) => quantum.averageGateInfidelity(x, quantum.identityOperator(n)));
   const square = weft.eye(n, { dtype: "complex128" });
   await timed("fidelity", () => fidelity(square));
+  settings.onComponent("transfers");
   components.transfers = await transfers(forward(p), settings.repeats);
   return components;
 }

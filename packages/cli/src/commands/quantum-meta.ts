@@ -24,6 +24,8 @@ import {
   csv,
   failed,
   ProgressLine,
+  print,
+  printJson,
   size,
   table,
   time,
@@ -124,11 +126,8 @@ async function run(file: string | undefined, options: Options): Promise<void> {
   if (options.explain) {
     const kernels = trainer.kernels().length;
     const text = `${trainer.explain()}\none iteration: ${trainer.config.batch} tasks, ${trainer.config.inner.steps} steps each, one program of ${kernels} kernels on ${session().device.name}`;
-    process.stdout.write(
-      options.json
-        ? `${JSON.stringify({ training: trainer.training, evaluation: trainer.evaluation, kernels }, null, 2)}\n`
-        : `${text}\n`,
-    );
+    if (options.json) printJson({ training: trainer.training, evaluation: trainer.evaluation, kernels });
+    else print(`${text}\n`);
     return;
   }
   for (const warning of [...trainer.training.warnings, ...trainer.evaluation.warnings]) warn(warning);
@@ -146,9 +145,8 @@ async function run(file: string | undefined, options: Options): Promise<void> {
     baselines,
     cache: cacheStats(),
   };
-  process.stdout.write(
-    options.json ? `${JSON.stringify(result, null, 2)}\n` : `${report(trainer, curves, baselines, seconds)}\n`,
-  );
+  if (options.json) printJson(result);
+  else print(`${report(trainer, curves, baselines, seconds)}\n`);
 }
 
 /** Trains. Ctrl-C and SIGTERM stop after the current iteration, with a checkpoint if --out is given. */

@@ -1,6 +1,6 @@
 // weft quantum optimize: optimizes pulses and devices of a specification file by descent, Adam or L-BFGS, with progress and
 // checkpoints.
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { session, setDevice, type Tensor } from "@weft/core";
@@ -32,6 +32,8 @@ import {
   csv,
   failed,
   ProgressLine,
+  print,
+  printJson,
   table,
   time,
   warn,
@@ -39,6 +41,7 @@ import {
   wrongUsage,
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
+import { OptimizationRun, parametersText } from "./optimization-run.js";
 import { costLine, loadProblem, physical } from "./quantum-run.js";
 import { readWithSettings } from "./yaml-file.js";
 
@@ -105,6 +108,8 @@ function define(program: Command, name: string, hidden: boolean): void {
 /** The optimization problem of a file. */
 interface Work {
   name: string;
+  /** Text of the gate's specification; null for other problems. */
+  gate: string | null;
   loss: ParameterLoss;
   start: NamedParameters;
   explain: string;
@@ -132,6 +137,7 @@ function gateWork(file: string, text: string): Work {
     `${spec.target.measure} infidelity; ${Object.keys(start).length} parameters are learned`;
   return {
     name: spec.name,
+    gate: text,
     loss: problem.loss,
     start,
     explain,
@@ -148,6 +154,7 @@ function controlWork(file: ControlFile, name: string): Work {
   const explain = `${explainSteps(steps)}\nobjective: ${shown} over ${rates.shape[0]} environment${rates.shape[0] === 1 ? "" : "s"}`;
   return {
     name,
+    gate: null,
     loss,
     start,
     explain,
@@ -206,9 +213,8 @@ async function run(file: string, options: Options): Promise<void> {
   if (options.shortest !== undefined) return shortest(file, number("--shortest", options.shortest)!, settings, options);
   let work = await workOf(file, options.set ?? []);
   if (options.explain) {
-    process.stdout.write(
-      options.json ? `${JSON.stringify({ explain: work.explain.split("\n") })}\n` : `${work.explain}\n`,
-    );
+    if (options.json) printJson({ explain: work.explain.split("\n") }, 0);
+    else print(`${work.explain}\n`);
     return;
   }
   for (const warning of work.warnings) warn(warning);
@@ -219,20 +225,28 @@ async function run(file: string, options: Options): Promise<void> {
     else warn(`${saved} does not exist: starting a new run`);
   }
   const start = performance.now();
-  let reason = await drive(minimizer, saved, options.out);
-  // Steps are chosen for typical pulses; where they are too long for the final one, shorter ones continue from it.
-  for (let round = 0; round < 3 && reason !== "stopped"; round++) {
-    const finer = work.refine(minimizer.params);
-    if (finer === null) break;
-    warn("the steps are too long for the final pulse: continuing with shorter ones");
-    work = finer;
-    minimizer = new Minimizer(work.loss, minimizer.params, { ...settings, bounds: work.bounds });
-    reason = await drive(minimizer, saved, options.out);
+  const record =
+    options.out === undefined
+      ? null
+      : await OptimizationRun.start(options.out, {
+          name: work.name,
+          optimizer: settings.method,
+          iterations: settings.iterations,
+          from: minimizer.progress.iteration,
+          gate: work.gate,
+        });
+  let reason = "failed";
+  try {
+    ({ work, minimizer, reason } = await improve(work, minimizer, settings, saved, record));
+  } catch (error) {
+    record?.end("failed", (error as Error).message);
+    throw error;
   }
   const seconds = (performance.now() - start) / 1e3;
   const { infidelity, error, params, costs = {} } = work.report(minimizer.params);
   const { progress, values } = minimizer;
   if (options.out !== undefined) await write(options.out, work.name, params, values);
+  record?.end(reason === "stopped" ? "canceled" : "ok", reasons[reason]);
   const result = {
     name: work.name,
     device: session().device.name,
@@ -246,8 +260,30 @@ async function run(file: string, options: Options): Promise<void> {
     values,
     parameters: Object.fromEntries(Object.entries(params).map(([key, t]) => [key, t.arraySync()])),
   };
-  process.stdout.write(options.json ? `${JSON.stringify(result, null, 2)}\n` : `${report(work, result, params)}\n`);
+  if (options.json) printJson(result);
+  else print(`${report(work, result, params)}\n`);
   if (reason === "stopped") process.exitCode = failed;
+}
+
+/** Runs the minimizer. Steps are chosen for typical pulses; where they are too long for the final one, shorter ones continue. */
+async function improve(
+  first: Work,
+  start: Minimizer,
+  settings: MinimizeOptions,
+  saved: string | null,
+  record: OptimizationRun | null,
+): Promise<{ work: Work; minimizer: Minimizer; reason: string }> {
+  let [work, minimizer] = [first, start];
+  let reason = await drive(minimizer, saved, record);
+  for (let round = 0; round < 3 && reason !== "stopped"; round++) {
+    const finer = work.refine(minimizer.params);
+    if (finer === null) break;
+    warn("the steps are too long for the final pulse: continuing with shorter ones");
+    work = finer;
+    minimizer = new Minimizer(work.loss, minimizer.params, { ...settings, bounds: work.bounds });
+    reason = await drive(minimizer, saved, record);
+  }
+  return { work, minimizer, reason };
 }
 
 /** The shortest duration at which the target is reached: all times of the pulses are scaled together. */
@@ -278,12 +314,12 @@ async function shortest(file: string, target: number, settings: MinimizeOptions,
     const parameters = Object.fromEntries(Object.entries(found.params).map(([key, t]) => [key, t.arraySync()]));
     const { duration, tried } = found;
     if (options.json) {
-      process.stdout.write(`${JSON.stringify({ duration, infidelity, error, target, tried, parameters }, null, 2)}\n`);
+      printJson({ duration, infidelity, error, target, tried, parameters });
       return;
     }
     progress.clear();
     const rows = [...tried].sort((a, b) => a.duration - b.duration);
-    process.stdout.write(
+    print(
       `${table(
         ["duration", "infidelity", "reached"],
         rows.map((r) => [
@@ -299,7 +335,7 @@ async function shortest(file: string, target: number, settings: MinimizeOptions,
 }
 
 /** Runs the minimizer with a checkpoint every ten iterations. Ctrl-C and SIGTERM stop after the current iteration. */
-async function drive(minimizer: Minimizer, saved: string | null, folder: string | undefined): Promise<string> {
+async function drive(minimizer: Minimizer, saved: string | null, record: OptimizationRun | null): Promise<string> {
   const progress = new ProgressLine();
   let stopped = false;
   const stop = (): void => {
@@ -307,7 +343,6 @@ async function drive(minimizer: Minimizer, saved: string | null, folder: string 
   };
   process.once("SIGINT", stop);
   process.once("SIGTERM", stop);
-  if (folder !== undefined) mkdirSync(folder, { recursive: true });
   let reason: string = "stalled";
   try {
     for (;;) {
@@ -316,7 +351,9 @@ async function drive(minimizer: Minimizer, saved: string | null, folder: string 
         reason = done;
         break;
       }
+      const began = performance.now();
       if (!minimizer.step()) break;
+      record?.step(minimizer, began);
       const { iteration, value, gradient } = minimizer.progress;
       const line = `iteration ${iteration}  infidelity ${value.toExponential(3)}  gradient ${gradient.toExponential(1)}`;
       progress.update(line, iteration, minimizer.options.iterations);
@@ -377,7 +414,7 @@ async function write(folder: string, name: string, params: NamedParameters, valu
       ["iteration", "infidelity"],
       values.map((v, i) => [i, v]),
     ),
-    "parameters.json": `${JSON.stringify(Object.fromEntries(Object.entries(params).map(([k, t]) => [k, t.arraySync()])), null, 1)}\n`,
+    "parameters.json": parametersText(params),
   });
   const svg = await renderSvg(convergence(name, values));
   writeFiles(folder, { "convergence.svg": svg });

@@ -5,7 +5,8 @@ import * as weft from "@weft/core";
 import { renderPng } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
-import { attempt } from "../terminal/index.js";
+import { attempt, printLines } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
 import { loadProblem, physical } from "./quantum-run.js";
 
 interface Options {
@@ -24,7 +25,7 @@ export function add(program: Command): void {
     .option("--set <key=value...>", "override parameters of the device, or keys of the file: evolution.steps=200")
     .option("--png", "write PNG beside SVG")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .action((file: string, options: Options) => attempt(() => run(file, options)));
+    .action((file: string, options: Options) => attempt(() => engineWork(() => run(file, options))));
 }
 
 async function run(file: string, options: Options): Promise<void> {
@@ -36,7 +37,7 @@ async function run(file: string, options: Options): Promise<void> {
     writeFileSync(join(options.out, `${name}.svg`), svg);
     if (options.png) writeFileSync(join(options.out, `${name}.png`), await renderPng(svg));
   }
-  process.stdout.write(
+  printLines(
     `${Object.keys(pictures)
       .map((name) => join(options.out, `${name}.svg`))
       .join("\n")}\n`,

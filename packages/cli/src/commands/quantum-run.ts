@@ -5,7 +5,18 @@ import * as weft from "@weft/core";
 import { renderPng, renderSvg } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
-import { attempt, CommandError, interrupted, isInterrupted, table, time, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  interrupted,
+  isInterrupted,
+  note,
+  print,
+  printJson,
+  table,
+  time,
+  wrongUsage,
+} from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { chart } from "./quantum-chart.js";
 import { readWithSettings } from "./yaml-file.js";
@@ -83,11 +94,11 @@ async function run(file: string, options: Options): Promise<void> {
   const picture = options.plot === true ? `${basename(file, extname(file))}.png` : options.plot;
   if (picture !== undefined) await plot(problem, picture);
   if (options.json) {
-    process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+    printJson(result);
     return;
   }
-  process.stdout.write(`${report(result)}\n`);
-  if (picture !== undefined) process.stderr.write(`weft: wrote ${picture}\n`);
+  print(`${report(result)}\n`);
+  if (picture !== undefined) note(`wrote ${picture}`);
 }
 
 interface Result {

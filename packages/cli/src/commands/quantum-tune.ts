@@ -3,7 +3,8 @@ import { availableParallelism } from "node:os";
 import { setDevice } from "@weft/core";
 import { type MethodName, methodNames, type TunedEvolution, tuneEvolution } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { attempt, ProgressLine, significant, table, time } from "../terminal/index.js";
+import { attempt, ProgressLine, print, printJson, significant, table, time } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
 import { loadProblem, physical } from "./quantum-run.js";
 
 interface Options {
@@ -44,7 +45,7 @@ export function add(program: Command): void {
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
     .option("--json", "write all measurements as JSON to standard output")
     .addHelpText("after", help)
-    .action((file: string, options: Options) => attempt(() => run(file, options)));
+    .action((file: string, options: Options) => attempt(() => engineWork(() => run(file, options))));
 }
 
 async function run(file: string, options: Options): Promise<void> {
@@ -68,10 +69,10 @@ async function run(file: string, options: Options): Promise<void> {
   }
   const [best] = rows;
   if (options.json) {
-    process.stdout.write(`${JSON.stringify({ evolution: section(best!), candidates: rows }, null, 2)}\n`);
+    printJson({ evolution: section(best!), candidates: rows });
     return;
   }
-  process.stdout.write(
+  print(
     `evolution: ${yaml(section(best!))}\n\n${table(
       ["method", "steps or tolerance", "pieces", "error", "value and gradient", "first call"],
       rows.map((row) => [

@@ -28,8 +28,12 @@ import {
   counts,
   failed,
   ProgressLine,
+  print,
+  printJson,
+  printLines,
   significant,
   warn,
+  withProgress,
   wrongUsage,
 } from "../terminal/index.js";
 
@@ -186,7 +190,7 @@ async function measure(command: string[], options: Options, signal: AbortSignal)
   }
   const folder = await submitStudy(study, !options.dryRun);
   if (options.dryRun) {
-    process.stdout.write(`${folder}\n`);
+    printLines(`${folder}\n`);
     return null;
   }
   warn(`submitted; if this connection is lost: weft scale --attach ${folder}`);
@@ -212,8 +216,8 @@ function siteOf(options: Options): SlurmSite {
 function reporter(quiet: boolean): (event: StudyEvent) => void {
   const progress = new ProgressLine();
   const say = (text: string): void => {
-    progress.clear();
-    if (!quiet) process.stdout.write(`${text}\n`);
+    progress.clear(false);
+    if (!quiet) print(text);
   };
   return (event) => {
     switch (event.kind) {
@@ -221,7 +225,11 @@ function reporter(quiet: boolean): (event: StudyEvent) => void {
         say(`study in ${event.folder}: ${event.runs} runs`);
         return;
       case "started":
-        progress.note(`${event.index + 1}/${event.of}  ${event.run.id}  running ${event.command.join(" ")}`);
+        progress.update(
+          `${event.index + 1}/${event.of}  ${event.run.id}  running ${event.command.join(" ")}`,
+          event.index,
+          event.of,
+        );
         return;
       case "ended": {
         const seconds = event.file.seconds === undefined ? "" : `  ${significant(event.file.seconds)} s`;
@@ -230,7 +238,6 @@ function reporter(quiet: boolean): (event: StudyEvent) => void {
         return;
       }
       case "note":
-        progress.clear();
         if (event.level !== "info") warn(event.message);
         return;
       default:
@@ -245,12 +252,17 @@ async function judge(result: StudyResult, options: Options): Promise<void> {
     const tail = existsSync(log) ? lastLines(readFileSync(log, "utf8"), 8) : "";
     warn(`${file.id} (${file.devices} devices) ${file.status}: ${file.message ?? ""}${tail === "" ? "" : `\n${tail}`}`);
   }
-  const study = studyFromScaleDirectory(result.folder);
-  await attachTraces(study);
-  const analysis: Analysis = analyzeStudy(study);
-  await writeReport([analysis], join(result.folder, "report"), { pictures: options.pictures });
-  if (options.json) process.stdout.write(`${JSON.stringify({ folder: result.folder, studies: [analysis.report] })}\n`);
-  else process.stdout.write(`\n${performanceReport([analysis.report])}\nreport in ${join(result.folder, "report")}\n`);
+  const analysis = await withProgress(async (progress): Promise<Analysis> => {
+    const study = studyFromScaleDirectory(result.folder);
+    await attachTraces(study, progress.update.bind(progress));
+    progress.clear();
+    const judged = analyzeStudy(study);
+    const onFile = progress.update.bind(progress);
+    await writeReport([judged], join(result.folder, "report"), { pictures: options.pictures, onFile });
+    return judged;
+  });
+  if (options.json) printJson({ folder: result.folder, studies: [analysis.report] }, 0);
+  else print(`\n${performanceReport([analysis.report])}\nreport in ${join(result.folder, "report")}\n`);
   if (!result.canceled && result.runs.every((run) => run.status !== "ok"))
     throw new CommandError("no run ended well; there is nothing to judge");
   process.exitCode = verdictExitCode([analysis.report]);

@@ -1,6 +1,15 @@
 // weft schema: the JSON Schemas of the YAML files that Weft reads, for editors.
 import type { Command } from "commander";
-import { attempt, CommandError, suggestName, table, writeFiles, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  print,
+  printLines,
+  suggestName,
+  table,
+  writeFiles,
+  wrongUsage,
+} from "../terminal/index.js";
 import { fileKinds } from "./file-kinds.js";
 
 interface Options {
@@ -37,10 +46,10 @@ async function run(kind: string | undefined, { out }: Options): Promise<void> {
   if (out !== undefined) {
     const wanted = kind === undefined ? names : [kind];
     const texts = await Promise.all(wanted.map(async (name) => [`${name}.schema.json`, await schemaText(name)]));
-    process.stdout.write(`${writeFiles(out, Object.fromEntries(texts) as Record<string, string>).join("\n")}\n`);
-  } else if (kind !== undefined) process.stdout.write(await schemaText(kind));
+    printLines(`${writeFiles(out, Object.fromEntries(texts) as Record<string, string>).join("\n")}\n`);
+  } else if (kind !== undefined) printLines(await schemaText(kind));
   else
-    process.stdout.write(
+    print(
       `${table(
         ["kind", "file"],
         names.map((name) => [name, fileKinds[name].description]),

@@ -1,6 +1,6 @@
 // weft server: the dispatcher of a cluster.
 import type { Command } from "commander";
-import { attempt, CommandError } from "../terminal/index.js";
+import { attempt, CommandError, print, printJson } from "../terminal/index.js";
 import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
 
 const help = `
@@ -39,11 +39,11 @@ async function run(options: { port: number; host: string; json?: boolean } & Sec
     throw new CommandError((error as Error).message);
   }
   const facts = { ready: true, host: options.host, port: dispatcher.port };
-  process.stdout.write(
-    options.json
-      ? `${JSON.stringify(facts)}\n`
-      : `dispatcher on ${options.host}:${dispatcher.port}; start workers with: weft worker --host ${options.host} -p ${dispatcher.port}\n`,
-  );
+  if (options.json) printJson(facts, 0);
+  else
+    print(
+      `dispatcher on ${options.host}:${dispatcher.port}; start workers with: weft worker --host ${options.host} -p ${dispatcher.port}\n`,
+    );
   await untilSignal();
   dispatcher.stop();
 }

@@ -98,14 +98,8 @@ export function scalingTable(report: StudyReport): string {
   return table(["run", "devices", "seconds", "n", "speedup", "work/s", "efficiency", "class"], rows);
 }
 
-/** The colors of a verdict on a terminal. */
-const colors = { valid: 32, undecided: 33, "not valid": 31, "nothing to compare": 0 } as const;
-
-export function verdictText(report: StudyReport): string {
-  const line = `${plainText(report.name)}: ${plainText(verdictLine(report))}`;
-  const color = colors[report.status];
-  return process.stdout.isTTY && color !== 0 ? `\u001b[${color}m${line}\u001b[0m` : line;
-}
+export const verdictText = (report: StudyReport): string =>
+  `${plainText(report.name)}: ${plainText(verdictLine(report))}`;
 
 function findingText(finding: Finding, index: number): string {
   const lines = [

@@ -1,7 +1,18 @@
 // weft tape: show, export, replay and compare recorded runs.
 import { writeFileSync } from "node:fs";
 import type { Command } from "commander";
-import { attempt, CommandError, failed, shorten, size, table, time } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  failed,
+  print,
+  printJson,
+  shorten,
+  size,
+  table,
+  time,
+  warn,
+} from "../terminal/index.js";
 
 type Tools = typeof import("@weft/cluster");
 type Tape = Awaited<ReturnType<Tools["readTape"]>>;
@@ -30,12 +41,12 @@ async function load(tools: Tools, path: string): Promise<Tape> {
 function report(...tapes: Tape[]): void {
   for (const { path, problems } of tapes)
     for (const problem of new Set(problems)) {
-      process.stderr.write(`${path} is damaged: ${problem}\n`);
+      warn(`${path} is damaged: ${problem}`);
       process.exitCode = failed;
     }
 }
 
-const json = (value: unknown): void => void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+const json = (value: unknown): void => void printJson(value);
 
 export function add(program: Command): void {
   const command = program
@@ -84,7 +95,7 @@ async function show(file: string, options: { limit: string; json?: boolean }): P
     throw new CommandError(`--limit ${options.limit}: give a count of 1 or more`, 2);
   const list = tape.instructions.slice(0, limit);
   if (options.json) {
-    for (const instruction of list) process.stdout.write(`${JSON.stringify(instruction)}\n`);
+    for (const instruction of list) printJson(instruction, 0);
     return;
   }
   const origin = Math.min(...tape.instructions.map((i) => i.startUs));
@@ -98,9 +109,8 @@ async function show(file: string, options: { limit: string; json?: boolean }): P
     i.shapes.join(" "),
     shorten(i.cause ?? "-", 60),
   ]);
-  process.stdout.write(`${table(["worker", "op", "step", "at", "took", "bytes", "results", "cause"], rows, 2)}\n`);
-  if (tape.instructions.length > limit)
-    process.stdout.write(`... ${tape.instructions.length - limit} more (-n shows them)\n`);
+  print(`${table(["worker", "op", "step", "at", "took", "bytes", "results", "cause"], rows, 2)}\n`);
+  if (tape.instructions.length > limit) print(`... ${tape.instructions.length - limit} more (-n shows them)\n`);
 }
 
 async function stats(file: string, options: { json?: boolean }): Promise<void> {
@@ -126,7 +136,7 @@ async function stats(file: string, options: { json?: boolean }): Promise<void> {
     time(row.communicateUs),
     time(Math.max(0, row.spanUs - row.busyUs)),
   ]);
-  process.stdout.write(
+  print(
     [
       `${found.runs} runs of ${found.programs} programs, ${found.fetches} results fetched`,
       "",
@@ -145,7 +155,7 @@ async function exportTape(file: string, options: { out?: string; json?: boolean 
   const out = options.out ?? `${file}.json`;
   writeFileSync(out, JSON.stringify(tools.chromeTrace(tape)));
   if (options.json) json({ out, events: tape.instructions.length });
-  else process.stdout.write(`${out}: ${tape.instructions.length} events; open it at ui.perfetto.dev\n`);
+  else print(`${out}: ${tape.instructions.length} events; open it at ui.perfetto.dev\n`);
 }
 
 async function replayTape(file: string, options: { devices: string; device: string; json?: boolean }): Promise<void> {
@@ -176,7 +186,7 @@ async function replayTape(file: string, options: { devices: string; device: stri
       r.difference.toExponential(1),
       r.ok ? "equal" : "DIFFERS",
     ]);
-    process.stdout.write(
+    print(
       `${result.runs} runs on ${devices === 0 ? options.device : `${devices} workers (${options.device})`}; ${result.results.length} results compared, ${wrong.length} differ${result.unchecked > 0 ? `, ${result.unchecked} not on the tape` : ""}\n${table(["result", "step", "relative difference", ""], rows)}\n`,
     );
   }
@@ -204,7 +214,7 @@ async function diff(first: string, second: string, options: { json?: boolean }):
         time(row.secondUs),
         row.firstUs > 0 ? `${(row.secondUs / row.firstUs).toFixed(2)}x` : "new",
       ]);
-    process.stdout.write(
+    print(
       [
         found.firstDifference === null
           ? "The same instructions on the same data."

@@ -1,12 +1,13 @@
 // weft top: the workers of a dispatcher and their load.
 import type { Command } from "commander";
-import { attempt, CommandError, percent, size, table } from "../terminal/index.js";
-import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
+import { attempt, CommandError, percent, printJson, size, table } from "../terminal/index.js";
+import { address, addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
 import { type TopOrder, type TopRow, type TopView, topOrders, topScreen } from "./top-screen.js";
 
 interface Options extends SecurityFlags {
   host: string;
   port: number;
+  server?: { host: string; port: number };
   once?: boolean;
   json?: boolean;
 }
@@ -26,13 +27,14 @@ export function add(program: Command): void {
       .command("top")
       .description("Watch the workers of a dispatcher: operations, bytes, idle time, GPU utilization.")
       .option("--host <host>", "host of the dispatcher", "localhost")
-      .option("-p, --port <port>", "its port", port, 9000),
+      .option("-p, --port <port>", "its port", port, 9000)
+      .option("--server <host:port>", "host and port in one, as other commands take them", address),
     "client",
   )
     .option("--once", "print one status and exit")
     .option("--json", "one JSON line per status")
     .addHelpText("after", help)
-    .action((options: Options) => attempt(() => run(options)));
+    .action((options: Options) => attempt(() => run({ ...options, ...options.server })));
 }
 
 /** The screen of a terminal: it follows the status, and keys change it. Returns what is called with every status, and the end. */
@@ -126,7 +128,7 @@ async function run(options: Options): Promise<void> {
       `${options.host}:${options.port}`,
       security(options),
       (status) => {
-        if (options.json) process.stdout.write(`${JSON.stringify(status)}\n`);
+        if (options.json) printJson(status, 0);
         else if (screen !== null) screen.show(status);
         // A rate needs two samples; the first one shows totals.
         else process.stdout.write(`${shown > 0 ? "\n" : ""}${show(status, before)}\n`);

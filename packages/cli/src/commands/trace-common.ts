@@ -2,12 +2,12 @@
 import { analyzeTraces, parsePeaks, type RankReport, type TraceReport } from "@weft/lab/internal";
 import {
   CommandError,
-  ProgressLine,
   percent,
   shorten,
   significant,
   table,
   time,
+  withProgress,
   wrongUsage,
 } from "../terminal/index.js";
 
@@ -18,10 +18,9 @@ export async function readTraces(
 ): Promise<TraceReport> {
   const { hta = false } = options;
   const peaks = options.peaks === undefined ? undefined : givenPeaks(options.peaks);
-  const progress = new ProgressLine();
-  let what = "";
-  try {
-    return await analyzeTraces(files, {
+  return withProgress((progress) => {
+    let what = "";
+    return analyzeTraces(files, {
       hta,
       ...(peaks !== undefined && { peaks }),
       onFile: (file, index, of) => {
@@ -29,9 +28,7 @@ export async function readTraces(
       },
       onProgress: (bytes, total) => progress.update(what, bytes, total),
     });
-  } finally {
-    progress.clear();
-  }
+  });
 }
 
 function givenPeaks(text: string): ReturnType<typeof parsePeaks> {

@@ -1,4 +1,4 @@
-// weft trace: time breakdown of traces of PyTorch (Kineto), JAX and Nsight Systems, per rank.
+// weft trace: time breakdown of traces of PyTorch (Kineto), JAX, Nsight Systems and rocprofv3, per rank.
 import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { median } from "@weft/formats/stats";
@@ -22,6 +22,8 @@ import {
   csv,
   failed,
   percent,
+  print,
+  printJson,
   shorten,
   significant,
   size,
@@ -57,7 +59,7 @@ used, and what is missing is said on standard error.`;
 export function add(program: Command): void {
   program
     .command("trace")
-    .description("Show the time breakdown of traces of PyTorch, JAX or Nsight Systems, per rank.")
+    .description("Show the time breakdown of traces of PyTorch, JAX, Nsight Systems or rocprofv3, per rank.")
     .argument("<files...>", "trace files (.json, .json.gz, .xplane.pb, .sqlite, tapes), or folders of them")
     .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")
@@ -90,11 +92,14 @@ async function run(files: string[], options: Options): Promise<void> {
   if (options.html !== undefined) await writePage(inputs, report, options.html);
   if (options.merged !== undefined) await merge(inputs, report, options.merged);
   if (options.json)
-    process.stdout.write(
-      `${JSON.stringify(diff === null ? report : { ...report, diff, changes: second === null ? null : traceChanges(report, second), second })}\n`,
+    printJson(
+      diff === null
+        ? report
+        : { ...report, diff, changes: second === null ? null : traceChanges(report, second), second },
+      0,
     );
-  else if (diff === null || second === null) process.stdout.write(`${show(report, top)}\n`);
-  else process.stdout.write(`${changesText(traceChanges(report, second))}\n\n${showDiff(diff, top)}\n`);
+  else if (diff === null || second === null) print(`${show(report, top)}\n`);
+  else print(`${changesText(traceChanges(report, second))}\n\n${showDiff(diff, top)}\n`);
   if (report.ranks.every((rank) => rank.spanUs === undefined)) process.exitCode = failed;
 }
 

@@ -13,6 +13,9 @@ import {
   counts,
   interrupted,
   ProgressLine,
+  print,
+  printJson,
+  printLines,
   significant,
   translationNote,
   warn,
@@ -161,7 +164,7 @@ async function explain(config: Config | ModuleConfig): Promise<void> {
   const { explainTraining } = await import("@weft/train");
   const name = config.device ?? settings.device.get();
   if (name !== undefined && name !== "") setDevice(name);
-  process.stdout.write(`${await explainTraining(config)}\n`);
+  print(`${await explainTraining(config)}\n`);
 }
 
 /** Output folder: under `weft scale` each run has its own. */
@@ -241,17 +244,21 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
   const group = config.ranks > 1 ? await joinGroup(config.ranks) : singleRank;
   const progress = new ProgressLine();
   const { tokenizeListeners } = await import("@weft/train/data");
-  const onTokens = progress.update.bind(progress);
+  const tokenizing = new ProgressLine();
+  const onTokens = (what: string, done: number, total: number): void => {
+    tokenizing.update(what, done, total);
+    if (done >= total) tokenizing.clear();
+  };
   if (group.rank === 0) tokenizeListeners.add(onTokens);
-  const print = (text: string): void => {
-    progress.clear();
-    if (!options.json && group.rank === 0) process.stdout.write(`${text}\n`);
+  const say = (text: string): void => {
+    progress.clear(false);
+    if (!options.json && group.rank === 0) print(text);
   };
   const onTest = "data" in config && config.data.validation === 0;
   const probeFolder = cliSettings.probeDir.get();
   const onCores = session().device.traits.usesHostCores;
   const place = onCores ? ` of ${settings.threads.get()} core${settings.threads.get() === 1 ? "" : "s"}` : "";
-  print(
+  say(
     `${config.name}: ${config.ranks} rank${config.ranks === 1 ? "" : "s"}${place}, global batch ${config.globalBatch} = ${config.batchPerRank} per rank` +
       (config.training.accumulation > 1 ? ` x ${config.training.accumulation} micro-steps` : ""),
   );
@@ -269,7 +276,7 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
         progress.update(`epoch ${e.epoch}/${e.epochs}  loss ${e.loss.toFixed(4)}  ${speed}`, e.step, e.steps);
       },
       onEpoch: (row, taken, of) =>
-        print(
+        say(
           `epoch ${row.epoch}${taken < of ? ` (${taken} of ${of} steps)` : ""}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
             (row.valLoss === null
               ? ""
@@ -280,10 +287,12 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
     });
     progress.clear();
     if (result.test !== null)
-      print(`test accuracy ${result.test.accuracy?.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
-    if (options.json && group.rank === 0) process.stdout.write(`${JSON.stringify(result)}\n`);
-    else print(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
+      say(`test accuracy ${result.test.accuracy?.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
+    if (options.json && group.rank === 0) printJson(result, 0);
+    else say(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {
+    progress.clear();
+    tokenizing.clear();
     tokenizeListeners.delete(onTokens);
     process.off("SIGTERM", stop);
     process.off("SIGINT", stop);
@@ -334,5 +343,5 @@ async function writeScript(
     ...(options.modules !== undefined && { modules: options.modules.flatMap((names) => names.split(",")) }),
   });
   writeFileSync(target, script, { mode: 0o755 });
-  process.stdout.write(`${target}\n`);
+  printLines(`${target}\n`);
 }

@@ -20,6 +20,8 @@ import {
   counts,
   ProgressLine,
   percent,
+  print,
+  printJson,
   significant,
   table,
   translationNote,
@@ -162,7 +164,7 @@ async function run(file: string, options: Options): Promise<void> {
         const promise = promises.get(trial);
         if (promise !== undefined && trial.got !== null)
           scorePrediction(ledger, promise, trial.got.samplesPerSecond, [trial.got.run]);
-        if (!options.json) process.stdout.write(`${line(trial)}\n`);
+        if (!options.json) print(`${line(trial)}\n`);
       },
     });
     const target = options.output ?? `${raw.name}_tuned.yaml`;
@@ -172,11 +174,8 @@ async function run(file: string, options: Options): Promise<void> {
       target,
       `# ${raw.name} tuned by weft tune: ${significant(result.now.samplesPerSecond)} samples/s measured here.\n${showConfig(tuned)}`,
     );
-    if (options.json)
-      process.stdout.write(
-        `${JSON.stringify({ ...result, config: target, ledger, disturbances: [...disturbances] })}\n`,
-      );
-    else process.stdout.write(`\n${summary(result, target, ledger)}\n`);
+    if (options.json) printJson({ ...result, config: target, ledger, disturbances: [...disturbances] }, 0);
+    else print(`\n${summary(result, target, ledger)}\n`);
   } finally {
     process.off("SIGINT", stop);
     process.off("SIGTERM", stop);

@@ -1,7 +1,7 @@
 // weft ui: the local web app of a runs folder and, if asked for, of a running cluster.
 import { spawn } from "node:child_process";
 import type { Command } from "commander";
-import { attempt, CommandError, warn, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, printLines, warn, wrongUsage } from "../terminal/index.js";
 import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
 import { cliSettings } from "./settings.js";
 
@@ -61,7 +61,7 @@ async function run(runs: string, options: Options): Promise<void> {
     if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
     throw error;
   });
-  process.stdout.write(`${ui.url}\n`);
+  printLines(`${ui.url}\n`);
   if (!isLoopback(host))
     warn("others can reach this server, and the connection is not encrypted: prefer the default host and ssh -L");
   if (options.open && process.stdout.isTTY) openBrowser(ui.url);

@@ -1,7 +1,7 @@
 // weft worker: one device of a cluster.
 import { availableParallelism } from "node:os";
 import { type Command, InvalidArgumentError } from "commander";
-import { attempt, CommandError, count, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, count, print, printJson, wrongUsage } from "../terminal/index.js";
 import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
 
 interface Options extends SecurityFlags {
@@ -92,11 +92,8 @@ async function run(options: Options): Promise<void> {
     });
     const work = worker.run((id) => {
       const facts = { ready: true, id, device: worker.device.name };
-      process.stdout.write(
-        options.json
-          ? `${JSON.stringify(facts)}\n`
-          : `${id}: ${worker.device.name} works for ${options.host}:${options.port}\n`,
-      );
+      if (options.json) printJson(facts, 0);
+      else print(`${id}: ${worker.device.name} works for ${options.host}:${options.port}\n`);
     });
     await untilSignal(work);
     worker.stop();

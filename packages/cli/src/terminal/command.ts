@@ -1,10 +1,12 @@
 // Shared by all commands: parsers of counts, messages on standard error, output folders, exit codes.
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { mostDevices } from "@weft/formats/limits";
 import { plainText } from "@weft/formats/text";
 import { InvalidArgumentError } from "commander";
 import { failed, interrupted, wrongUsage } from "../usage/index.js";
+import { paint, widthOf, wrapped } from "./paint.js";
+import { makeRoom } from "./progress.js";
 
 export { failed, interrupted, wrongUsage };
 
@@ -39,9 +41,15 @@ export function count(value: string): number {
   return number;
 }
 
-export function warn(message: string): void {
-  process.stderr.write(`weft: ${plainText(message)}\n`);
+/** Writes a message to standard error: a warning, the error that ends a command, or a remark. */
+export function warn(message: string, tone: "warning" | "bad" | "dim" = "warning"): void {
+  makeRoom();
+  const text = wrapped(`weft: ${plainText(message)}`, widthOf(process.stderr));
+  process.stderr.write(`${paint[tone](text.slice(0, 5), process.stderr)}${text.slice(5)}\n`);
 }
+
+/** Writes a remark to standard error. */
+export const note = (message: string): void => warn(message, "dim");
 
 /** Writes files into a folder, which is created if needed; returns their paths. */
 export function writeFiles(folder: string, files: Record<string, string>): string[] {
@@ -63,7 +71,7 @@ export async function attempt(work: () => Promise<void>): Promise<void> {
     await work();
   } catch (error) {
     if (error instanceof CommandError) {
-      warn(error.message);
+      warn(error.message, "bad");
       process.exitCode = error.exitCode;
       return;
     }
@@ -73,8 +81,15 @@ export async function attempt(work: () => Promise<void>): Promise<void> {
       return;
     }
     const system = error as NodeJS.ErrnoException;
+    if (system.code === "EISDIR" && system.path === undefined) {
+      // Reading an open folder fails without its name.
+      const folder = process.argv.slice(2).find((word) => statSync(word, { throwIfNoEntry: false })?.isDirectory());
+      warn(`${folder ?? "an argument"} is a folder, and a file is needed`, "bad");
+      process.exitCode = failed;
+      return;
+    }
     if (system.code !== undefined && system.path !== undefined) {
-      warn(system.code === "ENOENT" ? `${system.path} does not exist` : `${system.path}: ${system.message}`);
+      warn(system.code === "ENOENT" ? `${system.path} does not exist` : `${system.path}: ${system.message}`, "bad");
       process.exitCode = failed;
       return;
     }

@@ -16,12 +16,14 @@ export {
   failed,
   interrupted,
   isInterrupted,
+  note,
   warn,
   writeFiles,
   wrongUsage,
 } from "./command.js";
-export { hasColors, paint, wrapped } from "./paint.js";
-export { ProgressLine, progressSetting, showCompiling, showSeconds } from "./progress.js";
+export { hasColors, paint, widthOf, wrapped } from "./paint.js";
+export { print, printJson, printLines } from "./print.js";
+export { ProgressLine, progressSetting, showCompiling, showPlanning, showSeconds, withProgress } from "./progress.js";
 export { addSet, translationNote } from "./settings.js";
 export { suggestName } from "./suggest.js";
 export { table } from "./table.js";

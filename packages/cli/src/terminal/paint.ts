@@ -1,4 +1,4 @@
-// Colors of the terminal: verdicts in green and red, headings in bold. None where standard output is not a terminal, or with
+// Colors and width of the terminal: verdicts in green and red, headings in bold. No colors where the stream is not a terminal, or with
 // NO_COLOR; FORCE_COLOR=1 keeps them in a pipe.
 
 /** Whether output gets colors. */
@@ -18,18 +18,38 @@ const style = (code: number) => (text: string, stream?: { isTTY?: boolean }) =>
 /** Styles by meaning. */
 export const paint = { good: style(32), bad: style(31), warning: style(33), strong: style(1), dim: style(2) };
 
-/** Text broken at spaces to a width; lines that begin with spaces, such as tables and commands, stay whole. */
-export function wrapped(text: string, width = process.stdout.isTTY ? (process.stdout.columns ?? 100) : 100): string {
+/** Columns of a stream; a pipe has no limit, so that other programs see whole lines. */
+export const widthOf = (stream: { isTTY?: boolean; columns?: number }): number =>
+  stream.isTTY ? stream.columns || 80 : Number.POSITIVE_INFINITY;
+
+/** What stands before the text of a line, where the next lines begin: spaces, and the name of a value. */
+function hangingIndent(line: string): number | null {
+  const [name] = /^ *(?:\S+(?: \S+){0,3}? {2,})?/.exec(line)!;
+  // More than one gap: columns, which stay as they are.
+  return / {2,}\S/.test(line.slice(name.length)) ? null : name.length;
+}
+
+/** Lines to copy: breaking them would change what they do. */
+const isCommand = (line: string): boolean =>
+  /^\s+(?:[A-Z_]+=\S+ )*(?:weft|npx|npm|node|cd|ssh|sbatch|apt|pip) /.test(line);
+
+/** Text broken at spaces to a width. Next lines begin below the text of the first; tables and commands stay whole. */
+export function wrapped(text: string, width = widthOf(process.stdout)): string {
+  const most = Math.max(1, width);
   return text
     .split("\n")
     .flatMap((line) => {
-      if (line.length <= width || /^\s|\s{2,}/.test(line)) return [line];
-      const lines = [""];
-      for (const word of line.split(" ")) {
+      if (line.length <= most || isCommand(line)) return [line];
+      const indent = hangingIndent(line);
+      if (indent === null || indent > most / 2) return [line];
+      const lines = [line.slice(0, indent)];
+      let isEmpty = true;
+      for (const word of line.slice(indent).split(" ")) {
         const last = lines[lines.length - 1];
-        if (last === "") lines[lines.length - 1] = word;
-        else if (last.length + 1 + word.length <= width) lines[lines.length - 1] = `${last} ${word}`;
-        else lines.push(word);
+        if (isEmpty) lines[lines.length - 1] += word;
+        else if (last.length + 1 + word.length <= most) lines[lines.length - 1] = `${last} ${word}`;
+        else lines.push(`${" ".repeat(indent)}${word}`);
+        isEmpty = false;
       }
       return lines;
     })

@@ -1,7 +1,7 @@
 // --set key=value and files in the words of other programs: the option, and the note that says what was translated.
 import { basename } from "node:path";
-import { plainText } from "@weft/formats/text";
 import { type Command, InvalidArgumentError } from "commander";
+import { note } from "./command.js";
 
 /** Collects the values of a repeated or variadic --set. */
 function collect(value: string, previous: string[] | undefined): string[] {
@@ -18,5 +18,5 @@ export const translationNote =
   (file: string) =>
   (lines: readonly string[]): void => {
     const text = lines.map((line) => `  ${line}`).join("\n");
-    process.stderr.write(plainText(`weft: ${basename(file)} uses other names; here they mean:\n${text}\n`));
+    note(`${basename(file)} uses other names; here they mean:\n${text}`);
   };

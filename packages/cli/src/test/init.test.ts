@@ -98,7 +98,35 @@ test("the completion of bash completes commands, options and choices", () => {
   assert.equal(complete("weft", "quantum", "opt"), "optimize");
   assert.equal(complete("weft", "train", "x.yaml", "--laun"), "--launcher");
   assert.equal(complete("weft", "train", "--launcher", ""), "local ray");
-  for (const shell of ["zsh", "fish"]) assert.match(type(`weft completion ${shell}`, folder), /gpus-per-rank/);
+});
+
+const has = (shell: string): boolean => spawnSync(shell, ["--version"]).status === 0;
+
+test("fish completes commands, options and choices", { skip: has("fish") ? false : "no fish" }, () => {
+  type("weft completion fish > weft.fish", folder);
+  const complete = (line: string): string =>
+    type(`fish -c 'source weft.fish; complete -C "${line}"' | cut -f1`, folder).trim();
+  assert.equal(complete("weft quantum opt"), "optimize");
+  assert.equal(complete("weft train x.yaml --laun"), "--launcher");
+  assert.deepEqual(complete("weft train --launcher ").split("\n").sort(), ["local", "ray"]);
+});
+
+test("zsh completes commands, options, choices and files without a start-up file", {
+  skip: has("zsh") && has("script") ? false : "no zsh or no script",
+}, () => {
+  type("weft completion zsh > weft.zsh; touch only-file.yaml", folder);
+  // What is completed on a terminal is typed into a function that prints it.
+  const keys = ["quantum opt\\t", "train x.yaml --laun\\tray", "train --launcher lo\\t", "lint only-f\\t"]
+    .map((text) => `printf 'weft ${text}\\n'; sleep 1`)
+    .join("; ");
+  const line = `(echo 'source weft.zsh; weft() { print -r -- "typed $*" }'; sleep 2; ${keys}; echo exit) | script -qec 'zsh -f -i' /dev/null`;
+  const typed = [...type(line, folder).matchAll(/^typed (.*?)\s*$/gm)].map(([, text]) => text);
+  assert.deepEqual(typed, [
+    "quantum optimize",
+    "train x.yaml --launcher ray",
+    "train --launcher local",
+    "lint only-file.yaml",
+  ]);
 });
 
 test("compare shows settings that differ, then which is better", () => {

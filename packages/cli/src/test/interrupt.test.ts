@@ -104,8 +104,10 @@ test("colors and wrapped text", () => {
   assert.equal(hasColors({ isTTY: true }, { NO_COLOR: "1" }), false);
   assert.equal(hasColors({ isTTY: false }, {}), false);
   assert.equal(hasColors({ isTTY: false }, { FORCE_COLOR: "1" }), true);
-  assert.equal(
-    wrapped("one two three four\n  a table line that stays", 9),
-    "one two\nthree\nfour\n  a table line that stays",
-  );
+  assert.equal(wrapped("one two three four\n", 9), "one two\nthree\nfour\n");
+  // Next lines begin below the text; columns and commands to copy stay whole.
+  assert.equal(wrapped("  fix   one two three", 16), "  fix   one two\n        three");
+  for (const whole of ["name  1.0  2.0  a table line", "  weft train some.yaml --devices 2"])
+    assert.equal(wrapped(whole, 14), whole);
+  assert.equal(wrapped("a pipe gets whole lines ".repeat(20)), "a pipe gets whole lines ".repeat(20));
 });

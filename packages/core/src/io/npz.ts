@@ -1,5 +1,6 @@
 // .npz files: named arrays, each a .npy file in a zip archive, as NumPy's savez and savez_compressed make them.
 import { totalmem } from "node:os";
+import { checkOptions } from "../graph/index.js";
 import { FileError, InputFile, writeAtomically } from "./file.js";
 import { type ArraySource, bytesView, type HostArray, loadArray } from "./host.js";
 import { readNpyFrom } from "./npy.js";
@@ -59,6 +60,7 @@ async function openArchive(path: string): Promise<{ file: InputFile; arrays: Map
 
 /** Opens a .npz archive. */
 export async function openNpz(path: string, options: NpzReadOptions = {}): Promise<NpzFile> {
+  checkOptions("openNpz", options, ["maxBytes"]);
   const { file, arrays } = await openArchive(path);
   return {
     names: [...arrays.keys()],
@@ -75,6 +77,7 @@ export async function openNpz(path: string, options: NpzReadOptions = {}): Promi
 
 /** Reads all arrays of a .npz archive. */
 export async function readNpz(path: string, options: NpzReadOptions = {}): Promise<Record<string, HostArray>> {
+  checkOptions("readNpz", options, ["maxBytes"]);
   const { file, arrays } = await openArchive(path);
   try {
     checkSize(path, [...arrays.values()], options.maxBytes);
@@ -98,6 +101,7 @@ export async function writeNpz(
   arrays: Record<string, ArraySource>,
   options: NpzWriteOptions = {},
 ): Promise<void> {
+  checkOptions("writeNpz", options, ["compress"]);
   await writeAtomically(path, async (file) => {
     const zip = new ZipWriter(path, file);
     for (const [name, source] of Object.entries(arrays)) {

@@ -1,6 +1,6 @@
 // Multi-head attention as in PyTorch's nn.MultiheadAttention (batch first): one projection matrix [3 width, width] for
 // queries, keys and values.
-import { type DType, ShapeError, showShape } from "../graph/index.js";
+import { checkOptions, type DType, ShapeError, showShape } from "../graph/index.js";
 import { arange, type Key, packedAttention, scaledDotProductAttention, type Tensor, zeros } from "../tensor/index.js";
 import { keysOf, requireCount, requireHeads, requireWidth, xavierUniform } from "./init.js";
 import { type Linear, linear } from "./layers.js";
@@ -75,7 +75,8 @@ function part(projected: Tensor, at: number): Tensor {
 
 /** Multi-head self-attention, as torch.nn.MultiheadAttention with batch_first. */
 export const attention = {
-  init({ width, dtype = "float32" }: AttentionInit, key: Key): Attention {
+  init(options: AttentionInit, key: Key): Attention {
+    const { width, dtype = "float32" } = checkOptions("attention.init", options, ["width", "dtype"]);
     requireCount("attention.init", "width", width);
     const [forInput, forOutput] = keysOf(key, 2);
     return {
@@ -90,7 +91,8 @@ export const attention = {
 
   /** x: [..., length, width] -> [..., length, width]. */
   apply(params: Attention, x: Tensor, options: MultiHeadAttentionOptions): Tensor {
-    const { heads, memory, mask, causal, dropout: rate = 0, key } = options;
+    const known = ["heads", "memory", "mask", "causal", "dropout", "key"] as const;
+    const { heads, memory, mask, causal, dropout: rate = 0, key } = checkOptions("attention", options, known);
     const width = params.in_proj_weight.shape[1];
     requireHeads("attention", width, heads);
     requireWidth("attention", x, width);

@@ -1,6 +1,6 @@
 // A text classifier: embedding, positions (sinusoidal or learned), Transformer encoder, mean over the sequence, linear. The
 // model of the data-parallel training study.
-import { type DType, ShapeError, showShape } from "../graph/index.js";
+import { checkOptions, type DType, ShapeError, showShape, WeftError } from "../graph/index.js";
 import type { Key, Tensor } from "../tensor/index.js";
 import { keysOf, requireCount } from "./init.js";
 import { dropout, type Embedding, embedding, type Linear, linear } from "./layers.js";
@@ -76,12 +76,21 @@ function positionsOf(params: TextClassifier, length: number, table: Tensor): Ten
   return learned.index(`0:${length}`);
 }
 
+const initNames = [
+  ...(["vocabulary", "width", "heads", "layers", "feedForward", "classes"] as const),
+  ...(["positions", "maxLength", "finalNorm", "dtype"] as const),
+];
+
 /** Transformer text classifier: embedding, positions, encoder, pooling and a linear head. */
 export const textClassifier = {
   init(options: TextClassifierInit, key: Key): TextClassifier {
+    checkOptions("textClassifier.init", options, initNames);
     const { vocabulary, width, heads, layers, feedForward, finalNorm, classes, dtype, maxLength = 0 } = options;
     const [forTable, forEncoder, forClasses, forPositions] = keysOf(key, 4);
-    const learned = options.positions === "learned";
+    const { positions: kind = "sinusoidal" } = options;
+    if (kind !== "sinusoidal" && kind !== "learned")
+      throw new WeftError(`textClassifier.init: positions are "sinusoidal" or "learned", got ${JSON.stringify(kind)}`);
+    const learned = kind === "learned";
     if (learned) requireCount("textClassifier.init", "maxLength", maxLength);
     return {
       embedding: embedding.init({ vocabulary, width, dtype }, forTable),
@@ -93,7 +102,14 @@ export const textClassifier = {
 
   /** ids: integers [..., length] -> logits [..., classes]. */
   apply(params: TextClassifier, ids: Tensor, options: TextClassifierOptions): Tensor {
-    const { mask, tokens: given, dropout: rate = 0, key = null, ...layer } = options;
+    const known = ["heads", "activation", "norm", "tokens", "mask", "dropout", "key"] as const;
+    const {
+      mask,
+      tokens: given,
+      dropout: rate = 0,
+      key = null,
+      ...layer
+    } = checkOptions("textClassifier", options, known);
     if (mask !== undefined && showShape(mask.shape) !== showShape(ids.shape))
       throw new ShapeError(
         `textClassifier: mask ${showShape(mask.shape)} must have the shape of ids ${showShape(ids.shape)}`,

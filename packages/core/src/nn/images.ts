@@ -1,5 +1,5 @@
 // Layers of image models: convolution, and batch norm with running statistics.
-import type { DType } from "../graph/index.js";
+import { checkOptions, type DType, WeftError } from "../graph/index.js";
 import {
   type ConvOptions,
   conv1d,
@@ -14,7 +14,7 @@ import {
   variance,
   zeros,
 } from "../tensor/index.js";
-import { fanInUniform, keysOf, requireCount } from "./init.js";
+import { fanInUniform, keysOf, requireCount, requireFlag } from "./init.js";
 
 /** Parameters of {@link conv}. */
 export interface Conv {
@@ -43,9 +43,12 @@ export interface ConvInit {
 /** Convolution over one to three spatial axes, as torch.nn.Conv1d to Conv3d. */
 export const conv = {
   init(options: ConvInit, key: Key): Conv {
+    checkOptions("conv.init", options, ["in", "out", "kernel", "groups", "bias", "dtype"]);
     const { in: inputs, out, kernel, groups = 1, bias = true, dtype = "float32" } = options;
-    requireCount("conv.init", "in", inputs);
-    requireCount("conv.init", "out", out);
+    for (const [name, value] of Object.entries({ in: inputs, out, groups })) requireCount("conv.init", name, value);
+    requireFlag("conv.init", "bias", bias);
+    if (inputs % groups !== 0 || out % groups !== 0)
+      throw new WeftError(`conv.init: ${groups} groups do not divide ${inputs} channels in and ${out} out`);
     const [forWeight, forBias] = keysOf(key, 2);
     const fan = (inputs / groups) * kernel.reduce((a, b) => a * b, 1);
     const weight = fanInUniform([out, inputs / groups, ...kernel], fan, forWeight, dtype);
@@ -102,18 +105,23 @@ export interface BatchNormApply {
  * ```
  */
 export const batchNorm = {
-  init({ channels, dtype = "float32" }: { channels: number; dtype?: DType }): BatchNorm {
+  init(options: { channels: number; dtype?: DType }): BatchNorm {
+    const { channels, dtype = "float32" } = checkOptions("batchNorm.init", options, ["channels", "dtype"]);
     requireCount("batchNorm.init", "channels", channels);
     return { weight: ones([channels], { dtype }), bias: zeros([channels], { dtype }) };
   },
 
-  state({ channels, dtype = "float32" }: { channels: number; dtype?: DType }): BatchNormState {
+  state(options: { channels: number; dtype?: DType }): BatchNormState {
+    const { channels, dtype = "float32" } = checkOptions("batchNorm.state", options, ["channels", "dtype"]);
     requireCount("batchNorm.state", "channels", channels);
     return { mean: zeros([channels], { dtype }), variance: ones([channels], { dtype }) };
   },
 
   apply(params: BatchNorm, x: Tensor, options: BatchNormApply): [Tensor, BatchNormState] {
+    checkOptions("batchNorm", options, ["state", "training", "momentum", "epsilon", "channelsLast"]);
     const { state, training, momentum = 0.1, epsilon = 1e-5, channelsLast = false } = options;
+    if (state?.mean === undefined || state.variance === undefined)
+      throw new WeftError("batchNorm: state has the running mean and variance; make it with batchNorm.state");
     const common = { ...params, epsilon, channelsLast };
     if (!training) return [normalize(x, { ...common, statistics: state }), state];
     const axis = channelsLast ? x.shape.length - 1 : 1;

@@ -24,6 +24,10 @@ export function requireCount(op: string, name: string, value: number): void {
     throw new WeftError(`${op}: ${name} must be a positive whole number, got ${value}`);
 }
 
+export function requireFlag(op: string, name: string, value: boolean): void {
+  if (typeof value !== "boolean") throw new WeftError(`${op}: ${name} is true or false, got ${String(value)}`);
+}
+
 export function requireRate(op: string, rate: number): void {
   if (!(rate >= 0 && rate < 1)) throw new WeftError(`${op}: rate must be in [0, 1), got ${rate}`);
 }

@@ -1,6 +1,6 @@
 // Basic layers: linear, embedding, layer norm, dropout. A layer is two pure functions: `init` draws a tree of parameters (names and
 // shapes as in PyTorch), `apply` computes with it.
-import { type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/index.js";
+import { checkOptions, type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/index.js";
 import { keptScale } from "../ops/index.js";
 import {
   customVjp,
@@ -13,7 +13,7 @@ import {
   type Tensor,
   zeros,
 } from "../tensor/index.js";
-import { fanInUniform, keysOf, requireCount, requireRate, requireWidth } from "./init.js";
+import { fanInUniform, keysOf, requireCount, requireFlag, requireRate, requireWidth } from "./init.js";
 
 /** Parameters of {@link linear}. */
 export interface Linear {
@@ -49,9 +49,11 @@ export interface LinearOptions {
  */
 export const linear = {
   init(options: LinearOptions, key: Key): Linear {
-    const { in: inputs, out, bias = true, dtype = "float32" } = options;
+    const known = ["in", "out", "bias", "dtype"] as const;
+    const { in: inputs, out, bias = true, dtype = "float32" } = checkOptions("linear.init", options, known);
     requireCount("linear.init", "in", inputs);
     requireCount("linear.init", "out", out);
+    requireFlag("linear.init", "bias", bias);
     const [forWeight, forBias] = keysOf(key, 2);
     const weight = fanInUniform([out, inputs], inputs, forWeight, dtype);
     return bias ? { weight, bias: fanInUniform([out], inputs, forBias, dtype) } : { weight };
@@ -83,7 +85,8 @@ export interface EmbeddingOptions {
 /** Embedding table: one row per id. Ids beyond the table are clamped to its last row. */
 export const embedding = {
   init(options: EmbeddingOptions, key: Key): Embedding {
-    const { vocabulary, width, dtype = "float32" } = options;
+    const known = ["vocabulary", "width", "dtype"] as const;
+    const { vocabulary, width, dtype = "float32" } = checkOptions("embedding.init", options, known);
     requireCount("embedding.init", "vocabulary", vocabulary);
     requireCount("embedding.init", "width", width);
     return { weight: randn([vocabulary, width], { key, dtype }) };
@@ -114,12 +117,14 @@ export interface LayerNormOptions {
 
 /** Normalizes the last axis to mean 0 and standard deviation 1, then scales and shifts. */
 export const layerNorm = {
-  init({ width, dtype = "float32" }: LayerNormOptions): LayerNorm {
+  init(options: LayerNormOptions): LayerNorm {
+    const { width, dtype = "float32" } = checkOptions("layerNorm.init", options, ["width", "dtype"]);
     requireCount("layerNorm.init", "width", width);
     return { weight: ones([width], { dtype }), bias: zeros([width], { dtype }) };
   },
 
-  apply(params: LayerNorm, x: Tensor, { epsilon = 1e-5 }: { epsilon?: number } = {}): Tensor {
+  apply(params: LayerNorm, x: Tensor, options: { epsilon?: number } = {}): Tensor {
+    const { epsilon = 1e-5 } = checkOptions("layerNorm", options, ["epsilon"]);
     requireWidth("layerNorm", x, params.weight.shape[0]);
     return normalize(x, { ...params, epsilon });
   },
@@ -137,7 +142,8 @@ export interface DropoutOptions {
 }
 
 /** The validated dropout mask; null if nothing is dropped. */
-function keptOf(op: string, x: Tensor, { rate, key }: DropoutOptions): Tensor | null {
+function keptOf(op: string, x: Tensor, options: DropoutOptions): Tensor | null {
+  const { rate, key } = checkOptions(op, options, ["rate", "key"]);
   requireRate(op, rate);
   if (rate === 0 || key === undefined || key === null) return null;
   const lead = key.rank - 1;

@@ -1,7 +1,6 @@
 // The Transformer encoder as in PyTorch's nn.TransformerEncoderLayer and nn.TransformerEncoder (batch first), and the
 // sinusoidal positions that go with it.
-import type { DType } from "../graph/index.js";
-import { WeftError } from "../graph/index.js";
+import { checkOptions, type DType, WeftError } from "../graph/index.js";
 import { gelu, type Key, type Tensor, tensor } from "../tensor/index.js";
 import { type Attention, attention } from "./attention.js";
 import { keysOf, requireCount, requireHeads } from "./init.js";
@@ -61,12 +60,16 @@ export interface EncoderLayerOptions {
   key?: Key | null;
 }
 
+const layerNames = ["heads", "activation", "norm", "epsilon", "mask", "causal", "dropout", "key"] as const;
+
 const droppers = (key: Key | null | undefined, rate: number, count: number): (Key | null)[] =>
   key === undefined || key === null || rate === 0 ? new Array<null>(count).fill(null) : keysOf(key, count);
 
 /** Transformer encoder layer, as torch.nn.TransformerEncoderLayer with batch_first. */
 export const encoderLayer = {
-  init({ width, heads, feedForward, dtype = "float32" }: EncoderLayerInit, key: Key): EncoderLayer {
+  init(options: EncoderLayerInit, key: Key): EncoderLayer {
+    const known = ["width", "heads", "feedForward", "dtype"] as const;
+    const { width, heads, feedForward, dtype = "float32" } = checkOptions("encoderLayer.init", options, known);
     requireHeads("encoderLayer.init", width, heads);
     requireCount("encoderLayer.init", "feedForward", feedForward);
     const [forAttention, forFirst, forSecond] = keysOf(key, 3);
@@ -80,6 +83,7 @@ export const encoderLayer = {
   },
 
   apply(params: EncoderLayer, x: Tensor, options: EncoderLayerOptions): Tensor {
+    checkOptions("encoderLayer", options, layerNames);
     const { heads, activation = "relu", norm = "post", epsilon = 1e-5, mask, causal, dropout: rate = 0, key } = options;
     const activate = activations[activation];
     if (activate === undefined)
@@ -126,7 +130,9 @@ export interface EncoderInit extends EncoderLayerInit {
 
 /** Stack of transformer encoder layers, as torch.nn.TransformerEncoder. */
 export const encoder = {
-  init({ layers, finalNorm = false, ...layer }: EncoderInit, key: Key): Encoder {
+  init(options: EncoderInit, key: Key): Encoder {
+    const known = ["layers", "finalNorm", "width", "heads", "feedForward", "dtype"] as const;
+    const { layers, finalNorm = false, ...layer } = checkOptions("encoder.init", options, known);
     requireCount("encoder.init", "layers", layers);
     const made = keysOf(key, layers).map((k) => encoderLayer.init(layer, k));
     return finalNorm
@@ -135,6 +141,7 @@ export const encoder = {
   },
 
   apply(params: Encoder, x: Tensor, options: EncoderLayerOptions): Tensor {
+    checkOptions("encoder", options, layerNames);
     const keys = droppers(options.key, options.dropout ?? 0, params.layers.length);
     let state = x;
     params.layers.forEach((layer, i) => {
@@ -149,6 +156,7 @@ export const encoder = {
  * 10000 x 2 pi.
  */
 export function positions(length: number, width: number, options: { dtype?: DType } = {}): Tensor {
+  checkOptions("positions", options, ["dtype"]);
   requireCount("positions", "length", length);
   requireCount("positions", "width", width);
   const table = new Float64Array(length * width);

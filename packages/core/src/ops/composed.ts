@@ -38,6 +38,16 @@ export function logSumExp(x: Node, axes: readonly number[]): Node {
   return build.add(build.unary("log", reduceKept("sum", shiftedExp(x, shift), axes)), shift);
 }
 
+/**
+ * log(softmax(x)) along axes. The maximum is subtracted first: the difference of x and its log-sum has few digits where one element is
+ * much larger than the others.
+ */
+export function logSoftmax(x: Node, axes: readonly number[]): Node {
+  const shifted = build.sub(x, build.expand(shiftOf(x, axes), x.shape));
+  const total = reduceKept("sum", build.unary("exp", shifted), axes);
+  return build.sub(shifted, build.expand(build.unary("log", total), x.shape));
+}
+
 /** Softmax of the last axis over positions where the mask is true (fully masked rows are zeros), and its log-sums. */
 export function maskedSoftmax(x: Node, mask: Node): { weights: Node; logSum: Node } {
   const axes = [x.shape.length - 1];

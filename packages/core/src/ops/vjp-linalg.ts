@@ -95,12 +95,39 @@ export function solveVjp(a: Node, x: Node, g: Node): [Node, Node] {
   return [neg(matmul(gb, adjoint(x))), gb];
 }
 
+/** Largest matrices whose cofactors are computed without a division; beyond, rounding errors of the recurrence grow too large. */
+const largestAdjugate = 8;
+
+/**
+ * The transposed cofactors by the recurrence of Faddeev and LeVerrier: polynomials of the elements, which hold for singular matrices
+ * and have derivatives of every order.
+ */
+function adjugate(a: Node): Node {
+  const n = a.shape[a.shape.length - 1];
+  const one = identityLike(n, a.dtype, a.shape.slice(0, -2));
+  const multiple = (factor: Node): Node => mul(expand(reshape(factor, [...factor.shape, 1, 1]), a.shape), one);
+  const zero = zerosLike(a);
+  let result = one;
+  for (let k = 1; k < n; k++) {
+    const product = matmul(a, result);
+    const rank = a.shape.length;
+    const trace = sum(where(onDiagonal(product), product, zero), [rank - 2, rank - 1]);
+    result = sub(product, multiple(scale(trace, 1 / k)));
+  }
+  return n % 2 === 0 ? neg(result) : result;
+}
+
+/** The conjugated cofactors times g. Larger singular matrices give NaN. */
 export function detVjp(a: Node, det: Node, g: Node): Node {
   const n = a.shape[a.shape.length - 1];
   const batch = a.shape.slice(0, -2);
-  const inverseAdjoint = make("solve", [adjoint(a), identityLike(n, a.dtype, batch)], {});
-  const factor = mul(g, conj(det));
-  return mul(expand(reshape(factor, [...batch, 1, 1]), a.shape), inverseAdjoint);
+  const wide = (x: Node): Node => expand(reshape(x, [...batch, 1, 1]), a.shape);
+  if (n <= 3) return mul(wide(g), adjoint(adjugate(a)));
+  const one = identityLike(n, a.dtype, batch);
+  const inverse = (of: Node): Node => mul(wide(mul(g, conj(det))), make("solve", [adjoint(of), one], {}));
+  if (n > largestAdjugate) return inverse(a);
+  const isSingular = wide(eq(det, zerosLike(det)));
+  return where(isSingular, mul(wide(g), adjoint(adjugate(a))), inverse(where(isSingular, one, a)));
 }
 
 /**

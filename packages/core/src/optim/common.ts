@@ -1,6 +1,6 @@
 // Shared parts of the optimizers: learning rates, weight decay, and checks.
 import { isComplex, WeftError } from "../graph/index.js";
-import { type Tensor, treeLeaves, treeMap, zerosLike } from "../tensor/index.js";
+import { Tensor, treeLeaves, treeMap, zerosLike } from "../tensor/index.js";
 
 /**
  * A number, a tensor (which may change without a new trace), or a schedule over the step count, which is 1 at the first step.
@@ -22,7 +22,7 @@ export function requireNumber(
   low: number,
   high = Number.POSITIVE_INFINITY,
 ): void {
-  if (!(value >= low && value < high))
+  if (typeof value !== "number" || !(value >= low && value < high))
     throw new WeftError(
       `${op}: ${name} must be at least ${low}${high < 1e300 ? ` and below ${high}` : ""}, got ${value}`,
     );
@@ -30,6 +30,8 @@ export function requireNumber(
 
 export function checkRate(op: string, rate: LearningRate): void {
   if (typeof rate === "number") requireNumber(op, "learningRate", rate, 0);
+  else if (typeof rate !== "function" && !(rate instanceof Tensor))
+    throw new WeftError(`${op}: learningRate is a number, a tensor or a function of the step, got ${typeof rate}`);
 }
 
 /**

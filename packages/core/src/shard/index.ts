@@ -3,6 +3,7 @@
 export { drawPlacement } from "./draw.js";
 export { explainPlan, type KernelSeconds, showBytes, showSeconds } from "./explain.js";
 export { type Layout, layoutOf, type Strategy } from "./layout.js";
+export { planListeners } from "./listeners.js";
 export { gatherValue, type Lockstep, runLockstep, scatterValue } from "./lockstep.js";
 export { type Mark, type MarkKind, markNode, markOf } from "./marks.js";
 export { evenBounds, Mesh } from "./mesh.js";

@@ -6,6 +6,7 @@ import { type CollectiveKind, type GraphFn, type Node, range, showAval, showShap
 import { settings } from "../settings/index.js";
 import { Evaluator, type StrategyEvaluation, type Theme } from "./evaluate.js";
 import type { Strategy } from "./layout.js";
+import { notifyPlanning } from "./listeners.js";
 import { Mesh } from "./mesh.js";
 import { Placement } from "./placement.js";
 import { Problem } from "./problem.js";
@@ -217,6 +218,7 @@ class ShardingPlanner {
     const bound = this.isRequired ? undefined : 1.5 * cheapest;
     const pinned = { ...theme, pin: this.#constraints.pinned ? constrainedStrategies(mesh, this.#rules) : undefined };
     const result = this.#evaluator(mesh).run(pinned, params, this.#takeOver, width, bound);
+    notifyPlanning(this.tried.length + this.aborted.length + 1);
     if (result === null) {
       this.aborted.push({ theme, mesh });
       return null;
@@ -433,5 +435,7 @@ class ShardingPlanner {
 export function planSharding(fn: GraphFn, options: PlannerOptions): ShardingPlan {
   if (options.ranks.length === 0)
     throw new WeftError("planSharding: ranks is empty; give the rank of at least one device");
-  return new ShardingPlanner(fn, options).plan();
+  const plan = new ShardingPlanner(fn, options).plan();
+  notifyPlanning(null);
+  return plan;
 }

@@ -4,6 +4,7 @@
 import { linkTime, type Rates } from "../cost/index.js";
 import { type CollectiveKind, functionOrder, type GraphFn, range, topological, WeftError } from "../graph/index.js";
 import { showBytes } from "./explain.js";
+import { notifyPlanning } from "./listeners.js";
 import { markOf } from "./marks.js";
 import { peakBytes, type SplitCost, StepModel, type StepSplit } from "./step-model.js";
 import { rewriteStep, type StepRoles } from "./step-rewrite.js";
@@ -340,6 +341,7 @@ export function planStep(fn: GraphFn, roles: StepRoles, options: StepPlanOptions
     for (const [stage, again] of tried) {
       const decision = { split, stages: uniform(stage), rematerialized: again };
       candidates.push(problem.candidate(nameOf(model, decision), decision.stages, again));
+      notifyPlanning(candidates.length);
     }
   }
   let best: StepCandidate | null = null;
@@ -356,10 +358,12 @@ export function planStep(fn: GraphFn, roles: StepRoles, options: StepPlanOptions
       made.bytes = confirmedBytes(model, decision);
       if (made.bytes <= memory) best = made;
       candidates.push(made);
+      notifyPlanning(candidates.length);
       if (made.bytes <= memory) break;
       limit *= Math.min(0.97, memory / made.bytes);
     }
   }
+  notifyPlanning(null);
   if (best === null) {
     // Among what was confirmed: the estimates before are coarser.
     const least = candidates.slice(estimated).reduce((a, b) => (b.bytes < a.bytes ? b : a));

@@ -10,6 +10,7 @@ import {
   type Node,
   ShapeError,
   showShape,
+  showValue,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
@@ -26,10 +27,10 @@ import {
   swapHeads,
   tightened,
 } from "../transform/index.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { type ProductOptions, productPrecision } from "./precision.js";
 import type { Key } from "./random.js";
-import type { Tensor } from "./tensor.js";
+import { Tensor } from "./tensor.js";
 
 /** Options of {@link scaledDotProductAttention} and {@link packedAttention}. */
 export interface AttentionOptions extends ProductOptions {
@@ -62,14 +63,16 @@ function bandOption(op: string, { causal = false, window }: AttentionOptions): B
   if (window === undefined) return causal ? { upper: 0 } : {};
   const sides = typeof window === "number" ? [window, window] : window;
   if (sides.length !== 2 || !sides.every((n) => Number.isInteger(n) && n >= 0 && n < 2 ** 30))
-    throw new WeftError(`${op}: window is a whole number of at least 0 or two of them, got ${JSON.stringify(window)}`);
+    throw new WeftError(`${op}: window is a whole number of at least 0 or two of them, got ${showValue(window)}`);
   return meet({ lower: 0 - sides[0], upper: sides[1] }, causal ? { upper: 0 } : {});
 }
 
 /** Whether a query may see a key by their segments [..., 1, queries, keys], and by the mask. */
 function segmentMask(op: string, { segments, mask }: AttentionOptions, scores: readonly number[]): Tensor | undefined {
   if (segments === undefined) return mask;
-  const ids = "rank" in segments ? ([segments, segments] as const) : segments;
+  const ids = Array.isArray(segments) ? segments : [segments, segments];
+  if (ids.length !== 2 || !ids.every((x) => x instanceof Tensor))
+    throw new WeftError(`${op}: segments are a tensor, or one for the queries and one for the keys`);
   const [rows, columns] = ids.map((x, i) => {
     const length = scores[scores.length - 2 + i];
     const batch = scores.slice(0, -3);
@@ -166,6 +169,7 @@ function extras(
  */
 export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
   const op = "scaledDotProductAttention";
+  checkArguments(op, "tensor", { q, k, v });
   const shapes = `q ${showShape(q.shape)}, k ${showShape(k.shape)}, v ${showShape(v.shape)}`;
   if (!isFloat(q.dtype) || q.dtype !== k.dtype || q.dtype !== v.dtype)
     throw new DTypeError(`${op}: q, k and v have one float dtype, got ${q.dtype}, ${k.dtype} and ${v.dtype}`);
@@ -198,6 +202,7 @@ export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, optio
  */
 export function packedAttention(joint: Tensor, options: AttentionOptions = {}): Tensor {
   const op = "packedAttention";
+  checkArguments(op, "tensor", { joint });
   if (!isFloat(joint.dtype)) throw new DTypeError(`${op}: needs a float dtype, got ${joint.dtype}`);
   if (joint.rank < 4 || joint.shape[joint.rank - 3] !== 3)
     throw new ShapeError(`${op}: needs [..., length, 3, heads, size], got ${showShape(joint.shape)}`);

@@ -1,9 +1,9 @@
 // Convolution and transposed convolution over one to three spatial axes.
 import { checkOptions, type Node, type OpAttrs, range, type Shape, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { align, commonDType, nodeAs, wrap } from "./convert.js";
+import { align, checkArguments, commonDType, nodeAs, wrap } from "./convert.js";
 import { currentPrecision } from "./precision.js";
-import type { Tensor } from "./tensor.js";
+import { Tensor } from "./tensor.js";
 
 /** A number for all spatial axes, or one per axis. */
 export type PerAxis = number | readonly number[];
@@ -54,6 +54,8 @@ export function paddingPairs(
   padding: PerAxis | readonly (readonly [number, number])[],
   n: number,
 ): [number, number][] {
+  if (typeof padding !== "number" && !Array.isArray(padding))
+    throw new ShapeError(`${op}: padding needs a number or a pair [before, after] for each of ${n} axes`);
   if (typeof padding === "number" || padding.every((p) => typeof p === "number"))
     return perAxis(op, "padding", padding as PerAxis, n, 0).map((p) => [p, p]);
   const pairs = padding as readonly (readonly [number, number])[];
@@ -88,8 +90,13 @@ interface Geometry {
 }
 
 /** Checks ranks and the arguments that both directions share. */
-function geometry(op: string, x: Tensor, weight: Tensor, spatial: number, options: ConvOptions): Geometry {
-  checkOptions(op, options, ["stride", "padding", "dilation", "groups", "bias", "channelsLast"]);
+function geometry(
+  op: string,
+  x: Tensor,
+  weight: Tensor,
+  spatial: number,
+  options: Omit<ConvOptions, "padding">,
+): Geometry {
   const { groups = 1, channelsLast = false } = options;
   if (x.shape.length !== spatial + 2 || weight.shape.length !== spatial + 2)
     throw new ShapeError(
@@ -127,16 +134,19 @@ function compute(
   const precision = currentPrecision();
   const node: Node = build.conv([x, filters], precision === undefined ? attrs : { ...attrs, precision });
   if (bias === undefined) return wrap(node);
-  if (showShape(bias.shape) !== `[${out}]`)
-    throw new ShapeError(
-      `${op}: the bias needs shape [${out}], one number per output channel, got ${showShape(bias.shape)}`,
-    );
+  const shape = bias instanceof Tensor ? showShape(bias.shape) : typeof bias;
+  if (shape !== `[${out}]`)
+    throw new ShapeError(`${op}: the bias needs shape [${out}], one number per output channel, got ${shape}`);
   const wide = attrs.channelsLast ? bias : bias.reshape([out, ...attrs.size.map(() => 1)]);
   const [a, b] = align(op, [wrap(node), wide]);
   return wrap(build.add(a, b));
 }
 
+const convNames = ["stride", "padding", "dilation", "groups", "bias", "channelsLast"] as const;
+
 function convolve(op: string, x: Tensor, weight: Tensor, spatial: number, options: ConvOptions): Tensor {
+  checkArguments(op, "tensor", { x, weight });
+  checkOptions(op, options, convNames);
   const { stride, dilation, groups, channelsLast, channels, size, kernel } = geometry(op, x, weight, spatial, options);
   const [out, perGroup] = weight.shape;
   if (channels !== perGroup * groups || out % groups !== 0)
@@ -161,7 +171,8 @@ function convolve(op: string, x: Tensor, weight: Tensor, spatial: number, option
 }
 
 function convolveTransposed(op: string, x: Tensor, weight: Tensor, spatial: number, options: ConvTransposeOptions) {
-  const { padding = 0, outputPadding = 0, ...rest } = options;
+  checkArguments(op, "tensor", { x, weight });
+  const { padding = 0, outputPadding = 0, ...rest } = checkOptions(op, options, [...convNames, "outputPadding"]);
   const { stride, dilation, groups, channelsLast, channels, size, kernel } = geometry(op, x, weight, spatial, rest);
   const out = weight.shape[1] * groups;
   if (channels !== weight.shape[0] || channels % groups !== 0)

@@ -1,7 +1,7 @@
 // Random tensors of other distributions, composed of uniform and normal numbers: the same numbers on every device, up to the rounding
 // of the functions that transform them.
 import { checkOptions, type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
-import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { checkShape, tensor } from "./create.js";
 import { matmul } from "./einsum.js";
 import { take, topk } from "./indexing.js";
@@ -14,9 +14,12 @@ import { erfinv } from "./special.js";
 import { searchsorted } from "./statistics.js";
 import type { Tensor } from "./tensor.js";
 
+/** Names of {@link RandomOptions}, without and with the dtype. */
+const keyNames = ["seed", "key"] as const;
+const randomNames = ["dtype", ...keyNames] as const;
+
 /** Independent keys for several draws of one call. */
-function keysOf(options: LocationOptions, count: number): Key[] {
-  checkOptions("random", options, ["dtype", "seed", "key", "loc", "scale"]);
+function keysOf(options: RandomOptions, count: number): Key[] {
   const from = options.key ?? (options.seed === undefined ? nextKey() : key(options.seed));
   return unstack(splitKey(from, count), 0);
 }
@@ -29,14 +32,14 @@ const floatOf = ({ dtype = "float32" }: RandomOptions): DType => dtype;
 
 /** Exponentially distributed numbers with mean 1 / rate. */
 export function exponential(shape: Shape, options: RandomOptions & { rate?: number } = {}): Tensor {
-  const { rate = 1, ...random } = options;
+  const { rate = 1, ...random } = checkOptions("exponential", options, [...randomNames, "rate"]);
   positive("exponential", "rate", rate);
   return log1p(rand(shape, random).neg()).neg().div(rate);
 }
 
 /** Numbers with the Gumbel distribution: -log(-log(u)) of uniform numbers u. */
 export function gumbel(shape: Shape, options: RandomOptions & { loc?: number; scale?: number } = {}): Tensor {
-  const { loc = 0, scale = 1, ...random } = options;
+  const { loc = 0, scale = 1, ...random } = checkOptions("gumbel", options, [...randomNames, "loc", "scale"]);
   positive("gumbel", "scale", scale);
   // Uniform numbers are multiples of 2^-24 (2^-53 in float64); half a step replaces 0.
   const least = floatOf(options) === "float64" ? 2 ** -54 : 2 ** -25;
@@ -48,7 +51,7 @@ export function gumbel(shape: Shape, options: RandomOptions & { loc?: number; sc
 
 /** Numbers with the Laplace distribution (two exponential tails). */
 export function laplace(shape: Shape, options: RandomOptions & { loc?: number; scale?: number } = {}): Tensor {
-  const { loc = 0, scale = 1 } = options;
+  const { loc = 0, scale = 1 } = checkOptions("laplace", options, [...randomNames, "loc", "scale"]);
   positive("laplace", "scale", scale);
   const [side, size] = keysOf(options, 2);
   const magnitude = exponential(shape, { dtype: options.dtype, key: size });
@@ -59,6 +62,7 @@ export function laplace(shape: Shape, options: RandomOptions & { loc?: number; s
 
 /** Normal numbers, mean 0 and standard deviation 1, that lie in [low, high]. */
 export function truncatedNormal(low: number, high: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkOptions("truncatedNormal", options, randomNames);
   if (!(low < high)) throw new WeftError(`truncatedNormal: needs low < high, got ${low} and ${high}`);
   const bounds = tensor([low / Math.SQRT2, high / Math.SQRT2], { dtype: "float64" }).erf();
   const [from, to] = unstack(bounds, 0);
@@ -75,6 +79,7 @@ const attempts = 8;
  * Marsaglia and Tsang. Not differentiable in the parameter.
  */
 export function gamma(concentration: TensorLike, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkOptions("gamma", options, randomNames);
   checkShape("gamma", shape);
   const [normals, uniforms, boosts] = keysOf(options, 3);
   const alpha = broadcastTo(cast(concentration, "float64"), shape);
@@ -101,12 +106,16 @@ export function gamma(concentration: TensorLike, shape: Shape, options: RandomOp
 
 /** Numbers with the beta distribution of two parameters, in (0, 1). */
 export function beta(a: TensorLike, b: TensorLike, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkOptions("beta", options, randomNames);
   const [left, right] = keysOf(options, 2).map((k, i) => gamma(i === 0 ? a : b, shape, { key: k, dtype: "float64" }));
   return cast(left.div(left.add(right)), floatOf(options));
 }
 
 /** Probability vectors with the Dirichlet distribution: parameters [n], result [...shape, n]. */
 export function dirichlet(concentration: Tensor, shape: Shape = [], options: RandomOptions = {}): Tensor {
+  checkOptions("dirichlet", options, randomNames);
+  checkArguments("dirichlet", "tensor", { concentration });
+  checkShape("dirichlet", shape);
   if (concentration.rank !== 1) throw new ShapeError("dirichlet: the parameters are a vector");
   const parts = gamma(concentration, [...shape, concentration.size], { ...options, dtype: "float64" });
   return cast(parts.div(parts.sum(-1, { keepDims: true })), floatOf(options));
@@ -114,6 +123,7 @@ export function dirichlet(concentration: Tensor, shape: Shape = [], options: Ran
 
 /** Numbers with Student's t distribution. */
 export function studentT(degrees: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkOptions("studentT", options, randomNames);
   positive("studentT", "degrees", degrees);
   const [normals, squares] = keysOf(options, 2);
   const spread = gamma(degrees / 2, shape, { key: squares, dtype: "float64" }).mul(2 / degrees);
@@ -122,6 +132,7 @@ export function studentT(degrees: number, shape: Shape, options: RandomOptions =
 
 /** Numbers of events (int32) with the Poisson distribution of a mean of at most 10^6, by inversion of its cumulative sum. */
 export function poisson(rate: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  checkOptions("poisson", options, keyNames);
   if (!(rate >= 0 && rate <= 1e6)) throw new WeftError(`poisson: rate is a number from 0 to 1000000, got ${rate}`);
   const spread = 9 * Math.sqrt(rate) + 30;
   const [from, to] = [Math.max(0, Math.floor(rate - spread)), Math.ceil(rate + spread)];
@@ -142,11 +153,13 @@ export function poisson(rate: number, shape: Shape, options: Omit<RandomOptions,
 /** Random class numbers (int32) with probabilities softmax(logits) along an axis, which is dropped. `shape` comes in front. */
 export function categorical(
   logits: Tensor,
-  { axis = -1, shape = [], ...options }: RandomOptions & { axis?: number; shape?: Shape } = {},
+  options: Omit<RandomOptions, "dtype"> & { axis?: number; shape?: Shape } = {},
 ): Tensor {
+  const { axis = -1, shape = [], ...random } = checkOptions("categorical", options, [...keyNames, "axis", "shape"]);
+  checkArguments("categorical", "tensor", { logits });
   checkShape("categorical", shape);
   const dtype = isFloat(logits.dtype) ? logits.dtype : "float32";
-  const noise = gumbel([...shape, ...logits.shape], { ...options, dtype });
+  const noise = gumbel([...shape, ...logits.shape], { ...random, dtype });
   return argmax(add(cast(logits, dtype), noise), axis < 0 ? axis : axis + shape.length);
 }
 
@@ -160,7 +173,7 @@ export interface ChoiceOptions extends Omit<RandomOptions, "dtype"> {
 
 /** Random elements of axis 0 of a tensor, or of 0, 1, ..., n - 1: as many as the shape asks for. */
 export function choice(from: Tensor | number, shape: Shape, options: ChoiceOptions = {}): Tensor {
-  const { replace = true, p, ...random } = options;
+  const { replace = true, p, ...random } = checkOptions("choice", options, [...keyNames, "replace", "p"]);
   checkShape("choice", shape);
   const size = typeof from === "number" ? from : from.shape[0];
   const count = numel(shape);
@@ -181,6 +194,7 @@ export function choice(from: Tensor | number, shape: Shape, options: ChoiceOptio
 
 /** The slices of a tensor along an axis in random order. */
 export function shuffle(x: TensorLike, axis = 0, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  checkOptions("shuffle", options, keyNames);
   const t = wrap(nodeOf("shuffle", x));
   if (t.rank === 0) throw new ShapeError("shuffle: a scalar has no order");
   return take(t, permutation(t.shape.at(axis) ?? 0, options), axis);
@@ -202,7 +216,7 @@ const openUniform = (shape: Shape, options: RandomOptions): Tensor =>
 const byInverse =
   (op: string, inverse: (u: Tensor) => Tensor) =>
   (shape: Shape, options: LocationOptions = {}): Tensor => {
-    const { loc = 0, scale = 1, ...random } = options;
+    const { loc = 0, scale = 1, ...random } = checkOptions(op, options, [...randomNames, "loc", "scale"]);
     positive(op, "scale", scale);
     return inverse(openUniform(shape, random)).mul(scale).add(loc);
   };
@@ -216,22 +230,26 @@ export const rayleigh = byInverse("rayleigh", (u) => sqrt(log(u).mul(-2)));
 
 /** Numbers whose logarithm is normally distributed with the given mean and standard deviation. */
 export const logNormal = (shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor =>
-  exp(randn(shape, options));
+  exp(randn(shape, checkOptions("logNormal", options, [...randomNames, "mean", "std"])));
 
 /** Numbers with the Pareto distribution of an exponent, all at least 1. */
 export function pareto(exponent: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkOptions("pareto", options, randomNames);
   positive("pareto", "exponent", exponent);
   return exp(exponential(shape, options).div(exponent));
 }
 
 /** Numbers with the Weibull distribution of a shape parameter and scale 1. */
 export function weibull(concentration: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkOptions("weibull", options, randomNames);
   positive("weibull", "concentration", concentration);
   return pow(exponential(shape, options), 1 / concentration);
 }
 
 /** Numbers of trials (int32, 1 or more) up to the first success, each with the given probability. */
 export function geometric(probability: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
+  checkOptions("geometric", options, keyNames);
+  checkShape("geometric", shape);
   if (!(probability > 0 && probability <= 1))
     throw new WeftError(`geometric: the probability is in (0, 1], got ${probability}`);
   if (probability === 1) return tensor(1, { dtype: "int32" }).expand(shape);
@@ -248,6 +266,7 @@ export function geometric(probability: number, shape: Shape, options: Omit<Rando
 
 /** Numbers with the triangular distribution between low and high, whose density is greatest at `mode`. */
 export function triangular(low: number, mode: number, high: number, shape: Shape, options: RandomOptions = {}): Tensor {
+  checkOptions("triangular", options, randomNames);
   if (!(low <= mode && mode <= high && low < high))
     throw new WeftError(`triangular: needs low <= mode <= high and low < high, got ${low}, ${mode} and ${high}`);
   const u = rand(shape, options);
@@ -269,6 +288,9 @@ export function multivariateNormal(
   shape: Shape = [],
   options: RandomOptions = {},
 ): Tensor {
+  checkOptions("multivariateNormal", options, randomNames);
+  checkArguments("multivariateNormal", "tensor", { mean, covariance });
+  checkShape("multivariateNormal", shape);
   const [n] = mean.shape;
   if (mean.rank !== 1 || covariance.rank !== 2 || covariance.shape.some((d) => d !== n))
     throw new ShapeError(

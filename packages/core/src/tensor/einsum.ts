@@ -1,7 +1,25 @@
 // Products of tensors: matmul, einsum, tensordot, kron, outer. All use the batched matrix product.
-import { broadcastShapes, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import {
+  broadcastShapes,
+  checkOptions,
+  type Node,
+  numel,
+  range,
+  ShapeError,
+  showShape,
+  WeftError,
+} from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { align, broadcastAll, commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import {
+  align,
+  broadcastAll,
+  checkArguments,
+  commonDType,
+  nodeAs,
+  resolveAxis,
+  type TensorLike,
+  wrap,
+} from "./convert.js";
 import { currentPrecision, type ProductOptions, productPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 
@@ -18,7 +36,7 @@ import type { Tensor } from "./tensor.js";
  * ```
  */
 export function matmul(a: TensorLike, b: TensorLike, options: ProductOptions = {}): Tensor {
-  const precision = productPrecision("matmul", options);
+  const precision = productPrecision("matmul", checkOptions("matmul", options, ["precision"]));
   const common = commonDType("matmul", [a, b]);
   const dtype = common === "bool" ? "int32" : common;
   let [x, y] = [nodeAs("matmul", a, dtype), nodeAs("matmul", b, dtype)];
@@ -177,6 +195,8 @@ function withoutEllipsis(equation: string, nodes: readonly Node[]): { equation: 
  * ```
  */
 export function einsum(equation: string, ...operands: TensorLike[]): Tensor {
+  checkArguments("einsum", "string", { equation });
+  if (operands.length === 0) throw new WeftError(`einsum: "${equation}" needs tensors`);
   const dtype = commonDType("einsum", operands);
   const given = operands.map((x) => nodeAs("einsum", x, dtype === "bool" ? "int32" : dtype));
   const open = equation.includes("...") ? withoutEllipsis(equation, given) : { equation, nodes: given };
@@ -223,6 +243,7 @@ export function tensordot(
   b: Tensor,
   axes: number | readonly [readonly number[], readonly number[]] = 2,
 ): Tensor {
+  checkArguments("tensordot", "tensor", { a, b });
   const [ra, rb] = [a.shape.length, b.shape.length];
   const [left, right] =
     typeof axes === "number"
@@ -271,6 +292,7 @@ export function kron(a: TensorLike, b: TensorLike): Tensor {
 
 /** Outer product of two vectors: out[i, j] = a[i] b[j]. */
 export function outer(a: Tensor, b: Tensor): Tensor {
+  checkArguments("outer", "tensor", { a, b });
   return wrap(build.reshape(kron(a.reshape([-1, 1]), b.reshape([1, -1])).node, [numel(a.shape), numel(b.shape)]));
 }
 

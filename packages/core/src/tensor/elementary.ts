@@ -1,7 +1,7 @@
 // Element-wise functions of NumPy beyond the Array API standard: other roots and powers, remainders, angles, comparison within a
 // tolerance. All are composed of ops, so that gradients and vmap come with them.
-import { DTypeError, isComplex, isInexact, sameShape, toInexact, WeftError } from "../graph/index.js";
-import { commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkOptions, DTypeError, isComplex, isInexact, sameShape, toInexact, WeftError } from "../graph/index.js";
+import { checkArguments, commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { tensor } from "./create.js";
 import { customVjp } from "./custom.js";
 import { copysign, isInf, logaddexp } from "./elementwise.js";
@@ -46,8 +46,12 @@ export const exp2 = (x: TensorLike): Tensor => {
 };
 
 /** Elementwise log2(2^a + 2^b) without overflow, with broadcasting. */
-export const logaddexp2 = (a: TensorLike, b: TensorLike): Tensor =>
-  mul(logaddexp(mul(a, Math.LN2), mul(b, Math.LN2)), Math.LOG2E);
+export function logaddexp2(a: TensorLike, b: TensorLike): Tensor {
+  // In the dtype of the result: products in a narrower one lose digits.
+  const dtype = toInexact(commonDType("logaddexp2", [a, b]));
+  const [x, y] = [a, b].map((operand) => cast(operand, dtype).mul(Math.LN2));
+  return logaddexp(x, y).mul(Math.LOG2E);
+}
 
 /** The power with one step of Newton's method; zeros and infinities are their own roots. */
 function realCbrt(x: Tensor): Tensor {
@@ -144,7 +148,8 @@ export interface Tolerances {
 
 /** Elementwise test |a - b| <= atol + rtol |b|, with broadcasting. Infinities are close if they are equal. */
 export function isClose(a: TensorLike, b: TensorLike, options: Tolerances = {}): Tensor {
-  const { rtol = 1e-5, atol = 1e-8, equalNaN = false } = options;
+  const known = ["rtol", "atol", "equalNaN"] as const;
+  const { rtol = 1e-5, atol = 1e-8, equalNaN = false } = checkOptions("isClose", options, known);
   const dtype = commonDType("isClose", [a, b]);
   // Integers that differ a little do so exactly in float64 up to 2^53.
   const inner = isInexact(dtype) ? dtype : "float64";
@@ -159,7 +164,8 @@ export function isClose(a: TensorLike, b: TensorLike, options: Tolerances = {}):
 export const allClose = (a: TensorLike, b: TensorLike, options: Tolerances = {}): Tensor => all(isClose(a, b, options));
 
 /** Whether two tensors have one shape and equal elements, a bool scalar. */
-export function arrayEqual(a: TensorLike, b: TensorLike, { equalNaN = false }: { equalNaN?: boolean } = {}): Tensor {
+export function arrayEqual(a: TensorLike, b: TensorLike, options: { equalNaN?: boolean } = {}): Tensor {
+  const { equalNaN = false } = checkOptions("arrayEqual", options, ["equalNaN"]);
   const [x, y] = [wrap(nodeOf("arrayEqual", a)), wrap(nodeOf("arrayEqual", b))];
   if (!sameShape(x.shape, y.shape)) return tensor(false);
   const same = equal(x, y);
@@ -182,6 +188,7 @@ export function select(
   choices: readonly TensorLike[],
   otherwise: TensorLike = 0,
 ): Tensor {
+  checkArguments("select", "array", { conditions, choices });
   if (conditions.length !== choices.length || conditions.length === 0)
     throw new WeftError(
       `select: needs as many choices as conditions, one at least, got ${conditions.length} conditions and ${choices.length} choices`,

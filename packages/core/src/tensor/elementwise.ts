@@ -2,6 +2,7 @@
 import {
   type BinaryFn,
   bytesOf,
+  checkOptions,
   DTypeError,
   isComplex,
   isHalf,
@@ -91,7 +92,8 @@ export interface NanToNumOptions {
 }
 
 /** Replaces NaN by 0 and infinities by the largest numbers of the dtype, or by the given numbers. */
-export function nanToNum(x: TensorLike, { nan = 0, posinf, neginf }: NanToNumOptions = {}): Tensor {
+export function nanToNum(x: TensorLike, options: NanToNumOptions = {}): Tensor {
+  const { nan = 0, posinf, neginf } = checkOptions("nanToNum", options, ["nan", "posinf", "neginf"]);
   const node = nodeOf("nanToNum", x);
   if (!isInexact(node.dtype)) return wrap(node);
   if (isComplex(node.dtype)) {

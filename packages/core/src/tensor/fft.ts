@@ -11,11 +11,12 @@ import {
   type Shape,
   ShapeError,
   showShape,
+  showValue,
   toInexact,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { arange, type CreateOptions } from "./create.js";
 import { concat, roll } from "./shape.js";
 import type { Tensor } from "./tensor.js";
@@ -64,7 +65,7 @@ function checkLength(op: string, n: number): void {
 function scaleOf(op: string, norm: FftNorm, points: number, inverse: boolean): number {
   if (norm === "ortho") return 1 / Math.sqrt(points);
   if (norm !== "backward" && norm !== "forward")
-    throw new WeftError(`${op}: norm must be "backward", "ortho" or "forward", got ${JSON.stringify(norm)}`);
+    throw new WeftError(`${op}: norm must be "backward", "ortho" or "forward", got ${showValue(norm)}`);
   return (norm === "backward") === inverse ? 1 / points : 1;
 }
 
@@ -246,6 +247,7 @@ function checkFrequencies(op: string, n: number, spacing: number): void {
 
 /** Frequencies of the elements of an {@link fft} of length n: [0, 1, ..., -2, -1] / (n spacing). */
 export function fftfreq(n: number, spacing = 1, options: CreateOptions = {}): Tensor {
+  checkOptions("fftfreq", options, ["dtype"]);
   checkFrequencies("fftfreq", n, spacing);
   const half = Math.ceil(n / 2);
   const counts = concat([arange(0, half, 1, options), arange(half - n, 0, 1, options)]);
@@ -254,6 +256,7 @@ export function fftfreq(n: number, spacing = 1, options: CreateOptions = {}): Te
 
 /** Frequencies of the elements of an {@link rfft} of length n: [0, 1, ..., n / 2] / (n spacing). */
 export function rfftfreq(n: number, spacing = 1, options: CreateOptions = {}): Tensor {
+  checkOptions("rfftfreq", options, ["dtype"]);
   checkFrequencies("rfftfreq", n, spacing);
   const counts = arange(0, Math.floor(n / 2) + 1, 1, options);
   return wrap(build.scale(build.cast(counts.node, realOf(floatOf(counts.dtype))), 1 / (n * spacing)));
@@ -262,6 +265,7 @@ export function rfftfreq(n: number, spacing = 1, options: CreateOptions = {}): T
 function shifted(op: string, x: TensorLike, axes: number | readonly number[] | undefined, by: (n: number) => number) {
   const t = wrap(nodeOf(op, x));
   const chosen = axes === undefined ? range(t.shape.length) : typeof axes === "number" ? [axes] : axes;
+  checkArguments(op, "array", { axes: chosen });
   return chosen.reduce((y, axis) => {
     const at = axisOf(op, axis, t.shape);
     return t.shape[at] === 0 ? y : roll(y, by(t.shape[at]), at);

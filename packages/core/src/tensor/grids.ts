@@ -1,5 +1,5 @@
 // Tensors of points and powers: logarithmic ranges, triangles of ones, Vandermonde matrices, tensors put together of blocks.
-import { range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { nodeOf, type TensorLike, wrap } from "./convert.js";
 import { type CreateOptions, checkDType, checkShape, tensor } from "./create.js";
@@ -33,8 +33,9 @@ export function logspace(
   start: number,
   stop: number,
   count: number,
-  { endpoint = true, base = 10, dtype }: LogarithmicOptions & { base?: number } = {},
+  options: LogarithmicOptions & { base?: number } = {},
 ): Tensor {
+  const { endpoint = true, base = 10, dtype } = checkOptions("logspace", options, ["endpoint", "base", "dtype"]);
   checkCount("logspace", count);
   const last = endpoint ? count - 1 : count;
   const step = last > 0 ? (stop - start) / last : 0;
@@ -43,7 +44,7 @@ export function logspace(
 
 /** `count` numbers from start to stop with equal ratios. Both have one sign and are not 0. */
 export function geomspace(start: number, stop: number, count: number, options: LogarithmicOptions = {}): Tensor {
-  const { endpoint = true, dtype } = options;
+  const { endpoint = true, dtype } = checkOptions("geomspace", options, ["endpoint", "dtype"]);
   checkCount("geomspace", count);
   if (!(start * stop > 0))
     throw new WeftError(`geomspace: start and stop have one sign and are not 0, got ${start} and ${stop}`);
@@ -64,7 +65,8 @@ export interface TriOptions extends CreateOptions {
 }
 
 /** Lower triangle of ones: [n, columns] with ones on and below diagonal `k`. */
-export function tri(n: number, { columns = n, k = 0, dtype = "float32" }: TriOptions = {}): Tensor {
+export function tri(n: number, options: TriOptions = {}): Tensor {
+  const { columns = n, k = 0, dtype = "float32" } = checkOptions("tri", options, ["columns", "k", "dtype"]);
   checkShape("tri", [n, columns]);
   checkDType("tri", dtype);
   if (!Number.isInteger(k)) throw new ShapeError(`tri: k is the number of a diagonal, a whole number, got ${k}`);
@@ -81,7 +83,8 @@ export interface VanderOptions {
 }
 
 /** Vandermonde matrix: the powers of every element of a vector in a row, the highest first unless `increasing`. Integers give 64 bits. */
-export function vander(x: TensorLike, { columns, increasing = false }: VanderOptions = {}): Tensor {
+export function vander(x: TensorLike, options: VanderOptions = {}): Tensor {
+  const { columns, increasing = false } = checkOptions("vander", options, ["columns", "increasing"]);
   const t = wrap(nodeOf("vander", x));
   if (t.rank !== 1) throw new ShapeError(`vander: needs a vector, got shape ${showShape(t.shape)}`);
   const n = columns ?? t.size;

@@ -1,11 +1,13 @@
 // Linear algebra on the last two axes, batched over the others, real and complex, with gradients.
 import {
+  checkOptions,
   type DType,
   isComplex,
   isHalf,
   type Node,
   ShapeError,
   showShape,
+  showValue,
   toInexact,
   WeftError,
 } from "../graph/index.js";
@@ -50,7 +52,8 @@ export function eigh(a: TensorLike): { values: Tensor; vectors: Tensor } {
  * Lower Cholesky factor l of a Hermitian positive definite matrix, a = l l^H, of which the lower triangle is read; with `upper` the
  * factor u of a = u^H u, from the upper triangle. NaN if the matrix is not positive definite.
  */
-export function cholesky(a: TensorLike, { upper = false }: { upper?: boolean } = {}): Tensor {
+export function cholesky(a: TensorLike, options: { upper?: boolean } = {}): Tensor {
+  const { upper = false } = checkOptions("cholesky", options, ["upper"]);
   const node = matrix("cholesky", a, true);
   const lower = build.make("cholesky", [upper ? build.adjoint(node) : node], {});
   return wrap(upper ? build.adjoint(lower) : lower);
@@ -106,8 +109,9 @@ export interface TriangularOptions {
 
 /** Solves a x = b with a triangular matrix a, lower by default. */
 export function triangularSolve(a: TensorLike, b: TensorLike, options: TriangularOptions = {}): Tensor {
+  const known = ["lower", "adjoint", "unit"] as const;
+  const { lower = true, adjoint = false, unit = false } = checkOptions("triangularSolve", options, known);
   const s = system("triangularSolve", a, b);
-  const { lower = true, adjoint = false, unit = false } = options;
   return unvector(build.make("triangularSolve", [s.a, s.b], { lower, adjoint, unit }), s.vector);
 }
 
@@ -138,12 +142,10 @@ function qrNodes(a: Node, complete: boolean): { q: Node; r: Node } {
  * QR decomposition: q has orthonormal columns, and the diagonal of r is real and non-negative. The mode "reduced" gives
  * q [..., m, min(m, n)], "complete" a square q.
  */
-export function qr(
-  a: TensorLike,
-  { mode = "reduced" }: { mode?: "reduced" | "complete" } = {},
-): { q: Tensor; r: Tensor } {
+export function qr(a: TensorLike, options: { mode?: "reduced" | "complete" } = {}): { q: Tensor; r: Tensor } {
+  const { mode = "reduced" } = checkOptions("qr", options, ["mode"]);
   if (mode !== "reduced" && mode !== "complete")
-    throw new WeftError(`qr: mode must be "reduced" or "complete", got ${JSON.stringify(mode)}`);
+    throw new WeftError(`qr: mode must be "reduced" or "complete", got ${showValue(mode)}`);
   const { q, r } = qrNodes(matrix("qr", a), mode === "complete");
   return { q: wrap(q), r: wrap(r) };
 }
@@ -161,10 +163,8 @@ export function qr(
  * console.log(u.shape, vh.shape); // [3, 2] [2, 2]
  * ```
  */
-export function svd(
-  a: TensorLike,
-  { fullMatrices = false }: { fullMatrices?: boolean } = {},
-): { u: Tensor; s: Tensor; vh: Tensor } {
+export function svd(a: TensorLike, options: { fullMatrices?: boolean } = {}): { u: Tensor; s: Tensor; vh: Tensor } {
+  const { fullMatrices = false } = checkOptions("svd", options, ["fullMatrices"]);
   const [u, s, vh] = build.picks(build.make("svd", [matrix("svd", a)], {}));
   if (!fullMatrices) return { u: wrap(u), s: wrap(s), vh: wrap(vh) };
   const right = build.adjoint(qrNodes(build.adjoint(vh), true).q);
@@ -184,7 +184,7 @@ export const adjoint = (a: TensorLike): Tensor => wrap(build.adjoint(atLeastMatr
 
 /** 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. */
 export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max"; keepDims?: boolean } = {}): Tensor {
-  const { order = 2, keepDims } = options;
+  const { order = 2, keepDims } = checkOptions("norm", options, ["order", "keepDims"]);
   const node = nodeOf("norm", x);
   const t = wrap(build.cast(node, toInexact(node.dtype)));
   if (order === 1) return sum(abs(t), axes, { keepDims });
@@ -198,12 +198,14 @@ export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max
 }
 
 /** Sum of a diagonal of the last two axes: the main one, or that `offset` columns to its right. */
-export function trace(a: TensorLike, { offset = 0 }: { offset?: number } = {}): Tensor {
+export function trace(a: TensorLike, options: { offset?: number } = {}): Tensor {
+  const { offset = 0 } = checkOptions("trace", options, ["offset"]);
   return sum(diagonal(a, { offset }), -1);
 }
 
 /** A diagonal of the last two axes: the main one, or that `offset` columns to its right (to its left if it is negative). */
-export function diagonal(a: TensorLike, { offset = 0 }: { offset?: number } = {}): Tensor {
+export function diagonal(a: TensorLike, options: { offset?: number } = {}): Tensor {
+  const { offset = 0 } = checkOptions("diagonal", options, ["offset"]);
   const node = atLeastMatrix("diagonal", a);
   if (!Number.isInteger(offset)) throw new WeftError(`diagonal: the offset must be a whole number, got ${offset}`);
   const rank = node.shape.length;
@@ -220,7 +222,8 @@ export function diagonal(a: TensorLike, { offset = 0 }: { offset?: number } = {}
 }
 
 /** Matrix with the vector of the last axis on its diagonal, or `offset` columns to its right (to its left if it is negative). */
-export function diag(v: TensorLike, { offset = 0 }: { offset?: number } = {}): Tensor {
+export function diag(v: TensorLike, options: { offset?: number } = {}): Tensor {
+  const { offset = 0 } = checkOptions("diag", options, ["offset"]);
   if (!Number.isInteger(offset)) throw new WeftError(`diag: the offset must be a whole number, got ${offset}`);
   if (offset !== 0) {
     const inner = diag(v).node;

@@ -1,8 +1,8 @@
 // Functions of matrices that are composed of factorizations: least squares, norms, ranks, determinants as logarithms, exponentials,
 // general eigenvalues.
-import { type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { inexactNode, type TensorLike, wrap } from "./convert.js";
+import { commonDType, inexactNode, type TensorLike, wrap } from "./convert.js";
 import { matmul } from "./einsum.js";
 import { adjoint, diagonal, eigh, factorDType, inv, matrix, norm, svd } from "./linalg.js";
 import { abs, equal, greater, log, mul, pow, where } from "./math.js";
@@ -100,7 +100,8 @@ function counting(op: string, s: Tensor, shape: readonly number[], rtol: number 
 }
 
 /** Number of singular values above a tolerance, int32. */
-export function matrixRank(a: TensorLike, { rtol }: ToleranceOptions = {}): Tensor {
+export function matrixRank(a: TensorLike, options: ToleranceOptions = {}): Tensor {
+  const { rtol } = checkOptions("matrixRank", options, ["rtol"]);
   const node = matrix("matrixRank", a);
   const batch = node.shape.slice(0, -2);
   if (node.shape.slice(-2).includes(0)) return wrap(build.full(batch, 0, "int32"));
@@ -109,7 +110,8 @@ export function matrixRank(a: TensorLike, { rtol }: ToleranceOptions = {}): Tens
 }
 
 /** Moore-Penrose pseudoinverse by singular values; those up to the tolerance count as zero. */
-export function pinv(a: TensorLike, { rtol }: ToleranceOptions = {}): Tensor {
+export function pinv(a: TensorLike, options: ToleranceOptions = {}): Tensor {
+  const { rtol } = checkOptions("pinv", options, ["rtol"]);
   const node = matrix("pinv", a);
   if (node.shape.slice(-2).includes(0)) return wrap(build.zerosLike(build.transpose(node)));
   const { u, s, vh } = svd(wrap(node));
@@ -133,9 +135,11 @@ export interface LeastSquares {
 /**
  * Least squares: the x of smallest norm that minimizes |a x - b|, for a vector b [m] or right-hand sides in the columns of b [..., m, k].
  */
-export function lstsq(a: TensorLike, b: TensorLike, { rtol }: ToleranceOptions = {}): LeastSquares {
-  const left = matrix("lstsq", a);
-  const right = wrap(build.cast(matrixOrVector("lstsq", b), left.dtype));
+export function lstsq(a: TensorLike, b: TensorLike, options: ToleranceOptions = {}): LeastSquares {
+  const { rtol } = checkOptions("lstsq", options, ["rtol"]);
+  const given = [matrix("lstsq", a), matrixOrVector("lstsq", b)];
+  const dtype = commonDType("lstsq", given.map(wrap));
+  const [left, right] = [build.cast(given[0], dtype), wrap(build.cast(given[1], dtype))];
   const m = left.shape[left.shape.length - 2];
   const isVector = right.shape.length === 1;
   const sides = isVector ? unsqueeze(right, -1) : right;
@@ -171,8 +175,9 @@ export type MatrixNormOrder = "fro" | "nuc" | 1 | -1 | 2 | -2 | typeof Infinity;
  */
 export function matrixNorm(
   a: TensorLike,
-  { order = "fro", keepDims = false }: { order?: MatrixNormOrder | number; keepDims?: boolean } = {},
+  options: { order?: MatrixNormOrder | number; keepDims?: boolean } = {},
 ): Tensor {
+  const { order = "fro", keepDims = false } = checkOptions("matrixNorm", options, ["order", "keepDims"]);
   const t = wrap(matrix("matrixNorm", a));
   const rank = t.shape.length;
   const keep = (x: Tensor): Tensor => (keepDims ? reshape(x, [...t.shape.slice(0, -2), 1, 1]) : x);
@@ -193,10 +198,8 @@ export function matrixNorm(
  * Norm of vectors along axes, all by default: (sum of |x|^order)^(1/order); 0 counts elements that are not zero, Infinity and -Infinity
  * are the largest and smallest absolute value.
  */
-export function vectorNorm(
-  x: TensorLike,
-  { axes, order = 2, keepDims = false }: { axes?: Axes; order?: number; keepDims?: boolean } = {},
-): Tensor {
+export function vectorNorm(x: TensorLike, options: { axes?: Axes; order?: number; keepDims?: boolean } = {}): Tensor {
+  const { axes, order = 2, keepDims = false } = checkOptions("vectorNorm", options, ["axes", "order", "keepDims"]);
   if (typeof order !== "number" || Number.isNaN(order))
     throw new WeftError(`vectorNorm: order must be a number, got ${String(order)}`);
   const t = wrap(inexactNode("vectorNorm", x));
@@ -230,7 +233,8 @@ export interface ExpmOptions {
  * Matrix exponential by scaling and squaring with a Pade approximant of degree 13. The number of squarings is fixed when the
  * graph is built, because it cannot depend on values: choose it by the largest 1-norm, see {@link expmSquarings}.
  */
-export function expm(a: TensorLike, { squarings = 8 }: ExpmOptions = {}): Tensor {
+export function expm(a: TensorLike, options: ExpmOptions = {}): Tensor {
+  const { squarings = 8 } = checkOptions("expm", options, ["squarings"]);
   const node = matrix("expm", a, true);
   if (!Number.isInteger(squarings) || squarings < 0 || squarings > 64)
     throw new WeftError(`expm: squarings must be a whole number from 0 to 64, got ${squarings}`);

@@ -8,10 +8,9 @@ import {
   type Node,
   ShapeError,
   showShape,
-  WeftError,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
-import { inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { vecdot } from "./einsum.js";
 import { gather } from "./indexing.js";
 import { norm } from "./linalg.js";
@@ -37,8 +36,8 @@ import {
   tanh,
   where,
 } from "./math.js";
-import { logsumexp, mean, sum, variance } from "./reduce.js";
-import { unsqueeze } from "./shape.js";
+import { mean, sum, variance } from "./reduce.js";
+import { squeeze, unsqueeze } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** max(x, 0). NaN stays NaN, and the derivative at 0 is 0. */
@@ -70,19 +69,24 @@ export const mish = (x: TensorLike): Tensor => {
 export const hardtanh = (x: TensorLike, low = -1, high = 1): Tensor => clip(x, low, high);
 
 /** Cosine of the angle between vectors along an axis, with broadcasting; lengths below epsilon count as epsilon. */
-export function cosineSimilarity(a: Tensor, b: Tensor, { axis = -1, epsilon = 1e-8 } = {}): Tensor {
+export function cosineSimilarity(a: Tensor, b: Tensor, options: { axis?: number; epsilon?: number } = {}): Tensor {
+  const { axis = -1, epsilon = 1e-8 } = checkOptions("cosineSimilarity", options, ["axis", "epsilon"]);
   const lengths = mul(maximum(norm(a, axis), epsilon), maximum(norm(b, axis), epsilon));
   return div(vecdot(a, b, axis), lengths);
 }
 
 /** Mean of -logProbabilities[..., class]: the loss of classes (integers) whose log probabilities are given along the last axis. */
 export function nllLoss(logProbabilities: Tensor, classes: Tensor): Tensor {
+  checkArguments("nllLoss", "tensor", { logProbabilities, classes });
   if (showShape(classes.shape) !== showShape(logProbabilities.shape.slice(0, -1)))
     throw new ShapeError(
       `nllLoss: classes ${showShape(classes.shape)} for log probabilities ${showShape(logProbabilities.shape)}; ` +
         "they have all axes but the last",
     );
-  return neg(mean(gather(logProbabilities, unsqueeze(classes, -1))));
+  const chosen = squeeze(gather(logProbabilities, unsqueeze(classes, -1)), -1);
+  // A class that does not exist must not count as another one.
+  const exists = logicalAnd(greaterEqual(classes, 0), less(classes, logProbabilities.shape[logProbabilities.rank - 1]));
+  return neg(mean(where(exists, chosen, Number.NaN)));
 }
 
 /** -|x| with slope -1 at 0: |x| itself would take the middle of both slopes there. */
@@ -151,9 +155,8 @@ export function softmax(x: TensorLike, axis: number | readonly number[] = -1): T
 export function logSoftmax(x: TensorLike, axis: number | readonly number[] = -1): Tensor {
   const given = inexactNode("logSoftmax", x);
   if (isHalf(given.dtype)) return wrap(build.cast(logSoftmax(wide(given), axis).node, given.dtype));
-  const node = wrap(given);
-  const at = resolveAxes("logSoftmax", axis, node.shape.length);
-  return sub(node, logsumexp(node, at, { keepDims: true }));
+  if (isComplex(given.dtype)) throw new DTypeError("logSoftmax: not defined for complex tensors");
+  return wrap(composed.logSoftmax(given, resolveAxes("logSoftmax", axis, given.shape.length)));
 }
 
 /** Normalizes the last axes to mean 0 and standard deviation 1, then scales and shifts. */
@@ -161,6 +164,7 @@ export function layerNorm(
   x: Tensor,
   options: { weight?: Tensor; bias?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
 ): Tensor {
+  checkArguments("layerNorm", "tensor", { x });
   checkOptions("layerNorm", options, ["weight", "bias", "axes", "epsilon"]);
   const { weight, bias, axes = -1, epsilon = 1e-5 } = options;
   if (isHalf(x.dtype)) return wrap(build.cast(layerNorm(wide(x.node), options).node, x.dtype));
@@ -183,11 +187,8 @@ export function reduceLoss<O extends LossOptions>(
   options: O,
   more: readonly (keyof O & string)[] = [],
 ): Tensor {
-  checkOptions(op, options, ["reduction", ...more]);
-  const { reduction = "mean" } = options;
+  const { reduction = "mean" } = checkOptions(op, options, ["reduction", ...more]);
   if (reduction === "none") return losses;
-  if (reduction !== "sum" && reduction !== "mean")
-    throw new WeftError(`${op}: the reduction is "mean", "sum" or "none", got ${JSON.stringify(reduction)}`);
   return reduction === "sum" ? sum(losses) : mean(losses);
 }
 
@@ -208,6 +209,7 @@ export function crossEntropy(
   targets: Tensor,
   options: LossOptions & { labelSmoothing?: number } = {},
 ): Tensor {
+  checkArguments("crossEntropy", "tensor", { logits, targets });
   const { labelSmoothing = 0 } = options;
   const classes = logits.shape[logits.shape.length - 1];
   const isClass = targets.shape.length === logits.shape.length - 1;
@@ -224,7 +226,7 @@ export function crossEntropy(
   if (isClass) {
     if (kindOf(targets.dtype) !== "int")
       throw new DTypeError(`crossEntropy: class numbers are integers, got ${targets.dtype}; use cast("int32")`);
-    const labels = build.cast(nodeOf("crossEntropy", targets), "int32");
+    const labels = build.toIndex(nodeOf("crossEntropy", targets));
     const wide = build.expand(build.reshape(labels, [...labels.shape, 1]), logits.shape);
     const hit = wrap(build.eq(wide, build.iota(logits.shape, logits.shape.length - 1, "int32")));
     // A class that does not exist must not count as a perfect prediction.

@@ -2,7 +2,7 @@
 import { checkOptions, isFloat, type Node, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type PerAxis, paddingPairs, perAxis } from "./conv.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { take } from "./indexing.js";
 import type { Tensor } from "./tensor.js";
 
@@ -42,6 +42,7 @@ interface Window {
 const firstSpatial = (channelsLast: boolean): number => (channelsLast ? 1 : 2);
 
 function checkInput(op: string, x: Tensor, spatial: number, channelsLast = false): Node {
+  checkArguments(op, "tensor", { x });
   if (x.shape.length !== spatial + 2)
     throw new ShapeError(
       `${op}: needs ${spatial + 2} axes ([batch, ${channelsLast ? "..., channels" : "channels, ..."}]), got ${showShape(x.shape)}`,
@@ -50,8 +51,9 @@ function checkInput(op: string, x: Tensor, spatial: number, channelsLast = false
   return x.node;
 }
 
+const poolNames = ["kernel", "stride", "padding", "ceilMode", "channelsLast"] as const;
+
 function windowsOf(op: string, x: Node, spatial: number, options: PoolOptions): Window[] {
-  checkOptions(op, options, ["kernel", "stride", "padding", "dilation", "ceilMode", "channelsLast"]);
   const first = firstSpatial(options.channelsLast ?? false);
   const kernel = perAxis(op, "kernel", options.kernel, spatial, 1);
   const stride = perAxis(op, "stride", options.stride ?? kernel, spatial, 1);
@@ -104,6 +106,7 @@ function pooled(x: Node, w: Window, fill: number, combine: Combine, overlap: boo
 }
 
 function maxPool(op: string, x: Tensor, spatial: number, options: PoolOptions): Tensor {
+  checkOptions(op, options, [...poolNames, "dilation"]);
   const node = checkInput(op, x, spatial, options.channelsLast);
   // The last axis first: of equal elements, the first in row-major order is chosen.
   const windows = windowsOf(op, node, spatial, options).reverse();
@@ -131,7 +134,7 @@ function reciprocalCounts(like: Node, { axis, n, kernel, stride, low, high, out 
 }
 
 function avgPool(op: string, x: Tensor, spatial: number, options: AvgPoolOptions): Tensor {
-  const { countIncludePad = true, ...rest } = options;
+  const { countIncludePad = true, ...rest } = checkOptions(op, options, [...poolNames, "countIncludePad"]);
   const node = checkInput(op, x, spatial, options.channelsLast);
   const result = windowsOf(op, node, spatial, rest).reduce(
     (y, w) => {

@@ -1,16 +1,17 @@
 // Numerical analysis of samples: weighted means, covariances, integrals, interpolation, differences, phases, and reductions that
 // leave NaN out.
 import {
+  checkOptions,
   DTypeError,
   isComplex,
   isInexact,
-  range,
+  keepAxes,
   ShapeError,
   showShape,
   toInexact,
   WeftError,
 } from "../graph/index.js";
-import { commonDType, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, commonDType, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { matmul } from "./einsum.js";
 import { gather, sort, take } from "./indexing.js";
 import { diagonal } from "./linalg.js";
@@ -46,7 +47,8 @@ import {
   sum,
   type VarOptions,
 } from "./reduce.js";
-import { concat, expand, permute, reshape, squeeze, unsqueeze } from "./shape.js";
+import { between, rowsAlong } from "./rows.js";
+import { concat, expand, reshape, squeeze, unsqueeze } from "./shape.js";
 import { diff, searchsorted } from "./statistics.js";
 import { Tensor } from "./tensor.js";
 
@@ -66,7 +68,8 @@ export interface AverageOptions extends ReduceOptions {
 }
 
 /** Weighted mean over axes, by default all: sum(x weights) / sum(weights). Without weights the {@link mean}. */
-export function average(x: TensorLike, axes?: Axes, { weights, keepDims }: AverageOptions = {}): Tensor {
+export function average(x: TensorLike, axes?: Axes, options: AverageOptions = {}): Tensor {
+  const { weights, keepDims } = checkOptions("average", options, ["weights", "keepDims"]);
   if (weights === undefined) return mean(x, axes, { keepDims });
   const t = floating("average", x);
   const resolved = resolveAxes("average", axes, t.rank);
@@ -98,7 +101,8 @@ export interface CovOptions {
 }
 
 /** Covariance matrix of variables [variables, observations]; a vector is one variable and gives a scalar. */
-export function cov(x: TensorLike, { rows = true, correction = 1 }: CovOptions = {}): Tensor {
+export function cov(x: TensorLike, options: CovOptions = {}): Tensor {
+  const { rows = true, correction = 1 } = checkOptions("cov", options, ["rows", "correction"]);
   const t = floating("cov", x);
   if (t.rank > 2) throw new ShapeError(`cov: needs a vector or a matrix, got shape ${showShape(t.shape)}`);
   const matrix = t.rank < 2 ? reshape(t, [1, t.size]) : rows ? t : t.T;
@@ -108,7 +112,8 @@ export function cov(x: TensorLike, { rows = true, correction = 1 }: CovOptions =
 }
 
 /** Matrix of Pearson's correlation coefficients of variables [variables, observations]. */
-export function corrcoef(x: TensorLike, { rows = true }: { rows?: boolean } = {}): Tensor {
+export function corrcoef(x: TensorLike, options: { rows?: boolean } = {}): Tensor {
+  const { rows = true } = checkOptions("corrcoef", options, ["rows"]);
   const c = cov(x, { rows });
   if (c.rank === 0) return c.div(c);
   const spread = sqrt(real(diagonal(c)));
@@ -133,7 +138,8 @@ export interface TrapezoidOptions {
 }
 
 /** Integral of samples along an axis, by the trapezoidal rule. */
-export function trapezoid(y: TensorLike, { x, dx = 1, axis = -1 }: TrapezoidOptions = {}): Tensor {
+export function trapezoid(y: TensorLike, options: TrapezoidOptions = {}): Tensor {
+  const { x, dx = 1, axis = -1 } = checkOptions("trapezoid", options, ["x", "dx", "axis"]);
   const t = floating("trapezoid", y);
   const at = resolveAxis("trapezoid", axis, t.rank);
   const n = t.shape[at];
@@ -160,7 +166,8 @@ export interface UnwrapOptions {
 }
 
 /** Removes jumps of phases along an axis: adds multiples of the period so that neighbors differ by half a period at most. */
-export function unwrap(x: TensorLike, axis = -1, { period = 2 * Math.PI, discontinuity }: UnwrapOptions = {}): Tensor {
+export function unwrap(x: TensorLike, axis = -1, options: UnwrapOptions = {}): Tensor {
+  const { period = 2 * Math.PI, discontinuity } = checkOptions("unwrap", options, ["period", "discontinuity"]);
   const t = floating("unwrap", x);
   if (isComplex(t.dtype)) throw new DTypeError("unwrap: not defined for complex tensors; use angle(x)");
   if (!(period > 0)) throw new WeftError(`unwrap: the period is a positive number, got ${period}`);
@@ -188,7 +195,12 @@ export interface InterpOptions {
 }
 
 /** Piecewise linear interpolation at x between points with ascending coordinates `xs` and values `ys`. */
-export function interp(x: TensorLike, xs: Tensor, ys: Tensor, { left, right }: InterpOptions = {}): Tensor {
+export function interp(x: TensorLike, xs: Tensor, ys: Tensor, options: InterpOptions = {}): Tensor {
+  const { left, right } = checkOptions("interp", options, ["left", "right"]);
+  for (const [name, value] of Object.entries({ left, right }))
+    if (value !== undefined && typeof value !== "number")
+      throw new WeftError(`interp: ${name} is a number, got ${String(value)}`);
+  checkArguments("interp", "tensor", { xs, ys });
   if (xs.rank !== 1 || showShape(xs.shape) !== showShape(ys.shape) || xs.size === 0)
     throw new ShapeError(
       `interp: needs vectors of points and values, got ${showShape(xs.shape)} and ${showShape(ys.shape)}`,
@@ -225,7 +237,8 @@ export interface DifferenceOptions {
 }
 
 /** Derivative of samples along an axis by central differences, as numpy.gradient. For derivatives of functions see grad. */
-export function gradient(x: TensorLike, axis = -1, { spacing = 1, edgeOrder = 1 }: DifferenceOptions = {}): Tensor {
+export function gradient(x: TensorLike, axis = -1, options: DifferenceOptions = {}): Tensor {
+  const { spacing = 1, edgeOrder = 1 } = checkOptions("gradient", options, ["spacing", "edgeOrder"]);
   const t = floating("gradient", x);
   const at = resolveAxis("gradient", axis, t.rank);
   const n = t.shape[at];
@@ -257,17 +270,23 @@ export function gradient(x: TensorLike, axis = -1, { spacing = 1, edgeOrder = 1 
 }
 
 /** Positions (int32) of the bins that elements fall into: `edges` ascend; with `right`, bins include their upper edge instead of the lower. */
-export const digitize = (x: TensorLike, edges: Tensor, { right = false }: { right?: boolean } = {}): Tensor =>
-  searchsorted(edges, x, { side: right ? "left" : "right" });
+export function digitize(x: TensorLike, edges: Tensor, options: { right?: boolean } = {}): Tensor {
+  const { right = false } = checkOptions("digitize", options, ["right"]);
+  if (typeof right !== "boolean") throw new WeftError(`digitize: right is true or false, got ${String(right)}`);
+  return searchsorted(edges, x, { side: right ? "left" : "right" });
+}
 
 /** Indices (int32) that sort by several keys of one shape along the last axis; the last key counts first, as numpy.lexsort. */
 export function lexsort(keys: readonly Tensor[]): Tensor {
+  checkArguments("lexsort", "array", { keys });
+  checkArguments("lexsort", "tensor", { ...keys });
   if (keys.length === 0) throw new WeftError("lexsort: needs one key at least");
   return keys.slice(1).reduce<Tensor>((order, key) => gather(order, gather(key, order).argsort()), keys[0].argsort());
 }
 
 /** Whether elements of x are among the elements of another tensor, or (`invert`) are not. NaN is never. */
-export function isIn(x: TensorLike, among: TensorLike, { invert = false }: { invert?: boolean } = {}): Tensor {
+export function isIn(x: TensorLike, among: TensorLike, options: { invert?: boolean } = {}): Tensor {
+  const { invert = false } = checkOptions("isIn", options, ["invert"]);
   const [t, values] = [wrap(nodeOf("isIn", x)), reshape(wrap(nodeOf("isIn", among)), [-1])];
   // Many values are searched in sorted order; few are compared with one by one, in one kernel.
   const found =
@@ -306,13 +325,15 @@ export function nanmean(x: TensorLike, axes?: Axes, options: ReduceOptions = {})
 }
 
 /** Variance over axes of the elements that are not NaN; NaN where there are none. */
-export function nanvar(x: TensorLike, axes?: Axes, { keepDims, correction = 0 }: VarOptions = {}): Tensor {
+export function nanvar(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
+  const { keepDims, correction = 0 } = checkOptions("nanvar", options, ["keepDims", "correction"]);
   const t = floating("nanvar", x);
   const center = nanmean(t, axes, { keepDims: true });
   // NaN is replaced before the squares, because 0 times NaN would be NaN in the gradient.
   const deviation = sub(where(isNaN(t), center, t), center);
   const squares = isComplex(t.dtype) ? real(mul(deviation, conj(deviation))) : mul(deviation, deviation);
-  const total = nansum(squares, axes, { keepDims });
+  // An infinity makes the variance NaN, as in NumPy.
+  const total = sum(squares, axes, { keepDims });
   const count = cast(counted(t, axes, { keepDims }), total.dtype).sub(correction);
   return where(count.greater(0), total.div(where(count.greater(0), count, 1)), Number.NaN);
 }
@@ -341,12 +362,12 @@ export const nanargmin = (x: TensorLike, axis?: number, options: ReduceOptions =
   argmin(without(x, Number.POSITIVE_INFINITY), axis, options);
 
 /** Quantile over axes of the elements that are not NaN, between two of them in proportion; NaN where there are none. */
-export function nanquantile(x: TensorLike, q: number, axes?: Axes, { keepDims = false }: ReduceOptions = {}): Tensor {
+export function nanquantile(x: TensorLike, q: number, axes?: Axes, options: ReduceOptions = {}): Tensor {
+  const { keepDims = false } = checkOptions("nanquantile", options, ["keepDims"]);
   if (!(q >= 0 && q <= 1)) throw new WeftError(`nanquantile: q is a number between 0 and 1, got ${q}`);
   const t = floating("nanquantile", x);
   const reduced = resolveAxes("nanquantile", axes, t.rank);
-  const kept = range(t.rank).filter((i) => !reduced.includes(i));
-  const rows = reshape(permute(t, [...kept, ...reduced]), [...kept.map((i) => t.shape[i]), -1]);
+  const rows = rowsAlong(t, reduced);
   const n = rows.shape[rows.rank - 1];
   if (n === 0) throw new ShapeError(`nanquantile: no elements along the axes of shape ${showShape(t.shape)}`);
   // NaN is sorted to the end, so that the others come first.
@@ -357,13 +378,9 @@ export function nanquantile(x: TensorLike, q: number, axes?: Axes, { keepDims = 
   const pick = (at: Tensor): Tensor => squeeze(gather(sorted, cast(at, "int32").minimum(n - 1)), -1);
   const isLast = low.add(1).greaterEqual(cast(count, "float64"));
   const [a, b] = [pick(low), pick(where(isLast, low, low.add(1)))];
-  const result = a.add(b.sub(a).mul(cast(squeeze(position.sub(low), -1), t.dtype)));
+  const result = between(a, b, cast(squeeze(position.sub(low), -1), t.dtype));
   const shaped = where(equal(squeeze(count, -1), 0), Number.NaN, result);
-  if (!keepDims) return shaped;
-  return reshape(
-    shaped,
-    t.shape.map((d, i) => (reduced.includes(i) ? 1 : d)),
-  );
+  return keepDims ? reshape(shaped, keepAxes(t.shape, reduced)) : shaped;
 }
 
 /** Median over axes of the elements that are not NaN; NaN where there are none. */

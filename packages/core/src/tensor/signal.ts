@@ -1,5 +1,14 @@
 // The namespace `signal`: convolution and correlation of vectors, and windows.
-import { DTypeError, isComplex, isInexact, kindOf, ShapeError, showShape, WeftError } from "../graph/index.js";
+import {
+  checkOptions,
+  DTypeError,
+  isComplex,
+  isInexact,
+  kindOf,
+  ShapeError,
+  showShape,
+  WeftError,
+} from "../graph/index.js";
 import { conv1d } from "./conv.js";
 import { commonDType, nodeAs, type TensorLike, wrap } from "./convert.js";
 import { type CreateOptions, tensor } from "./create.js";
@@ -62,14 +71,16 @@ function correlated(long: Tensor, short: Tensor, mode: ConvolutionMode): Tensor 
  * console.log(await signal.convolve(tensor([1, 2, 3]), tensor([0, 1, 0.5])).array()); // [0, 1, 2.5, 4, 1.5]
  * ```
  */
-export function convolve(a: TensorLike, b: TensorLike, { mode = "full" }: ConvolutionOptions = {}): Tensor {
+export function convolve(a: TensorLike, b: TensorLike, options: ConvolutionOptions = {}): Tensor {
+  const { mode = "full" } = checkOptions("convolve", options, ["mode"]);
   const [x, y] = operands("convolve", a, b, mode);
   const [long, short] = x.size >= y.size ? [x, y] : [y, x];
   return correlated(long, flip(short), mode);
 }
 
 /** Correlation of two vectors, sums of a[n + k] conj(b[n]), as numpy.correlate. The mode is "valid" by default. */
-export function correlate(a: TensorLike, b: TensorLike, { mode = "valid" }: ConvolutionOptions = {}): Tensor {
+export function correlate(a: TensorLike, b: TensorLike, options: ConvolutionOptions = {}): Tensor {
+  const { mode = "valid" } = checkOptions("correlate", options, ["mode"]);
   const [x, y] = operands("correlate", a, b, mode);
   if (x.size >= y.size) return correlated(x, conj(y), mode);
   // With the longer vector second, the order of the result turns round.
@@ -77,12 +88,8 @@ export function correlate(a: TensorLike, b: TensorLike, { mode = "valid" }: Conv
 }
 
 /** A window of n samples, computed in float64 on the host. */
-function windowOf(
-  op: string,
-  n: number,
-  at: (i: number, n: number) => number,
-  { dtype = "float32" }: CreateOptions,
-): Tensor {
+function windowOf(op: string, n: number, at: (i: number, n: number) => number, options: CreateOptions): Tensor {
+  const { dtype = "float32" } = checkOptions(op, options, ["dtype"]);
   if (!Number.isInteger(n) || n < 0) throw new WeftError(`${op}: the size is a whole number >= 0, got ${n}`);
   if (kindOf(dtype) !== "float" && !isComplex(dtype))
     throw new DTypeError(`${op}: needs a floating-point dtype, got ${dtype}`);

@@ -124,6 +124,10 @@ function besselSeries(order: 0 | 1): number[] {
   return series;
 }
 
+/** 1 / (k! (k + 1)!), the coefficients of (x / 2)^(2 k) in 2 I1(x) / x. */
+const powerSeries = Array.from({ length: 9 }, () => 1);
+for (let k = 1; k < powerSeries.length; k++) powerSeries[k] = powerSeries[k - 1] / (k * (k + 1));
+
 /** exp(-|x|) times the modified Bessel function: the mean of cos(order t) exp(x cos t), which the rule integrates exactly up to 500. */
 export function scaledBessel(x: Tensor, order: 0 | 1): Tensor {
   const size = abs(x);
@@ -136,7 +140,14 @@ export function scaledBessel(x: Tensor, order: 0 | 1): Tensor {
   const inverse = outer.reciprocal();
   const series = besselSeries(order).reduceRight<Tensor>((sum, c) => sum.mul(inverse).add(c), inverse.mul(0));
   const result = where(isLarge, series.div(sqrt(outer.mul(2 * Math.PI))), mean);
-  return order === 1 ? where(x.less(0), result.neg(), result) : result;
+  if (order === 0) return result;
+  // Near 0, where the mean is a small difference of large terms, the power series has all digits.
+  const near = size.less(1);
+  const small = where(near, size, 0);
+  const quarter = small.mul(small).mul(0.25);
+  const power = powerSeries.reduceRight<Tensor>((sum, c) => sum.mul(quarter).add(c), quarter.mul(0));
+  const odd = where(near, power.mul(small).mul(0.5).mul(exp(small.neg())), result);
+  return where(x.less(0), odd.neg(), odd);
 }
 
 /** Elementwise modified Bessel function of the first kind of order 0. */

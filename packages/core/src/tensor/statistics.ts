@@ -3,6 +3,7 @@ import {
   checkOptions,
   DTypeError,
   isComplex,
+  keepAxes,
   kindOf,
   ShapeError,
   showShape,
@@ -10,12 +11,22 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { commonDType, nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import {
+  checkArguments,
+  commonDType,
+  nodeAs,
+  nodeOf,
+  resolveAxes,
+  resolveAxis,
+  type TensorLike,
+  wrap,
+} from "./convert.js";
 import { linspace, zeros } from "./create.js";
 import { indexAdd, sort, take } from "./indexing.js";
 import { cast, isNaN, logicalAnd, logicalNot, logicalOr, where } from "./math.js";
 import { type Axes, any, type ReduceOptions } from "./reduce.js";
-import { concat, permute, reshape } from "./shape.js";
+import { between, rowsAlong } from "./rows.js";
+import { concat, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of {@link diff}. */
@@ -77,8 +88,7 @@ export function quantile(x: TensorLike, q: number, axes?: Axes, options: Quantil
   if (isComplex(given.dtype)) throw new DTypeError("quantile: complex numbers have no order; use abs(x) or real(x)");
   const t = cast(wrap(given), toInexact(given.dtype));
   const reduced = resolveAxes("quantile", axes, t.rank);
-  const kept = t.shape.map((_, i) => i).filter((i) => !reduced.includes(i));
-  const rows = reshape(permute(t, [...kept, ...reduced]), [...kept.map((i) => t.shape[i]), -1]);
+  const rows = rowsAlong(t, reduced);
   const n = rows.shape[rows.rank - 1];
   if (n === 0) throw new ShapeError(`quantile: no elements along the axes of shape ${showShape(t.shape)}`);
   const sorted = sort(rows);
@@ -87,14 +97,9 @@ export function quantile(x: TensorLike, q: number, axes?: Axes, options: Quantil
   const weight = upperWeight[method](position - low, low);
   const pick = (i: number): Tensor => take(sorted, [Math.min(i, n - 1)], -1).squeeze(-1);
   const [a, b] = [pick(low), pick(low + 1)];
-  const between = weight === 0 ? a : weight === 1 ? b : a.add(b.sub(a).mul(weight));
-  const result = where(any(isNaN(rows), -1), Number.NaN, between);
-  return keepDims
-    ? reshape(
-        result,
-        t.shape.map((d, i) => (reduced.includes(i) ? 1 : d)),
-      )
-    : result;
+  const found = weight === 0 ? a : weight === 1 ? b : between(a, b, weight);
+  const result = where(any(isNaN(rows), -1), Number.NaN, found);
+  return keepDims ? reshape(result, keepAxes(t.shape, reduced)) : result;
 }
 
 /** Percentile over axes: the {@link quantile} of p / 100. */
@@ -123,11 +128,8 @@ export interface SearchOptions {
  * console.log(await searchsorted(tensor([1, 3, 5]), tensor([0, 3, 9])).array()); // [0, 1, 3]
  * ```
  */
-export function searchsorted(
-  vector: TensorLike,
-  values: TensorLike,
-  { side = "left", sorter }: SearchOptions = {},
-): Tensor {
+export function searchsorted(vector: TensorLike, values: TensorLike, options: SearchOptions = {}): Tensor {
+  const { side = "left", sorter } = checkOptions("searchsorted", options, ["side", "sorter"]);
   if (side !== "left" && side !== "right") throw new WeftError(`searchsorted: side is "left" or "right", got ${side}`);
   const dtype = commonDType("searchsorted", [vector, values]);
   if (isComplex(dtype)) throw new DTypeError("searchsorted: complex numbers have no order");
@@ -170,6 +172,7 @@ export interface BincountOptions {
 export function bincount(x: Tensor, options: BincountOptions = {}): Tensor {
   checkOptions("bincount", options, ["length", "weights"]);
   const { length, weights } = options;
+  checkArguments("bincount", "tensor", { x });
   if (kindOf(x.dtype) !== "int") throw new DTypeError(`bincount: needs integers, got ${x.dtype}; use cast("int32")`);
   if (weights !== undefined && showShape(weights.shape) !== showShape(x.shape))
     throw new ShapeError(`bincount: weights ${showShape(weights.shape)} for elements ${showShape(x.shape)}`);
@@ -177,7 +180,7 @@ export function bincount(x: Tensor, options: BincountOptions = {}): Tensor {
   const flat = reshape(x, [-1]);
   const added = weights === undefined ? zeros(flat.shape, { dtype: "int64" }).add(1) : reshape(weights, [-1]);
   // Negative elements must not count from the end.
-  return indexAdd(zeros([bins], { dtype: added.dtype }), where(flat.less(0), bins, flat).cast("int32"), added);
+  return indexAdd(zeros([bins], { dtype: added.dtype }), where(flat.less(0), bins, flat), added);
 }
 
 /** Options of {@link histogram}. */
@@ -192,6 +195,7 @@ export interface HistogramOptions {
 export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}): { counts: Tensor; edges: Tensor } {
   checkOptions("histogram", options, ["range", "weights"]);
   if (!Number.isInteger(bins) || bins < 1) throw new WeftError(`histogram: bins is a whole number >= 1, got ${bins}`);
+  checkArguments("histogram", "tensor", { x });
   const t = cast(reshape(x, [-1]), toInexact(x.dtype));
   const found = options.range ?? (t.size === 0 ? [0, 1] : [t.min().itemSync(), t.max().itemSync()]);
   if (!(found[0] <= found[1]) || !found.every(Number.isFinite))

@@ -33,6 +33,12 @@ export function testDevices(): TestDevice[] {
   return known.filter(({ name, available }) => (wanted?.includes(name) ?? true) && available());
 }
 
+/** The same with the emulated CUDA device, where it was not left out. */
+export function testDevicesAndEmulator(): TestDevice[] {
+  const isWanted = process.env.WEFT_TEST_DEVICES?.split(",").includes(emulatedDevice.name) ?? true;
+  return [...testDevices(), ...(isWanted && emulatedDevice.available() ? [emulatedDevice] : [])];
+}
+
 /** Runs a suite on every device; tests inside find it as the current one. */
 export function onEachDevice(body: (device: Device, name: string) => void): void {
   for (const { name, make } of testDevices()) {

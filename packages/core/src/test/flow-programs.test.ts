@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
-import { emulatedDevice, testDevices } from "./devices.js";
+import { testDevicesAndEmulator } from "./devices.js";
 import { type Dual, type FlowProgram, flowProgram, plain, tensors } from "./flow-programs.js";
 
 const first = Number(process.env.WEFT_FUZZ_SEED ?? 0);
@@ -57,7 +57,7 @@ function wanted(program: FlowProgram): number[][] {
 const isClose = (got: number, want: number): boolean => Math.abs(got - want) <= 1e-9 * (1 + Math.abs(want));
 
 describe("random programs with loops and branches", () => {
-  for (const device of [...testDevices(), ...(emulatedDevice.available() ? [emulatedDevice] : [])])
+  for (const device of testDevicesAndEmulator())
     test(device.name, () => {
       useDevice(device.make());
       const wrong: string[] = [];

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
-import { device as emulated, skip as noEmulator, prepareEmulator } from "../device/cuda/emulated/testkit.js";
 import * as weft from "../index.js";
 import { CpuDevice, ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { testPython } from "../testing/python.js";
+import { testDevicesAndEmulator } from "./devices.js";
 import { integerProgram, pythonOf, uploadInteger } from "./integer-programs.js";
 
 const { python, skip: noNumPy } = testPython("numpy", "integer programs against NumPy");
@@ -18,7 +18,6 @@ type Answer = [shape: number[], digits: string[]];
 let answers: Answer[][] = [];
 
 before(() => {
-  prepareEmulator();
   if (noNumPy !== false) return;
   useDevice(new ReferenceDevice());
   const done = spawnSync(python, ["-"], { input: pythonOf(programs), encoding: "utf8", maxBuffer: 1 << 28 });
@@ -43,19 +42,17 @@ function check(perProgram: number): void {
   assert.deepEqual(wrong, []);
 }
 
-const devices: [string, () => weft.Device, false | string, number][] = [
-  ["reference", () => new ReferenceDevice(), false, 1],
-  ["cpu", () => new CpuDevice(), CpuDevice.available() ? false : "no C compiler", 10],
-  ["emulated cuda", emulated as () => weft.Device, noEmulator, 10],
-];
+describe("integer programs against NumPy", { skip: noNumPy }, () => {
+  for (const { name, make } of testDevicesAndEmulator())
+    test(name, () => {
+      useDevice(make());
+      check(name === "reference" ? 1 : 10);
+    });
+});
 
-for (const [name, make, skip, perProgram] of devices)
-  describe(`integer programs on ${name}`, { skip: noNumPy || skip }, () => {
-    before(() => void useDevice(make()));
-    test("against NumPy", () => check(perProgram));
-  });
-
-test("a pad of a flip of a reshaped flip reads every element from its place", { skip: devices[1][2] }, () => {
+test("a pad of a flip of a reshaped flip reads every element from its place", {
+  skip: CpuDevice.available() ? false : "no C compiler",
+}, () => {
   useDevice(new CpuDevice());
   const numbers = Array.from({ length: 12 }, (_, i) => i + 1);
   const program = weft.jit((x: Tensor) =>

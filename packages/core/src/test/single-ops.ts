@@ -140,6 +140,56 @@ export const operations: readonly Operation[] = [
   unary((x) => weft.any(x, 0), "np.any(a, 0)", all),
   unary((x) => weft.all(x, -1), "np.all(a, -1)", all),
   unary((x) => weft.countNonzero(x, -1), "np.count_nonzero(a, -1)", all),
+  ordered(unary((x) => weft.mean(x, 0), "np.mean(a, 0)", float, 16)),
+  ordered(unary((x) => weft.variance(x, -1), "np.var(a, -1)", float, 64)),
+  ordered(unary((x) => weft.nanmean(x, -1), "np.nanmean(a, -1)", float, 16)),
+  ordered(unary((x) => weft.nanvar(x, 0), "np.nanvar(a, 0)", float, 64)),
+  ordered(unary((x) => weft.nanprod(x, -1), "np.nanprod(a, -1)", float, 16)),
+  ordered(unary((x) => weft.cumprod(x, 0), "np.cumprod(a, 0)", signed, 16)),
+  ordered(unary((x) => weft.trapezoid(x), "np.trapezoid(a)", float, 16)),
+  unary((x) => weft.median(x, -1), "np.median(a, -1)", float, 4),
+  unary((x) => weft.quantile(x, 0.3, 0, { method: "lower" }), "np.quantile(a, 0.3, 0, method='lower')"),
+  unary((x) => weft.quantile(x, 0.7, -1, { method: "nearest" }), "np.quantile(a, 0.7, -1, method='nearest')"),
+  unary((x) => weft.nanmedian(x, -1), "np.nanmedian(a, -1)", float, 4),
+  unary((x) => weft.ptp(x, 0), "np.ptp(a, 0)", ["float", "uint"]),
+  unary((x) => weft.sort(x, 0, { descending: true }), "np.flip(np.sort(a, 0), 0)", ["int", "uint"]),
+  unary((x) => weft.topk(x, 2).values, "np.flip(np.sort(a, -1), -1)[:, :2]", ["int", "uint"]),
+  unary((x) => weft.tril(x, 1), "np.tril(a, 1)", all),
+  unary((x) => weft.triu(x, -1), "np.triu(a, -1)", all),
+  unary((x) => weft.diagonal(x, { offset: 1 }), "np.diagonal(a, 1)", all),
+  unary((x) => weft.roll(x, 2, 0), "np.roll(a, 2, 0)", all),
+  unary((x) => weft.tile(x, [2, 1]), "np.tile(a, (2, 1))", all),
+  unary((x) => weft.repeat(x, 2, 1), "np.repeat(a, 2, 1)", all),
+  unary(
+    (x) => weft.isIn(x, weft.tensor([0, 1, 3, 100]).cast(x.dtype)),
+    "np.isin(a, np.array([0, 1, 3, 100], a.dtype))",
+    all,
+  ),
+  unary(
+    (x) => weft.searchsorted(weft.tensor([0, 1, 3, 100]).cast(x.dtype), x, { side: "right" }),
+    "np.searchsorted(np.array([0, 1, 3, 100], a.dtype), a, 'right')",
+    all,
+  ),
+  unary(
+    (x) => weft.digitize(x, weft.tensor([0, 1, 3, 100]).cast(x.dtype)),
+    "np.digitize(a, np.array([0, 1, 3, 100], a.dtype))",
+    all,
+  ),
+  unary((x) => weft.clip(x, 1, 7), "np.clip(a, 1, 7)", all),
+  unary((x) => weft.isInf(x), "np.isinf(a)"),
+  unary((x) => weft.sinc(x.clip(-20, 20)), "np.sinc(np.clip(a, -20, 20))", float, 64),
+  unary((x) => weft.degrees(x), "np.degrees(a)", float, 4),
+  unary((x) => weft.special.i1(x.clip(-80, 80)), "special.i1(np.clip(a, -80, 80))", float, 64),
+  unary((x) => weft.gammaln(x.abs().clip(2.5, 1e5)), "special.gammaln(np.clip(np.abs(a), 2.5, 1e5))", float, 64),
+  unary(
+    (x) => weft.special.log1mexp(x.abs()),
+    "np.where(np.abs(a) > 0.5, np.log1p(-np.exp(-np.abs(a))), np.log(-np.expm1(-np.abs(a))))",
+    float,
+    16,
+  ),
+  unary((x) => weft.softmax(x.clip(-1e30, 1e30)), "special.softmax(np.clip(a, -1e30, 1e30), -1)", float, 16),
+  unary((x) => weft.logSoftmax(x.clip(-1e30, 1e30)), "special.log_softmax(np.clip(a, -1e30, 1e30), -1)", float, 64),
+  unary((x) => weft.lexsort([x, x.neg()]), "np.lexsort([a, -a])", ["int"]),
   binary(weft.add, "a + b"),
   binary(weft.sub, "a - b"),
   binary(weft.mul, "a * b"),
@@ -167,18 +217,26 @@ export const operations: readonly Operation[] = [
   binary(weft.special.xlogy, "special.xlogy(a, b)", float, 4),
   binary((a, b) => weft.isClose(a, b, { equalNaN: true }), "np.isclose(a, b, equal_nan=True)"),
   binary((a, b) => weft.where(a.greater(b), a, b), "np.where(a > b, a, b)"),
+  binary(weft.logicalAnd, "np.logical_and(a, b)"),
+  binary(weft.logicalXor, "np.logical_xor(a, b)"),
+  binary(weft.notEqual, "a != b"),
+  binary(weft.bitwiseAnd, "a & b", ["int", "uint"]),
+  binary(weft.logaddexp2, "np.logaddexp2(a, b)", float, 8),
+  binary(weft.special.xlog1py, "special.xlog1py(a, b)", float, 8),
+  binary((a, b) => weft.arrayEqual(a, b, { equalNaN: true }), "np.array_equal(a, b, equal_nan=True)", ["float"]),
 ];
 
 const dtypesOf: Record<"float" | "int" | "uint", readonly DType[]> = {
   float: ["float32", "float64"],
-  int: ["int32", "int64", "int8"],
-  uint: ["uint8", "uint16"],
+  int: ["int32", "int64", "int8", "int16"],
+  uint: ["uint8", "uint16", "uint32"],
 };
 
 /** One call: an operation, a dtype, and operands with their shapes. Shapes broadcast, have sizes of 1 and 0, and rank 2. */
 export interface Call {
   operation: Operation;
-  dtype: DType;
+  /** Dtypes of the operands, which may differ. */
+  dtypes: DType[];
   operands: { shape: number[]; data: number[] }[];
 }
 
@@ -197,7 +255,11 @@ export function randomCall(seed: number): Call {
   const operation = dice.pick(operations);
   const kind = dice.pick(operation.kinds);
   const dtype = dice.pick(dtypesOf[kind]);
-  const values = kind === "float" && operation.ordered ? small : edges[kind].filter((x) => fits(x, dtype));
+  // The second operand may have another dtype of its kind, or the other kind of integers.
+  const others = kind === "float" ? dtypesOf.float : operation.kinds.flatMap((k) => (k === "float" ? [] : dtypesOf[k]));
+  const dtypes = operation.operands === 1 ? [dtype] : [dtype, dice.chance(50) ? dtype : dice.pick(others)];
+  const values =
+    kind === "float" && operation.ordered ? small : edges[kind].filter((x) => dtypes.every((d) => fits(x, d)));
   const [rows, columns] = [3 + dice.below(3), dice.pick([3, 4, 5, 17])];
   const shapes =
     operation.operands === 1
@@ -221,7 +283,7 @@ export function randomCall(seed: number): Call {
     shape,
     data: Array.from({ length: shape.reduce((n, d) => n * d, 1) }, draw),
   }));
-  return { operation, dtype, operands };
+  return { operation, dtypes, operands };
 }
 
 const printed = (x: number): string =>
@@ -239,11 +301,11 @@ export const pythonOfCalls = (calls: readonly Call[]): string =>
     "def show(r):",
     "    r = np.asarray(r)",
     "    flat = r.astype(np.float64).reshape(-1) if r.dtype.kind == 'f' else r.reshape(-1)",
-    "    out.append([list(r.shape), [str(x) if r.dtype.kind in 'iu' else repr(float(x)) for x in flat]])",
-    ...calls.flatMap(({ operation, dtype, operands }) => [
+    "    out.append([list(r.shape), str(r.dtype), [str(x) if r.dtype.kind in 'iu' else repr(float(x)) for x in flat]])",
+    ...calls.flatMap(({ operation, dtypes, operands }) => [
       ...operands.map(
         ({ shape, data }, i) =>
-          `${"ab"[i]} = np.array([${data.map(printed).join(",")}]).astype(np.${dtype}).reshape([${shape.join(",")}])`,
+          `${"ab"[i]} = np.array([${data.map(printed).join(",")}]).astype(np.${dtypes[i]}).reshape([${shape.join(",")}])`,
       ),
       `show(${operation.np})`,
     ]),

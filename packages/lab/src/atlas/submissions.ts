@@ -76,43 +76,50 @@ function readSystem(path: string): System {
  * Reads the submissions of a round.
  *
  * @param directory A checkout of mlcommons/training_results_vX.
- * @param onLog Called before each log, for a progress line.
+ * @param onLog Called before each log with the number of logs before it and of all, for a progress line.
  */
-export function readSubmissions(directory: string, onLog: (path: string) => void = () => {}): Submission[] {
+export function readSubmissions(
+  directory: string,
+  onLog: (path: string, done: number, total: number) => void = () => {},
+): Submission[] {
   const round = /v\d+\.\d+/.exec(basename(directory))?.[0] ?? basename(directory);
-  const submissions = folders(directory).flatMap((submitter) => {
+  const places = folders(directory).flatMap((submitter) => {
     const home = join(directory, submitter);
     return folders(join(home, "results")).flatMap((system) => {
       const facts = readSystem(join(home, "systems", `${system}.json`));
-      return folders(join(home, "results", system)).flatMap((benchmark): Submission[] => {
+      return folders(join(home, "results", system)).map((benchmark) => {
         const place = join(home, "results", system, benchmark);
         const logs = readdirSync(place)
           .filter((name) => /^result_\d+\.txt$/.test(name))
           .sort()
           .map((name) => join(place, name));
-        const runs = logs.map((path): SubmissionRun => {
-          onLog(path);
-          return { ...mlperfResult(readMlperfLog(path, facts.devices)), path };
-        });
-        if (runs.length === 0) return [];
-        return [
-          {
-            round,
-            submitter,
-            system,
-            benchmark: aliases[benchmark] ?? benchmark,
-            accelerator: facts.accelerator,
-            devices: facts.devices ?? medianOf(runs.map((r) => r.devices)),
-            devicesPerNode: facts.devicesPerNode,
-            globalBatch: medianOf(runs.map((r) => r.globalBatch)),
-            throughput: medianOf(runs.map((r) => r.throughput)),
-            minutes: medianOf(runs.map((r) => r.minutes)),
-            runs,
-          },
-        ];
+        return { submitter, system, benchmark, facts, logs };
       });
     });
   });
+  const total = places.reduce((sum, { logs }) => sum + logs.length, 0);
+  let done = 0;
+  const submissions = places
+    .filter(({ logs }) => logs.length > 0)
+    .map(({ submitter, system, benchmark, facts, logs }): Submission => {
+      const runs = logs.map((path): SubmissionRun => {
+        onLog(path, done++, total);
+        return { ...mlperfResult(readMlperfLog(path, facts.devices)), path };
+      });
+      return {
+        round,
+        submitter,
+        system,
+        benchmark: aliases[benchmark] ?? benchmark,
+        accelerator: facts.accelerator,
+        devices: facts.devices ?? medianOf(runs.map((r) => r.devices)),
+        devicesPerNode: facts.devicesPerNode,
+        globalBatch: medianOf(runs.map((r) => r.globalBatch)),
+        throughput: medianOf(runs.map((r) => r.throughput)),
+        minutes: medianOf(runs.map((r) => r.minutes)),
+        runs,
+      };
+    });
   if (submissions.length === 0)
     throw new ImportError(`${directory}: no results found: expected SUBMITTER/results/SYSTEM/BENCHMARK/result_0.txt`);
   return submissions;

@@ -10,6 +10,8 @@ import { openTensors, type TensorFolder } from "./shards.js";
 export interface LoadOptions extends ModelOptions {
   /** Dtype of the parameters; float32 by default, `"auto"` for that of the files. */
   dtype?: "auto" | "float32" | "bfloat16" | "float16" | "float64";
+  /** Called before each tensor is read, for a progress line. */
+  onTensor?: (name: string, done: number, total: number) => void;
   /** Seed of parameters that the files lack, such as a new classification head. */
   seed?: number;
 }
@@ -156,7 +158,9 @@ export async function loadPretrained(folder: string, options: LoadOptions = {}):
     const parameterOf = new Map([...sources].map(([parameter, name]) => [name, parameter]));
     for (const name of files.names) {
       const parameter = parameterOf.get(name);
-      if (parameter !== undefined) loaded.set(parameter, await upload(files, name, dtype));
+      if (parameter === undefined) continue;
+      options.onTensor?.(name, loaded.size, sources.size);
+      loaded.set(parameter, await upload(files, name, dtype));
     }
     const keys = splitKey(key(seed), Math.max(1, missing.length));
     const first = loaded.values().next().value as Tensor | undefined;

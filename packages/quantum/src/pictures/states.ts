@@ -79,6 +79,8 @@ function diverging(value: number): number[] {
  * A function on phase space, such as `wigner` or `qfunc` of @weft/quantum/qutip: rows are y. White is 0, red positive and blue
  * negative.
  *
+ * @param scale - Value of the strongest color, for several pictures with one scale; the largest value by default.
+ *
  * @example
  * ```ts
  * import { phaseSpaceSvg } from "@weft/quantum";
@@ -94,10 +96,13 @@ export function phaseSpaceSvg(
   xs: readonly number[],
   ys: readonly number[],
   title = "Wigner function",
+  scale?: number,
 ): string {
   if (values.length !== ys.length || values.some((row) => row.length !== xs.length) || xs.length < 2 || ys.length < 2)
     throw new WeftError(`phaseSpaceSvg: needs ${ys.length} rows of ${xs.length} values, and two or more of each`);
-  const most = Math.max(...values.flat().map(Math.abs), 1e-300);
+  const most = scale ?? Math.max(...values.flat().map(Math.abs), 1e-300);
+  if (!(most > 0 && Number.isFinite(most)))
+    throw new WeftError(`phaseSpaceSvg: scale is ${most}; it must be a number above 0`);
   const [width, height] = [xs.length, ys.length];
   const pixels = new Uint8Array(3 * width * height);
   values.forEach((row, i) => {

@@ -71,7 +71,8 @@ export function stopOf(place: RunPlace, row: RunRow): RunDetail["stop"] {
       possible: false,
       reason: "no process of yours holds the lock of this folder; stop the command that started the run",
     };
-  return { possible: true, reason: "writes a checkpoint and ends the run; weft train --resume continues it" };
+  const command = row.gate === true ? "weft quantum optimize --resume" : "weft train --resume";
+  return { possible: true, reason: `writes a checkpoint and ends the run; ${command} continues it` };
 }
 
 /** Sends SIGTERM to the process that trains in a folder; returns what was done, or throws the reason why not. */

@@ -130,6 +130,11 @@ export class RunsFolder {
     return this.#entries.get(id)?.place ?? null;
   }
 
+  /** All listed runs. */
+  get runs(): { place: RunPlace; row: RunRow | null }[] {
+    return [...this.#entries.values()];
+  }
+
   get places(): RunPlace[] {
     return [...this.#entries.values()].map(({ place }) => place);
   }

@@ -2,8 +2,9 @@
 import { readdirSync, realpathSync } from "node:fs";
 import { join } from "node:path";
 import { plainText } from "@weft/formats/text";
-import type { GateRow } from "../wire/index.js";
+import type { GateRow, RunRow } from "../wire/index.js";
 import { readSmall } from "./files.js";
+import { gateFile, type RunPlace } from "./row.js";
 
 const mostFiles = 200;
 const mostBytes = 1 << 18;
@@ -42,8 +43,38 @@ export interface GateFile {
   text: string;
 }
 
-/** The specifications of a folder, and the examples. */
-export function findGates(folder: string): GateFile[] {
+const isNumbers = (value: unknown): value is number | number[] =>
+  typeof value === "number" ||
+  (Array.isArray(value) && value.length <= 10_000 && value.every((x) => typeof x === "number"));
+
+/** The values that an optimization has reached; none while it has written none. */
+function reachedValues({ root, folder }: RunPlace): GateRow["values"] {
+  try {
+    const value: unknown = JSON.parse(readSmall(root, join(folder, "parameters.json"), mostBytes) ?? "{}");
+    if (typeof value !== "object" || value === null) return {};
+    return Object.fromEntries(
+      Object.entries(value)
+        .slice(0, 200)
+        .filter((entry): entry is [string, number | number[]] => isNumbers(entry[1])),
+    );
+  } catch {
+    return {};
+  }
+}
+
+/** The gates that runs optimize, with the values that they have reached. */
+function gatesOfRuns(runs: readonly { place: RunPlace; row: RunRow | null }[]): GateFile[] {
+  return runs.flatMap(({ place, row }) => {
+    const text = row?.gate === true ? readSmall(place.root, join(place.folder, gateFile), mostBytes) : null;
+    if (row === null || text === null) return [];
+    const name = `${row.id === "." ? row.name : row.id} (run)`;
+    const live = row.state === "running";
+    return [{ row: { id: `run:${row.id}`, name, source: "run" as const, values: reachedValues(place), live }, text }];
+  });
+}
+
+/** The specifications of a folder, those that runs optimize, and the examples. */
+export function findGates(folder: string, runs: readonly { place: RunPlace; row: RunRow | null }[] = []): GateFile[] {
   const found: GateFile[] = [];
   try {
     const root = realpathSync(folder);
@@ -59,5 +90,5 @@ export function findGates(folder: string): GateFile[] {
   const own = Object.entries(examples).map(
     ([name, text]): GateFile => ({ row: { id: `example:${name}`, name, source: "example" }, text }),
   );
-  return [...found, ...own];
+  return [...found, ...gatesOfRuns(runs).slice(0, mostFiles), ...own];
 }

@@ -1,5 +1,5 @@
 // One row of the table of runs, from run.json and the ends of the other files: a table of hundreds of runs must not read them whole.
-import { statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { lenientParser, metricsColumn, parseRecord, type RecordOf, type RunFile, runFileSchema } from "@weft/formats";
@@ -17,10 +17,13 @@ export interface RunPlace {
   study?: string;
 }
 
+/** Specification of the gate that a run optimizes. */
+export const gateFile = "gate.yaml";
 const parseRunFile = lenientParser(runFileSchema);
 /** Seconds without a new record after which a run on another host is called silent. */
 const silentAfter = 120;
 const tailBytes = 10 << 10;
+const longTailBytes = 256 << 10;
 /** Share of a step above which waiting is worth a word. */
 const notable = 0.1;
 
@@ -85,12 +88,15 @@ function firstRank({ root, folder }: RunPlace): RecordOf<"rank"> | null {
 
 /** The steps at the end of the first rank's file. */
 function lastSteps({ root, folder }: RunPlace): RecordOf<"step">[] {
-  const lines = readEnd(root, join(folder, "rank0.jsonl"), tailBytes)?.split("\n") ?? [];
-  return lines.flatMap((line) => {
-    if (!line.includes('"step"')) return [];
-    const parsed = parseRecord(line);
-    return parsed.ok && parsed.record.type === "step" ? [parsed.record] : [];
-  });
+  const stepsIn = (bytes: number): RecordOf<"step">[] =>
+    (readEnd(root, join(folder, "rank0.jsonl"), bytes)?.split("\n") ?? []).flatMap((line) => {
+      if (!line.includes('"step"')) return [];
+      const parsed = parseRecord(line);
+      return parsed.ok && parsed.record.type === "step" ? [parsed.record] : [];
+    });
+  const steps = stepsIn(tailBytes);
+  // Between long steps there are many samples of the devices.
+  return steps.length > 0 ? steps : stepsIn(longTailBytes);
 }
 
 function lastAccuracy({ root, folder }: RunPlace): number | undefined {
@@ -129,6 +135,7 @@ export function readRow(place: RunPlace): RunRow | null {
   const last = steps.at(-1);
   const rank = firstRank(place);
   const duration = sum(steps, "durationUs") / 1e6;
+  const samples = sum(steps, "samples");
   const ranks = Math.max(1, rank?.worldSize ?? head.devices);
   const step = last === undefined ? undefined : last.step + 1;
   const left =
@@ -136,7 +143,8 @@ export function readRow(place: RunPlace): RunRow | null {
       ? (Math.max(0, head.steps - step) * duration) / steps.length
       : undefined;
   const accuracy = head.test?.accuracy ?? lastAccuracy(place);
-  const verdict = verdictOf(state, steps);
+  // An optimization waits for nobody.
+  const verdict = verdictOf(state, head.lossName === undefined ? steps : []);
   const seconds =
     head.seconds ??
     (head.startedAt === undefined
@@ -161,8 +169,10 @@ export function readRow(place: RunPlace): RunRow | null {
     ...(head.steps !== undefined && { steps: head.steps }),
     ...(last?.epoch !== undefined && { epoch: last.epoch }),
     ...(left !== undefined && { left }),
-    ...(duration > 0 && { samplesPerSecond: (sum(steps, "samples") * ranks) / duration }),
+    ...(duration > 0 && samples > 0 && { samplesPerSecond: (samples * ranks) / duration }),
     ...(last?.loss !== undefined && { loss: last.loss }),
+    ...text(head.lossName, "lossName"),
+    ...(existsSync(join(place.folder, gateFile)) && { gate: true }),
     ...(accuracy !== undefined && { accuracy }),
     ...(verdict !== undefined && { verdict }),
   };

@@ -126,14 +126,27 @@ function blochOf({ re, im }: { re: number[][]; im: number[][] }): string {
   return blochSvg(path, "Lowest two levels, from |0⟩");
 }
 
-/** Wigner function of the last state of a part with many levels, taken as those of an oscillator. */
-async function wignerOf({ re, im }: { re: number[][]; im: number[][] }): Promise<string | null> {
+/** Pictures of the Wigner function over the evolution. */
+const wignerFrames = 24;
+
+/** Wigner functions over time of a part with many levels, taken as those of an oscillator. The last frame is the final state. */
+async function wignerOf({ re, im }: { re: number[][]; im: number[][] }, duration: number): Promise<GateView["wigner"]> {
   const levels = re[0].length;
   if (levels < 4) return null;
   const { Qobj, wigner } = await import("@weft/quantum/qutip");
   const grid = Array.from({ length: 61 }, (_, k) => -4 + (8 * k) / 60);
-  const last = new Operator(levels, 1, Float64Array.from(re.at(-1)!), Float64Array.from(im.at(-1)!));
-  return phaseSpaceSvg(wigner(Qobj.of(last), grid, grid), grid, grid, "Wigner function at the end");
+  const at = Array.from({ length: wignerFrames }, (_, k) => Math.round(((k + 1) * re.length) / wignerFrames) - 1);
+  const values = at.map((k) => {
+    const state = new Operator(levels, 1, Float64Array.from(re[k]), Float64Array.from(im[k]));
+    return wigner(Qobj.of(state), grid, grid);
+  });
+  // One scale of colors for all frames; otherwise a state that spreads would seem to keep its height.
+  const most = Math.max(...values.flatMap((rows) => rows.map((row) => Math.max(...row.map(Math.abs)))));
+  const t = at.map((k) => ((k + 1) * duration) / re.length);
+  const frames = values.map((rows, k) =>
+    phaseSpaceSvg(rows, grid, grid, `Wigner function at ${t[k].toPrecision(3)} ns`, most),
+  );
+  return { t, frames };
 }
 
 /** Goes on with the optimization from these values; returns the new ones. */
@@ -193,7 +206,7 @@ export async function viewGate(task: GateTask): Promise<GateView> {
       weights: shown.map((s) => weights.map((row) => row[s])),
     },
     bloch: states === null ? null : blochOf(states),
-    wigner: states === null || !task.full ? null : await wignerOf(states),
+    wigner: states === null || !task.full ? null : await wignerOf(states, times.at(-1) ?? 0),
     seconds,
     optimization: null,
     warning: Number.isFinite(infidelity) ? null : "the infidelity is not a number: a value is out of range",

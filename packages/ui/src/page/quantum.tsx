@@ -2,10 +2,9 @@
 // optimization shows the infidelity while it falls and the pulses as they change.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { GateParameter, GateRow, GateView } from "../wire/index.js";
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { Chart, type Curve } from "./chart.js";
 import { Command, Empty, Fact, Scroll } from "./parts.js";
-import { useGet } from "./scaling.js";
 import { go } from "./store.js";
 import { figure, formatMicroseconds, percent } from "./text.js";
 
@@ -19,7 +18,7 @@ const colors = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /** The page of all gates, or of one. */
 export function QuantumPage({ id }: { id: string }) {
-  const { value: gates, problem } = useGet<Gate[]>("gates", {}, "");
+  const { gates, problem } = useGates(id);
   if (problem !== null) return <p class="notice bad">{problem}</p>;
   if (gates === null) return <p class="soft">Looking for gates …</p>;
   const chosen = gates.find((gate) => gate.id === id) ?? gates[0];
@@ -33,7 +32,12 @@ export function QuantumPage({ id }: { id: string }) {
     <>
       <div class="toolbar">
         <h1>{chosen.name}</h1>
-        <span class="soft">{chosen.source === "example" ? "an example that comes with Weft" : "file"}</span>
+        <span class="soft">{sources[chosen.source]}</span>
+        {chosen.source === "run" && (
+          <a class="button" href={`#/run/${encodeURIComponent(chosen.id.slice("run:".length))}`}>
+            Infidelity and log
+          </a>
+        )}
         <span class="grow" />
         <label>
           Gate{" "}
@@ -54,6 +58,40 @@ export function QuantumPage({ id }: { id: string }) {
   );
 }
 
+const sources: Record<Gate["source"], string> = {
+  example: "an example that comes with Weft",
+  file: "file",
+  run: "as the run has optimized it",
+};
+
+/** Milliseconds between looks at a run that goes on. */
+const followMs = 1000;
+
+/** The gates; those of a run that goes on are read again and again. */
+function useGates(id: string): { gates: Gate[] | null; problem: string | null } {
+  const [state, setState] = useState<{ gates: Gate[] | null; problem: string | null }>({ gates: null, problem: null });
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let over = false;
+    const look = async (): Promise<void> => {
+      try {
+        const gates = await get<Gate[]>("gates");
+        if (over) return;
+        setState({ gates, problem: null });
+        if (gates.find((gate) => gate.id === id)?.live === true) timer = setTimeout(() => void look(), followMs);
+      } catch (error) {
+        if (!over) setState({ gates: null, problem: (error as Error).message });
+      }
+    };
+    void look();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, [id]);
+  return state;
+}
+
 interface Session {
   view: GateView | null;
   problem: string | null;
@@ -63,8 +101,14 @@ interface Session {
 }
 
 /** Asks for the gate again and again: one request at a time, always with the newest values. */
-function useGate(id: string) {
-  const [state, setState] = useState<Session>({ view: null, problem: null, values: {}, running: false, history: [] });
+function useGate({ id, values: reached = {} }: Gate) {
+  const [state, setState] = useState<Session>({
+    view: null,
+    problem: null,
+    values: reached,
+    running: false,
+    history: [],
+  });
   const now = useRef(state);
   const busy = useRef(false);
   const stale = useRef<"no" | "fast" | "full">("no");
@@ -120,6 +164,16 @@ function useGate(id: string) {
       clearTimeout(timer.current);
     };
   }, []);
+  // A run that goes on has new values.
+  const reachedText = JSON.stringify(reached);
+  const shown = useRef(reachedText);
+  useEffect(() => {
+    if (shown.current === reachedText) return;
+    shown.current = reachedText;
+    change({ values: reached });
+    void ask(false);
+    rest();
+  }, [reachedText]);
   return {
     ...state,
     set: (key: string, value: number): void => {
@@ -128,7 +182,7 @@ function useGate(id: string) {
       rest();
     },
     reset: (): void => {
-      change({ values: {}, running: false, history: [] });
+      change({ values: reached, running: false, history: [] });
       void ask(false);
       rest();
     },
@@ -140,14 +194,14 @@ function useGate(id: string) {
 }
 
 function GateBody({ gate }: { gate: Gate }) {
-  const { view, problem, values, running, history, set, reset, optimize } = useGate(gate.id);
+  const { view, problem, values, running, history, set, reset, optimize } = useGate(gate);
   if (view === null)
     return problem === null ? (
       <p class="soft">Compiling the gate … the first call takes seconds, later ones milliseconds.</p>
     ) : (
       <p class="notice bad">{problem}</p>
     );
-  const changed = Object.keys(values).length > 0;
+  const changed = JSON.stringify(values) !== JSON.stringify(gate.values ?? {});
   return (
     <>
       {(problem ?? view.warning) !== null && (
@@ -168,7 +222,7 @@ function GateBody({ gate }: { gate: Gate }) {
           {running ? "Pause" : "Optimize"}
         </button>
         <button type="button" onClick={reset} disabled={!changed}>
-          Back to the file
+          {gate.source === "run" ? "Back to the run" : "Back to the file"}
         </button>
         <span class="soft">
           {running
@@ -186,7 +240,7 @@ function GateBody({ gate }: { gate: Gate }) {
           <Falling history={history} now={view.infidelity} />
           <Budget view={view} />
           {view.bloch !== null && <Picture svg={view.bloch} name="Path on the Bloch sphere" />}
-          {view.wigner !== null && <Picture svg={view.wigner} name="Wigner function of the final state" />}
+          {view.wigner !== null && <Wigner wigner={view.wigner} />}
         </div>
       </div>
       <details class="card">
@@ -325,11 +379,68 @@ function Budget({ view }: { view: GateView }) {
   );
 }
 
+const frameMs = 120;
+
+/** The Wigner function over the evolution: a slider over time, and a button that plays it. */
+function Wigner({ wigner: { t, frames } }: { wigner: { t: number[]; frames: string[] } }) {
+  const [chosen, setChosen] = useState(frames.length - 1);
+  const [playing, setPlaying] = useState(false);
+  const last = frames.length - 1;
+  const at = Math.min(chosen, last);
+  useEffect(() => {
+    if (!playing) return;
+    const timer = setInterval(
+      () =>
+        setChosen((now) => {
+          if (now < last) return now + 1;
+          setPlaying(false);
+          return last;
+        }),
+      frameMs,
+    );
+    return () => clearInterval(timer);
+  }, [playing, last]);
+  const play = (): void => {
+    if (!playing && at === last) setChosen(0);
+    setPlaying(!playing);
+  };
+  return (
+    <figure class="chart wigner">
+      <SvgImage svg={frames[at]} name={`Wigner function at ${figure(t[at])} ns`} />
+      <div class="toolbar">
+        <button type="button" onClick={play}>
+          {playing ? "Pause" : "Play"}
+        </button>
+        <label class="range grow">
+          time
+          <input
+            type="range"
+            min="0"
+            max={last}
+            step="1"
+            value={at}
+            aria-valuetext={`${figure(t[at])} ns`}
+            onInput={(event) => {
+              setPlaying(false);
+              setChosen(Number(event.currentTarget.value));
+            }}
+          />
+        </label>
+        <span class="soft">{`${figure(t[at])} ns`}</span>
+      </div>
+    </figure>
+  );
+}
+
 /** An SVG of the quantum package as an image: an image runs no script. */
+function SvgImage({ svg, name }: { svg: string; name: string }) {
+  return <img class="picture" alt={name} src={`data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`} />;
+}
+
 function Picture({ svg, name }: { svg: string; name: string }) {
   return (
     <figure class="chart">
-      <img class="picture" alt={name} src={`data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`} />
+      <SvgImage svg={svg} name={name} />
     </figure>
   );
 }

@@ -93,6 +93,8 @@ function useRun(id: string): {
   return { loaded, problem, zoom, zoomed };
 }
 
+const capitalized = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
+
 function curveOf(part: SeriesPart, field: SeriesField, label: string, color: string, weight = 0): Curve[] {
   const values = part.values[field];
   if (values === undefined) return [];
@@ -103,7 +105,7 @@ function curveOf(part: SeriesPart, field: SeriesField, label: string, color: str
 export function RunPage({ id }: { id: string }) {
   const { loaded, problem, zoom, zoomed } = useRun(id);
   const [axis, setAxis] = useState<CurveAxis>("step");
-  const [log, setLog] = useState<"linear" | "log">("linear");
+  const [scale, setScale] = useState<"linear" | "log" | null>(null);
   const [weight, setWeight] = useState(0);
   const part = zoomed ?? loaded?.curves ?? null;
   const epochs = loaded?.detail.epochs;
@@ -116,9 +118,10 @@ export function RunPage({ id }: { id: string }) {
       );
     return { loss: at((epoch) => epoch.valLoss), accuracy: at((epoch) => epoch.valAccuracy) };
   }, [part, epochs]);
+  const lossLabel = loaded?.detail.row.lossName ?? "train";
   const curves = useMemo(() => {
     if (part === null || marks === null) return null;
-    const loss = curveOf(part, "loss", "train", "c1", weight);
+    const loss = curveOf(part, "loss", lossLabel, "c1", weight);
     if (marks.loss.some((value) => value !== null))
       loss.push({ label: "validation", color: "c2", mean: marks.loss, sparse: true });
     const accuracy: Curve[] = marks.accuracy.some((value) => value !== null)
@@ -130,7 +133,7 @@ export function RunPage({ id }: { id: string }) {
       rate: curveOf(part, "learningRate", "learning rate", "c3"),
       norm: curveOf(part, "gradientNorm", "gradient norm", "c4", weight),
     };
-  }, [part, marks, weight]);
+  }, [part, marks, weight, lossLabel]);
   if (problem !== null)
     return (
       <Empty title="This run cannot be shown">
@@ -142,6 +145,9 @@ export function RunPage({ id }: { id: string }) {
     );
   if (loaded === null || part === null || curves === null) return <p class="soft">Reading the run …</p>;
   const { detail } = loaded;
+  const { lossName } = detail.row;
+  // An infidelity falls over decades.
+  const log = scale ?? (lossName === undefined ? "linear" : "log");
   const x = axis === "step" ? part.step : part.t;
   const shared = { x, axis, sync: "run", ...(axis === "step" && { onZoom: zoom }) };
   return (
@@ -156,7 +162,7 @@ export function RunPage({ id }: { id: string }) {
             ["linear", "linear"],
             ["log", "logarithmic"],
           ]}
-          onChange={setLog}
+          onChange={setScale}
         />
         <Smoothing value={weight} onChange={setWeight} />
         {zoomed !== null && (
@@ -176,34 +182,38 @@ export function RunPage({ id }: { id: string }) {
       </div>
       <div class="grid two">
         <Chart
-          title="Loss"
+          title={lossName === undefined ? "Loss" : capitalized(lossName)}
           {...shared}
           curves={curves.loss}
           log={log === "log"}
           height={240}
           empty="No loss was recorded yet."
         />
+        {lossName === undefined && (
+          <>
+            <Chart
+              title="Accuracy"
+              {...shared}
+              curves={curves.accuracy}
+              height={240}
+              format={(value) => percent(value, 1)}
+              empty="Accuracy appears after the first validation."
+            />
+            <Chart
+              title="Learning rate"
+              {...shared}
+              curves={curves.rate}
+              height={170}
+              empty="No learning rate was recorded."
+            />
+          </>
+        )}
         <Chart
-          title="Accuracy"
-          {...shared}
-          curves={curves.accuracy}
-          height={240}
-          format={(value) => percent(value, 1)}
-          empty="Accuracy appears after the first validation."
-        />
-        <Chart
-          title="Learning rate"
-          {...shared}
-          curves={curves.rate}
-          height={170}
-          empty="No learning rate was recorded."
-        />
-        <Chart
-          title="Gradient norm"
+          title={lossName === undefined ? "Gradient norm" : "Largest entry of the gradient"}
           {...shared}
           curves={curves.norm}
           log={log === "log"}
-          height={170}
+          height={lossName === undefined ? 170 : 240}
           empty="No gradient norm was recorded."
         />
       </div>
@@ -235,6 +245,11 @@ function Head({ detail }: { detail: RunDetail }) {
             Timeline
           </a>
         )}
+        {row.gate === true && (
+          <a class="button" href={`#/quantum/${encodeURIComponent(`run:${row.id}`)}`}>
+            Pulses and states
+          </a>
+        )}
         <StopButton detail={detail} />
       </div>
       {row.message !== undefined && row.state !== "ok" && (
@@ -256,9 +271,9 @@ function Head({ detail }: { detail: RunDetail }) {
         <Fact name={row.state === "running" ? "Time left" : "Took"}>
           {duration(row.state === "running" ? row.left : row.seconds)}
         </Fact>
-        <Fact name="Loss">{figure(row.loss)}</Fact>
-        <Fact name="Accuracy">{percent(row.accuracy, 1)}</Fact>
-        <Fact name="Samples/s">{rate(row.samplesPerSecond)}</Fact>
+        <Fact name={row.lossName === undefined ? "Loss" : capitalized(row.lossName)}>{figure(row.loss)}</Fact>
+        {row.lossName === undefined && <Fact name="Accuracy">{percent(row.accuracy, 1)}</Fact>}
+        {row.lossName === undefined && <Fact name="Samples/s">{rate(row.samplesPerSecond)}</Fact>}
         <Fact name="Devices">{`${row.devices}${row.device === undefined ? "" : ` × ${row.device}`}`}</Fact>
         <Fact name="Started">{dateTime(row.startedAt)}</Fact>
       </dl>

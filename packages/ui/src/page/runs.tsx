@@ -44,7 +44,13 @@ const columns: readonly Column[] = [
     show: (row) => rate(row.samplesPerSecond),
     numeric: true,
   },
-  { key: "loss", title: "Loss", value: (row) => row.loss, show: (row) => figure(row.loss), numeric: true },
+  {
+    key: "loss",
+    title: "Loss",
+    value: (row) => row.loss,
+    show: (row) => <span title={row.lossName}>{figure(row.loss)}</span>,
+    numeric: true,
+  },
   {
     key: "accuracy",
     title: "Accuracy",

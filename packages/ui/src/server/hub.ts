@@ -87,12 +87,18 @@ export class Hub {
     return this.tickets.add(await this.jobs.run("timeline", { files: found.files, name: found.row.name }));
   }
 
+  /** Specifications of gates: files, those that runs optimize, and examples. */
+  gateFiles(): ReturnType<typeof findGates> {
+    this.overview();
+    return findGates(this.gates, this.folder.runs);
+  }
+
   /** Computes a gate of a listed specification. */
   gate(
     id: string,
     task: { set: Record<string, number | number[]>; full: boolean; iterations: number },
   ): Promise<GateView> {
-    const found = findGates(this.gates).find(({ row }) => row.id === id);
+    const found = this.gateFiles().find(({ row }) => row.id === id);
     if (found === undefined) throw new RequestError(404, `there is no specification "${id}" in ${this.gates}`);
     return this.jobs.run("quantum", { text: found.text, ...task });
   }

@@ -1,6 +1,6 @@
 // The API of the page: one row per route.
 import type { IncomingMessage } from "node:http";
-import { findGates, readSettings, stopRun } from "../data/index.js";
+import { readSettings, stopRun } from "../data/index.js";
 import { RequestError, type SeriesField, seriesFields } from "../wire/index.js";
 import type { Hub } from "./hub.js";
 
@@ -58,7 +58,7 @@ export const reads: Readonly<Record<string, Route>> = {
   },
   "/api/study": ({ hub, search }) => hub.jobs.run("study", { folder: hub.studyFolder(required(search, "id")) }),
   "/api/timelines": ({ hub }) => hub.timelines().map(({ row }) => row),
-  "/api/gates": ({ hub }) => findGates(hub.gates).map(({ row, text }) => ({ ...row, text })),
+  "/api/gates": ({ hub }) => hub.gateFiles().map(({ row, text }) => ({ ...row, text })),
   "/api/ledger": ({ hub }) => hub.jobs.run("ledger", { path: hub.ledger }),
   "/api/compare": async ({ hub, search }) => {
     const ids = search.getAll("id").slice(0, mostCompared);

@@ -42,6 +42,10 @@ export interface RunRow {
   left?: number;
   samplesPerSecond?: number;
   loss?: number;
+  /** What the loss is, where it is not that of a training. */
+  lossName?: string;
+  /** It optimizes a gate, whose pulses the quantum page draws. */
+  gate?: boolean;
   /** Of the last validation, 0 to 1. */
   accuracy?: number;
   verdict?: RunVerdict;

@@ -4,8 +4,12 @@
 export interface GateRow {
   id: string;
   name: string;
-  /** File, or an example that comes with Weft. */
-  source: "file" | "example";
+  /** File, an example that comes with Weft, or a run that optimizes it. */
+  source: "file" | "example" | "run";
+  /** Values that the run has reached. */
+  values?: Record<string, number | number[]>;
+  /** The run goes on. */
+  live?: boolean;
 }
 
 /** A number of the specification, or a list of numbers. */
@@ -33,8 +37,8 @@ export interface GateView {
   populations: { from: string; open: boolean; labels: string[]; t: number[]; weights: number[][] };
   /** Path of the lowest two levels on the Bloch sphere, for a device of one part; an SVG. */
   bloch: string | null;
-  /** Wigner function of the final state, for an oscillator; an SVG. */
-  wigner: string | null;
+  /** Wigner function at several times of the evolution, for a part with many levels: SVGs with one scale of colors. */
+  wigner: { t: number[]; frames: string[] } | null;
   /** Seconds that the infidelity took. */
   seconds: number;
   /** Progress of the optimization; null before it started. */

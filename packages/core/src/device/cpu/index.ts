@@ -2,7 +2,7 @@
 // one call into C. Each device has its own number of threads and cores.
 import { freemem, totalmem } from "node:os";
 import koffi from "koffi";
-import { bytesOf, type GraphFn, numel, WeftError } from "../../graph/index.js";
+import { bytesOf, checkOptions, type GraphFn, numel, WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import {
   type CompileOptions,
@@ -188,6 +188,7 @@ export class CpuDevice implements Device {
   #scratch: CpuBuffer | null = null;
 
   constructor(options: CpuOptions = {}) {
+    checkOptions("cpu", options, ["threads", "cores", "shared"]);
     this.threads = options.threads ?? options.cores?.length ?? settings.threads.get() ?? defaultThreads();
     if (!Number.isInteger(this.threads) || this.threads < 1)
       throw new WeftError(`cpu: threads is ${this.threads}; give a whole number of at least 1`);

@@ -1,7 +1,7 @@
 // The CUDA device: CUDA C compiled by NVRTC, cuBLAS, one stream. A call with the addresses of an earlier call is one graph
 // launch.
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
-import { bytesOf, type GraphFn, isOp, type Node, numel, type Precision } from "../../graph/index.js";
+import { bytesOf, checkOptions, type GraphFn, isOp, type Node, numel, type Precision } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import {
   type CompileOptions,
@@ -76,6 +76,7 @@ export class CudaDevice implements Device {
   graphLaunches = 0;
 
   constructor(ordinal = 0, options: CudaOptions = {}) {
+    checkOptions("cuda", options, ["precision", "graphs"]);
     this.context = new CudaContext(ordinal);
     this.name = `cuda:${ordinal}`;
     this.#launcher = new Launcher(this.context);
