@@ -308,8 +308,14 @@ await cluster.close();
 process.exit(0);
 `,
     );
-    const own = `$(ip -4 -o addr show dev eth0 | awk '{sub("/.*", "", $4); print $4}')`;
     const [node, { cert, key, ca }] = [`${process.execPath} ${weft}`, hosts.tls];
+    // On every host: its own address, and a worker that listens there.
+    const here = join(folder, "here.sh");
+    const own = "ip -4 -o addr show dev eth0 | tr -s ' ' | cut -d' ' -f4 | cut -d/ -f1";
+    writeFileSync(
+      here,
+      `[ -z "$1" ] && exec sh -c "${own}"\nexec ${node} worker --host $1 --data-host $(sh $0) --cores 1\n`,
+    );
     const script = join(folder, "cluster-job.sh");
     writeFileSync(
       script,
@@ -319,10 +325,10 @@ process.exit(0);
 #SBATCH --time=00:05:00
 export WEFT_TLS_CERT=${cert} WEFT_TLS_KEY=${key} WEFT_TLS_CA=${ca} WEFT_RATES=assumed
 export WEFT_TOKEN=$(openssl rand -hex 32) WEFT_WORKER_TOKEN=$(openssl rand -hex 32)
-head=${own}
+head=$(sh ${here})
 ${node} server --host $head -p 9000 --json > ${folder}/server.out & server=$!
 until grep -q 9000 ${folder}/server.out; do sleep 0.2; done
-srun --overlap bash -c '${node} worker --host '$head' --data-host ${own} --cores 1' > ${folder}/workers.out 2>&1 & workers=$!
+srun --overlap sh ${here} $head > ${folder}/workers.out 2>&1 & workers=$!
 WEFT_FORCE_SHARD=1 timeout 60 ${process.execPath} ${program} $head:9000
 status=$?
 kill $workers $server

@@ -86,6 +86,8 @@ export async function startSlurm(nodes = 1, gpus = 0, hosts: Hosts | null = null
   for (const file of devices) symlinkSync("/dev/null", file);
   const lines = devices.map((file) => `Name=gpu File=${file} Flags=nvidia_gpu_env\n`);
   if (gpus > 0) writeFileSync(join(folder, "gres.conf"), lines.join(""));
+  // Hosts of tests have no control groups of systemd, which slurmd looks for otherwise.
+  if (hosts !== null) writeFileSync(join(folder, "cgroup.conf"), "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n");
   writeFileSync(
     config,
     `${[
@@ -154,7 +156,7 @@ export async function startSlurm(nodes = 1, gpus = 0, hosts: Hosts | null = null
   names.forEach((name, i) => {
     const line = ["-D", ...(nodes > 1 ? ["-N", name] : []), "-f", config];
     if (hosts === null) daemons.push(spawn("slurmd", line, { stdio: "ignore", env }));
-    else hosts.start(i + 1, ["slurmd", ...line], env);
+    else hosts.start(i + 1, ["sh", "-c", 'exec "$@" 2> /dev/null', "sh", "slurmd", ...line], env);
   });
   for (const daemon of daemons) daemon.on("error", () => {});
   const idle = (): boolean => {
