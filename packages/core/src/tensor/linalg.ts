@@ -7,6 +7,7 @@ import {
   type Node,
   ShapeError,
   showShape,
+  showValue,
   toInexact,
   WeftError,
 } from "../graph/index.js";
@@ -144,7 +145,7 @@ function qrNodes(a: Node, complete: boolean): { q: Node; r: Node } {
 export function qr(a: TensorLike, options: { mode?: "reduced" | "complete" } = {}): { q: Tensor; r: Tensor } {
   const { mode = "reduced" } = checkOptions("qr", options, ["mode"]);
   if (mode !== "reduced" && mode !== "complete")
-    throw new WeftError(`qr: mode must be "reduced" or "complete", got ${JSON.stringify(mode)}`);
+    throw new WeftError(`qr: mode must be "reduced" or "complete", got ${showValue(mode)}`);
   const { q, r } = qrNodes(matrix("qr", a), mode === "complete");
   return { q: wrap(q), r: wrap(r) };
 }

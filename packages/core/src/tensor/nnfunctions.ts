@@ -10,7 +10,7 @@ import {
   showShape,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
-import { inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { vecdot } from "./einsum.js";
 import { gather } from "./indexing.js";
 import { norm } from "./linalg.js";
@@ -37,7 +37,7 @@ import {
   where,
 } from "./math.js";
 import { mean, sum, variance } from "./reduce.js";
-import { unsqueeze } from "./shape.js";
+import { squeeze, unsqueeze } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** max(x, 0). NaN stays NaN, and the derivative at 0 is 0. */
@@ -77,12 +77,16 @@ export function cosineSimilarity(a: Tensor, b: Tensor, options: { axis?: number;
 
 /** Mean of -logProbabilities[..., class]: the loss of classes (integers) whose log probabilities are given along the last axis. */
 export function nllLoss(logProbabilities: Tensor, classes: Tensor): Tensor {
+  checkArguments("nllLoss", "tensor", { logProbabilities, classes });
   if (showShape(classes.shape) !== showShape(logProbabilities.shape.slice(0, -1)))
     throw new ShapeError(
       `nllLoss: classes ${showShape(classes.shape)} for log probabilities ${showShape(logProbabilities.shape)}; ` +
         "they have all axes but the last",
     );
-  return neg(mean(gather(logProbabilities, unsqueeze(classes, -1))));
+  const chosen = squeeze(gather(logProbabilities, unsqueeze(classes, -1)), -1);
+  // A class that does not exist must not count as another one.
+  const exists = logicalAnd(greaterEqual(classes, 0), less(classes, logProbabilities.shape[logProbabilities.rank - 1]));
+  return neg(mean(where(exists, chosen, Number.NaN)));
 }
 
 /** -|x| with slope -1 at 0: |x| itself would take the middle of both slopes there. */
@@ -160,6 +164,7 @@ export function layerNorm(
   x: Tensor,
   options: { weight?: Tensor; bias?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
 ): Tensor {
+  checkArguments("layerNorm", "tensor", { x });
   checkOptions("layerNorm", options, ["weight", "bias", "axes", "epsilon"]);
   const { weight, bias, axes = -1, epsilon = 1e-5 } = options;
   if (isHalf(x.dtype)) return wrap(build.cast(layerNorm(wide(x.node), options).node, x.dtype));
@@ -204,6 +209,7 @@ export function crossEntropy(
   targets: Tensor,
   options: LossOptions & { labelSmoothing?: number } = {},
 ): Tensor {
+  checkArguments("crossEntropy", "tensor", { logits, targets });
   const { labelSmoothing = 0 } = options;
   const classes = logits.shape[logits.shape.length - 1];
   const isClass = targets.shape.length === logits.shape.length - 1;
@@ -220,7 +226,7 @@ export function crossEntropy(
   if (isClass) {
     if (kindOf(targets.dtype) !== "int")
       throw new DTypeError(`crossEntropy: class numbers are integers, got ${targets.dtype}; use cast("int32")`);
-    const labels = build.cast(nodeOf("crossEntropy", targets), "int32");
+    const labels = build.toIndex(nodeOf("crossEntropy", targets));
     const wide = build.expand(build.reshape(labels, [...labels.shape, 1]), logits.shape);
     const hit = wrap(build.eq(wide, build.iota(logits.shape, logits.shape.length - 1, "int32")));
     // A class that does not exist must not count as a perfect prediction.

@@ -1,7 +1,7 @@
 // Normalization over batches, groups of channels and single images, with one scale and shift per channel.
 import { checkOptions, isHalf, range, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { rsqrt } from "./math.js";
 import { mean, variance } from "./reduce.js";
 import { Tensor } from "./tensor.js";
@@ -57,6 +57,7 @@ function scaled(y: Tensor, { weight, bias }: ChannelNormOptions, wide: (v: Tenso
 
 /** Normalizes every channel of x [batch, channels, ...] over the batch and the other axes, or by given statistics. */
 export function batchNorm(x: Tensor, options: BatchNormOptions = {}): Tensor {
+  checkArguments("batchNorm", "tensor", { x });
   checkOptions("batchNorm", options, ["weight", "bias", "epsilon", "channelsLast", "statistics"]);
   const { epsilon = 1e-5, channelsLast = false, statistics } = options;
   return inFloat32(x, (t) => {
@@ -72,6 +73,7 @@ export function batchNorm(x: Tensor, options: BatchNormOptions = {}): Tensor {
 
 /** Normalizes groups of neighboring channels of every example of x [batch, channels, ...]. */
 export function groupNorm(x: Tensor, groups: number, options: ChannelNormOptions = {}): Tensor {
+  checkArguments("groupNorm", "tensor", { x });
   checkOptions("groupNorm", options, ["weight", "bias", "epsilon", "channelsLast"]);
   const { epsilon = 1e-5, channelsLast = false } = options;
   return inFloat32(x, (t) => {
@@ -89,6 +91,7 @@ export function groupNorm(x: Tensor, groups: number, options: ChannelNormOptions
 
 /** Normalizes every channel of every example of x [batch, channels, ...] over the other axes. */
 export const instanceNorm = (x: Tensor, options: ChannelNormOptions = {}): Tensor => {
+  checkArguments("instanceNorm", "tensor", { x });
   const axis = options.channelsLast ? x.shape.length - 1 : 1;
   return groupNorm(x, Math.max(1, x.shape[axis] ?? 1), options);
 };

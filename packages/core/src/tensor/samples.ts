@@ -11,7 +11,7 @@ import {
   toInexact,
   WeftError,
 } from "../graph/index.js";
-import { commonDType, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, commonDType, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { matmul } from "./einsum.js";
 import { gather, sort, take } from "./indexing.js";
 import { diagonal } from "./linalg.js";
@@ -47,8 +47,9 @@ import {
   sum,
   type VarOptions,
 } from "./reduce.js";
+import { between, rowsAlong } from "./rows.js";
 import { concat, expand, reshape, squeeze, unsqueeze } from "./shape.js";
-import { between, diff, rowsAlong, searchsorted } from "./statistics.js";
+import { diff, searchsorted } from "./statistics.js";
 import { Tensor } from "./tensor.js";
 
 const floating = (op: string, x: TensorLike): Tensor => {
@@ -199,6 +200,7 @@ export function interp(x: TensorLike, xs: Tensor, ys: Tensor, options: InterpOpt
   for (const [name, value] of Object.entries({ left, right }))
     if (value !== undefined && typeof value !== "number")
       throw new WeftError(`interp: ${name} is a number, got ${String(value)}`);
+  checkArguments("interp", "tensor", { xs, ys });
   if (xs.rank !== 1 || showShape(xs.shape) !== showShape(ys.shape) || xs.size === 0)
     throw new ShapeError(
       `interp: needs vectors of points and values, got ${showShape(xs.shape)} and ${showShape(ys.shape)}`,
@@ -276,6 +278,8 @@ export function digitize(x: TensorLike, edges: Tensor, options: { right?: boolea
 
 /** Indices (int32) that sort by several keys of one shape along the last axis; the last key counts first, as numpy.lexsort. */
 export function lexsort(keys: readonly Tensor[]): Tensor {
+  checkArguments("lexsort", "array", { keys });
+  checkArguments("lexsort", "tensor", { ...keys });
   if (keys.length === 0) throw new WeftError("lexsort: needs one key at least");
   return keys.slice(1).reduce<Tensor>((order, key) => gather(order, gather(key, order).argsort()), keys[0].argsort());
 }

@@ -10,7 +10,8 @@ import {
   showShape,
   WeftError,
 } from "../graph/index.js";
-import { nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { build } from "../ops/index.js";
+import { checkArguments, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { onesLike, zeros } from "./create.js";
 import { customVjp } from "./custom.js";
 import { argsort, gather, scatterAdd } from "./indexing.js";
@@ -33,7 +34,7 @@ export interface ScatterOptions {
 
 /** Indices from the end count from there; those out of range drop their updates. */
 function places(indices: Tensor, size: number): { at: Tensor; inside: Tensor } {
-  const whole = cast(indices, "int32");
+  const whole = wrap(build.toIndex(indices.node));
   const at = where(less(whole, 0), whole.add(size), whole);
   return { at, inside: logicalAnd(at.greaterEqual(0), at.less(size)) };
 }
@@ -135,6 +136,7 @@ export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, opt
   if (!Object.hasOwn(combine, mode))
     throw new WeftError(`scatter: the mode is one of ${Object.keys(combine).join(", ")}, got ${String(mode)}`);
   const t = wrap(nodeOf("scatter", x));
+  checkArguments("scatter", "tensor", { indices });
   if (kindOf(indices.dtype) !== "int")
     throw new DTypeError(`scatter: indices are integers, got ${indices.dtype}; use cast("int32")`);
   if (isComplex(t.dtype) && (mode === "min" || mode === "max"))
@@ -172,6 +174,7 @@ const neutral = { add: 0, mul: 1, min: Number.POSITIVE_INFINITY, max: Number.NEG
  * have the neutral element: 0, 1 or an infinity. Ids out of range are dropped.
  */
 export function segmentReduce(x: Tensor, ids: Tensor, count: number, options: SegmentOptions = {}): Tensor {
+  checkArguments("segmentReduce", "tensor", { x, ids });
   const { mode = "add" } = checkOptions("segmentReduce", options, ["mode"]);
   if (!Object.hasOwn(neutral, mode))
     throw new WeftError(`segmentReduce: the mode is one of ${Object.keys(neutral).join(", ")}, got ${String(mode)}`);
@@ -183,5 +186,5 @@ export function segmentReduce(x: Tensor, ids: Tensor, count: number, options: Se
     throw new ShapeError(`segmentReduce: ${showShape(x.shape)} needs one id per row, got ids ${showShape(ids.shape)}`);
   const start = zeros([count, ...x.shape.slice(1)], { dtype: x.dtype }).add(neutral[mode]);
   const at = expand(reshape(ids, [ids.size, ...x.shape.slice(1).map(() => 1)]), x.shape);
-  return scatter(start.cast(x.dtype), where(less(at, 0), count, at).cast("int32"), x, { axis: 0, mode });
+  return scatter(start.cast(x.dtype), where(less(at, 0), count, at), x, { axis: 0, mode });
 }
