@@ -38,8 +38,8 @@ for (const [job, cause] of causes)
     await attachTraces(study!);
     const { report } = analyzeStudy(study!);
     assert.equal(report.mainCause, cause, report.findings.map((f) => f.id).join(", "));
-    for (const { predicted } of report.findings)
-      if (predicted?.to != null && predicted.interval !== null) {
+    for (const { id, predicted } of report.findings)
+      if (id.startsWith("trace-") && predicted?.to != null && predicted.interval !== null) {
         const [low, high] = predicted.interval;
         assert.ok(0 < low && low <= predicted.to && predicted.to <= high && high <= predicted.from!);
       }
