@@ -8,6 +8,7 @@ import {
   integerLimits,
   isBig,
   isComplex,
+  isHalf,
   isInexact,
   type Node,
   promote,
@@ -170,6 +171,13 @@ export function binaryOp(op: string, fn: BinaryFn, a: TensorLike, b: TensorLike,
 export function inexactNode(op: string, x: TensorLike): Node {
   const node = nodeOf(op, x);
   return build.cast(node, toInexact(node.dtype));
+}
+
+/** Computes halves in float32 and rounds the result once: sums and counts leave the range of float16. */
+export function inFloat32(op: string, x: TensorLike, body: (t: Tensor) => Tensor): Tensor {
+  const node = nodeOf(op, x);
+  if (!isHalf(node.dtype)) return body(wrap(node));
+  return wrap(build.cast(body(wrap(build.cast(node, "float32"))).node, node.dtype));
 }
 
 /** Resolves an axis, counted from the end if negative. */

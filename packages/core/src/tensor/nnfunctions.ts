@@ -8,15 +8,26 @@ import {
   type Node,
   ShapeError,
   showShape,
+  toInexact,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
-import { checkArguments, inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import {
+  checkArguments,
+  commonDType,
+  inexactNode,
+  nodeOf,
+  resolveAxes,
+  resolveAxis,
+  type TensorLike,
+  wrap,
+} from "./convert.js";
 import { vecdot } from "./einsum.js";
 import { gather } from "./indexing.js";
 import { norm } from "./linalg.js";
 import {
   abs,
   add,
+  cast,
   clip,
   div,
   erfc,
@@ -71,8 +82,11 @@ export const hardtanh = (x: TensorLike, low = -1, high = 1): Tensor => clip(x, l
 /** Cosine of the angle between vectors along an axis, with broadcasting; lengths below epsilon count as epsilon. */
 export function cosineSimilarity(a: Tensor, b: Tensor, options: { axis?: number; epsilon?: number } = {}): Tensor {
   const { axis = -1, epsilon = 1e-8 } = checkOptions("cosineSimilarity", options, ["axis", "epsilon"]);
-  const lengths = mul(maximum(norm(a, axis), epsilon), maximum(norm(b, axis), epsilon));
-  return div(vecdot(a, b, axis), lengths);
+  const dtype = commonDType("cosineSimilarity", [a, b]);
+  // Products of halves leave the range of float16, and epsilon is 0 in it.
+  const [x, y] = [a, b].map((t) => (isHalf(dtype) ? t.cast("float32") : t));
+  const lengths = mul(maximum(norm(x, axis), epsilon), maximum(norm(y, axis), epsilon));
+  return cast(div(vecdot(x, y, axis), lengths), toInexact(dtype));
 }
 
 /** Mean of -logProbabilities[..., class]: the loss of classes (integers) whose log probabilities are given along the last axis. */

@@ -1,7 +1,6 @@
 // Normalization over batches, groups of channels and single images, with one scale and shift per channel.
-import { checkOptions, isHalf, range, ShapeError, showShape } from "../graph/index.js";
-import { build } from "../ops/index.js";
-import { checkArguments, wrap } from "./convert.js";
+import { checkOptions, range, ShapeError, showShape } from "../graph/index.js";
+import { checkArguments, inFloat32 } from "./convert.js";
 import { rsqrt } from "./math.js";
 import { mean, variance } from "./reduce.js";
 import { Tensor } from "./tensor.js";
@@ -44,12 +43,6 @@ function channels(
   };
 }
 
-/** Runs a normalization of halves in float32. */
-function inFloat32(x: Tensor, body: (x: Tensor) => Tensor): Tensor {
-  if (!isHalf(x.dtype)) return body(x);
-  return wrap(build.cast(body(wrap(build.cast(x.node, "float32"))).node, x.dtype));
-}
-
 function scaled(y: Tensor, { weight, bias }: ChannelNormOptions, wide: (v: Tensor, name: string) => Tensor): Tensor {
   const weighted = weight === undefined ? y : y.mul(wide(weight, "weight"));
   return bias === undefined ? weighted : weighted.add(wide(bias, "bias"));
@@ -60,7 +53,7 @@ export function batchNorm(x: Tensor, options: BatchNormOptions = {}): Tensor {
   checkArguments("batchNorm", "tensor", { x });
   checkOptions("batchNorm", options, ["weight", "bias", "epsilon", "channelsLast", "statistics"]);
   const { epsilon = 1e-5, channelsLast = false, statistics } = options;
-  return inFloat32(x, (t) => {
+  return inFloat32("batchNorm", x, (t) => {
     const { axis, wide } = channels("batchNorm", t, channelsLast);
     const axes = range(t.shape.length).filter((i) => i !== axis);
     const center = statistics ? wide(statistics.mean, "statistics.mean") : mean(t, axes, { keepDims: true });
@@ -76,7 +69,7 @@ export function groupNorm(x: Tensor, groups: number, options: ChannelNormOptions
   checkArguments("groupNorm", "tensor", { x });
   checkOptions("groupNorm", options, ["weight", "bias", "epsilon", "channelsLast"]);
   const { epsilon = 1e-5, channelsLast = false } = options;
-  return inFloat32(x, (t) => {
+  return inFloat32("groupNorm", x, (t) => {
     const { axis, wide } = channels("groupNorm", t, channelsLast);
     const count = t.shape[axis];
     if (!Number.isInteger(groups) || groups < 1 || count % groups !== 0)
