@@ -193,8 +193,9 @@ export class SplitProblem {
     for (const gathered of boundsOf(gathers))
       for (const recomputed of boundsOf(again)) {
         const items = this.#itemsWithin(gathered, recomputed);
-        const found = cheapestCover(items, bytes + gathered + recomputed - limit, tolerance, best?.costs);
-        if (found !== null) best = { costs: found.costs, chosen: found.chosen.flatMap((way) => way?.increments ?? []) };
+        const found = cheapestCover(items, bytes + gathered + recomputed - limit, tolerance);
+        if (found !== null && (best === null || found.costs < best.costs))
+          best = { costs: found.costs, chosen: found.chosen.flatMap((way) => way?.increments ?? []) };
       }
     return best === null ? null : this.decision(best.chosen);
   }
