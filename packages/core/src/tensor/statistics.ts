@@ -15,9 +15,8 @@ import {
 import { build } from "../ops/index.js";
 import { commonDType, nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { linspace, zeros } from "./create.js";
-import { isInf } from "./elementwise.js";
 import { indexAdd, sort, take } from "./indexing.js";
-import { cast, equal, isNaN, logicalAnd, logicalNot, logicalOr, where } from "./math.js";
+import { cast, equal, isFinite, isNaN, logicalAnd, logicalNot, logicalOr, sub, where } from "./math.js";
 import { type Axes, any, type ReduceOptions } from "./reduce.js";
 import { concat, permute, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
@@ -59,10 +58,12 @@ export function rowsAlong(t: Tensor, reduced: readonly number[]): Tensor {
   return reshape(permute(t, [...kept, ...reduced]), [...sizes(kept), numel(sizes(reduced))]);
 }
 
-/** a + weight (b - a), without NaN where a and b are one infinity or the weight of an infinite b is 0. */
+/** The number at a share of the way from a to b, which may be infinite. */
 export function between(a: Tensor, b: Tensor, weight: TensorLike): Tensor {
-  const isEnd = logicalAnd(isInf(b), logicalOr(a.equal(b), equal(weight, 0)));
-  return a.add(where(isEnd, 0, b.sub(a)).mul(weight));
+  const gap = b.sub(a);
+  const isNear = isFinite(gap);
+  const mixed = a.mul(sub(1, weight)).add(b.mul(weight));
+  return where(isNear, a.add(where(isNear, gap, 0).mul(weight)), where(equal(weight, 0), a, mixed));
 }
 
 /** How a quantile between two elements is chosen. */
