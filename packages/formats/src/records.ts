@@ -87,7 +87,7 @@ const epochRecord = z.object({ ...envelope("epoch"), ...epochFields });
 /** Schema of host utilization at one moment. */
 export const hostSampleSchema = z.object({
   cpuPercent: z.number().optional().describe("Percent of all usable cores, 0 to 100"),
-  runQueue: z.number().optional().describe("Runnable processes"),
+  runQueue: z.number().optional().describe("Runnable processes, without the one that samples"),
   foreignCpuPercent: z.number().optional().describe("Percent of all usable cores that other processes used"),
   stealPercent: z.number().optional().describe("Percent of processor time that the hypervisor gave to others"),
   memoryUsedBytes: z.number().optional(),

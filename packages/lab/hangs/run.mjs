@@ -1,5 +1,6 @@
 // Benchmark of `weft hang`: PyTorch jobs with one injected desynchronization each. Prints a row per scenario and writes
-// bench/results/hangs.json. `--subset` runs four; names run those; `--keep DIR` keeps what the jobs wrote.
+// bench/results/hangs.json. `--subset` runs four; names run those, and `--out FILE` writes their rows; `--keep DIR` keeps what
+// the jobs wrote; `--jobs N` runs N at a time.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,8 +8,13 @@ import { runScenario, scenarios } from "../dist/test/hang-jobs.js";
 import { pythonWith } from "../dist/test/python.js";
 
 const args = process.argv.slice(2);
-const keepAt = args.indexOf("--keep");
-const keep = keepAt < 0 ? undefined : args.splice(keepAt, 2)[1];
+const option = (name) => {
+  const at = args.indexOf(name);
+  return at < 0 ? undefined : args.splice(at, 2)[1];
+};
+const keep = option("--keep");
+const out = option("--out");
+const jobs = Number(option("--jobs") ?? 1);
 const subset = args.includes("--subset") ? ["skip-2", "stopped-2", "p2p-2", "checkpoint-2"] : undefined;
 const named = args.filter((arg) => !arg.startsWith("--"));
 const names = subset ?? (named.length > 0 ? named : Object.keys(scenarios));
@@ -16,28 +22,33 @@ const names = subset ?? (named.length > 0 ? named : Object.keys(scenarios));
 const torch = await pythonWith("torch");
 if (typeof torch === "string") throw new Error(torch);
 const rows = [];
-for (const name of names) {
+const run = async (name) => {
   const folder = keep === undefined ? undefined : join(keep, name);
   if (folder !== undefined) mkdirSync(folder, { recursive: true });
   const { verdict, ...score } = await runScenario(torch.python, name, 6, folder);
   const right = score.culprit && score.collective && score.line;
-  rows.push({
+  rows[names.indexOf(name)] = {
     ...score,
     right,
     seconds: Math.round(score.seconds * 10) / 10,
     found: verdict.kind,
     confidence: verdict.confidence,
-  });
+  };
   const wrong = ["culprit", "collective", "line", "kind"].filter((key) => !score[key]);
   console.log(
     `${right ? "right" : "WRONG"}  ${name.padEnd(16)} ${String(score.ranks).padStart(2)} ranks  ${verdict.kind}${wrong.length > 0 ? `  (not: ${wrong.join(", ")}: ${verdict.evidence.join("; ")})` : ""}`,
   );
-}
+};
+const left = [...names];
+const work = async () => {
+  for (let name = left.shift(); name !== undefined; name = left.shift()) await run(name);
+};
+await Promise.all(Array.from({ length: jobs }, work));
 const right = rows.filter((row) => row.right).length;
 const kinds = rows.filter((row) => row.kind).length;
 console.log(`${right} of ${rows.length}: culprit, collective and line; kind: ${kinds} of ${rows.length}`);
-if (subset === undefined && named.length === 0) {
-  const results = join(dirname(fileURLToPath(import.meta.url)), "../../../bench/results/hangs.json");
+if (out !== undefined || (subset === undefined && named.length === 0)) {
+  const results = out ?? join(dirname(fileURLToPath(import.meta.url)), "../../../bench/results/hangs.json");
   const date = new Date().toISOString();
   writeFileSync(
     results,

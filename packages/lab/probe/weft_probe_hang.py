@@ -16,8 +16,14 @@ _most_dumps = 8
 _most_frames = 64
 _most_threads = 64
 
-# The last point-to-point calls: gloo's flight recorder does not record them.
+# The last point-to-point calls: gloo's flight recorder does not record them. `_counts`: calls so far by kind and partner;
+# `_requests`: records of non-blocking calls by the identity of what they returned, until it is waited for.
 _calls = collections.deque(maxlen=256)
+_counts = collections.Counter()
+_requests = {}
+_most_requests = 4096
+# The last collectives with a root, which no recorder names.
+_rooted = collections.deque(maxlen=64)
 _number = [0]
 _watcher = [None]
 _inside = threading.local()
@@ -206,6 +212,7 @@ class Watcher(threading.Thread):
                     "stacks": _stacks(),
                     "groups": _groups(),
                     "pointToPoint": [dict(call) for call in list(_calls)],
+                    "rooted": [dict(call) for call in list(_rooted)],
                     "siblings": self.siblings(),
                     "flightRecorder": _flight_recorder(self.c10d),
                 },
@@ -277,6 +284,57 @@ def _site():
     return _frame(frame) if frame is not None else None
 
 
+def _peer(module, name, args, kwargs):
+    """The partner of a point-to-point call as a rank of the world; batched calls name it as a rank of their group."""
+    peer = kwargs.get(name, args[1] if len(args) > 1 else None)
+    if peer is None and isinstance(kwargs.get("group_" + name), int):
+        peer = kwargs["group_" + name]
+        if kwargs.get("group") is not None:
+            peer = module.get_global_rank(kwargs["group"], peer)
+    return peer if isinstance(peer, int) else None
+
+
+def _note_waits(work):
+    """Waits for non-blocking calls: a blocked one is a call that has not been done."""
+    original = work.wait
+
+    def wait(self, *args, **kwargs):
+        record = _requests.pop(id(self), None) if _requests else None
+        if record is None:
+            return original(self, *args, **kwargs)
+        record.update(done=False, site=_site())
+        _number[0] += 1
+        result = original(self, *args, **kwargs)
+        record["done"] = True
+        _number[0] += 1
+        return result
+
+    wait.__doc__ = original.__doc__
+    work.wait = wait
+
+
+def _note_root(module, name, position, key):
+    """The root of a collective: the argument `key`, at `position`."""
+    original = getattr(module, name, None)
+    if original is None:
+        return
+
+    def call(*args, **kwargs):
+        if _watcher[0] is None:
+            return original(*args, **kwargs)
+        root = kwargs.get(key, args[position] if len(args) > position else kwargs.get("group_" + key))
+        record = {"op": name, "root": root if isinstance(root, int) else None, "done": False, "site": _site()}
+        _rooted.append(record)
+        result = original(*args, **kwargs)
+        record["done"] = True
+        return result
+
+    call.__name__ = name
+    call.__doc__ = original.__doc__
+    call.__wrapped__ = original
+    setattr(module, name, call)
+
+
 def _note_call(module, name):
     original = getattr(module, name, None)
     if original is None:
@@ -290,8 +348,9 @@ def _note_call(module, name):
             return original(*args, **kwargs)
         probe.recorder.fact(pointToPoint=True)
         _number[0] += 1
-        peer = kwargs.get(peer_name, args[1] if len(args) > 1 else None)
-        record = {"op": name, "peer": peer if isinstance(peer, int) else None, "number": _number[0], "done": False}
+        peer = _peer(module, peer_name, args, kwargs)
+        _counts[peer_name, peer] += 1
+        record = {"op": name, "peer": peer, "number": _number[0], "index": _counts[peer_name, peer], "done": False}
         record.update(tag=kwargs.get("tag", 0) if isinstance(kwargs.get("tag", 0), int) else None, site=_site())
         _calls.append(record)
         _inside.call = True
@@ -301,6 +360,8 @@ def _note_call(module, name):
             _inside.call = False
         # A non-blocking call has only been issued; whether it has finished is not known.
         record["done"] = True if name in ("send", "recv") else None
+        if record["done"] is None and result is not None and len(_requests) < _most_requests:
+            _requests[id(result)] = record
         _number[0] += 1
         return result
 
@@ -314,6 +375,10 @@ def watch(module):
     """Called after torch.distributed.distributed_c10d was imported."""
     for name in ("send", "recv", "isend", "irecv"):
         _note_call(module, name)
+    for name, position, key in (("broadcast", 1, "src"), ("reduce", 1, "dst"), ("gather", 2, "dst"), ("scatter", 2, "src")):
+        _note_root(module, name, position, key)
+    if hasattr(module, "Work"):
+        guarded("waits")(_note_waits)(module.Work)
     original = module.init_process_group
 
     def init_process_group(*args, **kwargs):

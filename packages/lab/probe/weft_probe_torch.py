@@ -9,11 +9,11 @@ import weft_probe as probe
 import weft_probe_cuda as cuda
 import weft_probe_side
 from weft_probe import _clock, guarded
+from weft_probe_batches import base_data, first_values, length_of, size_of, whole_indices
 from weft_probe_ddp import bucket_facts, communication_facts, wrapped_model
 
 _hashed_batches = 4
 _hashed_epochs = 4
-_hashed_bytes = 2048  # of each batch
 _summed_parameters = 8
 
 
@@ -58,24 +58,6 @@ class _Loop:
 
 
 loop = _Loop()
-
-
-def _size(batch):
-    """Samples in a batch: the first dimension of the first tensor in it."""
-    if type(batch) is list and batch and hasattr(batch[0], "size"):
-        return batch[0].size(0)
-    for _ in range(4):
-        if hasattr(batch, "shape"):
-            return int(batch.shape[0]) if len(batch.shape) > 0 else None
-        if isinstance(batch, dict):
-            batch = next(iter(batch.values()), None)
-        elif isinstance(batch, (list, tuple)):
-            if not batch:
-                return None
-            batch = batch[0]
-        else:
-            return None
-    return None
 
 
 def _close_step(now):
@@ -226,7 +208,7 @@ def watch_data(module):
         loop.waited = got - asked
         loop.samples = None
         try:
-            loop.samples = _size(batch)
+            loop.samples = size_of(batch)
             if loop.content_batches < _hashed_batches:
                 _hash_content(batch)
         except Exception as problem:  # noqa: BLE001
@@ -244,14 +226,23 @@ def watch_data(module):
         if seen < _hashed_batches and probe.recorder.folder is not None:
             try:
                 self._weft_batches = seen + 1
-                found = _whole_indices(getattr(self, "_dataset", None), index)
-                self._weft_hash = zlib.crc32(repr(found).encode(), getattr(self, "_weft_hash", 0))
+                found = whole_indices(getattr(self, "_dataset", None), index)
+                self._weft_hash = zlib.crc32(repr(found).encode(), getattr(self, "_weft_hash", None) or 0)
             except Exception:  # noqa: BLE001 - an index that cannot be listed is not an error
                 self._weft_batches = _hashed_batches
         return index
 
     base._weft_batches = 0
     base._next_index = _next_index
+
+    # Persistent loader processes use one iterator for all epochs: each epoch has its own hash.
+    original_reset = base._reset
+
+    def _reset(self, *args, **kwargs):
+        self._weft_batches, self._weft_hash = 0, None
+        return original_reset(self, *args, **kwargs)
+
+    base._reset = _reset
 
     original_init = base.__init__
 
@@ -265,62 +256,16 @@ def watch_data(module):
     base.__init__ = __init__
 
 
-def _tensor(batch):
-    """The first tensor of a batch, or None."""
-    for _ in range(4):
-        if hasattr(batch, "untyped_storage") or hasattr(batch, "storage"):
-            return batch
-        if isinstance(batch, dict):
-            batch = next(iter(batch.values()), None)
-        elif isinstance(batch, (list, tuple)) and batch:
-            batch = batch[0]
-        else:
-            return None
-    return None
-
-
 def _hash_content(batch):
     """Adds the first values of a batch to the hash: ranks with equal hashes work on the same data, whatever indices say."""
-    tensor = _tensor(batch)
-    if tensor is None or tensor.device.type != "cpu":
+    values = first_values(batch)
+    if values is None:
         loop.content_batches = _hashed_batches
         return
-    torch = sys.modules["torch"]
-    flat = tensor.detach().reshape(-1)[: _hashed_bytes // max(1, tensor.element_size())]
-    if flat.is_complex():
-        flat = torch.view_as_real(flat)
-    # Not through NumPy, which may not be installed.
-    loop.content = zlib.crc32(repr(flat.tolist()).encode(), loop.content)
+    loop.content = zlib.crc32(repr(values).encode(), loop.content)
     loop.content_batches += 1
     if loop.content_batches == _hashed_batches or loop.described:
         probe.recorder.fact(contentHash="%08x" % loop.content)
-
-
-def _base(dataset):
-    """The data set behind subsets."""
-    for _ in range(16):
-        if dataset is None or not hasattr(dataset, "indices") or not hasattr(dataset, "dataset"):
-            return dataset
-        dataset = dataset.dataset
-    return dataset
-
-
-def _whole_indices(dataset, index):
-    """Indices into the data set behind subsets: two ranks may have the same indices into different parts."""
-    found = list(index)
-    for _ in range(16):
-        if dataset is None or not hasattr(dataset, "indices") or not hasattr(dataset, "dataset"):
-            return found
-        found = [int(dataset.indices[i]) for i in found]
-        dataset = dataset.dataset
-    return found
-
-
-def _length(thing):
-    try:
-        return len(thing)
-    except Exception:  # noqa: BLE001 - iterable data sets have none
-        return None
 
 
 @guarded("loader")
@@ -339,14 +284,14 @@ def _loader_facts(iterator):
         shuffle = "Random" in type(deciding).__name__
     batch = getattr(loader, "batch_size", None) or getattr(batch_sampler, "batch_size", None)
     probe.recorder.fact(
-        dataset=type(_base(loader.dataset)).__name__,
-        datasetSamples=_length(_base(loader.dataset)),
-        localSamples=_length(loader.dataset),
+        dataset=type(base_data(loader.dataset)).__name__,
+        datasetSamples=length_of(base_data(loader.dataset)),
+        localSamples=length_of(loader.dataset),
         samplerClass=type(deciding).__name__,
         samplerSharded=bool(replicas is not None and replicas > 1) or _length_says_shard(loader, deciding),
-        samplerLength=_length(deciding if deciding is sampler else sampler),
+        samplerLength=length_of(deciding if deciding is sampler else sampler),
         batchPerRank=batch,
-        stepsPerEpoch=_length(loader),
+        stepsPerEpoch=length_of(loader),
         dropLast=bool(getattr(loader, "drop_last", False)),
         shuffle=bool(shuffle),
         loaderWorkers=getattr(loader, "num_workers", None),
@@ -364,7 +309,7 @@ def _loader_facts(iterator):
 def _length_says_shard(loader, sampler):
     """A custom sampler shards if its length is about the data set's divided by the world size."""
     _, world, _ = probe.whereabouts()
-    whole, part = _length(_base(loader.dataset)), _length(sampler)
+    whole, part = length_of(base_data(loader.dataset)), length_of(sampler)
     if not world or world < 2 or not whole or not part:
         return False
     return part <= whole / world * 1.05 + 1

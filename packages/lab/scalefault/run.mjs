@@ -1,17 +1,18 @@
 // ScaleFault: small real jobs (PyTorch, JAX, Weft's trainer), each with one injected fault or none, measured at one and two devices
 // and judged by the lab. Where the lab promises a gain, the fix is applied and the promise compared with the measurement.
-//   node packages/lab/scalefault/run.mjs [--subset] [--only NAME,NAME] [--state FILE] [--attempts N] [--calibrate]
+//   node packages/lab/scalefault/run.mjs [--subset] [--more] [--only NAME,NAME] [--state FILE] [--attempts N] [--calibrate]
 // Every finished job is appended to the state file; a second call continues there and writes bench/results/scalefault.json when all
 // jobs are done. Jobs that others disturbed are repeated (--attempts, 3) and otherwise marked.
 // --subset: one job per fault and four healthy ones, as in CI; writes no result. --calibrate: also writes the quantiles of the
-// intervals (src/predict/effect-constants.ts). Needs the virtual environments of the lab's tests.
+// intervals (src/predict/effect-constants.ts). --more: jobs of another family, which the rules were not written against; writes
+// bench/results/scalefault-more.json. Needs the virtual environments of the lab's tests.
 import { execFileSync } from "node:child_process";
 import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, homedir, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { analyzeStudy, causesOf, runStudy, studyFromScaleDirectory, symptoms } from "../dist/internal.js";
-import { jobs } from "./cases.mjs";
+import { jobs, moreJobs } from "./cases.mjs";
 import { score, tensorboardSays } from "./score.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -25,11 +26,12 @@ const option = (name, otherwise) => {
 const subset = process.argv.includes("--subset");
 const only = option("only", null)?.split(",") ?? null;
 const attempts = Number(option("attempts", "3"));
-const state = option("state", join(here, ".state.jsonl"));
+const more = process.argv.includes("--more");
+const state = option("state", join(here, more ? ".state-more.jsonl" : ".state.jsonl"));
 const partial = subset || only !== null;
 
 function chosen() {
-  const all = jobs();
+  const all = more ? moreJobs() : jobs();
   if (only !== null) return all.filter((j) => only.some((o) => o === j.fault || o === j.kind || o === j.name));
   if (!subset) return all;
   const seen = new Set();
@@ -43,17 +45,20 @@ function chosen() {
   });
 }
 
+const launched = (script) => (job, fixed) => [
+  "bash",
+  join(here, "launch.sh"),
+  "{n}",
+  python("torch"),
+  join(here, script),
+  ...job.args,
+  ...fixed,
+];
+
 /** The command of a job, with {n} for the devices. */
 const commandOf = {
-  torch: (job, fixed) => [
-    "bash",
-    join(here, "launch.sh"),
-    "{n}",
-    python("torch"),
-    join(here, "job.py"),
-    ...job.args,
-    ...fixed,
-  ],
+  torch: launched("job.py"),
+  more: launched("more_job.py"),
   jax: (job, fixed) => [python("jax"), join(here, "jax_job.py"), "--devices", "{n}", ...job.args, ...fixed],
   weft: () => [
     process.execPath,
@@ -105,7 +110,13 @@ async function undisturbed(job, home, counts, fixed) {
 /** The gain that the finding promises, and the time after the fix. */
 async function promiseOf(job, home, finding, runs) {
   const p = finding?.predicted;
-  if (p == null || p.to === null || p.interval === null || p.metric !== "epochSeconds" || job.framework !== "torch")
+  if (
+    p == null ||
+    p.to === null ||
+    p.interval === null ||
+    p.metric !== "epochSeconds" ||
+    !["torch", "more"].includes(job.framework)
+  )
     return null;
   const after = await undisturbed(job, home, [2], true);
   const measured = after.report.runs.find((r) => r.devices === 2)?.epochSeconds?.mean;
@@ -190,9 +201,12 @@ const summary = {
 };
 console.log(JSON.stringify(summary, null, 1));
 if (!partial)
-  writeFileSync(join(root, "bench/results/scalefault.json"), `${JSON.stringify({ ...summary, results }, null, 1)}\n`);
+  writeFileSync(
+    join(root, `bench/results/scalefault${more ? "-more" : ""}.json`),
+    `${JSON.stringify({ ...summary, results }, null, 1)}\n`,
+  );
 else if (results.some((r) => r.alarm)) process.exitCode = 1;
-if (process.argv.includes("--calibrate") && !partial && summary.calibration.outcomes > 0) {
+if (process.argv.includes("--calibrate") && !partial && !more && summary.calibration.outcomes > 0) {
   const file = join(here, "../src/predict/effect-constants.ts");
   const { low, high, outcomes } = summary.calibration;
   const text = readFileSync(file, "utf8").replace(

@@ -17,6 +17,7 @@ import { join } from "node:path";
 import { mean, median } from "@weft/formats/stats";
 import { benchSettings } from "../settings.js";
 import type { Context, Suite } from "./context.js";
+import { writeDumps } from "./lab-hang.js";
 import { entryPoint } from "./main-path.js";
 import { findPeer, peerScript, pythonLines } from "./peers.js";
 import { repository } from "./record.js";
@@ -200,6 +201,37 @@ function traceRow(context: Context): void {
   save();
 }
 
+interface HangSample {
+  seconds: number;
+  processorSeconds: number;
+  peakBytes: number;
+  kind: string;
+  culprits: number[];
+}
+
+/** `weft hang` on the dumps of a large job, in a process of its own. */
+function hangRow(context: Context): void {
+  const [ranks, entries] = context.quick ? [140, 20] : [4096, 2000];
+  const culprit = 7;
+  inScratch("hang", (folder) => {
+    const bytesPerDump = writeDumps(folder, ranks, entries, culprit);
+    const samples = Array.from({ length: context.quick ? 1 : 3 }, () => {
+      const line = [entryPoint, "serve", "lab", "--dumps", folder];
+      const done = spawnSync(process.execPath, line, { encoding: "utf8" });
+      if (done.status !== 0) throw new Error(done.stderr);
+      const sample = JSON.parse(done.stdout) as HangSample;
+      if (sample.culprits.join() !== String(culprit))
+        throw new Error(`found ${sample.culprits.join()}, not ${culprit}`);
+      return sample;
+    });
+    const best = fastest(samples);
+    context.open("hang-speed", { ranks, entries, bytesPerDump, samples, limit: 10 }, { always: true }).save();
+    console.log(
+      `${ranks} ranks of ${entries} entries: ${best.seconds.toFixed(2)} s, ${best.processorSeconds.toFixed(2)} s of processors`,
+    );
+  });
+}
+
 /**
  * The probe in a PyTorch training loop: epochs with and without it alternate in one process. The cost is the difference of
  * their fastest quarters, which other processes disturb least, in processor time of the training thread.
@@ -237,11 +269,13 @@ const suite: Suite = {
     trace: { help: "a trace to compare on, besides generated ones" },
     rank: { value: "0", help: "rank of that trace" },
     gigabytes: { value: "1", help: "size of the large trace" },
+    dumps: { help: "with serve: the folder of the dumps of a stuck job" },
   },
   run(context) {
     const rows = [
       { id: "analyze", measure: analyzeRow },
       { id: "trace", measure: traceRow },
+      { id: "hang", measure: hangRow },
       { id: "probe", measure: probeRow },
     ];
     if (context.text("out") !== undefined && context.rows?.length !== 1)
@@ -259,7 +293,15 @@ const suite: Suite = {
       Object.assign(facts, { bytes: rank.bytes, events: rank.events, idleUs: rank.idleUs, kernels });
       Object.assign(facts, { computeUs: rank.computeUs, spanUs: rank.spanUs });
     }
+    const dumps = context.text("dumps");
+    if (dumps !== undefined) {
+      const { judgeHang, readHang } = await import("@weft/lab/internal");
+      const { kind, culprits } = judgeHang(await readHang([dumps]));
+      Object.assign(facts, { kind, culprits });
+    }
     const seconds = (performance.now() - start) / 1e3;
+    const { user, system } = process.cpuUsage();
+    Object.assign(facts, { processorSeconds: (user + system) / 1e6 });
     console.log(JSON.stringify({ seconds, peakBytes: process.resourceUsage().maxRSS * 1024, ...facts }));
   },
 };

@@ -95,7 +95,7 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
   },
   trace: {
     usage: "trace [options] <files...>",
-    description: "Show the time breakdown of traces of PyTorch, JAX or Nsight Systems, per rank.",
+    description: "Show the time breakdown of traces of PyTorch, JAX, Nsight Systems or rocprofv3, per rank.",
     load: () => import("./trace.js"),
   },
   hang: {

@@ -1,4 +1,4 @@
-// weft trace: time breakdown of traces of PyTorch (Kineto), JAX and Nsight Systems, per rank.
+// weft trace: time breakdown of traces of PyTorch (Kineto), JAX, Nsight Systems and rocprofv3, per rank.
 import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { median } from "@weft/formats/stats";
@@ -59,7 +59,7 @@ used, and what is missing is said on standard error.`;
 export function add(program: Command): void {
   program
     .command("trace")
-    .description("Show the time breakdown of traces of PyTorch, JAX or Nsight Systems, per rank.")
+    .description("Show the time breakdown of traces of PyTorch, JAX, Nsight Systems or rocprofv3, per rank.")
     .argument("<files...>", "trace files (.json, .json.gz, .xplane.pb, .sqlite, tapes), or folders of them")
     .option("--diff <files...>", "traces of the second run, to compare with")
     .option("--top <n>", "rows in each table", "10")

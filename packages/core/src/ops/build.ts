@@ -53,6 +53,15 @@ export const toComplex = (re: Node, im: Node): Node => binary("complex", re, im)
 
 export const cast = (x: Node, dtype: DType): Node => (x.dtype === dtype ? x : make("cast", [x], { dtype }));
 
+const wideIntegers: ReadonlySet<DType> = new Set(["int64", "uint64", "uint32"]);
+
+/** Integers as int32, the dtype of indices. Those that int32 cannot hold must stay out of range instead of wrapping into it. */
+export function toIndex(x: Node): Node {
+  if (!wideIntegers.has(x.dtype)) return cast(x, "int32");
+  const below = binary("min", x, fullLike(x, 2 ** 31 - 1));
+  return cast(x.dtype === "int64" ? binary("max", below, fullLike(x, -(2 ** 31))) : below, "int32");
+}
+
 export const reshape = (x: Node, shape: Shape): Node =>
   sameShape(x.shape, shape) ? x : make("reshape", [x], { shape });
 

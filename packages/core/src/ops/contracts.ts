@@ -72,11 +72,6 @@ function checkSameAval(what: string, a: Aval, b: Aval): void {
   demand(a.dtype === b.dtype && sameShape(a.shape, b.shape), `${what} is ${showAval(a)} and should be ${showAval(b)}`);
 }
 
-/** Indices are int32. */
-function checkPlaces(size: number): void {
-  demand(size < 2 ** 31, `an axis of ${size} has more places than int32 can name`);
-}
-
 function checkIndices(indices: Node): void {
   demand(indices.dtype === "int32", `indices are ${indices.dtype} and should be int32`);
 }
@@ -489,7 +484,6 @@ export const contracts: { [K in OpName]: Row<K> } = {
     check: ([x], { fn, axis }) => {
       checkAxis(axis, x.shape);
       demand(x.shape[axis] > 0, `axis ${axis} of ${showShape(x.shape)} is empty`);
-      checkPlaces(x.shape[axis]);
       checkDType(fn, isReal, x.dtype);
     },
   },
@@ -560,7 +554,6 @@ export const contracts: { [K in OpName]: Row<K> } = {
     check: ([x], { count }) => {
       demand(x.shape.length >= 1, "a scalar has no order");
       const n = x.shape[x.shape.length - 1];
-      checkPlaces(n);
       demand(count === undefined || (isCount(count) && count <= n), `the first ${count} of ${n} elements`);
       checkDType("argsort", isReal, x.dtype);
     },

@@ -12,6 +12,7 @@ import {
   outputAvals,
   realOf,
   type Shape,
+  ShapeError,
   sameShape,
   showShape,
   withoutAxes,
@@ -39,6 +40,14 @@ function expectSame(op: string, a: Shape, b: Shape): void {
   if (!sameShape(a, b)) throw new InternalError(`${op}: shapes ${showShape(a)} and ${showShape(b)} differ`);
 }
 
+/** Indices are int32; a longer axis would get wrong ones. */
+function expectPlaces(op: string, size: number): void {
+  if (size >= 2 ** 31)
+    throw new ShapeError(
+      `${op}: an axis of ${size} elements has more places than int32, the dtype of indices, can name (2147483647); reshape it into rows`,
+    );
+}
+
 const matrixParts = (shape: Shape) => ({
   batch: shape.slice(0, -2),
   rows: shape[shape.length - 2],
@@ -55,7 +64,10 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
   input: (_, { shape, dtype }) => ({ shape, dtype }),
   data: (_, { shape, dtype }) => ({ shape, dtype }),
   const: (_, { dtype }) => ({ shape: [], dtype }),
-  iota: (_, { shape, dtype }) => ({ shape, dtype }),
+  iota: (_, { shape, axis, dtype }) => {
+    if (dtype === "int32" && !shape.includes(0)) expectPlaces("positions", shape[axis]);
+    return { shape, dtype };
+  },
   random: ([key], { shape, dtype }) => ({ shape: [...key.shape.slice(0, -1), ...shape], dtype }),
   alias: same,
   barrier: same,
@@ -92,7 +104,10 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     dtype: inputs[0].dtype,
   }),
   reduce: ([x], { axes }) => ({ shape: withoutAxes(x.shape, axes), dtype: x.dtype }),
-  argreduce: ([x], { axis }) => ({ shape: withoutAxes(x.shape, [axis]), dtype: "int32" }),
+  argreduce: ([x], { fn, axis }) => {
+    expectPlaces(fn, x.shape[axis]);
+    return { shape: withoutAxes(x.shape, [axis]), dtype: "int32" };
+  },
   cumsum: same,
   matmul: ([a, b]) => {
     const left = matrixParts(a.shape);
@@ -102,20 +117,29 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     return { shape: [...left.batch, left.rows, right.columns], dtype: a.dtype };
   },
   conv: (inputs, attrs) => ({ shape: convShape(inputs, attrs), dtype: inputs[0].dtype }),
-  gather: ([x, indices], { axis, batch }) => ({
-    shape: [...x.shape.slice(0, axis), ...indices.shape.slice(batch), ...x.shape.slice(axis + 1)],
-    dtype: x.dtype,
-  }),
-  scatterAdd: same,
-  updateSlice: same,
+  gather: ([x, indices], { axis, batch }) => {
+    expectPlaces("gather", x.shape[axis]);
+    return {
+      shape: [...x.shape.slice(0, axis), ...indices.shape.slice(batch), ...x.shape.slice(axis + 1)],
+      dtype: x.dtype,
+    };
+  },
+  scatterAdd: (inputs, { axis }) => {
+    expectPlaces("scatter", inputs[0].shape[axis]);
+    return same(inputs);
+  },
+  updateSlice: (inputs, { axis }) => {
+    expectPlaces("dynamicUpdateSlice", inputs[0].shape[axis]);
+    return same(inputs);
+  },
   fft: ([x], { kind, size }) => ({
     shape: kind === "c2c" ? x.shape : [...x.shape.slice(0, -1), kind === "r2c" ? Math.floor(size / 2) + 1 : size],
     dtype: kind === "c2c" ? x.dtype : kind === "r2c" ? complexOf(x.dtype) : realOf(x.dtype),
   }),
-  argsort: ([x], { count }) => ({
-    shape: [...x.shape.slice(0, -1), count ?? x.shape[x.shape.length - 1]],
-    dtype: "int32",
-  }),
+  argsort: ([x], { count }) => {
+    expectPlaces("sorting", x.shape[x.shape.length - 1]);
+    return { shape: [...x.shape.slice(0, -1), count ?? x.shape[x.shape.length - 1]], dtype: "int32" };
+  },
   cholesky: same,
   triangularSolve: ([, b]) => ({ shape: b.shape, dtype: b.dtype }),
   solve: ([, b]) => ({ shape: b.shape, dtype: b.dtype }),

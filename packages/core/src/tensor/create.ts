@@ -340,22 +340,32 @@ export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
   filled("onesLike", x.shape, 1, options, x.dtype);
 
 /**
- * Evenly spaced numbers in [start, stop): `arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`. The default
- * dtype is float32, also for whole numbers.
+ * Evenly spaced numbers in [start, stop): `arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`, each with
+ * options behind the numbers. The default dtype is float32, also for whole numbers.
  *
  * @example
  * ```ts
  * import { arange } from "@weft/core";
  *
  * console.log(await arange(4).array()); // [0, 1, 2, 3]
+ * console.log(await arange(3, { dtype: "int32" }).array()); // [0, 1, 2]
  * console.log(await arange(1, 10, 3, { dtype: "int32" }).array()); // [1, 4, 7]
  * ```
  */
-export function arange(start: number, stop?: number, step = 1, options: CreateOptions = {}): Tensor {
+export function arange(stop: number, options?: CreateOptions): Tensor;
+export function arange(start: number, stop: number, options?: CreateOptions): Tensor;
+export function arange(start: number, stop?: number, step?: number, options?: CreateOptions): Tensor;
+export function arange(start: number, ...rest: readonly (number | CreateOptions | undefined)[]): Tensor {
+  // Options follow the last number.
+  const at = rest.findIndex((x) => typeof x === "object");
+  const options = (at < 0 ? {} : rest[at]) as CreateOptions;
+  const [stop, step = 1] = (at < 0 ? rest : rest.slice(0, at)) as (number | undefined)[];
   checkOptions("arange", options, ["dtype"]);
   const [from, to] = stop === undefined ? [0, start] : [start, stop];
   if (step === 0 || ![from, to, step].every(Number.isFinite))
-    throw new WeftError(`arange: start ${from}, stop ${to}, step ${step}: step must not be 0, all must be finite`);
+    throw new WeftError(
+      `arange: start ${String(from)}, stop ${String(to)}, step ${String(step)}: step must not be 0, all must be finite numbers`,
+    );
   const dtype = options.dtype ?? "float32";
   checkDType("arange", dtype);
   const n = Math.max(0, Math.ceil((to - from) / step));

@@ -33,7 +33,7 @@ function indexNode(op: string, indices: Tensor | readonly number[], size: number
           ? "; the shape of a masked tensor depends on its values: use where instead"
           : '; use cast("int32")'),
     );
-  const node = build.cast(given.node, "int32");
+  const node = build.toIndex(given.node);
   const negative = build.lt(node, build.zerosLike(node));
   return build.where(negative, build.shift(node, size), node);
 }

@@ -220,7 +220,7 @@ export function crossEntropy(
   if (isClass) {
     if (kindOf(targets.dtype) !== "int")
       throw new DTypeError(`crossEntropy: class numbers are integers, got ${targets.dtype}; use cast("int32")`);
-    const labels = build.cast(nodeOf("crossEntropy", targets), "int32");
+    const labels = build.toIndex(nodeOf("crossEntropy", targets));
     const wide = build.expand(build.reshape(labels, [...labels.shape, 1]), logits.shape);
     const hit = wrap(build.eq(wide, build.iota(logits.shape, logits.shape.length - 1, "int32")));
     // A class that does not exist must not count as a perfect prediction.

@@ -10,6 +10,7 @@ import {
   showShape,
   WeftError,
 } from "../graph/index.js";
+import { build } from "../ops/index.js";
 import { nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { onesLike, zeros } from "./create.js";
 import { customVjp } from "./custom.js";
@@ -33,7 +34,7 @@ export interface ScatterOptions {
 
 /** Indices from the end count from there; those out of range drop their updates. */
 function places(indices: Tensor, size: number): { at: Tensor; inside: Tensor } {
-  const whole = cast(indices, "int32");
+  const whole = wrap(build.toIndex(indices.node));
   const at = where(less(whole, 0), whole.add(size), whole);
   return { at, inside: logicalAnd(at.greaterEqual(0), at.less(size)) };
 }
@@ -183,5 +184,5 @@ export function segmentReduce(x: Tensor, ids: Tensor, count: number, options: Se
     throw new ShapeError(`segmentReduce: ${showShape(x.shape)} needs one id per row, got ids ${showShape(ids.shape)}`);
   const start = zeros([count, ...x.shape.slice(1)], { dtype: x.dtype }).add(neutral[mode]);
   const at = expand(reshape(ids, [ids.size, ...x.shape.slice(1).map(() => 1)]), x.shape);
-  return scatter(start.cast(x.dtype), where(less(at, 0), count, at).cast("int32"), x, { axis: 0, mode });
+  return scatter(start.cast(x.dtype), where(less(at, 0), count, at), x, { axis: 0, mode });
 }

@@ -186,7 +186,7 @@ export function bincount(x: Tensor, options: BincountOptions = {}): Tensor {
   const flat = reshape(x, [-1]);
   const added = weights === undefined ? zeros(flat.shape, { dtype: "int64" }).add(1) : reshape(weights, [-1]);
   // Negative elements must not count from the end.
-  return indexAdd(zeros([bins], { dtype: added.dtype }), where(flat.less(0), bins, flat).cast("int32"), added);
+  return indexAdd(zeros([bins], { dtype: added.dtype }), where(flat.less(0), bins, flat), added);
 }
 
 /** Options of {@link histogram}. */

@@ -14,7 +14,7 @@ export interface Distribution {
 }
 
 /** Distribution of a list, or null when the list is empty. */
-export function distribution(values: Float64Array): Distribution | null {
+export function distribution(values: Float64Array | Int32Array): Distribution | null {
   const n = values.length;
   if (n === 0) return null;
   let sum = 0;
@@ -53,12 +53,12 @@ export function distribution(values: Float64Array): Distribution | null {
 /** The value at an index of the sorted list. */
 type AtIndex = (index: number) => number;
 
-function sorted(values: Float64Array): AtIndex {
+function sorted(values: Float64Array | Int32Array): AtIndex {
   const list = values.slice().sort();
   return (index) => list[index];
 }
 
-function counted(values: Float64Array, min: number, max: number): AtIndex {
+function counted(values: Float64Array | Int32Array, min: number, max: number): AtIndex {
   const counts = new Uint32Array(max - min + 1);
   for (let i = 0; i < values.length; i++) counts[values[i] - min]++;
   return (index) => {

@@ -145,7 +145,11 @@ function extrapolate(verdict: Verdict): ScalingPredictions["predictions"] {
 export function analyzeStudy(study: Study): Analysis {
   const summary = summarizeStudy(study);
   const verdict = judge(summary);
-  const findings = [...verdict.findings, ...applyCatalog(diagnosisRules, diagnosisView(verdict))].sort(bySeverity);
+  const view = diagnosisView(verdict);
+  const ofTraces = view.runs.flatMap(({ run, devices }) =>
+    (run.traceFindings ?? []).map((f): Finding => ({ ...f, run: run.id, devices })),
+  );
+  const findings = [...verdict.findings, ...applyCatalog(diagnosisRules, view), ...ofTraces].sort(bySeverity);
   const valid = verdict.valid !== false;
   return {
     verdict,

@@ -82,7 +82,9 @@ const slowHostGBps = 0.08;
 /** Bus bandwidth of DDP's exchanges between processes over gloo, and what it should reach. */
 function hostLink(r: RunView): { measured: number; expected: number } | null {
   const { backend, gradientBytes, device } = r.facts;
-  if (backend !== "gloo" || device?.startsWith("cuda") || r.parts === null || r.parts.commUs <= 0) return null;
+  // Ranks that wait for a core look like a slow link.
+  if (backend !== "gloo" || device?.startsWith("cuda") || r.disturbed) return null;
+  if (r.parts === null || r.parts.commUs <= 0) return null;
   // Small gradients measure latency.
   if (gradientBytes === undefined || gradientBytes < 256 * 1024 || (r.run.nodes ?? 1) > 1) return null;
   const measured = busBandwidthGBps("allreduce", gradientBytes, r.parts.commUs, r.devices);
@@ -333,8 +335,12 @@ export const communicationRules: readonly DiagnosisRule[] = [
       const middle = mean(own.map((o) => o.us));
       const slowest = own.reduce((a, b) => (b.us > a.us ? b : a));
       const deviation = slowest.us / middle - 1;
-      // Inferred waits include the noise of the machine: a small deviation counts if that rank is nearly always the slow one.
-      const steady = found !== null && found.slowest.rank === slowest.rank && found.slowest.share > 0.75;
+      // Inferred waits include the noise of the machine: a small deviation counts if that rank is nearly always the slow one, or
+      // slow so often that chance does not explain it (a quota stops it in some of the steps).
+      const steady =
+        found !== null &&
+        found.slowest.rank === slowest.rank &&
+        (found.slowest.share > 0.75 || found.slowest.standardErrors > 5);
       if (deviation <= (inferred ? (steady ? 0.06 : 0.12) : 0.05)) return null;
       return {
         severity: deviation > 0.2 ? "high" : "moderate",
@@ -361,10 +367,9 @@ export const communicationRules: readonly DiagnosisRule[] = [
     id: "moving-straggler",
     title: "The ranks take turns at being late",
     source: "own time of the slowest rank of each step above the mean by 12% of the step, and no rank is the slow one",
-    run: (r, view) => {
+    run: (r) => {
       const found = imbalanceOf(r);
-      const disturbed = view.verdict.findings.some((f) => f.id === "disturbed-machine" && f.run === r.run.id);
-      if (found === null || disturbed || found.lostShare < 0.12 || found.slowest.aboveMean > 0.12) return null;
+      if (found === null || r.disturbed || found.lostShare < 0.12 || found.slowest.aboveMean > 0.12) return null;
       return {
         severity: found.lostShare > 0.2 ? "high" : "moderate",
         evidence: [

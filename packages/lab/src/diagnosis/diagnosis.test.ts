@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ProbeFacts, TrainingStep } from "@weft/formats";
+import { seededRandom } from "@weft/formats/stats";
 import { emptyRun, type Run, type Study, type TraceSummary } from "../model/index.js";
 import { analyzeStudy, diagnosisRules } from "./index.js";
 
@@ -138,7 +139,7 @@ const cases: Record<string, Case> = {
     says: /starts of the loader processes: 4/,
   },
   "forgotten-no-sync": {
-    facts: { backwardPasses: 80, gradientSyncs: 80, updates: 20 },
+    facts: { backwardPasses: 80, gradientSyncs: 80, updates: 20, accumulation: 4 },
     says: /exchanges of gradients per update: 4/,
   },
   "slowing-down": {
@@ -268,4 +269,52 @@ test("replicated work counts once in samples per second and twice in work per se
   assert.equal(report.scaling[1]!.workRatio, 2);
   assert.ok(Math.abs(two!.workSamplesPerSecond! - 320 / two!.epochSeconds!.mean) < 1e-6);
   assert.ok(Math.abs(two!.samplesPerSecond! - 160 / two!.epochSeconds!.mean) < 1e-6);
+});
+
+const idsOf = (c: Case): string[] => findings(c).findings.map((f) => f.id);
+
+test("steps that slow down for good are found, a machine whose speed wanders is not", () => {
+  const wandering = Array.from({ length: 60 }, (_, seed) => {
+    const random = seededRandom(seed + 1);
+    let drift = 0;
+    const noise = Array.from({ length: 96 }, () => {
+      drift = 0.95 * drift + 0.2 * (random() - 0.5);
+      return Math.exp(drift + 0.1 * (random() - 0.5));
+    });
+    return idsOf({ steps: 96, rankStep: (_, step) => ({ durationUs: 10000 * noise[step]! }), says: /./ });
+  });
+  const alarms = wandering.filter((ids) => ids.includes("slowing-down")).length;
+  assert.ok(alarms <= 3, `${alarms} of 60`);
+  // A clock that falls to five sixths halfway.
+  const clock = (step: number): number => (step < 48 ? 10000 : 12000) * (1 + 0.002 * (step % 5));
+  assert.ok(
+    idsOf({ steps: 96, rankStep: (_, step) => ({ durationUs: clock(step) }), says: /./ }).includes("slowing-down"),
+  );
+});
+
+test("a rank that a quota stops in some of the steps is a straggler", () => {
+  const stopped = (step: number): boolean => step % 5 < 2;
+  const report = findings({
+    steps: 60,
+    facts: { parallelism: "ddp" },
+    // The others wait for it inside their backward passes.
+    rankStep: (rank, step) => ({
+      durationUs: stopped(step) ? 14000 : 10000,
+      backwardUs: stopped(step) && rank !== 1 ? 8000 : 4000,
+    }),
+    says: /./,
+  });
+  assert.equal(report.mainCause, "straggler");
+});
+
+test("what a restart of loaders brings about is not the main cause", () => {
+  const report = findings({
+    facts: { loaderStarts: 4, loaderStartSeconds: 0.6, loaderWorkers: 2 },
+    step: { dataWaitUs: 4000 },
+    run: { machine: { cores: 4 }, samples: [1, 2, 3].map((t) => ({ t, host: { runQueue: 7 } })) },
+    says: /./,
+  });
+  const found = report.findings.map((f) => f.id);
+  for (const id of ["cpu-oversubscription", "input-bound", "loaders-restarted"]) assert.ok(found.includes(id), id);
+  assert.equal(report.mainCause, "loaders-restarted");
 });

@@ -73,11 +73,25 @@ function sideRule(row: {
   };
 }
 
-/** Medians of the quarters of a rank's steps after the warm-up. */
-function quarters(times: readonly number[]): number[] | null {
+/** Medians of equal parts of a rank's steps, in order. */
+function partMedians(times: readonly number[], parts: number): number[] {
+  const size = times.length / parts;
+  return Array.from({ length: parts }, (_, k) => median(times.slice(Math.floor(k * size), Math.floor((k + 1) * size))));
+}
+
+/**
+ * First and last quarter of a rank's steps if these get slower for good, else null. A machine whose speed wanders gives
+ * single slow parts: every part of the second half must be above the first quarter, and the rise above what
+ * neighboring parts differ by.
+ */
+function slowdown(times: readonly number[]): { start: number; end: number } | null {
   if (times.length < 24) return null;
-  const size = times.length / 4;
-  return [0, 1, 2, 3].map((k) => median(times.slice(Math.floor(k * size), Math.floor((k + 1) * size))));
+  const [start, , , end] = partMedians(times, 4) as [number, number, number, number];
+  const eighths = partMedians(times, 8);
+  const jumps = eighths.slice(1).map((us, k) => Math.abs(Math.log(us / eighths[k]!)));
+  const before = Math.max(eighths[0]!, eighths[1]!);
+  const lasting = eighths.slice(4).every((us) => us > 1.05 * before);
+  return lasting && Math.log(end / start) > Math.max(Math.log(1.15), 4 * median(jumps)) ? { start, end } : null;
 }
 
 export const loopRules: readonly DiagnosisRule[] = [
@@ -124,7 +138,8 @@ export const loopRules: readonly DiagnosisRule[] = [
     source: counter,
     run: (r) => {
       const side = sideShare(r, "afterUpdateSeconds");
-      if (side === null) return null;
+      // A host that is ahead of its GPU waits for it in any call.
+      if (side === null || r.onGpu) return null;
       // What is explained by a rule of its own is not reported twice.
       const known = (["gcSeconds", "loggingSeconds", "saveSeconds"] as const)
         .map((fact) => sideShare(r, fact)?.share ?? 0)
@@ -191,9 +206,10 @@ export const loopRules: readonly DiagnosisRule[] = [
     title: "Gradients are exchanged in every micro-step",
     source: `${counter}; no_sync() (PyTorch's documentation of DistributedDataParallel)`,
     run: (r) => {
-      const { backwardPasses = 0, gradientSyncs = 0, updates = 0 } = r.facts;
-      if (r.devices === 1 || updates === 0 || backwardPasses < 1.9 * updates || gradientSyncs < 1.2 * updates)
-        return null;
+      const { backwardPasses = 0, gradientSyncs = 0, updates = 0, accumulation = 1 } = r.facts;
+      // Optimizers that evaluate one batch several times need each of these exchanges; accumulation takes several batches.
+      const several = accumulation >= 2 && backwardPasses >= 1.9 * updates;
+      if (r.devices === 1 || updates === 0 || !several || gradientSyncs < 1.2 * updates) return null;
       const kept = updates / gradientSyncs;
       const exposed = r.parts === null ? 0 : r.parts.exposedUs / r.parts.stepUs;
       return {
@@ -216,26 +232,25 @@ export const loopRules: readonly DiagnosisRule[] = [
   {
     id: "slowing-down",
     title: "Steps get slower during the run",
-    source: "medians of the quarters of a run rise by more than 15% (clocks that fall, memory that grows)",
-    run: (r, view) => {
-      const disturbed = view.verdict.findings.some((f) => f.id === "disturbed-machine" && f.run === r.run.id);
+    source:
+      "the last quarter of a run above the first by more than 15% and by more than its parts scatter (clocks, memory)",
+    run: (r) => {
       const skip = r.summary.steps?.warmupSteps ?? 0;
       const ranks = r.summary.steps?.perRank.map(({ rank }) => rank) ?? [];
       const trends = ranks.map((rank) =>
-        quarters(
+        slowdown(
           r.run.steps.filter((s) => s.rank === rank && s.step >= skip && s.compile !== true).map((s) => s.durationUs),
         ),
       );
-      if (disturbed || trends.length === 0 || trends.some((t) => t === null)) return null;
-      const rises = trends.every((t) => t![3]! > 1.15 * t![0]! && t![2]! >= t![0]! && t![3]! >= t![1]!);
-      if (!rises) return null;
-      const start = mean(trends.map((t) => t![0]!));
-      const end = mean(trends.map((t) => t![3]!));
+      const rising = trends.flatMap((t) => t ?? []);
+      if (r.disturbed || rising.length === 0 || rising.length < trends.length) return null;
+      const start = mean(rising.map((t) => t.start));
+      const end = mean(rising.map((t) => t.end));
       const all = r.summary.steps!.durationUs.mean;
       return {
         severity: graded(end / start - 1, 0.3),
         evidence: [
-          evidence("last quarter over the first", end / start, { threshold: 1.15 }),
+          evidence("last quarter over the first", end / start, { rank: "inferred", threshold: 1.15 }),
           evidence("median step at the start", start / 1000, { unit: "ms" }),
           evidence("median step at the end", end / 1000, { unit: "ms" }),
         ],

@@ -39,8 +39,34 @@ const inferred = ({ evidence: [first] }: Finding): number => Number(first?.rank 
 
 const matters = (f: Finding): boolean => ["invalid", "unresolved", "high", "moderate"].includes(f.severity);
 
-/** Causes, open questions, symptoms. */
-const kindOf = (f: Finding): number => (symptoms.has(f.id) ? 2 : f.severity === "unresolved" ? 1 : 0);
+/** What the timeline of a trace shows: why the device was idle. */
+const ofTraces = [
+  "trace-data-wait",
+  "trace-recompilation",
+  "trace-synchronization",
+  "trace-allocation",
+  "trace-small-kernels",
+  "trace-copies",
+];
+
+/** Findings that are a consequence of another one, where both are found. */
+const consequences: Readonly<Record<string, readonly string[]>> = {
+  "launch-bound": ofTraces,
+  "python-pauses": ofTraces,
+  "trace-host-bound": ofTraces,
+  // Processes that start again compete for the cores, and the first batches come late.
+  "cpu-oversubscription": ["loaders-restarted"],
+  "input-bound": ["loaders-restarted"],
+  // Many small exchanges measure latency, not the link.
+  "slow-link": ["small-buckets"],
+};
+
+/** Causes, consequences of another finding, open questions, symptoms. */
+function kindOf(f: Finding, all: readonly Finding[]): number {
+  if (symptoms.has(f.id)) return 3;
+  if (f.severity === "unresolved") return 2;
+  return Number(all.some((o) => matters(o) && consequences[f.id]?.includes(o.id)));
+}
 
 /** Findings that may explain a study, the best explanation first. `largest` is the largest measured device count. */
 export function causesOf(findings: readonly Finding[], largest: number | undefined): Finding[] {
@@ -51,7 +77,7 @@ export function causesOf(findings: readonly Finding[], largest: number | undefin
     )
     .sort((a, b) => {
       const hard = Number(b.severity === "invalid") - Number(a.severity === "invalid");
-      const cause = kindOf(a) - kindOf(b);
+      const cause = kindOf(a, findings) - kindOf(b, findings);
       return hard || cause || bySeverity(a, b) || inferred(a) - inferred(b) || gain(b) - gain(a);
     });
 }

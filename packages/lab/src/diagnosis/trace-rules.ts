@@ -20,36 +20,73 @@ interface Rule {
 
 const ms = (us: number): number => Math.round(us / 10) / 100;
 
-/** Mean step; without step marks the whole span counts as one. */
+/**
+ * Mean step; without step marks the whole span counts as one. A host that runs ahead of its device marks steps that are shorter
+ * than the work they launch: then the device's own time counts.
+ */
 function stepUs(rank: RankReport): number {
-  if (rank.steps.length > 0) return rank.steps.reduce((sum, step) => sum + step.us, 0) / rank.steps.length;
-  return rank.spanUs ?? 0;
+  if (rank.steps.length === 0) return rank.spanUs ?? 0;
+  const marked = rank.steps.reduce((sum, step) => sum + step.us, 0) / rank.steps.length;
+  return Math.max(marked, busyUs(rank) / rank.steps.length);
 }
 
 const stepCount = (rank: RankReport): number => Math.max(1, rank.steps.length);
+/** Time in which the device did something. */
+const busyUs = (rank: RankReport): number => (rank.spanUs ?? 0) - (rank.idleUs ?? 0);
+
+/** A replay that does not reproduce the recorded step predicts nothing. */
+const replayTolerance = 0.25;
+
+/** Step with a change over the step as it was, by replay, and the error of the replay itself; null where it cannot be trusted. */
+function replayed(rank: RankReport, change: string | null): { ratio: number; error: number } | null {
+  if (rank.whatIf == null) return null;
+  const { measuredStepUs, replayedStepUs, rows } = rank.whatIf;
+  const error = Math.abs(replayedStepUs / measuredStepUs - 1);
+  const row = rows.find((one) => one.name === change);
+  return row === undefined || !(error < replayTolerance) ? null : { ratio: row.stepUs / measuredStepUs, error };
+}
 
 /** The effect of a change by replay; where there is none, by subtraction of the part that the change can remove. */
-function effect(rank: RankReport, change: string, removableUs: number): PredictedEffect | null {
+function effect(rank: RankReport, change: string | null, removableUs: number): PredictedEffect | null {
   const now = stepUs(rank);
   if (!(now > 0)) return null;
-  const row = rank.whatIf?.rows.find((one) => one.name === change);
-  const to =
-    row?.stepUs ??
-    Math.max(now - removableUs, (rank.spanUs ?? 0) / stepCount(rank) - (rank.idleUs ?? 0) / stepCount(rank));
-  const error =
-    rank.whatIf == null ? 0.1 : Math.abs(rank.whatIf.replayedStepUs / rank.whatIf.measuredStepUs - 1) + 0.05;
+  const replay = replayed(rank, change);
+  const removed = Math.max(now - removableUs, busyUs(rank) / stepCount(rank));
+  const to = Math.min(now, replay === null ? removed : replay.ratio * now);
+  const error = replay === null ? 0.1 : replay.error + 0.05;
   return {
     metric: "stepUs",
     from: Math.round(now),
     to: Math.round(to),
     interval: [Math.round(to * (1 - error)), Math.round(Math.min(now, to + 0.5 * (now - to)))],
     unit: "us",
-    reason:
-      row === undefined ? "the step without that part" : `the recorded calls and kernels replayed with: ${change}`,
+    reason: replay === null ? "the step without that part" : `the recorded calls and kernels replayed with: ${change}`,
   };
 }
 
-const linesOf = (rank: RankReport, kind: "dataWait" | "synchronization" | "compilation"): string[] =>
+/** What is said of idle time where only a trace is known. */
+const profilerSlowsHost =
+  "the profiler itself slows the host: if steps without it take no longer than the device is busy, nothing is lost";
+
+/** Host time with a finding of its own: waits for data, compilation, allocation. */
+const explainedUs = ({ host }: RankReport): number =>
+  (host?.dataWait.us ?? 0) + (host?.compilation.us ?? 0) + (host?.allocation.us ?? 0);
+
+/** Tensor cores compute products in TF32 two to eight times as fast as the general units; four times is promised. */
+function fasterProducts(rank: RankReport, matrixUs: number): PredictedEffect {
+  const now = stepUs(rank);
+  const at = (factor: number): number => Math.round(now - matrixUs * (1 - 1 / factor));
+  return {
+    metric: "stepUs",
+    from: Math.round(now),
+    to: at(4),
+    interval: [at(8), at(2)],
+    unit: "us",
+    reason: "matrix kernels four times as fast; two to eight times in the interval",
+  };
+}
+
+const linesOf = (rank: RankReport, kind: "dataWait" | "synchronization" | "compilation" | "allocation"): string[] =>
   rank.host?.[kind].lines.map(({ line, us }) => `${line} (${ms(us)} ms)`) ?? [];
 
 const kernelShare = (rank: RankReport, test: (name: string) => boolean, type = "COMPUTATION"): number =>
@@ -63,9 +100,8 @@ function hostWaitUs(rank: RankReport): number {
 
 /** Part of a step that calls which wait for the device cost, by replay: the device runs dry after each of them. */
 function synchronizationShare(rank: RankReport): number {
-  const row = rank.whatIf?.rows.find((one) => one.name === "no synchronization");
   const often = (rank.host?.synchronization.count ?? 0) >= 2 * stepCount(rank);
-  return row === undefined || !often ? 0 : 1 - row.stepUs / stepUs(rank);
+  return often ? 1 - (replayed(rank, "no synchronization")?.ratio ?? 1) : 0;
 }
 
 /** Kernels under ten microseconds: their number, and what a launch of one costs. */
@@ -218,12 +254,37 @@ export const traceRules: readonly Rule[] = [
     },
   },
   {
+    id: "trace-allocation",
+    title: "Steps allocate memory from the driver",
+    source: "calls of cudaMalloc and cudaFree within steps; https://pytorch.org/docs/stable/notes/cuda.html",
+    find(rank) {
+      const { us = 0, count = 0 } = rank.host?.allocation ?? {};
+      const share = us / (stepUs(rank) * stepCount(rank));
+      if (!(share >= considerable) || count < 2 * stepCount(rank)) return null;
+      return {
+        share,
+        evidence: [
+          evidence("allocations and releases per step", Math.round((10 * count) / stepCount(rank)) / 10, {
+            rank: "counted",
+            rows: linesOf(rank, "allocation"),
+          }),
+          evidence("time in them per step", ms(us / stepCount(rank)), { unit: "ms" }),
+        ],
+        cause:
+          "The caching allocator gives memory back and asks for it again: empty_cache() in the loop, memory that is nearly full, or sizes that keep changing. A release waits for the device.",
+        fix: "Remove torch.cuda.empty_cache() from the loop; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; fewer different shapes.",
+        predicted: effect(rank, "no allocation", us / stepCount(rank)),
+        refutedBy: "A trace without these calls whose step takes as long.",
+      };
+    },
+  },
+  {
     id: "trace-small-kernels",
     title: "Kernels are shorter than their launches",
     source: "durations of kernels and of the calls that launch them",
     find(rank) {
       const small = smallKernels(rank);
-      const wait = Math.max(0, hostWaitUs(rank) - (rank.dataLoaderUs ?? 0));
+      const wait = Math.max(0, hostWaitUs(rank) - explainedUs(rank));
       const share = wait / (rank.spanUs ?? Number.POSITIVE_INFINITY);
       if (rank.launches === null || small.share < 0.6 || !(share >= 0.2)) return null;
       return {
@@ -234,6 +295,7 @@ export const traceRules: readonly Rule[] = [
           evidence("a launch takes", Math.round(rank.launches.callUs.mean * 100) / 100, { unit: "us" }),
         ],
         cause: "Many short kernels: the host cannot launch them as fast as the device finishes them.",
+        alternatives: [profilerSlowsHost],
         fix: "Fuse them (torch.compile, fused optimizers: foreach=True or fused=True), record a CUDA graph (mode='reduce-overhead'), or use a larger batch.",
         predicted: effect(rank, "small kernels fused", wait / stepCount(rank)),
         refutedBy: "A trace with CUDA graphs whose idle time stays the same.",
@@ -245,9 +307,7 @@ export const traceRules: readonly Rule[] = [
     title: "The device waits for launches",
     source: "idle time of the busiest stream before kernels that were launched late",
     find(rank) {
-      const events = rank.host;
-      const known = (events?.dataWait.us ?? 0) + (events?.compilation.us ?? 0);
-      const wait = Math.max(0, hostWaitUs(rank) - known);
+      const wait = Math.max(0, hostWaitUs(rank) - explainedUs(rank));
       const share = wait / (rank.spanUs ?? Number.POSITIVE_INFINITY);
       if (rank.launches === null || synchronizationShare(rank) >= share / 2) return null;
       if (smallKernels(rank).share >= 0.6 || !(share >= 0.25)) return null;
@@ -259,8 +319,9 @@ export const traceRules: readonly Rule[] = [
         ],
         cause:
           "The host does other work between launches: Python code, preprocessing on the CPU, logging, or a busy core.",
+        alternatives: [profilerSlowsHost],
         fix: "Profile the host (with_stack=True, py-spy record), move work out of the loop or into other processes, and compile the step (torch.compile).",
-        predicted: effect(rank, "small kernels fused", wait / stepCount(rank)),
+        predicted: effect(rank, null, wait / stepCount(rank)),
         refutedBy: "A trace with the same kernels and an idle host whose device idles as long.",
       };
     },
@@ -324,7 +385,7 @@ export const traceRules: readonly Rule[] = [
         cause:
           "The products are computed in 32-bit floating point on the general units; tensor cores are several times faster.",
         fix: "torch.set_float32_matmul_precision('high') (TF32), or torch.autocast('cuda', torch.bfloat16).",
-        predicted: effect(rank, "matrix kernels in half the time", matrix / 2 / stepCount(rank)),
+        predicted: fasterProducts(rank, matrix / stepCount(rank)),
         refutedBy: "The same step under autocast that takes as long.",
       };
     },

@@ -1,8 +1,10 @@
 // Attaches summaries of the traces in a run's folder to the run.
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { mean } from "@weft/formats/stats";
 import type { Run, Study, TraceSummary } from "../model/index.js";
 import { analyzeTraces, type RankReport } from "../trace/index.js";
+import { traceFindings } from "./trace-rules.js";
 
 const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
 
@@ -50,6 +52,29 @@ function summarizeTrace(report: RankReport): TraceSummary | null {
   };
 }
 
+/** Findings about a device that waits for its host: a profiler slows the host and brings them about. */
+const aboutIdleTime = new Set(["trace-host-bound", "trace-small-kernels"]);
+
+/**
+ * Mean step without a profiler, from the records of a run, over the time in which the device is busy in a traced step; null
+ * where either is not known. Near 1 the device is never idle without the profiler.
+ */
+function stepOverBusy(run: Run, report: RankReport): number | null {
+  const times = run.steps.filter((s) => s.rank === report.rank && s.compile !== true).map((s) => s.durationUs);
+  const { spanUs, idleUs, steps } = report;
+  if (times.length < 20 || spanUs === undefined || idleUs === undefined || steps.length === 0) return null;
+  // The mean, because a host that runs ahead has short steps and then a long one.
+  const own = mean(times.slice(Math.min(10, Math.floor(times.length / 5))));
+  const busy = (spanUs - idleUs) / steps.length;
+  return busy > 0 ? own / busy : null;
+}
+
+/** A summary without the idle time that the profiler added. */
+function withoutProfiler(summary: TraceSummary): TraceSummary {
+  const { hostWaitUs: _, kernelWaitUs: __, otherWaitUs: ___, launchUs: ____, ...rest } = summary;
+  return { ...rest, spanUs: summary.spanUs - summary.idleUs, idleUs: 0, shortKernels: 0 };
+}
+
 /** Trace files of a run: in its own directory, or in `traces` below it. */
 function traceFiles(run: Run): string[] {
   const home = run.source.path;
@@ -73,8 +98,14 @@ export async function attachTraces(
     const files = traceFiles(run);
     if (files.length === 0) continue;
     const report = await analyzeTraces(files, { ...(onFile !== undefined && { onFile }) });
-    const summaries = report.ranks.map(summarizeTrace).filter((s) => s !== null);
-    if (summaries.length > 0) run.traces = summaries;
+    const busy = new Set(report.ranks.filter((r) => (stepOverBusy(run, r) ?? 2) < 1.15).map((r) => r.rank));
+    const summaries = report.ranks
+      .map(summarizeTrace)
+      .filter((s) => s !== null)
+      .map((s) => (busy.has(s.rank) ? withoutProfiler(s) : s));
+    const idles = busy.size < report.ranks.length;
+    const findings = traceFindings(report).filter((f) => idles || !aboutIdleTime.has(f.id));
+    if (summaries.length > 0) Object.assign(run, { traces: summaries, traceFindings: findings });
     for (const message of [...report.problems, ...report.ranks.flatMap((r) => r.problems)])
       run.problems.push({ file: files[0]!, id: "trace", message });
   }

@@ -22,6 +22,8 @@ export interface RunView {
   /** Mean device utilization in percent; null without samples. */
   utilization: number | null;
   onGpu: boolean;
+  /** Others used the machine: what is inferred from times may be theirs. */
+  disturbed: boolean;
   /** An estimate as the predicted effect on this run's time. */
   effect: (estimate: EffectEstimate) => PredictedEffect | null;
 }
@@ -83,7 +85,7 @@ function utilizationOf(run: Run): number | null {
 
 const basisMetric = { epoch: "epochSeconds", steps: "epochSeconds", run: "runSeconds" } as const;
 
-function viewOf(summary: RunSummary, view: StudyView): RunView {
+function viewOf(summary: RunSummary, { view, findings }: Verdict): RunView {
   const { run } = summary;
   const count = view.counts.find((c) => c.devices === run.devices) ?? null;
   const facts: ProbeFacts = { ...run.workload, ...run.ranks[0]?.facts };
@@ -97,6 +99,7 @@ function viewOf(summary: RunSummary, view: StudyView): RunView {
     parts: partsOf(summary),
     traces: run.traces ?? [],
     utilization: utilizationOf(run),
+    disturbed: findings.some((f) => f.id === "disturbed-machine" && f.run === run.id),
     onGpu: facts.device?.startsWith("cuda") === true || (run.machine?.devices?.length ?? 0) > 0,
     effect: (estimate) => {
       if (count !== null && view.basis !== null)
@@ -119,5 +122,5 @@ function viewOf(summary: RunSummary, view: StudyView): RunView {
 export function diagnosisView(verdict: Verdict): DiagnosisView {
   const { view } = verdict;
   const runs = verdict.valid === false ? [] : view.runs.filter((r) => r.seconds !== null || view.counts.length === 0);
-  return { study: view, verdict, runs: runs.map((summary) => viewOf(summary, view)) };
+  return { study: view, verdict, runs: runs.map((summary) => viewOf(summary, verdict)) };
 }

@@ -52,10 +52,27 @@ function unrecordedCall(context: HangContext, inside: number[], waiting: Waiting
   });
 }
 
+/** No recorded call waits, but some ranks are in a call that no recorder shows: the others have not come to it. */
+export function absentFromUnrecorded(context: HangContext): HangVerdict | null {
+  const inside = new Map<number, { op: string; site: Site | null }>();
+  for (const own of context.evidence.ranks.values()) {
+    const frames = mainFrames(own);
+    const op = frames.find((frame) => !isUserFrame(frame) && unrecorded.test(frame.name))?.name;
+    if (op !== undefined) inside.set(own.rank, { op, site: userSite(frames) });
+  }
+  const [first] = inside.values();
+  if (first === undefined) return null;
+  const absent = Array.from({ length: context.world }, (_, rank) => rank).filter((rank) => !inside.has(rank));
+  if (absent.length === 0 || absent.length >= context.world) return null;
+  const waiting: Waiting = { op: first.op, group: "", sequence: null, site: first.site, ranks: [...inside.keys()] };
+  const verdict = explainAbsence(context, absent, waiting);
+  return { ...verdict, collective: { op: first.op, group: "", sequence: null } };
+}
+
 function explainAbsence(context: HangContext, culprits: number[], waiting: Waiting): HangVerdict {
   const own = context.evidence.ranks.get(culprits[0]);
   const reason = reasonOfAbsence(own);
-  const fact = `${ranksText(waiting.ranks)} wait in ${waiting.op} number ${waiting.sequence} of group ${waiting.group}; ${ranksText(culprits)} ${culprits.length === 1 ? "has" : "have"} not issued it`;
+  const fact = `${ranksText(waiting.ranks)} wait in ${waiting.op}${waiting.sequence === null ? "" : ` number ${waiting.sequence} of group ${waiting.group}`}; ${ranksText(culprits)} ${culprits.length === 1 ? "has" : "have"} not issued it`;
   if (reason === null)
     return context.verdict("dead", culprits, {
       site: waiting.site,

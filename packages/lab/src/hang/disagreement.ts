@@ -1,11 +1,20 @@
 // Ranks that issue different calls: another order, a skipped or additional call, another size or type.
 import { groupName, type HangContext, mainFrames, siteOfRank } from "./context.js";
-import { type Call, type HangEvidence, isUserFrame, type RankEvidence, type Site, userSite } from "./evidence.js";
+import {
+  type Call,
+  type HangEvidence,
+  isUserFrame,
+  type RankCalls,
+  type RankEvidence,
+  type Site,
+  userSite,
+} from "./evidence.js";
 import {
   callAt,
   type Departure,
   departures,
   difference,
+  firstUnseen,
   goesBack,
   type Lane,
   lanesOf,
@@ -65,7 +74,9 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
   const usual = sets[sets.length - 1];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
   // The same place with the payload that another call of the loop has: the order differs, not the size.
-  const swapped = issuedLater(context, usual[0], sequence, got);
+  const swapped =
+    issuedLater(context, usual[0], sequence, got) ||
+    inOtherGroup(context.evidence, odd[0].calls, callAt(odd[0], sequence));
   const describe = (call: Call) =>
     kind === "dtype"
       ? (call.inputDtypes[0] ?? call.outputDtypes[0])
@@ -82,6 +93,32 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
       ],
     },
   );
+}
+
+/** Whether a rank issued the calls of this line in another group before, and never in this one. */
+function inOtherGroup(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
+  const place = placeOf(evidence.calls[calls.call[index]]);
+  if (evidence.calls[calls.call[index]].site === null) return false;
+  let elsewhere = 0;
+  for (let i = 0; i < index; i++) {
+    if (placeOf(evidence.calls[calls.call[i]]) !== place) continue;
+    if (calls.group[i] === calls.group[index]) return false;
+    elsewhere++;
+  }
+  return elsewhere > 1;
+}
+
+/** Whether a rank repeats a call of its loop while the others go on to one that nobody has issued before. */
+function isOneMore(evidence: HangEvidence, calls: RankCalls, index: number, expected: Call): boolean {
+  const place = placeOf(evidence.calls[calls.call[index]]);
+  const next = placeOf(expected);
+  let repeated = 0;
+  for (let i = 0; i < index; i++) {
+    const earlier = placeOf(evidence.calls[calls.call[i]]);
+    if (earlier === next) return false;
+    if (earlier === place) repeated++;
+  }
+  return repeated > 1;
 }
 
 function issuedLater(context: HangContext, lane: Lane, sequence: number, call: Call): boolean {
@@ -204,6 +241,34 @@ function samePayloadElsewhere(context: HangContext, rank: number, got: Call, exp
   );
 }
 
+/**
+ * A set of ranks that went on as they never did before, shortly before the calls of the group differed: lines that issue the
+ * same calls hide where it began. Null where none or several sets did.
+ */
+function leftCommonOrder(context: HangContext, group: number, sequence: number, sets: Lane[][]): HangVerdict | null {
+  const { evidence } = context;
+  const left = sets.map(([lane]) => firstUnseen(evidence, lane.calls, callAt(lane, sequence)));
+  const odd = left.findIndex((index) => index >= 0);
+  const usual = left.indexOf(-1);
+  if (odd < 0 || usual < 0 || left.filter((index) => index >= 0).length > 1) return null;
+  const { calls } = sets[odd][0];
+  const at = callAt(sets[usual][0], calls.sequence[left[odd]]);
+  if (calls.group[left[odd]] !== group || at < 0) return null;
+  const got = evidence.calls[calls.call[left[odd]]];
+  const expected = evidence.calls[sets[usual][0].calls.call[at]];
+  if (placeOf(got) === placeOf(expected) || difference(got, expected) !== null) return null;
+  const ranks = sets[odd].map((lane) => lane.rank);
+  const where = (call: Call): string => `${call.op}${call.site === null ? "" : ` at ${siteText(call.site)}`}`;
+  return context.verdict("skipped", ranks, {
+    site: expected.site,
+    at: got.site,
+    collective: { op: expected.op, group: groupName(evidence, group), sequence: calls.sequence[left[odd]] },
+    evidence: [
+      `${ranksText(ranks)} issued ${where(got)}, as never before after the same calls; the others issue ${where(expected)}`,
+    ],
+  });
+}
+
 function operationMismatch(context: HangContext, { group, sequence, lanes }: Mismatch): HangVerdict {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
   const byOp = new Map<string, Lane[]>();
@@ -212,14 +277,17 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
     byOp.set(op, [...(byOp.get(op) ?? []), lane]);
   }
   const sorted = [...byOp].sort((a, b) => a[1].length - b[1].length);
+  const left = leftCommonOrder(context, group, sequence, [...byOp.values()]);
+  if (left !== null) return left;
   const [op, odd] = sorted[0];
   const usual = sorted[sorted.length - 1][1];
   const callOf = (lane: Lane): Call => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
   const skipped = leavesOut(context, odd[0], sequence, got, expected);
   const call = skipped ? expected : got;
+  const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
   return context.verdict(
-    skipped ? "skipped" : "order",
+    skipped ? "skipped" : goesOn ? "uneven" : "order",
     odd.map((lane) => lane.rank),
     {
       site: call.site,

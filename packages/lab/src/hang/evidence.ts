@@ -68,6 +68,17 @@ export interface PointToPoint {
   tag: number | null;
   /** False: blocked in it; null: issued without waiting. */
   done: boolean | null;
+  /** Number of this call among those of its kind with this partner; null where the dump does not say. */
+  index: number | null;
+  site: Site | null;
+}
+
+/** A collective with a root, as a rank called it. */
+export interface RootedCall {
+  op: string;
+  root: number | null;
+  /** False: blocked in it. */
+  done: boolean;
   site: Site | null;
 }
 
@@ -82,6 +93,7 @@ export interface RankEvidence {
   stacks: ThreadStack[];
   raised?: Raised;
   pointToPoint: PointToPoint[];
+  rooted: RootedCall[];
   process?: { state: ProcessState; detail: string };
   steps?: number;
   stepsPerEpoch?: number;
@@ -109,7 +121,7 @@ export function newEvidence(): HangEvidence {
 export function rankEvidence(evidence: HangEvidence, rank: number): RankEvidence {
   let found = evidence.ranks.get(rank);
   if (found === undefined) {
-    found = { rank, files: [], stacks: [], pointToPoint: [], status: [] };
+    found = { rank, files: [], stacks: [], pointToPoint: [], rooted: [], status: [] };
     evidence.ranks.set(rank, found);
   }
   return found;

@@ -4,6 +4,7 @@
 import type { Call, GroupInfo, HangEvidence, RankCalls, Site } from "./evidence.js";
 import { isRank, userSite } from "./evidence.js";
 import { PickleDict } from "./pickle.js";
+import type { PickleTemplate } from "./pickle-template.js";
 
 /** Longest lists that are taken over from an entry: a dump is data of others. */
 const mostFrames = 128;
@@ -16,7 +17,7 @@ function itemsOf(value: unknown): unknown[] | null {
   return null;
 }
 
-function lookup(items: unknown[], key: string): unknown {
+function lookup(items: readonly unknown[], key: string): unknown {
   for (let i = 0; i + 1 < items.length; i += 2) if (items[i] === key) return items[i + 1];
   return undefined;
 }
@@ -25,6 +26,11 @@ function lookup(items: unknown[], key: string): unknown {
 class Field {
   private at = 0;
   constructor(private readonly names: readonly string[]) {}
+
+  /** Position of the value in an entry, or -1. */
+  position(items: unknown[]): number {
+    return this.of(items) === undefined ? -1 : this.at + 1;
+  }
 
   of(items: unknown[]): unknown {
     if (items[this.at] === this.names[0]) return items[this.at + 1];
@@ -220,7 +226,8 @@ export interface FlightRecorderDump {
 const states: Readonly<Record<string, number>> = { scheduled: 0, started: 1, completed: 2 };
 
 /** True for something that looks like an entry of the recorder. */
-function isEntry(items: unknown[] | null): items is unknown[] {
+function isEntry(entry: unknown): boolean {
+  const items = entry instanceof PickleDict && entry.template !== null ? entry.template.items : itemsOf(entry);
   return items !== null && lookup(items, "profiling_name") !== undefined;
 }
 
@@ -229,9 +236,8 @@ export function readFlightRecorder(value: unknown, table: CallTable): FlightReco
   const root = itemsOf(value);
   let entries = Array.isArray(value) ? value : list(root === null ? undefined : lookup(root, "entries"));
   // A truncated pickle: entries lie loose, or in a list that was not yet stored in its dict.
-  if (Array.isArray(value) && !value.some((entry) => isEntry(itemsOf(entry))))
-    entries = value.filter(Array.isArray).flat();
-  const found = entries.map(itemsOf).filter(isEntry);
+  if (Array.isArray(value) && !value.some(isEntry)) entries = value.filter(Array.isArray).flat();
+  const found = entries.filter(isEntry);
   if (found.length === 0 && (root === null || lookup(root, "version") === undefined)) return null;
 
   const calls = readEntries(found, table);
@@ -245,7 +251,21 @@ export function readFlightRecorder(value: unknown, table: CallTable): FlightReco
   };
 }
 
-function readEntries(entries: unknown[][], table: CallTable): RankCalls {
+/** What entries of one form have in common, and where their numbers are. */
+interface SharedEntry {
+  call: number;
+  group: number;
+  pointToPoint: number;
+  state: number;
+  /** Positions among the numbers of an entry; -1 where the entry has none. */
+  sequence: number;
+  time: number;
+}
+
+/** Nanoseconds or microseconds, depending on the version. */
+const milliseconds = (time: number): number => (time > 1e17 ? time / 1e6 : time > 1e14 ? time / 1e3 : 0);
+
+function readEntries(entries: unknown[], table: CallTable): RankCalls {
   const fields = {
     name: new Field(["profiling_name"]),
     group: new Field(["process_group", "pg_name", "pg_id"]),
@@ -285,8 +305,22 @@ function readEntries(entries: unknown[][], table: CallTable): RankCalls {
   let previous = -1;
   let lastGroup: unknown;
   let lastGroupId = -1;
+  const shared = new Map<PickleTemplate, SharedEntry>();
   for (let i = 0; i < count; i++) {
-    const items = entries[i];
+    const dict = entries[i];
+    const template = dict instanceof PickleDict ? dict.template : null;
+    const common = template === null ? undefined : shared.get(template);
+    if (common !== undefined) {
+      const { numbers } = dict as PickleDict;
+      calls.call[i] = previous = common.call;
+      calls.group[i] = common.group;
+      calls.pointToPoint[i] = common.pointToPoint;
+      calls.state[i] = common.state;
+      calls.sequence[i] = common.sequence < 0 ? -1 : numbers[common.sequence];
+      calls.timeMs[i] = common.time < 0 ? 0 : milliseconds(numbers[common.time]);
+      continue;
+    }
+    const items = itemsOf(dict) as unknown[];
     const rawFrames = list(fields.frames.of(items));
     const frames: number[] = [];
     for (let k = 0; k < rawFrames.length && k < mostFrames; k++) frames.push(frameId(rawFrames[k]));
@@ -318,9 +352,20 @@ function readEntries(entries: unknown[][], table: CallTable): RankCalls {
     // gloo leaves the state of a finished call at "scheduled", but retires it.
     const state = states[text(fields.state.of(items))] ?? 0;
     calls.state[i] = fields.retired.of(items) === true ? 2 : state;
-    const time = number(fields.time.of(items));
-    // Nanoseconds or microseconds, depending on the version.
-    calls.timeMs[i] = time > 1e17 ? time / 1e6 : time > 1e14 ? time / 1e3 : 0;
+    calls.timeMs[i] = milliseconds(number(fields.time.of(items)));
+    const position = (field: Field): number => template?.holes.indexOf(field.position(items)) ?? -1;
+    // Groups that are numbers differ between entries of one form.
+    if (template !== null && position(fields.group) < 0) {
+      const numbered = p2p && fields.p2pSequence.of(items) !== undefined ? fields.p2pSequence : fields.sequence;
+      shared.set(template, {
+        call: id,
+        group: lastGroupId,
+        pointToPoint: calls.pointToPoint[i],
+        state: calls.state[i],
+        sequence: position(numbered),
+        time: position(fields.time),
+      });
+    }
   }
   return calls;
 }

@@ -1,14 +1,15 @@
 // From evidence to a verdict: which rank, which collective, which line, what kind. The order of the rules matters: a rank
 // that raised, died or was stopped explains every rank that waits; only then is the order of the calls compared.
-import { absentRank, fromLogs } from "./absence.js";
+import { absentFromUnrecorded, absentRank, fromLogs } from "./absence.js";
 import { HangContext } from "./context.js";
 import { disagreement } from "./disagreement.js";
 import type { HangEvidence } from "./evidence.js";
 import { failedRank } from "./failures.js";
 import { pointToPoint } from "./point-to-point.js";
+import { differentRoots } from "./roots.js";
 import type { HangVerdict } from "./verdict.js";
 
-const rules = [failedRank, pointToPoint, disagreement, absentRank, fromLogs];
+const rules = [failedRank, pointToPoint, differentRoots, disagreement, absentRank, absentFromUnrecorded, fromLogs];
 
 /** Names the culprit of a stuck job. */
 export function judgeHang(evidence: HangEvidence): HangVerdict {

@@ -91,3 +91,44 @@ test("hostile bytes end in bounded time and memory", () => {
     }
   }
 });
+
+test("dicts that repeat with other numbers read as Python wrote them", {
+  skip: !hasPython && "there is no python3",
+}, () => {
+  // Without unused stores, as PyTorch's own pickler writes: then later dicts repeat the bytes of earlier ones.
+  const { stdout } = python(`
+import json, pickle, pickletools, sys
+names = ["k%d" % i for i in range(12)]
+frames, states = [{"line": 3}, {"line": 5}], ["scheduled", "completed"]
+entries = []
+for i in range(500):
+    entry = {name: [i, i * 7, -i, i << 20, (1 << 40) + i, None, True, [[i % 3, 64]], "text", (1, "a"), 0.5, states[i % 2]][k] for k, name in enumerate(names)}
+    entry["frames"] = frames if i % 5 else frames[:1]
+    entries.append(entry)
+value = {"frames": frames, "states": states, "names": names, "entries": entries}
+sys.stdout.buffer.write(len(json.dumps(value)).to_bytes(4, "little") + json.dumps(value).encode() + pickletools.optimize(pickle.dumps(value, 2)))`);
+  const length = stdout.readUInt32LE(0);
+  const pickle = stdout.subarray(4 + length);
+  const { value } = readPickle(pickle);
+  assert.deepEqual(plain(value), JSON.parse(stdout.toString("utf8", 4, 4 + length)));
+  const entries = (value as PickleDict).get("entries") as PickleDict[];
+  assert.ok(new Set(entries.map((entry) => entry.template)).size < 40, "most entries share a template");
+  for (let end = 0; end < pickle.length; end += 997) assert.equal(readPickle(pickle.subarray(0, end)).truncated, true);
+});
+
+test("a stored value that changes is not taken from an earlier dict", {
+  skip: !hasPython && "there is no python3",
+}, () => {
+  // The same bytes twice, with another value in the store in between.
+  const { stdout } = python(`
+import pickle, sys, json
+keys = b"".join(b"X" + bytes([1, 0, 0, 0, 97 + i]) + b"q" + bytes([2 + i]) + b"0" for i in range(10))
+items = b"}(" + b"".join(b"h" + bytes([2 + i]) + b"h" + bytes([0]) for i in range(10)) + b"u"
+store = lambda value: b"K" + bytes([value]) + b"q" + bytes([0]) + b"0"
+data = bytes([0x80, 2]) + b"](" + keys + store(5) + items + store(6) + items + b"e."
+text = json.dumps(pickle.loads(data))
+sys.stdout.buffer.write(len(text).to_bytes(4, "little") + text.encode() + data)`);
+  const length = stdout.readUInt32LE(0);
+  const { value } = readPickle(stdout.subarray(4 + length));
+  assert.deepEqual(plain(value), JSON.parse(stdout.toString("utf8", 4, 4 + length)));
+});

@@ -2,9 +2,36 @@
 // execute anything: it knows no object, and of globals only names that stand for a list or dict. Memory is bounded by the
 // size of the file, and a truncated file gives the values up to its end.
 
+import { matched, type PickleTemplate, PickleTemplates, templateOf } from "./pickle-template.js";
+
 /** A dict: keys and values alternate. A flat list is several times faster to make than an object with 20 properties. */
 export class PickleDict {
-  constructor(readonly items: unknown[]) {}
+  private list: unknown[] | null;
+
+  /** `template`: the form that this dict shares with others, which gives its items together with `numbers`. */
+  constructor(
+    items: unknown[] | null,
+    public template: PickleTemplate | null = null,
+    public numbers: readonly number[] = [],
+  ) {
+    this.list = items;
+  }
+
+  get items(): unknown[] {
+    if (this.list === null) {
+      const { items, holes } = this.template as PickleTemplate;
+      this.list = items.slice();
+      for (let i = 0; i < holes.length; i++) this.list[holes[i]] = this.numbers[i];
+    }
+    return this.list;
+  }
+
+  /** Adds keys and values. */
+  add(items: unknown[]): void {
+    if (this.list !== null && this.list.length === 0) this.list = items;
+    else for (const item of items) this.items.push(item);
+    this.template = null;
+  }
 
   get(key: string): unknown {
     for (let i = 0; i < this.items.length; i += 2) if (this.items[i] === key) return this.items[i + 1];
@@ -53,7 +80,13 @@ export function readPickle(bytes: Buffer): PickleResult {
   const stack: unknown[] = [];
   let height = 0;
   const marks: number[] = [];
+  /** Positions behind the bytes of the marks. */
+  const markEnds: number[] = [];
   const memo: unknown[] = [];
+  const templates = new PickleTemplates();
+  /** Values stored so far: a dict that stored one is no template. */
+  let stores = 0;
+  const storesAtMark: number[] = [];
 
   const fail = (why: string): never => {
     throw new PickleError(`byte ${at}: ${why}`);
@@ -73,6 +106,8 @@ export function readPickle(bytes: Buffer): PickleResult {
   };
   const popMark = (): unknown[] => {
     const place = marks.pop();
+    markEnds.pop();
+    storesAtMark.pop();
     if (place === undefined || place >= height) return fail("a mark is missing");
     const items = stack.slice(place + 1, height);
     height = place;
@@ -82,6 +117,8 @@ export function readPickle(bytes: Buffer): PickleResult {
   const put = (index: number, value: unknown) => {
     // Every index of a real pickle is smaller than its number of bytes.
     if (!(index >= 0 && index <= end)) fail(`memo index ${index} is larger than any of a pickle of this size`);
+    stores++;
+    if (index < memo.length) templates.clear();
     // Filled in order, so that the array stays dense.
     while (memo.length < index) memo.push(undefined);
     memo[index] = value;
@@ -108,8 +145,7 @@ export function readPickle(bytes: Buffer): PickleResult {
   const setItems = (items: unknown[]) => {
     const dict = top();
     if (!(dict instanceof PickleDict) || items.length % 2 !== 0) return fail("items for something that is not a dict");
-    if (dict.items.length === 0) (dict as { items: unknown[] }).items = items;
-    else for (const item of items) dict.items.push(item);
+    dict.add(items);
   };
   const addAll = (items: unknown[]) => {
     const list = top();
@@ -144,8 +180,10 @@ export function readPickle(bytes: Buffer): PickleResult {
         if (at + 4 > end) return cut();
         const index = (bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24)) >>> 0;
         at += 4;
-        if (index === memo.length) memo.push(stack[height - 1]);
-        else put(index, top());
+        if (index === memo.length) {
+          memo.push(stack[height - 1]);
+          stores++;
+        } else put(index, top());
         break;
       }
       case 0x94: // MEMOIZE
@@ -203,9 +241,20 @@ export function readPickle(bytes: Buffer): PickleResult {
       }
       case 0x28: // MARK
         marks.push(height);
+        markEnds.push(at);
+        storesAtMark.push(stores);
         stack[height++] = mark;
         break;
       case 0x7d: // EMPTY_DICT
+        // EMPTY_DICT and MARK, the items, and SETITEMS
+        if (bytes[at] === 0x28) {
+          const template = templates.find(bytes, at + 1);
+          if (template !== null && bytes[matched.end] === 0x75) {
+            stack[height++] = new PickleDict(null, template, matched.numbers);
+            at = matched.end + 1;
+            break;
+          }
+        }
         stack[height++] = new PickleDict([]);
         break;
       case 0x5d: // EMPTY_LIST
@@ -213,9 +262,21 @@ export function readPickle(bytes: Buffer): PickleResult {
       case 0x8f: // EMPTY_SET
         stack[height++] = [];
         break;
-      case 0x75: // SETITEMS
-        setItems(popMark());
+      case 0x75: {
+        // SETITEMS
+        const start = markEnds.at(-1) ?? 0;
+        const stored = storesAtMark.at(-1) !== stores;
+        const items = popMark();
+        setItems(items);
+        const dict = top() as PickleDict;
+        if (stored || start < 2 || bytes[start - 2] !== 0x7d || dict.items !== items) break;
+        const template = templateOf(bytes, start, at - 1, items);
+        if (template === null) break;
+        templates.add(template);
+        dict.template = template;
+        dict.numbers = template.holes.map((hole) => items[hole] as number);
         break;
+      }
       case 0x73: {
         // SETITEM
         const value = pop();

@@ -1,7 +1,16 @@
 // Sends and receives without a partner.
 import { reasonOfAbsence } from "./absence.js";
 import { groupName, type HangContext, siteOfRank } from "./context.js";
+import type { PointToPoint } from "./evidence.js";
 import type { HangVerdict } from "./verdict.js";
+
+const kindOf = (op: string): "send" | "recv" => (op.includes("send") ? "send" : "recv");
+
+/** How many calls of a kind a rank has issued to a partner: only the last ones are kept, but they are numbered. */
+function countOf(calls: readonly PointToPoint[], kind: "send" | "recv", peer: number): number {
+  const found = calls.filter((call) => kindOf(call.op) === kind && call.peer === peer);
+  return found.reduce((most, call) => Math.max(most, call.index ?? 0), found.length);
+}
 
 /** A blocked send or receive whose partner never issued the other half. */
 export function pointToPoint(context: HangContext): HangVerdict | null {
@@ -18,12 +27,11 @@ export function pointToPoint(context: HangContext): HangVerdict | null {
       Number(isBlocked.has(a.peer)) - Number(isBlocked.has(b.peer)) ||
       a.own.pointToPoint.length - b.own.pointToPoint.length,
   );
-  const kindOf = (op: string) => (op.includes("send") ? "send" : "recv");
   for (const { own, call, peer } of blocked) {
     const partner = context.evidence.ranks.get(peer);
     const half = kindOf(call.op) === "recv" ? "send" : "recv";
-    const mine = own.pointToPoint.filter((one) => kindOf(one.op) === kindOf(call.op) && one.peer === peer).length;
-    const theirs = partner?.pointToPoint.filter((one) => kindOf(one.op) === half && one.peer === own.rank).length ?? 0;
+    const mine = call.index ?? countOf(own.pointToPoint, kindOf(call.op), peer);
+    const theirs = partner === undefined ? 0 : countOf(partner.pointToPoint, half, own.rank);
     if (theirs >= mine) continue;
     // A partner that is blocked itself, at the same number of calls, is no cause.
     const partnerBlocked = blocked.find((one) => one.own.rank === peer);
@@ -33,12 +41,12 @@ export function pointToPoint(context: HangContext): HangVerdict | null {
       return context.verdict(why.kind, [peer], {
         site: why.site,
         evidence: why.facts,
-        collective: { op: call.op, group: "", sequence: null },
+        collective: { op: kindOf(call.op), group: "", sequence: null },
       });
     return context.verdict("point-to-point", [peer], {
       site: call.site,
       at: siteOfRank(partner),
-      collective: { op: call.op, group: "", sequence: null },
+      collective: { op: kindOf(call.op), group: "", sequence: null },
       confidence: "certain",
       evidence: [
         `rank ${own.rank} waits in ${call.op} number ${mine} with rank ${peer}, which has issued ${theirs} ${half}s to it`,

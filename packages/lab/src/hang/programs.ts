@@ -224,3 +224,40 @@ export function payloadHistory(
   }
   return { same, other };
 }
+
+/** Calls before another one that are compared. */
+const longestContext = 12;
+
+/** The first of the last calls up to `index` with which a rank went on as it never did before, or -1. */
+export function firstUnseen(evidence: HangEvidence, calls: RankCalls, index: number): number {
+  for (let i = Math.max(1, index - longestContext); i <= index; i++) if (isUnseen(evidence, calls, i)) return i;
+  return -1;
+}
+
+/**
+ * Whether a rank went on as it never did before: some number of calls before it occurred earlier in its program, but was always
+ * followed by another call. One call before is not enough where a line issues several of the same kind.
+ */
+function isUnseen(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
+  const places = new Map<number, string>();
+  const place = (i: number): string => {
+    const id = calls.call[i];
+    let known = places.get(id);
+    if (known === undefined) places.set(id, (known = placeOf(evidence.calls[id])));
+    return known;
+  };
+  for (let length = 1; length <= Math.min(longestContext, index); length++) {
+    let before = 0;
+    let same = 0;
+    for (let i = length; i < index; i++) {
+      let k = 1;
+      while (k <= length && place(i - k) === place(index - k)) k++;
+      if (k <= length) continue;
+      before++;
+      if (place(i) === place(index)) same++;
+    }
+    if (before === 0) return false;
+    if (same === 0 && before > 1) return true;
+  }
+  return false;
+}

@@ -9,6 +9,7 @@ import {
   newEvidence,
   type PointToPoint,
   type Raised,
+  type RootedCall,
   rankEvidence,
   type Site,
 } from "./evidence.js";
@@ -209,6 +210,7 @@ class Reader {
       });
     if (isObject(dump["raised"])) own.raised = raisedOf(dump["raised"]);
     own.pointToPoint = objects(dump["pointToPoint"]).slice(0, 4096).map(pointToPointOf);
+    own.rooted = objects(dump["rooted"]).slice(0, 4096).map(rootedOf);
     for (const [name, group] of Object.entries(isObject(dump["groups"]) ? dump["groups"] : {})) {
       if (!isObject(group) || !Array.isArray(group["ranks"])) continue;
       const ranks = group["ranks"].filter(isRank);
@@ -305,12 +307,22 @@ function raisedOf(raised: Fields): Raised {
 }
 
 function pointToPointOf(call: Fields): PointToPoint {
-  const { op, peer, tag, done, site } = call;
+  const { op, peer, tag, done, index, site } = call;
   return {
     op: String(op).slice(0, 64),
     peer: isRank(peer) ? peer : null,
     tag: typeof tag === "number" ? tag : null,
     done: done === true ? true : done === false ? false : null,
+    index: typeof index === "number" && Number.isSafeInteger(index) ? index : null,
+    site: isObject(site) ? siteOf(site) : null,
+  };
+}
+
+function rootedOf({ op, root, done, site }: Fields): RootedCall {
+  return {
+    op: String(op).slice(0, 64),
+    root: isRank(root) ? root : null,
+    done: done === true,
     site: isObject(site) ? siteOf(site) : null,
   };
 }

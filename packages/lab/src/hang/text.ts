@@ -33,7 +33,7 @@ export const hangWords: Readonly<Record<HangKind, Words>> = {
     fix: "Convert to one dtype on every rank before the call.",
   },
   uneven: {
-    did: "ran out of data and left the loop before the other ranks (uneven last batch)",
+    did: "has another number of batches than the other ranks, which left the loop later or earlier (uneven last batch)",
     fix: "Give every rank the same number of batches: DistributedSampler with drop_last=True, or the Join context of torch.distributed.algorithms.",
   },
   raised: { did: "raised an exception", fix: "Fix the error; the other ranks only wait for this one." },
@@ -52,6 +52,10 @@ export const hangWords: Readonly<Record<HangKind, Words>> = {
   "point-to-point": {
     did: "did not issue the other half of a send or receive",
     fix: "Pair every send with one receive of the same peer, tag and order.",
+  },
+  root: {
+    did: "issued the collective with another root than the other ranks",
+    fix: "Pass the same src or dst on every rank: a rank of the world, not of the group, and none that depends on the rank.",
   },
   checkpoint: {
     did: "writes a checkpoint for longer than the others wait",

@@ -13,6 +13,7 @@ export type HangKind =
   | "dead"
   | "stopped"
   | "point-to-point"
+  | "root"
   | "checkpoint"
   | "data-loading"
   | "late"

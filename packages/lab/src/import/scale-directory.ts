@@ -1,6 +1,6 @@
 // Imports the directory of `weft scale` (study.json, runs/ID/...) as a study. Interrupted runs, ranks without records and
 // unfinished lines are reported.
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats";
 import { listSome } from "@weft/formats/text";
@@ -61,7 +61,10 @@ export function readScaleRun(directory: string, study: Partial<StudyFile> = {}):
   for (const key of ["repeat", "order", "command", "nodes", "startedAt", "seconds", "exitCode", "message"] as const)
     if (head[key] !== undefined) Object.assign(run, { [key]: head[key] });
   if (study.launcher !== undefined) run.launcher = study.launcher;
-  const names = readdirSync(directory);
+  // A pipe or a folder under the name of a file is no record: reading one would fail or never end.
+  const names = readdirSync(directory).filter(
+    (name) => statSync(join(directory, name), { throwIfNoEntry: false })?.isFile() === true,
+  );
   if (names.includes("records.jsonl")) readRecords(join(directory, "records.jsonl"), run, problems);
   const ranks = names.flatMap((name) => {
     const match = rankFile.exec(name);

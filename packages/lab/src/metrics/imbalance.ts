@@ -2,7 +2,7 @@
 // without its waits: the recorded exposed communication or, where only the backward pass was timed, how much longer it
 // took than on the rank that arrived last.
 import type { TrainingStep } from "@weft/formats";
-import { mean } from "@weft/formats/stats";
+import { mean, summarize } from "@weft/formats/stats";
 
 /** How the ranks of a run wait for each other. */
 export interface Imbalance {
@@ -10,8 +10,11 @@ export interface Imbalance {
   own: { rank: number; us: number; waitUs: number }[];
   /** Mean over the steps of the slowest rank's own time above the mean of the ranks, relative to the step. */
   lostShare: number;
-  /** The rank that was slowest most often, and in which share of the steps. */
-  slowest: { rank: number; share: number; aboveMean: number };
+  /**
+   * The rank with the largest own time: in which share of the steps it was the slowest, how far above the mean of the ranks, and
+   * how many standard errors of the steps that is.
+   */
+  slowest: { rank: number; share: number; aboveMean: number; standardErrors: number };
   /** Waits were recorded; otherwise they are inferred from the backward passes. */
   recorded: boolean;
   steps: number;
@@ -32,6 +35,12 @@ function aligned(steps: readonly TrainingStep[], field: Timed, skip: number): Tr
   return [...rows.values()].filter((row) => row.length === ranks.size);
 }
 
+/** A mean over its standard error; pauses of single steps do not make it large. */
+function inStandardErrors(values: readonly number[]): number {
+  const { mean: middle, sampleStd } = summarize(values)!;
+  return sampleStd > 0 ? middle / (sampleStd / Math.sqrt(values.length)) : Number.POSITIVE_INFINITY;
+}
+
 /** Null with fewer than two ranks or eight common steps, or where nothing says how long the ranks waited. */
 export function imbalance(steps: readonly TrainingStep[], skip: number, synchronous: boolean): Imbalance | null {
   if (new Set(steps.map((s) => s.rank)).size < 2) return null;
@@ -42,20 +51,25 @@ export function imbalance(steps: readonly TrainingStep[], skip: number, synchron
   if (rows.length < 8) return null;
   const totals = new Map<number, { us: number; waitUs: number }>();
   const slowestIn = new Map<number, number>();
+  const above = new Map<number, number[]>();
   let lost = 0;
   let total = 0;
   for (const row of rows) {
     const shortest = recorded ? 0 : row.reduce((a, s) => Math.min(a, s.backwardUs!), Number.POSITIVE_INFINITY);
     const waits = row.map((s) => (recorded ? s.exposedCommUs! : s.backwardUs! - shortest));
     const own = row.map((s, i) => s.durationUs - waits[i]!);
+    const usual = mean(own);
     for (const [i, s] of row.entries()) {
+      const list = above.get(s.rank);
+      if (list === undefined) above.set(s.rank, [own[i]! - usual]);
+      else list.push(own[i]! - usual);
       const sum = totals.get(s.rank) ?? { us: 0, waitUs: 0 };
       totals.set(s.rank, { us: sum.us + own[i]!, waitUs: sum.waitUs + waits[i]! });
     }
     const most = own.reduce((a, us) => Math.max(a, us), 0);
     const at = row[own.indexOf(most)]!.rank;
     slowestIn.set(at, (slowestIn.get(at) ?? 0) + 1);
-    lost += most - mean(own);
+    lost += most - usual;
     total += mean(row.map((s) => s.durationUs));
   }
   const own = [...totals]
@@ -66,7 +80,12 @@ export function imbalance(steps: readonly TrainingStep[], skip: number, synchron
   return {
     own,
     lostShare: total > 0 ? lost / total : 0,
-    slowest: { rank: top.rank, share: (slowestIn.get(top.rank) ?? 0) / rows.length, aboveMean: top.us / middle - 1 },
+    slowest: {
+      rank: top.rank,
+      share: (slowestIn.get(top.rank) ?? 0) / rows.length,
+      aboveMean: top.us / middle - 1,
+      standardErrors: inStandardErrors(above.get(top.rank)!),
+    },
     recorded,
     steps: rows.length,
   };

@@ -10,6 +10,7 @@ import type {
   TrainingStep,
   Workload,
 } from "@weft/formats";
+import type { Finding } from "./finding.js";
 
 /** Utilization of the host and its devices at one moment. */
 export interface UtilizationSample {
@@ -171,6 +172,8 @@ export interface Run {
   events: RunEvent[];
   /** Summaries of attached traces. */
   traces?: TraceSummary[];
+  /** What the attached traces show by themselves. */
+  traceFindings?: Finding[];
   /** What the importer left out or repaired. */
   problems: ImportProblem[];
   /** Named figures that the job itself printed or wrote, e.g. `{throughput: 812.4}`. */

@@ -46,6 +46,7 @@ export {
   predict,
   type ScalingPrediction,
   type ScalingPredictions,
+  throughputAhead,
 } from "./predict.js";
 export {
   type BatchPoint,

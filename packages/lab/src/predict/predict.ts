@@ -205,13 +205,17 @@ function pastPeakThroughput({ read, largest }: Context, target: number): number 
  */
 const farShare = 0.75;
 
-function withoutBatches(c: Context, target: number): number {
-  const near = c.law.throughput(target);
-  const doublings = Math.log2(target / c.largest.devices);
-  const share = Math.min(farShare, Math.max(0, doublings - 1));
+/** Throughput at `target` by the law without batches; `points` ascending in devices. */
+export function throughputAhead(
+  law: FittedLaw,
+  points: readonly (readonly [number, number])[],
+  target: number,
+): number {
+  const near = law.throughput(target);
+  const share = Math.min(farShare, Math.max(0, Math.log2(target / points.at(-1)![0]) - 1));
   if (share === 0 || !(near > 0)) return near;
-  const points = c.read.samples.map(({ devices, mean: throughput }) => ({ devices, throughput, globalBatch: devices }));
-  const far = fitStepLaw(points, stepLawConstants).at(target, target).throughput;
+  const batches = points.map(([devices, throughput]) => ({ devices, throughput, globalBatch: devices }));
+  const far = fitStepLaw(batches, stepLawConstants).at(target, target).throughput;
   return near ** (1 - share) * far ** share;
 }
 
@@ -297,7 +301,11 @@ function predictOne(target: Target, c: Context): ScalingPrediction {
       ? c.stepLaw.at(devices, globalBatch!).throughput
       : c.pastPeak
         ? pastPeakThroughput(c, devices)
-        : withoutBatches(c, devices);
+        : throughputAhead(
+            c.law,
+            read.samples.map((sample) => [sample.devices, sample.mean] as const),
+            devices,
+          );
   if (!Number.isFinite(throughput) || throughput <= 0)
     return {
       devices,

@@ -18,6 +18,7 @@ const placeOfFinding: Readonly<Record<string, readonly (typeof timelineKinds)[nu
   "trace-straggler": ["communication"],
   "trace-exposed-communication": ["communication"],
   "trace-synchronization": ["synchronization"],
+  "trace-allocation": ["idle: launched late"],
   "trace-small-kernels": ["idle: launched late"],
   "trace-host-bound": ["idle: launched late"],
   "trace-copies": ["copy"],

@@ -37,9 +37,10 @@ function memoryUsed(): number | undefined {
   }
 }
 
+/** Runnable processes beside this one, which runs while it reads. */
 function runQueue(): number | undefined {
   try {
-    return Number(readFileSync("/proc/loadavg", "latin1").split(" ")[3].split("/")[0]);
+    return Math.max(0, Number(readFileSync("/proc/loadavg", "latin1").split(" ")[3].split("/")[0]) - 1);
   } catch {
     return undefined;
   }

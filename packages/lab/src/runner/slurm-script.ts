@@ -98,7 +98,7 @@ function samplerLines(job: JobScript): string {
     busy=$((user + nice + system + irq + softirq + steal)); total=$((busy + idle + iowait))
     if [ -z "$first" ] && [ $total -gt $last_total ]; then
       local memory=$(awk '/MemTotal/ {t=$2} /MemAvailable/ {a=$2} END {printf "%.0f", (t-a)*1024}' /proc/meminfo)
-      local queue=$(awk '{split($4, q, "/"); print q[1]}' /proc/loadavg)
+      local queue=$(awk '{split($4, q, "/"); print q[1] - 1}' /proc/loadavg)
       local percent=$(awk "BEGIN {printf \\"%.1f\\", 100 * ($busy - $last_busy) / ($total - $last_total)}")
       local gpus=
       if [ -n "$smi" ]; then

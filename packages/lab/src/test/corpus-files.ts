@@ -1,7 +1,7 @@
-// For tests: writes the files of a study that never ran, as `weft scale` or a published study leaves them behind.
+// For tests: writes studies as the files that users have: directories of `weft scale`, and study.yaml with metrics.csv.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ProbeFacts, RunFile, RunLogRecord, StudyFile, Workload } from "@weft/formats";
+import type { ProbeFacts, RunFile, RunLogRecord, StudyFile, TrainingStep, Workload } from "@weft/formats";
 import { formatMetrics } from "@weft/formats";
 import { seededRandom } from "@weft/formats/stats";
 
@@ -31,6 +31,8 @@ export interface Job {
   /** Without steps only epochs are written; without epochs only the time of the run. */
   records?: "steps" | "epochs" | "run";
   command?: string[];
+  /** Further fields of a step, or other values of the usual ones. */
+  step?: (devices: number, rank: number, step: number, steps: number) => Partial<TrainingStep>;
 }
 
 const json = (path: string, value: object): void => writeFileSync(path, JSON.stringify(value));
@@ -119,6 +121,7 @@ function writeRun(place: string, job: Job, devices: number, repeat: number, orde
             epoch: e + 1,
             durationUs: (seconds * 1e6) / steps,
             samples: s === steps - 1 ? last : batch,
+            ...job.step?.(devices, rank, step - 1, steps * epochs),
           });
       const loss = job.loss?.(devices, e + 1);
       lines.push({
@@ -161,3 +164,15 @@ export function writeCsv(folder: string, study: Record<string, unknown>, runs: C
   // JSON is YAML.
   json(join(folder, "study.yaml"), { studies: [{ name: "study", ...study, runs: list }] });
 }
+
+export const epochs = (mean: number, count = 6): number[] =>
+  Array.from({ length: count }, (_, i) => mean * (i === 0 ? 1.1 : 1 + 0.004 * ((i * 7) % 3) - 0.004));
+export const amdahl = (one: number, serial: number) => (n: number) => one * (serial + (1 - serial) / n);
+export const same = (d: number, f: ProbeFacts) => (d > 1 ? f : {});
+export const ddp: ProbeFacts = {
+  parallelism: "ddp",
+  samplerSharded: true,
+  samplerClass: "DistributedSampler",
+  backend: "gloo",
+};
+export const sums = (at: (step: number) => number[]) => [1, 2, 4, 8].map((step) => ({ step, sums: at(step) }));

@@ -1,7 +1,5 @@
-// For tests: a corpus of generated studies, half of them honest (honest failures included) and half with one fault, written as
-// the files that users have: directories of `weft scale`, and study.yaml with metrics.csv.
-import type { ProbeFacts } from "@weft/formats";
-import { type CsvRun, type Job, writeCsv, writeJob } from "./corpus-files.js";
+// For tests: a corpus of generated studies, half of them honest (honest failures included) and half with one fault.
+import { amdahl, type CsvRun, ddp, epochs, type Job, same, sums, writeCsv, writeJob } from "./corpus-files.js";
 
 /** One study of the corpus. */
 export interface CorpusStudy {
@@ -12,18 +10,6 @@ export interface CorpusStudy {
   counted: boolean;
   write: (folder: string) => void;
 }
-
-const epochs = (mean: number, count = 6): number[] =>
-  Array.from({ length: count }, (_, i) => mean * (i === 0 ? 1.1 : 1 + 0.004 * ((i * 7) % 3) - 0.004));
-const amdahl = (one: number, serial: number) => (n: number) => one * (serial + (1 - serial) / n);
-const same = (d: number, f: ProbeFacts) => (d > 1 ? f : {});
-const ddp: ProbeFacts = {
-  parallelism: "ddp",
-  samplerSharded: true,
-  samplerClass: "DistributedSampler",
-  backend: "gloo",
-};
-const sums = (at: (step: number) => number[]) => [1, 2, 4, 8].map((step) => ({ step, sums: at(step) }));
 
 type Entry = [name: string, write: (folder: string) => void, options?: { counted?: boolean }];
 const scale = (name: string, job: Job, counted = true): Entry => [name, (folder) => writeJob(folder, job), { counted }];

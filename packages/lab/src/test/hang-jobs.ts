@@ -1,4 +1,4 @@
-// Starts the jobs of hangs/job.py with real PyTorch ranks under the probe, waits until they are stuck, and compares what
+// Starts the jobs of hangs/*.py with real PyTorch ranks under the probe, waits until they are stuck, and compares what
 // `weft hang` says with what was injected. Used by a test (a few scenarios) and by hangs/run.mjs (all of them).
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
@@ -11,6 +11,8 @@ const folder = join(dirname(fileURLToPath(import.meta.url)), "../../hangs");
 const probe = join(folder, "../probe");
 
 interface Scenario {
+  /** The program; job.py when not given. */
+  job?: string;
   ranks: number;
   culprit: number;
   kind: string;
@@ -31,8 +33,8 @@ export interface HangScore {
 export const scenarios = JSON.parse(readFileSync(join(folder, "scenarios.json"), "utf8")) as Record<string, Scenario>;
 
 /** The line with the comment "FAULT <scenario>". */
-function faultLine(name: string): number {
-  const lines = readFileSync(join(folder, "job.py"), "utf8").split("\n");
+function faultLine(job: string, name: string): number {
+  const lines = readFileSync(join(folder, job), "utf8").split("\n");
   return 1 + lines.findIndex((line) => / # FAULT (.*)$/.exec(line)?.[1].split(" ").includes(name));
 }
 
@@ -53,7 +55,7 @@ export async function runScenario(
   limitSeconds: number,
   keep?: string,
 ): Promise<HangScore> {
-  const { ranks, culprit, kind, op } = scenarios[name];
+  const { job: program = "job.py", ranks, culprit, kind, op } = scenarios[name];
   const run = keep ?? mkdtempSync(join(tmpdir(), "weft-hang-"));
   const began = performance.now();
   const jobs: ChildProcess[] = [];
@@ -61,7 +63,7 @@ export async function runScenario(
     for (let rank = 0; rank < ranks; rank++) {
       const log = openSync(join(run, `rank${rank}.log`), "w");
       jobs.push(
-        spawn(python, ["-W", "ignore", join(folder, "job.py"), name, join(run, "store")], {
+        spawn(python, ["-W", "ignore", join(folder, program), name, join(run, "store")], {
           stdio: ["ignore", log, log],
           env: {
             ...process.env,
@@ -90,7 +92,7 @@ export async function runScenario(
       ranks,
       culprit: verdict.culprits.length === 1 && verdict.culprits[0] === culprit,
       collective: verdict.collective?.op === op,
-      line: verdict.site?.line === faultLine(name) && verdict.site.file.endsWith("job.py"),
+      line: verdict.site?.line === faultLine(program, name) && verdict.site.file.endsWith(program),
       kind: verdict.kind === kind,
       verdict,
       seconds: (performance.now() - began) / 1000,

@@ -59,3 +59,21 @@ for _ in range(30):
     x.block_until_ready()
 print(len(jax.devices()))
 `;
+
+/** Three epochs over a loader with a persistent process: shuffled data, or zeros. */
+export const loaderScript = `
+import sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+zeros = sys.argv[1] == "zeros"
+x = torch.zeros(64, 4) if zeros else torch.arange(256.0).reshape(64, 4)
+loader = DataLoader(TensorDataset(x), batch_size=8, shuffle=True, num_workers=1, persistent_workers=True)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+for epoch in range(3):
+    for (batch,) in loader:
+        model(batch).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+`;

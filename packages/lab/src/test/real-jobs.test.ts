@@ -2,15 +2,16 @@
 // them; the same job runs under SLURM; the compilation of a JAX job is reported separately.
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { RunFile } from "@weft/formats";
+import type { ProbeFacts, RunFile } from "@weft/formats";
 import type { StudyReport } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
+import { probeEnvironment } from "../runner/index.js";
 import { TestFolder } from "../trace/fixtures.js";
-import { jaxScript, trainScript, variantScript } from "./jobs.js";
+import { jaxScript, loaderScript, trainScript, variantScript } from "./jobs.js";
 import { loudly, type Python, pythonWith } from "./python.js";
 import { type Slurm, startSlurm } from "./slurm.js";
 
@@ -34,6 +35,13 @@ function scale(args: string[], cwd: string, env: Record<string, string | undefin
   );
   assert.ok(done.status === 0 || done.status! >= 3, done.stderr);
   return JSON.parse(done.stdout) as Scaled;
+}
+
+/** The last facts of a file of records. */
+function studyFacts(path: string): ProbeFacts {
+  const lines = readFileSync(path, "utf8").trimEnd().split("\n");
+  const records = lines.map((line) => JSON.parse(line) as { type: string; facts?: ProbeFacts });
+  return Object.assign({}, ...records.flatMap((r) => (r.type === "facts" ? [r.facts] : [])));
 }
 
 function trainCommand(python: Python, folder: TestFolder): string[] {
@@ -118,6 +126,24 @@ describe("a real PyTorch DDP job", () => {
     assert.equal(alone.status, "not valid");
     assert.ok(alone.findings.some((f) => f.id === "ranks-train-different-models" && f.severity === "invalid"));
     assert.equal(alone.scaling[1].workSpeedup, null);
+  });
+
+  test("epochs of persistent loaders have orders of their own, and constant batches are no evidence", (t) => {
+    if (typeof python === "string") return t.skip(loudly(python));
+    using folder = new TestFolder();
+    const script = folder.file("loaders.py", loaderScript);
+    const facts = (kind: string) => {
+      const home = join(folder.path, kind);
+      mkdirSync(home);
+      const env = { ...process.env, ...probeEnvironment(home, {}) };
+      execFileSync((python as Python).python, [script, kind], { env, timeout: 120_000 });
+      return studyFacts(join(home, "rank0.jsonl"));
+    };
+    const shuffled = facts("shuffled").epochIndexHashes ?? [];
+    assert.equal(new Set(shuffled).size, 3, String(shuffled));
+    const zeros = facts("zeros");
+    assert.equal(zeros.contentHash, undefined);
+    assert.equal(zeros.epochIndexHashes?.length, 3);
   });
 
   test("Ctrl-C terminates all processes of a torchrun job", async (t) => {

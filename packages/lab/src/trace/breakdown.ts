@@ -1,7 +1,7 @@
 // Time breakdown of a device: busy or idle, computing or not, the reason for idle time, and how much communication overlaps
 // computation. The definitions are those of Holistic Trace Analysis; all times are in the unit of the trace's tables.
 import { roundHalfEven } from "@weft/formats/stats";
-import { type Intervals, measure, mergeSorted, overlap, timePerCombination } from "./intervals.js";
+import { extent, type Intervals, measure, mergeSorted, overlap, timePerCombination } from "./intervals.js";
 import { categoryIndex, type KernelType } from "./kinds.js";
 import { type DeviceView, rowsOfType } from "./view.js";
 
@@ -41,11 +41,15 @@ export interface TypeTime {
   percent: number;
 }
 
-/** The breakdown from merged intervals: also used where the "device" is a CPU. */
-export function breakdownOf(all: Intervals, computing: Intervals, communicating: Intervals): TimeBreakdown | null {
-  if (all.count === 0) return null;
-  const spanUs = all.ends[all.count - 1] - all.starts[0];
-  const idleUs = spanUs - measure(all);
+/** The breakdown from the extent of all events and merged intervals: also used where the "device" is a CPU. */
+export function breakdownOf(
+  all: ReturnType<typeof extent>,
+  computing: Intervals,
+  communicating: Intervals,
+): TimeBreakdown | null {
+  if (all === null) return null;
+  const spanUs = all.last - all.first;
+  const idleUs = spanUs - all.busy;
   const computeUs = measure(computing);
   const nonComputeUs = spanUs - computeUs - idleUs;
   const communicationUs = measure(communicating);
@@ -70,11 +74,7 @@ const intervalsOf = (view: DeviceView, type: KernelType): Intervals =>
 
 export function timeBreakdown(view: DeviceView): TimeBreakdown | null {
   const { ts, dur } = view.data.device;
-  return breakdownOf(
-    mergeSorted(ts, dur, view.rows),
-    intervalsOf(view, "COMPUTATION"),
-    intervalsOf(view, "COMMUNICATION"),
-  );
+  return breakdownOf(extent(ts, dur, view.rows), intervalsOf(view, "COMPUTATION"), intervalsOf(view, "COMMUNICATION"));
 }
 
 const typesInOrder: KernelType[] = ["COMPUTATION", "COMMUNICATION", "MEMORY"];
@@ -102,35 +102,40 @@ export function idleBreakdown(view: DeviceView): IdleBreakdown[] {
   const { device, runtime } = view.data;
   const exact = view.data.unit === "ns";
   const usualGap = usualGapUs * view.data.ticksPerUs;
-  const kernels = view.rows.filter((row) => view.data.device.category[row] !== syncCategory);
-  // Rows are numbered in the order of the file.
-  const first = new Map<number, number>();
-  for (let i = 0; i < kernels.length; i++) {
-    const row = kernels[i];
-    const known = first.get(device.stream[row]);
-    if (known === undefined || row < known) first.set(device.stream[row], row);
+  interface Stream {
+    result: IdleBreakdown;
+    /** Rows are numbered in the order of the file. */
+    firstRow: number;
+    begin: number;
+    previousEnd: number;
   }
-  const streams = [...first].sort((a, b) => a[1] - b[1]).map(([stream]) => stream);
-  return streams.map((stream) => {
-    const result: IdleBreakdown = { stream, spanUs: 0, busyUs: 0, hostWaitUs: 0, kernelWaitUs: 0, otherUs: 0 };
-    let previousEnd = Number.NaN;
-    let begin = Number.NaN;
-    for (let i = 0; i < kernels.length; i++) {
-      const row = kernels[i];
-      if (device.stream[row] !== stream) continue;
-      // Work on one stream may overlap; Holistic Trace Analysis then counts a negative gap.
-      const gap = exact ? Math.max(0, device.ts[row] - previousEnd) : device.ts[row] - previousEnd;
-      if (!Number.isNaN(gap)) {
-        const launched = view.launch[row] >= 0 ? runtime.ts[view.launch[row]] : Number.NaN;
-        if (launched > previousEnd) result.hostWaitUs += gap;
-        else if (gap < usualGap) result.kernelWaitUs += gap;
-        else result.otherUs += gap;
-      }
-      const end = device.ts[row] + device.dur[row];
-      if (Number.isNaN(begin)) begin = device.ts[row];
-      previousEnd = exact && previousEnd > end ? previousEnd : end;
-      result.spanUs = Math.max(result.spanUs, previousEnd - begin);
+  const streams = new Map<number, Stream>();
+  for (let i = 0; i < view.rows.length; i++) {
+    const row = view.rows[i];
+    if (device.category[row] === syncCategory) continue;
+    const start = device.ts[row];
+    const end = start + device.dur[row];
+    const id = device.stream[row];
+    const stream = streams.get(id);
+    if (stream === undefined) {
+      const result = { stream: id, spanUs: end - start, busyUs: 0, hostWaitUs: 0, kernelWaitUs: 0, otherUs: 0 };
+      result.spanUs = Math.max(0, result.spanUs);
+      streams.set(id, { result, firstRow: row, begin: start, previousEnd: end });
+      continue;
     }
+    const { result, previousEnd } = stream;
+    // Work on one stream may overlap; Holistic Trace Analysis then counts a negative gap.
+    const gap = exact ? Math.max(0, start - previousEnd) : start - previousEnd;
+    const launched = view.launch[row] >= 0 ? runtime.ts[view.launch[row]] : Number.NaN;
+    if (launched > previousEnd) result.hostWaitUs += gap;
+    else if (gap < usualGap) result.kernelWaitUs += gap;
+    else result.otherUs += gap;
+    if (row < stream.firstRow) stream.firstRow = row;
+    stream.previousEnd = exact && previousEnd > end ? previousEnd : end;
+    result.spanUs = Math.max(result.spanUs, stream.previousEnd - stream.begin);
+  }
+  const inFileOrder = [...streams.values()].sort((a, b) => a.firstRow - b.firstRow);
+  return inFileOrder.map(({ result }) => {
     result.busyUs = result.spanUs - result.hostWaitUs - result.kernelWaitUs - result.otherUs;
     return result;
   });

@@ -23,26 +23,42 @@ export function queueLengths(view: DeviceView, startsFirst = false): QueueLength
   const { device, runtime, symbols } = view.data;
   const isLaunch = nameIn(symbols, launchCalls);
   // Pairs of a launching call and what it launched; calls and kernels are sorted by time each, then merged.
-  const pairs = view.rows.filter((row) => {
-    const launch = view.launch[row];
-    return launch >= 0 && view.runtimeKept[launch] === 1 && isLaunch(runtime.name[launch]);
-  });
+  const pairs = new Uint32Array(view.rows.length);
+  let count = 0;
   const perStream = new Map<number, number>();
-  for (const row of pairs) perStream.set(device.stream[row], (perStream.get(device.stream[row]) ?? 0) + 1);
+  for (let i = 0; i < pairs.length; i++) {
+    const row = view.rows[i];
+    const launch = view.launch[row];
+    if (launch < 0 || view.runtimeKept[launch] === 0 || !isLaunch(runtime.name[launch])) continue;
+    pairs[count++] = row;
+    perStream.set(device.stream[row], (perStream.get(device.stream[row]) ?? 0) + 1);
+  }
   const streams = [...perStream.keys()].sort((a, b) => a - b);
+  // The pairs of each stream lie one behind the other.
+  const next = new Map<number, number>();
+  let offset = 0;
+  for (const stream of streams) {
+    next.set(stream, offset);
+    offset += perStream.get(stream)!;
+  }
+  const allStarts = new Float64Array(count);
+  const allCalls = new Float64Array(count);
+  for (let i = 0; i < count; i++) {
+    const at = next.get(device.stream[pairs[i]])!;
+    next.set(device.stream[pairs[i]], at + 1);
+    allStarts[at] = device.ts[pairs[i]];
+    allCalls[at] = runtime.ts[view.launch[pairs[i]]];
+  }
   return streams.map((stream) => {
-    const starts = new Float64Array(perStream.get(stream)!);
-    const calls = new Float64Array(starts.length);
-    let n = 0;
-    for (let i = 0; i < pairs.length; i++) {
-      const row = pairs[i];
-      if (device.stream[row] !== stream) continue;
-      starts[n] = device.ts[row];
-      calls[n++] = runtime.ts[view.launch[row]];
-    }
+    const n = perStream.get(stream)!;
+    const end = next.get(stream)!;
+    const starts = allStarts.subarray(end - n, end);
+    const calls = allCalls.subarray(end - n, end);
     // Rows are sorted by start time; calls of different threads may not be.
-    if (calls.some((call, i) => i > 0 && call < calls[i - 1])) calls.sort();
-    const lengths = new Float64Array(2 * n);
+    let sorted = true;
+    for (let i = 1; i < n && sorted; i++) sorted = calls[i] >= calls[i - 1];
+    if (!sorted) calls.sort();
+    const lengths = new Int32Array(2 * n);
     let length = 0;
     let fullUs = 0;
     let before = 0;

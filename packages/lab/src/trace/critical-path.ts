@@ -1,7 +1,7 @@
 // Critical path of one rank, computed backward: from the last kernel to its latest dependency (the previous kernel of its
 // stream, a kernel of another stream, or the launching call), and on the host back to the last call that blocked on the
 // device. The parts sum to the length of the path.
-import { gatherRows, sortRows } from "./intervals.js";
+import { gatherRows, lastAtMost, sortedBy, sortRows } from "./intervals.js";
 import { blockingCalls, kernelTypes } from "./kinds.js";
 import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
@@ -24,8 +24,11 @@ export interface CriticalPath {
 const usualGapUs = 30;
 
 interface SortedEnds {
-  ends: Float64Array;
+  /** End of each row of the device table. */
+  end: Float64Array;
   rows: Uint32Array;
+  /** By position: how many positions below are known to be walked, or 0. */
+  below: Uint32Array;
 }
 
 function sortByEnd(view: DeviceView): SortedEnds {
@@ -33,16 +36,16 @@ function sortByEnd(view: DeviceView): SortedEnds {
   const end = new Float64Array(view.data.device.rows);
   for (let row = 0; row < end.length; row++) end[row] = ts[row] + dur[row];
   const rows = sortRows(view.rows.slice(), end);
-  return { ends: gatherRows(end, rows), rows };
+  return { end, rows, below: new Uint32Array(rows.length) };
 }
 
-/** Index of the last value that is at most `limit`, or -1. */
-function lastAtMost(sorted: Float64Array, limit: number): number {
+/** Position of the last row that ends at `limit` or before, or -1. */
+function lastEnded({ end, rows }: SortedEnds, limit: number): number {
   let low = 0;
-  let high = sorted.length;
+  let high = rows.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (sorted[middle] <= limit) low = middle + 1;
+    if (end[rows[middle]] <= limit) low = middle + 1;
     else high = middle;
   }
   return low - 1;
@@ -81,7 +84,7 @@ export function criticalPath(view: DeviceView): CriticalPath | null {
 
   const begin = device.ts[view.rows[0]];
   let row = byEnd.rows[byEnd.rows.length - 1];
-  let time = byEnd.ends[byEnd.ends.length - 1];
+  let time = byEnd.end[row];
   path.totalUs = time - begin;
   let onDevice = true;
   const walked = new Uint8Array(device.rows);
@@ -118,8 +121,8 @@ export function criticalPath(view: DeviceView): CriticalPath | null {
     // On the host: back to the last blocking call, then to the kernel whose end released it.
     let call = lastAtMost(blocking.ends, time);
     while (call >= 0 && blocking.starts[call] >= time) call--;
-    const released = call < 0 ? -1 : lastAtMost(byEnd.ends, blocking.ends[call]);
-    const kernelEnd = released < 0 ? Number.NaN : byEnd.ends[released];
+    const released = call < 0 ? -1 : lastEnded(byEnd, blocking.ends[call]);
+    const kernelEnd = released < 0 ? Number.NaN : byEnd.end[byEnd.rows[released]];
     if (released >= 0 && kernelEnd >= blocking.starts[call] && kernelEnd < time) {
       path.hostUs += time - kernelEnd;
       time = kernelEnd;
@@ -163,22 +166,30 @@ function waitedFor(view: DeviceView, byEnd: SortedEnds, previous: number, walked
   const usualGap = usualGapUs * ticksPerUs;
   if (previous >= 0 && walked[previous] === 0 && start - (device.ts[previous] + device.dur[previous]) <= usualGap)
     return previous;
-  let at = lastAtMost(byEnd.ends, start);
-  while (at >= 0 && walked[byEnd.rows[at]] === 1) at--;
-  return at < 0 ? -1 : byEnd.rows[at];
+  let at = lastEnded(byEnd, start);
+  // Walked kernels lie together: each remembers how far down the next other one is at least.
+  const { below, rows } = byEnd;
+  const from = at;
+  while (at >= 0 && walked[rows[at]] === 1) at = below[at] === 0 ? at - 1 : at - below[at];
+  for (let k = from; k > at; ) {
+    const step = Math.max(1, below[k]);
+    below[k] = k - at;
+    k -= step;
+  }
+  return at < 0 ? -1 : rows[at];
 }
 
 function blockingEnds(view: DeviceView): { starts: Float64Array; ends: Float64Array } {
   const { runtime, symbols } = view.data;
   const blocks = nameIn(symbols, blockingCalls);
-  const end = new Float64Array(runtime.rows);
-  const rows = new Uint32Array(runtime.rows);
-  let n = 0;
+  const starts: number[] = [];
+  const ends: number[] = [];
   for (let i = 0; i < runtime.rows; i++) {
     if (!blocks(runtime.name[i])) continue;
-    rows[n++] = i;
-    end[i] = runtime.ts[i] + runtime.dur[i];
+    starts.push(runtime.ts[i]);
+    ends.push(runtime.ts[i] + runtime.dur[i]);
   }
-  const sorted = sortRows(rows.subarray(0, n), end);
-  return { starts: gatherRows(runtime.ts, sorted), ends: gatherRows(end, sorted) };
+  const end = Float64Array.from(ends);
+  const order = sortedBy(end, end.length);
+  return { starts: gatherRows(Float64Array.from(starts), order), ends: gatherRows(end, order) };
 }

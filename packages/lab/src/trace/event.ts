@@ -13,6 +13,7 @@ import {
   skipValue,
   TraceSyntaxError,
 } from "./scan.js";
+import { hashSeed } from "./symbols.js";
 
 // Numbers, because a switch over strings costs one comparison per case and runs ten times per event.
 const keyPh = 0;
@@ -66,6 +67,9 @@ type ArgumentKey = (typeof argumentKeys)[number];
 
 export const argumentIndex = Object.fromEntries(argumentKeys.map((key, i) => [key, i])) as Record<ArgumentKey, number>;
 
+/** Names whose kind is remembered; a power of two. */
+const plainNames = 1024;
+
 /** A token in the window: the bytes [start, end) and their hash; `quoted` when it was a JSON string. */
 export interface Token {
   start: number;
@@ -115,6 +119,10 @@ export class EventSlots {
   raw(bytes: Buffer, argument: number): string {
     return this.has(argument) ? bytes.toString("utf8", this.argStart[argument], this.argEnd[argument]) : "";
   }
+
+  private readonly plainHash = new Int32Array(plainNames);
+  private readonly plainLength = new Int32Array(plainNames);
+  private readonly isPlain = new Uint8Array(plainNames);
 
   private clear(start: number): void {
     this.start = start;
@@ -245,12 +253,16 @@ export class EventSlots {
 
   private isPlainKernel(bytes: Buffer): boolean {
     if (!isToken(bytes, this.category, kernelCategory)) return false;
-    const { start, end } = this.name;
-    // Both "nccl..." and "...ncclKernel..." are collectives, as are vendor variants that contain these letters.
+    const { start, end, hash } = this.name;
     if (end === start) return false;
-    for (let i = start; i + 2 < end; i++)
-      if (bytes[i] === 0x63 && bytes[i + 1] === 0x63 && bytes[i + 2] === 0x6c) return false;
-    return true;
+    // Names repeat: the answer for the last name with this hash and length is kept.
+    const slot = hash & (plainNames - 1);
+    if (this.plainHash[slot] !== hash || this.plainLength[slot] !== end - start) {
+      this.plainHash[slot] = hash;
+      this.plainLength[slot] = end - start;
+      this.isPlain[slot] = isCollectiveName(bytes, start, end) ? 0 : 1;
+    }
+    return this.isPlain[slot] === 1;
   }
 
   private argument(key: number, bytes: Buffer, at: number, end: number): number {
@@ -277,6 +289,13 @@ export class EventSlots {
   }
 }
 
+/** Both "nccl..." and "...ncclKernel..." are collectives, as are vendor variants that contain these letters. */
+function isCollectiveName(bytes: Buffer, start: number, end: number): boolean {
+  for (let i = start; i + 2 < end; i++)
+    if (bytes[i] === 0x63 && bytes[i + 1] === 0x63 && bytes[i + 2] === 0x6c) return true;
+  return false;
+}
+
 const kernelCategory = Buffer.from("kernel");
 const kernelArguments = (1 << argumentIndex.device) | (1 << argumentIndex.stream) | (1 << argumentIndex.correlation);
 
@@ -301,7 +320,7 @@ function readToken(into: Token, bytes: Buffer, at: number, end: number): number 
   into.start = at;
   into.end = stop;
   into.quoted = false;
-  let hash = 0x811c9dc5 | 0;
+  let hash = hashSeed;
   for (let i = at; i < stop; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
   into.hash = hash;
   return stop;

@@ -1,6 +1,7 @@
 // Traces without GPU events: host operators are the computation and those of gloo or MPI the communication; in JAX traces XLA
 // operations carry their device number. Both are converted to the columns of kernels.
 import { grown } from "./columns.js";
+import type { CollectiveArguments, TraceData } from "./data.js";
 import { type Intervals, measure, mergeSorted, sortedBy } from "./intervals.js";
 import type { Activity } from "./kernels.js";
 import {
@@ -11,7 +12,6 @@ import {
   kernelTypes,
   xlaKernelType,
 } from "./kinds.js";
-import type { CollectiveArguments, TraceData } from "./read.js";
 
 const communication = kernelTypes.indexOf("COMMUNICATION");
 const computation = kernelTypes.indexOf("COMPUTATION");

@@ -1,4 +1,5 @@
 // Sets of time intervals: union, length and overlap.
+import type { Column } from "./columns.js";
 
 /** Intervals in columns; the first `count` entries are used. */
 export interface Intervals {
@@ -8,7 +9,7 @@ export interface Intervals {
 }
 
 /** Merges overlapping and adjacent intervals, sorted by start. */
-export function mergeSorted(ts: Float64Array, dur: Float64Array, rows: ArrayLike<number>): Intervals {
+export function mergeSorted(ts: Float64Array, dur: Column, rows: ArrayLike<number>): Intervals {
   const starts = new Float64Array(rows.length);
   const ends = new Float64Array(rows.length);
   let count = 0;
@@ -24,6 +25,28 @@ export function mergeSorted(ts: Float64Array, dur: Float64Array, rows: ArrayLike
     }
   }
   return { starts, ends, count };
+}
+
+/** First start, last end and length of the union of the events of `rows`, which are sorted by start; null without rows. */
+export function extent(
+  ts: Float64Array,
+  dur: Column,
+  rows: ArrayLike<number>,
+): { first: number; last: number; busy: number } | null {
+  if (rows.length === 0) return null;
+  const first = ts[rows[0]];
+  let last = first;
+  let busy = 0;
+  for (let i = 0; i < rows.length; i++) {
+    const start = ts[rows[i]];
+    const end = start + dur[rows[i]];
+    if (i > 0 && start <= last) {
+      if (end <= last) continue;
+      busy += end - last;
+    } else busy += end - start;
+    last = end;
+  }
+  return { first, last, busy };
 }
 
 export function measure(set: Intervals): number {
@@ -49,29 +72,28 @@ export function overlap(a: Intervals, b: Intervals): number {
 
 /** Time spent in each combination of merged sets, by bit mask (bit k: set k is active). */
 export function timePerCombination(sets: readonly Intervals[]): Map<number, number> {
-  const total = sets.reduce((n, set) => n + set.count, 0) * 2;
-  const times = new Float64Array(total);
-  const changes = new Int32Array(total);
-  let n = 0;
-  sets.forEach((set, k) => {
-    for (let i = 0; i < set.count; i++) {
-      times[n] = set.starts[i];
-      changes[n++] = 1 << k;
-      times[n] = set.ends[i];
-      changes[n++] = -(1 << k);
-    }
-  });
-  const order = sortedBy(times, n);
   const spent = new Map<number, number>();
+  // The next boundary of each set: even numbers are starts, odd ones ends.
+  const next = sets.map(() => 0);
+  const boundary = (k: number): number => {
+    const { starts, ends, count } = sets[k];
+    const at = next[k] >> 1;
+    return at >= count ? Number.POSITIVE_INFINITY : (next[k] & 1) === 0 ? starts[at] : ends[at];
+  };
+  const times = sets.map((_, k) => boundary(k));
   let running = 0;
-  for (let i = 0; i < n; i++) {
-    running += changes[order[i]];
-    if (running > 0 && i + 1 < n) {
-      const span = times[order[i + 1]] - times[order[i]];
-      if (span !== 0) spent.set(running, (spent.get(running) ?? 0) + span);
-    }
+  let before = 0;
+  for (;;) {
+    let first = 0;
+    for (let k = 1; k < times.length; k++) if (times[k] < times[first]) first = k;
+    const now = times[first];
+    if (now === Number.POSITIVE_INFINITY || now === undefined) return spent;
+    if (running > 0 && now !== before) spent.set(running, (spent.get(running) ?? 0) + now - before);
+    before = now;
+    running ^= 1 << first;
+    next[first]++;
+    times[first] = boundary(first);
   }
-  return spent;
 }
 
 /** The values of `column` at `rows`. (Float64Array.from with a function takes ten times as long.) */
@@ -79,6 +101,18 @@ export function gatherRows(column: Float64Array, rows: ArrayLike<number>): Float
   const values = new Float64Array(rows.length);
   for (let i = 0; i < values.length; i++) values[i] = column[rows[i]];
   return values;
+}
+
+/** Index of the last value of a sorted list that is at most `limit`, or -1. */
+export function lastAtMost(sorted: Float64Array, limit: number): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
 }
 
 /** Row numbers 0..count-1 in order of `key`, equal keys in the order of their numbers. */

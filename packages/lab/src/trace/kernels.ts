@@ -1,17 +1,18 @@
 // Tables of kernels by name and of collectives with their sizes and bandwidths.
 import { busFactor } from "../metrics/index.js";
+import type { Column } from "./columns.js";
+import type { CollectiveArguments } from "./data.js";
 import { type Collective, collectiveOf, type KernelType, kernelTypes } from "./kinds.js";
-import type { CollectiveArguments } from "./read.js";
 import type { Symbols } from "./symbols.js";
 
 /** Events in columns, independent of the kind of device. */
 export interface Activity {
   symbols: Symbols;
   ts: Float64Array;
-  dur: Float64Array;
+  dur: Column;
   /** For nested events (host operators): the duration without nested events. */
   ownDur?: Float64Array;
-  name: Int32Array;
+  name: Column;
   /** Index into `kernelTypes`. */
   type: Uint8Array;
   /** The analyzed rows, by start time. */

@@ -108,6 +108,8 @@ export const launchCalls = new Set([
   "cudaMemsetAsync",
   "runFunction - job_prep_and_submit_for_execution",
   "hipLaunchKernel",
+  "hipModuleLaunchKernel",
+  "hipExtLaunchKernel",
   "hipExtModuleLaunchKernel",
   "hipMemsetAsync",
   "hipMemcpyAsync",

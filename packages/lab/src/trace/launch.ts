@@ -23,9 +23,7 @@ const lateStartUs = 100;
 export function launchStatistics(view: DeviceView): LaunchStatistics | null {
   const { device, runtime, symbols } = view.data;
   const isLaunch = nameIn(symbols, launchCalls);
-  const calls = new Float64Array(view.rows.length);
-  const works = new Float64Array(view.rows.length);
-  const delays = new Float64Array(view.rows.length);
+  const launches = new Uint32Array(view.rows.length);
   const slowCall = slowCallUs * view.data.ticksPerUs;
   const lateStart = lateStartUs * view.data.ticksPerUs;
   let n = 0;
@@ -39,20 +37,23 @@ export function launchStatistics(view: DeviceView): LaunchStatistics | null {
     const call = runtime.dur[launch];
     const work = device.dur[row];
     const delay = Math.max(0, device.ts[row] - runtime.ts[launch] - call);
-    calls[n] = call;
-    works[n] = work;
-    delays[n] = delay;
-    n++;
+    launches[n++] = row;
     if (call <= slowCall && work < call) shorterThanCall++;
     if (call > slowCall) slowCalls++;
     if (delay > lateStart) lateStarts++;
   }
   if (n === 0) return null;
+  // One list after the other, because each is as long as the trace.
+  const values = new Float64Array(n);
+  const of = (value: (row: number, launch: number) => number): Distribution => {
+    for (let i = 0; i < n; i++) values[i] = value(launches[i], view.launch[launches[i]]);
+    return distribution(values)!;
+  };
   return {
     launches: n,
-    callUs: distribution(calls.subarray(0, n))!,
-    deviceUs: distribution(works.subarray(0, n))!,
-    delayUs: distribution(delays.subarray(0, n))!,
+    callUs: of((_, launch) => runtime.dur[launch]),
+    deviceUs: of((row) => device.dur[row]),
+    delayUs: of((row, launch) => Math.max(0, device.ts[row] - runtime.ts[launch] - runtime.dur[launch])),
     shorterThanCall,
     slowCalls,
     lateStarts,

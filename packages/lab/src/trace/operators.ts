@@ -1,10 +1,10 @@
 // Device time per operator, module and source line; operations and bytes from shapes; achieved rates against the roofline of the
 // device; share of tensor cores; model FLOP utilization.
-import { attribution } from "./attribution.js";
+import { attribute } from "./attribution.js";
+import type { TraceData } from "./data.js";
 import { hasOperationCount, operatorWork, precisionOf } from "./flops.js";
 import { type DevicePeaks, type Precision, peaksOf } from "./gpus.js";
 import { kernelTypes, matrixKernel, tensorCoreKernel } from "./kinds.js";
-import type { TraceData } from "./read.js";
 import type { DeviceView } from "./view.js";
 
 /** One operator: device time of its kernels, work of its calls, and rates. */
@@ -124,19 +124,23 @@ export function operatorReport(view: DeviceView, number: number, measured?: Devi
   const { data } = view;
   const { device, runtime, symbols } = data;
   const launched = new Uint8Array(runtime.rows);
-  const time = new Float64Array(runtime.rows);
-  const tensorTime = new Float64Array(runtime.rows);
-  const matrixTime = new Float64Array(runtime.rows);
-  const kernels = new Int32Array(runtime.rows);
-  const kinds = new Map<number, number>();
-  const totals = { device: 0, compute: 0, tensor: 0, matrix: 0, matrixTensor: 0, attributed: 0, counted: 0 };
-  for (const row of view.rows) {
-    let kind = kinds.get(device.name[row]);
-    if (kind === undefined) {
-      const name = symbols.text(device.name[row]);
-      kind = (matrixKernel.test(name) ? 1 : 0) | (tensorCoreKernel.test(name) ? 2 : 0);
-      kinds.set(device.name[row], kind);
+  // The kernels of a launch as a list: the first, and for each kernel the next one of the same launch.
+  const firstKernel = new Int32Array(runtime.rows).fill(-1);
+  const nextKernel = new Int32Array(device.rows).fill(-1);
+  // By name: 1 matrix kernel, 2 tensor cores; 128: computed.
+  const kinds = new Uint8Array(symbols.size);
+  const kindOf = (row: number): number => {
+    const id = device.name[row];
+    if (kinds[id] === 0) {
+      const name = symbols.text(id);
+      kinds[id] = 128 | (matrixKernel.test(name) ? 1 : 0) | (tensorCoreKernel.test(name) ? 2 : 0);
     }
+    return kinds[id] & 3;
+  };
+  const totals = { device: 0, compute: 0, tensor: 0, matrix: 0, matrixTensor: 0, attributed: 0, counted: 0 };
+  for (let i = 0; i < view.rows.length; i++) {
+    const row = view.rows[i];
+    const kind = kindOf(row);
     const us = device.dur[row];
     const isCompute = view.type[row] === computation;
     totals.device += us;
@@ -149,43 +153,44 @@ export function operatorReport(view: DeviceView, number: number, measured?: Devi
     const launch = view.launch[row];
     if (launch < 0) continue;
     launched[launch] = 1;
-    time[launch] += us;
-    kernels[launch]++;
-    if (isCompute && kind & 1) matrixTime[launch] += us;
-    if (isCompute && kind & 2) tensorTime[launch] += us;
+    nextKernel[row] = firstKernel[launch];
+    firstKernel[launch] = row;
   }
-  const sweep = attribution(data, launched, hasOperationCount);
-  if (sweep === null || totals.device === 0) return null;
+  if (totals.device === 0) return null;
 
   const cells = new Map<number, Cell>();
   const modules = new Map<number, number>();
   const lines = new Map<number, number>();
-  const seen = new Uint8Array(sweep.name.length);
-  sweep.each((launch, operator, module, line, backward) => {
-    const us = time[launch];
-    if (module >= 0) modules.set(module, (modules.get(module) ?? 0) + us);
-    if (line >= 0) lines.set(line, (lines.get(line) ?? 0) + us);
-    // Without an operator: the call itself (a CUDA graph, a library that launches directly).
-    const name = operator < 0 ? runtime.name[launch] : sweep.name[operator];
-    const inputs = operator < 0 ? -1 : sweep.inputs[operator];
-    const key = name * cellsPerName + inputs + 1;
-    let cell = cells.get(key);
-    if (cell === undefined) cells.set(key, (cell = new Cell(name, inputs)));
-    cell.us += us;
-    cell.kernels += kernels[launch];
-    cell.tensorUs += tensorTime[launch];
-    cell.matrixUs += matrixTime[launch];
-    if (2 * tensorTime[launch] > us) cell.tensorCallsUs += us;
-    if (backward) cell.backwardUs += us;
-    if (operator < 0) {
-      cell.calls++;
-      return;
-    }
-    totals.attributed += us;
-    if (seen[operator] === 1) return;
-    seen[operator] = 1;
-    cell.calls++;
-  });
+  const attributed = attribute(
+    data,
+    launched,
+    hasOperationCount,
+    (launch, operator, inputs, isFirst, module, line, back) => {
+      // Without an operator: the call itself (a CUDA graph, a library that launches directly).
+      const name = operator < 0 ? runtime.name[launch] : operator;
+      const key = name * cellsPerName + inputs + 1;
+      let cell = cells.get(key);
+      if (cell === undefined) cells.set(key, (cell = new Cell(name, inputs)));
+      let us = 0;
+      let tensorUs = 0;
+      for (let row = firstKernel[launch]; row >= 0; row = nextKernel[row]) {
+        const kind = view.type[row] === computation ? kindOf(row) : 0;
+        us += device.dur[row];
+        if (kind & 1) cell.matrixUs += device.dur[row];
+        if (kind & 2) tensorUs += device.dur[row];
+        cell.kernels++;
+      }
+      if (module >= 0) modules.set(module, (modules.get(module) ?? 0) + us);
+      if (line >= 0) lines.set(line, (lines.get(line) ?? 0) + us);
+      cell.us += us;
+      cell.tensorUs += tensorUs;
+      if (2 * tensorUs > us) cell.tensorCallsUs += us;
+      if (back) cell.backwardUs += us;
+      if (operator >= 0) totals.attributed += us;
+      if (operator < 0 || isFirst) cell.calls++;
+    },
+  );
+  if (!attributed) return null;
 
   const groups = new Map<number, Group>();
   for (const cell of cells.values()) {
@@ -295,7 +300,8 @@ function utilization(
   if (peak === undefined || flops === 0) return { mfuPercent: null, mfuDefinition };
   const { device, ticksPerUs } = view.data;
   const first = view.rows.length === 0 ? 0 : device.ts[view.rows[0]];
-  const last = view.rows.reduce((end, row) => Math.max(end, device.ts[row] + device.dur[row]), first);
+  let last = first;
+  for (let i = 0; i < view.rows.length; i++) last = Math.max(last, device.ts[view.rows[i]] + device.dur[view.rows[i]]);
   const spent = view.steps.length > 0 ? view.steps.reduce((sum, step) => sum + step.dur, 0) : last - first;
   if (spent <= 0) return { mfuPercent: null, mfuDefinition };
   const seconds = spent / ticksPerUs / 1e6;

@@ -9,7 +9,7 @@ import type { TraceReadOptions } from "./read.js";
 export interface RankQuestion {
   file: string;
   order: number;
-  options: Pick<TraceReadOptions, "hta" | "peaks" | "residentSegments">;
+  options: Pick<TraceReadOptions, "hta" | "peaks" | "residentSegments" | "threads">;
 }
 
 export type RankAnswer =
@@ -42,6 +42,7 @@ export async function analyzeInWorkers(
   onFile?: (file: string, index: number, of: number) => void,
 ): Promise<AnalyzedRank[][]> {
   const options = {
+    threads: Math.max(1, Math.floor(availableParallelism() / count)),
     ...(hta !== undefined && { hta }),
     ...(peaks !== undefined && { peaks }),
     ...(residentSegments !== undefined && { residentSegments }),

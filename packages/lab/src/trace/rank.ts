@@ -10,12 +10,14 @@ import {
   typeTimes,
   typeTimesOf,
 } from "./breakdown.js";
+import { freed } from "./collect.js";
 import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
 import { type CriticalPath, criticalPath } from "./critical-path.js";
+import type { StepMark, TraceData } from "./data.js";
 import type { DevicePeaks } from "./gpus.js";
 import { dataLoaderTime, hostActivity, hostCut, jaxActivities, weftActivities } from "./host.js";
 import { hostFacts } from "./host-facts.js";
-import { mergeSorted } from "./intervals.js";
+import { extent, mergeSorted } from "./intervals.js";
 import {
   type Activity,
   type CollectiveCall,
@@ -28,7 +30,7 @@ import {
 import { type KernelType, kernelTypes, launchCalls } from "./kinds.js";
 import { type LaunchStatistics, launchStatistics } from "./launch.js";
 import { type OperatorReport, operatorReport } from "./operators.js";
-import { readTrace, type StepMark, type TraceData, type TraceReadOptions } from "./read.js";
+import { readTrace, type TraceReadOptions } from "./read.js";
 import { whatIf } from "./replay.js";
 import { nameIn } from "./symbols.js";
 import { inMicroseconds } from "./units.js";
@@ -48,7 +50,7 @@ export interface RankReport extends Partial<TimeBreakdown> {
   /** The trace file. */
   file: string;
   /** Which profiler wrote it. */
-  source: "kineto" | "nsight" | "jax" | "weft";
+  source: "kineto" | "nsight" | "rocpd" | "jax" | "weft";
   /** Kind of device that the events ran on. */
   device: "gpu" | "tpu" | "cpu";
   /** Number of ranks of the job, if the trace says so. */
@@ -112,9 +114,18 @@ export async function analyzeTraceFile(
   return analyzeTrace(data, order, options.peaks);
 }
 
+/** Each device is analyzed by passes over all events: more of both are not told apart. */
+const mostWork = 2e9;
+
 export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank[] {
   if (data.device.rows > 0) {
     const devices = devicesOf(data);
+    if (devices.length * data.device.rows > mostWork) {
+      data.problems.push(
+        `${devices.length} devices are too many for ${data.device.rows} events: they are not told apart`,
+      );
+      return [analyseDevice(data, order, peaks)];
+    }
     return devices.length < 2
       ? [analyseDevice(data, order, peaks)]
       : devices.map((device) => analyseDevice(data, order, peaks, device));
@@ -160,7 +171,8 @@ function analyseDevice(
   peaks: DevicePeaks | undefined,
   device: number | null = null,
 ): AnalyzedRank {
-  const view = deviceView(data, device);
+  const rows = data.device.rows;
+  const view = freed(rows, () => deviceView(data, device));
   const activity: Activity = {
     symbols: data.symbols,
     ts: data.device.ts,
@@ -172,7 +184,7 @@ function analyseDevice(
   };
   const calls = collectiveCalls(activity, data.header.worldSize);
   const gap = data.complete ? null : missingWork(view);
-  const times = gap === null ? timeBreakdown(view) : null;
+  const times = gap === null ? freed(rows, () => timeBreakdown(view)) : null;
   const report: RankReport = {
     ...common(data, order),
     ...(device !== null && { rank: device, rankFrom: "device" as const }),
@@ -181,16 +193,16 @@ function analyseDevice(
     ...(times ?? {}),
     steps: stepTimes(view.steps),
     dataLoaderUs: dataLoaderTime(data, view.cut),
-    types: gap === null ? typeTimes(view) : [],
+    types: gap === null ? freed(rows, () => typeTimes(view)) : [],
     idle: gap === null ? idleBreakdown(view) : [],
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls, data.ticksPerUs),
-    launches: launchStatistics(view),
-    queues: gap === null ? queueLengths(view) : [],
+    launches: freed(rows, () => launchStatistics(view)),
+    queues: gap === null ? freed(rows, () => queueLengths(view)) : [],
     copies: copyBandwidths(view),
-    criticalPath: gap === null ? criticalPath(view) : null,
-    host: hostFacts(data, view.cut),
-    whatIf: gap === null ? whatIf(view) : null,
+    criticalPath: gap === null ? freed(rows, () => criticalPath(view)) : null,
+    host: freed(rows, () => hostFacts(data, view.cut)),
+    whatIf: gap === null ? freed(rows, () => whatIf(view)) : null,
     operators: operatorReport(view, device ?? 0, peaks),
   };
   if (gap !== null) report.problems.push(gap);
@@ -330,7 +342,7 @@ const merged = (activity: Activity, type: KernelType) => {
 
 function activityBreakdown(activity: Activity): TimeBreakdown | null {
   return breakdownOf(
-    mergeSorted(activity.ts, activity.dur, activity.rows),
+    extent(activity.ts, activity.dur, activity.rows),
     merged(activity, "COMPUTATION"),
     merged(activity, "COMMUNICATION"),
   );

@@ -189,18 +189,23 @@ export function skipValue(bytes: Buffer, at: number, end: number): number {
   return skipRest(bytes, at + 1, end);
 }
 
+/** Bytes that matter when a value is skipped. */
+const structural = new Uint8Array(256);
+for (const c of '"{}[]') structural[c.charCodeAt(0)] = 1;
+
 /** Skips from inside an object or list to the position after its end. */
 export function skipRest(bytes: Buffer, at: number, end: number): number {
   let depth = 1;
-  while (at < end) {
+  for (;;) {
+    while (at < end && structural[bytes[at]] === 0) at++;
+    if (at >= end) return needMore;
     const c = bytes[at++];
     if (c === quote) {
       at = skipString(bytes, at, end);
       if (at < 0) return needMore;
     } else if (c === 0x7b || c === 0x5b) depth++;
-    else if ((c === 0x7d || c === 0x5d) && --depth === 0) return at;
+    else if (--depth === 0) return at;
   }
-  return needMore;
 }
 
 /** A set of keys, found by the hash of the scanner and compared byte by byte. */

@@ -1,7 +1,7 @@
 // Shapes of the operators of a trace (record_shapes=True): the raw lists are interned while the file is read and parsed when an
 // analysis asks for them.
 import { argumentIndex as arg, type EventSlots } from "./event.js";
-import { hashSeed, Symbols } from "./symbols.js";
+import { hashSeed, type SymbolColumns, Symbols } from "./symbols.js";
 
 /** Sizes of one input: of a tensor, of each tensor of a list, or empty. */
 type Dims = readonly (number | readonly number[])[];
@@ -22,6 +22,12 @@ const isSize = (value: unknown): boolean => typeof value === "number" && value >
 const isSizes = (value: unknown): boolean =>
   Array.isArray(value) && value.every((item) => (Array.isArray(item) ? item.every(isSize) : isSize(item)));
 
+/** Combinations of dims, types and values, three ids of `texts` each. */
+export interface ShapeColumns {
+  texts: SymbolColumns;
+  parts: Int32Array;
+}
+
 export class ShapeTable {
   private readonly texts = new Symbols();
   private readonly ids = new Map<string, number>();
@@ -40,6 +46,10 @@ export class ShapeTable {
     const dims = this.intern(e, bytes, arg["Input Dims"]);
     const types = this.intern(e, bytes, arg["Input type"]);
     const values = this.intern(e, bytes, arg["Concrete Inputs"]);
+    return this.combination(dims, types, values);
+  }
+
+  private combination(dims: number, types: number, values: number): number {
     const [a, b, c] = this.last;
     if (a === dims && b === types && c === values) return this.lastId;
     const key = `${dims},${types},${values}`;
@@ -53,6 +63,21 @@ export class ShapeTable {
     this.last = [dims, types, values];
     this.lastId = id;
     return id;
+  }
+
+  /** A copy of the combinations (three texts each), for another thread. */
+  columns(): ShapeColumns {
+    return { texts: this.texts.columns(), parts: Int32Array.from(this.parts.flat()) };
+  }
+
+  /** Adds the combinations of another table; returns their ids here. */
+  append({ texts, parts }: ShapeColumns): Int32Array {
+    const textIds = this.texts.append(texts);
+    const here = (text: number): number => (text < 0 ? -1 : textIds[text]);
+    const ids = new Int32Array(parts.length / 3);
+    for (let i = 0; i < ids.length; i++)
+      ids[i] = this.combination(here(parts[3 * i]), here(parts[3 * i + 1]), here(parts[3 * i + 2]));
+    return ids;
   }
 
   /** The inputs, or null where they are malformed. */

@@ -52,6 +52,35 @@ export class TraceStream {
     this.slots = new EventSlots(everyEvent);
   }
 
+  /**
+   * Parses a block that should consist of whole events, without copying it. Returns false where it does not: where it ends
+   * inside an event or behind the last one.
+   */
+  parseBlock(block: Buffer): boolean {
+    this.window = block;
+    this.base = 0;
+    this.at = 0;
+    this.end = block.length;
+    this.state = "events";
+    this.run();
+    return this.isBetweenEvents;
+  }
+
+  /** Whether the bytes so far end behind a whole event of the list. */
+  get isBetweenEvents(): boolean {
+    return this.state === "events" && this.at === this.end;
+  }
+
+  /** Counts a block of whole events that was parsed elsewhere; `behindLast`: offset behind its last event. */
+  skipBlock(bytes: number, events: number, behindLast: number): void {
+    this.base += this.end;
+    this.at = 0;
+    this.end = 0;
+    if (events > 0) this.behindLastEvent = this.base + behindLast;
+    this.base += bytes;
+    this.events += events;
+  }
+
   get bytesRead(): number {
     return this.base + this.end;
   }

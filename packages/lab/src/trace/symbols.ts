@@ -1,15 +1,29 @@
 // Interns byte strings: a repeated name is stored and decoded once. Works on raw JSON bytes (between the quotes), so that the hot
 // path creates no JavaScript strings.
 
+import { randomInt } from "node:crypto";
+import { workerData } from "node:worker_threads";
+
 const initialSlots = 1 << 12;
 
-/** The hash that the scanner computes while it walks over a string. */
-export const hashSeed = 0x811c9dc5 | 0;
+/**
+ * Start of the hash that the scanner computes while it walks over a string. Random, so that no file can be made of names that
+ * collide; worker threads get that of the main thread, because they send hashes.
+ */
+export const hashSeed: number =
+  (workerData as { hashSeed?: number } | null)?.hashSeed ?? randomInt(-(2 ** 31), 2 ** 31 - 1) | 0;
 
 function hashBytes(bytes: Uint8Array, start: number, end: number): number {
   let hash = hashSeed;
   for (let i = start; i < end; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
   return hash;
+}
+
+/** The byte strings of a table, by id: the bytes [starts[id], starts[id + 1]) of `arena`. */
+export interface SymbolColumns {
+  arena: Uint8Array;
+  starts: Int32Array;
+  hashes: Int32Array;
 }
 
 export class Symbols {
@@ -39,6 +53,22 @@ export class Symbols {
     this.slots[slot] = id;
     if (this.count * 2 > this.slots.length) this.grow();
     return id;
+  }
+
+  /** A copy of the strings, for another thread. */
+  columns(): SymbolColumns {
+    return {
+      arena: this.arena.slice(0, this.used),
+      starts: this.starts.slice(0, this.count + 1),
+      hashes: this.hashes.slice(0, this.count),
+    };
+  }
+
+  /** Interns the strings of another table; returns their ids here. */
+  append({ arena, starts, hashes }: SymbolColumns): Int32Array {
+    const ids = new Int32Array(hashes.length);
+    for (let i = 0; i < ids.length; i++) ids[i] = this.intern(arena, starts[i], starts[i + 1], hashes[i]);
+    return ids;
   }
 
   internText(text: string): number {

@@ -1,8 +1,10 @@
 // The events of a trace as rows of a timeline: host threads by nesting depth, streams, and the idle gaps of streams by reason.
 // Rows are sorted and free of overlaps, so that a page can skip to the next pixel by binary search.
+
+import type { TraceData } from "./data.js";
 import { hostKinds } from "./host-facts.js";
 import { sortedBy } from "./intervals.js";
-import { readTrace, type TraceData } from "./read.js";
+import { readTrace } from "./read.js";
 import { type DeviceView, deviceView } from "./view.js";
 
 /** Colors of events: kernel types first, then host events and the reasons of idle gaps. */

@@ -1,8 +1,10 @@
 // The part of a trace that is analyzed: device events in time order, each with its class and launching call. The last of
 // several profiler steps is excluded. With microseconds as unit, fractional times are rounded as Holistic Trace Analysis does.
+import type { Column } from "./columns.js";
+import type { StepMark, TraceData } from "./data.js";
 import { sortedBy } from "./intervals.js";
 import { gpuKernelType, type KernelType, kernelTypes } from "./kinds.js";
-import type { StepMark, TraceData } from "./read.js";
+import { hashSeed } from "./symbols.js";
 
 export interface DeviceView {
   data: TraceData;
@@ -19,39 +21,43 @@ export interface DeviceView {
   cut: number;
 }
 
-/** Maps integers to row numbers; the last row of an integer wins. */
+const hashed = new Float64Array(1);
+const hashedWords = new Int32Array(hashed.buffer);
+
+/** Finds the row of a correlation id, which the column of the table holds; the last row of an id wins. */
 class RowIndex {
-  private readonly keys: Float64Array;
-  private readonly values: Int32Array;
+  private readonly rows: Int32Array;
   private readonly mask: number;
 
-  constructor(capacity: number) {
+  constructor(
+    private readonly keys: Column,
+    count: number,
+  ) {
     let size = 16;
-    while (size < capacity * 1.4) size *= 2;
-    this.keys = new Float64Array(size);
-    this.values = new Int32Array(size).fill(-1);
+    while (size < count * 1.4) size *= 2;
+    this.rows = new Int32Array(size).fill(-1);
     this.mask = size - 1;
+    for (let row = 0; row < count; row++) this.rows[this.slot(keys[row])] = row;
   }
 
+  /** A hash of all bits of the number, which depends on the random seed: ids of a file cannot be made to collide. */
   private slot(key: number): number {
-    let slot = (Math.imul(key | 0, 0x9e3779b1) ^ (key / 0x100000000)) & this.mask;
-    while (this.values[slot] >= 0 && this.keys[slot] !== key) slot = (slot + 1) & this.mask;
+    hashed[0] = key;
+    let hash = Math.imul(hashedWords[0] ^ hashSeed, 0x9e3779b1);
+    hash = Math.imul(hash ^ (hash >>> 15) ^ hashedWords[1], 0x85ebca6b);
+    let slot = (hash ^ (hash >>> 13)) & this.mask;
+    while (this.rows[slot] >= 0 && this.keys[this.rows[slot]] !== key) slot = (slot + 1) & this.mask;
     return slot;
   }
 
-  set(key: number, value: number): void {
-    const slot = this.slot(key);
-    this.keys[slot] = key;
-    this.values[slot] = value;
-  }
-
+  /** The row, or -1. */
   get(key: number): number {
-    return this.values[this.slot(key)];
+    return this.rows[this.slot(key)];
   }
 }
 
 /** Rounds fractional times inward, so that neighbors do not overlap by a rounding error. */
-function roundInwards(ts: Float64Array, dur: Float64Array, rows: number): void {
+function roundInwards(ts: Float64Array, dur: Column, rows: number): void {
   for (let i = 0; i < rows; i++) {
     const end = Math.floor(ts[i] + dur[i]);
     ts[i] = Math.ceil(ts[i]);
@@ -83,8 +89,7 @@ export function deviceView(data: TraceData, only: number | null = null): DeviceV
   const lastStep = startOfLastStep(data, rounded);
   const cut = data.stepNames.size >= 2 ? lastStep : Number.POSITIVE_INFINITY;
 
-  const byCorrelation = new RowIndex(runtime.rows);
-  for (let i = 0; i < runtime.rows; i++) byCorrelation.set(runtime.correlation[i], i);
+  const byCorrelation = new RowIndex(runtime.correlation, runtime.rows);
   const runtimeKept = new Uint8Array(runtime.rows);
   for (let i = 0; i < runtime.rows; i++) if (runtime.ts[i] < cut) runtimeKept[i] = 1;
 
@@ -130,5 +135,8 @@ function lastLeftOut(steps: StepMark[], cut: number): StepMark[] {
 
 export function rowsOfType(view: DeviceView, wanted: KernelType): Uint32Array {
   const index = kernelTypes.indexOf(wanted);
-  return view.rows.filter((row) => view.type[row] === index);
+  const found = new Uint32Array(view.rows.length);
+  let count = 0;
+  for (let i = 0; i < found.length; i++) if (view.type[view.rows[i]] === index) found[count++] = view.rows[i];
+  return found.slice(0, count);
 }

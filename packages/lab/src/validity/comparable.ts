@@ -5,7 +5,7 @@ import type { CountSummary, RunSummary } from "../metrics/index.js";
 import { type Evidence, evidence, type RuleFinding } from "../model/index.js";
 import type { StudyView, ValidityRule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
-import { isWeak } from "./work.js";
+import { isWeak, partialBaseline } from "./work.js";
 
 const scaled = (view: StudyView): CountSummary[] => view.counts.filter((count) => count !== view.baseline);
 
@@ -83,6 +83,8 @@ export const baselineMismatch: ValidityRule = {
       const sameSamples = a.datasetSamples === b.datasetSamples && a.datasetSamples !== undefined;
       if (!sameWork && !isWeak(here, base))
         differ("samples in the data set", a.datasetSamples, b.datasetSamples, "invalid");
+      const part = partialBaseline(here, base);
+      if (part !== null) differ("samples per epoch", Math.round(part.counted), part.dataset, "invalid");
       differ("data set", a.dataset, b.dataset, sameSamples || sameWork ? "moderate" : "invalid");
 
       // The model: a rank of sharded parameters holds only a part of them, and a wrapper changes the name of the class.

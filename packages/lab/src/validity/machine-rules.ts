@@ -171,17 +171,18 @@ export const oversubscribed: ValidityRule = {
       const processes = ranks * (1 + (workers ?? 0));
       const threads = ranks * (run.ranks[0]?.facts.ompThreads ?? 1);
       const queues = run.samples.flatMap((s) => (s.host?.runQueue === undefined ? [] : [s.host.runQueue]));
-      const queue = queues.length < 3 ? null : mean(queues);
-      const worst = Math.max(processes, threads);
-      if (worst <= cores) return [];
-      // Sleeping loaders use no core: the samples show no waiting.
-      if (queue !== null && queue <= cores && worst <= 2 * cores) return [];
-      // A queue of other users' processes is no fault of this job.
       const foreign = run.samples.flatMap((s) =>
         s.host?.foreignCpuPercent === undefined ? [] : [s.host.foreignCpuPercent],
       );
-      const disturbed = foreign.length > 0 && mean(foreign) > 25;
-      const contended = queue !== null && queue > 2 * cores && worst > 2 * cores && !disturbed;
+      // A queue of other users' processes says nothing about this job.
+      const theirs =
+        (foreign.length > 0 && mean(foreign) > 15) || run.events.some((e) => e.name === "machine-disturbed");
+      const queue = queues.length < 3 || theirs ? null : mean(queues);
+      const worst = Math.max(processes, threads);
+      if (worst <= cores) return [];
+      // Sleeping loaders and idle threads of a pool use no core: only a queue shows that something waits for one.
+      if (queue === null ? worst <= 2 * cores : queue <= 1.5 * cores) return [];
+      const contended = queue !== null && queue > 2 * cores && worst > 2 * cores;
       const list = [
         evidence("processes", processes, {
           threshold: cores,
@@ -194,7 +195,7 @@ export const oversubscribed: ValidityRule = {
       const fewer = Math.max(0, Math.floor(cores / ranks) - 1);
       return [
         {
-          severity: contended ? "invalid" : worst > 2 * cores ? "high" : "moderate",
+          severity: contended ? "invalid" : queue !== null && worst > 2 * cores ? "high" : "moderate",
           devices: run.devices,
           run: run.id,
           evidence: list,

@@ -26,7 +26,7 @@ const twoJobs: ValidityRule = {
       const extra = e.jobs.length > 4 ? ` and ${e.jobs.length - 4} more` : "";
       return [
         {
-          severity: resumed ? "moderate" : "invalid",
+          severity: resumed ? "low" : "invalid",
           devices: summary.run.devices,
           run: summary.run.id,
           evidence: [

@@ -133,6 +133,19 @@ export function isWeak(here: RunSummary, base: RunSummary): boolean {
   return Math.abs(b / a / (here.run.devices / base.run.devices) - 1) < 0.02;
 }
 
+/**
+ * Samples of the baseline per epoch and of the data set, where the baseline works on a part of the data set only and this run on
+ * all of it: then the work of this run is divided, and it is the baseline that does too little.
+ */
+export function partialBaseline(here: RunSummary, base: RunSummary): { counted: number; dataset: number } | null {
+  const dataset = here.run.workload.datasetSamples;
+  const [a, b] = [countedSamples(base), countedSamples(here)];
+  if (dataset === undefined || dataset <= 0 || dataset !== base.run.workload.datasetSamples || a === null || b === null)
+    return null;
+  const whole = Math.abs(b.samples - dataset) <= Math.max(0.05 * dataset, b.slack);
+  return whole && a.samples < 0.95 * dataset - a.slack && !isWeak(here, base) ? { counted: a.samples, dataset } : null;
+}
+
 /** The work of one run, relative to the baseline. */
 function ofRun(summary: RunSummary, count: CountSummary, baseline: CountSummary): WorkShare {
   const ratioOfDevices = count.devices / baseline.devices;
@@ -172,6 +185,8 @@ function ofRun(summary: RunSummary, count: CountSummary, baseline: CountSummary)
       }),
       evidence("work ratio", ratio, { threshold: extraWork }),
     ];
+    const part = partialBaseline(summary, base);
+    if (part !== null) return share(here.samples / part.dataset, here.rank, true, list);
     const extra = ratio > extraWork && here.samples - expected > here.slack;
     // As many steps on every rank of a stream without a length: divided streams and copies of one look the same.
     if (extra && replicated.length === 0 && sameStepsOfStream(summary, base))

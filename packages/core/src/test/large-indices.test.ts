@@ -1,0 +1,67 @@
+// Indices that int32 cannot hold: values of wider dtypes must not wrap into the range of an axis, and axes that int32 cannot number are
+// refused before memory is allocated. Out-of-range indices are clamped when reading and dropped when writing, as docs/tensors.md says.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as weft from "../index.js";
+import { onEachDevice } from "./devices.js";
+
+onEachDevice(() => {
+  const x = (): weft.Tensor => weft.tensor([10, 20, 30]);
+
+  // Each is 1 modulo 2^32, the place of 20, or -1, the last place.
+  const cases = [
+    { dtype: "int64", value: 4294967297n, read: 30 },
+    { dtype: "int64", value: -4294967295n, read: 10 },
+    { dtype: "uint64", value: 18446744069414584321n, read: 30 },
+    { dtype: "uint32", value: 4294967295, read: 30 },
+  ] as const;
+  for (const { dtype, value, read } of cases)
+    test(`${value} as ${dtype} is out of range`, () => {
+      const at = weft.tensor([value] as number[], { dtype });
+      assert.deepEqual(x().take(at).arraySync(), [read]);
+      assert.deepEqual(weft.gather(x(), at).arraySync(), [read]);
+      assert.deepEqual(x().index(at).arraySync(), [read]);
+      assert.deepEqual(
+        x()
+          .scatterAdd(at, weft.tensor([1]))
+          .arraySync(),
+        [10, 20, 30],
+      );
+      assert.deepEqual(weft.scatter(x(), at, weft.tensor([1])).arraySync(), [10, 20, 30]);
+      assert.deepEqual(weft.segmentReduce(weft.tensor([[7]]), at, 2).arraySync(), [[0], [0]]);
+      assert.deepEqual(weft.oneHot(at, 3).arraySync(), [[0, 0, 0]]);
+      assert.ok(Number.isNaN(weft.crossEntropy(weft.tensor([[1, 2, 3]]), at).itemSync()));
+    });
+
+  test("axes of 2^31 elements and more are refused where places are counted", () => {
+    const long = weft.zeros([2 ** 31 + 11], { dtype: "uint8" });
+    const refused = { name: "ShapeError", message: /more places than int32/ };
+    for (const count of [
+      () => long.argmax(),
+      () => weft.argmin(long),
+      () => weft.argsort(long),
+      () => long.sort(),
+      () => weft.topk(long, 2),
+      () => long.take([1]),
+      () => weft.scatter(long, weft.tensor([1], { dtype: "int32" }), weft.ones([1], { dtype: "uint8" })),
+      () => weft.bincount(weft.tensor([2 ** 33], { dtype: "int64" })),
+    ])
+      assert.throws(count, refused);
+    // Rows of it are numbered one by one.
+    assert.equal(
+      long
+        .slice([0], [2 ** 20])
+        .argmax()
+        .itemSync(),
+      0,
+    );
+  });
+});
+
+test("options follow the last number of a range", () => {
+  const dtype = "int32";
+  assert.deepEqual(weft.arange(3, { dtype }).arraySync(), [0, 1, 2]);
+  assert.deepEqual(weft.arange(1, 3, { dtype }).arraySync(), [1, 2]);
+  assert.deepEqual(weft.arange(1, 6, 2, { dtype }).arraySync(), [1, 3, 5]);
+  assert.throws(() => weft.arange(3, { step: 2 } as never), /arange: there is no option "step"/);
+});

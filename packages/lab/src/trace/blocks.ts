@@ -1,0 +1,183 @@
+// Reads one file with several threads. The bytes are cut where an event seems to begin, and worker threads parse the blocks.
+// A block counts only if the one before it ended behind a whole event and it does so, too: then it was cut at the right place.
+// All others are parsed again here, so that the result is always that of one thread.
+import { availableParallelism } from "node:os";
+import { Worker } from "node:worker_threads";
+import type { TraceData } from "./data.js";
+import { appendPiece, type TracePiece } from "./piece.js";
+import type { Sorter } from "./sorter.js";
+import type { TraceStream } from "./stream.js";
+import { hashSeed } from "./symbols.js";
+
+export interface BlockQuestion {
+  bytes: ArrayBuffer;
+  length: number;
+  unit: "ns" | "us";
+  originUs: number;
+}
+
+export interface BlockAnswer {
+  bytes: ArrayBuffer;
+  length: number;
+  /** Null where the block does not consist of whole events. */
+  piece: TracePiece | null;
+  events: number;
+  /** Offset behind the last event. */
+  behindLast: number;
+}
+
+const usualBlock = 4 << 20;
+/** How far before the end of a block the beginning of an event is searched for. */
+const searchBytes = 1 << 20;
+/** Smaller files are read before the threads have started. */
+const worthThreads = 24 << 20;
+const mostThreads = 4;
+
+/** Number of threads that a file of so many (uncompressed) bytes is worth; 1: no others. */
+export function threadsFor(bytes: number): number {
+  return bytes < worthThreads ? 1 : Math.min(mostThreads, availableParallelism());
+}
+
+/** What takes the bytes of a file. */
+export interface ByteSink {
+  room(): Buffer;
+  advance(bytes: number): void | Promise<void>;
+  push(chunk: Uint8Array): void | Promise<void>;
+}
+
+/** Position of the last `{` that seems to begin an event: behind `},` and before a quote. -1: none near the end. */
+export function lastEventStart(bytes: Buffer): number {
+  const isSpace = (c: number): boolean => c === 0x20 || c === 0x0a || c === 0x0d || c === 0x09;
+  for (
+    let at = bytes.lastIndexOf(0x7b);
+    at > 0 && at > bytes.length - searchBytes;
+    at = bytes.lastIndexOf(0x7b, at - 1)
+  ) {
+    let after = at + 1;
+    while (after < bytes.length && isSpace(bytes[after])) after++;
+    if (bytes[after] !== 0x22) continue;
+    let before = at - 1;
+    while (before > 0 && isSpace(bytes[before])) before--;
+    if (bytes[before] !== 0x2c) continue;
+    do before--;
+    while (before > 0 && isSpace(bytes[before]));
+    if (bytes[before] === 0x7d) return at;
+  }
+  return -1;
+}
+
+class Thread {
+  private readonly worker = new Worker(new URL("./block-worker.js", import.meta.url), { workerData: { hashSeed } });
+  private readonly waiting: { resolve: (answer: BlockAnswer) => void; reject: (error: Error) => void }[] = [];
+
+  constructor() {
+    this.worker.on("message", (answer: BlockAnswer) => this.waiting.shift()?.resolve(answer));
+    this.worker.on("error", (error) => {
+      for (const { reject } of this.waiting.splice(0)) reject(error);
+    });
+  }
+
+  parse(question: BlockQuestion): Promise<BlockAnswer> {
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ resolve, reject });
+      this.worker.postMessage(question, [question.bytes]);
+    });
+  }
+
+  async stop(): Promise<void> {
+    await this.worker.terminate();
+  }
+}
+
+/** Takes the bytes of a file like `TraceStream`, and parses them in several threads. */
+export class ParallelStream implements ByteSink {
+  /** Started with the first block: formats that are no JSON need none. */
+  private readonly threads: Thread[] = [];
+  /** Blocks in the order of the file. */
+  private readonly pending: Promise<BlockAnswer>[] = [];
+  private readonly spare: ArrayBuffer[] = [];
+  private block: Buffer;
+  private used = 0;
+  private blocks = 0;
+
+  constructor(
+    private readonly stream: TraceStream,
+    private readonly sorter: Sorter,
+    private readonly data: TraceData,
+    private readonly threadCount: number,
+    private readonly blockBytes = usualBlock,
+  ) {
+    this.block = this.newBlock();
+  }
+
+  private newBlock(): Buffer {
+    return Buffer.from(this.spare.pop() ?? new ArrayBuffer(this.blockBytes));
+  }
+
+  room(): Buffer {
+    return this.block.subarray(this.used);
+  }
+
+  async advance(bytes: number): Promise<void> {
+    this.used += bytes;
+    if (this.used === this.blockBytes) await this.cut();
+  }
+
+  async push(chunk: Uint8Array): Promise<void> {
+    for (let from = 0; from < chunk.length; ) {
+      const room = this.room();
+      const n = Math.min(room.length, chunk.length - from);
+      room.set(chunk.subarray(from, from + n));
+      from += n;
+      await this.advance(n);
+    }
+  }
+
+  /** Parses what is left. */
+  async finish(): Promise<void> {
+    while (this.pending.length > 0) await this.take();
+    this.stream.push(this.block.subarray(0, this.used));
+    this.used = 0;
+  }
+
+  async stop(): Promise<void> {
+    for (const block of this.pending) block.catch(() => {});
+    await Promise.all(this.threads.map((thread) => thread.stop()));
+  }
+
+  private async cut(): Promise<void> {
+    // The beginning of the file has its header, and its first event the zero of the time axis.
+    const ready = this.pending.length > 0 || (this.stream.isBetweenEvents && this.sorter.knowsOrigin);
+    const at = lastEventStart(this.block);
+    if (at < 0 || !ready) {
+      while (this.pending.length > 0) await this.take();
+      const whole = at < 0 ? this.used : at;
+      this.stream.push(this.block.subarray(0, whole));
+      this.block.copyWithin(0, whole, this.used);
+      this.used -= whole;
+      return;
+    }
+    const next = this.newBlock();
+    this.block.copy(next, 0, at, this.used);
+    const { unit, originUs } = this.data;
+    const question = { bytes: this.block.buffer as ArrayBuffer, length: at, unit, originUs };
+    if (this.threads.length < this.threadCount) this.threads.push(new Thread());
+    const answer = this.threads[this.blocks++ % this.threadCount].parse(question);
+    // Awaited in order; until then a failure must not count as unhandled.
+    answer.catch(() => {});
+    this.pending.push(answer);
+    this.used -= at;
+    this.block = next;
+    if (this.pending.length >= 2 * this.threadCount) await this.take();
+  }
+
+  /** Takes the oldest block. */
+  private async take(): Promise<void> {
+    const { bytes, length, piece, events, behindLast } = await (this.pending.shift() as Promise<BlockAnswer>);
+    if (piece !== null && this.stream.isBetweenEvents) {
+      appendPiece(this.data, this.sorter, piece);
+      this.stream.skipBlock(length, events, behindLast);
+    } else this.stream.push(Buffer.from(bytes, 0, length));
+    this.spare.push(bytes);
+  }
+}

@@ -1,0 +1,120 @@
+// Traces that were made to take long: every analysis must be about linear in the number of events, whatever they contain.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { type TestEvent, TestFolder } from "./fixtures.js";
+import { analyzeTraces } from "./ranks.js";
+
+const count = 60_000;
+
+const call = (i: number, correlation: unknown): string =>
+  `{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":${10 * i},"dur":2,"args":{"correlation":${String(correlation)}}}`;
+const kernel = (i: number, args: string, dur = 3, ts = 10 * i + 5): string =>
+  `{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":${ts},"dur":${dur},"args":{${args}}}`;
+
+/** Events by the number of each. A quadratic analysis of 60,000 of them takes minutes. */
+const attacks: Record<string, (i: number) => string> = {
+  "ids that a simple hash maps to one number": (i) =>
+    `${call(i, `${i + 1}e30`)},${kernel(i, `"stream":7,"correlation":${i + 1}e30`)}`,
+  "one device per event": (i) => kernel(i, `"stream":7,"device":${i},"correlation":${i}`),
+  "one stream per event": (i) => `${call(i, i)},${kernel(i, `"stream":${i},"correlation":${i}`)}`,
+  "one thread per event": (i) =>
+    `{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":${i},"tid":${i},"ts":${i},"dur":1},${call(i, i)}`,
+  "kernels of no length at one time": (i) => kernel(i, `"stream":${i % 3},"correlation":${i}`, 0, 5),
+  "calls that all nest": (i) =>
+    `{"ph":"X","cat":"user_annotation","name":"aten::item","pid":1,"tid":1,"ts":${i},"dur":${4 * count - 2 * i}},${call(i, i)},${kernel(i, `"stream":7,"correlation":${i}`)}`,
+  "new names, shapes and groups": (i) =>
+    `{"ph":"X","cat":"cpu_op","name":"op${i}","pid":1,"tid":1,"ts":${i},"dur":1,"args":{"Input Dims":[[${i}]],"Input type":["float"],"Sequence number":${i}}},${kernel(i, `"stream":7,"correlation":${i},"Collective name":"allreduce","Process Group Name":"${i}","In msg nelems":${i},"dtype":"Float"`)}`,
+  "beginnings without ends": (i) => `{"ph":"B","cat":"cpu_op","name":"b${i}","pid":1,"tid":1,"ts":${i}}`,
+  "steps without work": (i) =>
+    `{"ph":"X","cat":"user_annotation","name":"ProfilerStep#${i}","pid":1,"tid":1,"ts":${i},"dur":1},${kernel(i, `"stream":7,"correlation":${i}`)}`,
+};
+
+for (const [name, event] of Object.entries(attacks))
+  test(`a trace of ${name} is analyzed in bounded time`, async () => {
+    using folder = new TestFolder();
+    const events = Array.from({ length: count }, (_, i) => event(i));
+    const file = folder.file("t.json", `{"traceEvents":[${events.join(",\n")}]}`);
+    const before = process.cpuUsage();
+    const { ranks } = await analyzeTraces([file]);
+    const used = process.cpuUsage(before);
+    assert.ok(ranks.length > 0);
+    assert.ok(used.user + used.system < 20e6, `${((used.user + used.system) / 1e6).toFixed(1)} s of processor time`);
+  });
+
+/** Values of fields that lie about their kind or size. */
+const lies: TestEvent[] = [
+  { ph: "X", cat: "kernel", name: "a", pid: 0, tid: 7, ts: 1e308, dur: 1e308, args: { stream: 7, correlation: 1 } },
+  { ph: "X", cat: "kernel", name: "a", pid: 0, tid: 7, ts: 1, dur: 2, args: { stream: -1e300, correlation: -5 } },
+  {
+    ph: "X",
+    cat: "kernel",
+    name: "a",
+    pid: 0,
+    tid: 7,
+    ts: 1,
+    dur: 2,
+    args: { stream: "7", correlation: "x", device: 1e300 },
+  },
+  {
+    ph: "X",
+    cat: "kernel",
+    name: "a",
+    pid: 0,
+    tid: 7,
+    ts: 9,
+    dur: 2,
+    args: { stream: 7.5, correlation: 0.5, bytes: -1 },
+  },
+  {
+    ph: "X",
+    cat: "cpu_op",
+    name: "a",
+    pid: 0,
+    tid: 7,
+    ts: 9,
+    dur: 2,
+    args: { "Input Dims": [[1e300, -5], "x", {}], "Sequence number": 1e300 },
+  },
+  { ph: "X", cat: "user_annotation", name: "ProfilerStep#99999999999999999999", pid: 0, tid: 7, ts: 9, dur: 2 },
+  {
+    ph: "X",
+    cat: "user_annotation",
+    name: "step",
+    pid: 0,
+    tid: 7,
+    ts: 9,
+    dur: 2,
+    args: { step_num: -1e300, step: "x" },
+  },
+];
+
+test("lying fields, repeated keys and deep nesting give no negative time and no failure", async () => {
+  using folder = new TestFolder();
+  const deep = 200_000;
+  const texts = [
+    JSON.stringify({ traceEvents: lies }),
+    `{"traceEvents":[{"ph":"X","ph":"M","cat":"kernel","cat":"cpu_op","name":"a","name":"b","ts":1,"ts":"2","dur":3,"dur":4,"pid":1,"tid":1}],"traceEvents":[]}`,
+    `{"traceEvents":[{"ph":"X","name":"a","ts":1,"dur":2,"pid":1,"tid":1,"args":${"[".repeat(deep)}${"]".repeat(deep)}}]}`,
+    `{"x":${"[".repeat(deep)}${"]".repeat(deep)},"traceEvents":[]}`,
+    `{"distributedInfo":${"[".repeat(deep)}${"]".repeat(deep)},"traceEvents":[{"ph":"X","name":"a","ts":1,"dur":2,"pid":1,"tid":1}]}`,
+    `{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","ts":1,"dur":2,"pid":1,"tid":1,"args":{"Input Dims":${"[".repeat(deep)}${"]".repeat(deep)}}}]}`,
+  ];
+  for (const [i, text] of texts.entries()) {
+    const { ranks } = await analyzeTraces([folder.file(`t${i}.json`, text)]);
+    assert.ok(ranks.length > 0, text.slice(0, 80));
+  }
+});
+
+test("a gzip file that expands without end is read in bounded memory", async () => {
+  using folder = new TestFolder();
+  const spaces = Buffer.alloc(1 << 28, 0x20);
+  const file = folder.file(
+    "bomb.json.gz",
+    gzipSync(Buffer.concat([Buffer.from('{"traceEvents":['), spaces]), { level: 1 }),
+  );
+  const before = process.memoryUsage.rss();
+  const [rank] = (await analyzeTraces([file])).ranks;
+  assert.equal(rank.complete, false);
+  assert.ok(process.memoryUsage.rss() - before < 1.5e8 + spaces.length);
+});

@@ -1,0 +1,165 @@
+// Reports of profilers as SQLite databases: each profiler has a reader that turns its tables into SQL queries whose rows are
+// events of a Chrome trace, which the one parser reads. Only plain tables and columns are read: views, virtual tables and
+// generated columns run what the author of the file wrote, for as long as they like.
+import sqlite from "node-sqlite3-wasm";
+import type { TraceStream } from "./stream.js";
+
+type Database = InstanceType<typeof sqlite.Database>;
+export type Row = Record<string, number | bigint | string | Uint8Array | null>;
+
+const magic = "SQLite format 3\0";
+
+export const isSqlite = (head: Buffer): boolean => head.toString("latin1", 0, magic.length) === magic;
+
+/** Profilers whose databases are read. */
+export type SqliteSource = "nsight" | "rocpd";
+
+/** What a reader makes of a database. */
+export interface SqliteTrace {
+  source: SqliteSource;
+  /** Accelerators, by the numbers that the events use. */
+  deviceNames: string[];
+  /** Origin of the times, in nanoseconds since 1970, as text; null where the database does not say. */
+  baseNanoseconds: string | null;
+  /** Queries of one column, `event`: a JSON object. */
+  events: string[];
+  /** Queries of ranges that the program marked: `name`, and `event` as fields of a JSON object. */
+  ranges: string[];
+}
+
+/** Devices beyond this many are not told apart. */
+export const mostPlaces = 4096;
+
+const stepName = /^(?:ProfilerStep|step|iteration|iter|train_step|training_step)\s*[#:_= -]?\s*(\d{1,9})$/i;
+
+/** Whole nanoseconds as microseconds with three decimals: exact. */
+const microseconds = (value: string): string =>
+  `printf('%s%d.%03d', CASE WHEN ${value} < 0 THEN '-' ELSE '' END, abs(${value}) / 1000, abs(${value}) % 1000)`;
+
+/** Start and duration of a row `t` as fields of an event. */
+export const times = `',"ts":' || ${microseconds("CAST(t.start AS INTEGER)")} || ',"dur":' || ${microseconds("(CAST(t.end AS INTEGER) - CAST(t.start AS INTEGER))")}`;
+
+/** A text as a JSON string. */
+export const quoted = (value: string): string => `json_quote(CAST(coalesce(${value}, '') AS TEXT))`;
+
+/** Size and bandwidth of a copy of `bytes` as arguments of an event. */
+export const copyArguments = (bytes: string): string =>
+  `',"bytes":' || CAST(${bytes} AS INTEGER) || CASE WHEN t.end > t.start THEN ',"memory bandwidth (GB/s)":' || printf('%.9f', 1.0 * ${bytes} / (t.end - t.start)) ELSE '' END`;
+
+/** The plain tables of a database. */
+export class SqliteReport {
+  private readonly columns = new Map<string, ReadonlySet<string>>();
+  private readonly keys = new Map<string, string>();
+
+  constructor(private readonly db: Database) {
+    const tables = db.all(
+      "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' LIMIT 10000",
+    ) as Row[];
+    for (const { name } of tables) {
+      const info = db.all(`SELECT name, hidden, pk FROM pragma_table_xinfo(?)`, [String(name)]) as Row[];
+      const plain = info.filter(({ hidden }) => Number(hidden) === 0).map((column) => String(column["name"]));
+      this.columns.set(String(name), new Set(plain));
+      const keys = info.filter(({ pk }) => Number(pk) > 0);
+      if (keys.length === 1) this.keys.set(String(name), String(keys[0]["name"]));
+    }
+  }
+
+  has(table: string, ...columns: string[]): boolean {
+    const known = this.columns.get(table);
+    return known !== undefined && columns.every((column) => known.has(column));
+  }
+
+  /** Like `has`, for a table that is joined by `id`: without a key, ids that repeat would multiply the rows of both tables. */
+  hasIds(table: string, ...columns: string[]): boolean {
+    return this.has(table, "id", ...columns) && this.keys.get(table) === "id";
+  }
+
+  get tables(): string[] {
+    return [...this.columns.keys()];
+  }
+
+  rows(sql: string): Row[] {
+    return this.db.all(sql) as Row[];
+  }
+}
+
+interface SqliteOptions {
+  onProgress?: (bytes: number, total: number) => void | Promise<void>;
+  signal?: AbortSignal;
+}
+
+/** Feeds the events of a database to a stream. Throws where none of the readers knows its tables. */
+export async function streamSqlite(
+  file: string,
+  stream: TraceStream,
+  readers: readonly ((report: SqliteReport) => SqliteTrace | null)[],
+  options: SqliteOptions = {},
+): Promise<SqliteSource> {
+  const db = open(file);
+  try {
+    const report = new SqliteReport(db);
+    let trace: SqliteTrace | null = null;
+    for (const reader of readers) trace ??= reader(report);
+    if (trace === null)
+      throw new Error(
+        "this SQLite file has none of the tables of Nsight Systems (nsys export --type sqlite writes them) or of rocprofv3 (rocpd)",
+      );
+    stream.push(Buffer.from(header(trace)));
+    for (const sql of trace.events) await push(db, sql, stream, options, (row) => String(row["event"]));
+    for (const sql of trace.ranges)
+      await push(db, sql, stream, options, ({ name, event }) => {
+        const step = stepName.exec(String(name ?? ""));
+        const args = step === null ? "" : `,"args":{"step_num":${Number(step[1])}}`;
+        return `{"ph":"X","cat":"user_annotation","name":${JSON.stringify(String(name ?? ""))},${String(event)}${args}}`;
+      });
+    stream.push(Buffer.from("]}"));
+    return trace.source;
+  } finally {
+    db.close();
+  }
+}
+
+function header({ deviceNames, baseNanoseconds }: SqliteTrace): string {
+  const base = baseNanoseconds === null ? "" : `"baseTimeNanoseconds":${baseNanoseconds},`;
+  const properties = JSON.stringify(deviceNames.map((name, id) => ({ id, name })));
+  return `{${base}"deviceProperties":${properties},"traceEvents":[{"ph":"M","name":"process_sort_index","pid":0,"tid":0}`;
+}
+
+function open(file: string): Database {
+  try {
+    return new sqlite.Database(file, { readOnly: true, fileMustExist: true });
+  } catch (error) {
+    throw new Error(`the SQLite file cannot be opened: ${(error as Error).message}`);
+  }
+}
+
+const rowsPerPush = 256;
+
+async function push(
+  db: Database,
+  sql: string,
+  stream: TraceStream,
+  options: SqliteOptions,
+  eventOf: (row: Row) => string,
+): Promise<void> {
+  const statement = db.prepare(sql);
+  let pending = "";
+  let rows = 0;
+  try {
+    for (const row of statement.iterate() as Iterable<Row>) {
+      // A row whose numbers are missing gives no event.
+      if (row["event"] === null) continue;
+      pending += `,${eventOf(row)}`;
+      if (++rows % rowsPerPush !== 0) continue;
+      stream.push(Buffer.from(pending));
+      pending = "";
+      if (rows % (rowsPerPush * 64) === 0) {
+        options.signal?.throwIfAborted();
+        await options.onProgress?.(stream.bytesRead, stream.bytesRead);
+      }
+    }
+    stream.push(Buffer.from(pending));
+  } finally {
+    statement.finalize();
+  }
+}
