@@ -8,6 +8,7 @@ import {
   integerLimits,
   isBig,
   isComplex,
+  isHalf,
   isInexact,
   type Node,
   promote,
@@ -182,4 +183,10 @@ export function resolveAxes(op: string, axes: number | readonly number[] | undef
   if (new Set(resolved).size !== resolved.length)
     throw new ShapeError(`${op}: axes [${list.join(", ")}] name one axis twice`);
   return resolved.sort((a, b) => a - b);
+}
+
+/** Runs a function of half types in float32: squares and sums overflow in them where the result does not. */
+export function inFloat32(x: Tensor, body: (x: Tensor) => Tensor): Tensor {
+  if (!isHalf(x.dtype)) return body(x);
+  return wrap(build.cast(body(wrap(build.cast(x.node, "float32"))).node, x.dtype));
 }

@@ -11,7 +11,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { broadcastAll, commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { broadcastAll, commonDType, inFloat32, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { abs, equal, mul, real, sqrt, where } from "./math.js";
 import { type Axes, max, sum } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
@@ -186,6 +186,7 @@ export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max
   const { order = 2, keepDims } = checkOptions("norm", options, ["order", "keepDims"]);
   const node = nodeOf("norm", x);
   const t = wrap(build.cast(node, toInexact(node.dtype)));
+  if (isHalf(t.dtype)) return inFloat32(t, (single) => norm(single, axes, options));
   if (order === 1) return sum(abs(t), axes, { keepDims });
   if (order === "max") return max(abs(t), axes, { keepDims });
   if (order !== 2) throw new WeftError(`norm: order ${String(order)} is not known; use 1, 2 or "max"`);

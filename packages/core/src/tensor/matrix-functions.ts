@@ -1,8 +1,8 @@
 // Functions of matrices that are composed of factorizations: least squares, norms, ranks, determinants as logarithms, exponentials,
 // general eigenvalues.
-import { checkOptions, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, isHalf, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { commonDType, inexactNode, type TensorLike, wrap } from "./convert.js";
+import { commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
 import { matmul } from "./einsum.js";
 import { adjoint, diagonal, eigh, factorDType, inv, matrix, norm, svd } from "./linalg.js";
 import { abs, equal, greater, log, mul, pow, where } from "./math.js";
@@ -203,6 +203,7 @@ export function vectorNorm(x: TensorLike, options: { axes?: Axes; order?: number
   if (typeof order !== "number" || Number.isNaN(order))
     throw new WeftError(`vectorNorm: order must be a number, got ${String(order)}`);
   const t = wrap(inexactNode("vectorNorm", x));
+  if (isHalf(t.dtype)) return inFloat32(t, (single) => vectorNorm(single, options));
   if (order === 2) return norm(t, axes, { keepDims });
   const sizes = abs(t);
   if (order === 1) return sum(sizes, axes, { keepDims });

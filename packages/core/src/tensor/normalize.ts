@@ -1,7 +1,6 @@
 // Normalization over batches, groups of channels and single images, with one scale and shift per channel.
-import { checkOptions, isHalf, range, ShapeError, showShape } from "../graph/index.js";
-import { build } from "../ops/index.js";
-import { wrap } from "./convert.js";
+import { checkOptions, range, ShapeError, showShape } from "../graph/index.js";
+import { inFloat32 } from "./convert.js";
 import { rsqrt } from "./math.js";
 import { mean, variance } from "./reduce.js";
 import { Tensor } from "./tensor.js";
@@ -42,12 +41,6 @@ function channels(
       return v.reshape(x.shape.map((_, i) => (i === axis ? count : 1)));
     },
   };
-}
-
-/** Runs a normalization of halves in float32. */
-function inFloat32(x: Tensor, body: (x: Tensor) => Tensor): Tensor {
-  if (!isHalf(x.dtype)) return body(x);
-  return wrap(build.cast(body(wrap(build.cast(x.node, "float32"))).node, x.dtype));
 }
 
 function scaled(y: Tensor, { weight, bias }: ChannelNormOptions, wide: (v: Tensor, name: string) => Tensor): Tensor {

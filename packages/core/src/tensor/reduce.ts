@@ -4,6 +4,7 @@ import {
   type DType,
   DTypeError,
   isComplex,
+  isHalf,
   isInexact,
   isUnsigned,
   keepAxes,
@@ -14,7 +15,7 @@ import {
   toInexact,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
-import { nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { inFloat32, nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of reductions. */
@@ -153,7 +154,9 @@ export function variance(x: TensorLike, axes?: Axes, options: VarOptions = {}): 
 
 /** Standard deviation over axes: the square root of the {@link variance}. Its derivative is taken as 0 where it is 0. */
 export function std(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
-  const spread = variance(x, axes, options).node;
+  const given = wrap(nodeOf("std", x));
+  if (isHalf(given.dtype)) return inFloat32(given, (single) => std(single, axes, options));
+  const spread = variance(given, axes, options).node;
   const isZero = build.eq(spread, build.zerosLike(spread));
   const root = build.unary("sqrt", build.where(isZero, build.fullLike(spread, 1), spread));
   return wrap(build.where(isZero, spread, root));
