@@ -33,10 +33,16 @@ installTypeDoc();
 // The visit with a browser uses the compiled lab.
 if (check && sh(process.execPath, [join(root, "scripts/build.mjs")]) !== 0) fail("the build failed");
 const work = mkdtempSync(join(tmpdir(), "weft-docs-"));
+const started = performance.now();
+const steps = check ? 2 : 1;
+const say = (step, what) =>
+  console.log(`weft docs: ${step} of ${steps}: ${what} (${Math.round((performance.now() - started) / 1000)} s so far)`);
 try {
+  say(1, "reading the sources, writing the reference and the pages");
   if (sh(process.execPath, [join(here, "generate.mjs"), site, work]) !== 0) fail("TypeDoc failed");
   console.log("weft docs: open site/index.html");
   if (check) {
+    say(2, "checking links, names and the site in a browser");
     const undocumented = JSON.parse(readFileSync(join(work, "undocumented.json"), "utf8"));
     const problems = await checkSite(site, undocumented);
     if (problems.length > 0) fail(`${problems.length} problems:\n${problems.join("\n")}`);

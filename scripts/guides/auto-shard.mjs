@@ -141,7 +141,7 @@ echo "workers left: $left; files left: $(( $(ls /dev/shm | grep -c weft) - befor
           ask: "Products with batches of 8K to 32K",
           type: "the same command",
           run: simulated,
-          shows: [/^(.*Large batch products.*)/i, /^32768x2048.*/],
+          shows: [/^(.*Large batch products.*)/i, /^(\(32768,2048\).*)/],
         },
         {
           ask: "Forward passes of MLPs",
@@ -164,7 +164,7 @@ echo "workers left: $left; files left: $(( $(ls /dev/shm | grep -c weft) - befor
           ask: "Linear scaling of large batches: 7 to 8 times on eight GPUs",
           type: "`weft bench --devices 1 8 --simulate h200`",
           run: simulated,
-          shows: [/^32768x2048.*predicted.*/],
+          shows: [/^(speedup.*7\.\d\dx near-perfect, predicted)/],
           says: "predicted; not measured on eight GPUs",
           state: "needs hardware",
         },
@@ -223,7 +223,7 @@ echo "workers left: $left; files left: $(( $(ls /dev/shm | grep -c weft) - befor
           ask: "Sizes must divide: 13000 rows fall back to replication",
           type: "`weft bench --devices 1 8 --simulate h200 --sizes 13000x4096x4096`",
           run: "weft bench --devices 1 8 --simulate h200 --sizes 13000x4096x4096 --no-pictures --out uneven",
-          shows: [/^13000x4096.*predicted.*/],
+          shows: [/^(\(13000,4096\).*predicted)/, /^(speedup.*predicted)/],
           says: "shards may be uneven",
         },
         {

@@ -143,8 +143,9 @@ srun --mpi=pmix torchrun --nnodes=1 --nproc_per_node=4 --rdzv_backend=c10d --rdz
         {
           ask: "Amdahl's law: the serial fraction",
           type: "`weft analyze`, `weft predict`",
-          run: `${analyze} > analyze.log; cat report/performance_report.txt`,
-          shows: [/(.*(?:serial fraction|Karp-Flatt|Amdahl).*)/i],
+          run: "weft predict experiments --study IMDB --at 8",
+          shows: [/^(law .*)/, /^(amdahl .*)/],
+          says: "Amdahl's law beside others, fitted to the same points; the serial fraction (`karpFlatt`) is in `weft analyze --json`",
         },
       ],
     },
@@ -181,8 +182,8 @@ srun --mpi=pmix torchrun --nnodes=1 --nproc_per_node=4 --rdzv_backend=c10d --rdz
         },
         {
           ask: "Sanity check of device ordinals",
-          type: "`weft lint agnews.yaml`",
-          run: "weft lint device.yaml",
+          type: "`weft lint agnews.yaml job.sh`",
+          run: "weft lint device.yaml ddp.sh",
           exit: 1,
           shows: [/(training\.device: cuda:7 .*)/],
         },

@@ -1,5 +1,6 @@
 // `npm run guides`: types what the rows of the four guides say, stores what came out in bench/results/guides.json, and writes
-// docs/guides.md from it. `npm run guides -- 47 48` types only these rows again; `npm run guides -- --page` only writes the page.
+// docs/guides.md from it. `npm run guides -- 47 48` types only these rows again; `npm run guides -- --missing` those
+// that do not work yet, and `npm run guides -- --page` only writes the page.
 //
 // A row works if its command ends with the expected exit code and prints what the row expects. Rows that share a command run it once.
 import { spawnSync } from "node:child_process";
@@ -119,22 +120,14 @@ function walk(folder, row) {
 const args = process.argv.slice(2);
 const chosen = args.filter((arg) => /^\d+$/.test(arg)).map(Number);
 const earlier = existsSync(record) ? JSON.parse(readFileSync(record, "utf8")) : { rows: [] };
-if (!args.includes("--page")) {
-  const folder = prepare();
-  const results = new Map(earlier.rows.map((result) => [result.row, result]));
-  try {
-    for (const row of rows.filter(({ number }) => chosen.length === 0 || chosen.includes(number))) {
-      const result = walk(folder, row);
-      results.set(row.number, result);
-      const state = result.skipped ?? (result.works ? "works" : "FAILS");
-      console.log(`${String(row.number).padStart(3)}  ${state.padEnd(8)} ${result.seconds ?? ""} s  ${row.ask}`);
-      if (result.works === false)
-        console.log(`     exit ${result.exit}; not found: ${result.absent.join(" ")}\n${result.tail}`);
-    }
-  } finally {
-    if (!args.includes("--keep")) rmSync(folder, { recursive: true, force: true });
-    else console.log(folder);
-  }
+const results = new Map(earlier.rows.map((result) => [result.row, result]));
+
+/** Whether a row is typed now: those that were named, those that do not work yet (--missing), or all. */
+const isTyped = ({ number }) =>
+  args.includes("--missing") ? results.get(number)?.works !== true : chosen.length === 0 || chosen.includes(number);
+
+/** What is known now: written after every row, so that an interrupted walk loses nothing. */
+function save() {
   const machine = {
     processor: cpus()[0]?.model.trim(),
     cores: availableParallelism(),
@@ -142,12 +135,29 @@ if (!args.includes("--page")) {
     node: process.version,
   };
   const date = new Date().toISOString().slice(0, 10);
-  const list = rows.map(({ number }) => results.get(number)).filter((result) => result !== undefined);
-  writeFileSync(record, `${JSON.stringify({ date, machine, rows: list }, null, 1)}\n`);
-  earlier.rows = list;
-  earlier.machine = machine;
+  const known = { date, machine, rows: rows.map(({ number }) => results.get(number)).filter((r) => r !== undefined) };
+  writeFileSync(record, `${JSON.stringify(known, null, 1)}\n`);
+  return known;
 }
-writeFileSync(join(root, "docs/guides.md"), writePage(guides, earlier));
-const broken = earlier.rows.filter(({ works }) => works === false);
-console.log(`${earlier.rows.length} of ${rows.length} rows; ${broken.length} do not work as written`);
+
+let known = earlier;
+if (!args.includes("--page")) {
+  const folder = prepare();
+  try {
+    for (const row of rows.filter(isTyped)) {
+      const result = walk(folder, row);
+      results.set(row.number, result);
+      known = save();
+      const state = result.skipped ?? (result.works ? "works" : "FAILS");
+      console.log(`${String(row.number).padStart(3)}  ${state.padEnd(8)} ${result.seconds ?? ""} s  ${row.ask}`);
+      if (result.works === false)
+        console.log(`     exit ${result.exit}; not found: ${result.absent.join(" ")}\n${result.tail}`);
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+writeFileSync(join(root, "docs/guides.md"), writePage(guides, known));
+const broken = known.rows.filter(({ works }) => works === false);
+console.log(`${known.rows.length} of ${rows.length} rows; ${broken.length} do not work as written`);
 process.exitCode = broken.length === 0 ? 0 : 1;

@@ -1,6 +1,6 @@
 // Keys of files that users write: other programs' names for them, values from the command line (--set), and what an
 // unknown one probably stands for. It knows parsed values, not YAML.
-import { closestName } from "./text.js";
+import { closestName, lettersOf } from "./text.js";
 
 type Mapping = Record<string, unknown>;
 
@@ -84,7 +84,9 @@ export function translateKeys(
   for (const from of leavesOf(given, "", 3)) {
     if (known(from)) continue;
     const leaf = from.slice(from.lastIndexOf(".") + 1);
-    const rule = rules.find(({ names }) => names.includes(from)) ?? rules.find(({ names }) => names.includes(leaf));
+    const isNamed = (key: string) => (rule: ForeignKey) =>
+      rule.names.some((name) => lettersOf(name) === lettersOf(key));
+    const rule = rules.find(({ names }) => names.includes(from)) ?? rules.find(isNamed(leaf));
     const old = valueOf(given, from);
     if (rule === undefined || old === undefined) continue;
     const { key, why } = rule;

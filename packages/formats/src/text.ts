@@ -85,7 +85,8 @@ export function editDistance(a: string, b: string): number {
 
 /** The longest word that is compared; longer ones are never a misspelling of a key. */
 const longestWord = 200;
-const lettersOf = (word: string): string => word.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
+/** A name without case and separators: `maxLength` and `max_length` are one. */
+export const lettersOf = (word: string): string => word.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
 
 /** The known name that a misspelled one most likely stands for, or null: same letters, a small edit, or a common prefix. */
 export function closestName(wrong: string, known: readonly string[]): string | null {

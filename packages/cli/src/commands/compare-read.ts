@@ -34,7 +34,9 @@ function readJson(path: string): unknown {
     return JSON.parse(read(path)) as unknown;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== undefined || error instanceof CommandError) throw error;
-    throw new CommandError(`${path} is not JSON: ${(error as Error).message}`);
+    throw new CommandError(
+      `${path} is neither the folder of a run nor a JSON file (of weft quantum run --json, weft bench or a benchmark): ${(error as Error).message.split("\n")[0]}`,
+    );
   }
 }
 

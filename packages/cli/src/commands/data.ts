@@ -2,7 +2,17 @@
 
 import { type DatasetName, datasetNames, datasets, download, findSplit, splits, textOf } from "@weft/train/data";
 import type { Command } from "commander";
-import { attempt, CommandError, ProgressLine, print, printJson, size, table, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  ProgressLine,
+  print,
+  printJson,
+  size,
+  suggestName,
+  table,
+  wrongUsage,
+} from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -46,7 +56,10 @@ export function add(program: Command): void {
 
 function known(name: string): DatasetName {
   if (!(datasetNames as string[]).includes(name))
-    throw new CommandError(`there is no data set "${name}"; known: ${datasetNames.join(", ")}`, wrongUsage);
+    throw new CommandError(
+      `there is no data set "${name}" ${suggestName(name, datasetNames, "data sets")}`,
+      wrongUsage,
+    );
   return name as DatasetName;
 }
 

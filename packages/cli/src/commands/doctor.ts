@@ -318,6 +318,17 @@ function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
   return list.filter((finding) => finding !== false);
 }
 
+/** The important sentence: whether Weft computes here, on what, and what is missing. */
+function summary({ devices, findings }: Report): string {
+  const usable = devices.filter(({ name, problem }) => problem === undefined && name !== "reference");
+  const count = (severity: DoctorCheck["severity"]): number => findings.filter((f) => f.severity === severity).length;
+  const [errors, warnings] = [count("error"), count("warning")];
+  const on =
+    usable.length === 0 ? "only on the slow reference device" : `on ${usable.map(({ name }) => name).join(" and ")}`;
+  const plural = (n: number, what: string): string => (n === 0 ? "" : `, ${n} ${what}${n === 1 ? "" : "s"}`);
+  return `Weft computes here ${on}${errors + warnings === 0 ? "; nothing needs a remedy" : plural(errors, "error") + plural(warnings, "warning")}.`;
+}
+
 function show(report: Report): string {
   const { cores, memoryBytes, compiler, openBlas, cache, cuda } = report;
   const lines: [string, string][] = [
@@ -353,6 +364,8 @@ function show(report: Report): string {
     ({ severity, what, costs, fix }) => `${severity}: ${what}\n    costs: ${costs}\n    fix:   ${fix}`,
   );
   return [
+    summary(report),
+    "",
     ...lines.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
     "",
     table(["device", "", "copy GB/s", "matmul f32 GFLOP/s"], rows, 2),

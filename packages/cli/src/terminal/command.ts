@@ -1,5 +1,5 @@
 // Shared by all commands: parsers of counts, messages on standard error, output folders, exit codes.
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { mostDevices } from "@weft/formats/limits";
 import { plainText } from "@weft/formats/text";
@@ -81,6 +81,13 @@ export async function attempt(work: () => Promise<void>): Promise<void> {
       return;
     }
     const system = error as NodeJS.ErrnoException;
+    if (system.code === "EISDIR" && system.path === undefined) {
+      // Reading an open folder fails without its name.
+      const folder = process.argv.slice(2).find((word) => statSync(word, { throwIfNoEntry: false })?.isDirectory());
+      warn(`${folder ?? "an argument"} is a folder, and a file is needed`, "bad");
+      process.exitCode = failed;
+      return;
+    }
     if (system.code !== undefined && system.path !== undefined) {
       warn(system.code === "ENOENT" ? `${system.path} does not exist` : `${system.path}: ${system.message}`, "bad");
       process.exitCode = failed;

@@ -32,7 +32,7 @@ const rules: readonly (readonly [RegExp, Style])[] = [
 
 const any = new RegExp(rules.map(([rule]) => `(${rule.source})`).join("|"), "g");
 /** The line below the head of a table. */
-const ruler = /^-{2,}(?: {2}-+)*$/;
+const ruler = /^-{2,}[-\s]*$/;
 
 /** Colors of a report: verdicts by the rules, the heads of tables in bold. */
 function highlight(text: string): string {

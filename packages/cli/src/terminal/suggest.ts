@@ -27,6 +27,8 @@ const otherWords: Readonly<Record<string, readonly string[]>> = {
   "--dataset": ["--set"],
   "--quiet": ["--json"],
   benchmark: ["bench"],
+  download: ["get"],
+  ls: ["list"],
   dispatcher: ["server"],
   start: ["server"],
   fit: ["train"],

@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, test } from "node:test";
+import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { brotliDecompressSync } from "node:zlib";
 import { key, setDevice } from "@weft/core";
@@ -163,12 +163,13 @@ const escapes = /\u001b\[[\d;?]*[A-Za-z]/g;
 /** Lines that may be wide: tables, commands to type, addresses and paths, which must not be broken. */
 const mayBeWide = (line: string): boolean => /\S {2,}\S|https?:|\/\S{30}|^\s|--\w|[-]{20}|^complete |'/.test(line);
 
+before(() => (here ? prepare() : undefined));
+
 test("every command has its smallest use here", () => {
   assert.deepEqual(Object.keys(uses).sort(), Object.keys(commands).sort());
 });
 
 test("every command on a terminal and in a pipe", { skip: here ? false : "needs the repository" }, async (t) => {
-  await prepare();
   for (const [name, list] of Object.entries(uses))
     for (const { args, exit = [0], says, colored } of list)
       await t.test(`weft ${args}`, () => {

@@ -1,6 +1,6 @@
 // Functions of matrices that are composed of factorizations: least squares, norms, ranks, determinants as logarithms, exponentials,
 // general eigenvalues.
-import { checkOptions, isHalf, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
 import { matmul } from "./einsum.js";
@@ -203,18 +203,19 @@ export function vectorNorm(x: TensorLike, options: { axes?: Axes; order?: number
   if (typeof order !== "number" || Number.isNaN(order))
     throw new WeftError(`vectorNorm: order must be a number, got ${String(order)}`);
   const t = wrap(inexactNode("vectorNorm", x));
-  if (isHalf(t.dtype)) return inFloat32(t, (single) => vectorNorm(single, options));
   if (order === 2) return norm(t, axes, { keepDims });
   const sizes = abs(t);
   if (order === 1) return sum(sizes, axes, { keepDims });
   if (order === Infinity) return max(sizes, axes, { keepDims });
   if (order === -Infinity) return min(sizes, axes, { keepDims });
   if (order === 0) return sum(where(equal(sizes, 0), wrap(build.zerosLike(sizes.node)), 1), axes, { keepDims });
-  const total = sum(pow(sizes, order), axes, { keepDims });
-  if (order < 0) return pow(total, 1 / order);
-  // As for order 2, the slope at 0 is taken as 0.
-  const isZero = equal(total, 0);
-  return where(isZero, 0, pow(where(isZero, 1, total), 1 / order));
+  return inFloat32("vectorNorm", sizes, (wide) => {
+    const total = sum(pow(wide, order), axes, { keepDims });
+    if (order < 0) return pow(total, 1 / order);
+    // As for order 2, the slope at 0 is taken as 0.
+    const isZero = equal(total, 0);
+    return where(isZero, 0, pow(where(isZero, 1, total), 1 / order));
+  });
 }
 
 // Pade coefficients of degree 13 and the norm up to which it is exact to double precision (Higham 2005).

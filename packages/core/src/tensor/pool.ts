@@ -2,7 +2,7 @@
 import { checkOptions, isFloat, type Node, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type PerAxis, paddingPairs, perAxis } from "./conv.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { take } from "./indexing.js";
 import type { Tensor } from "./tensor.js";
 
@@ -42,6 +42,7 @@ interface Window {
 const firstSpatial = (channelsLast: boolean): number => (channelsLast ? 1 : 2);
 
 function checkInput(op: string, x: Tensor, spatial: number, channelsLast = false): Node {
+  checkArguments(op, "tensor", { x });
   if (x.shape.length !== spatial + 2)
     throw new ShapeError(
       `${op}: needs ${spatial + 2} axes ([batch, ${channelsLast ? "..., channels" : "channels, ..."}]), got ${showShape(x.shape)}`,

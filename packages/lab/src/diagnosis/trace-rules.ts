@@ -113,7 +113,7 @@ function smallKernels(rank: RankReport): { share: number; names: string[] } {
     share: all === 0 ? 0 : small.reduce((sum, kernel) => sum + kernel.count, 0) / all,
     names: small
       .slice(0, 3)
-      .map((kernel) => `${kernel.name.slice(0, 80)} (${kernel.count} of ${ms(kernel.meanUs * 1000) / 1000} us)`),
+      .map((kernel) => `${kernel.name.slice(0, 80)} (${kernel.count} of ${Number(kernel.meanUs.toPrecision(3))} us)`),
   };
 }
 

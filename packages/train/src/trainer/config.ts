@@ -369,7 +369,7 @@ function derived({ name, output, training, distributed }: RawConfig | RawModuleC
 function parseYaml(file: string): unknown {
   const document = parseDocument(readFileSync(file, "utf8"), { uniqueKeys: true });
   if (document.errors.length > 0)
-    throw new ConfigError(`${file}: ${document.errors.map((e) => e.message.split("\n")[0]).join("; ")}`);
+    throw new ConfigError(`${file} is not YAML: ${document.errors[0].message.split("\n")[0].replace(/:$/, "")}`);
   return document.toJS();
 }
 

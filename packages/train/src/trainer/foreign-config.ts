@@ -41,8 +41,11 @@ export const foreignKeys: readonly ForeignKey[] = [
   { names: ["random_seed"], key: "seed" },
   { names: ["heads", "num_heads", "nhead", "num_attention_heads"], key: "model.n_heads" },
   { names: ["hidden_size", "embed_dim", "emb_dim"], key: "model.d_model" },
-  { names: ["n_layers", "num_hidden_layers", "layers"], key: "model.num_layers" },
-  { names: ["ffn_dim", "intermediate_size", "d_ff"], key: "model.dim_feedforward" },
+  { names: ["n_layers", "num_hidden_layers", "layers", "depth"], key: "model.num_layers" },
+  {
+    names: ["ffn_dim", "intermediate_size", "d_ff", "feed_forward", "ff_dim", "ffn_hidden_size", "mlp_dim"],
+    key: "model.dim_feedforward",
+  },
   { names: ["max_length", "max_len", "seq_len", "sequence_length"], key: "model.max_seq_len" },
   { names: ["vocab"], key: "model.vocab_size" },
   { names: ["dataset_name"], key: "data.dataset" },

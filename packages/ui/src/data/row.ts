@@ -23,6 +23,7 @@ const parseRunFile = lenientParser(runFileSchema);
 /** Seconds without a new record after which a run on another host is called silent. */
 const silentAfter = 120;
 const tailBytes = 10 << 10;
+const longTailBytes = 256 << 10;
 /** Share of a step above which waiting is worth a word. */
 const notable = 0.1;
 
@@ -87,12 +88,15 @@ function firstRank({ root, folder }: RunPlace): RecordOf<"rank"> | null {
 
 /** The steps at the end of the first rank's file. */
 function lastSteps({ root, folder }: RunPlace): RecordOf<"step">[] {
-  const lines = readEnd(root, join(folder, "rank0.jsonl"), tailBytes)?.split("\n") ?? [];
-  return lines.flatMap((line) => {
-    if (!line.includes('"step"')) return [];
-    const parsed = parseRecord(line);
-    return parsed.ok && parsed.record.type === "step" ? [parsed.record] : [];
-  });
+  const stepsIn = (bytes: number): RecordOf<"step">[] =>
+    (readEnd(root, join(folder, "rank0.jsonl"), bytes)?.split("\n") ?? []).flatMap((line) => {
+      if (!line.includes('"step"')) return [];
+      const parsed = parseRecord(line);
+      return parsed.ok && parsed.record.type === "step" ? [parsed.record] : [];
+    });
+  const steps = stepsIn(tailBytes);
+  // Between long steps there are many samples of the devices.
+  return steps.length > 0 ? steps : stepsIn(longTailBytes);
 }
 
 function lastAccuracy({ root, folder }: RunPlace): number | undefined {

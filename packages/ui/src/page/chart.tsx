@@ -107,7 +107,8 @@ function optionsOf(props: ChartProps, width: number, box: HTMLElement): uPlot.Op
         font,
         grid: { stroke: line, width: 1 },
         ticks: { show: false },
-        size: 28,
+        // Times have a second line with the date.
+        size: axis === "time" ? 42 : 28,
         ...(axis !== "time" && { values: numbers }),
       },
       {

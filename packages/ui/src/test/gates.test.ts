@@ -80,6 +80,8 @@ describe("runs on GPUs and gates", { timeout: 300_000 }, () => {
       await goTo(page, "/run/gpus");
       for (const title of ["GPU utilization", "Power", "Memory"])
         await page.locator("figure", { hasText: title }).locator("canvas").first().waitFor();
+      // The samples at the end of the file do not hide its steps.
+      assert.equal(await page.locator(".fact dd").first().textContent(), "50 of 50");
       const power = page.locator("figure", { hasText: "Power" }).first();
       assert.match((await power.textContent()) ?? "", /GPU 0.*GPU 1/s);
       await checkWindow(page, `${options.viewport.width} px, ${options.colorScheme}`);
