@@ -56,7 +56,6 @@ const rows: [name: string, result: () => Tensor, expected: number[]][] = [
   ["std of halves", () => weft.std(half([0, 800])), [400]],
   ["logaddexp2 of two dtypes", () => weft.logaddexp2(f64([7]), tensor([7])), [8]],
   ["lstsq of two dtypes", () => weft.lstsq(tensor([[3]]), f64([1])).solution, [1 / 3]],
-  ["logSoftmax of a sure row", () => weft.logSoftmax(f64([40, 0])), [-Math.exp(-40), -40]],
   ["i1 near 0", () => weft.special.i1(f64([1e-30])).mul(1e30), [0.5]],
   ["gamma of a negative parameter", () => weft.gamma(tensor([-1]), [1], { seed: 1 }), [nan]],
 ];
