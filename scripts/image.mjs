@@ -48,8 +48,11 @@ function debian() {
     made,
     ...(mirror ? [mirror] : []),
   ]);
-  for (const path of ["/etc/apt", "/etc/ssl/certs", "/usr/local/share/ca-certificates"])
-    if (existsSync(path)) cpSync(path, join(made, path), { recursive: true, dereference: true, force: true });
+  for (const path of ["/etc/apt", "/etc/ssl/certs", "/usr/local/share/ca-certificates"]) {
+    if (!existsSync(path)) continue;
+    mkdirSync(join(made, path), { recursive: true });
+    run("cp", ["-a", "--remove-destination", `${path}/.`, join(made, path)]);
+  }
   // All settings of npm that this user has, wherever they come from.
   const registry = run("npm", ["config", "get", "registry"]);
   if (existsSync(join(homedir(), ".npmrc"))) cpSync(join(homedir(), ".npmrc"), join(made, "root/.npmrc"));

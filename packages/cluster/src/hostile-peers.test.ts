@@ -1,8 +1,17 @@
 // Peers that misbehave after they have been let in, or before: stalled uploads, requests whose answers nobody reads, occupied
 // connections, workers that send other sizes than announced, and files that are not what they should be.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { connect as connectSocket, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -169,6 +178,21 @@ test("a tape is a plain file with lines of bounded length", { timeout: 20_000 },
   execFileSync("mkfifo", [pipe]);
   for (const path of [pipe, "/dev/zero", folder]) await assert.rejects(readTape(path), /not a plain file/);
   await assert.rejects(readTape(join(folder, "nothing")), /ENOENT/);
+});
+
+test("a tape writes nothing into a folder that another user has placed beside it", async (t) => {
+  if (process.getuid?.() !== 0) return t.skip("needs root, to make a folder of another user");
+  const path = join(folder, "placed.tape");
+  mkdirSync(`${path}.data`);
+  chownSync(`${path}.data`, 65534, 65534);
+  const program = `
+    const weft = await import(${JSON.stringify(import.meta.resolve("@weft/core"))});
+    weft.setDevice("reference");
+    await weft.tensor(new Float32Array(5000)).add(1).data();`;
+  const env = { ...process.env, WEFT_TAPE: path };
+  const done = spawnSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8", env });
+  assert.match(done.stderr, /belongs to another user/);
+  assert.deepEqual(readdirSync(`${path}.data`), []);
 });
 
 test("messages nested without end close their own connection only", { skip }, async () => {

@@ -79,7 +79,7 @@ export function groupLinks({ collectives }: Pick<PreflightReport, "collectives">
     const slope = (seconds - smaller.seconds) / (bytes - smaller.bytes);
     // Noise may hide the difference: at least half of the time is taken for bandwidth.
     const perByte = Math.min(seconds / bytes, Math.max(slope, seconds / bytes / 2));
-    return [kind, [{ members, latency: seconds - bytes * perByte, bandwidth: 1 / perByte }]];
+    return [kind, [{ members, latency: Math.max(0, seconds - bytes * perByte), bandwidth: 1 / perByte }]];
   });
   return Object.fromEntries(entries) as Record<CollectiveKind, Link[]>;
 }

@@ -2,9 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { h200, type Rates } from "@weft/core/internal/cost";
+import { type CollectiveKind, collectiveKinds } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { assumedRates } from "./assumed-rates.js";
 import { choose } from "./choose.js";
+import { groupLinks } from "./network-rates.js";
+import type { PreflightCollective } from "./preflight.js";
 import type { WorkerInfo } from "./protocol.js";
 import { ratesFor } from "./rates.js";
 
@@ -106,4 +109,18 @@ test("the explanation of a plan says that its rates are assumed", () => {
   const rates = ratesFor([worker({ accelerator: gpus.t4 }), worker({ accelerator: gpus.t4 })]);
   const choice = choose(fn, { devices: 2, rates, params: [null], donated: [false], enabled: true });
   assert.match(choice.explain!([], { seconds: 1, single: 1 }), /predicted for GPU workers of 40 .*\(assumed\)/);
+});
+
+test("links of a group follow from two sizes of every collective, whatever the noise", () => {
+  const row = (bytes: number, seconds: number) => (kind: CollectiveKind) => ({ kind, members: 4, bytes, seconds });
+  const from = (...rows: ((kind: CollectiveKind) => PreflightCollective)[]) =>
+    groupLinks({ collectives: collectiveKinds.flatMap((kind) => rows.map((make) => make(kind))) }).allToAll[0];
+  // 1 ms, and 10 MB per second.
+  const exact = from(row(50_000, 0.006), row(200_000, 0.021));
+  assert.ok(Math.abs(exact.latency - 0.001) < 1e-9 && Math.abs(exact.bandwidth / 1e7 - 1) < 1e-9);
+  // A larger message that is slower than its size explains, and one that is faster than the smaller one.
+  for (const link of [from(row(50_000, 0.001), row(200_000, 0.021)), from(row(50_000, 0.03), row(200_000, 0.021))]) {
+    assert.ok(link.latency >= 0 && link.bandwidth > 0 && Number.isFinite(link.bandwidth));
+    assert.ok(Math.abs(link.latency + 200_000 / link.bandwidth - 0.021) < 1e-9);
+  }
 });

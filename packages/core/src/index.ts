@@ -50,5 +50,7 @@ export const memory = () => memoryManager.report();
 export const collectGarbage = (): void => memoryManager.collect();
 /** Sets the number of allocated bytes above which unreachable tensors are collected; 1 GiB by default. */
 export const setMemoryPressureLimit = (bytes: number): void => {
+  if (typeof bytes !== "number" || !(bytes >= 0))
+    throw new WeftError(`setMemoryPressureLimit: the limit is a number of bytes, got ${String(bytes)}`);
   memoryManager.pressureLimit = bytes;
 };

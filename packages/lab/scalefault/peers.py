@@ -92,4 +92,5 @@ def main():
     json.dump(found, sys.stdout, indent=1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 // Fills docs/lab.md with real output: every ```console block is run (in a scratch directory that holds `experiments/` and the small files
 // below) and its output written under the command; tables between `<!-- figures NAME -->` marks come from bench/results.
-//   npm run build && node packages/lab/scripts/write-docs.mjs          (--check: fail when the page is not up to date)
+//   npm run build && node packages/lab/scripts/write-docs.mjs          (--check: fail when the page is not up to date; --figures: only the tables)
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,6 +10,8 @@ import { fileURLToPath } from "node:url";
 const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
 const page = join(root, "docs/lab.md");
 const check = process.argv.includes("--check");
+/** Only the tables, not the commands. */
+const onlyFigures = process.argv.includes("--figures");
 const scratch = mkdtempSync(join(tmpdir(), "weft-docs-"));
 cpSync(join(root, "packages/lab/testdata/ddp_experiments"), join(scratch, "experiments"), { recursive: true });
 writeFileSync(
@@ -108,6 +110,21 @@ const figures = {
       `Over ${v.regret.jobs} jobs the chosen configuration is ${percent(v.regret.mean)} slower than the fastest one in the mean (median ${percent(v.regret.median)}, 90th percentile ${percent(v.regret.p90)}). ${v.caution[0].toUpperCase()}${v.caution.slice(1)}.`,
     ].join("\n");
   },
+  gpu: () => {
+    const g = result("scalefault-gpu");
+    const said = (list) => (list.length === 0 ? "-" : list.join(", "));
+    const peers = (r, tool) => said(r.peers?.[tool]?.says ?? []);
+    return [
+      "| job | Weft, main cause | TensorBoard plugin advises on | HTA's tables show |",
+      "|---|---|---|---|",
+      ...g.results.map(
+        (r) =>
+          `| ${r.job}${r.effective ? "" : " (its removal changes nothing)"} | ${r.top ?? "-"} | ${peers(r, "tensorboard")} | ${peers(r, "hta")} |`,
+      ),
+      "",
+      `Of ${g.faulty} faults that cost a tenth of a step or more, Weft names ${percent(g.topCause)} first, the plugin's advice fits ${percent(g.peers.tensorboard.namedFault)}, HTA's tables fit ${percent(g.peers.hta.namedFault)}; of ${g.healthy} healthy jobs ${percent(g.falseAlarms)}, ${percent(g.peers.tensorboard.falseAlarms)} and ${percent(g.peers.hta.falseAlarms)} raise an alarm. ${percent(g.insideInterval)} of ${g.promises} promised step times lie in their intervals. ${g.device}, PyTorch ${g.torch}. ${g.caution}`,
+    ].join("\n");
+  },
   analyze: () => {
     const b = result("lab-analyze");
     return `${b.what}: ${b.seconds.median.toFixed(1)} s (median of ${b.seconds.samples.length}; ${b.hardware.cores} cores, Node ${b.versions.node}).`;
@@ -116,9 +133,8 @@ const figures = {
 
 const before = readFileSync(page, "utf8");
 const filled = before
-  .replaceAll(
-    /```console\n\$ (weft[^\n]*)\n[\s\S]*?```/g,
-    (_, command) => `\`\`\`console\n$ ${command}\n${run(command)}\n\`\`\``,
+  .replaceAll(/```console\n\$ (weft[^\n]*)\n[\s\S]*?```/g, (text, command) =>
+    onlyFigures ? text : `\`\`\`console\n$ ${command}\n${run(command)}\n\`\`\``,
   )
   .replaceAll(
     /<!-- figures (\w+) -->[\s\S]*?<!-- end -->/g,
@@ -126,8 +142,9 @@ const filled = before
   );
 mkdirSync(join(root, "docs/images"), { recursive: true });
 if (!check) {
-  for (const name of ["AGNews_speedup_efficiency.png", "IMDB_speedup_efficiency.png"])
-    cpSync(join(scratch, "weft-report", name), join(root, "docs/images", name));
+  if (!onlyFigures)
+    for (const name of ["AGNews_speedup_efficiency.png", "IMDB_speedup_efficiency.png"])
+      cpSync(join(scratch, "weft-report", name), join(root, "docs/images", name));
   writeFileSync(page, filled);
 }
 rmSync(scratch, { recursive: true });

@@ -188,6 +188,11 @@ export class Hosts {
     ip("link", "set", `${this.#names[host - 1]}a`, "down");
   }
 
+  /** Plugs a host in again. */
+  plug(host: number): void {
+    ip("link", "set", `${this.#names[host - 1]}a`, "up");
+  }
+
   /** Limits a host's cable to so many megabits per second, in both directions, or no longer (null); false where the kernel cannot. */
   slow(host: number, megabits: number | null): boolean {
     const name = this.#names[host - 1];

@@ -43,9 +43,9 @@ test("weft bench uses the workers of two hosts", { skip, timeout: 180_000 }, asy
   assert.ok(JSON.parse(done.stdout).rows.length > 0);
 });
 
-test("a training on three hosts goes on after a host was lost, from its checkpoint", {
+test("a training on three hosts goes on after a host was lost, from its checkpoint, and with the host when it is back", {
   skip,
-  timeout: 180_000,
+  timeout: 240_000,
 }, async () => {
   const hosts = network(3);
   const config = fileURLToPath(new URL("../../../../configs/synthetic.yaml", import.meta.url));
@@ -91,9 +91,24 @@ test("a training on three hosts goes on after a host was lost, from its checkpoi
   const last = steps() + 20;
   const again = [1, 2].map((host, number) => rank(number, 2, host, 9101, ["--max-steps", String(last), "--resume"]));
   for (const [code] of await Promise.all(again.map((child) => once(child, "exit")))) assert.equal(code, 0);
-  const lines = readFileSync(join(output, "rank0.jsonl"), "utf8").trim().split("\n");
-  assert.equal(
-    (JSON.parse(lines.filter((line) => line.includes('"loss"')).at(-1)!) as { step: number }).step,
-    last - 1,
+  const stepsOf = (number: number): number[] =>
+    readFileSync(join(output, `rank${number}.jsonl`), "utf8")
+      .trim()
+      .split("\n")
+      .filter((line) => line.includes('"loss"'))
+      .map((line) => (JSON.parse(line) as { step: number }).step);
+  assert.equal(stepsOf(0).at(-1), last - 1);
+  // The host is back, and takes part again.
+  hosts.plug(3);
+  const more = ["--max-steps", String(last + 10), "--resume"];
+  const back = [1, 2, 3].map((host, number) => rank(number, 3, host, 9102, more));
+  for (const [code] of await Promise.all(back.map((child) => once(child, "exit")))) assert.equal(code, 0);
+  const every = stepsOf(0);
+  assert.deepEqual(
+    every,
+    every.map((_, i) => i),
+    "every step was taken once",
   );
+  assert.equal(every.length, last + 10);
+  assert.equal(stepsOf(2).at(-1), last + 9, "the host that came back took part");
 });

@@ -6,6 +6,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { Hosts, noHosts } from "@weft/testing/hosts";
 
 interface Slurm {
   env: Record<string, string>;
@@ -14,7 +15,7 @@ interface Slurm {
 // The lab's helper to start a SLURM cluster; packages do not import each other's tests, so it is loaded by path.
 const kit = new URL("../../../lab/dist/test/slurm.js", import.meta.url);
 const { startSlurm } = (await import(kit.href)) as {
-  startSlurm: (nodes: number, gpus?: number) => Promise<Slurm | string>;
+  startSlurm: (nodes: number, gpus?: number, hosts?: Hosts) => Promise<Slurm | string>;
 };
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
@@ -255,6 +256,91 @@ describe("a real SLURM", { skip: availableParallelism() < 2 ? "needs two cores" 
     apart.forEach((loss, i) => {
       assert.ok(Math.abs(loss / near[i] - 1) < 1e-5, `step ${i}: ${loss} on two nodes, ${near[i]} on one`);
     });
+  });
+});
+
+describe("a real SLURM of three hosts, each with a network, processes and a name of its own", { skip: noHosts }, () => {
+  let hosts: Hosts | null = null;
+  let slurm: Slurm | string = "not started";
+  before(async () => {
+    hosts = new Hosts(3);
+    slurm = await startSlurm(3, 0, hosts);
+    if (typeof slurm === "string") console.error(`weft: SLURM of several hosts is NOT tested: ${slurm}`);
+  });
+  after(() => {
+    if (typeof slurm !== "string") slurm.stop();
+    hosts?.remove();
+  });
+
+  test("a training with one rank on each host has the losses of a single process", async (t) => {
+    if (typeof slurm === "string") return t.skip(slurm);
+    const script = join(folder, "three-hosts.sh");
+    const network = ["OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,tcp", "OMPI_ALLOW_RUN_AS_ROOT=1", "PMIX_MCA_gds=hash"];
+    const place = ["--slurm", script, "--output", join(folder, "three-hosts"), "--time", "00:10:00"];
+    const args = ["train", config, "--devices", "3", "--nodes", "3", ...place, "--env", ...network];
+    assert.equal(call(args).status, 0);
+    const text = readFileSync(script, "utf8");
+    writeFileSync(script, text.replace(/^srun /m, "srun hostname\n$&"));
+    const log = await submitted(slurm, script);
+    for (const host of ["host1", "host2", "host3"]) assert.ok(log.includes(`${host}\n`), log);
+    assert.match(log, /done after 20 steps/);
+    assert.equal(call(["train", config, "--devices", "1", "--output", join(folder, "alone")]).status, 0);
+    const [apart, alone] = ["three-hosts", "alone"].map((run) => losses(run, 0));
+    assert.equal(apart.length, 20);
+    apart.forEach((loss, i) => {
+      assert.ok(Math.abs(loss / alone[i] - 1) < 1e-4, `step ${i}: ${loss} on three hosts, ${alone[i]} on one`);
+    });
+  });
+
+  test("workers of a job on three hosts join a dispatcher of the job and compute together", async (t) => {
+    if (typeof slurm === "string" || hosts === null) return t.skip(String(slurm));
+    const program = join(folder, "sums.mjs");
+    const [cluster, core] = [import.meta.resolve("@weft/cluster"), import.meta.resolve("@weft/core")];
+    writeFileSync(
+      program,
+      `import { connect } from ${JSON.stringify(cluster)};
+import * as weft from ${JSON.stringify(core)};
+const cluster = await connect(process.argv[2]);
+while (cluster.workers.length < 3) await new Promise((resolve) => setTimeout(resolve, 100));
+const rows = weft.shard(weft.arange(600, { dtype: "float32" }).reshape([60, 10]), { 0: "d" });
+console.log("sum", await rows.sum().item(), "of", new Set(cluster.workers.map((w) => w.process.host)).size, "hosts");
+await cluster.close();
+process.exit(0);
+`,
+    );
+    const [node, { cert, key, ca }] = [`${process.execPath} ${weft}`, hosts.tls];
+    // On every host: its own address, and a worker that listens there.
+    const here = join(folder, "here.sh");
+    const own = "ip -4 -o addr show dev eth0 | tr -s ' ' | cut -d' ' -f4 | cut -d/ -f1";
+    writeFileSync(
+      here,
+      `[ -z "$1" ] && exec sh -c "${own}"\nexec ${node} worker --host $1 --data-host $(sh $0) --cores 1\n`,
+    );
+    const script = join(folder, "cluster-job.sh");
+    writeFileSync(
+      script,
+      `#!/bin/bash
+#SBATCH --nodes=3
+#SBATCH --ntasks-per-node=1
+#SBATCH --time=00:05:00
+export WEFT_TLS_CERT=${cert} WEFT_TLS_KEY=${key} WEFT_TLS_CA=${ca} WEFT_RATES=assumed
+export WEFT_TOKEN=$(openssl rand -hex 32) WEFT_WORKER_TOKEN=$(openssl rand -hex 32)
+head=$(sh ${here})
+${node} server --host $head -p 9000 --json > ${folder}/server.out & server=$!
+until grep -q 9000 ${folder}/server.out; do sleep 0.2; done
+srun --overlap sh ${here} $head > ${folder}/workers.out 2>&1 & workers=$!
+WEFT_FORCE_SHARD=1 timeout 60 ${process.execPath} ${program} $head:9000
+status=$?
+kill $workers $server
+exit $status
+`,
+    );
+    const log = await submitted(slurm, script).catch((error: Error) => {
+      const workers = join(folder, "workers.out");
+      throw new Error(`${error.message}\n${existsSync(workers) ? readFileSync(workers, "utf8") : "no workers"}`);
+    });
+    // 0 + 1 + ... + 599
+    assert.match(log, /sum 179700 of 3 hosts/);
   });
 });
 

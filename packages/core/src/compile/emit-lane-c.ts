@@ -14,6 +14,11 @@ interface LaneTextC {
 }
 
 const laneBlock = 16;
+
+/** Lanes of a block: as many as there are if they are few, else a number that divides them if there is one. */
+const blockOf = (lanes: number): number =>
+  lanes <= laneBlock ? lanes : lanes % laneBlock === 0 || lanes % (laneBlock / 2) !== 0 ? laneBlock : laneBlock / 2;
+
 const leaves: ReadonlySet<string> = new Set(["const", "state", "final"]);
 
 class CPrinter extends LanePrinter {
@@ -28,7 +33,7 @@ class CPrinter extends LanePrinter {
 
   constructor(program: LaneProgram) {
     super(program);
-    this.#block = Math.min(laneBlock, program.lanes);
+    this.#block = blockOf(program.lanes);
     this.#findKept(program.items);
     this.#findUniform();
   }
@@ -279,7 +284,10 @@ class CPrinter extends LanePrinter {
       "  typedef long ix;",
       ...this.pointers(),
       "  for (long u = lo; u < hi; u++) {",
-      `    const long base = u * ${block}, lanes = base + ${block} <= ${lanes} ? ${block} : ${lanes} - base;`,
+      // A constant number of lanes needs no code for a remainder.
+      lanes % block === 0
+        ? `    const long base = u * ${block}, lanes = ${block};`
+        : `    const long base = u * ${block}, lanes = base + ${block} <= ${lanes} ? ${block} : ${lanes} - base;`,
     );
     for (const s of this.#spilled)
       this.lines.push(`    ${computeType[s.dtype]} c${s.id}[${block}] __attribute__((aligned(64)));`);

@@ -123,9 +123,18 @@ export function checkOptions<O extends object>(op: string, options: O, known: re
   return options;
 }
 
-const showValue = (value: unknown): string =>
+/** A value in a message: short, and safe for everything that a caller may pass. */
+export const showValue = (value: unknown): string =>
   typeof value === "string"
     ? JSON.stringify(value)
     : typeof value === "object" && value !== null
-      ? `an object with keys ${Object.keys(value).join(", ")}`
+      ? showObject(value)
       : String(value);
+
+function showObject(value: object): string {
+  if (Array.isArray(value)) return `[${value.slice(0, 8).map(showValue).join(", ")}${value.length > 8 ? ", ..." : ""}]`;
+  if (ArrayBuffer.isView(value)) return `a ${value.constructor.name} of ${(value as Uint8Array).length} elements`;
+  if ("dtype" in value && "shape" in value) return `a tensor of shape [${value.shape}]`;
+  const keys = Object.keys(value).slice(0, 8).join(", ");
+  return keys === "" ? `a ${value.constructor?.name ?? "value"} without keys` : `an object with keys ${keys}`;
+}

@@ -1,9 +1,9 @@
 // The tape: everything that a device is asked to do, as JSON lines (docs/tape.md): functions, data, runs with their
 // cause, kernels with times, and what was read. WEFT_TAPE=file turns it on; a tape can be replayed elsewhere.
 import { createHash } from "node:crypto";
-import { appendFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, lstatSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import type { CompileOptions, Device, DeviceBuffer, Executable } from "../device/index.js";
-import { type Aval, type GraphFn, showAval, toPlain } from "../graph/index.js";
+import { type Aval, type GraphFn, showAval, toPlain, WeftError } from "../graph/index.js";
 import { settings } from "../settings/index.js";
 import { captureSite } from "./memory.js";
 
@@ -13,6 +13,16 @@ const batch = 256;
 const inlineBytes = 4096;
 
 export const tapeVersion = 1;
+
+/** Makes a folder. One that is another user's may hold links to files of this user, which would be overwritten. */
+function makeOwnFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const { uid, mode } = lstatSync(folder);
+  if (uid !== (process.geteuid?.() ?? uid) || (mode & 0o022) !== 0)
+    throw new WeftError(
+      `the tape's folder ${folder} belongs to another user or can be written by others; give another name (WEFT_TAPE)`,
+    );
+}
 
 class TapeWriter {
   #lines: string[] = [];
@@ -54,10 +64,10 @@ class TapeWriter {
     if (this.#dataLeft < bytes.byteLength) return { sha256 };
     const folder = `${this.path}.data`;
     const file = `${sha256.slice(0, 32)}.bin`;
-    if (!existsSync(`${folder}/${file}`)) {
+    if (lstatSync(`${folder}/${file}`, { throwIfNoEntry: false }) === undefined) {
       this.#dataLeft -= bytes.byteLength;
-      mkdirSync(folder, { recursive: true, mode: 0o700 });
-      writeFileSync(`${folder}/${file}`, bytes, { mode: 0o600 });
+      makeOwnFolder(folder);
+      writeFileSync(`${folder}/${file}`, bytes, { mode: 0o600, flag: "wx" });
     }
     return { sha256, file };
   }

@@ -1,9 +1,9 @@
 // Sharding annotations: constraints on tensors, and names for parts of the program that sharding rules can match. They have no
 // effect on a single device. WEFT_IGNORE_ANNOTATIONS=1 ignores them.
-import { checkOptions, currentNodeScope, inScope, WeftError } from "../graph/index.js";
+import { checkOptions, currentNodeScope, inScope, showValue, WeftError } from "../graph/index.js";
 import { make } from "../ops/index.js";
 import { settings } from "../settings/index.js";
-import { nodeOf, wrap } from "./convert.js";
+import { checkArguments, nodeOf, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
 
 /** Mesh axes per dimension, counted from the end if negative: `{ 0: "batch", 1: ["model"] }`. */
@@ -25,7 +25,7 @@ function byDimension(op: string, spec: ShardSpec, rank: number): string[][] {
   }
   const all = dims.flat();
   if (new Set(all).size !== all.length)
-    throw new WeftError(`${op}: a mesh axis cuts one dimension, and ${JSON.stringify(spec)} names one twice`);
+    throw new WeftError(`${op}: a mesh axis cuts one dimension, and ${showValue(spec)} names one twice`);
   return dims;
 }
 
@@ -48,8 +48,9 @@ export function shard(x: Tensor, spec: ShardSpec, options: { backward?: ShardSpe
 export function named<T>(name: string, body: () => T): T {
   if (typeof name !== "string" || !/^[\w-]+(\.[\w-]+)*$/.test(name))
     throw new WeftError(
-      `named: a name has letters, digits, "_" and "-", and dots between parts, got ${JSON.stringify(name)}`,
+      `named: a name has letters, digits, "_" and "-", and dots between parts, got ${showValue(name)}`,
     );
+  checkArguments("named", "function", { body });
   if (ignored()) return body();
   const around = currentNodeScope();
   return inScope({ name: around === null ? name : `${around.name}.${name}`, backward: false }, body);

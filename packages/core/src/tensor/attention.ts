@@ -10,6 +10,7 @@ import {
   type Node,
   ShapeError,
   showShape,
+  showValue,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
@@ -26,7 +27,7 @@ import {
   swapHeads,
   tightened,
 } from "../transform/index.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { type ProductOptions, productPrecision } from "./precision.js";
 import type { Key } from "./random.js";
 import { Tensor } from "./tensor.js";
@@ -62,7 +63,7 @@ function bandOption(op: string, { causal = false, window }: AttentionOptions): B
   if (window === undefined) return causal ? { upper: 0 } : {};
   const sides = typeof window === "number" ? [window, window] : window;
   if (sides.length !== 2 || !sides.every((n) => Number.isInteger(n) && n >= 0 && n < 2 ** 30))
-    throw new WeftError(`${op}: window is a whole number of at least 0 or two of them, got ${JSON.stringify(window)}`);
+    throw new WeftError(`${op}: window is a whole number of at least 0 or two of them, got ${showValue(window)}`);
   return meet({ lower: 0 - sides[0], upper: sides[1] }, causal ? { upper: 0 } : {});
 }
 
@@ -168,6 +169,7 @@ function extras(
  */
 export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
   const op = "scaledDotProductAttention";
+  checkArguments(op, "tensor", { q, k, v });
   const shapes = `q ${showShape(q.shape)}, k ${showShape(k.shape)}, v ${showShape(v.shape)}`;
   if (!isFloat(q.dtype) || q.dtype !== k.dtype || q.dtype !== v.dtype)
     throw new DTypeError(`${op}: q, k and v have one float dtype, got ${q.dtype}, ${k.dtype} and ${v.dtype}`);
@@ -200,6 +202,7 @@ export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, optio
  */
 export function packedAttention(joint: Tensor, options: AttentionOptions = {}): Tensor {
   const op = "packedAttention";
+  checkArguments(op, "tensor", { joint });
   if (!isFloat(joint.dtype)) throw new DTypeError(`${op}: needs a float dtype, got ${joint.dtype}`);
   if (joint.rank < 4 || joint.shape[joint.rank - 3] !== 3)
     throw new ShapeError(`${op}: needs [..., length, 3, heads, size], got ${showShape(joint.shape)}`);

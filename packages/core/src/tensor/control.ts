@@ -11,7 +11,7 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { closeOver, closeOverNew, makeScan } from "../transform/index.js";
-import { nodeAs, wrap } from "./convert.js";
+import { checkArguments, nodeAs, wrap } from "./convert.js";
 import { arange } from "./create.js";
 import { scan } from "./mapping.js";
 import { nextKey } from "./random.js";
@@ -61,6 +61,7 @@ export function whileLoop<C>(
   init: C,
   options: LoopOptions = {},
 ): C {
+  checkArguments("whileLoop", "function", { condition, body });
   checkOptions("whileLoop", options, ["maxTrips"]);
   const length = boundOf("whileLoop", options.maxTrips);
   const { leaves, def } = flattenTree(init);
@@ -108,6 +109,7 @@ export function foriLoop<C>(
   init: C,
   options: LoopOptions = {},
 ): C {
+  checkArguments("foriLoop", "function", { body });
   boundOf("foriLoop", checkOptions("foriLoop", options, ["maxTrips"]).maxTrips);
   if (typeof lower === "number" && typeof upper === "number") {
     if (!Number.isInteger(lower) || !Number.isInteger(upper))
@@ -146,6 +148,7 @@ export function cond<A extends unknown[], R>(
   whenFalse: (...operands: A) => R,
   ...operands: A
 ): R {
+  checkArguments("cond", "function", { whenTrue, whenFalse });
   if (typeof predicate === "boolean") return predicate ? whenTrue(...operands) : whenFalse(...operands);
   const chosen = build.cast(predicateOf("cond", predicate), "int32");
   return branches("cond", chosen, [whenFalse, whenTrue], operands) as R;
@@ -168,6 +171,8 @@ export function switchCase<A extends unknown[], R>(
   cases: readonly ((...operands: A) => R)[],
   ...operands: A
 ): R {
+  checkArguments("switchCase", "array", { cases });
+  checkArguments("switchCase", "function", { ...cases });
   if (cases.length === 0) throw new WeftError("switchCase: the list of functions is empty");
   if (typeof index === "number" && !Number.isInteger(index))
     throw new WeftError(`switchCase: the index must be a whole number, got ${index}`);

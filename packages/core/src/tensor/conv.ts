@@ -1,7 +1,7 @@
 // Convolution and transposed convolution over one to three spatial axes.
 import { checkOptions, type Node, type OpAttrs, range, type Shape, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { align, commonDType, nodeAs, wrap } from "./convert.js";
+import { align, checkArguments, commonDType, nodeAs, wrap } from "./convert.js";
 import { currentPrecision } from "./precision.js";
 import { Tensor } from "./tensor.js";
 
@@ -145,6 +145,7 @@ function compute(
 const convNames = ["stride", "padding", "dilation", "groups", "bias", "channelsLast"] as const;
 
 function convolve(op: string, x: Tensor, weight: Tensor, spatial: number, options: ConvOptions): Tensor {
+  checkArguments(op, "tensor", { x, weight });
   checkOptions(op, options, convNames);
   const { stride, dilation, groups, channelsLast, channels, size, kernel } = geometry(op, x, weight, spatial, options);
   const [out, perGroup] = weight.shape;
@@ -170,6 +171,7 @@ function convolve(op: string, x: Tensor, weight: Tensor, spatial: number, option
 }
 
 function convolveTransposed(op: string, x: Tensor, weight: Tensor, spatial: number, options: ConvTransposeOptions) {
+  checkArguments(op, "tensor", { x, weight });
   const { padding = 0, outputPadding = 0, ...rest } = checkOptions(op, options, [...convNames, "outputPadding"]);
   const { stride, dilation, groups, channelsLast, channels, size, kernel } = geometry(op, x, weight, spatial, rest);
   const out = weight.shape[1] * groups;

@@ -8,6 +8,7 @@ import {
   integerLimits,
   isBig,
   isComplex,
+  isHalf,
   isInexact,
   type Node,
   promote,
@@ -15,6 +16,7 @@ import {
   ShapeError,
   sameShape,
   showShape,
+  showValue,
   toInexact,
   WeftError,
 } from "../graph/index.js";
@@ -84,9 +86,22 @@ function besideTensor(value: ScalarLike, dtype: DType): DType {
 function describeArgument(x: unknown): string {
   if (x instanceof Tensor) return `a ${x.dtype} tensor of shape ${showShape(x.shape)}`;
   if (Array.isArray(x) || ArrayBuffer.isView(x)) return "an array (wrap it in weft.tensor)";
-  return typeof x === "object" && x !== null
-    ? `an object with keys ${Object.keys(x).join(", ")}`
-    : `${typeof x} ${String(x)}`;
+  return typeof x === "object" || x === undefined ? showValue(x) : `${typeof x} ${String(x)}`;
+}
+
+const argumentKinds = {
+  tensor: { title: "a tensor", accepts: (x: unknown) => x instanceof Tensor },
+  function: { title: "a function", accepts: (x: unknown) => typeof x === "function" },
+  array: { title: "an array", accepts: (x: unknown) => Array.isArray(x) },
+  string: { title: "a string", accepts: (x: unknown) => typeof x === "string" },
+};
+
+/** Throws at the first argument that is not of a kind; programs without types pass anything. */
+export function checkArguments(op: string, kind: keyof typeof argumentKinds, given: Record<string, unknown>): void {
+  const { title, accepts } = argumentKinds[kind];
+  for (const name in given)
+    if (!accepts(given[name]))
+      throw new WeftError(`${op}: ${name} must be ${title}, got ${describeArgument(given[name])}`);
 }
 
 function checkOperand(op: string, x: TensorLike): void {
@@ -158,10 +173,17 @@ export function inexactNode(op: string, x: TensorLike): Node {
   return build.cast(node, toInexact(node.dtype));
 }
 
+/** Computes halves in float32 and rounds the result once: sums and counts leave the range of float16. */
+export function inFloat32(op: string, x: TensorLike, body: (t: Tensor) => Tensor): Tensor {
+  const node = nodeOf(op, x);
+  if (!isHalf(node.dtype)) return body(wrap(node));
+  return wrap(build.cast(body(wrap(build.cast(node, "float32"))).node, node.dtype));
+}
+
 /** Resolves an axis, counted from the end if negative. */
 export function resolveAxis(op: string, axis: number, rank: number): number {
   if (typeof axis !== "number")
-    throw new ShapeError(`${op}: an axis is a number, got ${JSON.stringify(axis)}; options come after it`);
+    throw new ShapeError(`${op}: an axis is a number, got ${showValue(axis)}; options come after it`);
   const resolved = axis < 0 ? axis + rank : axis;
   if (!Number.isInteger(axis) || resolved < 0 || resolved >= rank)
     throw new ShapeError(
@@ -176,7 +198,7 @@ export function resolveAxes(op: string, axes: number | readonly number[] | undef
   const list = typeof axes === "number" ? [axes] : axes;
   if (!Array.isArray(list))
     throw new ShapeError(
-      `${op}: axes are a number or an array of numbers, got ${JSON.stringify(axes)}; options come after them`,
+      `${op}: axes are a number or an array of numbers, got ${showValue(axes)}; options come after them`,
     );
   const resolved = list.map((axis) => resolveAxis(op, axis, rank));
   if (new Set(resolved).size !== resolved.length)

@@ -18,11 +18,12 @@ import {
   ShapeError,
   type Storage,
   showShape,
+  showValue,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
-import { type ComplexNumber, isScalarValue, scalarNode, wrap } from "./convert.js";
+import { type ComplexNumber, checkArguments, isScalarValue, scalarNode, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 
 type Element = number | bigint | boolean | ComplexNumber;
@@ -40,7 +41,7 @@ export interface CreateOptions {
 /** Throws unless the shape is a list of non-negative integers of a reasonable size. */
 export function checkShape(op: string, shape: Shape): void {
   if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < 0))
-    throw new ShapeError(`${op}: a shape is an array of non-negative integers, got ${JSON.stringify(shape)}`);
+    throw new ShapeError(`${op}: a shape is an array of non-negative integers, got ${showValue(shape)}`);
   if (numel(shape) > 2 ** 40)
     throw new ShapeError(
       `${op}: shape ${showShape(shape)} has ${numel(shape).toExponential(2)} elements, more than memory holds`,
@@ -307,6 +308,11 @@ function filled(op: string, shape: Shape, value: FillValue, options: CreateOptio
   return wrap(build.expandTo(scalarNode(value, dtype), shape));
 }
 
+function filledLike(op: string, x: Tensor, value: FillValue, options: CreateOptions): Tensor {
+  checkArguments(op, "tensor", { x });
+  return filled(op, x.shape, value, options, x.dtype);
+}
+
 /** Tensor with all elements equal to a value. The dtype follows from the value unless it is given. */
 export const full = (shape: Shape, value: FillValue, options: CreateOptions = {}): Tensor =>
   filled("full", shape, value, options);
@@ -325,19 +331,16 @@ export const zeros = (shape: Shape, options: CreateOptions = {}): Tensor => fill
 /** Tensor of ones, float32 by default. */
 export const ones = (shape: Shape, options: CreateOptions = {}): Tensor => filled("ones", shape, 1, options);
 /** Tensor of zeros with the shape and dtype of another tensor. */
-export const zerosLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  filled("zerosLike", x.shape, 0, options, x.dtype);
+export const zerosLike = (x: Tensor, options: CreateOptions = {}): Tensor => filledLike("zerosLike", x, 0, options);
 /** Tensor with the shape and dtype of another tensor and all elements equal to a value. */
 export const fullLike = (x: Tensor, value: FillValue, options: CreateOptions = {}): Tensor =>
-  filled("fullLike", x.shape, value, options, x.dtype);
+  filledLike("fullLike", x, value, options);
 /** Tensor of a shape whose elements do not matter; they are zeros. */
 export const empty = (shape: Shape, options: CreateOptions = {}): Tensor => filled("empty", shape, 0, options);
 /** Tensor with the shape and dtype of another tensor whose elements do not matter; they are zeros. */
-export const emptyLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  filled("emptyLike", x.shape, 0, options, x.dtype);
+export const emptyLike = (x: Tensor, options: CreateOptions = {}): Tensor => filledLike("emptyLike", x, 0, options);
 /** Tensor of ones with the shape and dtype of another tensor. */
-export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor =>
-  filled("onesLike", x.shape, 1, options, x.dtype);
+export const onesLike = (x: Tensor, options: CreateOptions = {}): Tensor => filledLike("onesLike", x, 1, options);
 
 /**
  * Evenly spaced numbers in [start, stop): `arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`, each with

@@ -11,7 +11,7 @@ import {
 import { build } from "../ops/index.js";
 import { forGradient } from "../runtime/index.js";
 import { backward, closeOver, instantiate } from "../transform/index.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { emitEffect } from "./effects.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, outputsOf } from "./trace.js";
@@ -94,6 +94,7 @@ export function customVjp<A extends unknown[], V>(
   fn: (...args: A) => V,
   backwardFn: (args: A, result: V, cotangent: V) => { [K in keyof A]: A[K] | null },
 ): (...args: A) => V {
+  checkArguments("customVjp", "function", { fn, backwardFn });
   const name = fn.name || "customVjp";
   return (...args) =>
     customNode(
@@ -130,6 +131,7 @@ export function customJvp<A extends unknown[], V>(
   fn: (...args: A) => V,
   tangentFn: (args: A, tangents: A) => V,
 ): (...args: A) => V {
+  checkArguments("customJvp", "function", { fn, tangentFn });
   const name = fn.name || "customJvp";
   return (...args) =>
     customNode(
@@ -169,6 +171,7 @@ let nextBarrier = 0;
  * Returns `fn` with gradient checkpointing: the reverse pass rematerializes its intermediate results instead of storing them.
  */
 export function checkpoint<F extends AnyFunction>(fn: F): F {
+  checkArguments("checkpoint", "function", { fn });
   return ((...args: unknown[]) =>
     customNode("checkpoint", `checkpoint ${fn.name}`, fn, args, ({ body }) => (inputs, _outputs, cotangents) => {
       // The barrier prevents merging of the rematerialization with the first computation.

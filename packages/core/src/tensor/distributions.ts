@@ -1,7 +1,7 @@
 // Random tensors of other distributions, composed of uniform and normal numbers: the same numbers on every device, up to the rounding
 // of the functions that transform them.
 import { checkOptions, type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
-import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { checkShape, tensor } from "./create.js";
 import { matmul } from "./einsum.js";
 import { take, topk } from "./indexing.js";
@@ -114,6 +114,8 @@ export function beta(a: TensorLike, b: TensorLike, shape: Shape, options: Random
 /** Probability vectors with the Dirichlet distribution: parameters [n], result [...shape, n]. */
 export function dirichlet(concentration: Tensor, shape: Shape = [], options: RandomOptions = {}): Tensor {
   checkOptions("dirichlet", options, randomNames);
+  checkArguments("dirichlet", "tensor", { concentration });
+  checkShape("dirichlet", shape);
   if (concentration.rank !== 1) throw new ShapeError("dirichlet: the parameters are a vector");
   const parts = gamma(concentration, [...shape, concentration.size], { ...options, dtype: "float64" });
   return cast(parts.div(parts.sum(-1, { keepDims: true })), floatOf(options));
@@ -154,6 +156,7 @@ export function categorical(
   options: Omit<RandomOptions, "dtype"> & { axis?: number; shape?: Shape } = {},
 ): Tensor {
   const { axis = -1, shape = [], ...random } = checkOptions("categorical", options, [...keyNames, "axis", "shape"]);
+  checkArguments("categorical", "tensor", { logits });
   checkShape("categorical", shape);
   const dtype = isFloat(logits.dtype) ? logits.dtype : "float32";
   const noise = gumbel([...shape, ...logits.shape], { ...random, dtype });
@@ -286,6 +289,8 @@ export function multivariateNormal(
   options: RandomOptions = {},
 ): Tensor {
   checkOptions("multivariateNormal", options, randomNames);
+  checkArguments("multivariateNormal", "tensor", { mean, covariance });
+  checkShape("multivariateNormal", shape);
   const [n] = mean.shape;
   if (mean.rank !== 1 || covariance.rank !== 2 || covariance.shape.some((d) => d !== n))
     throw new ShapeError(

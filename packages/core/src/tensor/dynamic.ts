@@ -1,13 +1,15 @@
 // Slices whose position is a value of the program: a window that moves through a tensor, and a cache that is updated in place.
-import { DTypeError, type Node, type Shape, ShapeError, showShape } from "../graph/index.js";
+import { DTypeError, type Node, type Shape, ShapeError, showShape, showValue } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { nodeAs, wrap } from "./convert.js";
+import { checkArguments, nodeAs, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 
 /** Start of a slice along every axis: numbers, or int32 tensors without dimensions. */
 export type SliceStart = readonly (number | Tensor)[];
 
 function startNodes(op: string, start: SliceStart, rank: number): Node[] {
+  if (!Array.isArray(start))
+    throw new ShapeError(`${op}: start is an array with one entry per axis, got ${showValue(start)}`);
   if (start.length !== rank)
     throw new ShapeError(`${op}: start has ${start.length} entries for a tensor with ${rank} axes; give one per axis`);
   return start.map((at, axis) => {
@@ -40,6 +42,7 @@ function partialAxes(op: string, what: string, shape: Shape, sizes: Shape): numb
  * ```
  */
 export function dynamicSlice(x: Tensor, start: SliceStart, sizes: Shape): Tensor {
+  checkArguments("dynamicSlice", "tensor", { x });
   const at = startNodes("dynamicSlice", start, x.shape.length);
   const axes = partialAxes("dynamicSlice", "a window", x.shape, sizes);
   return wrap(axes.reduce((node, axis) => build.sliceAt(node, at[axis], sizes[axis], axis, 0), x.node));
@@ -60,6 +63,7 @@ export function dynamicSlice(x: Tensor, start: SliceStart, sizes: Shape): Tensor
  * ```
  */
 export function dynamicUpdateSlice(x: Tensor, update: Tensor, start: SliceStart): Tensor {
+  checkArguments("dynamicUpdateSlice", "tensor", { x, update });
   const at = startNodes("dynamicUpdateSlice", start, x.shape.length);
   const axes = partialAxes("dynamicUpdateSlice", "an update", x.shape, update.shape);
   if (update.dtype !== x.dtype)

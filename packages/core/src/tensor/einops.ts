@@ -1,6 +1,6 @@
 // Rearranging, reducing and repeating axes by patterns such as "b (h w) c -> b h w c": names for axes instead of positions.
 import { numel, ShapeError, showShape, WeftError } from "../graph/index.js";
-import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { max, mean, min, prod, sum } from "./reduce.js";
 import { broadcastTo, permute, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
@@ -47,6 +47,7 @@ interface Parsed {
 
 function parse(op: string, x: TensorLike, pattern: string, given: AxisSizes): Parsed {
   const t = wrap(nodeOf(op, x));
+  checkArguments(op, "string", { pattern });
   const sides = pattern.split("->");
   if (sides.length !== 2) throw new WeftError(`${op}: a pattern has the form "a b -> b a", got "${pattern}"`);
   let [from, right] = sides.map((side) => parseSide(op, side));

@@ -10,7 +10,16 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { align, broadcastAll, commonDType, nodeAs, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import {
+  align,
+  broadcastAll,
+  checkArguments,
+  commonDType,
+  nodeAs,
+  resolveAxis,
+  type TensorLike,
+  wrap,
+} from "./convert.js";
 import { currentPrecision, type ProductOptions, productPrecision } from "./precision.js";
 import type { Tensor } from "./tensor.js";
 
@@ -186,6 +195,8 @@ function withoutEllipsis(equation: string, nodes: readonly Node[]): { equation: 
  * ```
  */
 export function einsum(equation: string, ...operands: TensorLike[]): Tensor {
+  checkArguments("einsum", "string", { equation });
+  if (operands.length === 0) throw new WeftError(`einsum: "${equation}" needs tensors`);
   const dtype = commonDType("einsum", operands);
   const given = operands.map((x) => nodeAs("einsum", x, dtype === "bool" ? "int32" : dtype));
   const open = equation.includes("...") ? withoutEllipsis(equation, given) : { equation, nodes: given };
@@ -232,6 +243,7 @@ export function tensordot(
   b: Tensor,
   axes: number | readonly [readonly number[], readonly number[]] = 2,
 ): Tensor {
+  checkArguments("tensordot", "tensor", { a, b });
   const [ra, rb] = [a.shape.length, b.shape.length];
   const [left, right] =
     typeof axes === "number"
@@ -280,6 +292,7 @@ export function kron(a: TensorLike, b: TensorLike): Tensor {
 
 /** Outer product of two vectors: out[i, j] = a[i] b[j]. */
 export function outer(a: Tensor, b: Tensor): Tensor {
+  checkArguments("outer", "tensor", { a, b });
   return wrap(build.reshape(kron(a.reshape([-1, 1]), b.reshape([1, -1])).node, [numel(a.shape), numel(b.shape)]));
 }
 

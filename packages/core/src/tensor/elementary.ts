@@ -1,7 +1,7 @@
 // Element-wise functions of NumPy beyond the Array API standard: other roots and powers, remainders, angles, comparison within a
 // tolerance. All are composed of ops, so that gradients and vmap come with them.
 import { checkOptions, DTypeError, isComplex, isInexact, sameShape, toInexact, WeftError } from "../graph/index.js";
-import { commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { tensor } from "./create.js";
 import { customVjp } from "./custom.js";
 import { copysign, isInf, logaddexp } from "./elementwise.js";
@@ -188,6 +188,7 @@ export function select(
   choices: readonly TensorLike[],
   otherwise: TensorLike = 0,
 ): Tensor {
+  checkArguments("select", "array", { conditions, choices });
   if (conditions.length !== choices.length || conditions.length === 0)
     throw new WeftError(
       `select: needs as many choices as conditions, one at least, got ${conditions.length} conditions and ${choices.length} choices`,

@@ -11,11 +11,12 @@ import {
   type Shape,
   ShapeError,
   showShape,
+  showValue,
   toInexact,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { arange, type CreateOptions } from "./create.js";
 import { concat, roll } from "./shape.js";
 import type { Tensor } from "./tensor.js";
@@ -64,7 +65,7 @@ function checkLength(op: string, n: number): void {
 function scaleOf(op: string, norm: FftNorm, points: number, inverse: boolean): number {
   if (norm === "ortho") return 1 / Math.sqrt(points);
   if (norm !== "backward" && norm !== "forward")
-    throw new WeftError(`${op}: norm must be "backward", "ortho" or "forward", got ${JSON.stringify(norm)}`);
+    throw new WeftError(`${op}: norm must be "backward", "ortho" or "forward", got ${showValue(norm)}`);
   return (norm === "backward") === inverse ? 1 / points : 1;
 }
 
@@ -264,6 +265,7 @@ export function rfftfreq(n: number, spacing = 1, options: CreateOptions = {}): T
 function shifted(op: string, x: TensorLike, axes: number | readonly number[] | undefined, by: (n: number) => number) {
   const t = wrap(nodeOf(op, x));
   const chosen = axes === undefined ? range(t.shape.length) : typeof axes === "number" ? [axes] : axes;
+  checkArguments(op, "array", { axes: chosen });
   return chosen.reduce((y, axis) => {
     const at = axisOf(op, axis, t.shape);
     return t.shape[at] === 0 ? y : roll(y, by(t.shape[at]), at);

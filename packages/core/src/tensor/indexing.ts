@@ -10,10 +10,11 @@ import {
   range,
   ShapeError,
   showShape,
+  showValue,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { broadcastAll, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { broadcastAll, checkArguments, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { checkShape, tensor } from "./create.js";
 import { Tensor } from "./tensor.js";
 
@@ -25,6 +26,8 @@ export type IndexSpec = number | string | null | Tensor | readonly number[];
 
 /** Integer indices as int32 with negative positions counted from the end. */
 function indexNode(op: string, indices: Tensor | readonly number[], size: number): Node {
+  if (!(indices instanceof Tensor || Array.isArray(indices) || ArrayBuffer.isView(indices)))
+    throw new WeftError(`${op}: indices are an integer tensor or an array of numbers, got ${showValue(indices)}`);
   const given = indices instanceof Tensor ? indices : tensor([...indices], { dtype: "int32" });
   if (kindOf(given.dtype) !== "int")
     throw new DTypeError(
@@ -231,6 +234,7 @@ function alignedBeside(node: Node, indices: Tensor, at: number): { node: Node; i
  * ```
  */
 export function gather(x: TensorLike, indices: Tensor, axis = -1): Tensor {
+  checkArguments("gather", "tensor", { indices });
   const given = nodeOf("gather", x);
   const { node, index } = alignedBeside(given, indices, resolveAxis("gather", axis, given.shape.length));
   const { at, rows, idx } = alongAxis("gather", node, index, axis);
@@ -240,6 +244,7 @@ export function gather(x: TensorLike, indices: Tensor, axis = -1): Tensor {
 
 /** Adds updates to x at the indices along an axis. Repeated indices accumulate. */
 export function scatterAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis = -1): Tensor {
+  checkArguments("scatterAdd", "tensor", { indices, updates });
   const node = nodeOf("scatterAdd", x);
   const { at, rows, idx } = alongAxis("scatterAdd", node, indices, axis);
   const rank = node.shape.length;
@@ -253,6 +258,7 @@ export function scatterAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis
 
 /** Adds slices of `updates` to slices of x: x[indices[i]] += updates[i]. */
 export function indexAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis = 0): Tensor {
+  checkArguments("indexAdd", "tensor", { updates });
   const node = nodeOf("indexAdd", x);
   const at = resolveAxis("indexAdd", axis, node.shape.length);
   const idx = indexNode("indexAdd", indices, node.shape[at]);

@@ -1,5 +1,6 @@
 // Jacobians and Hessians: vmap of the pullback or of the directional derivative over the unit vectors.
 import { checkOptions, isComplex, isInexact, numel, ShapeError, WeftError } from "../graph/index.js";
+import { checkArguments } from "./convert.js";
 import { eye } from "./create.js";
 import { vmap } from "./mapping.js";
 import { Tensor } from "./tensor.js";
@@ -101,7 +102,8 @@ export function hessian<A extends unknown[]>(
   fn: (...args: A) => unknown,
   options: JacobianOptions = {},
 ): JacobianFn<A> {
-  const { argument = 0, hasAux = false } = options;
+  checkArguments("hessian", "function", { fn });
+  const { argument = 0, hasAux = false } = checkOptions("hessian", options, ["argument", "hasAux"]);
   const slope = (...args: A): unknown => {
     const made: { aux: unknown } = { aux: undefined };
     const loss = (...inner: A): unknown => {

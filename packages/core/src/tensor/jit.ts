@@ -10,6 +10,7 @@ import {
   type Precision,
   type Shape,
   sameShape,
+  showValue,
   WeftError,
 } from "../graph/index.js";
 import { build, type Value } from "../ops/index.js";
@@ -24,6 +25,7 @@ import {
   type TensorValue,
 } from "../runtime/index.js";
 import { closeOver, type PaddedFunction } from "../transform/index.js";
+import { checkArguments } from "./convert.js";
 import { showEffect } from "./effects.js";
 import { currentPrecision } from "./precision.js";
 import { freshKeyWords } from "./random.js";
@@ -130,6 +132,7 @@ export interface Jitted<F extends AnyFunction> {
  * ```
  */
 export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jitted<F> {
+  checkArguments("jit", "function", { fn });
   return jitLowered(fn, options, null);
 }
 
@@ -158,7 +161,7 @@ export function jitLowered<F extends AnyFunction>(
     throw new WeftError("jit: buckets need vary, which says which sizes change");
   const { donate: donated = [] } = options;
   if (!Array.isArray(donated) || !donated.every((i) => Number.isInteger(i) && i >= 0))
-    throw new WeftError(`jit: donate is a list of positions of arguments, got ${JSON.stringify(donated)}`);
+    throw new WeftError(`jit: donate is a list of positions of arguments, got ${showValue(donated)}`);
   const varying = options.vary === undefined ? null : new VaryingSizes(options.vary, options.buckets);
   let hasWarned = false;
   const caches = new WeakMap<Session, ProgramCache>();

@@ -7,11 +7,12 @@ import {
   type Node,
   ShapeError,
   showShape,
+  showValue,
   toInexact,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { broadcastAll, commonDType, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { broadcastAll, commonDType, inFloat32, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { abs, equal, mul, real, sqrt, where } from "./math.js";
 import { type Axes, max, sum } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
@@ -144,7 +145,7 @@ function qrNodes(a: Node, complete: boolean): { q: Node; r: Node } {
 export function qr(a: TensorLike, options: { mode?: "reduced" | "complete" } = {}): { q: Tensor; r: Tensor } {
   const { mode = "reduced" } = checkOptions("qr", options, ["mode"]);
   if (mode !== "reduced" && mode !== "complete")
-    throw new WeftError(`qr: mode must be "reduced" or "complete", got ${JSON.stringify(mode)}`);
+    throw new WeftError(`qr: mode must be "reduced" or "complete", got ${showValue(mode)}`);
   const { q, r } = qrNodes(matrix("qr", a), mode === "complete");
   return { q: wrap(q), r: wrap(r) };
 }
@@ -185,15 +186,17 @@ export const adjoint = (a: TensorLike): Tensor => wrap(build.adjoint(atLeastMatr
 export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max"; keepDims?: boolean } = {}): Tensor {
   const { order = 2, keepDims } = checkOptions("norm", options, ["order", "keepDims"]);
   const node = nodeOf("norm", x);
-  const t = wrap(build.cast(node, toInexact(node.dtype)));
-  if (order === 1) return sum(abs(t), axes, { keepDims });
-  if (order === "max") return max(abs(t), axes, { keepDims });
+  const given = wrap(build.cast(node, toInexact(node.dtype)));
+  if (order === 1) return sum(abs(given), axes, { keepDims });
+  if (order === "max") return max(abs(given), axes, { keepDims });
   if (order !== 2) throw new WeftError(`norm: order ${String(order)} is not known; use 1, 2 or "max"`);
-  const squares = isComplex(t.dtype) ? real(mul(t, wrap(build.conj(t.node)))) : mul(t, t);
-  const total = sum(squares, axes, { keepDims });
-  // The slope of sqrt at 0 is infinite; that of a norm is taken as 0 there, as PyTorch does.
-  const isZero = equal(total, 0);
-  return where(isZero, 0, sqrt(where(isZero, 1, total)));
+  return inFloat32("norm", given, (t) => {
+    const squares = isComplex(t.dtype) ? real(mul(t, wrap(build.conj(t.node)))) : mul(t, t);
+    const total = sum(squares, axes, { keepDims });
+    // The slope of sqrt at 0 is infinite; that of a norm is taken as 0 there, as PyTorch does.
+    const isZero = equal(total, 0);
+    return where(isZero, 0, sqrt(where(isZero, 1, total)));
+  });
 }
 
 /** Sum of a diagonal of the last two axes: the main one, or that `offset` columns to its right. */

@@ -1,6 +1,6 @@
 // More loss functions, with PyTorch's names and definitions, and connectionist temporal classification.
 import { checkOptions, DTypeError, kindOf, ShapeError, showShape, WeftError } from "../graph/index.js";
-import type { TensorLike } from "./convert.js";
+import { checkArguments, type TensorLike } from "./convert.js";
 import { arange, full } from "./create.js";
 import { logaddexp } from "./elementwise.js";
 import { gather } from "./indexing.js";
@@ -29,6 +29,7 @@ export function gaussianNllLoss(
   variances: Tensor,
   options: LossOptions & { epsilon?: number } = {},
 ): Tensor {
+  checkArguments("gaussianNllLoss", "tensor", { means, variances });
   // Variances below epsilon count as epsilon in the value; the gradient flows as if they did not, as in PyTorch.
   const low = options.epsilon ?? 1e-6;
   const spread = variances.add(stopGradient(maximum(variances, low).sub(variances)));
@@ -42,7 +43,7 @@ export const smoothL1Loss = (
   target: TensorLike,
   options: LossOptions & { beta?: number } = {},
 ): Tensor => {
-  const { beta = 1, ...rest } = options;
+  const { beta = 1, ...rest } = checkOptions("smoothL1Loss", options, ["reduction", "beta"]);
   return huberLoss(prediction, target, { ...rest, delta: beta }).div(beta);
 };
 
@@ -116,6 +117,7 @@ export function ctcLoss(
   labelLengths: Tensor,
   options: CtcOptions = {},
 ): Tensor {
+  checkArguments("ctcLoss", "tensor", { logProbabilities, labels, inputLengths, labelLengths });
   checkOptions("ctcLoss", options, ["blank", "reduction"]);
   const { blank = 0, reduction = "mean" } = options;
   if (logProbabilities.rank !== 3 || labels.rank !== 2 || labels.shape[0] !== logProbabilities.shape[1])

@@ -2,7 +2,7 @@
 import { checkOptions, type Node, ShapeError, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { batchNodes, closeOver, makeScan } from "../transform/index.js";
-import { resolveAxis, wrap } from "./convert.js";
+import { checkArguments, resolveAxis, wrap } from "./convert.js";
 import { emitEffect } from "./effects.js";
 import { nextKey, splitKey } from "./random.js";
 import { predicateOf, sameLeaves } from "./step.js";
@@ -35,6 +35,7 @@ export function vmap<F extends AnyFunction>(
   fn: F,
   options: VmapOptions = {},
 ): (...args: Parameters<F>) => ReturnType<F> {
+  checkArguments("vmap", "function", { fn });
   checkOptions("vmap", options, ["inAxes", "outAxes"]);
   const { inAxes = 0, outAxes = 0 } = options;
   return (...args) => {
@@ -108,6 +109,7 @@ export interface ScanOptions<C = unknown> {
  * ```
  */
 export function scan<C, X, Y>(step: (carry: C, x: X) => [C, Y], init: C, xs: X, options: ScanOptions<C> = {}): [C, Y] {
+  checkArguments("scan", "function", { step });
   checkOptions("scan", options, ["length", "reverse", "while"]);
   const start = flattenTree(init);
   const inputs = flattenTree(xs);

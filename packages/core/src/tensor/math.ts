@@ -375,6 +375,7 @@ export function cast(x: TensorLike, dtype: DType): Tensor {
 /** The dtype to which these operands and dtypes are promoted. */
 export function resultType(...operands: (TensorLike | DType)[]): DType {
   const isName = (x: TensorLike | DType): x is DType => typeof x === "string";
+  if (operands.length === 0) throw new WeftError("resultType: needs one tensor or dtype at least");
   for (const name of operands.filter(isName)) checkDType("resultType", name);
   return commonDType(
     "resultType",
@@ -382,4 +383,7 @@ export function resultType(...operands: (TensorLike | DType)[]): DType {
   );
 }
 /** The dtype to which two dtypes are promoted. */
-export const promoteTypes = promote;
+export function promoteTypes(a: DType, b: DType): DType {
+  for (const dtype of [a, b]) checkDType("promoteTypes", dtype);
+  return promote(a, b);
+}

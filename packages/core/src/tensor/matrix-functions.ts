@@ -2,7 +2,7 @@
 // general eigenvalues.
 import { checkOptions, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { commonDType, inexactNode, type TensorLike, wrap } from "./convert.js";
+import { commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
 import { matmul } from "./einsum.js";
 import { adjoint, diagonal, eigh, factorDType, inv, matrix, norm, svd } from "./linalg.js";
 import { abs, equal, greater, log, mul, pow, where } from "./math.js";
@@ -209,11 +209,13 @@ export function vectorNorm(x: TensorLike, options: { axes?: Axes; order?: number
   if (order === Infinity) return max(sizes, axes, { keepDims });
   if (order === -Infinity) return min(sizes, axes, { keepDims });
   if (order === 0) return sum(where(equal(sizes, 0), wrap(build.zerosLike(sizes.node)), 1), axes, { keepDims });
-  const total = sum(pow(sizes, order), axes, { keepDims });
-  if (order < 0) return pow(total, 1 / order);
-  // As for order 2, the slope at 0 is taken as 0.
-  const isZero = equal(total, 0);
-  return where(isZero, 0, pow(where(isZero, 1, total), 1 / order));
+  return inFloat32("vectorNorm", sizes, (wide) => {
+    const total = sum(pow(wide, order), axes, { keepDims });
+    if (order < 0) return pow(total, 1 / order);
+    // As for order 2, the slope at 0 is taken as 0.
+    const isZero = equal(total, 0);
+    return where(isZero, 0, pow(where(isZero, 1, total), 1 / order));
+  });
 }
 
 // Pade coefficients of degree 13 and the norm up to which it is exact to double precision (Higham 2005).

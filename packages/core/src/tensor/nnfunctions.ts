@@ -8,15 +8,26 @@ import {
   type Node,
   ShapeError,
   showShape,
+  toInexact,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
-import { inexactNode, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import {
+  checkArguments,
+  commonDType,
+  inexactNode,
+  nodeOf,
+  resolveAxes,
+  resolveAxis,
+  type TensorLike,
+  wrap,
+} from "./convert.js";
 import { vecdot } from "./einsum.js";
 import { gather } from "./indexing.js";
 import { norm } from "./linalg.js";
 import {
   abs,
   add,
+  cast,
   clip,
   div,
   erfc,
@@ -37,7 +48,7 @@ import {
   where,
 } from "./math.js";
 import { mean, sum, variance } from "./reduce.js";
-import { unsqueeze } from "./shape.js";
+import { squeeze, unsqueeze } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** max(x, 0). NaN stays NaN, and the derivative at 0 is 0. */
@@ -71,18 +82,25 @@ export const hardtanh = (x: TensorLike, low = -1, high = 1): Tensor => clip(x, l
 /** Cosine of the angle between vectors along an axis, with broadcasting; lengths below epsilon count as epsilon. */
 export function cosineSimilarity(a: Tensor, b: Tensor, options: { axis?: number; epsilon?: number } = {}): Tensor {
   const { axis = -1, epsilon = 1e-8 } = checkOptions("cosineSimilarity", options, ["axis", "epsilon"]);
-  const lengths = mul(maximum(norm(a, axis), epsilon), maximum(norm(b, axis), epsilon));
-  return div(vecdot(a, b, axis), lengths);
+  const dtype = commonDType("cosineSimilarity", [a, b]);
+  // Products of halves leave the range of float16, and epsilon is 0 in it.
+  const [x, y] = [a, b].map((t) => (isHalf(dtype) ? t.cast("float32") : t));
+  const lengths = mul(maximum(norm(x, axis), epsilon), maximum(norm(y, axis), epsilon));
+  return cast(div(vecdot(x, y, axis), lengths), toInexact(dtype));
 }
 
 /** Mean of -logProbabilities[..., class]: the loss of classes (integers) whose log probabilities are given along the last axis. */
 export function nllLoss(logProbabilities: Tensor, classes: Tensor): Tensor {
+  checkArguments("nllLoss", "tensor", { logProbabilities, classes });
   if (showShape(classes.shape) !== showShape(logProbabilities.shape.slice(0, -1)))
     throw new ShapeError(
       `nllLoss: classes ${showShape(classes.shape)} for log probabilities ${showShape(logProbabilities.shape)}; ` +
         "they have all axes but the last",
     );
-  return neg(mean(gather(logProbabilities, unsqueeze(classes, -1))));
+  const chosen = squeeze(gather(logProbabilities, unsqueeze(classes, -1)), -1);
+  // A class that does not exist must not count as another one.
+  const exists = logicalAnd(greaterEqual(classes, 0), less(classes, logProbabilities.shape[logProbabilities.rank - 1]));
+  return neg(mean(where(exists, chosen, Number.NaN)));
 }
 
 /** -|x| with slope -1 at 0: |x| itself would take the middle of both slopes there. */
@@ -160,6 +178,7 @@ export function layerNorm(
   x: Tensor,
   options: { weight?: Tensor; bias?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
 ): Tensor {
+  checkArguments("layerNorm", "tensor", { x });
   checkOptions("layerNorm", options, ["weight", "bias", "axes", "epsilon"]);
   const { weight, bias, axes = -1, epsilon = 1e-5 } = options;
   if (isHalf(x.dtype)) return wrap(build.cast(layerNorm(wide(x.node), options).node, x.dtype));
@@ -204,6 +223,7 @@ export function crossEntropy(
   targets: Tensor,
   options: LossOptions & { labelSmoothing?: number } = {},
 ): Tensor {
+  checkArguments("crossEntropy", "tensor", { logits, targets });
   const { labelSmoothing = 0 } = options;
   const classes = logits.shape[logits.shape.length - 1];
   const isClass = targets.shape.length === logits.shape.length - 1;

@@ -1,7 +1,6 @@
 // Normalization over batches, groups of channels and single images, with one scale and shift per channel.
-import { checkOptions, isHalf, range, ShapeError, showShape } from "../graph/index.js";
-import { build } from "../ops/index.js";
-import { wrap } from "./convert.js";
+import { checkOptions, range, ShapeError, showShape } from "../graph/index.js";
+import { checkArguments, inFloat32 } from "./convert.js";
 import { rsqrt } from "./math.js";
 import { mean, variance } from "./reduce.js";
 import { Tensor } from "./tensor.js";
@@ -44,12 +43,6 @@ function channels(
   };
 }
 
-/** Runs a normalization of halves in float32. */
-function inFloat32(x: Tensor, body: (x: Tensor) => Tensor): Tensor {
-  if (!isHalf(x.dtype)) return body(x);
-  return wrap(build.cast(body(wrap(build.cast(x.node, "float32"))).node, x.dtype));
-}
-
 function scaled(y: Tensor, { weight, bias }: ChannelNormOptions, wide: (v: Tensor, name: string) => Tensor): Tensor {
   const weighted = weight === undefined ? y : y.mul(wide(weight, "weight"));
   return bias === undefined ? weighted : weighted.add(wide(bias, "bias"));
@@ -57,9 +50,10 @@ function scaled(y: Tensor, { weight, bias }: ChannelNormOptions, wide: (v: Tenso
 
 /** Normalizes every channel of x [batch, channels, ...] over the batch and the other axes, or by given statistics. */
 export function batchNorm(x: Tensor, options: BatchNormOptions = {}): Tensor {
+  checkArguments("batchNorm", "tensor", { x });
   checkOptions("batchNorm", options, ["weight", "bias", "epsilon", "channelsLast", "statistics"]);
   const { epsilon = 1e-5, channelsLast = false, statistics } = options;
-  return inFloat32(x, (t) => {
+  return inFloat32("batchNorm", x, (t) => {
     const { axis, wide } = channels("batchNorm", t, channelsLast);
     const axes = range(t.shape.length).filter((i) => i !== axis);
     const center = statistics ? wide(statistics.mean, "statistics.mean") : mean(t, axes, { keepDims: true });
@@ -72,9 +66,10 @@ export function batchNorm(x: Tensor, options: BatchNormOptions = {}): Tensor {
 
 /** Normalizes groups of neighboring channels of every example of x [batch, channels, ...]. */
 export function groupNorm(x: Tensor, groups: number, options: ChannelNormOptions = {}): Tensor {
+  checkArguments("groupNorm", "tensor", { x });
   checkOptions("groupNorm", options, ["weight", "bias", "epsilon", "channelsLast"]);
   const { epsilon = 1e-5, channelsLast = false } = options;
-  return inFloat32(x, (t) => {
+  return inFloat32("groupNorm", x, (t) => {
     const { axis, wide } = channels("groupNorm", t, channelsLast);
     const count = t.shape[axis];
     if (!Number.isInteger(groups) || groups < 1 || count % groups !== 0)
@@ -89,6 +84,7 @@ export function groupNorm(x: Tensor, groups: number, options: ChannelNormOptions
 
 /** Normalizes every channel of every example of x [batch, channels, ...] over the other axes. */
 export const instanceNorm = (x: Tensor, options: ChannelNormOptions = {}): Tensor => {
+  checkArguments("instanceNorm", "tensor", { x });
   const axis = options.channelsLast ? x.shape.length - 1 : 1;
   return groupNorm(x, Math.max(1, x.shape[axis] ?? 1), options);
 };

@@ -2,7 +2,7 @@
 import { checkOptions, isFloat, type Node, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type PerAxis, paddingPairs, perAxis } from "./conv.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { take } from "./indexing.js";
 import type { Tensor } from "./tensor.js";
 
@@ -42,6 +42,7 @@ interface Window {
 const firstSpatial = (channelsLast: boolean): number => (channelsLast ? 1 : 2);
 
 function checkInput(op: string, x: Tensor, spatial: number, channelsLast = false): Node {
+  checkArguments(op, "tensor", { x });
   if (x.shape.length !== spatial + 2)
     throw new ShapeError(
       `${op}: needs ${spatial + 2} axes ([batch, ${channelsLast ? "..., channels" : "channels, ..."}]), got ${showShape(x.shape)}`,
@@ -92,8 +93,46 @@ function joined(x: Node, axis: number, k: number, dilation: number, combine: Com
   return combine(build.sliceAxis(left, axis, 0, length), build.sliceAxis(right, axis, from, from + length));
 }
 
+/** What is taken of windows: how two parts are combined, and how a whole line is. */
+interface Pooling {
+  fill: number;
+  combine: Combine;
+  /** Whether elements may be counted twice. */
+  overlap: boolean;
+  /** Over the last axis. */
+  line: (x: Node) => Node;
+}
+
+const sums: Pooling = {
+  fill: 0,
+  combine: build.add,
+  overlap: false,
+  line: (x) => build.sum(x, [x.shape.length - 1]),
+};
+
+const maxima: Pooling = {
+  fill: Number.NEGATIVE_INFINITY,
+  combine: firstMax,
+  overlap: true,
+  // Through the position: the gradient belongs to the first of equal elements.
+  line: (x) => {
+    const last = x.shape.length - 1;
+    const at = build.make("argreduce", [x], { fn: "argmax", axis: last });
+    const found = build.gather(x, build.reshape(at, [...at.shape, 1]), last, last);
+    return build.reshape(found, at.shape);
+  },
+};
+
+/** Windows of this size that lie side by side are reduced as lines; shorter ones are joined inside one loop. */
+const longWindow = 16;
+
 /** Windows along one axis of an input with `fill` around it. */
-function pooled(x: Node, w: Window, fill: number, combine: Combine, overlap: boolean): Node {
+function pooled(x: Node, w: Window, { fill, combine, overlap, line }: Pooling): Node {
+  if (w.kernel >= longWindow && w.stride === w.kernel && w.dilation === 1 && w.low === 0 && w.out * w.kernel <= w.n) {
+    const cut = build.sliceAxis(x, w.axis, 0, w.out * w.kernel);
+    const split = [...x.shape.slice(0, w.axis), w.out, w.kernel, ...x.shape.slice(w.axis + 1)];
+    return line(build.moveAxis(build.reshape(cut, split), w.axis + 1, split.length - 1));
+  }
   const needed = (w.out - 1) * w.stride + w.dilation * (w.kernel - 1) + 1;
   const around = (size: number): Node[] => (size <= 0 ? [] : [build.full(x.shape.with(w.axis, size), fill, x.dtype)]);
   const parts = [...around(w.low), x, ...around(needed - w.n - w.low)];
@@ -109,7 +148,7 @@ function maxPool(op: string, x: Tensor, spatial: number, options: PoolOptions): 
   const node = checkInput(op, x, spatial, options.channelsLast);
   // The last axis first: of equal elements, the first in row-major order is chosen.
   const windows = windowsOf(op, node, spatial, options).reverse();
-  return wrap(windows.reduce((y, w) => pooled(y, w, Number.NEGATIVE_INFINITY, firstMax, true), node));
+  return wrap(windows.reduce((y, w) => pooled(y, w, maxima), node));
 }
 
 /** 1 / number of elements that each window counts, along its axis. */
@@ -137,8 +176,8 @@ function avgPool(op: string, x: Tensor, spatial: number, options: AvgPoolOptions
   const node = checkInput(op, x, spatial, options.channelsLast);
   const result = windowsOf(op, node, spatial, rest).reduce(
     (y, w) => {
-      const sums = pooled(y, w, 0, build.add, false);
-      return build.mul(sums, reciprocalCounts(sums, w, countIncludePad));
+      const total = pooled(y, w, sums);
+      return build.mul(total, reciprocalCounts(total, w, countIncludePad));
     },
     build.cast(node, node.dtype === "float64" ? "float64" : "float32"),
   );
@@ -180,6 +219,12 @@ const parts = (n: number, out: number): { start: number; stop: number }[] =>
 function adaptive(x: Tensor, axis: number, out: number, mean: boolean): Tensor {
   const n = x.shape[axis];
   if (n === out) return x;
+  if (n % out === 0) {
+    const kernel = n / out;
+    const even = { axis, n, kernel, stride: kernel, dilation: 1, low: 0, high: 0, out };
+    const result = pooled(x.node, even, mean ? sums : maxima);
+    return wrap(mean ? build.scale(result, 1 / kernel) : result);
+  }
   const windows = parts(n, out);
   const longest = Math.max(...windows.map(({ start, stop }) => stop - start));
   const elements = range(longest).map((j) => {

@@ -4,17 +4,19 @@ import {
   type DType,
   DTypeError,
   isComplex,
+  isHalf,
   isInexact,
   isUnsigned,
   keepAxes,
   type Node,
   numel,
   type ReduceFn,
+  realOf,
   ShapeError,
   toInexact,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
-import { nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { inFloat32, nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of reductions. */
@@ -103,8 +105,12 @@ export function all(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Te
   return wrap(reduceNode("min", node, resolveAxes("all", axes, node.shape.length), keepDims));
 }
 
-/** Dtype in which means and variances are computed: float64 for integers, because float32 has too few digits. */
-const averaged = (node: Node): Node => (isInexact(node.dtype) ? node : build.cast(node, "float64"));
+/**
+ * The dtype in which means and variances are computed: float64 for integers, because float32 has too few digits, and float32 for
+ * halves, whose sums and counts leave the range of float16.
+ */
+const averaged = (node: Node): Node =>
+  build.cast(node, isHalf(node.dtype) ? "float32" : isInexact(node.dtype) ? node.dtype : "float64");
 
 /**
  * Mean over axes, by default all. Integers and bool give float32, computed in float64.
@@ -132,13 +138,12 @@ export interface VarOptions extends ReduceOptions {
   correction?: number;
 }
 
-/** Variance over axes, computed in two passes. For complex numbers it is the mean of |x - mean|^2. */
-export function variance(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
-  checkOptions("variance", options, ["keepDims", "correction"]);
-  const { keepDims, correction = 0 } = options;
-  const node = nodeOf("var", x);
+/** The variance in the dtype in which it is computed. */
+function wideVariance(op: string, x: TensorLike, axes: Axes | undefined, options: VarOptions): Node {
+  const { keepDims, correction = 0 } = checkOptions(op, options, ["keepDims", "correction"]);
+  const node = nodeOf(op, x);
   const values = averaged(node);
-  const resolved = resolveAxes("var", axes, node.shape.length);
+  const resolved = resolveAxes(op, axes, node.shape.length);
   const count = numel(resolved.map((a) => node.shape[a]));
   const total = reduceNode("sum", values, resolved, true);
   const center = build.expand(build.div(total, build.fullLike(total, count)), values.shape);
@@ -147,16 +152,22 @@ export function variance(x: TensorLike, axes?: Axes, options: VarOptions = {}): 
     ? build.real(build.mul(deviation, build.conj(deviation)))
     : build.mul(deviation, deviation);
   const spread = reduceNode("sum", squares, resolved, keepDims);
-  const result = build.div(spread, build.fullLike(spread, Math.max(0, count - correction)));
-  return wrap(isInexact(node.dtype) ? result : build.cast(result, toInexact(node.dtype)));
+  return build.div(spread, build.fullLike(spread, Math.max(0, count - correction)));
 }
+
+/** The dtype of a variance: real, and that of the elements if they are floating-point numbers. */
+const spreadDType = (x: TensorLike): DType => realOf(toInexact(nodeOf("variance", x).dtype));
+
+/** Variance over axes, computed in two passes. For complex numbers it is the mean of |x - mean|^2. */
+export const variance = (x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor =>
+  wrap(build.cast(wideVariance("variance", x, axes, options), spreadDType(x)));
 
 /** Standard deviation over axes: the square root of the {@link variance}. Its derivative is taken as 0 where it is 0. */
 export function std(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
-  const spread = variance(x, axes, options).node;
+  const spread = wideVariance("std", x, axes, options);
   const isZero = build.eq(spread, build.zerosLike(spread));
   const root = build.unary("sqrt", build.where(isZero, build.fullLike(spread, 1), spread));
-  return wrap(build.where(isZero, spread, root));
+  return wrap(build.cast(build.where(isZero, spread, root), spreadDType(x)));
 }
 
 /** log(sum(exp(x))) over axes, evaluated without overflow. */
@@ -164,10 +175,11 @@ export function logsumexp(x: TensorLike, axes?: Axes, options: ReduceOptions = {
   const keepDims = keepsDims("logsumexp", options);
   const node = nodeOf("logsumexp", x);
   if (isComplex(node.dtype)) throw new DTypeError("logsumexp: not defined for complex tensors");
-  const values = build.cast(node, toInexact(node.dtype));
   const resolved = resolveAxes("logsumexp", axes, node.shape.length);
-  const result = composed.logSumExp(values, resolved);
-  return wrap(keepDims ? result : build.reshape(result, build.reduce("max", values, resolved).shape));
+  return inFloat32("logsumexp", wrap(build.cast(node, toInexact(node.dtype))), ({ node: values }) => {
+    const result = composed.logSumExp(values, resolved);
+    return wrap(keepDims ? result : build.reshape(result, build.reduce("max", values, resolved).shape));
+  });
 }
 
 /** Identity whose gradient is zero: treats the tensor as a constant. */

@@ -1,8 +1,8 @@
 // Interpolation of images and sequences, one axis after the other: every element is a weighted sum of a few of the input.
-import { checkOptions, isFloat, isHalf, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, isFloat, isHalf, range, ShapeError, showShape, showValue, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type PerAxis, perAxis } from "./conv.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { tensor } from "./create.js";
 import { take } from "./indexing.js";
 import type { Tensor } from "./tensor.js";
@@ -71,13 +71,14 @@ function taps(
 export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
   checkOptions("interpolate", options, ["size", "scale", "mode", "alignCorners", "channelsLast"]);
   const { size, scale, mode = "nearest", alignCorners = false, channelsLast = false } = options;
+  checkArguments("interpolate", "tensor", { x });
   const spatial = x.shape.length - 2;
   if (spatial < 1 || spatial > 3)
     throw new ShapeError(
       `interpolate: needs [batch, channels, ...] with one to three more axes, got ${showShape(x.shape)}`,
     );
   if (!["nearest", "linear", "cubic"].includes(mode))
-    throw new WeftError(`interpolate: mode must be "nearest", "linear" or "cubic", got ${JSON.stringify(mode)}`);
+    throw new WeftError(`interpolate: mode must be "nearest", "linear" or "cubic", got ${showValue(mode)}`);
   if (mode === "nearest" && alignCorners)
     throw new WeftError(`interpolate: alignCorners needs mode "linear" or "cubic"`);
   if (mode !== "nearest" && !isFloat(x.dtype))

@@ -11,7 +11,16 @@ import {
   toInexact,
   WeftError,
 } from "../graph/index.js";
-import { commonDType, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import {
+  checkArguments,
+  commonDType,
+  inFloat32,
+  nodeOf,
+  resolveAxes,
+  resolveAxis,
+  type TensorLike,
+  wrap,
+} from "./convert.js";
 import { matmul } from "./einsum.js";
 import { gather, sort, take } from "./indexing.js";
 import { diagonal } from "./linalg.js";
@@ -47,8 +56,9 @@ import {
   sum,
   type VarOptions,
 } from "./reduce.js";
+import { between, rowsAlong } from "./rows.js";
 import { concat, expand, reshape, squeeze, unsqueeze } from "./shape.js";
-import { between, diff, rowsAlong, searchsorted } from "./statistics.js";
+import { diff, searchsorted } from "./statistics.js";
 import { Tensor } from "./tensor.js";
 
 const floating = (op: string, x: TensorLike): Tensor => {
@@ -88,7 +98,9 @@ export function average(x: TensorLike, axes?: Axes, options: AverageOptions = {}
       )
     : weights;
   const wide = expand(shaped, t.shape);
-  return sum(mul(t, wide), resolved, { keepDims }).div(sum(wide, resolved, { keepDims }));
+  return inFloat32("average", t, (values) =>
+    sum(mul(values, wide), resolved, { keepDims }).div(sum(cast(wide, values.dtype), resolved, { keepDims })),
+  );
 }
 
 /** Options of {@link cov}. */
@@ -102,22 +114,25 @@ export interface CovOptions {
 /** Covariance matrix of variables [variables, observations]; a vector is one variable and gives a scalar. */
 export function cov(x: TensorLike, options: CovOptions = {}): Tensor {
   const { rows = true, correction = 1 } = checkOptions("cov", options, ["rows", "correction"]);
-  const t = floating("cov", x);
-  if (t.rank > 2) throw new ShapeError(`cov: needs a vector or a matrix, got shape ${showShape(t.shape)}`);
-  const matrix = t.rank < 2 ? reshape(t, [1, t.size]) : rows ? t : t.T;
-  const centered = sub(matrix, mean(matrix, 1, { keepDims: true }));
-  const result = matmul(centered, conj(centered.T)).div(Math.max(0, matrix.shape[1] - correction));
-  return result.size === 1 ? reshape(result, []) : result;
+  return inFloat32("cov", floating("cov", x), (t) => {
+    if (t.rank > 2) throw new ShapeError(`cov: needs a vector or a matrix, got shape ${showShape(t.shape)}`);
+    const matrix = t.rank < 2 ? reshape(t, [1, t.size]) : rows ? t : t.T;
+    const centered = sub(matrix, mean(matrix, 1, { keepDims: true }));
+    const result = matmul(centered, conj(centered.T)).div(Math.max(0, matrix.shape[1] - correction));
+    return result.size === 1 ? reshape(result, []) : result;
+  });
 }
 
 /** Matrix of Pearson's correlation coefficients of variables [variables, observations]. */
 export function corrcoef(x: TensorLike, options: { rows?: boolean } = {}): Tensor {
   const { rows = true } = checkOptions("corrcoef", options, ["rows"]);
-  const c = cov(x, { rows });
-  if (c.rank === 0) return c.div(c);
-  const spread = sqrt(real(diagonal(c)));
-  const scaled = c.div(unsqueeze(spread, 0)).div(unsqueeze(spread, 1));
-  return isComplex(scaled.dtype) ? scaled : clip(scaled, -1, 1);
+  return inFloat32("corrcoef", floating("corrcoef", x), (t) => {
+    const c = cov(t, { rows });
+    if (c.rank === 0) return c.div(c);
+    const spread = sqrt(real(diagonal(c)));
+    const scaled = c.div(unsqueeze(spread, 0)).div(unsqueeze(spread, 1));
+    return isComplex(scaled.dtype) ? scaled : clip(scaled, -1, 1);
+  });
 }
 
 const sliceOf = (x: Tensor, axis: number, from: number, to: number): Tensor =>
@@ -199,6 +214,7 @@ export function interp(x: TensorLike, xs: Tensor, ys: Tensor, options: InterpOpt
   for (const [name, value] of Object.entries({ left, right }))
     if (value !== undefined && typeof value !== "number")
       throw new WeftError(`interp: ${name} is a number, got ${String(value)}`);
+  checkArguments("interp", "tensor", { xs, ys });
   if (xs.rank !== 1 || showShape(xs.shape) !== showShape(ys.shape) || xs.size === 0)
     throw new ShapeError(
       `interp: needs vectors of points and values, got ${showShape(xs.shape)} and ${showShape(ys.shape)}`,
@@ -276,6 +292,8 @@ export function digitize(x: TensorLike, edges: Tensor, options: { right?: boolea
 
 /** Indices (int32) that sort by several keys of one shape along the last axis; the last key counts first, as numpy.lexsort. */
 export function lexsort(keys: readonly Tensor[]): Tensor {
+  checkArguments("lexsort", "array", { keys });
+  checkArguments("lexsort", "tensor", { ...keys });
   if (keys.length === 0) throw new WeftError("lexsort: needs one key at least");
   return keys.slice(1).reduce<Tensor>((order, key) => gather(order, gather(key, order).argsort()), keys[0].argsort());
 }
@@ -316,14 +334,12 @@ export const nanprod = (x: TensorLike, axes?: Axes, options: ReduceOptions = {})
 
 /** Mean over axes of the elements that are not NaN; NaN where there are none. */
 export function nanmean(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor {
-  const t = floating("nanmean", x);
-  return nansum(t, axes, options).div(cast(counted(t, axes, options), t.dtype));
+  return inFloat32("nanmean", floating("nanmean", x), (t) =>
+    nansum(t, axes, options).div(cast(counted(t, axes, options), t.dtype)),
+  );
 }
 
-/** Variance over axes of the elements that are not NaN; NaN where there are none. */
-export function nanvar(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
-  const { keepDims, correction = 0 } = checkOptions("nanvar", options, ["keepDims", "correction"]);
-  const t = floating("nanvar", x);
+function wideNanvar(t: Tensor, axes: Axes | undefined, { keepDims, correction = 0 }: VarOptions): Tensor {
   const center = nanmean(t, axes, { keepDims: true });
   // NaN is replaced before the squares, because 0 times NaN would be NaN in the gradient.
   const deviation = sub(where(isNaN(t), center, t), center);
@@ -334,8 +350,17 @@ export function nanvar(x: TensorLike, axes?: Axes, options: VarOptions = {}): Te
   return where(count.greater(0), total.div(where(count.greater(0), count, 1)), Number.NaN);
 }
 
+/** Variance over axes of the elements that are not NaN; NaN where there are none. */
+export function nanvar(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
+  checkOptions("nanvar", options, ["keepDims", "correction"]);
+  return inFloat32("nanvar", floating("nanvar", x), (t) => wideNanvar(t, axes, options));
+}
+
 /** Standard deviation over axes of the elements that are not NaN. */
-export const nanstd = (x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor => sqrt(nanvar(x, axes, options));
+export function nanstd(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
+  checkOptions("nanstd", options, ["keepDims", "correction"]);
+  return inFloat32("nanstd", floating("nanstd", x), (t) => sqrt(wideNanvar(t, axes, options)));
+}
 
 const extreme =
   (fn: typeof max, neutral: number) =>

@@ -11,7 +11,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { onesLike, zeros } from "./create.js";
 import { customVjp } from "./custom.js";
 import { argsort, gather, scatterAdd } from "./indexing.js";
@@ -136,6 +136,7 @@ export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, opt
   if (!Object.hasOwn(combine, mode))
     throw new WeftError(`scatter: the mode is one of ${Object.keys(combine).join(", ")}, got ${String(mode)}`);
   const t = wrap(nodeOf("scatter", x));
+  checkArguments("scatter", "tensor", { indices });
   if (kindOf(indices.dtype) !== "int")
     throw new DTypeError(`scatter: indices are integers, got ${indices.dtype}; use cast("int32")`);
   if (isComplex(t.dtype) && (mode === "min" || mode === "max"))
@@ -173,6 +174,7 @@ const neutral = { add: 0, mul: 1, min: Number.POSITIVE_INFINITY, max: Number.NEG
  * have the neutral element: 0, 1 or an infinity. Ids out of range are dropped.
  */
 export function segmentReduce(x: Tensor, ids: Tensor, count: number, options: SegmentOptions = {}): Tensor {
+  checkArguments("segmentReduce", "tensor", { x, ids });
   const { mode = "add" } = checkOptions("segmentReduce", options, ["mode"]);
   if (!Object.hasOwn(neutral, mode))
     throw new WeftError(`segmentReduce: the mode is one of ${Object.keys(neutral).join(", ")}, got ${String(mode)}`);

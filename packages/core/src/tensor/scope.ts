@@ -1,5 +1,6 @@
 // scope: frees everything that was computed inside and is not returned.
 import { isTracing, memory, type TensorValue } from "../runtime/index.js";
+import { checkArguments } from "./convert.js";
 import { treeLeaves } from "./tree.js";
 
 /**
@@ -7,6 +8,7 @@ import { treeLeaves } from "./tree.js";
  * reads it. Inside a traced function nothing is computed, so nothing is freed.
  */
 export function scope<T>(body: () => T): T {
+  checkArguments("scope", "function", { body });
   if (isTracing()) return body();
   const made = memory.openScope();
   try {

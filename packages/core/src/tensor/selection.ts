@@ -2,7 +2,7 @@
 // read the values that decide about the shape, so that they cannot be traced by jit, vmap or scan. The selected elements are
 // gathered on the device and carry gradients.
 import { DTypeError, isComplex, kindOf, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
-import { nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { fromStorage } from "./create.js";
 import { take } from "./indexing.js";
 import { cast, where } from "./math.js";
@@ -120,7 +120,9 @@ export function repeat(x: TensorLike, repeats: number | readonly number[] | Tens
   const at = resolveAxis("repeat", axis ?? 0, source.rank);
   const size = source.shape[at];
   const given = repeats instanceof Tensor ? Array.from(repeats.dataSync() as ArrayLike<number>, Number) : repeats;
-  const counts = typeof given === "number" ? [given] : [...given];
+  const list = typeof given === "number" ? [given] : ArrayBuffer.isView(given) ? Array.from(given) : given;
+  checkArguments("repeat", "array", { repeats: list });
+  const counts = [...list];
   if (counts.some((n) => !Number.isInteger(n) || n < 0) || (counts.length !== 1 && counts.length !== size))
     throw new ShapeError(`repeat: give one whole number >= 0, or one for each of the ${size} elements of axis ${at}`);
   if (counts.length === 1) {

@@ -1,7 +1,7 @@
 // Functions that move elements: reshape, permute, concatenate, split, repeat.
 import { checkOptions, numel, promote, range, type Shape, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { broadcastAll, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { broadcastAll, checkArguments, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import { checkShape } from "./create.js";
 import type { Tensor } from "./tensor.js";
 
@@ -60,7 +60,9 @@ export function moveAxis(x: TensorLike, from: number | readonly number[], to: nu
   const node = nodeOf("moveAxis", x);
   const rank = node.shape.length;
   const [sources, targets] = [from, to].map((axes) => {
-    const list = (typeof axes === "number" ? [axes] : axes).map((axis) => resolveAxis("moveAxis", axis, rank));
+    const given = typeof axes === "number" ? [axes] : axes;
+    checkArguments("moveAxis", "array", { axes: given });
+    const list = given.map((axis) => resolveAxis("moveAxis", axis, rank));
     if (new Set(list).size !== list.length) throw new ShapeError(`moveAxis: [${list.join(", ")}] names one axis twice`);
     return list;
   });
@@ -74,6 +76,7 @@ export function moveAxis(x: TensorLike, from: number | readonly number[], to: nu
 /** Broadcasts to a shape; -1 keeps a size. */
 export function expand(x: TensorLike, shape: Shape): Tensor {
   const node = nodeOf("expand", x);
+  checkArguments("expand", "array", { shape });
   const lead = shape.length - node.shape.length;
   const filled = shape.map((d, i) => (d === -1 && i >= lead ? node.shape[i - lead] : d));
   checkShape("expand", filled);
@@ -146,6 +149,7 @@ export function flip(x: TensorLike, axes?: number | readonly number[]): Tensor {
  * ```
  */
 export function concat(parts: readonly TensorLike[], axis: number | null = 0): Tensor {
+  checkArguments("concat", "array", { parts });
   if (parts.length === 0) throw new ShapeError("concat: needs at least one tensor");
   if (axis === null)
     return concat(
@@ -172,6 +176,7 @@ export function concat(parts: readonly TensorLike[], axis: number | null = 0): T
 
 /** Stacks tensors of one shape along a new axis. */
 export function stack(parts: readonly TensorLike[], axis = 0): Tensor {
+  checkArguments("stack", "array", { parts });
   if (parts.length === 0) throw new ShapeError("stack: needs at least one tensor");
   const first = nodeOf("stack", parts[0]).shape;
   for (const part of parts) {
@@ -195,6 +200,7 @@ export function split(x: TensorLike, pieces: number | readonly number[], axis = 
       `split: ${size} elements along axis ${at} do not divide into ${pieces} equal pieces; give their sizes`,
     );
   const sizes = typeof pieces === "number" ? new Array<number>(pieces).fill(size / pieces) : pieces;
+  checkArguments("split", "array", { pieces: sizes });
   if (sizes.some((n) => !Number.isInteger(n) || n < 0) || sizes.reduce((a, b) => a + b, 0) !== size)
     throw new ShapeError(`split: sizes ${sizes.join(" + ")} do not add up to ${size}, the size of axis ${at}`);
   let from = 0;
@@ -237,7 +243,8 @@ export function roll(
   if (axis === null) return reshape(roll(reshape(x, [-1]), shift, 0), node.shape);
   if (typeof axis !== "number" || typeof shift !== "number") {
     const axes = typeof axis === "number" ? [axis] : axis;
-    const shifts = typeof shift === "number" ? axes.map(() => shift) : shift;
+    const shifts = typeof shift === "number" ? Array.from(axes, () => shift) : shift;
+    checkArguments("roll", "array", { shift: shifts, axis: axes });
     if (axes.length !== shifts.length)
       throw new ShapeError(`roll: ${shifts.length} shifts for ${axes.length} axes; give one shift per axis`);
     return axes.reduce<Tensor>((t, a, i) => roll(t, shifts[i], a), wrap(node));
@@ -258,6 +265,7 @@ export function slice(
   step?: readonly number[],
 ): Tensor {
   const node = nodeOf("slice", x);
+  checkArguments("slice", "array", { start, stop, ...(step !== undefined && { step }) });
   if (
     start.length !== node.shape.length ||
     stop.length !== start.length ||
@@ -305,6 +313,7 @@ export function meshgrid(vectors: readonly TensorLike[], options: MeshgridOption
   const { indexing = "xy" } = checkOptions("meshgrid", options, ["indexing"]);
   if (indexing !== "xy" && indexing !== "ij")
     throw new ShapeError(`meshgrid: indexing is "xy" or "ij", got ${String(indexing)}`);
+  checkArguments("meshgrid", "array", { vectors });
   const nodes = vectors.map((v) => nodeOf("meshgrid", v));
   const wrong = nodes.find((node) => node.shape.length > 1);
   if (wrong !== undefined) throw new ShapeError(`meshgrid: needs vectors, got shape ${showShape(wrong.shape)}`);

@@ -5,21 +5,28 @@ import {
   isComplex,
   keepAxes,
   kindOf,
-  numel,
-  range,
   ShapeError,
   showShape,
   toInexact,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { commonDType, nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import {
+  checkArguments,
+  commonDType,
+  nodeAs,
+  nodeOf,
+  resolveAxes,
+  resolveAxis,
+  type TensorLike,
+  wrap,
+} from "./convert.js";
 import { linspace, zeros } from "./create.js";
-import { isInf } from "./elementwise.js";
 import { indexAdd, sort, take } from "./indexing.js";
-import { cast, equal, isNaN, logicalAnd, logicalNot, logicalOr, where } from "./math.js";
+import { cast, isNaN, logicalAnd, logicalNot, logicalOr, where } from "./math.js";
 import { type Axes, any, type ReduceOptions } from "./reduce.js";
-import { concat, permute, reshape } from "./shape.js";
+import { between, rowsAlong } from "./rows.js";
+import { concat, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of {@link diff}. */
@@ -50,19 +57,6 @@ export function diff(x: TensorLike, axis = -1, options: DiffOptions = {}): Tenso
     result = wrap(result.dtype === "bool" ? build.binary("ne", upper, lower) : build.sub(upper, lower));
   }
   return result;
-}
-
-/** The elements along some axes as one last axis. */
-export function rowsAlong(t: Tensor, reduced: readonly number[]): Tensor {
-  const kept = range(t.rank).filter((i) => !reduced.includes(i));
-  const sizes = (axes: readonly number[]): number[] => axes.map((i) => t.shape[i]);
-  return reshape(permute(t, [...kept, ...reduced]), [...sizes(kept), numel(sizes(reduced))]);
-}
-
-/** a + weight (b - a), without NaN where a and b are one infinity or the weight of an infinite b is 0. */
-export function between(a: Tensor, b: Tensor, weight: TensorLike): Tensor {
-  const isEnd = logicalAnd(isInf(b), logicalOr(a.equal(b), equal(weight, 0)));
-  return a.add(where(isEnd, 0, b.sub(a)).mul(weight));
 }
 
 /** How a quantile between two elements is chosen. */
@@ -178,6 +172,7 @@ export interface BincountOptions {
 export function bincount(x: Tensor, options: BincountOptions = {}): Tensor {
   checkOptions("bincount", options, ["length", "weights"]);
   const { length, weights } = options;
+  checkArguments("bincount", "tensor", { x });
   if (kindOf(x.dtype) !== "int") throw new DTypeError(`bincount: needs integers, got ${x.dtype}; use cast("int32")`);
   if (weights !== undefined && showShape(weights.shape) !== showShape(x.shape))
     throw new ShapeError(`bincount: weights ${showShape(weights.shape)} for elements ${showShape(x.shape)}`);
@@ -200,6 +195,7 @@ export interface HistogramOptions {
 export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}): { counts: Tensor; edges: Tensor } {
   checkOptions("histogram", options, ["range", "weights"]);
   if (!Number.isInteger(bins) || bins < 1) throw new WeftError(`histogram: bins is a whole number >= 1, got ${bins}`);
+  checkArguments("histogram", "tensor", { x });
   const t = cast(reshape(x, [-1]), toInexact(x.dtype));
   const found = options.range ?? (t.size === 0 ? [0, 1] : [t.min().itemSync(), t.max().itemSync()]);
   if (!(found[0] <= found[1]) || !found.every(Number.isFinite))

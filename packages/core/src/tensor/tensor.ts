@@ -14,6 +14,7 @@ import {
   ShapeError,
   type Storage,
   showShape,
+  showValue,
   siteOf,
   WeftError,
 } from "../graph/index.js";
@@ -157,9 +158,9 @@ export class Tensor<D extends DType = DType> {
   #requireFit(name: string, into: Data): void {
     const expected = makeStorage(this.dtype, 0);
     const length = this.size * (isComplex(this.dtype) ? 2 : 1);
-    if (isHalf(this.dtype) || into.constructor !== expected.constructor || into.length !== length)
+    if (isHalf(this.dtype) || into?.constructor !== expected.constructor || into.length !== length)
       throw new DTypeError(
-        `${name}: cannot put ${this.dtype}${showShape(this.shape)} into a ${into.constructor.name} of ${into.length} elements; ` +
+        `${name}: cannot put ${this.dtype}${showShape(this.shape)} into ${showValue(into)}; ` +
           (isHalf(this.dtype)
             ? "half types are widened on the way and need a new array"
             : `it needs a ${expected.constructor.name} of ${length}`),

@@ -3,7 +3,7 @@ import { checkOptions, isComplex, isInexact, type Node, ShapeError, showShape, W
 import { build } from "../ops/index.js";
 import { forGradient, materializeWhenComputed, tracing } from "../runtime/index.js";
 import { backward, forward, instantiate } from "../transform/index.js";
-import { wrap } from "./convert.js";
+import { checkArguments, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, outputsOf, refusePromise } from "./trace.js";
 import { flattenTree } from "./tree.js";
@@ -166,6 +166,7 @@ function checkCotangents(cotangent: unknown, leaves: readonly Tensor[]): Node[] 
  * Reverse mode: returns the value, and a function that maps a cotangent of the value to cotangents of the arguments.
  */
 export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): [V, (cotangent: V) => A] {
+  checkArguments("vjp", "function", { fn });
   return tracing(() => {
     const alias = aliasTree(args);
     const { def } = flattenTree(args);
@@ -199,6 +200,7 @@ export function vjpWithAux<A extends unknown[], V, X>(
   fn: (...args: A) => [V, X],
   ...args: A
 ): [V, (cotangent: V) => A, X] {
+  checkArguments("vjpWithAux", "function", { fn });
   const found: { aux?: X } = {};
   const [value, pull] = vjp(
     (...inner: A): V => {
@@ -231,6 +233,8 @@ export function jvp<A extends unknown[], V>(
   tangents: A,
   options: JvpOptions = {},
 ): unknown[] {
+  checkArguments("jvp", "function", { fn: given });
+  checkArguments("jvp", "array", { args, tangents });
   checkOptions("jvp", options, ["hasAux"]);
   const { hasAux = false } = options;
   const found: { aux?: unknown } = {};

@@ -1,6 +1,7 @@
 // Trees of tensors: nested arrays and plain objects with tensors at the leaves, such as parameters, optimizer states and batches.
 // Every transform takes and returns trees.
 import { WeftError } from "../graph/index.js";
+import { checkArguments } from "./convert.js";
 import { Tensor } from "./tensor.js";
 
 /** A tensor, or nested arrays and plain objects that hold tensors. Other values are passed through unchanged. */
@@ -138,6 +139,7 @@ export const treeLeaves = (tree: Tree): Tensor[] => flattenTree(tree).leaves;
 
 /** Applies a function to every tensor of a tree, and to the tensors at the same positions of further trees. */
 export function treeMap<T>(fn: (leaf: Tensor, ...others: Tensor[]) => Tensor, tree: T, ...rest: Tree[]): T {
+  checkArguments("treeMap", "function", { fn });
   const { leaves, def } = flattenTree(tree);
   const others = rest.map((other) => {
     const flat = flattenTree(other);

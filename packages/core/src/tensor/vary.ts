@@ -1,6 +1,6 @@
 // Sizes that change from call to call of a jitted function: the options that declare them, the sizes of buckets, and the padded
 // program that calls of one bucket share.
-import { type GraphFn, InternalError, type Shape, structuralKey, WeftError } from "../graph/index.js";
+import { type GraphFn, InternalError, type Shape, showValue, structuralKey, WeftError } from "../graph/index.js";
 import { UnpaddableError } from "../ops/index.js";
 import { type PaddedFunction, padFunction } from "../transform/index.js";
 import type { Tensor } from "./tensor.js";
@@ -28,7 +28,7 @@ function bucketFunction(buckets: Buckets | undefined): (size: number) => number 
     };
   }
   if (!Array.isArray(buckets))
-    throw new WeftError(`jit: buckets are a list of sizes or a function, got ${JSON.stringify(buckets)}`);
+    throw new WeftError(`jit: buckets are a list of sizes or a function, got ${showValue(buckets)}`);
   const bad = buckets.find((size) => !Number.isSafeInteger(size) || size < 1);
   if (bad !== undefined) throw new WeftError(`jit: buckets has ${bad}; sizes are whole numbers of at least 1`);
   const sorted = [...buckets].sort((a: number, b: number) => a - b);

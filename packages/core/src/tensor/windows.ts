@@ -1,7 +1,7 @@
 // Windows over the axes of a tensor: a gather whose indices are known on the host.
 import { checkOptions, range, ShapeError, showShape } from "../graph/index.js";
 import { perAxis } from "./conv.js";
-import { nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { take } from "./indexing.js";
 import { reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
@@ -25,6 +25,7 @@ export interface SlidingWindowOptions {
 export function slidingWindow(x: TensorLike, size: readonly number[], options: SlidingWindowOptions = {}): Tensor {
   const { stride = 1 } = checkOptions("slidingWindow", options, ["stride"]);
   let t = wrap(nodeOf("slidingWindow", x));
+  checkArguments("slidingWindow", "array", { size });
   const strides = perAxis("slidingWindow", "stride", stride, size.length, 1);
   const lead = t.rank - size.length;
   if (lead < 0 || size.some((n, i) => !Number.isInteger(n) || n < 1 || n > t.shape[lead + i]))

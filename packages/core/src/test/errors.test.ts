@@ -315,7 +315,7 @@ const rows: [string, () => unknown, Kind, RegExp][] = [
     "shape",
     () => weft.zeros([2, -1]),
     ShapeError,
-    /^zeros: a shape is an array of non-negative integers, got \[2,-1\]/,
+    /^zeros: a shape is an array of non-negative integers, got \[2, -1\]/,
   ],
   [
     "huge shape",

@@ -264,7 +264,7 @@ onEachDevice(() => {
     assert.throws(() => weft.scan((c: Tensor) => [c, null], s, [x, s]), /xs holds a scalar/);
     assert.throws(
       () => weft.scan((c: Tensor) => [c, null], s, null, { length: 1.5 }),
-      /options.length must be a whole number/,
+      /scan: length is a whole number of at least 0, got 1.5/,
     );
     assert.throws(() => weft.scan((c: Tensor) => [c, null], s, null), /give xs, or options.length/);
     assert.throws(() => weft.scan((c: Tensor) => [c, null], s, [x, weft.zeros([4])]), /differ: 3, 4/);

@@ -20,6 +20,7 @@ import {
   lanesOf,
   payloadHistory,
   placeOf,
+  wentOnEarly,
 } from "./programs.js";
 import { evaluating, type HangKind, type HangVerdict, mismatchMessage, ranksText, siteText } from "./verdict.js";
 
@@ -283,7 +284,8 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
   const usual = sorted[sorted.length - 1][1];
   const callOf = (lane: Lane): Call => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
-  const skipped = leavesOut(context, odd[0], sequence, got, expected);
+  const early = ([lane]: Lane[]): boolean => wentOnEarly(context.evidence, lane.calls, callAt(lane, sequence));
+  const skipped = leavesOut(context, odd[0], sequence, got, expected) || (early(odd) && !early(usual));
   const call = skipped ? expected : got;
   const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
   return context.verdict(

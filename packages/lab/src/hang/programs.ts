@@ -235,6 +235,17 @@ export function firstUnseen(evidence: HangEvidence, calls: RankCalls, index: num
 }
 
 /**
+ * Whether a rank went on with a call that follows the one before it at other times, but never after the calls before that: it
+ * left out what comes in between now and then.
+ */
+export function wentOnEarly(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
+  const place = (i: number): string => placeOf(evidence.calls[calls.call[i]]);
+  for (let i = 1; i < index; i++)
+    if (place(i) === place(index) && place(i - 1) === place(index - 1)) return isUnseen(evidence, calls, index);
+  return false;
+}
+
+/**
  * Whether a rank went on as it never did before: some number of calls before it occurred earlier in its program, but was always
  * followed by another call. One call before is not enough where a line issues several of the same kind.
  */

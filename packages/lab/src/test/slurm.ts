@@ -1,4 +1,5 @@
-// For tests: a SLURM cluster of one or several nodes (one daemon each, on this host), started as root in a temporary folder.
+// For tests: a SLURM cluster of one or several nodes (one daemon each, on this host or on hosts of tests), started as root in a
+// temporary folder.
 // Installs Debian's packages where that is allowed; otherwise returns the reason.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -15,6 +16,7 @@ import {
 } from "node:fs";
 import { availableParallelism, hostname, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
+import type { Hosts } from "@weft/testing/hosts";
 
 const has = (program: string): boolean =>
   ["/usr/sbin", "/usr/bin", "/sbin", "/usr/local/sbin", "/usr/local/bin"].some((folder) =>
@@ -55,9 +57,9 @@ export interface Slurm {
 
 /**
  * Starts a cluster, or returns the reason why that is impossible. `gpus`: GPUs per node that SLURM assigns to tasks, with
- * links to /dev/null as their devices.
+ * links to /dev/null as their devices. `hosts`: where the nodes are; this host by default.
  */
-export async function startSlurm(nodes = 1, gpus = 0): Promise<Slurm | string> {
+export async function startSlurm(nodes = 1, gpus = 0, hosts: Hosts | null = null): Promise<Slurm | string> {
   if (!isRoot()) return "SLURM's daemons need root";
   if (!aptInstall(["slurm-wlm", "munge"], () => has("slurmctld") && has("slurmd") && has("munged")))
     return "slurm-wlm and munge are not installed and could not be";
@@ -73,7 +75,9 @@ export async function startSlurm(nodes = 1, gpus = 0): Promise<Slurm | string> {
   writeFileSync(key, randomBytes(1024), { mode: 0o400 });
   const port = 20000 + (process.pid % 20000);
   const host = hostname().split(".")[0];
-  const names = nodes === 1 ? [host] : Array.from({ length: nodes }, (_, i) => `weft${i + 1}`);
+  const label = hosts === null ? "weft" : "host";
+  const names = nodes === 1 ? [host] : Array.from({ length: nodes }, (_, i) => `${label}${i + 1}`);
+  const addressOf = (i: number): string => hosts?.address(i) ?? "127.0.0.1";
   for (const name of names)
     for (const place of ["spool", "tmp"]) mkdirSync(join(folder, place, name), { recursive: true, mode: 0o755 });
   const config = join(folder, "slurm.conf");
@@ -82,11 +86,13 @@ export async function startSlurm(nodes = 1, gpus = 0): Promise<Slurm | string> {
   for (const file of devices) symlinkSync("/dev/null", file);
   const lines = devices.map((file) => `Name=gpu File=${file} Flags=nvidia_gpu_env\n`);
   if (gpus > 0) writeFileSync(join(folder, "gres.conf"), lines.join(""));
+  // Hosts of tests have no control groups of systemd, which slurmd looks for otherwise.
+  if (hosts !== null) writeFileSync(join(folder, "cgroup.conf"), "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n");
   writeFileSync(
     config,
     `${[
       "ClusterName=weft",
-      `SlurmctldHost=${host}(127.0.0.1)`,
+      `SlurmctldHost=${host}(${addressOf(0)})`,
       "SlurmUser=root",
       "SlurmdUser=root",
       "AuthType=auth/munge",
@@ -116,7 +122,7 @@ export async function startSlurm(nodes = 1, gpus = 0): Promise<Slurm | string> {
       ...(gpus > 0 ? ["GresTypes=gpu"] : []),
       ...names.map(
         (name, i) =>
-          `NodeName=${name} NodeHostname=${host} NodeAddr=127.0.0.1 Port=${port + 1 + i} CPUs=${availableParallelism()} RealMemory=${Math.floor(totalmem() / 2 ** 20 / 2)}${gpus > 0 ? ` Gres=gpu:${gpus}` : ""} State=UNKNOWN`,
+          `NodeName=${name} NodeHostname=${hosts === null ? host : name} NodeAddr=${addressOf(i + 1)} Port=${port + 1 + i} CPUs=${availableParallelism()} RealMemory=${Math.floor(totalmem() / 2 ** 20 / 2)}${gpus > 0 ? ` Gres=gpu:${gpus}` : ""} State=UNKNOWN`,
       ),
       `PartitionName=test Nodes=${names.join(",")} Default=YES MaxTime=INFINITE State=UP`,
     ].join("\n")}\n`,
@@ -147,8 +153,11 @@ export async function startSlurm(nodes = 1, gpus = 0): Promise<Slurm | string> {
     return "munged did not start";
   }
   daemons.push(spawn("slurmctld", ["-D", "-i", "-f", config], { stdio: "ignore", env }));
-  for (const name of names)
-    daemons.push(spawn("slurmd", ["-D", ...(nodes > 1 ? ["-N", name] : []), "-f", config], { stdio: "ignore", env }));
+  names.forEach((name, i) => {
+    const line = ["-D", ...(nodes > 1 ? ["-N", name] : []), "-f", config];
+    if (hosts === null) daemons.push(spawn("slurmd", line, { stdio: "ignore", env }));
+    else hosts.start(i + 1, ["sh", "-c", 'exec "$@" 2> /dev/null', "sh", "slurmd", ...line], env);
+  });
   for (const daemon of daemons) daemon.on("error", () => {});
   const idle = (): boolean => {
     try {

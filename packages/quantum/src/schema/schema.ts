@@ -207,7 +207,10 @@ export function readValue<S extends z.ZodType>(
 /** The data of a YAML (or JSON) text; an empty text is an empty object. */
 export function parseYaml(source: string, name: string): unknown {
   try {
-    return parse(source) ?? {};
+    const value: unknown = parse(source) ?? {};
+    // An alias of a node inside itself would be a value without end.
+    JSON.stringify(value);
+    return value;
   } catch (error) {
     throw new SpecError(`${name}: is not YAML: ${(error as Error).message.split("\n")[0]}`);
   }

@@ -250,15 +250,25 @@ describe("propagators", () => {
       amplitudes: rabi.drives(size),
     });
   test("pieces of time in parallel give the same propagator and gradient as a sequential evolution", () => {
-    const loss = (chunks: number) => (size: Tensor) => {
-      const u = propagator(h(size), { duration, steps: 23, chunks }).final;
-      return u.index(0, 1).real().mul(0.3).add(u.index(1, 1).imag());
-    };
+    type Angles = NonNullable<Parameters<typeof propagator>[1]["angles"]>;
+    const loss =
+      (chunks: number, steps = 23, angles?: Angles) =>
+      (size: Tensor) => {
+        const u = propagator(h(size), { duration, steps, chunks, angles }).final;
+        return u.index(0, 1).real().mul(0.3).add(u.index(1, 1).imag());
+      };
     const [one, g1] = weft.valueAndGrad(loss(1))(scalar(0.9));
     for (const chunks of [2, 5, 23]) {
       const [value, g] = weft.valueAndGrad(loss(chunks))(scalar(0.9));
       near(value.itemSync(), one.itemSync(), 1e-13, `${chunks} pieces`);
       near(g.itemSync(), g1.itemSync(), 1e-12, `gradient with ${chunks} pieces`);
+    }
+    // Pieces of unequal length, with angles of single steps, of blocks of 21 steps, and of all steps.
+    const [many, gMany] = weft.valueAndGrad(loss(1, 2207))(scalar(0.9));
+    for (const angles of ["steps", "blocks", "tables"] as const) {
+      const [value, g] = weft.valueAndGrad(loss(100, 2207, angles))(scalar(0.9));
+      near(value.itemSync(), many.itemSync(), 1e-12, angles);
+      near(g.itemSync(), gMany.itemSync(), 1e-11, `gradient, ${angles}`);
     }
   });
   test("without drives every gradient method and number of pieces gives the free evolution", () => {

@@ -10,6 +10,7 @@ import {
   scan,
   type Tensor,
   vmap,
+  where,
   zerosLike,
 } from "@weft/core/internal/tensor";
 import { phase } from "./exponential.js";
@@ -43,7 +44,18 @@ export interface GateProgram extends GateTensors {
   stepAngles: StepAngles | null;
   /** With `stepAngles`: number of steps whose angles are tabulated at a time. */
   block?: number;
+  /** Steps from this index on change nothing: pieces of unequal length run in one loop. */
+  end?: Tensor;
 }
+
+/** What a step gives, or what was before it if the step lies behind the end of a piece. */
+const until = <T extends Tensor | Tensor[]>(end: Tensor | undefined, k: Tensor, after: T, before: T): T => {
+  if (end === undefined) return after;
+  const one = (x: Tensor, y: Tensor): Tensor => where(k.less(end), x, y);
+  return (
+    Array.isArray(after) ? after.map((x, i) => one(x, (before as Tensor[])[i])) : one(after, before as Tensor)
+  ) as T;
+};
 
 interface StepGates {
   tables: Tensor[];
@@ -111,6 +123,22 @@ interface StepGradients {
   angles: Tensor[];
 }
 
+/** Nothing of an inverted step behind the end of a piece. */
+const backUntil = (end: Tensor | undefined, k: Tensor, after: Back, before: Back): Back => ({
+  psi: until(end, k, after.psi, before.psi),
+  lambda: until(end, k, after.lambda, before.lambda),
+  fixed: until(end, k, after.fixed, before.fixed),
+});
+const slopesUntil = (end: Tensor | undefined, k: Tensor, slopes: Tensor[]): Tensor[] =>
+  end === undefined
+    ? slopes
+    : until(
+        end,
+        k,
+        slopes,
+        slopes.map((x) => zerosLike(x)),
+      );
+
 /** Inverts one step: the state before it, its cotangent, and the gradients of the gates. */
 function backwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: Read, carry: Back, x: StepGates) {
   let { psi, lambda } = carry;
@@ -145,6 +173,10 @@ function backwardStep(dims: readonly number[], slots: readonly Slot[], gateOf: R
   return { next, each };
 }
 
+/** The first step of a piece, and the one behind its last step if pieces differ in length. */
+type Span = Tensor[];
+const spanOf = ({ at, end }: GateProgram): Span => (end === undefined ? [at.index(0)] : [at.index(0), end]);
+
 interface StepBack extends Back {
   params: Tensor[];
   k: Tensor;
@@ -159,23 +191,22 @@ type BlockBack = StepBack;
 function runStepAngles(program: GateProgram, stepAngles: StepAngles, state: Tensor): Tensor {
   const { dims, slots, at, fixed: gates } = program;
   const [length] = at.shape;
-  const first = at.index(0);
   const gatesOf = (k: Tensor, params: readonly Tensor[]): StepGates => ({
     tables: [],
     phases: stepAngles.angles(k, params).map(phase),
   });
   const reversible = customVjp(
-    (fixed: Tensor[], params: Tensor[], from: Tensor, psi: Tensor): Tensor =>
+    (fixed: Tensor[], params: Tensor[], [from, to]: Span, psi: Tensor): Tensor =>
       scan(
-        (c: { psi: Tensor; k: Tensor }) => [
-          { psi: forwardStep(dims, slots, reader(fixed, gatesOf(c.k, params)), c.psi), k: c.k.add(1) },
-          [],
-        ],
+        (c: { psi: Tensor; k: Tensor }) => {
+          const after = forwardStep(dims, slots, reader(fixed, gatesOf(c.k, params)), c.psi);
+          return [{ psi: until(to, c.k, after, c.psi), k: c.k.add(1) }, []];
+        },
         { psi, k: from },
         [],
         { length },
       )[0].psi,
-    ([fixed, params, from], result, cotangent) => {
+    ([fixed, params, [from, to]], result, cotangent) => {
       const start: StepBack = {
         psi: result,
         lambda: cotangent,
@@ -188,7 +219,9 @@ function runStepAngles(program: GateProgram, stepAngles: StepAngles, state: Tens
           const x = gatesOf(carry.k, params);
           const { next, each } = backwardStep(dims, slots, reader(fixed, x), carry, x);
           const slopes = parameterSlopes(stepAngles, carry.k, params, each.angles);
-          return [{ ...next, params: carry.params.map((sum, i) => sum.add(slopes[i])), k: carry.k.sub(1) }, []];
+          const sums = carry.params.map((sum, i) => sum.add(slopes[i]));
+          const kept = until(to, carry.k, sums, carry.params);
+          return [{ ...backUntil(to, carry.k, next, carry), params: kept, k: carry.k.sub(1) }, []];
         },
         start,
         [],
@@ -197,7 +230,7 @@ function runStepAngles(program: GateProgram, stepAngles: StepAngles, state: Tens
       return [end.fixed, end.params, null, end.lambda] as never;
     },
   );
-  return reversible(gates, stepAngles.params, first, state);
+  return reversible(gates, stepAngles.params, spanOf(program), state);
 }
 
 /**
@@ -215,27 +248,44 @@ function runBlocks(program: GateProgram, stepAngles: StepAngles, block: number, 
     count === 1 ? first.reshape([1]) : concat([first.reshape([1]), ones([count - 1], { dtype: "float64" })]).cumsum(0);
   const anglesOf = (first: Tensor, count: number, params: readonly Tensor[]): Tensor[] =>
     vmap((k: Tensor) => stepAngles.angles(k, params))(stepsFrom(first, count)) as Tensor[];
-  const forward = (fixed: Tensor[], params: readonly Tensor[], first: Tensor, count: number, psi: Tensor): Tensor =>
+  const inputsOf = (first: Tensor, count: number, params: readonly Tensor[]): { phases: Tensor[]; k: Tensor } => ({
+    phases: anglesOf(first, count, params).map(phase),
+    k: stepsFrom(first, count),
+  });
+  const forward = (
+    fixed: Tensor[],
+    params: readonly Tensor[],
+    first: Tensor,
+    count: number,
+    psi: Tensor,
+    to?: Tensor,
+  ): Tensor =>
     scan(
-      (c: Tensor, phases: Tensor[]): [Tensor, []] => [
-        forwardStep(dims, slots, reader(fixed, { tables: [], phases }), c),
+      (c: Tensor, { phases, k }: { phases: Tensor[]; k: Tensor }): [Tensor, []] => [
+        until(to, k, forwardStep(dims, slots, reader(fixed, { tables: [], phases }), c), c),
         [],
       ],
       psi,
-      anglesOf(first, count, params).map(phase),
+      inputsOf(first, count, params),
       { length: count },
     )[0];
-  const backward = (fixed: Tensor[], params: readonly Tensor[], carry: BlockBack, count: number): BlockBack => {
+  const backward = (
+    fixed: Tensor[],
+    params: readonly Tensor[],
+    carry: BlockBack,
+    count: number,
+    to?: Tensor,
+  ): BlockBack => {
     const first = carry.k.sub(count);
     const [{ psi, lambda, fixed: sums }, slopes] = scan(
-      (c: Back, phases: Tensor[]): [Back, Tensor[]] => {
+      (c: Back, { phases, k }: { phases: Tensor[]; k: Tensor }): [Back, Tensor[]] => {
         const x = { tables: [], phases };
         const { next, each } = backwardStep(dims, slots, reader(fixed, x), c, x);
-        return [next, each.angles];
+        return [backUntil(to, k, next, c), slopesUntil(to, k, each.angles)];
       },
       // The sums start at zero, so that equal sums stay equal and are carried once.
       { psi: carry.psi, lambda: carry.lambda, fixed: carry.fixed.map((g) => zerosLike(g)) },
-      anglesOf(first, count, params).map(phase),
+      inputsOf(first, count, params),
       { reverse: true, length: count },
     );
     const own = grad((given: Tensor[]) =>
@@ -252,16 +302,19 @@ function runBlocks(program: GateProgram, stepAngles: StepAngles, block: number, 
     };
   };
   const reversible = customVjp(
-    (fixed: Tensor[], params: Tensor[], from: Tensor, psi: Tensor): Tensor => {
+    (fixed: Tensor[], params: Tensor[], [from, to]: Span, psi: Tensor): Tensor => {
       const [{ psi: last, k }] = scan(
-        (c: { psi: Tensor; k: Tensor }) => [{ psi: forward(fixed, params, c.k, block, c.psi), k: c.k.add(block) }, []],
+        (c: { psi: Tensor; k: Tensor }) => [
+          { psi: forward(fixed, params, c.k, block, c.psi, to), k: c.k.add(block) },
+          [],
+        ],
         { psi, k: from },
         [],
         { length: blocks },
       );
-      return rest === 0 ? last : forward(fixed, params, k, rest, last);
+      return rest === 0 ? last : forward(fixed, params, k, rest, last, to);
     },
-    ([fixed, params, from], result, cotangent) => {
+    ([fixed, params, [from, to]], result, cotangent) => {
       let carry: BlockBack = {
         psi: result,
         lambda: cotangent,
@@ -269,12 +322,12 @@ function runBlocks(program: GateProgram, stepAngles: StepAngles, block: number, 
         params: params.map((p) => zerosLike(p)),
         k: from.add(steps),
       };
-      if (rest > 0) carry = backward(fixed, params, carry, rest);
-      const [end] = scan((c: BlockBack) => [backward(fixed, params, c, block), []], carry, [], { length: blocks });
+      if (rest > 0) carry = backward(fixed, params, carry, rest, to);
+      const [end] = scan((c: BlockBack) => [backward(fixed, params, c, block, to), []], carry, [], { length: blocks });
       return [end.fixed, end.params, null, end.lambda] as never;
     },
   );
-  return reversible(gates, stepAngles.params, at.index(0), state);
+  return reversible(gates, stepAngles.params, spanOf(program), state);
 }
 
 /** Applies all steps of a program to a state [D]. */
@@ -290,32 +343,42 @@ export function runGates(program: GateProgram, state: Tensor, gradient: Gradient
 
 /** Runs all steps with tables of everything that differs between steps. */
 function runTables(program: GateProgram, state: Tensor, gradient: GradientMethod): Tensor {
-  const { dims, slots } = program;
-  const run = (gates: GateTensors, psi: Tensor, kind: GradientMethod): Tensor =>
+  const { dims, slots, at, end } = program;
+  const [length] = at.shape;
+  type Inputs = StepGates & { k: Tensor[] };
+  // Indices of the steps, and the end: needed only where pieces differ in length.
+  const marks = end === undefined ? [] : [at, end];
+  const inputsOf = (gates: GateTensors, [k]: Tensor[]): Inputs => ({
+    ...stepGates(gates),
+    k: k === undefined ? [] : [k],
+  });
+  const run = (gates: GateTensors, marked: Tensor[], psi: Tensor, kind: GradientMethod): Tensor =>
     runSteps(
-      (c: Tensor, x: StepGates) => forwardStep(dims, slots, reader(gates.fixed, x), c),
+      (c: Tensor, x: Inputs) => until(marked[1], x.k[0], forwardStep(dims, slots, reader(gates.fixed, x), c), c),
       psi,
-      stepGates(gates),
+      inputsOf(gates, marked),
       kind,
-      program.at.shape[0],
+      length,
     );
   const tensors: GateTensors = { fixed: program.fixed, tables: program.tables, angles: program.angles };
-  if (gradient.kind !== "reversal") return run(tensors, state, gradient);
+  if (gradient.kind !== "reversal") return run(tensors, marks, state, gradient);
   const reversible = customVjp(
-    (gates: GateTensors, psi: Tensor): Tensor => run(gates, psi, { kind: "stored" }),
-    ([gates], result, cotangent) => {
+    (gates: GateTensors, marked: Tensor[], psi: Tensor): Tensor => run(gates, marked, psi, { kind: "stored" }),
+    ([gates, marked], result, cotangent) => {
+      const [, to] = marked;
       const start: Back = { psi: result, lambda: cotangent, fixed: gates.fixed.map((g) => zerosLike(g)) };
-      const [end, each] = scan(
-        (carry: Back, x: StepGates): [Back, StepGradients] => {
+      const [last, each] = scan(
+        (carry: Back, x: Inputs): [Back, StepGradients] => {
           const { next, each: own } = backwardStep(dims, slots, reader(gates.fixed, x), carry, x);
-          return [next, own];
+          const slopes = { tables: slopesUntil(to, x.k[0], own.tables), angles: slopesUntil(to, x.k[0], own.angles) };
+          return [backUntil(to, x.k[0], next, carry), slopes];
         },
         start,
-        stepGates(gates),
-        { reverse: true, length: program.at.shape[0] },
+        inputsOf(gates, marked),
+        { reverse: true, length },
       );
-      return [{ fixed: end.fixed, tables: each.tables, angles: each.angles }, end.lambda] as [GateTensors, Tensor];
+      return [{ fixed: last.fixed, tables: each.tables, angles: each.angles }, null, last.lambda] as never;
     },
   );
-  return reversible(tensors, state);
+  return reversible(tensors, marks, state);
 }

@@ -1,6 +1,6 @@
 // Drives and rates that are functions of time, evaluated on the host: their graph is traced once and interpreted, without a compiler.
-import { WeftError } from "@weft/core/internal/graph";
-import { build, evaluate, type Value } from "@weft/core/internal/ops";
+import { functionOrder, type Node, WeftError } from "@weft/core/internal/graph";
+import { build, evaluate, referenceRules, type Value } from "@weft/core/internal/ops";
 import { tracing } from "@weft/core/internal/runtime";
 import { Tensor } from "@weft/core/internal/tensor";
 import { closeOver, simplify } from "@weft/core/internal/transform";
@@ -19,7 +19,29 @@ function hostFunction(fn: (t: Tensor) => Tensor, count: number): (times: Float64
     return { shape: x.shape, dtype: x.dtype, data: x.rawSync() };
   });
   const simple = simplify(closed);
-  return (data) => evaluate(simple, [...constants, { shape: [count], dtype: "float64", data }])[0];
+  const order = functionOrder(simple).filter((node) => !simple.params.includes(node));
+  const isPlain = order.every((node) => node.op in referenceRules && node.outputs === null);
+  if (!isPlain) return (data) => evaluate(simple, [...constants, { shape: [count], dtype: "float64", data }])[0];
+  // The order and the places of operands are the same in every call, which happens once per step.
+  const places = new Map([...simple.params, ...order].map((node, k) => [node, k]));
+  const steps = order.map((node) => ({
+    node,
+    rule: referenceRules[node.op as keyof typeof referenceRules] as (inputs: Value[], node: Node) => Value,
+    from: node.inputs.map((input) => places.get(input)!),
+  }));
+  const result = places.get(simple.outputs[0])!;
+  return (data) => {
+    const values: Value[] = [...constants, { shape: [count], dtype: "float64", data }];
+    for (const { node, rule, from } of steps) {
+      values.push(
+        rule(
+          from.map((k) => values[k]),
+          node,
+        ),
+      );
+    }
+    return values[result];
+  };
 }
 
 /** The inputs of a problem as a function of times, or null if nothing depends on time. */

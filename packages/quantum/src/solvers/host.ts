@@ -136,21 +136,37 @@ interface Integration {
   isDensity: boolean;
 }
 
-/** target = base + sum of the rows of `ks` with these weights times h. */
+/** target = base + sum of the rows of `ks` with these weights times h, four rows at a time. */
 function combine(
   target: Float64Array,
   base: Float64Array | null,
   weights: readonly number[],
-  ks: Float64Array[],
+  ks: readonly Float64Array[],
   h: number,
 ): void {
   if (base === null) target.fill(0);
   else target.set(base);
-  weights.forEach((weight, j) => {
-    if (weight === 0) return;
-    const [k, w] = [ks[j], weight * h];
-    for (let x = 0; x < target.length; x++) target[x] += w * k[x];
-  });
+  const used = weights.flatMap((weight, j) => (weight === 0 ? [] : [{ w: weight * h, k: ks[j] }]));
+  const size = target.length;
+  let at = 0;
+  for (; at + 4 <= used.length; at += 4) {
+    const { w: w0, k: k0 } = used[at];
+    const { w: w1, k: k1 } = used[at + 1];
+    const { w: w2, k: k2 } = used[at + 2];
+    const { w: w3, k: k3 } = used[at + 3];
+    for (let x = 0; x < size; x++) target[x] += w0 * k0[x] + w1 * k1[x] + (w2 * k2[x] + w3 * k3[x]);
+  }
+  for (; at < used.length; at++) {
+    const { w, k } = used[at];
+    for (let x = 0; x < size; x++) target[x] += w * k[x];
+  }
+}
+
+/** Square of the 2-norm. */
+function squared(x: Float64Array): number {
+  let sum = 0;
+  for (let k = 0; k < x.length; k++) sum += x[k] * x[k];
+  return sum;
 }
 
 function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensity }: Integration): HostRun {
@@ -190,14 +206,14 @@ function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensi
       }
       errors.forEach((e, k) => void combine(estimates[k], null, e, ks, trial));
       const [high, low] = estimates.map((e) => norm(e, y, next, size, limits));
-      const squared = low === undefined ? high : high ** 2 / Math.max(high + 0.01 * low, 1e-40);
-      const error = Math.max(Math.sqrt(squared), 1e-10);
+      const both = low === undefined ? high : high ** 2 / Math.max(high + 0.01 * low, 1e-40);
+      const error = Math.max(Math.sqrt(both), 1e-10);
       if (Number.isNaN(error))
         throw new WeftError(`evolve: the state at time ${time} is not a number; check the coefficients`);
       const factor = Math.min(5, Math.max(0.2, 0.9 * error ** (-1 / order)));
       if (error <= 1) {
         accepted++;
-        total += Math.sqrt(estimates[0].reduce((sum, x) => sum + x * x, 0));
+        total += Math.sqrt(squared(estimates[0]));
         if (isLastUnused) rate.apply(next, at[stages - 1], values[stages - 1], ks[stages - 1]);
         [ks[0], ks[stages - 1]] = [ks[stages - 1], ks[0]];
         [y, next] = [next, y];
@@ -213,12 +229,14 @@ function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensi
 
 /** Mean of the squared errors in units of the tolerance. */
 function norm(e: Float64Array, y: Float64Array, next: Float64Array, size: number, limits: Tolerance): number {
+  // Products, because powers are calls of a function in this loop.
   let sum = 0;
   for (let k = 0; k < size; k++) {
-    const before = y[k] ** 2 + y[k + size] ** 2;
-    const after = next[k] ** 2 + next[k + size] ** 2;
+    const i = k + size;
+    const before = y[k] * y[k] + y[i] * y[i];
+    const after = next[k] * next[k] + next[i] * next[i];
     const scale = Math.sqrt(before > after ? before : after) * limits.relative + limits.absolute;
-    sum += (e[k] ** 2 + e[k + size] ** 2) / (scale * scale);
+    sum += (e[k] * e[k] + e[i] * e[i]) / (scale * scale);
   }
   return sum / size;
 }

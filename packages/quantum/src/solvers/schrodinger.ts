@@ -2,7 +2,19 @@
 // one batched program.
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
-import { adjoint, arange, concat, matmul, shard, Tensor, treeMap, vmap } from "@weft/core/internal/tensor";
+import {
+  adjoint,
+  arange,
+  concat,
+  customVjp,
+  matmul,
+  shard,
+  stack,
+  Tensor,
+  tensor,
+  treeMap,
+  vmap,
+} from "@weft/core/internal/tensor";
 import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
@@ -10,7 +22,7 @@ import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
 import { denseTerms, generatorTable } from "./generators.js";
 import { single, stepper, stepsFor } from "./lindblad.js";
-import { cutRows, runSaving, runSteps, splitSteps } from "./loop.js";
+import { runSaving, runSteps, splitSteps } from "./loop.js";
 import { schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
 import { needsPieces, type Piece, runPieces, shiftedTo } from "./pieces.js";
@@ -168,6 +180,35 @@ function rateOf(h: Hamiltonian, grid: Grid): (psi: Tensor, u: Tensor) => Tensor 
   return (psi, u) => {
     const generator = turns.reduce((sum, turn, k) => sum.add(turn.mul(u.index(k))), still);
     return matmul(generator, psi.unsqueeze(1)).squeeze(1);
+  };
+}
+
+/**
+ * Rows of all steps in pieces [pieces, rows of a piece, ...]. If the steps do not divide, the first pieces have one row more; the others
+ * are padded, and end before that row. One loop for all of them is compiled once.
+ */
+function unequalRows(
+  xs: ReturnType<typeof tablesOf>,
+  pieces: number,
+  steps: number,
+): ReturnType<typeof tablesOf> & { end?: Tensor } {
+  const { count, length, rest } = splitSteps(steps, pieces);
+  const rows = (x: Tensor, from: number, to: number, each: number): Tensor =>
+    x.index(`${from}:${to}`).reshape([(to - from) / each, each, ...x.shape.slice(1)]);
+  if (rest === 0) return treeMap((x: Tensor) => rows(x, 0, steps, length), xs);
+  const long = rest * (length + 1);
+  const padded = (x: Tensor): Tensor =>
+    concat([
+      rows(x, 0, long, length + 1),
+      rows(x, long, steps, length).pad(Array.from({ length: x.rank + 1 }, (_, k) => [0, Number(k === 1)] as const)),
+    ]);
+  const begins = Array.from({ length: count + 1 }, (_, k) => k * length + Math.min(k, rest));
+  const first = tensor(begins.slice(0, count), { dtype: "float64" });
+  return {
+    tables: xs.tables.map(padded),
+    angles: xs.angles.map(padded),
+    at: first.unsqueeze(1).add(arange(0, length + 1, 1, { dtype: "float64" })),
+    end: tensor(begins.slice(1), { dtype: "float64" }),
   };
 }
 
@@ -353,17 +394,19 @@ const constrain = (x: Tensor, dimension: number, axes: string | readonly string[
 /** Largest number of pieces that are multiplied sequentially; more are multiplied as a tree, which suits GPUs. */
 const chainTo = 16;
 
+/** The matrices of a stack. Their cotangents become one stack, which devices sum once, not piece by piece. */
+const unstack = customVjp(
+  (maps: Tensor): Tensor[] => Array.from({ length: maps.shape[0] }, (_, k) => maps.index(k)),
+  (_, __, cotangents) => [stack(cotangents)],
+);
+
 /**
  * Product of a stack of matrices in time order: the first acts first. Few matrices are multiplied sequentially, so that devices
  * gather the pieces once and multiply their own columns; many are multiplied pairwise.
  */
 function timeProduct(maps: Tensor): Tensor {
   let rest = shard(maps, {});
-  if (rest.shape[0] <= chainTo) {
-    let total = rest.index(0);
-    for (let k = 1; k < rest.shape[0]; k++) total = matmul(rest.index(k), total);
-    return total;
-  }
+  if (rest.shape[0] <= chainTo) return unstack(rest).reduce((total, map) => matmul(map, total));
   while (rest.shape[0] > 1) {
     const [n] = rest.shape;
     const even = n - (n % 2);
@@ -442,13 +485,11 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
   if (chunks === 1) return done(vmap((psi: Tensor) => leave(runGates(program, enter(psi), gradient)))(shared).T);
   // Lanes of different pieces are at different times and cannot share the computation of angles.
   program.block = blockFor(program, options.angles, chunks);
-  const { count, length } = splitSteps(grid.steps, chunks);
-  const { pieces: cut, rest } = cutRows(tablesOf(program), count, length, grid.steps);
+  const cut = unequalRows(tablesOf(program), chunks, grid.steps);
   const sharded = treeMap((x: Tensor) => constrain(x, 0, options.divide?.pieces), cut);
-  const columnsOf = (xs: ReturnType<typeof tablesOf>): Tensor =>
-    vmap((psi: Tensor) => runGates({ ...program, ...xs }, psi, gradient))(shared).T;
-  let total = timeProduct(vmap(columnsOf)(sharded));
-  if (rest !== null) total = matmul(columnsOf(rest), total);
+  const columnsOf = ({ end, ...xs }: typeof cut): Tensor =>
+    vmap((psi: Tensor) => runGates({ ...program, ...xs, ...(end !== undefined && { end }) }, psi, gradient))(shared).T;
+  const total = timeProduct(vmap(columnsOf)(sharded));
   const inside = vmap(leave, { inAxes: 1, outAxes: 1 });
   const first = vmap(enter, { inAxes: 1, outAxes: 1 })(starts.T);
   return done(inside(matmul(total, first)));

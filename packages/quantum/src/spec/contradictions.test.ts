@@ -6,6 +6,7 @@ import * as weft from "@weft/core";
 import { stringify } from "yaml";
 import { withError } from "../fidelity/index.js";
 import { MetaTrainer } from "../meta/index.js";
+import { matching } from "./gate-spec.js";
 import { GateProblem, parseGateSpec } from "./index.js";
 
 const near = (got: number, want: number, tolerance: number): void =>
@@ -69,12 +70,34 @@ test("keys that contradict each other are refused", () => {
     [{ evolution: { method: "tsit5", steps: 10 } }, /chooses its own steps/],
     [{ evolution: { method: "rk4", maxSteps: 10 } }, /maxSteps belongs to/],
     [{ evolution: { chunks: 2 }, decay: [{ on: "a", t1: 5 }] }, /chunks/],
+    [{ device: { ...base.device, spread: { sigma: 0.1, parameters: ["frequenzy"] } } }, /did you mean "frequency"/],
+    [{ device: { ...base.device, spread: { sigma: 0.1 } } }, /no part has ec, ej, el/],
+    [{ device: { ...base.device, spread: { sigma: -0.1, parameters: ["frequency"] } } }, /must not be negative/],
+    [{ device: { ...base.device, shared: { f: ["a.frequency"], g: ["a.frequency"] } } }, /shared twice/],
+    [
+      { device: { parts: { a: { ...still, frequency: 1 }, b: still }, shared: { f: ["a.frequency", "b.frequency"] } } },
+      /a.frequency is 1 and b.frequency is 0/,
+    ],
+    [{ pulses: [{ ...push("a", [1]), crosstalk: { a: 0.1 } }] }, /which it drives/],
+    [{ target: { to: " 1" } }, /2 digits/],
+    [{ target: { to: 1 } }, /in quotes/],
     [{ parameters: { "a.u.length": -1 } }, /length must be positive/],
     [{ parameters: { "a.u.values": 3 } }, /expected 1 values, got a number/],
     [{ parameters: { "a.u.values": [1, 2] } }, /expected 1 values, got 2 values/],
     [{ parameters: { "a.u.length": [1, 2] } }, /expected a number, got 2 values/],
   ];
   for (const [changes, message] of refused) assert.throws(() => problem(changes), message, JSON.stringify(changes));
+});
+
+test("patterns of keys are matched in linear time, and files without end are refused", () => {
+  const keys = ["q0.x.amplitude", "q1.x.amplitude", "q1.x.omega"];
+  assert.deepEqual(matching(keys, "q*.x.amplitude"), keys.slice(0, 2));
+  assert.deepEqual(matching(keys, "q1*"), keys.slice(1));
+  assert.deepEqual(matching(keys, "*x*x*"), []);
+  assert.deepEqual(matching(keys, "q0.x.amplitude*amplitude"), []);
+  assert.deepEqual(matching([`${"a".repeat(60)}b`], "a*".repeat(40)), [`${"a".repeat(60)}b`]);
+  assert.deepEqual(matching(["a".repeat(60)], `${"a*".repeat(40)}b`), []);
+  assert.throws(() => parseGateSpec("device: &x [*x]"), /is not YAML: .*circular/);
 });
 
 test("the error is estimated where steps cannot be halved, where drives jump between steps, and in complex64", () => {

@@ -170,6 +170,8 @@ function gateSpec(value: unknown, name = "gate"): GateSpec {
   const device = new QuantumDevice({ ...bare, drives: [...bare.drives, ...drives], shared });
   const jumps = keyed(section(listOf(decaySchema(device)), "decay", []).flat());
   const known = Object.keys(specValues({ device, jumps }));
+  const parameters = section(parameterSchema(known), "parameters", {}) as DeviceParameterValues;
+  checkShared(new QuantumDevice({ ...device, shared: {} }).values(), shared, parameters, name);
   const { learn = null } = file;
   const abrupt = keysWithoutGradient(device);
   for (const pattern of learn ?? [])
@@ -183,7 +185,7 @@ function gateSpec(value: unknown, name = "gate"): GateSpec {
   return {
     name: file.name ?? name,
     device,
-    parameters: section(parameterSchema(known), "parameters", {}) as DeviceParameterValues,
+    parameters,
     evolution: section(evolutionSchema(jumps.length > 0), "evolution", {}),
     jumps,
     target: section(targetSchema(device), "target", {}),
@@ -192,6 +194,23 @@ function gateSpec(value: unknown, name = "gate"): GateSpec {
     robust: file.robust === undefined ? null : section(robustSchema(device, known), "robust", {}),
     costs: file.costs === undefined ? null : section(costsSchema, "costs", {}),
   };
+}
+
+/** Throws if shared parameters have different values, and no value is given for all of them. */
+function checkShared(
+  values: DeviceParameterValues,
+  shared: Readonly<Record<string, readonly string[]>>,
+  parameters: DeviceParameterValues,
+  name: string,
+): void {
+  for (const [group, keys] of Object.entries(shared)) {
+    const other = keys.find((key) => String(values[key]) !== String(values[keys[0]]));
+    if (other !== undefined && !(group in parameters))
+      throw new SpecError(
+        `${name}: device.shared.${group}: ${keys[0]} is ${values[keys[0]]} and ${other} is ${values[other]}; give one value as ` +
+          `parameters.${group}`,
+      );
+  }
 }
 
 /** Bounds by key; * matches any text, and the first entry that matches a key counts. */
@@ -254,9 +273,19 @@ function keyed(jumps: readonly Omit<OpenJump, "key">[]): OpenJump[] {
   });
 }
 
-/** Keys that match a pattern, in which * stands for any text: q*.x.amplitude. */
+/** Keys that match a pattern, in which * stands for any text: q*.x.amplitude. In linear time, because patterns come from files. */
 export function matching(keys: readonly string[], pattern: string): string[] {
-  const text = pattern.split("*").map((part) => part.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&"));
-  const form = new RegExp(`^${text.join(".*")}$`);
-  return keys.filter((key) => form.test(key));
+  const [first, ...rest] = pattern.split("*");
+  const last = rest.pop();
+  return keys.filter((key) => {
+    if (last === undefined) return key === first;
+    if (!key.startsWith(first)) return false;
+    let at = first.length;
+    for (const part of rest) {
+      const found = key.indexOf(part, at);
+      if (found < 0) return false;
+      at = found + part.length;
+    }
+    return key.length - last.length >= at && key.endsWith(last);
+  });
 }

@@ -21,6 +21,7 @@ import {
   select,
   strict,
   text,
+  unknownName,
   variants,
   wholeNumber,
 } from "../schema/index.js";
@@ -96,7 +97,7 @@ const coupling = strict({
   zz: number.optional(),
 });
 
-const drawnSpread = strict({ sigma: number, seed: number.optional(), parameters: listOf(text).optional() });
+const drawnSpread = strict({ sigma: above("zero"), seed: number.optional(), parameters: listOf(text).optional() });
 type DrawnSpread = z.output<typeof drawnSpread>;
 
 /** The device without its pulses, and the parameters to share, which may be those of pulses. */
@@ -124,11 +125,17 @@ export const deviceSchema = construct(
 function spreadOf(given: DrawnSpread | Record<string, number>, device: QuantumDevice): Record<string, number> {
   if (!("sigma" in given)) return given;
   const { sigma, seed = 0, parameters = ["ec", "ej", "el"] } = given as DrawnSpread;
+  const known = [...new Set(device.names.flatMap((name) => Object.keys(device.parts[name].parameters)))];
+  const wrong = parameters.find((key) => !known.includes(key));
+  if (wrong !== undefined && (given as DrawnSpread).parameters !== undefined)
+    throw new SpecError(`spread: ${unknownName("parameter ", wrong, known)}`);
   const keys = device.names.flatMap((name) =>
     Object.keys(device.parts[name].parameters)
       .filter((key) => parameters.includes(key))
       .map((key) => `${name}.${key}`),
   );
+  if (keys.length === 0)
+    throw new SpecError(`spread: no part has ${parameters.join(", ")}; name parameters (known: ${known.join(", ")})`);
   const draws = randn([keys.length], {
     key: splitKey(keyOf(seed), 1).index(0),
     dtype: "float64",
@@ -285,8 +292,12 @@ export function targetSchema(device: QuantumDevice) {
   const state = construct(z.unknown(), (value): string => {
     const label = String(value);
     const fits =
-      label.length === structures.length && [...label].every((digit, k) => Number(digit) < structures[k].levels);
-    if (!fits) throw new SpecError(`expected one level per part (${structures.length} digits), got "${label}"`);
+      label.length === structures.length &&
+      [...label].every((digit, k) => /[0-9]/.test(digit) && Number(digit) < structures[k].levels);
+    const quoted =
+      typeof value === "string" ? "" : "; write it in quotes, because YAML drops zeros in front of numbers";
+    if (!fits)
+      throw new SpecError(`expected one level per part (${structures.length} digits), got "${label}"${quoted}`);
     return label;
   });
   const named = construct(text, (name) => ({

@@ -147,17 +147,27 @@ export class QuantumDevice {
     const seen = new Set<string>();
     for (const drive of this.drives) {
       part(drive.on, `drive ${drive.name}`);
-      for (const other of Object.keys(drive.crosstalk ?? {})) part(other, `the crosstalk of drive ${drive.name}`);
+      for (const other of Object.keys(drive.crosstalk ?? {})) {
+        part(other, `the crosstalk of drive ${drive.name}`);
+        if (other === drive.on)
+          throw new WeftError(
+            `device: the crosstalk of drive ${drive.name} reaches ${other}, which it drives; set its amplitude`,
+          );
+      }
       const key = `${drive.on}.${drive.name}`;
       if (seen.has(key) || drive.name in this.parts[drive.on].parameters)
         throw new WeftError(`device: the name of drive ${key} is taken; give each drive of a part its own`);
       seen.add(key);
     }
     const known = Object.keys(this.#ownValues());
+    const members = new Set<string>();
     for (const [name, keys] of Object.entries(this.shared))
-      for (const key of keys)
+      for (const key of keys) {
         if (!known.includes(key))
           throw new WeftError(`device: shared ${name} names "${key}", which is no parameter${suggestion(key, known)}`);
+        if (members.has(key)) throw new WeftError(`device: "${key}" is shared twice`);
+        members.add(key);
+      }
     for (const key of Object.keys(this.spread))
       if (!known.includes(key))
         throw new WeftError(`device: spread names "${key}", which is no parameter${suggestion(key, known)}`);

@@ -22,7 +22,7 @@ export function quantumPeersPage(
     "",
     "Problems of the documentation and the tests of QuTiP and dynamiqs, solved with `@weft/quantum/qutip` and with QuTiP, both at a relative",
     "tolerance of 1e-8. The error is the largest difference of all expectation values (or matrix elements) from QuTiP at a tolerance of 1e-11.",
-    "Times are medians of whole calls on the CPU; the first call of Weft includes its compiler, where it needs one: small problems are solved on",
+    "Times are the shortest of whole calls on the CPU; the first call of Weft includes its compiler, where it needs one: small problems are solved on",
     "the host. This page is written by `npm run bench:report` from `bench/results/quantum-peers.json`;",
     "`npm run bench -- quantum-peers` measures again.",
     "",

@@ -142,5 +142,8 @@ export function quantumRows(files: StoredFiles): { where: "CPU" | "GPU"; row: Ro
     ...gpu(metaGpu === undefined || isCurrent(quantumGpu) ? [] : oldMetaGpuRows(metaGpu)),
     ...cpu(quantum === undefined ? [] : isCurrent(quantum) ? quantum.rows : oldQuantumRows(quantum, null)),
     ...gpu(quantumGpu === undefined ? [] : isCurrent(quantumGpu) ? quantumGpu.rows : oldQuantumRows(quantumGpu, 50)),
+    // Rows of the suite in files of their own: the fluxonium chains.
+    ...cpu((files["quantum-fluxonium"]?.rows ?? []) as RowResult[]),
+    ...gpu((files["quantum-fluxonium-gpu"]?.rows ?? []) as RowResult[]),
   ];
 }
