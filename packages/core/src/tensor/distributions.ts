@@ -81,6 +81,7 @@ const attempts = 8;
 export function gamma(concentration: TensorLike, shape: Shape, options: RandomOptions = {}): Tensor {
   checkOptions("gamma", options, randomNames);
   checkShape("gamma", shape);
+  if (typeof concentration === "number") positive("gamma", "concentration", concentration);
   const [normals, uniforms, boosts] = keysOf(options, 3);
   const alpha = broadcastTo(cast(concentration, "float64"), shape);
   // Below 1 the number of alpha + 1 is multiplied by u^(1 / alpha).
@@ -101,7 +102,9 @@ export function gamma(concentration: TensorLike, shape: Shape, options: RandomOp
   const tries = unstack(where(accepted, safe, -1), 0);
   const first = tries.reduceRight<Tensor>((later, t) => where(t.greater(0), t, later), alpha.mul(0).add(1));
   const boost = exp(log(rand(shape, { key: boosts, dtype: "float64" }).neg().add(1)).div(where(isSmall, alpha, 1)));
-  return cast(d.mul(first).mul(where(isSmall, boost, 1)), floatOf(options));
+  const drawn = d.mul(first).mul(where(isSmall, boost, 1));
+  // There is no such distribution for other parameters.
+  return cast(where(alpha.greater(0), drawn, Number.NaN), floatOf(options));
 }
 
 /** Numbers with the beta distribution of two parameters, in (0, 1). */

@@ -1,8 +1,7 @@
 // What quantiles with and without NaN share: lines of elements, and values between two of them.
 import { numel, range } from "../graph/index.js";
 import type { TensorLike } from "./convert.js";
-import { isInf } from "./elementwise.js";
-import { equal, logicalAnd, logicalOr, where } from "./math.js";
+import { equal, isFinite, sub, where } from "./math.js";
 import { permute, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
@@ -13,8 +12,10 @@ export function rowsAlong(t: Tensor, reduced: readonly number[]): Tensor {
   return reshape(permute(t, [...kept, ...reduced]), [...sizes(kept), numel(sizes(reduced))]);
 }
 
-/** a + weight (b - a), without NaN where a and b are one infinity or the weight of an infinite b is 0. */
+/** The number at a share of the way from a to b, which may be infinite. */
 export function between(a: Tensor, b: Tensor, weight: TensorLike): Tensor {
-  const isEnd = logicalAnd(isInf(b), logicalOr(a.equal(b), equal(weight, 0)));
-  return a.add(where(isEnd, 0, b.sub(a)).mul(weight));
+  const gap = b.sub(a);
+  const isNear = isFinite(gap);
+  const mixed = a.mul(sub(1, weight)).add(b.mul(weight));
+  return where(isNear, a.add(where(isNear, gap, 0).mul(weight)), where(equal(weight, 0), a, mixed));
 }

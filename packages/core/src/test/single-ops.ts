@@ -188,7 +188,7 @@ export const operations: readonly Operation[] = [
     16,
   ),
   unary((x) => weft.softmax(x.clip(-1e30, 1e30)), "special.softmax(np.clip(a, -1e30, 1e30), -1)", float, 16),
-  unary((x) => weft.logSoftmax(x.clip(-1e30, 1e30)), "special.log_softmax(np.clip(a, -1e30, 1e30), -1)", float, 64),
+  ordered(unary((x) => weft.logSoftmax(x), "special.log_softmax(a, -1)", float, 64)),
   unary((x) => weft.lexsort([x, x.neg()]), "np.lexsort([a, -a])", ["int"]),
   binary(weft.add, "a + b"),
   binary(weft.sub, "a - b"),

@@ -7,8 +7,13 @@ import { tracePageScript, tracePageStyle } from "./trace-page-script.js";
 const escape = (text: string): string => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 /** JSON inside a script element must not end it. */
 const json = (value: unknown): string => JSON.stringify(value).replaceAll("<", "\\u003c");
-const ms = (us: number | null | undefined): string =>
-  us == null ? "-" : us === 0 ? "0" : `${(us / 1000).toPrecision(4)} ms`;
+function ms(us: number | null | undefined): string {
+  if (us == null) return "-";
+  if (us === 0) return "0";
+  // Four digits; larger numbers would get an exponent.
+  const digits = (value: number): string => (value < 9999.5 ? value.toPrecision(4) : value.toFixed(0));
+  return us < 1e6 ? `${digits(us / 1000)} ms` : `${digits(us / 1e6)} s`;
+}
 const percent = (value: number | null | undefined): string => (value == null ? "-" : `${value.toFixed(1)}%`);
 
 /** Events in which a finding shows: the longest of these kinds is where its card jumps to. */

@@ -26,8 +26,7 @@ export interface Change {
 
 /**
  * Loader processes take memory bandwidth, caches and locks of the driver from the training process: its own work becomes slower
- * by this factor. Fitted to the medians of four public pairs of traces (ResNet-50 with 0 and 4 loader processes); leaving out
- * any one of them changes it by less than 0.02.
+ * by this factor. Fitted to the medians of four public pairs of traces (ResNet-50 with 0 and 4 loader processes).
  */
 const loaderSlowdown = 1.08;
 

@@ -1,6 +1,8 @@
 // Loading: every tensor of the files is matched with the parameter table of the architecture, read, and moved to the device
 // before the next one, so that the host holds one tensor at a time.
+
 import { type DType, fromStorage, key, OutOfMemoryError, session, splitKey, type Tensor } from "@weft/core";
+import { checkOptions } from "@weft/core/internal/graph";
 import { type Params, sizeOf, type Task, tasks, treeOf } from "../architectures/index.js";
 import { ModelError, readJson } from "../config/index.js";
 import { defineModel, drawParameter, type Model, type ModelOptions } from "../model/index.js";
@@ -136,10 +138,12 @@ async function upload(files: TensorFolder, name: string, dtype: DType | "auto"):
  * @param options - Task, labels, dtype.
  */
 export async function loadPretrained(folder: string, options: LoadOptions = {}): Promise<PretrainedModel> {
+  // The dtype may be "auto", which is checked below.
+  const { dtype = "float32", seed = 0, onTensor: _, ...modelOptions } = options;
+  checkOptions("loadPretrained", { ...options, dtype: undefined }, ["task", "labels", "dtype", "onTensor", "seed"]);
   const json = await readJson(folder, "config.json");
   if (json === null) throw new ModelError(`${folder}: has no config.json; give the folder of a model`);
-  const model = defineModel(json, options);
-  const { dtype = "float32", seed = 0 } = options;
+  const model = defineModel(json, modelOptions);
   if (dtype !== "auto" && !floats.includes(dtype))
     throw new ModelError(`loadPretrained: dtype is auto, float32, bfloat16, float16 or float64, got ${String(dtype)}`);
   const files = await openTensors(folder);

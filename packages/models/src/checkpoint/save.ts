@@ -1,7 +1,9 @@
 // Saving in the layout that transformers reads: config.json, and safetensors in one file or in shards with an index.
+
 import { copyFile, mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { io, type Tensor } from "@weft/core";
+import { checkOptions } from "@weft/core/internal/graph";
 import { stateDict } from "@weft/core/nn";
 import { type Params, sizeOf } from "../architectures/index.js";
 import { fileOf, ModelError } from "../config/index.js";
@@ -86,7 +88,8 @@ export async function savePretrained(
   params: Params,
   options: SaveOptions = {},
 ): Promise<void> {
-  const { maxShardBytes = 5e9, tokenizerFrom = model.folder } = options;
+  const known = ["maxShardBytes", "tokenizerFrom"] as const;
+  const { maxShardBytes = 5e9, tokenizerFrom = model.folder } = checkOptions("savePretrained", options, known);
   if (!(maxShardBytes > 0))
     throw new ModelError(`savePretrained: maxShardBytes must be positive, got ${maxShardBytes}`);
   const tensors = namesForFile(model, params);

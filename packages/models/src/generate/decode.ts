@@ -1,5 +1,6 @@
 // Token generation: one program for the prompts and one per token, both for fixed shapes. Rows are padded at the left, so that all
 // rows write to the same slot of the cache; lengths are rounded up, so that other prompts need no other program.
+
 import { setImmediate } from "node:timers/promises";
 import {
   arange,
@@ -14,6 +15,7 @@ import {
   tensor,
   zeros,
 } from "@weft/core";
+import { checkOptions } from "@weft/core/internal/graph";
 import type { KeyValueCache, Params } from "../architectures/index.js";
 import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
@@ -31,6 +33,12 @@ export interface TokenOptions extends SamplingOptions {
   /** Ends the generation. */
   signal?: AbortSignal;
 }
+
+/** Names of {@link TokenOptions}. */
+export const tokenNames = [
+  ...(["temperature", "topK", "topP", "minP", "repetitionPenalty"] as const),
+  ...(["maxNewTokens", "eosTokens", "seed", "signal"] as const),
+];
 
 /** What a program hands to the next one. Its memory is reused. */
 interface State {
@@ -183,6 +191,7 @@ export async function* generateTokens(
   prompts: readonly (readonly number[])[],
   options: TokenOptions = {},
 ): AsyncGenerator<(number | null)[], void, void> {
+  checkOptions("generateTokens", options, tokenNames);
   const { maxNewTokens = 50, seed = 0, eosTokens = eosOf(model), signal } = options;
   if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1)
     throw new ModelError(`generate: maxNewTokens is a positive whole number, got ${maxNewTokens}`);

@@ -209,6 +209,11 @@ test("wrong arguments are refused by name", async () => {
   await assert.rejects(run([5], { maxNewTokens: 0 }), /maxNewTokens/);
   const classifier = defineModel(configs.llama, { task: "classification" });
   await assert.rejects(collect(generateTokens(classifier, {}, [[1]]), 1), /causal language model/);
+  // Words of transformers are translated.
+  await assert.rejects(run([5], { max_new_tokens: 3 }), /no option "max_new_tokens"; did you mean "maxNewTokens"/);
+  await assert.rejects(run([5], { eos_token_id: 3 }), /did you mean "eosTokens"/);
+  await assert.rejects(loadPretrained(folder, { torch_dtype: "auto" } as never), /did you mean "dtype"/);
+  assert.throws(() => defineModel(configs.gpt2, { num_labels: 3 } as never), /did you mean "labels"/);
 });
 
 test("tokenizers and chat templates equal transformers", needsTransformers, async () => {

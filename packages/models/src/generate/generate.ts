@@ -1,9 +1,10 @@
 // Text generation: prompts in, text out, whole or as a stream.
+import { checkOptions } from "@weft/core/internal/graph";
 import type { Params } from "../architectures/index.js";
 import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
 import type { TextTokenizer } from "../text/index.js";
-import { eosOf, generateTokens, type TokenOptions } from "./decode.js";
+import { eosOf, generateTokens, type TokenOptions, tokenNames } from "./decode.js";
 
 /** Options of {@link generate} and {@link streamText}. */
 export interface GenerateOptions extends TokenOptions {
@@ -75,7 +76,7 @@ class TextBuilder {
 }
 
 function prepare(model: Model, tokenizer: TextTokenizer, prompts: readonly string[], options: GenerateOptions) {
-  const { stop = [], raw = false, eosTokens } = options;
+  const { stop = [], raw = false, ...rest } = checkOptions("generate", options, [...tokenNames, "stop", "raw"]);
   if (!stop.every((s) => typeof s === "string" && s !== ""))
     throw new ModelError("generate: stop is a list of texts that are not empty");
   if (tokenizer.vocabulary > model.config.vocabulary)
@@ -83,12 +84,12 @@ function prepare(model: Model, tokenizer: TextTokenizer, prompts: readonly strin
       `generate: the tokenizer has ${tokenizer.vocabulary} ids, the model ${model.config.vocabulary}; they do not belong together`,
     );
   const fromTokenizer = tokenizer.special.eos === null ? [] : [tokenizer.special.eos];
-  const ends = new Set(eosTokens ?? [...eosOf(model), ...fromTokenizer]);
+  const ends = new Set(rest.eosTokens ?? [...eosOf(model), ...fromTokenizer]);
   const ids = prompts.map((text) => tokenizer.encode(text, { specialTokens: !raw }).ids);
   // A model that closes its prompts would end at once.
   const open = ids.map((row) => (row.length > 1 && ends.has(row[row.length - 1]) && !raw ? row.slice(0, -1) : row));
   const builders = prompts.map(() => new TextBuilder(tokenizer, ends, stop));
-  return { ids: open, builders, tokenOptions: { ...options, eosTokens: [...ends] } };
+  return { ids: open, builders, tokenOptions: { ...rest, eosTokens: [...ends] } };
 }
 
 /** Generates a text for each prompt; the prompts run together. */

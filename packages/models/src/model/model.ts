@@ -1,5 +1,7 @@
 // A model: an architecture with a configuration and a task, as plain functions over a parameter tree.
+
 import { type DType, full, type Key, randn, splitKey, type Tensor } from "@weft/core";
+import { checkOptions } from "@weft/core/internal/graph";
 import {
   type ApplyOptions,
   type Architecture,
@@ -103,6 +105,7 @@ function labelNames(fields: Fields, count: number): string[] {
  * ```
  */
 export function defineModel(config: JsonObject, options: ModelOptions = {}): Model {
+  checkOptions("defineModel", options, ["task", "labels"]);
   const json = withLabels(config, options.labels);
   const fields = new Fields(json);
   const { type, architecture } = architectureOf(fields);

@@ -1,5 +1,7 @@
 // Batches of texts: encoded, truncated and padded to one length.
+
 import { type Tensor, tensor } from "@weft/core";
+import { checkOptions } from "@weft/core/internal/graph";
 import { ModelError } from "../config/index.js";
 import type { TextTokenizer } from "./tokenizer.js";
 
@@ -43,6 +45,7 @@ export function encodeBatch(
   texts: readonly (string | readonly [string, string])[],
   options: BatchOptions = {},
 ): TextBatch {
+  checkOptions("encodeBatch", options, ["maxLength", "padTo", "side", "padToken"]);
   const { maxLength, padTo, side = "right", padToken = tokenizer.special.pad ?? 0 } = options;
   if (texts.length === 0) throw new ModelError("encodeBatch: there is no text");
   const most = Math.min(maxLength ?? Number.POSITIVE_INFINITY, padTo ?? Number.POSITIVE_INFINITY);

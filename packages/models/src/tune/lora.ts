@@ -1,8 +1,10 @@
 // LoRA: low-rank updates of dense layers beside frozen weights. Adapters are a small tree of their own, so that gradients,
 // optimizer state and files hold nothing else.
+
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type DType, fromStorage, io, type Key, randn, splitKey, type Tensor, zeros } from "@weft/core";
+import { checkOptions } from "@weft/core/internal/graph";
 import { mapNamed } from "@weft/core/nn";
 import type { Dense, Params } from "../architectures/index.js";
 import { fileOf, ModelError, readJson } from "../config/index.js";
@@ -93,6 +95,7 @@ function mapLayers(
 
 /** Defines LoRA for a model. */
 export function loraOf(model: Model, given: LoraOptions): Lora {
+  checkOptions("lora", given, ["rank", "alpha", "targets", "dropout"]);
   const { rank, alpha = 2 * rank, targets = attentionLayers, dropout = 0 } = given;
   if (!Number.isInteger(rank) || rank < 1 || rank > 4096)
     throw new ModelError(`lora: rank is a whole number from 1 to 4096, got ${rank}`);
