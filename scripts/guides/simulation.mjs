@@ -152,8 +152,8 @@ await cluster.close();
         },
         {
           ask: "JAX traces",
-          type: "`jax.profiler.trace(...)`, then `weft trace profile/plugins/profile/DATE/`",
-          run: '"$JAX_PYTHON" jaxjob.py && weft trace profile/plugins/profile/*',
+          type: "`jax.profiler.trace(...)`, then `weft trace profile/`",
+          run: '"$JAX_PYTHON" jaxjob.py && weft trace profile/',
           needs: ["jax"],
           shows: [/^(rank .*)/, /^(0 .*)/],
         },
