@@ -122,7 +122,10 @@ echo "workers left: $left; files left: $(( $(ls /dev/shm | grep -c weft) - befor
         {
           ask: "Benchmark the running system at several counts",
           type: "`weft bench --server localhost:9000`",
-          run: running(9459, "WEFT_INSECURE=1 weft bench --server localhost:9459 --quick --no-pictures --out served"),
+          run: running(
+            9459,
+            "WEFT_INSECURE=1 weft bench --server localhost:9459 --sizes 512 1024 --no-pictures --out served",
+          ),
           shows: [/average speedup.*/],
           says: "one and two of its workers, the same tables",
         },

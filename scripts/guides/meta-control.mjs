@@ -155,13 +155,13 @@ console.log("infidelities", best.infidelities.map((x) => x.toFixed(3)).join(" ")
           type: "`controlInfidelity(problem, steps, controls, rates)` with `chooseSteps`",
           program: `${quantum}const flip = quantum.prepareProblem(quantum.qubitFlip({ segments: 60, duration: 1 }));
 const { rates } = quantum.drawTasks(quantum.gammaTasks, weft.key(1), 1);
-const controls = weft.ones([60, 2]).mul(Math.PI / 2);
-const steps = quantum.chooseSteps(flip, { dt: 0.01, method: "rk4" }, controls, rates.index(0));
+const controls = weft.ones([60, 2]).mul(1.1);
+const steps = quantum.chooseSteps(flip, { dt: 0.01, method: "rk4" }, { controls: controls.unsqueeze(0), rates });
 console.log("infidelity", quantum.controlInfidelity(flip, steps, controls, rates.index(0)).itemSync().toFixed(4));
 console.log(quantum.explainSteps(steps));
 `,
-          shows: [/^(infidelity [\d.]+)/],
-          says: "a step per call, with its estimated error",
+          shows: [/^(infidelity [\d.]+)/, /(estimated error of the fidelity .*)/],
+          says: "a step per call",
         },
       ],
     },

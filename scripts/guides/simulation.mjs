@@ -1,7 +1,7 @@
 // Rows of the guide on differentiable quantum simulation over several GPUs.
 
 const profile =
-  "weft quantum profile examples/profile-chain/small.yaml --devices 1 2 --repeats 3 --patterns states time tasks both";
+  "weft quantum profile examples/profile-chain/small.yaml --devices 1 2 --repeats 2 --patterns states time tasks both";
 const quantum = `import * as weft from "@weft/core";
 import * as quantum from "@weft/quantum";
 `;
@@ -14,7 +14,8 @@ target: {gate: X, compensation: virtual-z}
 learn: [q.x.values]
 `;
 /** A driven qubit and its propagator with the given options. */
-const evolve = (lines) => `${quantum}const h = quantum.hamiltonian({ static: quantum.sigmaZ.scale(0.5) });
+const evolve = (lines) => `${quantum}const amplitudes = (t) => t.mul(3).sin().unsqueeze(1);
+const h = quantum.hamiltonian({ static: quantum.sigmaZ.scale(0.5), drives: [quantum.sigmaX], amplitudes });
 const plain = quantum.propagator(h, { duration: 2, steps: 400 }).final;
 ${lines}
 `;
@@ -46,6 +47,7 @@ with jax.profiler.trace("profile"):
           ask: "Sharding along one axis only",
           type: "`weft quantum profile --patterns states time both`",
           run: profile,
+          seconds: 300,
           shows: [/^(both +2 .*)/, /^(automatic +2 .*)/],
           says: "columns, pieces of time, both, tasks, and the planner's own choice",
         },
@@ -64,6 +66,7 @@ await cluster.close();
           ask: "Time evolution is serial",
           type: "pattern `time`; `chunks` of an evolution",
           run: profile,
+          seconds: 300,
           shows: [/^(time +2 .*)/],
           says: "pieces of time run in parallel and their propagators are multiplied",
         },
@@ -84,12 +87,14 @@ await cluster.close();
           ask: "Transfers between devices",
           type: "component `transfers` of `weft quantum profile`, `moved` in `weft top`",
           run: profile,
+          seconds: 300,
           shows: [/^(transfers .*)/],
         },
         {
           ask: "Compilation for several devices",
           type: "column `compile` of `weft quantum profile`",
           run: profile,
+          seconds: 300,
           shows: [/^(component +devices +steady +compile.*)/],
           says: "reported apart from steady times; programs are cached on disk",
         },
@@ -97,6 +102,7 @@ await cluster.close();
           ask: "Serial initialization of the system",
           type: "component `eigen-solve` of `weft quantum profile`",
           run: profile,
+          seconds: 300,
           shows: [/^(eigen-solve +2 .*)/],
           says: "ranked with the others ([example](../examples/profile-chain/README.md))",
         },
@@ -109,6 +115,7 @@ await cluster.close();
           ask: "Time of each component",
           type: "`weft quantum profile gate.yaml --devices 1 2`",
           run: profile,
+          seconds: 300,
           shows: [/^(evolution and gradient +1 .*)/],
         },
         {
@@ -123,12 +130,14 @@ await cluster.close();
           ask: "Memory and transfers",
           type: "columns `bytes` and `memory held` of the profile",
           run: profile,
+          seconds: 300,
           shows: [/^(pattern +devices +one call +speedup +memory held.*)/],
         },
         {
           ask: "One, two, four and eight GPUs: speedup and efficiency",
           type: "`weft quantum profile --devices 1 2`",
           run: profile,
+          seconds: 300,
           shows: [/^(2 devices: .*efficiency.*)/],
           says: "with two cores; eight GPUs were not available",
           state: "needs hardware",
@@ -137,13 +146,14 @@ await cluster.close();
           ask: "Which component does not scale",
           type: "the first line of `weft quantum profile`",
           run: profile,
+          seconds: 300,
           shows: [/^(.*(?:does not scale|gets slower|scales to|cannot say which).*)/],
           says: "components ranked by the time that perfect scaling would save",
         },
         {
           ask: "JAX traces",
           type: "`jax.profiler.trace(...)`, then `weft trace profile/`",
-          run: "python jaxjob.py && weft trace profile/",
+          run: '"$JAX_PYTHON" jaxjob.py && weft trace profile/',
           needs: ["jax"],
           shows: [/^(rank .*)/, /^(0 .*)/],
         },
@@ -170,6 +180,7 @@ console.log("largest difference", split.sub(plain).abs().max().itemSync());`),
           ask: "Shard Hamiltonian and states",
           type: '`divide: { columns: "states", pieces: "time" }`',
           run: profile,
+          seconds: 300,
           shows: [/^(states +2 .*)/],
           says: "constraints along mesh axes; results equal the unsharded ones (tested)",
         },
@@ -177,12 +188,14 @@ console.log("largest difference", split.sub(plain).abs().max().itemSync());`),
           ask: "Hamiltonian construction in parallel",
           type: "nothing: parts of equal structure are solved as one batch",
           run: profile,
+          seconds: 300,
           shows: [/^(system build +2 .*)/],
         },
         {
           ask: "Distributed eigenvalues",
           type: "nothing: a batch of parts is divided over workers",
           run: profile,
+          seconds: 300,
           shows: [/^(eigen-solve +1 .*)/],
           says: "one large matrix is not divided",
           state: "partly",
@@ -289,6 +302,7 @@ console.log(f(weft.tensor([1, 2])).itemSync());
           ask: "Try sharding patterns",
           type: "`weft quantum profile --patterns states time tasks both`",
           run: profile,
+          seconds: 300,
           shows: [/^(choice: .*)/, /^(planner: .*)/],
         },
         {
@@ -298,7 +312,7 @@ console.log(f(weft.tensor([1, 2])).itemSync());
 weft worker --cores 1 -p 9462 --insecure > topworker.log 2>&1 &
 until grep -q works topworker.log; do sleep 0.2; done
 weft top --server localhost:9462 --insecure --once --json`,
-          shows: [/(\{"workers":\[\{.{0,60})/],
+          shows: [/("state":"ready")/],
           says: "for scripts",
         },
       ],
@@ -310,6 +324,7 @@ weft top --server localhost:9462 --insecure --once --json`,
           ask: "Two to three times on eight GPUs, then four to five, then six to seven",
           type: "`npm run bench -- quantum-workers`; here `weft quantum profile --devices 1 2`",
           run: profile,
+          seconds: 300,
           shows: [/^(2 devices: .*efficiency.*)/],
           says: "eight GPUs were not available; eight CPU workers are in [performance](performance.md)",
           state: "needs hardware",

@@ -84,6 +84,7 @@ function type(folder, row) {
       ...process.env,
       PATH: [join(folder, "bin"), ...venvs, process.env.PATH].join(":"),
       PYTHON: needs.torch ? join(cache, "torch/bin/python") : "python3",
+      JAX_PYTHON: needs.jax ? join(cache, "jax/bin/python") : "python3",
       WEFT_LEDGER: join(folder, "ledger.jsonl"),
       WEFT_PROGRESS: "0",
       NO_COLOR: "1",

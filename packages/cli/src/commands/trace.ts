@@ -113,6 +113,10 @@ function expand(files: readonly string[]): string[] {
     const inside = (json.length > 0 ? json : names.filter((name) => /\.(?:xplane\.pb|sqlite)$/.test(name))).map(
       (name) => join(file, name),
     );
+    // jax.profiler.trace(folder) writes folder/plugins/profile/DATE; the newest is meant.
+    const profiles = join(file, "plugins", "profile");
+    const newest = inside.length === 0 && existsSync(profiles) ? readdirSync(profiles).sort().at(-1) : undefined;
+    if (newest !== undefined) return expand([join(profiles, newest)]);
     if (inside.length === 0) throw new CommandError(`${file} holds no .json, .json.gz, .xplane.pb or .sqlite file`);
     return inside;
   });

@@ -195,7 +195,8 @@ export const oversubscribed: ValidityRule = {
       const fewer = Math.max(0, Math.floor(cores / ranks) - 1);
       return [
         {
-          severity: contended ? "invalid" : queue !== null && worst > 2 * cores ? "high" : "moderate",
+          // The number of processes alone explains nothing: they may sleep.
+          severity: contended ? "invalid" : queue === null ? "low" : worst > 2 * cores ? "high" : "moderate",
           devices: run.devices,
           run: run.id,
           evidence: list,

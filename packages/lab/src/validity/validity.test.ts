@@ -216,7 +216,7 @@ test("too many processes are a warning, measured contention invalidates", () => 
   const warned = verdictOf(base, run(4, steady(3), crowded));
   assert.deepEqual(
     warned.findings.map((f) => [f.id, f.severity]),
-    [["cpu-oversubscription", "moderate"]],
+    [["cpu-oversubscription", "low"]],
   );
   assert.equal(warned.valid, true);
   assert.match(warned.findings[0]!.evidence[0]!.text, /12 processes/);
