@@ -355,10 +355,9 @@ export class ClusterDevice implements Device {
   }
 
   /** Whether attention stays one fused op: every worker has a kernel for it, and it can be split over all workers. */
-  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
+  supportsCustomKernel(node: Node<"custom">): boolean {
     const { workers } = this.connection;
-    const fits =
-      workers.length > 0 && workers.every(({ attention }) => attention && canFuse(node, usesOutput, attention));
+    const fits = workers.length > 0 && workers.every(({ attention }) => attention && canFuse(node, attention));
     return fits && (workers.length === 1 || factorsOf(node).factors.some(({ size }) => size >= workers.length));
   }
 

@@ -54,8 +54,8 @@ export async function replay(tape: TapeFile, device: Device): Promise<ReplayResu
       const fn = decodeFunction(line.graph);
       // A custom op with a kernel on one device is inlined on another; sharding needs its rule, which is not
       // serialized.
-      const supported: CustomKernelSupport = (node, uses) =>
-        !device.traits.remote && (device.supportsCustomKernel?.(node, uses) ?? false);
+      const supported: CustomKernelSupport = (node) =>
+        !device.traits.remote && (device.supportsCustomKernel?.(node) ?? false);
       // Nothing is donated: a replay keeps every buffer that the tape did not free.
       programs.set(line.program, { fn, executable: device.compile(inlineCustom(fn, supported), {}) });
     } else if (line.type === "data") {

@@ -407,7 +407,7 @@ export class Worker {
     const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
     const { device } = this;
     return this.#executables.acquire(key, () => {
-      const whole = inlineCustom(fn, (node, usesOutput) => device.supportsCustomKernel?.(node, usesOutput) ?? false);
+      const whole = inlineCustom(fn, (node) => device.supportsCustomKernel?.(node) ?? false);
       return { executable: device.compile(whole, { donated, constants: decodeConstants(fn, values) }) };
     });
   }

@@ -34,7 +34,7 @@ export interface CudaKernel {
 interface CudaEmitOptions {
   /** A result aliases an operand: the compiler must not assume otherwise. */
   mayAlias: boolean;
-  /** Number of blocks that fill the device several times. */
+  /** Number of blocks after which threads take a second turn; kernels with a launch of their own have no limit, and are faster. */
   maxBlocks: number;
   /** Buffers are aligned to 16 bytes (not inside loops, which read slices). */
   aligned: boolean;
@@ -49,6 +49,8 @@ const maxSums = 24;
 const enoughTiles = 192;
 /** Number of threads below which a vector of halves, or of floats, would leave multiprocessors idle. */
 const enoughThreads = { halves: 1 << 16, floats: 1 << 14 };
+/** Number of elements from which a thread takes several, if they are read one by one. */
+const enoughElements = 1 << 18;
 /** Cost per element from which loops are not unrolled. */
 const longBody = 96;
 /** Number of row values that a thread keeps in registers between passes. */
@@ -105,14 +107,44 @@ function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const plain = variables.length <= 1;
   const count = plain ? "n" : String(kernel.size);
   const lines = [...pointers(printer, options).map((l) => `  ${l}`), ...top.lines];
-  const loop = `  for (ix v = (ix)bx * ${blockSize} + threadIdx.x; v < ${width === 1 ? count : `${count} / ${width}`}; v += (ix)gx * ${blockSize}) {`;
+  const turns = (index: string, first: string, end: string, each: number): string =>
+    `  for (ix ${index} = (ix)bx * ${each}${first}; ${index} < ${end}; ${index} += (ix)gx * ${each}) {`;
+  const loop = turns("v", " + threadIdx.x", width === 1 ? count : `${count} / ${width}`, blockSize);
+  // Elements of a block, in rounds: its loads are on their way before the first of them is needed. Long bodies have enough
+  // independent loads, and four copies of them take the compiler long.
+  const rounds = width === 1 && kernel.size >= enoughElements && kernel.cost <= longBody ? 4 : 1;
   if (width === 1) {
     const unpacked = unpackAs(variables, "v").map((l) => `      ${l}`);
-    // Long bodies have enough independent loads, and four copies of them take the compiler long.
-    lines.push(`#pragma unroll ${kernel.cost > longBody ? 1 : 4}`, loop, ...unpacked, ...element.lines);
-    kernel.stores.forEach((s, i) => {
-      for (const line of writeText(kernel, s, values[i])) lines.push(`      ${line}`);
-    });
+    const written = (of: readonly CValue[]): string[] =>
+      kernel.stores.flatMap((s, i) => writeText(kernel, s, of[i]).map((line) => `      ${line}`));
+    const body = [...unpacked, ...element.lines, ...written(values)];
+    const held = values.map((value, k) => value.map((_, part) => `o${k}_${part}`));
+    const each = [
+      "#pragma unroll",
+      `    for (int round = 0; round < ${rounds}; round++) {`,
+      `      const ix v = first + round * ${blockSize} + threadIdx.x;`,
+    ];
+    if (rounds === 1) lines.push(loop, ...body);
+    else
+      lines.push(
+        turns("first", "", count, rounds * blockSize),
+        `    if (first + ${rounds * blockSize} <= ${count}) {`,
+        ...held.flatMap((names, k) =>
+          names.map((name) => `    ${computeType[kernel.stores[k].value.dtype]} ${name}[${rounds}];`),
+        ),
+        ...each,
+        ...unpacked,
+        ...element.lines,
+        ...held.flatMap((names, k) => names.map((name, part) => `      ${name}[round] = ${values[k][part]};`)),
+        "    }",
+        ...each,
+        ...unpacked,
+        ...written(held.map((names) => names.map((name) => `${name}[round]`) as unknown as CValue)),
+        "    } } else",
+        `    for (ix v = first + threadIdx.x; v < ${count}; v += ${blockSize}) {`,
+        ...body,
+        "    }",
+      );
   } else {
     // Vectors run along the last variable: the other variables are the same for all elements of one.
     const part = { name: `${last.name}q`, size: last.size / width };
@@ -130,15 +162,29 @@ function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   return {
     text: lines.join("\n"),
     n: plain ? kernel.size : 0,
-    blocks: Math.max(1, Math.min(options.maxBlocks, Math.ceil(vectors / blockSize))),
+    blocks: Math.max(1, Math.min(options.maxBlocks, Math.ceil(vectors / blockSize / rounds))),
     threads: blockSize,
   };
 }
 
+/** Whether an operand is read element by element along a variable, because neighbors lie apart or are not aligned. */
+function readsScattered(kernel: LoopKernel, variable: string, width: number): boolean {
+  const vector = { variable, width };
+  return loadsUnder(kernel.stores.map((s) => s.value)).some(({ address, dynamic, dtype }) => {
+    if (dynamic.length > 0 || address.stride(variable) === 0) return false;
+    return isComplex(dtype) || vectorBase(address, vector) === null;
+  });
+}
+
 /** Several elements per thread where the innermost variable allows it and enough threads remain. */
 function vectorOf(kernel: LoopKernel): number {
-  const last = kernel.inner[kernel.inner.length - 1]?.size ?? 1;
+  const variable = kernel.inner[kernel.inner.length - 1];
+  const last = variable?.size ?? 1;
   const small = kernel.buffers.some((b) => bytesOf(b.dtype) <= 2 && numel(b.shape) * 2 > kernel.size);
+  // Elements that are read one by one are read by neighboring threads, which then share cache lines; halves are stored in pairs
+  // and more.
+  const isWide = kernel.stores.every((s) => bytesOf(kernel.buffers[s.buffer].dtype) >= 4);
+  if (isWide && variable !== undefined && readsScattered(kernel, variable.name, 2)) return 1;
   for (const width of vectorWidths) {
     if (last % width !== 0 || (width === 8 && !small)) continue;
     if (kernel.size / width >= (width === 8 ? enoughThreads.halves : enoughThreads.floats)) return width;

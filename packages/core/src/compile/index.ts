@@ -13,12 +13,12 @@ export { isZeroBase, type MatrixOperand } from "./fuse-rules.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
 export type { LaneProgram } from "./lane.js";
 export { type AnyLaneProgram, laneAvals, laneName } from "./lane-region.js";
+export { memoryKey } from "./memory-key.js";
 export { storageType } from "./scalar.js";
 export {
   contiguousOperand,
   type Location,
   loopMemory,
-  memoryKey,
   type Schedule,
   type ScheduleOptions,
   type ScheduleStep,

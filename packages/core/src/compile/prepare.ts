@@ -27,6 +27,8 @@ export interface PrepareOptions {
   halfMatmul?: boolean;
   /** The convolution library; without one, convolutions become matrix products. */
   conv?: ConvSupport;
+  /** Whether a few places of the order of rows are selected without sorting them. */
+  selects?: (rows: number, n: number) => boolean;
   /** The library of Fourier transforms needs half spectra with true symmetry, one axis at a time. */
   trueHalfSpectra?: boolean;
 }
@@ -265,6 +267,39 @@ function prepareTransposed(node: Node<"permute">, isShared: (x: Node) => boolean
   return build.matmul(build.transpose(x.inputs[1]), build.transpose(x.inputs[0]), x.attrs.precision);
 }
 
+/** Places of an order that are selected; more of them are sorted. */
+const maxSelected = 4;
+
+/** A few neighboring places of the order of rows, or the elements there, of which nothing else is read. */
+function prepareSelection(node: Node<"slice">, isShared: (x: Node) => boolean, options: PrepareOptions): Node | null {
+  const [x] = node.inputs;
+  const last = x.shape.length - 1;
+  const { start, step } = node.attrs;
+  const isWindow =
+    node.shape.every((d, i) => i === last || d === x.shape[i]) && (step[last] === 1 || node.shape[last] === 1);
+  if (!isWindow || node.shape[last] > maxSelected || isShared(x)) return null;
+  if (isOp(x, "gather") && x.attrs.axis === last && x.attrs.batch === last && isOp(x.inputs[1], "argsort")) {
+    const order = build.slice(x.inputs[1], node.attrs.start, [...x.shape.slice(0, -1), start[last] + node.shape[last]]);
+    const places = isOp(order, "slice") ? prepareSelection(order, () => false, options) : null;
+    return places === null ? null : build.gather(x.inputs[0], places, last, last);
+  }
+  if (!isOp(x, "argsort") || !options.selects?.(numel(x.shape.slice(0, -1)), x.inputs[0].shape[last])) return null;
+  const { descending, first = 0 } = x.attrs;
+  return build.make("argsort", x.inputs, { descending, first: first + start[last], count: node.shape[last] });
+}
+
+/** The gradient of attention without that of its added mask, which is as large as the scores, where nobody reads it. */
+function withoutMaskGradient(node: Node<"custom">, isRead: (index: number) => boolean): Node {
+  const { kernel, body, rule } = node.attrs;
+  if (kernel?.gradient !== true || kernel.mask !== "float" || isRead(body.outputs.length - 1)) return node;
+  const outputs = body.outputs.slice(0, -1);
+  return build.make("custom", node.inputs, {
+    body: { ...body, outputs },
+    rule,
+    kernel: { ...kernel, maskGradient: false },
+  });
+}
+
 export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
   const convolved = prepareConvs(whole, options.conv);
   const fn = options.trueHalfSpectra ? rewriteOps(convolved, "fft", prepareHalfSpectrum) : convolved;
@@ -272,6 +307,7 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
   const order = functionOrder(fn);
   const users = new Map<Node, number>();
   for (const node of [...order.flatMap((n) => n.inputs), ...fn.outputs]) users.set(node, (users.get(node) ?? 0) + 1);
+  const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
   for (const node of order) {
     if (map.has(node)) continue;
     const next = rebuild(
@@ -283,9 +319,16 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "pin")) map.set(node, next.inputs[0]);
     else if (isOp(next, "permute"))
       map.set(node, prepareTransposed(next, () => users.get(node.inputs[0]) !== 1) ?? next);
+    else if (isOp(next, "slice"))
+      map.set(node, prepareSelection(next, () => users.get(node.inputs[0]) !== 1, options) ?? next);
     else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
     else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next, options));
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next, options));
+    else if (isOp(next, "custom"))
+      map.set(
+        node,
+        withoutMaskGradient(next, (i) => picked.has(`${node.id}:${i}`)),
+      );
     else map.set(node, next);
   }
   // A device without work still takes part in collectives.

@@ -6,7 +6,11 @@ import { type FuseOptions, type Fusion, fuse } from "./fuse.js";
 import { isZeroBase, type MatrixOperand, matrixOperand } from "./fuse-rules.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
+import { memoryKey } from "./memory-key.js";
+import { asLate, asSoon, inOrder, type Work } from "./order.js";
+import { finishes, isLastPass, kernelLoads } from "./overwrite.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
+
 import { asStrided, axisVariables, type Layouts, resolveViews, type Strided } from "./views.js";
 
 export type ScheduleStep =
@@ -45,6 +49,8 @@ export interface Schedule {
   locations: Map<string, Location>;
   scratchBytes: number;
   aliases: Map<number, number>;
+  /** Kernels that write a result over one of their operands. */
+  overwriting: Set<LoopKernel>;
   layouts: Layouts;
 }
 
@@ -56,6 +62,8 @@ export interface ScheduleOptions extends PrepareOptions, FuseOptions {
   batching?: Batching;
   /** Result i may reuse the memory of parameter i + `aliasOffset` alone. Default: of any donated parameter. */
   aliasOffset?: number;
+  /** Kernels may write results over operands that nothing reads afterwards, element by element. Default: no. */
+  overwrites?: boolean;
   /** Bytes of scratch memory that the device's call for an op needs. */
   workspace?: (node: Node) => number;
 }
@@ -70,23 +78,9 @@ const earlyBytes = 1 << 20;
 const alignment = 64;
 const aligned = (bytes: number): number => Math.max(alignment, Math.ceil(bytes / alignment) * alignment);
 
-/** The key of a node's memory: results of a multi-result node are distinguished by their index. */
-export function memoryKey(node: Node, index = 0): string {
-  if (isOp(node, "pick")) return `${node.inputs[0].id}:${node.attrs.index}`;
-  return node.outputs === null ? String(node.id) : `${node.id}:${index}`;
-}
-
-interface Work {
-  step: ScheduleStep;
-  reads: Set<string>;
-  writes: Set<string>;
-  /** Work that must come first although none of its results is read. */
-  after?: Work[];
-  /** Position in the program, for a stable order. */
-  at: number;
-  /** Small and dependent on parameters alone: comes first. */
-  early?: boolean;
-}
+/** Bytes of an element of a kernel's buffer. */
+const elementBytes = (kernel: LoopKernel, key: string): number =>
+  bytesOf(kernel.buffers.find((node) => memoryKey(node) === key)!.dtype);
 
 class Scheduler {
   readonly params: ReadonlySet<Node>;
@@ -103,6 +97,7 @@ class Scheduler {
   }
 
   readonly #paramKeys: ReadonlySet<string>;
+  readonly #overwriting = new Set<LoopKernel>();
 
   #note(node: Node): string {
     const key = memoryKey(node);
@@ -218,12 +213,13 @@ class Scheduler {
 
   run(): Schedule {
     const position = new Map(this.fusion.order.map((node, i) => [node, i]));
-    const work = this.#joined(
-      withEpilogues(
-        inOrder([...this.#kernelWork(position), ...this.#libraryWork(position), ...this.#collectiveWork(position)]),
-        this.fusion,
-      ),
-    );
+    const all = [...this.#kernelWork(position), ...this.#libraryWork(position), ...this.#collectiveWork(position)];
+    const sizes = {
+      params: this.#paramKeys,
+      results: new Set(this.fusion.results.map((node) => memoryKey(node))),
+      bytesOf: (key: string) => this.#sizes.get(key) ?? 0,
+    };
+    const work = this.#joined(withEpilogues(asSoon(asLate(inOrder(all), sizes), sizes), this.fusion));
     const locations = new Map<string, Location>();
     this.fn.params.forEach((param, index) => {
       locations.set(memoryKey(param), { kind: "input", index });
@@ -257,6 +253,7 @@ class Scheduler {
       locations,
       scratchBytes,
       aliases,
+      overwriting: this.#overwriting,
       layouts: this.fusion.layouts,
     };
   }
@@ -356,18 +353,48 @@ class Scheduler {
     for (let s = writer + 1; s < work.length; s++) if (work[s].reads.has(from)) return false;
     const { step, reads } = work[writer];
     if (!reads.has(from)) return true;
-    if (step.kind === "library" && isOp(step.node, "updateSlice"))
-      return step.node.inputs.every((x, i) => (memoryKey(this.operandOf(x)) === from) === (i === 0));
+    return this.#kernelOverwriting(step, from, to, false) !== null || this.#updates(step, from);
+  }
+
+  /** Whether a step is an update that writes into its base alone. */
+  #updates(step: ScheduleStep, from: string): boolean {
+    return (
+      step.kind === "library" &&
+      isOp(step.node, "updateSlice") &&
+      step.node.inputs.every((x, i) => (memoryKey(this.operandOf(x)) === from) === (i === 0))
+    );
+  }
+
+  /** The kernel of a step that reads an operand only where it writes a result, and only before; null if there is none. */
+  #kernelOverwriting(step: ScheduleStep, from: string, to: string, afterPasses: boolean): LoopKernel | null {
     const kernels = step.kind === "kernel" ? [step.kernel] : step.kind === "batch" ? step.kernels : [];
     const kernel = kernels.find((k) => k.stores.some((s) => memoryKey(k.buffers[s.buffer]) === to));
-    if (kernel === undefined || kernel.kind !== "rows") return false;
+    if (kernel === undefined || kernel.kind !== "rows") return null;
     // Kernels of one launch run in no order.
-    if (kernels.some((k) => k !== kernel && kernelLoads(k, from).length > 0)) return false;
-    // Element by element: one address, and every read of it happens in the loop that writes.
-    if (kernel.reductions.length + kernel.columnSums.length > 0) return false;
+    if (kernels.some((k) => k !== kernel && kernelLoads(k, from).length > 0)) return null;
+    // Element by element: one address, and every read of it happens in the loop that writes, or in a pass before it.
     const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to);
-    if (store === undefined) return false;
-    return kernelLoads(kernel, from).every((address) => address.equals(store.address));
+    if (store === undefined || kernel.columnSums.length > 0) return null;
+    if (kernel.reductions.length > 0 && !(afterPasses && isLastPass(kernel, store))) return null;
+    return kernelLoads(kernel, from).every((address) => address.equals(store.address)) ? kernel : null;
+  }
+
+  /** The memory of an operand that a step reads last, and may write a result of the same size over; null if there is none. */
+  #overwritten(
+    step: ScheduleStep,
+    to: string,
+    candidates: Iterable<[string, { offset: number; size: number }]>,
+    size: number,
+  ): string | null {
+    if (!this.options.overwrites || (step.kind !== "kernel" && step.kind !== "batch")) return null;
+    for (const [from, place] of candidates) {
+      if (place.size !== size || this.#sizes.get(from) !== this.#sizes.get(to)) continue;
+      const kernel = this.#kernelOverwriting(step, from, to, true);
+      if (kernel === null || elementBytes(kernel, from) !== elementBytes(kernel, to)) continue;
+      this.#overwriting.add(kernel);
+      return from;
+    }
+    return null;
   }
 
   #placeScratch(work: readonly Work[], locations: Map<string, Location>): number {
@@ -408,10 +435,18 @@ class Scheduler {
     };
     const live = new Map<string, { offset: number; size: number }>();
     work.forEach((w, s) => {
+      const ending = [...live].filter(([key]) => lastUse.get(key) === s && w.reads.has(key));
       for (const key of w.writes) {
         if (locations.has(key)) continue;
         const size = aligned(this.#sizes.get(key) ?? 0);
-        const offset = take(size);
+        const over = this.#overwritten(
+          w.step,
+          key,
+          ending.filter(([from]) => live.has(from)),
+          size,
+        );
+        const offset = over === null ? take(size) : live.get(over)!.offset;
+        if (over !== null) live.delete(over);
         locations.set(key, { kind: "scratch", offset });
         live.set(key, { offset, size });
       }
@@ -476,13 +511,6 @@ function copyWork(node: Node, index: number, key: string, at: number): Work {
   };
 }
 
-function kernelLoads(kernel: LoopKernel, key: string) {
-  const slots = new Set(
-    kernel.buffers.flatMap((node, i) => (memoryKey(node) === key && !kernel.written.has(i) ? [i] : [])),
-  );
-  return kernel.loads.filter((load) => slots.has(load.buffer)).map((load) => load.address);
-}
-
 /** Element-wise kernels that only finish one product become part of its call. */
 function withEpilogues(work: Work[], fusion: Fusion): Work[] {
   const readers = new Map<string, number>();
@@ -510,46 +538,6 @@ function withEpilogues(work: Work[], fusion: Fusion): Work[] {
     absorbed.add(work[user]);
   });
   return work.filter((w) => !absorbed.has(w));
-}
-
-/** One store, as large as the product and of its dtype, reading the product only where it writes. */
-function finishes(kernel: LoopKernel, product: Node): boolean {
-  if (kernel.kind !== "rows" || kernel.reductions.length + kernel.columnSums.length > 0) return false;
-  if (kernel.stores.length !== 1) return false;
-  const [store] = kernel.stores;
-  const target = kernel.buffers[store.buffer];
-  const units = kernel.outer.length === 0 ? kernel.size : numel(kernel.outer.map((v) => v.size));
-  const fits = kernel.size === numel(product.shape) && target.dtype === product.dtype && units % product.shape[0] === 0;
-  return fits && kernelLoads(kernel, memoryKey(product)).every((address) => address.equals(store.address));
-}
-
-/** Topological order; among ready work, the order of the program. */
-function inOrder(work: Work[]): Work[] {
-  const writer = new Map<string, Work>();
-  for (const w of work) for (const key of w.writes) writer.set(key, w);
-  const waiting = new Map<Work, number>();
-  const readers = new Map<Work, Work[]>();
-  for (const w of work) {
-    const written = [...w.reads].map((key) => writer.get(key)).filter((s) => s !== undefined && s !== w);
-    const sources = new Set([...written, ...(w.after ?? [])]);
-    waiting.set(w, sources.size);
-    for (const s of sources) readers.set(s!, [...(readers.get(s!) ?? []), w]);
-  }
-  const ready = work.filter((w) => waiting.get(w) === 0);
-  const done: Work[] = [];
-  while (ready.length > 0) {
-    let first = 0;
-    for (let i = 1; i < ready.length; i++) if (ready[i].at < ready[first].at) first = i;
-    const [w] = ready.splice(first, 1);
-    done.push(w);
-    for (const r of readers.get(w) ?? []) {
-      const left = waiting.get(r)! - 1;
-      waiting.set(r, left);
-      if (left === 0) ready.push(r);
-    }
-  }
-  if (done.length !== work.length) throw new InternalError("the fused program has a cycle");
-  return done;
 }
 
 export function scheduleFunction(fn: GraphFn, options: ScheduleOptions): Schedule {

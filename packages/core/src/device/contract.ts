@@ -232,7 +232,7 @@ export interface Device {
   /** The same without blocking the event loop while a compiler runs. Devices that compile quickly omit it. */
   compileAsync?(fn: GraphFn, options: CompileOptions): Promise<Executable>;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
-  supportsCustomKernel?(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean;
+  supportsCustomKernel?(node: Node<"custom">): boolean;
   /** The generated source of a function, for debug output. Devices that generate none omit it. */
   source?(fn: GraphFn, options: CompileOptions): string;
   /** The placement of a buffer on a device that represents several; the shape is that of the whole tensor. */

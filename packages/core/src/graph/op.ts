@@ -119,12 +119,13 @@ export interface CustomRule {
 }
 
 export const attentionKinds = ["attention"] as const;
-export const attentionMasks = ["none", "bool", "float"] as const;
+export const attentionMasks = ["none", "bool", "float", "segments"] as const;
 
 /**
  * Marks a custom function that devices may run as one kernel; the body computes the same in ops. Inputs: queries, keys, values
  * [..., length, heads, size] (packed: one tensor [..., length, 3, heads, size]), a mask [..., heads, queries, keys] unless
- * "none", a key [2] with dropout. Keys and values may have fewer heads, each shared by consecutive heads of the queries. Query i
+ * "none" or "segments", segment ids [..., queries + keys] (int32) of queries and keys one after the other with "segments": a query
+ * sees keys of its own segment; a key [2] with dropout. Keys and values may have fewer heads, each shared by consecutive heads of the queries. Query i
  * sees key j only if lower <= j - i <= upper, where these are given. Results: like queries; the logarithm of the sum of exponentials per row; with dropout the
  * dropout mask as bits. The gradient takes all of these and the cotangent.
  */
@@ -134,6 +135,8 @@ export interface AttentionKernel {
   packed: boolean;
   scale: number;
   mask: (typeof attentionMasks)[number];
+  /** False: the gradient does not include that of a float mask, which is as large as the scores. */
+  maskGradient?: boolean;
   lower?: number;
   upper?: number;
   dropout: number;
@@ -232,9 +235,8 @@ export interface OpAttrs {
    * The base with the update written at start, which is clamped to [0, n - m]. In place where the base is not needed afterwards.
    */
   updateSlice: { axis: number; batch: number };
-  /** Stable order of the last axis, int32. */
-  /** `count`: only the first ones of the order; all if absent. */
-  argsort: { descending: boolean; count?: number | undefined };
+  /** Stable order of the last axis, int32: `count` positions of it from `first` on; all from there, and from 0, if absent. */
+  argsort: { descending: boolean; first?: number | undefined; count?: number | undefined };
   /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */
   cholesky: Record<never, never>;
   /** a x = b with a triangular; `adjoint` solves a^H x = b. */

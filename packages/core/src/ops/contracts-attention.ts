@@ -2,6 +2,7 @@
 import {
   type AttentionKernel,
   type Aval,
+  attentionMasks,
   isFloat,
   precisions,
   type Shape,
@@ -17,8 +18,7 @@ export function attentionProblem(
   outputs: readonly Aval[],
 ): string | null {
   const { kind, packed, mask, scale, dropout, precision } = kernel;
-  if (kind !== "attention" || !["none", "bool", "float"].includes(mask))
-    return `there is no kernel "${kind}", "${mask}"`;
+  if (kind !== "attention" || !attentionMasks.includes(mask)) return `there is no kernel "${kind}", "${mask}"`;
   if (!Number.isFinite(scale) || !(dropout >= 0 && dropout < 1)) return `its scale is ${scale}, its dropout ${dropout}`;
   if (precision !== undefined && !precisions.includes(precision)) return `there is no precision "${precision}"`;
   const roles = attentionRoles(kernel);
@@ -56,6 +56,7 @@ export function attentionProblem(
       const fits = examples.length <= lead.length && shape[shape.length - 1] === 2 && dtype === "int32";
       return check(found, [...lead.slice(0, examples.length), 2], fits);
     }
+    if (role === "ids") return check(found, [...lead, length + keys], dtype === "int32");
     const isMask = mask !== "none" && (i === (packed ? 1 : 3) || (isResult && kernel.gradient));
     if (isMask) return check(found, scores, mask === "bool" ? dtype === "bool" : isFloat(dtype));
     return check(found, [...scores.slice(0, -1), Math.ceil(keys / 32)], dtype === "int32");

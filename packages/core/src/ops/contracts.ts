@@ -551,10 +551,10 @@ export const contracts: { [K in OpName]: Row<K> } = {
   },
   argsort: {
     operands: 1,
-    check: ([x], { count }) => {
+    check: ([x], { first = 0, count = 0 }) => {
       demand(x.shape.length >= 1, "a scalar has no order");
       const n = x.shape[x.shape.length - 1];
-      demand(count === undefined || (isCount(count) && count <= n), `the first ${count} of ${n} elements`);
+      demand(isCount(first) && isCount(count) && first + count <= n, `${count} of ${n} elements from ${first} on`);
       checkDType("argsort", isReal, x.dtype);
     },
   },

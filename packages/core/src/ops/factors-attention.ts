@@ -3,12 +3,13 @@ import { type AttentionKernel, InternalError, type Node, type Shape } from "../g
 import type { DimMap, FactorRule, Factors } from "./factors.js";
 
 /** Role of an operand or result; its axes begin with those of the batch. */
-type Role = "tokens" | "packed" | "scores" | "rows" | "key";
+type Role = "tokens" | "packed" | "scores" | "ids" | "rows" | "key";
 
-/** Operands of the forward function: queries, keys, values; a mask; a key. */
+/** Operands of the forward function: queries, keys, values; a mask or segment ids; a key. */
 function operandRoles({ packed, mask, dropout }: AttentionKernel): Role[] {
   const tokens: Role[] = packed ? ["packed"] : ["tokens", "tokens", "tokens"];
-  return [...tokens, ...(mask === "none" ? [] : ["scores" as const]), ...(dropout > 0 ? ["key" as const] : [])];
+  const masks: Role[] = mask === "none" ? [] : [mask === "segments" ? "ids" : "scores"];
+  return [...tokens, ...masks, ...(dropout > 0 ? ["key" as const] : [])];
 }
 
 /** Results of the forward function: like queries, log-sums of the rows, dropout mask as bits. */
@@ -18,18 +19,22 @@ const resultRoles = ({ dropout }: AttentionKernel): Role[] => [
   ...(dropout > 0 ? ["scores" as const] : []),
 ];
 
+/** Number of leading operands that have a gradient: bool masks, segment ids and keys have none. */
+export const differentiableOperands = ({ packed, mask, maskGradient }: AttentionKernel): number =>
+  (packed ? 1 : 3) + (mask === "float" && maskGradient !== false ? 1 : 0);
+
 /** Operands and results of the node, which may be the gradient. */
 export function attentionRoles(kernel: AttentionKernel): { inputs: Role[]; outputs: Role[] } {
   const inputs = operandRoles(kernel);
   if (!kernel.gradient) return { inputs, outputs: resultRoles(kernel) };
-  const wanted = (kernel.packed ? 1 : 3) + (kernel.mask === "float" ? 1 : 0);
+  const wanted = differentiableOperands(kernel);
   return { inputs: [...inputs, ...resultRoles(kernel), "tokens"], outputs: inputs.slice(0, wanted) };
 }
 
 /** Number of axes after the batch. */
-const ownAxes: Record<Role, number> = { tokens: 3, packed: 4, scores: 3, rows: 2, key: 1 };
-/** Axis of the heads. */
-const headAxis: Record<Role, number> = { tokens: 1, packed: 2, scores: 0, rows: 0, key: -1 };
+const ownAxes: Record<Role, number> = { tokens: 3, packed: 4, scores: 3, ids: 1, rows: 2, key: 1 };
+/** Axis of the heads; -1 where there is none. */
+const headAxis: Record<Role, number> = { tokens: 1, packed: 2, scores: 0, ids: -1, rows: 0, key: -1 };
 
 const independent = (size: number) => ({ size, reduce: null, partial: [] });
 

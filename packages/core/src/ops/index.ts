@@ -20,6 +20,7 @@ export {
   localNode,
   zeroed,
 } from "./factors.js";
+export { differentiableOperands } from "./factors-attention.js";
 export {
   elementwiseOps,
   factorizationOps,

@@ -114,9 +114,7 @@ export class Session {
   /** The custom functions that the device has kernels for; null if it has none. */
   customKernelSupport(): CustomKernelSupport | null {
     const { device } = this;
-    return device.supportsCustomKernel === undefined
-      ? null
-      : (node, usesOutput) => device.supportsCustomKernel!(node, usesOutput);
+    return device.supportsCustomKernel === undefined ? null : (node) => device.supportsCustomKernel!(node);
   }
 
   /** Throws where a node of a function gives NaN or an infinity, if these are looked for. */

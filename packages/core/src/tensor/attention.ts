@@ -23,6 +23,7 @@ import {
   meet,
   narrowed,
   seesEverywhere,
+  segmentIds,
   splitBand,
   swapHeads,
   tightened,
@@ -45,7 +46,7 @@ export interface AttentionOptions extends ProductOptions {
   window?: number | readonly [number, number];
   /**
    * Segment ids [..., length], whole numbers: a query sees the keys of its own segment only, such as those of one of several
-   * sequences that are packed into a row. One tensor for queries and keys, or one for each. Kernels read one byte per pair.
+   * sequences that are packed into a row. One tensor for queries and keys, or one for each. Kernels skip tiles of other segments.
    */
   segments?: Tensor | readonly [queries: Tensor, keys: Tensor];
   /** Factor of the scores; 1 / sqrt(size) by default. */
@@ -132,7 +133,11 @@ function extras(
       throw new DTypeError(`${op}: a mask is bool (who may look) or float (added to the scores), got ${mask.dtype}`);
     const found = maskOption(mask, scores);
     band = meet(band, found.band);
-    if (found.node !== null) {
+    const ids = found.node !== null && mask.dtype === "bool" ? segmentIds(found.node, scores) : null;
+    if (ids !== null) {
+      kind = "segments";
+      nodes.push(ids);
+    } else if (found.node !== null) {
       kind = mask.dtype === "bool" ? "bool" : "float";
       const node =
         kind === "bool" ? found.node : belowZero(build.cast(found.node, dtype === "float64" ? "float64" : "float32"));

@@ -22,7 +22,7 @@ import {
   wrap,
 } from "./convert.js";
 import { linspace, zeros } from "./create.js";
-import { indexAdd, sort, take } from "./indexing.js";
+import { argsort, indexAdd, take } from "./indexing.js";
 import { cast, isNaN, logicalAnd, logicalNot, logicalOr, where } from "./math.js";
 import { type Axes, any, type ReduceOptions } from "./reduce.js";
 import { between, rowsAlong } from "./rows.js";
@@ -91,14 +91,17 @@ export function quantile(x: TensorLike, q: number, axes?: Axes, options: Quantil
   const rows = rowsAlong(t, reduced);
   const n = rows.shape[rows.rank - 1];
   if (n === 0) throw new ShapeError(`quantile: no elements along the axes of shape ${showShape(t.shape)}`);
-  const sorted = sort(rows);
   const position = q * (n - 1);
   const low = Math.floor(position);
   const weight = upperWeight[method](position - low, low);
-  const pick = (i: number): Tensor => take(sorted, [Math.min(i, n - 1)], -1).squeeze(-1);
-  const [a, b] = [pick(low), pick(low + 1)];
-  const found = weight === 0 ? a : weight === 1 ? b : between(a, b, weight);
-  const result = where(any(isNaN(rows), -1), Number.NaN, found);
+  // The two places of the order that count: kernels select them without sorting the rest.
+  const last = rows.rank - 1;
+  const order = build.sliceAxis(argsort(rows).node, last, low, Math.min(low + 2, n));
+  const found = build.gather(rows.node, order, last, last);
+  const pick = (i: number): Tensor => wrap(build.sliceAxis(found, last, i, i + 1)).squeeze(-1);
+  const [a, b] = [pick(0), pick(Math.min(1, n - 1 - low))];
+  const middle = weight === 0 ? a : weight === 1 ? b : between(a, b, weight);
+  const result = where(any(isNaN(rows), -1), Number.NaN, middle);
   return keepDims ? reshape(result, keepAxes(t.shape, reduced)) : result;
 }
 

@@ -14,6 +14,7 @@ import {
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
 import { type Band, biasBand, meet, seesEverywhere, splitBand, tightened } from "./attention-band.js";
+import { comparesItself, segmentIds } from "./attention-segments.js";
 import { foldBinary, foldUnary } from "./fold.js";
 import { narrowed } from "./narrow.js";
 
@@ -33,7 +34,7 @@ interface KernelMask {
   /** What depends on the distance between query and key alone: kernels skip it. */
   band: Band;
   kind: AttentionKernel["mask"];
-  /** In the layout of the scores, at its own size: to be expanded. */
+  /** In the layout of the scores, at its own size: to be expanded; or segment ids. */
   node: Node | null;
   /** Rows where this is false (last axis 1) are fully masked; their result is the mean of the values. */
   rows: Node | null;
@@ -165,6 +166,8 @@ function withoutBand({ open, fill, bias }: ScoreMask): { band: Band; rest: Score
 function restMask({ open, fill, bias }: ScoreMask, forGradient: boolean): Omit<KernelMask, "band"> {
   if (open === null && bias === null) return { kind: "none", node: null, rows: null };
   const may = open === null ? null : narrowed(open);
+  const ids = open !== null && bias === null && comparesItself(may!) ? segmentIds(may!, open.shape) : null;
+  if (ids !== null) return { kind: "segments", node: ids, rows: null };
   const closes = may !== null && !isOpenEverywhere(may);
   const rows = closes && Number.isFinite(fill) ? rowsOf(may) : null;
   if (bias === null) {

@@ -1,7 +1,7 @@
 // Attention as one custom function: softmax(q k^T scale) v with masks and dropout in ordinary ops, marked so that a device with a
 // fused kernel can use it. Built by the user function (tensor/attention) and by the matcher (recognize).
-import { type AttentionKernel, type GraphFn, isHalf, type Node, type Precision } from "../graph/index.js";
-import { build, composed, keptScale } from "../ops/index.js";
+import { type AttentionKernel, type GraphFn, isHalf, type Node, type Precision, type Shape } from "../graph/index.js";
+import { build, composed, differentiableOperands, keptScale } from "../ops/index.js";
 import { bandMask } from "./attention-band.js";
 import { backward } from "./gradient.js";
 import { instantiate } from "./walk.js";
@@ -48,6 +48,16 @@ function sharedHeads(x: Node, heads: number): Node {
   return build.reshape(repeated, [...lead, heads, ...tail]);
 }
 
+/** Where a query and a key have the same id: bool in the layout of the scores; ids: [..., queries + keys]. */
+function sameSegment(ids: Node, scores: Shape): Node {
+  const [queries, keys] = scores.slice(-2);
+  const axis = ids.shape.length - 1;
+  const lead = ids.shape.slice(0, -1);
+  const part = (from: number, to: number, shape: Shape): Node =>
+    build.expandTo(build.reshape(build.sliceAxis(ids, axis, from, to), [...lead, 1, ...shape]), scores);
+  return build.eq(part(0, queries, [queries, 1]), part(queries, queries + keys, [1, keys]));
+}
+
 /** The function in ops: its result, the log-sums of its rows, the dropout mask as bits. */
 function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   const { dtype } = inputs[0];
@@ -55,13 +65,14 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   const [q, k, v] = parts(inputs, kernel.packed);
   let next = kernel.packed ? 1 : 3;
   const scores = build.scale(build.matmul(q, build.transpose(k), precision), kernel.scale);
-  const mask = kernel.mask === "none" ? null : inputs[next++];
+  const given = kernel.mask === "none" ? null : inputs[next++];
+  const mask = kernel.mask === "segments" ? sameSegment(given!, scores.shape) : given;
   const last = scores.shape.length - 1;
   let weights: Node;
   let logSum: Node;
   const shown = kernel.mask === "float" ? build.add(scores, mask!) : scores;
   const band = kernel.lower === undefined && kernel.upper === undefined ? null : bandMask(kernel, scores.shape);
-  if (kernel.mask === "bool" || (kernel.mask === "none" && band !== null)) {
+  if (kernel.mask !== "float" && (mask !== null || band !== null)) {
     const open = band === null ? mask! : mask === null ? band : build.binary("and", mask, band);
     ({ weights, logSum } = composed.maskedSoftmax(shown, open));
   } else {
@@ -83,16 +94,13 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
 
 const placeholders = (nodes: readonly Node[]): Node[] => nodes.map((n) => build.input(n.shape, n.dtype, "x"));
 
-/** Number of inputs with a gradient: all but bool masks and keys. */
-const differentiable = (kernel: AttentionKernel): number => (kernel.packed ? 1 : 3) + (kernel.mask === "float" ? 1 : 0);
-
 /**
  * Inputs, results and a cotangent -> gradients, by differentiating the ops; results saved by the forward pass are for kernels.
  */
 function gradientBody(kernel: AttentionKernel, given: readonly Node[], inputs: number): GraphFn {
   const params = placeholders(given);
   const own = params.slice(0, inputs);
-  const wanted = own.slice(0, differentiable(kernel));
+  const wanted = own.slice(0, differentiableOperands(kernel));
   const [result] = compose(own, kernel);
   const grads = backward([result], [params[params.length - 1]], wanted);
   return { params, outputs: grads.map((g, i) => g ?? build.zerosLike(wanted[i])) };
@@ -116,7 +124,7 @@ const gradientCustom = (kernel: AttentionKernel, all: readonly Node[], inputs: n
 
 function gradientNode(kernel: AttentionKernel, inputs: Node[], outputs: Node[], cotangent: Node): (Node | null)[] {
   const node = gradientCustom(kernel, [...inputs, ...outputs, cotangent], inputs.length);
-  return inputs.map((_, i) => (i < differentiable(kernel) ? build.pick(node, i) : null));
+  return inputs.map((_, i) => (i < differentiableOperands(kernel) ? build.pick(node, i) : null));
 }
 
 /** The custom function on inputs as AttentionKernel defines them; use `pick` for its results. */

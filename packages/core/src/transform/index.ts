@@ -2,6 +2,7 @@
 export { attentionNode, swapHeads } from "./attention.js";
 export { type Band, biasBand, meet, seesEverywhere, splitBand, tightened } from "./attention-band.js";
 export { belowZero, closedScore } from "./attention-mask.js";
+export { segmentIds } from "./attention-segments.js";
 export { backward, forward } from "./gradient.js";
 export { inlineCustom } from "./inline.js";
 export { narrowed } from "./narrow.js";

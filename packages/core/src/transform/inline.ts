@@ -6,9 +6,7 @@ import { instantiate, rebuild } from "./walk.js";
 
 export function inlineCustom(fn: GraphFn, keep: CustomKernelSupport = () => false): GraphFn {
   const order = functionOrder(fn);
-  const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
-  const isInlined = (node: Node): boolean =>
-    isOp(node, "custom") && !keep(node, (index) => picked.has(`${node.id}:${index}`));
+  const isInlined = (node: Node): boolean => isOp(node, "custom") && !keep(node);
   if (!order.some(isInlined)) return fn;
   const map = new Map<Node, Node>(fn.params.map((param) => [param, param]));
   const results = new Map<Node, Node[]>();

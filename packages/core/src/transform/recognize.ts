@@ -8,6 +8,7 @@ import {
   isOp,
   type Node,
   recordSite,
+  type Shape,
   siteOf,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
@@ -47,6 +48,10 @@ function usersIn(order: readonly Node[]): Map<Node, Node[]> {
   return users;
 }
 
+/** A mask of its own size as the kernel takes it: in the shape of the scores, or segment ids of all examples. */
+const expandedMask = (node: Node, kind: AttentionKernel["mask"], scores: Shape): Node =>
+  build.expandTo(node, kind === "segments" ? [...scores.slice(0, -3), node.shape[node.shape.length - 1]] : scores);
+
 /** The custom function of a match, and the replacement of the root. */
 function replacementOf(match: AttentionMatch, forGradient: boolean): { custom: Node<"custom">; result: Node } {
   const { q, k, v, view } = match;
@@ -65,7 +70,7 @@ function replacementOf(match: AttentionMatch, forGradient: boolean): { custom: N
     ...(match.precision === undefined ? {} : { precision: match.precision }),
   };
   const inputs = [q, k, v].map((x) => swapHeads(headed(x)));
-  if (mask.node !== null) inputs.push(build.expandTo(mask.node, scores));
+  if (mask.node !== null) inputs.push(expandedMask(mask.node, mask.kind, scores));
   if (match.key !== null) inputs.push(match.key);
   const custom = attentionNode(inputs, kernel);
   const result = build.reshape(swapHeads(build.pick(custom, 0)), [...q.shape.slice(0, -1), v.shape[rank - 1]]);
@@ -135,13 +140,11 @@ export function recognizeAttention(fn: GraphFn, { customKernelSupport, gradient 
   const replacements = new Map<Node, Node>();
   for (const { root, match } of matches) {
     const { q, k, v, mask, key } = match;
-    // The gradient of an additive bias is as large as the scores, and the kernels do not compute it.
-    if (active !== null && mask.bias !== null && dependsOn(mask.bias, active, known)) continue;
     const inner = between(match, root, users, results);
     const operands = [q, k, v, mask.open, mask.bias, key];
     if (inner === null || operands.some((x) => x !== null && dependsOn(x, inner, known))) continue;
     const { custom, result } = inScope(root.scope, () => replacementOf(match, gradient));
-    if (keep(custom, () => false)) replacements.set(root, result);
+    if (keep(custom)) replacements.set(root, result);
   }
   return replacements.size === 0 ? fn : replaced(fn, replacements);
 }

@@ -185,7 +185,7 @@ function nodeKey(node: Node, numbers: Map<Node, number>): string {
 }
 
 /** Decides which custom functions are not inlined, because the device has a kernel for them. */
-export type CustomKernelSupport = (node: Node<"custom">, usesOutput: (index: number) => boolean) => boolean;
+export type CustomKernelSupport = (node: Node<"custom">) => boolean;
 
 /** Returns a smaller graph with the same parameters and results. */
 export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): GraphFn {
@@ -195,9 +195,6 @@ export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): 
   const known = new Map<string, Node>();
 
   const order = functionOrder(fn);
-  const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
-  /** Whether a result is used; inside inlined functions uses are not counted, so every result counts as used. */
-  const isPicked = (node: Node, index: number): boolean => !order.includes(node) || picked.has(`${node.id}:${index}`);
 
   /** The canonical node of a node whose inputs are canonical. */
   const intern = (node: Node): Node => {
@@ -220,7 +217,7 @@ export function simplify(fn: GraphFn, keep: CustomKernelSupport = () => false): 
       }
     }
     const inputs = node.inputs.map((input) => map.get(input)!);
-    if (isOp(node, "custom") && !keep(node, (i) => isPicked(node, i))) {
+    if (isOp(node, "custom") && !keep(node)) {
       inlined.set(node, instantiate(node.attrs.body, inputs).map(settle));
       map.set(node, node);
       return;

@@ -38,6 +38,7 @@ export const planFor = (fn: GraphFn, { donated, constants = new Map() }: Compile
     longReduction: 32768,
     donated,
     conv,
+    selects: () => true,
     lanes: { constants },
   });
 

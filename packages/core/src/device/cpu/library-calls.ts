@@ -63,7 +63,7 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   argsort: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
     const n = shape[shape.length - 1];
-    return `W_TRY(rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${node.attrs.count ?? n}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads));`;
+    return `W_TRY(rt->argsort(${codeOf(dtype)}, ${numel(shape.slice(0, -1))}, ${n}, ${node.attrs.first ?? 0}, ${node.shape[node.shape.length - 1]}, ${Number(node.attrs.descending)}, ${input(0)}, (int32_t*)${output()}, threads));`;
   },
   updateSlice: (node, { input, output }) => {
     const [{ shape, dtype }, , update] = node.inputs;

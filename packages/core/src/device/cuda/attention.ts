@@ -3,6 +3,7 @@
 import { decimal, type Strided, whole } from "../../compile/index.js";
 import {
   type AttentionKernel,
+  bytesOf,
   type DType,
   isHalf,
   type Node,
@@ -10,7 +11,7 @@ import {
   type Precision,
   type Shape,
 } from "../../graph/index.js";
-import { droppedOf, keptScale } from "../../ops/index.js";
+import { differentiableOperands, droppedOf, keptScale } from "../../ops/index.js";
 import { seesEverywhere } from "../../transform/index.js";
 import type { AttentionSupport } from "../contract.js";
 import type { AttentionPlaces, CudnnAttentionCall } from "./cudnn-attention.js";
@@ -53,6 +54,10 @@ function shapeOf(node: Node, kernel: AttentionKernel): AttentionShape {
   };
 }
 
+/** Whether a backward pass stores the gradient of an added mask. */
+const givesMaskGradient = (kernel: AttentionKernel): boolean =>
+  kernel.gradient && differentiableOperands(kernel) > (kernel.packed ? 1 : 3);
+
 const paddedSize = (size: number): number => Math.ceil(size / 16) * 16;
 const modes: Record<Precision, number> = { float32: 0, tf32: 1, bfloat16: 2, float16: 3 };
 
@@ -65,20 +70,23 @@ const stagedBytes = 72 << 10;
 
 /** Shared memory of a block: tiles of 64 rows that stay, tiles that change, and numbers and bits per row of the latter. */
 function sharedMemory(
-  size: number,
+  { size, queries, keys }: AttentionShape,
   precision: Precision,
-  gradient: boolean,
+  { gradient, mask }: AttentionKernel,
   copies = true,
 ): { stages: number; bytes: number } {
+  // A byte per tile of the other side.
+  const segments = mask === "segments" ? Math.ceil(Math.max(queries, keys) / rowsPerBlock / 16) * 16 : 0;
   const [bytes, pad] = modes[precision] < 2 ? [4, 4] : [2, 8];
   const tile = rowsPerBlock * (paddedSize(size) + pad) * bytes;
-  const total = (stages: number): number => (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16);
+  const total = (stages: number): number =>
+    (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16) + segments;
   const stages = copies && total(2) <= stagedBytes ? 2 : 1;
   return { stages, bytes: total(stages) };
 }
 
 /** Whether the kernels can take the place of a custom function on a GPU with this much shared memory per block. */
-export function canFuse(node: Node<"custom">, usesOutput: (index: number) => boolean, gpu: AttentionSupport): boolean {
+export function canFuse(node: Node<"custom">, gpu: AttentionSupport): boolean {
   const { kernel } = node.attrs;
   if (kernel === undefined) return false;
   const shape = shapeOf(node, kernel);
@@ -91,10 +99,7 @@ export function canFuse(node: Node<"custom">, usesOutput: (index: number) => boo
     // One key for all, or one for each example of the whole batch.
     if (keys.length > 0 && numel(keys) !== shape.batch) return false;
   }
-  // The gradient of a mask is as large as the scores: whoever wants it needs them in memory.
-  const gradients = kernel.packed ? 1 : 3;
-  if (kernel.gradient && kernel.mask === "float" && usesOutput(gradients)) return false;
-  return sharedMemory(shape.size, precision, kernel.gradient).bytes <= gpu.sharedBytes;
+  return sharedMemory(shape, precision, kernel).bytes <= gpu.sharedBytes;
 }
 
 /** Bytes between the two kernels of a gradient: two numbers per query. */
@@ -151,8 +156,10 @@ export function fitsAttention(kernel: AttentionKernel, index: number, strided: S
   const tensors = kernel.packed ? 1 : 3;
   if (index < tensors) return placeOf(strided, shape, kernel.packed ? 0 : null) !== null;
   const hasMask = kernel.mask !== "none";
-  if (hasMask && index === tensors) return mergedBatch(shape.slice(0, -3), strided.strides) !== null;
+  if (hasMask && kernel.mask !== "segments" && index === tensors)
+    return mergedBatch(shape.slice(0, -3), strided.strides) !== null;
   const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
+  // Segment ids and keys.
   if (index < extras)
     return strided.strides.at(-1) === 1 && mergedBatch(shape.slice(0, -1), strided.strides.slice(0, -1)) !== null;
   // The result and its cotangent are read by rows; the log-sums and bits lie as the forward kernel left them.
@@ -166,6 +173,8 @@ export interface AttentionCall {
   launches: { suffix: string; blocks: number }[];
   threads: number;
   sharedBytes: number;
+  /** Bytes of the gradient of the mask that must be zero before: kernels skip what lies outside a band. */
+  clearedBytes: number;
 }
 
 const elementNames: Partial<Record<DType, [string, string]>> = {
@@ -225,8 +234,9 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const { q, k, v, out, g, dq, dk, dv } = placesOf(node, operands);
   const mask = hasMask ? operands[tensors] : null;
   const maskShape = hasMask ? node.inputs[tensors].shape : [];
-  const maskBatch = mask === null ? 0 : mergedBatch(maskShape.slice(0, -3), mask.strides)!;
-  const [mh, ms, mt] = mask === null ? [0, 0, 0] : mask.strides.slice(-3);
+  const isDense = mask !== null && kernel.mask !== "segments";
+  const maskBatch = mask === null ? 0 : mergedBatch(maskShape.slice(0, isDense ? -3 : -1), mask.strides)!;
+  const [mh, ms, mt] = isDense ? mask.strides.slice(-3) : [0, 0, 0];
   const wide = element === "float" ? 4 : 8;
   const read = kernel.gradient ? [q, k, v, g] : [q, k, v];
   const divides = (by: number): boolean =>
@@ -234,7 +244,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const vector = divides(wide) ? wide : 1;
   const copies = vector > 1 && ((mode === 0 && element === "float") || (mode >= 2 && element !== "float"));
   // Numbers that are rounded on their way into shared memory do not travel by themselves.
-  const memory = sharedMemory(shape.size, precision, kernel.gradient, copies);
+  const memory = sharedMemory(shape, precision, kernel, copies);
   const written = kernel.gradient ? [dq, dk, dv] : [out];
   const pairs =
     shape.size % 2 === 0 && written.every((p) => [p.batch, p.row, p.head, p.offset].every((s) => s % 2 === 0));
@@ -250,7 +260,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     VECTOR: vector,
     WORDS: words,
     STAGES: memory.stages,
-    MASK: { none: 0, bool: 1, float: 2 }[kernel.mask],
+    MASK: { none: 0, bool: 1, float: 2, segments: 3 }[kernel.mask],
     THRESHOLD: droppedOf(kernel.dropout),
     GROUP: shape.heads / shape.shared,
     // Beyond all distances, and far from overflow.
@@ -266,6 +276,8 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     // One key per example: elements are numbered within their example.
     OWN: keyLead.length > 0,
     COPY: copies,
+    // The gradient of an added mask is stored, as large as the scores.
+    BIAS: givesMaskGradient(kernel),
     PAIRS: pairs,
     POSITIVE: kernel.scale > 0,
     ROWS16: vector > 1 && [out.batch, out.row, out.head, out.offset].every((n) => n % wide === 0),
@@ -295,7 +307,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     `extern "C" __global__ void __launch_bounds__(${bounds}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;
   const blocksOf = (length: number, heads: number): number => shape.batch * heads * Math.ceil(length / rowsPerBlock);
   const text = kernel.gradient
-    ? [entry("", "w_attention_query_gradient", 12), entry("_k", "w_attention_key_gradient", 12)]
+    ? [entry("", "w_attention_query_gradient", 13), entry("_k", "w_attention_key_gradient", 13)]
     : [entry("", "w_attention_forward", 8)];
   return {
     text: [...config, ...text].join("\n"),
@@ -307,6 +319,8 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
       : [{ suffix: "", blocks: blocksOf(shape.queries, shape.heads) }],
     threads,
     sharedBytes: memory.bytes,
+    clearedBytes:
+      flags["BIAS"] && flags["BAND"] ? shape.batch * shape.heads * shape.queries * shape.keys * bytesOf("float32") : 0,
   };
 }
 
@@ -330,7 +344,7 @@ export function attentionArguments(
   const tensors = kernel.packed ? 1 : 3;
   const at = (i: number, offset: number): number => operands[kernel.packed ? 0 : i].address + offset * size;
   const hasMask = kernel.mask !== "none";
-  const maskBytes = kernel.mask === "float" ? 4 : 1;
+  const maskBytes = kernel.mask === "bool" ? 1 : 4;
   const mask = hasMask ? operands[tensors].address + operands[tensors].offset * maskBytes : 0;
   const extras = tensors + (hasMask ? 1 : 0);
   const keyed = kernel.dropout > 0;
@@ -351,6 +365,7 @@ export function attentionArguments(
     to(1, dk),
     to(2, dv),
     workspace,
+    givesMaskGradient(kernel) ? results[tensors] : 0,
   ];
 }
 

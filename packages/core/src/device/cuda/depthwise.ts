@@ -1,6 +1,6 @@
 // How depthwise convolutions of channels-last images are launched: the kernels of native/depthwise.cu, and the memory that they
 // work in.
-import { type DType, type Node, numel } from "../../graph/index.js";
+import { bytesOf, type DType, type Node, numel } from "../../graph/index.js";
 import { convRoles } from "../../ops/index.js";
 import type { LibraryCalls } from "./scan-sort.js";
 
@@ -9,6 +9,10 @@ const dtypes: readonly DType[] = ["float16", "bfloat16", "float32"];
 const kernelWidths = [1, 3, 5, 7];
 const perThread = 4;
 const strip = 8;
+/** Channels (W_TILE_CHANNELS) and rows of results (W_TILE_ROWS) of a tile, and the shared memory that it may take. */
+const tileChannels = 32;
+const tileRows = 8;
+const maxTileBytes = 48 << 10;
 /** Threads that fill a large GPU; chunks of the weight's gradient are as many as need them. */
 const enoughThreads = 132 * 1024;
 
@@ -70,6 +74,16 @@ export function depthwiseWorkspace(node: Node<"conv">): number {
   return node.attrs.kind === "weight" ? taps * chunksOf(shape) : taps;
 }
 
+/** Shared memory of the kernel of tiles: operands of a tile and taps; null where it does not apply. */
+function tileBytes({ channels, to, kernel, stride, dilation }: DepthwiseShape, dtype: DType): number | null {
+  const bytes = bytesOf(dtype);
+  if ([...stride, ...dilation].some((n) => n !== 1) || (channels * bytes) % 16 !== 0 || to[0] < tileRows / 2)
+    return null;
+  const pitch = (2 * strip + kernel[1] - 1) | 1;
+  const total = (tileRows + kernel[0] - 1) * pitch * tileChannels * bytes + 4 * numel(kernel) * tileChannels;
+  return total <= maxTileBytes ? total : null;
+}
+
 export function launchDepthwise(
   node: Node<"conv">,
   type: string,
@@ -91,5 +105,12 @@ export function launchDepthwise(
   }
   const flip = Number(node.attrs.kind === "input");
   launch("taps", channels * taps, [inputs[1], workspace, channels, taps, flip]);
-  launch("apply", groups * Math.ceil(to[1] / strip) * to[0] * batch, [inputs[0], workspace, output, ...sizes]);
+  const shared = tileBytes(shape, node.dtype);
+  const operands = [inputs[0], workspace, output, ...sizes];
+  if (shared !== null) {
+    const tiles = Math.ceil(to[1] / (2 * strip)) * Math.ceil(to[0] / tileRows) * Math.ceil(channels / tileChannels);
+    calls.launch(`w_depthwise_tile_${type}`, tiles * batch, 256, operands, shared);
+    return;
+  }
+  launch("apply", groups * Math.ceil(to[1] / strip) * to[0] * batch, operands);
 }

@@ -223,8 +223,8 @@ export class CudaDevice implements Device {
     return new CudaProgram(this.context, this.#launcher, this, plan, this.#precision);
   }
 
-  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
-    return canFuse(node, usesOutput, this.traits.attention!);
+  supportsCustomKernel(node: Node<"custom">): boolean {
+    return canFuse(node, this.traits.attention!);
   }
 
   source(fn: GraphFn, options: CompileOptions): string {

@@ -308,6 +308,7 @@ export class CudaProgram {
       return;
     }
     const call = this.#text.attention.get(step)!;
+    if (call.clearedBytes > 0) this.#clear(results[results.length - 1], call.clearedBytes);
     for (const { suffix, blocks } of call.launches)
       this.launcher.launch(this.#functions.get(call.name + suffix)!, [blocks, 1], call.threads, args, call.sharedBytes);
   }

@@ -94,9 +94,10 @@ test("a gradient of what is added to the scores, or of the scores, is not lost",
   const bias = (): Tensor => data([heads, keys, keys], 7);
   const biased = (b: Tensor, ...x: Tensor[]): Tensor =>
     weft.softmax(scored(x[0], x[1]).add(b)).matmul(x[2]).mul(data(square[0], 9)).sum();
-  none(
-    compare(() => weft.jit(weft.grad(biased, { argument: [0, 1] }))(bias(), ...inputs(square)) as unknown as Tensor[]),
+  const fused = compare(
+    () => weft.jit(weft.grad(biased, { argument: [0, 1] }))(bias(), ...inputs(square)) as unknown as Tensor[],
   );
+  assert.deepEqual(fused.flat(), ["attention", "attentionGradient"], "with the gradient of what is added");
   none(
     compare(() => {
       const [a, b, c] = inputs(square);

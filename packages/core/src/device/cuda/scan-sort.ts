@@ -99,7 +99,8 @@ const rankBytes = (threads: number): number => (threads / 32) * digits * 2 + dig
 export interface SortShape {
   rows: number;
   n: number;
-  /** Elements of the order that are wanted. */
+  /** Where the order begins, and how many elements of it are wanted from there. */
+  first: number;
   count: number;
   /** Bytes of a key. */
   bytes: number;
@@ -108,14 +109,20 @@ export interface SortShape {
 function sortShape(node: Node<"argsort">): SortShape {
   const { shape, dtype } = node.inputs[0];
   const n = shape[shape.length - 1];
-  return { rows: numel(shape.slice(0, -1)), n, count: node.attrs.count ?? n, bytes: keyBytes(dtype) };
+  const count = node.shape[node.shape.length - 1];
+  return { rows: numel(shape.slice(0, -1)), n, first: node.attrs.first ?? 0, count, bytes: keyBytes(dtype) };
 }
 
 /** Elements per tile of passes over memory. */
 const tileLength = sortThreads * sortItems;
 
 const fitsBlock = ({ n, bytes }: SortShape): boolean => n <= maxRow(bytes);
-const selects = ({ n, count }: SortShape): boolean => n > minTopkRow && count <= Math.min(maxTopk, n / 4);
+const selects = ({ n, first, count }: SortShape): boolean =>
+  first === 0 && n > minTopkRow && count <= Math.min(maxTopk, n / 4);
+/** Shorter rows are sorted. */
+const minNthRow = 512;
+/** A block selects from a row of any length; few and very long rows would leave the GPU idle, and are sorted. */
+export const selectsPlaces = (rows: number, n: number): boolean => n <= 1 << 17 || rows >= 128;
 
 /** One launch of a selection: how many candidates a row has, and into how many parts they are cut. */
 interface TopkLevel {
@@ -168,7 +175,7 @@ export function launchSort(
 
 /** Stable order of rows. */
 export function launchOrder(shape: SortShape, type: string, how: SortRun, calls: LibraryCalls): void {
-  const { rows, n, count, bytes } = shape;
+  const { rows, n, first, count, bytes } = shape;
   const { x, out, workspace } = how;
   const descending = Number(how.descending);
   const tiles = Math.ceil(n / tileLength);
@@ -177,22 +184,34 @@ export function launchOrder(shape: SortShape, type: string, how: SortRun, calls:
     launchTopk(shape, type, how, calls);
     return;
   }
+  if (first > 0 && n > minNthRow) {
+    const held = fitsBlock(shape);
+    const shared = topkBins * 4 + (held ? n * bytes : 0);
+    calls.launch(
+      `w_topk_nth_${type}`,
+      rows * count,
+      topkThreads,
+      [x, out, n, first, count, descending, Number(held)],
+      shared,
+    );
+    return;
+  }
   if (fitsBlock(shape)) {
     const threads = Math.max(32, Math.ceil(n / sortItems / 32) * 32);
     const shared = Math.max(rankBytes(threads), Math.ceil((n * bytes) / 2) * 2 + n * 2);
-    calls.launch(`w_sort_rows_${type}`, rows, threads, [x, out, n, count, descending], shared);
+    calls.launch(`w_sort_rows_${type}`, rows, threads, [x, out, n, first, count, descending], shared);
     return;
   }
   const passes = bytes;
   const total = rows * n;
   const counts = workspace;
   const totals = counts + aligned(rows * digits * tiles * 4);
-  const first = totals + aligned(rows * digits * 4);
+  const ping = totals + aligned(rows * digits * 4);
   // Places go to and fro between two arrays and end in the result, which is one of them if it is large enough.
-  const other = count === n ? out : first + aligned(total * 4);
-  const keys = count === n ? first + aligned(total * 4) : other + aligned(total * 4);
+  const other = count === n ? out : ping + aligned(total * 4);
+  const keys = count === n ? ping + aligned(total * 4) : other + aligned(total * 4);
   const keyPlaces = [keys, keys + aligned(total * bytes)];
-  const ends = (pass: number): number => (pass === passes ? out : (passes - pass) % 2 === 0 ? other : first);
+  const ends = (pass: number): number => (pass === passes ? out : (passes - pass) % 2 === 0 ? other : ping);
   const shared = rankBytes(sortThreads) + tileLength * (bytes + 4);
   for (let pass = 0; pass < passes; pass++) {
     const isLast = pass === passes - 1;
@@ -222,7 +241,7 @@ export function orderWorkspace(shape: SortShape): number {
   if (rows * count === 0) return 0;
   if (selects(shape))
     return topkLevels(shape).reduce((sum, { parts }) => sum + (parts > 1 ? aligned(rows * parts * count * 4) : 0), 0);
-  if (fitsBlock(shape)) return 0;
+  if (fitsBlock(shape) || shape.first > 0) return 0;
   const counts = aligned(rows * digits * Math.ceil(n / tileLength) * 4) + aligned(rows * digits * 4);
   return counts + (count === n ? 1 : 2) * aligned(rows * n * 4) + 2 * aligned(rows * n * bytes);
 }

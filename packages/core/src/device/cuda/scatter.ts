@@ -1,6 +1,6 @@
 // How scatterAdd is launched: the kernels of native/scatter.cu in order, and the memory that they work in.
 import { isZeroBase } from "../../compile/index.js";
-import { bytesOf, type DType, isComplex, isOp, kindOf, type Node, numel } from "../../graph/index.js";
+import { bytesOf, type DType, isComplex, isHalf, isOp, kindOf, type Node, numel } from "../../graph/index.js";
 import { type LibraryCalls, launchOrder, orderWorkspace, type SortShape } from "./scan-sort.js";
 
 const intBytes = 4;
@@ -17,6 +17,10 @@ export const manyUpdates = { total: 1 << 21, perRow: 8 };
 const binBytes = 32 << 10;
 /** Integers that GPUs add atomically. */
 const isWhole = (dtype: DType): boolean => kindOf(dtype) === "int" && bytesOf(dtype) >= 4;
+/** Numbers whose sums in float64 do not depend on the order, unless updates of one place differ by 2^27 in size or more. */
+const hasWideSums = (dtype: DType): boolean => isHalf(dtype) || dtype === "float32" || dtype === "complex64";
+/** Updates of narrow rows from which they are added atomically in float64; tests lower it. */
+export const wideSums = { least: 1 << 16 };
 
 interface ScatterShape {
   /** Rows of all batches together, and the updates of one and of all. */
@@ -43,10 +47,17 @@ function scatterShape(node: Node<"scatterAdd">): ScatterShape {
   };
 }
 
+/** Whether sums are held in float64: many updates of narrow rows, for which lists cost more than they are worth. */
+function usesWideSums(dtype: DType, { rows, total, before, after }: ScatterShape): boolean {
+  const updates = total * before * after;
+  return hasWideSums(dtype) && after <= narrowRow && updates >= wideSums.least && rows * before * after <= 4 * updates;
+}
+
 /** The order of the updates by their rows. */
 const orderOf = ({ total, count }: ScatterShape): SortShape => ({
   rows: count === 0 ? 0 : total / count,
   n: count,
+  first: 0,
   count,
   bytes: intBytes,
 });
@@ -57,7 +68,8 @@ const isSorted = ({ rows, total }: ScatterShape): boolean =>
 export function scatterWorkspace(node: Node): number {
   if (!isOp(node, "scatterAdd") || isWhole(node.dtype)) return 0;
   const shape = scatterShape(node);
-  const { rows, total } = shape;
+  const { rows, total, before, after } = shape;
+  if (usesWideSums(node.dtype, shape)) return rows * before * after * 8;
   const lists = 2 * padded(rows) + 64 + 2 * padded(total) + padded(total / lightRow + 1);
   return lists + 256 + (isSorted(shape) ? orderWorkspace(orderOf(shape)) : 0);
 }
@@ -85,6 +97,25 @@ function launchWhole(node: Node<"scatterAdd">, type: string, at: ScatterAddresse
   else calls.launch(`w_scatter_bins_${type}`, blocks, 1024, [...args, numel(node.shape)], bytes);
 }
 
+function launchWide(node: Node<"scatterAdd">, type: string, at: ScatterAddresses, calls: LibraryCalls): void {
+  const { rows, before, n, after, count, total } = scatterShape(node);
+  const { base, indices, updates, out, workspace } = at;
+  const size = rows * before * after;
+  const all = total * before * after;
+  calls.zero(workspace, size * 8);
+  calls.launch(`w_scatter_wide_${type}`, blocksFor(all), 256, [
+    indices,
+    updates,
+    workspace,
+    all,
+    before,
+    n,
+    after,
+    count,
+  ]);
+  calls.launch(`w_scatter_rounded_${type}`, blocksFor(size), 256, [base, workspace, out, size]);
+}
+
 export function launchScatter(
   node: Node<"scatterAdd">,
   type: string,
@@ -96,6 +127,10 @@ export function launchScatter(
   const base = isZeroBase(node, node.inputs[0]) ? 0 : addresses.base;
   if (isWhole(node.dtype)) {
     launchWhole(node, type, { ...addresses, base }, calls);
+    return;
+  }
+  if (usesWideSums(node.dtype, shape)) {
+    launchWide(node, type, { ...addresses, base }, calls);
     return;
   }
   const { indices, updates, out, workspace } = addresses;

@@ -10,8 +10,8 @@ import { cudaScheduleOptions } from "./source.js";
 
 export class Recorder extends ReferenceDevice {
   readonly graphs: { fn: GraphFn; options: CompileOptions }[] = [];
-  supportsCustomKernel(node: Node<"custom">, usesOutput: (index: number) => boolean): boolean {
-    return canFuse(node, usesOutput, { sharedBytes: 232448, major: 9, precision: "float32" });
+  supportsCustomKernel(node: Node<"custom">): boolean {
+    return canFuse(node, { sharedBytes: 232448, major: 9, precision: "float32" });
   }
   override compile(fn: GraphFn, options: CompileOptions = {}) {
     this.graphs.push({ fn, options });

@@ -15,7 +15,7 @@ import type { Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
 import { preludeFor } from "./prelude.js";
 import { isResident, type ResidentLoop, residentLoop } from "./resident-loop.js";
-import { scanSortWorkspace } from "./scan-sort.js";
+import { scanSortWorkspace, selectsPlaces } from "./scan-sort.js";
 import { scatterWorkspace } from "./scatter.js";
 
 /** Schedule options of this device. */
@@ -26,6 +26,8 @@ export const cudaScheduleOptions: ScheduleOptions = {
   columnsInRows: 32,
   halfMatmul: true,
   trueHalfSpectra: true,
+  selects: selectsPlaces,
+  overwrites: true,
   workspace: (node) => scatterWorkspace(node) + scanSortWorkspace(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
     fitsAttention(attentionOf(node)!, node.inputs.indexOf(input), strided, input.shape),
@@ -77,7 +79,7 @@ export function writeCudaProgram(
   };
   const add = (kernel: LoopKernel, mayAlias: boolean, aligned: boolean): void => {
     if (kernel.size === 0) return;
-    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
+    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks: Number.POSITIVE_INFINITY, aligned });
     const text = `extern "C" __global__ void __launch_bounds__(${boundsOf(emitted)}) @(const Args<${kernel.buffers.length}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${emitted.n};\n${emitted.text}\n}`;
     kernels.set(kernel, { ...emitted, name: named(text) });
   };
@@ -135,8 +137,9 @@ ${cases.join("\n")}
   const visit = (inner: Schedule, aligned: boolean): void => {
     const mayAlias = inner.aliases.size > 0;
     for (const step of inner.steps) {
-      if (step.kind === "kernel") add(step.kernel, mayAlias, aligned);
-      else if (step.kind === "batch") addBatch(step, mayAlias, aligned);
+      const overwrites = (kernel: LoopKernel): boolean => mayAlias || inner.overwriting.has(kernel);
+      if (step.kind === "kernel") add(step.kernel, overwrites(step.kernel), aligned);
+      else if (step.kind === "batch") addBatch(step, step.kernels.some(overwrites), aligned);
       else if (step.kind === "library" && attentionOf(step.node) !== null) addAttention(step);
       // An epilogue finishes its product where it lies.
       else if (step.kind === "library" && step.epilogue !== null) add(step.epilogue, true, aligned);

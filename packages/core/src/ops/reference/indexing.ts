@@ -78,7 +78,7 @@ function ordered(x: Value): (number | bigint)[] {
 const isNaNElement = (x: number | bigint): boolean => typeof x === "number" && Number.isNaN(x);
 
 /** Both orders are stable; NaN is greater than every number, as in PyTorch. */
-function argsort(x: Value, descending: boolean, count: number): Value {
+function argsort(x: Value, descending: boolean, first: number, count: number): Value {
   const keys = ordered(x);
   const length = x.shape[x.shape.length - 1];
   const rows = numel(x.shape.slice(0, -1));
@@ -91,7 +91,7 @@ function argsort(x: Value, descending: boolean, count: number): Value {
   for (let row = 0; row < rows; row++) {
     const at = row * length;
     const sorted = range(length).sort((i, j) => compare(keys[at + i], keys[at + j]) || i - j);
-    order.set(sorted.slice(0, count), row * count);
+    order.set(sorted.slice(first, first + count), row * count);
   }
   return { shape: [...x.shape.slice(0, -1), count], dtype: "int32", data: order };
 }
@@ -129,6 +129,6 @@ export const indexingRules: ReferenceRules<"gather" | "scatterAdd" | "updateSlic
   gather: ([x, indices], { attrs }) => gather(x, indices, attrs.axis, attrs.batch),
   updateSlice: ([base, start, update], { attrs }) => updateSlice(base, start, update, attrs.axis, attrs.batch),
   scatterAdd: ([base, indices, updates], { attrs }) => scatterAdd(base, indices, updates, attrs.axis, attrs.batch),
-  argsort: ([x], { attrs }) => argsort(x, attrs.descending, attrs.count ?? x.shape[x.shape.length - 1]),
+  argsort: ([x], { attrs: { descending, first = 0 }, shape }) => argsort(x, descending, first, shape[shape.length - 1]),
   argreduce: ([x], { attrs }) => argreduce(x, attrs.fn, attrs.axis),
 };

@@ -11,7 +11,8 @@ typedef struct {
                const long* cs, int threads);
   void (*cumsum)(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads);
   /* The places of the first "count" elements of each row in its order. */
-  int (*argsort)(int dtype, long rows, long n, long count, int descending, const void* x, int32_t* out, int threads);
+  int (*argsort)(int dtype, long rows, long n, long first, long count, int descending, const void* x, int32_t* out,
+                 int threads);
   /* base may be NULL for zeros. Shapes: x [batch, before, n, after], indices [batch, count]. */
   void (*scatter_add)(int dtype, long batch, long before, long n, long after, long count, const void* base,
                       const int32_t* indices, const void* updates, void* out, int threads);

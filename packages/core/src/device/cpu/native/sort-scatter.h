@@ -12,7 +12,7 @@ static long grain_of(long elements, long least) {
   return elements > 0 && per > elements ? per / elements : 1;
 }
 typedef struct {
-  long outer, n, inner, count, flag;
+  long outer, n, inner, first, count, flag;
   int dtype;
   const void *x, *base, *updates;
   const int32_t* indices;
@@ -138,23 +138,33 @@ static order_item* sort_items(order_item* from, order_item* to, long n, int byte
   }
   return from;
 }
-/* The items among the first "count" of the order: those with a smaller key than the last one, and the first of its equals. The last
-   one's key is found byte by byte from the highest. Items keep their order; returns their number. */
-static long select_items(order_item* items, long n, long count, int bytes) {
-  uint64_t last = 0, known = 0;
-  long before = 0;
+/* The key of place "rank" (from 1) of the order, byte by byte from the highest, and the number of items with smaller keys. */
+static uint64_t key_at(const order_item* items, long n, long rank, int bytes, long* smaller) {
+  uint64_t key = 0, known = 0;
+  *smaller = 0;
   for (int byte = bytes - 1; byte >= 0; byte--) {
     long counts[256] = {0};
     for (long i = 0; i < n; i++)
-      if ((items[i].key & known) == last) counts[items[i].key >> 8 * byte & 255]++;
+      if ((items[i].key & known) == key) counts[items[i].key >> 8 * byte & 255]++;
     int b = 0;
-    for (; before + counts[b] < count; b++) before += counts[b];
+    for (; *smaller + counts[b] < rank; b++) *smaller += counts[b];
     known |= UINT64_C(255) << 8 * byte;
-    last |= (uint64_t)b << 8 * byte;
+    key |= (uint64_t)b << 8 * byte;
   }
-  long equals = count - before, m = 0;
-  for (long i = 0; i < n; i++)
-    if (items[i].key < last || (items[i].key == last && equals-- > 0)) items[m++] = items[i];
+  return key;
+}
+/* The "count" items of the order from "first" on: those between the keys of the first and the last one, and of their equals those that
+   belong there. Items keep their order; returns their number. */
+static long select_items(order_item* items, long n, long first, long count, int bytes) {
+  long below = 0, before, m = 0;
+  const uint64_t last = key_at(items, n, first + count, bytes, &before);
+  const uint64_t low = first > 0 ? key_at(items, n, first + 1, bytes, &below) : 0;
+  long skipped = first - below, equals = first + count - before;
+  for (long i = 0; i < n; i++) {
+    const uint64_t key = items[i].key;
+    const int inside = key < last || (key == last && equals-- > 0);
+    if (inside && (key > low || (key == low && skipped-- <= 0))) items[m++] = items[i];
+  }
   return m;
 }
 typedef struct {
@@ -171,7 +181,7 @@ static void fill_items(const order_job* j, long row, long from, long to, order_i
 static void argsort_rows(void* const* p, long lo, long hi) {
   sort_job* s = p[0];
   const order_job* j = &s->job;
-  const long n = j->n, count = j->count;
+  const long n = j->n, first = j->first, count = j->count;
   order_item* items = malloc(2 * n * sizeof(order_item) + 16);
   if (!items) {
     atomic_store(&s->failed, 1);
@@ -180,8 +190,9 @@ static void argsort_rows(void* const* p, long lo, long hi) {
   const int bytes = key_bytes(j->dtype);
   for (long r = lo; r < hi; r++) {
     fill_items(j, r, 0, n, items);
-    const long kept = count < n / 4 ? select_items(items, n, count, bytes) : n;
-    const order_item* sorted = sort_items(items, items + n, kept, bytes);
+    const int selects = count < n / 4;
+    const long kept = selects ? select_items(items, n, first, count, bytes) : n;
+    const order_item* sorted = sort_items(items, items + n, kept, bytes) + (selects ? 0 : first);
     for (long i = 0; i < count; i++) ((int32_t*)j->out)[r * count + i] = sorted[i].at;
   }
   free(items);
@@ -223,16 +234,17 @@ static int argsort_long(sort_job* s, int threads) {
       s->items = s->other;
       s->other = swap;
     }
-    for (long i = 0; i < s->job.count; i++) ((int32_t*)s->job.out)[i] = s->items[i].at;
+    for (long i = 0; i < s->job.count; i++) ((int32_t*)s->job.out)[i] = s->items[s->job.first + i].at;
   }
   free(s->items);
   free(s->other);
   return failed;
 }
 /* Not 0: out of memory. */
-static int wr_argsort(int dtype, long rows, long n, long count, int descending, const void* x, int32_t* out,
+static int wr_argsort(int dtype, long rows, long n, long first, long count, int descending, const void* x, int32_t* out,
                       int threads) {
-  sort_job s = {.job = {.n = n, .count = count, .dtype = dtype, .flag = descending, .x = x, .out = out}};
+  sort_job s = {
+      .job = {.n = n, .first = first, .count = count, .dtype = dtype, .flag = descending, .x = x, .out = out}};
   if (count == 0) return 0;
   if (rows == 1 && threads > 1 && n > 65536 && count > n / 4) return argsort_long(&s, threads);
   void* p[] = {&s};

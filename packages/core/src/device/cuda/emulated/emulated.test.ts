@@ -7,7 +7,7 @@ import * as weft from "../../../index.js";
 import * as nn from "../../../nn/index.js";
 import * as optim from "../../../optim/index.js";
 import { FourierTransforms } from "../fourier.js";
-import { manyUpdates } from "../scatter.js";
+import { manyUpdates, wideSums } from "../scatter.js";
 import { agree, data, device, prepareEmulator, reference, skip } from "./testkit.js";
 
 before(prepareEmulator);
@@ -143,6 +143,33 @@ test("scattered additions of many updates are sorted first, in batches too", { s
   } finally {
     Object.assign(manyUpdates, before);
     weft.session().forgetCompiled();
+  }
+});
+
+test("many scattered additions of narrow rows are sums in float64", { skip }, () => {
+  const { least } = wideSums;
+  wideSums.least = 1;
+  try {
+    for (const [rows, tail] of [
+      [40, []],
+      [7, [3]],
+    ] as const)
+      for (const dtype of ["float32", "bfloat16"] as const) {
+        const launched = agree(() => {
+          const indices = weft.tensor(
+            Array.from({ length: 200 }, (_, i) => ((i * 37) % (rows + 2)) - 1),
+            { dtype: "int32" },
+          );
+          const base = data([rows, ...tail], 1).cast(dtype);
+          return weft.indexAdd(base, indices, data([200, ...tail], 2).cast(dtype)).cast("float32");
+        }, 1e-2);
+        assert.ok(
+          launched.some((name) => name.startsWith("w_scatter_rounded_")),
+          `${launched}`,
+        );
+      }
+  } finally {
+    wideSums.least = least;
   }
 });
 

@@ -155,3 +155,30 @@ test("top-k by selection: ties, NaN, every dtype, and rows that are cut into par
     Array.from({ length: 20 }, (_, i) => i),
   );
 });
+
+test("places of an order are selected in rows of every length", { skip }, () => {
+  weft.setDevice(device());
+  for (const n of [3, 500, 513, 700, 4500, 9000]) {
+    const rows = [whole(n, 1, 50), whole(n, 2, 1000), whole(n, 3, 2)];
+    rows[1][0] = Number.NaN;
+    for (const q of [0.5, 0.25, 0.9]) {
+      const low = Math.floor(q * (n - 1));
+      const x = weft.tensor(Float32Array.from(rows.flat()), { shape: [3, n] });
+      const got = values(weft.quantile(x, q, 1, { method: "lower" }));
+      const want = rows.map((row) => (row.some(Number.isNaN) ? Number.NaN : [...row].sort((a, b) => a - b)[low]));
+      assert.deepEqual(got, want, `${n} elements, ${q}`);
+      // Stable, descending and NaN first, as a slice of the order.
+      const order = rows.map((row) =>
+        row
+          .map((v, i) => [Number.isNaN(v) ? Number.POSITIVE_INFINITY : v, i])
+          .sort((a, b) => b[0] - a[0] || a[1] - b[1])
+          .slice(low, low + 2)
+          .flatMap(([, i]) => i),
+      );
+      const places = weft.argsort(x, -1, { descending: true }).index(":", `${low}:${low + 2}`);
+      assert.deepEqual(values(places), order.flat(), `order of ${n} elements from ${low}`);
+    }
+  }
+  const wide = weft.tensor(Float64Array.from(whole(6000, 5, 3000)), { dtype: "float64" });
+  assert.equal(values(weft.sort(wide).index("3000:3001"))[0], [...whole(6000, 5, 3000)].sort((a, b) => a - b)[3000]);
+});

@@ -348,13 +348,52 @@ template <class C> W_INLINE float w_att_scale() { return C::SCALE() * w_att_unit
 template <class C> struct w_att_plain {
   static const bool YES = C::MASK == 0 && !C::BAND && C::T % W_ROWS == 0 && C::S % W_ROWS == 0;
 };
-template <class C> W_INLINE float w_att_masked(float s, const void* mask, long long base, int i, int j) {
+/* mixed: the tiles of query i and key j hold several segments. */
+template <class C> W_INLINE float w_att_masked(float s, const void* mask, long long base, int i, int j, bool mixed) {
   if ((C::T % W_ROWS != 0 && j >= C::T) || (C::S % W_ROWS != 0 && i >= C::S)) return -w_inf_f();
   if (C::BAND && (j - i < C::LOWER || j - i > C::UPPER)) return -w_inf_f();
   if (C::MASK == 1) return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
   if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT] * w_att_unit<C>();
+  if (C::MASK == 3 && mixed && ((const int*)mask)[base + i] != ((const int*)mask)[base + C::S + j]) return -w_inf_f();
   return s;
 }
+/* Which tiles of the other side share a segment with a tile: 0 none, 1 all of their elements, 2 some. Known by the smallest and the
+   largest id of every tile, so that a tile of unordered ids counts as shared where it may not be. Without segments every tile
+   is. */
+template <class C> struct w_att_shared {
+  uint8_t* state;
+  /* ids: of this tile, and of the other side. */
+  W_INLINE_MEMBER void find(char* memory, const int* own, int r0, int rows, const int* others, int count, int first,
+                            int last) {
+    state = (uint8_t*)memory;
+    if (C::MASK != 3) return;
+    int lane = threadIdx.x % 32, low, high;
+    range(own, r0, rows, low, high);
+    for (int tile = first + (int)threadIdx.x / 32; tile < last; tile += 4) {
+      int from, to;
+      range(others, tile * W_ROWS, count, from, to);
+      if (lane == 0) state[tile] = to < low || from > high ? 0 : low == high && from == to ? 1 : 2;
+    }
+    __syncthreads();
+  }
+  static W_INLINE_MEMBER void range(const int* ids, int r0, int rows, int& low, int& high) {
+    int i = r0 + (int)threadIdx.x % 32, a = ids[i < rows ? i : rows - 1], b = ids[i + 32 < rows ? i + 32 : rows - 1];
+    low = a < b ? a : b;
+    high = a < b ? b : a;
+    for (int d = 16; d > 0; d /= 2) {
+      int l = __shfl_xor_sync(0xffffffffu, low, d), h = __shfl_xor_sync(0xffffffffu, high, d);
+      low = l < low ? l : low;
+      high = h > high ? h : high;
+    }
+  }
+  /* The first shared tile from one on. */
+  W_INLINE_MEMBER int next(int tile, int last) const {
+    if (C::MASK == 3)
+      while (tile < last && state[tile] == 0) tile++;
+    return tile;
+  }
+  W_INLINE_MEMBER bool mixed(int tile) const { return C::MASK == 3 && state[tile] == 2; }
+};
 /* Tiles of keys that some query of a tile sees, from first to before last. */
 template <class C> W_INLINE void w_att_key_tiles(int tile, int& first, int& last) {
   first = 0;
@@ -374,9 +413,10 @@ template <class C> W_INLINE void w_att_query_tiles(int tile, int& first, int& la
   last = high < 0 ? 0 : high / W_ROWS + 1 < last ? high / W_ROWS + 1 : last;
 }
 /* The weight of a score in a row with this log-sum-exp. */
-template <class C> W_INLINE float w_att_weight(float s, float lse, const void* mask, long long base, int i, int j) {
+template <class C>
+W_INLINE float w_att_weight(float s, float lse, const void* mask, long long base, int i, int j, bool mixed) {
   if (w_att_plain<C>::YES) return w_att_exp<C>(fmaf(s, w_att_scale<C>(), -lse));
-  return w_att_exp<C>(w_att_masked<C>(s * w_att_scale<C>(), mask, base, i, j) - lse);
+  return w_att_exp<C>(w_att_masked<C>(s * w_att_scale<C>(), mask, base, i, j, mixed) - lse);
 }
 /* The random bits of this thread's two columns in rows g and g + 8 of a tile: four columns share a block of two words, so
    a pair of threads draws one block per row and exchanges the halves. See random "dropoutMask" in ops/reference/random.ts. */

@@ -20,6 +20,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
   Shared* sq = (Shared*)memory;
   Shared* sk = sq + W_ROWS * C::LD;
   Shared* sv = sk + C::STAGES * W_ROWS * C::LD;
+  w_att_shared<C> shared;
   const int tiles = (C::S + W_ROWS - 1) / W_ROWS;
   const bool PLAIN = w_att_plain<C>::YES && C::POSITIVE;
   /* The last tiles of a causal mask take longest: they start first. */
@@ -29,13 +30,16 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
   w_att_load<C>(sq, (const E*)p[0] + b * C::QB + h * C::QH, C::QS, tile * W_ROWS, C::S);
   const E* keys = (const E*)p[1] + b * C::KB + h / C::GROUP * C::KH;
   const E* values = (const E*)p[2] + b * C::VB + h / C::GROUP * C::VH;
-  auto fetch = [&](int round) {
-    w_att_load<C>(sk + w_att_place<C>(round), keys, C::KS, round * W_ROWS, C::T);
-    w_att_load<C>(sv + w_att_place<C>(round), values, C::VS, round * W_ROWS, C::T);
+  auto fetch = [&](int round, int turn) {
+    w_att_load<C>(sk + w_att_place<C>(turn), keys, C::KS, round * W_ROWS, C::T);
+    w_att_load<C>(sv + w_att_place<C>(turn), values, C::VS, round * W_ROWS, C::T);
     w_att_commit();
   };
-  if (C::STAGES == 2 && first < last) fetch(first);
   long long mask = b * C::MB + h * C::MH;
+  const int* ids = (const int*)p[3] + mask;
+  shared.find((char*)(sv + C::STAGES * W_ROWS * C::LD), ids, tile * W_ROWS, C::S, ids + C::S, C::T, first, last);
+  int round = shared.next(first, last), after;
+  if (C::STAGES == 2 && round < last) fetch(round, 0);
   uint32_t k0 = 0, k1 = 0;
   if (C::DROP) {
     const uint32_t* key = (const uint32_t*)p[4] + b * C::KEY;
@@ -51,22 +55,24 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
   /* The factor of a score inside the exponential, if it was not applied before. */
   const float factor = PLAIN ? w_att_scale<C>() : 1.0f;
 #pragma unroll 1
-  for (int round = first; round < last; round++) {
+  for (int turn = 0; round < last; turn++, round = after) {
     int j0 = round * W_ROWS;
-    if (C::STAGES == 1) fetch(round);
-    else if (round + 1 < last) fetch(round + 1);
-    w_att_arrive<C>(round + 1 < last);
-    if (round == first) left.hold(sq + warp * 16 * C::LD);
+    const bool mixed = shared.mixed(round);
+    after = shared.next(round + 1, last);
+    if (C::STAGES == 1) fetch(round, turn);
+    else if (after < last) fetch(after, turn + 1);
+    w_att_arrive<C>(after < last);
+    if (turn == 0) left.hold(sq + warp * 16 * C::LD);
     float s[8][4];
-    w_att_rows<C, 8>(s, left, sk + w_att_place<C>(round));
+    w_att_rows<C, 8>(s, left, sk + w_att_place<C>(turn));
     float best[2] = {-w_inf_f(), -w_inf_f()};
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
       for (int r = 0; r < 4; r++) {
         if (!PLAIN)
-          s[n][r] =
-              w_att_masked<C>(s[n][r] * w_att_scale<C>(), p[3], mask, row + (r / 2) * 8, j0 + n * 8 + 2 * t + (r & 1));
+          s[n][r] = w_att_masked<C>(s[n][r] * w_att_scale<C>(), p[3], mask, row + (r / 2) * 8,
+                                    j0 + n * 8 + 2 * t + (r & 1), mixed);
         best[r / 2] = fmaxf(best[r / 2], s[n][r]);
       }
     float shift[2];
@@ -118,15 +124,16 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
       int i = row + (t / 2) * 8, word = j0 / 32 + (t & 1);
       if (i < C::S && word < C::WORDS) ((uint32_t*)p[7])[((long long)bh * C::S + i) * C::WORDS + word] = mine;
     }
-    w_att_columns_of<C, 8>(o, s, sv + w_att_place<C>(round));
+    w_att_columns_of<C, 8>(o, s, sv + w_att_place<C>(turn));
     __syncthreads();
   }
   w_att_wait<0>();
   float inverse[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    /* A fully masked row: zeros with a boolean mask or a band, NaN otherwise. */
-    inverse[i] = (C::MASK == 1 || (C::BAND && C::MASK == 0)) && total[i] == 0 ? 0.0f : C::KEEP() / total[i];
+    /* A fully masked row: zeros with a boolean mask, segments or a band, NaN otherwise. */
+    const bool ZEROS = C::MASK == 1 || C::MASK == 3 || (C::BAND && C::MASK == 0);
+    inverse[i] = ZEROS && total[i] == 0 ? 0.0f : C::KEEP() / total[i];
     if (t == 0 && row + i * 8 < C::S)
       ((float*)p[6])[(long long)bh * C::S + row + i * 8] =
           total[i] == 0 ? 0.0f : logf(total[i]) + top[i] * factor / w_att_unit<C>();
@@ -139,7 +146,8 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
  * delta = sum(cotangent out). The factor keep is taken out of all sums: delta is divided by it, the results multiplied.
  */
 
-/* p: q, k, v, mask, out, log-sum-exp, dropout mask bits, cotangent, dq, dk, dv, rows. Leaves log-sum-exp and delta in rows, as the key gradient uses them. */
+/* p: q, k, v, mask, out, log-sum-exp, dropout mask bits, cotangent, dq, dk, dv, rows, gradient of the mask. Leaves log-sum-exp and
+   delta in rows, as the key gradient uses them. The gradient of the mask is zero outside a band, by a memset before. */
 template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char* memory) {
   typedef typename C::Shared Shared;
   typedef typename C::E E;
@@ -148,6 +156,7 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
   Shared* sk = sg + W_ROWS * C::LD;
   Shared* sv = sk + C::STAGES * W_ROWS * C::LD;
   float2* srows = (float2*)(sv + C::STAGES * W_ROWS * C::LD);
+  w_att_shared<C> shared;
   const int tiles = (C::S + W_ROWS - 1) / W_ROWS;
   /* The last tiles of a causal mask take longest: they start first. */
   int tile = tiles - 1 - (int)blockIdx.x % tiles, bh = blockIdx.x / tiles, b = bh / C::H, h = bh % C::H, first, last;
@@ -159,12 +168,16 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
   w_att_load<C>(sg, cotangent, C::GS, tile * W_ROWS, C::S);
   const E* keys = (const E*)p[1] + b * C::KB + h / C::GROUP * C::KH;
   const E* values = (const E*)p[2] + b * C::VB + h / C::GROUP * C::VH;
-  auto fetch = [&](int round) {
-    w_att_load<C>(sk + w_att_place<C>(round), keys, C::KS, round * W_ROWS, C::T);
-    w_att_load<C>(sv + w_att_place<C>(round), values, C::VS, round * W_ROWS, C::T);
+  auto fetch = [&](int round, int turn) {
+    w_att_load<C>(sk + w_att_place<C>(turn), keys, C::KS, round * W_ROWS, C::T);
+    w_att_load<C>(sv + w_att_place<C>(turn), values, C::VS, round * W_ROWS, C::T);
     w_att_commit();
   };
-  if (C::STAGES == 2 && first < last) fetch(first);
+  long long mask = b * C::MB + h * C::MH;
+  const int* ids = (const int*)p[3] + mask;
+  shared.find((char*)srows + C::STAGES * W_ROWS * 16, ids, tile * W_ROWS, C::S, ids + C::S, C::T, first, last);
+  int round = shared.next(first, last), after;
+  if (C::STAGES == 2 && round < last) fetch(round, 0);
   {
     int i = tile * W_ROWS + threadIdx.x / 2;
     float sum = 0;
@@ -192,7 +205,6 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
       if (i < C::S) ((float2*)p[11])[at] = mine;
     }
   }
-  long long mask = b * C::MB + h * C::MH;
   int row = tile * W_ROWS + warp * 16 + g;
   float lse[2], delta[2], o[C::DP / 8][4];
 #pragma unroll
@@ -200,11 +212,13 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
     for (int r = 0; r < 4; r++) o[n][r] = 0;
   w_att_left<C> leftQ, leftG;
 #pragma unroll 1
-  for (int round = first; round < last; round++) {
-    if (C::STAGES == 1) fetch(round);
-    else if (round + 1 < last) fetch(round + 1);
-    w_att_arrive<C>(round + 1 < last);
-    if (round == first) {
+  for (int turn = 0; round < last; turn++, round = after) {
+    const bool mixed = shared.mixed(round);
+    after = shared.next(round + 1, last);
+    if (C::STAGES == 1) fetch(round, turn);
+    else if (after < last) fetch(after, turn + 1);
+    w_att_arrive<C>(after < last);
+    if (turn == 0) {
       leftQ.hold(sq + warp * 16 * C::LD);
       leftG.hold(sg + warp * 16 * C::LD);
 #pragma unroll
@@ -216,8 +230,8 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const Shared* k = sk + w_att_place<C>(round) + half * 32 * C::LD;
-      const Shared* v = sv + w_att_place<C>(round) + half * 32 * C::LD;
+      const Shared* k = sk + w_att_place<C>(turn) + half * 32 * C::LD;
+      const Shared* v = sv + w_att_place<C>(turn) + half * 32 * C::LD;
       int j0 = round * W_ROWS + half * 32;
       uint32_t bits[2] = {0, 0};
       if (C::DROP)
@@ -232,15 +246,18 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
       for (int n = 0; n < 4; n++)
 #pragma unroll
         for (int r = 0; r < 4; r++) {
-          float weight =
-              w_att_weight<C>(s[n][r], lse[r / 2], p[3], mask, row + (r / 2) * 8, j0 + n * 8 + 2 * t + (r & 1));
+          int i = row + (r / 2) * 8, j = j0 + n * 8 + 2 * t + (r & 1);
+          float weight = w_att_weight<C>(s[n][r], lse[r / 2], p[3], mask, i, j, mixed);
           float kept = !C::DROP || (bits[r / 2] & 1u << (n * 8 + (r & 1))) ? d[n][r] : 0.0f;
           s[n][r] = weight * (kept - delta[r / 2]);
+          if (C::BIAS && i < C::S && j < C::T)
+            ((float*)p[12])[((long long)bh * C::S + i) * C::T + j] = s[n][r] * C::KEEP();
         }
       w_att_columns_of<C, 4>(o, s, k);
     }
     __syncthreads();
   }
+  w_att_wait<0>();
   const float scale = C::SCALE() * C::KEEP();
   w_att_store<C>((E*)p[8] + b * C::DQB + h * C::DQH, C::DQS, tile * W_ROWS + warp * 16, C::S, o, scale, scale);
 }
@@ -255,17 +272,20 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
   Shared* sg = sq + C::STAGES * W_ROWS * C::LD;
   float2* srows = (float2*)(sg + C::STAGES * W_ROWS * C::LD);
   uint32_t* sbits = (uint32_t*)(srows + C::STAGES * W_ROWS);
-  const int tiles = (C::T + W_ROWS - 1) / W_ROWS, shared = C::H / C::GROUP;
-  int tile = blockIdx.x % tiles, b = blockIdx.x / tiles / shared, own = blockIdx.x / tiles % shared, first, last;
+  w_att_shared<C> shared;
+  const int tiles = (C::T + W_ROWS - 1) / W_ROWS, owners = C::H / C::GROUP;
+  int tile = blockIdx.x % tiles, b = blockIdx.x / tiles / owners, own = blockIdx.x / tiles % owners, first, last;
   w_att_query_tiles<C>(tile, first, last);
+  const int* ids = (const int*)p[3] + b * C::MB;
+  shared.find((char*)srows + C::STAGES * W_ROWS * 16, ids + C::S, tile * W_ROWS, C::T, ids, C::S, first, last);
   /* All tiles of queries of one head after the other; several heads may share these keys. */
-  const int rounds = last - first, turns = rounds > 0 ? rounds * C::GROUP : 0;
+  int head = 0, round = shared.next(first, last);
+  bool more = round < last;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   w_att_load<C>(sk, (const E*)p[1] + b * C::KB + own * C::KH, C::KS, tile * W_ROWS, C::T);
   w_att_load<C>(sv, (const E*)p[2] + b * C::VB + own * C::VH, C::VS, tile * W_ROWS, C::T);
-  auto fetch = [&](int turn) {
-    int h = own * C::GROUP + turn / rounds, i0 = (first + turn % rounds) * W_ROWS,
-        place = C::STAGES == 2 ? turn & 1 : 0;
+  auto fetch = [&](int of, int tile_of, int turn) {
+    int h = own * C::GROUP + of, i0 = tile_of * W_ROWS, place = C::STAGES == 2 ? turn & 1 : 0;
     w_att_load<C>(sq + w_att_place<C>(turn), (const E*)p[0] + b * C::QB + h * C::QH, C::QS, i0, C::S);
     w_att_load<C>(sg + w_att_place<C>(turn), (const E*)p[7] + b * C::GB + h * C::GH, C::GS, i0, C::S);
     int i = i0 + threadIdx.x / 2, w = tile * 2 + threadIdx.x % 2;
@@ -282,7 +302,7 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
     }
     w_att_commit();
   };
-  if (C::STAGES == 2 && turns > 0) fetch(0);
+  if (C::STAGES == 2 && more) fetch(head, round, 0);
   int key = tile * W_ROWS + warp * 16 + g;
   float dk[C::DP / 8][4], dv[C::DP / 8][4];
 #pragma unroll
@@ -290,12 +310,18 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
     for (int r = 0; r < 4; r++) dk[n][r] = dv[n][r] = 0;
   w_att_left<C> leftK, leftV;
 #pragma unroll 1
-  for (int turn = 0; turn < turns; turn++) {
-    if (C::STAGES == 1) fetch(turn);
-    else if (turn + 1 < turns) fetch(turn + 1);
-    w_att_arrive<C>(turn + 1 < turns);
-    int round = first + turn % rounds;
-    long long mask = b * C::MB + (own * C::GROUP + turn / rounds) * C::MH;
+  for (int turn = 0; more; turn++) {
+    int next_head = head, next_round = shared.next(round + 1, last);
+    if (next_round >= last) {
+      next_head++;
+      next_round = shared.next(first, last);
+    }
+    more = next_head < C::GROUP;
+    if (C::STAGES == 1) fetch(head, round, turn);
+    else if (more) fetch(next_head, next_round, turn + 1);
+    w_att_arrive<C>(more);
+    const bool mixed = shared.mixed(round);
+    long long mask = b * C::MB + (own * C::GROUP + head) * C::MH;
     if (turn == 0) {
       leftK.hold(sk + warp * 16 * C::LD);
       leftV.hold(sv + warp * 16 * C::LD);
@@ -321,7 +347,7 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
           uint32_t bits = C::DROP ? drawn[(i + odd) * 2] >> (key & 31) : 0;
 #pragma unroll
           for (int r = odd; r < 4; r += 2) {
-            float weight = w_att_weight<C>(s[n][r], lse, p[3], mask, round * W_ROWS + i + odd, key + r / 2 * 8);
+            float weight = w_att_weight<C>(s[n][r], lse, p[3], mask, round * W_ROWS + i + odd, key + r / 2 * 8, mixed);
             bool kept = !C::DROP || (bits & 1u << (r / 2 * 8));
             s[n][r] = kept ? weight : 0.0f;
             d[n][r] = weight * ((kept ? d[n][r] : 0.0f) - delta);
@@ -331,6 +357,8 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
       w_att_columns_of<C, 4>(dv, s, c);
       w_att_columns_of<C, 4>(dk, d, q);
     }
+    head = next_head;
+    round = next_round;
     __syncthreads();
   }
   w_att_wait<0>();

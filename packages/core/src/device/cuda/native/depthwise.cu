@@ -1,6 +1,7 @@
 // Depthwise convolution of channels-last images: forward, the gradient with respect to the input (the same with flipped taps), and
 // with respect to the weight. A thread has a few neighboring channels and a strip of neighboring results, whose operands it reads
-// once; sums are in float32. Weights come as [taps][channels] in float32.
+// once; sums are in float32. Weights come as [taps][channels] in float32. Without strides and dilation, a block reads the operands of
+// a tile of results into shared memory first.
 #include "numbers.cuh"
 
 /* Results of a thread along the rows. */
@@ -80,6 +81,68 @@ W_INLINE void w_depthwise_apply(const T* x, const float* taps, T* y, const w_dep
     w_store<V>(out + (long long)(first + t) * s.channels, raw);
   }
 }
+/* Channels of a tile, two per thread; results of a tile: so many rows, and two strips. */
+#define W_TILE_CHANNELS 32
+#define W_TILE_ROWS 8
+/* An odd number of pixels per row: the halves of a warp, which have neighboring rows, read different banks. */
+W_INLINE int w_tile_pitch(int kernel) { return (2 * W_STRIP + kernel - 1) | 1; }
+template <class N, class T, int K>
+W_INLINE void w_depthwise_tile(char* memory, const T* x, const float* taps, T* y, const w_depthwise_shape& s) {
+  const int VECTOR = 16 / (int)sizeof(T), GROUPS = W_TILE_CHANNELS / VECTOR, WIDTH = 2 * W_STRIP + K - 1;
+  int chunks = (s.channels + W_TILE_CHANNELS - 1) / W_TILE_CHANNELS,
+      across = (s.out_width + 2 * W_STRIP - 1) / (2 * W_STRIP), down = (s.out_height + W_TILE_ROWS - 1) / W_TILE_ROWS,
+      pitch = w_tile_pitch(K);
+  int c0 = (int)(blockIdx.x % chunks) * W_TILE_CHANNELS, x0 = (int)(blockIdx.x / chunks % across) * 2 * W_STRIP,
+      y0 = (int)(blockIdx.x / chunks / across % down) * W_TILE_ROWS;
+  long long b = blockIdx.x / chunks / across / down;
+  T* pixels = (T*)memory;
+  int rows = W_TILE_ROWS + s.kernel_height - 1;
+  float* weights = (float*)(pixels + rows * pitch * W_TILE_CHANNELS);
+  for (int i = threadIdx.x; i < rows * WIDTH * GROUPS; i += 256) {
+    int c = i % GROUPS * VECTOR, px = i / GROUPS % WIDTH, py = i / GROUPS / WIDTH, iy = y0 + py - s.low_y,
+        ix = x0 + px - s.low_x;
+    bool inside = iy >= 0 && iy < s.height && ix >= 0 && ix < s.width && c0 + c < s.channels;
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (inside) v = *(const uint4*)(x + ((b * s.height + iy) * s.width + ix) * s.channels + c0 + c);
+    *(uint4*)(pixels + (py * pitch + px) * W_TILE_CHANNELS + c) = v;
+  }
+  for (int i = threadIdx.x; i < s.kernel_height * K * W_TILE_CHANNELS; i += 256) {
+    int c = c0 + i % W_TILE_CHANNELS;
+    weights[i] = c < s.channels ? taps[i / W_TILE_CHANNELS * s.channels + c] : 0.0f;
+  }
+  __syncthreads();
+  int c = (int)threadIdx.x % 16 * 2, row = (int)threadIdx.x / 16 % W_TILE_ROWS,
+      first = (int)threadIdx.x / 16 / W_TILE_ROWS * W_STRIP;
+  float total[W_STRIP][2];
+#pragma unroll
+  for (int t = 0; t < W_STRIP; t++) total[t][0] = total[t][1] = 0.0f;
+  for (int ky = 0; ky < s.kernel_height; ky++) {
+    const T* line = pixels + ((row + ky) * pitch + first) * W_TILE_CHANNELS + c;
+    float w[K][2];
+#pragma unroll
+    for (int k = 0; k < K; k++)
+      w_depthwise_load<w_number<float>, 2>(w[k], weights + (ky * K + k) * W_TILE_CHANNELS + c);
+#pragma unroll
+    for (int p = 0; p < W_STRIP + K - 1; p++) {
+      float in[2];
+      w_depthwise_load<N, 2>(in, line + p * W_TILE_CHANNELS);
+#pragma unroll
+      for (int t = 0; t < W_STRIP; t++)
+        if (p - t >= 0 && p - t < K) {
+          total[t][0] += in[0] * w[p - t][0];
+          total[t][1] += in[1] * w[p - t][1];
+        }
+    }
+  }
+  if (y0 + row >= s.out_height || c0 + c >= s.channels) return;
+  T* out = y + ((b * s.out_height + y0 + row) * s.out_width + x0 + first) * s.channels + c0 + c;
+#pragma unroll
+  for (int t = 0; t < W_STRIP; t++) {
+    if (x0 + first + t >= s.out_width) break;
+    __align__(8) T raw[2] = {N::store(total[t][0]), N::store(total[t][1])};
+    w_store<2>(out + (long long)t * s.channels, raw);
+  }
+}
 /* parts[chunk][taps][channels]: sums over the lines of a chunk. A thread has a row of taps. */
 template <class N, class T, int V, int K>
 W_INLINE void w_depthwise_weight(const T* x, const T* y, float* parts, const w_depthwise_shape& s, int chunks) {
@@ -99,6 +162,31 @@ W_INLINE void w_depthwise_weight(const T* x, const T* y, float* parts, const w_d
     if (iy < 0 || iy >= s.height) continue;
     const T* row = x + ((b * s.height + iy) * s.width) * s.channels + c;
     const T* from = y + line * s.out_width * s.channels + c;
+    if (s.stride_x == 1 && s.dilation_x == 1) {
+      /* Every operand of a strip is read once. */
+      for (int first = 0; first < s.out_width; first += W_STRIP) {
+        float in[W_STRIP + K - 1][V];
+#pragma unroll
+        for (int p = 0; p < W_STRIP + K - 1; p++) {
+          int ix = first + p - s.low_x;
+          if (ix >= 0 && ix < s.width) w_depthwise_load<N, V>(in[p], row + (long long)ix * s.channels);
+          else
+#pragma unroll
+            for (int v = 0; v < V; v++) in[p][v] = 0.0f;
+        }
+#pragma unroll
+        for (int t = 0; t < W_STRIP; t++) {
+          if (first + t >= s.out_width) break;
+          float g[V];
+          w_depthwise_load<N, V>(g, from + (long long)(first + t) * s.channels);
+#pragma unroll
+          for (int k = 0; k < K; k++)
+#pragma unroll
+            for (int v = 0; v < V; v++) total[k][v] += in[t + k][v] * g[v];
+        }
+      }
+      continue;
+    }
 #pragma unroll 4
     for (int ox = 0; ox < s.out_width; ox++) {
       float g[V];
@@ -150,6 +238,17 @@ W_INLINE void w_depthwise_sum(const float* parts, T* out, long long channels, lo
     else if (kw == 3) w_depthwise_apply<N, T, 4, 3>(x, taps, y, s);                                                    \
     else if (kw == 5) w_depthwise_apply<N, T, 4, 5>(x, taps, y, s);                                                    \
     else w_depthwise_apply<N, T, 4, 7>(x, taps, y, s);                                                                 \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(256)                                                                    \
+      w_depthwise_tile_##name(const T* x, const float* taps, T* y, long long b, long long h, long long wd,             \
+                              long long c, long long oh, long long ow, long long kh, long long kw, long long sy,       \
+                              long long sx, long long dy, long long dx, long long ly, long long lx) {                  \
+    W_DYNAMIC_SHARED(memory);                                                                                          \
+    w_depthwise_shape s = W_SHAPE;                                                                                     \
+    if (kw == 1) w_depthwise_tile<N, T, 1>(memory, x, taps, y, s);                                                     \
+    else if (kw == 3) w_depthwise_tile<N, T, 3>(memory, x, taps, y, s);                                                \
+    else if (kw == 5) w_depthwise_tile<N, T, 5>(memory, x, taps, y, s);                                                \
+    else w_depthwise_tile<N, T, 7>(memory, x, taps, y, s);                                                             \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(256)                                                                    \
       w_depthwise_weight_##name(const T* x, const T* y, float* parts, long long chunks, long long b, long long h,      \

@@ -1,7 +1,8 @@
 // scatterAdd on the GPU, deterministic: positions are gathered into one list per row, each list is put in order, and a row
 // adds its updates in that order. Light rows take a warp, or a thread per element where rows are narrow; rows with many updates a
 // block, which adds parts side by side. Many updates per row are put in order by argsort before. Integers are added atomically:
-// their sums do not depend on the order.
+// their sums do not depend on the order. Many updates of narrow rows are added atomically in float64, where sums of narrower numbers
+// are exact unless these differ by 2^27 in size or more.
 #include "numbers.cuh"
 
 #define W_LIGHT 32
@@ -255,6 +256,39 @@ template <class T> W_INLINE void w_scatter_bins(char* memory, const int* indices
   for (long long b = threadIdx.x; b < size; b += blockDim.x)
     if (bins[b] != 0) atomicAdd((W*)out + b, bins[b]);
 }
+W_INLINE void w_add_wide(double* to, double x) {
+#if defined(W_EMULATED) || __CUDA_ARCH__ >= 600
+  atomicAdd(to, x);
+#else
+  unsigned long long seen = *(unsigned long long*)to, before;
+  do {
+    before = seen;
+    double sum = __longlong_as_double((long long)before) + x;
+    seen = atomicCAS((unsigned long long*)to, before, (unsigned long long)__double_as_longlong(sum));
+  } while (seen != before);
+#endif
+}
+template <class N, class T> W_INLINE void w_scatter_wide(const int* indices, const T* updates, double* sums,
+                                                         long long total, long long before, long long n,
+                                                         long long after, long long count) {
+  long long e = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (e >= total) return;
+  long long to = w_scatter_target(indices, e, before, n, after, count, total);
+  if (to >= 0) w_add_wide(sums + to, (double)N::load(updates[e]));
+}
+template <class N, class T> W_INLINE void w_scatter_rounded(const T* base, const double* sums, T* out, long long size) {
+  long long i = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (i < size) out[i] = N::store((float)(base ? sums[i] + (double)N::load(base[i]) : sums[i]));
+}
+#define W_WIDE(name, N, T)                                                                                             \
+  extern "C" __global__ void w_scatter_wide_##name(const int* indices, const T* updates, double* sums,                 \
+                                                   long long total, long long before, long long n, long long after,    \
+                                                   long long count) {                                                  \
+    w_scatter_wide<N, T>(indices, updates, sums, total, before, n, after, count);                                      \
+  }                                                                                                                    \
+  extern "C" __global__ void w_scatter_rounded_##name(const T* base, const double* sums, T* out, long long size) {     \
+    w_scatter_rounded<N, T>(base, sums, out, size);                                                                    \
+  }
 #define W_SCATTER(name, N, T)                                                                                          \
   extern "C" __global__ void w_scatter_light_##name(const T* base, const T* updates, T* out, const int* counts,        \
                                                     const int* offsets, const int* list, long long rows,               \
@@ -296,3 +330,6 @@ W_SCATTER(f16, w_half_number, w_half)
 W_SCATTER(bf16, w_bfloat_number, w_bfloat)
 W_SCATTER(f32, w_number<float>, float)
 W_SCATTER(f64, w_number<double>, double)
+W_WIDE(f16, w_half_number, w_half)
+W_WIDE(bf16, w_bfloat_number, w_bfloat)
+W_WIDE(f32, w_number<float>, float)

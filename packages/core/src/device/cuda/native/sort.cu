@@ -82,9 +82,9 @@ W_INLINE void w_rank(const w_sort_share& share, const int* digit, int* rank, uin
     if (k < share.items && digit[k] < W_DIGITS) rank[k] += starts[digit[k]] + mine[digit[k]];
 }
 
-/* A whole row per block, of whose order the first count places are stored. Shared memory: counts and starts, then in the same place keys and places. */
+/* A whole row per block, of whose order count places from first on are stored. Shared memory: counts and starts, then in the same place keys and places. */
 template <class Q, class T>
-W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int count, int descending) {
+W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int first, int count, int descending) {
   typedef typename Q::K K;
   uint16_t* counts = (uint16_t*)memory;
   int* starts = (int*)(counts + blockDim.x / 32 * W_DIGITS);
@@ -128,7 +128,7 @@ W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int count, 
 #pragma unroll
   for (int k = 0; k < W_SORT_ITEMS; k++) {
     int i = share.first + k * 32;
-    if (k < share.items && i < count) out[(long long)blockIdx.x * count + i] = place[k];
+    if (k < share.items && i >= first && i < first + count) out[(long long)blockIdx.x * count + i - first] = place[k];
   }
 }
 
@@ -244,9 +244,9 @@ extern "C" __global__ void __launch_bounds__(1024) w_sort_starts(int* counts, in
 }
 #define W_RADIX(name, N, T)                                                                                            \
   extern "C" __global__ void __launch_bounds__(1024)                                                                   \
-      w_sort_rows_##name(const T* x, int* out, long long n, long long count, long long descending) {                   \
+      w_sort_rows_##name(const T* x, int* out, long long n, long long first, long long count, long long descending) {  \
     W_DYNAMIC_SHARED(memory);                                                                                          \
-    w_sort_rows<N, T>(memory, x, out, (int)n, (int)count, (int)descending);                                            \
+    w_sort_rows<N, T>(memory, x, out, (int)n, (int)first, (int)count, (int)descending);                                \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(512)                                                                    \
       w_sort_count_##name(const T* x, const void* keys, int* counts, long long n, long long tiles, long long length,   \

@@ -1,6 +1,7 @@
 // The first elements of the order of a row, without sorting the row: a block holds the keys of a part of a row in shared memory,
 // finds the key of the last one that belongs to them digit by digit from the highest, collects those before it, and ranks them by
-// counting. Long rows are cut into parts, whose first elements are the candidates of the next launch.
+// counting. Long rows are cut into parts, whose first elements are the candidates of the next launch. Single places of the order, as
+// those of a median, are found the same way, without collecting anything.
 #include "keys.cuh"
 
 #define W_TOPK_THREADS 512
@@ -130,12 +131,73 @@ template <class Q, class T> W_INLINE void w_topk_rows(char* memory, const T* x, 
     out[(long long)blockIdx.x * count + rank] = places ? places[own] : (int)first + own;
   }
 }
+/* Where the element of one place of the order of a row lies; a block per row and place, for count places from first on. Keys are held
+   in shared memory where a row fits, and made anew in every round otherwise. */
+template <class Q, class T> W_INLINE void w_nth_rows(char* memory, const T* x, int* out, long long n, long long first,
+                                                     long long count, int descending, int held) {
+  typedef typename Q::K K;
+  const int BITS = (int)sizeof(K) * 8;
+  __shared__ int warps[W_TOPK_THREADS / 32];
+  long long row = blockIdx.x / count;
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, length = (int)n, known = 0;
+  int rest = (int)(first + blockIdx.x % count) + 1;
+  const T* values = x + row * n;
+  int* bins = (int*)memory;
+  K* keys = (K*)(bins + W_TOPK_BINS);
+  K prefix = 0;
+  auto key_of = [&](int i) {
+    if (held && known > 0) return keys[i];
+    K key = Q::of(values[i]);
+    return descending ? (K)~key : key;
+  };
+  /* Keys whose known bits are those of the wanted one. */
+  auto matches = [&](K key) { return known == 0 || (K)(key >> (BITS - known)) == prefix; };
+  w_topk_bin at = {0, 0, length};
+  while (known < BITS && (known == 0 || at.inside > 1)) {
+    int width = BITS - known < W_TOPK_BITS ? BITS - known : W_TOPK_BITS;
+    for (int b = threadIdx.x; b < W_TOPK_BINS; b += W_TOPK_THREADS) bins[b] = 0;
+    __syncthreads();
+#pragma unroll 4
+    for (int i = threadIdx.x; i < length; i += W_TOPK_THREADS) {
+      K key = key_of(i);
+      if (held && known == 0) keys[i] = key;
+      if (matches(key)) atomicAdd(bins + (int)(key >> (BITS - known - width) & (((K)1 << width) - 1)), 1);
+    }
+    __syncthreads();
+    at = w_topk_find(bins, rest);
+    rest -= at.before;
+    known += width;
+    prefix = (K)((K)(prefix << width) | (K)at.bin);
+  }
+  /* The rest-th of those that match, in the order of the row. */
+  for (int base = 0; rest > 0 && base < length; base += W_TOPK_THREADS) {
+    int i = base + (int)threadIdx.x;
+    bool is = i < length && matches(key_of(i));
+    unsigned votes = __ballot_sync(0xffffffffu, is);
+    __syncthreads();
+    if (lane == 0) warps[warp] = __popc(votes);
+    __syncthreads();
+    int place = __popc(votes & ((1u << lane) - 1)) + 1;
+    int found = 0;
+    for (int w = 0; w < W_TOPK_THREADS / 32; w++) {
+      if (w < warp) place += warps[w];
+      found += warps[w];
+    }
+    if (is && place == rest) out[blockIdx.x] = i;
+    rest -= found;
+  }
+}
 #define W_TOPK(name, N, T)                                                                                             \
   extern "C" __global__ void __launch_bounds__(W_TOPK_THREADS)                                                         \
       w_topk_rows_##name(const T* x, const int* from, int* out, long long n, long long m, long long parts,             \
                          long long count, long long descending) {                                                      \
     W_DYNAMIC_SHARED(memory);                                                                                          \
     w_topk_rows<N, T>(memory, x, from, out, n, m, parts, (int)count, (int)descending);                                 \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(W_TOPK_THREADS) w_topk_nth_##name(                                      \
+      const T* x, int* out, long long n, long long first, long long count, long long descending, long long held) {     \
+    W_DYNAMIC_SHARED(memory);                                                                                          \
+    w_nth_rows<N, T>(memory, x, out, n, first, count, (int)descending, (int)held);                                     \
   }
 W_TOPK(i8, w_key_i8, int8_t)
 W_TOPK(u8, w_key_u8, uint8_t)
