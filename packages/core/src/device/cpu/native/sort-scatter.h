@@ -290,7 +290,16 @@ static void wr_scatter(int dtype, long batch, long before, long n, long after, l
   static const w_kernel kernels[] = {scatter_u8, scatter_u8,  scatter_i32, scatter_i64, scatter_h,
                                      scatter_b,  scatter_f,   scatter_d,   scatter_c,   scatter_z,
                                      scatter_u8, scatter_u16, scatter_u16, scatter_i32, scatter_i64};
-  order_job job = {before, n, after, count, batch, dtype, NULL, base, updates, indices, out};
+  order_job job = {.outer = before,
+                   .n = n,
+                   .inner = after,
+                   .count = count,
+                   .flag = batch,
+                   .dtype = dtype,
+                   .base = base,
+                   .updates = updates,
+                   .indices = indices,
+                   .out = out};
   void* p[] = {&job};
   const long work = batch * (before * n * after + before * count * after);
   /* One chunk per thread: each reads all indices. */
