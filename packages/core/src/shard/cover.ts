@@ -37,12 +37,14 @@ function hullOf(item: number, ways: readonly Way[]): HullStep[] {
 
 /**
  * The ways to take that save at least `need` at the least cost, one per item and null for items that are not taken; null if all
- * together save too little. The cost is at most `tolerance` above the least one, unless the search was cut off.
+ * together save too little, or none costs less than `below`. The cost is at most `tolerance` above the least one, unless the search was
+ * cut off.
  */
 export function cheapestCover<W extends Way>(
   items: readonly Item<W>[],
   need: number,
   tolerance: number,
+  below = Number.POSITIVE_INFINITY,
 ): { costs: number; chosen: (W | null)[] } | null {
   const rounding = 1e-9 * Math.abs(need);
   const steps = items.flatMap(({ ways }, i) => hullOf(i, ways));
@@ -97,14 +99,15 @@ export function cheapestCover<W extends Way>(
       costs -= own.costs - (other?.costs ?? 0);
       chosen[item] = other;
     }
-    if (best === null || costs < best.costs) best = { costs, chosen };
+    if (costs < (best?.costs ?? below)) best = { costs, chosen };
   };
   let nodes = 0;
   const visit = (k: number, left: number, spent: number): void => {
     const least = spent + bound(k, left);
-    if (least === Number.POSITIVE_INFINITY || nodes++ >= maxNodes) return;
+    const isHopeless = (): boolean => least >= (best?.costs ?? below) - tolerance;
+    if (least === Number.POSITIVE_INFINITY || (k === 0 && isHopeless()) || nodes++ >= maxNodes) return;
     round(k, left, spent);
-    if (best !== null && least >= best.costs - tolerance) return;
+    if (isHopeless()) return;
     if (k === order.length) return;
     const item = order[k];
     for (const way of [...[...items[item].ways].sort((a, b) => b.saves - a.saves), null]) {

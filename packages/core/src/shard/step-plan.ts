@@ -193,9 +193,9 @@ export class SplitProblem {
     for (const gathered of boundsOf(gathers))
       for (const recomputed of boundsOf(again)) {
         const items = this.#itemsWithin(gathered, recomputed);
-        const found = cheapestCover(items, bytes + gathered + recomputed - limit, tolerance);
-        if (found !== null && (best === null || found.costs < best.costs))
-          best = { costs: found.costs, chosen: found.chosen.flatMap((way) => way?.increments ?? []) };
+        const below: number = best?.costs ?? Number.POSITIVE_INFINITY;
+        const found = cheapestCover(items, bytes + gathered + recomputed - limit, tolerance, below);
+        if (found !== null) best = { costs: found.costs, chosen: found.chosen.flatMap((way) => way?.increments ?? []) };
       }
     return best === null ? null : this.decision(best.chosen);
   }
