@@ -268,11 +268,10 @@ srun --mpi=pmix torchrun --nnodes=1 --nproc_per_node=4 --rdzv_backend=c10d --rdz
         },
         {
           ask: "Gradient compression",
-          type: "`distributed.bucket_mb`",
-          run: "weft train tiny.yaml --devices 2 --max-steps 2 --set distributed.bucket_mb=25 --output runs/buckets",
-          shows: [/(.* after 2 steps.*)/],
-          says: "larger buckets, which is what the guide's code sets; gradients themselves are not compressed",
-          state: "partly",
+          type: "`weft train tiny.yaml --devices 2 --compress bfloat16`",
+          run: "weft train tiny.yaml --devices 2 --max-steps 2 --compress bfloat16 --output runs/compressed",
+          shows: [/(gradients are sent as bfloat16.*)/, /(.* after 2 steps.*)/],
+          says: "also `float16`, and `top-k=0.01` with error feedback",
         },
         {
           ask: "Bucket size",
