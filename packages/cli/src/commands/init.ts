@@ -1,6 +1,6 @@
 // weft init: writes a commented YAML file with its JSON Schema, a job script, and says which commands to type.
 import { existsSync, mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { type Command, InvalidArgumentError } from "commander";
 import {
@@ -53,6 +53,12 @@ export function add(program: Command): void {
     .addHelpText("after", help)
     .action((goal: string | undefined, folder: string, options: Options) => attempt(() => run(goal, folder, options)));
 }
+
+/** Whether the shell finds this command by its name. */
+const isOnPath = (): boolean =>
+  (process.env.PATH ?? "")
+    .split(delimiter)
+    .some((folder) => folder !== "" && !folder.includes("node_modules") && existsSync(join(folder, "weft")));
 
 /** Asks for what the command line leaves out. */
 async function ask(options: Options): Promise<{ goal: string; answers: InitAnswers }> {
@@ -112,4 +118,5 @@ async function run(given: string | undefined, folder: string, options: Options):
   }
   const where = folder === "." ? "" : `cd ${folder}\n  `;
   print(`wrote ${written.join(", ")}\n\nType:\n  ${where}${next.join("\n  ")}\n`);
+  if (!isOnPath()) print(`weft is not on your path; type once: alias weft='node ${process.argv[1]}'\n`);
 }

@@ -134,7 +134,7 @@ function gateWork(file: string, text: string): Work {
   const method = typeof spec.evolution.method === "string" ? spec.evolution.method : spec.evolution.method.name;
   const explain =
     `evolution: ${spec.evolution.steps} steps of ${method}; target ${spec.target.name}, compensation ${spec.target.compensation}, ` +
-    `${spec.target.measure} infidelity; ${Object.keys(start).length} parameters are learned`;
+    `${spec.target.measure} infidelity; ${Object.keys(start).length} parameters with ${Object.values(start).reduce((n, t) => n + t.size, 0)} numbers are learned`;
   return {
     name: spec.name,
     gate: text,

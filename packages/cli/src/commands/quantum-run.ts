@@ -166,8 +166,10 @@ function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
 
 function report(r: Result): string {
   const lines = [`${r.name} on ${r.device}`];
-  if ("refused" in r.spectrum) lines.push(`spectrum: ${r.spectrum.refused}`);
-  else
+  if ("refused" in r.spectrum) {
+    const [reason] = r.spectrum.refused.replace(/^spectrum: /, "").split(/[:;] /);
+    lines.push(`no table of dressed levels, which the result does not need: ${reason}`);
+  } else
     lines.push(
       table(
         ["state", "GHz", "overlap with product state"],

@@ -1,5 +1,6 @@
 // weft ui: the local web app of a runs folder and, if asked for, of a running cluster.
 import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
 import type { Command } from "commander";
 import { attempt, CommandError, printLines, warn, wrongUsage } from "../terminal/index.js";
 import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
@@ -62,6 +63,8 @@ async function run(runs: string, options: Options): Promise<void> {
     throw error;
   });
   printLines(`${ui.url}\n`);
+  if (process.stdout.isTTY) printLines(`It shows the runs in ${runs}. Ctrl-C ends it.\n`);
+  if (!existsSync(runs)) warn(`there is no folder ${runs} yet; what is written there will appear`);
   if (!isLoopback(host))
     warn("others can reach this server, and the connection is not encrypted: prefer the default host and ssh -L");
   if (options.open && process.stdout.isTTY) openBrowser(ui.url);

@@ -2,6 +2,7 @@
 // numbers. The loss is written for a whole batch, as on one device; ranks share its work.
 import { createHash } from "node:crypto";
 import { stat } from "node:fs/promises";
+import { register } from "node:module";
 import { pathToFileURL } from "node:url";
 import { bytesOf, type DType, makeStorage, type Storage, WeftError } from "@weft/core/internal/graph";
 import { flattenTree, type Key, stack, Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
@@ -274,11 +275,27 @@ interface ModelModule {
   classes?(): readonly string[];
 }
 
+let findsWeft = false;
+
+/** Modules outside of a project that has Weft installed find the packages that this command uses. */
+function findWeft(): void {
+  if (findsWeft) return;
+  findsWeft = true;
+  const hook = `export async function resolve(name, context, next) {
+    try { return await next(name, context); } catch (error) {
+      if (!name.startsWith("@weft/")) throw error;
+      return next(name, { ...context, parentURL: ${JSON.stringify(import.meta.url)} });
+    }
+  }`;
+  register(`data:text/javascript,${encodeURIComponent(hook)}`);
+}
+
 /** Loads the module that a configuration names. */
 export async function openModuleTask(config: ModuleConfig): Promise<Task> {
   const path = config.model;
   if ((await stat(path).catch(() => null))?.isFile() !== true)
     throw new ConfigError(`model: ${path} is not a file; give the path of a module, relative to the configuration`);
+  findWeft();
   const loaded = (await import(pathToFileURL(path).href)) as Partial<ModelModule> & { default?: Partial<ModelModule> };
   const module = { ...loaded.default, ...loaded };
   for (const name of ["init", "loss", "data"] as const)
