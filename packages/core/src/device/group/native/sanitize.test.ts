@@ -271,16 +271,16 @@ int main(void) {
   /* Empty and single. */
   wr_cumsum(6, 0, 4, 1, 0, base, out, 2); wr_cumsum(6, 1, 0, 1, 1, base, out, 2);
   int32_t order[8];
-  wr_argsort(6, 0, 4, 4, 0, base, order, 2); wr_argsort(6, 1, 0, 0, 0, base, order, 2);
+  wr_argsort(6, 0, 4, 0, 4, 0, base, order, 2); wr_argsort(6, 1, 0, 0, 0, 0, base, order, 2);
   /* Equal numbers keep their order, and NaN is last. */
   const double numbers[8] = {3, 1, NAN, 2, 1, -INFINITY, NAN, 3};
   const int32_t sorted[8] = {5, 1, 4, 3, 0, 7, 2, 6};
   const int32_t descending[8] = {2, 6, 0, 7, 3, 1, 4, 5};
-  wr_argsort(7, 1, 8, 8, 1, numbers, order, 1);
+  wr_argsort(7, 1, 8, 0, 8, 1, numbers, order, 1);
   for (int i = 0; i < 8; i++) EXPECT(order[i] == descending[i]);
-  wr_argsort(7, 1, 8, 3, 1, numbers, order, 1);
+  wr_argsort(7, 1, 8, 0, 3, 1, numbers, order, 1);
   for (int i = 0; i < 3; i++) EXPECT(order[i] == descending[i]);
-  wr_argsort(7, 1, 8, 8, 0, numbers, order, 1);
+  wr_argsort(7, 1, 8, 0, 8, 0, numbers, order, 1);
   for (int i = 0; i < 8; i++) EXPECT(order[i] == sorted[i]);
   /* Products with empty sides. */
   wr_gemm(0, 0, 4, 3, base, 3, 1, 0, updates, 4, 1, 0, out, 4, 0, NULL, NULL, NULL, NULL, 2);
