@@ -13,7 +13,6 @@ import {
 } from "../graph/index.js";
 import { build, convRoles } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
-import { afterCollectives } from "./after-collectives.js";
 
 /** What the convolution library of a device supports. */
 export interface ConvSupport {
@@ -264,7 +263,8 @@ function symmetric(node: Node<"conv">): Symmetric {
 
 /** The form of a convolution that the device runs. */
 function prepareConv(node: Node<"conv">, support: ConvSupport | undefined): Node {
-  if (node.inputs.some(({ shape }) => numel(shape) === 0)) return afterCollectives(build.zerosLike(node), node.inputs);
+  // A constant in its place would take the collectives of its operands out of the program; prepare knows them.
+  if (node.inputs.some(({ shape }) => numel(shape) === 0)) return node;
   if (support === undefined || kindOf(node.dtype) === "int") return lowerConv(node);
   if (isHalf(node.dtype) && support.widensHalf) {
     const [a, b] = node.inputs.map((x) => build.cast(x, "float32"));

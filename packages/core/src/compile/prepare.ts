@@ -14,7 +14,6 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
-import { afterCollectives } from "./after-collectives.js";
 import { type ConvSupport, prepareConvs, rewriteOps } from "./lower-conv.js";
 import { prepareHalfSpectrum } from "./lower-fft.js";
 
@@ -248,13 +247,14 @@ const emptyValue: Record<ReduceFn, (dtype: DType) => number> = {
   min: (dtype) => (kindOf(dtype) === "float" ? Number.POSITIVE_INFINITY : Number(integerLimits(dtype).high)),
 };
 
-/** Empty tensors, and reductions of them, need no loops. */
+/** Empty tensors, and sums over them, need no loops. */
 function prepareEmpty(node: Node): Node | null {
   if (node.outputs !== null || node.op === "const" || node.op === "collective") return null;
-  const constant = (value: number): Node => afterCollectives(build.full(node.shape, value, node.dtype), node.inputs);
-  if (numel(node.shape) === 0) return constant(0);
-  if (isOp(node, "det") && numel(node.inputs[0].shape) === 0) return constant(1);
-  if (isOp(node, "reduce") && numel(node.inputs[0].shape) === 0) return constant(emptyValue[node.attrs.fn](node.dtype));
+  if (numel(node.shape) === 0) return build.zerosLike(node);
+  if (isOp(node, "conv") && node.inputs.some(({ shape }) => numel(shape) === 0)) return build.zerosLike(node);
+  if (isOp(node, "det") && numel(node.inputs[0].shape) === 0) return build.full(node.shape, 1, node.dtype);
+  if (isOp(node, "reduce") && numel(node.inputs[0].shape) === 0)
+    return build.full(node.shape, emptyValue[node.attrs.fn](node.dtype), node.dtype);
   return null;
 }
 
