@@ -102,7 +102,7 @@ describe("runs on GPUs and gates", { timeout: 300_000 }, () => {
     await page.getByRole("heading", { name: "live" }).waitFor();
     await page.locator("figure", { hasText: "Infidelity" }).locator("canvas").first().waitFor();
     const steps = async (): Promise<number> =>
-      Number(((await page.locator(".fact dd").first().textContent()) ?? "").replaceAll(/[^\d].*$/g, ""));
+      Number.parseInt(((await page.locator(".fact dd").first().textContent()) ?? "").replaceAll(",", ""), 10);
     const first = await steps();
     for (const end = Date.now() + 60_000; (await steps()) <= first; await page.waitForTimeout(200))
       assert.ok(Date.now() < end, "steps arrive");
