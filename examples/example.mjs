@@ -1,7 +1,7 @@
 // @ts-check
 // What the examples share: the arguments `--small` (sizes that take a moment) and `--out DIR`, and simple charts.
 import { mkdirSync, writeFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { basename, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { axes, label, legend, linearScale, logScale, polyline, seriesColors, svgDocument } from "@weft/formats/svg";
@@ -18,11 +18,11 @@ export const small = values.small;
 export const weftCommand = fileURLToPath(new URL("../packages/cli/bin/weft.js", import.meta.url));
 
 /**
- * The folder for pictures: that of the example, or the one that `--out` names.
+ * The folder for pictures: one for each example in `runs`, which is not part of the repository, or the one that `--out` names.
  * @param {string} folder
  */
 export function outputFolder(folder) {
-  const out = values.out ?? folder;
+  const out = values.out ?? join("runs", "examples", basename(folder));
   mkdirSync(out, { recursive: true });
   return out;
 }

@@ -7,6 +7,7 @@ import { createInterface } from "node:readline/promises";
 import { root, setup, sh } from "./setup.mjs";
 
 setup();
+console.log("weft: building ...");
 const built = sh(process.execPath, [join(root, "scripts/build.mjs")]);
 if (built !== 0) process.exit(built);
 

@@ -4,24 +4,12 @@ the source line that the analysis must name. Started by run.mjs: job.py <scenari
 import datetime
 import os
 import signal
-import sys
 import time
 
 import torch
 import torch.distributed as dist
 
-scenario, store = sys.argv[1], sys.argv[2]
-torch.set_num_threads(1)
-dist.init_process_group(
-    "gloo",
-    init_method="file://" + store,
-    rank=int(os.environ["RANK"]),
-    world_size=int(os.environ["WORLD_SIZE"]),
-    timeout=datetime.timedelta(minutes=20),
-)
-rank, world = dist.get_rank(), dist.get_world_size()
-gradient = torch.ones(64)
-metric = torch.ones(8)
+from ranks import gradient, metric, rank, scenario, world
 
 
 def work():

@@ -250,7 +250,9 @@ async function judge(result: StudyResult, options: Options): Promise<void> {
   for (const file of result.runs.filter((run) => run.status === "failed" || run.status === "timeout")) {
     const log = join(result.folder, "runs", file.id, "stderr.log");
     const tail = existsSync(log) ? lastLines(readFileSync(log, "utf8"), 8) : "";
-    warn(`${file.id} (${file.devices} devices) ${file.status}: ${file.message ?? ""}${tail === "" ? "" : `\n${tail}`}`);
+    warn(
+      `${file.id} (${file.devices} device${file.devices === 1 ? "" : "s"}) ${file.status}: ${file.message ?? ""}${tail === "" ? "" : `\n${tail}`}`,
+    );
   }
   const analysis = await withProgress(async (progress): Promise<Analysis> => {
     const study = studyFromScaleDirectory(result.folder);

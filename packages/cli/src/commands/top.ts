@@ -160,7 +160,7 @@ function ratesOf(
 }
 
 const summaryOf = ({ workers, clients, messages, bytes, recomputed }: Status): string =>
-  `${workers.length} workers, ${clients} clients, ${messages} messages (${size(bytes)}) through the dispatcher` +
+  `${workers.length} worker${workers.length === 1 ? "" : "s"}, ${clients} client${clients === 1 ? "" : "s"}, ${messages} messages (${size(bytes)}) through the dispatcher` +
   (recomputed > 0 ? `, ${recomputed} lost tensors recomputed` : "");
 
 type Status = Parameters<Parameters<typeof import("@weft/cluster").watch>[2]>[0];

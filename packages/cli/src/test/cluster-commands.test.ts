@@ -71,7 +71,7 @@ test("top shows the workers and their counters", { skip }, () => {
     workers.map((w) => [w.info.label, w.state]),
     [["first", "ready"]],
   );
-  assert.match(weft("top", "-p", port, "--once").stdout, /1 workers.*\n.*worker +device.*\n.*\n *w1 +first/s);
+  assert.match(weft("top", "-p", port, "--once").stdout, /1 worker,.*\n.*worker +device.*\n.*\n *w1 +first/s);
 });
 
 test("tape shows, summarizes, exports, replays and compares", { skip }, () => {

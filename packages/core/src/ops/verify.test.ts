@@ -227,7 +227,13 @@ test("reductions and indexing", () => {
   refuses("argreduce", [input([0])], { fn: "argmax", axis: 0 }, { shape: [], dtype: "int32" }, /is empty/);
   refuses("cumsum", [x], { axis: 2, reverse: false }, f32(2, 3), /axis 2/);
   refuses("argsort", [input([])], { descending: false }, { shape: [], dtype: "int32" }, /no order/);
-  refuses("argsort", [x], { descending: false, count: 4 }, { shape: [2, 4], dtype: "int32" }, /4 of 3 elements from 0 on/);
+  refuses(
+    "argsort",
+    [x],
+    { descending: false, count: 4 },
+    { shape: [2, 4], dtype: "int32" },
+    /4 of 3 elements from 0 on/,
+  );
   refuses("gather", [x, input([2])], { axis: 0, batch: 0 }, f32(2, 3), /float32 and should be int32/);
   refuses("gather", [x, input([2], "int64")], { axis: 0, batch: 0 }, f32(2, 3), /int64 and should be int32/);
   refuses("gather", [x, at], { axis: 2, batch: 0 }, f32(2, 3), /axis 2/);
