@@ -1,5 +1,4 @@
 // weft scale: runs a command at several device counts, measures it and analyzes the result.
-import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   type Analysis,
@@ -7,6 +6,7 @@ import {
   attachTraces,
   type FollowOptions,
   followStudy,
+  lastLines,
   launchers,
   PlanError,
   performanceReport,
@@ -249,7 +249,10 @@ function reporter(quiet: boolean): (event: StudyEvent) => void {
 async function judge(result: StudyResult, options: Options): Promise<void> {
   for (const file of result.runs.filter((run) => run.status === "failed" || run.status === "timeout")) {
     const log = join(result.folder, "runs", file.id, "stderr.log");
-    const tail = existsSync(log) ? lastLines(readFileSync(log, "utf8"), 8) : "";
+    const tail = lastLines(log, 8)
+      .map((line) => `  ${line}`)
+      .join("\n")
+      .trimEnd();
     warn(
       `${file.id} (${file.devices} device${file.devices === 1 ? "" : "s"}) ${file.status}: ${file.message ?? ""}${tail === "" ? "" : `\n${tail}`}`,
     );
@@ -268,14 +271,4 @@ async function judge(result: StudyResult, options: Options): Promise<void> {
   if (!result.canceled && result.runs.every((run) => run.status !== "ok"))
     throw new CommandError("no run ended well; there is nothing to judge");
   process.exitCode = verdictExitCode([analysis.report]);
-}
-
-function lastLines(text: string, count: number): string {
-  return text
-    .trimEnd()
-    .split("\n")
-    .slice(-count)
-    .map((line) => `  ${line}`)
-    .join("\n")
-    .trimEnd();
 }
