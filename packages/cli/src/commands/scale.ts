@@ -93,10 +93,11 @@ const units: Record<string, number> = { s: 1, m: 60, h: 3600, "": 1 };
 /** 90, 90s, 30m, 2h, 01:30:00. */
 function duration(value: string): number {
   const clock = /^(?:(\d+):)?(\d+):(\d+)$/.exec(value);
-  if (clock !== null) return Number(clock[1] ?? 0) * 3600 + Number(clock[2]) * 60 + Number(clock[3]);
+  const ofClock = clock === null ? null : Number(clock[1] ?? 0) * 3600 + Number(clock[2]) * 60 + Number(clock[3]);
+  if (ofClock !== null) return positive("a time limit")(String(ofClock));
   const plain = /^(\d+(?:\.\d+)?)\s*([smh]?)$/.exec(value);
   if (plain === null) throw new InvalidArgumentError("write seconds, or 90s, 30m, 2h, 01:30:00");
-  return Number(plain[1]) * units[plain[2]];
+  return positive("a time limit")(String(Number(plain[1]) * units[plain[2]]));
 }
 
 export function add(program: Command): void {

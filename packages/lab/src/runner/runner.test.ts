@@ -159,6 +159,8 @@ test("a folder is never used twice", async () => {
   const parent = join(folder.path, "runs");
   assert.equal(createStudyFolder(parent, "a"), join(parent, "a"));
   assert.equal(createStudyFolder(parent, "a"), join(parent, "a-2"));
+  for (const name of ["../a", "a/b", "..", "", "x".repeat(300), "a\u0000"])
+    assert.throws(() => createStudyFolder(parent, name), PlanError, name);
 });
 
 test("a command that fails at one of the counts keeps the others", async () => {
