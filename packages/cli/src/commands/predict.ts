@@ -15,7 +15,7 @@ import {
   studyPoints,
   verdictExitCodes,
 } from "@weft/lab/internal";
-import type { Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import {
   attempt,
   CommandError,
@@ -99,7 +99,7 @@ function batches(value: string, previous: number[] | undefined): number[] {
   for (const part of value.split(/[\s,]+/).filter((p) => p !== "")) {
     const batch = Number(part);
     if (!(Number.isFinite(batch) && batch > 0))
-      throw new CommandError(`--global-batch ${part} is not a number of samples`, wrongUsage);
+      throw new InvalidArgumentError(`"${part}" is not a number of samples above 0`);
     list.push(batch);
   }
   return list;
