@@ -94,7 +94,9 @@ function withoutDocuments(lines: readonly { text: string; line: number }[]): { t
       return false;
     }
     if (!text.trimStart().startsWith("#"))
-      for (const match of text.matchAll(/(?<!<)<<-?\s*(["']?)([A-Za-z_]\w*)\1/g)) ends.push(match[2]!);
+      // Inside of (( )) the same characters shift a number.
+      for (const match of text.replaceAll(/\(\(.*?\)\)/g, "").matchAll(/(?<!<)<<-?\s*(["']?)([A-Za-z_]\w*)\1/g))
+        ends.push(match[2]!);
     return true;
   });
 }
