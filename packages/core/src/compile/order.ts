@@ -99,6 +99,47 @@ export function asSoon(work: Work[], sizes: Sizes): Work[] {
   return moved ? inOrder(work) : work;
 }
 
+/**
+ * Moves collectives whose results or operands are large to where they take least memory: a gathered tensor is awaited right before
+ * its first reader and started after the gather before it, and what a reduce-scatter reads is released before the next collective
+ * starts. Their order stays: all devices issue and await them in it.
+ */
+export function paceCollectives(work: Work[], sizes: Sizes): Work[] {
+  const of = (phase: "start" | "finish"): Work[] =>
+    work.filter(({ step }) => step.kind === "collective" && step.phase === phase);
+  const [starts, ends] = [of("start"), of("finish")];
+  const kindOf = ({ step }: Work): string => (step.kind === "collective" ? step.node.attrs.kind : "");
+  const isLarge = (w: Work): boolean => sum([...w.reads, ...w.writes], sizes) >= worthMoving;
+  // Small ones follow: one that is awaited early would make larger ones before it early.
+  const paced = starts.map((w) => ["allGather", "reduceScatter"].includes(kindOf(w)));
+  if (!starts.some((w, k) => paced[k] && isLarge(w))) return work;
+  for (const [i, w] of work.entries()) w.at = i;
+  const readers = readersOf(work);
+  const firstReader = ends.map((end) => {
+    const others = [...end.writes].flatMap((key) => readers.get(key) ?? []);
+    return Math.min(Number.POSITIVE_INFINITY, ...others.map(({ at }) => at));
+  });
+  // In the order of the collectives, which is that of both lists.
+  const awaited = ends.map(({ at }, k) => {
+    if (!paced[k]) return at;
+    if (kindOf(starts[k]) === "allGather")
+      return firstReader[k] === Number.POSITIVE_INFINITY ? at : firstReader[k] - 0.5;
+    return k + 1 < starts.length ? Math.max(starts[k].at + 0.5, starts[k + 1].at - 0.5) : at;
+  });
+  // One that is awaited early makes those before it early, too.
+  for (let k = awaited.length - 2; k >= 0; k--) awaited[k] = Math.min(awaited[k], awaited[k + 1]);
+  let gathered = Number.NEGATIVE_INFINITY;
+  let before = Number.NEGATIVE_INFINITY;
+  starts.forEach((start, k) => {
+    const isGather = kindOf(start) === "allGather" && paced[k];
+    start.at = Math.min(Math.max(isGather ? Math.max(start.at, gathered) : start.at, before), awaited[k]);
+    before = start.at;
+    ends[k].at = awaited[k] + 0.1;
+    if (isGather) gathered = ends[k].at;
+  });
+  return inOrder(work);
+}
+
 /** Topological order; among ready work, the order of the program. */
 export function inOrder(work: Work[]): Work[] {
   const writer = new Map<string, Work>();

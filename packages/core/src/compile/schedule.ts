@@ -7,7 +7,7 @@ import { isZeroBase, type MatrixOperand, matrixOperand } from "./fuse-rules.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { memoryKey } from "./memory-key.js";
-import { asLate, asSoon, inOrder, type Work } from "./order.js";
+import { asLate, asSoon, inOrder, paceCollectives, type Work } from "./order.js";
 import { finishes, isLastPass, kernelLoads } from "./overwrite.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
 
@@ -219,7 +219,9 @@ class Scheduler {
       results: new Set(this.fusion.results.map((node) => memoryKey(node))),
       bytesOf: (key: string) => this.#sizes.get(key) ?? 0,
     };
-    const work = this.#joined(withEpilogues(asSoon(asLate(inOrder(all), sizes), sizes), this.fusion));
+    const work = this.#joined(
+      withEpilogues(paceCollectives(asSoon(asLate(inOrder(all), sizes), sizes), sizes), this.fusion),
+    );
     const locations = new Map<string, Location>();
     this.fn.params.forEach((param, index) => {
       locations.set(memoryKey(param), { kind: "input", index });

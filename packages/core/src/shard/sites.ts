@@ -50,11 +50,42 @@ function firstNeeds(fn: GraphFn): Map<Node, number> {
   return needs;
 }
 
+/**
+ * When each value of one device's function is needed at the latest: the length of the chain of ops before its first user, if every op
+ * waits until its own result is needed. What is rematerialized could start in the forward pass, but is needed in the backward pass.
+ */
+function latestNeeds(fn: GraphFn): Map<Node, number> {
+  const order = functionOrder(fn);
+  const last = order.reduce((most, { depth }) => Math.max(most, depth), 0);
+  const needs = new Map<Node, number>();
+  for (const node of [...order].reverse()) {
+    const own = Math.max(node.depth, (needs.get(node) ?? last + 1) - 1);
+    for (const input of node.inputs) needs.set(input, Math.min(needs.get(input) ?? last + 1, own));
+  }
+  return needs;
+}
+
 /** Collectives in the order in which the function needs them; ones that it does not use are left out. */
 function inOrderOfNeed(fn: GraphFn, sites: readonly CollectiveSite[]): CollectiveSite[] {
-  const needs = firstNeeds(fn);
-  const used = new Set(functionOrder(fn));
-  const keyOf = ({ nodes: [node] }: CollectiveSite): number => needs.get(node) ?? node.depth;
+  const [needs, latest] = [firstNeeds(fn), latestNeeds(fn)];
+  const order = functionOrder(fn);
+  const used = new Set(order);
+  // A gathered tensor is larger than its parts: it comes when it must, other results as soon as they can.
+  const kinds = new Map(sites.map(({ nodes: [node], kind }) => [node, kind]));
+  const keys = new Map<Node, number>();
+  const before = new Map<Node, number>();
+  for (const node of order) {
+    let key = node.inputs.reduce((most, input) => Math.max(most, before.get(input) ?? 0), 0);
+    const kind = kinds.get(node);
+    if (kind !== undefined) {
+      const own = (kind === "allGather" ? latest : needs).get(node) ?? node.depth;
+      // After the collectives that it depends on.
+      key = Math.max(own, key + 1e-3);
+      keys.set(node, key);
+    }
+    before.set(node, key);
+  }
+  const keyOf = ({ nodes: [node] }: CollectiveSite): number => keys.get(node) ?? node.depth;
   return sites
     .filter(({ nodes: [node] }) => used.has(node))
     .map((site, i) => ({ site, i, key: keyOf(site) }))

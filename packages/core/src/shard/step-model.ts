@@ -1,14 +1,23 @@
-// Cost and memory of a training step on one device of a mesh, by dimension classes: the batch is divided over the data
-// axis, chosen classes (heads, hidden units, the sequence) over the model axis. A class is split everywhere or nowhere, so
-// that thousands of nodes are evaluated in milliseconds.
+// Cost and memory of a training step on one device of a mesh. The batch is divided over the data axis, by dimension classes: its rows
+// are split everywhere. The model axis starts at the parameters and inputs that have chosen classes (heads, hidden units, the
+// sequence), and every op follows its operands. Thousands of nodes are evaluated in milliseconds.
 import { linkTime, type Rates, workTime } from "../cost/index.js";
-import { bytesOf, type GraphFn, type Node, numel, outputAvals, type Shape } from "../graph/index.js";
+import {
+  bytesOf,
+  type CollectiveKind,
+  type GraphFn,
+  type Node,
+  numel,
+  outputAvals,
+  type Shape,
+} from "../graph/index.js";
 import { factorsOf } from "../ops/index.js";
 import { dependents } from "../transform/index.js";
+import { AxisFlow } from "./axis-flow.js";
 import { type Item, Problem } from "./problem.js";
 import { type Phase, phasesOf, type StepRoles } from "./step-rewrite.js";
 
-/** How a step is divided: `data` x `model` devices, and the classes that the model axis splits. */
+/** How a step is divided: `data` x `model` devices, and the classes of parameters and inputs that the model axis splits. */
 export interface StepSplit {
   data: number;
   model: number;
@@ -31,6 +40,21 @@ export interface SegmentMemory {
   incoming: number;
 }
 
+/** How the model axis divides the values of a step, and its collectives. */
+interface Flow {
+  flow: AxisFlow;
+  collectives: { kind: CollectiveKind; node: Node; index: number }[];
+}
+
+/** Part of a value's bytes that a device receives in a collective of so many members. */
+const receivedPart: Readonly<Record<CollectiveKind, (members: number) => number>> = {
+  allReduce: (members) => 2 * (1 - 1 / members),
+  reduceScatter: (members) => 1 - 1 / members,
+  allGather: (members) => 1 - 1 / members,
+  allToAll: (members) => (1 - 1 / members) / members,
+  exchange: () => 1,
+};
+
 /** Segments that the forward pass is divided into, at most. */
 const maxSegments = 64;
 
@@ -44,6 +68,7 @@ export class StepModel {
   readonly #segment = new Map<Node, number>();
   readonly #params: ReadonlySet<Node>;
   readonly #crossing = new Set<Node>();
+  readonly #flows = new WeakMap<ReadonlySet<number>, Flow>();
   segments = 0;
 
   constructor(
@@ -85,18 +110,39 @@ export class StepModel {
     return found;
   }
 
-  parts(id: number, { data, model, classes }: StepSplit): number {
-    return this.#batch.has(id) ? data : classes.has(id) ? model : 1;
+  /** The dimension of a parameter or input of the step that has one of the classes, or -1. */
+  splitDim(param: Node, classes: ReadonlySet<number>): number {
+    return this.dimsOf(param)[0].findIndex((id) => classes.has(id));
+  }
+
+  /** How the model axis divides the values of the step. */
+  #flowOf({ model, classes }: StepSplit): Flow | null {
+    if (model === 1 || classes.size === 0) return null;
+    let found = this.#flows.get(classes);
+    if (found === undefined) {
+      const { params } = this.fn;
+      const collectives: Flow["collectives"] = [];
+      const flow = new AxisFlow({
+        nodes: this.problem.items.map(({ node }) => node),
+        seeds: new Map(params.map((param) => [param, this.splitDim(param, classes)])),
+        gradients: this.roles.params.map((at) => this.splitDim(params[at], classes)),
+        onCollective: (kind, node, index) => collectives.push({ kind, node, index }),
+      });
+      this.#flows.set(classes, (found = { flow, collectives }));
+    }
+    return found;
   }
 
   /** Bytes of a value on the device that has most of it. */
   bytes(node: Node, split: StepSplit, index = 0): number {
     const { shape, dtype } = outputAvals(node)[index] ?? node;
-    return numel(this.#local(shape, this.dimsOf(node)[index] ?? [], split)) * bytesOf(dtype);
-  }
-
-  #local(shape: Shape, classes: readonly number[], split: StepSplit): number[] {
-    return shape.map((size, dim) => Math.ceil(size / this.parts(classes[dim] ?? -1, split)));
+    const classes = this.dimsOf(node)[index] ?? [];
+    const divided = this.#flowOf(split)?.flow.dim(node, index) ?? -1;
+    const local = shape.map((size, dim) => {
+      const parts = this.#batch.has(classes[dim] ?? -1) ? split.data : dim === divided ? split.model : 1;
+      return Math.ceil(size / parts);
+    });
+    return numel(local) * bytesOf(dtype);
   }
 
   /** Whether the value of a node is in memory after fusion. */
@@ -144,6 +190,14 @@ export class StepModel {
     return this.#crossing.has(node);
   }
 
+  /** Classes of inputs that no parameter has, besides the rows: the positions of sequences. */
+  sequenceClasses(): Set<number> {
+    const { params } = this.fn;
+    const ofInputs = this.roles.batch.flatMap((at) => this.dimsOf(params[at])[0].slice(1));
+    const ofParams = new Set(this.roles.params.flatMap((at) => this.dimsOf(params[at])[0]));
+    return new Set(ofInputs.filter((id) => id >= 0 && !this.#batch.has(id) && !ofParams.has(id)));
+  }
+
   /** Classes that the model axis could split, by how much of the work they divide. */
   candidateClasses(limit = 6): number[] {
     const weights = new Map<number, number>();
@@ -172,17 +226,16 @@ export class StepModel {
   #time({ node, sig }: Item, split: StepSplit, rates: Rates): number {
     const work = this.problem.work.get(node)!;
     if (work.kind === "nothing") return 0;
-    const own = this.problem.classesOf(node);
-    const key = `${sig}|${own.map((id) => this.parts(id, split)).join()}`;
+    const divided = this.#flowOf(split)?.flow.factor(node) ?? -1;
+    const parts = this.problem
+      .classesOf(node)
+      .map((id, factor) => (this.#batch.has(id) ? split.data : factor === divided ? split.model : 1));
+    const key = `${sig}|${parts.join()}`;
     let seconds = this.#seconds.get(key);
     if (seconds === undefined) {
       const rule = factorsOf(node);
       const cut = (shape: Shape, maps: readonly ({ factor: number } | null)[]): number[] =>
-        this.#local(
-          shape,
-          maps.map((map) => (map === null ? -1 : own[map.factor])),
-          split,
-        );
+        shape.map((size, dim) => Math.ceil(size / (parts[maps[dim]?.factor ?? -1] ?? 1)));
       const local = {
         operands: node.inputs.map((input, i) => cut(input.shape, rule.inputs[i])),
         results: outputAvals(node).map(({ shape }, i) => cut(shape, rule.outputs[i])),
@@ -193,37 +246,23 @@ export class StepModel {
     return seconds;
   }
 
-  /** Seconds of the collectives of the model axis around a node: sums of contracted classes, gathers of others. */
-  #modelAxis({ node }: Item, split: StepSplit, rates: Rates, gathered: Set<Node>): number {
-    const { model, classes } = split;
-    const rule = factorsOf(node);
-    const own = this.problem.classesOf(node);
-    let seconds = 0;
-    if (rule.factors.some(({ reduce }, f) => reduce !== null && classes.has(own[f])))
-      seconds += linkTime(rates, "allReduce", model, 2 * (1 - 1 / model) * this.bytes(node, split));
-    node.inputs.forEach((input, i) => {
-      const dims = this.dimsOf(input)[0] ?? [];
-      if (gathered.has(input) || !dims.some((id, dim) => classes.has(id) && rule.inputs[i][dim] === null)) return;
-      gathered.add(input);
-      seconds += linkTime(rates, "allGather", model, (model - 1) * this.bytes(input, split));
-    });
-    return seconds;
-  }
-
   /** Cost of a split. Rates are those of the devices and of the links of the model axis. */
   cost(split: StepSplit, rates: Rates): SplitCost {
     this.#seconds.clear();
     const compute: Record<Phase, number> = { forward: 0, backward: 0, update: 0 };
     const segments = new Array<number>(this.segments).fill(0);
-    const gathered = new Set<Node>();
-    let communicate = 0;
     for (const item of this.problem.items) {
       const seconds = this.#time(item, split, rates);
       compute[this.phaseOf(item.node)] += seconds;
       const segment = this.segmentOf(item.node);
       if (segment >= 0) segments[segment] += seconds;
-      if (split.model > 1 && split.classes.size > 0) communicate += this.#modelAxis(item, split, rates, gathered);
     }
+    const byRows = { ...split, model: 1 };
+    const communicate = (this.#flowOf(split)?.collectives ?? []).reduce(
+      (sum, { kind, node, index }) =>
+        sum + linkTime(rates, kind, split.model, receivedPart[kind](split.model) * this.bytes(node, byRows, index)),
+      0,
+    );
     return { compute, communicate, segments };
   }
 

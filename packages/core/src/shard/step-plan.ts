@@ -11,10 +11,11 @@ import { peakBytes, type SplitCost, StepModel, type StepSplit } from "./step-mod
 import { rewriteStep, type StepRoles } from "./step-rewrite.js";
 
 /**
- * How a parameter is divided over the ranks of the data axis. 0: not at all. 2: its gradient and optimizer state (ZeRO-2).
- * 3: the parameter too, gathered where it is used (ZeRO-3).
+ * How a parameter is divided over the ranks of the data axis, and over those of the model axis if that does not split it. 0: not
+ * at all. 1: its optimizer state (ZeRO-1); gradients of micro-steps are added up whole, and exchanged once. 2: its gradient too
+ * (ZeRO-2), exchanged in every micro-step. 3: the parameter too, gathered where it is used (ZeRO-3).
  */
-export type Stage = 0 | 2 | 3;
+export type Stage = 0 | 1 | 2 | 3;
 
 export interface StepPlanOptions {
   /** Number of devices; all are used. */
@@ -24,6 +25,10 @@ export interface StepPlanOptions {
   memory?: number;
   /** Gradients are summed in buckets of this size. */
   bucketBytes?: number;
+  /** Micro-steps whose gradients are added up for one update; 1 by default. */
+  accumulation?: number;
+  /** If nothing fits, the placement that needs least is returned, which may fit after all. Default: an error. */
+  orLeast?: boolean;
 }
 
 /** What a plan decides. */
@@ -51,6 +56,8 @@ export interface StepPlan extends StepCandidate {
   candidates: StepCandidate[];
   memory: number;
   rates: Rates;
+  /** Whether it needs no more than the limit, by its estimate. */
+  fits: boolean;
   /** Planning time in milliseconds. */
   planned: number;
 }
@@ -82,7 +89,7 @@ export class SplitProblem {
   readonly #stored: number[];
   readonly #gain: number[];
   readonly #transient: number;
-  readonly #params: { whole: number; share: number; state: number }[];
+  readonly #params: { whole: number; share: number; parts: number; state: number }[];
   readonly #reduce: number[];
 
   constructor(
@@ -91,7 +98,7 @@ export class SplitProblem {
     readonly options: StepPlanOptions,
   ) {
     const { fn, roles } = model;
-    const { rates, bucketBytes = 4 << 20 } = options;
+    const { rates, bucketBytes = 4 << 20, accumulation = 1 } = options;
     const { data } = split;
     const host = rates.between?.devices ?? Number.POSITIVE_INFINITY;
     const linked = (far: boolean): Rates => (far ? { ...rates, links: rates.between!.links } : rates);
@@ -101,33 +108,40 @@ export class SplitProblem {
     this.#stored = segments.map(({ stored }) => stored);
     this.#gain = segments.map(({ stored, incoming }) => Math.max(0, stored - incoming));
     this.#transient = 2 * transient;
-    const collective = (kind: CollectiveKind, received: number, bucketed: boolean): number => {
-      const latency = linkTime(links, kind, data, 0);
-      const seconds = linkTime(links, kind, data, received);
+    const collective = (kind: CollectiveKind, members: number, received: number, bucketed: boolean): number => {
+      const latency = linkTime(links, kind, members, 0);
+      const seconds = linkTime(links, kind, members, received);
       return bucketed ? seconds - latency + (latency * received) / bucketBytes : seconds;
     };
     this.#params = roles.params.map((at, i) => {
       const param = fn.params[at];
       const whole = model.bytes(param, split);
       const state = roles.states[i].reduce((n, s) => n + model.bytes(fn.params[s], split), 0);
-      const largest = Math.max(1, ...param.shape);
-      return { whole, state, share: Math.ceil(largest / data) / largest };
+      return { whole, state, ...zeroParts(model, i, split) };
     });
-    const part = 1 - 1 / data;
-    this.#reduce = this.#params.map(({ whole }) => collective("allReduce", 2 * part * whole, whole < bucketBytes / 4));
-    if (data > 1)
-      this.#params.forEach(({ whole, state, share }, i) => {
-        const [scatter, gather] = [
-          collective("reduceScatter", part * whole, false),
-          collective("allGather", part * whole, false),
-        ];
-        const saves = (whole + state) * (1 - share);
-        if (saves <= 0) return;
-        this.increments.push({ item: i, stage: 2, saves, seconds: scatter + gather - this.#reduce[i] });
-        this.increments.push({ item: i, stage: 3, saves: whole * (1 - share), seconds: gather });
-      });
+    this.#reduce = this.#params.map(({ whole }) =>
+      collective("allReduce", data, 2 * (1 - 1 / data) * whole, whole < bucketBytes / 4),
+    );
+    this.#params.forEach(({ whole, state, share, parts }, item) => {
+      if (share === 1) return;
+      const received = (1 - 1 / parts) * whole;
+      const [scatter, gather] = (["reduceScatter", "allGather"] as const).map((kind) =>
+        collective(kind, parts, received, false),
+      );
+      const saves = whole * (1 - share);
+      const exchange = scatter + gather - this.#reduce[item];
+      if (accumulation === 1)
+        this.increments.push({ item, stage: 2, saves: saves + state * (1 - share), seconds: exchange });
+      else {
+        this.increments.push({ item, stage: 1, saves: state * (1 - share), seconds: exchange });
+        this.increments.push({ item, stage: 2, saves, seconds: (accumulation - 1) * scatter });
+      }
+      // Gathered in both passes of every micro-step, and not after the update.
+      this.increments.push({ item, stage: 3, saves, seconds: (2 * accumulation - 1) * gather });
+    });
     this.cost.segments.forEach((seconds, s) => {
-      if (this.#gain[s] > 0) this.increments.push({ item: -1 - s, stage: 0, saves: this.#gain[s], seconds });
+      if (this.#gain[s] > 0)
+        this.increments.push({ item: -1 - s, stage: 0, saves: this.#gain[s], seconds: accumulation * seconds });
     });
     this.#base = roles.batch.reduce((n, at) => n + model.bytes(fn.params[at], split), 0);
   }
@@ -138,7 +152,8 @@ export class SplitProblem {
     let gathered = 0;
     this.#params.forEach(({ whole, state, share }, i) => {
       const stage = stages[i];
-      bytes += whole * (stage === 3 ? share : 1) + (whole + state) * (stage >= 2 ? share : 1);
+      const part = (least: Stage): number => (stage >= least ? share : 1);
+      bytes += whole * part(3) + whole * part(2) + state * part(1);
       // The one in use, and the next one.
       if (stage === 3) gathered = Math.max(gathered, 2 * whole);
     });
@@ -152,17 +167,22 @@ export class SplitProblem {
 
   candidate(name: string, stages: readonly Stage[], rematerialized: ReadonlySet<number>): StepCandidate {
     const { compute, communicate, segments } = this.cost;
-    let moved = communicate + this.#reduce.reduce((n, seconds) => n + seconds, 0);
+    const { accumulation = 1 } = this.options;
+    let moved = accumulation * communicate + this.#reduce.reduce((n, seconds) => n + seconds, 0);
     let recompute = 0;
     for (const { item, stage, seconds } of this.increments) if (item >= 0 && stages[item] >= stage) moved += seconds;
-    for (const s of rematerialized) recompute += segments[s];
+    for (const s of rematerialized) recompute += accumulation * segments[s];
     return {
       name,
       split: this.split,
       stages,
       rematerialized,
       bytes: this.bytes(stages, rematerialized),
-      seconds: this.options.rates.call + compute.forward + compute.backward + compute.update + moved + recompute,
+      seconds:
+        accumulation * (this.options.rates.call + compute.forward + compute.backward) +
+        compute.update +
+        moved +
+        recompute,
       communicate: moved,
       recompute,
     };
@@ -186,18 +206,35 @@ export class SplitProblem {
     const start = this.decision([]);
     const bytes = this.bytes(start.stages, start.rematerialized);
     if (bytes <= limit) return start;
-    const gathers = this.increments.flatMap(({ item, stage }) => (stage === 3 ? [2 * this.#params[item].whole] : []));
-    const again = this.increments.flatMap(({ item }) => (item < 0 ? [this.#stored[-1 - item]] : []));
     const tolerance = searchTolerance * this.candidate("", start.stages, start.rematerialized).seconds;
     let best: { costs: number; chosen: Increment[] } | null = null;
-    for (const gathered of boundsOf(gathers))
-      for (const recomputed of boundsOf(again)) {
-        const items = this.#itemsWithin(gathered, recomputed);
-        const below: number = best?.costs ?? Number.POSITIVE_INFINITY;
-        const found = cheapestCover(items, bytes + gathered + recomputed - limit, tolerance, below);
-        if (found !== null) best = { costs: found.costs, chosen: found.chosen.flatMap((way) => way?.increments ?? []) };
-      }
+    for (const { gathered, recomputed } of this.#bounds()) {
+      const items = this.#itemsWithin(gathered, recomputed);
+      const below: number = best?.costs ?? Number.POSITIVE_INFINITY;
+      const found = cheapestCover(items, bytes + gathered + recomputed - limit, tolerance, below);
+      if (found !== null) best = { costs: found.costs, chosen: found.chosen.flatMap((way) => way?.increments ?? []) };
+    }
     return best === null ? null : this.decision(best.chosen);
+  }
+
+  /** The decision that needs least memory: what takes more at one time than it saves is left out. */
+  least(): { stages: Stage[]; rematerialized: Set<number> } {
+    let best = this.decision([]);
+    let bytes = this.bytes(best.stages, best.rematerialized);
+    for (const { gathered, recomputed } of this.#bounds()) {
+      const ways = this.#itemsWithin(gathered, recomputed).map((item) => item.ways[item.ways.length - 1]);
+      const tried = this.decision(ways.flatMap((way) => way.increments));
+      const needs = this.bytes(tried.stages, tried.rematerialized);
+      if (needs < bytes) [best, bytes] = [tried, needs];
+    }
+    return best;
+  }
+
+  /** Bounds of what is gathered and what is recomputed at one time, in pairs. */
+  #bounds(): { gathered: number; recomputed: number }[] {
+    const gathers = this.increments.flatMap(({ item, stage }) => (stage === 3 ? [2 * this.#params[item].whole] : []));
+    const again = this.increments.flatMap(({ item }) => (item < 0 ? [this.#stored[-1 - item]] : []));
+    return boundsOf(gathers).flatMap((gathered) => boundsOf(again).map((recomputed) => ({ gathered, recomputed })));
   }
 
   /** Choices of every parameter and segment that gather and recompute no more at one time. */
@@ -227,9 +264,18 @@ export class SplitProblem {
   }
 }
 
+/** Over how many devices the state of a parameter may be divided, and the part of it that one of them has. */
+function zeroParts(model: StepModel, i: number, split: StepSplit): { parts: number; share: number } {
+  const param = model.fn.params[model.roles.params[i]];
+  const dim = split.model === 1 ? -1 : model.splitDim(param, split.classes);
+  const parts = dim < 0 ? split.data * split.model : split.data;
+  const size = Math.max(1, ...param.shape.filter((_, at) => at !== dim));
+  return { parts, share: Math.ceil(size / parts) / size };
+}
+
 const divisors = (n: number): number[] => range(n + 1).filter((k) => k > 0 && n % k === 0);
 
-/** Classes for the model axis, added as long as they make the step faster. */
+/** Classes of layers for the model axis, added as long as they make the step faster. */
 function modelClasses(model: StepModel, options: StepPlanOptions): Set<number> {
   const { devices, rates } = options;
   const parts = divisors(devices)
@@ -242,7 +288,9 @@ function modelClasses(model: StepModel, options: StepPlanOptions): Set<number> {
   };
   let chosen = new Set<number>();
   let best = time(chosen);
+  const sequence = model.sequenceClasses();
   for (const id of model.candidateClasses()) {
+    if (sequence.has(id)) continue;
     const more = new Set([...chosen, id]);
     const seconds = time(more);
     if (seconds < best) [chosen, best] = [more, seconds];
@@ -251,7 +299,11 @@ function modelClasses(model: StepModel, options: StepPlanOptions): Set<number> {
 }
 
 /** Bytes of a device by the life of every value, after the step is rewritten for a decision. */
-function confirmedBytes(model: StepModel, { split, stages, rematerialized }: StepDecision): number {
+function confirmedBytes(
+  model: StepModel,
+  { split, stages, rematerialized }: StepDecision,
+  accumulation: number,
+): number {
   const { fn, roles } = model;
   const gathered = new Set(stages.flatMap((stage, i) => (stage === 3 ? [i] : [])));
   const rewritten = rewriteStep(fn, roles, {
@@ -261,15 +313,15 @@ function confirmedBytes(model: StepModel, { split, stages, rematerialized }: Ste
       return rematerialized.has(segment) && !model.crosses(node) ? segment : -1;
     },
   });
-  const share = (at: number): number => {
-    const largest = Math.max(1, ...fn.params[at].shape);
-    return Math.ceil(largest / split.data) / largest;
-  };
+  const shares = roles.params.map((_, i) => zeroParts(model, i, split).share);
   let persistent = fn.params.reduce((n, param) => n + model.bytes(param, split), 0);
   roles.params.forEach((at, i) => {
-    const saved = 1 - share(at);
-    if (stages[i] === 3) persistent -= saved * model.bytes(fn.params[at], split);
-    if (stages[i] >= 2) for (const s of roles.states[i]) persistent -= saved * model.bytes(fn.params[s], split);
+    const saved = 1 - shares[i];
+    const whole = model.bytes(fn.params[at], split);
+    if (stages[i] === 3) persistent -= saved * whole;
+    if (stages[i] >= 1) for (const s of roles.states[i]) persistent -= saved * model.bytes(fn.params[s], split);
+    // Sums of micro-steps.
+    if (accumulation > 1) persistent += whole * (stages[i] >= 2 ? shares[i] : 1);
   });
   const params = new Set(fn.params);
   // Ranks sum every gradient as soon as it is there, so that order decides what lives at one time.
@@ -282,8 +334,7 @@ function confirmedBytes(model: StepModel, { split, stages, rematerialized }: Ste
     if (source === undefined || params.has(node)) return 0;
     const mark = markOf(node);
     if (mark?.kind === "forward" || mark?.kind === "backward") return model.bytes(source, split);
-    if (mark?.kind === "gradient")
-      return stages[mark.index] >= 2 ? share(roles.params[mark.index]) * model.bytes(source, split) : 0;
+    if (mark?.kind === "gradient") return stages[mark.index] >= 1 ? shares[mark.index] * model.bytes(source, split) : 0;
     // Updates are written in place of the state.
     if (mark !== null || model.phaseOf(source) === "update" || !model.isStored(source)) return 0;
     return (source.outputs ?? [source]).reduce((n, _, i) => n + model.bytes(source, split, i), 0);
@@ -291,11 +342,17 @@ function confirmedBytes(model: StepModel, { split, stages, rematerialized }: Ste
   return persistent + peak;
 }
 
+/** Whether the model axis divides the positions of sequences alone. */
+function isSequence(model: StepModel, { classes }: StepSplit): boolean {
+  const own = model.sequenceClasses();
+  return classes.size > 0 && [...classes].every((id) => own.has(id));
+}
+
 /** A decision in words. */
 export function nameOf(model: StepModel, { split, stages, rematerialized }: StepDecision): string {
   const names = [`data ${split.data}`];
-  if (split.model > 1) names.push(`model ${split.model}`);
-  for (const stage of [2, 3] as const) {
+  if (split.model > 1) names.push(`${isSequence(model, split) ? "sequence" : "model"} ${split.model}`);
+  for (const stage of [1, 2, 3] as const) {
     const count = stages.filter((own) => own === stage).length;
     if (count > 0)
       names.push(`ZeRO-${stage}${count < stages.length ? ` for ${count} of ${stages.length} tensors` : ""}`);
@@ -310,21 +367,27 @@ export function planStep(fn: GraphFn, roles: StepRoles, options: StepPlanOptions
   const begin = performance.now();
   const model = new StepModel(fn, roles);
   const { devices, memory = Number.POSITIVE_INFINITY, rates } = options;
-  const classes = devices > 1 ? modelClasses(model, options) : new Set<number>();
-  const all = new Set(range(model.segments));
   const none = new Set<number>();
+  // What the model axis may divide: layers, or sequences.
+  const divided = devices === 1 ? [] : [modelClasses(model, options), model.sequenceClasses()];
+  const splits: StepSplit[] = divisors(devices).flatMap((parts) => {
+    const data = devices / parts;
+    if (parts === 1) return [{ data, model: 1, classes: none }];
+    if (parts > (rates.between?.devices ?? 8) || data > model.rows) return [];
+    return divided.filter(({ size }) => size > 0).map((classes) => ({ data, model: parts, classes }));
+  });
+  const all = new Set(range(model.segments));
   const candidates: StepCandidate[] = [];
   const problems: SplitProblem[] = [];
-  for (const parts of divisors(devices)) {
-    if (parts > 1 && (classes.size === 0 || parts > (rates.between?.devices ?? 8))) continue;
-    const split = { data: devices / parts, model: parts, classes: parts > 1 ? classes : new Set<number>() };
+  for (const split of splits) {
     const problem = new SplitProblem(model, split, options);
     problems.push(problem);
     const uniform = (stage: Stage): Stage[] => roles.params.map(() => stage);
     const tried: [Stage, ReadonlySet<number>][] = [[0, none]];
     if (Number.isFinite(memory)) {
-      if (split.data > 1) tried.push([2, none], [3, none], [3, all]);
-      else tried.push([0, all]);
+      const stages = new Set(problem.increments.flatMap(({ item, stage }) => (item < 0 ? [] : [stage])));
+      for (const stage of stages) tried.push([stage, none]);
+      tried.push([stages.has(3) ? 3 : 0, all]);
     }
     for (const [stage, again] of tried) {
       const decision = { split, stages: uniform(stage), rematerialized: again };
@@ -337,28 +400,35 @@ export function planStep(fn: GraphFn, roles: StepRoles, options: StepPlanOptions
   for (const problem of problems) {
     // Estimates are coarse: what the life of every value needs decides, and a tighter limit makes up for the difference.
     let limit = memory;
-    for (let round = 0; round < 5; round++) {
+    for (let isLast = false; !isLast; ) {
+      const solved = problem.solve(limit);
       // Where no estimate fits, the one that needs least is still worth a look.
-      const found = problem.solve(limit) ?? problem.decision(problem.increments);
+      isLast = solved === null;
+      const found = solved ?? problem.least();
       const decision = { split: problem.split, ...found };
       const made = problem.candidate(nameOf(model, decision), found.stages, found.rematerialized);
       if (best !== null && made.seconds >= 0.99 * best.seconds) break;
-      made.bytes = confirmedBytes(model, decision);
-      if (made.bytes <= memory) best = made;
+      const estimate = made.bytes;
+      made.bytes = confirmedBytes(model, decision, options.accumulation ?? 1);
       candidates.push(made);
       notifyPlanning(candidates.length);
-      if (made.bytes <= memory) break;
-      limit *= Math.min(0.97, memory / made.bytes);
+      if (made.bytes <= memory) {
+        best = made;
+        break;
+      }
+      limit = Math.min(memory - (made.bytes - estimate), 0.98 * estimate);
     }
   }
   notifyPlanning(null);
   if (best === null) {
     // Among what was confirmed: the estimates before are coarser.
     const least = candidates.slice(estimated).reduce((a, b) => (b.bytes < a.bytes ? b : a));
+    if (options.orLeast === true)
+      return { ...least, model, candidates, memory, rates, fits: false, planned: performance.now() - begin };
     throw new WeftError(
       `no placement of the step fits in ${showBytes(memory)} per device: ${least.name} needs about ${showBytes(least.bytes)}. ` +
         "Give more memory, more devices, or a smaller batch",
     );
   }
-  return { ...best, model, candidates, memory, rates, planned: performance.now() - begin };
+  return { ...best, model, candidates, memory, rates, fits: true, planned: performance.now() - begin };
 }

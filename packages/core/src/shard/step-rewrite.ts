@@ -74,13 +74,17 @@ export function rewriteStep(
     if (found === undefined) used.set(key, (found = make()));
     return found;
   };
+  let saved = 0;
   /** A parameter as a pass uses it. */
   const asUsed = (param: Node, phase: Phase): Node | null => {
     const index = parameter.get(param);
     if (index === undefined || !changes.gathered.has(index) || phase === "update") return null;
-    return once(`${phase}${index}`, () => note(markNode(param, phase, index), param));
+    return once(`${phase}${index}`, () => {
+      // A barrier before the gather, too: both passes would share one gather of the same value, and hold what it gives.
+      const own = phase === "forward" ? param : markNode(param, "saved", saved++);
+      return note(markNode(own, phase, index), param);
+    });
   };
-  let saved = 0;
   /** The value of a forward node for the backward pass of a segment: computed again, or stored. */
   const again = (root: Node): Node => {
     const segment = changes.segmentOf(root);

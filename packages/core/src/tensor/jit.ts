@@ -2,6 +2,7 @@
 import {
   type Aval,
   avalOf,
+  bytesOf,
   checkOptions,
   functionOrder,
   type GraphFn,
@@ -110,6 +111,8 @@ export interface Jitted<F extends AnyFunction> {
   readonly programs: number;
   /** Device memory for intermediate results that these programs need, in total. */
   readonly scratchBytes: number;
+  /** Bytes of results that do not take the memory of a donated argument, of these programs in total. */
+  readonly resultBytes: number;
   /** Names of the kernels and library calls that a call with these arguments runs. */
   kernels(...args: Parameters<F>): string[];
 }
@@ -313,10 +316,21 @@ export function jitLowered<F extends AnyFunction>(
       get: () =>
         [...cacheNow().programs.values()].reduce((sum, p) => sum + (p.compiled?.executable.scratchBytes ?? 0), 0),
     },
+    resultBytes: {
+      get: () => [...cacheNow().programs.values()].reduce((sum, p) => sum + newResultBytes(p), 0),
+    },
     runAsync: { value: runAsync },
     kernels: { value: kernels },
   }) as Jitted<F>;
 }
+
+/** Bytes of a compiled program's results that have memory of their own. */
+const newResultBytes = ({ compiled, graph }: JitProgram): number =>
+  graph.outputs.reduce(
+    (sum, { shape, dtype }, i) =>
+      compiled === null || compiled.executable.aliases.has(i) ? sum : sum + numel(shape) * bytesOf(dtype),
+    0,
+  );
 
 /** The program of this rank. */
 function lowered(traced: Traced, lowering: RankLowering | null): Traced {

@@ -50,6 +50,7 @@ export async function explainTraining(config: Config | ModuleConfig): Promise<st
   const group = { rank: 0, size: config.ranks };
   const options = stepOptionsOf(config, task, group, makeOptimizer(config, 1), 1);
   const [batch] = task.shapesAhead({ rank: 0, ranks: config.ranks }, { epoch: 0, index: 0 }, 1);
-  const { memory } = config.distributed;
-  return explainStep(planFor(options, batch, config.ranks, memory === undefined ? undefined : parseBytes(memory)).plan);
+  const memory = config.distributed.memory === undefined ? undefined : parseBytes(config.distributed.memory);
+  const { accumulation } = config.training;
+  return explainStep(planFor(options, batch, config.ranks, memory, undefined, { accumulation }).plan);
 }

@@ -3,7 +3,7 @@ import { h200, type Rates, serverCore } from "@weft/core/internal/cost";
 import { bytesOf, numel } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { knownRates, session, tracing } from "@weft/core/internal/runtime";
-import { planStep, type StepPlan, showBytes, showSeconds } from "@weft/core/internal/shard";
+import { planStep, type StepPlan, type StepPlanOptions, showBytes, showSeconds } from "@weft/core/internal/shard";
 import { Tensor, treeLeaves, treeMap, zeros } from "@weft/core/internal/tensor";
 import { TrainError } from "./errors.js";
 import type { RankGroup } from "./group.js";
@@ -48,11 +48,12 @@ export function planFor<P>(
   devices: number,
   memory: number | undefined,
   rates = ratesForPlans(devices),
+  more: Pick<StepPlanOptions, "accumulation" | "orLeast"> = {},
 ): { plan: StepPlan; state: TrainState<P> } {
   const state = abstractState(options);
   const tracer = new StepExecutables(options, new StatePlacement(replicatedDecision(1), 0));
   const { fn, roles } = tracer.trace(state, wholeBatch(batch));
-  return { plan: planStep(fn, roles, { devices, rates, memory, bucketBytes: options.bucketBytes }), state };
+  return { plan: planStep(fn, roles, { devices, rates, memory, bucketBytes: options.bucketBytes, ...more }), state };
 }
 
 /** Placement and programs of a run with a memory limit. */
@@ -61,30 +62,40 @@ export function placeRun<P>(
   batch: RankBatch,
   group: RankGroup,
   memory: number,
+  accumulation = 1,
 ): { placement: StatePlacement; plan: StepPlan; bytes: number } {
   let limit = memory;
-  for (let round = 0; ; round++) {
-    const { plan, state } = planFor(options, batch, group.size, limit);
-    const decision = JSON.parse(group.agree(JSON.stringify(decisionOf(plan)))) as PlacementDecision;
-    const placement = new StatePlacement(decision, group.rank);
-    const own = compiledBytes(options, placement, state, batch);
+  let least = { bytes: Number.POSITIVE_INFINITY, name: "" };
+  const tried = new Set<string>();
+  for (;;) {
+    const { plan, state } = planFor(options, batch, group.size, limit, undefined, { accumulation, orLeast: true });
+    const { fits, bytes: estimate } = plan;
+    // Ranks may have measured other rates: all of them follow the first one.
+    const text = group.agree(JSON.stringify({ decision: decisionOf(plan), fits, estimate }));
+    const agreed = JSON.parse(text) as { decision: PlacementDecision; fits: boolean; estimate: number };
+    const placement = new StatePlacement(agreed.decision, group.rank);
     // The rank that needs most decides for all.
-    const bytes = group.most(own);
+    const bytes = group.most(compiledBytes(options, placement, state, batch, accumulation > 1));
     if (bytes <= memory) return { placement, plan, bytes };
-    if (round === 4)
+    if (bytes < least.bytes) least = { bytes, name: plan.name };
+    if (!agreed.fits || tried.has(text))
       throw new TrainError(
-        `the step needs ${showBytes(bytes)} per device with ${plan.name}, more than the limit of ${showBytes(memory)}; give more memory or devices, or a smaller batch`,
+        `no placement of the step fits in ${showBytes(memory)} per device: ${least.name} needs ${showBytes(least.bytes)}. ` +
+          "Give more memory, more devices, or a smaller batch",
       );
-    limit *= Math.min(0.95, memory / bytes);
+    tried.add(text);
+    // What the program needs beyond its estimate, another one will need too.
+    limit = Math.min(memory - (bytes - agreed.estimate), 0.97 * agreed.estimate);
   }
 }
 
-/** Bytes that the compiled step needs on this rank. */
+/** Bytes that the compiled programs of a step need on this rank. */
 export function compiledBytes<P>(
   options: StepOptions<P>,
   placement: StatePlacement,
   whole: TrainState<P>,
   batch: RankBatch,
+  accumulates = false,
 ): number {
   const leaves = leavesOf(whole as { params: unknown; optimizer: unknown });
   const placed = placement.ofState(leaves);
@@ -100,9 +111,9 @@ export function compiledBytes<P>(
     batch.inputs as Tensor,
   );
   const programs = new StepExecutables(options, placement, leaves);
-  const scratch = programs.scratchBytes(local, { ...batch, inputs });
+  const working = programs.workingBytes(local, { ...batch, inputs }, accumulates);
   const held = [...treeLeaves(local), ...treeLeaves(inputs)].reduce((n, t) => n + numel(t.shape) * bytesOf(t.dtype), 0);
-  return held + scratch;
+  return held + working;
 }
 
 const shareOf = (rows: number, rank: number, ranks: number): number =>

@@ -44,8 +44,7 @@ export const replicatedDecision = (ranks: number): PlacementDecision => ({
 /** The decision of a plan. */
 export function decisionOf({ split, stages, rematerialized, model }: StepPlan): PlacementDecision {
   const { fn, roles } = model;
-  const splitDim = (at: number): number =>
-    split.model === 1 ? -1 : model.dimsOf(fn.params[at])[0].findIndex((id) => split.classes.has(id));
+  const splitDim = (at: number): number => (split.model === 1 ? -1 : model.splitDim(fn.params[at], split.classes));
   return {
     data: split.data,
     model: split.model,
@@ -118,7 +117,7 @@ export class StatePlacement {
 
   /** Whether some rank has only a part of the state. */
   get isSplit(): boolean {
-    return this.decision.feedback === true || this.decision.params.some(({ stage, dim }) => stage >= 2 || dim >= 0);
+    return this.decision.feedback === true || this.decision.params.some(({ stage, dim }) => stage >= 1 || dim >= 0);
   }
 
   /** Whether some rank has only a part of a parameter. */
@@ -140,9 +139,13 @@ export class StatePlacement {
     return this.decision.params[i] ?? { stage: 0, dim: -1 };
   }
 
-  /** The dimension that the data axis splits: the largest one that the model axis does not split. */
+  /** Whether a plan decided, not plain data parallelism. */
+  get isPlanned(): boolean {
+    return this.decision.params.length > 0;
+  }
+
+  /** The largest dimension that the model axis does not split. */
   #dataDim(shape: Shape, dim: number): number {
-    if (this.decision.data === 1) return -1;
     let best = -1;
     shape.forEach((size, i) => {
       if (i !== dim && size > 1 && (best < 0 || size > shape[best])) best = i;
@@ -150,12 +153,15 @@ export class StatePlacement {
     return best;
   }
 
-  #place(i: number, shape: Shape, byData: boolean): Placement {
+  /** Placement of a tensor of a parameter's shape. ZeRO divides it over the model axis too if that splits none of its dimensions. */
+  #place(i: number, shape: Shape, byZero: boolean): Placement {
     const { dim } = this.#stage(i);
-    const own = byData ? this.#dataDim(shape, dim) : -1;
+    const names = this.mesh.axes.flatMap(({ name, size }) => (size > 1 ? [name] : []));
+    const zero = names.filter((name) => name === "data" || dim < 0);
+    const own = byZero && zero.length > 0 ? this.#dataDim(shape, dim) : -1;
     const dims = shape.map((size, at): DimensionSplit | null => {
-      const axis = at === own ? "data" : at === dim ? "model" : null;
-      return axis === null ? null : { axes: [axis], bounds: evenBounds(size, this.mesh.axis(axis).size) };
+      const axes = at === own ? zero : at === dim ? ["model"] : null;
+      return axes === null ? null : { axes, bounds: evenBounds(size, this.mesh.sizeOf(axes)) };
     });
     return new Placement(this.mesh, dims);
   }
@@ -166,12 +172,12 @@ export class StatePlacement {
 
   /** Placement of a parameter's optimizer state, and of its gradient where it is complete. */
   optimizerState(i: number, shape: Shape): Placement {
-    return this.#place(i, shape, this.#stage(i).stage >= 2);
+    return this.#place(i, shape, this.#stage(i).stage >= 1);
   }
 
   /** Sums of micro-steps: with their ranks until the last one, or complete where every rank keeps only its part. */
   accumulated(i: number, shape: Shape): Placement {
-    const placed = this.optimizerState(i, shape);
+    const placed = this.#place(i, shape, this.#stage(i).stage >= 2);
     if (this.decision.data === 1 || placed.splitAxes.includes("data")) return placed;
     return placed.withPending({ axes: ["data"], fn: "sum" });
   }
@@ -206,7 +212,10 @@ export class StatePlacement {
     const found = markOf(node);
     if (found === null || ["loss", "saved", "feedback"].includes(found.kind)) return null;
     if (found.kind === "sums") return { split: {}, carry: [] };
-    if (found.kind === "input") return { split: { data: 0, model: this.decision.inputs[found.index] }, carry: [] };
+    if (found.kind === "input") {
+      const dim = this.decision.inputs[found.index] ?? -1;
+      return { split: { data: 0, ...(dim >= 0 && { model: dim }) }, carry: [] };
+    }
     const placed =
       found.kind === "gradient"
         ? this.optimizerState(found.index, node.shape)
