@@ -12,6 +12,7 @@ import {
   type OpAttrs,
 } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
+import { collectiveOf, isGatheredRows, largestOfRows, rowsInHalf } from "./compress-rows.js";
 import { markOf } from "./marks.js";
 import { type CollectiveSite, substitute } from "./sites.js";
 
@@ -19,10 +20,11 @@ import { type CollectiveSite, substitute } from "./sites.js";
 export type Compression = { dtype: "bfloat16" | "float16" } | { topK: number };
 
 /** What replaces a sum: its value, what the device keeps back, and the collectives with the bytes that a device receives. */
-interface Compressed {
+export interface Compressed {
   sum: Node;
   kept: Node;
-  sent: { node: Node; kind: "allReduce" | "allGather"; bytes: number }[];
+  /** `bytes`: of a collective, given the one that it replaces. */
+  sent: { node: Node; kind: "allReduce" | "allGather"; bytes(replaced: CollectiveSite): number }[];
 }
 
 const membersOf = ({ groups, rank }: OpAttrs["collective"]): readonly number[] =>
@@ -36,7 +38,9 @@ function inHalf(value: Node, attrs: OpAttrs["collective"], dtype: DType): Compre
   return {
     sum: build.cast(node, value.dtype),
     kept: build.sub(value, build.cast(rounded, value.dtype)),
-    sent: [{ node, kind: "allReduce", bytes: (2 * (members - 1) * numel(value.shape) * bytesOf(dtype)) / members }],
+    sent: [
+      { node, kind: "allReduce", bytes: () => (2 * (members - 1) * numel(value.shape) * bytesOf(dtype)) / members },
+    ],
   };
 }
 
@@ -78,10 +82,19 @@ function largest(value: Node, attrs: OpAttrs["collective"], share: number): Comp
     sum,
     kept: build.sub(value, build.reshape(own, value.shape)),
     sent: [
-      { node: allValues, kind: "allGather", bytes: received * bytesOf(value.dtype) },
-      { node: allPlaces, kind: "allGather", bytes: received * bytesOf("int32") },
+      { node: allValues, kind: "allGather", bytes: () => received * bytesOf(value.dtype) },
+      { node: allPlaces, kind: "allGather", bytes: () => received * bytesOf("int32") },
     ],
   };
+}
+
+/** What replaces a sum; `before` is what the device kept back of it. */
+function compressed(sum: Node, before: Node, how: Compression, input: (node: Node) => Node): Compressed {
+  if (isGatheredRows(sum))
+    return "dtype" in how ? rowsInHalf(sum, before, how.dtype, input) : largestOfRows(sum, before, how.topK, input);
+  const value = build.add(input(sum.inputs[0]), before);
+  const attrs = sum.attrs as OpAttrs["collective"];
+  return "dtype" in how ? inHalf(value, attrs, how.dtype) : largest(value, attrs, how.topK);
 }
 
 /** Sums of gradients on one device, and the nodes that carry what it keeps back, by the number of the parameter. */
@@ -96,7 +109,7 @@ function compressible(fn: GraphFn): Map<Node, Node> {
   for (const [index, sum] of gradients) {
     const carrier = feedback.get(index);
     const isSum = isOp(sum, "collective") && sum.attrs.kind === "allReduce" && sum.attrs.fn === "sum";
-    if (carrier !== undefined && isSum && !found.has(sum)) found.set(sum, carrier);
+    if (carrier !== undefined && (isSum || isGatheredRows(sum)) && !found.has(sum)) found.set(sum, carrier);
   }
   return found;
 }
@@ -130,12 +143,11 @@ export function compressGradients(
       let result = made.get(sum);
       if (result === undefined) {
         const before = build.reshape(input(carriers.get(sum)!.inputs[0]), sum.shape);
-        const value = build.add(input(sum.inputs[0]), before);
-        const attrs = sum.attrs as OpAttrs["collective"];
-        result = "dtype" in how ? inHalf(value, attrs, how.dtype) : largest(value, attrs, how.topK);
+        result = compressed(sum, before, how, input);
         made.set(sum, result);
-        const own = siteOf.get(sum)!;
-        const list = replaced.get(own) ?? result.sent.map(({ kind, bytes }) => ({ ...own, kind, bytes, nodes: [] }));
+        const own = siteOf.get(isGatheredRows(sum) ? collectiveOf(sum) : sum)!;
+        const list =
+          replaced.get(own) ?? result.sent.map(({ kind, bytes }) => ({ ...own, kind, bytes: bytes(own), nodes: [] }));
         result.sent.forEach(({ node: sent }, i) => {
           list[i].nodes[index] = sent;
         });

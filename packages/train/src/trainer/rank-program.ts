@@ -1,6 +1,6 @@
 // Programs of one rank: a function over whole tensors is traced once, partitioned over the ranks, and compiled for this
 // one. Placements of arguments and results are given; ops in between follow their operands or a given strategy.
-import { functionOrder, type GraphFn, type Node, numel, type Shape } from "@weft/core/internal/graph";
+import { functionOrder, type GraphFn, isOp, type Node, numel, type Shape } from "@weft/core/internal/graph";
 import { factorsOf } from "@weft/core/internal/ops";
 import { session } from "@weft/core/internal/runtime";
 import {
@@ -41,14 +41,20 @@ export interface RankProgramOptions {
 
 const replicate: Strategy = { split: {}, carry: [] };
 
+const isSparse = (node: Node): boolean =>
+  node.op === "scatterAdd" && numel(node.inputs[1].shape) + numel(node.inputs[2].shape) < numel(node.shape);
+
 /**
- * A scatter into a table larger than its updates (an embedding gradient) is cheaper if every rank gets all updates than if
- * the tables are summed.
+ * Scatters into a table larger than their updates (an embedding gradient): it is cheaper if every rank gets all updates than if
+ * the tables are summed, unless the table is summed anyway because something else is added to it (a tied head).
  */
-function gathersUpdates(node: Node): boolean {
-  if (node.op !== "scatterAdd") return false;
-  const [, ids, rows] = node.inputs;
-  return numel(ids.shape) + numel(rows.shape) < numel(node.shape);
+function scattersToGather(fn: GraphFn): Set<Node> {
+  const order = functionOrder(fn);
+  const found = new Set(order.filter(isSparse));
+  for (const node of order)
+    if (isOp(node, "binary") && node.attrs.fn === "add" && !node.inputs.every((input) => isSparse(input)))
+      for (const input of node.inputs) found.delete(input);
+  return found;
 }
 
 /** Strategies by which the results come out with their placements, so that no rank computes more than its part. */
@@ -108,11 +114,12 @@ export function rankProgram<F extends (...args: any[]) => any>(fn: F, options: R
           options.towardResults === true
             ? strategiesToward(whole, mesh, options.results ?? [])
             : new Map<Node, Strategy>();
+        const gathers = scattersToGather(whole);
         const { functions, moves } = partition(whole, {
           mesh,
           params,
           results: whole.outputs.map((_, i) => options.results?.[i] ?? null),
-          strategy: (node) => toward.get(node) ?? options.strategy?.(node) ?? (gathersUpdates(node) ? replicate : null),
+          strategy: (node) => toward.get(node) ?? options.strategy?.(node) ?? (gathers.has(node) ? replicate : null),
           bucketBytes,
           compression: options.compression,
         });
