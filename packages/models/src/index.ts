@@ -1,4 +1,5 @@
 // Public API of @weft/models: pretrained transformers from Hugging Face folders, fine-tuning and generation.
+export { layerDecay, withRates } from "@weft/core/optim";
 export {
   type ApplyOptions,
   type Batch,
@@ -32,6 +33,7 @@ export { defineModel, type LossOptions, type Model, type ModelOptions } from "./
 export {
   type BatchOptions,
   type ChatMessage,
+  type ChatOptions,
   type Encoded,
   type EncodeOptions,
   encodeBatch,
@@ -50,7 +52,6 @@ export {
   type LabeledText,
   type Lora,
   type LoraOptions,
-  layerDecay,
   loraOf,
   type MaskOptions,
   maskTokens,
@@ -60,5 +61,4 @@ export {
   splitParams,
   type Trained,
   type TuningBatch,
-  withRates,
 } from "./tune/index.js";

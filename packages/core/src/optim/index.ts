@@ -5,6 +5,7 @@ export { type AdamOptions, type AdamState, adam, adamW } from "./adam.js";
 export { clipByGlobalNorm, globalNorm } from "./clip.js";
 export type { LearningRate, Optimizer } from "./common.js";
 export { type LossScaled, type LossScalingOptions, lossScaled, type ScaledState } from "./loss-scaling.js";
+export { layerDecay, layerOf, ratesByName, withRates } from "./rates.js";
 export {
   type LearningRateSchedule,
   type LearningRateScheduleOptions,

@@ -5,7 +5,7 @@ import { loadStateDict, stateDict } from "@weft/core/nn";
 import type { Batch, Params, Task } from "../architectures/index.js";
 import { type PretrainedModel, savePretrained } from "../checkpoint/index.js";
 import { type JsonObject, ModelError } from "../config/index.js";
-import { ignoredLabel } from "../model/index.js";
+import { ignoredLabel, nextLabels } from "../model/index.js";
 import { encodeTexts, frameOf, padRows, type TextTokenizer } from "../text/index.js";
 import { maskTokens, packSequences } from "./examples.js";
 import { type Adapters, type Lora, type LoraOptions, loraOf, splitParams } from "./lora.js";
@@ -62,6 +62,8 @@ export interface FineTuning {
   /** Draws what is trained. */
   model: { init(key: Key): Trained };
   loss(trained: Trained, batch: TuningBatch, options: { key: Key; train: boolean }): Tensor;
+  /** Number of labels in a batch that the loss is a mean over. */
+  weight(batch: TuningBatch, options: { key: Key; train: boolean }): Tensor;
   data: { train: TuningBatch; validation?: TuningBatch; test?: TuningBatch };
   /** Names of the classes; none for language models. */
   readonly classes: readonly string[];
@@ -85,16 +87,32 @@ export interface TuningBatch {
   labels: Tensor;
 }
 
-function classNames(rows: readonly LabeledText[], given: readonly string[] | undefined, path: string): string[] {
-  const names = [...new Set(rows.map(({ label }) => label ?? ""))].sort((a, b) =>
-    a.localeCompare(b, "en", { numeric: true }),
-  );
-  if (names.includes("")) throw new ModelError(`${path}: a text has no label`);
-  if (given === undefined) return names;
-  const missing = names.find((name) => !given.includes(name));
-  if (missing !== undefined)
-    throw new ModelError(`${path}: the label ${missing} is not one of labels: ${given.join(", ")}`);
-  return [...given];
+/** A text as errors show it. */
+const shortened = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}...` : text);
+
+/** Names of the classes: those of the training texts. Texts for the evaluation have no others. */
+function classNames(
+  splits: Readonly<Record<string, readonly LabeledText[] | null>>,
+  given: readonly string[] | undefined,
+): string[] {
+  const unique = [...new Set(splits["data"]?.map(({ label }) => label ?? ""))];
+  const names = given ?? unique.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  for (const [split, rows] of Object.entries(splits))
+    rows?.forEach(({ label = "", text }, i) => {
+      if (label === "")
+        throw new ModelError(`${split}: text ${i + 1} has no label (${shortened(text)}); give it one, or remove it`);
+      if (!names.includes(label))
+        throw new ModelError(
+          given === undefined
+            ? `${split}: text ${i + 1} has the label ${label}, which no training text has; these have ${names.join(", ")}`
+            : `${split}: text ${i + 1} has the label ${label}, which is not one of labels: ${names.join(", ")}`,
+        );
+    });
+  if (names.length < 2)
+    throw new ModelError(
+      `data: all texts have the label ${names[0]}; a classifier needs texts of at least two classes`,
+    );
+  return [...names];
 }
 
 /** Pieces of at most `length` tokens, each between the tokens that the tokenizer puts around a text. */
@@ -114,6 +132,7 @@ async function encodeRows(
   length: number,
   labels: readonly string[] | null,
   packed: boolean,
+  padToken: number,
 ): Promise<TuningBatch> {
   const { ids: all, offsets } = await encodeTexts(
     tokenizer,
@@ -125,10 +144,10 @@ async function encodeRows(
       `fineTuning: maxLength is ${length}; the tokens around a text alone are ${frame.before + frame.after}`,
     );
   const cut = rows.map((_, i) => pieces(all.subarray(offsets[i], offsets[i + 1]), frame, length));
-  if (packed) return packSequences(cut.flat(), length, tokenizer.special.pad ?? 0);
+  if (packed) return packSequences(cut.flat(), length, padToken);
   const encoded = cut.map(([first]) => first);
   const shape = [rows.length, length];
-  const ids = padRows(encoded, length, tokenizer.special.pad ?? 0);
+  const ids = padRows(encoded, length, padToken);
   const mask = padRows(
     encoded.map((row) => row.map(() => 1)),
     length,
@@ -177,8 +196,8 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
     throw new ModelError("fineTuning: packed is for language models; a text of a classifier has a row of its own");
   const { train: rows, validation: others } = await trainingRows(data, options.validation);
   const tests = options.test === undefined ? null : await readTexts(options.test);
-  const known = [...rows, ...(others ?? []), ...(tests ?? [])];
-  const classes = task === "classification" ? classNames(known, options.labels, String(data)) : null;
+  const splits = { data: rows, validation: others, test: tests };
+  const classes = task === "classification" ? classNames(splits, options.labels) : null;
   const { pretrained, tokenizer } = await openModel({ ...options, task }, classes, () => rows.map(({ text }) => text));
   const { mask } = tokenizer.special;
   if (task === "masked-lm" && mask === null)
@@ -186,8 +205,18 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
   const length = Math.min(maxLength, pretrained.config.maxPositions);
   const updates: Lora | null = lora === undefined ? null : loraOf(pretrained, lora);
   const isFrozen = (name: string): boolean => freeze.some((start) => name.startsWith(start));
+  const names = Object.keys(pretrained.parameters);
+  const unmatched = freeze.find((start) => !names.some((name) => name.startsWith(start)));
+  if (unmatched !== undefined)
+    throw new ModelError(
+      `freeze: no parameter of the model starts with ${unmatched}; they are called ${names.slice(0, 3).join(", ")}, ...`,
+    );
   const isTrained = (name: string): boolean => !isFrozen(name) && (updates === null || isNew(pretrained, name));
-  const hasOwn = Object.keys(pretrained.parameters).some(isTrained);
+  const hasOwn = names.some(isTrained);
+  if (!hasOwn && updates === null)
+    throw new ModelError(
+      "freeze: all parameters are frozen, so that there is nothing to train; freeze fewer, or use lora",
+    );
   const split = hasOwn ? splitParams(pretrained.params, isTrained) : null;
 
   const joined = (trained: Trained, key: Key | null): Params => {
@@ -199,31 +228,39 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
     ...(options.checkpoint === true && { checkpoint: "all" as const }),
   };
   const encode = (given: readonly LabeledText[]): Promise<TuningBatch> =>
-    encodeRows(given, tokenizer, length, classes, packed);
+    encodeRows(given, tokenizer, length, classes, packed, pretrained.config.padToken ?? tokenizer.special.pad ?? 0);
   const logits = (trained: Trained, batch: Omit<TuningBatch, "labels">): Tensor =>
     pretrained.apply(joined(trained, null), batch, how).logits as Tensor;
   const init = (key: Key): Trained => ({
     ...(split !== null && { params: split.trained }),
     ...(updates !== null && { adapters: updates.init(key) }),
   });
+  /** A batch as the model sees it: a masked language model gets masked tokens. */
+  const inputsOf = (batch: TuningBatch, key: Key): Batch => {
+    if (task !== "masked-lm") return { ...batch };
+    const real = batch.attentionMask ?? batch.segmentIds?.greater(0);
+    const masked = maskTokens(batch.inputIds, real, key, {
+      maskToken: mask as number,
+      vocabulary: pretrained.config.vocabulary,
+      specialIds: tokenizer.specialIds,
+      ...(options.maskShare !== undefined && { share: options.maskShare }),
+    });
+    return { ...batch, ...masked };
+  };
   return {
     pretrained,
     tokenizer,
     model: { init },
-    loss(trained, batch, { key, train }) {
-      const inputs: Batch =
-        task === "masked-lm"
-          ? {
-              ...batch,
-              ...maskTokens(batch.inputIds, batch.attentionMask ?? batch.segmentIds?.greater(0), key, {
-                maskToken: mask as number,
-                vocabulary: pretrained.config.vocabulary,
-                specialIds: tokenizer.specialIds,
-                ...(options.maskShare !== undefined && { share: options.maskShare }),
-              }),
-            }
-          : { ...batch };
-      return pretrained.loss(joined(trained, train ? key : null), inputs, { ...how, train, key: train ? key : null });
+    loss: (trained, batch, { key, train }) =>
+      pretrained.loss(joined(trained, train ? key : null), inputsOf(batch, key), {
+        ...how,
+        train,
+        key: train ? key : null,
+      }),
+    weight(batch, { key }) {
+      const { labels, segmentIds } = inputsOf(batch, key);
+      const counted = task === "causal-lm" ? nextLabels(labels as Tensor, segmentIds) : (labels as Tensor);
+      return counted.notEqual(ignoredLabel).cast("float32").sum();
     },
     classes: classes ?? [],
     correct: (trained, batch) => logits(trained, batch).argmax(-1).equal(batch.labels).cast("float32").sum(),

@@ -1,4 +1,4 @@
-// Fine-tuning: LoRA, frozen parts, layer-wise rates, examples.
+// Fine-tuning: LoRA, frozen parts, examples.
 export { type MaskOptions, maskTokens, type Packed, packSequences } from "./examples.js";
 export {
   type FineTuning,
@@ -9,5 +9,4 @@ export {
   type TuningBatch,
 } from "./fine-tuning.js";
 export { type Adapter, type Adapters, type Lora, type LoraOptions, loraOf, splitParams } from "./lora.js";
-export { layerDecay, withRates } from "./rates.js";
 export { type LabeledText, readTexts } from "./rows.js";

@@ -66,6 +66,10 @@ export const init = (key: Key): Trained => prepared().model.init(key);
 export const loss = (trained: Trained, batch: TuningBatch, options: { key: Key; train: boolean }): Tensor =>
   prepared().loss(trained, batch, options);
 
+/** Number of labels of a batch that the loss is a mean over. */
+export const weight = (batch: TuningBatch, options: { key: Key; train: boolean }): Tensor =>
+  prepared().weight(batch, options);
+
 /** Number of rows whose class is predicted. */
 export const correct = (trained: Trained, batch: TuningBatch): Tensor => prepared().correct(trained, batch);
 

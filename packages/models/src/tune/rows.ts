@@ -12,10 +12,13 @@ export interface LabeledText {
 }
 
 const maxBytes = 2 ** 31;
+/** Usual names of columns, by which a header is recognized. */
+const labelNames = ["label", "labels", "class", "category", "target", "sentiment"];
+const textNames = ["text", "texts", "sentence", "review", "content", "body", "document"];
 
 /**
- * Reads `.jsonl` (objects with `text` and `label`) or `.csv` (label, then one or more fields of text; a header is recognized), each
- * optionally packed by gzip.
+ * Reads `.jsonl` (objects with `text` and `label`) or `.csv` (label, then one or more fields of text; a header with usual names is
+ * recognized), each optionally packed by gzip.
  */
 export async function readTexts(path: string): Promise<LabeledText[]> {
   const found = await stat(path).catch(() => null);
@@ -40,8 +43,9 @@ export async function readTexts(path: string): Promise<LabeledText[]> {
 function fromCsv(bytes: Buffer, path: string): LabeledText[] {
   const rows = [...readCsvText(bytes, path)].map(({ fields }) => fields);
   const header = rows[0]?.map((name) => name.trim().toLowerCase()) ?? [];
-  const [label, text] = [header.indexOf("label"), header.indexOf("text")];
-  if (label >= 0 && text >= 0) return rows.slice(1).map((row) => ({ label: row[label], text: row[text] ?? "" }));
+  const [label, text] = [labelNames, textNames].map((names) => header.findIndex((name) => names.includes(name)));
+  if (label >= 0 && text >= 0) return rows.slice(1).map((row) => ({ label: row[label] ?? "", text: row[text] ?? "" }));
+  if (text >= 0 && header.length === 1) return rows.slice(1).map(([only]) => ({ text: only ?? "" }));
   return rows.map(([first, ...rest], i) => {
     if (rest.length === 0) throw new ModelError(`${path}: row ${i + 1} has one field; it needs a label and a text`);
     return { label: first, text: rest.join(" ") };
@@ -51,6 +55,7 @@ function fromCsv(bytes: Buffer, path: string): LabeledText[] {
 function fromLines(bytes: Buffer, path: string): LabeledText[] {
   return bytes
     .toString("utf8")
+    .replace(/^\ufeff/, "")
     .split("\n")
     .flatMap((line, i) => {
       if (line.trim() === "") return [];
@@ -61,6 +66,12 @@ function fromLines(bytes: Buffer, path: string): LabeledText[] {
         throw new ModelError(`${path}: line ${i + 1} is not JSON`);
       }
       if (typeof parsed?.text !== "string") throw new ModelError(`${path}: line ${i + 1} has no text`);
-      return [{ text: parsed.text, ...(parsed.label !== undefined && { label: String(parsed.label) }) }];
+      const { text, label } = parsed;
+      if (label === undefined || label === null) return [{ text }];
+      if (typeof label === "object")
+        throw new ModelError(
+          `${path}: line ${i + 1} has the label ${JSON.stringify(label).slice(0, 40)}; it is a name`,
+        );
+      return [{ text, label: String(label) }];
     });
 }

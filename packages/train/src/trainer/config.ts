@@ -50,6 +50,10 @@ const common = {
     schedule: z.enum(scheduleShapes).default("constant"),
     warmup_steps: z.int().min(0).default(0),
     min_ratio: z.number().min(0).max(1).optional(),
+    /** Factors of the learning rate by starts of parameter names; 0 freezes. */
+    rates: z.record(z.string(), z.number().min(0)).optional(),
+    /** The rate falls by this factor per layer, from the head down to the embeddings. */
+    layer_decay: positive.max(1).optional(),
   }),
   precision: z
     .strictObject({

@@ -29,13 +29,15 @@ export function evaluateSplit(
   }
   loader.close();
   // Read after all are issued, so that an asynchronous device is not stalled per batch.
-  const sums = [0, 0, 0];
+  const sums = [0, 0, 0, 0];
   for (const result of results) {
     const part = result.dataSync() as ArrayLike<number>;
-    for (let k = 0; k < 3; k++) sums[k] += part[k];
+    for (let k = 0; k < part.length; k++) sums[k] += part[k];
     result.dispose();
   }
   if (sums[2] !== samples)
     throw new TrainError(`the evaluation saw ${sums[2]} samples of ${samples}; this is a fault of Weft`);
-  return { loss: sums[0] / sums[2], accuracy: task.classes.length === 0 ? null : sums[1] / sums[2] };
+  // A mean over rows, or over what the task counts.
+  const terms = task.weight === undefined ? sums[2] : Math.max(1, sums[3]);
+  return { loss: sums[0] / terms, accuracy: task.hasAccuracy ? sums[1] / sums[2] : null };
 }

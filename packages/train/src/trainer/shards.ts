@@ -78,8 +78,8 @@ export function snapshot(tensors: readonly StoredTensor[], index: ShardIndex, ra
     tensors.flatMap(({ section, name, local }) => {
       const key = keyOf(section, name);
       if (!index.tensors[key].parts.some(({ file }) => file === own)) return [];
-      const values = local.dataSync() as unknown as Storage;
-      return [[key, { shape: local.shape, dtype: local.dtype, data: values.slice() as Storage }]];
+      // As stored: reading would widen half types.
+      return [[key, { shape: local.shape, dtype: local.dtype, data: local.rawSync().slice() as Storage }]];
     }),
   );
 }

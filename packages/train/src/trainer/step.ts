@@ -1,7 +1,7 @@
 // The compiled functions of a run: one optimizer step (forward, backward, update), its micro-steps for gradient
 // accumulation, and evaluation. They are written over whole tensors, as for one device; the placements of the state and of
 // the batch say which part of them a rank computes, and where ranks exchange data.
-import type { DType, GraphFn } from "@weft/core/internal/graph";
+import { bytesOf, type DType, type GraphFn } from "@weft/core/internal/graph";
 import { session, tracing } from "@weft/core/internal/runtime";
 import { type Compression, type MarkKind, Placement, type StepRoles } from "@weft/core/internal/shard";
 import {
@@ -36,7 +36,9 @@ export interface StepTask<P = unknown> {
   init(key: Key): P;
   /** Mean loss of a batch. `key` differs per step; `train` is false for evaluation. */
   loss(params: P, batch: unknown, options: { key: Key; train: boolean }): Tensor;
-  /** Sums over the rows of a batch: loss, correct predictions, rows. */
+  /** How many terms the mean of the loss has, by which micro-steps are weighted; absent for means over rows. */
+  weight?(batch: unknown, options: { key: Key; train: boolean }): Tensor;
+  /** Sums over the rows of a batch: loss, correct predictions, rows; then the weight, for tasks that have one. */
   evaluate(params: P, batch: unknown): Tensor;
 }
 
@@ -88,6 +90,10 @@ export interface RankBatch {
 export interface AccumulatedGradients<P = unknown> {
   grads: P;
   loss: Tensor;
+  /** Number of micro-steps, int32. */
+  micro: Tensor;
+  /** Sum of the weights; absent where micro-steps are weighted by their rows. */
+  weight?: Tensor;
 }
 
 /**
@@ -148,34 +154,40 @@ export class StepExecutables<P = unknown> {
 
   /** Adds the gradients of another micro-step; `pending` is donated. */
   more(pending: AccumulatedGradients<P>, state: TrainState<P>, batch: RankBatch): AccumulatedGradients<P> {
-    const program = this.#program("more", state, batch, (leaves) => {
+    return this.#moreProgram(state, batch)(pending, state, batch.inputs);
+  }
+
+  #moreProgram(state: TrainState<P>, batch: RankBatch) {
+    return this.#program("more", state, batch, (leaves) => {
       const sums = this.#accumulated(leaves);
       return {
         fn: (before: AccumulatedGradients<P>, s: TrainState<P>, inputs: unknown) =>
-          joined(before, this.#gradients(s, inputs, batch.share)),
+          joined(before, this.#gradients(s, inputs, batch.share, before.micro)),
         donate: [0],
         placements: [...sums, ...this.placement.ofState(leaves), ...this.#ofBatch(batch)],
         results: sums,
         places: { state: sums.length, batch: sums.length + leaves.shapes.length },
       };
     });
-    return program(pending, state, batch.inputs);
   }
 
   /** The last micro-step, and the update. State and sums are donated. */
   last(state: TrainState<P>, pending: AccumulatedGradients<P>, batch: RankBatch): TrainState<P> {
-    const program = this.#program("last", state, batch, (leaves) => {
+    return this.#lastProgram(state, batch)(state, pending, batch.inputs, batch.stop);
+  }
+
+  #lastProgram(state: TrainState<P>, batch: RankBatch) {
+    return this.#program("last", state, batch, (leaves) => {
       const [own, sums] = [this.placement.ofState(leaves), this.#accumulated(leaves)];
       return {
         fn: (s: TrainState<P>, before: AccumulatedGradients<P>, inputs: unknown, stop: Tensor | null) =>
-          this.#update(s, joined(before, this.#gradients(s, inputs, batch.share)), stop),
+          this.#update(s, joined(before, this.#gradients(s, inputs, batch.share, before.micro)), stop),
         donate: [0, 1],
         placements: [...own, ...sums, ...this.#ofBatch(batch)],
         results: own,
         places: { state: 0, batch: own.length + sums.length },
       };
     });
-    return program(state, pending, batch.inputs, batch.stop);
   }
 
   /** Sums over the rows of a batch over all ranks: loss, correct predictions, rows. */
@@ -227,11 +239,40 @@ export class StepExecutables<P = unknown> {
     return [...of("model", state.params, params), ...of("optimizer", state.optimizer, optimizer)];
   }
 
-  /** Bytes of intermediate values of a step. */
-  scratchBytes(state: TrainState<P>, batch: RankBatch): number {
-    const program = this.#wholeProgram(state, batch);
-    program.kernels(state, batch.inputs, batch.stop);
-    return program.scratchBytes;
+  /** Bytes that the programs of a step need besides state and batch: intermediate values, new results, sums of micro-steps. */
+  workingBytes(state: TrainState<P>, batch: RankBatch, accumulates: boolean): number {
+    const needs = ({ scratchBytes, resultBytes }: Jitted<(...args: never[]) => unknown>): number =>
+      scratchBytes + resultBytes;
+    if (!accumulates) {
+      const program = this.#wholeProgram(state, batch);
+      program.kernels(state, batch.inputs, batch.stop);
+      return needs(program as never);
+    }
+    const { params, shapes } = this.#leaves!;
+    const { placement } = this;
+    let next = 0;
+    const grads = treeMap(({ dtype }) => {
+      const shape = shapes[params[next]];
+      return zeros(placement.accumulated(next++, shape).localShape(placement.rank, shape), { dtype });
+    }, state.params);
+    const scalar = (): Tensor => zeros([], { dtype: this.options.dtype });
+    const micro = tensor(1, { dtype: "int32" });
+    const pending = {
+      grads,
+      loss: scalar(),
+      micro,
+      ...(this.options.task.weight !== undefined && { weight: scalar() }),
+    };
+    const held = treeLeaves(grads).reduce((n, { size, dtype }) => n + size * bytesOf(dtype), 0);
+    const own = { ...batch, stop: null };
+    const first = this.#firstProgram(state, own);
+    first.kernels(state, own.inputs);
+    const more = this.#moreProgram(state, own);
+    more.kernels(pending, state, own.inputs);
+    const last = this.#lastProgram(state, batch);
+    last.kernels(state, pending, batch.inputs, batch.stop);
+    // The sums are results of the first micro-step, and arguments of the others.
+    return Math.max(needs(first as never), held + needs(more as never), held + needs(last as never));
   }
 
   /** Number of compiled programs. */
@@ -266,7 +307,7 @@ export class StepExecutables<P = unknown> {
   #evaluateProgram(state: TrainState<P>, batch: RankBatch) {
     return this.#program("evaluate", state, batch, ({ params, shapes }) => ({
       // Marked as the loss: all of it is a forward pass.
-      fn: (p: P, inputs: unknown) => this.#marked(this.options.task.evaluate(p, inputs), "loss"),
+      fn: (p: P, inputs: unknown) => this.#marked(this.options.task.evaluate(p, this.#divided(inputs)), "loss"),
       placements: [
         ...params.map((at, i) => this.placement.parameter(i, shapes[at])),
         ...this.#ofBatch({ ...batch, stop: null }),
@@ -352,6 +393,12 @@ export class StepExecutables<P = unknown> {
     return this.#isMarked ? mark(x, kind) : x;
   }
 
+  /** The inputs of a batch, marked where a plan may divide them over the model axis. */
+  #divided<T>(inputs: T): T {
+    // The planner and the program that it plans have the same graph, because segments are numbered by it.
+    return this.#planning || this.placement.isPlanned ? markTree(inputs, "input") : inputs;
+  }
+
   get #isMarked(): boolean {
     return this.#planning || this.placement.isMarked;
   }
@@ -365,42 +412,58 @@ export class StepExecutables<P = unknown> {
     ];
   }
 
-  /** Placements of accumulated gradients and of the loss. */
+  /** Placements of accumulated gradients, of the loss, of the number of micro-steps, and of the weight. */
   #accumulated({ params, shapes }: StateLeaves): Placement[] {
     const { mesh, decision } = this.placement;
-    const loss = Placement.replicated(mesh, 0);
+    const sum = Placement.replicated(mesh, 0).withPending(decision.data === 1 ? null : { axes: ["data"], fn: "sum" });
     return [
       ...params.map((at, i) => this.placement.accumulated(i, shapes[at])),
-      loss.withPending(decision.data === 1 ? null : { axes: ["data"], fn: "sum" }),
+      sum,
+      Placement.replicated(mesh, 0),
+      ...(this.options.task.weight === undefined ? [] : [sum]),
     ];
   }
 
   /** Gradients of the scaled loss. */
-  #gradients(state: TrainState<P>, inputs: unknown, share: number): AccumulatedGradients<P> {
+  #gradients(
+    state: TrainState<P>,
+    inputs: unknown,
+    share: number,
+    micro: Tensor | null = null,
+  ): AccumulatedGradients<P> {
     const { task, scaling, dtype, seed } = this.options;
-    const stepKey = keyOfStep(seed, state.step.add(1));
+    const stepKey = keyOfStep(seed, state.step.add(1), micro);
+    const given = this.#divided(inputs);
+    const how = { key: stepKey, train: true };
+    // A part of a step; a whole one needs no weight.
+    const weight = share === 1 ? undefined : task.weight?.(given, how).cast(dtype).reshape([]);
     const [loss, grads] = valueAndGrad((p: P) => {
-      const mean = task.loss(p, inputs, { key: stepKey, train: true }).cast(dtype);
-      const part = share === 1 ? mean : mean.mul(share);
+      const mean = task.loss(p, given, how).cast(dtype);
+      const part = weight !== undefined ? mean.mul(weight) : share === 1 ? mean : mean.mul(share);
       return scaling === null ? part : scaling.optimizer.scaleLoss(part, state.optimizer as ScaledState<unknown>);
     })(state.params);
-    return { grads, loss: this.#marked(loss, "loss") };
+    const taken = micro?.add(1) ?? tensor(1, { dtype: "int32" });
+    return { grads, loss: this.#marked(loss, "loss"), micro: taken, ...(weight !== undefined && { weight }) };
   }
 
   /** Updates the state from gradients and loss, both scaled. */
   #update(state: TrainState<P>, given: AccumulatedGradients<P>, stop: Tensor | null): TrainState<P> {
     const { scaling, dtype, gradientClip, window } = this.options;
     // Sums over ranks are completed here, once, and not where each of their users needs them.
-    const summed = this.#isMarked ? { ...given, grads: markTree(given.grads, "gradient") } : given;
+    const sums = this.#isMarked ? markTree(given.grads, "gradient") : given.grads;
     const scale = scaling === null ? null : (state.optimizer as ScaledState<unknown>).scale;
     const undo = scale === null ? null : scale.reciprocal().cast(dtype);
-    const own = undo === null ? summed.loss : summed.loss.mul(undo);
+    const own = undo === null ? given.loss : given.loss.mul(undo);
     const wanted = stop === null ? zeros([], { dtype }) : stop.cast(dtype).sum();
-    // One sum over ranks for both.
-    const pair = this.#marked(stack([own, wanted]), "sums");
-    const [loss, stops] = [pair.index(0), pair.index(1)];
+    // One sum over ranks for all of them.
+    const { weight } = given;
+    const totals = this.#marked(stack([own, wanted, ...(weight === undefined ? [] : [weight])]), "sums");
+    const stops = totals.index(1);
+    const terms = weight === undefined ? null : totals.index(2).maximum(1);
+    const loss = terms === null ? totals.index(0) : totals.index(0).div(terms);
+    const grads = terms === null ? sums : treeMap((g) => g.div(terms.cast(g.dtype)), sums);
     // The norm of the unscaled gradients: squares of the scaled ones would overflow earlier.
-    const real = undo === null ? summed.grads : treeMap((g) => g.mul(undo.cast(g.dtype)), summed.grads);
+    const real = undo === null ? grads : treeMap((g) => g.mul(undo.cast(g.dtype)), grads);
     const norm = globalNorm(real).cast(dtype);
     // With a dynamic scale an overflow is not an error: the optimizer skips the step.
     const finite = norm.isFinite();
@@ -408,7 +471,7 @@ export class StepExecutables<P = unknown> {
     const good = logicalAnd(logicalAnd(loss.isFinite(), fits), state.halted.equal(0));
     // As torch's clip_grad_norm_; scaled gradients stay scaled until the optimizer divides them.
     const clip = gradientClip === undefined ? null : minimum(norm.add(1e-6).reciprocal().mul(gradientClip), 1);
-    const clipped = clip === null ? summed.grads : treeMap((g) => g.mul(clip.cast(g.dtype)), summed.grads);
+    const clipped = clip === null ? grads : treeMap((g) => g.mul(clip.cast(g.dtype)), grads);
     // Gradients wait for the check: otherwise the optimizer would need memory for results that may be discarded.
     const used = treeMap((g) => where(good, g, 0), clipped);
     const [params, inner] = this.#optimizer.update(state.params, used, state.optimizer);
@@ -433,14 +496,20 @@ export class StepExecutables<P = unknown> {
   }
 }
 
-/** The random key of a step. Computed from the counter in the state, so that a step needs no upload for it. */
-function keyOfStep(seed: number, step: Tensor): Key {
+/**
+ * The random key of a step, and of a later micro-step of it. Computed from counters in the state, so that a step needs no upload for
+ * it.
+ */
+function keyOfStep(seed: number, step: Tensor, micro: Tensor | null): Key {
   const words = tensor(Int32Array.from([seed >>> 0, Math.floor(seed / 2 ** 32)]), { dtype: "int32" });
   const [first, second] = [splitKey(words, 1).index(0, 0), splitKey(words, 1).index(0, 1)];
-  return splitKey(stack([first, second.add(step)]), 1).index(0);
+  const own = splitKey(stack([first, second.add(step)]), 1).index(0);
+  return micro === null ? own : splitKey(stack([own.index(0), own.index(1).add(micro)]), 1).index(0);
 }
 
 const joined = <P>(a: AccumulatedGradients<P>, b: AccumulatedGradients<P>): AccumulatedGradients<P> => ({
   grads: treeMap((x, y) => x.add(y), a.grads, b.grads),
   loss: a.loss.add(b.loss),
+  micro: b.micro,
+  ...(a.weight !== undefined && b.weight !== undefined && { weight: a.weight.add(b.weight) }),
 });

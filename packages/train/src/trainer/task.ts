@@ -44,6 +44,8 @@ export interface Task<P = unknown> extends StepTask<P> {
   readonly dataKeys: { train: string; test: string | null };
   /** Names of the classes, for classifiers. */
   readonly classes: readonly string[];
+  /** Whether `evaluate` counts correct predictions. */
+  readonly hasAccuracy: boolean;
   /** Threads that make batches. */
   readonly loaders: number;
   /** Facts about model and data for the records of the run. */

@@ -96,6 +96,7 @@ class TextTask implements Task<TextClassifier> {
   readonly samples: Task["samples"];
   readonly dataKeys: Task["dataKeys"];
   readonly classes: readonly string[];
+  readonly hasAccuracy = true;
   readonly workload: Workload;
   readonly loaders: number;
   readonly #step: StepTask<TextClassifier>;

@@ -63,7 +63,7 @@ export async function train<P = unknown>(
   options: TrainOptions = {},
 ): Promise<TrainResult> {
   if (!("loss" in given)) return trainConfig(given as Config | ModuleConfig, options);
-  const { model, loss, data, name = "model", ...sections } = given;
+  const { model, loss, data, correct, classes, weight, name = "model", ...sections } = given;
   if (typeof model?.init !== "function" || typeof loss !== "function")
     throw new WeftError("train: give model: { init(key) }, loss(params, batch, { key, train }) and data");
   const raw = checkAnyConfig({ ...sections, name, model: name, options: {} }, "train") as RawModuleConfig;
@@ -75,7 +75,9 @@ export async function train<P = unknown>(
   const group = options.group ?? (isOne ? singleRank : await joinGroup());
   const config: ModuleConfig = { ...resolveModuleConfig(raw, { devices: group.size }), model: name };
   try {
-    return await trainTask(config, async () => new UserTask<P>({ model, loss, data }, config) as never, {
+    const more = { ...(correct && { correct }), ...(classes && { classes }), ...(weight && { weight }) };
+    const definition = { model, loss, data, ...more };
+    return await trainTask(config, async () => new UserTask<P>(definition, config) as never, {
       ...options,
       group,
     });

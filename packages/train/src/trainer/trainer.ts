@@ -27,6 +27,7 @@ import { openTask, stepOptionsOf } from "./open-run.js";
 import { makeOptimizer } from "./optimizer.js";
 import { abstractState, placeRun } from "./plan-run.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
+import { checkResume } from "./resume.js";
 import { SampleCounter } from "./sample-counter.js";
 import { leavesOf, parseBytes, replicatedDecision, StatePlacement } from "./state-placement.js";
 import {
@@ -42,16 +43,6 @@ import { type DataShare, disposeTree, type Task, type TaskLoader } from "./task.
 import type { TrainEvent, TrainOptions, TrainResult } from "./train-types.js";
 
 export type { TrainEvent, TrainOptions, TrainResult };
-
-/** What determines the training curve; a checkpoint can only be resumed with the same values. */
-const resumeKey = (config: Pick<RunConfig, "model" | "optimizer" | "seed" | "precision" | "distributed">): string =>
-  JSON.stringify([
-    config.model,
-    config.optimizer,
-    config.seed,
-    config.precision,
-    ...(config.distributed.compression === undefined ? [] : [config.distributed.compression]),
-  ]);
 
 /** Trains the model of a configuration on this rank. */
 export async function trainConfig(config: Config | ModuleConfig, options: TrainOptions = {}): Promise<TrainResult> {
@@ -173,6 +164,7 @@ class Run {
       { ...batch, stop: this.#stopFlag(false) },
       this.group,
       parseBytes(memory),
+      this.config.training.accumulation,
     );
     const leaves = leavesOf(abstractState(this.#steps) as { params: unknown; optimizer: unknown });
     this.#programs = new StepExecutables(this.#steps, placement, leaves);
@@ -220,7 +212,7 @@ class Run {
         config,
       };
     } else {
-      this.#checkResume(found.progress);
+      checkResume(found.progress, config, this.task.dataKeys.train);
       for (const note of found.skipped) this.#note(`skipped a damaged checkpoint: ${note}`);
       const { step } = found.progress;
       const stored = this.#programs.stored({ params, optimizer });
@@ -267,20 +259,6 @@ class Run {
   #fresh(): { params: TrainState["params"]; optimizer: unknown } {
     // One program each and separate tensors: a donated state must not share memory.
     return this.#programs.initialState(key(this.config.seed));
-  }
-
-  #checkResume(progress: Progress): void {
-    const { config } = this;
-    const problems: string[] = [];
-    if (resumeKey(progress.config) !== resumeKey(config))
-      problems.push("model, optimizer, seed, precision or compression differ");
-    if (progress.globalBatch !== config.globalBatch)
-      problems.push(
-        `the global batch was ${progress.globalBatch} and is ${config.globalBatch} now (set training.global_batch to keep it)`,
-      );
-    if (progress.data.train !== this.task.dataKeys.train) problems.push("the training data or the tokenizer differ");
-    if (problems.length > 0)
-      throw new TrainError(`${config.output} cannot be resumed with this configuration: ${problems.join("; ")}`);
   }
 
   /** Marks samples of the unfinished epoch that were used before the checkpoint, on rank 0. */

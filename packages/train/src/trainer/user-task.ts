@@ -4,8 +4,9 @@ import { createHash } from "node:crypto";
 import { stat } from "node:fs/promises";
 import { register } from "node:module";
 import { pathToFileURL } from "node:url";
-import { bytesOf, type DType, makeStorage, type Storage, WeftError } from "@weft/core/internal/graph";
+import { bytesOf, type DType, isInexact, makeStorage, type Storage, WeftError } from "@weft/core/internal/graph";
 import { flattenTree, type Key, stack, Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
+import { stateDict } from "@weft/core/nn";
 import type { Workload } from "@weft/formats";
 import { DataError, type Epoch, type Position, planEpoch } from "../data/index.js";
 import { ConfigError, type ModuleConfig, type RunConfig } from "./config.js";
@@ -72,7 +73,7 @@ function sourceOf(name: string, data: unknown): SampleSource & { key: string } {
     );
   const hash = createHash("sha256");
   const columns = leaves.map((leaf) => {
-    const values = leaf.dataSync() as unknown as Storage;
+    const values = leaf.rawSync();
     hash.update(`${leaf.dtype}${leaf.shape}`);
     hash.update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
     return { values, dtype: leaf.dtype, shape: leaf.shape.slice(1), width: leaf.size / rows };
@@ -108,6 +109,11 @@ export interface UserDefinition<P = unknown> {
   model: UserModel<P>;
   /** The mean loss of a batch. */
   loss(params: P, batch: never, options: LossOptions): Tensor;
+  /**
+   * How many terms the mean of the loss has, if these are not the rows of the batch: the tokens of a language model. Micro-steps and
+   * batches of an evaluation are weighted by it, so that gradient accumulation gives the step of the larger batch.
+   */
+  weight?(batch: never, options: LossOptions): Tensor;
   /** Data to train on, or training and validation data. */
   data: unknown;
   /** Classifiers: the number of rows of a batch whose class is predicted. */
@@ -116,13 +122,45 @@ export interface UserDefinition<P = unknown> {
   classes?: readonly string[];
 }
 
+/** Class name of an object in a tree that is neither a plain object nor an array nor a tensor; null if there is none. */
+function otherObject(tree: unknown): string | null {
+  if (typeof tree !== "object" || tree === null || tree instanceof Tensor) return null;
+  const prototype = Object.getPrototypeOf(tree) as { constructor?: { name: string } } | null;
+  if (!Array.isArray(tree) && prototype !== Object.prototype && prototype !== null)
+    return prototype.constructor?.name ?? "object";
+  return (
+    Object.values(tree)
+      .map(otherObject)
+      .find((name) => name !== null) ?? null
+  );
+}
+
+/** Throws unless parameters are a tree of floating-point tensors with different names. */
+function checkParameters(params: unknown): void {
+  const other = otherObject(params);
+  if (other !== null)
+    throw new WeftError(`model.init returned a ${other}; return nested plain objects or arrays of tensors`);
+  const named = Object.entries(stateDict(params));
+  if (named.length === 0)
+    throw new WeftError("model.init returned no tensors; return nested objects or arrays of tensors");
+  if (named.length < treeLeaves(params).length)
+    throw new WeftError("model.init returned two tensors of one dotted name; rename one of the keys with a dot");
+  const whole = named.find(([, { dtype }]) => !isInexact(dtype));
+  if (whole !== undefined)
+    throw new WeftError(
+      `model.init returned ${whole[1].dtype} for ${whole[0]}, which has no gradient; parameters are floating-point tensors, and constants belong into the loss function`,
+    );
+}
+
 /** A user's model and data as a task. */
 export class UserTask<P = unknown> implements Task<P> {
   readonly samples: Task["samples"];
   readonly dataKeys: Task["dataKeys"];
   readonly classes: readonly string[];
+  readonly hasAccuracy: boolean;
   readonly loaders = 0;
   readonly workload: Workload;
+  readonly weight?: Task<P>["weight"];
   readonly #sources: Record<SplitName, (SampleSource & { key: string }) | null>;
 
   constructor(
@@ -138,7 +176,11 @@ export class UserTask<P = unknown> implements Task<P> {
     this.samples = { train: train.rows, validation: validation?.rows ?? null, test: test?.rows ?? null };
     // Without a function that counts, there is no accuracy.
     this.classes = definition.correct === undefined ? [] : (definition.classes ?? []);
+    // Language models have a list of classes, which is empty.
+    this.hasAccuracy = definition.correct !== undefined && definition.classes?.length !== 0;
     this.dataKeys = { train: train.key, test: validation?.key ?? null };
+    const { weight } = definition;
+    if (weight !== undefined) this.weight = (batch, options) => weight(batch as never, options);
     this.workload = { dataset: "user data", model: String(config.model) };
     const { globalBatch } = config;
     const { accumulation } = config.training;
@@ -155,8 +197,7 @@ export class UserTask<P = unknown> implements Task<P> {
 
   init(key: Key): P {
     const params = this.definition.model.init(key);
-    if (treeLeaves(params).length === 0)
-      throw new WeftError("model.init returned no tensors; return nested objects or arrays of tensors");
+    checkParameters(params);
     return params;
   }
 
@@ -179,7 +220,9 @@ export class UserTask<P = unknown> implements Task<P> {
         .correct?.(params, batch as never)
         .cast(dtype)
         .reshape([]) ?? loss.mul(0);
-    return stack([loss.mul(rows), correct, loss.mul(0).add(rows)]);
+    const weight = this.weight?.(batch, { key, train: false }).cast(dtype).reshape([]);
+    if (weight === undefined) return stack([loss.mul(rows), correct, loss.mul(0).add(rows)]);
+    return stack([loss.mul(weight), correct, loss.mul(0).add(rows), weight]);
   }
 
   load(split: SplitName, share: DataShare, from: Position): TaskLoader {
@@ -247,6 +290,9 @@ function batchAt(
   const rows = step.subarray(...share(step.length, micro, accumulation));
   const ids = rows.subarray(...share(rows.length, rank, ranks));
   const inputs = source.batch(ids);
+  if (typeof (inputs as Promise<unknown> | null)?.then === "function")
+    throw new DataError("data.batch returned a promise; it must return tensors, so read what it needs before");
+  if (treeLeaves(inputs).length === 0) throw new DataError("data.batch returned no tensors; return a tree of tensors");
   const wrong = treeLeaves(inputs).find((leaf) => leaf.shape[0] !== ids.length);
   if (wrong !== undefined)
     throw new DataError(
@@ -273,6 +319,7 @@ interface ModelModule {
   /** Classifiers may have both. */
   correct?(params: unknown, batch: unknown): Tensor;
   classes?(): readonly string[];
+  weight?(batch: unknown, options: LossOptions): Tensor;
 }
 
 let findsWeft = false;
@@ -303,13 +350,15 @@ export async function openModuleTask(config: ModuleConfig): Promise<Task> {
       throw new ConfigError(
         `model: ${path} exports no function ${name}; it needs init(key, options), loss(params, batch, { key, train }) and data(options)`,
       );
-  const { init, loss, data, correct, classes } = module as ModelModule;
+  const { init, loss, data, correct, classes, weight } = module as ModelModule;
   const splits = await data(config.options);
   const definition: UserDefinition = {
     model: { init: (key) => init(key, config.options) },
     loss: (params, batch, options) => loss(params, batch, options),
     data: splits,
-    ...(correct !== undefined && { correct: (params, batch) => correct(params, batch), classes: classes?.() ?? [] }),
+    ...(correct !== undefined && { correct: (params, batch) => correct(params, batch) }),
+    ...(classes !== undefined && { classes: classes() }),
+    ...(weight !== undefined && { weight: (batch, options) => weight(batch, options) }),
   };
   return new UserTask(definition, config);
 }
