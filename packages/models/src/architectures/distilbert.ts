@@ -48,7 +48,7 @@ interface DistilBertParams {
   classifier: Dense;
   vocab_transform: Dense;
   vocab_layer_norm: Norm;
-  vocab_projector: { weight?: Tensor; bias: Tensor };
+  vocab_projector: Partial<Dense>;
 }
 
 const epsilon = 1e-12;
@@ -153,8 +153,7 @@ export const distilbert: Architecture<DistilBertConfig> = {
       return { hidden, logits: dense(p.classifier, dropout.apply(hidden, c.dropout)) };
     if (task === "masked-lm") {
       const h = norm(p.vocab_layer_norm, activate(c.activation, dense(p.vocab_transform, hidden)), epsilon);
-      const weight = p.vocab_projector.weight ?? embeddings.word_embeddings.weight;
-      return { hidden, logits: dense({ weight, bias: p.vocab_projector.bias }, h) };
+      return { hidden, logits: dense({ ...embeddings.word_embeddings, ...p.vocab_projector }, h) };
     }
     return { hidden };
   },

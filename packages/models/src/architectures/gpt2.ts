@@ -45,7 +45,7 @@ interface Gpt2Layer {
 
 interface Gpt2Params {
   transformer: { wte: { weight: Tensor }; wpe: { weight: Tensor }; h: Gpt2Layer[]; ln_f: Norm };
-  lm_head?: { weight: Tensor };
+  lm_head?: Dense;
   score: Dense;
   classifier: Dense;
 }
@@ -156,8 +156,7 @@ export const gpt2: Architecture<Gpt2Config> = {
     const last = runLayers(transformer.h, x, dropout, cached === undefined ? options.checkpoint : "none", layer);
     const hidden = norm(transformer.ln_f, options.lastOnly ? last.index(":", `${length - 1}:`) : last, c.epsilon);
     const more = cached === undefined ? {} : { cache };
-    if (task === "causal-lm")
-      return { hidden, logits: dense({ weight: p.lm_head?.weight ?? transformer.wte.weight }, hidden), ...more };
+    if (task === "causal-lm") return { hidden, logits: dense(p.lm_head ?? transformer.wte, hidden), ...more };
     if (task === "classification") return { hidden, logits: dense(p.score, lastToken(hidden, batch, c.padToken)) };
     if (task === "token-classification")
       return { hidden, logits: dense(p.classifier, dropout.apply(hidden, c.classifierDropout)) };

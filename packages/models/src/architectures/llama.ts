@@ -53,7 +53,7 @@ interface LlamaLayer {
 
 interface LlamaParams {
   model: { embed_tokens: { weight: Tensor }; layers: LlamaLayer[]; norm: Norm };
-  lm_head?: { weight: Tensor };
+  lm_head?: Dense;
   score: Dense;
 }
 
@@ -173,8 +173,7 @@ const decoder = (name: string, config: (fields: Fields) => LlamaConfig): Archite
     const last = runLayers(p.model.layers, x, dropout, cached === undefined ? options.checkpoint : "none", layer);
     const hidden = rmsNorm(p.model.norm, options.lastOnly ? last.index(":", `${length - 1}:`) : last, c.epsilon);
     const more = cached === undefined ? {} : { cache };
-    if (task === "causal-lm")
-      return { hidden, logits: dense({ weight: p.lm_head?.weight ?? p.model.embed_tokens.weight }, hidden), ...more };
+    if (task === "causal-lm") return { hidden, logits: dense(p.lm_head ?? p.model.embed_tokens, hidden), ...more };
     if (task === "classification") return { hidden, logits: dense(p.score, lastToken(hidden, batch, c.padToken)) };
     if (task === "token-classification")
       return { hidden, logits: dense(p.score, dropout.apply(hidden, c.classifierDropout)) };

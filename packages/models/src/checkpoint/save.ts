@@ -23,6 +23,8 @@ const tokenizerFiles = [
   "tokenizer.json",
   "tokenizer_config.json",
   "special_tokens_map.json",
+  "added_tokens.json",
+  "tokenizer.model",
   "vocab.txt",
   "vocab.json",
   "merges.txt",
@@ -110,7 +112,9 @@ export async function savePretrained(
     await writeText(join(folder, indexName), `${JSON.stringify({ metadata: { total_size }, weight_map }, null, 2)}\n`);
     keep.add(indexName);
   }
-  const json = { ...model.json, dtype: tensors[0]?.[1].dtype ?? "float32" };
+  // The older name of the same key, which would contradict it.
+  const { torch_dtype: _, ...described } = model.json;
+  const json = { ...described, dtype: tensors[0]?.[1].dtype ?? "float32" };
   await writeText(join(folder, "config.json"), `${JSON.stringify(json, null, 2)}\n`);
   // Files of an earlier model in the same folder, which would be read instead.
   for (const name of await readdir(folder))

@@ -83,7 +83,13 @@ export function roundUp(count: number): number {
   return size;
 }
 
-const positionsFrom = (slots: Tensor, pads: Tensor): Tensor => slots.sub(pads.unsqueeze(1)).maximum(0).cast("int32");
+/** Positions of slots. Rows that have ended may run beyond the last one while others go on. */
+const positionsFrom = (slots: Tensor, pads: Tensor, most: number): Tensor =>
+  slots
+    .sub(pads.unsqueeze(1))
+    .maximum(0)
+    .minimum(most - 1)
+    .cast("int32");
 
 function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tensor, sampling: Sampling): Step {
   const [rest, mine] = splitKey(state.key, 2);
@@ -93,7 +99,7 @@ function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tens
 }
 
 function makePrograms(model: Model): Programs {
-  const { cache: shape, vocabulary } = model.config;
+  const { cache: shape, vocabulary, maxPositions } = model.config;
   if (shape === null || model.task !== "causal-lm")
     throw new ModelError(
       `generate: needs a causal language model, got ${model.type} with the task ${model.task}; load it with task: "causal-lm"`,
@@ -107,7 +113,7 @@ function makePrograms(model: Model): Programs {
     const layers = Array.from({ length: model.config.layers });
     const outputs = model.apply(
       params,
-      { inputIds: ids, attentionMask: real, positionIds: positionsFrom(index, pads) },
+      { inputIds: ids, attentionMask: real, positionIds: positionsFrom(index, pads, maxPositions) },
       {
         lastOnly: true,
         cached: {
@@ -135,7 +141,7 @@ function makePrograms(model: Model): Programs {
     const visible = index.greaterEqual(pads.unsqueeze(1)).logicalAnd(index.lessEqual(slot));
     const outputs = model.apply(
       params,
-      { inputIds: token.unsqueeze(1), positionIds: positionsFrom(slot.reshape([1, 1]), pads) },
+      { inputIds: token.unsqueeze(1), positionIds: positionsFrom(slot.reshape([1, 1]), pads, maxPositions) },
       { cached: { cache, slot, visible } },
     );
     const { seen } = state;
@@ -182,7 +188,11 @@ function checkPrompts(model: Model, prompts: readonly (readonly number[])[]): nu
   const { vocabulary, maxPositions } = model.config;
   if (prompts.length === 0) throw new ModelError("generate: there is no prompt");
   prompts.forEach((prompt, i) => {
-    if (prompt.length === 0) throw new ModelError(`generate: prompt ${i} has no token`);
+    if (prompt.length === 0) {
+      const { bos_token_id: bos } = model.json;
+      const remedy = typeof bos === "number" ? `; begin it with the token ${bos} (bos_token_id)` : "";
+      throw new ModelError(`generate: prompt ${i} has no token${remedy}`);
+    }
     const wrong = prompt.find((id) => !Number.isInteger(id) || id < 0 || id >= vocabulary);
     if (wrong !== undefined)
       throw new ModelError(`generate: prompt ${i} has the id ${wrong}; the model has ids from 0 to ${vocabulary - 1}`);
@@ -212,7 +222,9 @@ export async function* generateTokens(
   const sampling = checkSampling(withDefaults(model, options));
   const { prompt, next } = programs(model);
   const longest = checkPrompts(model, prompts);
-  const count = Math.min(maxNewTokens, model.config.maxPositions - longest);
+  // Every row has the positions of the model for itself, whatever the lengths of the others.
+  const room = prompts.map((p) => Math.min(maxNewTokens, model.config.maxPositions - p.length));
+  const count = Math.max(...room);
   const length = Math.min(roundUp(longest), model.config.maxPositions);
   const slots = roundUp(length + count);
   const ids = tensor(padRows(prompts, length, 0, "left"), { shape: [prompts.length, length] });
@@ -242,7 +254,7 @@ export async function* generateTokens(
       yield prompts.map((_, row) => {
         if (done[row]) return null;
         const token = Number(tokens[row]);
-        done[row] = ends.has(token);
+        done[row] = ends.has(token) || --room[row] === 0;
         return token;
       });
       if (done.every(Boolean)) return;

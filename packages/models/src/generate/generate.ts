@@ -3,7 +3,7 @@ import { checkOptions } from "@weft/core/internal/graph";
 import type { Params } from "../architectures/index.js";
 import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
-import type { TextTokenizer } from "../text/index.js";
+import { frameOf, type TextTokenizer } from "../text/index.js";
 import { eosOf, generateTokens, type TokenOptions, tokenNames } from "./decode.js";
 
 /** Options of {@link generate} and {@link streamText}. */
@@ -31,7 +31,10 @@ class TextBuilder {
   #given = 0;
   /** Tokens from here on are decoded together, because a character may consist of several. */
   #window = 0;
+  /** Tokens before this one are part of the text as a whole. */
   #read = 0;
+  /** Characters of the window that are part of the text. */
+  #decoded = 0;
 
   constructor(
     private readonly tokenizer: TextTokenizer,
@@ -47,12 +50,26 @@ class TextBuilder {
       return;
     }
     this.tokens.push(token);
-    const before = this.tokenizer.decode(this.tokens.slice(this.#window, this.#read));
-    const after = this.tokenizer.decode(this.tokens.slice(this.#window));
-    if (after.endsWith("\ufffd") || after.length <= before.length) return;
-    this.text += after.slice(before.length);
-    this.#window = this.#read;
-    this.#read = this.tokens.length;
+    this.#decode(true);
+  }
+
+  /** Ends the text: what was held back is part of it. */
+  end(finish: Generated["finish"]): void {
+    if (this.finish === null || this.finish === "eos") this.#decode(false);
+    this.finish ??= finish;
+  }
+
+  /** Decodes the tokens that are not part of the text yet; half a character at the end waits for its other half. */
+  #decode(waits: boolean): void {
+    const whole = this.tokenizer.decode(this.tokens.slice(this.#window));
+    const certain = waits ? whole.replace(/\ufffd+$/, "") : whole;
+    this.text += certain.slice(this.#decoded);
+    this.#decoded = Math.max(this.#decoded, certain.length);
+    if (certain.length === whole.length) {
+      this.#window = this.#read;
+      this.#read = this.tokens.length;
+      this.#decoded = this.tokenizer.decode(this.tokens.slice(this.#window)).length;
+    }
     const hit = this.stop.map((s) => this.text.indexOf(s)).filter((at) => at >= 0);
     if (hit.length === 0) return;
     this.text = this.text.slice(0, Math.min(...hit));
@@ -86,11 +103,14 @@ function prepare(model: Model, tokenizer: TextTokenizer, prompts: readonly strin
   const ofModel = eosOf(model);
   const fromTokenizer = tokenizer.special.eos === null ? [] : [tokenizer.special.eos];
   const ends = new Set(rest.eosTokens ?? (ofModel.length > 0 ? ofModel : fromTokenizer));
-  const ids = prompts.map((text) => tokenizer.encode(text, { specialTokens: !raw }).ids);
-  // A model that closes its prompts would end at once.
-  const open = ids.map((row) => (row.length > 1 && ends.has(row[row.length - 1]) && !raw ? row.slice(0, -1) : row));
+  // A tokenizer that closes its texts would end them at once. An end that the prompt itself has stays.
+  const closes = !raw && frameOf(tokenizer).after > 0;
+  const idsOf = (text: string): number[] => {
+    const { ids } = tokenizer.encode(text, { specialTokens: !raw });
+    return closes && ids.length > 1 && ends.has(ids[ids.length - 1]) ? ids.slice(0, -1) : ids;
+  };
   const builders = prompts.map(() => new TextBuilder(tokenizer, ends, stop));
-  return { ids: open, builders, tokenOptions: { ...rest, eosTokens: [...ends] } };
+  return { ids: prompts.map(idsOf), builders, tokenOptions: { ...rest, eosTokens: [...ends] } };
 }
 
 /** Generates a text for each prompt; the prompts run together. */
@@ -107,7 +127,11 @@ export async function generate(
     });
     if (builders.every(({ finish }) => finish !== null)) break;
   }
-  return builders.map(({ text, tokens, finish }) => ({ text, tokens, finish: finish ?? "length" }));
+  return builders.map((builder) => {
+    builder.end("length");
+    const { text, tokens, finish } = builder;
+    return { text, tokens, finish: finish ?? "length" };
+  });
 }
 
 /** Generates the text that follows a prompt, piece by piece. */
@@ -125,9 +149,8 @@ export async function* streamText(
     if (piece !== "") yield piece;
     if (builder.finish !== null) break;
   }
-  const finish = builder.finish ?? "length";
-  builder.finish = finish;
+  builder.end("length");
   const rest = builder.take();
   if (rest !== "") yield rest;
-  return { text: builder.text, tokens: builder.tokens, finish };
+  return { text: builder.text, tokens: builder.tokens, finish: builder.finish ?? "length" };
 }

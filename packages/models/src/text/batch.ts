@@ -11,7 +11,7 @@ export interface BatchOptions {
   maxLength?: number;
   /** Pads to this length instead of that of the longest text, so that programs are compiled once. */
   padTo?: number;
-  /** Side of the padding; `"right"` by default. */
+  /** Side of the padding; that of the tokenizer (`padding_side`) by default, or `"right"`. */
   side?: "left" | "right";
   /** Id of padding; that of the tokenizer by default, or 0. */
   padToken?: number;
@@ -46,7 +46,7 @@ export function encodeBatch(
   options: BatchOptions = {},
 ): TextBatch {
   checkOptions("encodeBatch", options, ["maxLength", "padTo", "side", "padToken"]);
-  const { maxLength, padTo, side = "right", padToken = tokenizer.special.pad ?? 0 } = options;
+  const { maxLength, padTo, side = tokenizer.paddingSide, padToken = tokenizer.special.pad ?? 0 } = options;
   if (texts.length === 0) throw new ModelError("encodeBatch: there is no text");
   const most = Math.min(maxLength ?? Number.POSITIVE_INFINITY, padTo ?? Number.POSITIVE_INFINITY);
   const limit = Number.isFinite(most) ? { maxLength: most } : {};

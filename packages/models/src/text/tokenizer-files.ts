@@ -89,6 +89,11 @@ export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles
   for (const id of [...Object.values(vocabulary), ...added.map((token) => token["id"])])
     if (typeof id === "number") free = Math.max(free, id + 1);
   const extra = missingTokens(settings, more, known, free);
+  const single = [...added, ...extra].find((token) => token["single_word"] === true);
+  if (single !== undefined)
+    throw new ModelError(
+      `${folder}/tokenizer.json: the added token ${String(single["content"])} has single_word: true, which is not supported`,
+    );
   return {
     settings,
     file: {

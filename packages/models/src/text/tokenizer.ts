@@ -1,6 +1,7 @@
 // Text to ids and back, by the tokenizer files of a model folder.
 import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
+import { checkOptions } from "@weft/core/internal/graph";
 import { fileOf, isJsonObject, type JsonObject, ModelError } from "../config/index.js";
 import { readTokenizerFiles, tokenText } from "./tokenizer-files.js";
 
@@ -14,10 +15,23 @@ export interface EncodeOptions {
   maxLength?: number;
 }
 
-/** A message of a conversation. */
+/** A message of a conversation. The model's chat template may read further keys, such as `tool_calls`. */
 export interface ChatMessage {
   role: string;
-  content: string;
+  content?: string | readonly object[] | null;
+  [key: string]: unknown;
+}
+
+/** Options of {@link TextTokenizer.chat}. */
+export interface ChatOptions {
+  /** Ends with the start of the answer; true by default. */
+  addGenerationPrompt?: boolean;
+  /** Functions that the model may call, as JSON schemas. */
+  tools?: readonly object[];
+  /** Documents for the answer. */
+  documents?: readonly object[];
+  /** Further variables of the template, such as `enable_thinking`. */
+  variables?: Readonly<Record<string, unknown>>;
 }
 
 /** Ids of a text; `types` are 0 for the first text of a pair and 1 for the second. */
@@ -34,15 +48,18 @@ export interface TextTokenizer {
   readonly vocabulary: number;
   /** Ids of special tokens by name; null where the tokenizer has none. */
   readonly special: { readonly pad: number | null; readonly eos: number | null; readonly mask: number | null };
+  /** Side at which batches are padded. */
+  readonly paddingSide: "left" | "right";
   /** All special ids. */
   readonly specialIds: ReadonlySet<number>;
   encode(text: string, options?: EncodeOptions): Encoded;
   decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): string;
   /** The text of a conversation by the model's chat template, ready to be encoded without special tokens. */
-  chat(messages: readonly ChatMessage[], options?: { addGenerationPrompt?: boolean }): Promise<string>;
+  chat(messages: readonly ChatMessage[], options?: ChatOptions): Promise<string>;
 }
 
 const maxTemplate = 2 ** 18;
+const specialNames = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"].map((name) => `${name}_token`);
 
 function templateOf(settings: JsonObject, folder: string): string {
   const given = settings["chat_template"];
@@ -118,12 +135,21 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
   const specialIds = new Set(
     [...own.get_added_tokens_decoder()].filter(([, token]) => token.special).map(([id]) => id),
   );
+  // Tokens that the tokenizer does not have are undefined in templates.
+  const named = specialNames.flatMap((name) => {
+    const text = tokenText(settings[name]);
+    return text === null ? [] : [[name, text] as const];
+  });
   const templateFile = await fileOf(folder, "chat_template.jinja");
   const cutsLeft = settings["truncation_side"] === "left";
   // Meant for words; byte-level and sentence pieces have their own spaces.
   const { model } = file;
   const cleansUp =
     settings["clean_up_tokenization_spaces"] === true && !(isJsonObject(model) && model["type"] === "BPE");
+  // RoBERTa has one type of tokens.
+  const { post_processor: after } = file;
+  const steps = isJsonObject(after) && Array.isArray(after["processors"]) ? after["processors"] : [after];
+  const hasTypes = !steps.some((step) => isJsonObject(step) && step["type"] === "RobertaProcessing");
   const idsOf = (text: string): number[] => own.encode(text, { add_special_tokens: false }).ids;
   return {
     identity: createHash("sha256")
@@ -132,13 +158,15 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
     vocabulary: largest + 1,
     special: { pad: idOf("pad_token"), eos: idOf("eos_token"), mask: idOf("mask_token") },
     specialIds,
+    paddingSide: settings["padding_side"] === "left" ? "left" : "right",
     encode(text, { pair, specialTokens = true, maxLength } = {}) {
       const made = own.encode(text, {
         text_pair: pair ?? null,
         add_special_tokens: specialTokens,
         return_token_type_ids: true,
       });
-      const { ids, token_type_ids: types } = made;
+      const { ids } = made;
+      const types = hasTypes ? made.token_type_ids : ids.map(() => 0);
       if (maxLength === undefined || ids.length <= maxLength) return { ids, types };
       const keeps = keptTokens(ids, idsOf(text), pair === undefined ? [] : idsOf(pair), maxLength, cutsLeft);
       if (keeps === null)
@@ -152,16 +180,22 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
       ids.length === 0
         ? ""
         : own.decode([...ids], { skip_special_tokens: skipSpecialTokens, clean_up_tokenization_spaces: cleansUp }),
-    async chat(messages, { addGenerationPrompt = true } = {}) {
+    async chat(messages, options = {}) {
+      checkOptions("chat", options, ["addGenerationPrompt", "tools", "documents", "variables"]);
+      const { addGenerationPrompt = true, tools, documents, variables } = options;
+      const wrong = messages.findIndex((message) => typeof message?.role !== "string");
+      if (wrong >= 0) throw new ModelError(`chat: message ${wrong} has no role; a message is { role, content }`);
       const { Template } = await import("@huggingface/jinja");
       const { readFile } = await import("node:fs/promises");
       const text = templateFile === null ? templateOf(settings, folder) : await readFile(templateFile, "utf8");
       try {
         return new Template(text).render({
-          messages: messages.map(({ role, content }) => ({ role, content })),
+          ...Object.fromEntries(named),
+          messages,
+          tools: tools ?? null,
+          documents: documents ?? null,
           add_generation_prompt: addGenerationPrompt,
-          bos_token: tokenText(settings["bos_token"]) ?? "",
-          eos_token: tokenText(settings["eos_token"]) ?? "",
+          ...variables,
         });
       } catch (error) {
         throw new ModelError(`${folder}: its chat_template failed: ${(error as Error).message.slice(0, 300)}`);

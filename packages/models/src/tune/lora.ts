@@ -7,7 +7,7 @@ import { type DType, fromStorage, io, type Key, randn, splitKey, type Tensor, ze
 import { checkOptions } from "@weft/core/internal/graph";
 import { mapNamed } from "@weft/core/nn";
 import type { Dense, Params } from "../architectures/index.js";
-import { fileOf, ModelError, readJson } from "../config/index.js";
+import { fileOf, type JsonObject, ModelError, readJson } from "../config/index.js";
 import type { Model } from "../model/index.js";
 
 /** Options of {@link loraOf}. */
@@ -42,7 +42,7 @@ export interface Lora {
   combine(params: Params, adapters: Adapters, options?: { key?: Key | null }): Params;
   /** Parameters with the updates added to the weights. */
   merge(params: Params, adapters: Adapters): Params;
-  /** Parameters with the updates subtracted again. */
+  /** Parameters with the updates subtracted again: those before, but for rounding. */
   unmerge(params: Params, adapters: Adapters): Params;
   /** Writes `adapter_model.safetensors` and `adapter_config.json` in the layout of PEFT. */
   save(folder: string, adapters: Adapters): Promise<void>;
@@ -66,14 +66,57 @@ const attentionLayers = [
   "out_lin",
 ];
 
-/** GPT-2 stores weights as [in, out]. */
-const isTransposed = (model: Model): boolean => model.type === "gpt2";
+/** GPT-2 stores the weights of its layers as [in, out], but not those of its heads. */
+const isTransposed = (model: Model, layer: string): boolean => model.type === "gpt2" && layer.includes(".h.");
 
-function layersOf(model: Model, targets: readonly string[]): string[] {
-  return Object.entries(model.parameters)
+/** Tables whose rows are looked up: they have no product that an update could be added to. */
+const isTable = (name: string): boolean => /embed|(^|\.)w[tp]e$/.test(name);
+
+const isCalled = (layer: string, target: string): boolean => layer === target || layer.split(".").at(-1) === target;
+
+/** Layers with updates. Every target that was asked for must exist. */
+function layersOf(model: Model, given: readonly string[] | undefined): string[] {
+  const matrices = Object.entries(model.parameters)
     .filter(([name, { shape }]) => name.endsWith(".weight") && shape.length === 2)
-    .map(([name]) => name.slice(0, -".weight".length))
-    .filter((name) => targets.includes(name.split(".").at(-1) as string) || targets.includes(name));
+    .map(([name]) => name.slice(0, -".weight".length));
+  const dense = matrices.filter((name) => !isTable(name));
+  const targets = given ?? attentionLayers;
+  for (const target of given ?? []) {
+    if (dense.some((name) => isCalled(name, target))) continue;
+    if (matrices.some((name) => isCalled(name, target)))
+      throw new ModelError(`lora: ${target} is an embedding, which has no low-rank update; name dense layers`);
+    const known = [...new Set(dense.map((name) => name.split(".").at(-1)))];
+    throw new ModelError(`lora: ${model.type} has no layer called ${target}; its layers are ${known.join(", ")}`);
+  }
+  return dense.filter((name) => targets.some((target) => isCalled(name, target)));
+}
+
+/** Options of PEFT that change what adapters compute, and their values without effect. */
+const peftOptions: Readonly<Record<string, readonly unknown[]>> = {
+  use_rslora: [false],
+  use_dora: [false],
+  use_qalora: [false],
+  rank_pattern: [],
+  alpha_pattern: [],
+  lora_bias: [false],
+  bias: ["none"],
+  modules_to_save: [],
+  layers_to_transform: [],
+  trainable_token_indices: [],
+  target_parameters: [],
+};
+
+/** Throws if a file of adapters says more than rank, alpha and layers. */
+function checkPeft(folder: string, config: JsonObject): void {
+  if (config["peft_type"] !== undefined && config["peft_type"] !== "LORA")
+    throw new ModelError(`${folder}: has adapters of the kind ${String(config["peft_type"])}; LORA is supported`);
+  for (const [name, neutral] of Object.entries(peftOptions)) {
+    const value = config[name];
+    const isEmpty =
+      value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0);
+    if (!isEmpty && !neutral.includes(value))
+      throw new ModelError(`${folder}: ${name} is ${JSON.stringify(value).slice(0, 80)}, which is not supported`);
+  }
 }
 
 /** Replaces the layers of a tree that have adapters. */
@@ -93,24 +136,22 @@ function mapLayers(
   return walk(params, "") as Params;
 }
 
+/** Name of a part of an adapter in files. */
+const nameOf = (layer: string, part: string): string => `base_model.model.${layer}.${part}.weight`;
+
 /** Defines LoRA for a model. */
 export function loraOf(model: Model, given: LoraOptions): Lora {
   checkOptions("lora", given, ["rank", "alpha", "targets", "dropout"]);
-  const { rank, alpha = 2 * rank, targets = attentionLayers, dropout = 0 } = given;
+  const { rank, alpha = 2 * rank, dropout = 0 } = given;
   if (!Number.isInteger(rank) || rank < 1 || rank > 4096)
     throw new ModelError(`lora: rank is a whole number from 1 to 4096, got ${rank}`);
   if (!(alpha > 0)) throw new ModelError(`lora: alpha is positive, got ${alpha}`);
   if (!(dropout >= 0 && dropout < 1)) throw new ModelError(`lora: dropout is at least 0 and below 1, got ${dropout}`);
-  const layers = layersOf(model, targets);
-  if (layers.length === 0)
-    throw new ModelError(
-      `lora: ${model.type} has no layer called ${targets.join(", ")}; targets are last parts of names`,
-    );
+  const layers = layersOf(model, given.targets);
   const scale = alpha / rank;
-  const transposed = isTransposed(model);
   const sizes = (layer: string): { inputs: number; out: number } => {
     const [first, second] = model.parameters[`${layer}.weight`].shape;
-    return transposed ? { inputs: first, out: second } : { inputs: second, out: first };
+    return isTransposed(model, layer) ? { inputs: first, out: second } : { inputs: second, out: first };
   };
   const adapted = new Set(layers);
   const shifted = (params: Params, adapters: Adapters, sign: number): Params => {
@@ -120,18 +161,20 @@ export function loraOf(model: Model, given: LoraOptions): Lora {
       params,
       (name, layer) => {
         const { lora_A, lora_B } = adapters[name];
+        const { dtype } = layer.weight;
+        const wide = dtype === "float64" ? "float64" : "float32";
         const update = lora_B
-          .cast("float32")
-          .matmul(lora_A.cast("float32"))
+          .cast(wide)
+          .matmul(lora_A.cast(wide))
           .mul(sign * scale);
-        const oriented = transposed ? update.transpose() : update;
-        return { ...layer, weight: layer.weight.cast("float32").add(oriented).cast(layer.weight.dtype).realize() };
+        const oriented = isTransposed(model, name) ? update.transpose() : update;
+        return { ...layer, weight: layer.weight.cast(wide).add(oriented).cast(dtype).realize() };
       },
       adapted,
     );
   };
   return {
-    options: { rank, alpha, targets, dropout },
+    options: { rank, alpha, targets: given.targets ?? attentionLayers, dropout },
     layers,
     init(key, { dtype = "float32" } = {}) {
       const keys = splitKey(key, layers.length);
@@ -167,7 +210,7 @@ export function loraOf(model: Model, given: LoraOptions): Lora {
       await mkdir(folder, { recursive: true });
       const named = Object.fromEntries(
         Object.entries(adapters).flatMap(([layer, adapter]) =>
-          (["lora_A", "lora_B"] as const).map((part) => [`base_model.model.${layer}.${part}.weight`, adapter[part]]),
+          (["lora_A", "lora_B"] as const).map((part) => [nameOf(layer, part), adapter[part]]),
         ),
       );
       await io.save(join(folder, "adapter_model.safetensors"), named);
@@ -177,7 +220,7 @@ export function loraOf(model: Model, given: LoraOptions): Lora {
         lora_alpha: alpha,
         lora_dropout: dropout,
         target_modules: [...new Set(layers.map((name) => name.split(".").at(-1)))],
-        fan_in_fan_out: transposed,
+        fan_in_fan_out: layers.every((name) => isTransposed(model, name)),
         bias: "none",
         base_model_name_or_path: null,
       };
@@ -190,18 +233,25 @@ export function loraOf(model: Model, given: LoraOptions): Lora {
         throw new ModelError(
           `${folder}: has rank ${String(config["r"])} and alpha ${String(config["lora_alpha"])}, expected ${rank} and ${alpha}`,
         );
+      checkPeft(folder, config);
       const path = await fileOf(folder, "adapter_model.safetensors");
       if (path === null) throw new ModelError(`${folder}: has no adapter_model.safetensors`);
       const file = await io.openSafetensors(path);
       try {
         const read = async (layer: string, part: string, shape: number[]): Promise<Tensor> => {
-          const name = `base_model.model.${layer}.${part}.weight`;
+          const name = nameOf(layer, part);
           const found = file.info(name).shape;
           if (found.join() !== shape.join())
             throw new ModelError(`${path}: ${name} has shape [${found.join(", ")}], expected [${shape.join(", ")}]`);
           const host = await file.read(name);
           return fromStorage(host.shape, host.dtype, host.data);
         };
+        const expected = new Set(layers.flatMap((layer) => ["lora_A", "lora_B"].map((part) => nameOf(layer, part))));
+        const other = file.names.find((name) => !expected.has(name));
+        if (other !== undefined)
+          throw new ModelError(
+            `${path}: has ${other}, which is no adapter of the layers ${layers.join(", ")}; set targets`,
+          );
         const adapters: Adapters = {};
         for (const layer of layers) {
           const { inputs, out } = sizes(layer);
