@@ -224,6 +224,34 @@ def prepare_decoding(row):
     return many, {"peakBytes": allocated(peak=True), "per": row["tokens"]}
 
 
+def prepare_generation(row):
+    """Greedy generation by transformers itself, with its default cache."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    c = row["config"]
+    config = transformers.GPT2Config(
+        n_embd=c["width"], n_layer=c["layers"], n_head=c["heads"], n_inner=c["inner"], vocab_size=c["vocabulary"],
+        n_positions=c["positions"], bos_token_id=0, eos_token_id=0,
+    )
+    model = transformers.GPT2LMHeadModel(config).to(device).eval()
+    b, t = row["batch"], row["length"]
+    ids = torch.tensor([[(r + 1) * (i + 1) * 7919 % c["vocabulary"] for i in range(t)] for r in range(b)], device=device)
+    count = row["tokens"]
+    settings = transformers.GenerationConfig(
+        max_new_tokens=count, min_new_tokens=count, do_sample=False, pad_token_id=0, eos_token_id=None
+    )
+    mask = torch.ones_like(ids)
+
+    @torch.no_grad()
+    def many():
+        made = model.generate(ids, attention_mask=mask, generation_config=settings)
+        assert made.shape[1] == t + count, made.shape
+
+    many()
+    return many, {"per": count, "transformers": transformers.__version__}
+
+
 def measure(call, per, seconds):
     synchronize()
     start = time.perf_counter()
@@ -242,7 +270,8 @@ prepared = {}
 for row in json.loads(sys.stdin.readline()):
     began = time.perf_counter()
     try:
-        call, info = (prepare_decoding if row["kind"] == "decode" else prepare_training)(row)
+        prepare = {"decode": prepare_decoding, "generate": prepare_generation}.get(row["kind"], prepare_training)
+        call, info = prepare(row)
         prepared[row["id"]] = (call, info)
         say(ready=row["id"], seconds=time.perf_counter() - began, torch=torch.__version__, **info)
     except Exception as error:  # A peer that fails must not stop the others.

@@ -20,7 +20,8 @@ interface Shape {
 export interface ModelRow {
   id: string;
   title: string;
-  kind: "train" | "decode";
+  /** A training step, one token of a generation, or a whole generation by prompt and new tokens, per token. */
+  kind: "train" | "decode" | "generate";
   shape: Shape;
   batch: number;
   /** Tokens per sequence (training), or tokens of the prompt (generation). */
@@ -112,6 +113,19 @@ export const modelRows: ModelRow[] = [
     device: "cpu",
     ...training,
   },
+  ...[1, 8].map((batch) => ({
+    id: `generate-gpt2-${batch}`,
+    title: `GPT-2 124M, float32, greedy, batch ${batch}: 32 tokens after a prompt of 32, per step`,
+    kind: "generate" as const,
+    shape: { ...gpt2, vocabulary: 50257 },
+    batch,
+    length: 32,
+    tokens: 32,
+    dropout: 0,
+    checkpoint: false,
+    wanted: 1.5,
+    device: "cpu" as const,
+  })),
 ];
 
 /** Rows for a kind of device. */
@@ -125,7 +139,7 @@ export const smallRow = (row: ModelRow): ModelRow => ({
   ...row,
   batch: Math.min(row.batch, 2),
   length: 8,
-  tokens: row.kind === "decode" ? 4 : 1,
+  tokens: row.kind === "train" ? 1 : 4,
   shape: { ...row.shape, width: 16, layers: 1, heads: 2, keyHeads: 2, inner: 24, vocabulary: 40, positions: 64 },
 });
 
@@ -179,7 +193,7 @@ export function peerRow(row: ModelRow, compile: boolean): Record<string, unknown
   const { family, ...sizes } = shape;
   const isText = family === "gpt2" || family === "llama";
   return {
-    id: row.id + (compile ? "" : " graph"),
+    id: row.id + (compile || kind === "generate" ? "" : " graph"),
     kind,
     compile,
     batch,
@@ -323,5 +337,36 @@ async function prepareDecoding(row: ModelRow): Promise<PreparedRow> {
   };
 }
 
-export const prepareRow = (row: ModelRow): Promise<PreparedRow> =>
-  row.kind === "train" ? prepareTraining(row) : prepareDecoding(row);
+/** Whole generations, prompt included. */
+async function prepareGeneration(row: ModelRow): Promise<PreparedRow> {
+  const model = modelOf(row);
+  const params = weft.jit((key: weft.Tensor) => model.init(key))(weft.key(0));
+  const prompts = Array.from({ length: row.batch }, (_, r) =>
+    Array.from({ length: row.length }, (_, i) => ((r + 1) * (i + 1) * 7919) % row.shape.vocabulary),
+  );
+  const run = async (): Promise<{ tokens: (number | null)[][]; ms: number }> => {
+    const start = performance.now();
+    const tokens: (number | null)[][] = [];
+    const options = { maxNewTokens: row.tokens, eosTokens: [] };
+    for await (const step of generateTokens(model, params, prompts, options)) tokens.push(step);
+    return { tokens, ms: (performance.now() - start) / row.tokens };
+  };
+  const first = await run();
+  const again = await run();
+  return {
+    measure: async (seconds) => {
+      const rounds = Math.max(1, Math.ceil((seconds * 1e3) / (again.ms * row.tokens)));
+      let total = 0;
+      for (let i = 0; i < rounds; i++) total += (await run()).ms;
+      return total / rounds;
+    },
+    wrong:
+      String(first.tokens) === String(again.tokens) ? null : "two runs with the same prompts give different tokens",
+    info: { parameters: parameterCount(model) },
+    release: () => released(params),
+  };
+}
+
+const preparers = { train: prepareTraining, decode: prepareDecoding, generate: prepareGeneration };
+
+export const prepareRow = (row: ModelRow): Promise<PreparedRow> => preparers[row.kind](row);

@@ -82,7 +82,7 @@ const suite: Suite = {
       const rows =
         row.kind === "decode"
           ? [...(compiles ? [peerRow(row, true)] : []), peerRow(row, false)]
-          : [peerRow(row, compiles)];
+          : [peerRow(row, compiles && row.kind === "train")];
       const named = rows.map((each) => ({ ...each, id: String(each["id"]).replaceAll(" ", "_") }));
       return new Peer(context.text("python") ?? "python3", context.device, named);
     };
@@ -116,7 +116,7 @@ const suite: Suite = {
       if (typeof mine === "string") result.problems["weft"] = mine;
       else result.wrong = mine.wrong;
       const plain = row.kind === "decode" || !compiles ? [`${row.id}_graph`] : [];
-      const seats = [...(compiles ? [row.id] : []), ...plain];
+      const seats = row.kind === "generate" ? [row.id] : [...(compiles ? [row.id] : []), ...plain];
       const peer = peers.get(row.id);
       const usable = seats.filter((id) => peer?.ready.has(id));
       const samples = new Map<string, number[]>(["weft", ...usable].map((id) => [id, []]));
@@ -128,11 +128,12 @@ const suite: Suite = {
       if (typeof mine !== "string") result.times["weft"] = timed(wefts, mine.info);
       for (const id of usable) {
         const isPlain = id.endsWith("_graph");
-        const name = !isPlain ? "torch.compile" : row.kind === "decode" ? "torch CUDA graph" : "torch";
+        const names = { train: ["torch.compile", "torch"], decode: ["torch.compile", "torch CUDA graph"] };
+        const name = row.kind === "generate" ? "transformers" : names[row.kind][isPlain ? 1 : 0];
         const theirs = samples.get(id) as number[];
         result.times[name] = timed(theirs, peer?.ready.get(id) ?? {});
         const ratio = median(theirs) / median(wefts);
-        const wanted = name === "torch.compile" ? row.wanted : null;
+        const wanted = !isPlain || row.device === "cpu" ? row.wanted : null;
         result.ratios[name] = { name, ratio, wanted, met: wanted === null ? null : ratio >= wanted };
       }
       for (const id of seats)
