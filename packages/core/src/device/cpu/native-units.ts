@@ -56,11 +56,20 @@ function vectorMathUnit(name: string, operands: number): string {
   return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${quarters}${forms.join("")}`;
 }
 
-/** Element types of typed units, and the suffixes of their functions. */
-const types = { s: "float", d: "double", c: "float complex", z: "double complex" };
+/** Element types of typed units, their sizes, and the suffixes of their functions. */
+const types = {
+  s: { name: "float", bytes: 4 },
+  d: { name: "double", bytes: 8 },
+  c: { name: "float complex", bytes: 8 },
+  z: { name: "double complex", bytes: 16 },
+};
 
 const typed = (path: string, suffixes: readonly (keyof typeof types)[]): string[] =>
-  suffixes.map((suffix) => `#define T ${types[suffix]}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`);
+  suffixes.map((suffix) => {
+    const { name, bytes } = types[suffix];
+    const real = Number(!name.includes("complex"));
+    return `#define T ${name}\n#define BYTES ${bytes}\n#define REAL ${real}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`;
+  });
 
 const convUnits = (): string[] => [
   nativeSource("cpu/native/conv.c"),

@@ -22,9 +22,6 @@ static void single_thread(void) {
   if (openmp_threads && !set) openmp_threads(1);
   set = 1;
 }
-static void use_blas_threads(int n) {
-  if (openmp_threads) openmp_threads(n);
-}
 
 /* Loads OpenBLAS (path may be NULL) and fills the table. Returns 0 without BLAS, 1 for its own threads, 2 for OpenMP. */
 int wr_init(const char* path, int spins) {
@@ -43,10 +40,10 @@ int wr_init(const char* path, int spins) {
                          .cumsum = wr_cumsum,
                          .argsort = wr_argsort,
                          .scatter_add = wr_scatter,
-                         .use_blas_threads = use_blas_threads,
                          .enter = wr_enter,
                          .leave = wr_leave,
-                         .share = wr_share};
+                         .share = wr_share,
+                         .run = pool_run};
   return blas_s ? blas_parallel : 0;
 }
 /* Rarer ops are libraries of their own, compiled and loaded when the first program needs them. 0 on success. */
