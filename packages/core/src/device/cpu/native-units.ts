@@ -3,6 +3,24 @@ import type { OpName } from "../../graph/index.js";
 import { factorizationOps } from "../../ops/index.js";
 import { nativeSource } from "../native-source.js";
 
+/** Headers that only some kernels need, and what their functions are called: reading them takes compilers a few milliseconds each. */
+const preludeParts = [
+  {
+    file: "cpu/native/prelude-complex.h",
+    calls: /\bw_(?!cos_|cosh_|ceil_|copysign_)(?:c[a-z0-9]+|hypot|scale|larger|finite|infinite)_[df]\b/,
+  },
+  { file: "cpu/native/prelude-random.h", calls: /\bw_(?:uniform|normal|dropout|bits\b)/ },
+];
+
+/** A unit of generated kernels with the headers that they need. */
+export const withPrelude = (text: string): string => {
+  const parts = preludeParts.filter(({ calls }) => calls.test(text)).map(({ file }) => file);
+  return `${nativeSource("cpu/native/program.h", ...parts)}\n${text}`;
+};
+
+/** All headers of generated kernels. */
+export const wholePrelude = (): string => nativeSource("cpu/native/program.h", ...preludeParts.map(({ file }) => file));
+
 export const runtimeUnits = (): string[] => [nativeSource("cpu/native/runtime.c")];
 
 /** The forms of the built-in linear algebra: real and complex, one matrix at a time and one in each lane of a vector. */

@@ -42,6 +42,8 @@ typedef struct {
   void (*share)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
   /* The same in this many chunks; "weight" is the work in units of about ten microseconds. */
   void (*run)(w_kernel fn, void* const* p, long from, long count, long chunks, double weight);
+  /* Seconds of a clock that only goes forward. */
+  double (*now)(void);
 } weft_runtime;
 
 /* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */

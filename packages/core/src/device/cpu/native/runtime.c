@@ -23,6 +23,8 @@ static void single_thread(void) {
   set = 1;
 }
 
+static double wr_now(void) { return 1e-9 * (double)pool_now(); }
+
 /* Loads OpenBLAS (path may be NULL) and fills the table. Returns 0 without BLAS, 1 for its own threads, 2 for OpenMP. */
 int wr_init(const char* path, int spins) {
   if (table.gemm) return blas_s ? blas_parallel : 0;
@@ -43,7 +45,8 @@ int wr_init(const char* path, int spins) {
                          .enter = wr_enter,
                          .leave = wr_leave,
                          .share = wr_share,
-                         .run = pool_run};
+                         .run = pool_run,
+                         .now = wr_now};
   return blas_s ? blas_parallel : 0;
 }
 /* Rarer ops are libraries of their own, compiled and loaded when the first program needs them. 0 on success. */

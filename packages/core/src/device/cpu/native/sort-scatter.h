@@ -1,7 +1,9 @@
 // Running sums, sorting and scattered additions.
 #pragma once
+#include <complex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include "prelude.h"
 
 /* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
