@@ -134,7 +134,7 @@ function logarithm(op: string, x: TensorLike, base: number): Tensor {
   if (isComplex(node.dtype)) return plain;
   const whole = roundToWhole(plain);
   // Powers beyond are not normal numbers; NaN and numbers without a logarithm are not within either.
-  const isNear = less(abs(whole), (node.dtype === "float64" ? 300 : 36) / Math.log10(base));
+  const isNear = less(abs(whole), (node.dtype === "float64" ? 307.5 : 37.5) / Math.log10(base));
   const exponent = where(isNear, whole, 0);
   const power = pow(cast(base, node.dtype), exponent);
   const rest = log1p(div(sub(where(isNear, t, 1), power), power));

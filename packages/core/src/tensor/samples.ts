@@ -249,7 +249,7 @@ function interpolated(t: Tensor, points: Tensor, values: Tensor, left?: number, 
   // Beside an infinite value the line is infinite, except in the point of the other one.
   const isSteep = isFinite(rise).logicalNot();
   const finite = y0.add(where(isSteep, 0, rise).mul(share));
-  const steep = where(equal(share, 0), y0, where(isFinite(y0), y0.add(rise), y1.sub(rise)));
+  const steep = where(equal(share, 0), y0, where(equal(share, 1), y1, where(isFinite(y0), y0.add(rise), y1.sub(rise))));
   return outside(t, where(flat, y0, where(isSteep, steep, finite)), values, points, left, right);
 }
 

@@ -180,7 +180,7 @@ export function treeMap<T>(fn: (leaf: Tensor, ...others: Tensor[]) => Tensor, tr
     const flat = flattenTree(other);
     if (flat.def.key !== def.key && outline(other) !== outline(tree))
       throw new WeftError(
-        `treeMap: the trees have tensors at different places: ${leaves.length} tensors ${shortened(outline(tree))} and ` +
+        `treeMap: the trees differ: ${leaves.length} tensors ${shortened(outline(tree))} and ` +
           `${flat.leaves.length} tensors ${shortened(outline(other))}`,
       );
     return flat.leaves;

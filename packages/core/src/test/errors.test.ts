@@ -353,7 +353,7 @@ const rows: [string, () => unknown, Kind, RegExp][] = [
     "tree",
     () => weft.treeMap((x) => x, [z(2)], [z(2), z(3)]),
     WeftError,
-    /^treeMap: the trees have tensors at different places: 1 tensors {0: \*} and 2/,
+    /^treeMap: the trees differ: 1 tensors {0: \*} and 2/,
   ],
 ];
 
