@@ -82,6 +82,8 @@ for (const kind of ["gpt2", "llama", "bert"] as const)
     for (const name of lora.layers) assert.deepEqual(back[name].lora_A.rawSync(), drawn[name].lora_A.rawSync());
     await assert.rejects(loraOf(model, { rank: 3 }).load(dir), /has rank 2 and alpha 3, expected 3 and 6/);
     assert.throws(() => loraOf(model, { rank: 2, targets: ["nothing"] }), /no layer called nothing/);
+    const table = { gpt2: "wte", llama: "embed_tokens", bert: "word_embeddings" }[kind];
+    assert.throws(() => loraOf(model, { rank: 2, targets: [table] }), /is an embedding/);
   });
 
 test("packed sequences give the losses and logits of separate ones", async () => {
@@ -247,6 +249,16 @@ test("a task from a file learns, with LoRA too, and is saved as a whole model", 
     await close(task.logits(restored, task.data.train), task.logits(trained, task.data.train), 0);
     await savePretrained(join(folder, "tuned"), task.pretrained, whole);
   }
-  await assert.rejects(fineTuning({ from: dir, data, labels: ["up"] }), /the label down is not one of labels: up/);
+  await assert.rejects(fineTuning({ from: dir, data, labels: ["up"] }), /text 2 has the label down, .* labels: up/);
+  await assert.rejects(
+    fineTuning({ from: dir, data, freeze: ["encoder"] }),
+    /no parameter of the model starts with encoder/,
+  );
+  await assert.rejects(fineTuning({ from: dir, data, freeze: ["bert", "classifier"] }), /nothing to train/);
+  const one = join(folder, "one.jsonl");
+  writeFileSync(one, '{"text": "a", "label": 1}\n{"text": "b", "label": 1}\n');
+  await assert.rejects(fineTuning({ from: dir, data: one }), /all texts have the label 1/);
+  writeFileSync(one, '{"text": "a", "label": 1}\n{"text": "b", "label": null}\n');
+  await assert.rejects(fineTuning({ from: dir, data: one }), /text 2 has no label/);
   await assert.rejects(fineTuning({ from: dir, data: join(folder, "none.csv") }), /no such file/);
 });

@@ -67,6 +67,43 @@ test("data by sample number gives the batches of arrays; each sample is used onc
   assert.deepEqual([...new Set(used)].sort(), [0, 1, 2, 3, 4, 5, 6]);
 });
 
+test("micro-steps are weighted by the terms of the loss; half-precision data and counts of correct rows", async () => {
+  const w = weft.tensor([1, 2, 3, 1, 4, 1, 6], { dtype: "float64" });
+  const weighted = (accumulation: number, more: Partial<TrainDefinition<Line>> = {}): Promise<TrainResult> => {
+    const plain = line();
+    const data = { ...(plain.data as object), w };
+    return train(
+      line({
+        data: { train: data, validation: data },
+        loss: (p, b: { x: weft.Tensor; y: weft.Tensor; w: weft.Tensor }) =>
+          p.w.mul(b.x).sub(b.y).square().mul(b.w).sum().div(b.w.sum()),
+        weight: (b: { w: weft.Tensor }) => b.w.sum(),
+        training: { epochs: 3, global_batch: 7, accumulation },
+        output: join(folder, `weighted-${accumulation}${Object.keys(more)}`),
+        ...more,
+      } as never),
+    );
+  };
+  const [one, three] = [await weighted(1), await weighted(3)];
+  one.losses.forEach((loss, i) => {
+    assert.ok(Math.abs(loss - three.losses[i]) < 1e-12 * loss, `${loss}, ${three.losses[i]}`);
+  });
+  // A correct row is one whose product is at least 0: all of them.
+  const counted = await weighted(1, {
+    correct: (p: Line, b: { x: weft.Tensor }) => p.w.mul(b.x).greaterEqual(0).sum(),
+  } as never);
+  assert.equal(counted.epochs[0].valAccuracy, 1);
+  const half = { x: weft.tensor(x).cast("bfloat16") };
+  const { losses } = await train(
+    line({
+      data: half,
+      loss: (p, b: { x: weft.Tensor }) => b.x.cast("float64").mean().add(p.w.sum().mul(0)),
+      output: join(folder, "half"),
+    } as never),
+  );
+  assert.equal(losses[0], 4, "the mean of 1 to 7");
+});
+
 test("wrong models, losses and data are errors that name the argument", async () => {
   const attempt = (parts: object): Promise<unknown> => train({ ...line(parts), output: join(folder, "wrong") });
   await assert.rejects(attempt({ model: {} }), /model: \{ init\(key\) \}/);
