@@ -75,7 +75,7 @@ test("micro-steps are weighted by the terms of the loss; half-precision data and
     return train(
       line({
         data: { train: data, validation: data },
-        loss: (p, b: { x: weft.Tensor; y: weft.Tensor; w: weft.Tensor }) =>
+        loss: (p: Line, b: { x: weft.Tensor; y: weft.Tensor; w: weft.Tensor }) =>
           p.w.mul(b.x).sub(b.y).square().mul(b.w).sum().div(b.w.sum()),
         weight: (b: { w: weft.Tensor }) => b.w.sum(),
         training: { epochs: 3, global_batch: 7, accumulation },
@@ -97,7 +97,7 @@ test("micro-steps are weighted by the terms of the loss; half-precision data and
   const { losses } = await train(
     line({
       data: half,
-      loss: (p, b: { x: weft.Tensor }) => b.x.cast("float64").mean().add(p.w.sum().mul(0)),
+      loss: (p: Line, b: { x: weft.Tensor }) => b.x.cast("float64").mean().add(p.w.sum().mul(0)),
       output: join(folder, "half"),
     } as never),
   );
