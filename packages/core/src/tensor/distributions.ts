@@ -1,8 +1,9 @@
 // Random tensors of other distributions, composed of uniform and normal numbers: the same numbers on every device, up to the rounding
 // of the functions that transform them.
 import { checkOptions, type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
+import { checkShape } from "./checks.js";
 import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
-import { checkShape, tensor } from "./create.js";
+import { tensor } from "./create.js";
 import { matmul } from "./einsum.js";
 import { take, topk } from "./indexing.js";
 import { cholesky } from "./linalg.js";
@@ -136,6 +137,7 @@ export function studentT(degrees: number, shape: Shape, options: RandomOptions =
 /** Numbers of events (int32) with the Poisson distribution of a mean of at most 10^6, by inversion of its cumulative sum. */
 export function poisson(rate: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
   checkOptions("poisson", options, keyNames);
+  checkArguments("poisson", "number", { rate });
   if (!(rate >= 0 && rate <= 1e6)) throw new WeftError(`poisson: rate is a number from 0 to 1000000, got ${rate}`);
   const spread = 9 * Math.sqrt(rate) + 30;
   const [from, to] = [Math.max(0, Math.floor(rate - spread)), Math.ceil(rate + spread)];
@@ -178,6 +180,8 @@ export interface ChoiceOptions extends Omit<RandomOptions, "dtype"> {
 export function choice(from: Tensor | number, shape: Shape, options: ChoiceOptions = {}): Tensor {
   const { replace = true, p, ...random } = checkOptions("choice", options, [...keyNames, "replace", "p"]);
   checkShape("choice", shape);
+  if (typeof from !== "number") checkArguments("choice", "tensor", { from });
+  if (p !== undefined) checkArguments("choice", "tensor", { p });
   const size = typeof from === "number" ? from : from.shape[0];
   const count = numel(shape);
   if (size === undefined || !Number.isInteger(size) || (size < 1 && count > 0))

@@ -14,8 +14,9 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
+import { checkShape } from "./checks.js";
 import { broadcastAll, checkArguments, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
-import { checkShape, tensor } from "./create.js";
+import { tensor } from "./create.js";
 import { Tensor } from "./tensor.js";
 
 /**

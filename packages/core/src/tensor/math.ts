@@ -16,6 +16,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
+import { checkDType } from "./checks.js";
 import {
   align,
   binaryOp,
@@ -27,7 +28,6 @@ import {
   type TensorLike,
   wrap,
 } from "./convert.js";
-import { checkDType } from "./create.js";
 import { Tensor } from "./tensor.js";
 
 /** A floating-point function: integers are converted to float32. */
