@@ -29,6 +29,7 @@ export const symptoms: ReadonlySet<string> = new Set([
   "device-idle",
   "host-wait",
   "work-after-update",
+  "trace-outside-operators",
 ]);
 
 const gain = ({ predicted }: Finding): number =>
