@@ -77,7 +77,7 @@ async function readOnce(
     data.complete = false;
     data.problems.push(brokenMessage(error, stream));
   } finally {
-    await parallel?.stop();
+    parallel?.stop();
   }
   data.events = stream.events;
   data.bytes = stream.bytesRead;
