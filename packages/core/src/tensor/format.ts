@@ -1,18 +1,18 @@
 // Formats tensors as NumPy does: nested brackets, long axes abbreviated.
 import { isComplex, kindOf, showShape, stridesOf } from "../graph/index.js";
-import type { Data, Tensor } from "./tensor.js";
+import type { Data, TensorHandle } from "./handle.js";
 
 const edge = 3;
 const longAxis = 8;
 
 function showNumber(x: number): string {
-  if (Number.isInteger(x) && Math.abs(x) < 1e9) return String(x);
+  if (Number.isInteger(x) && Math.abs(x) < 1e9) return Object.is(x, -0) ? "-0" : String(x);
   const magnitude = Math.abs(x);
   return magnitude >= 1e6 || magnitude < 1e-4 ? x.toExponential(4) : String(Number(x.toPrecision(6)));
 }
 
 /** `float32[2, 3] [[1, 2, 3], [4, 5, 6]]` with long axes abbreviated. */
-export function format(t: Tensor, data: Data = t.dataSync()): string {
+export function format(t: TensorHandle, data: Data = t.dataSync()): string {
   const complex = isComplex(t.dtype);
   const bool = kindOf(t.dtype) === "bool";
   const element = (i: number): string => {

@@ -13,8 +13,8 @@ import {
 } from "../graph/index.js";
 import { build, composed, threefry2x32 } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
+import { checkShape } from "./checks.js";
 import { wrap } from "./convert.js";
-import { checkShape } from "./create.js";
 import { Tensor } from "./tensor.js";
 import { traceKey } from "./trace.js";
 
@@ -92,7 +92,7 @@ function draw(op: string, kind: "uniform" | "normal", shape: Shape, options: Ran
   checkShape(op, shape);
   const dtype = options.dtype ?? "float32";
   if (!isFloat(dtype)) throw new DTypeError(`${op}: makes float tensors, not ${dtype}; use randint for integers`);
-  return wrap(build.make("random", [keyFrom(options).node], { kind, shape, dtype }));
+  return wrap(build.make("random", [keyFrom(options).node], { kind, shape: [...shape], dtype }));
 }
 
 /**

@@ -128,10 +128,10 @@ const rows: [string, () => unknown, Kind, RegExp][] = [
   ["index step", () => z(5).index("::0"), WeftError, /^index: the step of "::0" must not be 0/],
   ["index ellipsis", () => z(5, 5).index("...", "..."), WeftError, /^index: "..." may appear once/],
   [
-    "index by mask",
-    () => z(5).index(z(5).equal(0)),
-    DTypeError,
-    /^index: indices are integers, got bool; .*use where instead/,
+    "index by a mask of another shape",
+    () => z(5).index(z(4).equal(0)),
+    ShapeError,
+    /^index: a mask \[4\] for the axes \[5\] of \[5\]/,
   ],
   [
     "index by floats",
@@ -324,7 +324,7 @@ const rows: [string, () => unknown, Kind, RegExp][] = [
     /^zeros: shape \[1073741824, 1073741824\] has 1.15e\+18 elements/,
   ],
   ["arange", () => weft.arange(0, 3, 0), WeftError, /^arange: .*step must not be 0/],
-  ["linspace", () => weft.linspace(0, 1, -1), WeftError, /^linspace: count must be a whole number, got -1/],
+  ["linspace", () => weft.linspace(0, 1, -1), WeftError, /^linspace: count must be a whole number below 2.31, got -1/],
   ["eye", () => weft.eye(-1), ShapeError, /^eye: a shape is/],
   ["rand", () => weft.rand([2], { dtype: "int32" }), DTypeError, /^rand: makes float tensors, not int32; use randint/],
   [
@@ -353,7 +353,7 @@ const rows: [string, () => unknown, Kind, RegExp][] = [
     "tree",
     () => weft.treeMap((x) => x, [z(2)], [z(2), z(3)]),
     WeftError,
-    /^treeMap: the trees differ: 1 tensors and 2/,
+    /^treeMap: the trees differ: 1 tensors {0: \*} and 2/,
   ],
 ];
 
