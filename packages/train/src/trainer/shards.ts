@@ -262,6 +262,6 @@ export async function readPart(reader: SectionReader, given: StoredTensor, rank:
   if (info.shape.join() !== shape.join())
     throw new CheckpointError(`${name} has shape [${info.shape}] in the checkpoint, and [${shape}] in this model`);
   const { data, dtype, shape: size } = await reader.read(name, placement.box(rank, shape));
-  const part = tensor(data as never, { shape: size, dtype });
+  const part = tensor(data, { shape: size, dtype });
   return dtype === local.dtype ? part : part.cast(local.dtype);
 }

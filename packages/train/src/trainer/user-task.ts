@@ -100,7 +100,7 @@ function takeRows({ values, dtype, shape, width }: Column, samples: Uint32Array)
   samples.forEach((sample, i) => {
     to.set(from.subarray(sample * each, (sample + 1) * each), i * each);
   });
-  return tensor(part as never, { shape: [samples.length, ...shape], dtype });
+  return tensor(part, { shape: [samples.length, ...shape], dtype });
 }
 
 /** What defines the training of a user's model. */
