@@ -42,6 +42,8 @@ typedef struct {
   void (*leave)(void);
   /* A kernel over [from, from + count), divided among threads; "grain" iterations are about ten microseconds of work. */
   void (*share)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
+  /* The numbers of the call that runs and of the one that is to end early; another thread writes the second. */
+  const volatile int32_t* stop;
 } weft_runtime;
 
 /* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */
