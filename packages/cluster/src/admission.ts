@@ -41,11 +41,12 @@ export class Admission {
   /** Wrong proofs by peer. */
   readonly #wrong = new Map<string, { left: number; at: number }>();
   readonly #onSocket = (message: unknown): void => this.#connected((message as { socket: Socket }).socket);
-  readonly #timer = setInterval(() => this.#expire(), 500);
+  readonly #timer: NodeJS.Timeout;
   port = 0;
 
   constructor(readonly security: Security) {
     checkTokens(security);
+    this.#timer = setInterval(() => this.#expire(), 500);
     subscribe("net.server.socket", this.#onSocket);
     this.#timer.unref();
   }
