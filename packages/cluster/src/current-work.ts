@@ -11,6 +11,8 @@ const lookMs = 200;
 const maxGraceMs = 10_000;
 /** Time that counts at most per look: a stopped process (SIGSTOP) does not compute. */
 const maxLookMs = 1000;
+/** Clients that have left and whose instructions may still be queued. */
+const maxLeft = 4096;
 
 /** What the background thread is given. */
 export interface SharedWork {
@@ -51,6 +53,8 @@ export class WorkWatch {
   readonly #numbers: Int32Array;
   readonly #stop: Int32Array | null;
   readonly #timer: NodeJS.Timeout;
+  /** Clients that have left lately. */
+  readonly #left = new Set<number>();
   /** The instruction that was seen last, and for how many milliseconds. */
   #seen = 0;
   #ms = 0;
@@ -77,11 +81,21 @@ export class WorkWatch {
     return client === 0 || Atomics.load(this.#numbers, instructionAt) !== instruction ? null : { instruction, client };
   }
 
-  /** Stops the instruction that runs now if it is this client's, or anybody's (null). */
+  /** Stops what runs and will run for a client that has left; null stops what runs now, for whomever. */
   stop(client: number | null): void {
     const current = this.#current();
-    if (current === null || this.#stop === null || (client !== null && client !== current.client)) return;
-    this.#stop[1] = current.instruction;
+    if (client !== null) this.#left.add(client);
+    for (const old of this.#left) if (this.#left.size > maxLeft) this.#left.delete(old);
+    if (current !== null && (client === null || client === current.client)) this.#end(current.instruction);
+  }
+
+  /** Another dispatcher numbers its clients anew. */
+  forgetClients(): void {
+    this.#left.clear();
+  }
+
+  #end(instruction: number): void {
+    if (this.#stop !== null) this.#stop[1] = instruction;
   }
 
   #look(): void {
@@ -95,9 +109,11 @@ export class WorkWatch {
       return;
     }
     this.#ms += passed;
+    // Its instruction was queued when it left, and has begun before the main thread knew.
+    if (this.#left.has(current.client)) this.#end(current.instruction);
     const limit = Atomics.load(this.#numbers, limitAt);
     if (limit === 0 || this.#ms < limit) return;
-    if (this.#stop !== null) this.#stop[1] = current.instruction;
+    this.#end(current.instruction);
     if (this.#ms < limit + this.graceMs || this.stuck !== null) return;
     this.stuck = current.client;
     this.onStuck(current.client);

@@ -20,6 +20,7 @@ const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 /** Reports until the worker is told of another dispatcher. */
 export async function reportHeartbeats(options: HeartbeatOptions | null, work: () => WorkWatch | null): Promise<void> {
   current = options;
+  work()?.forgetClients();
   if (options === null) return;
   const { host, port, security, worker, key } = options;
   const beat: Heartbeat = { t: "heartbeat", worker, key };

@@ -7,6 +7,7 @@ import { after, afterEach, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import * as weft from "@weft/core";
+import koffi from "koffi";
 import { type Cluster, connect } from "./connect.js";
 import { type SharedWork, WorkWatch } from "./current-work.js";
 import { Dispatcher } from "./dispatcher.js";
@@ -132,6 +133,25 @@ test("an instruction that cannot be stopped is reported with its client", async 
     for (let i = 0; i < 100 && stuck.length === 0; i++) await delay(100);
     assert.deepEqual(stuck, [3]);
     assert.equal(watch.stuck, 3);
+  } finally {
+    watch.end();
+  }
+});
+
+test("an instruction that begins after its client has left is stopped too", async () => {
+  const flags = koffi.alloc("int32_t", 2);
+  const address = Number(koffi.address(flags));
+  const work: SharedWork = { numbers: new Int32Array(new SharedArrayBuffer(12)), address };
+  const stopped = (): number => new Int32Array(koffi.view(BigInt(address), 8))[1];
+  const watch = new WorkWatch(work, () => {});
+  try {
+    watch.stop(3);
+    work.numbers.set([8, 4, 0]);
+    await delay(500);
+    assert.notEqual(stopped(), 8, "another client's");
+    work.numbers.set([9, 3, 0]);
+    for (let i = 0; i < 100 && stopped() !== 9; i++) await delay(50);
+    assert.equal(stopped(), 9);
   } finally {
     watch.end();
   }
