@@ -27,8 +27,6 @@ typedef struct {
   int (*collective)(void* group, const int64_t* descriptor, const void* in, void* out, int phase);
   void* group;
   int (*svd)(int dtype, long batch, long m, long n, const void* a, void* u, void* s, void* vh);
-  /* Sets the number of threads of OpenBLAS outside parallel regions. */
-  void (*use_blas_threads)(int threads);
   /* The shape is that of conv.c. */
   int (*conv)(const int64_t* shape, const void* a, const void* b, void* out, int threads);
   /* The description is that of fft.c. */
@@ -42,6 +40,12 @@ typedef struct {
   void (*leave)(void);
   /* A kernel over [from, from + count), divided among threads; "grain" iterations are about ten microseconds of work. */
   void (*share)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
+  /* The same in this many chunks; "weight" is the work in units of about ten microseconds. */
+  void (*run)(w_kernel fn, void* const* p, long from, long count, long chunks, double weight);
+  /* Seconds of a clock that only goes forward. */
+  double (*now)(void);
+  /* A kernel of a program, as "share", in slices: it ends after one of them if the call is to end early. */
+  void (*slices)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
   /* The numbers of the call that runs and of the one that is to end early; another thread writes the second. */
   const volatile int32_t* stop;
 } weft_runtime;

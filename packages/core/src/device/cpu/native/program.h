@@ -11,7 +11,7 @@ extern const volatile int32_t* w_stop __attribute__((visibility("hidden")));
 #define W_RUN(fn, from, count, grain, ...)                                                                             \
   do {                                                                                                                 \
     void* const p_[] = {__VA_ARGS__};                                                                                  \
-    rt->share(fn, p_, from, count, grain, threads);                                                                    \
+    rt->slices(fn, p_, from, count, grain, threads);                                                                   \
     if (W_STOPPED) return W_STOPPED_CODE;                                                                              \
   } while (0)
 /* A library call that can fail: its code ends the program, apart from the codes of collectives. */
@@ -42,9 +42,4 @@ static inline void w_update(const void* base, const void* start, const void* upd
     at = at < 0 ? 0 : at > n - m ? n - m : at;
     memcpy((char*)out + (o * n + at) * bytes, (const char*)update + o * m * bytes, m * bytes);
   }
-}
-static inline double w_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec + 1e-9 * t.tv_nsec;
 }
