@@ -6,7 +6,7 @@ import { type DType, functionOrder, isComplex, isOp, kindOf, type Node, numel, r
 import { splitScan, stepCounter } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { LaneOps, type LaneValue, type Lookup } from "./lane-ops.js";
-import { deeper, type LaneLoop, type LaneScalar, NotLane, ScalarPool, stripped } from "./lane-scalar.js";
+import { deeper, type LaneLoop, type LaneScalar, NotLane, readsLane, ScalarPool, stripped } from "./lane-scalar.js";
 import { type Assumed, assumeAll, assumeNothing, refine } from "./lane-symmetry.js";
 import { isView, throughView } from "./views.js";
 
@@ -45,6 +45,8 @@ export interface Instance {
 
 export class Env {
   readonly memo = new Map<string, LaneValue>();
+  /** Why the contribution of a lane to some values cannot be computed. */
+  readonly refused = new Map<string, NotLane>();
   readonly bindings = new Map<Node, (index: readonly Ix[]) => LaneValue>();
   readonly instances = new Map<Node, Instance>();
   constructor(readonly loop: LaneLoop | null) {}
@@ -409,9 +411,25 @@ export class LaneEvaluator {
     ).flat();
   }
 
-  /** The lane's contribution to a value that is a sum over the lanes of some axes. */
+  /** The lane's contribution to a value that is a sum over the lanes of some axes; computed once, because graphs share values. */
   partial(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
     if (axes.length === 0) return this.value(node, index, env);
+    const key = `sum over ${axes.join(",")} of ${node.id}@${index.map((i) => i.key).join(",")}`;
+    const cached = env.memo.get(key);
+    if (cached !== undefined) return cached;
+    const reason = env.refused.get(key);
+    if (reason !== undefined) throw reason;
+    try {
+      const value = this.#partial(node, index, axes, env);
+      env.memo.set(key, value);
+      return value;
+    } catch (error) {
+      if (error instanceof NotLane) env.refused.set(key, error);
+      throw error;
+    }
+  }
+
+  #partial(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
     const share = (x: Node, at: readonly Ix[] = index): LaneValue => this.partial(x, at, axes, env);
     if (isView(node) && !env.bindings.has(node)) {
       const place = throughView(node, index);
@@ -464,18 +482,7 @@ export class LaneEvaluator {
 
   #dependsOnLane(s: LaneScalar, axes: readonly number[]): boolean {
     if (axes.length !== this.prefix.length) return s.op !== "const";
-    const stack = [s];
-    const seen: LaneScalar[] = [];
-    while (stack.length > 0) {
-      const at = stack.pop()!;
-      if (this.#laneDependent.get(at) === false) continue;
-      if (at.op === "state" || at.op === "final" || at.op === "past") return true;
-      if (at.address !== null && [...at.address.variables()].some((name) => name.startsWith("l"))) return true;
-      seen.push(at);
-      stack.push(...at.args);
-    }
-    for (const at of seen) this.#laneDependent.set(at, false);
-    return false;
+    return readsLane(s, this.#laneDependent);
   }
 
   /** This lane's positions on an axis of `size` that runs over lanes (and possibly a few elements per lane). */
