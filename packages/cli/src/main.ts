@@ -9,8 +9,16 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit(0);
 });
 
+// What commander says of wrong usage: printed below like every other error.
+let complaint = "";
+
 const program = new SuggestingCommand("weft");
 program
+  .configureOutput({
+    writeErr: (text) => {
+      complaint += text;
+    },
+  })
   .description("Tensors that shard themselves, and a lab that says why a job does not scale.")
   .version("0.1.0")
   .addHelpText(
@@ -23,20 +31,23 @@ Begin with one of these:
   weft scale --devices 1,2 -- python train.py        how your own job scales, and why not better
 Every command explains itself: weft COMMAND --help.`,
   )
-  .showHelpAfterError("(weft --help lists the commands)")
   .exitOverride();
 try {
   await addCommands(program, process.argv.slice(2));
   await program.parseAsync();
 } catch (error) {
   if (error instanceof UnknownName) {
+    const { suggestName } = await import("./terminal/index.js");
+    const { wrong, known, what, hint } = error;
+    complaint = `error: ${error.message}\n${suggestName(wrong, known, `${what}s`)}\n${hint}\n`;
+  } else if (!(error instanceof CommanderError)) throw error;
+  // Help needs no more than commander.
+  if (!complaint.startsWith("error:")) process.stderr.write(complaint);
+  else {
     const { plainText } = await import("@weft/formats/text");
-    const { paint, suggestName, widthOf, wrapped } = await import("./terminal/index.js");
-    const { wrong, known, what } = error;
-    const text = ` ${error.message}\n${suggestName(wrong, known, `${what}s`)}\n(weft --help lists the commands)\n`;
-    process.stderr.write(`${paint.bad("error:", process.stderr)}${wrapped(plainText(text), widthOf(process.stderr))}`);
-    process.exit(wrongUsage);
+    const { paint, widthOf, wrapped } = await import("./terminal/index.js");
+    const text = wrapped(plainText(complaint), widthOf(process.stderr));
+    process.stderr.write(text.replace(/^error:/, paint.bad("error:", process.stderr)));
   }
-  if (!(error instanceof CommanderError)) throw error;
-  process.exitCode = error.exitCode === 0 ? 0 : wrongUsage;
+  process.exitCode = error instanceof CommanderError && error.exitCode === 0 ? 0 : wrongUsage;
 }

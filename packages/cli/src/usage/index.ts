@@ -1,6 +1,6 @@
 // What every start of the command needs: exit codes, and commands that report a wrong name. It imports commander alone, because
 // `weft --help` loads it.
-import { Command } from "commander";
+import { Command, type ErrorOptions } from "commander";
 
 /** Exit codes: the command failed, its usage was wrong, or Ctrl-C ended it. */
 export const failed = 1;
@@ -13,15 +13,29 @@ export class UnknownName extends Error {
     readonly wrong: string,
     readonly known: readonly string[],
     readonly what: "option" | "command",
+    /** Where to read on. */
+    readonly hint: string,
   ) {
     super(`unknown ${what} '${wrong}'`);
   }
 }
 
-/** A command that throws `UnknownName`, so that a suggestion can be made. */
+/** "(weft train --help explains the command)" */
+function helpHint(command: Command): string {
+  if (command.parent === null) return "(weft --help lists the commands)";
+  const names: string[] = [];
+  for (let at: Command | null = command; at !== null; at = at.parent) names.unshift(at.name());
+  return `(${names.join(" ")} --help explains the command)`;
+}
+
+/** A command whose errors say where to read on, and that throws `UnknownName`, so that a suggestion can be made. */
 export class SuggestingCommand extends Command {
   override createCommand(name?: string): SuggestingCommand {
     return new SuggestingCommand(name);
+  }
+
+  override error(message: string, options?: ErrorOptions): never {
+    return super.error(`${message}\n${helpHint(this)}`, options);
   }
 
   /** Called by commander. */
@@ -29,7 +43,7 @@ export class SuggestingCommand extends Command {
     const known = this.createHelp()
       .visibleOptions(this)
       .flatMap(({ long }) => (long == null ? [] : [long]));
-    throw new UnknownName(flag.split("=")[0], known, "option");
+    throw new UnknownName(flag.split("=")[0], known, "option", helpHint(this));
   }
 
   /** Called by commander. */
@@ -37,6 +51,6 @@ export class SuggestingCommand extends Command {
     const known = this.createHelp()
       .visibleCommands(this)
       .map((command) => command.name());
-    throw new UnknownName(String(this.args[0]).slice(0, 60), known, "command");
+    throw new UnknownName(String(this.args[0]).slice(0, 60), known, "command", helpHint(this));
   }
 }
