@@ -102,7 +102,9 @@ function hostPlan(problem: HostProblem): HostPlan | null {
   ];
   const energies = Float64Array.from({ length: d }, (_, i) => still.at(i, i).re);
   const all = sparseOf(parts);
-  const [frequency, inFrame] = [spread(energies), Math.max(...[all, ...leaps].map((m) => transitions(m, energies)), 0)];
+  // A common energy turns kets, but not density matrices.
+  const frequency = isDensity ? spread(energies) : largest(energies);
+  const inFrame = Math.max(...[all, ...leaps].map((m) => transitions(m, energies)), 0);
   const usesFrame = inFrame < 0.5 * frequency;
   const frame = usesFrame ? energies : null;
   // The frame takes the energies out of the generator.
@@ -130,6 +132,7 @@ function hostPlan(problem: HostProblem): HostPlan | null {
   };
 }
 
+const largest = (energies: Float64Array): number => energies.reduce((most, e) => Math.max(most, Math.abs(e)), 0);
 const spread = (energies: Float64Array): number => Math.max(...energies) - Math.min(...energies);
 
 /** Largest frequency of an element of an operator in the interaction picture. */

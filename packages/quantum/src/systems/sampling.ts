@@ -12,7 +12,10 @@ const leastSteps = 4;
 const numberOf = (x: Tensor | undefined, fallback: number): number | null =>
   x === undefined ? fallback : (concreteValues(x)?.[0] ?? null);
 
-/** Throws if the steps of a method of fixed steps are longer than a quarter of a pulse or of a period of its carrier. */
+/**
+ * Throws if the steps of a method of fixed steps are longer than a quarter of a pulse (or than one of its values) or of a period of its
+ * carrier.
+ */
 export function checkSampling(
   bound: BoundDevice,
   duration: Tensor,
@@ -25,7 +28,8 @@ export function checkSampling(
     const [end, delay] = [numberOf(drive.pulse.end(p), 0), numberOf(p.delay, 0)];
     const [omega, amplitude] = [numberOf(p.omega, 0), numberOf(p.amplitude, 1)];
     if (end === null || delay === null || omega === null || amplitude === 0) continue;
-    const parts = Math.max(leastSteps, p.values?.size ?? 0);
+    const isAbrupt = drive.pulse.shape === "piecewise" || drive.pulse.shape === "constant";
+    const parts = Math.max(isAbrupt ? 1 : leastSteps, p.values?.size ?? 0);
     const isPlayed = end > delay;
     const times = [
       { what: "lasts", length: end - delay, parts },
