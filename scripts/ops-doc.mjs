@@ -278,7 +278,7 @@ const tail = [
   `- In NumPy or PyTorch, but not in Weft: ${missing.join(", ")}.`,
   ...(uncovered.length > 0 ? [`- Without a test case of their own: ${uncovered.sort().join(", ")}.`] : []),
   `- Without a gradient: ${noGradient.join(", ")}.`,
-  "- `index` takes no boolean masks: use `mask`, which reads the condition, or `where` inside `jit`.",
+  "- `index` with a boolean mask reads the mask: use `where` or `setMask` inside `jit`.",
   "",
 ];
 

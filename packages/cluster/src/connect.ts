@@ -1,6 +1,6 @@
 // connect: makes a cluster the current device. It connects to an address or starts local workers.
 import type { Device } from "@weft/core/internal/device";
-import { WeftError } from "@weft/core/internal/graph";
+import { checkOptionNames, WeftError } from "@weft/core/internal/graph";
 import { session, tape, useDevice } from "@weft/core/internal/runtime";
 import { settings } from "@weft/core/internal/settings";
 import { Connection, type ConnectOptions } from "./connection.js";
@@ -26,6 +26,15 @@ export interface Cluster {
 
 type Target = string | (LaunchOptions & ConnectOptions) | (RayOptions & { device?: string } & ConnectOptions);
 
+const connectNames = [
+  ...["token", "workerToken", "tokenFile", "workerTokenFile", "insecure", "cert", "key", "ca"],
+  ...["tape", "maxTensors", "maxBytes", "maxQueue", "timeout", "label", "sharding", "mesh"],
+] as (keyof ConnectOptions)[];
+const startNames = [
+  ...["devices", "device", "cores", "pin", "port", "timeout", "env", "calibrate"],
+  ...["ray", "gpus", "strategy"],
+] as (keyof LaunchOptions | keyof RayOptions)[];
+
 const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
   ...options,
   tape: options.tape ?? settings.tape.isSet(),
@@ -48,12 +57,14 @@ const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
  * ```
  */
 export async function connect(target?: Target, options: ConnectOptions = {}): Promise<Cluster> {
+  checkOptionNames("connect", options, connectNames);
   const wanted = target ?? settings.connect.get();
   if (wanted === undefined || wanted === "")
     throw new WeftError(
       'connect: give an address ("localhost:9000"), { devices: 4 } to start workers here, or set WEFT_CONNECT',
     );
   if (typeof wanted === "string") return open(wanted, options, null);
+  checkOptionNames<object>("connect", wanted, [...startNames, ...connectNames] as never[]);
   const started = "ray" in wanted ? await RayCluster.start(wanted) : await LocalCluster.start(wanted);
   try {
     return await open(started.address, { ...wanted, ...options, token: started.token }, started);
@@ -69,7 +80,7 @@ async function open(
   started: LocalCluster | RayCluster | null,
 ): Promise<Cluster> {
   const before: Device | null = settings.connect.isSet() ? null : session().device;
-  const device = makeClusterDevice(address, options);
+  const device = clusterDevice(address, options);
   const { connection } = device;
   await connection.ready;
   await connection.linked();
@@ -91,6 +102,11 @@ async function open(
 
 /** Creates the device without waiting. Operations are queued until the connection is established. */
 export function makeClusterDevice(address: string, options: ConnectOptions = {}): ClusterDevice {
+  checkOptionNames("makeClusterDevice", options, connectNames);
+  return clusterDevice(address, options);
+}
+
+function clusterDevice(address: string, options: ConnectOptions): ClusterDevice {
   const settings = connectionOptions(options);
   const connection = new Connection(address, settings);
   connection.onTape = (records) => tape()?.write(...(records as object[]));

@@ -2,7 +2,7 @@
 // inside jit. Without a launcher there is a single process and every collective returns its argument.
 import { availableParallelism, cpus } from "node:os";
 import { barrierOf, type Device, LocalGroup, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
-import { type OpAttrs, type ReduceFn, ShapeError, WeftError } from "@weft/core/internal/graph";
+import { checkOptionNames, type OpAttrs, type ReduceFn, ShapeError, WeftError } from "@weft/core/internal/graph";
 import { make } from "@weft/core/internal/ops";
 import { nextCollective, session } from "@weft/core/internal/runtime";
 import { settings } from "@weft/core/internal/settings";
@@ -46,6 +46,7 @@ let ownDevice: Device | null = null;
  * ```
  */
 export async function init(options: InitOptions = {}): Promise<ProcessGroup> {
+  checkOptionNames("distributed.init", options, ["rank", "size", "name", "backend", "rendezvous", "joinTimeout"]);
   if (current !== null) throw new WeftError("distributed.init was called before; shutdown() first");
   place = rankFromOptions(options);
   if (place.size > 1 && !settings.threads.isSet() && availableParallelism() === cpus().length)
@@ -155,6 +156,7 @@ export interface CollectiveOptions {
  * Elementwise reduction over all processes; every process gets the same bits. "mean" divides the sum by their number.
  */
 export function allReduce(x: Tensor, fn: ReduceFn | "mean" = "sum", options: CollectiveOptions = {}): Tensor {
+  checkOptionNames("allReduce", options, ["ranks"]);
   const members = membersOf("allReduce", options.ranks);
   if (members.length === 1) return x;
   const reduced = collective(x, { kind: "allReduce", fn: fn === "mean" ? "sum" : fn, shape: x.shape }, members);
@@ -177,6 +179,7 @@ export function allGather(
   axis = 0,
   options: CollectiveOptions & { sizes?: readonly number[] } = {},
 ): Tensor {
+  checkOptionNames("allGather", options, ["ranks", "sizes"]);
   const members = membersOf("allGather", options.ranks);
   if (members.length === 1) return x;
   const at = axisOf("allGather", x, axis);
@@ -196,6 +199,7 @@ export function reduceScatter(
   axis = 0,
   options: CollectiveOptions & { sizes?: readonly number[] } = {},
 ): Tensor {
+  checkOptionNames("reduceScatter", options, ["ranks", "sizes"]);
   const members = membersOf("reduceScatter", options.ranks);
   if (members.length === 1) return x;
   const at = axisOf("reduceScatter", x, axis);
@@ -214,6 +218,7 @@ export const evenSizes = (n: number, parts: number): number[] =>
 
 /** Sends the tensor of process `root` to all; the other processes' tensors give shape and dtype. */
 export function broadcast(x: Tensor, root = 0, options: CollectiveOptions = {}): Tensor {
+  checkOptionNames("broadcast", options, ["ranks"]);
   const members = membersOf("broadcast", options.ranks);
   if (!members.includes(root)) throw new WeftError(`broadcast: root ${root} is not in ranks [${members.join(", ")}]`);
   if (members.length === 1) return x;

@@ -98,7 +98,8 @@ test("fetches that never end are bounded, and forgotten with their connection", 
       const socket = await raw.data(worker, { name: null });
       for (let k = 0; k < 100_500 && !socket.destroyed; k++) {
         const more = writeFrame(socket, { fetch: first + k, id: 1e6 + k });
-        if (!more) await Promise.race([once(socket, "drain"), once(socket, "close")]);
+        // The worker hangs up in the middle: a write may fail before the end is seen.
+        if (!more) await Promise.race([once(socket, "drain"), once(socket, "close")]).catch(() => {});
       }
       await until(() => socket.destroyed, "100,500 fetches are pending");
     };

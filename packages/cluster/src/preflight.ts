@@ -1,6 +1,6 @@
 // Preflight: measures every worker of a cluster (products, memory, loading of data) and the links between them, names what is
 // slow beside its neighbors, and records the rates for the planner.
-import { type CollectiveKind, collectiveKinds, range, WeftError } from "@weft/core/internal/graph";
+import { type CollectiveKind, checkOptionNames, collectiveKinds, range, WeftError } from "@weft/core/internal/graph";
 import { loaderBytes, type Measurement } from "./clocks.js";
 import type { Cluster } from "./connect.js";
 import { saveReport } from "./network-rates.js";
@@ -344,6 +344,7 @@ class Preflight {
  * @param cluster A connected cluster; three workers of a kind at least, so that one of them can be told from the others.
  */
 export async function preflight(cluster: Cluster, options: PreflightOptions = {}): Promise<PreflightReport> {
+  checkOptionNames("preflight", options, ["seconds", "repeats", "save", "onProgress"]);
   if (cluster.workers.length === 0) throw new WeftError("preflight: the cluster has no workers");
   const work = new Preflight(cluster, options);
   try {

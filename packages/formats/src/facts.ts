@@ -109,6 +109,11 @@ export const probeFactsSchema = z.object({
     .array(z.object({ step: countSchema, sums: z.array(z.number()) }))
     .optional()
     .describe("Sums of some parameters after some optimizer steps; replicas of one model agree over the ranks"),
+  optimizerParameters: countSchema
+    .optional()
+    .describe(
+      "Elements of the parameters of the first optimizer that steps; a part of the model's, or another model's",
+    ),
   shuffle: z.boolean().optional(),
   loaderWorkers: countSchema.optional(),
   persistentWorkers: z.boolean().optional(),

@@ -345,6 +345,8 @@ def _model_facts(optimizer):
         "device": str(first.device),
         "ompThreads": torch.get_num_threads(),
         "cudnnBenchmark": bool(torch.backends.cudnn.benchmark),
+        # A wrapper counts the parameters of its module, which may be more, or those of another model.
+        "optimizerParameters": sum(p.numel() for p in parameters),
     }
     if probe.recorder.facts.get("parameters") is None:
         facts["parameters"] = sum(p.numel() for p in parameters)

@@ -20,7 +20,7 @@ export {
   type RowVerdict,
   type TimeSplit,
 } from "./bench/index.js";
-export { causesOf, symptoms, type TraceChanges, traceChanges, traceFindings } from "./diagnosis/index.js";
+export { causesOf, studyPoints, symptoms, type TraceChanges, traceChanges, traceFindings } from "./diagnosis/index.js";
 export {
   type HangEvidence,
   type HangKind,
@@ -107,6 +107,7 @@ export {
 export {
   type FollowOptions,
   followStudy,
+  lastLines,
   launchers,
   type MachineReport,
   MachineWitness,

@@ -3,6 +3,7 @@
 import { accessSync } from "node:fs";
 import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
 import type { Tensor } from "@weft/core";
+import type { MachineWitness } from "@weft/lab/internal";
 import type { Command } from "commander";
 import {
   attempt,
@@ -69,6 +70,8 @@ interface Report {
   cache: { folder: string; files: number; bytes: number; limitBytes: number; writable: boolean };
   cuda: CudaReport | null;
   devices: DeviceReport[];
+  /** What else used the machine while the devices were measured. */
+  disturbance: string | null;
   /** The planner's rates of this machine. */
   planner: PlannerReport[];
   findings: DoctorCheck[];
@@ -130,9 +133,10 @@ export function add(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  // Loaded here, because it loads native code.
+  // Loaded here, because they load native code.
   const weft = await import("@weft/core");
-  const report = examine(weft, options.measure);
+  const { MachineWitness } = await import("@weft/lab/internal");
+  const report = examine(weft, options.measure ? new MachineWitness({ gpus: true }) : null);
   if (options.out !== undefined) writeFiles(options.out, { "doctor.json": `${JSON.stringify(report, null, 2)}\n` });
   if (options.json) printJson(report);
   else print(show(report));
@@ -141,14 +145,15 @@ async function run(options: Options): Promise<void> {
   if (broken.length > 0) process.exitCode = failed;
 }
 
-function examine(weft: Weft, measure: boolean): Report {
+/** Devices are measured where a witness watches the machine. */
+function examine(weft: Weft, witness: MachineWitness | null): Report {
   const progress = new ProgressLine();
   const found = weft.system.compiler();
   const compiler = found === null ? null : { ...found, selfTest: selfTest(weft) };
   const path = weft.system.openBlas();
   const devices = weft.system.devices().map((name) => {
     progress.note(`measuring ${name} ...`);
-    return inspect(weft, name, measure);
+    return inspect(weft, name, witness !== null);
   });
   progress.clear();
   const threading = devices.find(({ blas }) => blas !== undefined)?.blas ?? "not loaded";
@@ -163,6 +168,7 @@ function examine(weft: Weft, measure: boolean): Report {
     cache: weft.system.cache(),
     cuda: cudaFacts(weft),
     devices,
+    disturbance: witness?.report().disturbance ?? null,
     planner: weft.system.rates().map(plannerReport),
   };
   return { ...facts, findings: findings(facts) };
@@ -286,6 +292,12 @@ function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
       costs:
         "they fight with Weft's over the cores: programs that mix products and kernels take up to three times as long",
       fix: install("libopenblas0-openmp", "openblas-openmp", "openblas"),
+    },
+    facts.disturbance !== null && {
+      severity: "note",
+      what: `the devices were measured beside other work: ${facts.disturbance}`,
+      costs: "the rates above say little about the devices",
+      fix: "run weft doctor again when the machine is quiet",
     },
     !facts.cache.writable && {
       severity: "warning",

@@ -1,6 +1,6 @@
 // weft generate: text from a language model, printed as it is made.
 import { existsSync, readFileSync, statSync } from "node:fs";
-import type { Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import {
   attempt,
   CommandError,
@@ -42,7 +42,7 @@ standard error. Without --temperature the most probable token is chosen at each 
 
 const number = (value: string): number => {
   const parsed = Number(value);
-  if (value.trim() === "" || Number.isNaN(parsed)) throw new CommandError(`"${value}" is not a number`, wrongUsage);
+  if (value.trim() === "" || Number.isNaN(parsed)) throw new InvalidArgumentError(`"${value}" is not a number`);
   return parsed;
 };
 

@@ -139,6 +139,7 @@ test("wrong usage exits with 2, a failure with 1, both with a message", () => {
     [["predict", put("p2.json", "{"), "--at", "8"], 1, /p2\.json: not valid JSON/],
     [["predict", put("p3.json", "{}"), "--at", "8"], 1, /metric is undefined/],
     [["predict", put("p4.json", "{}"), "--at", "0"], 2, /"0" is not a count/],
+    [["predict", "p4.json", "--at", "8", "--global-batch", "0"], 2, /"0" is not a number of samples/],
     [["diagnose", put("empty.jsonl", "")], 0, /^$/],
     [["lint", "absent.sh"], 1, /^$/],
   ];

@@ -12,9 +12,10 @@ import {
   renderPng,
   renderSvg,
   type ScalingPredictions,
+  studyPoints,
   verdictExitCodes,
 } from "@weft/lab/internal";
-import type { Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import {
   attempt,
   CommandError,
@@ -98,7 +99,7 @@ function batches(value: string, previous: number[] | undefined): number[] {
   for (const part of value.split(/[\s,]+/).filter((p) => p !== "")) {
     const batch = Number(part);
     if (!(Number.isFinite(batch) && batch > 0))
-      throw new CommandError(`--global-batch ${part} is not a number of samples`, wrongUsage);
+      throw new InvalidArgumentError(`"${part}" is not a number of samples above 0`);
     list.push(batch);
   }
   return list;
@@ -116,7 +117,7 @@ async function pointsOf(path: string, options: PredictCommandOptions): Promise<u
       wrongUsage,
     );
   const [analysis] = analyzeAll(studies);
-  const { status } = analysis!.report;
+  const { status, disturbance } = analysis!.report;
   if (status === "not valid" || status === "undecided") {
     const first = analysis!.report.findings[0]!;
     throw new CommandError(
@@ -124,15 +125,13 @@ async function pointsOf(path: string, options: PredictCommandOptions): Promise<u
       verdictExitCodes[status],
     );
   }
+  if (disturbance !== null)
+    warn(`${studies[0]!.name}: ${disturbance} while it was measured; the intervals do not know that`);
   const perNode = studies[0]!.machine?.devicesPerNode;
-  const set: PointSet = {
-    metric: "seconds",
-    points: analysis!.verdict.view.counts.flatMap((c) =>
-      c.runs.map((r): [number, number] => [c.devices, r.seconds!.mean]),
-    ),
-    ...(perNode !== undefined && { devicesPerNode: perNode }),
-  };
-  return set;
+  const set = studyPoints(analysis!.verdict);
+  if (set.metric === "throughput")
+    warn(`${studies[0]!.name}: weak scaling; predicted is the work per second, in epochs of the smallest count`);
+  return { ...set, ...(perNode !== undefined && { devicesPerNode: perNode }) } satisfies PointSet;
 }
 
 async function run(path: string | undefined, options: PredictCommandOptions): Promise<void> {

@@ -1,5 +1,4 @@
 // weft scale: runs a command at several device counts, measures it and analyzes the result.
-import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   type Analysis,
@@ -7,6 +6,7 @@ import {
   attachTraces,
   type FollowOptions,
   followStudy,
+  lastLines,
   launchers,
   PlanError,
   performanceReport,
@@ -93,10 +93,11 @@ const units: Record<string, number> = { s: 1, m: 60, h: 3600, "": 1 };
 /** 90, 90s, 30m, 2h, 01:30:00. */
 function duration(value: string): number {
   const clock = /^(?:(\d+):)?(\d+):(\d+)$/.exec(value);
-  if (clock !== null) return Number(clock[1] ?? 0) * 3600 + Number(clock[2]) * 60 + Number(clock[3]);
+  const ofClock = clock === null ? null : Number(clock[1] ?? 0) * 3600 + Number(clock[2]) * 60 + Number(clock[3]);
+  if (ofClock !== null) return positive("a time limit")(String(ofClock));
   const plain = /^(\d+(?:\.\d+)?)\s*([smh]?)$/.exec(value);
   if (plain === null) throw new InvalidArgumentError("write seconds, or 90s, 30m, 2h, 01:30:00");
-  return Number(plain[1]) * units[plain[2]];
+  return positive("a time limit")(String(Number(plain[1]) * units[plain[2]]));
 }
 
 export function add(program: Command): void {
@@ -249,7 +250,10 @@ function reporter(quiet: boolean): (event: StudyEvent) => void {
 async function judge(result: StudyResult, options: Options): Promise<void> {
   for (const file of result.runs.filter((run) => run.status === "failed" || run.status === "timeout")) {
     const log = join(result.folder, "runs", file.id, "stderr.log");
-    const tail = existsSync(log) ? lastLines(readFileSync(log, "utf8"), 8) : "";
+    const tail = lastLines(log, 8)
+      .map((line) => `  ${line}`)
+      .join("\n")
+      .trimEnd();
     warn(
       `${file.id} (${file.devices} device${file.devices === 1 ? "" : "s"}) ${file.status}: ${file.message ?? ""}${tail === "" ? "" : `\n${tail}`}`,
     );
@@ -268,14 +272,4 @@ async function judge(result: StudyResult, options: Options): Promise<void> {
   if (!result.canceled && result.runs.every((run) => run.status !== "ok"))
     throw new CommandError("no run ended well; there is nothing to judge");
   process.exitCode = verdictExitCode([analysis.report]);
-}
-
-function lastLines(text: string, count: number): string {
-  return text
-    .trimEnd()
-    .split("\n")
-    .slice(-count)
-    .map((line) => `  ${line}`)
-    .join("\n")
-    .trimEnd();
 }

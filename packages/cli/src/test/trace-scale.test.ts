@@ -125,7 +125,7 @@ test("scale: wrong usage and a failed run have different exit codes", () => {
   assert.ok(!existsSync(join(folder, "runs")), "nothing is made before the arguments are right");
   const failing = weft("scale", "--devices", "1,2", "--no-pictures", "--", "sh", "-c", "echo no luck >&2; exit {n}");
   assert.equal(failing.status, 1);
-  assert.match(failing.stderr, /n1-r0 \(1 devices\) failed: the command ended with exit code 1\n {2}no luck/);
+  assert.match(failing.stderr, /n1-r0 \(1 device\) failed: the command ended with exit code 1\n {2}no luck/);
   assert.match(failing.stderr, /no run ended well/);
 });
 

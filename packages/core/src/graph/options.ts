@@ -112,21 +112,27 @@ const rules: ReadonlyMap<string, OptionRule> = new Map([
 
 /** Throws at an option that a function does not have, and at a value that the option cannot have. Undefined means not given. */
 export function checkOptions<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): O {
+  checkOptionNames(op, options, known);
+  for (const name in options) {
+    const [value, rule]: [unknown, OptionRule | undefined] = [options[name], rules.get(name)];
+    if (value === undefined || rule === undefined || rule.accepts(value)) continue;
+    throw new (rule.error ?? WeftError)(`${op}: ${name} is ${rule.expected}, got ${showValue(value)}`);
+  }
+  return options;
+}
+
+/** Throws at an option that a function does not have. For functions whose options have meanings of their own. */
+export function checkOptionNames<O extends object>(op: string, options: O, known: readonly (keyof O & string)[]): void {
   if (typeof options !== "object" || options === null)
     throw new WeftError(`${op}: options are an object such as { ${known[0]}: ... }, got ${String(options)}`);
   for (const name in options) {
-    if (known.includes(name)) {
-      const [value, rule]: [unknown, OptionRule | undefined] = [options[name], rules.get(name)];
-      if (value === undefined || rule === undefined || rule.accepts(value)) continue;
-      throw new (rule.error ?? WeftError)(`${op}: ${name} is ${rule.expected}, got ${showValue(value)}`);
-    }
+    if (known.includes(name)) continue;
     const word = plain(name);
     const meant = known.find((k) => plain(k) === word) ?? known.find((k) => k === otherWords[word]);
     throw new WeftError(
       `${op}: there is no option "${name}"; ${meant === undefined ? `it has ${known.join(", ")}` : `did you mean "${meant}"?`}`,
     );
   }
-  return options;
 }
 
 /** A value in a message: short, and safe for everything that a caller may pass. */

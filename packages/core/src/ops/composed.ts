@@ -24,11 +24,18 @@ function shiftOf(x: Node, axes: readonly number[]): Node {
   return stopGradient(safe);
 }
 
+/** The same for shares of a sum: beside +Infinity they do not exist, and a difference of infinities makes all of them NaN. */
+function shareShiftOf(x: Node, axes: readonly number[]): Node {
+  const top = reduceKept("max", x, axes);
+  const isLowest = build.eq(top, build.fullLike(top, Number.NEGATIVE_INFINITY));
+  return stopGradient(build.where(isLowest, build.zerosLike(top), top));
+}
+
 const shiftedExp = (x: Node, shift: Node): Node => build.unary("exp", build.sub(x, build.expand(shift, x.shape)));
 
 /** exp(x) / sum(exp(x)) along one axis. */
 export function softmax(x: Node, axis: number): Node {
-  const e = shiftedExp(x, shiftOf(x, [axis]));
+  const e = shiftedExp(x, shareShiftOf(x, [axis]));
   return build.div(e, build.expand(reduceKept("sum", e, [axis]), x.shape));
 }
 

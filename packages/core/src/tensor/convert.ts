@@ -5,6 +5,7 @@ import {
   broadcastShapes,
   complexOf,
   type DType,
+  DTypeError,
   integerLimits,
   isBig,
   isComplex,
@@ -121,6 +122,16 @@ export function nodeAs(op: string, x: TensorLike, dtype: DType): Node {
   return x instanceof Tensor ? build.cast(x.node, dtype) : scalarNode(x, dtype);
 }
 
+/** Updates of a tensor, in its dtype. They must not need a wider one: nothing is rounded or cut off in silence. */
+export function updateNode(op: string, x: Tensor, updates: TensorLike): Node {
+  const isTruth = x.dtype === "bool" && (updates === 0 || updates === 1);
+  if (!isTruth && commonDType(op, [x, updates]) !== x.dtype)
+    throw new DTypeError(
+      `${op}: updates (${describeArgument(updates)}) do not fit a tensor of ${x.dtype}; cast the tensor or the updates`,
+    );
+  return nodeAs(op, updates, x.dtype);
+}
+
 /** The common dtype of operands: tensors are promoted, numbers follow. */
 export function commonDType(op: string, operands: readonly TensorLike[]): DType {
   for (const x of operands) checkOperand(op, x);
@@ -171,6 +182,16 @@ export function binaryOp(op: string, fn: BinaryFn, a: TensorLike, b: TensorLike,
 export function inexactNode(op: string, x: TensorLike): Node {
   const node = nodeOf(op, x);
   return build.cast(node, toInexact(node.dtype));
+}
+
+/**
+ * Computes integers in float64 and halves in float32, and rounds the result once: differences of large integers have no digits in
+ * float32, and sums and counts leave the range of float16.
+ */
+export function inWiderFloat(op: string, x: TensorLike, body: (t: Tensor) => Tensor): Tensor {
+  const node = nodeOf(op, x);
+  if (isInexact(node.dtype)) return inFloat32(op, x, body);
+  return wrap(build.cast(body(wrap(build.cast(node, "float64"))).node, toInexact(node.dtype)));
 }
 
 /** Computes halves in float32 and rounds the result once: sums and counts leave the range of float16. */

@@ -95,6 +95,8 @@ function inferDType(elements: readonly Element[]): DType {
   if (elements.some((x) => typeof x === "object")) return "complex64";
   if (elements.length > 0 && elements.every((x) => typeof x === "bigint"))
     return elements.some((x) => x > integerLimits("int64").high) ? "uint64" : "int64";
+  if (elements.some((x) => typeof x === "bigint"))
+    throw new DTypeError("tensor: bigints and other numbers are mixed, and no default holds both; give the dtype");
   if (elements.length > 0 && elements.every((x) => typeof x === "boolean")) return "bool";
   return "float32";
 }
@@ -305,7 +307,8 @@ function filled(op: string, shape: Shape, value: FillValue, options: CreateOptio
   if (typeof value === "object" && !isComplex(dtype))
     throw new DTypeError(`${op}: a complex number does not fit into ${dtype}; use dtype complex64 or complex128`);
   if (typeof value === "number" || typeof value === "bigint") writers[dtype](value, () => `${op}: the value`);
-  return wrap(build.expandTo(scalarNode(value, dtype), shape));
+  // A copy: the caller may change the array.
+  return wrap(build.expandTo(scalarNode(value, dtype), [...shape]));
 }
 
 function filledLike(op: string, x: Tensor, value: FillValue, options: CreateOptions): Tensor {

@@ -1,16 +1,32 @@
 // Random tensors of other distributions, composed of uniform and normal numbers: the same numbers on every device, up to the rounding
 // of the functions that transform them.
-import { checkOptions, type DType, isFloat, numel, type Shape, ShapeError, WeftError } from "../graph/index.js";
+import {
+  checkOptions,
+  type DType,
+  DTypeError,
+  isComplex,
+  isFloat,
+  isHalf,
+  numel,
+  type Shape,
+  ShapeError,
+  showValue,
+  WeftError,
+} from "../graph/index.js";
+import { isTracing } from "../runtime/index.js";
 import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { checkShape, tensor } from "./create.js";
+import { finfo } from "./dtypes.js";
 import { matmul } from "./einsum.js";
 import { take, topk } from "./indexing.js";
 import { cholesky } from "./linalg.js";
-import { add, cast, exp, log, log1p, maximum, pow, sqrt, tan, where } from "./math.js";
+import { add, cast, erf, erfc, exp, log, log1p, maximum, pow, sqrt, tan, where } from "./math.js";
+import { sigmoid, softmax } from "./nnfunctions.js";
 import { type Key, key, nextKey, permutation, type RandomOptions, rand, randint, randn, splitKey } from "./random.js";
 import { argmax } from "./reduce.js";
 import { broadcastTo, unstack } from "./shape.js";
 import { erfinv } from "./special.js";
+import { erfcinv } from "./special-functions.js";
 import { searchsorted } from "./statistics.js";
 import type { Tensor } from "./tensor.js";
 
@@ -30,11 +46,17 @@ function positive(op: string, name: string, value: number): void {
 
 const floatOf = ({ dtype = "float32" }: RandomOptions): DType => dtype;
 
+/** Halves are drawn in float32 and rounded: their uniform numbers have 256 or 2048 values, too few for tails. */
+function drawn<O extends RandomOptions>(options: O, body: (options: O) => Tensor): Tensor {
+  const dtype = floatOf(options);
+  return isHalf(dtype) ? cast(body({ ...options, dtype: "float32" }), dtype) : body(options);
+}
+
 /** Exponentially distributed numbers with mean 1 / rate. */
 export function exponential(shape: Shape, options: RandomOptions & { rate?: number } = {}): Tensor {
   const { rate = 1, ...random } = checkOptions("exponential", options, [...randomNames, "rate"]);
   positive("exponential", "rate", rate);
-  return log1p(rand(shape, random).neg()).neg().div(rate);
+  return drawn(random, (o) => log1p(rand(shape, o).neg()).neg().div(rate));
 }
 
 /** Numbers with the Gumbel distribution: -log(-log(u)) of uniform numbers u. */
@@ -43,10 +65,12 @@ export function gumbel(shape: Shape, options: RandomOptions & { loc?: number; sc
   positive("gumbel", "scale", scale);
   // Uniform numbers are multiples of 2^-24 (2^-53 in float64); half a step replaces 0.
   const least = floatOf(options) === "float64" ? 2 ** -54 : 2 ** -25;
-  return log(maximum(exponential(shape, random), least))
-    .neg()
-    .mul(scale)
-    .add(loc);
+  return drawn(random, (o) =>
+    log(maximum(exponential(shape, o), least))
+      .neg()
+      .mul(scale)
+      .add(loc),
+  );
 }
 
 /** Numbers with the Laplace distribution (two exponential tails). */
@@ -54,20 +78,30 @@ export function laplace(shape: Shape, options: RandomOptions & { loc?: number; s
   const { loc = 0, scale = 1 } = checkOptions("laplace", options, [...randomNames, "loc", "scale"]);
   positive("laplace", "scale", scale);
   const [side, size] = keysOf(options, 2);
-  const magnitude = exponential(shape, { dtype: options.dtype, key: size });
-  return where(rand(shape, { key: side }).less(0.5), magnitude.neg(), magnitude)
-    .mul(scale)
-    .add(loc);
+  return drawn({ dtype: options.dtype, key: size }, (o) => {
+    const magnitude = exponential(shape, o);
+    return where(rand(shape, { key: side }).less(0.5), magnitude.neg(), magnitude)
+      .mul(scale)
+      .add(loc);
+  });
 }
+
+/** Standard deviations beyond which the share of a tail is not a normal number of float64. */
+const maxTail = 37;
 
 /** Normal numbers, mean 0 and standard deviation 1, that lie in [low, high]. */
 export function truncatedNormal(low: number, high: number, shape: Shape, options: RandomOptions = {}): Tensor {
   checkOptions("truncatedNormal", options, randomNames);
   if (!(low < high)) throw new WeftError(`truncatedNormal: needs low < high, got ${low} and ${high}`);
-  const bounds = tensor([low / Math.SQRT2, high / Math.SQRT2], { dtype: "float64" }).erf();
+  if (low > maxTail || high < -maxTail)
+    throw new WeftError(`truncatedNormal: [${low}, ${high}] is more than ${maxTail} standard deviations from 0`);
+  // In a tail erf is 1 to all digits: shares of erfc, which is small there, keep theirs.
+  const [nearest, farthest, side] = high < 0 ? [-high, -low, -1] : [low, high, 1];
+  const [share, inverse] = nearest > 0 ? [erfc, erfcinv] : [erf, erfinv];
+  const bounds = share(tensor([nearest / Math.SQRT2, farthest / Math.SQRT2], { dtype: "float64" }));
   const [from, to] = unstack(bounds, 0);
   const uniform = rand(shape, { ...options, dtype: "float64" });
-  const within = erfinv(uniform.mul(to.sub(from)).add(from)).mul(Math.SQRT2);
+  const within = inverse(uniform.mul(to.sub(from)).add(from)).mul(side * Math.SQRT2);
   return cast(within.clip(low, high), floatOf(options));
 }
 
@@ -80,8 +114,25 @@ const attempts = 8;
  */
 export function gamma(concentration: TensorLike, shape: Shape, options: RandomOptions = {}): Tensor {
   checkOptions("gamma", options, randomNames);
-  checkShape("gamma", shape);
-  if (typeof concentration === "number") positive("gamma", "concentration", concentration);
+  const { factor, logBoost } = gammaParts("gamma", concentration, shape, options);
+  return cast(factor.mul(exp(logBoost)), floatOf(options));
+}
+
+/** Logarithms of such numbers, float64: small parameters give numbers that underflow. */
+function logGamma(op: string, concentration: TensorLike, shape: Shape, options: RandomOptions): Tensor {
+  const { factor, logBoost } = gammaParts(op, concentration, shape, options);
+  return log(factor).add(logBoost);
+}
+
+/** Numbers with a gamma distribution as a product of float64 numbers; the second factor by its logarithm. */
+function gammaParts(
+  op: string,
+  concentration: TensorLike,
+  shape: Shape,
+  options: RandomOptions,
+): { factor: Tensor; logBoost: Tensor } {
+  checkShape(op, shape);
+  if (typeof concentration === "number") positive(op, "concentration", concentration);
   const [normals, uniforms, boosts] = keysOf(options, 3);
   const alpha = broadcastTo(cast(concentration, "float64"), shape);
   // Below 1 the number of alpha + 1 is multiplied by u^(1 / alpha).
@@ -101,17 +152,16 @@ export function gamma(concentration: TensorLike, shape: Shape, options: RandomOp
   const accepted = v.greater(0).logicalAnd(log(u).less(bound));
   const tries = unstack(where(accepted, safe, -1), 0);
   const first = tries.reduceRight<Tensor>((later, t) => where(t.greater(0), t, later), alpha.mul(0).add(1));
-  const boost = exp(log(rand(shape, { key: boosts, dtype: "float64" }).neg().add(1)).div(where(isSmall, alpha, 1)));
-  const drawn = d.mul(first).mul(where(isSmall, boost, 1));
+  const boost = log(rand(shape, { key: boosts, dtype: "float64" }).neg().add(1)).div(where(isSmall, alpha, 1));
   // There is no such distribution for other parameters.
-  return cast(where(alpha.greater(0), drawn, Number.NaN), floatOf(options));
+  return { factor: where(alpha.greater(0), d.mul(first), Number.NaN), logBoost: where(isSmall, boost, 0) };
 }
 
 /** Numbers with the beta distribution of two parameters, in (0, 1). */
 export function beta(a: TensorLike, b: TensorLike, shape: Shape, options: RandomOptions = {}): Tensor {
   checkOptions("beta", options, randomNames);
-  const [left, right] = keysOf(options, 2).map((k, i) => gamma(i === 0 ? a : b, shape, { key: k, dtype: "float64" }));
-  return cast(left.div(left.add(right)), floatOf(options));
+  const [left, right] = keysOf(options, 2).map((k, i) => logGamma("beta", i === 0 ? a : b, shape, { key: k }));
+  return cast(sigmoid(left.sub(right)), floatOf(options));
 }
 
 /** Probability vectors with the Dirichlet distribution: parameters [n], result [...shape, n]. */
@@ -120,8 +170,8 @@ export function dirichlet(concentration: Tensor, shape: Shape = [], options: Ran
   checkArguments("dirichlet", "tensor", { concentration });
   checkShape("dirichlet", shape);
   if (concentration.rank !== 1) throw new ShapeError("dirichlet: the parameters are a vector");
-  const parts = gamma(concentration, [...shape, concentration.size], { ...options, dtype: "float64" });
-  return cast(parts.div(parts.sum(-1, { keepDims: true })), floatOf(options));
+  const parts = logGamma("dirichlet", concentration, [...shape, concentration.size], options);
+  return cast(softmax(parts), floatOf(options));
 }
 
 /** Numbers with Student's t distribution. */
@@ -136,7 +186,8 @@ export function studentT(degrees: number, shape: Shape, options: RandomOptions =
 /** Numbers of events (int32) with the Poisson distribution of a mean of at most 10^6, by inversion of its cumulative sum. */
 export function poisson(rate: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
   checkOptions("poisson", options, keyNames);
-  if (!(rate >= 0 && rate <= 1e6)) throw new WeftError(`poisson: rate is a number from 0 to 1000000, got ${rate}`);
+  if (typeof rate !== "number" || !(rate >= 0 && rate <= 1e6))
+    throw new WeftError(`poisson: rate is a number from 0 to 1000000, got ${showValue(rate)}`);
   const spread = 9 * Math.sqrt(rate) + 30;
   const [from, to] = [Math.max(0, Math.floor(rate - spread)), Math.ceil(rate + spread)];
   // log(from!) by Stirling's series; `from` is 0 or large.
@@ -161,7 +212,8 @@ export function categorical(
   const { axis = -1, shape = [], ...random } = checkOptions("categorical", options, [...keyNames, "axis", "shape"]);
   checkArguments("categorical", "tensor", { logits });
   checkShape("categorical", shape);
-  const dtype = isFloat(logits.dtype) ? logits.dtype : "float32";
+  if (isComplex(logits.dtype)) throw new DTypeError(`categorical: logits are real numbers, got ${logits.dtype}`);
+  const dtype = logits.dtype === "float64" ? "float64" : "float32";
   const noise = gumbel([...shape, ...logits.shape], { ...random, dtype });
   return argmax(add(cast(logits, dtype), noise), axis < 0 ? axis : axis + shape.length);
 }
@@ -174,22 +226,43 @@ export interface ChoiceOptions extends Omit<RandomOptions, "dtype"> {
   p?: Tensor;
 }
 
-/** Random elements of axis 0 of a tensor, or of 0, 1, ..., n - 1: as many as the shape asks for. */
+/** Throws unless p has a probability per element, and enough that are not 0. Values are checked where they can be read. */
+function checkProbabilities(p: Tensor, size: number, least: number): void {
+  if (p.rank !== 1 || p.size !== size)
+    throw new ShapeError(`choice: p has one probability for each of the ${size} elements, got shape [${p.shape}]`);
+  if (isComplex(p.dtype)) throw new DTypeError(`choice: p has probabilities, got ${p.dtype}`);
+  if (isTracing()) return;
+  const values = Array.from(p.dataSync() as ArrayLike<number | bigint>, Number);
+  const bad = values.find((x) => !(x >= 0));
+  if (bad !== undefined) throw new WeftError(`choice: p has probabilities, which are at least 0, got ${bad}`);
+  const total = values.reduce((sum, x) => sum + x, 0);
+  const rounding = isFloat(p.dtype) ? finfo(p.dtype).eps : 0;
+  if (!(Math.abs(total - 1) <= Math.max(1.5e-8, Math.sqrt(rounding))))
+    throw new WeftError(`choice: the probabilities p add up to ${total}; divide them by their sum`);
+  const possible = values.filter((x) => x > 0).length;
+  if (possible < least)
+    throw new WeftError(`choice: ${least} different elements, but only ${possible} have a probability above 0`);
+}
+
+/**
+ * Random elements of axis 0 of a tensor, or of 0, 1, ..., n - 1: as many as the shape asks for. Probabilities p that are negative,
+ * NaN or do not add up to 1 are refused, except inside a traced function, where they have no value yet.
+ */
 export function choice(from: Tensor | number, shape: Shape, options: ChoiceOptions = {}): Tensor {
   const { replace = true, p, ...random } = checkOptions("choice", options, [...keyNames, "replace", "p"]);
   checkShape("choice", shape);
+  if (typeof from !== "number") checkArguments("choice", "tensor", { from });
   const size = typeof from === "number" ? from : from.shape[0];
   const count = numel(shape);
   if (size === undefined || !Number.isInteger(size) || (size < 1 && count > 0))
     throw new ShapeError(`choice: needs a tensor with elements or a whole number >= 1, got ${String(size)}`);
   if (!replace && count > size) throw new ShapeError(`choice: ${count} different elements of ${size} do not exist`);
-  if (p !== undefined && (p.rank !== 1 || p.size !== size))
-    throw new ShapeError(`choice: p has one probability for each of the ${size} elements`);
+  if (p !== undefined) checkProbabilities(p, size, replace ? 0 : count);
   const chosen = (): Tensor => {
     if (replace) return p === undefined ? randint(0, size, shape, random) : categorical(log(p), { shape, ...random });
     if (p === undefined) return permutation(size, random).index(`:${count}`).reshape(shape);
     // The largest sums of log p and Gumbel noise are a draw without replacement.
-    const noisy = log(p).add(gumbel([size], { ...random, dtype: isFloat(p.dtype) ? p.dtype : "float32" }));
+    const noisy = log(p).add(gumbel([size], { ...random, dtype: p.dtype === "float64" ? "float64" : "float32" }));
     return topk(noisy, count, 0).indices.reshape(shape);
   };
   return typeof from === "number" ? chosen() : take(from, chosen(), 0);
@@ -221,7 +294,7 @@ const byInverse =
   (shape: Shape, options: LocationOptions = {}): Tensor => {
     const { loc = 0, scale = 1, ...random } = checkOptions(op, options, [...randomNames, "loc", "scale"]);
     positive(op, "scale", scale);
-    return inverse(openUniform(shape, random)).mul(scale).add(loc);
+    return drawn(random, (o) => inverse(openUniform(shape, o)).mul(scale).add(loc));
   };
 
 /** Numbers with the Cauchy distribution. */
@@ -233,20 +306,20 @@ export const rayleigh = byInverse("rayleigh", (u) => sqrt(log(u).mul(-2)));
 
 /** Numbers whose logarithm is normally distributed with the given mean and standard deviation. */
 export const logNormal = (shape: Shape, options: RandomOptions & { mean?: number; std?: number } = {}): Tensor =>
-  exp(randn(shape, checkOptions("logNormal", options, [...randomNames, "mean", "std"])));
+  drawn(checkOptions("logNormal", options, [...randomNames, "mean", "std"]), (o) => exp(randn(shape, o)));
 
 /** Numbers with the Pareto distribution of an exponent, all at least 1. */
 export function pareto(exponent: number, shape: Shape, options: RandomOptions = {}): Tensor {
   checkOptions("pareto", options, randomNames);
   positive("pareto", "exponent", exponent);
-  return exp(exponential(shape, options).div(exponent));
+  return drawn(options, (o) => exp(exponential(shape, o).div(exponent)));
 }
 
 /** Numbers with the Weibull distribution of a shape parameter and scale 1. */
 export function weibull(concentration: number, shape: Shape, options: RandomOptions = {}): Tensor {
   checkOptions("weibull", options, randomNames);
   positive("weibull", "concentration", concentration);
-  return pow(exponential(shape, options), 1 / concentration);
+  return drawn(options, (o) => pow(exponential(shape, o), 1 / concentration));
 }
 
 /** Numbers of trials (int32, 1 or more) up to the first success, each with the given probability. */
@@ -272,16 +345,18 @@ export function triangular(low: number, mode: number, high: number, shape: Shape
   checkOptions("triangular", options, randomNames);
   if (!(low <= mode && mode <= high && low < high))
     throw new WeftError(`triangular: needs low <= mode <= high and low < high, got ${low}, ${mode} and ${high}`);
-  const u = rand(shape, options);
   const width = high - low;
-  const rising = sqrt(u.mul(width * (mode - low))).add(low);
-  const falling = sqrt(
-    u
-      .neg()
-      .add(1)
-      .mul(width * (high - mode)),
-  );
-  return where(u.less((mode - low) / width), rising, falling.neg().add(high));
+  return drawn(options, (o) => {
+    const u = rand(shape, o);
+    const rising = sqrt(u.mul(width * (mode - low))).add(low);
+    const falling = sqrt(
+      u
+        .neg()
+        .add(1)
+        .mul(width * (high - mode)),
+    );
+    return where(u.less((mode - low) / width), rising, falling.neg().add(high));
+  });
 }
 
 /** Normal vectors [...shape, n] with a mean [n] and a covariance matrix [n, n]. */

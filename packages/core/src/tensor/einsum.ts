@@ -200,23 +200,32 @@ export function einsum(equation: string, ...operands: TensorLike[]): Tensor {
   const dtype = commonDType("einsum", operands);
   const given = operands.map((x) => nodeAs("einsum", x, dtype === "bool" ? "int32" : dtype));
   const open = equation.includes("...") ? withoutEllipsis(equation, given) : { equation, nodes: given };
-  const { nodes } = open;
-  const { inputs, output } = parse(open.equation, nodes);
+  const parsed = parse(open.equation, open.nodes);
+  const { output } = parsed;
   const sizes = new Map<string, number>();
-  inputs.forEach((labels, i) => {
-    if (labels.length !== nodes[i].shape.length)
+  parsed.inputs.forEach((labels, i) => {
+    const { shape } = open.nodes[i];
+    if (labels.length !== shape.length)
       throw new ShapeError(
-        `einsum: "${labels.join("")}" names ${labels.length} axes of a tensor of shape ${showShape(nodes[i].shape)}`,
+        `einsum: "${labels.join("")}" names ${labels.length} axes of a tensor of shape ${showShape(shape)}`,
       );
     labels.forEach((l, axis) => {
-      const size = nodes[i].shape[axis];
-      const known = sizes.get(l) ?? size;
-      if (known !== size)
+      const [size, known] = [shape[axis], sizes.get(l) ?? 1];
+      if (known !== size && known !== 1 && size !== 1)
         throw new ShapeError(`einsum: "${l}" is ${known} in one operand of "${equation}" and ${size} in another`);
-      sizes.set(l, size);
+      sizes.set(l, known === 1 ? size : known);
     });
   });
-  let pending = inputs.map((labels, i) => withoutRepeats({ node: nodes[i], labels }));
+  // An axis of size 1 broadcasts: the operand does not depend on it.
+  let pending = parsed.inputs.map((labels, i) => {
+    const { shape } = open.nodes[i];
+    const kept = range(labels.length).filter((axis) => shape[axis] === sizes.get(labels[axis]));
+    const node = build.reshape(
+      open.nodes[i],
+      kept.map((axis) => shape[axis]),
+    );
+    return withoutRepeats({ node, labels: kept.map((axis) => labels[axis]) });
+  });
   while (pending.length > 1) {
     const needed = (i: number, j: number): Set<string> =>
       new Set([...output, ...pending.flatMap((p, k) => (k === i || k === j ? [] : p.labels))]);

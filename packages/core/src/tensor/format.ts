@@ -6,7 +6,7 @@ const edge = 3;
 const longAxis = 8;
 
 function showNumber(x: number): string {
-  if (Number.isInteger(x) && Math.abs(x) < 1e9) return String(x);
+  if (Number.isInteger(x) && Math.abs(x) < 1e9) return Object.is(x, -0) ? "-0" : String(x);
   const magnitude = Math.abs(x);
   return magnitude >= 1e6 || magnitude < 1e-4 ? x.toExponential(4) : String(Number(x.toPrecision(6)));
 }

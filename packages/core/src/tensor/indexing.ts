@@ -14,15 +14,17 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { broadcastAll, checkArguments, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { broadcastAll, checkArguments, nodeOf, resolveAxis, type TensorLike, updateNode, wrap } from "./convert.js";
 import { checkShape, tensor } from "./create.js";
+import { indexTensor, nonzeroPositions, unravel } from "./positions.js";
 import { Tensor } from "./tensor.js";
 
 /**
  * Index of one axis. A number selects one element and drops the axis, "1:10:2" slices as in Python, ":" keeps the axis, "..."
- * stands for as many ":" as fit, null inserts an axis, an integer tensor or array selects elements.
+ * stands for as many ":" as fit, null inserts an axis, an integer tensor or array selects elements. A boolean tensor or array is a
+ * mask of as many axes as it has: it selects the positions where it is true, and is read for that.
  */
-export type IndexSpec = number | string | null | Tensor | readonly number[];
+export type IndexSpec = number | string | null | Tensor | readonly number[] | readonly boolean[];
 
 /** Integer indices as int32 with negative positions counted from the end. */
 function indexNode(op: string, indices: Tensor | readonly number[], size: number): Node {
@@ -31,10 +33,7 @@ function indexNode(op: string, indices: Tensor | readonly number[], size: number
   const given = indices instanceof Tensor ? indices : tensor([...indices], { dtype: "int32" });
   if (kindOf(given.dtype) !== "int")
     throw new DTypeError(
-      `${op}: indices are integers, got ${given.dtype}` +
-        (given.dtype === "bool"
-          ? "; the shape of a masked tensor depends on its values: use where instead"
-          : '; use cast("int32")'),
+      `${op}: indices are integers, got ${given.dtype}${given.dtype === "bool" ? "; use mask or index" : '; use cast("int32")'}`,
     );
   const node = build.toIndex(given.node);
   const negative = build.lt(node, build.zerosLike(node));
@@ -56,6 +55,32 @@ function parseSlice(text: string, size: number): { start: number; stop: number; 
   return { start, stop, step };
 }
 
+const isMask = (spec: IndexSpec): spec is Tensor | readonly boolean[] =>
+  spec instanceof Tensor ? spec.dtype === "bool" : Array.isArray(spec) && typeof spec[0] === "boolean";
+
+type PlainSpec = number | string | null | Tensor | readonly number[];
+
+/** Index with one array of positions per axis of every mask, as NumPy does. */
+function withoutMasks(shape: readonly number[], specs: readonly IndexSpec[]): PlainSpec[] {
+  if (!specs.some(isMask)) return specs as PlainSpec[];
+  const given = specs.map((spec) => (isMask(spec) && !(spec instanceof Tensor) ? tensor(spec) : spec));
+  const axesOf = (spec: IndexSpec): number =>
+    spec === null || spec === "..." ? 0 : spec instanceof Tensor && isMask(spec) ? spec.rank : 1;
+  const used = given.reduce<number>((sum, spec) => sum + axesOf(spec), 0);
+  let axis = 0;
+  return given.flatMap((spec): PlainSpec[] => {
+    const from = axis;
+    axis += spec === "..." ? shape.length - used : axesOf(spec);
+    if (!(spec instanceof Tensor && isMask(spec))) return [spec as PlainSpec];
+    if (spec.rank === 0) throw new ShapeError("index: a mask has one axis at least; use where for a scalar condition");
+    if (showShape(spec.shape) !== showShape(shape.slice(from, axis)))
+      throw new ShapeError(
+        `index: a mask ${showShape(spec.shape)} for the axes ${showShape(shape.slice(from, axis))} of ${showShape(shape)}`,
+      );
+    return unravel(nonzeroPositions(spec), spec.shape).map((positions) => indexTensor(positions));
+  });
+}
+
 interface Plan {
   node: Node;
   /** Axis of `node` and indices, for every integer-array entry. */
@@ -67,15 +92,15 @@ interface Plan {
 }
 
 /** Applies slices and numbers, and collects the integer arrays. */
-function planIndex(x: Node, specs: readonly IndexSpec[]): Plan {
+function planIndex(x: Node, specs: readonly PlainSpec[]): Plan {
   const used = specs.filter((s) => s !== null && s !== "...").length;
   const rank = x.shape.length;
   if (used > rank) throw new ShapeError(`index: ${used} entries for a tensor of rank ${rank}`);
   if (specs.filter((s) => s === "...").length > 1) throw new WeftError('index: "..." may appear once');
   const hasEllipsis = specs.includes("...");
   const full = hasEllipsis
-    ? specs.flatMap((s) => (s === "..." ? new Array<IndexSpec>(rank - used).fill(":") : [s]))
-    : [...specs, ...new Array<IndexSpec>(rank - used).fill(":")];
+    ? specs.flatMap((s) => (s === "..." ? new Array<PlainSpec>(rank - used).fill(":") : [s]))
+    : [...specs, ...new Array<PlainSpec>(rank - used).fill(":")];
   const start = x.shape.map(() => 0);
   const stop = [...x.shape];
   const step = x.shape.map(() => 1);
@@ -147,7 +172,7 @@ function applyArrays(x: Node, arrays: Plan["arrays"]): { node: Node; axis: numbe
 }
 
 /**
- * Basic and integer-array indexing with the rules of NumPy, as in `index(x, 0, "1:5", null)`.
+ * Basic, integer-array and mask indexing with the rules of NumPy, as in `index(x, 0, "1:5", null)`.
  *
  * @example
  * ```ts
@@ -160,24 +185,21 @@ function applyArrays(x: Node, arrays: Plan["arrays"]): { node: Node; axis: numbe
  * ```
  */
 export function index(x: TensorLike, ...specs: IndexSpec[]): Tensor {
-  const plan = planIndex(nodeOf("index", x), specs);
-  const { dropped, fresh, arrays } = plan;
-  if (arrays.length === 0) {
-    const shape: number[] = [];
-    plan.node.shape.forEach((d, i) => {
-      for (const f of fresh) if (f === i) shape.push(1);
-      if (!dropped.includes(i)) shape.push(d);
-    });
-    for (const f of fresh) if (f >= plan.node.shape.length) shape.push(1);
-    return wrap(build.reshape(plan.node, shape));
+  const source = nodeOf("index", x);
+  const { node, dropped, fresh, arrays } = planIndex(source, withoutMasks(source.shape, specs));
+  const gone = arrays.length === 0 ? dropped : [];
+  const shape: number[] = [];
+  for (let i = 0; i <= node.shape.length; i++) {
+    for (const f of fresh) if (f === i) shape.push(1);
+    if (i < node.shape.length && !gone.includes(i)) shape.push(node.shape[i]);
   }
-  if (fresh.length > 0)
-    throw new WeftError("index: new axes (null) beside integer arrays: use unsqueeze on the result");
-  // A number with index arrays acts as an array of rank 0, as in NumPy.
-  const all = [...arrays, ...dropped.map((axis) => ({ axis, indices: build.constant(0, "int32") }))].sort(
-    (a, b) => a.axis - b.axis,
-  );
-  return wrap(applyArrays(plan.node, all).node);
+  const viewed = build.reshape(node, shape);
+  if (arrays.length === 0) return wrap(viewed);
+  // A number with index arrays acts as an array of rank 0, as in NumPy, and a new axis as one that is sliced.
+  const all = [...arrays, ...dropped.map((axis) => ({ axis, indices: build.constant(0, "int32") }))]
+    .map(({ axis, indices }) => ({ axis: axis + fresh.filter((f) => f <= axis).length, indices }))
+    .sort((a, b) => a.axis - b.axis);
+  return wrap(applyArrays(viewed, all).node);
 }
 
 /**
@@ -242,7 +264,10 @@ export function gather(x: TensorLike, indices: Tensor, axis = -1): Tensor {
   return wrap(build.moveAxis(build.gather(rows, idx, rank - 1, rank - 1), rank - 1, at));
 }
 
-/** Adds updates to x at the indices along an axis. Repeated indices accumulate. */
+/**
+ * Adds updates to x at the indices along an axis. Repeated indices accumulate. Updates that need a wider dtype than x has are
+ * refused.
+ */
 export function scatterAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis = -1): Tensor {
   checkArguments("scatterAdd", "tensor", { indices, updates });
   const node = nodeOf("scatterAdd", x);
@@ -252,11 +277,11 @@ export function scatterAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis
     throw new ShapeError(
       `scatterAdd: updates ${showShape(updates.shape)} and indices ${showShape(indices.shape)} must have one shape`,
     );
-  const values = build.cast(build.moveAxis(updates.node, at, rank - 1), node.dtype);
+  const values = build.moveAxis(updateNode("scatterAdd", wrap(node), updates), at, rank - 1);
   return wrap(build.moveAxis(build.scatterAdd(rows, idx, values, rank - 1, rank - 1), rank - 1, at));
 }
 
-/** Adds slices of `updates` to slices of x: x[indices[i]] += updates[i]. */
+/** Adds slices of `updates` to slices of x: x[indices[i]] += updates[i]. Updates that need a wider dtype than x has are refused. */
 export function indexAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis = 0): Tensor {
   checkArguments("indexAdd", "tensor", { updates });
   const node = nodeOf("indexAdd", x);
@@ -265,7 +290,7 @@ export function indexAdd(x: TensorLike, indices: Tensor, updates: Tensor, axis =
   const expected = [...node.shape.slice(0, at), ...idx.shape, ...node.shape.slice(at + 1)];
   if (showShape(expected) !== showShape(updates.shape))
     throw new ShapeError(`indexAdd: updates have shape ${showShape(updates.shape)}, expected ${showShape(expected)}`);
-  return wrap(build.scatterAdd(node, idx, build.cast(updates.node, node.dtype), at, 0));
+  return wrap(build.scatterAdd(node, idx, updateNode("indexAdd", wrap(node), updates), at, 0));
 }
 
 /** One-hot encoding: a new last axis with 1 at the class and 0 elsewhere. */

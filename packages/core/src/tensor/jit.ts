@@ -31,7 +31,7 @@ import { currentPrecision } from "./precision.js";
 import { freshKeyWords } from "./random.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, refusePromise } from "./trace.js";
-import { flattenTree, hiddenTensors, type TreeDef, treeLeaves } from "./tree.js";
+import { flattenTree, mutableIn, type TreeDef, treeLeaves } from "./tree.js";
 import { Bucket, type Buckets, type VaryingAxes, VaryingSizes } from "./vary.js";
 
 export type { Buckets, VaryingAxes } from "./vary.js";
@@ -213,11 +213,11 @@ export function jitLowered<F extends AnyFunction>(
     def: TreeDef,
     { lifter, buckets }: ProgramCache,
   ): JitProgram => {
-    const hidden = hiddenTensors(args);
-    if (hidden !== null)
+    const mutable = mutableIn(args);
+    if (mutable !== null)
       throw new WeftError(
-        `jit: an argument is a ${hidden} that holds tensors; they would stay as they are now in every later call. ` +
-          "Pass plain objects and arrays of tensors",
+        `jit: an argument is a ${mutable}, whose elements would stay as they are now in every later call; ` +
+          "pass a tensor, an array or a plain object",
       );
     const donatedLeaves = args.flatMap((arg, i) => treeLeaves(arg).map(() => donate.has(i)));
     const numbers = numbersIn(args);

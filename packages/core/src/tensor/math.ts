@@ -5,6 +5,7 @@ import {
   type DType,
   DTypeError,
   isComplex,
+  isHalf,
   isInexact,
   isUnsigned,
   kindOf,
@@ -116,10 +117,29 @@ export const erfc = inexact("erfc", "erfc", false);
 export const abs = keeping("abs", "abs");
 /** Elementwise square. */
 export const square = (x: TensorLike): Tensor => mul(x, x);
-/** Elementwise base-2 logarithm. */
-export const log2 = (x: TensorLike): Tensor => mul(log(x), Math.LOG2E);
-/** Elementwise base-10 logarithm. */
-export const log10 = (x: TensorLike): Tensor => mul(log(x), Math.LOG10E);
+/** Elementwise base-2 logarithm, exact for powers of 2. */
+export const log2 = (x: TensorLike): Tensor => logarithm("log2", x, 2);
+/** Elementwise base-10 logarithm, exact for powers of 10. */
+export const log10 = (x: TensorLike): Tensor => logarithm("log10", x, 10);
+
+/**
+ * Logarithm with a whole base. log(x) / log(base) misses whole numbers by a rounding error, which floor turns into 1: the nearest
+ * whole number n is taken out, and the rest is log(x / base^n).
+ */
+function logarithm(op: string, x: TensorLike, base: number): Tensor {
+  const node = inexactNode(op, x);
+  if (isHalf(node.dtype)) return cast(logarithm(op, cast(wrap(node), "float32"), base), node.dtype);
+  const t = wrap(node);
+  const plain = div(log(t), Math.log(base));
+  if (isComplex(node.dtype)) return plain;
+  const whole = roundToWhole(plain);
+  // Powers beyond are not normal numbers; NaN and numbers without a logarithm are not within either.
+  const isNear = less(abs(whole), (node.dtype === "float64" ? 307.5 : 37.5) / Math.log10(base));
+  const exponent = where(isNear, whole, 0);
+  const power = pow(cast(base, node.dtype), exponent);
+  const rest = log1p(div(sub(where(isNear, t, 1), power), power));
+  return where(isNear, add(exponent, div(rest, Math.log(base))), plain);
+}
 
 /** Elementwise test for NaN. */
 export const isNaN = (x: TensorLike): Tensor => floatTest("isNaN", "isnan", x, 0);
@@ -204,11 +224,14 @@ export const minimum = realOnly("minimum", "min");
 export const floorDivide = realOnly("floorDivide", "floordiv");
 
 /**
- * Elementwise power, with broadcasting. Integers wrap; complex powers are exp(b log a), except for integer exponents and
- * base 0, as in NumPy.
+ * Elementwise power, with broadcasting. Integers wrap. A negative number as the exponent of integers is refused; negative elements
+ * of an integer tensor give the truncated quotient, which is 0 but for bases 1 and -1. Complex powers are exp(b log a), except for
+ * integer exponents and base 0, as in NumPy.
  */
 export function pow(a: TensorLike, b: TensorLike): Tensor {
   const dtype = commonDType("pow", [a, b]);
+  if (!isInexact(dtype) && (typeof b === "number" || typeof b === "bigint") && b < 0)
+    throw new DTypeError(`pow: ${dtype} to the power ${b} is not an integer; cast the base to float32 first`);
   if (!isComplex(dtype)) return binaryOp("pow", "pow", a, b, kindOf(dtype) === "bool" ? "int32" : dtype);
   if (typeof b === "number" && Number.isInteger(b) && Math.abs(b) <= 16) return integerPower(a, b, dtype);
   return binaryOp("pow", "pow", a, b, dtype);

@@ -1,7 +1,7 @@
 // Padding of axes: by a constant, by elements of the tensor itself (a gather with indices known on the host) or by their mean.
 import { checkOptions, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, type TensorLike, updateNode, wrap } from "./convert.js";
 import { tensor } from "./create.js";
 import { take } from "./indexing.js";
 import { max, mean, min } from "./reduce.js";
@@ -124,6 +124,7 @@ export function pad(
     amounts.flat().some((n) => !Number.isInteger(n) || n < 0)
   )
     throw new ShapeError(`pad: ${showShape(t.shape)} needs one [before, after] of whole numbers >= 0 per axis`);
+  updateNode("pad", t, value);
   if (mode === "constant") return padConstant(t, amounts, value);
   return amounts.reduce<Tensor>((y, [before, after], axis) => padAxis(y, axis, before, after, mode, value), t);
 }

@@ -92,7 +92,7 @@ function draw(op: string, kind: "uniform" | "normal", shape: Shape, options: Ran
   checkShape(op, shape);
   const dtype = options.dtype ?? "float32";
   if (!isFloat(dtype)) throw new DTypeError(`${op}: makes float tensors, not ${dtype}; use randint for integers`);
-  return wrap(build.make("random", [keyFrom(options).node], { kind, shape, dtype }));
+  return wrap(build.make("random", [keyFrom(options).node], { kind, shape: [...shape], dtype }));
 }
 
 /**

@@ -6,6 +6,8 @@ import {
   isComplex,
   isInexact,
   keepAxes,
+  promote,
+  realOf,
   ShapeError,
   showShape,
   toInexact,
@@ -14,7 +16,7 @@ import {
 import {
   checkArguments,
   commonDType,
-  inFloat32,
+  inWiderFloat,
   nodeOf,
   resolveAxes,
   resolveAxis,
@@ -30,6 +32,7 @@ import {
   clip,
   conj,
   equal,
+  isFinite,
   isNaN,
   less,
   logicalAnd,
@@ -66,6 +69,9 @@ const floating = (op: string, x: TensorLike): Tensor => {
   return cast(wrap(node), toInexact(node.dtype));
 };
 
+/** Coordinates whose differences count: integers have all their digits in float64. */
+const coordinates = (x: Tensor): Tensor => (isInexact(x.dtype) ? x : cast(x, "float64"));
+
 /** Difference of the largest and the smallest element over axes, by default all. */
 export const ptp = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
   sub(max(x, axes, options), min(x, axes, options));
@@ -80,7 +86,7 @@ export interface AverageOptions extends ReduceOptions {
 export function average(x: TensorLike, axes?: Axes, options: AverageOptions = {}): Tensor {
   const { weights, keepDims } = checkOptions("average", options, ["weights", "keepDims"]);
   if (weights === undefined) return mean(x, axes, { keepDims });
-  const t = floating("average", x);
+  const t = wrap(nodeOf("average", x));
   const resolved = resolveAxes("average", axes, t.rank);
   const isVector = weights.rank === 1 && t.rank > 1 && resolved.length === 1;
   if (!isVector && showShape(weights.shape) !== showShape(t.shape))
@@ -98,7 +104,7 @@ export function average(x: TensorLike, axes?: Axes, options: AverageOptions = {}
       )
     : weights;
   const wide = expand(shaped, t.shape);
-  return inFloat32("average", t, (values) =>
+  return inWiderFloat("average", t, (values) =>
     sum(mul(values, wide), resolved, { keepDims }).div(sum(cast(wide, values.dtype), resolved, { keepDims })),
   );
 }
@@ -114,7 +120,7 @@ export interface CovOptions {
 /** Covariance matrix of variables [variables, observations]; a vector is one variable and gives a scalar. */
 export function cov(x: TensorLike, options: CovOptions = {}): Tensor {
   const { rows = true, correction = 1 } = checkOptions("cov", options, ["rows", "correction"]);
-  return inFloat32("cov", floating("cov", x), (t) => {
+  return inWiderFloat("cov", x, (t) => {
     if (t.rank > 2) throw new ShapeError(`cov: needs a vector or a matrix, got shape ${showShape(t.shape)}`);
     const matrix = t.rank < 2 ? reshape(t, [1, t.size]) : rows ? t : t.T;
     const centered = sub(matrix, mean(matrix, 1, { keepDims: true }));
@@ -126,7 +132,7 @@ export function cov(x: TensorLike, options: CovOptions = {}): Tensor {
 /** Matrix of Pearson's correlation coefficients of variables [variables, observations]. */
 export function corrcoef(x: TensorLike, options: { rows?: boolean } = {}): Tensor {
   const { rows = true } = checkOptions("corrcoef", options, ["rows"]);
-  return inFloat32("corrcoef", floating("corrcoef", x), (t) => {
+  return inWiderFloat("corrcoef", x, (t) => {
     const c = cov(t, { rows });
     if (c.rank === 0) return c.div(c);
     const spread = sqrt(real(diagonal(c)));
@@ -154,11 +160,13 @@ export interface TrapezoidOptions {
 /** Integral of samples along an axis, by the trapezoidal rule. */
 export function trapezoid(y: TensorLike, options: TrapezoidOptions = {}): Tensor {
   const { x, dx = 1, axis = -1 } = checkOptions("trapezoid", options, ["x", "dx", "axis"]);
+  if (x !== undefined) checkArguments("trapezoid", "tensor", { x });
   const t = floating("trapezoid", y);
   const at = resolveAxis("trapezoid", axis, t.rank);
   const n = t.shape[at];
   const pairs = sliceOf(t, at, 1, n).add(sliceOf(t, at, 0, Math.max(0, n - 1)));
-  const steps = x === undefined ? dx : stepsOf(t, floating("trapezoid", x), at);
+  const steps =
+    x === undefined ? dx : cast(stepsOf(t, coordinates(x), at), isInexact(x.dtype) ? x.dtype : realOf(t.dtype));
   return sum(mul(mul(pairs, steps), 0.5), at);
 }
 
@@ -219,10 +227,15 @@ export function interp(x: TensorLike, xs: Tensor, ys: Tensor, options: InterpOpt
     throw new ShapeError(
       `interp: needs vectors of points and values, got ${showShape(xs.shape)} and ${showShape(ys.shape)}`,
     );
-  const dtype = toInexact(commonDType("interp", [x, xs]));
-  if (isComplex(dtype)) throw new DTypeError("interp: complex points have no order");
+  const common = toInexact(commonDType("interp", [x, xs]));
+  if (isComplex(common)) throw new DTypeError("interp: complex points have no order");
+  const dtype = isInexact(xs.dtype) ? common : "float64";
   const [t, points] = [cast(x, dtype), cast(xs, dtype)];
   const values = cast(ys, toInexact(ys.dtype));
+  return cast(interpolated(t, points, values, left, right), promote(common, values.dtype));
+}
+
+function interpolated(t: Tensor, points: Tensor, values: Tensor, left?: number, right?: number): Tensor {
   const n = points.size;
   if (n === 1) return outside(t, values.index(0), values, points, left, right);
   const upper = clip(searchsorted(points, t, { side: "right" }), 1, n - 1).cast("int32");
@@ -232,7 +245,12 @@ export function interp(x: TensorLike, xs: Tensor, ys: Tensor, options: InterpOpt
   const width = x1.sub(x0);
   const flat = equal(width, 0);
   const share = t.sub(x0).div(where(flat, 1, width));
-  return outside(t, where(flat, y0, y0.add(y1.sub(y0).mul(share))), values, points, left, right);
+  const rise = y1.sub(y0);
+  // Beside an infinite value the line is infinite, except in the point of the other one.
+  const isSteep = isFinite(rise).logicalNot();
+  const finite = y0.add(where(isSteep, 0, rise).mul(share));
+  const steep = where(equal(share, 0), y0, where(equal(share, 1), y1, where(isFinite(y0), y0.add(rise), y1.sub(rise))));
+  return outside(t, where(flat, y0, where(isSteep, steep, finite)), values, points, left, right);
 }
 
 function outside(x: Tensor, inside: Tensor, ys: Tensor, xs: Tensor, left?: number, right?: number): Tensor {
@@ -253,20 +271,22 @@ export interface DifferenceOptions {
 /** Derivative of samples along an axis by central differences, as numpy.gradient. For derivatives of functions see grad. */
 export function gradient(x: TensorLike, axis = -1, options: DifferenceOptions = {}): Tensor {
   const { spacing = 1, edgeOrder = 1 } = checkOptions("gradient", options, ["spacing", "edgeOrder"]);
-  const t = floating("gradient", x);
-  const at = resolveAxis("gradient", axis, t.rank);
-  const n = t.shape[at];
+  const { shape } = nodeOf("gradient", x);
+  const at = resolveAxis("gradient", axis, shape.length);
+  const n = shape[at];
   if (edgeOrder !== 1 && edgeOrder !== 2)
     throw new WeftError(`gradient: edgeOrder is 1 or 2, got ${String(edgeOrder)}`);
   if (n < edgeOrder + 1)
     throw new ShapeError(`gradient: needs ${edgeOrder + 1} samples at least along axis ${at}, got ${n}`);
   if (spacing instanceof Tensor && (spacing.rank !== 1 || spacing.size !== n))
     throw new ShapeError(`gradient: ${n} samples need ${n} coordinates, got shape ${showShape(spacing.shape)}`);
-  const along = (v: Tensor): Tensor => reshape(v, [-1, ...new Array<number>(t.rank - 1 - at).fill(1)]);
-  const gaps =
-    spacing instanceof Tensor
-      ? along(diff(cast(spacing, isComplex(t.dtype) ? toInexact(spacing.dtype) : t.dtype)))
-      : along(cast(spacing, isComplex(t.dtype) ? "float32" : t.dtype).expand([n - 1]));
+  return inWiderFloat("gradient", x, (t) => slopesOf(t, at, spacing, edgeOrder));
+}
+
+function slopesOf(t: Tensor, at: number, spacing: number | Tensor, edgeOrder: 1 | 2): Tensor {
+  const n = t.shape[at];
+  const steps = spacing instanceof Tensor ? diff(coordinates(spacing)) : expand(cast(spacing, "float64"), [n - 1]);
+  const gaps = reshape(cast(steps, realOf(t.dtype)), [-1, ...new Array<number>(t.rank - 1 - at).fill(1)]);
   const slopes = diff(t, at).div(gaps);
   const first = sliceOf(slopes, at, 0, 1);
   const last = sliceOf(slopes, at, n - 2, n - 1);
@@ -334,9 +354,7 @@ export const nanprod = (x: TensorLike, axes?: Axes, options: ReduceOptions = {})
 
 /** Mean over axes of the elements that are not NaN; NaN where there are none. */
 export function nanmean(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor {
-  return inFloat32("nanmean", floating("nanmean", x), (t) =>
-    nansum(t, axes, options).div(cast(counted(t, axes, options), t.dtype)),
-  );
+  return inWiderFloat("nanmean", x, (t) => nansum(t, axes, options).div(cast(counted(t, axes, options), t.dtype)));
 }
 
 function wideNanvar(t: Tensor, axes: Axes | undefined, { keepDims, correction = 0 }: VarOptions): Tensor {
@@ -353,13 +371,13 @@ function wideNanvar(t: Tensor, axes: Axes | undefined, { keepDims, correction = 
 /** Variance over axes of the elements that are not NaN; NaN where there are none. */
 export function nanvar(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
   checkOptions("nanvar", options, ["keepDims", "correction"]);
-  return inFloat32("nanvar", floating("nanvar", x), (t) => wideNanvar(t, axes, options));
+  return inWiderFloat("nanvar", x, (t) => wideNanvar(t, axes, options));
 }
 
 /** Standard deviation over axes of the elements that are not NaN. */
 export function nanstd(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
   checkOptions("nanstd", options, ["keepDims", "correction"]);
-  return inFloat32("nanstd", floating("nanstd", x), (t) => sqrt(wideNanvar(t, axes, options)));
+  return inWiderFloat("nanstd", x, (t) => sqrt(wideNanvar(t, axes, options)));
 }
 
 const extreme =
@@ -386,7 +404,8 @@ export const nanargmin = (x: TensorLike, axis?: number, options: ReduceOptions =
 export function nanquantile(x: TensorLike, q: number, axes?: Axes, options: ReduceOptions = {}): Tensor {
   const { keepDims = false } = checkOptions("nanquantile", options, ["keepDims"]);
   if (!(q >= 0 && q <= 1)) throw new WeftError(`nanquantile: q is a number between 0 and 1, got ${q}`);
-  const t = floating("nanquantile", x);
+  const given = wrap(nodeOf("nanquantile", x));
+  const t = coordinates(given);
   const reduced = resolveAxes("nanquantile", axes, t.rank);
   const rows = rowsAlong(t, reduced);
   const n = rows.shape[rows.rank - 1];
@@ -400,7 +419,7 @@ export function nanquantile(x: TensorLike, q: number, axes?: Axes, options: Redu
   const isLast = low.add(1).greaterEqual(cast(count, "float64"));
   const [a, b] = [pick(low), pick(where(isLast, low, low.add(1)))];
   const result = between(a, b, cast(squeeze(position.sub(low), -1), t.dtype));
-  const shaped = where(equal(squeeze(count, -1), 0), Number.NaN, result);
+  const shaped = cast(where(equal(squeeze(count, -1), 0), Number.NaN, result), toInexact(given.dtype));
   return keepDims ? reshape(shaped, keepAxes(t.shape, reduced)) : shaped;
 }
 

@@ -11,7 +11,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { checkArguments, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, nodeOf, resolveAxis, type TensorLike, updateNode, wrap } from "./convert.js";
 import { onesLike, zeros } from "./create.js";
 import { customVjp } from "./custom.js";
 import { argsort, gather, scatterAdd } from "./indexing.js";
@@ -119,7 +119,7 @@ const combine: Record<ScatterMode, (x: Tensor, at: Tensor, updates: Tensor) => T
 
 /**
  * Copy of x with updates at indices along an axis: out[i][indices[i][j]] = updates[i][j], or the sum, product, minimum or maximum of
- * the element and all its updates. Updates at indices out of range are dropped.
+ * the element and all its updates. Updates at indices out of range are dropped; those that need a wider dtype than x has are refused.
  *
  * @example
  * ```ts
@@ -146,7 +146,7 @@ export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, opt
     throw new ShapeError(
       `scatter: indices ${showShape(indices.shape)} must match ${showShape(t.shape)} in every axis but ${at}; expand them first`,
     );
-  const given = expand(cast(updates, t.dtype), indices.shape);
+  const given = expand(wrap(updateNode("scatter", t, updates)), indices.shape);
   if (indices.size === 0 || t.size === 0) return t;
   const [rows, index, values] = [t, indices, given].map((part) => moveAxis(part, at, -1));
   const size = rows.shape[rows.rank - 1];

@@ -1,34 +1,14 @@
 // Functions whose result has a shape that depends on values: nonzero, boolean masks, unique elements, repetition by counts. They
 // read the values that decide about the shape, so that they cannot be traced by jit, vmap or scan. The selected elements are
 // gathered on the device and carry gradients.
-import { DTypeError, isComplex, kindOf, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
-import { checkArguments, nodeOf, resolveAxis, type TensorLike, wrap } from "./convert.js";
-import { fromStorage } from "./create.js";
+import { DTypeError, isComplex, kindOf, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkArguments, nodeOf, resolveAxis, type TensorLike, updateNode, wrap } from "./convert.js";
 import { take } from "./indexing.js";
-import { cast, where } from "./math.js";
+import { where } from "./math.js";
+import { indexTensor, nonzeroPositions, unravel } from "./positions.js";
 import { cumsum } from "./reduce.js";
 import { expand, reshape } from "./shape.js";
 import { Tensor } from "./tensor.js";
-
-const indexTensor = (indices: readonly number[], shape: readonly number[] = [indices.length]): Tensor =>
-  fromStorage(shape, "int32", Int32Array.from(indices));
-
-/** Positions of the nonzero elements in the flattened tensor. */
-function nonzeroPositions(x: Tensor): number[] {
-  const data = cast(x, "bool").dataSync() as Uint8Array;
-  const found: number[] = [];
-  for (let i = 0; i < data.length; i++) if (data[i] !== 0) found.push(i);
-  return found;
-}
-
-/** Indices along every axis of positions in the flattened tensor. */
-function unravel(positions: readonly number[], shape: readonly number[]): number[][] {
-  let below = numel(shape);
-  return shape.map((size) => {
-    below = size === 0 ? 0 : below / size;
-    return positions.map((at) => Math.floor(at / below) % size);
-  });
-}
 
 /** Indices (int32) of the nonzero elements in row-major order: one vector per axis. Reads the values. */
 export function nonzero(x: TensorLike): Tensor[] {
@@ -80,20 +60,21 @@ export function mask(x: TensorLike, condition: TensorLike): Tensor {
 
 /**
  * Copy of x with other values where a condition holds, as `x[condition] = values` in NumPy: a number, or one row of values per
- * element that the condition selects, in their order. Does not read values: it can be traced.
+ * element that the condition selects, in their order. Values that need a wider dtype than x has are refused. Does not read values: it
+ * can be traced.
  */
 export function setMask(x: TensorLike, condition: TensorLike, values: TensorLike): Tensor {
   const t = wrap(nodeOf("setMask", x));
   const test = checkMask("setMask", t, condition);
   const inner = t.shape.slice(test.rank);
   const wide = expand(reshape(test, [...test.shape, ...inner.map(() => 1)]), t.shape);
-  const given = wrap(nodeOf("setMask", values));
-  if (given.rank <= inner.length) return where(wide, cast(given, t.dtype), t);
+  const given = wrap(updateNode("setMask", t, values));
+  if (given.rank <= inner.length) return where(wide, given, t);
   const order = cumsum(reshape(test, [-1]), 0)
     .sub(1)
     .maximum(0)
     .cast("int32");
-  const rows = reshape(take(cast(given, t.dtype), order, 0), t.shape);
+  const rows = reshape(take(given, order, 0), t.shape);
   return where(wide, rows, t);
 }
 

@@ -3,6 +3,7 @@ import {
   checkOptions,
   DTypeError,
   isComplex,
+  isInexact,
   keepAxes,
   kindOf,
   ShapeError,
@@ -86,7 +87,7 @@ export function quantile(x: TensorLike, q: number, axes?: Axes, options: Quantil
     throw new WeftError(`quantile: the method is one of ${Object.keys(upperWeight).join(", ")}, got ${String(method)}`);
   const given = nodeOf("quantile", x);
   if (isComplex(given.dtype)) throw new DTypeError("quantile: complex numbers have no order; use abs(x) or real(x)");
-  const t = cast(wrap(given), toInexact(given.dtype));
+  const t = cast(wrap(given), isInexact(given.dtype) ? given.dtype : "float64");
   const reduced = resolveAxes("quantile", axes, t.rank);
   const rows = rowsAlong(t, reduced);
   const n = rows.shape[rows.rank - 1];
@@ -101,7 +102,7 @@ export function quantile(x: TensorLike, q: number, axes?: Axes, options: Quantil
   const pick = (i: number): Tensor => wrap(build.sliceAxis(found, last, i, i + 1)).squeeze(-1);
   const [a, b] = [pick(0), pick(Math.min(1, n - 1 - low))];
   const middle = weight === 0 ? a : weight === 1 ? b : between(a, b, weight);
-  const result = where(any(isNaN(rows), -1), Number.NaN, middle);
+  const result = cast(where(any(isNaN(rows), -1), Number.NaN, middle), toInexact(given.dtype));
   return keepDims ? reshape(result, keepAxes(t.shape, reduced)) : result;
 }
 
@@ -199,7 +200,7 @@ export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}):
   checkOptions("histogram", options, ["range", "weights"]);
   if (!Number.isInteger(bins) || bins < 1) throw new WeftError(`histogram: bins is a whole number >= 1, got ${bins}`);
   checkArguments("histogram", "tensor", { x });
-  const t = cast(reshape(x, [-1]), toInexact(x.dtype));
+  const t = cast(reshape(x, [-1]), isInexact(x.dtype) ? x.dtype : "float64");
   const found = options.range ?? (t.size === 0 ? [0, 1] : [t.min().itemSync(), t.max().itemSync()]);
   if (!(found[0] <= found[1]) || !found.every(Number.isFinite))
     throw new WeftError(`histogram: the range goes from ${found[0]} to ${found[1]}; both are finite and in order`);
@@ -210,5 +211,5 @@ export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}):
   const bin = where(inside, place.minimum(bins - 1), bins).cast("int32");
   const { weights } = options;
   const counts = bincount(bin, { length: bins, weights: weights === undefined ? undefined : reshape(weights, [-1]) });
-  return { counts, edges };
+  return { counts, edges: cast(edges, toInexact(x.dtype)) };
 }

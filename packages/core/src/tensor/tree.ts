@@ -119,32 +119,70 @@ export function flattenTree(tree: Tree): { leaves: Tensor[]; def: TreeDef } {
         names.map((name) => visit((at as Record<string, unknown>)[name], depth + 1)),
       );
     }
+    refuseHidden(at);
     return opaquePart(at);
   };
   const { key, make, matches } = visit(tree, 0);
   return { leaves, def: { key, rebuild: (all) => make(all, { i: 0 }), matches } };
 }
 
-/** Class name of an object in the tree that holds tensors but is neither a plain object nor an array; null if there is none. */
-export function hiddenTensors(tree: Tree): string | null {
-  if (Array.isArray(tree)) return tree.map(hiddenTensors).find((name) => name !== null) ?? null;
-  if (typeof tree !== "object" || tree === null || tree instanceof Tensor || ArrayBuffer.isView(tree)) return null;
-  if (isPlain(tree)) return hiddenTensors(Object.values(tree));
-  const inside = tree instanceof Map || tree instanceof Set ? [...tree.values()] : Object.values(tree);
-  return inside.some((x) => x instanceof Tensor) ? tree.constructor.name : null;
+/** Throws at an object that holds tensors but is not part of a tree: transforms would silently treat them as constants. */
+function refuseHidden(x: unknown): void {
+  if (typeof x !== "object" || x === null || ArrayBuffer.isView(x)) return;
+  const inside = x instanceof Map || x instanceof Set ? x.values() : Object.values(x);
+  for (const value of inside)
+    if (value instanceof Tensor)
+      throw new WeftError(
+        `a tree of tensors contains a ${x.constructor?.name ?? "object"} that holds tensors, which no transform would find; ` +
+          "use plain objects and arrays",
+      );
 }
 
 /** The tensors of a tree, in a fixed order. */
 export const treeLeaves = (tree: Tree): Tensor[] => flattenTree(tree).leaves;
 
-/** Applies a function to every tensor of a tree, and to the tensors at the same positions of further trees. */
+const shortened = (text: string): string => (text.length > 120 ? `${text.slice(0, 117)}...` : text);
+
+/** Name of a class of the tree whose content changes in place, such as a typed array; null if there is none. */
+export function mutableIn(tree: Tree): string | null {
+  if (typeof tree !== "object" || tree === null || tree instanceof Tensor) return null;
+  if (ArrayBuffer.isView(tree) || tree instanceof ArrayBuffer || tree instanceof Map || tree instanceof Set)
+    return tree.constructor.name;
+  const inside = Array.isArray(tree) ? tree : isPlain(tree) ? Object.values(tree) : [];
+  return inside.map(mutableIn).find((name) => name !== null) ?? null;
+}
+
+/** Structure of a tree as text, without the values that are not tensors. */
+function outline(tree: Tree): string {
+  if (tree instanceof Tensor) return "*";
+  const parts = Array.isArray(tree)
+    ? tree.map((part, i): [string, string] => [String(i), outline(part)])
+    : isTree(tree)
+      ? Object.entries(tree as object).map(([name, part]): [string, string] => [JSON.stringify(name), outline(part)])
+      : [];
+  const held = parts.filter(([, inside]) => inside !== "");
+  return held.length === 0
+    ? ""
+    : `{${held
+        .map(([name, inside]) => `${name}: ${inside}`)
+        .sort()
+        .join(", ")}}`;
+}
+
+/**
+ * Applies a function to every tensor of a tree, and to the tensors at the same positions of further trees, which must have tensors at
+ * the same places.
+ */
 export function treeMap<T>(fn: (leaf: Tensor, ...others: Tensor[]) => Tensor, tree: T, ...rest: Tree[]): T {
   checkArguments("treeMap", "function", { fn });
   const { leaves, def } = flattenTree(tree);
   const others = rest.map((other) => {
     const flat = flattenTree(other);
-    if (flat.leaves.length !== leaves.length)
-      throw new WeftError(`treeMap: the trees differ: ${leaves.length} tensors and ${flat.leaves.length}`);
+    if (flat.def.key !== def.key && outline(other) !== outline(tree))
+      throw new WeftError(
+        `treeMap: the trees differ: ${leaves.length} tensors ${shortened(outline(tree))} and ` +
+          `${flat.leaves.length} tensors ${shortened(outline(other))}`,
+      );
     return flat.leaves;
   });
   return def.rebuild(leaves.map((leaf, i) => fn(leaf, ...others.map((o) => o[i])))) as T;

@@ -1,6 +1,7 @@
 // The complete analysis of a study: validity, scaling, findings and predictions, in the form that `weft analyze --json` prints.
+import type { PointSet } from "@weft/formats";
 import { fitUsl, type StudySummary, summarizeStudy, type Usl } from "../metrics/index.js";
-import { bySeverity, type Finding, type ImportProblem, type Study } from "../model/index.js";
+import { disturbanceIn, type Finding, type ImportProblem, type Study } from "../model/index.js";
 import { predict, readPoints, type ScalingPredictions } from "../predict/index.js";
 import { judge, type ScalingPoint, type Verdict } from "../validity/index.js";
 import { applyCatalog, type DiagnosisRule } from "./catalog.js";
@@ -9,6 +10,7 @@ import { deviceRules } from "./device-rules.js";
 import { hostRules } from "./host-rules.js";
 import { loopRules } from "./loop-rules.js";
 import { causesOf } from "./main-cause.js";
+import { onePerCause, studyDisturbance, withoutDisturbed } from "./reported.js";
 import { diagnosisView } from "./view.js";
 
 /** In the order of evaluation: host and loop before device before communication. */
@@ -18,6 +20,9 @@ export const diagnosisRules: readonly DiagnosisRule[] = [
   ...deviceRules,
   ...communicationRules,
 ];
+
+/** Rules whose findings rest on times. */
+const ofTimes: ReadonlySet<string> = new Set(diagnosisRules.flatMap((rule) => (rule.timeless ? [] : rule.id)));
 
 /** One run of a study report. */
 export interface RunReport {
@@ -29,6 +34,8 @@ export interface RunReport {
   devices: number;
   /** Nothing says on how many devices it ran. */
   devicesUnknown?: true;
+  /** Others used the machine during the run. */
+  disturbed?: true;
   /** Where it was read. */
   source: string;
   /** How the run ended. */
@@ -61,6 +68,8 @@ export interface StudyReport {
   warmup: number;
   /** The runs. */
   runs: RunReport[];
+  /** Why the times support no advice: what others did to the machine; null if nothing was seen. */
+  disturbance: string | null;
   /** Speedup and efficiency by device count. */
   scaling: ScalingPoint[];
   /** Findings, the most severe first. */
@@ -107,6 +116,7 @@ function runReports(verdict: Verdict): RunReport[] {
       ...(run.label !== undefined && { label: run.label }),
       devices: run.devices,
       ...(run.devicesUnknown === true && { devicesUnknown: true as const }),
+      ...(disturbanceIn(run) !== null && { disturbed: true as const }),
       source: run.source.path,
       status: run.status,
       epochSeconds: summary.seconds === null ? null : short(summary.seconds),
@@ -125,9 +135,28 @@ function extrapolate(verdict: Verdict): ScalingPredictions["predictions"] {
   if (verdict.valid !== true || counts.length < 2) return [];
   const largest = counts.at(-1)!;
   const perNode = largest.runs[0]!.run.machine?.devicesPerNode;
-  const points = counts.flatMap((c) => c.runs.map((r): [number, number] => [c.devices, r.seconds!.mean]));
-  const read = readPoints({ metric: "seconds", points, ...(perNode !== undefined && { devicesPerNode: perNode }) });
-  return predict(read, [largest.devices * 2, largest.devices * 4]).predictions;
+  const read = readPoints({ ...studyPoints(verdict), ...(perNode !== undefined && { devicesPerNode: perNode }) });
+  const { predictions } = predict(read, [largest.devices * 2, largest.devices * 4]);
+  if (read.metric === "seconds") return predictions;
+  // Weak scaling: the time of as much work as that many devices get.
+  const secondsAt = (devices: number, rate: number): number => devices / counts[0]!.devices / rate;
+  return predictions.map((p) => ({
+    ...p,
+    value: p.value === null ? null : secondsAt(p.devices, p.value),
+    interval: p.interval === null ? null : [secondsAt(p.devices, p.interval[1]), secondsAt(p.devices, p.interval[0])],
+    reason: `${p.reason}; weak scaling: the work grows with the devices`,
+  }));
+}
+
+/** The measured times of a study as points; work per second, in epochs of the baseline, where the work grows with the devices. */
+export function studyPoints({ view }: Verdict): PointSet {
+  const weak = view.work.some((work) => work.growth !== 1);
+  return {
+    metric: weak ? "throughput" : "seconds",
+    points: view.counts.flatMap((c, i) =>
+      c.runs.map((r): [number, number] => [c.devices, weak ? view.work[i]!.growth / r.seconds!.mean : r.seconds!.mean]),
+    ),
+  };
 }
 
 /**
@@ -149,7 +178,10 @@ export function analyzeStudy(study: Study): Analysis {
   const ofTraces = view.runs.flatMap(({ run, devices }) =>
     (run.traceFindings ?? []).map((f): Finding => ({ ...f, run: run.id, devices })),
   );
-  const findings = [...verdict.findings, ...applyCatalog(diagnosisRules, view), ...ofTraces].sort(bySeverity);
+  const found = [...verdict.findings, ...applyCatalog(diagnosisRules, view), ...ofTraces];
+  const measured = summary.runs.filter((r) => r.seconds !== null).map((r) => r.run);
+  const findings = onePerCause(withoutDisturbed(found, study.runs, ofTimes), study.runs, ofTimes);
+  const disturbance = studyDisturbance(measured);
   const valid = verdict.valid !== false;
   return {
     verdict,
@@ -160,11 +192,16 @@ export function analyzeStudy(study: Study): Analysis {
       basis: summary.basis,
       warmup: study.warmup ?? 1,
       runs: runReports(verdict),
+      disturbance,
       scaling: verdict.scaling,
       findings,
       mainCause: causesOf(findings, summary.counts.at(-1)?.devices)[0]?.id ?? null,
-      usl: valid ? fitUsl(summary.counts.map((c): [number, number] => [c.devices, 1 / c.seconds.mean])) : null,
-      predictions: extrapolate(verdict),
+      usl: valid
+        ? fitUsl(
+            summary.counts.map((c, i): [number, number] => [c.devices, verdict.view.work[i]!.growth / c.seconds.mean]),
+          )
+        : null,
+      predictions: disturbance === null ? extrapolate(verdict) : [],
       problems: study.problems,
     },
   };

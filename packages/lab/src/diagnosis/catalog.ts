@@ -6,6 +6,8 @@ interface RuleHead {
   id: string;
   title: string;
   source: string;
+  /** Rests on counts and settings alone: other users of the machine do not change it. */
+  timeless?: true;
 }
 
 /** A rule that examines one run at a time; run and devices of the finding are filled in. */

@@ -94,6 +94,7 @@ function hostLink(r: RunView): { measured: number; expected: number } | null {
 export const communicationRules: readonly DiagnosisRule[] = [
   {
     id: "wrong-backend",
+    timeless: true,
     title: "Communication takes a slow path",
     source: "gloo with CUDA, DataParallel instead of DistributedDataParallel (PyTorch's TensorBoard plugin)",
     run: ({ facts, devices, run }) => {
@@ -437,6 +438,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
   },
   {
     id: "sharding-fallback",
+    timeless: true,
     title: "Arrays are replicated because they do not divide",
     source: "dimension not divisible by N falls back to replication (GT)",
     run: ({ facts, devices }) => {
@@ -480,10 +482,14 @@ export const communicationRules: readonly DiagnosisRule[] = [
     study: ({ verdict }) => {
       // Which count is fastest cannot be said while others use the machine.
       const disturbed = verdict.findings.some((f) => f.id === "disturbed-machine");
+      const inNoise = (devices: number): boolean =>
+        verdict.findings.some(
+          (f) => f.id === "not-distinguishable" && f.severity === "unresolved" && f.devices === devices,
+        );
       const points =
         verdict.valid === false || disturbed
           ? []
-          : verdict.scaling.map((p) => ({ ...p, workSpeedup: p.workSpeedup ?? 0 }));
+          : verdict.scaling.filter((p) => !inNoise(p.devices)).map((p) => ({ ...p, workSpeedup: p.workSpeedup ?? 0 }));
       return points.flatMap((point, i): RuleFinding[] => {
         const best = points
           .slice(0, i)

@@ -91,6 +91,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
   },
   {
     id: "memory-limit",
+    timeless: true,
     title: "Device memory is nearly full",
     source: "peak above 90% of device memory (PyTorch's TensorBoard plugin)",
     run: ({ facts, run }) => {
@@ -149,6 +150,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
   },
   {
     id: "full-precision",
+    timeless: true,
     title: "Training runs in float32",
     source: `mixed precision halves gradients and uses tensor cores (${guide})`,
     run: ({ facts, parts, onGpu, effect }) => {
@@ -165,6 +167,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
   },
   {
     id: "many-sync-batch-norms",
+    timeless: true,
     title: "Many synchronized batch norms",
     source: "more than 20 SyncBatchNorm (Ascend mstt)",
     run: ({ facts, devices }) =>

@@ -216,7 +216,8 @@ export const hostRules: readonly DiagnosisRule[] = [
       const base = view.runs.find((r) => r.isBaseline)?.facts.initSeconds;
       if (share < 0.2 || (base !== undefined && facts.initSeconds < base * 0.7)) return null;
       return {
-        severity: graded(share, 0.5),
+        // Every start imports its framework: in a run of seconds that is most of it.
+        severity: facts.initSeconds < 10 ? "low" : graded(share, 0.5),
         evidence: [
           evidence("start to first step", facts.initSeconds, { unit: "s" }),
           evidence("its share of the run", percent(share), { unit: "%", threshold: 20 }),
@@ -251,6 +252,7 @@ export const hostRules: readonly DiagnosisRule[] = [
   },
   {
     id: "cheap-switches",
+    timeless: true,
     title: "Settings that cost nothing are off",
     source: guide + ": persistent_workers, cudnn.benchmark, static_graph, gradient_as_bucket_view",
     run: ({ facts, parts, onGpu, effect, devices }) => {

@@ -203,26 +203,29 @@ export const loopRules: readonly DiagnosisRule[] = [
   },
   {
     id: "forgotten-no-sync",
+    timeless: true,
     title: "Gradients are exchanged in every micro-step",
     source: `${counter}; no_sync() (PyTorch's documentation of DistributedDataParallel)`,
     run: (r) => {
       const { backwardPasses = 0, gradientSyncs = 0, updates = 0, accumulation = 1 } = r.facts;
       // Optimizers that evaluate one batch several times need each of these exchanges; accumulation takes several batches.
-      const several = accumulation >= 2 && backwardPasses >= 1.9 * updates;
-      if (r.devices === 1 || updates === 0 || !several || gradientSyncs < 1.2 * updates) return null;
+      const passes = backwardPasses >= 1.9 * updates;
+      const several = accumulation >= 2 && passes;
+      if (r.devices === 1 || updates === 0 || !passes || gradientSyncs < (several ? 1.2 : 1.9) * updates) return null;
       const kept = updates / gradientSyncs;
       const exposed = r.parts === null ? 0 : r.parts.exposedUs / r.parts.stepUs;
       return {
-        severity: exposed >= 0.3 ? "high" : "moderate",
+        severity: !several ? "low" : exposed >= 0.3 ? "high" : "moderate",
         evidence: [
           evidence("exchanges of gradients per update", gradientSyncs / updates, { rank: "counted", threshold: 1 }),
           evidence("backward passes per update", backwardPasses / updates, { rank: "counted" }),
         ],
-        cause:
-          "Gradients are accumulated, but every backward pass exchanges them: all exchanges but the last are wasted.",
+        cause: several
+          ? "Gradients are accumulated, but every backward pass exchanges them: all exchanges but the last are wasted."
+          : "Every batch has several backward passes, and each exchanges gradients. If they accumulate one update, all exchanges but the last are wasted; if each needs its own (SAM, several losses), none is.",
         fix: "Run all backward passes but the last of an update inside model.no_sync().",
         predicted:
-          exposed === 0
+          exposed === 0 || !several
             ? null
             : r.effect(estimateRemoved(exposed * (1 - kept), "one exchange per update instead of one per pass")),
         refutedBy: "The same step time with no_sync() around the first backward passes.",
@@ -264,6 +267,7 @@ export const loopRules: readonly DiagnosisRule[] = [
   },
   {
     id: "small-buckets",
+    timeless: true,
     title: "Gradients travel in many small buckets",
     source:
       "bucket_cap_mb far below DDP's 25 MiB pays the latency of every bucket (pytorch#118421 asks for larger ones)",
@@ -283,11 +287,11 @@ export const loopRules: readonly DiagnosisRule[] = [
         cause: "Every bucket is a collective of its own, and small ones cost latency, not bandwidth.",
         fix: "DDP(bucket_cap_mb=25), the default.",
         predicted:
-          r.parts === null || r.parts.commUs === 0
+          exposed === 0
             ? null
             : r.effect(
                 estimateRemoved(
-                  Math.min(0.9, (r.parts.commUs / r.parts.stepUs) * (1 - needed / ddpBucketBytes.length)),
+                  Math.min(0.9, exposed * (1 - needed / ddpBucketBytes.length)),
                   `${needed} bucket${needed === 1 ? "" : "s"} instead of ${ddpBucketBytes.length}`,
                 ),
               ),

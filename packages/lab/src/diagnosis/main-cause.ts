@@ -1,6 +1,7 @@
 // Chooses the finding that explains a study best: a fault of the measurement before all, then causes before symptoms and before
 // open questions, then the most severe, then counted before inferred, then the one with the largest promised gain.
 import { bySeverity, type Finding } from "../model/index.js";
+import { gain } from "./reported.js";
 
 /** Findings about the measurement itself or the whole run: they never explain why a job scales badly. */
 const circumstances = new Set([
@@ -30,9 +31,6 @@ export const symptoms: ReadonlySet<string> = new Set([
   "host-wait",
   "work-after-update",
 ]);
-
-const gain = ({ predicted }: Finding): number =>
-  predicted?.from == null || predicted.to === null || !(predicted.from > 0) ? 0 : 1 - predicted.to / predicted.from;
 
 /** What the first piece of evidence stands on: times that were inferred come after what was counted. */
 const inferred = ({ evidence: [first] }: Finding): number => Number(first?.rank === "inferred");
@@ -73,7 +71,12 @@ export function causesOf(findings: readonly Finding[], largest: number | undefin
   return findings
     .filter((f) => matters(f) && !circumstances.has(f.id))
     .filter(
-      (f) => f.severity === "invalid" || f.devices === undefined || largest === undefined || f.devices === largest,
+      (f) =>
+        f.severity === "invalid" ||
+        f.devices === undefined ||
+        largest === undefined ||
+        f.devices === largest ||
+        f.shownBy?.devices.includes(largest),
     )
     .sort((a, b) => {
       const hard = Number(b.severity === "invalid") - Number(a.severity === "invalid");

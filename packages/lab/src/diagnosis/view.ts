@@ -4,7 +4,7 @@
 import type { ProbeFacts } from "@weft/formats";
 import { mean } from "@weft/formats/stats";
 import type { CountSummary, RunSummary } from "../metrics/index.js";
-import type { PredictedEffect, Run, TraceSummary } from "../model/index.js";
+import { disturbanceIn, type PredictedEffect, type Run, type TraceSummary } from "../model/index.js";
 import { type EffectEstimate, effectOf, type StepParts } from "../predict/index.js";
 import type { StudyView, Verdict } from "../validity/index.js";
 
@@ -85,7 +85,7 @@ function utilizationOf(run: Run): number | null {
 
 const basisMetric = { epoch: "epochSeconds", steps: "epochSeconds", run: "runSeconds" } as const;
 
-function viewOf(summary: RunSummary, { view, findings }: Verdict): RunView {
+function viewOf(summary: RunSummary, { view }: Verdict): RunView {
   const { run } = summary;
   const count = view.counts.find((c) => c.devices === run.devices) ?? null;
   const facts: ProbeFacts = { ...run.workload, ...run.ranks[0]?.facts };
@@ -99,7 +99,7 @@ function viewOf(summary: RunSummary, { view, findings }: Verdict): RunView {
     parts: partsOf(summary),
     traces: run.traces ?? [],
     utilization: utilizationOf(run),
-    disturbed: findings.some((f) => f.id === "disturbed-machine" && f.run === run.id),
+    disturbed: disturbanceIn(run) !== null,
     onGpu: facts.device?.startsWith("cuda") === true || (run.machine?.devices?.length ?? 0) > 0,
     effect: (estimate) => {
       if (count !== null && view.basis !== null)

@@ -75,6 +75,10 @@ const takers: { [T in RunLogRecord["type"]]: Taker<T> } = {
       problems.add(path, "negative-time", `epoch left out: ${record.seconds} s is not a duration`, line);
       return;
     }
+    if (record.t !== undefined) {
+      const { from, until } = run.training ?? { from: record.t, until: record.t };
+      run.training = { from: Math.min(from, record.t - record.seconds), until: Math.max(until, record.t) };
+    }
     const writer = record.rank ?? rank;
     run.epochs.push({ ...body(record), line, ...(writer !== undefined && { rank: writer }) });
   },

@@ -113,6 +113,12 @@ export function studyFromScaleDirectory(directory: string): Study {
       return [];
     })
     .sort((a, b) => (a.order ?? 0) - (b.order ?? 0) || a.devices - b.devices);
+  // A copied folder still has the id of the run that it was copied from.
+  const seen = new Set<string>();
+  for (const run of runs) {
+    if (seen.has(run.id)) run.id = basename(run.source.path);
+    seen.add(run.id);
+  }
   if (runs.length === 0) problems.add(path, "empty-study", "no runs");
   for (const count of head.counts ?? [])
     if (!runs.some((run) => run.devices === count))

@@ -6,6 +6,7 @@ import { dirname } from "node:path";
 import { median } from "@weft/formats/stats";
 import type { StudyReport } from "../diagnosis/index.js";
 import { readLines } from "../import/index.js";
+import type { Finding } from "../model/index.js";
 
 /** A recorded prediction. */
 export interface LedgerPrediction {
@@ -202,11 +203,17 @@ function appendAll(path: string, entries: readonly object[]): void {
 function answer(p: LedgerPrediction, report: StudyReport): { value: number; runs: string[] } | null {
   if (report.name !== p.study) return null;
   const runs = report.runs.filter(
-    (run) => run.devices === p.devices && run.epochSeconds !== null && !p.basedOn.includes(run.source),
+    (run) =>
+      run.devices === p.devices &&
+      run.epochSeconds !== null &&
+      run.disturbed !== true &&
+      !p.basedOn.includes(run.source),
   );
   if (runs.length === 0) return null;
   // The effect of a fix can be measured only in a study without that finding.
-  if (p.finding !== null && report.findings.some((f) => f.id === p.finding && f.devices === p.devices)) return null;
+  const shows = (f: Finding): boolean =>
+    f.id === p.finding && (f.devices === p.devices || f.shownBy?.devices.includes(p.devices) === true);
+  if (p.finding !== null && report.findings.some(shows)) return null;
   const value = runs.reduce((a, run) => a + run.epochSeconds!.mean, 0) / runs.length;
   return { value, runs: runs.map((run) => run.source) };
 }

@@ -18,15 +18,18 @@ export interface ConfigFile {
   problems: LintProblem[];
 }
 
+const mostErrors = 10;
+
 export function readConfigFile(text: string, file: string): ConfigFile {
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, uniqueKeys: true });
-  const problems: LintProblem[] = document.errors.map((error) => ({
+  // One mistake may give an error at every line behind it.
+  const problems: LintProblem[] = document.errors.slice(0, mostErrors).map((error) => ({
     file,
     line: counter.linePos(error.pos[0]).line,
     id: error.code === "DUPLICATE_KEY" ? "duplicate-key" : "bad-yaml",
     severity: "error",
-    message: error.message.split("\n")[0]!,
+    message: /call stack/.test(error.message) ? "nested too deeply" : error.message.split("\n")[0]!,
     fix: error.code === "DUPLICATE_KEY" ? "keep one of them: the other is silently lost" : "correct the syntax",
   }));
   const leaves: Leaf[] = [];

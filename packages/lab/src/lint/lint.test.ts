@@ -125,3 +125,20 @@ test("unreadable files are named", () => {
   assert.deepEqual(ids([file("dup.yaml", "a: 1\na: 2\n")]), ["duplicate-key:2"]);
   assert.equal(lintFiles([file("bad.yaml", "a: [1,\nb: }")])[0]!.id, "bad-yaml");
 });
+
+test("here-documents, branches, ranges of nodes and kinds of GPUs are not misread", () => {
+  const honest = [
+    "#SBATCH --gres=gpu:8 -c 64\ncat > other.sh <<'EOF'\n#SBATCH --ntasks=99\nsrun torchrun --nproc_per_node=99 x.py\nEOF\ntorchrun --standalone --nproc_per_node=8 t.py\n",
+    '#SBATCH --gres=gpu:3090:4\nif [ -n "$SMALL" ]; then\n  N=16\nelse\n  N=4\nfi\ntorchrun --standalone --nproc_per_node=$N t.py\n',
+    "#SBATCH --nodes=2-4 --gpus=16 --ntasks-per-node=1\nsrun torchrun --nproc_per_node=8 t.py\n",
+  ];
+  for (const [k, text] of honest.entries()) assert.deepEqual(ids([file(`honest${k}.sh`, text)]), [], text);
+  assert.deepEqual(ids([file("late.sh", "#SBATCH -N1\ncd here\n#SBATCH --gres=gpu:4\npython t.py\n")]), [
+    "late-directive:3",
+  ]);
+  assert.deepEqual(
+    ids([file("kind.sh", "#SBATCH --gres=gpu:3090:4\ntorchrun --standalone --nproc_per_node=8 t.py\n")]),
+    ["ranks-above-gpus:2"],
+  );
+  assert.ok(lintFiles([file("deep.yaml", "a: ".repeat(3000))]).length <= 10);
+});

@@ -25,8 +25,9 @@ interface ValidityRule {
 function gpusOf(script: Script, launch: Launch, nodes: number, tasksPerNode: number | null): number | null {
   const flag = (name: string): string | undefined => launch.srunFlags.get(name) ?? script.directives.get(name)?.value;
   const gres = flag("gres");
-  const match = gres === undefined ? null : /gpu(?::[A-Za-z]\w*)?(?::(\d+))?/.exec(gres);
-  if (match !== null) return Number(match[1] ?? 1);
+  // gpu, gpu:4, gpu:a100:4, gpu:3090:4: the count comes last, and a kind may be a number.
+  const match = gres === undefined ? null : /(?:^|,)gpu(?::([^:,()]+))?(?::(\d+))?/.exec(gres);
+  if (match !== null) return match[2] !== undefined ? Number(match[2]) : (positiveInteger(match[1]) ?? 1);
   const perNode = positiveInteger(flag("gpus-per-node")?.split(":").at(-1));
   if (perNode !== null) return perNode;
   const perTask = positiveInteger(flag("gpus-per-task")?.split(":").at(-1));
@@ -266,11 +267,25 @@ const rules: readonly ValidityRule[] = [
 
 /** Lints one script; `lookup` finds the configurations that its commands name. */
 export function lintScript(script: Script, lookup: ConfigLookup): LintProblem[] {
-  return script.launches.flatMap((launch) => {
+  const late = script.lateDirectives.map(
+    (line): LintProblem => ({
+      file: script.file,
+      line,
+      id: "late-directive",
+      severity: "warning",
+      message: "SLURM reads no #SBATCH line behind the first command: this one has no effect",
+      fix: "move it to the top of the script",
+    }),
+  );
+  const ofLaunches = script.launches.flatMap((launch) => {
+    const nodes = launch.srunFlags.get("nodes") ?? script.directives.get("nodes")?.value;
+    // A range or a variable: nothing per node is known.
+    if (nodes !== undefined && positiveInteger(nodes) === null) return [];
     const resources = resourcesOf(script, launch, lookup);
     return rules.flatMap(({ id, find }) => {
       const found = find(script, launch, resources);
       return found === null ? [] : [{ file: script.file, id, ...found }];
     });
   });
+  return [...late, ...ofLaunches];
 }

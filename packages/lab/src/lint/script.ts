@@ -21,6 +21,8 @@ export interface Script {
   directives: Map<string, { value: string; line: number }>;
   variables: Map<string, { value: string; line: number }>;
   launches: Launch[];
+  /** Lines of directives behind the first command, where SLURM does not read them. */
+  lateDirectives: number[];
 }
 
 const longNames: Record<string, string> = {
@@ -83,6 +85,22 @@ function logicalLines(text: string): { text: string; line: number }[] {
   return out;
 }
 
+/** The lines of a script without the text of here-documents, which the shell hands to a command as it is. */
+function withoutDocuments(lines: readonly { text: string; line: number }[]): { text: string; line: number }[] {
+  const ends: string[] = [];
+  return lines.filter(({ text }) => {
+    if (ends.length > 0) {
+      if (text.trim() === ends[0]) ends.shift();
+      return false;
+    }
+    if (!text.trimStart().startsWith("#"))
+      // Inside of (( )) the same characters shift a number.
+      for (const match of text.replaceAll(/\(\(.*?\)\)/g, "").matchAll(/(?<!<)<<-?\s*(["']?)([A-Za-z_]\w*)\1/g))
+        ends.push(match[2]!);
+    return true;
+  });
+}
+
 const words = (text: string): string[] =>
   (text.match(/(?:"[^"]*"|'[^']*'|\$\([^)]*\)|[^\s"'])+/g) ?? []).map((w) => w.replaceAll(/^["']|["']$/g, ""));
 
@@ -138,25 +156,31 @@ export function readScript(text: string, file: string): Script {
   const directives: Script["directives"] = new Map();
   const variables: Script["variables"] = new Map();
   const launches: Launch[] = [];
-  for (const { text: raw, line } of logicalLines(text)) {
+  const lateDirectives: number[] = [];
+  let begun = false;
+  for (const { text: raw, line } of withoutDocuments(logicalLines(text))) {
     const directive = /^#SBATCH\s+(.*)$/.exec(raw.trim());
-    if (directive !== null) {
+    if (directive !== null && begun) lateDirectives.push(line);
+    else if (directive !== null) {
       const read = readFlags(words(directive[1]!.replace(/\s+#.*$/, "")));
       for (const [name, value] of read.flags) directives.set(name, { value, line });
-      continue;
     }
     const code = raw.trim();
     if (code === "" || code.startsWith("#")) continue;
+    begun = true;
     const assignment = /^(?:export\s+)?([A-Za-z_]\w*)=(\S*|"[^"]*"|'[^']*'|\$\(.*\))\s*$/.exec(code);
     if (assignment !== null) {
       const value = assignment[2]!.replaceAll(/^["']|["']$/g, "");
-      variables.set(assignment[1]!, { value: value.startsWith("$(") ? value : expand(value, variables), line });
+      const known = value.startsWith("$(") ? value : expand(value, variables);
+      const before = variables.get(assignment[1]!);
+      // Set twice, perhaps in branches: which value holds is unknown.
+      variables.set(assignment[1]!, { value: before === undefined || before.value === known ? known : "$?", line });
       continue;
     }
     const launch = readLaunch(words(expand(code, variables)), line, code);
     if (launch !== null) launches.push(launch);
   }
-  return { file, isSlurm: directives.size > 0, directives, variables, launches };
+  return { file, isSlurm: directives.size > 0, directives, variables, launches, lateDirectives };
 }
 
 /** A positive whole number, or null when it is anything else (a variable, a range). */

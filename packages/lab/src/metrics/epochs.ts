@@ -121,10 +121,16 @@ function recordedSteps(run: Run, rank: number): Map<number, number> {
 function withoutCut(rows: readonly TrainingEpoch[], run: Run): { kept: TrainingEpoch[]; cut: TrainingEpoch[] } {
   const recorded = recordedSteps(run, rows[0]?.rank ?? 0);
   const taken = rows.map((row) => row.steps ?? recorded.get(row.epoch));
-  const { stepsPerEpoch } = run.workload;
+  const { stepsPerEpoch, batchPerRank } = run.workload;
+  // Batches that grow make epochs of fewer steps, with all samples.
+  const whole = (row: TrainingEpoch): boolean =>
+    row.samples !== undefined &&
+    stepsPerEpoch !== undefined &&
+    batchPerRank !== undefined &&
+    row.samples >= (stepsPerEpoch - 1) * batchPerRank + 1;
   const others = taken.slice(0, -1).filter((count) => count !== undefined);
   const short = (count: number | undefined, i: number): boolean => {
-    if (count === undefined) return false;
+    if (count === undefined || whole(rows[i]!)) return false;
     if (stepsPerEpoch !== undefined) return count < stepsPerEpoch;
     return i === rows.length - 1 && others.length > 0 && count < median(others) * wholeShare;
   };

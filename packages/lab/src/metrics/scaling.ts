@@ -2,7 +2,7 @@
 // ratio may be called a speedup.
 
 import { bootstrapInterval, mean, type Summary, summarize } from "@weft/formats/stats";
-import type { Run, Study } from "../model/index.js";
+import { disturbanceIn, type Run, type Study } from "../model/index.js";
 import { type EpochSummary, summarizeEpochs } from "./epochs.js";
 import { karpFlatt } from "./laws.js";
 import { type StepSummary, summarizeSteps } from "./steps.js";
@@ -28,7 +28,7 @@ export interface RunSummary {
 export interface CountSummary {
   /** Number of devices. */
   devices: number;
-  /** Runs at this count. */
+  /** Runs at this count that its time is taken from: without those that others disturbed, if there are such. */
   runs: RunSummary[];
   /** Statistics over the runs of this count, or over the epochs of a single run. */
   seconds: Summary;
@@ -132,9 +132,15 @@ export function summarizeStudy(study: Study): StudySummary {
   });
   const byCount = new Map<number, RunSummary[]>();
   for (const r of runs) if (r.seconds !== null) byCount.set(r.run.devices, [...(byCount.get(r.run.devices) ?? []), r]);
+  // Runs that others disturbed count only where a count has no others.
+  const quietOf = (list: RunSummary[]): RunSummary[] => {
+    const quiet = list.filter(({ run }) => disturbanceIn(run) === null);
+    return quiet.length > 0 ? quiet : list;
+  };
   const grouped = [...byCount]
     .sort((a, b) => a[0] - b[0])
-    .map(([devices, list]) => ({
+    .map(([devices, all]) => ({ devices, list: quietOf(all) }))
+    .map(({ devices, list }) => ({
       devices,
       runs: list,
       seconds: list.length === 1 ? list[0]!.seconds! : summarize(list.map((r) => r.seconds!.mean))!,

@@ -78,6 +78,11 @@ export interface Finding {
   run?: string;
   /** The device count that it concerns. */
   devices?: number;
+  /**
+   * All runs that show it, where there are several: their ids (none if a rule judges counts as a whole), their device counts, and
+   * how many runs have these counts.
+   */
+  shownBy?: { runs: string[]; devices: number[]; of: number };
   /** The values that support it. */
   evidence: Evidence[];
   /** The cause, in a sentence. */

@@ -13,6 +13,7 @@ export {
   type Severity,
 } from "./finding.js";
 export {
+  disturbanceIn,
   emptyRun,
   type ImportProblem,
   type RankInfo,

@@ -164,6 +164,8 @@ export interface Run {
   ranks: RankInfo[];
   /** Measurements per epoch. */
   epochs: TrainingEpoch[];
+  /** When it trained, from its epoch records: Unix times in seconds. Before and after it starts and ends. */
+  training?: { from: number; until: number };
   /** Measurements per training step. */
   steps: TrainingStep[];
   /** Utilization over time. */
@@ -199,6 +201,12 @@ export interface Study {
   /** What the importer left out or repaired. */
   problems: ImportProblem[];
 }
+
+/** What others did to the machine during a run; null if nothing was seen. */
+export const disturbanceIn = ({ events }: Pick<Run, "events">): string | null => {
+  const event = events.find((e) => e.name === "machine-disturbed");
+  return event === undefined ? null : (event.message ?? "others used the machine");
+};
 
 /** A run without measurements, which importers fill in. */
 export function emptyRun(id: string, devices: number, source: RunSource): Run {

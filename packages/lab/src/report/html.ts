@@ -10,7 +10,7 @@ import { type Chart, narrowChart } from "./charts.js";
 import { pageScript, pageStyle } from "./page-style.js";
 import { compileChart, renderSvg } from "./render.js";
 import { anchor, type EpochTableRow, plural, type StudyRows } from "./rows.js";
-import { classText, effectText, efficiencyText, readingText, verdictLine, workText } from "./words.js";
+import { classText, effectText, efficiencyText, readingText, verdictLine, whereText, workText } from "./words.js";
 
 interface StudyPage {
   analysis: Analysis;
@@ -81,10 +81,12 @@ function findingBlock(finding: Finding, study: string, knownRows: ReadonlyMap<st
       ? ""
       : ` [${rows.map((r) => (knownRows.has(r) ? link(knownRows.get(r)!, r.split("/").slice(-2).join("/")) : `<code>${escape(r)}</code>`)).join(", ")}]`;
   const effect = effectText(finding.predicted);
-  const where = finding.run === undefined ? "" : ` ${link(runAnchor(study, finding.run), finding.run)}`;
+  const runs = finding.shownBy?.runs.length ? finding.shownBy.runs : finding.run === undefined ? [] : [finding.run];
+  const links = runs.slice(0, 8).map((run) => link(runAnchor(study, run), run));
+  const where = [...links, ...(finding.shownBy === undefined ? [] : [escape(whereText(finding).join(", "))])].join(" ");
   const part = (name: string, body: string | null): string =>
     body === null || body === "" ? "" : `<dt>${name}</dt><dd>${body}</dd>`;
-  return `<article class="finding ${finding.severity}" id="finding-${anchor(study)}-${finding.id}-${finding.devices ?? ""}"><h3>${escape(finding.title)} <span class="tag">${finding.severity}</span> <span class="tag">${finding.id}</span>${where}</h3><dl>
+  return `<article class="finding ${finding.severity}" id="finding-${anchor(study)}-${finding.id}-${finding.devices ?? ""}"><h3>${escape(finding.title)} <span class="tag">${finding.severity}</span> <span class="tag">${finding.id}</span> ${where}</h3><dl>
 <dt>evidence</dt><dd><ul>${finding.evidence.map((e) => `<li><span class="tag ${e.rank}">${e.rank}</span> ${escape(e.text)}${rowLinks(e.rows)}</li>`).join("")}</ul></dd>
 ${part("readings", (finding.readings ?? []).map((r) => escape(readingText(r))).join("<br>"))}${part("cause", escape(finding.cause))}${part("also looked at", (finding.alternatives ?? []).map(escape).join("<br>"))}${part("fix", finding.fix === null ? null : escape(finding.fix))}${part("predicted effect", effect === null ? null : escape(effect))}${part("refuted by", escape(finding.refutedBy))}${part("rule from", escape(finding.source))}</dl></article>`;
 }

@@ -132,6 +132,7 @@ function studyText(report: StudyReport): string[] {
     if (run.totalSeconds !== null && report.basis !== "run")
       out.push(`  Total training time: ${run.totalSeconds.toFixed(1)} s (${(run.totalSeconds / 60).toFixed(1)} min)`);
     if (run.samplesPerSecond !== null) out.push(`  Throughput: ${run.samplesPerSecond.toFixed(0)} samples/s`);
+    if (run.disturbed === true) out.push("  Others used the machine during this run.");
     if (point !== undefined && point.class === "baseline") out.push("  Baseline.");
     else if (point?.valid === true)
       out.push(

@@ -1,6 +1,6 @@
 // The words for verdicts and ratios: every output (terminal, text report, TeX, CSV, page, charts) takes them from here, so that
 // they agree.
-import { shortNumber } from "@weft/formats/text";
+import { listSome, shortNumber } from "@weft/formats/text";
 import type { StudyReport } from "../diagnosis/index.js";
 import type { Finding } from "../model/index.js";
 import type { ScalingPoint } from "../validity/index.js";
@@ -52,6 +52,14 @@ function knownText(report: StudyReport): string {
 
 /** The verdict on a study in one line. */
 export function verdictLine(report: StudyReport): string {
+  const doubt = report.disturbance;
+  const said = statusLine(report);
+  return doubt === null || report.status === "nothing to compare"
+    ? said
+    : `${said}; how well it scales: cannot say: ${doubt}`;
+}
+
+function statusLine(report: StudyReport): string {
   const last = report.scaling.at(-1);
   switch (report.status) {
     case "nothing to compare":
@@ -59,7 +67,7 @@ export function verdictLine(report: StudyReport): string {
         ? "nothing to compare: nothing says on how many devices it ran"
         : "nothing to compare (a speedup needs two device counts)";
     case "valid":
-      return `valid, ${times(last!.speedup)} on ${plural(last!.devices)} (${percent(last!.efficiency)}); ${knownText(report)}`;
+      return `valid, ${last!.weak ? "weak scaling, " : ""}${times(last!.speedup)} on ${plural(last!.devices)} (${percent(last!.efficiency)}); ${knownText(report)}`;
     case "undecided": {
       const open = report.findings.filter((f) => f.severity === "unresolved");
       const point = report.scaling.findLast((p) => p.status === "undecided")!;
@@ -94,7 +102,14 @@ export const verdictExitCode = (reports: readonly StudyReport[]): number =>
 
 /** "1. [invalid] Title (rule-id, 4 devices)". */
 export const findingTitle = (finding: Finding, index: number): string =>
-  `${index + 1}. [${finding.severity}] ${finding.title} (${finding.id}${finding.devices === undefined ? "" : `, ${plural(finding.devices)}`})`;
+  `${index + 1}. [${finding.severity}] ${finding.title} (${[finding.id, ...whereText(finding)].join(", ")})`;
+
+/** The device counts that show a finding and, of several runs, how many of them. */
+export function whereText({ devices, shownBy }: Finding): string[] {
+  if (shownBy === undefined) return devices === undefined ? [] : [plural(devices)];
+  const counts = shownBy.devices.length === 1 ? plural(shownBy.devices[0]!) : `${listSome(shownBy.devices)} devices`;
+  return [counts, ...(shownBy.runs.length === 0 ? [] : [`${shownBy.runs.length} of ${shownBy.of} runs`])];
+}
 
 /** The predicted effect of a finding as text; null without a prediction. */
 export function effectText(predicted: Finding["predicted"]): string | null {

@@ -1,6 +1,7 @@
 // Exports of the runner, which `weft scale` uses.
 export { launchers, type SlurmSite, type StudyLauncher } from "./launchers.js";
 export { describeMachine, nvidiaSmi } from "./machine.js";
+export { lastLines } from "./output.js";
 export { fillTemplate, PlanError, type PlannedRun, planRuns } from "./plan.js";
 export { probeEnvironment, probeFolder, probeShutOut } from "./probe.js";
 export { type FollowOptions, followStudy, submitStudy } from "./slurm.js";

@@ -56,7 +56,15 @@ export function checkTemplate(
 
 /** Creates a new folder for a study. If the name is taken, a number is appended. */
 export function createStudyFolder(parent: string, name: string): string {
-  mkdirSync(parent, { recursive: true });
+  if (!/^[^/\\\p{Cc}]+$/u.test(name) || /^\.*$/.test(name) || Buffer.byteLength(name) > 200)
+    throw new PlanError(
+      `--name ${JSON.stringify(name.slice(0, 80))} is not the name of a folder: up to 200 bytes, without / and control characters`,
+    );
+  try {
+    mkdirSync(parent, { recursive: true });
+  } catch (error) {
+    throw new PlanError(`${parent} is not a folder that studies can be written to: ${(error as Error).message}`);
+  }
   for (let i = 1; i < 1000; i++) {
     const folder = join(parent, i === 1 ? name : `${name}-${i}`);
     try {

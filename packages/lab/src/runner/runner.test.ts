@@ -17,6 +17,7 @@ import { attachTraces } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
 import { launched, TestFolder, traceText } from "../trace/fixtures.js";
 import { launcherRow } from "./launchers.js";
+import { lastLines } from "./output.js";
 import { checkTemplate, createStudyFolder, fillTemplate, PlanError, planRuns } from "./plan.js";
 import { probeMessage, probeShutOut } from "./probe.js";
 import { parseGpuLine } from "./sampler.js";
@@ -158,6 +159,8 @@ test("a folder is never used twice", async () => {
   const parent = join(folder.path, "runs");
   assert.equal(createStudyFolder(parent, "a"), join(parent, "a"));
   assert.equal(createStudyFolder(parent, "a"), join(parent, "a-2"));
+  for (const name of ["../a", "a/b", "..", "", "x".repeat(300), "a\u0000"])
+    assert.throws(() => createStudyFolder(parent, name), PlanError, name);
 });
 
 test("a command that fails at one of the counts keeps the others", async () => {
@@ -171,6 +174,19 @@ test("a command that fails at one of the counts keeps the others", async () => {
       [3, "ok", 0, undefined],
     ],
   );
+});
+
+test("an exit code of 0 does not hide a traceback, and of long output only the end is read", async () => {
+  using folder = new TestFolder();
+  const trace = 'Traceback (most recent call last):\\n  File "a.py", line 1\\nRuntimeError: out of memory\\n';
+  const command = ["sh", "-c", `head -c 20000000 /dev/zero >&2; printf '\\n${trace}' >&2; exit $(({n} - 1))`];
+  const { folder: home, runs } = await runStudy(options(folder, command, { counts: [1, 2] }));
+  const told = records(home, "runs/n1-r0/records.jsonl").flatMap((r) =>
+    r.type === "event" && r.name === "error-in-output" ? [r.message ?? ""] : [],
+  );
+  assert.match(told.join(), /exit code 0, but .* traceback: RuntimeError: out of memory/);
+  assert.equal(runs[1].status, "failed");
+  assert.deepEqual(lastLines(join(home, "runs/n2-r0/stderr.log"), 1), ["RuntimeError: out of memory"]);
 });
 
 test("a missing command and a killed command are reported", async () => {

@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { formatRecord, type MachineFacts, type RunFile, type RunLogRecord, type StudyFile } from "@weft/formats";
 import { launcherRow, type SlurmSite, type StudyLauncher } from "./launchers.js";
 import { describeMachine } from "./machine.js";
+import { lastTraceback } from "./output.js";
 import {
   checkTemplate,
   createStudyFolder,
@@ -206,6 +207,12 @@ async function oneRun(
       });
   }
   noteClockJump(file, seconds, write);
+  const error = outcome.status === "ok" ? lastTraceback(join(home, "stderr.log")) : null;
+  if (error !== null) {
+    const message = `the command ended with exit code 0, but its error output holds a traceback: ${error}`;
+    write({ v: 1, type: "event", t: Date.now() / 1000, name: "error-in-output", level: "warning", message });
+    tell({ kind: "note", run, level: "warning", message: `${run.id}: ${message}` });
+  }
   if (options.probe) {
     const message = probeMessage(probeState(home), command);
     if (message !== null && outcome.status === "ok") {

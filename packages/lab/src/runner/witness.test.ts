@@ -8,23 +8,23 @@ import { disturbanceOf, type MachineReport, MachineWitness } from "./witness.js"
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 const busy = "const end = Date.now() + 60000; while (Date.now() < end);";
 
-test("a child counts as own, a process of another session that is not ours as foreign", async (t) => {
-  const child = spawn(process.execPath, ["-e", busy], { stdio: "ignore" });
-  // A grandchild whose parent ends is adopted by init: nothing connects it with this process.
-  const orphan: ChildProcess = spawn(
-    process.execPath,
-    [
-      "-e",
-      `const c=require("child_process").spawn(process.execPath,["-e",${JSON.stringify(busy)}],{detached:true,stdio:"ignore"});c.unref();console.log(c.pid)`,
-    ],
-    { stdio: ["ignore", "pipe", "ignore"] },
-  );
+/** Starts a process whose parent ends: it is adopted by init, and nothing connects it with this process. */
+async function orphan(command: string, args: string[]): Promise<number> {
+  const program = `const c=require("child_process").spawn(${JSON.stringify(command)},${JSON.stringify(args)},{detached:true,stdio:"ignore"});c.unref();console.log(c.pid)`;
+  const parent: ChildProcess = spawn(process.execPath, ["-e", program], { stdio: ["ignore", "pipe", "ignore"] });
   let text = "";
-  orphan.stdout!.on("data", (data: Buffer) => {
+  parent.stdout!.on("data", (data: Buffer) => {
     text += data.toString();
   });
-  await new Promise((resolve) => orphan.on("exit", resolve));
-  const foreign = Number(text.trim());
+  await new Promise((resolve) => parent.on("exit", resolve));
+  return Number(text.trim());
+}
+
+test("a child counts as own; processes that are not ours are foreign, with their children that ended", async (t) => {
+  const child = spawn(process.execPath, ["-e", busy], { stdio: "ignore" });
+  const foreign = await orphan(process.execPath, ["-e", busy]);
+  // As a build does: the process itself only waits, and none of its children lives for long.
+  const builder = await orphan("bash", ["-c", "while :; do head -c 5000000 /dev/zero | sha256sum; done"]);
   try {
     const witness = new MachineWitness();
     await pause(1500);
@@ -34,9 +34,12 @@ test("a child counts as own, a process of another session that is not ours as fo
     assert.ok(names.includes(foreign), JSON.stringify(report));
     assert.ok(!names.includes(child.pid!), "a child is part of the measurement");
     assert.ok(report.ownPercent > 0);
+    const built = report.others.find((o) => o.pid === builder)?.percent ?? 0;
+    assert.ok(built > 2, `${built}% for short processes: ${JSON.stringify(report.others)}`);
   } finally {
     child.kill("SIGKILL");
     process.kill(foreign, "SIGKILL");
+    process.kill(-builder, "SIGKILL");
   }
 });
 

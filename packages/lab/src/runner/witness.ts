@@ -45,7 +45,11 @@ const limits = { foreignPercent: 15, stealPercent: 5, throttledPercent: 5 };
 
 interface ProcessTimes {
   parent: number;
+  /** Processor time of the process itself, and of its children that ended. */
   ticks: number;
+  childTicks: number;
+  /** Start of the process: a process id that is used again has another. */
+  started: string;
   name: string;
 }
 
@@ -75,9 +79,51 @@ function processTimes(): Map<number, ProcessTimes> {
     const fields = text.slice(end + 2).split(" ");
     const ticks = Number(fields[11]) + Number(fields[12]);
     if (Number.isFinite(ticks))
-      found.set(Number(entry), { parent: Number(fields[1]), ticks, name: text.slice(text.indexOf("(") + 1, end) });
+      found.set(Number(entry), {
+        parent: Number(fields[1]),
+        ticks,
+        childTicks: Number(fields[13]) + Number(fields[14]),
+        started: fields[19] ?? "",
+        name: text.slice(text.indexOf("(") + 1, end),
+      });
   }
   return found;
+}
+
+/** The same process in another table, or undefined. */
+const sameIn = (table: ReadonlyMap<number, ProcessTimes>, pid: number, process: ProcessTimes) => {
+  const found = table.get(pid);
+  return found?.started === process.started ? found : undefined;
+};
+
+/**
+ * Ticks that each process spent between two tables, with those of children that ended in between: a compiler that ran for a
+ * second is in neither table, but in the account of the process that waited for it. The first process waits for orphans of
+ * everybody, ours too, and is asked about itself alone.
+ */
+function ticksBetween(
+  before: ReadonlyMap<number, ProcessTimes>,
+  after: ReadonlyMap<number, ProcessTimes>,
+): Map<number, number> {
+  const used = new Map<number, number>();
+  for (const [pid, process] of after) {
+    const then = sameIn(before, pid, process);
+    const children = pid === 1 ? 0 : process.childTicks - (then?.childTicks ?? 0);
+    used.set(pid, process.ticks - (then?.ticks ?? 0) + children);
+  }
+  // What a child had used before it was watched came into the account of its parent as well.
+  for (const [pid, process] of before) {
+    if (sameIn(after, pid, process) !== undefined) continue;
+    let { parent } = process;
+    for (
+      let up = before.get(parent);
+      up !== undefined && sameIn(after, parent, up) === undefined;
+      up = before.get(parent)
+    )
+      parent = up.parent;
+    if (parent !== 1 && used.has(parent)) used.set(parent, used.get(parent)! - process.ticks - process.childTicks);
+  }
+  return used;
 }
 
 /** This process and everything that it started. */
@@ -189,18 +235,17 @@ export class MachineWitness {
     const total = now === null || this.#machine === null ? 0 : now.total - this.#machine.total;
     const percent = (ticks: number): number => (total > 0 ? (100 * ticks) / total : 0);
     const others: OtherProcess[] = [];
+    const ticks = ticksBetween(this.#before, after);
     let visible = 0;
-    for (const [pid, { ticks, name }] of after) {
-      const used = ticks - (this.#before.get(pid)?.ticks ?? 0);
+    for (const [pid, used] of ticks) {
       if (own.has(pid) || used <= 0) continue;
       visible += used;
-      others.push({ pid, name: plainText(name), percent: percent(used) });
+      others.push({ pid, name: plainText(after.get(pid)!.name), percent: percent(used) });
     }
     let ownTicks = 0;
-    for (const pid of own) ownTicks += Math.max(0, (after.get(pid)?.ticks ?? 0) - (this.#before.get(pid)?.ticks ?? 0));
+    for (const pid of own) ownTicks += Math.max(0, ticks.get(pid) ?? 0);
     const busy = now === null || this.#machine === null ? 0 : now.busy - this.#machine.busy;
-    // Children that ended are no longer listed: their time is in this process' busy share, not in that of others. What
-    // other containers use is in no list either, so that only what is visible is called foreign.
+    // What other containers use is in no list, so that only what is visible is called foreign.
     const foreignPercent = percent(visible);
     const report: MachineReport = {
       seconds,

@@ -114,6 +114,19 @@ const honest: Entry[] = [
     share: () => 4096,
     facts: (n) => ({ datasetSamples: 4096 * n }),
   }),
+  scale("perfect weak scaling: all times are equal", {
+    seconds: () => 10,
+    share: () => 4096,
+    facts: (n) => ({ datasetSamples: 4096 * n }),
+  }),
+  scale("two models, of which the wrapper counts the other one", {
+    seconds: amdahl(10, 0.1),
+    facts: (n) => ({ parameters: n > 1 ? 13056 : 6650, optimizerParameters: 6650 }),
+  }),
+  scale("a rank whose optimizer holds a part of the parameters", {
+    seconds: amdahl(10, 0.1),
+    facts: (n) => ({ parameters: 6650, optimizerParameters: Math.ceil(6650 / n) }),
+  }),
   scale("a padded tiny data set", {
     counts: [1, 4],
     samples: 10,

@@ -34,6 +34,8 @@ test("odd studies: no wrong accusation, and faults behind oddities are found", (
       wrong.push(`${study.name}: ${(error as Error).stack}`);
       return;
     }
+    if (new Set(report.runs.map((run) => run.id)).size < report.runs.length)
+      wrong.push(`${study.name}: two runs with one name`);
     const told = report.findings.map((f) => `${f.id} ${f.severity}`).join(", ");
     const text = performanceReport([report]) + summaryCsv([report]) + summaryTex([report]);
     if (/\bNaN\b|undefined|Infinity/.test(text.replaceAll(/NaN left out|durationUs.*/g, "")))

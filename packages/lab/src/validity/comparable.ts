@@ -7,16 +7,23 @@ import type { StudyView, ValidityRule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
 import { isWeak, partialBaseline } from "./work.js";
 
+/** Most severe first. */
+const weights: readonly Weight[] = ["invalid", "moderate", "low"];
+
+/** Parameters that a run counted: of the wrapped model and of the optimizer, which may hold a part, or another model's. */
+const parameterCounts = ({ run }: RunSummary): number[] =>
+  [run.workload.parameters, run.ranks[0]?.facts.optimizerParameters].filter((n) => n !== undefined);
+
 const scaled = (view: StudyView): CountSummary[] => view.counts.filter((count) => count !== view.baseline);
 
-type Weight = "invalid" | "moderate";
+type Weight = "invalid" | "moderate" | "low";
 
-/** Fields that must agree. Learning rates may be scaled on purpose, so they are only a moderate finding. */
+/** Fields that must agree. Learning rates are scaled with the batch on purpose and take no time. */
 const comparable: { field: keyof Workload; name: string; severity: Weight }[] = [
   { field: "precision", name: "precision", severity: "invalid" },
   { field: "sequenceLength", name: "sequence length", severity: "invalid" },
   { field: "optimizer", name: "optimizer", severity: "moderate" },
-  { field: "learningRate", name: "learning rate", severity: "moderate" },
+  { field: "learningRate", name: "learning rate", severity: "low" },
 ];
 
 /** Names of one precision in different frameworks. */
@@ -88,8 +95,10 @@ export const baselineMismatch: ValidityRule = {
       differ("data set", a.dataset, b.dataset, sameSamples || sameWork ? "moderate" : "invalid");
 
       // The model: a rank of sharded parameters holds only a part of them, and a wrapper changes the name of the class.
-      const sameSize = a.parameters !== undefined && a.parameters === b.parameters;
-      if (!shardsModel(here) && !shardsModel(base)) differ("parameters", a.parameters, b.parameters, "invalid");
+      const sameCount = parameterCounts(here).some((n) => parameterCounts(base).includes(n));
+      const sameSize = a.parameters !== undefined && sameCount;
+      if (!shardsModel(here) && !shardsModel(base) && !sameCount)
+        differ("parameters", a.parameters, b.parameters, "invalid");
       differ("model", a.model, b.model, sameSize ? "moderate" : "invalid");
 
       // A fixed global batch is strong scaling; a fixed batch per rank is weak scaling; others are not comparable.
@@ -110,7 +119,7 @@ export const baselineMismatch: ValidityRule = {
       const invalid = differences.some((d) => d.severity === "invalid");
       return [
         {
-          severity: invalid ? "invalid" : "moderate",
+          severity: weights.find((w) => differences.some((d) => d.severity === w))!,
           devices: count.devices,
           run: here.run.id,
           evidence: differences.map((d) => d.evidence),

@@ -4,7 +4,7 @@
 import { mean } from "@weft/formats/stats";
 import { listSome } from "@weft/formats/text";
 import type { RunSummary } from "../metrics/index.js";
-import { type Evidence, evidence, isHard, type RankInfo, type RuleFinding } from "../model/index.js";
+import { disturbanceIn, type Evidence, evidence, isHard, type RankInfo, type RuleFinding } from "../model/index.js";
 import type { ValidityRule } from "./rule.js";
 import { publishedStudy as study } from "./source.js";
 
@@ -131,23 +131,23 @@ export const disturbedMachine: ValidityRule = {
   source: "other processes above 15% of the cores, steal or quota above 5%, or other processes on the GPU",
   find: (view) =>
     view.runs.flatMap(({ run }): RuleFinding[] => {
-      const event = run.events.find((e) => e.name === "machine-disturbed");
-      if (event === undefined) return [];
+      const disturbance = disturbanceIn(run);
+      if (disturbance === null) return [];
       return [
         {
           severity: "moderate",
           devices: run.devices,
           run: run.id,
           evidence: [
-            evidence("disturbance", event.message ?? "", {
+            evidence("disturbance", disturbance, {
               rank: "counted",
               rows: [run.id],
-              text: event.message ?? "",
+              text: `${run.id}: ${disturbance}`,
             }),
           ],
           cause:
-            "The times include what others did to the machine; how many devices are best cannot be said from them.",
-          fix: "Repeat on a quiet machine, or with --repeats 5.",
+            "The times include what others did to the machine: what limits the job and how many devices are best cannot be said from them.",
+          fix: "Repeat on a quiet machine, or with --repeats 5: disturbed runs count only where no other run has their number of devices.",
           predicted: null,
           refutedBy: "The same times on a quiet machine.",
         },
@@ -170,13 +170,15 @@ export const oversubscribed: ValidityRule = {
       const ranks = (run.processes ?? run.devices) / nodes;
       const processes = ranks * (1 + (workers ?? 0));
       const threads = ranks * (run.ranks[0]?.facts.ompThreads ?? 1);
-      const queues = run.samples.flatMap((s) => (s.host?.runQueue === undefined ? [] : [s.host.runQueue]));
-      const foreign = run.samples.flatMap((s) =>
+      // Imports and compilers at the start need cores as well, and say nothing about the training.
+      const { from, until } = run.training ?? { from: Number.NEGATIVE_INFINITY, until: Number.POSITIVE_INFINITY };
+      const samples = run.samples.filter((s) => from <= s.t && s.t <= until);
+      const queues = samples.flatMap((s) => (s.host?.runQueue === undefined ? [] : [s.host.runQueue]));
+      const foreign = samples.flatMap((s) =>
         s.host?.foreignCpuPercent === undefined ? [] : [s.host.foreignCpuPercent],
       );
       // A queue of other users' processes says nothing about this job.
-      const theirs =
-        (foreign.length > 0 && mean(foreign) > 15) || run.events.some((e) => e.name === "machine-disturbed");
+      const theirs = (foreign.length > 0 && mean(foreign) > 15) || disturbanceIn(run) !== null;
       const queue = queues.length < 3 || theirs ? null : mean(queues);
       const worst = Math.max(processes, threads);
       if (worst <= cores) return [];

@@ -2,7 +2,7 @@
 // anything: communication alone can make more devices slower than one.
 import { halfWidth95 } from "@weft/formats/stats";
 import type { CountSummary, RunSummary } from "../metrics/index.js";
-import { type Evidence, evidence, type Reading } from "../model/index.js";
+import { disturbanceIn, type Evidence, evidence, type Reading } from "../model/index.js";
 import type { WorkShare } from "./work.js";
 
 /**
@@ -85,7 +85,10 @@ export function readingsOfTimes(
   const spread = Math.hypot(halfWidth95(count.seconds) ?? 0, halfWidth95(baseline.seconds) ?? 0);
   // Times that were measured once have no spread: a small difference between them says nothing.
   const known = count.seconds.n > 1 && baseline.seconds.n > 1;
-  const isSlower = count.seconds.mean - baseline.seconds.mean > (known ? spread : 0.1 * baseline.seconds.mean);
+  // Others may have made either of them slow.
+  const disturbed = disturbanceIn(here.run) !== null || disturbanceIn(base.run) !== null;
+  const isSlower =
+    !disturbed && count.seconds.mean - baseline.seconds.mean > (known ? spread : 0.1 * baseline.seconds.mean);
   const loss = lossEvidence(here, base);
   const suspicious = isSlower || samplers.length > 0 || (loss?.kind === "fallen" && count.speedup < 1.2);
   if (!suspicious) return share(1, "assumed", true, []);
@@ -93,7 +96,8 @@ export function readingsOfTimes(
     const key = divided ? "divided" : "undivided";
     const ofLoss = loss === null ? 1 : lossLikelihood[loss.kind][key];
     const ofSampler = samplers.length === 0 ? 1 : samplerLikelihood[key];
-    return slowdownDensity(divided ? slower * ratio : slower) * ofLoss * ofSampler;
+    const ofTime = disturbed ? 1 : slowdownDensity(divided ? slower * ratio : slower);
+    return ofTime * ofLoss * ofSampler;
   };
   const undivided = likelihood(false) / (likelihood(false) + likelihood(true));
   const list = [

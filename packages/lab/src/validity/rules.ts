@@ -85,6 +85,11 @@ const dirtyRows: ValidityRule = {
             text: `${stepJumps} step${stepJumps > 1 ? "s" : ""} more than 1000 times the median left out as clock jumps`,
           }),
         );
+      const errors = summary.run.events.filter((e) => e.name === "error-in-output");
+      for (const e of errors)
+        list.push(
+          evidence("errors in the output", 1, { rank: "counted", rows: [summary.run.id], text: e.message ?? "" }),
+        );
       if (list.length === 0) return [];
       const missing = summary.run.problems.some((p) => p.id === "missing-ranks" || p.id === "cut-off");
       const lost = summary.run.problems.some((p) =>
@@ -92,11 +97,14 @@ const dirtyRows: ValidityRule = {
       );
       return [
         {
-          severity: missing || lost || jumps.length > 0 ? "moderate" : "low",
+          severity: missing || lost || jumps.length > 0 || errors.length > 0 ? "moderate" : "low",
           devices: summary.run.devices,
           run: summary.run.id,
           evidence: list,
-          cause: "The files hold rows that cannot be measurements, or lack some that should be there.",
+          cause:
+            errors.length > 0
+              ? "The job met an error and went on, or ended as if nothing had happened: part of its work may be missing."
+              : "The files hold rows that cannot be measurements, or lack some that should be there.",
           fix: "Look at the rows that are named; run again if the job was cut off.",
           predicted: null,
           refutedBy: "The same mean from a complete file.",
@@ -111,7 +119,8 @@ const notDistinguishable: ValidityRule = {
   source: "difference below the combined 95% interval",
   find: (view) =>
     scaled(view).flatMap((count): RuleFinding[] => {
-      if (view.basis === "steps") return [];
+      // With weak scaling equal times are what is hoped for.
+      if (view.basis === "steps" || view.work[view.counts.indexOf(count)]?.growth !== 1) return [];
       const a = halfWidth95(view.baseline!.seconds);
       const b = halfWidth95(count.seconds);
       if (a === null || b === null) return [];

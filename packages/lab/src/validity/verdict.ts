@@ -1,6 +1,6 @@
 // The verdict on a study: the findings of the validity rules, and for each count whether its ratio is a speedup, or else its
 // work-normalized speedup.
-import { type ScalingClass, type StudySummary, scalingClass } from "../metrics/index.js";
+import { karpFlatt, type ScalingClass, type StudySummary, scalingClass } from "../metrics/index.js";
 import { bySeverity, type Finding, type Reading } from "../model/index.js";
 import { applyRules, type StudyView } from "./rule.js";
 import { validityRules } from "./rules.js";
@@ -16,7 +16,7 @@ export type VerdictStatus = PointStatus | "nothing to compare";
 export interface ScalingPoint {
   /** Number of devices. */
   devices: number;
-  /** Ratio of measured times. Only a speedup when `valid`. */
+  /** Ratio of measured times; for weak scaling that times the growth of the work. Only a speedup when `valid`. */
   speedup: number;
   /** Speedup per device, relative to the baseline. */
   efficiency: number;
@@ -24,6 +24,8 @@ export interface ScalingPoint {
   valid: boolean;
   /** Whether the speedup of this count can be believed. */
   status: PointStatus;
+  /** Every device got as much work as one of the baseline. */
+  weak: boolean;
   /** Work of all ranks together over that of the baseline; 1 if it is divided. */
   workRatio: number;
   /** Whether the work of each rank was counted, inferred or assumed. */
@@ -66,6 +68,8 @@ function statusOf(findings: readonly Finding[], devices: number, baseDevices: nu
   return devices !== baseDevices && own.some((f) => f.severity === "unresolved") ? "undecided" : "valid";
 }
 
+const scaledBy = ([low, high]: [number, number], factor: number): [number, number] => [low * factor, high * factor];
+
 /** Applies the validity rules to a study and decides which ratios are speedups. */
 export function judge(summary: StudySummary): Verdict {
   const view: StudyView = { ...summary, work: assessWork(summary) };
@@ -84,18 +88,19 @@ export function judge(summary: StudySummary): Verdict {
     const workSpeedup = defended ? count.speedup * work.done : null;
     return {
       devices: count.devices,
-      speedup: count.speedup,
-      efficiency: count.efficiency,
+      speedup: count.speedup * work.growth,
+      efficiency: count.efficiency * work.growth,
       valid: status === "valid",
       status,
+      weak: work.growth !== 1,
       workRatio: work.ratio,
       workKnown: work.known,
       workSpeedup,
       workEfficiency: workSpeedup === null ? null : workSpeedup / ratio,
       readings: work.readings,
       class: scalingClass(workSpeedup ?? count.speedup, ratio),
-      interval: count.speedupInterval,
-      karpFlatt: count.karpFlatt,
+      interval: count.speedupInterval === null ? null : scaledBy(count.speedupInterval, work.growth),
+      karpFlatt: karpFlatt(count.speedup * work.growth, ratio),
     };
   });
   const worst = (["not valid", "undecided"] as const).find((s) => scaling.some((p) => p.status === s)) ?? "valid";

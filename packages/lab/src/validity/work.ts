@@ -10,6 +10,8 @@ export interface WorkShare {
   ratio: number;
   /** Work relative to the baseline: the factor of the work-normalized speedup. Differs from `ratio` for weak scaling. */
   done: number;
+  /** How many times the baseline's work there is to do: more than 1 for weak scaling. */
+  growth: number;
   known: "baseline" | EvidenceRank;
   divided: boolean;
   /** The run that the evidence is about. */
@@ -163,6 +165,7 @@ function ofRun(summary: RunSummary, count: CountSummary, baseline: CountSummary)
     devices: count.devices,
     ratio,
     done: weak ? ratio * ratioOfDevices : ratio,
+    growth: weak ? ratioOfDevices : 1,
     known,
     divided,
     run: run.id,
@@ -241,6 +244,7 @@ export function assessWork(summary: StudySummary): WorkShare[] {
           devices: count.devices,
           ratio: 1,
           done: 1,
+          growth: 1,
           known: "baseline",
           divided: true,
           run: count.runs[0]!.run.id,

@@ -1,5 +1,6 @@
 // Training examples of language models: packed sequences, and masked tokens.
 import { full, type Key, rand, randint, splitKey, type Tensor, tensor } from "@weft/core";
+import { checkOptions } from "@weft/core/internal/graph";
 import { ModelError } from "../config/index.js";
 import { ignoredLabel } from "../model/index.js";
 
@@ -69,8 +70,10 @@ export function maskTokens(
   ids: Tensor,
   attentionMask: Tensor | undefined,
   key: Key,
-  { maskToken, vocabulary, specialIds = [], share = 0.15 }: MaskOptions,
+  options: MaskOptions,
 ): { inputIds: Tensor; labels: Tensor } {
+  checkOptions("maskTokens", options, ["maskToken", "vocabulary", "specialIds", "share"]);
+  const { maskToken, vocabulary, specialIds = [], share = 0.15 } = options;
   if (!(share > 0 && share < 1)) throw new ModelError(`maskTokens: share is between 0 and 1, got ${share}`);
   const [forChoice, forKind, forToken] = splitKey(key, 3);
   const shape = [...ids.shape];

@@ -1,6 +1,7 @@
 // Fine-tuning of a pretrained model on a file of texts: what `train` of @weft/train needs (model, loss, data), made from a folder
 // and a few options.
 import { type Key, key, type Tensor, tensor } from "@weft/core";
+import { checkOptions } from "@weft/core/internal/graph";
 import { loadStateDict, stateDict } from "@weft/core/nn";
 import type { Batch, Params, Task } from "../architectures/index.js";
 import { type PretrainedModel, savePretrained } from "../checkpoint/index.js";
@@ -48,6 +49,11 @@ export interface FineTuningOptions {
   /** Seed of a new head. */
   seed?: number;
 }
+
+const fineTuningNames = [
+  ...["from", "config", "task", "data", "validation", "test", "maskShare", "packed", "labels"],
+  ...["maxLength", "compute", "lora", "freeze", "checkpoint", "seed"],
+] as (keyof FineTuningOptions)[];
 
 /** The trained parameters: those of the model that are not frozen, and adapters. */
 export interface Trained {
@@ -170,6 +176,7 @@ const isNew = (pretrained: PretrainedModel, name: string): boolean => pretrained
  * The result has the fields `model`, `loss` and `data` that `train` of `@weft/train` takes.
  */
 export async function fineTuning(options: FineTuningOptions): Promise<FineTuning> {
+  checkOptions("fineTuning", options, fineTuningNames);
   const { task = "classification", data, maxLength = 128, compute, lora, freeze = [], packed = false } = options;
   if (task !== "classification" && task !== "causal-lm" && task !== "masked-lm")
     throw new ModelError(`fineTuning: task is classification, causal-lm or masked-lm, got ${task}`);

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { createReadStream, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
+import { checkOptionNames } from "@weft/core/internal/graph";
 import { trainSettings } from "../settings.js";
 import { type DatasetName, type DatasetSplit, dataHome, infoOf, splits } from "./datasets.js";
 import { DataError } from "./table.js";
@@ -40,6 +41,7 @@ const attempts = 4;
 
 /** Downloads the splits of a data set; resumes partial files and verifies checksums. */
 export async function download(dataset: DatasetName, options: DownloadOptions = {}): Promise<Downloaded[]> {
+  checkOptionNames("download", options, ["hub", "folder", "force", "signal", "onProgress"]);
   const { hub } = infoOf(dataset);
   if (hub === null) throw new DataError(`${dataset} is made on the fly; there is nothing to fetch`);
   const folder = options.folder ?? join(dataHome(), dataset);

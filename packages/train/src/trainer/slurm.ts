@@ -1,4 +1,5 @@
 // Generates SLURM scripts for `weft train`, with one task per rank on one or several nodes: srun starts the ranks.
+import { checkOptionNames } from "@weft/core/internal/graph";
 import { ConfigError } from "./config.js";
 
 /** Options of `slurmScript`. */
@@ -35,6 +36,11 @@ export interface SlurmOptions {
 
 const word = (text: string): string => (/^[\w@%+=:,./{}-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
+const slurmNames = [
+  ...["name", "command", "program", "nodes", "ranksPerNode", "cpusPerRank", "gpusPerRank", "partition", "account"],
+  ...["time", "memory", "modules", "environment", "extra"],
+] as (keyof SlurmOptions)[];
+
 function requireCount(name: string, value: number): void {
   if (!Number.isInteger(value) || value < 1)
     throw new ConfigError(`slurm: ${name} must be a whole number above 0, got ${value}`);
@@ -42,6 +48,7 @@ function requireCount(name: string, value: number): void {
 
 /** Generates a SLURM script that trains with one task per rank. */
 export function slurmScript(options: SlurmOptions): string {
+  checkOptionNames("slurmScript", options, slurmNames);
   const { name, command, nodes, ranksPerNode, cpusPerRank, gpusPerRank = 0, environment = {} } = options;
   requireCount("nodes", nodes);
   requireCount("ranksPerNode", ranksPerNode);

@@ -1,6 +1,6 @@
 // The public function `train`: for configurations, and for models that are defined in the calling program.
 
-import { WeftError } from "@weft/core/internal/graph";
+import { checkOptionNames, WeftError } from "@weft/core/internal/graph";
 import { type Config, checkAnyConfig, type ModuleConfig, type RawModuleConfig, resolveModuleConfig } from "./config.js";
 import { isRank, joinGroup, singleRank } from "./group.js";
 import { type TrainOptions, type TrainResult, trainConfig, trainTask } from "./trainer.js";
@@ -25,6 +25,11 @@ export interface TrainDefinition<P = unknown> extends UserDefinition<P> {
   /** When checkpoints are written and how many are kept. */
   checkpoint?: Partial<RawModuleConfig["checkpoint"]>;
 }
+
+const trainNames: (keyof TrainOptions)[] = [
+  ...(["group", "resume", "signal", "readEvery", "tapeSteps", "probeFolder"] as const),
+  ...(["onStep", "onEpoch", "onNote"] as const),
+];
 
 /**
  * Trains a model on this process's device, or as one of several ranks.
@@ -62,6 +67,7 @@ export async function train<P = unknown>(
   given: Config | ModuleConfig | TrainDefinition<P>,
   options: TrainOptions = {},
 ): Promise<TrainResult> {
+  checkOptionNames("train", options, trainNames);
   if (!("loss" in given)) return trainConfig(given as Config | ModuleConfig, options);
   const { model, loss, data, name = "model", ...sections } = given;
   if (typeof model?.init !== "function" || typeof loss !== "function")

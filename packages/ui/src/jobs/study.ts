@@ -65,7 +65,7 @@ function cardsOf(findings: readonly Finding[], command: string | null): FindingC
       id: finding.id,
       title: plainText(finding.title),
       severity: finding.severity,
-      devices: finding.devices === undefined ? [] : [finding.devices],
+      devices: finding.shownBy?.devices ?? (finding.devices === undefined ? [] : [finding.devices]),
       evidence,
       readings: (finding.readings ?? []).map((reading) => plainText(readingText(reading))),
       cause: plainText(finding.cause),
