@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { runtimeUnits, unitsOf, vectorMathUnits } from "./cpu/native-units.js";
+import { runtimeUnits, unitsOf, vectorMathUnits, wholePrelude } from "./cpu/native-units.js";
 import { selfTestSource } from "./cpu/self-test.js";
 import { findCompiler } from "./cpu/toolchain.js";
 import { canEmulate } from "./cuda/emulated/index.js";
@@ -28,7 +28,7 @@ const units: Record<string, () => string[]> = {
   "vector math": vectorMathUnits,
   "process groups": () => [groupSource()],
   "the self-test": () => [selfTestSource()],
-  "the prelude of generated programs": () => [nativeSource("cpu/native/program.h")],
+  "the prelude of generated programs": () => [wholePrelude()],
 };
 for (const [name, sources] of Object.entries(units))
   test(`${name} compiles without warnings`, { skip: findCompiler() === null ? "no C compiler" : false }, () => {
@@ -53,5 +53,5 @@ test("headers are included once, and system headers stay", () => {
   const text = nativeSource("cpu/native/program.h", "cpu/native/abi.h");
   assert.equal(text.match(/} weft_runtime;/g)?.length, 1);
   assert.doesNotMatch(text, /#include "|#pragma once/);
-  assert.match(text, /#include <math\.h>/);
+  assert.match(text, /#include <stdint\.h>/);
 });

@@ -62,7 +62,7 @@ interface LoadedProgram {
   program: Omit<SavedProgram, "library">;
 }
 
-const extensionLink: LinkOptions = { resident: true, openmp: true };
+const extensionLink: LinkOptions = { resident: true };
 
 /** Seconds from which a call is worth a thread of its own when nobody waits for it synchronously. */
 const worthThread = 500e-6;

@@ -3,6 +3,24 @@ import type { OpName } from "../../graph/index.js";
 import { factorizationOps } from "../../ops/index.js";
 import { nativeSource } from "../native-source.js";
 
+/** Headers that only some kernels need, and what their functions are called: reading them takes compilers a few milliseconds each. */
+const preludeParts = [
+  {
+    file: "cpu/native/prelude-complex.h",
+    calls: /\bw_(?!cos_|cosh_|ceil_|copysign_)(?:c[a-z0-9]+|hypot|scale|larger|finite|infinite)_[df]\b/,
+  },
+  { file: "cpu/native/prelude-random.h", calls: /\bw_(?:uniform|normal|dropout|bits\b)/ },
+];
+
+/** A unit of generated kernels with the headers that they need. */
+export const withPrelude = (text: string): string => {
+  const parts = preludeParts.filter(({ calls }) => calls.test(text)).map(({ file }) => file);
+  return `${nativeSource("cpu/native/program.h", ...parts)}\n${text}`;
+};
+
+/** All headers of generated kernels. */
+export const wholePrelude = (): string => nativeSource("cpu/native/program.h", ...preludeParts.map(({ file }) => file));
+
 export const runtimeUnits = (): string[] => [nativeSource("cpu/native/runtime.c")];
 
 /** The forms of the built-in linear algebra: real and complex, one matrix at a time and one in each lane of a vector. */
@@ -56,11 +74,20 @@ function vectorMathUnit(name: string, operands: number): string {
   return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${quarters}${forms.join("")}`;
 }
 
-/** Element types of typed units, and the suffixes of their functions. */
-const types = { s: "float", d: "double", c: "float complex", z: "double complex" };
+/** Element types of typed units, their sizes, and the suffixes of their functions. */
+const types = {
+  s: { name: "float", bytes: 4 },
+  d: { name: "double", bytes: 8 },
+  c: { name: "float complex", bytes: 8 },
+  z: { name: "double complex", bytes: 16 },
+};
 
 const typed = (path: string, suffixes: readonly (keyof typeof types)[]): string[] =>
-  suffixes.map((suffix) => `#define T ${types[suffix]}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`);
+  suffixes.map((suffix) => {
+    const { name, bytes } = types[suffix];
+    const real = Number(!name.includes("complex"));
+    return `#define T ${name}\n#define BYTES ${bytes}\n#define REAL ${real}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`;
+  });
 
 const convUnits = (): string[] => [
   nativeSource("cpu/native/conv.c"),

@@ -35,8 +35,8 @@ import {
 } from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
-import { nativeSource } from "../native-source.js";
 import { libraryCall } from "./library-calls.js";
+import { withPrelude } from "./native-units.js";
 
 export interface CpuProgramText {
   /** Translation units, compiled in parallel. */
@@ -91,7 +91,7 @@ class ProgramWriter {
       if (timed && !(step.kind === "collective" && step.phase === "start")) {
         lines.push(
           `  ${text}`,
-          `  if (times) times[${this.kernels.length - 1}] = (now = w_now()) - start, start = now;`,
+          `  if (times) times[${this.kernels.length - 1}] = (now = rt->now()) - start, start = now;`,
         );
       } else lines.push(`  ${text}`);
     }
@@ -423,7 +423,7 @@ class ProgramWriter {
       `  void* b[${pointers + 1}];`,
       `  for (int i = 0; i < ${pointers + 1}; i++) b[i] = (void*)(uintptr_t)a[i];`,
       `  char* scratch = b[${pointers}];`,
-      "  int failed = 0; double start = times ? w_now() : 0, now; (void)scratch; (void)now; (void)start; (void)failed;",
+      "  int failed = 0; double start = times ? rt->now() : 0, now; (void)scratch; (void)now; (void)start; (void)failed;",
       ...steps,
       "  return 0;",
       "}",
@@ -444,7 +444,7 @@ class ProgramWriter {
       const definitions = mine
         .map(({ name, text }) => `__attribute__((visibility("hidden"))) void ${name}${text}`)
         .join("\n\n");
-      units.push(`${nativeSource("cpu/native/program.h")}\n${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
+      units.push(withPrelude(`${declarations}\n${definitions}\n${i === 0 ? main : ""}`));
     }
     return units;
   }

@@ -52,6 +52,8 @@ function expected({ p, k, t }: ReturnType<typeof inputs>): number[] {
     ...range(n, (i) => p[i] + k[i] * 0.5 + t[i]),
     ...range(n, (i) => p[Math.min(n - 1, Math.max(0, k[i]))] + 1),
     ...range(17, (c) => 2 * range(Math.floor(n / 17), (r) => p[r * 17 + c]).reduce((a, b) => a + b, 0) + 1),
+    // 1 + 2^10 + 7 mod 4, in both precisions.
+    ...[1028, 1028],
   ];
 }
 

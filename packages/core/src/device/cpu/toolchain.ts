@@ -32,9 +32,9 @@ const baseFlags = [
   "-fno-trapping-math",
   "-fwrapv",
   "-march=native",
-  "-fopenmp",
+  "-fopenmp-simd",
   "-fPIC",
-  "-w",
+  "-Werror=implicit-function-declaration",
 ];
 // Flags that only one of the two compilers knows.
 const compilerFlags: Record<string, string[]> = {
@@ -44,11 +44,24 @@ const compilerFlags: Record<string, string[]> = {
 };
 
 /** Without vectorization, for compilers that fail the self-test. */
-const safeFlags = ["-std=gnu11", "-O1", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fopenmp", "-fPIC", "-w"];
+const safeFlags = [
+  ...["-std=gnu11", "-O1", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fopenmp-simd", "-fPIC"],
+  "-Werror=implicit-function-declaration",
+];
 const noVectors: Record<string, string[]> = {
   gcc: ["-fno-tree-vectorize", "-fno-tree-loop-vectorize", "-fno-tree-slp-vectorize"],
   clang: ["-fno-vectorize", "-fno-slp-vectorize"],
 };
+
+/**
+ * What programs are linked with. The process has loaded the C library already: a linker that does not read its symbols takes a quarter of
+ * the time.
+ */
+const programLibraries: Record<string, string[]> = {
+  gcc: ["-nostdlib", "-fno-use-linker-plugin", "-lgcc"],
+  clang: ["-lm"],
+};
+const allLibraries = ["-lm", "-ldl"];
 
 interface Compiler {
   command: string;
@@ -56,6 +69,8 @@ interface Compiler {
   flags: string[];
   /** Flags for a compiler that fails the self-test with its usual flags. */
   safeFlags: string[];
+  /** Arguments of the linker for programs. */
+  programLibraries: string[];
 }
 
 let found: Compiler | null = null;
@@ -77,6 +92,7 @@ export function findCompiler(): Compiler | null {
       version: answer.stdout.split("\n")[0],
       flags: [...baseFlags, ...extra],
       safeFlags: [...safeFlags, ...noVectors[family]],
+      programLibraries: programLibraries[family],
     };
     return found;
   }
@@ -102,22 +118,24 @@ function fail(message: string, detail: string): never {
   throw new WeftError(`${message}\n${detail.split("\n").slice(0, 12).join("\n")}`);
 }
 
-/** The cores that this process was started with, as Linux lists them; workers pin themselves to one of them later. */
-const firstCores: string | null = (() => {
+/** The cores that this thread may use, as Linux lists them. */
+function ownCores(): string | null {
   try {
-    return /^Cpus_allowed_list:\s*([\d,-]+)/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? null;
+    return /^Cpus_allowed_list:\s*([\d,-]+)/m.exec(readFileSync("/proc/thread-self/status", "utf8"))?.[1] ?? null;
   } catch {
     return null;
   }
-})();
+}
+/** Those that the process was started with; workers pin themselves to one of them later. */
+const firstCores = ownCores();
 
 /** How object files become one file: a shared object, or one object file for later links. */
 type Join = (command: string, out: string, objects: readonly string[]) => string[];
 const shared =
-  (linkFlags: readonly string[], libraries: readonly string[] = []): Join =>
+  (linkFlags: readonly string[], libraries: readonly string[] = [], system = allLibraries): Join =>
   (command, out, objects) => [
     ...[command, "-shared", ...linkFlags, ...(libraries.length > 0 ? ["-Wl,--gc-sections"] : [])],
-    ...["-o", out, ...objects, ...libraries, "-lm", "-ldl"],
+    ...["-o", out, ...objects, ...libraries, ...system],
   ];
 const merged: Join = (command, out, objects) => [command, "-r", "-nostdlib", "-o", out, ...objects];
 
@@ -173,14 +191,14 @@ function startJob(compiler: Compiler, units: readonly string[], target: string, 
   const out = join(folder, "out");
   const link = linked(compiler.command, out, objects).map(quote).join(" ");
   // The units of a worker that stays on one core would be compiled one after the other.
-  const spread = firstCores === null ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
+  const spread = firstCores === ownCores() ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
   // Ctrl-C reaches every process of the terminal. Background jobs of a shell ignore it, so the shell ends them and removes
   // their files; it also removes them if this process was killed meanwhile.
   const pids = units.map((_, i) => `$p${i}`).join(" ");
   const clean = `rm -rf ${quote(folder)}`;
   const onSignal = `trap 'trap "" INT TERM HUP; for i in ${pids} $p; do pkill -P $i; kill $i; done 2>/dev/null; kill $clock 2>/dev/null; ${clean.replaceAll("'", "'\\''")}; exit ${interruptedStatus}' INT TERM HUP`;
   const linking = `{ ${link} ${messages("link")} & p=$!; wait $p; }`;
-  const orphaned = `ended=$?; cat ${quote(folder)}/*.err >&2; kill -0 ${process.pid} 2>/dev/null || ${clean}; (exit $ended)`;
+  const orphaned = `ended=$?; [ $ended = 0 ] || cat ${quote(folder)}/*.err >&2; kill -0 ${process.pid} 2>/dev/null || ${clean}; (exit $ended)`;
   return {
     folder,
     out,
@@ -275,7 +293,8 @@ async function buildInBackground(
   }
 }
 
-const identityOf = ({ version, flags }: Compiler): string => [version, flags.join(" "), processorKey()].join("\0");
+const identityOf = ({ version, flags, programLibraries }: Compiler): string =>
+  [version, flags.join(" "), programLibraries.join(" "), processorKey()].join("\0");
 
 /** Everything that compiled code depends on except its source; null without a compiler. */
 export function compilerIdentity(): string | null {
@@ -288,6 +307,8 @@ export interface SelfTest {
   flags: "usual" | "safe";
   /** The failure with the usual flags. */
   failure: string | null;
+  /** Whether programs need the C library as an argument of the linker: the process does not have it for them. */
+  linked: boolean;
 }
 
 let tested: { compiler: Compiler; result: SelfTest } | null = null;
@@ -310,7 +331,8 @@ function testedCompiler(): Compiler | null {
       `the C compiler ${compiler.command} (${compiler.version}) gives wrong results with the usual flags (${result.failure}); ` +
         "kernels are compiled without vectors, which is slower. Set WEFT_CC to another compiler",
     );
-  tested = { compiler: result.flags === "usual" ? compiler : { ...compiler, flags: compiler.safeFlags }, result };
+  const flags = result.flags === "usual" ? compiler.flags : compiler.safeFlags;
+  tested = { compiler: { ...compiler, flags, ...(result.linked && { programLibraries: allLibraries }) }, result };
   return tested.compiler;
 }
 
@@ -318,9 +340,10 @@ function keptSelfTest(file: string): SelfTest | null {
   for (const path of cachePlaces("cpu", file)) {
     try {
       if (!isCached(path)) continue;
-      const { flags, failure } = JSON.parse(readFileSync(path, "utf8")) as SelfTest;
-      if (flags === "usual" && failure === null) return { flags, failure };
-      if (flags === "safe" && typeof failure === "string") return { flags, failure };
+      const { flags, failure, linked } = JSON.parse(readFileSync(path, "utf8")) as SelfTest;
+      if (typeof linked !== "boolean") continue;
+      if (flags === "usual" && failure === null) return { flags, failure, linked };
+      if (flags === "safe" && typeof failure === "string") return { flags, failure, linked };
     } catch {
       // Unreadable: test again.
     }
@@ -346,25 +369,34 @@ function selfTestIn(folder: string, file: string, compiler: Compiler): SelfTest 
 }
 
 function runSelfTest(compiler: Compiler, folder: string): SelfTest {
-  const failureWith = (flags: string[]): string | null => {
+  const failureWith = (flags: string[], libraries: string[]): string | null => {
     removeAbandoned(folder);
     const target = join(mkdtempSync(join(folder, `self-test${ownMark}${process.pid}-`)), "loops.so");
     try {
-      build({ ...compiler, flags }, [selfTestSource()], target, shared(residentFlags));
+      build({ ...compiler, flags }, [selfTestSource()], target, shared(residentFlags, [], libraries));
       return selfTestFailure(target);
     } finally {
       rmSync(dirname(target), { recursive: true, force: true });
     }
   };
-  const failure = failureWith(compiler.flags);
-  if (failure === null) return { flags: "usual", failure };
-  const still = failureWith(compiler.safeFlags);
+  let linked = false;
+  let failure: string | null;
+  try {
+    failure = failureWith(compiler.flags, compiler.programLibraries);
+  } catch (error) {
+    if (error instanceof InterruptedError) throw error;
+    // It cannot be linked or loaded this way.
+    linked = true;
+    failure = failureWith(compiler.flags, allLibraries);
+  }
+  if (failure === null) return { flags: "usual", failure, linked };
+  const still = failureWith(compiler.safeFlags, allLibraries);
   if (still !== null)
     throw new WeftError(
       `the C compiler ${compiler.command} (${compiler.version}) gives wrong results, also without optimizations that often do (${still}); ` +
         "set WEFT_CC to another compiler, or use WEFT_DEVICE=reference",
     );
-  return { flags: "safe", failure };
+  return { flags: "safe", failure, linked };
 }
 
 interface BuiltLibrary {
@@ -425,9 +457,12 @@ function libraryTarget(
   { resident = false, openmp = false }: LinkOptions,
   libraries: readonly string[],
 ): Target {
-  const linkFlags = [...(resident ? residentFlags : []), ...(openmp ? ["-fopenmp"] : [])];
+  const threads = openmp ? ["-fopenmp"] : [];
+  const linkFlags = [...(resident ? residentFlags : []), ...threads];
   const identity = [...linkFlags, ...libraries.map((path) => basename(path))];
-  return targetOf(compiler, "so", identity, units, shared(linkFlags, libraries));
+  const system = resident ? allLibraries : compiler.programLibraries;
+  const own = { ...compiler, flags: [...compiler.flags, ...threads] };
+  return targetOf(own, "so", identity, units, shared(linkFlags, libraries, system));
 }
 
 /** The shared object of these C units, from the cache or from the compiler. */

@@ -27,8 +27,6 @@ typedef struct {
   int (*collective)(void* group, const int64_t* descriptor, const void* in, void* out, int phase);
   void* group;
   int (*svd)(int dtype, long batch, long m, long n, const void* a, void* u, void* s, void* vh);
-  /* Sets the number of threads of OpenBLAS outside parallel regions. */
-  void (*use_blas_threads)(int threads);
   /* The shape is that of conv.c. */
   int (*conv)(const int64_t* shape, const void* a, const void* b, void* out, int threads);
   /* The description is that of fft.c. */
@@ -42,6 +40,10 @@ typedef struct {
   void (*leave)(void);
   /* A kernel over [from, from + count), divided among threads; "grain" iterations are about ten microseconds of work. */
   void (*share)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
+  /* The same in this many chunks; "weight" is the work in units of about ten microseconds. */
+  void (*run)(w_kernel fn, void* const* p, long from, long count, long chunks, double weight);
+  /* Seconds of a clock that only goes forward. */
+  double (*now)(void);
 } weft_runtime;
 
 /* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */

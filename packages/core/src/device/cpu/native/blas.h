@@ -1,7 +1,9 @@
 // OpenBLAS, and one matrix product by it or by a blocked loop where it is missing.
 #pragma once
+#include <complex.h>
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 #include "prelude.h"
 
 typedef void (*gemm_real)(int, int, int, int, int, int, float, const void*, int, const void*, int, float, void*, int);

@@ -6,6 +6,15 @@
 #include <string.h>
 
 #include "conv.h"
+#include "share.h"
+
+/* A loop whose sum may be taken in any order: compilers vectorize it then. There is no such form for complex numbers. */
+#define PRAGMA(text) _Pragma(#text)
+#if REAL
+#define SUMS(name) PRAGMA(omp simd reduction(+ : name))
+#else
+#define SUMS(name)
+#endif
 
 /* First index of y whose window position k is inside x, and the index after the last one. */
 static void TYPED(inside)(const wc_shape* s, int axis, long k, long* low, long* high) {
@@ -157,10 +166,8 @@ static void TYPED(plane)(const wc_shape* s, T* x, T* w, T* y) {
             for (long j = l2; j < h2; j++) from[j * stride] += tap * to[j];
         } else {
           T part = 0;
-          if (stride == 1)
-            for (long j = l2; j < h2; j++) part += to[j] * from[j];
-          else
-            for (long j = l2; j < h2; j++) part += to[j] * from[j * stride];
+          if (stride == 1) SUMS(part) for (long j = l2; j < h2; j++) part += to[j] * from[j];
+          else SUMS(part) for (long j = l2; j < h2; j++) part += to[j] * from[j * stride];
           sum += part;
         }
       }
@@ -202,23 +209,50 @@ static void TYPED(pixels)(const wc_shape* s, T* x, T* w, T* y, long n, long low,
   }
 }
 
-/* One channel in and one out in every group. Not 0: no memory. */
-int TYPED(wc_depthwise)(const wc_shape* s, const void* a, const void* b, void* out, int threads) {
+/* A depthwise convolution: x, w and y are its three tensors, the weight with channels last where the images have them. */
+typedef struct {
+  const wc_shape* s;
+  T *x, *w, *y;
+  long rows, pieces;
+} TYPED(depthwise_job);
+
+static void TYPED(planes)(void* const* p, long lo, long hi) {
+  const TYPED(depthwise_job)* j = p[0];
+  const wc_shape* s = j->s;
+  const long taps = wc_volume(s->k), pixels = wc_volume(s->x), positions = wc_volume(s->y), c = s->c;
+  for (long at = lo; at < hi; at++)
+    for (long n = at / c; n < (s->kind == 2 ? s->n : at / c + 1); n++)
+      TYPED(plane)(s, j->x + (n * c + at % c) * pixels, j->w + at % c * taps, j->y + (n * c + at % c) * positions);
+}
+
+static void TYPED(pieces)(void* const* p, long lo, long hi) {
+  const TYPED(depthwise_job)* j = p[0];
+  const wc_shape* s = j->s;
+  const long c = s->c, rows = j->rows, pieces = j->pieces;
+  for (long item = lo; item < hi; item++) {
+    const long piece = item % pieces;
+    if (s->kind == 2)
+      for (long n = 0; n < s->n; n++)
+        TYPED(pixels)(s, j->x, j->w, j->y, n, 0, rows, c * piece / pieces, c * (piece + 1) / pieces);
+    else TYPED(pixels)(s, j->x, j->w, j->y, item / pieces, rows * piece / pieces, rows * (piece + 1) / pieces, 0, c);
+  }
+}
+
+/* One channel in and one out in every group. */
+int TYPED(wc_depthwise)(const wc_shape* s, const void* a, const void* b, void* out, int threads, double work) {
   T* x = (T*)(s->kind == 1 ? out : a);
   T* w = (T*)(s->kind == 2 ? out : b);
   T* y = (T*)(s->kind == 0 ? out : s->kind == 1 ? a : b);
   const long taps = wc_volume(s->k), pixels = wc_volume(s->x), positions = wc_volume(s->y), c = s->c;
+  TYPED(depthwise_job) job = {.s = s, .x = x, .w = w, .y = y};
+  void* p[] = {&job};
   if (!s->last) {
     if (s->kind == 2) memset(w, 0, c * taps * sizeof(T));
-    const long planes = s->kind == 2 ? c : s->n * c;
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-    for (long at = 0; at < planes; at++)
-      for (long n = at / c; n < (s->kind == 2 ? s->n : at / c + 1); n++)
-        TYPED(plane)(s, x + (n * c + at % c) * pixels, w + at % c * taps, y + (n * c + at % c) * positions);
+    wx_share(TYPED(planes), p, s->kind == 2 ? c : s->n * c, threads, work);
     return 0;
   }
   /* The weight has its channels first in memory; a copy has them last, as the images do. */
-  T* turned = malloc(taps * c * sizeof(T));
+  T* turned = job.w = malloc(taps * c * sizeof(T));
   if (!turned) return 1;
   if (s->kind == 2) memset(turned, 0, taps * c * sizeof(T));
   else
@@ -226,19 +260,12 @@ int TYPED(wc_depthwise)(const wc_shape* s, const void* a, const void* b, void* o
       for (long k = 0; k < taps; k++) turned[k * c + i] = w[i * taps + k];
   if (s->kind == 0) memset(y, 0, s->n * positions * c * sizeof(T));
   if (s->kind == 1) memset(x, 0, s->n * pixels * c * sizeof(T));
-  const long rows = s->kind == 1 ? s->x[0] * s->x[1] : s->y[0] * s->y[1];
-  const long pieces = s->kind == 2      ? (c < threads ? c : threads)
-                      : s->n >= threads ? 1
-                      : rows < threads  ? rows
-                                        : threads;
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-  for (long item = 0; item < (s->kind == 2 ? pieces : s->n * pieces); item++) {
-    const long piece = item % pieces;
-    if (s->kind == 2)
-      for (long n = 0; n < s->n; n++)
-        TYPED(pixels)(s, x, turned, y, n, 0, rows, c * piece / pieces, c * (piece + 1) / pieces);
-    else TYPED(pixels)(s, x, turned, y, item / pieces, rows * piece / pieces, rows * (piece + 1) / pieces, 0, c);
-  }
+  job.rows = s->kind == 1 ? s->x[0] * s->x[1] : s->y[0] * s->y[1];
+  job.pieces = s->kind == 2         ? (c < threads ? c : threads)
+               : s->n >= threads    ? 1
+               : job.rows < threads ? job.rows
+                                    : threads;
+  wx_share(TYPED(pieces), p, s->kind == 2 ? job.pieces : s->n * job.pieces, threads, work);
   if (s->kind == 2)
     for (long i = 0; i < c; i++)
       for (long k = 0; k < taps; k++) w[i * taps + k] = turned[k * c + i];

@@ -14,6 +14,7 @@ static inline long wc_volume(const long size[3]) { return size[0] * size[1] * si
    [slab_low, slab_high) of the first axis that has any. */
 typedef void wc_move_windows(const wc_shape* s, long group, long first, long count, void* x, void* panel, int back,
                              long slab_low, long slab_high);
-typedef int wc_run_depthwise(const wc_shape* s, const void* a, const void* b, void* out, int threads);
+/* "work" is the number of operations. Not 0: no memory. */
+typedef int wc_run_depthwise(const wc_shape* s, const void* a, const void* b, void* out, int threads, double work);
 wc_move_windows wc_windows_s, wc_windows_d, wc_windows_c, wc_windows_z;
 wc_run_depthwise wc_depthwise_s, wc_depthwise_d, wc_depthwise_c, wc_depthwise_z;

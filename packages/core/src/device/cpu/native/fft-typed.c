@@ -1,20 +1,13 @@
 // Transforms of lines of complex numbers of one precision T. Short lines run one per vector lane by mixed radices, or by Bluestein's
 // algorithm for lengths with large prime factors; long ones are split into two steps of short ones.
 #define _GNU_SOURCE
-#include <omp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fft-lanes.h"
 #include "fft.h"
-
-#define LANES ((long)(64 / sizeof(T)))
-typedef T V __attribute__((vector_size(64)));
-typedef struct {
-  V re, im;
-} C;
-typedef struct {
-  T re, im;
-} S;
+#include "share.h"
 
 /* Up to this length a line is transformed in lanes: its buffers fit the second-level cache. */
 #define SHORT 4096
@@ -56,7 +49,7 @@ static int factorize(long n, long* factor) {
   return n == 1 ? count : -1;
 }
 
-static void transform(const plan* p, C* data, C* work);
+static C* transform(const plan* p, C* data, C* work);
 
 /* The smallest length without large factors that a convolution of n needs. */
 static long bluestein_length(long n) {
@@ -106,8 +99,8 @@ static plan* make_plan(long n) {
         data[k].re[0] = c.re, data[k].im[0] = c.im;
         if (k > 0) data[m - k].re[0] = c.re, data[m - k].im[0] = c.im;
       }
-      transform(p->inner, data, data + m);
-      for (long k = 0; k < m; k++) p->filter[k] = (S){data[k].re[0] / m, data[k].im[0] / m};
+      const C* filter = transform(p->inner, data, data + m);
+      for (long k = 0; k < m; k++) p->filter[k] = (S){filter[k].re[0] / m, filter[k].im[0] / m};
     }
     free(data);
   }
@@ -208,25 +201,24 @@ static void pass_odd(long r, long ido, long l1, const C* from, C* to, const S* w
     }
 }
 
-/* Room that a transform needs beside its data. */
-static long work_size(const plan* p) { return p->inner ? 2 * p->inner->n : p->n; }
+/* Room that a transform needs beside its data. The half spectrum of a real line has one element more. */
+static long work_size(const plan* p) { return (p->inner ? 2 * p->inner->n : p->n) + 1; }
 
-/* The forward transform of one line per lane, in place. */
-static void transform(const plan* p, C* data, C* work) {
+/* The forward transform of one line per lane. Returns which of the two arrays holds the result. */
+static C* transform(const plan* p, C* data, C* work) {
   if (p->inner) {
     const long n = p->n, m = p->inner->n;
-    C* wide = work;
-    for (long k = 0; k < n; k++) wide[k] = times(data[k], p->chirp[k]);
-    memset(wide + n, 0, (m - n) * sizeof(C));
-    transform(p->inner, wide, work + m);
+    for (long k = 0; k < n; k++) work[k] = times(data[k], p->chirp[k]);
+    memset(work + n, 0, (m - n) * sizeof(C));
+    C* wide = transform(p->inner, work, work + m);
     /* The way back is the forward transform with real and imaginary parts exchanged. */
     for (long k = 0; k < m; k++) {
       const C c = times(wide[k], p->filter[k]);
       wide[k] = (C){c.im, c.re};
     }
-    transform(p->inner, wide, work + m);
+    wide = transform(p->inner, wide, wide == work ? work + m : work);
     for (long k = 0; k < n; k++) data[k] = times((C){wide[k].im, wide[k].re}, p->chirp[k]);
-    return;
+    return data;
   }
   C *from = data, *to = work;
   long l1 = 1;
@@ -242,10 +234,10 @@ static void transform(const plan* p, C* data, C* work) {
     C* swap = from;
     from = to, to = swap;
   }
-  if (from != data) memcpy(data, from, p->n * sizeof(C));
+  return from;
 }
 
-/* Plans of short lines are kept: there are few, and they are small. */
+/* Plans of short lines are kept: there are few, and they are small. One program runs at a time, so that nobody else looks here. */
 #define KEPT 64
 static plan* kept[KEPT];
 static int kept_count;
@@ -253,79 +245,38 @@ static int kept_count;
 static const plan* plan_of(long n, plan** own) {
   const plan* found = NULL;
   *own = NULL;
-#pragma omp critical(TYPED(weft_fft_plans))
-  {
-    for (int i = 0; i < kept_count && !found; i++)
-      if (kept[i]->n == n) found = kept[i];
-    if (!found) {
-      plan* made = make_plan(n);
-      if (made && !(made->half = malloc(sizeof(S) * (n + 1)))) free_plan(made), made = NULL;
-      for (long k = 0; made && k <= n; k++) made->half[k] = root(k, 2 * n);
-      found = made;
-      if (made && kept_count < KEPT) kept[kept_count++] = made;
-      else *own = made;
-    }
+  for (int i = 0; i < kept_count && !found; i++)
+    if (kept[i]->n == n) found = kept[i];
+  if (!found) {
+    plan* made = make_plan(n);
+    if (made && !(made->half = malloc(sizeof(S) * (n + 1)))) free_plan(made), made = NULL;
+    for (long k = 0; made && k <= n; k++) made->half[k] = root(k, 2 * n);
+    found = made;
+    if (made && kept_count < KEPT) kept[kept_count++] = made;
+    else *own = made;
   }
   return found;
 }
 
-/* Where a lane reads and writes, and whether real and imaginary parts change places there. */
-typedef struct {
-  const wf_lines* job;
-  int swap_in, swap_out;
-  long twiddle; /* elements k of line l are multiplied by the root l k of this length; 0: not */
-  const S *coarse, *fine;
-  long fine_size;
-} lane_job;
+/* Tables of roots are kept too: they are smaller still. */
+static root_table tables[KEPT];
+static int table_count;
 
-static inline void put(C* c, long lane, T re, T im) { c->re[lane] = re, c->im[lane] = im; }
-
-static void load_line(const lane_job* lanes, long line, long lane, C* data) {
-  const wf_lines* job = lanes->job;
-  const long at = line / job->inner * job->in_outer + line % job->inner * job->in_inner, step = job->in_step,
-             n = job->n;
-  if (job->kind == 0) {
-    const S* x = (const S*)job->in + at;
-    if (lanes->swap_in)
-      for (long j = 0; j < n; j++) put(data + j, lane, x[j * step].im, x[j * step].re);
-    else
-      for (long j = 0; j < n; j++) put(data + j, lane, x[j * step].re, x[j * step].im);
-  } else if (job->kind == 1) {
-    const T* x = (const T*)job->in + at;
-    if (n % 2 == 0)
-      for (long j = 0; j < n / 2; j++) put(data + j, lane, x[2 * j], x[2 * j + 1]);
-    else
-      for (long j = 0; j < n; j++) put(data + j, lane, x[j], 0);
-  } else {
-    const S* x = (const S*)job->in + at;
-    for (long k = 0; k <= n / 2; k++) put(data + k, lane, x[k].re, k == 0 || 2 * k == n ? 0 : x[k].im);
-  }
-}
-
-static void store_line(const lane_job* lanes, long line, long lane, const C* data) {
-  const wf_lines* job = lanes->job;
-  const long at = line / job->inner * job->out_outer + line % job->inner * job->out_inner, step = job->out_step,
-             n = job->n;
-  if (job->kind == 2) {
-    T* y = (T*)job->out + at;
-    if (n % 2 == 0)
-      for (long j = 0; j < n / 2; j++) y[2 * j] = data[j].im[lane], y[2 * j + 1] = data[j].re[lane];
-    else
-      for (long j = 0; j < n; j++) y[j] = data[j].im[lane];
-    return;
-  }
-  S* y = (S*)job->out + at;
-  const long count = job->kind == 1 ? n / 2 + 1 : n;
-  for (long k = 0; k < count; k++) {
-    T re = data[k].re[lane], im = data[k].im[lane];
-    if (lanes->twiddle) {
-      const long m = line % job->inner * k; /* below the length: line and k are below its two factors */
-      const S a = lanes->coarse[m / lanes->fine_size], b = lanes->fine[m % lanes->fine_size];
-      const T wr = a.re * b.re - a.im * b.im, wi = a.re * b.im + a.im * b.re, r = re * wr - im * wi;
-      im = re * wi + im * wr, re = r;
-    }
-    y[k * step] = lanes->swap_out ? (S){im, re} : (S){re, im};
-  }
+/* NULL: no memory. */
+static const root_table* roots_of(long n) {
+  for (int i = 0; i < table_count; i++)
+    if (tables[i].n == n) return tables + i;
+  root_table made = {.n = n};
+  while (1L << 2 * made.shift < n) made.shift++;
+  const long fine = 1L << made.shift, coarse = n / fine + 1;
+  if (!(made.fine = malloc(sizeof(S) * (fine + coarse)))) return NULL;
+  made.coarse = made.fine + fine;
+  for (long i = 0; i < fine; i++) made.fine[i] = root(i, n);
+  for (long i = 0; i < coarse; i++) made.coarse[i] = root(i * fine, n);
+  /* The last place is used again and again. */
+  if (table_count == KEPT) free(tables[--table_count].fine);
+  tables[table_count] = made;
+  return tables + table_count++;
 }
 
 /* The half spectrum of a real line from the transform of its pairs: data[0 .. m]. */
@@ -356,42 +307,49 @@ static void from_half(const plan* p, C* data) {
   }
 }
 
+typedef struct {
+  const lane_job* lanes;
+  const plan* p;
+  atomic_int failed;
+} group_job;
+
+static void run_groups(void* const* args, long lo, long hi) {
+  group_job* g = args[0];
+  const wf_lines* job = g->lanes->job;
+  const plan* p = g->p;
+  const int pairs = job->kind != 0 && job->n % 2 == 0;
+  C* memory = aligned_alloc(64, (job->n + 2 + work_size(p)) * sizeof(C));
+  if (!memory) atomic_store(&g->failed, 1);
+  for (long group = lo; group < hi && memory; group++) {
+    C* data = memory;
+    const long first = group * LANES, count = job->lines - first < LANES ? job->lines - first : LANES;
+    load_lines(g->lanes, first, count, data);
+    if (job->kind == 2) {
+      if (pairs) from_half(p, data);
+      else
+        for (long k = 0; 2 * k < job->n; k++) {
+          const C c = data[k];
+          data[k] = (C){c.im, c.re};
+          if (k > 0) data[job->n - k] = (C){-c.im, c.re};
+        }
+    }
+    data = transform(p, data, memory + job->n + 2);
+    if (job->kind == 1 && pairs) to_half(p, data);
+    store_lines(g->lanes, first, count, data);
+  }
+  free(memory);
+}
+
 static int run_lanes(const lane_job* lanes) {
   const wf_lines* job = lanes->job;
-  const int pairs = job->kind != 0 && job->n % 2 == 0;
   plan* own;
-  const plan* p = plan_of(pairs ? job->n / 2 : job->n, &own);
+  const plan* p = plan_of(job->kind != 0 && job->n % 2 == 0 ? job->n / 2 : job->n, &own);
   if (!p) return 1;
-  const long groups = (job->lines + LANES - 1) / LANES;
-  int failed = 0;
-#pragma omp parallel num_threads(job->threads) if (job -> threads > 1) reduction(| : failed)
-  {
-    C* data = aligned_alloc(64, (job->n + 2 + work_size(p)) * sizeof(C));
-    if (!data) failed = 1;
-    C* work = data + job->n + 2;
-#pragma omp for schedule(static)
-    for (long g = 0; g < groups; g++) {
-      if (!data) continue;
-      const long first = g * LANES, count = job->lines - first < LANES ? job->lines - first : LANES;
-      if (count < LANES) memset(data, 0, (job->n + 2) * sizeof(C));
-      for (long lane = 0; lane < count; lane++) load_line(lanes, first + lane, lane, data);
-      if (job->kind == 2) {
-        if (pairs) from_half(p, data);
-        else
-          for (long k = 0; 2 * k < job->n; k++) {
-            const C c = data[k];
-            data[k] = (C){c.im, c.re};
-            if (k > 0) data[job->n - k] = (C){-c.im, c.re};
-          }
-      }
-      transform(p, data, work);
-      if (job->kind == 1 && pairs) to_half(p, data);
-      for (long lane = 0; lane < count; lane++) store_line(lanes, first + lane, lane, data);
-    }
-    free(data);
-  }
+  group_job groups = {.lanes = lanes, .p = p};
+  const double work = 30.0 * job->n * job->lines;
+  wx_share(run_groups, (void*[]){&groups}, (job->lines + LANES - 1) / LANES, job->threads, work);
   free_plan(own);
-  return failed;
+  return atomic_load(&groups.failed);
 }
 
 static int long_line(long n, const S* x, long in_step, S* y, long out_step, int inverse, int threads);
@@ -399,19 +357,14 @@ static int long_line(long n, const S* x, long in_step, S* y, long out_step, int 
 /* n = n1 n2: lines of n1 with roots of n between them, then lines of n2. */
 static int two_steps(long n, long n1, const S* x, long in_step, S* y, long out_step, int inverse, int threads) {
   const long n2 = n / n1;
-  long fine = 1;
-  while (fine * fine < n) fine *= 2;
-  const long coarse = (n + fine - 1) / fine;
-  S* table = malloc(sizeof(S) * (fine + coarse));
+  const root_table* table = roots_of(n);
   S* middle = malloc(sizeof(S) * n);
   int failed = !table || !middle;
   if (!failed) {
-    for (long i = 0; i < fine; i++) table[i] = root(i, n);
-    for (long i = 0; i < coarse; i++) table[fine + i] = root(i * fine, n);
     const wf_lines first = {0, 0, threads, n1, n2, n2, x, middle, 0, in_step, n2 * in_step, 0, 1, n2};
-    const lane_job a = {&first, inverse, 0, n, table + fine, table, fine};
+    const lane_job a = {&first, inverse, 0, table};
     const wf_lines second = {0, 0, threads, n2, n1, n1, middle, y, 0, n2, 1, 0, out_step, n1 * out_step};
-    const lane_job b = {&second, 0, inverse, 0, NULL, NULL, 1};
+    const lane_job b = {&second, 0, inverse, NULL};
     failed = run_lanes(&a) || (n2 <= SHORT && run_lanes(&b));
     /* The second step of a very long line is long itself; its result is exchanged here. */
     for (long l = 0; l < n1 && n2 > SHORT && !failed; l++) {
@@ -422,29 +375,60 @@ static int two_steps(long n, long n1, const S* x, long in_step, S* y, long out_s
       }
     }
   }
-  free(table), free(middle);
+  free(middle);
+  return failed;
+}
+
+/* What Bluestein's algorithm needs for a long line: the chirp, and the transform of its conjugate. The last one is kept if it is not
+   large. */
+static struct {
+  long n, m;
+  S *chirp, *filter;
+} bluestein;
+#define LARGE_BLUESTEIN (1L << 20)
+
+static void forget_bluestein(void) {
+  free(bluestein.chirp), free(bluestein.filter);
+  memset(&bluestein, 0, sizeof bluestein);
+}
+
+/* Not 0: no memory. */
+static int prepare_bluestein(long n, int threads) {
+  if (bluestein.n == n) return 0;
+  forget_bluestein();
+  const long m = bluestein_length(n);
+  S* wide = calloc(m, sizeof(S));
+  S* chirp = bluestein.chirp = malloc(sizeof(S) * n);
+  S* filter = bluestein.filter = malloc(sizeof(S) * m);
+  int failed = !wide || !chirp || !filter;
+  for (long k = 0; k < n && !failed; k++) {
+    const S c = chirp[k] = chirp_root(k, n);
+    wide[k] = (S){c.re, -c.im};
+    if (k > 0) wide[m - k] = wide[k];
+  }
+  failed = failed || long_line(m, wide, 1, filter, 1, 0, threads);
+  for (long k = 0; k < m && !failed; k++) filter[k] = (S){filter[k].re / m, filter[k].im / m};
+  free(wide);
+  if (failed) forget_bluestein();
+  else bluestein.n = n, bluestein.m = m;
   return failed;
 }
 
 static int bluestein_line(long n, const S* x, long in_step, S* y, long out_step, int inverse, int threads) {
-  const long m = bluestein_length(n);
+  if (prepare_bluestein(n, threads)) return 1;
+  const long m = bluestein.m;
+  const S *chirp = bluestein.chirp, *filter = bluestein.filter;
   S* wide = calloc(m, sizeof(S));
-  S* filter = calloc(m, sizeof(S));
   S* out = malloc(sizeof(S) * m);
-  S* chirp = malloc(sizeof(S) * n);
-  int failed = !wide || !filter || !out || !chirp;
+  int failed = !wide || !out;
   if (!failed) {
-#pragma omp parallel for num_threads(threads) if (threads > 1)
     for (long k = 0; k < n; k++) {
-      const S c = chirp_root(k, n), v = x[k * in_step], u = inverse ? (S){v.im, v.re} : v;
-      chirp[k] = c;
+      const S c = chirp[k], v = x[k * in_step], u = inverse ? (S){v.im, v.re} : v;
       wide[k] = (S){u.re * c.re - u.im * c.im, u.re * c.im + u.im * c.re};
-      filter[k] = (S){c.re, -c.im};
-      if (k > 0) filter[m - k] = (S){c.re, -c.im};
     }
-    failed = long_line(m, filter, 1, out, 1, 0, threads) || long_line(m, wide, 1, filter, 1, 0, threads);
+    failed = long_line(m, wide, 1, out, 1, 0, threads);
     for (long k = 0; k < m && !failed; k++) {
-      const S a = filter[k], b = {out[k].re / m, out[k].im / m};
+      const S a = out[k], b = filter[k];
       wide[k] = (S){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
     }
     failed = failed || long_line(m, wide, 1, out, 1, 1, threads);
@@ -453,7 +437,8 @@ static int bluestein_line(long n, const S* x, long in_step, S* y, long out_step,
       y[k * out_step] = inverse ? (S){v.im, v.re} : v;
     }
   }
-  free(wide), free(filter), free(out), free(chirp);
+  free(wide), free(out);
+  if (n > LARGE_BLUESTEIN) forget_bluestein();
   return failed;
 }
 
@@ -466,65 +451,90 @@ static long split(long n) {
   return best;
 }
 
+/* From this length on a single line is split, so that its parts fill the lanes. */
+#define WORTH_SPLIT (32 * LANES)
+
 static int long_line(long n, const S* x, long in_step, S* y, long out_step, int inverse, int threads) {
-  if (n <= SHORT) {
+  const long n1 = n > WORTH_SPLIT ? split(n) : 0;
+  if (n <= SHORT && n1 < LANES / 2) {
     const wf_lines job = {0, inverse, 1, n, 1, 1, x, y, 0, 0, in_step, 0, 0, out_step};
-    const lane_job lanes = {&job, inverse, inverse, 0, NULL, NULL, 1};
+    const lane_job lanes = {&job, inverse, inverse, NULL};
     return run_lanes(&lanes);
   }
-  const long n1 = split(n);
   return n1 > 0 ? two_steps(n, n1, x, in_step, y, out_step, inverse, threads)
                 : bluestein_line(n, x, in_step, y, out_step, inverse, threads);
 }
 
-/* A long line of real numbers on one side, by a transform of its pairs, or of the whole line where the length is odd. */
-static int long_real(const wf_lines* job, const void* in, void* out) {
-  const long n = job->n, m = n / 2;
-  const int pairs = n % 2 == 0;
-  const long size = pairs ? m : n;
-  S* a = calloc(size + 1, sizeof(S));
-  S* b = malloc(sizeof(S) * (size + 1));
-  int failed = !a || !b;
-  if (!failed && job->kind == 1) {
-    const T* x = in;
-    S* y = out;
-    for (long j = 0; j < size; j++) a[j] = pairs ? (S){x[2 * j], x[2 * j + 1]} : (S){x[j], 0};
-    failed = long_line(size, a, 1, b, 1, 0, job->threads);
-    if (!pairs) memcpy(y, b, sizeof(S) * (m + 1));
-    for (long k = 0; k <= m && pairs && !failed; k++) {
-      const S z = b[k == m ? 0 : k], c = {b[k == 0 ? 0 : m - k].re, -b[k == 0 ? 0 : m - k].im}, w = root(k, n);
-      const S even = {(z.re + c.re) / 2, (z.im + c.im) / 2}, odd = {(z.im - c.im) / 2, -(z.re - c.re) / 2};
-      y[k] = (S){even.re + odd.re * w.re - odd.im * w.im, even.im + odd.re * w.im + odd.im * w.re};
-    }
-  } else if (!failed) {
-    const S* x = in;
-    T* y = out;
-    if (pairs)
-      for (long k = 0; k < m; k++) {
-        const S u = {x[k].re, k == 0 ? 0 : x[k].im}, c = {x[m - k].re, k == 0 ? 0 : -x[m - k].im}, r = root(k, n);
-        const S even = {u.re + c.re, u.im + c.im}, d = {u.re - c.re, u.im - c.im};
-        const S odd = {d.re * r.re + d.im * r.im, d.im * r.re - d.re * r.im};
-        a[k] = (S){even.re - odd.im, even.im + odd.re};
-      }
-    else
-      for (long k = 0; k <= m; k++) {
-        a[k] = (S){x[k].re, k == 0 ? 0 : x[k].im};
-        if (k > 0) a[n - k] = (S){a[k].re, -a[k].im};
-      }
-    failed = long_line(size, a, 1, b, 1, 1, job->threads);
-    for (long j = 0; j < size && !failed; j++) {
-      if (pairs) y[2 * j] = b[j].re, y[2 * j + 1] = b[j].im;
-      else y[j] = b[j].re;
-    }
+/* A long line of real numbers on one side and of 2 m real numbers on the other, as m pairs. */
+typedef struct {
+  long m;
+  const root_table* roots;
+  const S* from;
+  S* to;
+} pairs_job;
+
+/* Elements [lo, hi) of the half spectrum from the transform of the pairs. */
+static void from_pairs(void* const* p, long lo, long hi) {
+  const pairs_job* j = p[0];
+  const long m = j->m;
+  for (long k = lo; k < hi; k++) {
+    const S z = j->from[k == m ? 0 : k], mirror = j->from[k == 0 ? 0 : m - k], c = {mirror.re, -mirror.im};
+    const S w = root_of(j->roots, k);
+    const S even = {(z.re + c.re) / 2, (z.im + c.im) / 2}, odd = {(z.im - c.im) / 2, -(z.re - c.re) / 2};
+    j->to[k] = (S){even.re + odd.re * w.re - odd.im * w.im, even.im + odd.re * w.im + odd.im * w.re};
   }
-  free(a), free(b);
+}
+/* And back. */
+static void to_pairs(void* const* p, long lo, long hi) {
+  const pairs_job* j = p[0];
+  const long m = j->m;
+  for (long k = lo; k < hi; k++) {
+    const S x = j->from[k], mirror = j->from[m - k], u = {x.re, k == 0 ? 0 : x.im};
+    const S c = {mirror.re, k == 0 ? 0 : -mirror.im}, r = root_of(j->roots, k);
+    const S even = {u.re + c.re, u.im + c.im}, d = {u.re - c.re, u.im - c.im};
+    const S odd = {d.re * r.re + d.im * r.im, d.im * r.re - d.re * r.im};
+    j->to[k] = (S){even.re - odd.im, even.im + odd.re};
+  }
+}
+
+/* By the transform of its pairs, or of the whole line where the length is odd. */
+static int long_real(const wf_lines* job, const void* in, void* out) {
+  const long n = job->n, m = n / 2, size = n % 2 == 0 ? m : n;
+  S* a = malloc(sizeof(S) * size);
+  int failed = !a;
+  pairs_job pairs = {.m = m};
+  void* p[] = {&pairs};
+  if (n % 2 == 0 && !failed && job->kind == 1) {
+    failed = long_line(m, in, 1, a, 1, 0, job->threads) || !(pairs.roots = roots_of(n));
+    pairs.from = a, pairs.to = out;
+    if (!failed) wx_share(from_pairs, p, m + 1, job->threads, 30.0 * m);
+  } else if (n % 2 == 0 && !failed) {
+    failed = !(pairs.roots = roots_of(n));
+    pairs.from = in, pairs.to = a;
+    if (!failed) wx_share(to_pairs, p, m, job->threads, 30.0 * m);
+    failed = failed || long_line(m, a, 1, out, 1, 1, job->threads);
+  } else if (!failed) {
+    S* b = malloc(sizeof(S) * n);
+    failed = !b;
+    for (long k = 0; k <= m && job->kind == 2; k++) {
+      const S x = ((const S*)in)[k];
+      a[k] = (S){x.re, k == 0 ? 0 : x.im};
+      if (k > 0) a[n - k] = (S){x.re, -x.im};
+    }
+    for (long k = 0; k < n && job->kind == 1; k++) a[k] = (S){((const T*)in)[k], 0};
+    failed = failed || long_line(n, a, 1, b, 1, job->kind == 2, job->threads);
+    if (!failed && job->kind == 1) memcpy(out, b, sizeof(S) * (m + 1));
+    for (long k = 0; k < n && !failed && job->kind == 2; k++) ((T*)out)[k] = b[k].re;
+    free(b);
+  }
+  free(a);
   return failed;
 }
 
 int TYPED(wf_lines)(const wf_lines* job) {
-  if (job->n <= SHORT) {
+  if (job->n <= WORTH_SPLIT || (job->n <= SHORT && job->lines >= LANES / 4)) {
     const int back = job->kind == 0 && job->inverse;
-    const lane_job lanes = {job, back, back, 0, NULL, NULL, 1};
+    const lane_job lanes = {job, back, back, NULL};
     return run_lanes(&lanes);
   }
   int failed = 0;

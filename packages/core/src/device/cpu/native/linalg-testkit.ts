@@ -10,15 +10,34 @@ import { type DType, makeStorage, numel, realOf, type Shape } from "../../../gra
 import * as c from "../../../ops/reference/complex.js";
 import { adjoint, build, identity, type Matrix, multiply } from "../../../ops/reference/matrix.js";
 import { complexes, fromComplexes, type Value } from "../../../ops/reference/value.js";
+import { nativeSource } from "../../native-source.js";
 import { unitsOf } from "../native-units.js";
 
 export const dtypes: DType[] = ["float32", "float64", "complex64", "complex128"];
 const folder = mkdtempSync(join(tmpdir(), "weft-linalg-"));
 process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
+/** The threads of the runtime library, and how often they were used. */
+const pool = (): string =>
+  `#define _GNU_SOURCE\n${nativeSource("cpu/native/pool.h", "cpu/native/share.h")}
+   static long regions;
+   static void run(w_kernel fn, void* const* p, long from, long count, long chunks, double weight) {
+     regions++;
+     pool_run(fn, p, from, count, chunks, weight);
+   }
+   static weft_runtime table = {.run = run};
+   void wl_set_threads(int);
+   void use_threads(int n) {
+     pool_grow(n - 1);
+     atomic_store(&pool.team, n);
+     wx_runtime = &table;
+     wl_set_threads(n);
+   }
+   long shared_regions(void) { return regions; }`;
+
 export function compile(flags: readonly string[] = ["-march=native"]): LibraryHandle | string {
   const name = join(folder, `linalg${flags.join("")}`);
-  const units = unitsOf("linalg").map((source, i) => {
+  const units = [...unitsOf("linalg"), pool()].map((source, i) => {
     writeFileSync(`${name}-${i}.c`, source);
     return `${name}-${i}.c`;
   });
@@ -35,7 +54,8 @@ export function compile(flags: readonly string[] = ["-march=native"]): LibraryHa
 
 const signatures = {
   init: "int wl_init(const char*)",
-  set_threads: "void wl_set_threads(int)",
+  set_threads: "void use_threads(int)",
+  regions: "long shared_regions()",
   set_crossover: "void wl_set_crossover(long)",
   cholesky: "int wl_cholesky(int, long, long, const void*, void*)",
   triangular_solve: "int wl_triangular_solve(int, long, long, long, int, int, int, const void*, const void*, void*)",

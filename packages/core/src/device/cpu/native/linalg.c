@@ -1,11 +1,15 @@
 // Linear algebra over batches of matrices, part of the CPU device's runtime library: entry points, the
 // choice between built-in code and LAPACK, and threads. It knows row-major contiguous memory, nothing of graphs.
 #define _GNU_SOURCE
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "abi.h"
 #include "linalg-lapack.h"
 #include "linalg.h"
+#include "share.h"
+
+weft_runtime* wx_runtime;
 
 typedef struct {
   wl_kernel* built_in[2][2]; /* [complex][wide] */
@@ -31,24 +35,29 @@ void wl_set_threads(int n) { wl_threads = n < 1 ? 1 : n; }
 static long wl_crossover = -1;
 void wl_set_crossover(long n) { wl_crossover = n; }
 
-static int wl_run(const wl_job* job, long batch, long step, size_t bytes, int threads, wl_kernel* kernel) {
-  const long groups = (batch + step - 1) / step;
-  /* Iterations differ in length, and other processes may use the cores: threads fetch small pieces. */
-  const long piece = groups / (8 * threads) + 1;
-  int failed = 0;
-  bytes = (bytes + 127) / 64 * 64;
-#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
-  {
-    void* scratch = aligned_alloc(64, bytes);
-    if (!scratch) failed = 1;
-#pragma omp for schedule(dynamic, piece)
-    for (long g = 0; g < groups; g++) {
-      const long first = g * step, left = batch - first;
-      if (scratch) kernel(job, first, left < step ? left : step, scratch);
-    }
-    free(scratch);
+typedef struct {
+  const wl_job* job;
+  long batch, step;
+  size_t bytes;
+  wl_kernel* kernel;
+  atomic_int failed;
+} wl_task;
+
+static void wl_groups(void* const* p, long lo, long hi) {
+  wl_task* t = p[0];
+  void* scratch = aligned_alloc(64, t->bytes);
+  if (!scratch) atomic_store(&t->failed, 1);
+  for (long g = lo; g < hi && scratch; g++) {
+    const long first = g * t->step, left = t->batch - first;
+    t->kernel(t->job, first, left < t->step ? left : t->step, scratch);
   }
-  return failed ? WL_NO_MEMORY : WL_OK;
+  free(scratch);
+}
+
+static int wl_run(const wl_job* job, long batch, long step, size_t bytes, int threads, wl_kernel* kernel, double work) {
+  wl_task task = {.job = job, .batch = batch, .step = step, .bytes = (bytes + 127) / 64 * 64, .kernel = kernel};
+  wx_share(wl_groups, (void*[]){&task}, (batch + step - 1) / step, threads, work);
+  return atomic_load(&task.failed) ? WL_NO_MEMORY : WL_OK;
 }
 
 /* Below this many operations, waking threads costs more than they save. */
@@ -56,6 +65,18 @@ static int wl_run(const wl_job* job, long batch, long step, size_t bytes, int th
 /* From this size on, LAPACK uses its own threads for a single matrix. It wakes them for every column of a panel: with 256 columns
    waiting took twenty times as long as the work of one thread. */
 #define WL_WORTH_BLAS_THREADS 1024
+
+static int wl_is_worth_blas_threads(long n, long batch) { return n >= WL_WORTH_BLAS_THREADS && batch < wl_threads; }
+/* Whether LAPACK uses threads of its own; returns how many it had. */
+static int wl_lend_threads(int own) {
+  const int inner = own ? wl_threads : 1;
+  const int before = wl_set_blas_threads && wl_get_blas_threads ? wl_get_blas_threads() : inner;
+  if (before != inner) wl_set_blas_threads(inner);
+  return before;
+}
+static void wl_return_threads(int before) {
+  if (wl_set_blas_threads && wl_get_blas_threads && wl_get_blas_threads() != before) wl_set_blas_threads(before);
+}
 
 static int wl_dispatch(const wl_op* op, const wl_job* job, long batch) {
   const int cx = wl_is_complex(job->dtype);
@@ -69,15 +90,12 @@ static int wl_dispatch(const wl_op* op, const wl_job* job, long batch) {
     const int wide = batch >= (m <= 4 ? 2 : WL_WIDE / 2) && m <= 64;
     const long step = wide ? WL_WIDE : 1, groups = (batch + step - 1) / step;
     const size_t bytes = (size_t)step * (job->numbers * (1 + cx) * sizeof(double) + job->places * sizeof(long));
-    return wl_run(job, batch, step, bytes, threads < groups ? threads : (int)groups, op->built_in[cx][wide]);
+    return wl_run(job, batch, step, bytes, threads < groups ? threads : (int)groups, op->built_in[cx][wide], work);
   }
   const size_t bytes = op->lapack_bytes ? op->lapack_bytes(job) : 0;
-  const int own = m >= WL_WORTH_BLAS_THREADS && batch < wl_threads, inner = own ? wl_threads : 1;
-  if (threads > batch) threads = (int)batch;
-  const int before = wl_set_blas_threads && wl_get_blas_threads ? wl_get_blas_threads() : inner;
-  if (before != inner) wl_set_blas_threads(inner);
-  const int code = wl_run(job, batch, 1, bytes, own ? 1 : threads, op->lapack);
-  if (before != inner) wl_set_blas_threads(before);
+  const int own = wl_is_worth_blas_threads(m, batch), before = wl_lend_threads(own);
+  const int code = wl_run(job, batch, 1, bytes, own ? 1 : threads, op->lapack, work);
+  wl_return_threads(before);
   return code;
 }
 
@@ -234,41 +252,52 @@ static void wl_plain_lu(int d, long m, long n, char* a, int* pivots) {
   }
 }
 
+typedef struct {
+  int dtype;
+  long m, n;
+  const char* a;
+  char* lu;
+  int32_t* order;
+  atomic_int failed;
+} wl_lu_task;
+
+static void wl_lu_matrices(void* const* p, long lo, long hi) {
+  wl_lu_task* t = p[0];
+  const long m = t->m, n = t->n, each = m * n * wl_size(t->dtype), k = m < n ? m : n;
+  char* columns = malloc(each + 1);
+  int* pivots = malloc((k + 1) * sizeof(int));
+  if (!columns || !pivots) atomic_store(&t->failed, 1);
+  for (long g = lo; g < hi && columns && pivots; g++) {
+    const char* from = t->a + g * each;
+    char* to = t->lu + g * each;
+    if (wl_lapack.getrf[t->dtype] && k > 0) {
+      const int rows = (int)m, width = (int)n;
+      int info = 0;
+      wl_transpose(t->dtype, m, n, from, columns);
+      ((wl_getrf*)wl_lapack.getrf[t->dtype])(&rows, &width, columns, &rows, pivots, &info);
+      wl_transpose(t->dtype, n, m, columns, to);
+    } else {
+      memcpy(to, from, each);
+      wl_plain_lu(t->dtype, m, n, to, pivots);
+    }
+    int32_t* mine = t->order + g * m;
+    for (long i = 0; i < m; i++) mine[i] = (int32_t)i;
+    for (long i = 0; i < k; i++) {
+      const int32_t swap = mine[i];
+      mine[i] = mine[pivots[i] - 1], mine[pivots[i] - 1] = swap;
+    }
+  }
+  free(columns), free(pivots);
+}
+
 int wl_lu(int dtype, long batch, long m, long n, const void* a, void* lu, int32_t* order) {
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
-  const long each = m * n * wl_size(dtype), k = m < n ? m : n;
-  const int alone = batch < wl_threads, team = alone ? 1 : wl_threads;
-  int failed = 0;
-#pragma omp parallel num_threads(team) if (team > 1) reduction(| : failed)
-  {
-    char* columns = malloc(each + 1);
-    int* pivots = malloc((k + 1) * sizeof(int));
-    if (!columns || !pivots) failed = 1;
-#pragma omp for schedule(dynamic, 1)
-    for (long g = 0; g < batch; g++) {
-      if (!columns || !pivots) continue;
-      const char* from = (const char*)a + g * each;
-      char* to = (char*)lu + g * each;
-      if (wl_lapack.getrf[dtype] && k > 0) {
-        const int rows = (int)m, width = (int)n;
-        int info = 0;
-        wl_transpose(dtype, m, n, from, columns);
-        ((wl_getrf*)wl_lapack.getrf[dtype])(&rows, &width, columns, &rows, pivots, &info);
-        wl_transpose(dtype, n, m, columns, to);
-      } else {
-        memcpy(to, from, each);
-        wl_plain_lu(dtype, m, n, to, pivots);
-      }
-      int32_t* mine = order + g * m;
-      for (long i = 0; i < m; i++) mine[i] = (int32_t)i;
-      for (long i = 0; i < k; i++) {
-        const int32_t swap = mine[i];
-        mine[i] = mine[pivots[i] - 1], mine[pivots[i] - 1] = swap;
-      }
-    }
-    free(columns), free(pivots);
-  }
-  return failed ? WL_NO_MEMORY : WL_OK;
+  wl_lu_task task = {.dtype = dtype, .m = m, .n = n, .a = a, .lu = lu, .order = order};
+  const double work = (double)batch * m * n * (m < n ? m : n);
+  const int own = wl_is_worth_blas_threads(m > n ? m : n, batch), before = wl_lend_threads(own);
+  wx_share(wl_lu_matrices, (void*[]){&task}, batch, own || work < WL_WORTH_THREADS ? 1 : wl_threads, work);
+  wl_return_threads(before);
+  return atomic_load(&task.failed) ? WL_NO_MEMORY : WL_OK;
 }
 
 /* By the complex routine for all dtypes: the vectors of real ones come in pairs otherwise. */
@@ -288,6 +317,7 @@ int wl_eig(int dtype, long batch, long n, const void* a, void* w, void* v) {
   char* scratch = malloc(2 * each + length * size + 2 * n * size);
   if (!scratch) return WL_NO_MEMORY;
   char *columns = scratch, *vectors = columns + each, *work = vectors + each, *real_work = work + length * size;
+  const int before = wl_lend_threads(wl_is_worth_blas_threads(n, batch));
   for (long g = 0; g < batch; g++) {
     char *values = (char*)w + g * n * size, *out = (char*)v + g * each;
     const char* from = (const char*)a + g * n * n * wl_size(dtype);
@@ -325,6 +355,7 @@ int wl_eig(int dtype, long batch, long n, const void* a, void* w, void* v) {
       }
     }
   }
+  wl_return_threads(before);
   free(scratch);
   return WL_OK;
 }
@@ -333,6 +364,7 @@ weft_extension weft_extend;
 void weft_extend(weft_runtime* table, const char* blas, int threads) {
   wl_init(blas);
   wl_set_threads(threads);
+  wx_runtime = table;
   table->set_linalg_threads = wl_set_threads;
   table->cholesky = wl_cholesky;
   table->triangular_solve = wl_triangular_solve;

@@ -5,10 +5,47 @@
 
 #include <stdint.h>
 #include <stddef.h>
-#include <string.h>
-#include <math.h>
-#include <complex.h>
-#include <time.h>
+
+/* The functions of the C library that kernels call. Reading its headers takes compilers longer than a small kernel. */
+#define W_DECLARE(name)                                                                                                \
+  double name(double);                                                                                                 \
+  float name##f(float);
+#define W_DECLARE2(name)                                                                                               \
+  double name(double, double);                                                                                         \
+  float name##f(float, float);
+W_DECLARE(fabs)
+W_DECLARE(rint)
+W_DECLARE(sqrt)
+W_DECLARE(floor)
+W_DECLARE(ceil)
+W_DECLARE(trunc)
+W_DECLARE(exp)
+W_DECLARE(expm1)
+W_DECLARE(log)
+W_DECLARE(log1p)
+W_DECLARE(sin)
+W_DECLARE(cos)
+W_DECLARE(tan)
+W_DECLARE(asin)
+W_DECLARE(acos)
+W_DECLARE(atan)
+W_DECLARE(sinh)
+W_DECLARE(cosh)
+W_DECLARE(tanh)
+W_DECLARE(asinh)
+W_DECLARE(acosh)
+W_DECLARE(atanh)
+W_DECLARE(erf)
+W_DECLARE(erfc)
+W_DECLARE2(copysign)
+W_DECLARE2(nextafter)
+W_DECLARE2(atan2)
+W_DECLARE2(fmod)
+W_DECLARE2(pow)
+double fma(double, double, double);
+float fmaf(float, float, float);
+void* memcpy(void*, const void*, size_t);
+void* memset(void*, int, size_t);
 
 #define W_INLINE static inline __attribute__((always_inline, unused))
 
@@ -284,31 +321,3 @@ W_INLINE double w_pow_d(double x, double y) { return pow(x, y); }
 /* Large functions that call the library are not written out at every place. */
 #undef W_CALL
 #define W_CALL static __attribute__((noinline, unused))
-/* Loops over both cases vectorize; a branch would not. */
-#define W_SELDOM(test) ((void)(test), 1)
-#include "../../native/complex.h"
-
-/* Random numbers: threefry2x32 by key and element index */
-W_INLINE uint32_t w_rotl(uint32_t x, int r) { return (x << r) | (x >> (32 - r)); }
-#include "../../native/threefry.h"
-/* Blocks of four bytes, one per element. */
-W_INLINE uint32_t w_dropout_mask4(uint32_t k0, uint32_t k1, uint64_t i, uint32_t threshold) {
-  W_THREEFRY13
-  return (uint32_t)((x0 & 65535u) >= threshold) | (uint32_t)((x0 >> 16) >= threshold) << 8 |
-         (uint32_t)((x1 & 65535u) >= threshold) << 16 | (uint32_t)((x1 >> 16) >= threshold) << 24;
-}
-W_CALL void w_dropout_mask_blocks(uint32_t* to, uint32_t k0, uint32_t k1, uint64_t first, long count,
-                                  uint32_t threshold) {
-  const uint32_t low = (uint32_t)first, high = (uint32_t)(first >> 32);
-  if (low + (uint64_t)count <= 4294967296u) {
-    _Pragma("omp simd") for (int32_t b = 0; b < (int32_t)count; b++) to[b] =
-        w_dropout_mask4(k0, k1, (uint64_t)high << 32 | (low + (uint32_t)b), threshold);
-  } else
-    for (long b = 0; b < count; b++) to[b] = w_dropout_mask4(k0, k1, first + (uint64_t)b, threshold);
-}
-W_INLINE int32_t w_bits(uint32_t k0, uint32_t k1, uint64_t i) {
-  W_THREEFRY(void)
-  x1;
-  return (int32_t)x0;
-}
-#include "../../native/normal.h"

@@ -37,8 +37,3 @@ static inline void w_update(const void* base, const void* start, const void* upd
     memcpy((char*)out + (o * n + at) * bytes, (const char*)update + o * m * bytes, m * bytes);
   }
 }
-static inline double w_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec + 1e-9 * t.tv_nsec;
-}

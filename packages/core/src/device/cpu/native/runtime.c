@@ -22,9 +22,8 @@ static void single_thread(void) {
   if (openmp_threads && !set) openmp_threads(1);
   set = 1;
 }
-static void use_blas_threads(int n) {
-  if (openmp_threads) openmp_threads(n);
-}
+
+static double wr_now(void) { return 1e-9 * (double)pool_now(); }
 
 /* Loads OpenBLAS (path may be NULL) and fills the table. Returns 0 without BLAS, 1 for its own threads, 2 for OpenMP. */
 int wr_init(const char* path, int spins) {
@@ -43,10 +42,11 @@ int wr_init(const char* path, int spins) {
                          .cumsum = wr_cumsum,
                          .argsort = wr_argsort,
                          .scatter_add = wr_scatter,
-                         .use_blas_threads = use_blas_threads,
                          .enter = wr_enter,
                          .leave = wr_leave,
-                         .share = wr_share};
+                         .share = wr_share,
+                         .run = pool_run,
+                         .now = wr_now};
   return blas_s ? blas_parallel : 0;
 }
 /* Rarer ops are libraries of their own, compiled and loaded when the first program needs them. 0 on success. */

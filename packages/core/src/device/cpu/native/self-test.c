@@ -19,6 +19,33 @@ W_SELECT(i, int32_t, uint32_t)
 W_SELECT(l, int64_t, uint64_t)
 #define N 1003
 
+/* Functions of the C library, which programs find in the process that loads them; z is 0. */
+#define W_DECLARE(name)                                                                                                \
+  double name(double);                                                                                                 \
+  float name##f(float);
+#define W_DECLARE2(name)                                                                                               \
+  double name(double, double);                                                                                         \
+  float name##f(float, float);
+W_DECLARE(erf)
+W_DECLARE(erfc)
+W_DECLARE(asinh)
+W_DECLARE(acosh)
+W_DECLARE(atanh)
+W_DECLARE2(pow)
+W_DECLARE2(fmod)
+W_DECLARE2(atan2)
+W_DECLARE2(nextafter)
+#define LIBRARY(z, F)                                                                                                  \
+  erf##F(z)                                                                                                            \
+  +erfc##F(z)                                                                                                          \
+  +asinh##F(z)                                                                                                         \
+  +acosh##F(z + 1)                                                                                                     \
+  +atanh##F(z)                                                                                                         \
+  +pow##F(z + 2, z + 10)                                                                                               \
+  +fmod##F(z + 7, z + 4)                                                                                               \
+  +atan2##F(z, z + 1)                                                                                                  \
+  +nextafter##F(z, z)
+
 /* Padded complex numbers times a number, in both precisions */
 #define PADDED(name, s, T)                                                                                             \
   W_LOOP name(const T* p, T* q, long lo, long hi) {                                                                    \
@@ -149,4 +176,8 @@ void weft_self_test(const float* p, const double* d, const int32_t* k, const uin
   TAKE(float, N)
   columns(p, (float*)q);
   TAKE(float, 17)
+  const double z = d[0] - d[0];
+  const float zf = p[0] - p[0];
+  out[o++] = LIBRARY(z, );
+  out[o++] = LIBRARY(zf, f);
 }

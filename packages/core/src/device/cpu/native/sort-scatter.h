@@ -1,7 +1,9 @@
 // Running sums, sorting and scattered additions.
 #pragma once
+#include <complex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include "prelude.h"
 
 /* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
@@ -77,28 +79,35 @@ static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, co
 }
 
 /* A number as an unsigned integer that has its place in the order: -0 equals 0, NaN is greater than every number. */
-static uint64_t float_key(float x) {
+W_INLINE uint32_t float_key(float x) {
   const uint32_t u = w_f_to_bits(x == 0 ? 0.0f : x);
   return x != x ? UINT32_MAX : u >> 31 ? ~u : u | UINT32_C(1) << 31;
 }
-static uint64_t double_key(double x) {
+W_INLINE uint64_t double_key(double x) {
   const uint64_t u = w_d_to_bits(x == 0 ? 0.0 : x);
   return x != x ? UINT64_MAX : u >> 63 ? ~u : u | UINT64_C(1) << 63;
 }
-static uint64_t order_key(int dtype, const void* x, long i) {
+/* The keys of elements [from, from + count); "flip" has ones in all bits of a key where the order is descending. */
+#define KEYS(T, key)                                                                                                   \
+  for (long i = 0; i < count; i++) {                                                                                   \
+    const T v = ((const T*)x)[from + i];                                                                               \
+    keys[i] = (uint64_t)(key) ^ flip;                                                                                  \
+  }                                                                                                                    \
+  return
+static void fill_keys(int dtype, const void* x, long from, long count, uint64_t flip, uint64_t* restrict keys) {
   switch (dtype) {
-    case 2: return (uint32_t)((const int32_t*)x)[i] ^ UINT32_C(1) << 31;
-    case 3: return (uint64_t)((const int64_t*)x)[i] ^ UINT64_C(1) << 63;
-    case 4: return float_key(w_from_half(((const w_half*)x)[i]));
-    case 5: return float_key(w_from_bfloat(((const w_bfloat*)x)[i]));
-    case 6: return float_key(((const float*)x)[i]);
-    case 7: return double_key(((const double*)x)[i]);
-    case 10: return (uint8_t)(((const int8_t*)x)[i] ^ 0x80);
-    case 11: return (uint16_t)(((const int16_t*)x)[i] ^ 0x8000);
-    case 12: return ((const uint16_t*)x)[i];
-    case 13: return ((const uint32_t*)x)[i];
-    case 14: return ((const uint64_t*)x)[i];
-    default: return ((const uint8_t*)x)[i];
+    case 2: KEYS(int32_t, (uint32_t)v ^ UINT32_C(1) << 31);
+    case 3: KEYS(int64_t, (uint64_t)v ^ UINT64_C(1) << 63);
+    case 4: KEYS(w_half, float_key(w_from_half(v)));
+    case 5: KEYS(w_bfloat, float_key(w_from_bfloat(v)));
+    case 6: KEYS(float, float_key(v));
+    case 7: KEYS(double, double_key(v));
+    case 10: KEYS(int8_t, (uint8_t)(v ^ 0x80));
+    case 11: KEYS(int16_t, (uint16_t)(v ^ 0x8000));
+    case 12: KEYS(uint16_t, v);
+    case 13: KEYS(uint32_t, v);
+    case 14: KEYS(uint64_t, v);
+    default: KEYS(uint8_t, v);
   }
 }
 /* Bytes of a key that differ between numbers of a dtype. */
@@ -173,26 +182,89 @@ typedef struct {
   long length; /* of a sorted part, while parts of one long row are merged */
   atomic_int failed;
 } sort_job;
+/* Keys are made in blocks that stay in the first-level cache. */
+#define KEY_BLOCK 1024
+static uint64_t order_flip(const order_job* j) { return j->flag ? UINT64_MAX >> (64 - 8 * key_bytes(j->dtype)) : 0; }
 static void fill_items(const order_job* j, long row, long from, long to, order_item* items) {
-  const uint64_t flip = j->flag ? UINT64_MAX >> (64 - 8 * key_bytes(j->dtype)) : 0;
-  for (long i = from; i < to; i++)
-    items[i - from] = (order_item){order_key(j->dtype, j->x, row * j->n + i) ^ flip, (int32_t)i};
+  uint64_t keys[KEY_BLOCK];
+  for (long at = from; at < to; at += KEY_BLOCK) {
+    const long count = to - at < KEY_BLOCK ? to - at : KEY_BLOCK;
+    fill_keys(j->dtype, j->x, row * j->n + at, count, order_flip(j), keys);
+    for (long i = 0; i < count; i++) items[at - from + i] = (order_item){keys[i], (int32_t)(at + i)};
+  }
+}
+/* The items of a row that come before all others, at least "count" of them and room for more: elements that are not before the worst of
+   those found so far are passed over, mostly a block at a time. Returns their number. */
+#define BEST_ROOM(count) (2 * (count) + KEY_BLOCK)
+static long best_items(const order_job* j, long row, long count, order_item* items) {
+  const int bytes = key_bytes(j->dtype);
+  uint64_t keys[KEY_BLOCK], worst = UINT64_MAX;
+  long m = 0, full = 0;
+  for (long at = 0; at < j->n; at += KEY_BLOCK / 2) {
+    const long length = j->n - at < KEY_BLOCK / 2 ? j->n - at : KEY_BLOCK / 2;
+    fill_keys(j->dtype, j->x, row * j->n + at, length, order_flip(j), keys);
+    if (full) {
+      uint64_t least = UINT64_MAX;
+      for (long i = 0; i < length; i++) least = keys[i] < least ? keys[i] : least;
+      if (least >= worst) continue;
+    }
+    for (long i = 0; i < length; i++) {
+      items[m] = (order_item){keys[i], (int32_t)(at + i)};
+      m += !full || keys[i] < worst;
+    }
+    if (m < 2 * count + KEY_BLOCK / 2 && (full || m < 4 * count)) continue;
+    m = select_items(items, m, 0, count, bytes);
+    worst = 0, full = 1;
+    for (long i = 0; i < m; i++) worst = items[i].key > worst ? items[i].key : worst;
+  }
+  return m;
+}
+/* The items of a row among which its places [first, first + count) are, and in "below" the number of items before them: by the highest
+   bits of their keys. */
+#define KEY_BINS 2048
+static long near_items(const order_job* j, long row, order_item* items, long* below) {
+  const int bits = 8 * key_bytes(j->dtype), shift = bits > 11 ? bits - 11 : 0;
+  int32_t counts[KEY_BINS] = {0};
+  uint64_t keys[KEY_BLOCK];
+  for (long at = 0; at < j->n; at += KEY_BLOCK) {
+    const long length = j->n - at < KEY_BLOCK ? j->n - at : KEY_BLOCK;
+    fill_keys(j->dtype, j->x, row * j->n + at, length, order_flip(j), keys);
+    for (long i = 0; i < length; i++) counts[keys[i] >> shift]++;
+  }
+  uint64_t low = 0, high;
+  for (*below = 0; *below + counts[low] <= j->first; low++) *below += counts[low];
+  long upto = *below;
+  for (high = low; upto + counts[high] < j->first + j->count; high++) upto += counts[high];
+  long m = 0;
+  for (long at = 0; at < j->n; at += KEY_BLOCK) {
+    const long length = j->n - at < KEY_BLOCK ? j->n - at : KEY_BLOCK;
+    fill_keys(j->dtype, j->x, row * j->n + at, length, order_flip(j), keys);
+    for (long i = 0; i < length; i++) {
+      items[m] = (order_item){keys[i], (int32_t)(at + i)};
+      m += (keys[i] >> shift) - low <= high - low;
+    }
+  }
+  return m;
 }
 static void argsort_rows(void* const* p, long lo, long hi) {
   sort_job* s = p[0];
   const order_job* j = &s->job;
   const long n = j->n, first = j->first, count = j->count;
-  order_item* items = malloc(2 * n * sizeof(order_item) + 16);
+  const int bytes = key_bytes(j->dtype), selects = count < n / 4, best = first == 0 && count < n / 64;
+  /* One item more than needed: loops write before they decide. */
+  const long room = best ? BEST_ROOM(count) + KEY_BLOCK : n;
+  order_item* items = malloc((2 * room + 1) * sizeof(order_item));
   if (!items) {
     atomic_store(&s->failed, 1);
     return;
   }
-  const int bytes = key_bytes(j->dtype);
   for (long r = lo; r < hi; r++) {
-    fill_items(j, r, 0, n, items);
-    const int selects = count < n / 4;
-    const long kept = selects ? select_items(items, n, first, count, bytes) : n;
-    const order_item* sorted = sort_items(items, items + n, kept, bytes) + (selects ? 0 : first);
+    long m = n, start = first, below = 0;
+    if (best) m = best_items(j, r, count, items);
+    else if (selects) m = near_items(j, r, items, &below), start = first - below;
+    else fill_items(j, r, 0, n, items);
+    if (selects && count < m / 4) m = select_items(items, m, start, count, bytes), start = 0;
+    const order_item* sorted = sort_items(items, items + room, m, bytes) + start;
     for (long i = 0; i < count; i++) ((int32_t*)j->out)[r * count + i] = sorted[i].at;
   }
   free(items);
@@ -253,7 +325,8 @@ static int wr_argsort(int dtype, long rows, long n, long first, long count, int 
 }
 
 /* Rows of the result are shared out among threads: each reads all indices and adds only into its own rows, so the
-   order of additions, and with it the result, does not depend on the number of threads. */
+   order of additions, and with it the result, does not depend on the number of threads. Neither does the number of parts below. */
+#define SCATTER_PARTS 4
 #define SCATTER(name, T, LOAD, STORE)                                                                                  \
   static void name(void* const* job, long lo, long hi) {                                                               \
     const order_job* j = job[0];                                                                                       \
@@ -274,6 +347,14 @@ static int wr_argsort(int dtype, long rows, long n, long first, long count, int 
           for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + LOAD(f[k]));                                      \
         }                                                                                                              \
       }                                                                                                                \
+  }                                                                                                                    \
+  static void name##_sum(void* const* job, long lo, long hi) {                                                         \
+    const order_job* j = job[0];                                                                                       \
+    T* out = j->out;                                                                                                   \
+    for (long part = 1; part < SCATTER_PARTS; part++) {                                                                \
+      const T* more = (const T*)j->base + (part - 1) * j->n * j->inner;                                                \
+      for (long i = lo; i < hi; i++) out[i] = STORE(LOAD(out[i]) + LOAD(more[i]));                                     \
+    }                                                                                                                  \
   }
 SCATTER(scatter_u8, uint8_t, SAME, SAME)
 SCATTER(scatter_u16, uint16_t, SAME, SAME)
@@ -285,11 +366,34 @@ SCATTER(scatter_f, float, SAME, SAME)
 SCATTER(scatter_d, double, SAME, SAME)
 SCATTER(scatter_c, float complex, SAME, SAME)
 SCATTER(scatter_z, double complex, SAME, SAME)
+static const struct {
+  w_kernel add, sum;
+  long bytes;
+} scatters[] = {
+    {scatter_u8, scatter_u8_sum, 1},   {scatter_u8, scatter_u8_sum, 1},   {scatter_i32, scatter_i32_sum, 4},
+    {scatter_i64, scatter_i64_sum, 8}, {scatter_h, scatter_h_sum, 2},     {scatter_b, scatter_b_sum, 2},
+    {scatter_f, scatter_f_sum, 4},     {scatter_d, scatter_d_sum, 8},     {scatter_c, scatter_c_sum, 8},
+    {scatter_z, scatter_z_sum, 16},    {scatter_u8, scatter_u8_sum, 1},   {scatter_u16, scatter_u16_sum, 2},
+    {scatter_u16, scatter_u16_sum, 2}, {scatter_i32, scatter_i32_sum, 4}, {scatter_i64, scatter_i64_sum, 8}};
+
+/* Parts [lo, hi) of the updates, each into a result of its own. */
+static void scatter_parts(void* const* p, long lo, long hi) {
+  const order_job* all = p[0];
+  char* more = p[1];
+  const long bytes = scatters[all->dtype].bytes;
+  for (long part = lo; part < hi; part++) {
+    order_job job = *all;
+    const long from = all->count * part / SCATTER_PARTS;
+    job.count = all->count * (part + 1) / SCATTER_PARTS - from;
+    job.indices += from;
+    job.updates = (const char*)all->updates + from * all->inner * bytes;
+    if (part > 0) job.base = NULL, job.out = more + (part - 1) * all->n * all->inner * bytes;
+    scatters[all->dtype].add((void*[]){&job}, 0, all->n);
+  }
+}
+
 static void wr_scatter(int dtype, long batch, long before, long n, long after, long count, const void* base,
                        const int32_t* indices, const void* updates, void* out, int threads) {
-  static const w_kernel kernels[] = {scatter_u8, scatter_u8,  scatter_i32, scatter_i64, scatter_h,
-                                     scatter_b,  scatter_f,   scatter_d,   scatter_c,   scatter_z,
-                                     scatter_u8, scatter_u16, scatter_u16, scatter_i32, scatter_i64};
   order_job job = {.outer = before,
                    .n = n,
                    .inner = after,
@@ -302,6 +406,17 @@ static void wr_scatter(int dtype, long batch, long before, long n, long after, l
                    .out = out};
   void* p[] = {&job};
   const long work = batch * (before * n * after + before * count * after);
+  /* Many updates of few rows: parts of them have results of their own, which are added in their order. */
+  if (batch * before == 1 && work > 65536 && count >= 8 * SCATTER_PARTS * n) {
+    char* more = malloc((SCATTER_PARTS - 1) * n * after * scatters[dtype].bytes);
+    if (more) {
+      pool_run(scatter_parts, (void*[]){&job, more}, 0, SCATTER_PARTS, SCATTER_PARTS, work / 2e4);
+      job.base = more;
+      wr_share(scatters[dtype].sum, p, 0, n * after, 16384, threads);
+      free(more);
+      return;
+    }
+  }
   /* One chunk per thread: each reads all indices. */
-  pool_run(kernels[dtype], p, 0, n, work <= 65536 ? 1 : n < threads ? n : threads, work / 2e4);
+  pool_run(scatters[dtype].add, p, 0, n, work <= 65536 ? 1 : n < threads ? n : threads, work / 2e4);
 }

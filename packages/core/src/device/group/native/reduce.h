@@ -1,6 +1,7 @@
 // Reductions over several arrays in C, element by element in the order of the arrays: what all-reduce and
 // reduce-scatter compute, for every dtype and function. Half types are summed in float.
 #pragma once
+#include <complex.h>
 #include "../../cpu/native/prelude.h"
 
 /* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
