@@ -2,6 +2,7 @@
 // Arguments are passed on as path filters: `npm test -- compile` runs the test files whose path contains "compile".
 
 import { join, relative } from "node:path";
+import { pathToFileURL } from "node:url";
 import { globSync } from "./glob.mjs";
 import { root, setup, sh } from "./setup.mjs";
 
@@ -36,4 +37,17 @@ process.env.WEFT_PROGRESS ??= "0";
 process.env.WEFT_INTERPRET ??= "0";
 // Two files at a time: the suites start real processes and compile kernels, and small machines have two cores.
 const together = process.env.WEFT_TEST_CONCURRENCY ?? "2";
-process.exit(sh(process.execPath, ["--test", `--test-concurrency=${together}`, ...files]));
+const reporters = [
+  ["--test-reporter", process.stdout.isTTY ? "spec" : "tap", "--test-reporter-destination", "stdout"],
+  ["--test-reporter", join(root, "scripts/slowest-files.mjs"), "--test-reporter-destination", "stdout"],
+].flat();
+process.exit(
+  sh(process.execPath, [
+    "--import",
+    pathToFileURL(join(root, "scripts/test-environment.mjs")).href,
+    "--test",
+    `--test-concurrency=${together}`,
+    ...reporters,
+    ...files,
+  ]),
+);

@@ -30,7 +30,7 @@ function readPage(file) {
 }
 
 /** Broken relative links and anchors of all pages of a folder. */
-export function brokenSiteLinks(site) {
+function brokenSiteLinks(site) {
   const files = globSync(site, (path) => /\.(html|svg)$/.test(path));
   const pages = new Map(files.map((file) => [file, readPage(file)]));
   const broken = [];

@@ -28,7 +28,7 @@ export const mapLinks = (text, change) =>
   );
 
 /** Anchors of the headings of a page, as GitHub makes them. */
-export function anchorsOf(text) {
+function anchorsOf(text) {
   const anchors = new Set();
   for (const [, heading] of text
     .replaceAll(/^(`{3,}|~{3,})[^\n]*\n[\s\S]*?^\1[^\n]*$/gm, "")

@@ -75,7 +75,7 @@ function throttledSeconds(): number {
 }
 
 /** Processors that the control groups allow; null without a limit. */
-export function processorQuota(): number | null {
+function processorQuota(): number | null {
   const all = groups().flatMap((folder) => {
     const [limit, period] = read(join(folder, "cpu.max")).split(" ").map(Number);
     const [old, span] = ["quota", "period"].map((name) =>

@@ -4,7 +4,7 @@
 import { median } from "@weft/formats/stats";
 import type { Measurement } from "./clocks.js";
 
-export const workerKinds = ["products", "memory", "loader"] as const;
+const workerKinds = ["products", "memory", "loader"] as const;
 export type WorkerKind = (typeof workerKinds)[number];
 
 /** One measured worker. */

@@ -10,7 +10,7 @@ const process_ = { host: hostId(), pid: process.pid };
 const progressEvery = 64;
 
 /** A program without arguments; nobody compiles it. */
-export const standInGraph = { params: [], nodes: [["const", [], { value: 1, dtype: "float32" }, []]], outputs: [0] };
+const standInGraph = { params: [], nodes: [["const", [], { value: 1, dtype: "float32" }, []]], outputs: [0] };
 
 /** A worker that reports instructions as done when they arrive. It sends no heartbeats. */
 export class StandInWorker {

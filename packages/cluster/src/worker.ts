@@ -80,7 +80,7 @@ const maxExecutables = 1024;
 /** Runs between two progress reports; this is the granularity of a client's queue limit. */
 const progressEvery = 64;
 
-export function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
+function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   const count = typeof cores === "number";
   if (count ? !Number.isInteger(cores) || cores < 1 : cores?.length === 0)
     throw new WeftError(`cores: ${JSON.stringify(cores)}: give a whole number above 0, or a list of core ids`);

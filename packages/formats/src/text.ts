@@ -72,7 +72,7 @@ const codeOf = (c: string): string => `\\u${c.charCodeAt(0).toString(16).padStar
 export const plainText = (text: string): string => text.replaceAll(unprintable, codeOf);
 
 /** Levenshtein distance of two words. */
-export function editDistance(a: string, b: string): number {
+function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i++) {
     const next = [i];

@@ -1,7 +1,7 @@
 // The jobs of ScaleFault: faults with the findings that name them, the variants of their sizes, and healthy jobs.
 
 /** Fault -> the findings that name it, how many variants run, and what the launcher must do. */
-export const torchFaults = {
+const torchFaults = {
   "no-sampler": { wanted: ["work-not-divided"], variants: 3 },
   "same-seed": { wanted: ["work-not-divided"], variants: 2 },
   "divided-twice": { wanted: ["work-left-out"], variants: 2 },
@@ -30,7 +30,7 @@ export const torchFaults = {
 };
 const torchVariants = [[], ["--batch", "32", "--samples", "768"], ["--channels", "48"], ["--samples", "1024"]];
 
-export const jaxFaults = {
+const jaxFaults = {
   recompilation: { wanted: ["compile-in-window"], variants: 2 },
   "gc-pauses": { wanted: ["garbage-collection"], variants: 1 },
   logging: { wanted: ["logging-in-loop"], variants: 1 },
@@ -39,7 +39,7 @@ export const jaxFaults = {
 const jaxVariants = [[], ["--width", "512"]];
 
 /** Faults of the trainer's own jobs: what the configuration of one device says differently. */
-export const weftFaults = {
+const weftFaults = {
   "other-batch": { wanted: ["baseline-mismatch"], change: { training: { epochs: 3, global_batch: 24 } } },
   "other-model": { wanted: ["baseline-mismatch"], change: { model: { dim_feedforward: 256 } } },
 };

@@ -108,9 +108,9 @@ function withSettings(raw: RawConfig, s: Settings, keepBatch: boolean): RawConfi
 /** The configuration with its paths rewritten relative to another folder. */
 function movedTo(raw: RawConfig, from: string, to: string): RawConfig {
   const moved = structuredClone(raw);
-  const told = (path: string): string => (isAbsolute(path) ? path : relative(to, resolve(from, path)) || ".");
-  if (moved.data.path !== undefined) moved.data.path = told(moved.data.path);
-  if (moved.data.tokenizer !== "hash") moved.data.tokenizer = told(moved.data.tokenizer);
+  const relocated = (path: string): string => (isAbsolute(path) ? path : relative(to, resolve(from, path)) || ".");
+  if (moved.data.path !== undefined) moved.data.path = relocated(moved.data.path);
+  if (moved.data.tokenizer !== "hash") moved.data.tokenizer = relocated(moved.data.tokenizer);
   return moved;
 }
 

@@ -113,6 +113,14 @@ describe("packed packages in an empty project", () => {
     }
   });
 
+  test("every package has its readme and license", () => {
+    for (const [name, tarball] of tarballs) {
+      const files = run("tar", ["tzf", tarball], folder).split("\n");
+      for (const file of ["README.md", "LICENSE"])
+        assert.ok(files.includes(`package/${file}`), `${name} has no ${file}`);
+    }
+  });
+
   test("every export leads to a published file", () => {
     const targets = (value: unknown): string[] =>
       typeof value === "string" ? [value] : Object.values((value ?? {}) as object).flatMap(targets);

@@ -78,7 +78,7 @@ function workOf(job: Job, kind: JobKind, loose: number): Work {
 }
 
 /** Every case twice, partitioned by its operands and at random, and its gradients if any. */
-export function suiteWork({ part = [0, 1], every = 1 }: Pick<SuiteOptions, "part" | "every">): Work[] {
+function suiteWork({ part = [0, 1], every = 1 }: Pick<SuiteOptions, "part" | "every">): Work[] {
   useDevice(new ReferenceDevice());
   const makers: (() => Work)[] = [];
   cases.forEach((item, index) => {

@@ -11,6 +11,7 @@ import {
   computeType,
   constantValue,
   type Emitter,
+  eachPart,
   elementsPerBlock,
   loadText,
   randomName,
@@ -255,7 +256,7 @@ export class BodyPrinter {
         );
       case "where": {
         const [test, a, b] = expr.args.map((arg) => this.value(arg));
-        return a.map((part, i) => scope.define(type, selectText(type, test[0], part, b[i]))) as unknown as CValue;
+        return eachPart(a, (part, i) => scope.define(type, selectText(type, test[0], part, b[i])));
       }
       case "cast":
         return castValue(scope, this.value(expr.args[0]), expr.args[0].dtype, dtype);

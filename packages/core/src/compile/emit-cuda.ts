@@ -17,7 +17,7 @@ import { emitNarrow, narrowThreads } from "./emit-narrow.js";
 import { emitTiles, readsTiles } from "./emit-tile.js";
 import { vectorLines, vectorStores } from "./emit-vector.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
-import { type CValue, computeType, storageType } from "./scalar.js";
+import { type CValue, computeType, eachPart, storageType } from "./scalar.js";
 import { word } from "./text.js";
 
 export interface CudaKernel {
@@ -118,7 +118,7 @@ function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     const written = (of: readonly CValue[]): string[] =>
       kernel.stores.flatMap((s, i) => writeText(kernel, s, of[i]).map((line) => `      ${line}`));
     const body = [...unpacked, ...element.lines, ...written(values)];
-    const held = values.map((value, k) => value.map((_, part) => `o${k}_${part}`));
+    const held = values.map((value, k) => eachPart(value, (_, part) => `o${k}_${part}`));
     const each = [
       "#pragma unroll",
       `    for (int round = 0; round < ${rounds}; round++) {`,
@@ -139,7 +139,7 @@ function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
         "    }",
         ...each,
         ...unpacked,
-        ...written(held.map((names) => names.map((name) => `${name}[round]`) as unknown as CValue)),
+        ...written(held.map((names) => eachPart(names, (name) => `${name}[round]`))),
         "    } } else",
         `    for (ix v = first + threadIdx.x; v < ${count}; v += ${blockSize}) {`,
         ...body,

@@ -3,7 +3,7 @@ import { isComplex } from "../graph/index.js";
 import { firstOf, vectorBase } from "./body.js";
 import { writeText } from "./emit-common.js";
 import type { LoopKernel, Store } from "./kernel.js";
-import { type CValue, computeType, storageType, storeText } from "./scalar.js";
+import { type CValue, computeType, eachPart, storageType, storeText } from "./scalar.js";
 
 /** How a kernel stores vectors: arrays filled in the loop over a vector, statements after it. */
 interface VectorStores {
@@ -32,12 +32,18 @@ export function vectorStores(
       result.write.push(`w_store<${width}>(p${s.buffer} + ${base.print()}, o${k});`);
       return;
     }
-    const vectors = values[k].map((_, part) => `o${k}_${part}`);
+    const vectors = eachPart(values[k], (_, part) => `o${k}_${part}`);
     vectors.forEach((name, part) => {
       result.declare.push(`${computeType[s.value.dtype]} ${name}[${width}];`);
       result.fill.push(`${name}[j] = ${values[k][part]};`);
     });
-    result.single.push(...writeText(kernel, s, vectors.map((name) => `${name}[j]`) as unknown as CValue));
+    result.single.push(
+      ...writeText(
+        kernel,
+        s,
+        eachPart(vectors, (name) => `${name}[j]`),
+      ),
+    );
   });
   return result;
 }

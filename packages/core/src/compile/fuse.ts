@@ -1,9 +1,10 @@
 // Fusion: which nodes are computed together in one loop, and which values are written to memory. A fusion group is a set of
 // element-wise nodes and reductions over one common domain; everything else is inlined, loaded, or a library call.
 import { isExpensive } from "../cost/index.js";
-import { functionOrder, type GraphFn, isHalf, isOp, type Node, numel, stridesOf } from "../graph/index.js";
+import { functionOrder, type GraphFn, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
 import { isReduction, isShift, isZeroBase, matrixOperand, reductionParts } from "./fuse-rules.js";
+import { chooseStored } from "./fuse-store.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
 import { Rematerializer } from "./rematerialize.js";
@@ -58,7 +59,7 @@ type CustomFit = (node: Node<"custom">, input: Node, strided: Strided) => boolea
 export interface FuseOptions {
   customFits?: CustomFit;
   /** Dropout masks get their own loops, which draw whole blocks of random bits. */
-  drawsAlone?: boolean;
+  separateDraws?: boolean;
   /** Column sums over pieces of rows are fused into the loop over the rows: at most this many numbers per 32nd of a row. */
   columnsInRows?: number;
 }
@@ -133,7 +134,15 @@ class Fuser {
     for (const node of this.order)
       if (isShift(node) && !this.params.has(node) && !this.stored.has(node)) this.#shifts.add(node);
     for (const node of this.order) this.#place(node);
-    this.#chooseStored();
+    chooseStored({
+      order: this.order,
+      groups: this.#groups,
+      groupOf: this.#groupOf,
+      params: this.params,
+      stored: this.stored,
+      rematerializer: this.#rematerializer,
+      bases: (node) => this.#bases(node),
+    });
     return {
       groups: this.#groups.filter((group) => group.members.length > 0),
       groupOf: this.#groupOf,
@@ -317,12 +326,12 @@ class Fuser {
     return group;
   }
 
-  #isAlone(node: Node): boolean {
-    return this.options.drawsAlone === true && isOp(node, "random") && node.attrs.kind === "dropoutMask";
+  #isSeparate(node: Node): boolean {
+    return this.options.separateDraws === true && isOp(node, "random") && node.attrs.kind === "dropoutMask";
   }
 
   #chooseGroup(node: Node, needs: ReadonlySet<number>): FusionGroup {
-    if (this.#isAlone(node)) {
+    if (this.#isSeparate(node)) {
       const group = this.#newGroup(numel(node.shape), null);
       group.level.set(node, "full");
       this.stored.add(node);
@@ -338,7 +347,7 @@ class Fuser {
     let merge: FusionGroup[] = [];
     for (const { base, relation } of this.#bases(node)) {
       const group = this.#groupOf.get(base);
-      if (group === undefined || group.kind !== "rows" || group.members.some((member) => this.#isAlone(member)))
+      if (group === undefined || group.kind !== "rows" || group.members.some((member) => this.#isSeparate(member)))
         continue;
       const level = this.#levelIn(group, base, relation, size, inner);
       if (level === null || !this.#mayJoin(node, group, needs)) continue;
@@ -511,7 +520,7 @@ class Fuser {
     const { members } = group;
     // Only where the loop writes something anyway.
     if (!members.some((member) => this.stored.has(member))) return false;
-    return members.every((member) => group.level.get(member) === "full" && !this.#isAlone(member));
+    return members.every((member) => group.level.get(member) === "full" && !this.#isSeparate(member));
   }
 
   /** Whether the summed values come from one loop, or from the same memory. */
@@ -524,78 +533,6 @@ class Fuser {
     return group.members.some((member) =>
       [...this.#rematerializer.leafLoads(member.inputs[0], false).keys()].some((leaf) => leaves.has(leaf)),
     );
-  }
-
-  /** Nodes that other groups read and that scale one value, which is stored in their place. */
-  #sharedCores(nodes: Iterable<Node>): Map<Node, Node> {
-    const byCore = new Map<Node, Node[]>();
-    for (const node of nodes) {
-      const core = this.stored.has(node) ? node : this.#rematerializer.core(node);
-      if (core !== node && this.#groupOf.has(core) && !isReduction(core))
-        byCore.set(core, [...(byCore.get(core) ?? []), node]);
-    }
-    return new Map(
-      [...byCore].flatMap(([core, all]) => (all.length < 3 ? [] : all.map((node) => [node, core] as const))),
-    );
-  }
-
-  /** The real or imaginary part of a number in memory: reading it there costs no more than reading a copy. */
-  #isPart(node: Node): boolean {
-    if (!isOp(node, "unary") || (node.attrs.fn !== "real" && node.attrs.fn !== "imag")) return false;
-    return this.#bases(node).every(({ base }) => this.params.has(base) || this.stored.has(base));
-  }
-
-  /**
-   * A value that another group reads is either stored and loaded, or rematerialized there. Storing costs one store and
-   * one load per reader; rematerializing costs the loads of its operands, and arithmetic.
-   */
-  #chooseStored(): void {
-    const readers = new Map<Node, Set<FusionGroup>>();
-    for (const group of this.#groups) {
-      for (const member of group.members) {
-        for (const { base } of this.#bases(member)) {
-          const own = this.#groupOf.get(base);
-          if (own === undefined || own === group) continue;
-          const set = readers.get(base) ?? new Set<FusionGroup>();
-          set.add(group);
-          readers.set(base, set);
-        }
-      }
-    }
-    const shared = this.#sharedCores(readers.keys());
-    for (const node of this.order) {
-      const groups = readers.get(node);
-      if (groups === undefined || this.stored.has(node)) continue;
-      const core = shared.get(node);
-      if (core !== undefined) {
-        this.stored.add(core);
-        continue;
-      }
-      if (isReduction(node) || node.op === "random") {
-        this.stored.add(node);
-        continue;
-      }
-      if (this.#isPart(node)) continue;
-      const size = numel(node.shape);
-      const widest = Math.max(...[...groups].map((g) => g.size));
-      const repeated = widest > size * 2;
-      // A bias in a half type: libraries read it as it is, and it is not rounded again for every row.
-      const rounded = isOp(node, "cast") && isHalf(node.dtype) && widest >= size * 64;
-      if (rounded || this.#rematerializer.arithmetic(node) > (repeated ? 3 : 40)) {
-        this.stored.add(node);
-        continue;
-      }
-      // In units of the value's own memory.
-      const store = groups.size + 1;
-      const ways = [false, true].map((halves) => {
-        const loads = this.#rematerializer.leafLoads(node, true, halves);
-        return { loads, cost: this.#rematerializer.cost(node, loads, groups.size, halves) };
-      });
-      const [plain, halved] = ways;
-      const best = halved.cost < Math.min(plain.cost, store) ? halved : plain;
-      if (best.cost > store) this.stored.add(node);
-      else for (const leaf of best.loads.keys()) if (this.#groupOf.has(leaf)) this.stored.add(leaf);
-    }
   }
 }
 

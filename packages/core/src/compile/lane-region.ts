@@ -285,7 +285,7 @@ class Region {
     const { time, length } = instance.loop;
     let numbers: LaneScalar[];
     try {
-      numbers = evaluator.partialNumbers(y, laneAxes, instance.env);
+      numbers = evaluator.sums.numbers(y, laneAxes, instance.env);
     } catch (error) {
       if (!(error instanceof NotLane)) throw error;
       numbers = evaluator.numbers(y, 0, instance.env);

@@ -217,7 +217,7 @@ function depthwise(node: Node<"conv">): Node {
 }
 
 /** A convolution as slices and a matrix product. */
-export function lowerConv(node: Node<"conv">): Node {
+function lowerConv(node: Node<"conv">): Node {
   if (isDepthwiseLoop(node)) return depthwise(node);
   const { attrs } = node;
   const [a, b] = attrs.channelsLast ? node.inputs.map(toFirst) : node.inputs;

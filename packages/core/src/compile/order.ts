@@ -19,7 +19,7 @@ export interface Work {
 const worthMoving = 1 << 16;
 
 /** Where values are and how large they are. */
-export interface Sizes {
+export interface MemorySizes {
   /** Parameters of the function, which live throughout. */
   params: ReadonlySet<string>;
   /** Results of the function. */
@@ -27,11 +27,11 @@ export interface Sizes {
   bytesOf: (key: string) => number;
 }
 
-const sum = (keys: Iterable<string>, { bytesOf }: Sizes): number =>
+const sum = (keys: Iterable<string>, { bytesOf }: MemorySizes): number =>
   [...keys].reduce((total, key) => total + bytesOf(key), 0);
 
 /** Work whose place is fixed by other rules, and updates of the state, which share a launch. */
-const isFixed = (w: Work, { results }: Sizes): boolean =>
+const isFixed = (w: Work, { results }: MemorySizes): boolean =>
   w.early === true ||
   w.step.kind === "collective" ||
   w.after !== undefined ||
@@ -41,7 +41,7 @@ const isFixed = (w: Work, { results }: Sizes): boolean =>
  * Delays work whose results are needed much later, up to the first step that reads them, unless its operands would take more
  * memory until then. Rematerialized values of checkpoints are computed where they are used, not all at once.
  */
-export function asLate(work: Work[], sizes: Sizes): Work[] {
+export function asLate(work: Work[], sizes: MemorySizes): Work[] {
   const readers = readersOf(work);
   for (const [i, w] of work.entries()) w.at = i;
   let delayed = false;
@@ -78,7 +78,7 @@ function readersOf(work: readonly Work[]): Map<string, Work[]> {
  * Moves work that is the last reader of large values to the step after their other readers, if it writes less than they hold:
  * gradients of weights, whose place in the program is that of the update.
  */
-export function asSoon(work: Work[], sizes: Sizes): Work[] {
+export function asSoon(work: Work[], sizes: MemorySizes): Work[] {
   const readers = readersOf(work);
   const writers = new Map(work.flatMap((w) => [...w.writes].map((key) => [key, w] as const)));
   for (const [i, w] of work.entries()) w.at = i;

@@ -59,6 +59,9 @@ const suffix = (dtype: DType): string => (isDouble(dtype) ? "d" : "f");
 
 /** A value in C: one text, or two for complex numbers. */
 export type CValue = readonly [string] | readonly [string, string];
+/** The same expression of both parts of a value. */
+export const eachPart = (x: CValue, f: (part: string, i: number) => string): CValue =>
+  x.length === 1 ? [f(x[0], 0)] : [f(x[0], 0), f(x[1], 1)];
 
 export function literal(value: number, dtype: DType): string {
   const kind = kindOf(dtype);
@@ -184,7 +187,7 @@ export function unaryValue(out: Emitter, fn: UnaryFn, x: CValue, from: DType, to
     const s = suffix(from);
     const [re, im] = x as readonly [string, string];
     const rule = complexUnary[fn];
-    if (rule !== undefined) return rule(re, im, s).map((text) => out.define(type, text)) as unknown as CValue;
+    if (rule !== undefined) return eachPart(rule(re, im, s), (text) => out.define(type, text));
     return out.definePair(computeType[from], (a, b) => `w_c${word(fn)}_${s}(${re}, ${im}, &${a}, &${b});`);
   }
   if (kindOf(from) === "float") return [out.define(type, floatUnary[fn](x[0], suffix(from)))];
@@ -280,7 +283,7 @@ export function castValue(out: Emitter, x: CValue, from: DType, to: DType): CVal
   if (isComplex(to)) {
     const real = isComplex(from) ? x : castValue(out, x, from, to === "complex64" ? "float32" : "float64");
     if (!isComplex(from)) return [real[0], to === "complex64" ? "0.0f" : "0.0"];
-    return x.map((part) => out.define(computeType[to], `(${computeType[to]})${part}`)) as unknown as CValue;
+    return eachPart(x, (part) => out.define(computeType[to], `(${computeType[to]})${part}`));
   }
   const [re] = x;
   if (to === "bool") {

@@ -98,7 +98,8 @@ test("WEFT_CACHE_BYTES sets the limit, and a bad value is an error", () => {
 const skip = findCompiler() === null ? "no C compiler on this machine" : false;
 test("processes that add to a full cache cut it back, and all of them get their results", { skip }, async () => {
   const old = Array.from({ length: 50 }, (_, i) => file(kernel(i), 2 + i));
-  const env = { ...process.env, WEFT_CACHE_DIR: root, WEFT_CACHE_BYTES: "30000", WEFT_DEVICE: "cpu" };
+  const quick = { WEFT_CC_FLAGS: "-O0", WEFT_DEVICE: "cpu" };
+  const env = { ...process.env, WEFT_CACHE_DIR: root, WEFT_CACHE_BYTES: "30000", ...quick };
   const run = async (n: number): Promise<string> => {
     const body = `import * as weft from ${JSON.stringify(`file://${entry}`)};\nconsole.log(weft.ones([1000]).add(${n}).mul(${n}).sum().itemSync());`;
     return (await promisify(execFile)(process.execPath, ["--input-type=module", "-e", body], { env })).stdout.trim();

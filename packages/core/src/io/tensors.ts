@@ -1,7 +1,7 @@
 // Tensors to files and back, by the file's ending.
 import { extname } from "node:path";
 import { WeftError } from "../graph/index.js";
-import { fromStorage, Tensor } from "../tensor/index.js";
+import { fromStorage, Tensor } from "../tensor/internal.js";
 import type { HostArray, LazyArray } from "./host.js";
 import { readNpy, writeNpy } from "./npy.js";
 import { readNpz, writeNpz } from "./npz.js";

@@ -21,15 +21,15 @@ function sameOp<K extends OpName>(attrs: (node: Node<K>, size: number) => OpAttr
 }
 
 /** For ops whose attributes do not depend on axis positions. */
-const anyRank = sameOp<OpName>((node) => node.attrs) as unknown as never;
+const anyRank = sameOp<OpName>((node) => node.attrs);
 
-const leaf: BatchRule<OpName> = ({ node, size }) => withBatch({ node: node, batched: false }, size);
+const leaf: BatchRule<OpName> = ({ node, size }) => withBatch({ node, batched: false }, size);
 
 export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } = {
-  input: leaf as never,
-  data: leaf as never,
-  const: leaf as never,
-  iota: leaf as never,
+  input: leaf,
+  data: leaf,
+  const: leaf,
+  iota: leaf,
   random: anyRank,
   alias: anyRank,
   barrier: anyRank,

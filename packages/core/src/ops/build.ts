@@ -24,6 +24,10 @@ export function make<K extends OpName>(op: K, inputs: readonly Node[], attrs: Op
   return new Node(op, inputs, attrs, shapeRules[op](inputs, attrs));
 }
 
+/** The same op with other operands. */
+export const withInputs = <K extends OpName>(node: Node<K>, inputs: readonly Node[]): Node<K> =>
+  make(node.op, inputs, node.attrs);
+
 export const input = (shape: Shape, dtype: DType, name = ""): Node => make("input", [], { shape, dtype, name });
 /** A constant as its dtype stores it, so that constant folding agrees with computation on a device. */
 export const constant = (value: Scalar, dtype: DType): Node =>

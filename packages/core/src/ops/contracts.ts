@@ -3,9 +3,6 @@
 import {
   type Aval,
   type BinaryFn,
-  type CollectiveKind,
-  checkExtent,
-  type DType,
   type GraphFn,
   isComplex,
   isDType,
@@ -19,22 +16,37 @@ import {
   type OpName,
   outputAvals,
   precisions,
-  type Shape,
   sameShape,
-  showAval,
   showShape,
-  type Transfer,
   type UnaryFn,
   unboundedLength,
 } from "../graph/index.js";
 import { attentionProblem } from "./contracts-attention.js";
-
-/** A contract violation; the verifier adds the node. */
-export class Violation extends Error {}
-
-function demand(condition: boolean, problem: string): asserts condition {
-  if (!condition) throw new Violation(problem);
-}
+import {
+  anyDType,
+  checkAxes,
+  checkAxis,
+  checkDType,
+  checkIndices,
+  checkLinalg,
+  checkMatrix,
+  checkPerAxis,
+  checkSameAval,
+  checkSameDType,
+  checkSameShape,
+  checkSquare,
+  checkSystem,
+  type DTypeTest,
+  demand,
+  demandShape,
+  isCount,
+  isLinalg,
+  isLogical,
+  isNumber,
+  isReal,
+  leading,
+} from "./contracts-checks.js";
+import { checkCollective } from "./contracts-collective.js";
 
 type Contract<K extends OpName> = (inputs: readonly Node[], attrs: OpAttrs[K]) => void;
 
@@ -43,45 +55,6 @@ interface Row<K extends OpName> {
   operands: number | null;
   check?: Contract<K>;
 }
-
-const isCount = (n: number): boolean => Number.isSafeInteger(n) && n >= 0;
-
-export function demandShape(shape: Shape): void {
-  demand(shape.every(isCount), `the shape ${showShape(shape)} has an impossible dimension`);
-  checkExtent(shape);
-}
-
-function checkAxis(axis: number, shape: Shape): void {
-  demand(isCount(axis) && axis < shape.length, `axis ${axis} is not one of ${showShape(shape)}`);
-}
-
-function checkAxes(axes: readonly number[], shape: Shape): void {
-  for (const axis of axes) checkAxis(axis, shape);
-  demand(new Set(axes).size === axes.length, `the axes [${axes}] repeat`);
-}
-
-function checkSameShape(a: Node, b: Node): void {
-  demand(sameShape(a.shape, b.shape), `operands have the shapes ${showShape(a.shape)} and ${showShape(b.shape)}`);
-}
-
-function checkSameDType(a: Node, b: Node): void {
-  demand(a.dtype === b.dtype, `operands have the dtypes ${a.dtype} and ${b.dtype}`);
-}
-
-function checkSameAval(what: string, a: Aval, b: Aval): void {
-  demand(a.dtype === b.dtype && sameShape(a.shape, b.shape), `${what} is ${showAval(a)} and should be ${showAval(b)}`);
-}
-
-function checkIndices(indices: Node): void {
-  demand(indices.dtype === "int32", `indices are ${indices.dtype} and should be int32`);
-}
-
-type DTypeTest = (dtype: DType) => boolean;
-const anyDType: DTypeTest = () => true;
-const isReal: DTypeTest = (dtype) => !isComplex(dtype);
-const isLogical: DTypeTest = (dtype) => kindOf(dtype) === "bool" || kindOf(dtype) === "int";
-const isNumber: DTypeTest = (dtype) => kindOf(dtype) !== "bool";
-const isLinalg: DTypeTest = (dtype) => isInexact(dtype) && !isHalf(dtype);
 
 const unaryDTypes: Record<UnaryFn, DTypeTest> = {
   neg: isNumber,
@@ -146,44 +119,6 @@ const binaryDTypes: Record<BinaryFn, DTypeTest> = {
   rshift: (dtype) => kindOf(dtype) === "int",
   complex: isFloat,
 };
-
-function checkDType(what: string, test: DTypeTest, dtype: DType): void {
-  demand(test(dtype), `${what} is not defined on ${dtype}`);
-}
-
-/** Entries of a slice or pad: one integer per axis. */
-function checkPerAxis(name: string, amounts: readonly number[], shape: Shape): void {
-  demand(amounts.length === shape.length, `${name} has ${amounts.length} entries for ${showShape(shape)}`);
-  demand(amounts.every(isCount), `${name} [${amounts}] holds something that is not a whole number >= 0`);
-}
-
-const leading = (shape: Shape): Shape => shape.slice(0, -2);
-
-function checkMatrix(a: Node): void {
-  demand(a.shape.length >= 2, `a matrix is needed, and ${showShape(a.shape)} is none`);
-}
-
-function checkLinalg(a: Node): void {
-  checkMatrix(a);
-  checkDType("linear algebra", isLinalg, a.dtype);
-}
-
-function checkSquare(a: Node): void {
-  checkLinalg(a);
-  const [rows, columns] = a.shape.slice(-2);
-  demand(rows === columns, `a square matrix is needed, and ${showShape(a.shape)} is none`);
-}
-
-/** a x = b: b has the rows and batch dimensions of a. */
-function checkSystem([a, b]: readonly Node[]): void {
-  checkSquare(a);
-  checkMatrix(b);
-  checkSameDType(a, b);
-  demand(
-    sameShape(leading(a.shape), leading(b.shape)) && a.shape[a.shape.length - 1] === b.shape[b.shape.length - 2],
-    `the system ${showShape(a.shape)} does not fit the right sides ${showShape(b.shape)}`,
-  );
-}
 
 /** Three tensors of one rank, whose batch and channel dimensions fit. */
 function checkConv([first, second]: readonly Node[], attrs: OpAttrs["conv"]): void {
@@ -273,79 +208,6 @@ const randomDTypes: Record<OpAttrs["random"]["kind"], DTypeTest> = {
   normal: isFloat,
   dropoutMask: (dtype) => dtype === "bool",
 };
-
-/** Position of a device in its group, and the group. */
-function checkGroup({ groups, rank }: OpAttrs["collective"]): { me: number; members: number } {
-  const all = groups.flat();
-  demand(all.every(isCount) && new Set(all).size === all.length, `the groups [${groups.join(" | ")}] overlap`);
-  const group = groups.find((members) => members.includes(rank));
-  demand(group !== undefined, `rank ${rank} is in none of the groups [${groups.join(" | ")}]`);
-  return { me: group.indexOf(rank), members: group.length };
-}
-
-function checkSizes(name: string, sizes: readonly number[], members: number): void {
-  demand(sizes.length === members && sizes.every(isCount), `${name} [${sizes}] are not those of ${members} members`);
-}
-
-const withExtent = (shape: Shape, axis: number, extent: number): number[] =>
-  shape.map((d, i) => (i === axis ? extent : d));
-
-const total = (sizes: readonly number[]): number => sizes.reduce((n, d) => n + d, 0);
-
-function checkBoxes(name: string, boxes: readonly Transfer[], shape: Shape, group: readonly number[]): void {
-  for (const { rank, start, stop } of boxes) {
-    demand(group.includes(rank), `${name} names rank ${rank}, which is not in the group [${group}]`);
-    const fits =
-      start.length === shape.length &&
-      stop.length === shape.length &&
-      shape.every((d, i) => isCount(start[i]) && start[i] <= stop[i] && stop[i] <= d);
-    demand(fits, `${name} [${start}] to [${stop}] is not a box of ${showShape(shape)}`);
-  }
-}
-
-const collectiveChecks: {
-  [K in CollectiveKind]: (x: Node, attrs: OpAttrs["collective"], me: number, members: number) => Shape;
-} = {
-  allReduce: (x) => x.shape,
-  allGather: (x, { axis, sizes }, me, members) => {
-    checkAxis(axis, x.shape);
-    checkSizes("sizes", sizes, members);
-    demand(x.shape[axis] === sizes[me], `its part ${showShape(x.shape)} has not ${sizes[me]} along axis ${axis}`);
-    return withExtent(x.shape, axis, total(sizes));
-  },
-  reduceScatter: (x, { axis, sizes }, me, members) => {
-    checkAxis(axis, x.shape);
-    checkSizes("sizes", sizes, members);
-    demand(x.shape[axis] === total(sizes), `${showShape(x.shape)} is not cut into [${sizes}] along axis ${axis}`);
-    return withExtent(x.shape, axis, sizes[me]);
-  },
-  allToAll: (x, { axis, splitAxis, sizes, splitSizes }, me, members) => {
-    checkAxes([axis, splitAxis], x.shape);
-    checkSizes("sizes", sizes, members);
-    checkSizes("splitSizes", splitSizes, members);
-    demand(
-      x.shape[axis] === sizes[me] && x.shape[splitAxis] === total(splitSizes),
-      `${showShape(x.shape)} is not part ${me} of [${sizes}] along ${axis}, cut into [${splitSizes}] along ${splitAxis}`,
-    );
-    return withExtent(withExtent(x.shape, axis, total(sizes)), splitAxis, splitSizes[me]);
-  },
-  exchange: (x, { sends, receives, shape, groups, rank }) => {
-    const group = groups.find((members) => members.includes(rank)) as readonly number[];
-    demand(shape.length === x.shape.length, `${showShape(x.shape)} is exchanged for ${showShape(shape)}`);
-    checkBoxes("sends", sends, x.shape, group);
-    checkBoxes("receives", receives, shape, group);
-    return shape;
-  },
-};
-
-function checkCollective([x]: readonly Node[], attrs: OpAttrs["collective"]): void {
-  const { me, members } = checkGroup(attrs);
-  demand(isCount(attrs.sequence), `its sequence ${attrs.sequence} is not a whole number >= 0`);
-  if (attrs.fn === "max" || attrs.fn === "min") checkDType(attrs.fn, isReal, x.dtype);
-  demandShape(attrs.shape);
-  const expected = collectiveChecks[attrs.kind](x, attrs, me, members);
-  checkSameAval("its result", attrs, { shape: expected, dtype: x.dtype });
-}
 
 export const contracts: { [K in OpName]: Row<K> } = {
   input: { operands: 0 },

@@ -20,7 +20,8 @@ import {
   shown,
   WeftError,
 } from "../graph/index.js";
-import { checkContract, Violation } from "./contracts.js";
+import { checkContract } from "./contracts.js";
+import { Violation } from "./contracts-checks.js";
 import { shapeRules } from "./shape.js";
 
 type AnyShapeRule = (inputs: readonly Node[], attrs: OpAttrs[OpName]) => Aval | readonly Aval[];

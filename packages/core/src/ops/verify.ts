@@ -12,7 +12,8 @@ import {
   sameShape,
   showAval,
 } from "../graph/index.js";
-import { checkContract, demandShape, Violation } from "./contracts.js";
+import { checkContract } from "./contracts.js";
+import { demandShape, Violation } from "./contracts-checks.js";
 import { shapeRules } from "./shape.js";
 
 const show = (node: Node): string => {

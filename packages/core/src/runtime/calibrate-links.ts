@@ -174,11 +174,11 @@ export function slowestRates<T extends Pick<Rates, "products" | "matmul">>(group
   const scores = range(group.size).map((rank) => (rank === group.rank ? score * group.size : 0));
   const all = meanOverRanks(group, scores);
   const slowest = all.indexOf(Math.max(...all));
-  const told = meanOverRanks(
+  const ofSlowest = meanOverRanks(
     group,
     numbers.map((x) => (slowest === group.rank ? x * group.size : 0)),
   );
-  return rounded(withNumbers(mine, told[Symbol.iterator]()));
+  return rounded(withNumbers(mine, ofSlowest[Symbol.iterator]()));
 }
 
 /**

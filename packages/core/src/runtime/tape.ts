@@ -12,7 +12,7 @@ const batch = 256;
 /** Data up to this is written into the line itself. */
 const inlineBytes = 4096;
 
-export const tapeVersion = 1;
+const tapeVersion = 1;
 
 /** Makes a folder. One that is another user's may hold links to files of this user, which would be overwritten. */
 function makeOwnFolder(folder: string): void {

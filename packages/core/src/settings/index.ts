@@ -27,6 +27,9 @@ export const settings = {
     summary: "C compiler of the CPU device.",
     otherwise: "`$CC`, `cc`, `gcc` or `clang`",
   }),
+  compilerFlags: text("WEFT_CC_FLAGS", "flags, separated by spaces", {
+    summary: "More flags for the C compiler: with `-O0` it takes less time, and programs take more.",
+  }),
   connect: text("WEFT_CONNECT", "HOST:PORT of a dispatcher", {
     summary: "Runs the program on the cluster at this address, without a change to the program.",
   }),

@@ -1,7 +1,7 @@
 // The knapsack of the planner against all choices of random instances.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cheapestCover, type Item } from "./cover.js";
+import { type CoverItem, cheapestCover } from "./cover.js";
 
 /** Numbers that look random and are the same everywhere. */
 function numbers(seed: number): () => number {
@@ -12,7 +12,7 @@ function numbers(seed: number): () => number {
   };
 }
 
-function instance(seed: number): Item[] {
+function instance(seed: number): CoverItem[] {
   const next = numbers(seed);
   return Array.from({ length: 2 + Math.floor(next() * 6) }, () => {
     const saves = 1 + Math.floor(next() * 50);
@@ -22,7 +22,7 @@ function instance(seed: number): Item[] {
   });
 }
 
-function exhaustive(items: readonly Item[], need: number): number | null {
+function exhaustive(items: readonly CoverItem[], need: number): number | null {
   const [head, ...rest] = items;
   if (head === undefined) return need <= 1e-9 ? 0 : null;
   const found = [{ saves: 0, costs: 0 }, ...head.ways].flatMap(({ saves, costs }) => {

@@ -8,7 +8,7 @@ export interface Way {
 }
 
 /** An item with its ways; at most one is taken. */
-export interface Item<W extends Way = Way> {
+export interface CoverItem<W extends Way = Way> {
   ways: readonly W[];
 }
 
@@ -41,7 +41,7 @@ function hullOf(item: number, ways: readonly Way[]): HullStep[] {
  * cut off.
  */
 export function cheapestCover<W extends Way>(
-  items: readonly Item<W>[],
+  items: readonly CoverItem<W>[],
   need: number,
   tolerance: number,
   below = Number.POSITIVE_INFINITY,

@@ -17,10 +17,10 @@ import { build } from "../ops/index.js";
 import {
   attentionNode,
   type Band,
+  bandIntersection,
   belowZero,
   biasBand,
   closedScore,
-  meet,
   narrowed,
   seesEverywhere,
   segmentIds,
@@ -65,7 +65,7 @@ function bandOption(op: string, { causal = false, window }: AttentionOptions): B
   const sides = typeof window === "number" ? [window, window] : window;
   if (sides.length !== 2 || !sides.every((n) => Number.isInteger(n) && n >= 0 && n < 2 ** 30))
     throw new WeftError(`${op}: window is a whole number of at least 0 or two of them, got ${showValue(window)}`);
-  return meet({ lower: 0 - sides[0], upper: sides[1] }, causal ? { upper: 0 } : {});
+  return bandIntersection({ lower: 0 - sides[0], upper: sides[1] }, causal ? { upper: 0 } : {});
 }
 
 /** Whether a query may see a key by their segments [..., 1, queries, keys], and by the mask. */
@@ -132,7 +132,7 @@ function extras(
     if (mask.dtype !== "bool" && !isFloat(mask.dtype))
       throw new DTypeError(`${op}: a mask is bool (who may look) or float (added to the scores), got ${mask.dtype}`);
     const found = maskOption(mask, scores);
-    band = meet(band, found.band);
+    band = bandIntersection(band, found.band);
     const ids = found.node !== null && mask.dtype === "bool" ? segmentIds(found.node, scores) : null;
     if (ids !== null) {
       kind = "segments";

@@ -94,6 +94,7 @@ const argumentKinds = {
   tensor: { title: "a tensor", accepts: (x: unknown) => x instanceof Tensor },
   function: { title: "a function", accepts: (x: unknown) => typeof x === "function" },
   array: { title: "an array", accepts: (x: unknown) => Array.isArray(x) },
+  number: { title: "a number", accepts: (x: unknown) => typeof x === "number" },
   string: { title: "a string", accepts: (x: unknown) => typeof x === "string" },
 };
 

@@ -5,12 +5,10 @@ import {
   checkOptions,
   type DType,
   DTypeError,
-  dtypes,
   float16Bits,
   integerLimits,
   isBig,
   isComplex,
-  isDType,
   kindOf,
   makeStorage,
   numel,
@@ -18,11 +16,11 @@ import {
   ShapeError,
   type Storage,
   showShape,
-  showValue,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
+import { checkCount, checkDType, checkShape } from "./checks.js";
 import { type ComplexNumber, checkArguments, isScalarValue, scalarNode, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 
@@ -37,23 +35,8 @@ export interface CreateOptions {
   /** Dtype of the elements. */
   dtype?: DType;
 }
-
-/** Throws unless the shape is a list of non-negative integers of a reasonable size. */
-export function checkShape(op: string, shape: Shape): void {
-  if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < 0))
-    throw new ShapeError(`${op}: a shape is an array of non-negative integers, got ${showValue(shape)}`);
-  if (numel(shape) > 2 ** 40)
-    throw new ShapeError(
-      `${op}: shape ${showShape(shape)} has ${numel(shape).toExponential(2)} elements, more than memory holds`,
-    );
-}
-
-/** Throws unless the name is a dtype. */
-export function checkDType(op: string, dtype: DType): void {
-  if (!isDType(dtype)) throw new DTypeError(`${op}: unknown dtype ${String(dtype)}; known: ${dtypes.join(", ")}`);
-}
-
 /** Typed arrays with the same bytes as a tensor. */
+
 const typedDTypes: [new (n: number) => object, DType][] = [
   [Float32Array, "float32"],
   [Float64Array, "float64"],
@@ -223,7 +206,7 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
         dtype,
         dtype === "complex64" ? Float32Array.from(raw as Float64Array) : Float64Array.from(raw as Float32Array),
       );
-    return fromStorage(shape, dtype, fill(dtype, raw as unknown as ArrayLike<number>, shape));
+    return fromStorage(shape, dtype, fill(dtype, raw as ArrayLike<number>, shape));
   }
   const shape = shapeOfNested(data);
   const elements: Element[] = [];
@@ -400,8 +383,8 @@ export function linspace(
   options: CreateOptions & { endpoint?: boolean } = {},
 ): Tensor {
   checkOptions("linspace", options, ["dtype", "endpoint"]);
-  if (!Number.isInteger(count) || count < 0)
-    throw new WeftError(`linspace: count must be a whole number, got ${count}`);
+  checkArguments("linspace", "number", { start, stop });
+  checkCount("linspace", count);
   const dtype = options.dtype ?? "float32";
   checkDType("linspace", dtype);
   const last = options.endpoint === false ? count : count - 1;

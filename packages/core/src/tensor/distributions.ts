@@ -14,8 +14,9 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { isTracing } from "../runtime/index.js";
+import { checkShape } from "./checks.js";
 import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
-import { checkShape, tensor } from "./create.js";
+import { tensor } from "./create.js";
 import { finfo } from "./dtypes.js";
 import { matmul } from "./einsum.js";
 import { take, topk } from "./indexing.js";
@@ -228,6 +229,7 @@ export interface ChoiceOptions extends Omit<RandomOptions, "dtype"> {
 
 /** Throws unless p has a probability per element, and enough that are not 0. Values are checked where they can be read. */
 function checkProbabilities(p: Tensor, size: number, least: number): void {
+  checkArguments("choice", "tensor", { p });
   if (p.rank !== 1 || p.size !== size)
     throw new ShapeError(`choice: p has one probability for each of the ${size} elements, got shape [${p.shape}]`);
   if (isComplex(p.dtype)) throw new DTypeError(`choice: p has probabilities, got ${p.dtype}`);

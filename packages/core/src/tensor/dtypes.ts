@@ -13,7 +13,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { session } from "../runtime/index.js";
-import { checkDType } from "./create.js";
+import { checkDType } from "./checks.js";
 import { Tensor } from "./tensor.js";
 
 /** Euler's number. */
@@ -111,8 +111,9 @@ const kindTests: Record<KindName, (dtype: DType, kind: ReturnType<typeof kindOf>
 /** Whether a dtype is of a kind, equals another dtype, or does so for one of a list. */
 export function isOfKind(dtype: DType, kind: KindName | DType | readonly (KindName | DType)[]): boolean {
   checkDType("isOfKind", dtype);
-  if (typeof kind !== "string") return kind.some((one) => isOfKind(dtype, one));
-  if (Object.hasOwn(kindTests, kind)) return kindTests[kind as KindName](dtype, kindOf(dtype));
+  if (Array.isArray(kind)) return kind.some((one) => isOfKind(dtype, one));
+  if (typeof kind === "string" && Object.hasOwn(kindTests, kind))
+    return kindTests[kind as KindName](dtype, kindOf(dtype));
   checkDType("isOfKind", kind as DType);
   return dtype === kind;
 }

@@ -23,6 +23,7 @@ function startNodes(op: string, start: SliceStart, rank: number): Node[] {
 
 /** Sizes of a slice, which must fit; the axes that it does not cover completely are listed. */
 function partialAxes(op: string, what: string, shape: Shape, sizes: Shape): number[] {
+  checkArguments(op, "array", { sizes });
   const fits = sizes.length === shape.length && sizes.every((d, i) => Number.isInteger(d) && d >= 0 && d <= shape[i]);
   if (!fits) throw new ShapeError(`${op}: ${what} ${showShape(sizes)} does not fit a tensor ${showShape(shape)}`);
   return shape.flatMap((d, axis) => (sizes[axis] === d ? [] : [axis]));

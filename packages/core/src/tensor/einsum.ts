@@ -7,6 +7,7 @@ import {
   range,
   ShapeError,
   showShape,
+  showValue,
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
@@ -253,6 +254,8 @@ export function tensordot(
   axes: number | readonly [readonly number[], readonly number[]] = 2,
 ): Tensor {
   checkArguments("tensordot", "tensor", { a, b });
+  if (typeof axes !== "number" && !(Array.isArray(axes) && axes.length === 2 && axes.every(Array.isArray)))
+    throw new ShapeError(`tensordot: axes are a number or two lists of axes, got ${showValue(axes)}`);
   const [ra, rb] = [a.shape.length, b.shape.length];
   const [left, right] =
     typeof axes === "number"

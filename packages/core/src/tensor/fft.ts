@@ -226,18 +226,18 @@ export const irfft2 = (x: TensorLike, options: FftnOptions = {}): Tensor =>
   hermitianTransform("irfft2", x, { axes: [-2, -1], ...options });
 
 const opposite: Record<FftNorm, FftNorm> = { backward: "forward", forward: "backward", ortho: "ortho" };
-const flipped = ({ norm = "backward", ...options }: FftOptions): FftOptions => ({
-  ...options,
-  norm: opposite[norm] ?? norm,
-});
+function flipped(op: string, options: FftOptions): FftOptions {
+  const { norm = "backward", ...rest } = checkOptions(op, options, ["n", "axis", "norm"]);
+  return { ...rest, norm: opposite[norm] ?? norm };
+}
 
 /** Fourier transform of numbers with Hermitian symmetry, of which the first n / 2 + 1 are given: the result is real. */
 export const hfft = (x: TensorLike, options: FftOptions = {}): Tensor =>
-  hermitianTransform("hfft", wrap(build.conj(complexNode("hfft", x))), one(flipped(options)));
+  hermitianTransform("hfft", wrap(build.conj(complexNode("hfft", x))), one(flipped("hfft", options)));
 
 /** Inverse of {@link hfft}. */
 export const ihfft = (x: TensorLike, options: FftOptions = {}): Tensor =>
-  wrap(build.conj(realTransform("ihfft", x, one(flipped(options))).node));
+  wrap(build.conj(realTransform("ihfft", x, one(flipped("ihfft", options))).node));
 
 function checkFrequencies(op: string, n: number, spacing: number): void {
   checkLength(op, n);

@@ -1,6 +1,6 @@
 // Formats tensors as NumPy does: nested brackets, long axes abbreviated.
 import { isComplex, kindOf, showShape, stridesOf } from "../graph/index.js";
-import type { Data, Tensor } from "./tensor.js";
+import type { Data, TensorHandle } from "./handle.js";
 
 const edge = 3;
 const longAxis = 8;
@@ -12,7 +12,7 @@ function showNumber(x: number): string {
 }
 
 /** `float32[2, 3] [[1, 2, 3], [4, 5, 6]]` with long axes abbreviated. */
-export function format(t: Tensor, data: Data = t.dataSync()): string {
+export function format(t: TensorHandle, data: Data = t.dataSync()): string {
   const complex = isComplex(t.dtype);
   const bool = kindOf(t.dtype) === "bool";
   const element = (i: number): string => {

@@ -1,8 +1,9 @@
 // Tensors of points and powers: logarithmic ranges, triangles of ones, Vandermonde matrices, tensors put together of blocks.
 import { checkOptions, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { nodeOf, type TensorLike, wrap } from "./convert.js";
-import { type CreateOptions, checkDType, checkShape, tensor } from "./create.js";
+import { checkCount, checkDType, checkShape } from "./checks.js";
+import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { type CreateOptions, tensor } from "./create.js";
 import { cumprod } from "./reduce.js";
 import { concat, flip, reshape, transpose } from "./shape.js";
 import { Tensor } from "./tensor.js";
@@ -13,8 +14,10 @@ export interface LogarithmicOptions extends CreateOptions {
   endpoint?: boolean;
 }
 
-function checkCount(op: string, count: number): void {
-  if (!Number.isInteger(count) || count < 0) throw new WeftError(`${op}: count must be a whole number, got ${count}`);
+/** Checks the ends and the number of elements of a sequence. */
+function checkSequence(op: string, start: number, stop: number, count: number): void {
+  checkArguments(op, "number", { start, stop });
+  checkCount(op, count);
 }
 
 /** Numbers of a formula on the host; whole numbers are cut off for integer dtypes, as NumPy does. */
@@ -36,7 +39,7 @@ export function logspace(
   options: LogarithmicOptions & { base?: number } = {},
 ): Tensor {
   const { endpoint = true, base = 10, dtype } = checkOptions("logspace", options, ["endpoint", "base", "dtype"]);
-  checkCount("logspace", count);
+  checkSequence("logspace", start, stop, count);
   const last = endpoint ? count - 1 : count;
   const step = last > 0 ? (stop - start) / last : 0;
   return numbersOf("logspace", count, dtype, (i) => base ** (i === last ? stop : start + i * step));
@@ -45,7 +48,7 @@ export function logspace(
 /** `count` numbers from start to stop with equal ratios. Both have one sign and are not 0. */
 export function geomspace(start: number, stop: number, count: number, options: LogarithmicOptions = {}): Tensor {
   const { endpoint = true, dtype } = checkOptions("geomspace", options, ["endpoint", "dtype"]);
-  checkCount("geomspace", count);
+  checkSequence("geomspace", start, stop, count);
   if (!(start * stop > 0))
     throw new WeftError(`geomspace: start and stop have one sign and are not 0, got ${start} and ${stop}`);
   const last = endpoint ? count - 1 : count;
@@ -126,6 +129,7 @@ export function block(blocks: Blocks): Tensor {
 /** Rotates by 90 degrees, `times` times, in the plane of two axes, from the first toward the second. */
 export function rot90(x: TensorLike, times = 1, axes: readonly [number, number] = [0, 1]): Tensor {
   const t = wrap(nodeOf("rot90", x));
+  checkArguments("rot90", "array", { axes });
   if (!Number.isInteger(times)) throw new WeftError(`rot90: times is a whole number, got ${times}`);
   const [a, b] = axes.map((axis) => (axis < 0 ? axis + t.rank : axis));
   if (axes.length !== 2 || t.rank < 2 || a === b || [a, b].some((axis) => !(axis >= 0 && axis < t.rank)))

@@ -16,7 +16,25 @@ export {
   type PerAxis,
 } from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
-export * from "./create.js";
+export {
+  arange,
+  type BufferOptions,
+  type CreateOptions,
+  empty,
+  emptyLike,
+  eye,
+  fromBuffer,
+  full,
+  fullLike,
+  linspace,
+  type NestedArray,
+  ones,
+  onesLike,
+  type TypedArray,
+  tensor,
+  zeros,
+  zerosLike,
+} from "./create.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
 export * from "./distributions.js";
@@ -42,7 +60,7 @@ export {
   topk,
 } from "./indexing.js";
 export * from "./jacobian.js";
-export * from "./jit.js";
+export { type Buckets, type JitOptions, type Jitted, jit, type VaryingAxes } from "./jit.js";
 export {
   adjoint,
   cholesky,

@@ -14,8 +14,9 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
+import { checkShape } from "./checks.js";
 import { broadcastAll, checkArguments, nodeOf, resolveAxis, type TensorLike, updateNode, wrap } from "./convert.js";
-import { checkShape, tensor } from "./create.js";
+import { tensor } from "./create.js";
 import { indexTensor, nonzeroPositions, unravel } from "./positions.js";
 import { Tensor } from "./tensor.js";
 

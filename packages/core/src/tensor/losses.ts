@@ -31,7 +31,7 @@ export function gaussianNllLoss(
 ): Tensor {
   checkArguments("gaussianNllLoss", "tensor", { means, variances });
   // Variances below epsilon count as epsilon in the value; the gradient flows as if they did not, as in PyTorch.
-  const low = options.epsilon ?? 1e-6;
+  const { epsilon: low = 1e-6 } = checkOptions("gaussianNllLoss", options, ["reduction", "epsilon"]);
   const spread = variances.add(stopGradient(maximum(variances, low).sub(variances)));
   const error = sub(means, targets);
   return reduceLoss("gaussianNllLoss", log(spread).add(mul(error, error).div(spread)).mul(0.5), options, ["epsilon"]);
@@ -53,20 +53,20 @@ export const marginRankingLoss = (
   second: Tensor,
   targets: Tensor,
   options: LossOptions & { margin?: number } = {},
-): Tensor =>
-  reduceLoss("marginRankingLoss", maximum(mul(targets, sub(second, first)).add(options.margin ?? 0), 0), options, [
-    "margin",
-  ]);
+): Tensor => {
+  const { margin = 0 } = checkOptions("marginRankingLoss", options, ["reduction", "margin"]);
+  return reduceLoss("marginRankingLoss", maximum(mul(targets, sub(second, first)).add(margin), 0), options, ["margin"]);
+};
 
 /** x where the target is 1, and max(0, margin - x) where it is -1. */
 export const hingeEmbeddingLoss = (
   x: Tensor,
   targets: Tensor,
   options: LossOptions & { margin?: number } = {},
-): Tensor =>
-  reduceLoss("hingeEmbeddingLoss", where(equal(targets, 1), x, maximum(sub(options.margin ?? 1, x), 0)), options, [
-    "margin",
-  ]);
+): Tensor => {
+  const { margin = 1 } = checkOptions("hingeEmbeddingLoss", options, ["reduction", "margin"]);
+  return reduceLoss("hingeEmbeddingLoss", where(equal(targets, 1), x, maximum(sub(margin, x), 0)), options, ["margin"]);
+};
 
 /** 1 - cosine of the angle between vectors where the target is 1, and max(0, cosine - margin) where it is -1. */
 export function cosineEmbeddingLoss(
@@ -75,8 +75,9 @@ export function cosineEmbeddingLoss(
   targets: Tensor,
   options: LossOptions & { margin?: number } = {},
 ): Tensor {
+  const { margin = 0 } = checkOptions("cosineEmbeddingLoss", options, ["reduction", "margin"]);
   const similarity = cosineSimilarity(a, b);
-  const losses = where(equal(targets, 1), sub(1, similarity), maximum(sub(similarity, options.margin ?? 0), 0));
+  const losses = where(equal(targets, 1), sub(1, similarity), maximum(sub(similarity, margin), 0));
   return reduceLoss("cosineEmbeddingLoss", losses, options, ["margin"]);
 }
 
@@ -87,13 +88,11 @@ export function tripletMarginLoss(
   negative: Tensor,
   options: LossOptions & { margin?: number } = {},
 ): Tensor {
+  const { margin = 1 } = checkOptions("tripletMarginLoss", options, ["reduction", "margin"]);
   const distance = (other: Tensor): Tensor => norm(sub(anchor, other).add(1e-6), -1);
-  return reduceLoss(
-    "tripletMarginLoss",
-    maximum(sub(distance(positive), distance(negative)).add(options.margin ?? 1), 0),
-    options,
-    ["margin"],
-  );
+  return reduceLoss("tripletMarginLoss", maximum(sub(distance(positive), distance(negative)).add(margin), 0), options, [
+    "margin",
+  ]);
 }
 
 /** Options of {@link ctcLoss}. */

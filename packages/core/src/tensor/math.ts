@@ -17,6 +17,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
+import { checkDType } from "./checks.js";
 import {
   align,
   binaryOp,
@@ -28,7 +29,6 @@ import {
   type TensorLike,
   wrap,
 } from "./convert.js";
-import { checkDType } from "./create.js";
 import { Tensor } from "./tensor.js";
 
 /** A floating-point function: integers are converted to float32. */

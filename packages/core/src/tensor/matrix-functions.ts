@@ -1,6 +1,6 @@
 // Functions of matrices that are composed of factorizations: least squares, norms, ranks, determinants as logarithms, exponentials,
 // general eigenvalues.
-import { checkOptions, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, type Node, ShapeError, showShape, showValue, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
 import { matmul } from "./einsum.js";
@@ -289,8 +289,11 @@ export function expm(a: TensorLike, options: ExpmOptions = {}): Tensor {
 }
 
 /** Number of squarings that {@link expm} needs for matrices up to this 1-norm. */
-export const expmSquarings = (norm1: number): number =>
-  Math.max(0, Math.ceil(Math.log2(Math.max(norm1, 1e-300) / theta13)));
+export function expmSquarings(norm1: number): number {
+  if (!(Number.isFinite(norm1) && norm1 >= 0))
+    throw new WeftError(`expmSquarings: norm1 is a finite number of at least 0, got ${showValue(norm1)}`);
+  return Math.max(0, Math.ceil(Math.log2(Math.max(norm1, 1e-300) / theta13)));
+}
 
 /** Integer power of a square matrix, by repeated squaring. */
 export function matrixPower(a: Tensor, exponent: number): Tensor {

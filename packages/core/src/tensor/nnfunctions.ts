@@ -270,7 +270,7 @@ export function huberLoss(
   target: TensorLike,
   options: LossOptions & { delta?: number } = {},
 ): Tensor {
-  const { delta = 1 } = options;
+  const { delta = 1 } = checkOptions("huberLoss", options, ["reduction", "delta"]);
   const size = abs(sub(prediction, target));
   const losses = where(less(size, delta), mul(mul(size, size), 0.5), mul(sub(size, delta / 2), delta));
   return reduceLoss("huberLoss", losses, options, ["delta"]);

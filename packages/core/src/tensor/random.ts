@@ -13,8 +13,8 @@ import {
 } from "../graph/index.js";
 import { build, composed, threefry2x32 } from "../ops/index.js";
 import { dataNode, session } from "../runtime/index.js";
+import { checkShape } from "./checks.js";
 import { wrap } from "./convert.js";
-import { checkShape } from "./create.js";
 import { Tensor } from "./tensor.js";
 import { traceKey } from "./trace.js";
 

@@ -403,6 +403,7 @@ export const nanargmin = (x: TensorLike, axis?: number, options: ReduceOptions =
 /** Quantile over axes of the elements that are not NaN, between two of them in proportion; NaN where there are none. */
 export function nanquantile(x: TensorLike, q: number, axes?: Axes, options: ReduceOptions = {}): Tensor {
   const { keepDims = false } = checkOptions("nanquantile", options, ["keepDims"]);
+  checkArguments("nanquantile", "number", { q });
   if (!(q >= 0 && q <= 1)) throw new WeftError(`nanquantile: q is a number between 0 and 1, got ${q}`);
   const given = wrap(nodeOf("nanquantile", x));
   const t = coordinates(given);

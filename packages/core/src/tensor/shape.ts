@@ -1,8 +1,8 @@
 // Functions that move elements: reshape, permute, concatenate, split, repeat.
 import { checkOptions, numel, promote, range, type Shape, ShapeError, showShape } from "../graph/index.js";
 import { build } from "../ops/index.js";
+import { checkShape } from "./checks.js";
 import { broadcastAll, checkArguments, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
-import { checkShape } from "./create.js";
 import type { Tensor } from "./tensor.js";
 
 /**
@@ -195,7 +195,10 @@ export function split(x: TensorLike, pieces: number | readonly number[], axis = 
   const node = nodeOf("split", x);
   const at = resolveAxis("split", axis, node.shape.length);
   const size = node.shape[at];
-  if (typeof pieces === "number" && (!Number.isInteger(pieces) || pieces < 1 || size % pieces !== 0))
+  if (
+    typeof pieces === "number" &&
+    !(Number.isInteger(pieces) && pieces >= 1 && pieces < 2 ** 24 && size % pieces === 0)
+  )
     throw new ShapeError(
       `split: ${size} elements along axis ${at} do not divide into ${pieces} equal pieces; give their sizes`,
     );

@@ -82,6 +82,7 @@ const upperWeight: Record<QuantileMethod, (fraction: number, low: number) => num
 export function quantile(x: TensorLike, q: number, axes?: Axes, options: QuantileOptions = {}): Tensor {
   checkOptions("quantile", options, ["keepDims", "method"]);
   const { keepDims = false, method = "linear" } = options;
+  checkArguments("quantile", "number", { q });
   if (!(q >= 0 && q <= 1)) throw new WeftError(`quantile: q is a number between 0 and 1, got ${q}`);
   if (!Object.hasOwn(upperWeight, method))
     throw new WeftError(`quantile: the method is one of ${Object.keys(upperWeight).join(", ")}, got ${String(method)}`);
@@ -107,8 +108,11 @@ export function quantile(x: TensorLike, q: number, axes?: Axes, options: Quantil
 }
 
 /** Percentile over axes: the {@link quantile} of p / 100. */
-export const percentile = (x: TensorLike, p: number, axes?: Axes, options: QuantileOptions = {}): Tensor =>
-  quantile(x, p / 100, axes, options);
+export function percentile(x: TensorLike, p: number, axes?: Axes, options: QuantileOptions = {}): Tensor {
+  checkArguments("percentile", "number", { p });
+  if (!(p >= 0 && p <= 100)) throw new WeftError(`percentile: p is a number between 0 and 100, got ${p}`);
+  return quantile(x, p / 100, axes, options);
+}
 
 /** Median over axes, by default all: the middle element, or the mean of the two in the middle. NaN propagates. */
 export const median = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>

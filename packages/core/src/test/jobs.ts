@@ -1,5 +1,5 @@
 // Running many small functions on a device: one by one on the reference, batched into programs where compilation is expensive.
-import { type DType, jit, type Tensor, tensor } from "../index.js";
+import { type DType, jit, session, type Tensor, tensor } from "../index.js";
 import { type Case, type CaseFn, type Host, Source } from "./cases/index.js";
 import { difference, type Result, toleranceOf, toResult } from "./compare.js";
 
@@ -53,6 +53,17 @@ export function runEagerly(job: Job): Result[] | Error {
     return list(job.fn(...job.inputs.map(upload))).map(toResult);
   } catch (error) {
     return error as Error;
+  }
+}
+
+/** Results of jobs outside jit, computed by one program. A job that throws gives its error. */
+export function runEagerlyTogether(jobs: readonly Job[]): (Result[] | Error)[] {
+  try {
+    const results = jobs.map((job) => list(job.fn(...job.inputs.map(upload))));
+    session().realize(results.flat().map((t) => t.node));
+    return results.map((tensors) => tensors.map(toResult));
+  } catch {
+    return jobs.map(runEagerly);
   }
 }
 

@@ -8,7 +8,7 @@ import { cases, type DType } from "./cases/index.js";
 import type { Result } from "./compare.js";
 import { testDevices } from "./devices.js";
 import { goldenJobs } from "./golden.js";
-import { functionOf, type Job, jobOf, mismatches, runEagerly, runJobs } from "./jobs.js";
+import { functionOf, type Job, jobOf, mismatches, runEagerly, runEagerlyTogether, runJobs } from "./jobs.js";
 import { golden } from "./testdata/golden.js";
 import { viewed, viewKinds } from "./views.js";
 
@@ -86,18 +86,39 @@ describe("views on the reference", () => {
 /** Where compiling costs minutes, WEFT_TEST_PART=2/6 runs every sixth function, from the second on. */
 const [part, parts] = (process.env.WEFT_TEST_PART ?? "1/1").split("/").map(Number);
 
+/** Jobs that share a program: a compilation costs more than what is in it. */
+const perProgram = 40;
+
+/** Functions with their jobs, in groups of one program each. */
+function programs(functions: readonly [string, Job[]][]): [string, Job[]][][] {
+  const groups: [string, Job[]][][] = [];
+  let count = perProgram;
+  for (const item of functions) {
+    if (count >= perProgram) {
+      groups.push([]);
+      count = 0;
+    }
+    groups[groups.length - 1].push(item);
+    count += item[1].length;
+  }
+  return groups;
+}
+
 for (const device of testDevices().filter(({ name }) => name !== "reference")) {
   describe(`${device.name} against the reference`, () => {
-    const functions = [...byFunction(deviceJobs(), (job) => job.name)];
-    for (const [name, jobs] of functions.filter((_, i) => i % parts === part - 1)) {
-      test(name, () => {
+    const functions = [...byFunction(deviceJobs(), (job) => job.name)].filter((_, i) => i % parts === part - 1);
+    for (const group of programs(functions)) {
+      test(group.map(([name]) => name).join(", "), () => {
+        const jobs = group.flatMap(([, each]) => each);
         useDevice(new ReferenceDevice());
-        const expected = jobs.map(runEagerly);
+        const expected = new Map(jobs.map((job) => [job, runEagerly(job)]));
         useDevice(device.make());
-        const actual = runJobs(jobs);
-        fail(jobs.flatMap((job, i) => mismatches(job, actual[i], expected[i])));
+        const compare = (some: readonly Job[], actual: readonly (Result[] | Error)[]): void =>
+          fail(some.flatMap((job, i) => mismatches(job, actual[i], expected.get(job)!)));
+        compare(jobs, runJobs(jobs, jobs.length));
         // One of each function eagerly too: the other way into the device.
-        fail(mismatches(jobs[0], runEagerly(jobs[0]), expected[0]));
+        const firsts = group.map(([, [first]]) => first);
+        compare(firsts, runEagerlyTogether(firsts));
       });
     }
   });
@@ -108,14 +129,14 @@ const elsewhere = new Set(
   [
     "CpuDevice CudaDevice DTypeError OutOfMemoryError ReferenceDevice ShapeError Tensor WeftError",
     "collectGarbage setMemoryPressureLimit memory scope session useDevice device setDevice",
-    "checkDType checkShape fromStorage resultType promoteTypes expmSquarings manualSeed nextKey",
+    "resultType promoteTypes expmSquarings manualSeed nextKey",
     "setPrecision withPrecision dropoutMask",
     "nonzero argwhere mask setMask compress uniqueAll uniqueCounts uniqueInverse uniqueValues",
     "finfo iinfo isOfKind canCast namespaceInfo",
     "exponential gumbel laplace truncatedNormal gamma beta dirichlet studentT poisson categorical choice shuffle",
     "cauchy logistic rayleigh logNormal pareto weibull geometric triangular multivariateNormal",
     "jacrev jacfwd jacobian hessian customJvp vjpWithAux",
-    "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit jitLowered flattenTree treeLeaves treeMap",
+    "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
     "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),
 );

@@ -47,7 +47,7 @@ export const allBlocks = (text: string): CodeBlock[] =>
 export const notRun = /^(?:\/\/|#) Not run by the tests: (.+)\.$/m;
 
 /** The program of every `@example` of a TypeScript source. */
-export function tsdocExamples(source: string, file: string): DocumentedProgram[] {
+function tsdocExamples(source: string, file: string): DocumentedProgram[] {
   const examples: DocumentedProgram[] = [];
   for (const comment of source.matchAll(/\/\*\*[\s\S]*?\*\//g)) {
     const text = comment[0].replaceAll(/^[ \t]*\*[ ]?/gm, "");

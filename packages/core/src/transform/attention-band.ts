@@ -261,7 +261,7 @@ function asBand(all: readonly Affine[]): Band | null {
 }
 
 /** Both bands at once. */
-export const meet = (a: Band, b: Band): Band => {
+export const bandIntersection = (a: Band, b: Band): Band => {
   const lower = Math.max(a.lower ?? Number.NEGATIVE_INFINITY, b.lower ?? Number.NEGATIVE_INFINITY);
   const upper = Math.min(a.upper ?? Number.POSITIVE_INFINITY, b.upper ?? Number.POSITIVE_INFINITY);
   return {
@@ -296,7 +296,7 @@ export function splitBand(open: Node): { band: Band; rest: Node | null } {
   const visit = (node: Node): void => {
     const all = conditionsOf(reader.read(node));
     const found = all === null ? null : asBand(all);
-    if (found !== null) band = meet(band, found);
+    if (found !== null) band = bandIntersection(band, found);
     else if (isOp(node, "binary") && node.attrs.fn === "and") node.inputs.forEach(visit);
     else if (isOp(node, "expand") && node.inputs[0].shape.length === node.shape.length && isAnd(node.inputs[0]))
       visit(node.inputs[0]);

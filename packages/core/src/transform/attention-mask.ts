@@ -13,7 +13,7 @@ import {
   structuralKey,
 } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
-import { type Band, biasBand, meet, seesEverywhere, splitBand, tightened } from "./attention-band.js";
+import { type Band, bandIntersection, biasBand, seesEverywhere, splitBand, tightened } from "./attention-band.js";
 import { comparesItself, segmentIds } from "./attention-segments.js";
 import { foldBinary, foldUnary } from "./fold.js";
 import { narrowed } from "./narrow.js";
@@ -155,8 +155,8 @@ function withoutBand({ open, fill, bias }: ScoreMask): { band: Band; rest: Score
     rest = { ...rest, open: split.rest };
   }
   const added = bias === null ? null : biasBand(bias, closedScore);
-  if (added !== null && usable(meet(band, added)) && rest.open === null) {
-    band = meet(band, added);
+  if (added !== null && usable(bandIntersection(band, added)) && rest.open === null) {
+    band = bandIntersection(band, added);
     rest = { ...rest, bias: null };
   }
   return { band: tightened(band, queries, keys), rest };

@@ -226,7 +226,7 @@ function withoutScale(node: Node): { node: Node; scale: number } {
   if (isOp(node, "reshape") || isOp(node, "permute") || isOp(node, "expand")) {
     const inner = withoutScale(node.inputs[0]);
     if (inner.scale === 1) return { node, scale: 1 };
-    return { node: build.make(node.op as "reshape", [inner.node], node.attrs as never), scale: inner.scale };
+    return { node: build.withInputs(node, [inner.node]), scale: inner.scale };
   }
   if (!isOp(node, "binary")) return { node, scale: 1 };
   const [x, y] = node.inputs;

@@ -28,7 +28,7 @@ function customVjp(node: Node<"custom">, g: readonly (Node | null)[]): (Node | n
 function inputCotangents(node: Node, g: readonly (Node | null)[], needs: boolean[]): (Node | null)[] {
   if (isOp(node, "scan")) return scanVjp(node, g, needs, backward);
   if (isOp(node, "custom")) return customVjp(node, g);
-  const rule = (vjpRules as unknown as Record<string, AnyRule | undefined>)[node.op];
+  const rule = vjpRules[node.op as keyof typeof vjpRules] as AnyRule | undefined;
   if (rule === undefined) throw new InternalError(`no gradient rule for ${node.op}`);
   return rule(node, g, needs);
 }

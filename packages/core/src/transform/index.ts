@@ -1,6 +1,6 @@
 // graph -> graph: gradients, forward mode, vmap, loops, simplification.
 export { attentionNode, swapHeads } from "./attention.js";
-export { type Band, biasBand, meet, seesEverywhere, splitBand, tightened } from "./attention-band.js";
+export { type Band, bandIntersection, biasBand, seesEverywhere, splitBand, tightened } from "./attention-band.js";
 export { belowZero, closedScore } from "./attention-mask.js";
 export { segmentIds } from "./attention-segments.js";
 export { backward, forward } from "./gradient.js";

@@ -47,10 +47,9 @@ export function narrowed(root: Node): Node {
     const inputs = node.inputs.map(narrow);
     const shape = node.shape.map((_, i) => Math.max(...inputs.map((x) => x.shape[i])));
     if (sameShape(shape, node.shape)) return node;
-    return build.make(
-      node.op as "unary",
+    return build.withInputs(
+      node,
       inputs.map((x) => build.expand(x, shape)),
-      node.attrs as never,
     );
   };
   return narrow(root);

@@ -183,10 +183,9 @@ function padNode(nodes: readonly Node[], inputs: readonly Padded[], slots: Slots
   }
   const isSame = isSameEverywhere(nodes);
   if (isSame && isStatic(nodes) && node.inputs.every((_, i) => isStatic(nodes.map((each) => each.inputs[i])))) {
-    const copy = make(
-      node.op,
+    const copy = build.withInputs(
+      node,
       inputs.map((x) => x.node),
-      node.attrs as never,
     );
     return { node: copy, layouts: outputAvals(node).map((_, i) => sizesOfNodes(nodes, i).map(compact)) };
   }

@@ -1,12 +1,20 @@
 // vmap, graph to graph: every node that depends on a batched placeholder gets one more leading axis by its batch rule.
-import { type CustomRule, type GraphFn, InternalError, isOp, type Node, topological } from "../graph/index.js";
+import {
+  type CustomRule,
+  type GraphFn,
+  InternalError,
+  isOp,
+  type Node,
+  type OpName,
+  topological,
+} from "../graph/index.js";
 import { type BatchContext, type Batched, batchRules, build, make, withBatch } from "../ops/index.js";
 import { joinScan, makeScan, type ScanParts, splitScan } from "./scan.js";
 import { dependents } from "./walk.js";
 
 const { moveAxis, picks, zerosLike } = build;
 
-type AnyBatchRule = (context: BatchContext<never>) => Node;
+type AnyBatchRule = (context: BatchContext<OpName>) => Node;
 
 /**
  * Batches a graph. `sources` maps placeholders to their batched replacements (batch axis first); the result tells for each
@@ -30,9 +38,9 @@ export function batchNodes(outputs: readonly Node[], sources: ReadonlyMap<Node, 
     } else if (isOp(node, "custom")) {
       done.set(node, batchCustom(node, inputs, size));
     } else {
-      const rule = (batchRules as unknown as Record<string, AnyBatchRule | undefined>)[node.op];
+      const rule = batchRules[node.op as keyof typeof batchRules] as AnyBatchRule | undefined;
       if (rule === undefined) throw new InternalError(`no batch rule for ${node.op}`);
-      const result = rule({ node, inputs, size } as never);
+      const result = rule({ node, inputs, size });
       const results = result.outputs === null ? [result] : picks(result);
       done.set(
         node,

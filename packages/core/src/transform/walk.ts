@@ -11,7 +11,7 @@ import {
   type Scalar,
   topological,
 } from "../graph/index.js";
-import { build, make } from "../ops/index.js";
+import { build } from "../ops/index.js";
 
 /** The nodes among `order` (inputs first) that depend on one of the sources, the sources included. */
 export function dependents(order: readonly Node[], sources: Iterable<Node>): Set<Node> {
@@ -31,7 +31,7 @@ export function uniformValue(node: Node): Scalar | null {
 /** Copies a node with other inputs. */
 export function rebuild(node: Node, inputs: readonly Node[]): Node {
   if (inputs.every((input, i) => input === node.inputs[i])) return node;
-  return inScope(node.scope, () => make(node.op, inputs, node.attrs as never));
+  return inScope(node.scope, () => build.withInputs(node, inputs));
 }
 
 /**
@@ -47,10 +47,9 @@ export function copyGraph(fn: GraphFn): GraphFn {
 
 const copyNode = (node: Node, map: ReadonlyMap<Node, Node>): Node =>
   inScope(node.scope, () =>
-    make(
-      node.op,
+    build.withInputs(
+      node,
       node.inputs.map((input) => map.get(input)!),
-      node.attrs as never,
     ),
   );
 
@@ -114,10 +113,9 @@ function rebuildFrom(node: Node, use: (leaf: Node) => Node): Node {
     made.set(
       at,
       isOwn(at)
-        ? make(
-            at.op as OpName,
+        ? build.withInputs(
+            at,
             at.inputs.map((x) => made.get(x)!),
-            at.attrs as never,
           )
         : use(at),
     );

@@ -11,7 +11,7 @@ interface Words {
 }
 
 /** What each kind means, and what to do about it. */
-export const hangWords: Readonly<Record<HangKind, Words>> = {
+const hangWords: Readonly<Record<HangKind, Words>> = {
   skipped: {
     did: "did not issue a collective that the other ranks issue (skipped in a branch)",
     fix: "Issue the collective on every rank, outside of the condition; a rank with nothing to contribute passes zeros.",

@@ -220,7 +220,7 @@ export function throughputAhead(
 }
 
 /** The batch at a count that nobody stated: the same global batch where all points share one, else the same per device. */
-export function assumedBatch(samples: readonly CountSample[], devices: number): { globalBatch: number; note: string } {
+function assumedBatch(samples: readonly CountSample[], devices: number): { globalBatch: number; note: string } {
   const last = samples.at(-1)!;
   if (samples.every((s) => s.globalBatch === last.globalBatch))
     return { globalBatch: last.globalBatch!, note: `assumes the same global batch of ${number(last.globalBatch!)}` };

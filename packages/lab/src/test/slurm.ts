@@ -28,7 +28,7 @@ const hasPmix = (): boolean =>
 
 const isRoot = (): boolean => process.getuid?.() === 0;
 
-export function isDebian(): boolean {
+function isDebian(): boolean {
   try {
     return /^ID(_LIKE)?=.*(debian|ubuntu)/m.test(readFileSync("/etc/os-release", "utf8"));
   } catch {
@@ -37,7 +37,7 @@ export function isDebian(): boolean {
 }
 
 /** Installs Debian packages as root; returns whether they are installed. */
-export function aptInstall(packages: readonly string[], present: () => boolean): boolean {
+function aptInstall(packages: readonly string[], present: () => boolean): boolean {
   if (present()) return true;
   if (!isRoot() || !isDebian()) return false;
   const options = {

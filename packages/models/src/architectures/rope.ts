@@ -72,7 +72,7 @@ export function readRope(fields: Fields, size: number, maxPositions: number): Ro
 const exponents = (size: number): number[] => Array.from({ length: size / 2 }, (_, i) => Math.fround((2 * i) / size));
 
 /** Inverse frequencies, rounded to float32 where the published implementations round. */
-export function inverseFrequencies(rope: Rope): Float32Array {
+function inverseFrequencies(rope: Rope): Float32Array {
   const { kind, size, factor, original, theta } = rope;
   const plain = exponents(size).map((exponent) => Math.fround(1 / Math.fround(theta ** exponent)));
   if (kind === "linear") return Float32Array.from(plain, (f) => f / factor);

@@ -1,8 +1,9 @@
 // Loading: every tensor of the files is matched with the parameter table of the architecture, read, and moved to the device
 // before the next one, so that the host holds one tensor at a time.
 
-import { type DType, fromStorage, key, OutOfMemoryError, session, splitKey, type Tensor } from "@weft/core";
+import { type DType, key, OutOfMemoryError, session, splitKey, type Tensor } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
+import { fromStorage } from "@weft/core/internal/tensor";
 import { type Params, sizeOf, type Task, tasks, treeOf } from "../architectures/index.js";
 import { ModelError, readGenerationConfig, readJson } from "../config/index.js";
 import { defineModel, drawParameter, type Model, type ModelOptions } from "../model/index.js";

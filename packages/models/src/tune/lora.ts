@@ -3,8 +3,9 @@
 
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type DType, fromStorage, io, type Key, randn, splitKey, type Tensor, zeros } from "@weft/core";
+import { type DType, io, type Key, randn, splitKey, type Tensor, zeros } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
+import { fromStorage } from "@weft/core/internal/tensor";
 import { mapNamed } from "@weft/core/nn";
 import type { Dense, Params } from "../architectures/index.js";
 import { fileOf, ModelError, readJson } from "../config/index.js";

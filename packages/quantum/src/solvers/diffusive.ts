@@ -19,7 +19,7 @@ import {
 } from "./trajectories.js";
 
 /** Integration methods of diffusive equations. */
-export const diffusiveMethods = ["rouchon", "euler", "milstein"] as const;
+const diffusiveMethods = ["rouchon", "euler", "milstein"] as const;
 
 /** Options of `diffusive`. */
 export interface DiffusiveOptions extends TrajectoryOptions {

@@ -51,7 +51,7 @@ function intervalEnds(ends: readonly number[], segments: number, parts: number):
  * Splits intervals into pieces of one number of steps, so that no step is longer than 1 / steps. Of the numbers of steps that fit an
  * interval exactly, the one with the fewest steps in all is taken.
  */
-export function planPieces(plan: SavePlan, steps: number, segments: number, parts: number): PiecePlan {
+function planPieces(plan: SavePlan, steps: number, segments: number, parts: number): PiecePlan {
   const ends = intervalEnds(plan.ends, segments, parts);
   const sizes = ends.map((end, k) => end - (ends[k - 1] ?? 0));
   const piecesOf = (size: number, each: number): number => Math.max(1, Math.ceil((size * steps) / each - 1e-9));

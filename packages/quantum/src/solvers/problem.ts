@@ -300,7 +300,7 @@ export interface CheckedJump {
 }
 
 /** A negative rate is no decay: NaN inside a trace, where it cannot be an error, so that no number follows from it. */
-export const physicalRate = (rate: Tensor): Tensor => where(rate.less(0), Number.NaN, rate);
+const physicalRate = (rate: Tensor): Tensor => where(rate.less(0), Number.NaN, rate);
 
 function checkRate(rate: NonNullable<Jump["rate"]>, name: string): CheckedJump["rate"] {
   if (typeof rate === "function") return (times) => physicalRate(rate(times));

@@ -285,7 +285,7 @@ export async function readParameters<P>(folder: string, like: P): Promise<P> {
     const dict: StateDict = {};
     for (const name of reader.names) {
       const { data, shape, dtype } = await reader.read(name);
-      dict[name] = tensor(data as never, { shape, dtype });
+      dict[name] = tensor(data, { shape, dtype });
     }
     return loadStateDict(like, dict);
   } finally {

@@ -3,8 +3,8 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { fromStorage, type Tensor } from "@weft/core";
 import { bytesOf, numel } from "@weft/core/internal/graph";
+import { fromStorage, type Tensor } from "@weft/core/internal/tensor";
 import { type ArraySource, writeSafetensors } from "@weft/core/io";
 import { findCheckpoint, type Progress } from "./checkpoint.js";
 import type { ModuleConfig, RunConfig } from "./config.js";

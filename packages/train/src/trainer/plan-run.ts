@@ -32,7 +32,7 @@ export function abstractState<P>({ task, optimizer, scaling, window, dtype }: St
 }
 
 /** Rates for plans: measured ones of this machine, or typical ones. */
-export function ratesForPlans(ranks: number): Rates {
+function ratesForPlans(ranks: number): Rates {
   const { device } = session();
   return knownRates(device, ranks) ?? knownRates(device) ?? (device.traits.usesHostCores ? serverCore : h200);
 }

@@ -78,7 +78,7 @@ export function snapshot(tensors: readonly StoredTensor[], index: ShardIndex, ra
     tensors.flatMap(({ section, name, local }) => {
       const key = keyOf(section, name);
       if (!index.tensors[key].parts.some(({ file }) => file === own)) return [];
-      const values = local.dataSync() as unknown as Storage;
+      const values = local.dataSync() as Storage;
       return [[key, { shape: local.shape, dtype: local.dtype, data: values.slice() as Storage }]];
     }),
   );
@@ -262,6 +262,6 @@ export async function readPart(reader: SectionReader, given: StoredTensor, rank:
   if (info.shape.join() !== shape.join())
     throw new CheckpointError(`${name} has shape [${info.shape}] in the checkpoint, and [${shape}] in this model`);
   const { data, dtype, shape: size } = await reader.read(name, placement.box(rank, shape));
-  const part = tensor(data as never, { shape: size, dtype });
+  const part = tensor(data, { shape: size, dtype });
   return dtype === local.dtype ? part : part.cast(local.dtype);
 }

@@ -72,7 +72,7 @@ function sourceOf(name: string, data: unknown): SampleSource & { key: string } {
     );
   const hash = createHash("sha256");
   const columns = leaves.map((leaf) => {
-    const values = leaf.dataSync() as unknown as Storage;
+    const values = leaf.dataSync() as Storage;
     hash.update(`${leaf.dtype}${leaf.shape}`);
     hash.update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
     return { values, dtype: leaf.dtype, shape: leaf.shape.slice(1), width: leaf.size / rows };
@@ -99,7 +99,7 @@ function takeRows({ values, dtype, shape, width }: Column, samples: Uint32Array)
   samples.forEach((sample, i) => {
     to.set(from.subarray(sample * each, (sample + 1) * each), i * each);
   });
-  return tensor(part as never, { shape: [samples.length, ...shape], dtype });
+  return tensor(part, { shape: [samples.length, ...shape], dtype });
 }
 
 /** What defines the training of a user's model. */

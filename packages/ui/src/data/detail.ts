@@ -62,7 +62,7 @@ function tapesOf({ folder }: RunPlace): string[] {
 }
 
 /** Whether the run can be stopped from here: only a process that provably trains in this folder is signaled. */
-export function stopOf(place: RunPlace, row: RunRow): RunDetail["stop"] {
+function stopOf(place: RunPlace, row: RunRow): RunDetail["stop"] {
   if (row.state !== "running") return { possible: false, reason: "the run has ended" };
   if (row.host !== undefined && row.host !== hostname())
     return { possible: false, reason: `the run is on ${row.host}; stop it there` };

@@ -94,7 +94,7 @@ export class TestRuns {
 }
 
 /** The loss of the steps that `run` writes; step 777777 stands out. */
-export const lossAt = (step: number): number => (step === 777777 ? 9.5 : Number((1 / (1 + step / 1000)).toFixed(5)));
+const lossAt = (step: number): number => (step === 777777 ? 9.5 : Number((1 / (1 + step / 1000)).toFixed(5)));
 
 const weft = fileURLToPath(new URL("../../../cli/bin/weft.js", import.meta.url));
 const config = fileURLToPath(new URL("../../../../configs/synthetic.yaml", import.meta.url));

@@ -34,7 +34,7 @@ const conv = { supports: () => true, widensHalf: true, symmetric: false, loopsDe
 export const planFor = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
   scheduleFunction(fn, {
     parallelRows: 16,
-    drawsAlone: true,
+    separateDraws: true,
     longReduction: 32768,
     donated,
     conv,

@@ -8,7 +8,7 @@ import type { CompileOptions, Device, DeviceBuffer, Executable, KernelInfo } fro
 import { Lifetime } from "../executable-lru.js";
 
 /** Number of runs that are interpreted; a program that runs more often is compiled. */
-export const interpretedRuns = 16;
+const interpretedRuns = 16;
 /** The run at which the compiler starts in the background. */
 const backgroundRun = 4;
 /** Maximum number of operations on elements in one run; about a millisecond. */

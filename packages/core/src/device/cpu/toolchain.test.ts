@@ -37,8 +37,9 @@ const program = (body: string): string[] => [
 ];
 const adds = program("console.log(weft.ones([1000]).add(2).sum().itemSync());");
 
-// Programs of these processes must be compiled, however small.
+// Programs of these processes must be compiled, however small, and with an empty cache the runtime library too: quickly.
 process.env.WEFT_INTERPRET = "0";
+process.env.WEFT_CC_FLAGS = "-O0";
 
 function run(args: string[], env: Record<string, string>): { status: number | null; out: string; err: string } {
   const done = spawnSync(process.execPath, args, { encoding: "utf8", env: { ...process.env, ...env } });
@@ -234,4 +235,15 @@ test("the self-test compiles one file, once for each cache", { skip }, () => {
   assert.equal(run(only, env).out, "usual");
   assert.equal(run(only, env).out, "usual");
   assert.equal(calls().length, 1);
+});
+
+test("flags of WEFT_CC_FLAGS reach the compiler, and what they compiled is not used with others", { skip }, () => {
+  const { cc, calls } = watchedCompiler('echo "$*"');
+  const only = program("console.log(weft.system.compilerTest().flags);");
+  const env = { WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc };
+  const flags = ["-O0  -DFIRST", "-DSECOND", "-O0 -DFIRST"];
+  for (const WEFT_CC_FLAGS of flags) assert.equal(run(only, { ...env, WEFT_CC_FLAGS }).out, "usual");
+  assert.equal(calls().length, 2);
+  assert.match(calls()[0], / -O0 -DFIRST /);
+  assert.match(calls()[1], / -DSECOND /);
 });

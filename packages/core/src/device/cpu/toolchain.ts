@@ -87,11 +87,12 @@ export function findCompiler(): Compiler | null {
     const family = /clang/i.test(answer.stdout) ? "clang" : "gcc";
     const arm = process.arch === "arm64";
     const extra = arm ? [] : compilerFlags[family];
+    const added = (settings.compilerFlags.get() ?? "").split(/\s+/).filter((flag) => flag !== "");
     found = {
       command,
       version: answer.stdout.split("\n")[0],
-      flags: [...baseFlags, ...extra],
-      safeFlags: [...safeFlags, ...noVectors[family]],
+      flags: [...baseFlags, ...extra, ...added],
+      safeFlags: [...safeFlags, ...noVectors[family], ...added],
       programLibraries: programLibraries[family],
     };
     return found;

@@ -16,8 +16,6 @@ import { seesEverywhere } from "../../transform/index.js";
 import type { AttentionSupport } from "../contract.js";
 import type { AttentionPlaces, CudnnAttentionCall } from "./cudnn-attention.js";
 
-export type FusedAttention = Node<"custom"> & { attrs: { kernel: AttentionKernel } };
-
 /** Heads of half types, whose tiles are half as large, may be larger. */
 const maxSize = (dtype: DType): number => (isHalf(dtype) ? 256 : 128);
 const rowsPerBlock = 64;

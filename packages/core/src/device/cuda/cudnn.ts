@@ -6,7 +6,7 @@ import { CudaError, cText, type Dnn, result64 } from "./driver.js";
 import type { HostBlock } from "./host-memory.js";
 
 /** cudnnDataType_t. */
-export const cudnnTypes = { float: 0, half: 2, int32: 4, bfloat16: 9, bool: 11 } as const;
+const cudnnTypes = { float: 0, half: 2, int32: 4, bfloat16: 9, bool: 11 } as const;
 export type CudnnType = keyof typeof cudnnTypes;
 
 /** cudnnPointwiseMode_t: the first operand is x, the second b, the third selects between them. */
@@ -351,7 +351,7 @@ interface PointwiseOptions {
 }
 
 /** An execution plan with the numbers that it reads from the host. */
-export class CudnnPlan {
+class CudnnPlan {
   readonly #scalars: readonly [number, number][];
 
   constructor(

@@ -31,7 +31,7 @@ export interface Arguments {
   aliases: ReadonlyMap<number, number>;
 }
 
-interface Homes {
+interface StagingBuffers {
   inputs: Map<number, CudaBuffer>;
   outputs: Map<number, CudaBuffer>;
 }
@@ -49,7 +49,7 @@ export class RecordedRuns {
   #mayReplace = false;
   /** Calls since the last change of donated arguments. */
   #calls = 0;
-  readonly #homes: Homes = { inputs: new Map(), outputs: new Map() };
+  readonly #staging: StagingBuffers = { inputs: new Map(), outputs: new Map() };
   readonly #moving = { inputs: new Set<number>(), outputs: new Set<number>() };
   launches = 0;
 
@@ -61,7 +61,7 @@ export class RecordedRuns {
 
   run(addresses: Addresses): void {
     this.#calls++;
-    const { inputs, outputs } = this.#homes;
+    const { inputs, outputs } = this.#staging;
     if (inputs.size + outputs.size === 0) {
       this.#runAt(addresses);
       return;
@@ -202,27 +202,27 @@ export class RecordedRuns {
     if (this.#mayReplace) return;
     this.#dropGraphs(0);
     try {
-      for (const i of movers) this.#home(this.#homes.inputs, i, inputs[i]);
-      for (const o of results) this.#home(this.#homes.outputs, o, outputs[o]);
+      for (const i of movers) this.#stage(this.#staging.inputs, i, inputs[i]);
+      for (const o of results) this.#stage(this.#staging.outputs, o, outputs[o]);
     } catch (error) {
       // The call has run already. An error would make the runtime repeat it, on arguments that it may have overwritten.
       if (!(error instanceof OutOfMemoryError)) throw error;
-      this.#freeHomes();
+      this.#freeStaging();
     }
   }
 
-  #home(homes: Map<number, CudaBuffer>, index: number, bytes: number): void {
-    if (!homes.has(index)) homes.set(index, this.context.allocate(Math.max(1, bytes)));
+  #stage(buffers: Map<number, CudaBuffer>, index: number, bytes: number): void {
+    if (!buffers.has(index)) buffers.set(index, this.context.allocate(Math.max(1, bytes)));
   }
 
   /** Destroys the recorded graphs and frees the staging buffers; the stream has finished with both. */
   release(): void {
     this.#dropGraphs();
-    this.#freeHomes();
+    this.#freeStaging();
   }
 
-  #freeHomes(): void {
-    for (const buffers of [this.#homes.inputs, this.#homes.outputs]) {
+  #freeStaging(): void {
+    for (const buffers of [this.#staging.inputs, this.#staging.outputs]) {
       for (const buffer of buffers.values()) this.context.free(buffer);
       buffers.clear();
     }

@@ -23,10 +23,11 @@ import { cudaLibraries } from "./driver.js";
 import { FourierTransforms } from "./fourier.js";
 import { RecordedRuns } from "./graphs.js";
 import { type TransferRates, transferRates } from "./inspect.js";
+import { Launcher } from "./launch.js";
 import { joinNccl } from "./nccl-join.js";
 import { type GpuReadings, readGpu } from "./nvml.js";
 import { Products } from "./products.js";
-import { type Addresses, CudaProgram, Launcher, writeCudaSource } from "./program.js";
+import { type Addresses, CudaProgram, writeCudaSource } from "./program.js";
 import { cudaScheduleOptions } from "./source.js";
 
 export { canFuse } from "./attention.js";

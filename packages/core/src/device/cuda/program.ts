@@ -3,11 +3,8 @@
 import {
   type BatchDim,
   contiguousOperand,
-  kernelBytes,
   type LibraryEpilogue,
   type Location,
-  laneAvals,
-  laneName,
   libraryEpilogue,
   loopMemory,
   type MatrixOperand,
@@ -16,7 +13,6 @@ import {
   type Schedule,
   type ScheduleStep,
 } from "../../compile/index.js";
-import { opCost } from "../../cost/index.js";
 import {
   bytesOf,
   InternalError,
@@ -30,17 +26,15 @@ import {
 } from "../../graph/index.js";
 import { type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
 import type { KernelInfo } from "../contract.js";
-import { nativeSource } from "../native-source.js";
 import { attentionArguments, attentionOf, attentionOffsets, attentionPlaces, cudnnCallOf } from "./attention.js";
 import { stagedCollective } from "./collective.js";
-import { compileCuda } from "./compiler.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
 import type { Convolutions } from "./convolution.js";
 import { type CudnnAttention, cudnnAttention } from "./cudnn-attention.js";
-import { result64 } from "./driver.js";
 import type { FourierTransforms } from "./fourier.js";
+import { kernelInfo } from "./kernel-info.js";
+import { allowSharedMemory, functionOf, type Launcher, libraryFunction, loadModule } from "./launch.js";
 import { issueLibraryOp } from "./library-calls.js";
-import { libraryModule } from "./library-modules.js";
 import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scan-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
@@ -52,113 +46,6 @@ export interface Addresses {
   outputs: readonly number[];
   scratch: number;
 }
-
-/** Launches kernels with packed arguments in one reused block of memory. */
-export class Launcher {
-  readonly #words: BigUint64Array;
-  readonly #block: number;
-  static readonly #argumentWords = 504;
-
-  constructor(readonly context: CudaContext) {
-    const { address, view } = context.hostBlock(4096);
-    this.#block = address;
-    this.#words = new BigUint64Array(view.buffer, view.byteOffset, 512);
-    const size = Launcher.#argumentWords;
-    const at = (word: number): bigint => BigInt(address + 8 * word);
-    // { BUFFER_POINTER, block, BUFFER_SIZE, &size, END }
-    this.#words.set([0n, 1n, at(0), 2n, at(size), 0n], size);
-  }
-
-  launch(
-    fn: number,
-    blocks: readonly [number, number],
-    threads: number,
-    args: readonly (number | bigint)[],
-    shared = 0,
-  ): void {
-    for (let i = 0; i < args.length; i++) this.#words[i] = BigInt.asUintN(64, BigInt(args[i]));
-    const size = Launcher.#argumentWords;
-    this.#words[size] = BigInt(args.length * 8);
-    const { driver } = this.context.libraries;
-    const code = driver.cuLaunchKernel(
-      fn,
-      blocks[0],
-      blocks[1],
-      1,
-      threads,
-      1,
-      1,
-      shared,
-      this.context.stream,
-      0,
-      this.#block + 8 * (size + 1),
-    );
-    this.context.check("cuLaunchKernel", code);
-  }
-
-  /** Launches a kernel whose blocks wait for each other: at most as many as the device runs at once. */
-  launchTogether(fn: number, blocks: number, threads: number, args: readonly (number | bigint)[]): void {
-    const { context } = this;
-    const { driver } = context.libraries;
-    const each = new Int32Array(1);
-    context.check(
-      "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(each, fn, threads, 0),
-    );
-    const grid = Math.max(1, Math.min(blocks, each[0] * context.multiprocessors));
-    for (let i = 0; i < args.length; i++) this.#words[i] = BigInt.asUintN(64, BigInt(args[i]));
-    const params = 511;
-    this.#words[params] = BigInt(this.#block);
-    const code = driver.cuLaunchCooperativeKernel(
-      fn,
-      grid,
-      1,
-      1,
-      threads,
-      1,
-      1,
-      0,
-      context.stream,
-      this.#block + 8 * params,
-    );
-    context.check("cuLaunchCooperativeKernel", code);
-  }
-}
-
-/** Kernels that are written by hand; each module is compiled once per device, when first needed. */
-const modules = new WeakMap<CudaContext, Map<string, number>>();
-
-function libraryFunction(context: CudaContext, name: string, text: "library" | "linalg" = "library"): number {
-  let functions = modules.get(context);
-  if (functions === undefined) {
-    functions = new Map();
-    modules.set(context, functions);
-  }
-  let fn = functions.get(name);
-  if (fn === undefined) {
-    const { key, source } =
-      text === "linalg" ? { key: "linalg", source: nativeSource("cuda/native/linalg.cu") } : libraryModule(name);
-    let module = functions.get(`module ${key}`);
-    if (module === undefined) {
-      module = loadModule(context, source);
-      functions.set(`module ${key}`, module);
-    }
-    fn = functionOf(context, module, name);
-    functions.set(name, fn);
-  }
-  return fn;
-}
-
-function loadModule(context: CudaContext, source: string): number {
-  const cubin = compileCuda(context.libraries, source, context.architecture);
-  return result64("cuModuleLoadData", (out) => context.libraries.driver.cuModuleLoadData(out, cubin) as number);
-}
-
-const functionOf = (context: CudaContext, module: number, name: string): number =>
-  result64(
-    `cuModuleGetFunction(${name})`,
-    (out) => context.libraries.driver.cuModuleGetFunction(out, module, name) as number,
-  );
 
 type ProductStep = Extract<ScheduleStep, { kind: "library" }>;
 
@@ -243,7 +130,10 @@ export class CudaProgram {
     this.source = this.#text.source;
     this.usesHost = usesHost(plan);
     this.#calls = this.#makeCalls();
-    for (const step of plan.steps) this.#info(step);
+    for (const step of plan.steps) {
+      const info = kernelInfo(step, this.#cudnn.has(step) ? "_cudnn" : "");
+      if (info !== null) this.kernels.push(info);
+    }
     this.#readEpilogues(plan);
     this.#pieceRows = pieceRows(plan);
     if (this.#text.names.length > 0) {
@@ -318,55 +208,6 @@ export class CudaProgram {
     if (bytes === 0) return 0;
     this.#cudnnWorkspace ??= this.context.allocate(bytes);
     return this.#cudnnWorkspace.address;
-  }
-
-  #info(step: ScheduleStep): void {
-    if (step.kind === "collective") {
-      if (step.phase === "start") return;
-      const [operand] = step.node.inputs;
-      const name = `${step.node.attrs.kind}_${operand.shape.join("x")}`;
-      this.kernels.push({ name, kind: "collective", ...opCost(step.node) });
-    } else if (step.kind === "kernel") {
-      const { kernel } = step;
-      this.kernels.push({
-        name: kernel.name,
-        kind: "kernel",
-        flops: kernel.size * kernel.cost,
-        bytes: kernelBytes(kernel),
-      });
-    } else if (step.kind === "batch") {
-      this.kernels.push({
-        name: `each_${step.kernels.length}_${step.kernels[0].name}`,
-        kind: "kernel",
-        flops: step.kernels.reduce((n, k) => n + k.size * k.cost, 0),
-        bytes: step.kernels.reduce((n, k) => n + kernelBytes(k), 0),
-      });
-    } else if (step.kind === "copy") {
-      this.kernels.push({
-        name: "copy",
-        kind: "kernel",
-        flops: 0,
-        bytes: 2 * numel(step.from.shape) * bytesOf(step.from.dtype),
-      });
-    } else if (step.kind === "lane") {
-      const { program } = step;
-      this.kernels.push({
-        name: laneName(program),
-        kind: "kernel",
-        flops: program.flops * program.lanes,
-        bytes: laneAvals(step.node).reduce((n, x) => n + numel(x.shape) * bytesOf(x.dtype), 0),
-      });
-    } else {
-      const [first, second] = step.node.inputs;
-      const product = step.kind === "library" && step.matrices !== null;
-      const dims = [...(first?.shape ?? []), ...(product ? second.shape.slice(-1) : [])].join("x");
-      const vendor = this.#cudnn.has(step) ? "_cudnn" : "";
-      this.kernels.push({
-        name: `${step.node.op === "custom" ? (step.node as Node<"custom">).attrs.rule.name : step.node.op}_${dims}${vendor}`,
-        kind: step.kind === "loop" ? "loop" : "library",
-        ...opCost(step.node),
-      });
-    }
   }
 
   /** Issues all steps to the stream; `after` is called after each step. */
@@ -677,15 +518,6 @@ export class CudaProgram {
       this.context.transfers.upload(new CudaBuffer(this.#at(plan, node, addresses, i), bytes.byteLength), bytes);
     });
   }
-}
-
-/** CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES. */
-const dynamicSharedAttribute = 8;
-
-/** Lets the blocks of a kernel have more than 48 KiB of shared memory. */
-function allowSharedMemory(context: CudaContext, fn: number, bytes: number): void {
-  const { driver } = context.libraries;
-  context.check("cuFuncSetAttribute", driver.cuFuncSetAttribute(fn, dynamicSharedAttribute, bytes));
 }
 
 const algebras = new WeakMap<CudaContext, LinearAlgebra | null>();

@@ -34,7 +34,7 @@ export const fusedOf = (plan: Schedule): string[] =>
   );
 
 /** The largest number of elements that a step of the plan reads or writes. */
-export function largestBuffer(plan: Schedule): { elements: number; what: string } {
+function largestBuffer(plan: Schedule): { elements: number; what: string } {
   let largest = { elements: 0, what: "nothing" };
   const see = (node: Node, what: string): void => {
     const elements = node.outputs === null ? numel(node.shape) : 0;

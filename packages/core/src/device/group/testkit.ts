@@ -94,7 +94,7 @@ export async function runMpi(
   return answers.sort((a, b) => a.rank - b.rank).map((a) => a.value);
 }
 
-export const answerMark = "@answer ";
+const answerMark = "@answer ";
 
 function collect(child: ChildProcess, rank: number): Promise<RankResult> {
   let out = "";
