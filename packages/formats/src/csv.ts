@@ -1,4 +1,4 @@
-// Reads and writes CSV (RFC 4180): quoted fields may contain commas, quotes and newlines. A malformed row is an error that
+// Reads and writes CSV (RFC 4180): quoted fields may contain separators, quotes and newlines. A malformed row is an error that
 // names its line.
 import { plainText } from "./text.js";
 
@@ -37,14 +37,30 @@ const takeText: TakeField<string> = (bytes, start, end, escaped) => {
   return escaped ? field.replace(doubled, '"') : field;
 };
 
+/** Number of fields that every row must have: a number, or that of the first row. */
+type Columns = number | "as the first row";
+
 /**
  * Yields the rows of a file as bytes; empty lines are skipped.
  *
  * @param file Name of the file in errors.
  * @param columns Number of fields that every row must have; omitted: any.
+ * @param separator What stands between fields; a comma by default.
  */
-export function readCsv(bytes: Buffer, file: string, columns?: number): Generator<CsvRow> {
-  return readRows(bytes, file, columns, takeBytes);
+export function readCsv(bytes: Buffer, file: string, columns?: Columns, separator?: string): Generator<CsvRow> {
+  return readRows(bytes, file, columns, takeBytes, separator?.charCodeAt(0));
+}
+
+/** What separates the fields of a file, by its first line: a comma, or where that has none, a semicolon or a tab. */
+export function separatorOf(bytes: Buffer): "," | ";" | "\t" {
+  const found = new Set<number>();
+  let isQuoted = false;
+  for (const byte of bytes) {
+    if (byte === quote) isQuoted = !isQuoted;
+    else if (!isQuoted && isLineEnd(byte)) break;
+    else if (!isQuoted) found.add(byte);
+  }
+  return ([",", ";", "\t"] as const).find((separator) => found.has(separator.charCodeAt(0))) ?? ",";
 }
 
 /** Yields the rows of a file as text; otherwise like `readCsv`. */
@@ -55,9 +71,11 @@ export function readCsvText(bytes: Buffer, file: string, columns?: number): Gene
 function* readRows<T>(
   bytes: Buffer,
   file: string,
-  columns: number | undefined,
+  columns: Columns | undefined,
   take: TakeField<T>,
+  separator = comma,
 ): Generator<CsvRow<T>> {
+  let expected = columns;
   // A byte-order mark is not part of the first field.
   let at = bytes.length >= 3 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
   let line = 1;
@@ -84,16 +102,16 @@ function* readRows<T>(
           at++;
         }
         fields.push(take(bytes, first, at++, escaped));
-        if (at < end && bytes[at] !== comma && bytes[at] !== newline && bytes[at] !== carriageReturn)
+        if (at < end && bytes[at] !== separator && bytes[at] !== newline && bytes[at] !== carriageReturn)
           throw new CsvError(
             `${file}:${line}: field ${fields.length} goes on after its closing quote; a quote inside a field is written twice ("")`,
           );
       } else {
         const first = at;
-        while (at < end && bytes[at] !== comma && bytes[at] !== newline && bytes[at] !== carriageReturn) at++;
+        while (at < end && bytes[at] !== separator && bytes[at] !== newline && bytes[at] !== carriageReturn) at++;
         fields.push(take(bytes, first, at, false));
       }
-      if (bytes[at] !== comma || at >= end) break;
+      if (bytes[at] !== separator || at >= end) break;
       at++;
     }
     if (bytes[at] === carriageReturn) at++;
@@ -103,9 +121,10 @@ function* readRows<T>(
     at++;
     line++;
     if (isLineEnd(bytes[rowStart])) continue;
-    if (columns !== undefined && fields.length !== columns)
+    if (expected === "as the first row") expected = fields.length;
+    if (expected !== undefined && fields.length !== expected)
       throw new CsvError(
-        `${file}:${start}: ${fields.length} columns where ${columns} are expected; correct or remove this row`,
+        `${file}:${start}: ${fields.length} columns where ${expected} are expected; correct or remove this row`,
       );
     yield { fields, line: start, complete };
   }

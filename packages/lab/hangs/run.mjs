@@ -1,6 +1,6 @@
 // Benchmark of `weft hang`: PyTorch jobs with one injected desynchronization each. Prints a row per scenario and writes
 // bench/results/hangs.json. `--subset` runs four; names run those, and `--out FILE` writes their rows; `--keep DIR` keeps what
-// the jobs wrote; `--jobs N` runs N at a time.
+// the jobs wrote; `--jobs N` runs N at a time; `--limit S` takes a rank for stuck after S seconds (6).
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,6 +15,7 @@ const option = (name) => {
 const keep = option("--keep");
 const out = option("--out");
 const jobs = Number(option("--jobs") ?? 1);
+const limit = Number(option("--limit") ?? 6);
 const subset = args.includes("--subset") ? ["skip-2", "stopped-2", "p2p-2", "checkpoint-2"] : undefined;
 const named = args.filter((arg) => !arg.startsWith("--"));
 const names = subset ?? (named.length > 0 ? named : Object.keys(scenarios));
@@ -25,7 +26,7 @@ const rows = [];
 const run = async (name) => {
   const folder = keep === undefined ? undefined : join(keep, name);
   if (folder !== undefined) mkdirSync(folder, { recursive: true });
-  const { verdict, ...score } = await runScenario(torch.python, name, 6, folder);
+  const { verdict, ...score } = await runScenario(torch.python, name, limit, folder);
   const right = score.culprit && score.collective && score.line;
   rows[names.indexOf(name)] = {
     ...score,

@@ -301,6 +301,10 @@ def arm():
     import weft_probe_side
 
     guarded("side work")(weft_probe_side.arm)()
+    if os.environ.get("RANK"):
+        import weft_probe_card
+
+        guarded("hang card")(weft_probe_card.announce)()
     actions = {
         "logging": weft_probe_side.watch_logging,
         "torch": watcher("weft_probe_torch", "watch"),
@@ -329,12 +333,19 @@ def arm():
 
     def excepthook(kind, value, trace):
         recorder.failed = "%s: %s" % (kind.__name__, value)
-        hang = sys.modules.get("weft_probe_hang")
-        if hang is not None:
-            guarded("hang dump")(hang.raised)(kind, value, trace)
+        guarded("hang dump")(_dump_exception)(kind, value, trace)
         previous(kind, value, trace)
 
     sys.excepthook = excepthook
+
+
+def _dump_exception(kind, value, trace):
+    hang, card = sys.modules.get("weft_probe_hang"), sys.modules.get("weft_probe_card")
+    if card is None or issubclass(kind, KeyboardInterrupt):
+        return
+    text = card.exception_of(kind, value, trace)
+    if hang is None or not hang.raised(text):
+        card.raised(text)
 
 
 class step:

@@ -11,6 +11,7 @@ import time
 
 import weft_probe as probe
 from weft_probe import guarded
+from weft_probe_card import card_of, frame_of
 
 _most_dumps = 8
 _most_frames = 64
@@ -38,16 +39,11 @@ def limit_seconds():
     return value if 0 <= value < 1e9 else 120.0
 
 
-def _frame(frame, line=None):
-    code = frame.f_code
-    return {"file": code.co_filename, "line": line or frame.f_lineno, "name": code.co_name}
-
-
 def _stack(frame):
     """Frames of one thread, innermost first."""
     found = []
     while frame is not None and len(found) < _most_frames:
-        found.append(_frame(frame))
+        found.append(frame_of(frame))
         frame = frame.f_back
     return found
 
@@ -61,14 +57,6 @@ def _stacks():
         if ident != mine and len(threads) < _most_threads:
             threads.append({"thread": names.get(ident, str(ident)), "main": ident == main, "frames": _stack(frame)})
     return threads
-
-
-def _traceback(trace):
-    found = []
-    while trace is not None:
-        found.append(_frame(trace.tb_frame, trace.tb_lineno))
-        trace = trace.tb_next
-    return found[::-1][:_most_frames]
 
 
 def _flight_recorder(c10d):
@@ -109,91 +97,28 @@ def _groups():
     return found
 
 
-def _process_state(pid, started):
-    """R, S, D, T ... as the kernel says, or "gone"; a process id that was given to another process is gone."""
-    try:
-        with open("/proc/%d/stat" % pid) as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-    except OSError:
-        return "gone"
-    return fields[0] if started is None or int(fields[19]) == started else "gone"
-
-
-def _started():
-    try:
-        with open("/proc/self/stat") as stat:
-            return int(stat.read().rsplit(")", 1)[1].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
 class Watcher(threading.Thread):
     def __init__(self, folder, c10d):
         super().__init__(name="weft-hang", daemon=True)
-        import socket
-
-        self.folder = os.path.join(folder, "hang")
-        os.makedirs(self.folder, exist_ok=True)
         self.c10d = c10d
         self.rank, self.world, _ = probe.whereabouts()
-        self.host = socket.gethostname()
+        self.card = card_of(folder, self.rank, self.world)
+        self.folder, self.host = self.card.folder, self.card.host
         self.limit = limit_seconds()
         self.dumps = 0
         self.last_request = time.time()
         self.lock = threading.Lock()
-        self.signal_file = None
         self.leaving = False
-        self.card(signal=self.register_signal())
+        self.since = time.monotonic()
 
-    def card(self, **more):
-        """A small file that says which process is this rank, for its siblings and for `weft hang`."""
-        known = {"format": "weft.hang.rank", "rank": self.rank, "worldSize": self.world, "pid": os.getpid()}
-        known.update(host=self.host, started=_started(), argv=sys.argv[:1], **more)
-        self.write("rank%d.alive.json" % self.rank, known)
-
-    def write(self, name, content):
-        target = os.path.join(self.folder, name)
-        part = "%s.%d.part" % (target, os.getpid())
-        with open(part, "w") as file:
-            json.dump(content, file, default=str)
-        os.replace(part, target)
-
-    def register_signal(self):
-        """SIGUSR1 writes the stacks in C, so that it works while the main thread waits in a collective."""
-        import faulthandler
-        import signal
-
-        if signal.getsignal(signal.SIGUSR1) not in (signal.SIG_DFL, None):
-            return False
-        self.signal_file = open(os.path.join(self.folder, "rank%d.stacks.txt" % self.rank), "w")
-        faulthandler.register(signal.SIGUSR1, file=self.signal_file, all_threads=True)
-        if not faulthandler.is_enabled():
-            # gloo aborts a process whose partner sent another number of bytes: no Python code runs after that.
-            faulthandler.enable(file=self.signal_file)
-        return True
-
-    def siblings(self):
-        found = []
-        for name in sorted(os.listdir(self.folder))[:8192]:
-            if not name.endswith(".alive.json"):
-                continue
-            try:
-                with open(os.path.join(self.folder, name)) as file:
-                    card = json.load(file)
-                if card.get("host") == self.host and card.get("rank") != self.rank:
-                    state = _process_state(int(card["pid"]), card.get("started"))
-                    found.append({"rank": card["rank"], "pid": card["pid"], "state": state, "exit": card.get("exit")})
-            except (OSError, ValueError, KeyError):
-                continue
-        return found
-
-    def dump(self, reason, raised=None, stalled=None):
+    def dump(self, reason, raised=None):
         with self.lock:
             if self.dumps >= _most_dumps and raised is None:
                 return
             self.dumps += 1
+            stalled = time.monotonic() - self.since
             torch_loop = getattr(sys.modules.get("weft_probe_torch"), "loop", None)
-            self.write(
+            self.card.write(
                 "rank%d.json" % self.rank,
                 {
                     "format": "weft.hang",
@@ -204,7 +129,7 @@ class Watcher(threading.Thread):
                     "host": self.host,
                     "time": time.time(),
                     "reason": reason,
-                    "stalledSeconds": stalled,
+                    "stalledSeconds": stalled if self.limit and stalled > self.limit else None,
                     "steps": probe.recorder.steps,
                     "epoch": getattr(torch_loop, "epoch", None),
                     "stepsPerEpoch": probe.recorder.facts.get("stepsPerEpoch"),
@@ -213,7 +138,7 @@ class Watcher(threading.Thread):
                     "groups": _groups(),
                     "pointToPoint": [dict(call) for call in list(_calls)],
                     "rooted": [dict(call) for call in list(_rooted)],
-                    "siblings": self.siblings(),
+                    "siblings": self.card.siblings(),
                     "flightRecorder": _flight_recorder(self.c10d),
                 },
             )
@@ -238,13 +163,14 @@ class Watcher(threading.Thread):
 
     def run(self):
         period = min(2.0, max(0.1, self.limit / 8)) if self.limit else 1.0
-        last, since, dumped_at = None, time.monotonic(), None
-        signaled = 0
+        last, dumped_at = None, None
+        signaled, woken = 0, True
         while not self.leaving and probe.recorder.folder is not None:
             time.sleep(period)
             try:
-                if self.signal_file is not None:
-                    size = os.fstat(self.signal_file.fileno()).st_size
+                signal_file = self.card.signal_file
+                if signal_file is not None:
+                    size = os.fstat(signal_file.fileno()).st_size
                     if size != signaled:
                         signaled = size
                         self.dump("signal")
@@ -253,11 +179,15 @@ class Watcher(threading.Thread):
                 token = self.token()
                 now = time.monotonic()
                 if token != last:
-                    last, since, dumped_at = token, now, None
-                elif self.limit and now - since > self.limit and dumped_at is None:
-                    dumped_at = now
+                    last, self.since, dumped_at, woken = token, now, None, True
+                elif self.limit and now - self.since > self.limit and dumped_at is None:
+                    dumped_at, asked, woken = now, time.time(), False
                     self.ask_others()
-                    self.dump("stalled", stalled=now - since)
+                    self.dump("stalled")
+                elif not woken and now - dumped_at > 2 * period + 1:
+                    # Ranks whose threads run have answered by now.
+                    woken = True
+                    self.card.wake_silent(asked - period)
             except Exception as problem:  # noqa: BLE001
                 probe.recorder.error("hang: %s: %s" % (type(problem).__name__, problem))
 
@@ -265,15 +195,15 @@ class Watcher(threading.Thread):
         """The process ends by itself: the siblings and `weft hang` can tell that from a death."""
         self.leaving = True
         failed = probe.recorder.failed
-        self.card(exit="failed" if failed else "ok", steps=probe.recorder.steps)
+        self.card.save(exit="failed" if failed else "ok", steps=probe.recorder.steps)
 
 
-def raised(kind, value, trace):
-    """Called by the exception hook of the probe."""
+def raised(text):
+    """Called by the exception hook of the probe; False where no watcher runs."""
     watcher = _watcher[0]
-    if watcher is not None and not issubclass(kind, KeyboardInterrupt):
-        text = {"type": kind.__name__, "message": str(value)[:4000], "frames": _traceback(trace)}
+    if watcher is not None:
         watcher.dump("exception", raised=text)
+    return watcher is not None
 
 
 def _site():
@@ -281,7 +211,7 @@ def _site():
     frame = sys._getframe(2)
     while frame is not None and "/torch/" in frame.f_code.co_filename:
         frame = frame.f_back
-    return _frame(frame) if frame is not None else None
+    return frame_of(frame) if frame is not None else None
 
 
 def _peer(module, name, args, kwargs):
@@ -382,6 +312,9 @@ def watch(module):
     original = module.init_process_group
 
     def init_process_group(*args, **kwargs):
+        # Before the call, which waits for all ranks; the environment knows the rank then, or only the group afterwards.
+        if os.environ.get("RANK", "").isdigit():
+            guarded("hang watcher")(_start)()
         result = original(*args, **kwargs)
         guarded("hang watcher")(_start)()
         return result
@@ -392,8 +325,10 @@ def watch(module):
 
 
 def _start():
-    if _watcher[0] is not None or probe.recorder.folder is None:
+    if probe.recorder.folder is None or (_watcher[0] is not None and _watcher[0].rank == probe.whereabouts()[0]):
         return
+    if _watcher[0] is not None:
+        _watcher[0].leaving = True
     torch = sys.modules["torch"]
     watcher = Watcher(probe.recorder.folder, torch._C._distributed_c10d)
     _watcher[0] = watcher

@@ -30,6 +30,7 @@ export const symptoms: ReadonlySet<string> = new Set([
   "device-idle",
   "host-wait",
   "work-after-update",
+  "trace-outside-operators",
 ]);
 
 /** What the first piece of evidence stands on: times that were inferred come after what was counted. */

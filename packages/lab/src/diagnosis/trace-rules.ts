@@ -7,6 +7,8 @@ import { matrixKernel, type RankReport, type TraceReport, tensorCoreKernel } fro
 /** Share of a step from which on a cause is worth a finding. */
 const considerable = 0.1;
 const large = 0.25;
+/** Threads that the profiler does not record, and other programs on the cores, leave smaller gaps. */
+const outsideShare = 0.35;
 
 interface Rule {
   id: string;
@@ -169,6 +171,35 @@ export const traceRules: readonly Rule[] = [
     },
   },
   {
+    id: "trace-outside-operators",
+    title: "The program does other work between its operators",
+    source: "gaps of a millisecond or more without an operator, communication, compilation or a wait for data",
+    find(rank) {
+      const outside = (rank.outsideUs ?? 0) / stepCount(rank);
+      const share = outside / stepUs(rank);
+      // One step has a beginning and an end, but nothing to compare them with.
+      if (rank.steps.length < 2 || !(share >= outsideShare)) return null;
+      return {
+        share: share / 2,
+        evidence: [
+          evidence("time between operators per step", ms(outside), {
+            unit: "ms",
+            threshold: ms(outsideShare * stepUs(rank)),
+          }),
+          evidence("share of the step", `${(100 * share).toFixed(1)}%`),
+        ],
+        cause: "Python code, input, output or a wait of the program itself: no operator runs meanwhile.",
+        alternatives: [
+          "operators of threads that the profiler does not record",
+          "the program waits for something outside on purpose: requests, a timer",
+        ],
+        fix: "Profile the host (with_stack=True, py-spy record), and move the work out of the loop or into other processes.",
+        predicted: effect(rank, null, outside),
+        refutedBy: "A trace without this code whose step takes as long.",
+      };
+    },
+  },
+  {
     id: "trace-straggler",
     title: "One rank arrives late at the collectives",
     source: "durations of one collective on all ranks; the shortest call did not wait",
@@ -201,15 +232,18 @@ export const traceRules: readonly Rule[] = [
     title: "Communication is not hidden behind computation",
     source: "time with communication and without computation",
     find(rank, report) {
-      const exposed = rank.exposedCommunicationUs ?? 0;
+      // Waiting for the last rank looks like communication, but another kind of it would not shorten it.
+      const transfer = 1 - (report.waitingPercent ?? 0) / 100;
+      const exposed = transfer * (rank.exposedCommunicationUs ?? 0);
       const share = exposed / (rank.spanUs ?? Number.POSITIVE_INFINITY);
-      // Waiting for a late rank looks like communication.
-      if (!(share >= 0.15) || (report.stragglers.length > 0 && (report.waitingPercent ?? 0) > 50)) return null;
+      if (!(share >= 0.15)) return null;
       const [first] = rank.collectives;
       return {
         share,
         evidence: [
-          evidence("exposed communication per step", ms(exposed / stepCount(rank)), { unit: "ms" }),
+          evidence("exposed communication per step, without waiting for other ranks", ms(exposed / stepCount(rank)), {
+            unit: "ms",
+          }),
           evidence("overlap", `${rank.overlapPercent ?? 0}%`),
           ...(first === undefined
             ? []

@@ -87,6 +87,24 @@ function explainAbsence(context: HangContext, culprits: number[], waiting: Waiti
   });
 }
 
+/** What frames of the standard library say about a rank that does not communicate. */
+const occupations: readonly { frame: RegExp; does: string }[] = [
+  { frame: /(?:^|[/\\])(?:pdb|bdb|ipdb|pudb|debugpy)\b|IPython[/\\]/, does: "waits for input in a debugger" },
+  {
+    frame: /(?:^|[/\\])subprocess\.py (?:wait|_wait|_try_wait|communicate|_communicate|run)/,
+    does: "waits for another program",
+  },
+  {
+    frame: /(?:^|[/\\])threading\.py (?:wait|acquire|join|_wait_for_tstate_lock)$/,
+    does: "waits for another of its own threads",
+  },
+  {
+    frame: /(?:^|[/\\])(?:socket|ssl|http[/\\]client|urllib[/\\]request|urllib3[/\\]\w+)\.py /,
+    does: "waits for the network",
+  },
+  { frame: /(?:^|[/\\])filelock[/\\]|_filelock\.py|(?:^|[/\\])fasteners[/\\]/, does: "waits for the lock of a file" },
+];
+
 /** What a rank does instead of communicating; null when nothing is known about it. */
 export function reasonOfAbsence(
   own: RankEvidence | undefined,
@@ -95,9 +113,16 @@ export function reasonOfAbsence(
   if (own.process?.state === "exited")
     return { kind: "uneven", site: null, facts: [`rank ${own.rank} has ended: ${own.process.detail}`] };
   const frames = mainFrames(own);
+  if (frames.length === 0 && own.process?.state === "running")
+    return {
+      kind: "late",
+      site: null,
+      facts: [`rank ${own.rank} wrote nothing, but ${own.process.detail}: a call into C keeps the interpreter lock`],
+    };
   if (frames.length === 0) return own.calls === undefined ? null : { kind: "late", site: null, facts: [] };
   const site = userSite(frames);
-  const fact = `rank ${own.rank} is in ${frames
+  const what = occupations.find(({ frame }) => frames.some(({ file, name }) => frame.test(`${file} ${name}`)))?.does;
+  const fact = `rank ${own.rank} ${what === undefined ? "" : `${what}: it `}is in ${frames
     .slice(0, 3)
     .map((frame) => frame.name)
     .join(" < ")}`;
@@ -109,6 +134,35 @@ export function reasonOfAbsence(
     return { kind: "data-loading", site, facts: [fact] };
   if (user.some((frame) => evaluating.test(frame.name))) return { kind: "evaluation", site, facts: [fact] };
   return { kind: "late", site, facts: [fact] };
+}
+
+/** Nobody communicates, and somebody has made no progress for long: the ranks are in code of their own. */
+export function nobodyWaits(context: HangContext): HangVerdict | null {
+  const ranks = [...context.evidence.ranks.values()];
+  const longest = ranks.reduce((most, own) => Math.max(most, own.stalledSeconds ?? 0), 0);
+  const places = new Map<string, { site: Site; ranks: RankEvidence[] }>();
+  for (const own of ranks) {
+    const site = siteOfRank(own);
+    if (site === null || own.raised !== undefined) return null;
+    const key = `${site.file}:${site.line}`;
+    const place = places.get(key);
+    if (place === undefined) places.set(key, { site, ranks: [own] });
+    else place.ranks.push(own);
+  }
+  if (context.waiting.length > 0 || longest === 0 || ranks.length === 0 || ranks.length < context.world) return null;
+  const sorted = [...places.values()].sort((a, b) => b.ranks.length - a.ranks.length);
+  return context.verdict(
+    "local",
+    ranks.map((own) => own.rank),
+    {
+      site: sorted[0].site,
+      collective: null,
+      evidence: [
+        `no progress for ${Math.round(longest)} s, and no rank is in a communication call`,
+        ...sorted.slice(0, 4).flatMap((place) => reasonOfAbsence(place.ranks[0])?.facts ?? []),
+      ],
+    },
+  );
 }
 
 /** Only logs: the rank whose last enqueued collective is smallest, or that reported none. */

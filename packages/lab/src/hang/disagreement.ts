@@ -22,6 +22,7 @@ import {
   placeOf,
   wentOnEarly,
 } from "./programs.js";
+import { isInsideBlock } from "./source.js";
 import { evaluating, type HangKind, type HangVerdict, mismatchMessage, ranksText, siteText } from "./verdict.js";
 
 /** Calls with the same number in one group that differ, or ranks that left the common order. */
@@ -199,12 +200,17 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   };
   const where = (call: Call) => `${call.op}${call.site === null ? "" : ` (${call.site.file}:${call.site.line})`}`;
   const fact = `after ${where(previous)} rank ${rank} issued ${where(got)}${expected === null ? "" : `; the other ranks issue ${where(expected)}`}`;
+  // In a loop of these calls, one that is left out and one that is repeated look the same.
+  const repeated =
+    placeOf(got) === placeOf(previous)
+      ? [`or it issued ${where(got)} once too often (an additional backward pass?)`]
+      : [];
   const make = (kind: HangKind, call: Call, at2: Site | null): HangVerdict =>
     context.verdict(kind, [rank], {
       site: call.site ?? context.mainWaiting([rank])?.site ?? siteOfRank(own),
       at: at2,
       collective: { op: call.op, ...at },
-      evidence: [fact],
+      evidence: [fact, ...(kind === "skipped" ? repeated : [])],
       confidence: expected === null ? "guess" : "likely",
     });
   const names = got.frames.filter(isUserFrame).map((frame) => frame.name);
@@ -214,9 +220,14 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   // The right kind of call at a line of its own: the branch issues its calls in another order.
   const swapped = !elsewhere && difference(got, expected) === "op" && after !== null && difference(got, after) === null;
   if (swapped || (!elsewhere && samePayloadElsewhere(context, rank, got, expected))) return make("order", got, null);
+  // Threads of one rank issue both calls, the second one first.
+  const next = departure.index + 1 < calls.count ? context.evidence.calls[calls.call[departure.index + 1]] : null;
+  if (elsewhere && next !== null && placeOf(next) === placeOf(expected) && placeOf(got) !== placeOf(expected))
+    return make("order", got, null);
   if (elsewhere) return make("skipped", expected, got.site);
-  if (goesBack(context.evidence, previous, expected)) return make("uneven", expected, got.site);
-  return make("extra", got, null);
+  // Behind the loop, or in a branch inside of it.
+  const loops = goesBack(context.evidence, previous, expected) && isInsideBlock(got, [expected, previous]) !== true;
+  return loops ? make("uneven", expected, got.site) : make("extra", got, null);
 }
 
 function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolean {

@@ -96,6 +96,8 @@ export interface RankEvidence {
   rooted: RootedCall[];
   process?: { state: ProcessState; detail: string };
   steps?: number;
+  /** Seconds without progress when the dump was written. */
+  stalledSeconds?: number;
   stepsPerEpoch?: number;
   /** Last enqueued and completed collective per group, from logs and `pg_status`. */
   status: { group: string; enqueued: number; completed: number }[];

@@ -33,7 +33,19 @@ export function failedRank(context: HangContext): HangVerdict | null {
       evidence: found.slice(0, 4).map((own) => `rank ${own.rank}: ${own.process?.detail}`),
     });
   }
-  return null;
+  return endedEarly(context, ranks);
+}
+
+/** Ranks whose program has ended by itself, while others lost their connections to them in a collective. */
+function endedEarly(context: HangContext, ranks: readonly RankEvidence[]): HangVerdict | null {
+  const ended = ranks.filter((own) => own.process?.state === "exited").map((own) => own.rank);
+  const site = raisedSite(context, ended);
+  if (ended.length === 0 || site === null || ended.length === ranks.length) return null;
+  return context.verdict("uneven", ended, {
+    site,
+    collective: raisedCollective(context, ended),
+    evidence: ended.slice(0, 4).map((rank) => `rank ${rank}: ${context.evidence.ranks.get(rank)?.process?.detail}`),
+  });
 }
 
 /** Where ranks were when they reported the failure of another one. */

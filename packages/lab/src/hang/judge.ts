@@ -1,6 +1,6 @@
 // From evidence to a verdict: which rank, which collective, which line, what kind. The order of the rules matters: a rank
 // that raised, died or was stopped explains every rank that waits; only then is the order of the calls compared.
-import { absentFromUnrecorded, absentRank, fromLogs } from "./absence.js";
+import { absentFromUnrecorded, absentRank, fromLogs, nobodyWaits } from "./absence.js";
 import { HangContext } from "./context.js";
 import { disagreement } from "./disagreement.js";
 import type { HangEvidence } from "./evidence.js";
@@ -9,7 +9,16 @@ import { pointToPoint } from "./point-to-point.js";
 import { differentRoots } from "./roots.js";
 import type { HangVerdict } from "./verdict.js";
 
-const rules = [failedRank, pointToPoint, differentRoots, disagreement, absentRank, absentFromUnrecorded, fromLogs];
+const rules = [
+  failedRank,
+  pointToPoint,
+  differentRoots,
+  disagreement,
+  absentRank,
+  absentFromUnrecorded,
+  fromLogs,
+  nobodyWaits,
+];
 
 /** Names the culprit of a stuck job. */
 export function judgeHang(evidence: HangEvidence): HangVerdict {

@@ -201,6 +201,7 @@ class Reader {
     if (typeof dump["pid"] === "number") own.pid = dump["pid"];
     if (typeof dump["host"] === "string") own.host = dump["host"].slice(0, 256);
     if (typeof dump["steps"] === "number") own.steps = dump["steps"];
+    if (typeof dump["stalledSeconds"] === "number") own.stalledSeconds = dump["stalledSeconds"];
     if (typeof dump["stepsPerEpoch"] === "number") own.stepsPerEpoch = dump["stepsPerEpoch"];
     for (const stack of objects(dump["stacks"]).slice(0, 256))
       own.stacks.push({
@@ -230,7 +231,7 @@ class Reader {
   private applySiblings(): void {
     for (const { rank, state, exit, seenBy } of this.siblings) {
       const own = rankEvidence(this.evidence, rank);
-      if (own.process !== undefined || own.raised !== undefined) continue;
+      if ((own.process !== undefined && own.process.state !== "running") || own.raised !== undefined) continue;
       if (/^[Tt]$/.test(state))
         own.process = { state: "stopped", detail: `its process is stopped (state ${state}), seen by rank ${seenBy}` };
       else if (/^(?:gone|Z|X)$/.test(state) && (exit === null || exit === undefined))
@@ -238,6 +239,8 @@ class Reader {
           state: "dead",
           detail: `its process is gone without having ended its program, seen by rank ${seenBy}`,
         };
+      else if (/^[RSD]$/.test(state))
+        own.process = { state: "running", detail: `its process runs (state ${state}), seen by rank ${seenBy}` };
       if (own.process !== undefined && own.files.length === 0) own.files.push(`(seen by rank ${seenBy})`);
     }
   }

@@ -1,6 +1,5 @@
 // Verdicts in words: what happened, where to look, what to do.
-import { readFileSync, statSync } from "node:fs";
-import type { Site } from "./evidence.js";
+import { sourceLine } from "./source.js";
 import type { HangKind, HangVerdict } from "./verdict.js";
 import { ranksText, siteText } from "./verdict.js";
 
@@ -66,22 +65,16 @@ const hangWords: Readonly<Record<HangKind, Words>> = {
     fix: "Look at the loader's workers and at the storage; weft diagnose says how long it waits per step.",
   },
   late: { did: "has not arrived, and does something else", fix: "Look at the line where it is." },
+  local: {
+    did: "is outside of communication, and no rank waits for another one",
+    fix: "Look at the line: a lock that a dead job has left, a download, a program that is waited for, or a loop that does not end.",
+  },
   none: { did: "", fix: "" },
   unknown: {
     did: "",
     fix: "Get dumps of all ranks: weft hang --live PID…, or a job under weft scale or WEFT_PROBE_DIR.",
   },
 };
-
-/** The text of a source line, if it is a Python file on this machine. */
-function sourceLine(site: Site): string | null {
-  try {
-    if (!site.file.endsWith(".py") || statSync(site.file).size > 4e6) return null;
-    return readFileSync(site.file, "utf8").split("\n")[site.line - 1]?.trim().slice(0, 160) || null;
-  } catch {
-    return null;
-  }
-}
 
 function collectiveText({ collective }: HangVerdict): string | null {
   if (collective === null) return null;
@@ -105,8 +98,8 @@ export function hangText(verdict: HangVerdict): string {
   if (collective !== null) row("collective", collective);
   if (site !== null) {
     row("line", siteText(site));
-    const source = sourceLine(site);
-    if (source !== null) row("", `    ${source}`);
+    const source = sourceLine(site)?.trim().slice(0, 160);
+    if (source) row("", `    ${source}`);
   }
   if (at !== null && (at.file !== site?.file || at.line !== site.line)) row("it is at", siteText(at));
   for (const fact of evidence) row("evidence", fact);

@@ -17,6 +17,7 @@ export type HangKind =
   | "checkpoint"
   | "data-loading"
   | "late"
+  | "local"
   | "none"
   | "unknown";
 
@@ -53,8 +54,15 @@ const consequence =
   /connection (?:reset|closed|refused|was)|broken pipe|timed? ?out|timeout|ncclRemoteError|remote process exited|NCCL communicator was aborted|preamble|collective mismatch|DistBackendError|DistNetworkError|DistStoreError|Socket closed|SIGTERM|SignalException|monitoredBarrier|heartbeat|failed to pass|Detected mismatch/i;
 export const mismatchMessage = /preamble\.length|collective mismatch|Detected mismatch between collectives/i;
 
-export function isConsequence(raised: Raised): boolean {
-  return consequence.test(`${raised.type}: ${raised.message}`);
+/** Frames from which errors of other ranks arrive: calls of torch.distributed, and backward passes and modules that make them. */
+const communicates = /[/\\]torch[/\\](?:distributed|autograd|nn|_tensor\.py|optim|_C|_ops\.py|_dynamo|_inductor|cuda)/;
+const ended = /SIGTERM|SignalException/;
+
+/** Whether another rank brought an exception about. The same words from a loader process or a download are a cause. */
+export function isConsequence({ type, message, frames }: Raised): boolean {
+  const text = `${type}: ${message}`;
+  if (!consequence.test(text)) return false;
+  return ended.test(text) || frames.length === 0 || frames.some(({ file }) => communicates.test(`/${file}`));
 }
 
 export const evaluating =

@@ -20,6 +20,7 @@ const percent = (value: number | null | undefined): string => (value == null ? "
 const placeOfFinding: Readonly<Record<string, readonly (typeof timelineKinds)[number][]>> = {
   "trace-data-wait": ["data wait"],
   "trace-recompilation": ["compilation"],
+  "trace-outside-operators": ["step"],
   "trace-straggler": ["communication"],
   "trace-exposed-communication": ["communication"],
   "trace-synchronization": ["synchronization"],
@@ -49,9 +50,14 @@ function longest(rows: readonly TimelineRow[], kinds: readonly string[]): number
 const base64 = (array: Uint32Array | Uint8Array): string =>
   Buffer.from(array.buffer, array.byteOffset, array.byteLength).toString("base64");
 
+const longestCell = 400;
+
 function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[], tag: string): string =>
-    `<tr>${cells.map((cell) => `<${tag} title="${escape(cell)}">${escape(cell)}</${tag}>`).join("")}</tr>`;
+    `<tr>${cells
+      .map((cell) => escape(cell.slice(0, longestCell)))
+      .map((cell) => `<${tag} title="${cell}">${cell}</${tag}>`)
+      .join("")}</tr>`;
   return `<div class="scroll"><table><thead>${line(header, "th")}</thead><tbody>${rows.map((row) => line(row, "td")).join("")}</tbody></table></div>`;
 }
 
@@ -118,14 +124,14 @@ export function tracePage(
       ms(rank.exposedCommunicationUs),
       ms(rank.dataLoaderUs),
       String(rank.steps.length),
-      rank.steps.length === 0 ? "-" : ms(rank.steps.reduce((sum, step) => sum + step.us, 0) / rank.steps.length),
+      rank.steps.length === 0 ? "-" : ms(meanStep(rank)),
     ]),
   )}</header>
 <main><section><h2>Findings</h2><div id="cards">${cards(findings, rows)}</div></section>
 <div id="bar"><label>Search <input id="search" type="search" placeholder="kernel or operator"></label><span><kbd>W</kbd> <kbd>S</kbd> zoom, <kbd>A</kbd> <kbd>D</kbd> move, <kbd>F</kbd> focus, <kbd>/</kbd> search, <kbd>0</kbd> all</span><span id="detail" role="status"></span></div>
 <div id="view" style="height: min(60vh, ${18 * rows.length + 40}px)" tabindex="0" role="application" aria-label="Timeline of ${count} events"><canvas id="canvas"></canvas></div>
 <section><div class="legend" id="legend"></div>${note}</section>
-<section id="steps"><h2>Steps</h2>${table(["step", ...report.ranks.map((rank) => `rank ${rank.rank}`)], stepRows(report))}</section>
+${stepSection(report)}
 ${operatorSection(first)}
 <section id="kernels"><h2>Kernels of rank ${first?.rank ?? 0}</h2>${table(
     ["name", "type", "count", "sum", "mean", "longest"],
@@ -195,14 +201,26 @@ function operatorSection(rank: RankReport | undefined): string {
   )}<div class="columns">${places("Modules", operators.modules)}${places("Lines", operators.lines)}</div></section>`;
 }
 
-function stepRows(report: TraceReport): string[][] {
-  const numbers = [...new Set(report.ranks.flatMap((rank) => rank.steps.map((step) => step.number)))].sort(
-    (a, b) => a - b,
-  );
-  return numbers
-    .slice(0, 200)
-    .map((number) => [
-      String(number),
-      ...report.ranks.map((rank) => ms(rank.steps.find((step) => step.number === number)?.us)),
-    ]);
+const mostSteps = 200;
+const mostRanks = 24;
+
+const meanStep = ({ steps }: RankReport): number =>
+  steps.reduce((sum, step) => sum + step.us, 0) / Math.max(1, steps.length);
+
+/** Step times; of many ranks those of the slowest. */
+function stepSection({ ranks }: TraceReport): string {
+  const shown = ranks.length <= mostRanks ? ranks : [...ranks].sort((a, b) => meanStep(b) - meanStep(a));
+  const columns = shown
+    .slice(0, mostRanks)
+    .map((rank) => ({ rank: rank.rank, us: new Map(rank.steps.map((step) => [step.number, step.us])) }));
+  const numbers = [...new Set(columns.flatMap(({ us }) => [...us.keys()]))].sort((a, b) => a - b);
+  const rows = numbers
+    .slice(0, mostSteps)
+    .map((number) => [String(number), ...columns.map(({ us }) => ms(us.get(number)))]);
+  const notes = [
+    ...(ranks.length > mostRanks ? [`the ${mostRanks} slowest of ${ranks.length} ranks`] : []),
+    ...(numbers.length > mostSteps ? [`the first ${mostSteps} of ${numbers.length} steps`] : []),
+  ];
+  const note = notes.length === 0 ? "" : `<p>Shown: ${notes.join(", ")}.</p>`;
+  return `<section id="steps"><h2>Steps</h2>${note}${table(["step", ...columns.map(({ rank }) => `rank ${rank}`)], rows)}</section>`;
 }

@@ -10,7 +10,15 @@ import { TraceStream } from "./stream.js";
 /** An event with its launch takes about a kilobyte of JSON. */
 const bytesPerRow = 700;
 
-parentPort?.on("message", ({ bytes, length, unit, originUs }: BlockQuestion) => {
+/** V8 compiles on other threads for a while after the last block. */
+const rest = 200;
+
+parentPort?.on("message", (question: BlockQuestion | null) => {
+  if (question === null) {
+    setTimeout(() => parentPort?.close(), rest);
+    return;
+  }
+  const { bytes, length, unit, originUs } = question;
   const data = new TraceData("", Math.ceil(length / bytesPerRow), Infinity, unit, pieceSegmentRows);
   data.originUs = originUs;
   const sorter = new Sorter(data, true);

@@ -67,7 +67,8 @@ export function queueLengths(view: DeviceView, startsFirst = false): QueueLength
         c < calls.length && (s >= starts.length || (startsFirst ? calls[c] < starts[s] : calls[c] <= starts[s]));
       const now = call ? calls[c++] : starts[s++];
       if (length >= fullQueue) fullUs += now - before;
-      length += call ? 1 : -1;
+      // Calls with the id of an earlier one leave work without a launch of its own; a queue cannot be shorter than empty.
+      length = Math.max(view.data.unit === "ns" ? 0 : -Infinity, length + (call ? 1 : -1));
       lengths[i] = length;
       before = now;
     }

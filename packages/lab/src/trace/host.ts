@@ -2,7 +2,8 @@
 // operations carry their device number. Both are converted to the columns of kernels.
 import { grown } from "./columns.js";
 import type { CollectiveArguments, TraceData } from "./data.js";
-import { type Intervals, measure, mergeSorted, sortedBy } from "./intervals.js";
+import { hostKinds } from "./host-facts.js";
+import { type Intervals, measure, mergeSorted, overlap, sortedBy } from "./intervals.js";
 import type { Activity } from "./kernels.js";
 import {
   categoryIndex,
@@ -16,12 +17,15 @@ import {
 const communication = kernelTypes.indexOf("COMMUNICATION");
 const computation = kernelTypes.indexOf("COMPUTATION");
 
+/** Devices or workers beyond this many are not told apart: their work counts as that of the first. */
+export const mostTold = 4096;
+
 class Collector {
-  private ts = new Float64Array(1024);
-  private dur = new Float64Array(1024);
-  private name = new Int32Array(1024);
-  private type = new Uint8Array(1024);
-  private lane = new Int32Array(1024);
+  private ts = new Float64Array(64);
+  private dur = new Float64Array(64);
+  private name = new Int32Array(64);
+  private type = new Uint8Array(64);
+  private lane = new Int32Array(64);
   private rows = 0;
   readonly collectives = new Map<number, CollectiveArguments>();
 
@@ -135,10 +139,17 @@ export function jaxActivities(data: TraceData): { device: number; kind: "gpu" | 
     return type;
   };
   const collectors = new Map<string, { device: number; kind: "gpu" | "tpu" | "cpu"; collector: Collector }>();
+  let first: { collector: Collector } | undefined;
   const collectorOf = (device: number, kind: "gpu" | "tpu" | "cpu"): Collector => {
     const key = `${kind}${device}`;
-    let entry = collectors.get(key);
-    if (entry === undefined) collectors.set(key, (entry = { device, kind, collector: new Collector() }));
+    let entry: { collector: Collector } | undefined =
+      collectors.get(key) ?? (collectors.size < mostTold ? undefined : first);
+    if (entry === undefined) {
+      const added = { device, kind, collector: new Collector() };
+      collectors.set(key, added);
+      first ??= added;
+      entry = added;
+    }
     return entry.collector;
   };
   for (const segment of data.host.each()) {
@@ -189,14 +200,17 @@ export function weftActivities(data: TraceData): { worker: number; activity: Act
       }
     }
   if (!isProfile && !workers.some((worker) => worker)) return [];
+  const first = new Collector();
   for (const segment of data.host.each())
     for (let i = 0; i < segment.rows; i++) {
       const lane = segment.lane[i];
       const { pid, tid } = data.lanes[lane];
       if (workers[lane] ? false : !isProfile || tid !== "2") continue;
-      const worker = workers[lane] ? Number(pid) : 0;
-      let collector = collectors.get(worker);
-      if (collector === undefined) collectors.set(worker, (collector = new Collector()));
+      const number = workers[lane] ? Number(pid) : 0;
+      const worker = Number.isSafeInteger(number) && number >= 0 ? number : 0;
+      let collector = collectors.get(worker) ?? (collectors.size < mostTold ? undefined : first);
+      if (collector === undefined)
+        collectors.set(worker, (collector = collectors.size === 0 ? first : new Collector()));
       const type = workers[lane] && tid === "1" ? communication : computation;
       collector.add(segment.ts[i], segment.dur[i], segment.name[i], type, lane);
     }
@@ -205,17 +219,17 @@ export function weftActivities(data: TraceData): { worker: number; activity: Act
     .map(([worker, collector]) => ({ worker, activity: collector.finish(data) }));
 }
 
-/** Intervals before `cut` in which the host waited for its next batch. */
-export function dataWaits(data: TraceData, cut: number): Intervals {
-  const waits = new Map<number, boolean>();
+/** Intervals before `cut` of host events whose name passes a test. */
+function hostIntervals(data: TraceData, cut: number, test: (name: string) => boolean): Intervals {
+  const passes = new Map<number, boolean>();
   const ts: number[] = [];
   const dur: number[] = [];
   for (const segment of data.host.each()) {
     for (let i = 0; i < segment.rows; i++) {
       const name = segment.name[i];
-      let wait = waits.get(name);
-      if (wait === undefined) waits.set(name, (wait = dataLoaderName.test(data.symbols.text(name))));
-      if (wait && segment.ts[i] < cut) {
+      let pass = passes.get(name);
+      if (pass === undefined) passes.set(name, (pass = test(data.symbols.text(name))));
+      if (pass && segment.ts[i] < cut) {
         ts.push(segment.ts[i]);
         dur.push(segment.dur[i]);
       }
@@ -223,6 +237,27 @@ export function dataWaits(data: TraceData, cut: number): Intervals {
   }
   const starts = Float64Array.from(ts);
   return mergeSorted(starts, Float64Array.from(dur), sortedBy(starts, starts.length));
+}
+
+/** Intervals before `cut` in which the host waited for its next batch. */
+export const dataWaits = (data: TraceData, cut: number): Intervals =>
+  hostIntervals(data, cut, (name) => dataLoaderName.test(name));
+
+/** Shorter gaps between operators are the interpreter and the profiler. */
+const longGapUs = 1000;
+
+/** Time in long gaps between operators without a wait for data, communication or compilation: the program's own code. */
+export function outsideTime(data: TraceData, activity: Activity, cut: number): number {
+  const busy = mergeSorted(activity.ts, activity.dur, activity.rows);
+  const gaps: Intervals = { starts: new Float64Array(busy.count), ends: new Float64Array(busy.count), count: 0 };
+  for (let i = 1; i < busy.count; i++)
+    if (busy.starts[i] - busy.ends[i - 1] >= longGapUs * data.ticksPerUs) {
+      gaps.starts[gaps.count] = busy.ends[i - 1];
+      gaps.ends[gaps.count++] = busy.starts[i];
+    }
+  const explains = (name: string): boolean =>
+    dataLoaderName.test(name) || isHostCommunication(name) || hostKinds.compilation.test(name);
+  return measure(gaps) - overlap(gaps, hostIntervals(data, cut, explains));
 }
 
 /** Time that the host waited for its next batch, within the analyzed steps. */

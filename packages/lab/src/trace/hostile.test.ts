@@ -106,6 +106,24 @@ test("lying fields, repeated keys and deep nesting give no negative time and no 
   }
 });
 
+test("an odd first event, several profiles in one file, JSON lines and UTF-16 are named", async () => {
+  using folder = new TestFolder();
+  const now = 1_700_000_000_000_000;
+  const kernels = Array.from({ length: 50 }, (_, i) => kernel(i, `"stream":7,"correlation":${i}`, 3, now + 10 * i));
+  const analyzed = async (name: string, text: string | Buffer) =>
+    (await analyzeTraces([folder.file(name, text)])).ranks[0];
+  const odd = await analyzed("odd.json", `{"traceEvents":[${[kernel(0, '"stream":7', 1, 0), ...kernels].join(",")}]}`);
+  assert.deepEqual([odd.spanUs, odd.computeUs], [493, 150]);
+  assert.match(odd.problems.join(), /1 events whose time .* more than 104 days from most others/);
+  const profile = `{"traceEvents":[${kernels.join(",")}]}`;
+  const two = await analyzed("two.json", `${profile}\n${profile}`);
+  assert.deepEqual([two.spanUs, two.complete], [493, true]);
+  assert.match(two.problems.join(), new RegExp(`before byte ${profile.length + 1}, and what follows was left out`));
+  assert.match((await analyzed("lines.json", kernels.join("\n"))).problems.join(), /no traceEvents: .*JSON lines/);
+  const utf16 = Buffer.from(`\ufeff${profile}`, "utf16le");
+  assert.match((await analyzed("utf16.json", utf16)).problems.join(), /UTF-16/);
+});
+
 test("a gzip file that expands without end is read in bounded memory", async () => {
   using folder = new TestFolder();
   const spaces = Buffer.alloc(1 << 28, 0x20);

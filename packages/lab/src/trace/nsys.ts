@@ -1,6 +1,14 @@
 // Reports of Nsight Systems (nsys export --type sqlite): kernels, copies, calls of the runtime and NVTX ranges. Every pair of
 // process and device becomes a device of its own.
-import { copyArguments, mostPlaces, quoted, type SqliteReport, type SqliteTrace, times } from "./sqlite.js";
+import {
+  copyArguments,
+  longestName,
+  mostPlaces,
+  quoted,
+  type SqliteReport,
+  type SqliteTrace,
+  times,
+} from "./sqlite.js";
 
 /** Copy kinds and kinds of memory, by the numbers of CUPTI. */
 const copyKinds = ["Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"];
@@ -57,9 +65,11 @@ class Nsys {
   /** Correlation ids count per process. */
   private correlation(pid: string): string {
     const processes = [...new Set(this.places.map((place) => place.pid))];
-    if (processes.length < 2) return "t.correlationId";
+    // A call without an id is one that started nothing.
+    const id = "coalesce(CAST(t.correlationId AS INTEGER), -1)";
+    if (processes.length < 2) return id;
     const index = processes.map((id, i) => `WHEN ${id} THEN ${i}`).join(" ");
-    return `((CASE ${pid} ${index} ELSE ${processes.length} END) * 4294967296 + t.correlationId)`;
+    return `((CASE ${pid} ${index} ELSE ${processes.length} END) * 4294967296 + ${id})`;
   }
 
   private place(pid: string): string {
@@ -115,7 +125,7 @@ class Nsys {
   rangeQuery(): string | null {
     if (!this.report.has("NVTX_EVENTS", "start", "end", "text", "globalTid", "eventType")) return null;
     const hasId = this.report.has("NVTX_EVENTS", "textId");
-    const named = hasId ? "coalesce(t.text, s.value)" : "t.text";
+    const named = `substr(${hasId ? "coalesce(t.text, s.value)" : "t.text"}, 1, ${longestName})`;
     const join = hasId ? this.stringJoin("textId") : "";
     return `SELECT CAST(${named} AS TEXT) AS name, '"pid":' || ${pidOf("t.globalTid")} || ',"tid":' || (t.globalTid & 0xFFFFFF) || ${times} AS event FROM NVTX_EVENTS t ${join} WHERE t.end >= t.start AND t.eventType IN (${nvtxRanges}) ORDER BY t.start`;
   }

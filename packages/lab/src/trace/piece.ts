@@ -31,6 +31,8 @@ export interface TracePiece {
   hloRows: number;
   negativeDurations: number;
   badTimes: number;
+  farTimes: number;
+  farUs: number | null;
 }
 
 const runtimeColumns = ({ rows, ts, dur, name, lane, correlation }: RuntimeTable): RuntimeColumns => ({
@@ -67,6 +69,8 @@ export function pieceOf(data: TraceData, sorter: Sorter): { piece: TracePiece; b
     hloRows: data.hloRows,
     negativeDurations: sorter.negativeDurations,
     badTimes: sorter.badTimes,
+    farTimes: sorter.farTimes,
+    farUs: sorter.farUs,
   };
   const typed = [...Object.values(piece.device), ...Object.values(piece.runtime)].filter(ArrayBuffer.isView);
   const buffers = typed.map((column) => column.buffer as ArrayBuffer);
@@ -111,4 +115,6 @@ export function appendPiece(data: TraceData, sorter: Sorter, piece: TracePiece):
   data.hloRows += piece.hloRows;
   sorter.negativeDurations += piece.negativeDurations;
   sorter.badTimes += piece.badTimes;
+  sorter.farTimes += piece.farTimes;
+  sorter.farUs ??= piece.farUs;
 }

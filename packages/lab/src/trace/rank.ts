@@ -15,7 +15,7 @@ import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } fr
 import { type CriticalPath, criticalPath } from "./critical-path.js";
 import type { StepMark, TraceData } from "./data.js";
 import type { DevicePeaks } from "./gpus.js";
-import { dataLoaderTime, hostActivity, hostCut, jaxActivities, weftActivities } from "./host.js";
+import { dataLoaderTime, hostActivity, hostCut, jaxActivities, mostTold, outsideTime, weftActivities } from "./host.js";
 import { hostFacts } from "./host-facts.js";
 import { extent, mergeSorted } from "./intervals.js";
 import {
@@ -67,6 +67,8 @@ export interface RankReport extends Partial<TimeBreakdown> {
   steps: StepTime[];
   /** Time that the loop waited for data; null where the trace does not show it. */
   dataLoaderUs: number | null;
+  /** Time in long gaps between the operators of a CPU job that only the program's own code explains; null where not known. */
+  outsideUs: number | null;
   /** Time by type of event. */
   types: TypeTime[];
   /** Why each stream was idle. */
@@ -114,13 +116,14 @@ export async function analyzeTraceFile(
   return analyzeTrace(data, order, options.peaks);
 }
 
-/** Each device is analyzed by passes over all events: more of both are not told apart. */
-const mostWork = 2e9;
+/** Each device is analyzed by passes over all events: of more devices than a host has, more of both are not told apart. */
+const mostWork = 5e7;
+const usualDevices = 64;
 
 export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank[] {
   if (data.device.rows > 0) {
     const devices = devicesOf(data);
-    if (devices.length * data.device.rows > mostWork) {
+    if (devices.length > usualDevices && (devices.length * data.device.rows > mostWork || devices.length > mostTold)) {
       data.problems.push(
         `${devices.length} devices are too many for ${data.device.rows} events: they are not told apart`,
       );
@@ -133,13 +136,31 @@ export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks
   const weft = weftActivities(data);
   if (weft.length > 0)
     return weft.map(({ worker, activity }) =>
-      analyzeActivity(data, activity, { rank: worker, source: "weft", device: "cpu", steps: runSteps(data) }),
+      analyzeActivity(data, activity, {
+        rank: worker,
+        source: "weft",
+        device: "cpu",
+        steps: runSteps(data),
+        host: null,
+        outsideUs: null,
+      }),
     );
   const jax = jaxActivities(data);
-  if (jax.length > 0)
-    return jax.map(({ device, kind, activity }) =>
-      analyzeActivity(data, activity, { rank: device, source: "jax", device: kind, steps: stepTimes(data.steps) }),
+  if (jax.length > 0) {
+    const host = hostFacts(data, Number.POSITIVE_INFINITY);
+    const outside = outsideTime(data, jax[0].activity, Number.POSITIVE_INFINITY);
+    return jax.map(({ device, kind, activity }, i) =>
+      analyzeActivity(data, activity, {
+        rank: device,
+        source: "jax",
+        device: kind,
+        steps: stepTimes(data.steps),
+        // One host drives all devices: what it does is said once.
+        host: i === 0 ? host : null,
+        outsideUs: i === 0 ? outside : null,
+      }),
     );
+  }
   return [analyseHost(data, order)];
 }
 
@@ -193,6 +214,7 @@ function analyseDevice(
     ...(times ?? {}),
     steps: stepTimes(view.steps),
     dataLoaderUs: dataLoaderTime(data, view.cut),
+    outsideUs: null,
     types: gap === null ? freed(rows, () => typeTimes(view)) : [],
     idle: gap === null ? idleBreakdown(view) : [],
     kernels: kernelTable(activity),
@@ -275,6 +297,7 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
     ...((blind ? null : activityBreakdown(activity)) ?? {}),
     steps: stepTimes(data.steps.filter((step) => step.ts < cut)),
     dataLoaderUs: dataLoaderTime(data, cut),
+    outsideUs: blind ? null : outsideTime(data, activity, cut),
     types: blind ? [] : typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls, data.ticksPerUs),
@@ -296,7 +319,7 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
 function analyzeActivity(
   data: TraceData,
   activity: Activity,
-  about: Pick<RankReport, "rank" | "source" | "device" | "steps">,
+  about: Pick<RankReport, "rank" | "source" | "device" | "steps" | "host" | "outsideUs">,
 ): AnalyzedRank {
   const calls = collectiveCalls(activity, null);
   const report: RankReport = {
@@ -308,7 +331,6 @@ function analyzeActivity(
     types: typeTimesOf((type) => merged(activity, type)),
     kernels: kernelTable(activity),
     collectives: collectiveTable(calls, data.ticksPerUs),
-    host: null,
     ...withoutLaunches,
   };
   noteClockJump(report, activity, data);

@@ -110,6 +110,8 @@ function paired(ranks: readonly AnalyzedRank[]): Pairs {
   const perRank = ranks.map(({ calls }) => {
     const groups = new Map<string, CollectiveCall[]>();
     for (const call of calls) {
+      // The two ends of a send do different things, and stages of a pipeline wait for each other by design.
+      if (call.collective === "sendrecv") continue;
       const numbered = call.sequence === null ? "" : `|${call.sequence}`;
       const key = `${collectiveKey(call)}${numbered}`;
       const list = groups.get(key);

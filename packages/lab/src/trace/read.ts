@@ -35,8 +35,21 @@ export interface TraceReadOptions {
 
 /** Reads a trace. Throws only when the file cannot be opened; damaged content is reported by `problems` and `complete`. */
 export async function readTrace(file: string, options: TraceReadOptions = {}): Promise<TraceData> {
+  const { data, sorter } = await readOnce(file, options);
+  if (sorter.farTimes <= data.device.rows + data.runtime.rows + data.host.rows || sorter.farUs === null) return data;
+  // The first event is the odd one out: most others are too far from it, so that one of them gives the zero of the time axis.
+  data.host.dispose();
+  return (await readOnce(file, options, sorter.farUs)).data;
+}
+
+async function readOnce(
+  file: string,
+  options: TraceReadOptions,
+  originUs?: number,
+): Promise<{ data: TraceData; sorter: Sorter }> {
   const data = new TraceData(file, expectedRows(file), options.residentSegments, options.hta ? "us" : "ns");
-  const sorter = new Sorter(data);
+  if (originUs !== undefined) data.originUs = originUs;
+  const sorter = new Sorter(data, originUs !== undefined);
   const stream = new TraceStream(sorter);
   const threads = options.threads ?? threadsFor(uncompressedBytes(file));
   const parallel = threads > 1 ? new ParallelStream(stream, sorter, data, threads, options.blockBytes) : null;
@@ -55,6 +68,7 @@ export async function readTrace(file: string, options: TraceReadOptions = {}): P
       data.complete = false;
       data.problems.push(problem);
     }
+    if (stream.problemBehindEnd !== null) data.problems.push(stream.problemBehindEnd);
   } catch (error) {
     if (options.signal?.aborted || (error as NodeJS.ErrnoException).syscall !== undefined) {
       data.host.dispose();
@@ -63,19 +77,20 @@ export async function readTrace(file: string, options: TraceReadOptions = {}): P
     data.complete = false;
     data.problems.push(brokenMessage(error, stream));
   } finally {
-    await parallel?.stop();
+    parallel?.stop();
   }
   data.events = stream.events;
   data.bytes = stream.bytesRead;
   if (sorter.negativeDurations > 0)
     data.problems.push(`${sorter.negativeDurations} events with a negative duration were left out`);
-  if (sorter.badTimes > 0)
+  const badTimes = sorter.badTimes + sorter.farTimes;
+  if (badTimes > 0)
     data.problems.push(
-      `${sorter.badTimes} events whose time is not a number, or more than 104 days from the first, were left out`,
+      `${badTimes} events whose time is not a number, or more than 104 days from ${originUs === undefined ? "the first" : "most others"}, were left out`,
     );
   if (sorter.unmatchedEnds > 0)
     data.problems.push(`${sorter.unmatchedEnds} end events without a beginning were left out`);
-  return data;
+  return { data, sorter };
 }
 
 /** gzip leaves a twentieth of a trace. */

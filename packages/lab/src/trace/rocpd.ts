@@ -1,6 +1,14 @@
 // Databases of rocprofv3 (rocpd): kernel dispatches, copies, calls of HIP and HSA, and roctx ranges. The tables of a process end
 // in its id; a database may contain several processes. Every pair of process and GPU becomes a device of its own.
-import { copyArguments, mostPlaces, quoted, type SqliteReport, type SqliteTrace, times } from "./sqlite.js";
+import {
+  copyArguments,
+  longestName,
+  mostPlaces,
+  quoted,
+  type SqliteReport,
+  type SqliteTrace,
+  times,
+} from "./sqlite.js";
 
 const mostProcesses = 256;
 /** Ids of calls count per process. */
@@ -158,6 +166,6 @@ class RocpdProcess {
   private rangeQuery(): string | null {
     if (!this.hasRegions) return null;
     const message = "json_extract(CASE WHEN json_valid(e.extdata) THEN e.extdata ELSE '{}' END, '$.message')";
-    return `SELECT CAST(coalesce(${message}, s.string) AS TEXT) AS name, '"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${times} AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND c.string LIKE 'MARKER%' ORDER BY t.start`;
+    return `SELECT substr(CAST(coalesce(${message}, s.string) AS TEXT), 1, ${longestName}) AS name, '"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${times} AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND c.string LIKE 'MARKER%' ORDER BY t.start`;
   }
 }

@@ -30,6 +30,9 @@ export class Sorter implements EventSink {
   negativeDurations = 0;
   badTimes = 0;
   unmatchedEnds = 0;
+  /** Events too far from the zero of the time axis, and the whole microseconds of the first of them. */
+  farTimes = 0;
+  farUs: number | null = null;
 
   /** Beginnings and ends of events: they belong together across the blocks of a file. */
   halves = 0;
@@ -115,12 +118,17 @@ export class Sorter implements EventSink {
     }
     const start = this.start(e);
     const duration = this.data.unit === "us" ? e.dur : e.durNanoseconds;
-    if (!(Math.abs(start) + duration <= Number.MAX_SAFE_INTEGER) && this.data.unit === "ns") {
-      this.badTimes++;
-      return;
-    }
+    if (this.isFar(e, start, duration)) return;
     const name = this.data.symbols.intern(bytes, e.name.start, e.name.end, e.name.hash);
     this.store(e, bytes, start, duration, name, category);
+  }
+
+  /** Counts an event that cannot be exact on this time axis. */
+  private isFar(e: EventSlots, start: number, duration: number): boolean {
+    if (Math.abs(start) + duration <= Number.MAX_SAFE_INTEGER || this.data.unit === "us") return false;
+    this.farTimes++;
+    this.farUs ??= e.tsWhole;
+    return true;
   }
 
   /** B and E events of one thread nest; each pair becomes one row. */
@@ -140,7 +148,8 @@ export class Sorter implements EventSink {
       this.unmatchedEnds++;
       return;
     }
-    this.store(e, bytes, begin.ts, end - begin.ts, begin.name, begin.category);
+    if (!this.isFar(e, begin.ts, end - begin.ts))
+      this.store(e, bytes, begin.ts, end - begin.ts, begin.name, begin.category);
   }
 
   private store(e: EventSlots, bytes: Buffer, ts: number, dur: number, name: number, category: number): void {
@@ -186,8 +195,7 @@ export class Sorter implements EventSink {
     let device = -1;
     if (e.has(arg.hlo_op)) {
       data.hloRows++;
-      const ordinal = e.number(arg.device_ordinal);
-      if (Number.isInteger(ordinal) && ordinal >= 0) device = ordinal;
+      device = deviceNumber(e.number(arg.device_ordinal));
     }
     const flags = this.flags(name);
     if (flags > 1) {
@@ -198,10 +206,10 @@ export class Sorter implements EventSink {
     if (flags !== 0 && categories[category] !== "gpu_user_annotation") {
       if (flags > 1) data.steps.push({ number: flags - 2, ts, dur, lane });
       else data.hostCollectives.set(data.host.rows, hostCollectiveArguments(e, bytes, data.symbols.text(name)));
-    } else if (e.has(arg.step_num)) {
+    } else if (Number.isSafeInteger(e.number(arg.step_num))) {
       data.steps.push({ number: e.number(arg.step_num), ts, dur, lane });
     }
-    if (e.has(arg.step)) data.addRun(e.number(arg.step), ts, ts + dur);
+    if (Number.isSafeInteger(e.number(arg.step))) data.addRun(e.number(arg.step), ts, ts + dur);
     const isOperator = category === categoryIndex.cpu_op;
     const inputs = isOperator ? data.shapes.add(e, bytes) : -1;
     const sequence = isOperator && e.has(arg["Sequence number"]) ? e.number(arg["Sequence number"]) : -1;
@@ -298,22 +306,18 @@ const deviceNumber = (value: number): number =>
 
 function asInteger(value: unknown): number | null {
   const number = typeof value === "string" && value !== "" ? Number(value) : value;
-  return typeof number === "number" && Number.isInteger(number) && number >= 0 ? number : null;
-}
-
-function orNull(value: number): number | null {
-  return Number.isFinite(value) ? value : null;
+  return typeof number === "number" && Number.isSafeInteger(number) && number >= 0 ? number : null;
 }
 
 function collectiveArguments(e: EventSlots, bytes: Buffer): CollectiveArguments {
   return {
     name: e.raw(bytes, arg["Collective name"]),
-    inElements: orNull(e.number(arg["In msg nelems"])),
-    outElements: orNull(e.number(arg["Out msg nelems"])),
+    inElements: asInteger(e.number(arg["In msg nelems"])),
+    outElements: asInteger(e.number(arg["Out msg nelems"])),
     elementBytes: bytesOfDtype(e.raw(bytes, arg.dtype)),
-    groupSize: orNull(e.number(arg["Group size"])),
+    groupSize: asInteger(e.number(arg["Group size"])),
     group: e.raw(bytes, arg["Process Group Name"]),
-    sequence: orNull(e.number(arg.Seq)),
+    sequence: asInteger(e.number(arg.Seq)),
   };
 }
 
@@ -324,7 +328,7 @@ function hostCollectiveArguments(e: EventSlots, bytes: Buffer, name: string): Co
   try {
     const dims = JSON.parse(e.raw(bytes, arg["Input Dims"])) as number[][];
     const types = JSON.parse(e.raw(bytes, arg["Input type"])) as string[];
-    elements = dims.reduce((sum, shape) => sum + shape.reduce((n, d) => n * d, 1), 0);
+    elements = asInteger(dims.reduce((sum, shape) => sum + shape.reduce((n, d) => n * d, 1), 0));
     elementBytes = bytesOfDtype(types[0] ?? "");
   } catch {
     // Shapes are recorded only with `record_shapes`.

@@ -127,8 +127,28 @@ test("databases that are damaged, hostile or no report end with a reason", { ski
   const [rank] = (await analyzeTraces([file])).ranks;
   assert.deepEqual(
     rank.kernels.map((kernel) => [kernel.name, kernel.sumUs]),
-    [['quote " and \\ and \n', 1.5]],
+    // A kernel without an id of its launch has run all the same.
+    [
+      ['quote " and \\ and \n', 1.5],
+      ["", 1.001],
+    ],
   );
+  // A text of megabytes is not read once per row, and a page that the tree contains many times not at all.
+  const insert = `INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL ${many(20000, "i, i + 1, 0, 7, i, 0, 1")}`;
+  const tables = `CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (${columns}); CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)`;
+  const long = make(
+    "long.sqlite",
+    `${tables}; INSERT INTO StringIds VALUES (1, printf('%.*c', 9000000, 'x')); ${insert};`,
+  );
+  assert.deepEqual(
+    (await analyzeTraces([long])).ranks[0].kernels.map(({ name, count }) => [name, count]),
+    [["", 20000]],
+  );
+  const pages = readFileSync(make("pages.sqlite", `${tables}; ${insert};`));
+  const root = pages.subarray(4096, 8192);
+  const cell = (i: number): number => root.readUInt16BE(12 + 2 * i);
+  for (let i = 1; i < root.readUInt16BE(3); i++) root.copy(root, cell(i), cell(0), cell(0) + 4);
+  assert.match(await problems(folder.file("pages2.sqlite", pages)), /damaged/);
   const whole = readFileSync(file);
   for (const length of [100, 4096, whole.length - 4096]) {
     const cut = folder.file(`cut${length}.sqlite`, whole.subarray(0, length));

@@ -27,6 +27,9 @@ export interface SqliteTrace {
   ranges: string[];
 }
 
+/** Bytes of the texts in one row of a table that is joined. */
+const longestText = 1 << 16;
+
 /** Devices beyond this many are not told apart. */
 export const mostPlaces = 4096;
 
@@ -39,8 +42,12 @@ const microseconds = (value: string): string =>
 /** Start and duration of a row `t` as fields of an event. */
 export const times = `',"ts":' || ${microseconds("CAST(t.start AS INTEGER)")} || ',"dur":' || ${microseconds("(CAST(t.end AS INTEGER) - CAST(t.start AS INTEGER))")}`;
 
+/** Longer names are cut: every row repeats its name. */
+export const longestName = 4096;
+
 /** A text as a JSON string. */
-export const quoted = (value: string): string => `json_quote(CAST(coalesce(${value}, '') AS TEXT))`;
+export const quoted = (value: string): string =>
+  `json_quote(substr(CAST(coalesce(${value}, '') AS TEXT), 1, ${longestName}))`;
 
 /** Size and bandwidth of a copy of `bytes` as arguments of an event. */
 export const copyArguments = (bytes: string): string =>
@@ -50,8 +57,12 @@ export const copyArguments = (bytes: string): string =>
 export class SqliteReport {
   private readonly columns = new Map<string, ReadonlySet<string>>();
   private readonly keys = new Map<string, string>();
+  private readonly checked = new Set<string>();
+  private readonly isJoinable = new Map<string, boolean>();
 
   constructor(private readonly db: Database) {
+    // Otherwise the check of a table evaluates expressions of the author of the file.
+    db.exec("PRAGMA ignore_check_constraints = ON");
     const tables = db.all(
       "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' LIMIT 10000",
     ) as Row[];
@@ -66,12 +77,33 @@ export class SqliteReport {
 
   has(table: string, ...columns: string[]): boolean {
     const known = this.columns.get(table);
-    return known !== undefined && columns.every((column) => known.has(column));
+    if (known === undefined || !columns.every((column) => known.has(column))) return false;
+    this.check(table);
+    return true;
   }
 
-  /** Like `has`, for a table that is joined by `id`: without a key, ids that repeat would multiply the rows of both tables. */
+  /** Throws where the pages of a table are no tree: one that contains a page many times has rows without end. */
+  private check(table: string): void {
+    if (this.checked.has(table)) return;
+    this.checked.add(table);
+    const [row] = this.rows(`PRAGMA quick_check("${table.replaceAll('"', '""')}")`);
+    const result = String(Object.values(row ?? {})[0]);
+    if (result !== "ok") throw new Error(`the SQLite file is damaged (${result.slice(0, 200)})`);
+  }
+
+  /**
+   * Like `has`, for a table that is joined by `id`: without a key, ids that repeat would multiply the rows of both tables; and a
+   * text of megabytes would be read once per row.
+   */
   hasIds(table: string, ...columns: string[]): boolean {
-    return this.has(table, "id", ...columns) && this.keys.get(table) === "id";
+    if (!this.has(table, "id", ...columns) || this.keys.get(table) !== "id") return false;
+    let known = this.isJoinable.get(table);
+    if (known === undefined) {
+      const lengths = columns.map((column) => `coalesce(length(CAST("${column}" AS BLOB)), 0)`).join(" + ");
+      const [row] = this.rows(`SELECT 1 FROM "${table}" WHERE ${lengths} > ${longestText} LIMIT 1`);
+      this.isJoinable.set(table, (known = row === undefined));
+    }
+    return known;
   }
 
   get tables(): string[] {

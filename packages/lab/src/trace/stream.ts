@@ -18,6 +18,8 @@ const headerFields = new Set([
 
 const windowBytes = 1 << 21;
 const largestEvent = 1 << 26;
+/** An unfinished event of more bytes is parsed again when it has twice as many, not with every read: that would be quadratic. */
+const longEvent = 1 << 16;
 const largestHeaderField = 1 << 24;
 
 export interface EventSink {
@@ -43,6 +45,10 @@ export class TraceStream {
   private readonly slots: EventSlots;
   /** Offset behind the last event that was read whole. */
   private behindLastEvent = 0;
+  /** Bytes from `at` on without which parsing would not get further. */
+  private neededBytes = 0;
+  /** Offset of the first byte behind the end of the root value that is no space; -1: none. */
+  private trailing = -1;
   events = 0;
 
   constructor(
@@ -124,8 +130,10 @@ export class TraceStream {
 
   /** Ends the input; returns whether the file was complete, and if not, the problem. */
   finish(): string | null {
+    this.neededBytes = 0;
+    this.run();
     const space = skipSpace(this.window, this.at, this.end);
-    if (this.state === "done") return null;
+    if (this.state === "done") return this.sawEvents ? null : this.noEvents();
     if (this.state === "start" && space >= this.end) return "the file is empty";
     // The format allows the array form to omit its closing bracket.
     if (this.state === "events" && this.rootIsArray && space >= this.end) return null;
@@ -135,7 +143,20 @@ export class TraceStream {
     return null;
   }
 
+  private noEvents(): string {
+    const lines = ": its first line is an object of its own (JSON lines are not a trace; a list of events is)";
+    return `the file has no traceEvents${this.trailing < 0 ? "" : lines}`;
+  }
+
+  /** What is said of bytes behind the end of a whole trace; null without them. */
+  get problemBehindEnd(): string | null {
+    if (this.trailing < 0 || !this.sawEvents) return null;
+    return `the trace ends before byte ${this.trailing}, and what follows was left out (several profiles in one file: give each its own)`;
+  }
+
   private run(): void {
+    if (this.end - this.at < this.neededBytes) return;
+    this.neededBytes = 0;
     try {
       while (this.step());
     } catch (error) {
@@ -158,9 +179,12 @@ export class TraceStream {
         return this.readEvents();
       case "skipping":
         return this.skipOn();
-      case "done":
+      case "done": {
+        const at = skipSpace(this.window, this.at, this.end);
+        if (at < this.end && this.trailing < 0) this.trailing = this.base + at;
         this.at = this.end;
         return false;
+      }
     }
   }
 
@@ -176,7 +200,9 @@ export class TraceStream {
       this.rootIsArray = true;
       this.sawEvents = true;
       this.state = "events";
-    } else throw new TraceSyntaxError("this is not a JSON trace: it starts with neither { nor [,", at);
+    } else if ((c === 0xff && this.window[at + 1] === 0xfe) || (c === 0xfe && this.window[at + 1] === 0xff))
+      throw new TraceSyntaxError("this is text in UTF-16; convert it (iconv -f UTF-16 -t UTF-8),", at);
+    else throw new TraceSyntaxError("this is not a JSON trace: it starts with neither { nor [,", at);
     this.at = at + 1;
     return true;
   }
@@ -252,6 +278,7 @@ export class TraceStream {
       if (next === needMore) {
         if (end - at > largestEvent)
           throw new TraceSyntaxError(`an event is larger than ${largestEvent >> 20} MiB; it begins`, at);
+        if (end - at > longEvent) this.neededBytes = 2 * (end - at);
         return false;
       }
       at = next;

@@ -1,7 +1,6 @@
 // Tapes of Weft (docs/tape.md), from WEFT_TAPE or `weft train --tape`: their instructions as events of a Chrome trace, in the
 // form of `weft tape export`, so that one reader serves all.
 import { createReadStream } from "node:fs";
-import { createInterface } from "node:readline";
 import type { TraceReadOptions } from "./read.js";
 import type { TraceStream } from "./stream.js";
 
@@ -16,9 +15,9 @@ export async function streamTape(file: string, stream: TraceStream, options: Tra
   const named = new Set<number>();
   stream.push(Buffer.from('{"traceEvents":[{"ph":"M","name":"process_sort_index","pid":0,"tid":0}'));
   try {
-    for await (const line of createInterface({ input: source, crlfDelay: Number.POSITIVE_INFINITY })) {
+    for await (const line of linesOf(source)) {
       options.signal?.throwIfAborted();
-      if (line.length > longestLine || !line.includes('"instruction"')) continue;
+      if (!line.includes('"instruction"')) continue;
       const event = eventOf(line);
       if (event === null) continue;
       if (!named.has(event.pid)) {
@@ -32,6 +31,26 @@ export async function streamTape(file: string, stream: TraceStream, options: Tra
     source.destroy();
   }
   stream.push(Buffer.from("]}"));
+}
+
+/** The lines of a file; longer ones than a tape has are passed over without being held. */
+async function* linesOf(source: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let rest: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of source) {
+    let from = 0;
+    for (let end = chunk.indexOf(0x0a); end >= 0; end = chunk.indexOf(0x0a, from)) {
+      length += end - from;
+      if (length <= longestLine) yield Buffer.concat([...rest, chunk.subarray(from, end)]).toString("utf8");
+      rest = [];
+      length = 0;
+      from = end + 1;
+    }
+    length += chunk.length - from;
+    if (length <= longestLine) rest.push(chunk.subarray(from));
+    else rest = [];
+  }
+  if (length <= longestLine) yield Buffer.concat(rest).toString("utf8");
 }
 
 function eventOf(line: string): { pid: number; [field: string]: unknown } | null {

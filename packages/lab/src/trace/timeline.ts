@@ -5,7 +5,7 @@ import type { TraceData } from "./data.js";
 import { hostKinds } from "./host-facts.js";
 import { sortedBy } from "./intervals.js";
 import { readTrace } from "./read.js";
-import { type DeviceView, deviceView } from "./view.js";
+import { type DeviceView, devicesOf, deviceView } from "./view.js";
 
 /** Colors of events: kernel types first, then host events and the reasons of idle gaps. */
 export const timelineKinds = [
@@ -145,10 +145,12 @@ function deviceTracks(data: TraceData, names: Names): { label: string; items: It
   if (data.device.rows === 0) return [];
   const view: DeviceView = deviceView(data);
   const { device, runtime, symbols } = data;
-  const streams = new Map<number, { work: Item[]; gaps: Item[]; end: number }>();
+  const several = devicesOf(data).length > 1;
+  const streams = new Map<string, { work: Item[]; gaps: Item[]; end: number }>();
   for (const row of view.rows) {
-    let stream = streams.get(device.stream[row]);
-    if (stream === undefined) streams.set(device.stream[row], (stream = { work: [], gaps: [], end: Number.NaN }));
+    const label = `${several ? `device ${device.device[row]}, ` : ""}stream ${device.stream[row]}`;
+    let stream = streams.get(label);
+    if (stream === undefined) streams.set(label, (stream = { work: [], gaps: [], end: Number.NaN }));
     const start = device.ts[row];
     if (start > stream.end) {
       const launch = view.launch[row];
@@ -168,10 +170,24 @@ function deviceTracks(data: TraceData, names: Names): { label: string; items: It
   }
   return [...streams]
     .sort((a, b) => b[1].work.length - a[1].work.length)
-    .flatMap(([stream, { work, gaps }]) => [
-      { label: `stream ${stream}`, items: work },
-      { label: `stream ${stream}: why idle`, items: gaps },
+    .flatMap(([label, { work, gaps }]) => [
+      ...withoutOverlaps(work).map((items, i) => ({ label: i === 0 ? label : "", items })),
+      { label: `${label}: why idle`, items: gaps },
     ]);
+}
+
+/** Branches of a CUDA graph run at the same time on one stream: each event goes to the first row that is free, or is left out. */
+function withoutOverlaps(items: readonly Item[]): Item[][] {
+  const rows: Item[][] = [];
+  for (const item of items) {
+    const free = rows.findIndex((row) => {
+      const last = row[row.length - 1];
+      return last.start + last.duration <= item.start;
+    });
+    if (free >= 0) rows[free].push(item);
+    else if (rows.length < deepest) rows.push([item]);
+  }
+  return rows;
 }
 
 function hostTracks(data: TraceData, names: Names): { label: string; items: Item[] }[] {

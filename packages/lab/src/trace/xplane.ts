@@ -12,17 +12,30 @@ interface Field {
 
 const none = Buffer.alloc(0);
 const largestFile = 2 ** 31 - 1;
+/** Longer names are cut: every event repeats its name. */
+const longestName = 4096;
+
+const textOf = (bytes: Buffer): string => bytes.toString("utf8", 0, longestName);
 
 /** The fields of a message. Throws RangeError where the bytes are no message. */
 function* fields(message: Buffer): Generator<Field> {
   let at = 0;
   const varint = (): bigint => {
-    let value = 0n;
-    for (let shift = 0n; shift < 70n; shift += 7n) {
+    // Up to 49 bits as a number, which is faster; the rest as a bigint.
+    let value = 0;
+    let scale = 1;
+    for (let i = 0; i < 7; i++, scale *= 128) {
       if (at >= message.length) throw new RangeError("a number is cut off");
       const byte = message[at++];
-      value |= BigInt(byte & 0x7f) << shift;
-      if (byte < 0x80) return BigInt.asUintN(64, value);
+      value += (byte & 0x7f) * scale;
+      if (byte < 0x80) return BigInt(value);
+    }
+    let large = BigInt(value);
+    for (let shift = 49n; shift < 70n; shift += 7n) {
+      if (at >= message.length) throw new RangeError("a number is cut off");
+      const byte = message[at++];
+      large |= BigInt(byte & 0x7f) << shift;
+      if (byte < 0x80) return BigInt.asUintN(64, large);
     }
     throw new RangeError("a number has more than ten bytes");
   };
@@ -55,7 +68,7 @@ function metadataName(entry: Buffer): [bigint, string] {
   for (const field of fields(entry)) {
     if (field.number === 1) id = field.value;
     else if (field.number === 2)
-      for (const inner of fields(field.bytes)) if (inner.number === 2) name = inner.bytes.toString("utf8");
+      for (const inner of fields(field.bytes)) if (inner.number === 2) name = textOf(inner.bytes);
   }
   return [id, name];
 }
@@ -71,7 +84,7 @@ class Plane {
 
   constructor(message: Buffer) {
     for (const { number, bytes } of fields(message)) {
-      if (number === 2) this.name = bytes.toString("utf8");
+      if (number === 2) this.name = textOf(bytes);
       else if (number === 3) this.lines.push(bytes);
       else if (number === 4 || number === 5) {
         const [id, name] = metadataName(bytes);
@@ -88,17 +101,23 @@ class Plane {
       else if (field.number === 2 && field.bytes.length === 8) value = field.bytes.readDoubleLE(0);
       else if (field.number === 3) value = Number(field.value);
       else if (field.number === 4) value = Number(BigInt.asIntN(64, field.value));
-      else if (field.number === 5) value = field.bytes.toString("utf8");
+      else if (field.number === 5) value = textOf(field.bytes);
       else if (field.number === 7) value = this.statNames.get(field.value) ?? "";
     }
     return name !== undefined && wanted.has(name) ? [name, value] : null;
   }
 }
 
-/** Picoseconds as decimal microseconds, to the nanosecond. */
-function microseconds(picoseconds: bigint): string {
-  const nanoseconds = (picoseconds + 500n) / 1000n;
-  return `${nanoseconds / 1000n}.${String(nanoseconds % 1000n).padStart(3, "0")}`;
+/** Picoseconds as nanoseconds; halves go up. */
+function nanosecondsOf(picoseconds: bigint): bigint {
+  const doubled = picoseconds + 500n;
+  return doubled < 0n ? -((999n - doubled) / 1000n) : doubled / 1000n;
+}
+
+/** Nanoseconds as decimal microseconds. */
+function microseconds(nanoseconds: bigint): string {
+  const size = nanoseconds < 0n ? -nanoseconds : nanoseconds;
+  return `${nanoseconds < 0n ? "-" : ""}${size / 1000n}.${String(size % 1000n).padStart(3, "0")}`;
 }
 
 /** Feeds a profile to a stream. A file that is cut off gives the planes before the cut. */
@@ -122,8 +141,8 @@ function pushPlane(plane: Plane, pid: number, stream: TraceStream): void {
     let origin = 0n;
     const events: Buffer[] = [];
     for (const field of fields(message)) {
-      if (field.number === 2) name = field.bytes.toString("utf8");
-      else if (field.number === 11) displayName = field.bytes.toString("utf8");
+      if (field.number === 2) name = textOf(field.bytes);
+      else if (field.number === 11) displayName = textOf(field.bytes);
       else if (field.number === 3) origin = BigInt.asIntN(64, field.value);
       else if (field.number === 4) events.push(field.bytes);
     }
@@ -135,18 +154,19 @@ function pushPlane(plane: Plane, pid: number, stream: TraceStream): void {
       const args: Record<string, unknown> = {};
       for (const field of fields(event)) {
         if (field.number === 1) id = field.value;
-        else if (field.number === 2) offset = field.value;
-        else if (field.number === 3) duration = field.value;
+        else if (field.number === 2) offset = BigInt.asIntN(64, field.value);
+        else if (field.number === 3) duration = BigInt.asIntN(64, field.value);
         else if (field.number === 4) {
           const stat = plane.stats(field.bytes);
           if (stat !== null) args[stat[0]] = stat[1];
         }
       }
       // Start and end are rounded each, so that neighbors stay neighbors.
-      const start = origin * 1000n + offset;
-      const nanoseconds = (start + duration + 500n) / 1000n - (start + 500n) / 1000n;
+      const begin = origin * 1000n + offset;
+      const start = nanosecondsOf(begin);
+      const length = nanosecondsOf(begin + duration) - start;
       emit(
-        `{"ph":"X","name":${JSON.stringify(plane.eventNames.get(id) ?? "")},"pid":${pid},"tid":${tid},"ts":${microseconds(start)},"dur":${microseconds(nanoseconds * 1000n)},"args":${JSON.stringify(args)}}`,
+        `{"ph":"X","name":${JSON.stringify(plane.eventNames.get(id) ?? "")},"pid":${pid},"tid":${tid},"ts":${microseconds(start)},"dur":${microseconds(length)},"args":${JSON.stringify(args)}}`,
       );
     }
   });

@@ -45,16 +45,39 @@ test("jsonl and parquet: the usual label column is found, all others are the tex
   const train = await rowsOf({ format: "jsonl", path });
   assert.equal(train.length, 18);
   assert.deepEqual(train.slice(0, 2), [
-    ["even", "row 0"],
     ["odd", "row 1"],
+    ["even", "row 2"],
   ]);
-  // Of one file every tenth row is for the test.
-  assert.deepEqual(await rowsOf({ format: "jsonl", path }, "test"), [
-    ["odd", "row 9"],
-    ["odd", "row 19"],
-  ]);
+  // Of one file one row of every ten is for the test, and no row is in both.
+  const held = await rowsOf({ format: "jsonl", path }, "test");
+  assert.equal(held.length, 2);
+  assert.equal(new Set([...train, ...held].map(([, text]) => text)).size, 20);
   const hub = await rowsOf({ format: "parquet", path: testdata("hub") });
   assert.ok(hub.length > 0 && hub.every(([label, text]) => /^\d+$/.test(label) && text.length > 0));
+});
+
+test("csv: other separators and encodings, classes in a fixed order", async () => {
+  const rows = Array.from({ length: 400 }, (_, i) => [`class ${i % 10}`, `text ${i}, "x";\n\t`]);
+  const write1 = (name: string, separator: string, mark = ""): string => {
+    const quoted = (text: string): string => `"${text.replaceAll('"', '""')}"`;
+    const lines = rows.map((row) => row.map(quoted).join(separator));
+    return write(name, `${mark}${[["label", "text"].join(separator), ...lines].join("\r\n")}\r\n`);
+  };
+  const read = async (path: string): Promise<[string, string][]> => {
+    const data: OwnData = { format: "csv", path };
+    return [...(await rowsOf(data)), ...(await rowsOf(data, "test"))].sort();
+  };
+  const expected = rows.map(([label, text]) => [label, text]).sort();
+  for (const separator of [",", ";", "\t"])
+    assert.deepEqual(await read(write1("separated.csv", separator, "\ufeff")), expected);
+  // Ten classes in turn: the test split has many of them, not one.
+  const test = await rowsOf({ format: "csv", path: join(folder, "separated.csv") }, "test");
+  assert.ok(new Set(test.map(([label]) => label)).size >= 8);
+  const head = "label,text\na,caf\u00e9\nb,x\n";
+  await refuses({ format: "csv", path: write("latin.csv", Buffer.from(head, "latin1")) }, /not text in UTF-8.*8859/);
+  await refuses({ format: "csv", path: write("wide.csv", Buffer.from(`\ufeff${head}`, "utf16le")) }, /UTF-16/);
+  await refuses({ format: "csv", path: write("twice.csv", "label,text,label\na,x,b\n") }, /two columns "label"/);
+  await refuses({ format: "csv", path: write("open.csv", 'a,"x\ny"\nb,z\n') }, /which column is the class/);
 });
 
 test("folder: one folder per class, with or without splits", async () => {

@@ -1,10 +1,11 @@
 // Data sets of the user: a CSV, JSON lines or Parquet file with named columns, or one folder per class. Labels are found in the
 // training split and checked in both: every row names a class that training has seen.
+import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { CsvError, readCsv } from "@weft/formats/csv";
+import { CsvError, readCsv, separatorOf } from "@weft/formats/csv";
 import { closestName, listSome } from "@weft/formats/text";
 import type { DatasetSource, DatasetSplit } from "./datasets.js";
 import { DataError, TableBuilder } from "./table.js";
@@ -18,7 +19,7 @@ export type OwnFormat = (typeof ownFormats)[number];
 export interface OwnData {
   /** Format of the files. */
   format: OwnFormat;
-  /** A folder with the splits, or one file: then every tenth row is for the test. */
+  /** A folder with the splits, or one file: then one of every ten rows is for the test. */
   path: string;
   /** Columns of the text, joined by spaces; by default all but the label. */
   text?: readonly string[];
@@ -45,6 +46,8 @@ function chooseColumns(data: OwnData, names: readonly string[], path: string): {
       `${path} has no column "${wanted}" (${what})${near === null ? "" : `; did you mean "${near}"?`}; its columns are: ${listSome(names, 20)}`,
     );
   };
+  const twice = names.find((name, i) => names.indexOf(name) < i && name !== "");
+  if (twice !== undefined) throw new DataError(`${path} has two columns "${twice}"; rename or remove one`);
   const usual = names.find((name) => usualLabels.includes(name.toLowerCase()));
   if (data.label === undefined && usual === undefined)
     throw new DataError(
@@ -57,29 +60,18 @@ function chooseColumns(data: OwnData, names: readonly string[], path: string): {
 }
 
 function csvRows(data: OwnData, bytes: Buffer, path: string): Row[] {
-  // Columns are counted in the first line; every other line must have as many.
-  const end = bytes.indexOf(0x0a);
-  const first = [...readCsv(bytes.subarray(0, end < 0 ? bytes.length : end), path)][0]?.fields ?? [];
-  const names = first.map((field) =>
-    field
-      .toString("utf8")
-      .replace(/^\ufeff/, "")
-      .trim(),
-  );
-  const { label, text } = chooseColumns(data, names, path);
-  const rows: Row[] = [];
   try {
-    for (const { fields, line } of readCsv(bytes, path, names.length))
-      if (line > 1)
-        rows.push({
-          label: fields[label].toString("utf8").trim(),
-          parts: text.map((i) => Buffer.from(fields[i])),
-          where: `${path}:${line}`,
-        });
+    const lines = readCsv(bytes, path, "as the first row", separatorOf(bytes));
+    const names: string[] = lines.next().value?.fields.map((field: Buffer) => field.toString("utf8").trim()) ?? [];
+    const { label, text } = chooseColumns(data, names, path);
+    return Array.from(lines, ({ fields, line }) => ({
+      label: fields[label].toString("utf8").trim(),
+      parts: text.map((i) => Buffer.from(fields[i])),
+      where: `${path}:${line}`,
+    }));
   } catch (error) {
     throw error instanceof CsvError ? new DataError(error.message) : error;
   }
-  return rows;
 }
 
 /** Rows of objects, from JSON lines or Parquet. */
@@ -106,6 +98,7 @@ function objectRows(data: OwnData, objects: readonly { value: unknown; where: st
 function jsonRows(data: OwnData, bytes: Buffer, path: string): Row[] {
   const objects = bytes
     .toString("utf8")
+    .replace(/^\ufeff/, "")
     .split("\n")
     .flatMap((text, i) => {
       if (text.trim() === "") return [];
@@ -137,6 +130,21 @@ async function parquetRows(data: OwnData, bytes: Buffer, path: string): Promise<
   }
 }
 
+/** Refuses bytes that are not UTF-8: other encodings would be trained on as characters that nobody wrote. */
+function checkText(bytes: Buffer, path: string): Buffer {
+  if (isUtf8(bytes) && !bytes.subarray(0, 100).includes(0)) return bytes;
+  const isUtf16 = bytes.subarray(0, 100).includes(0);
+  throw new DataError(
+    `${path} is not text in UTF-8; convert it first: iconv -f ${isUtf16 ? "UTF-16" : "ISO-8859-1"} -t UTF-8 ${basename(path)}`,
+  );
+}
+
+/** Whether a row of a source without a test split is for the test: one of every ten, in no fixed rhythm, because the classes may have one. */
+function isTestRow(row: number): boolean {
+  const block = Math.floor(row / 10);
+  return row % 10 === (Math.imul(block ^ (block >>> 7), 0x9e3779b1) >>> 16) % 10;
+}
+
 const readers = { csv: csvRows, jsonl: jsonRows, parquet: parquetRows } as const;
 
 function folderRows(tree: string): Row[] {
@@ -150,7 +158,7 @@ function folderRows(tree: string): Row[] {
         .sort()
         .map((file) => {
           const path = join(tree, name, file);
-          return { label: name, parts: [readFileSync(path)], where: path };
+          return { label: name, parts: [checkText(readFileSync(path), path)], where: path };
         }),
     );
 }
@@ -160,8 +168,8 @@ async function rowsOf(data: OwnData, split: DatasetSplit): Promise<{ rows: Row[]
   const { format, path } = data;
   if (!existsSync(path)) throw new DataError(`data.path: ${path} does not exist`);
   const isFolder = statSync(path).isDirectory();
-  /** One source for both splits: every tenth row, by its number, is for the test. */
-  const share = (rows: Row[]): Row[] => rows.filter((_, i) => (i % 10 === 9) === (split === "test"));
+  /** One source for both splits. */
+  const share = (rows: Row[]): Row[] => rows.filter((_, i) => isTestRow(i) === (split === "test"));
   if (format === "folder") {
     if (!isFolder) throw new DataError(`data.path: ${path} is a file; dataset folder needs one folder per class`);
     const tree = join(path, split);
@@ -178,6 +186,7 @@ async function rowsOf(data: OwnData, split: DatasetSplit): Promise<{ rows: Row[]
   } catch (error) {
     throw new DataError(`${file}: damaged or cut off (${(error as Error).message})`);
   }
+  if (format !== "parquet") checkText(bytes, file);
   const rows = await readers[format](data, bytes, file);
   return { rows: isFolder ? rows : share(rows), path: file };
 }
