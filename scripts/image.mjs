@@ -54,9 +54,12 @@ function debian() {
     run("cp", ["-a", "--remove-destination", `${path}/.`, join(made, path)]);
   }
   // All settings of npm that this user has, wherever they come from.
-  const registry = run("npm", ["config", "get", "registry"]);
+  const given = ["registry", "cafile"].flatMap((name) => {
+    const value = run("npm", ["config", "get", name]);
+    return value === "null" || value === "undefined" ? [] : [`${name}=${value}\n`];
+  });
   if (existsSync(join(homedir(), ".npmrc"))) cpSync(join(homedir(), ".npmrc"), join(made, "root/.npmrc"));
-  appendFileSync(join(made, "root/.npmrc"), `\nregistry=${registry}\n`);
+  appendFileSync(join(made, "root/.npmrc"), `\n${given.join("")}`);
   return made;
 }
 

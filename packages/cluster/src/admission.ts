@@ -1,22 +1,14 @@
 // Who may connect to a dispatcher: challenges, proofs, and limits on connections, bytes and guesses of peers that have not
 // proved anything yet. Nothing that such a peer sends is read, apart from the headers of its request.
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { isIPv6, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
-import {
-  type Handshake,
-  proof,
-  type Role,
-  randomKey,
-  sameSecret,
-  socketOwners,
-  sources,
-  tokenKind,
-} from "./identity.js";
+import { type Handshake, proof, type Role, randomKey, sameSecret, sources, tokenKind } from "./identity.js";
 import { protocolVersion } from "./protocol.js";
-import { isLoopback, type Security } from "./security.js";
+import { checkTokens, isLoopback, type Security } from "./security.js";
 import { boundSilence } from "./silence.js";
+import { closeOldest, Stranger } from "./strangers.js";
 
 /** Seconds in which a challenge must be answered, and for a connection to prove its identity. */
 const answerSeconds = 10;
@@ -36,43 +28,25 @@ const maxPeers = 4096;
 export const roles: readonly Role[] = ["client", "watcher", "worker", "heartbeat"];
 const isRole = (text: string): text is Role => (roles as readonly string[]).includes(text);
 
-/** Identifies who is behind a connection: the user on this host, the address otherwise, or the network of an IPv6 address. */
-function peerOf(socket: Socket, owners: ReturnType<typeof socketOwners>): string {
-  const address = (socket.remoteAddress ?? "?").replace(/^::ffff:/, "");
-  if (isLoopback(address)) return `user ${owners(socket.remotePort ?? 0, socket.localPort ?? 0) ?? "?"}`;
-  if (!isIPv6(address)) return address;
-  const [head, tail = ""] = address.split("::").map((part) => (part === "" ? [] : part.split(":")));
-  const zeros = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
-  return [...head, ...zeros, ...tail].slice(0, 4).join(":");
-}
-
-class ConnectionEntry {
-  readonly since = Date.now();
+class AdmittedConnection extends Stranger {
   proved = false;
   challenges = 0;
-  #peer: string | null = null;
-
-  constructor(readonly socket: Socket) {}
-
-  /** Looked up when it matters: the kernel's tables of sockets are long where there are many. */
-  peer(owners?: ReturnType<typeof socketOwners>): string {
-    this.#peer ??= peerOf(this.socket, owners ?? socketOwners());
-    return this.#peer;
-  }
 }
 
 export class Admission {
   /** Connections by the remote address that gRPC reports. */
-  readonly #connections = new Map<string, ConnectionEntry>();
+  readonly #connections = new Map<string, AdmittedConnection>();
   /** Unanswered challenges by nonce. */
   readonly #challenges = new Map<string, { since: number; facts: Handshake }>();
   /** Wrong proofs by peer. */
   readonly #wrong = new Map<string, { left: number; at: number }>();
   readonly #onSocket = (message: unknown): void => this.#connected((message as { socket: Socket }).socket);
-  readonly #timer = setInterval(() => this.#expire(), 500);
+  readonly #timer: NodeJS.Timeout;
   port = 0;
 
   constructor(readonly security: Security) {
+    checkTokens(security);
+    this.#timer = setInterval(() => this.#expire(), 500);
     subscribe("net.server.socket", this.#onSocket);
     this.#timer.unref();
   }
@@ -87,24 +61,31 @@ export class Admission {
     if (this.port === 0 || socket.localPort !== this.port) return;
     boundSilence(socket);
     const key = `${socket.remoteAddress}:${socket.remotePort}`;
-    this.#connections.set(key, new ConnectionEntry(socket));
-    socket.once("close", () => this.#connections.delete(key));
-    const strangers = [...this.#connections.values()].filter((entry) => !entry.proved);
-    if (strangers.length > maxStrangers) closeOldest(strangers);
+    const entry = new AdmittedConnection(socket);
+    this.#connections.set(key, entry);
+    socket.once("close", () => this.#connections.get(key) === entry && this.#connections.delete(key));
+    const strangers = [...this.#connections.values()].filter(({ proved }) => !proved);
+    if (strangers.length > maxStrangers) closeOldest(strangers, fewerStrangers);
   }
 
   #expire(): void {
-    const oldest = Date.now() - answerSeconds * 1e3;
+    const oldest = performance.now() - answerSeconds * 1e3;
     for (const { socket, since, proved } of this.#connections.values())
       if (!proved && (since < oldest || socket.bytesRead > maxStrangerBytes)) socket.destroy();
     for (const [nonce, { since }] of this.#challenges) if (since < oldest) this.#challenges.delete(nonce);
     // A peer that has all its guesses again is as good as one that never guessed.
     for (const [peer, { at }] of this.#wrong)
-      if (Date.now() / 1e3 - at > guesses / guessesPerSecond) this.#wrong.delete(peer);
+      if (performance.now() / 1e3 - at > guesses / guessesPerSecond) this.#wrong.delete(peer);
   }
 
   #peer(call: { getPeer(): string }): string {
     return this.#connections.get(call.getPeer())?.peer() ?? call.getPeer();
+  }
+
+  /** Whether a peer is on this machine: it came over loopback, or from the address that it connected with. */
+  isNear(call: { getPeer(): string }): boolean {
+    const { localAddress, remoteAddress = "" } = this.#connections.get(call.getPeer())?.socket ?? {};
+    return isLoopback(remoteAddress.replace(/^::ffff:/, "")) || localAddress === remoteAddress;
   }
 
   /** The first step of a connection: proves that this is the dispatcher, and asks for the same. */
@@ -121,7 +102,7 @@ export class Admission {
       const connection = this.#connections.get(call.getPeer());
       if (connection !== undefined && ++connection.challenges > maxChallenges) connection.socket.destroy();
       const facts = { role, version, peerNonce, serverNonce: randomKey() };
-      this.#challenges.set(facts.serverNonce, { since: Date.now(), facts });
+      this.#challenges.set(facts.serverNonce, { since: performance.now(), facts });
       const token = this.#token(role);
       const answer = {
         nonce: facts.serverNonce,
@@ -169,7 +150,7 @@ export class Admission {
   /** Wrong proofs that a peer may still send. */
   #guessesLeft(peer: string): number {
     const { left, at } = this.#wrong.get(peer) ?? { left: guesses, at: 0 };
-    return Math.min(guesses, left + (Date.now() / 1e3 - at) * guessesPerSecond);
+    return Math.min(guesses, left + (performance.now() / 1e3 - at) * guessesPerSecond);
   }
 
   #checkGuesses(peer: string): void {
@@ -179,26 +160,9 @@ export class Admission {
   #spendGuess(peer: string): void {
     const left = this.#guessesLeft(peer) - 1;
     this.#wrong.delete(peer);
-    this.#wrong.set(peer, { left, at: Date.now() / 1e3 });
+    this.#wrong.set(peer, { left, at: performance.now() / 1e3 });
     if (this.#wrong.size > maxPeers) this.#wrong.delete(this.#wrong.keys().next().value!);
   }
-}
-
-/** Closes the oldest connections of the peers that have most of them: whoever occupies connections closes its own. */
-function closeOldest(strangers: readonly ConnectionEntry[]): void {
-  const owners = socketOwners();
-  const byPeer = new Map<string, ConnectionEntry[]>();
-  for (const entry of strangers) {
-    const list = byPeer.get(entry.peer(owners));
-    if (list === undefined) byPeer.set(entry.peer(owners), [entry]);
-    else list.push(entry);
-  }
-  const lists = [...byPeer.values()];
-  for (let left = strangers.length; left > fewerStrangers; left--)
-    lists
-      .reduce((most, list) => (list.length > most.length ? list : most))
-      .shift()!
-      .socket.destroy();
 }
 
 const header = (metadata: grpc.Metadata, name: string): string => String(metadata.get(name)[0] ?? "").slice(0, 200);

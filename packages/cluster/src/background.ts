@@ -1,14 +1,17 @@
-// The background thread of a worker: it reports every second that the process lives, and forwards the bytes of groups
+// The background thread of a worker: it reports every second that the process lives, stops instructions that nobody waits for any
+// more, and forwards the bytes of groups
 // between hosts, also while the main thread computes.
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Worker as Thread } from "node:worker_threads";
 import { linkPair } from "@weft/core/internal/device";
+import type { SharedWork } from "./current-work.js";
 import type { HeartbeatOptions } from "./heartbeat.js";
 import type { LinkMembers, LinkServerOptions } from "./links.js";
 
 /** What the main thread asks for. */
 export type BackgroundRequest =
+  | { t: "watch"; work: SharedWork }
   | { t: "report"; options: HeartbeatOptions | null }
   | { t: "listen"; options: LinkServerOptions }
   | { t: "join"; members: LinkMembers };
@@ -30,6 +33,11 @@ export class BackgroundThread {
   /** Sends heartbeats from now on; null stops them. */
   report(options: HeartbeatOptions | null): void {
     this.#ask({ t: "report", options });
+  }
+
+  /** Stops instructions of clients that have left, and those that take too long. */
+  watch(work: SharedWork): void {
+    this.#ask({ t: "watch", work });
   }
 
   /** Accepts links of other workers; gives the port. */

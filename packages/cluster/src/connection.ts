@@ -159,12 +159,12 @@ export class Connection {
             reject,
           ),
         );
-        const { maxTensors, maxBytes, maxQueue, tape } = options;
+        const { maxTensors, maxBytes, maxQueue, maxSeconds, tape } = options;
         const hello: FromClient = {
           t: "hello",
           label: options.label ?? null,
           process: { host: hostId(), pid: process.pid },
-          settings: { maxTensors, maxBytes, maxQueue, tape },
+          settings: { maxTensors, maxBytes, maxQueue, maxSeconds, tape },
         };
         // Sent unbatched: the dispatcher expects the hello as the first message.
         this.#write(encode(hello));

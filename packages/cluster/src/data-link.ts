@@ -9,7 +9,7 @@ import { ClusterError } from "./errors.js";
 import { type DataPlaneFrame, drained, framePayload, readFrames, writeFrame } from "./frames.js";
 import { printable } from "./printable.js";
 import { type FailureCode, failureCode, type WorkerInfo } from "./protocol.js";
-import { certificates, needsTls, type Security } from "./security.js";
+import { addressOf, certificates, needsTls, type Security } from "./security.js";
 import { receiveMemory, type SharedMapping, sendMemory, shareName, unmapMemory } from "./shared-memory.js";
 import { boundSilence } from "./silence.js";
 
@@ -59,7 +59,7 @@ export class DataLink {
     this.settled = new Promise((resolve) => {
       this.#settle = resolve;
     });
-    const address = host === "localhost" ? "127.0.0.1" : host;
+    const address = addressOf(host);
     this.#socket = tls
       ? connectTls({ host: address, port, ...certificates(security, `worker ${worker.id} is on another machine`) })
       : connect(port, address);

@@ -10,7 +10,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import koffi from "koffi";
 import { type DataPlaneFrame, drained, framePayload, readFrames, writeFrame } from "./frames.js";
 import { sameSecret } from "./identity.js";
-import { certificates, isLoopback, type Security } from "./security.js";
+import { addressOf, certificates, isLoopback, type Security } from "./security.js";
 import { receiveMemory, sendMemory, shareName } from "./shared-memory.js";
 import { boundSilence } from "./silence.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
@@ -24,8 +24,9 @@ const maxUnread = 64 << 20;
 /** Maximum uploads of a client that wait for their instruction. */
 const maxPending = 10_000;
 const maxPendingBytes = totalmem() / 2;
-/** Maximum notifications queued for a client that is not connected yet. */
+/** Maximum notifications queued for a client that is not connected yet, and their characters: those for a tape may be long. */
 const maxQueued = 10_000;
+const maxQueuedText = 16 << 20;
 
 /** Connections of all clients, proved or not, and of one client. A client needs one; a new one may precede the end of the old one. */
 const maxConnections = 4096;
@@ -38,7 +39,7 @@ const maxHello = 1024;
 /** Results up to this size are sent inline. */
 const inlineBytes = 64 << 10;
 
-const addressOf = (buffer: DeviceBuffer): number | null => (buffer as { address?: number }).address ?? null;
+const hostAddress = (buffer: DeviceBuffer): number | null => (buffer as { address?: number }).address ?? null;
 
 interface Connection {
   socket: Socket;
@@ -78,7 +79,7 @@ export class DataServer {
   readonly #connections = new Set<Connection>();
   readonly #strangers: Strangers;
   /** Notifications for clients that are not connected yet. */
-  readonly #queued = new Map<number, object[]>();
+  readonly #queued = new Map<number, { messages: object[]; characters: number }>();
   /** Uploads over sockets, complete or partial, by client and id. */
   readonly #arrived = new Map<string, Arrival>();
   readonly #awaited = new Map<string, Awaited>();
@@ -108,7 +109,7 @@ export class DataServer {
   listen(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#server.once("error", reject);
-      this.#server.listen(0, this.host === "localhost" ? "127.0.0.1" : this.host, () => {
+      this.#server.listen(0, addressOf(this.host), () => {
         this.port = (this.#server.address() as { port: number }).port;
         resolve();
       });
@@ -172,7 +173,7 @@ export class DataServer {
       connection.name = claim!.name;
       writeFrame(socket, { ticket: connection.ticket, name: own });
     }
-    for (const message of this.#queued.get(space.client) ?? []) writeFrame(socket, message);
+    for (const message of this.#queued.get(space.client)?.messages ?? []) writeFrame(socket, message);
     this.#queued.delete(space.client);
     socket.resume();
   }
@@ -284,7 +285,7 @@ export class DataServer {
   #sharedOffset(buffer: DeviceBuffer): { offset: number; done: () => void } | null {
     const library = groupLibrary();
     const [base, room] = [Number(library.arenaBase()), Number(library.arenaBytes())];
-    const address = this.device.traits.hostMemory ? addressOf(buffer) : null;
+    const address = this.device.traits.hostMemory ? hostAddress(buffer) : null;
     if (address !== null && address >= base && address < base + room) return { offset: address - base, done: () => {} };
     const copy = Number(library.alloc(buffer.bytes));
     if (copy === 0) return null;
@@ -350,7 +351,7 @@ export class DataServer {
     bytes.copy(entry.bytes, at);
     entry.have += bytes.length;
     const awaited = this.#awaited.get(key);
-    if (awaited !== undefined) awaited.at = Date.now();
+    if (awaited !== undefined) awaited.at = performance.now();
     if (header.last !== true) return;
     if (entry.have !== total) throw new WeftError(`upload ${id}: ${entry.have} bytes of ${total}`);
     entry.done = true;
@@ -405,7 +406,7 @@ export class DataServer {
     return new Promise((resolve) => {
       const awaited: Awaited = {
         client,
-        at: Date.now(),
+        at: performance.now(),
         resolve: (bytes) => {
           clearInterval(watch);
           this.#awaited.delete(key);
@@ -413,9 +414,9 @@ export class DataServer {
         },
       };
       this.#awaited.set(key, awaited);
-      let ticked = Date.now();
+      let ticked = performance.now();
       const watch = setInterval(() => {
-        const now = Date.now();
+        const now = performance.now();
         // A worker that computed meanwhile has not read what has arrived.
         if (now - ticked > 1500) awaited.at = now;
         ticked = now;
@@ -446,8 +447,10 @@ export class DataServer {
       else writeFrame(socket, message);
       return;
     }
-    const late = this.#queued.get(client) ?? [];
-    if (late.length < maxQueued) late.push(message);
+    const late = this.#queued.get(client) ?? { messages: [], characters: 0 };
+    if (late.messages.length >= maxQueued || late.characters >= maxQueuedText) return;
+    late.messages.push(message);
+    late.characters += JSON.stringify(message).length;
     this.#queued.set(client, late);
   }
 

@@ -1,6 +1,6 @@
 // What a dispatcher is given, and what it remembers of workers and clients.
 import type * as grpc from "@grpc/grpc-js";
-import { limits } from "@weft/core/internal/graph";
+import { limits, shortened, WeftError } from "@weft/core/internal/graph";
 import type { Backlog } from "./backlog.js";
 import type { Outbox } from "./outbox.js";
 import type { Outgoing } from "./outgoing.js";
@@ -29,6 +29,8 @@ export interface Quotas {
   /** Instructions queued for a worker, and their bytes. */
   maxQueue: number;
   maxQueueBytes: number;
+  /** Seconds that one instruction may take on a worker. */
+  maxSeconds: number;
   /** Clients and workers that may be connected. */
   maxClients: number;
   maxWorkers: number;
@@ -41,6 +43,8 @@ export interface WorkerEntry {
   /** Identifies its heartbeats, and when the last one arrived. */
   key: string;
   lastBeat: number;
+  /** The stream of its heartbeats, on which it learns what to stop. */
+  beats: ServerStream | null;
   /** Hidden from clients while it hangs. */
   suspended: boolean;
 }
@@ -48,6 +52,8 @@ export interface WorkerEntry {
 export interface ClientEntry {
   id: number;
   stream: ServerStream;
+  /** Whether it runs on this machine. */
+  near: boolean;
   out: Outgoing;
   hello: Extract<FromClient, { t: "hello" }>;
   /** The workers that run a program, and why it cannot run, if so. */
@@ -78,9 +84,23 @@ export const defaultQuotas: Quotas = {
   maxBytes: Number.MAX_SAFE_INTEGER,
   maxQueue: 100_000,
   maxQueueBytes: 128 << 20,
+  maxSeconds: 3600,
   maxClients: 1024,
   maxWorkers: 4096,
 };
+
+/** The quotas of a dispatcher, from those that it was given. */
+export function quotasFrom(given: Partial<Quotas> = {}): Quotas {
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(defaultQuotas, name))
+      throw new WeftError(
+        `there is no quota "${shortened(name, 40)}"; there are ${Object.keys(defaultQuotas).join(", ")}`,
+      );
+    if (typeof value !== "number" || !(value > 0))
+      throw new WeftError(`the quota ${name} is ${shortened(String(value), 40)}; give a number above 0`);
+  }
+  return { ...defaultQuotas, ...given };
+}
 
 /** Whether two lists of workers are equal. */
 export const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>

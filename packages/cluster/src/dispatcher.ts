@@ -2,19 +2,20 @@
 // carries ids, plans and metadata, never tensor bytes.
 import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
-import { limits, shortened, WeftError } from "@weft/core/internal/graph";
+import { shortened, WeftError } from "@weft/core/internal/graph";
 import { Admission } from "./admission.js";
 import { Backlog, overQuota } from "./backlog.js";
 import { checkCollectives } from "./collectives.js";
 import { log } from "./debug.js";
+import { canReach, checkDefine, checkTensors, checkWorker } from "./dispatcher-checks.js";
 import {
   type ClientEntry,
   type Counters,
   type DispatcherOptions,
-  defaultQuotas,
   type MemberGroup,
   type Problem,
   type Quotas,
+  quotasFrom,
   type ServerStream,
   sameMembers,
   type WorkerEntry,
@@ -39,8 +40,9 @@ import {
   type ToWorker,
   type WorkerInfo,
 } from "./protocol.js";
-import { isLoopback, securityFrom } from "./security.js";
+import { securityFrom } from "./security.js";
 import { bindServer, makeServer, service } from "./wire.js";
+import { type LostWorker, WorkerChanges } from "./worker-changes.js";
 
 /** Bytes waiting for a client that does not read them, or for a worker, from all clients; it is disconnected beyond. */
 const maxUnread = 64 << 20;
@@ -49,8 +51,6 @@ const maxUnreadByWorker = 512 << 20;
 const maxUnwatched = 1 << 20;
 /** Milliseconds that a worker has in addition before its first heartbeat. */
 const firstBeatGrace = 4000;
-/** Milliseconds in which changes of the set of workers are collected. */
-const changeInterval = 20;
 /** Seconds within which a new connection must send its hello. */
 const helloSeconds = 5;
 
@@ -74,18 +74,14 @@ export class Dispatcher {
   /** Incremented when the set of workers changes or a group breaks. */
   #generation = 1;
   #timer: NodeJS.Timeout | null = null;
-  #lastCheck = Date.now();
-  /** Changes of the set of workers that clients do not know yet, and when the last ones were sent. */
-  #joined = new Map<string, WorkerEntry>();
-  #lost: { worker: string; reason: string }[] = [];
-  #changes: NodeJS.Timeout | null = null;
-  #lastChange = 0;
+  #lastCheck = performance.now();
+  readonly #changes = new WorkerChanges((joined, lost) => this.#sendChanges(joined, lost));
   port = 0;
 
   constructor(options: DispatcherOptions = {}) {
     this.#host = options.host ?? "localhost";
     this.#admission = new Admission(securityFrom(options, this.#host, ["token", "worker-token"]));
-    this.#quotas = { ...defaultQuotas, ...options.quotas };
+    this.#quotas = quotasFrom(options.quotas);
     this.#stopTimeout = options.stopTimeout ?? 4;
     const admission = this.#admission;
     this.#server.addService(service as unknown as grpc.ServiceDefinition, {
@@ -122,7 +118,7 @@ export class Dispatcher {
 
   stop(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
-    if (this.#changes !== null) clearTimeout(this.#changes);
+    this.#changes.stop();
     this.#admission.stop();
     this.#server.forceShutdown();
   }
@@ -175,8 +171,7 @@ export class Dispatcher {
     const message = decode(fromWorker, bytes);
     if (message.t !== "hello") throw new WeftError(`the first message of a worker must be a hello, not ${message.t}`);
     const { t: _, ...facts } = message;
-    if (!facts.data.tls && !isLoopback(facts.data.host))
-      throw new WeftError(`a worker at ${facts.data.host} must use TLS: start it with --data-host and certificates`);
+    checkWorker(message, this.#admission.isNear(stream));
     if (this.#workers.size >= this.#quotas.maxWorkers)
       throw new WeftError(`${this.#quotas.maxWorkers} workers are connected already (maxWorkers)`);
     // Numbered by this dispatcher, hence unique.
@@ -194,15 +189,15 @@ export class Dispatcher {
       outbox: new Outbox(write, setImmediate),
       stats: null,
       key: randomKey(),
-      lastBeat: Date.now() + firstBeatGrace,
+      lastBeat: performance.now() + firstBeatGrace,
+      beats: null,
       suspended: false,
     };
     this.#workers.set(id, entry);
     this.#toWorker(entry, { t: "welcome", worker: id, key: entry.key });
     for (const client of this.#clients.values()) this.#introduce(entry, client);
     log("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
-    this.#joined.set(id, entry);
-    this.#changed();
+    this.#changes.joined(entry);
     const ended = `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`;
     whenOver(stream, () => this.#workerEnded(entry, ended));
     return (more) => {
@@ -217,7 +212,7 @@ export class Dispatcher {
 
   #introduce(worker: WorkerEntry, client: ClientEntry): void {
     const { settings } = client.hello;
-    const { maxTensors, maxBytes } = this.#quotas;
+    const { maxTensors, maxBytes, maxSeconds } = this.#quotas;
     this.#toWorker(worker, {
       t: "client",
       client: client.id,
@@ -226,6 +221,7 @@ export class Dispatcher {
         ...settings,
         maxTensors: Math.min(settings.maxTensors ?? maxTensors, maxTensors),
         maxBytes: Math.min(settings.maxBytes ?? maxBytes, maxBytes),
+        maxSeconds: Math.min(settings.maxSeconds ?? maxSeconds, maxSeconds),
       },
     });
   }
@@ -248,7 +244,7 @@ export class Dispatcher {
       if (entry !== undefined) this.#arrived(entry, (one) => one === upload);
     } else if (message.t === "broken") {
       log("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; programs will use a new one`);
-      if (message.group.includes(`-${this.#generation}-`)) this.#changed();
+      if (message.group.includes(`-${this.#generation}-`)) this.#changes.changed();
     } else throw new WeftError("a worker sends hello once");
   }
 
@@ -260,50 +256,53 @@ export class Dispatcher {
 
   #removed(worker: WorkerEntry, reason: string): void {
     log("dispatcher", () => reason);
-    this.#joined.delete(worker.info.id);
-    this.#lost.push({ worker: worker.info.id, reason });
     for (const client of this.#clients.values()) this.#arrived(client, (one) => one.startsWith(`${worker.info.id}/`));
-    this.#changed();
+    this.#changes.lost(worker.info.id, reason);
   }
 
-  /**
-   * Starts a new generation, for which clients plan. Changes that follow each other closely, as when a job starts, are
-   * sent together.
-   */
-  #changed(): void {
-    if (this.#changes !== null) return;
-    const wait = this.#lastChange + changeInterval - Date.now();
-    if (wait <= 0) this.#sendChanges();
-    else this.#changes = setTimeout(() => this.#sendChanges(), wait);
-  }
-
-  #sendChanges(): void {
-    this.#changes = null;
-    this.#lastChange = Date.now();
+  /** Starts a new generation, for which clients plan. */
+  #sendChanges(joined: readonly WorkerEntry[], lost: LostWorker[]): void {
     this.#generation++;
-    const joined = [...this.#joined.values()];
-    const lost = this.#lost;
-    this.#joined.clear();
-    this.#lost = [];
     for (const client of this.#clients.values()) {
-      const infos = joined.map((worker) => this.#infoFor(client.id, worker));
+      const infos = joined
+        .filter(({ info }) => canReach(client.near, info))
+        .map((worker) => this.#infoFor(client.id, worker));
       this.#toClient(client, { t: "workers", generation: this.#generation, joined: infos, lost });
     }
   }
 
   #beat(stream: ServerStream, bytes: Buffer): void {
     try {
-      const { worker: id, key } = decode(heartbeat, bytes);
+      const { worker: id, key, stuck } = decode(heartbeat, bytes);
       const worker = this.#workers.get(id);
-      if (worker !== undefined && sameSecret(key, worker.key)) worker.lastBeat = Date.now();
+      if (worker === undefined || !sameSecret(key, worker.key)) {
+        // What it computes belongs to clients of an earlier connection.
+        stream.write(encode({ t: "stop", client: null }));
+        stream.end();
+        return;
+      }
+      worker.lastBeat = performance.now();
+      if (worker.beats !== stream) whenOver(stream, () => worker.beats === stream && (worker.beats = null));
+      worker.beats = stream;
+      const client = stuck === undefined ? undefined : this.#clients.get(stuck);
+      if (client !== undefined) this.#expel(client, id);
     } catch (error) {
       this.#refuse(stream, (error as Error).message);
     }
   }
 
+  /** Its program would end one worker after the other if it were recomputed on those that are left. */
+  #expel(client: ClientEntry, worker: string): void {
+    this.#refuse(
+      client.stream,
+      `a program of this client took longer than ${this.#quotas.maxSeconds} s (maxSeconds of the dispatcher) on worker ${worker}, and could not be stopped`,
+    );
+    this.#clientEnded(client);
+  }
+
   /** Suspends workers whose heartbeats stop: a stopped process or an unreachable host reports nothing. */
   #checkWorkers(): void {
-    const now = Date.now();
+    const now = performance.now();
     // A dispatcher that was itself stopped or delayed has missed heartbeats that were sent.
     const delayed = now - this.#lastCheck > 1500;
     this.#lastCheck = now;
@@ -315,8 +314,7 @@ export class Dispatcher {
       const { id } = worker.info;
       if (!silent) {
         log("dispatcher", () => `${id} continued`);
-        this.#joined.set(id, worker);
-        this.#changed();
+        this.#changes.joined(worker);
         continue;
       }
       this.#removed(worker, silenceOf(worker.info, this.#stopTimeout));
@@ -350,6 +348,7 @@ export class Dispatcher {
     const client: ClientEntry = {
       id: this.#nextClient++,
       stream,
+      near: this.#admission.isNear(stream),
       out: new Outgoing(stream),
       hello,
       programs: new Map(),
@@ -367,7 +366,7 @@ export class Dispatcher {
       generation: this.#generation,
       // Pending ones are announced to everybody with the next change.
       workers: this.#available()
-        .filter(({ info }) => !this.#joined.has(info.id))
+        .filter(({ info }) => !this.#changes.announces(info.id) && canReach(client.near, info))
         .map((worker) => this.#infoFor(client.id, worker)),
       dispatcher: `${this.id}@${hostname()}`,
     });
@@ -420,7 +419,11 @@ export class Dispatcher {
     this.#plans.left(client.id);
     client.stream.end();
     log("dispatcher", () => `client ${client.id} left; its tensors are freed`);
-    for (const worker of this.#workers.values()) this.#toWorker(worker, { t: "leave", client: client.id });
+    for (const worker of this.#workers.values()) {
+      this.#toWorker(worker, { t: "leave", client: client.id });
+      // A worker that computes reads this at once, and the other when it has finished.
+      worker.beats?.write(encode({ t: "stop", client: client.id }));
+    }
   }
 
   #fromClient(client: ClientEntry, message: FromClient): void {
@@ -475,12 +478,7 @@ export class Dispatcher {
 
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
     const { program, members, graphs, which, constants, collective, donated, generation } = message;
-    if (which.length !== members.length || which.some((i) => i >= graphs.length))
-      throw new WeftError("define: one graph per member is needed");
-    if (new Set(members).size !== members.length) throw new WeftError("define: a worker is named twice");
-    if (generation > this.#generation) throw new WeftError(`define: there is no generation ${generation} yet`);
-    if (client.programs.size >= limits.programs)
-      throw new WeftError(`a client may define ${limits.programs} programs; forget some`);
+    checkDefine(message, this.#generation, client.programs.size);
     const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
     let problem: Problem | null =
       missing === undefined
@@ -533,8 +531,7 @@ export class Dispatcher {
       });
       return;
     }
-    if (client.holders.size + message.outputs.length > limits.tensors)
-      throw new WeftError(`a client may hold ${limits.tensors} tensors; free some`);
+    checkTensors(client.holders.size + message.outputs.length);
     const full = this.#overQuota(client, members);
     if (full !== null) {
       if (message.free !== undefined) this.#free(client, message.free);
@@ -560,8 +557,7 @@ export class Dispatcher {
   }
 
   #upload(client: ClientEntry, { id, bytes, parts }: Extract<FromClient, { t: "upload" }>): void {
-    if (client.holders.size >= limits.tensors)
-      throw new WeftError(`a client may hold ${limits.tensors} tensors; free some`);
+    checkTensors(client.holders.size + 1);
     const workers = parts.map((part) => part.worker);
     const large = parts.find(({ sizes, element }) => sizes.reduce((n, size) => n * size, element) > bytes);
     const full =

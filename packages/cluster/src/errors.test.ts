@@ -4,11 +4,11 @@ import { test } from "node:test";
 import { GroupError, type GroupErrorCode, OutOfMemoryError, ShmGroup } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { Dispatcher } from "./dispatcher.js";
+import { failureOf } from "./failure.js";
 import { encode, failureCode, fromWorker } from "./protocol.js";
 import { securityFrom } from "./security.js";
 import { FailedError } from "./store.js";
 import { hostId, openStream } from "./wire.js";
-import { failureOf } from "./worker.js";
 
 test("the code of a failure follows from the error's class and code, whatever its message", () => {
   const codes: [GroupErrorCode, string][] = [

@@ -309,14 +309,14 @@ test("garbage and oversized messages close their own connection only", { skip },
 test("errors for a wrong or missing token, no workers and no dispatcher name the remedy", {
   skip,
 }, async () => {
-  const { port } = await process_("server", { port: 0 }, { WEFT_TOKEN: "right" });
+  const { port } = await process_("server", { port: 0 }, { WEFT_TOKEN: "the right token of clients" });
   const address = `localhost:${port}`;
   // The token of this user's file is not the dispatcher's.
   assert.match(await failsSoon(connect(address)), /the token is wrong.*WEFT_TOKEN/);
   assert.match(await failsSoon(connect(address, { token: "wrong" })), /the token is wrong/);
   assert.match(await failsSoon(connect(address, { insecure: true })), /a token is needed.*WEFT_TOKEN/);
   assert.match(
-    await failsSoon(connect(address, { token: "right", timeout: 1 })),
+    await failsSoon(connect(address, { token: "the right token of clients", timeout: 1 })),
     /has no workers; start one: weft worker/,
   );
   assert.match(

@@ -1,5 +1,7 @@
-// Heartbeats of a worker: reports to the dispatcher every second that the process lives. Runs in the background thread.
-import { encode, type Heartbeat } from "./protocol.js";
+// Heartbeats of a worker: reports to the dispatcher every second that the process lives, and
+// learns which clients have left while the worker computes. Runs in the background thread.
+import type { WorkWatch } from "./current-work.js";
+import { decode, encode, type Heartbeat, toHeartbeat } from "./protocol.js";
 import type { Security } from "./security.js";
 import { openStream } from "./wire.js";
 
@@ -16,8 +18,9 @@ let current: HeartbeatOptions | null = null;
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Reports until the worker is told of another dispatcher. */
-export async function reportHeartbeats(options: HeartbeatOptions | null): Promise<void> {
+export async function reportHeartbeats(options: HeartbeatOptions | null, work: () => WorkWatch | null): Promise<void> {
   current = options;
+  work()?.forgetClients();
   if (options === null) return;
   const { host, port, security, worker, key } = options;
   const beat: Heartbeat = { t: "heartbeat", worker, key };
@@ -30,9 +33,15 @@ export async function reportHeartbeats(options: HeartbeatOptions | null): Promis
       };
       stream.on("error", ended);
       stream.on("end", ended);
-      stream.on("data", () => {});
+      stream.on("data", (bytes: Buffer) => {
+        try {
+          work()?.stop(decode(toHeartbeat, bytes).client);
+        } catch {
+          // A refusal; the stream ends.
+        }
+      });
       while (open && current === options) {
-        stream.write(encode(beat));
+        stream.write(encode({ ...beat, stuck: work()?.stuck ?? undefined }));
         await pause(1000);
       }
       close();

@@ -5,11 +5,13 @@ import { execFileSync, spawnSync } from "node:child_process";
 import {
   chmodSync,
   chownSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { connect as connectSocket, createServer, type Server, type Socket } from "node:net";
@@ -25,7 +27,7 @@ import { printable } from "./printable.js";
 import { decode, encode, fromClient, type WorkerInfo } from "./protocol.js";
 import { RawClient } from "./raw-client.testkit.js";
 import { certificates } from "./security.js";
-import { readTape } from "./tape-file.js";
+import { bytesOfLine, readTape } from "./tape-file.js";
 import { skip, testWorker } from "./workers.testkit.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-peers-"));
@@ -178,6 +180,48 @@ test("a tape is a plain file with lines of bounded length", { timeout: 20_000 },
   execFileSync("mkfifo", [pipe]);
   for (const path of [pipe, "/dev/zero", folder]) await assert.rejects(readTape(path), /not a plain file/);
   await assert.rejects(readTape(join(folder, "nothing")), /ENOENT/);
+  // Its data is beside it.
+  const tape = { path: join(folder, "a.tape"), lines: [], instructions: [], unreadable: 0, problems: [] };
+  mkdirSync(`${tape.path}.data`);
+  execFileSync("mkfifo", [join(`${tape.path}.data`, "ab.bin")]);
+  symlinkSync("/dev/zero", join(`${tape.path}.data`, "cd.bin"));
+  for (const file of ["ab.bin", "cd.bin", "ef.bin"])
+    assert.throws(() => bytesOfLine(tape, { file, sha256: "" }), /missing or not a plain file/);
+});
+
+/** A program with a tape at this path; `before` are commands of a shell in a mount namespace of its own. */
+function taped(path: string, before = "true"): { status: number | null; stdout: string; stderr: string } {
+  const program = `
+    const weft = await import(${JSON.stringify(import.meta.resolve("@weft/core"))});
+    weft.setDevice("reference");
+    for (let i = 0; i < 300; i++) await weft.tensor(new Float32Array(500).fill(i)).add(1).data();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    console.log("computed");`;
+  const line = [
+    "-m",
+    "sh",
+    "-c",
+    `${before} && exec "$0" "$@"`,
+    process.execPath,
+    "--input-type=module",
+    "-e",
+    program,
+  ];
+  return spawnSync("unshare", line, { encoding: "utf8", env: { ...process.env, WEFT_TAPE: path } });
+}
+
+test("a tape on a full disk ends, and its program does not; what is not a file is not replaced", async (t) => {
+  if (process.getuid?.() !== 0) return t.skip("needs root, to mount a small file system");
+  const small = join(folder, "small");
+  mkdirSync(small);
+  const full = taped(join(small, "a.tape"), `mount -t tmpfs -o size=256k none ${small}`);
+  assert.equal(full.stdout, "computed\n", full.stderr);
+  assert.match(full.stderr, /recording of the tape .* ends: ENOSPC/);
+  assert.equal(full.status, 0);
+  const pipe = join(folder, "kept");
+  execFileSync("mkfifo", [pipe]);
+  assert.match(taped(pipe).stderr, /would replace what is not a plain file/);
+  assert.ok(lstatSync(pipe).isFIFO());
 });
 
 test("a tape writes nothing into a folder that another user has placed beside it", async (t) => {

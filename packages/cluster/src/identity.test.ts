@@ -14,6 +14,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -22,7 +23,8 @@ import * as grpc from "@grpc/grpc-js";
 import * as weft from "@weft/core";
 import { connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
-import { ownToken, readTokenFile } from "./identity.js";
+import { canReach, checkWorker } from "./dispatcher-checks.js";
+import { listenerOwners, ownToken, readTokenFile } from "./identity.js";
 import { printable } from "./printable.js";
 import { fromWorker } from "./protocol.js";
 import { RawClient } from "./raw-client.testkit.js";
@@ -114,18 +116,19 @@ async function withDispatcher(
 }
 
 test("a client's token does not register a worker, and a worker's token does not make a client", async () => {
-  await withDispatcher({ token: "of clients", workerToken: "of workers" }, async (port) => {
+  await withDispatcher({ token: "the token of clients", workerToken: "the token of workers" }, async (port) => {
     const at = (role: "client" | "worker" | "watcher" | "heartbeat", token: string) =>
       openStream("localhost", port, role, { token, workerToken: token }, false).then(({ stream, close }) => {
         stream.on("error", () => {});
         close();
       });
-    await at("client", "of clients");
-    await at("watcher", "of clients");
-    await at("worker", "of workers");
-    for (const role of ["worker", "heartbeat"] as const) await assert.rejects(at(role, "of clients"), /token is wrong/);
-    await assert.rejects(at("client", "of workers"), /token is wrong/);
-    await assert.rejects(new Worker({ port, cores: 1, workerToken: "of clients" }).run(), /token is wrong/);
+    await at("client", "the token of clients");
+    await at("watcher", "the token of clients");
+    await at("worker", "the token of workers");
+    for (const role of ["worker", "heartbeat"] as const)
+      await assert.rejects(at(role, "the token of clients"), /token is wrong/);
+    await assert.rejects(at("client", "the token of workers"), /token is wrong/);
+    await assert.rejects(new Worker({ port, cores: 1, workerToken: "the token of clients" }).run(), /token is wrong/);
   });
 });
 
@@ -216,7 +219,7 @@ test("a client does not reveal its token to a server that does not know it", asy
 });
 
 test("wrong tokens are limited per second, and a proof cannot be used twice", async () => {
-  await withDispatcher({ token: "right" }, async (port) => {
+  await withDispatcher({ token: "the right token of clients" }, async (port) => {
     const guess = async (): Promise<string> => {
       // The dispatcher's own proof would reveal a wrong token to an honest client; an attacker does not look.
       const client = new grpc.Client(`127.0.0.1:${port}`, grpc.credentials.createInsecure());
@@ -240,7 +243,7 @@ test("wrong tokens are limited per second, and a proof cannot be used twice", as
     assert.match(said[0], /token is wrong/);
     assert.ok(said.filter((text) => /too many wrong tokens/.test(text)).length >= 2, said.join("\n"));
     await delay(1200);
-    await opens(port, { token: "right" });
+    await opens(port, { token: "the right token of clients" });
   });
 });
 
@@ -369,4 +372,43 @@ test("a port of this user's dispatcher that another user has taken is not used",
   } finally {
     child.kill();
   }
+});
+
+test("whoever listens on another address of this host is told from the dispatcher", async (t) => {
+  const listens = async (address: string): Promise<number> => {
+    const server = createServer();
+    t.after(() => server.close());
+    await new Promise<void>((resolve, reject) => server.once("error", reject).listen(0, address, resolve));
+    return (server.address() as { port: number }).port;
+  };
+  const own = process.getuid!();
+  const everywhere = await listens("0.0.0.0");
+  assert.deepEqual(listenerOwners("127.0.0.1", everywhere), [own]);
+  assert.deepEqual(listenerOwners("127.0.0.1", await listens("127.0.0.1")), [own]);
+  assert.deepEqual(listenerOwners("127.0.0.1", await listens("127.0.0.7")), []);
+  if (!existsSync("/proc/net/if_inet6") || readFileSync("/proc/net/if_inet6", "utf8") === "") return;
+  const six = await listens("::1");
+  assert.deepEqual(listenerOwners("127.0.0.1", six), []);
+  assert.deepEqual(listenerOwners("::1", six), [own]);
+  assert.deepEqual(listenerOwners("127.0.0.1", await listens("::")), [own]);
+});
+
+test("tokens that can be guessed are refused where strangers are answered with a proof", () => {
+  const long = "a token of twenty words";
+  assert.throws(
+    () => new Dispatcher({ token: "secret", workerToken: long }),
+    /token of clients has 6 characters.*openssl/,
+  );
+  assert.throws(() => new Dispatcher({ token: long, workerToken: "" }), /token of workers has 0 characters/);
+});
+
+test("clients are not sent to loopback addresses of their own machine", () => {
+  const hello = (host: string, tls: boolean) => ({ data: { host, port: 1, tls } }) as Parameters<typeof checkWorker>[0];
+  checkWorker(hello("localhost", false), true);
+  checkWorker(hello("10.0.0.2", true), false);
+  assert.throws(() => checkWorker(hello("localhost", false), false), /--data-host/);
+  assert.throws(() => checkWorker(hello("10.0.0.2", false), false), /must use TLS/);
+  assert.equal(canReach(false, hello("127.0.0.1", false)), false);
+  assert.equal(canReach(true, hello("127.0.0.1", false)), true);
+  assert.equal(canReach(false, hello("10.0.0.2", true)), true);
 });

@@ -137,9 +137,18 @@ export function ownToken(kind: TokenKind): string {
   return readTokenFile(path);
 }
 
-/** The owners of this host's TCP sockets, from one look at the kernel's tables; null for a socket that they do not list. */
-export function socketOwners(): (localPort: number, remotePort: number | null) => number | null {
-  const owners = new Map<string, number>();
+interface TcpSocket {
+  /** Address of this end as the kernel writes it, and the ports of both. */
+  address: string;
+  from: number;
+  to: number;
+  listens: boolean;
+  uid: number;
+}
+
+/** This host's TCP sockets, from the kernel's tables. */
+function tcpSockets(): TcpSocket[] {
+  const found: TcpSocket[] = [];
   for (const table of ["/proc/net/tcp", "/proc/net/tcp6"]) {
     let text: string;
     try {
@@ -147,18 +156,47 @@ export function socketOwners(): (localPort: number, remotePort: number | null) =
     } catch {
       continue;
     }
-    for (const line of text.split("\n")) {
+    for (const line of text.split("\n").slice(1)) {
       const [, local = "", remote = "", state, , , , uid] = line.trim().split(/\s+/);
-      const [from, to] = [local, remote].map((address) => Number.parseInt(address.split(":")[1], 16));
-      // A socket that listens has no remote end.
-      const key = state === "0A" ? `${from}` : `${from} ${to}`;
-      if (uid !== undefined && !owners.has(key)) owners.set(key, Number(uid));
+      if (uid === undefined) continue;
+      const [address, from] = local.split(":");
+      const to = remote.split(":")[1];
+      found.push({
+        address,
+        from: Number.parseInt(from, 16),
+        to: Number.parseInt(to, 16),
+        listens: state === "0A",
+        uid: Number(uid),
+      });
     }
   }
-  return (localPort, remotePort) =>
-    owners.get(remotePort === null ? `${localPort}` : `${localPort} ${remotePort}`) ?? null;
+  return found;
 }
 
-/** The user that owns a TCP socket of this host, by its ports; without a remote port it is the socket that listens. */
-export const socketOwner = (localPort: number, remotePort: number | null): number | null =>
-  socketOwners()(localPort, remotePort);
+/** The owners of this host's connections by their ports, from one look at the kernel's tables; null for unknown ones. */
+export function socketOwners(): (localPort: number, remotePort: number) => number | null {
+  const owners = new Map<string, number>();
+  for (const { from, to, listens, uid } of tcpSockets()) {
+    const key = `${from} ${to}`;
+    if (!listens && !owners.has(key)) owners.set(key, uid);
+  }
+  return (localPort, remotePort) => owners.get(`${localPort} ${remotePort}`) ?? null;
+}
+
+/** An address as the kernel writes it: words of 32 bits in this machine's order. */
+function kernelAddress(bytes: readonly number[]): string {
+  const words = new Uint32Array(Uint8Array.from(bytes).buffer);
+  return [...words].map((word) => word.toString(16).toUpperCase().padStart(8, "0")).join("");
+}
+
+const v6 = (last: readonly number[]): number[] => [...new Array<number>(16 - last.length).fill(0), ...last];
+
+/** The users whose processes listen at an address of this host: on this very address, or on all. */
+export function listenerOwners(address: string, port: number): number[] {
+  const bytes = address.includes(":") ? null : address.split(".").map(Number);
+  const own = bytes === null ? [v6([1])] : [bytes, v6([255, 255, ...bytes]), [0, 0, 0, 0]];
+  const places = new Set([...own, v6([])].map(kernelAddress));
+  return tcpSockets().flatMap(({ address: at, from, listens, uid }) =>
+    listens && from === port && places.has(at) ? [uid] : [],
+  );
+}

@@ -5,7 +5,7 @@ import { connect, createServer, type Server, Socket } from "node:net";
 import { connect as connectTls, createServer as createTlsServer } from "node:tls";
 import { readFrames, writeFrame } from "./frames.js";
 import { sameSecret } from "./identity.js";
-import { certificates, isLoopback, needsTls, type Security } from "./security.js";
+import { addressOf, certificates, isLoopback, needsTls, type Security } from "./security.js";
 import { boundSilence } from "./silence.js";
 import { Strangers } from "./strangers.js";
 
@@ -62,7 +62,7 @@ export class LinkServer {
   readonly #claims = new Set<Claim>();
   readonly #groups = new Map<string, Joined>();
   readonly #links = new Set<Link>();
-  #ticked = Date.now();
+  #ticked = performance.now();
 
   constructor(readonly options: LinkServerOptions) {
     const { host, security } = options;
@@ -82,15 +82,13 @@ export class LinkServer {
     const { host } = this.options;
     return new Promise((resolve, reject) => {
       this.#server.once("error", reject);
-      this.#server.listen(0, host === "localhost" ? "127.0.0.1" : host, () =>
-        resolve((this.#server.address() as { port: number }).port),
-      );
+      this.#server.listen(0, addressOf(host), () => resolve((this.#server.address() as { port: number }).port));
     });
   }
 
   /** Beats, and gives up links that have been silent. A process that was stopped itself has missed what was sent. */
   #tick(): void {
-    const now = Date.now();
+    const now = performance.now();
     const stopped = now - this.#ticked > 2 * beatMs;
     this.#ticked = now;
     for (const link of this.#links) link.tick(now, stopped);
@@ -134,7 +132,7 @@ export class LinkServer {
   join(members: LinkMembers): void {
     const { name, rank, sockets } = members;
     const group: Joined = { ...members, missing: new Set() };
-    const deadline = Date.now() + joinMs;
+    const deadline = performance.now() + joinMs;
     members.members.forEach((address, other) => {
       if (other === rank) return;
       group.missing.add(other);
@@ -153,7 +151,7 @@ export class LinkServer {
   #connect(group: Joined, other: number, address: LinkAddress, deadline: number): void {
     const { host, port } = address;
     const tls = needsTls(address);
-    const at = host === "localhost" ? "127.0.0.1" : host;
+    const at = addressOf(host);
     const socket = tls
       ? connectTls({
           host: at,
@@ -180,7 +178,7 @@ export class LinkServer {
     });
     socket.once("close", () => {
       if (attached || !group.missing.has(other)) return;
-      if (!refused && Date.now() < deadline)
+      if (!refused && performance.now() < deadline)
         setTimeout(() => this.#connect(group, other, address, deadline), retryMs).unref();
       else if (group.missing.delete(other)) new Socket({ fd: group.sockets[other] }).destroy();
     });
@@ -197,7 +195,7 @@ class Link {
   readonly #local: Socket;
   readonly #remote: Socket;
   readonly #onEnd: () => void;
-  #heard = Date.now();
+  #heard = performance.now();
   /** Bytes left of the piece that is arriving, and the part of its length that has arrived. */
   #left = 0;
   #head = Buffer.alloc(0);
@@ -256,7 +254,7 @@ class Link {
   }
 
   #receive(bytes: Buffer): void {
-    this.#heard = Date.now();
+    this.#heard = performance.now();
     let at = 0;
     let room = true;
     while (at < bytes.length) {

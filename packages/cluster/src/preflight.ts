@@ -262,14 +262,13 @@ class Preflight {
         this.#say(`${kind} over all ${members} workers`);
         const probe = this.prober.collective(kind, range(members), n);
         // After the first run all members are in step; the mean of the others is what a loop of steps pays.
-        const batches = this.late ? 1 : 2;
-        const times: number[] = [];
-        for (const _ of range(batches)) {
-          const [, ...runs] = await this.prober.measure(probe, 4);
-          const means = range(members).map((i) => runs.reduce((n, run) => n + run[i].wall, 0) / runs.length);
-          times.push(Math.max(...means));
-        }
-        const seconds = least(times);
+        const sample = async (): Promise<number> => {
+          const [, ...runs] = await this.prober.measure(probe, this.late ? 3 : 4);
+          return Math.max(...range(members).map((i) => runs.reduce((n, run) => n + run[i].wall, 0) / runs.length));
+        };
+        const first = await sample();
+        // What takes long varies less.
+        const seconds = this.late || first > longSample ? first : Math.min(first, await sample());
         this.collectives.push({ kind, members, bytes: collectiveBytes(kind, members, n), seconds });
       }
   }

@@ -7,7 +7,7 @@ import { planReport, watchedClients } from "./plan-report.js";
 import { isPrintable, printable } from "./printable.js";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
-export const protocolVersion = 6;
+export const protocolVersion = 7;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
@@ -34,6 +34,8 @@ const settings = z.object({
   maxTensors: size.optional(),
   maxBytes: size.optional(),
   maxQueue: size.optional(),
+  /** Seconds that one instruction may take. */
+  maxSeconds: size.optional(),
 });
 export type ClientSettings = z.infer<typeof settings>;
 
@@ -234,8 +236,17 @@ export const toWorker = z.discriminatedUnion("t", [
 export type ToWorker = z.infer<typeof toWorker>;
 
 /** Sent every second by a thread of a worker, which computes meanwhile. */
-export const heartbeat = z.object({ t: z.literal("heartbeat"), worker: name, key });
+export const heartbeat = z.object({
+  t: z.literal("heartbeat"),
+  worker: name,
+  key,
+  /** The client whose instruction took too long and cannot be stopped: the worker is about to end. */
+  stuck: id.optional(),
+});
 export type Heartbeat = z.infer<typeof heartbeat>;
+
+/** The answer to heartbeats when a client has left, and when the dispatcher does not know the worker (null). */
+export const toHeartbeat = z.object({ t: z.literal("stop"), client: id.nullable() });
 
 export const encode = (message: unknown): Buffer => Buffer.from(JSON.stringify(message));
 

@@ -12,7 +12,7 @@ import { BackgroundThread } from "./background.js";
 import type { RankEnvironment } from "./environment.js";
 import { readFrames, writeFrame } from "./frames.js";
 import { randomKey, sameSecret } from "./identity.js";
-import { certificates, isLoopback, type Security, securityFrom } from "./security.js";
+import { addressOf, certificates, checkTokens, isLoopback, type Security, securityFrom } from "./security.js";
 import { boundSilence } from "./silence.js";
 import { Strangers } from "./strangers.js";
 import { hostId, parseAddress } from "./wire.js";
@@ -55,12 +55,13 @@ export async function meet(place: Place, options: RendezvousOptions): Promise<Pr
   const security = securityFrom(options.security ?? {}, host, ["worker-token"]);
   if (security.workerToken === undefined && !security.insecure)
     throw new WeftError(`the rendezvous ${options.at} needs a token: set WEFT_WORKER_TOKEN on all ranks`);
+  checkTokens(security);
   const background = new BackgroundThread();
   try {
-    const deadline = Date.now() + options.joinTimeout * 1e3;
+    const deadline = performance.now() + options.joinTimeout * 1e3;
     const meeting = { ...place, host, port: at, security, deadline, background };
     const { members, key } = place.rank === 0 ? await receive(meeting) : await announce(meeting);
-    return join(place, members, key, { background, joinTimeout: Math.max(1, (deadline - Date.now()) / 1e3) });
+    return join(place, members, key, { background, joinTimeout: Math.max(1, (deadline - performance.now()) / 1e3) });
   } catch (error) {
     background.end();
     throw error;
@@ -127,7 +128,7 @@ async function receive(meeting: Meeting): Promise<Gathered> {
   };
   const server = await serve(host, at, security, open);
   const strangers = new Strangers(server);
-  const timer = setTimeout(complete, deadline - Date.now());
+  const timer = setTimeout(complete, deadline - performance.now());
   await all;
   clearTimeout(timer);
   const missing = Array.from({ length: size }, (_, rank) => rank).filter((rank) => !found.has(rank));
@@ -177,14 +178,14 @@ function serve(host: string, at: number, security: Security, open: (socket: Sock
     : createServer(open);
   return new Promise((resolve, reject) => {
     server.once("error", (error) => reject(new WeftError(`rank 0 cannot listen on ${host}:${at}: ${error.message}`)));
-    server.listen(at, host === "localhost" ? "127.0.0.1" : host, () => resolve(server));
+    server.listen(at, addressOf(host), () => resolve(server));
   });
 }
 
 /** Another rank: tells rank 0 where it is and waits for the table. Tries again until rank 0 listens. */
 async function announce(meeting: Meeting): Promise<Gathered> {
   let last = "nobody listens there";
-  while (Date.now() < meeting.deadline) {
+  while (performance.now() < meeting.deadline) {
     const answer = await ask(meeting);
     if (typeof answer !== "string") return answer;
     last = answer;
@@ -198,14 +199,14 @@ async function announce(meeting: Meeting): Promise<Gathered> {
 /** One attempt; a text says why it failed and may be tried again. */
 function ask(meeting: Meeting): Promise<Gathered | string> {
   const { host, port: at, security, rank, size, name } = meeting;
-  const address = host === "localhost" ? "127.0.0.1" : host;
+  const address = addressOf(host);
   return new Promise((resolve, reject) => {
     const socket: Socket = isLoopback(host)
       ? connect(at, address)
       : connectTls({ host: address, port: at, ...certificates(security, `${host} is another machine`) });
     boundSilence(socket);
     const own = randomKey();
-    const limit = setTimeout(() => socket.destroy(), Math.max(1, meeting.deadline - Date.now()));
+    const limit = setTimeout(() => socket.destroy(), Math.max(1, meeting.deadline - performance.now()));
     socket.on("error", (error) => resolve(error.message));
     socket.on("close", () => {
       clearTimeout(limit);

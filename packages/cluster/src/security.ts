@@ -1,7 +1,7 @@
 // The security options of dispatchers, workers and clients, from arguments, the environment and this user's token files.
 import { readFileSync, statSync } from "node:fs";
 import { WeftError } from "@weft/core/internal/graph";
-import { ownToken, readTokenFile, type TokenKind } from "./identity.js";
+import { ownToken, readTokenFile, sources, type TokenKind } from "./identity.js";
 import { clusterSettings } from "./settings.js";
 
 /** Secrets and certificates of a dispatcher, worker or client. */
@@ -23,6 +23,12 @@ export interface Security {
 
 export const isLoopback = (host: string): boolean =>
   host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
+
+/**
+ * The address to listen on or to connect with. The name of this host has two addresses, and another user may listen on the one that
+ * a process of this user has not taken.
+ */
+export const addressOf = (host: string): string => (host === "localhost" ? "127.0.0.1" : host);
 
 /**
  * Whether a connection uses TLS: what the other side announced, and beyond loopback always. Nobody can talk a process out of it.
@@ -65,6 +71,24 @@ export function securityFrom(
     ca: options.ca ?? clusterSettings.tlsCa.get(env),
     ownFiles,
   };
+}
+
+/** Characters of a token at least. */
+const minToken = 16;
+
+/**
+ * Refuses tokens that can be guessed. A process that proves to strangers that it knows the token lets them try any number of words at
+ * home.
+ */
+export function checkTokens({ token, workerToken }: Security): void {
+  for (const [value, role] of [
+    [token, "client"],
+    [workerToken, "worker"],
+  ] as const)
+    if (value !== undefined && value.length < minToken)
+      throw new WeftError(
+        `the token of ${role}s has ${value.length} characters; give at least ${minToken} random ones (openssl rand -hex 32; ${sources(role)})`,
+      );
 }
 
 /** The certificates for a connection beyond loopback; throws if one is missing. */

@@ -1,7 +1,7 @@
 // Reads tapes: validates, summarizes and compares them, and converts them to Chrome traces (Perfetto). It knows the
 // format (docs/tape.md), not devices.
 import { createHash } from "node:crypto";
-import { createReadStream, readFileSync, statSync } from "node:fs";
+import { createReadStream, lstatSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
@@ -93,6 +93,13 @@ function parseLine(text: string): TapeLine | null {
   }
 }
 
+/** Opens plain files only: a pipe would be waited for, and a device read without end. */
+function readPlainFile(path: string): Buffer {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isFile() !== true)
+    throw new WeftError(`${path} is missing or not a plain file; the tape needs it`);
+  return readFileSync(path);
+}
+
 /** The recorded bytes; null if the tape has only their hash. Bytes with another hash are reported in `tape.problems`. */
 export function bytesOfLine(
   tape: TapeFile,
@@ -100,7 +107,7 @@ export function bytesOfLine(
 ): Uint8Array | null {
   if (base64 === undefined && file === undefined) return null;
   const bytes =
-    base64 !== undefined ? Buffer.from(base64, "base64") : readFileSync(join(`${tape.path}.data`, file as string));
+    base64 !== undefined ? Buffer.from(base64, "base64") : readPlainFile(join(`${tape.path}.data`, file as string));
   if (createHash("sha256").update(bytes).digest("hex") !== sha256)
     tape.problems.push(`the data ${file === undefined ? "in a line" : `in ${file}`} was altered`);
   return Uint8Array.from(bytes);

@@ -10,16 +10,16 @@ import * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
 import {
   type Handshake,
+  listenerOwners,
   proof,
   type Role,
   randomKey,
   sameSecret,
-  socketOwner,
   sources,
   tokenKind,
 } from "./identity.js";
 import { maxMessageBytes, protocolVersion } from "./protocol.js";
-import { certificates, isLoopback, type Security } from "./security.js";
+import { addressOf, certificates, isLoopback, type Security } from "./security.js";
 import { boundSilence } from "./silence.js";
 
 const bytes = { serialize: (b: Buffer): Buffer => b, deserialize: (b: Buffer): Buffer => b };
@@ -58,6 +58,9 @@ export function makeServer(): grpc.Server {
   });
 }
 
+/** As gRPC writes addresses. */
+const target = (host: string, port: number): string => `${host.includes(":") ? `[${host}]` : addressOf(host)}:${port}`;
+
 /** Binds the server and returns its port. Refuses to listen for other hosts without TLS and tokens. */
 export function bindServer(server: grpc.Server, host: string, port: number, security: Security): Promise<number> {
   let credentials = grpc.ServerCredentials.createInsecure();
@@ -71,7 +74,7 @@ export function bindServer(server: grpc.Server, host: string, port: number, secu
     credentials = grpc.ServerCredentials.createSsl(ca, [{ cert_chain: cert, private_key: key }], true);
   }
   return new Promise((resolve, reject) => {
-    server.bindAsync(`${host.includes(":") ? `[${host}]` : host}:${port}`, credentials, (error, bound) => {
+    server.bindAsync(target(host, port), credentials, (error, bound) => {
       if (error === null) resolve(bound);
       else
         void isPortTaken(host, port).then((taken) =>
@@ -92,7 +95,7 @@ function isPortTaken(host: string, port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = createServer();
     probe.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "EADDRINUSE"));
-    probe.listen(port, host, () => probe.close(() => resolve(false)));
+    probe.listen(port, addressOf(host), () => probe.close(() => resolve(false)));
   });
 }
 
@@ -163,7 +166,7 @@ export async function openStream(
       checkServerIdentity: (_, presented) => checkServerIdentity(host, presented as unknown as PeerCertificate),
     });
   }
-  const client = new grpc.Client(`${host.includes(":") ? `[${host}]` : host}:${port}`, credentials, {
+  const client = new grpc.Client(target(host, port), credentials, {
     ...limits,
     "grpc.keepalive_time_ms": patient ? 60_000 : 3_000,
     "grpc.keepalive_timeout_ms": patient ? 120_000 : 4_000,
@@ -180,8 +183,9 @@ export async function openStream(
   };
   try {
     // Another user may have taken the port of this user's dispatcher, and pass on what arrives there.
-    const listener = security.ownFiles && isLoopback(host) ? socketOwner(port, null) : null;
-    if (listener !== null && listener !== 0 && listener !== process.getuid?.())
+    const owners = security.ownFiles && isLoopback(host) ? listenerOwners(addressOf(host), port) : [];
+    const listener = owners.find((uid) => uid !== 0 && uid !== process.getuid?.());
+    if (listener !== undefined)
       throw new WeftError(
         `the process that listens on port ${port} belongs to another user (uid ${listener}); to use its dispatcher, give its token (${sources(role)})`,
       );
@@ -254,7 +258,8 @@ export function hostId(): string {
   host ??= hash(
     "sha256",
     JSON.stringify([
-      hostname(),
+      // Names change while processes run; the namespace of the name does not.
+      read(() => readlinkSync("/proc/self/ns/uts")) || hostname(),
       read(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()),
       read(() => readlinkSync("/proc/self/ns/pid")),
       read(() => readlinkSync("/proc/self/ns/user")),

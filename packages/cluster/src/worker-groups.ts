@@ -1,9 +1,10 @@
 // The process groups that a worker is a member of: joined when a program needs one, aborted when a member fails, closed
 // when a client leaves or the set of workers changes.
-import { type Device, LinkGroup, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
+import { type Device, findMpi, LinkGroup, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import type { BackgroundThread } from "./background.js";
 import { log } from "./debug.js";
+import { rankFromEnvironment } from "./environment.js";
 import type { ToWorker } from "./protocol.js";
 import { FailedError } from "./store.js";
 
@@ -111,4 +112,23 @@ export class WorkerGroups {
 function abort(group: ProcessGroup): void {
   const host = (group as { host?: ProcessGroup }).host ?? group;
   if (host instanceof ShmGroup || host instanceof LinkGroup) host.abort();
+}
+
+/**
+ * Starts MPI where a launcher started several workers as one job. All ranks must do so before any of them communicates,
+ * also those that never take part in a collective.
+ */
+export function joinJob(): boolean {
+  const { launcher, size } = rankFromEnvironment();
+  if (size === 1 || (launcher !== "openmpi" && launcher !== "slurm") || findMpi() === null) return false;
+  // srun without --mpi=pmix gives tasks no way to find each other: MPI would end the process.
+  const { PMIX_RANK, PMI_RANK, PMI_FD } = process.env;
+  if (launcher === "slurm" && (PMIX_RANK ?? PMI_RANK ?? PMI_FD) === undefined) return false;
+  try {
+    MpiGroup.join().close();
+    return true;
+  } catch (error) {
+    log("worker", () => `MPI is not used: ${(error as Error).message}`);
+    return false;
+  }
 }

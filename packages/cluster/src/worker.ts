@@ -11,11 +11,7 @@ import {
   type Executable,
   type ExecutableHandle,
   ExecutableLru,
-  findMpi,
-  GroupError,
-  type GroupErrorCode,
   groupLibrary,
-  MpiGroup,
   movedBytes,
   OutOfMemoryError,
 } from "@weft/core/internal/device";
@@ -29,23 +25,17 @@ import { type CalibrateOptions, workerRates } from "./calibrate.js";
 import { load, startClocks } from "./clocks.js";
 import { withRank } from "./collectives.js";
 import { decodeConstants } from "./constants.js";
+import { CurrentWork } from "./current-work.js";
 import { DataServer } from "./data-server.js";
 import { log } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
-import {
-  type ConstantArguments,
-  decodeAll,
-  encode,
-  type FailureCode,
-  type FromWorker,
-  type ToWorker,
-  toWorker,
-} from "./protocol.js";
+import { failureOf } from "./failure.js";
+import { type ConstantArguments, decodeAll, encode, type FromWorker, type ToWorker, toWorker } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
 import { type Channel, hostId, openStream } from "./wire.js";
 import { checkGroup, checkReach, partBytes, type UploadPart } from "./worker-checks.js";
-import { type GroupOfProgram, WorkerGroups } from "./worker-groups.js";
+import { type GroupOfProgram, joinJob, WorkerGroups } from "./worker-groups.js";
 
 /** Options of a worker; it connects to a dispatcher on localhost:9000 by default. */
 export interface WorkerOptions extends Security, CalibrateOptions {
@@ -98,6 +88,7 @@ export class Worker {
   readonly #programs = new Map<string, Program>();
   readonly #executables: ExecutableLru<CachedExecutable>;
   readonly #groups: WorkerGroups;
+  readonly #work: CurrentWork;
   readonly #begin = performance.now();
   #channel: Channel | null = null;
   #background: BackgroundThread | null = null;
@@ -119,6 +110,7 @@ export class Worker {
     this.#options = options;
     this.#security = securityFrom(options, options.host ?? "localhost", ["worker-token"]);
     this.device = makeDevice(options);
+    this.#work = new CurrentWork(this.device.interruption);
     this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
     this.#groups = new WorkerGroups(
       this.device,
@@ -139,10 +131,11 @@ export class Worker {
     await this.#data.listen();
     this.#mpi = joinJob();
     const { host = "localhost", port = 9000, wait = 10 } = this.#options;
-    const deadline = Date.now() + wait * 1e3;
+    const deadline = performance.now() + wait * 1e3;
     const stats = setInterval(() => this.#sendStats(), 1000);
     stats.unref();
     this.#background = new BackgroundThread();
+    this.#background.watch(this.#work.shared);
     const { dataHost = "localhost" } = this.#options;
     this.#linkPort = await this.#background.listen({ host: dataHost, security: this.#security });
     try {
@@ -155,7 +148,7 @@ export class Worker {
         this.#cleanUp();
         if (this.#stopped) break;
         if (problem instanceof WeftError) throw problem;
-        if (!everConnected && Date.now() > deadline)
+        if (!everConnected && performance.now() > deadline)
           throw new WeftError(
             `no dispatcher is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`,
           );
@@ -310,7 +303,7 @@ export class Worker {
     let last = performance.now();
     for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
       try {
-        this.#handle(message);
+        this.#within(message);
       } catch (error) {
         this.#failMessage(message, error as Error);
       }
@@ -332,6 +325,12 @@ export class Worker {
     if (!("client" in message) || ids.length === 0) return;
     for (const id of ids) this.#spaces.get(message.client)?.fail(id, failure);
     this.#send({ t: "failed", client: message.client, ids, ...failure, worker: this.id });
+  }
+
+  /** Follows an instruction within the time that its client has. */
+  #within(message: ToWorker): void {
+    const client = "client" in message ? message.client : 0;
+    this.#work.during(client, this.#spaces.get(client)?.settings.maxSeconds, () => this.#handle(message));
   }
 
   #handle(message: ToWorker): void {
@@ -424,7 +423,7 @@ export class Worker {
       if (entry.group !== null) this.#groups.join(entry.group);
       this.#execute(space, entry, entry.executable.value.executable, message);
     } catch (error) {
-      const failure = failureOf(error as Error);
+      const failure = failureOf(error as Error, space.settings);
       // Abort the group: its other members would wait for this one.
       if (entry?.group != null) this.#groups.breakOff(entry.group.name, failure.message);
       for (const id of outputs) space.fail(id, failure);
@@ -554,39 +553,4 @@ export class Worker {
     library.copyBoxOut(bytes, 0, dense, from, strides, sizes, part.sizes.length, part.element);
     this.device.upload(buffer, bytes);
   }
-}
-
-/**
- * Starts MPI where a launcher started several workers as one job. All ranks must do so before any of them communicates,
- * also those that never take part in a collective.
- */
-function joinJob(): boolean {
-  const { launcher, size } = rankFromEnvironment();
-  if (size === 1 || (launcher !== "openmpi" && launcher !== "slurm") || findMpi() === null) return false;
-  // srun without --mpi=pmix gives tasks no way to find each other: MPI would end the process.
-  const { PMIX_RANK, PMI_RANK, PMI_FD } = process.env;
-  if (launcher === "slurm" && (PMIX_RANK ?? PMI_RANK ?? PMI_FD) === undefined) return false;
-  try {
-    MpiGroup.join().close();
-    return true;
-  } catch (error) {
-    log("worker", () => `MPI is not used: ${(error as Error).message}`);
-    return false;
-  }
-}
-
-/** Codes of group errors that a client treats specially. */
-const groupFailures: Partial<Record<GroupErrorCode, FailureCode>> = {
-  "peer-dead": "lost",
-  "peer-stopped": "lost",
-  aborted: "aborted",
-  memory: "memory",
-};
-
-/** An error as it is reported to clients. */
-export function failureOf(error: Error): Failure {
-  if (error instanceof FailedError) return error.failure;
-  const message = shortened(error.message);
-  if (error instanceof OutOfMemoryError) return { message: `out of memory on a worker: ${message}`, code: "memory" };
-  return { message, code: (error instanceof GroupError && groupFailures[error.code]) || "error" };
 }

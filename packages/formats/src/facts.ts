@@ -100,6 +100,10 @@ export const probeFactsSchema = z.object({
     .string()
     .optional()
     .describe("Hash of the values of the first batches; equal ranks work on the same data"),
+  datasetHash: z
+    .string()
+    .optional()
+    .describe("Hash of what the data set of this rank holds, where it can be read without drawing samples"),
   epochIndexHashes: z
     .array(z.string())
     .optional()

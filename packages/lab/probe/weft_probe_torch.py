@@ -3,13 +3,15 @@ code after the optimizer step (such as reading the loss, which waits for the dev
 loaders, the global hooks of optimizers and Tensor.backward; reads the options of loaders and of DDP once."""
 
 import sys
+import threading
 import zlib
 
 import weft_probe as probe
+import weft_probe_background as background
 import weft_probe_cuda as cuda
 import weft_probe_side
 from weft_probe import _clock, guarded
-from weft_probe_batches import base_data, first_values, length_of, size_of, whole_indices
+from weft_probe_batches import base_data, first_values, identity_of, length_of, size_of, whole_indices
 from weft_probe_ddp import bucket_facts, communication_facts, wrapped_model
 
 _hashed_batches = 4
@@ -55,6 +57,7 @@ class _Loop:
         self.syncs = 0
         self.loader_starts = 0
         self.loader_start_time = 0.0
+        self.thread = None  # the thread that trains, known from the first backward pass on
 
 
 loop = _Loop()
@@ -187,6 +190,8 @@ def watch_data(module):
         if recorder.folder is None:
             return original(self)
         asked = _clock()
+        if loop.thread is not None and threading.get_ident() != loop.thread:
+            return background.next_batch(self, original, asked)
         # Another loader that is used between batch and optimizer step (validation inside the epoch) must not end the step.
         if loop.iterator is self or loop.trained or loop.asked is None:
             try:
@@ -203,12 +208,18 @@ def watch_data(module):
                 loop.iterator = loop.last_update = None
             raise
         got = _clock()
+        if loop.thread is not None and threading.get_ident() != loop.thread:
+            # The training began on another thread meanwhile.
+            guarded("background batch")(background.arrived)(self, batch, asked)
+            return batch
         loop.iterator = self
         loop.asked = asked
         loop.waited = got - asked
         loop.samples = None
         try:
             loop.samples = size_of(batch)
+            if loop.thread is None:
+                background.note(self, asked, loop.samples)
             if loop.content_batches < _hashed_batches:
                 _hash_content(batch)
         except Exception as problem:  # noqa: BLE001
@@ -286,6 +297,7 @@ def _loader_facts(iterator):
     probe.recorder.fact(
         dataset=type(base_data(loader.dataset)).__name__,
         datasetSamples=length_of(base_data(loader.dataset)),
+        datasetHash=identity_of(base_data(loader.dataset)),
         localSamples=length_of(loader.dataset),
         samplerClass=type(deciding).__name__,
         samplerSharded=bool(replicas is not None and replicas > 1) or _length_says_shard(loader, deciding),
@@ -325,8 +337,9 @@ def _describe(optimizer):
     elif torch.cuda.is_initialized():
         loop.cpu = False
         probe.recorder.fact(**cuda.device_facts(torch, torch.device("cuda", torch.cuda.current_device())))
-    if loop.iterator is not None:
-        _loader_facts(loop.iterator)
+    iterator = background.state.iterator if loop.iterator is None else loop.iterator
+    if iterator is not None:
+        _loader_facts(iterator)
 
 
 @guarded("model")
@@ -417,11 +430,20 @@ def _replayed():
         _updated(loop.optimizer)
 
 
+def _trains_here():
+    """Notes the thread that trains. Where another one fetches the batches, steps are those of a loop without a loader."""
+    loop.thread = threading.get_ident()
+    if background.fetches(loop.thread, loop):
+        loop.iterator = loop.asked = None
+
+
 def _updated(optimizer):
     """An optimizer step was issued."""
     try:
         if not loop.described:
             _describe(optimizer)
+        if loop.thread is None:
+            _trains_here()
         now = _clock()
         loop.updated = now
         if loop.optimizer_began is not None:
@@ -457,6 +479,8 @@ def watch(torch):
     def backward(self, *args, **kwargs):
         if is_compiling():
             return original(self, *args, **kwargs)
+        if loop.thread is None and probe.recorder.folder is not None:
+            guarded("thread")(_trains_here)()
         began = _clock()
         result = original(self, *args, **kwargs)
         try:
@@ -539,6 +563,7 @@ def _finish():
         # The loop was left early: the last step ended with its optimizer step.
         _close_step((loop.optimizer_began or loop.asked) + loop.optimizer_time)
     _close_epoch()
+    guarded("background epoch")(background.close)()
     guarded("loop totals")(_tell_loop)()
     if wrapped_model() is not None:
         guarded("communication times")(communication_facts)()

@@ -19,6 +19,11 @@ const laneBlock = 16;
 const blockOf = (lanes: number): number =>
   lanes <= laneBlock ? lanes : lanes % laneBlock === 0 || lanes % (laneBlock / 2) !== 0 ? laneBlock : laneBlock / 2;
 
+/** Steps, with those of loops inside, from which a loop can be stopped from outside. */
+const longLoop = 1 << 16;
+const tripsOf = ({ loop, items }: Extract<LaneItem, { kind: "loop" }>): number =>
+  loop.length * items.reduce((most, item) => (item.kind === "loop" ? Math.max(most, tripsOf(item)) : most), 1);
+
 const leaves: ReadonlySet<string> = new Set(["const", "state", "final"]);
 
 class CPrinter extends LanePrinter {
@@ -219,6 +224,8 @@ class CPrinter extends LanePrinter {
 
   /** New states are written by the last stretch of a step, while its values are still in registers. */
   protected override beforeStep(item: Extract<LaneItem, { kind: "loop" }>): void {
+    // The test takes time in short loops, and these end soon.
+    if (tripsOf(item) >= longLoop) this.lines.push("    if (W_STOPPED) return;");
     const last = this.#lastCode(item);
     if (last === null) return;
     this.#pendingAdvance.set(last, { loop: item.loop, states: item.states });

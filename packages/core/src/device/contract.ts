@@ -225,6 +225,8 @@ export interface Device {
   readonly ranges?: NamedRanges | null;
   /** Why the device is unusable (a fault, or it was closed); null while it works. */
   readonly lost?: string | null;
+  /** Devices whose calls cannot be stopped omit it. */
+  readonly interruption?: Interruption;
   /** Releases all resources of the device. */
   close?(): void;
   /** Compiles a graph. The caller releases the executable. */
@@ -243,6 +245,25 @@ export interface Device {
   memory(): DeviceMemory;
   /** Returns pooled memory to the system. */
   trim(): void;
+}
+
+/** A call was stopped before its end (see {@link Interruption}). */
+export class StoppedError extends WeftError {
+  override name = "StoppedError";
+  constructor() {
+    super("the call was stopped before its end");
+  }
+}
+
+/**
+ * How other threads of this process stop a call: every call gets a number, and a call whose number is written behind it ends
+ * with a {@link StoppedError} at its next loop step, or slice of a kernel. Calls into libraries are not interrupted.
+ */
+export interface Interruption {
+  /** Address of two 32-bit integers: the number of the call that runs, and of the one that is to end. */
+  readonly address: number;
+  /** Sets the number of the calls that follow; never -1. */
+  begin(call: number): void;
 }
 
 /** The device is out of memory. The runtime frees what it can and retries once. */

@@ -1,6 +1,6 @@
 // Files as byte ranges: reads are checked against the size of the file, and writes are atomic.
 import { randomBytes } from "node:crypto";
-import { type FileHandle, open, realpath, rename, unlink } from "node:fs/promises";
+import { type FileHandle, open, realpath, rename, stat, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { WeftError } from "../graph/index.js";
 
@@ -136,6 +136,10 @@ export class OutputFile {
 export async function writeAtomically(path: string, write: (file: OutputFile) => Promise<void>): Promise<void> {
   // A rename would replace a symbolic link instead of its target.
   const target = await realpath(path).catch(() => path);
+  // And it would replace a device or a pipe by a file.
+  const there = await stat(target).catch(() => null);
+  if (there !== null && !there.isFile() && !there.isDirectory())
+    throw new FileError(path, "it is not a plain file, and would be replaced by one; give another path");
   const temporary = join(dirname(target), `.${basename(target)}.${process.pid}.${randomBytes(6).toString("hex")}.tmp`);
   let handle: FileHandle;
   try {

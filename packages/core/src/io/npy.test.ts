@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -187,6 +188,9 @@ test("writing is atomic, follows links, and validates its argument", async () =>
   mkdirSync(directory);
   await rejects(writeNpy(directory, sample("int32", [1])), directory, /cannot write/);
   assertOnlyFiles(place, ["a.npy", "link.npy", "dir.npy"]);
+  const pipe = join(folder, "pipe.npy");
+  execFileSync("mkfifo", [pipe]);
+  await rejects(writeNpy(pipe, sample("int32", [1])), pipe, /not a plain file/);
   if (process.getuid?.() !== 0) {
     chmodSync(place, 0o500);
     await rejects(writeNpy(path, sample("int32", [1])), path, /permission denied/);

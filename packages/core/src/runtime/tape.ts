@@ -31,6 +31,8 @@ class TapeWriter {
   /** Of everything written so far. */
   readonly #hash = createHash("sha256");
   #count = 0;
+  /** Nothing more is recorded: the disk is full, or the file system is gone. */
+  #broken = false;
 
   constructor(readonly path: string) {
     const head = {
@@ -39,16 +41,26 @@ class TapeWriter {
       clock: "unix microseconds of each worker",
       node: process.version,
     };
-    // Tapes contain the program's data. A file that others could read, or had open, is replaced.
-    rmSync(path, { force: true });
     const text = `${JSON.stringify(head)}\n`;
-    writeFileSync(path, text, { mode: 0o600, flag: "wx" });
+    const there = lstatSync(path, { throwIfNoEntry: false });
+    if (there !== undefined && !there.isFile() && !there.isSymbolicLink())
+      throw new WeftError(`the tape ${path} would replace what is not a plain file; give another name (WEFT_TAPE)`);
+    try {
+      // Tapes contain the program's data. A file that others could read, or had open, is replaced.
+      rmSync(path, { force: true });
+      writeFileSync(path, text, { mode: 0o600, flag: "wx" });
+    } catch (error) {
+      throw new WeftError(
+        `the tape ${path} cannot be created: ${(error as Error).message}; give another name (WEFT_TAPE)`,
+      );
+    }
     this.#hash.update(text);
     this.#count = 1;
     process.once("exit", () => this.end());
   }
 
   write(...records: readonly object[]): void {
+    if (this.#broken) return;
     for (const record of records) this.#lines.push(JSON.stringify(record));
     if (this.#lines.length >= batch) this.flush();
     else if (this.#timer === null) {
@@ -61,13 +73,19 @@ class TapeWriter {
   data(bytes: Uint8Array): { sha256: string; base64?: string; file?: string } {
     const sha256 = createHash("sha256").update(bytes).digest("hex");
     if (bytes.byteLength <= inlineBytes) return { sha256, base64: Buffer.from(bytes).toString("base64") };
-    if (this.#dataLeft < bytes.byteLength) return { sha256 };
+    if (this.#broken || this.#dataLeft < bytes.byteLength) return { sha256 };
     const folder = `${this.path}.data`;
     const file = `${sha256.slice(0, 32)}.bin`;
     if (lstatSync(`${folder}/${file}`, { throwIfNoEntry: false }) === undefined) {
       this.#dataLeft -= bytes.byteLength;
       makeOwnFolder(folder);
-      writeFileSync(`${folder}/${file}`, bytes, { mode: 0o600, flag: "wx" });
+      try {
+        writeFileSync(`${folder}/${file}`, bytes, { mode: 0o600, flag: "wx" });
+      } catch (error) {
+        this.#giveUp(error as Error);
+        rmSync(`${folder}/${file}`, { force: true });
+        return { sha256 };
+      }
     }
     return { sha256, file };
   }
@@ -81,7 +99,7 @@ class TapeWriter {
   /** Writes what is left. A tape without this last line was cut, or its program was killed. */
   end(): void {
     this.flush();
-    this.#append(true);
+    if (!this.#broken) this.#append(true);
   }
 
   /** Appends the collected lines and the checksum of the tape up to there. */
@@ -92,7 +110,18 @@ class TapeWriter {
     const sha256 = this.#hash.update(text).copy().digest("hex");
     const check = `${JSON.stringify({ type: "check", lines: this.#count++, sha256, end })}\n`;
     this.#hash.update(check);
-    appendFileSync(this.path, text + check);
+    try {
+      appendFileSync(this.path, text + check);
+    } catch (error) {
+      this.#giveUp(error as Error);
+    }
+  }
+
+  /** A program does not end because its recording does. The tape has no last line, so that readers know. */
+  #giveUp(error: Error): void {
+    if (!this.#broken) process.stderr.write(`weft: the recording of the tape ${this.path} ends: ${error.message}\n`);
+    this.#broken = true;
+    this.#lines = [];
   }
 }
 

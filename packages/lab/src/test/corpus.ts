@@ -119,6 +119,11 @@ const honest: Entry[] = [
     share: () => 4096,
     facts: (n) => ({ datasetSamples: 4096 * n }),
   }),
+  scale("weak scaling with a data set of its own on every rank", {
+    seconds: (n) => 10 * (1 + 0.05 * Math.log2(n)),
+    share: () => 4096,
+    facts: (_, rank) => ({ samplerSharded: false, contentHash: `c${rank}`, datasetHash: `d${rank}` }),
+  }),
   scale("two models, of which the wrapper counts the other one", {
     seconds: amdahl(10, 0.1),
     facts: (n) => ({ parameters: n > 1 ? 13056 : 6650, optimizerParameters: 6650 }),
@@ -246,6 +251,14 @@ const faulty: [fault: string, entry: Entry][] = [
     }),
   ],
   ["work-not-divided", scale("no sampler, random order", { seconds: (n) => 10 + n, ...undivided })],
+  [
+    "work-not-divided",
+    scale("no sampler, another order of the same data set on every rank", {
+      seconds: (n) => 10 + n,
+      ...undivided,
+      facts: (_, rank) => ({ samplerSharded: false, contentHash: `c${rank}`, datasetHash: "same" }),
+    }),
+  ],
   ["work-not-divided", scale("no sampler, and still faster", { seconds: amdahl(10, 0.5), ...undivided })],
   ["work-not-divided", scale("no sampler, epochs counted only", { seconds: (n) => 10 + n, ...undivided, epochs: 4 })],
   [

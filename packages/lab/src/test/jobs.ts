@@ -60,9 +60,11 @@ for _ in range(30):
 print(len(jax.devices()))
 `;
 
-/** Three epochs over a loader with a persistent process: shuffled data, or zeros. */
+/** Three epochs over a loader with a persistent process: shuffled data, zeros, or read ahead by a thread. */
 export const loaderScript = `
+import queue
 import sys
+import threading
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -71,8 +73,14 @@ x = torch.zeros(64, 4) if zeros else torch.arange(256.0).reshape(64, 4)
 loader = DataLoader(TensorDataset(x), batch_size=8, shuffle=True, num_workers=1, persistent_workers=True)
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+def ahead():
+    ready = queue.Queue(2)
+    threading.Thread(target=lambda: [ready.put(b) for b in loader] + [ready.put(None)]).start()
+    return iter(ready.get, None)
+
+
 for epoch in range(3):
-    for (batch,) in loader:
+    for (batch,) in ahead() if sys.argv[1] == "threaded" else loader:
         model(batch).sum().backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -139,11 +139,20 @@ describe("a real PyTorch DDP job", () => {
       execFileSync((python as Python).python, [script, kind], { env, timeout: 120_000 });
       return studyFacts(join(home, "rank0.jsonl"));
     };
-    const shuffled = facts("shuffled").epochIndexHashes ?? [];
+    const { epochIndexHashes: shuffled = [], datasetHash } = facts("shuffled");
     assert.equal(new Set(shuffled).size, 3, String(shuffled));
     const zeros = facts("zeros");
     assert.equal(zeros.contentHash, undefined);
     assert.equal(zeros.epochIndexHashes?.length, 3);
+    // A thread that reads ahead: epochs are whole, and no step has parts that belong to another.
+    assert.equal(facts("threaded").datasetHash, datasetHash, "a hash of the data, not of the order");
+    const lines = readFileSync(join(folder.path, "threaded/rank0.jsonl"), "utf8").trimEnd().split("\n");
+    const records = lines.map((line) => JSON.parse(line) as { type: string; samples?: number; dataWaitUs?: number });
+    assert.deepEqual(
+      records.flatMap((r) => (r.type === "epoch" ? [r.samples] : [])),
+      [64, 64, 64],
+    );
+    assert.ok(records.every((r) => r.dataWaitUs === undefined));
   });
 
   test("Ctrl-C terminates all processes of a torchrun job", async (t) => {

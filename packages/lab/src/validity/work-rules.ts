@@ -67,9 +67,11 @@ function foundBy(work: WorkShare, count: CountSummary, view: StudyView): RuleFin
       title: "Nothing shows whether the work is divided",
       severity: "unresolved",
       evidence: [...work.evidence, normalizedText],
-      cause: trains(view)
-        ? `Two readings fit: each of the ${count.devices} ranks works on the whole data set, or the work is divided and the devices cost more than they save.`
-        : "Two readings fit: each process repeats the whole work, or the work is divided and the devices cost more than they save. Only the time of the whole command is known.",
+      cause: work.readings.some((r) => /weak scaling/.test(r.text))
+        ? `Two readings fit: each of the ${count.devices} ranks works on the whole data set, or each holds data of its own (weak scaling).`
+        : trains(view)
+          ? `Two readings fit: each of the ${count.devices} ranks works on the whole data set, or the work is divided and the devices cost more than they save.`
+          : "Two readings fit: each process repeats the whole work, or the work is divided and the devices cost more than they save. Only the time of the whole command is known.",
       readings: work.readings,
       alternatives: [
         "likelihoods assume even odds beforehand, and that steps slow down by factors less often than by percents",

@@ -67,7 +67,7 @@ function countedSamples(summary: RunSummary): CountedSamples | null {
 }
 
 /** The value of a fact on every rank, or null when a rank did not report it. */
-function onAllRanks(summary: RunSummary, fact: "indexHash" | "contentHash"): string[] | null {
+function onAllRanks(summary: RunSummary, fact: "indexHash" | "contentHash" | "datasetHash"): string[] | null {
   const { run } = summary;
   const values = run.ranks.flatMap((r) => (r.facts[fact] === undefined ? [] : [r.facts[fact]]));
   return run.devices > 1 && values.length > 1 && values.length === (run.processes ?? run.devices) ? values : null;
@@ -125,10 +125,25 @@ function differentData(summary: RunSummary): boolean {
   return content !== null && new Set(content).size === content.length;
 }
 
+/** Whether every rank holds a data set of its own; null where the data sets could not be read. */
+function ownData(summary: RunSummary): boolean | null {
+  const held = onAllRanks(summary, "datasetHash");
+  return held === null ? null : new Set(held).size === held.length;
+}
+
+/** Whether every rank takes as many samples per epoch as a rank of the baseline. */
+function sameWorkPerRank(here: RunSummary, base: RunSummary): boolean {
+  const [a, b] = [countedSamples(base), countedSamples(here)];
+  if (a === null || b === null || a.samples === 0 || here.run.devices === base.run.devices) return false;
+  const ranks = ({ run }: RunSummary): number => run.processes ?? run.devices;
+  return Math.abs(b.samples / ranks(here) / (a.samples / ranks(base)) - 1) < 0.02;
+}
+
 /** Weak scaling is declared, the data set grows with the devices, or every rank takes as many samples of a stream of its own. */
 export function isWeak(here: RunSummary, base: RunSummary): boolean {
   if (here.run.workload.scaling !== undefined) return here.run.workload.scaling === "weak";
   if (sameStepsOfStream(here, base)) return differentData(here);
+  if (sameWorkPerRank(here, base) && ownData(here) === true && differentData(here)) return true;
   const a = base.run.workload.datasetSamples;
   const b = here.run.workload.datasetSamples;
   if (a === undefined || b === undefined || a === 0 || here.run.devices === base.run.devices) return false;
@@ -194,6 +209,9 @@ function ofRun(summary: RunSummary, count: CountSummary, baseline: CountSummary)
     // As many steps on every rank of a stream without a length: divided streams and copies of one look the same.
     if (extra && replicated.length === 0 && sameStepsOfStream(summary, base))
       return share(ratio, "inferred", false, list.map(asInferred), streamReadings(count.speedup, ratioOfDevices));
+    // A data set of its own on every rank, or the whole one in another order: the data sets could not be read.
+    if (extra && ownData(summary) === null && differentData(summary) && sameWorkPerRank(summary, base))
+      return share(ratio, "inferred", false, list.map(asInferred), ownReadings(count.speedup, ratioOfDevices));
     if (extra) return share(ratio, here.rank, false, [...list, ...same]);
     // As many samples as a divided data set has, but the same ones on every rank: the epoch covers 1/N of the data.
     if (replicated.length > 0 && !weak) return share(ratio, "counted", false, [...list, ...replicated]);
@@ -216,6 +234,20 @@ const streamReadings = (speedup: number, ratio: number): Reading[] => [
   {
     text: `every rank reads a stream of its own (weak scaling): work per second ${(speedup * ratio).toFixed(2)}x`,
     likelihood: 0.5,
+    speedup: speedup * ratio,
+  },
+];
+
+/** A forgotten sampler is more frequent than weak scaling that nobody declared. */
+const ownReadings = (speedup: number, ratio: number): Reading[] => [
+  {
+    text: `every rank draws the whole data set in an order of its own: work per second ${(speedup * ratio).toFixed(2)}x`,
+    likelihood: 0.8,
+    speedup: speedup * ratio,
+  },
+  {
+    text: `every rank holds data of its own (weak scaling): work per second ${(speedup * ratio).toFixed(2)}x`,
+    likelihood: 0.2,
     speedup: speedup * ratio,
   },
 ];

@@ -213,11 +213,12 @@ const longestWait = 600_000;
 
 /** Waits for what others write into a folder; it is an error if the folder disappears meanwhile. */
 async function waitFor<T>(folder: string, look: () => T | null): Promise<T> {
-  for (const begin = Date.now(); ; ) {
+  for (const begin = performance.now(); ; ) {
     if (!existsSync(folder)) throw new Error("its unfinished folder was removed");
     const found = look();
     if (found !== null) return found;
-    if (Date.now() - begin > longestWait) throw new Error("another rank has not written its part within ten minutes");
+    if (performance.now() - begin > longestWait)
+      throw new Error("another rank has not written its part within ten minutes");
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -34,7 +34,7 @@ export async function launchElastic(options: ElasticOptions): Promise<void> {
             regrow = true;
             interrupt.abort();
           }, patience * 1e3);
-    const begun = Date.now();
+    const begun = performance.now();
     try {
       await launch({ ...rest, size, command: command(size, again), signal: interrupt.signal });
       if (!regrow || signal?.aborted) return;
@@ -43,7 +43,7 @@ export async function launchElastic(options: ElasticOptions): Promise<void> {
     } catch (error) {
       if (!(error instanceof RankDeath) || signal?.aborted || size - 1 < least) throw error;
       // A rank that dies again soon after its return is left out for longer.
-      patience = size === most && again && Date.now() - begun < patience * 1e3 ? 2 * patience : regrowSeconds;
+      patience = size === most && again && performance.now() - begun < patience * 1e3 ? 2 * patience : regrowSeconds;
       size--;
       onNote(
         `${error.message.split(/[;\n]/)[0]}; the run continues with ${size} of ${most} ranks from the last checkpoint`,

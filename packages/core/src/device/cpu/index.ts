@@ -12,9 +12,11 @@ import {
   type DeviceTraits,
   type Executable,
   hostTraits,
+  type Interruption,
   type KernelInfo,
   OutOfMemoryError,
   type ProcessGroup,
+  StoppedError,
 } from "../contract.js";
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
@@ -113,6 +115,7 @@ interface Runtime {
   copyOut: NativeFunction;
   copyPart: NativeFunction;
   setGroup: NativeFunction;
+  interruption: Interruption;
   table: number;
   blas: "none" | "threads" | "openmp";
 }
@@ -120,8 +123,12 @@ interface Runtime {
 let runtime: Runtime | null = null;
 const loadedExtensions = new Set<Extension>();
 
+/** W_STOPPED_CODE of native/program.h. */
+const stoppedCode = 1 << 21;
+
 /** The error of a library call (see W_TRY of native/program.h); null for other codes. */
 function libraryFailure(code: number): Error | null {
+  if (code === stoppedCode) return new StoppedError();
   if (code < 1 << 20) return null;
   const reason = code - (1 << 20);
   return reason === 1
@@ -138,6 +145,8 @@ function loadRuntime(): Runtime {
   const { lib } = load(runtimeUnits(), { resident: true });
   const init = lib.func("int wr_init(const char* path, int spins)");
   const blas = init(findOpenBlas(), Number(maySpin())) as number;
+  const flags = Number(lib.func("uint64_t wr_stop_flags()")());
+  const numbers = new Int32Array(koffi.view(BigInt(flags), 8));
   return {
     activate: lib.func("int wr_activate(const int32_t* cores, int count, int threads)"),
     loadExtension: lib.func("int wr_load_extension(const char* library, const char* blas, int threads)"),
@@ -147,6 +156,12 @@ function loadRuntime(): Runtime {
     copyOut: lib.func("void wr_copy_out(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)"),
     copyPart: lib.func("void wr_copy_part(uint64_t to, uint64_t from, uint64_t bytes, uint64_t size)"),
     setGroup: lib.func("void wr_set_group(uint64_t call, uint64_t group)"),
+    interruption: {
+      address: flags,
+      begin: (call) => {
+        numbers[0] = call;
+      },
+    },
     table: Number(lib.func("uint64_t wr_table()")()),
     blas: (["none", "threads", "openmp"] as const)[blas],
   };
@@ -172,6 +187,7 @@ export class CpuDevice implements Device {
   readonly blas: Runtime["blas"];
   /** Measures every kernel of every run; debug output and the profiler turn it on. */
   timing = false;
+  readonly interruption: Interruption;
   #group: ProcessGroup | null = null;
   #hasShared = false;
   readonly #runtime: Runtime;
@@ -195,6 +211,7 @@ export class CpuDevice implements Device {
     this.#cores = Int32Array.from(options.cores ?? []);
     runtime ??= loadRuntime();
     this.#runtime = runtime;
+    this.interruption = runtime.interruption;
     this.#activate();
     this.blas = runtime.blas;
     if (options.shared === true) this.shared = true;

@@ -376,7 +376,7 @@ class ProgramWriter {
     const runs = stop === "while" ? ` && w_runs(q[${consts}], ${whole(numel(end.shape))})` : "";
     lines.push(
       `const long steps = ${count}; long s = 0;`,
-      `for (; s < steps${runs}; s++) { const long t = ${reverse ? "steps - 1 - s" : "s"};`,
+      `for (; s < steps${runs}; s++) { if (W_STOPPED) return W_STOPPED_CODE; const long t = ${reverse ? "steps - 1 - s" : "s"};`,
     );
     node.inputs.forEach((x, i) => {
       if (i >= consts + carries)
@@ -427,8 +427,10 @@ class ProgramWriter {
       ...steps,
       "  return 0;",
       "}",
+      "const volatile int32_t* w_stop;",
       "int weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {",
       "  rt->enter(threads);",
+      "  w_stop = rt->stop;",
       "  const int failed = program(a, rt, threads, times);",
       "  rt->leave();",
       "  return failed;",

@@ -44,6 +44,10 @@ typedef struct {
   void (*run)(w_kernel fn, void* const* p, long from, long count, long chunks, double weight);
   /* Seconds of a clock that only goes forward. */
   double (*now)(void);
+  /* A kernel of a program, as "share", in slices: it ends after one of them if the call is to end early. */
+  void (*slices)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
+  /* The numbers of the call that runs and of the one that is to end early; another thread writes the second. */
+  const volatile int32_t* stop;
 } weft_runtime;
 
 /* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */

@@ -195,6 +195,19 @@ static void wr_share(w_kernel fn, void* const* p, long from, long count, long gr
   pool_run(fn, p, from, count, most < threads ? most : most >= 8L * threads ? 2L * threads : threads, (double)most);
 }
 
+/* The numbers of the call that runs and of the one that is to end early. Other threads of the process write the second. */
+static volatile int32_t stop_flags[2] = {0, -1};
+/* Grains of a slice, after which a kernel of a program may end early: about a quarter of a second of one thread. Iterations that
+   are grains of their own may be long. */
+#define STOP_SLICE 25000L
+#define STOP_SLICE_LONG 256L
+/* The same for kernels of programs, which may be long: one slice after the other, until the call is to end. */
+static void wr_share_slices(w_kernel fn, void* const* p, long from, long count, long grain, int threads) {
+  const long most = (grain > 1 ? STOP_SLICE * grain : STOP_SLICE_LONG) * threads;
+  for (long at = 0; at < count && stop_flags[0] != stop_flags[1]; at += most)
+    wr_share(fn, p, from + at, count - at < most ? count - at : most, grain, threads);
+}
+
 /* One program at a time: they share threads and scratch memory. */
 static void wr_enter(int threads) {
   pthread_mutex_lock(&pool.lock);

@@ -3,10 +3,16 @@
 #include "abi.h"
 #include "prelude.h"
 
+/* Whether this call is to end early. Kernels with long loops ask this too. */
+extern const volatile int32_t* w_stop __attribute__((visibility("hidden")));
+#define W_STOPPED (w_stop[0] == w_stop[1])
+#define W_STOPPED_CODE (1 << 21)
+
 #define W_RUN(fn, from, count, grain, ...)                                                                             \
   do {                                                                                                                 \
     void* const p_[] = {__VA_ARGS__};                                                                                  \
-    rt->share(fn, p_, from, count, grain, threads);                                                                    \
+    rt->slices(fn, p_, from, count, grain, threads);                                                                   \
+    if (W_STOPPED) return W_STOPPED_CODE;                                                                              \
   } while (0)
 /* A library call that can fail: its code ends the program, apart from the codes of collectives. */
 #define W_TRY(call)                                                                                                    \

@@ -46,7 +46,9 @@ int wr_init(const char* path, int spins) {
                          .leave = wr_leave,
                          .share = wr_share,
                          .run = pool_run,
-                         .now = wr_now};
+                         .now = wr_now,
+                         .slices = wr_share_slices,
+                         .stop = stop_flags};
   return blas_s ? blas_parallel : 0;
 }
 /* Rarer ops are libraries of their own, compiled and loaded when the first program needs them. 0 on success. */
@@ -70,6 +72,7 @@ void wr_set_group(uint64_t call, uint64_t group) {
   table.group = (void*)(uintptr_t)group;
 }
 uint64_t wr_table(void) { return (uint64_t)(uintptr_t)&table; }
+uint64_t wr_stop_flags(void) { return (uint64_t)(uintptr_t)stop_flags; }
 /* Prepares this thread for the programs of one device: its number of threads, and the cores of its thread team. Without
    cores the team may use those that the process started with. Returns 1 where a core is not among these. */
 int wr_activate(const int32_t* cores, int count, int threads) {

@@ -1,0 +1,57 @@
+// Changes of the set of workers that clients have not been told yet. Changes that follow each other closely, as when a job starts,
+// are sent together.
+import type { WorkerEntry } from "./dispatcher-state.js";
+
+/** Milliseconds in which changes are collected. */
+const interval = 20;
+
+export interface LostWorker {
+  worker: string;
+  reason: string;
+}
+
+export class WorkerChanges {
+  #joined = new Map<string, WorkerEntry>();
+  #lost: LostWorker[] = [];
+  #timer: NodeJS.Timeout | null = null;
+  #sent = 0;
+
+  constructor(readonly send: (joined: readonly WorkerEntry[], lost: LostWorker[]) => void) {}
+
+  /** Whether clients will be told that this worker has joined. */
+  announces(worker: string): boolean {
+    return this.#joined.has(worker);
+  }
+
+  joined(worker: WorkerEntry): void {
+    this.#joined.set(worker.info.id, worker);
+    this.changed();
+  }
+
+  lost(worker: string, reason: string): void {
+    this.#joined.delete(worker);
+    this.#lost.push({ worker, reason });
+    this.changed();
+  }
+
+  /** Something else has changed for which clients must plan anew. */
+  changed(): void {
+    if (this.#timer !== null) return;
+    const wait = this.#sent + interval - performance.now();
+    if (wait <= 0) this.#flush();
+    else this.#timer = setTimeout(() => this.#flush(), wait);
+  }
+
+  #flush(): void {
+    this.#timer = null;
+    this.#sent = performance.now();
+    const [joined, lost] = [[...this.#joined.values()], this.#lost];
+    this.#joined.clear();
+    this.#lost = [];
+    this.send(joined, lost);
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+  }
+}
