@@ -233,6 +233,7 @@ export {
   gateJsonSchema,
   gateSections,
   type OpenJump,
+  type PartListener,
   type Populations,
   type PulseLine,
   parseGateSpec,

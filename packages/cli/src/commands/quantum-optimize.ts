@@ -245,6 +245,8 @@ async function run(file: string, options: Options): Promise<void> {
   const seconds = (performance.now() - start) / 1e3;
   const { infidelity, error, params, costs = {} } = work.report(minimizer.params);
   const { progress, values } = minimizer;
+  if (reason === "gradient" && progress.iteration === 0 && infidelity > 1e-6)
+    warn("the gradient vanishes at the start, which need not be a minimum: start from other values");
   if (options.out !== undefined) await write(options.out, work.name, params, values);
   record?.end(reason === "stopped" ? "canceled" : "ok", reasons[reason]);
   const result = {
@@ -286,6 +288,9 @@ async function improve(
   return { work, minimizer, reason };
 }
 
+/** Optimizations of a search for the shortest duration: a bisection of about ten rounds, some of which start twice. */
+const usualTries = 15;
+
 /** The shortest duration at which the target is reached: all times of the pulses are scaled together. */
 async function shortest(file: string, target: number, settings: MinimizeOptions, options: Options): Promise<void> {
   if (options.out !== undefined || options.resume)
@@ -294,11 +299,12 @@ async function shortest(file: string, target: number, settings: MinimizeOptions,
   const whole = spec.evolution.duration ?? new GateProblem(spec).bind().duration().itemSync();
   const progress = new ProgressLine();
   const problemAt = (duration: number): GateProblem => new GateProblem(scaleTimes(spec, duration / whole));
+  let tries = 0;
   try {
     const found = physical(() =>
       shortestDuration(
         (duration, start) => {
-          progress.update(`${duration.toPrecision(4)} ns`, 0, 1);
+          progress.update(`${duration.toPrecision(4)} ns`, tries++, Math.max(tries + 1, usualTries));
           const problem = problemAt(duration);
           const { params } = minimize(problem.loss, start ?? problem.learned(), {
             ...settings,

@@ -15,6 +15,7 @@ import {
   printJson,
   table,
   time,
+  withProgress,
   wrongUsage,
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
@@ -90,7 +91,9 @@ export function physical<T>(work: () => T, exitCode?: number): T {
 async function run(file: string, options: Options): Promise<void> {
   if (options.device !== undefined) physical(() => weft.setDevice(options.device!));
   const problem = loadProblem(file, options.set);
-  const result = physical(() => compute(problem, options.gradient));
+  const result = await withProgress((progress) =>
+    physical(() => compute(problem, options.gradient, progress.update.bind(progress))),
+  );
   const picture = options.plot === true ? `${basename(file, extname(file))}.png` : options.plot;
   if (picture !== undefined) await plot(problem, picture);
   if (options.json) {
@@ -121,10 +124,16 @@ interface Result {
   seconds: { firstCall: number; again: number };
 }
 
-function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
+function compute(problem: quantum.GateProblem, withGradient: boolean, onPart: quantum.PartListener): Result {
   const { spec } = problem;
   const outcome = problem.outcome(problem.bind());
-  const checked = problem.report();
+  // Value and gradient are evaluated twice after the parts of the report; each takes about as long as three of them.
+  const timedParts = withGradient ? 3 : 1;
+  let reported = 0;
+  const checked = problem.report({}, (what, done, parts) => {
+    reported = parts;
+    onPart(what, done, parts + 2 * timedParts);
+  });
   let spectrum: Result["spectrum"];
   try {
     spectrum = quantum.spectrum(problem.bind());
@@ -136,14 +145,15 @@ function compute(problem: quantum.GateProblem, withGradient: boolean): Result {
     withGradient ? weft.valueAndGrad(problem.loss)(p) : [problem.loss(p), null];
   const program = weft.jit(both);
   const p = problem.learned();
-  const timed = (): [number, [weft.Tensor, quantum.DeviceParameters | null]] => {
+  const timed = (call: number): [number, [weft.Tensor, quantum.DeviceParameters | null]] => {
+    onPart(withGradient ? "value and gradient" : "value", reported + call * timedParts, reported + 2 * timedParts);
     const start = performance.now();
     const made = program(p);
     made[0].itemSync();
     return [(performance.now() - start) / 1e3, made];
   };
-  const [firstCall, [value, gradient]] = timed();
-  const [again] = timed();
+  const [firstCall, [value, gradient]] = timed(0);
+  const [again] = timed(1);
   if (!Number.isFinite(value.itemSync()))
     throw new weft.WeftError("the infidelity is not a number; a parameter is out of range");
   const numbers = (x: weft.Tensor): number | number[] =>

@@ -265,3 +265,26 @@ export class ScalarPool {
     return this.make(op, a.dtype, [a, b]);
   }
 }
+
+/** Whether a scalar depends on the lane: on its state, or on an address that contains its number. `known` holds earlier answers. */
+export function readsLane(s: LaneScalar, known: Map<LaneScalar, boolean>): boolean {
+  const answer = known.get(s);
+  if (answer !== undefined) return answer;
+  const stack = [s];
+  const seen = new Set<LaneScalar>();
+  while (stack.length > 0) {
+    const at = stack.pop()!;
+    if (seen.has(at) || known.get(at) === false) continue;
+    const isState = at.op === "state" || at.op === "final" || at.op === "past";
+    const isLane = (): boolean =>
+      at.address !== null && [...at.address.variables()].some((name) => name.startsWith("l"));
+    if (isState || known.get(at) === true || isLane()) {
+      known.set(s, true);
+      return true;
+    }
+    seen.add(at);
+    stack.push(...at.args);
+  }
+  for (const at of seen) known.set(at, false);
+  return false;
+}

@@ -3,7 +3,7 @@
 import { functionOrder, isOp, kindOf, type Node, numel } from "../graph/index.js";
 import { Ix, linearize } from "./index-expr.js";
 import type { LaneOps, LaneValue } from "./lane-ops.js";
-import { type LaneScalar, NotLane } from "./lane-scalar.js";
+import { type LaneScalar, NotLane, readsLane } from "./lane-scalar.js";
 import type { Env, LaneEvaluator } from "./lane-value.js";
 import { isView, throughView } from "./views.js";
 
@@ -27,9 +27,25 @@ export class LaneSums {
     ).flat();
   }
 
-  /** The lane's contribution to a value that is a sum over the lanes of some axes. */
+  /** The lane's contribution to a value that is a sum over the lanes of some axes; computed once, because graphs share values. */
   partial(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
     if (axes.length === 0) return this.#evaluator.value(node, index, env);
+    const key = `sum over ${axes.join(",")} of ${node.id}@${index.map((i) => i.key).join(",")}`;
+    const cached = env.memo.get(key);
+    if (cached !== undefined) return cached;
+    const reason = env.refused.get(key);
+    if (reason !== undefined) throw reason;
+    try {
+      const value = this.#partial(node, index, axes, env);
+      env.memo.set(key, value);
+      return value;
+    } catch (error) {
+      if (error instanceof NotLane) env.refused.set(key, error);
+      throw error;
+    }
+  }
+
+  #partial(node: Node, index: readonly Ix[], axes: readonly number[], env: Env): LaneValue {
     const share = (x: Node, at: readonly Ix[] = index): LaneValue => this.partial(x, at, axes, env);
     if (isView(node) && !env.bindings.has(node)) {
       const place = throughView(node, index);
@@ -82,18 +98,7 @@ export class LaneSums {
 
   #dependsOnLane(s: LaneScalar, axes: readonly number[]): boolean {
     if (axes.length !== this.#evaluator.prefix.length) return s.op !== "const";
-    const stack = [s];
-    const seen: LaneScalar[] = [];
-    while (stack.length > 0) {
-      const at = stack.pop()!;
-      if (this.#laneDependent.get(at) === false) continue;
-      if (at.op === "state" || at.op === "final" || at.op === "past") return true;
-      if (at.address !== null && [...at.address.variables()].some((name) => name.startsWith("l"))) return true;
-      seen.push(at);
-      stack.push(...at.args);
-    }
-    for (const at of seen) this.#laneDependent.set(at, false);
-    return false;
+    return readsLane(s, this.#laneDependent);
   }
 
   /** This lane's positions on an axis of `size` that runs over lanes (and possibly a few elements per lane). */

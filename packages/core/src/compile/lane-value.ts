@@ -46,6 +46,8 @@ export interface Instance {
 
 export class Env {
   readonly memo = new Map<string, LaneValue>();
+  /** Why the contribution of a lane to some values cannot be computed. */
+  readonly refused = new Map<string, NotLane>();
   readonly bindings = new Map<Node, (index: readonly Ix[]) => LaneValue>();
   readonly instances = new Map<Node, Instance>();
   constructor(readonly loop: LaneLoop | null) {}

@@ -53,7 +53,9 @@ function effect(rank: RankReport, change: string | null, removableUs: number): P
   const now = stepUs(rank);
   if (!(now > 0)) return null;
   const replay = replayed(rank, change);
-  const removed = Math.max(now - removableUs, busyUs(rank) / stepCount(rank));
+  // Communication that nothing hides is waiting, too, as far as a change can remove it.
+  const working = busyUs(rank) - (rank.exposedCommunicationUs ?? 0);
+  const removed = Math.max(now - removableUs, working / stepCount(rank));
   const to = Math.min(now, replay === null ? removed : replay.ratio * now);
   const error = replay === null ? 0.1 : replay.error + 0.05;
   return {

@@ -247,3 +247,39 @@ test("in a pipeline the stage that sent nothing is named, not the stages that wa
   });
   assert.deepEqual([verdict.kind, verdict.culprits], ["point-to-point", [1]]);
 });
+
+const probeDump = (rank: number, more: object): string =>
+  JSON.stringify({ format: "weft.hang", version: 1, rank, worldSize: 2, ...more });
+const at = (line: number) => [{ file: "/home/u/train.py", line, name: "train" }];
+
+test("hangs outside of collectives: no rank waits, a loader process dies, a rank ends early, two threads", async () => {
+  const stuck = (rank: number) =>
+    probeDump(rank, { stalledSeconds: 130, stacks: [{ thread: "MainThread", main: true, frames: at(40) }] });
+  const local = await verdictOf({ "rank0.json": stuck(0), "rank1.json": stuck(1) });
+  assert.deepEqual([local.kind, local.culprits, local.site?.line], ["local", [0, 1], 40]);
+  // The same words are a cause in a loader process, and a consequence in a collective.
+  const raised = (rank: number, file: string) =>
+    probeDump(rank, {
+      raised: {
+        type: "RuntimeError",
+        message: "Connection reset by peer",
+        frames: [{ file, line: 1, name: "f" }, ...at(9)],
+      },
+    });
+  const collective = "/x/site-packages/torch/distributed/distributed_c10d.py";
+  const loader = await verdictOf({
+    "rank0.json": raised(0, collective),
+    "rank1.json": raised(1, "/x/lib/python3.11/multiprocessing/connection.py"),
+  });
+  assert.deepEqual([loader.kind, loader.culprits], ["raised", [1]]);
+  const ended = await verdictOf({
+    "rank0.json": raised(0, collective),
+    "rank1.alive.json": JSON.stringify({ format: "weft.hang.rank", rank: 1, worldSize: 2, exit: "ok" }),
+  });
+  assert.deepEqual([ended.kind, ended.culprits, ended.site?.line], ["uneven", [1], 9]);
+  const swapped = await verdictOf({
+    rank0: dump([...loop(5, reduce, gather), reduce], "2.10"),
+    rank1: dump([...loop(5, reduce, gather), gather, reduce], "2.10"),
+  });
+  assert.deepEqual([swapped.kind, swapped.culprits, swapped.site?.line], ["order", [1], 12]);
+});

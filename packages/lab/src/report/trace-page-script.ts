@@ -66,7 +66,7 @@ export const tracePageScript = `
       g.fillStyle = paper; g.fillRect(0, y + 1, left - 4, rowHeight - 1); g.fillStyle = row.first ? ink : soft; g.save(); g.beginPath(); g.rect(0, y, left - 6, rowHeight); g.clip(); g.fillText((row.first ? "rank " + row.rank + "  " : "") + row.label, 6, y + rowHeight / 2); g.restore();
     }
     g.fillStyle = paper; g.fillRect(0, 0, w, top0 - 2); g.fillStyle = soft; g.strokeStyle = line;
-    var step = Math.pow(10, Math.floor(Math.log10(Math.max(1, (to - from) / 4)))); if ((to - from) / step > 20) step *= 5; else if ((to - from) / step > 8) step *= 2;
+    var step = Math.pow(10, Math.floor(Math.log10(Math.max(1, (to - from) / 4)))); if ((to - from) / step > 20) step *= 5; else if ((to - from) / step > 8) step *= 2; if ((to - from) / step > (w - left) / 70) step *= 5;
     for (var t = Math.ceil(from / step) * step; t <= to; t += step) { var x = xOf(t, w); g.beginPath(); g.moveTo(x + 0.5, top0 - 6); g.lineTo(x + 0.5, top0 - 2); g.stroke(); g.fillText(timeText(t), x + 3, top0 / 2); }
     links(g, w, ink);
     frames++; document.body.dataset.view = Math.round(from) + " " + Math.round(to); document.body.dataset.drawn = drawn; document.body.dataset.frames = frames;

@@ -133,7 +133,7 @@ export function tracePage(
 <section><div class="legend" id="legend"></div>${note}</section>
 ${stepSection(report)}
 ${operatorSection(first)}
-<section id="kernels"><h2>Kernels of rank ${first?.rank ?? 0}</h2>${table(
+<section id="kernels"><h2>${first?.source === "kineto" && first.launches === null ? "Operators" : "Kernels"} of rank ${first?.rank ?? 0}</h2>${table(
     ["name", "type", "count", "sum", "mean", "longest"],
     (first?.kernels ?? [])
       .slice(0, 40)

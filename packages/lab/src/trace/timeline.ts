@@ -4,6 +4,7 @@
 import type { TraceData } from "./data.js";
 import { hostKinds } from "./host-facts.js";
 import { sortedBy } from "./intervals.js";
+import { isHostCollective } from "./kinds.js";
 import { readTrace } from "./read.js";
 import { type DeviceView, devicesOf, deviceView } from "./view.js";
 
@@ -196,15 +197,17 @@ function hostTracks(data: TraceData, names: Names): { label: string; items: Item
     let known = kindOf.get(name);
     if (known === undefined) {
       const text = data.symbols.text(name);
-      const label = hostKinds.dataWait.test(text)
-        ? "data wait"
-        : hostKinds.synchronization.test(text)
-          ? "synchronization"
-          : hostKinds.compilation.test(text)
-            ? "compilation"
-            : /^ProfilerStep/.test(text)
-              ? "step"
-              : "host";
+      const label = isHostCollective(text)
+        ? "communication"
+        : hostKinds.dataWait.test(text)
+          ? "data wait"
+          : hostKinds.synchronization.test(text)
+            ? "synchronization"
+            : hostKinds.compilation.test(text)
+              ? "compilation"
+              : /^ProfilerStep/.test(text)
+                ? "step"
+                : "host";
       known = timelineKinds.indexOf(label);
       kindOf.set(name, known);
     }

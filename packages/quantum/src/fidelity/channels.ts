@@ -1,6 +1,18 @@
 // Quantum channels as Choi matrices, and their fidelity with a gate. Compensation is applied to the target instead of the
 // channel: the fidelity is the same and the channel needs no second evolution.
-import { adjoint, conj, matmul, real, stopGradient, Tensor, trace, vmap } from "@weft/core/internal/tensor";
+import {
+  abs,
+  adjoint,
+  conj,
+  matmul,
+  real,
+  stopGradient,
+  Tensor,
+  tensor,
+  trace,
+  vmap,
+  where,
+} from "@weft/core/internal/tensor";
 import { Operator, type OperatorLike } from "../operators/index.js";
 import { hermitianBasis } from "../solvers/internal.js";
 import { type Compensation, singleQubitGates, virtualZAngles } from "./compensate.js";
@@ -62,6 +74,8 @@ export const averageOfProcess = (process: Tensor, n: number): Tensor =>
     .add(1)
     .div(n + 1);
 
+/** Multiplications by a Choi matrix that leave its largest component, which for a gate is far larger than the others. */
+const powers = 8;
 /** Number of linearizations around the latest target; with weak decay the first is nearly exact. */
 const refinements = 4;
 
@@ -80,12 +94,12 @@ export function compensatedTarget(
   if (kind === "none") return goal;
   const map = stopGradient(matrix);
   const n = goal.shape[0];
-  let best = goal;
+  const fitted = (vector: Tensor): Tensor => vector.reshape([n, n]).T;
+  let best: Tensor | null = null;
   for (let k = 0; k < refinements; k++) {
-    // The map applied to the vectorized target is the gate to fit.
-    const block = matmul(map, best.T.reshape([n * n, 1]))
-      .reshape([n, n])
-      .T.div(n);
+    // The map applied to the vectorized target is the gate to fit; at first the target may be orthogonal to the map.
+    const block: Tensor =
+      best === null ? fitted(mainVector(map, n)) : fitted(matmul(map, best.T.reshape([n * n, 1]))).div(n);
     if (kind === "virtual-z") {
       const { after, before, phases } = virtualZAngles(block, goal, options);
       best = conj(phases(after))
@@ -97,5 +111,24 @@ export function compensatedTarget(
       best = matmul(adjoint(after), matmul(targetOf(goal, block), adjoint(before)));
     }
   }
-  return stopGradient(best);
+  const quality = (x: Tensor): Tensor => {
+    const vector = x.T.reshape([n * n, 1]);
+    return real(conj(vector).mul(matmul(map, vector)).sum());
+  };
+  return stopGradient(where(quality(best!).greaterEqual(quality(goal)), best!, goal));
+}
+
+/** Eigenvector of the largest eigenvalue of a Choi matrix with the norm of a unitary matrix, by powers of the matrix. */
+function mainVector(map: Tensor, n: number): Tensor {
+  const size = n * n;
+  const probe = tensor(
+    Array.from({ length: size }, (_, k) => Math.cos(1 + k * k)),
+    { dtype: "float64" },
+  );
+  let vector = probe.cast(map.dtype).reshape([size, 1]);
+  for (let k = 0; k < powers; k++) {
+    const image = matmul(map, vector);
+    vector = image.mul(abs(image).square().sum().rsqrt().mul(Math.sqrt(n)).cast(map.dtype));
+  }
+  return vector;
 }

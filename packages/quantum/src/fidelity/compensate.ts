@@ -1,7 +1,7 @@
 // Single-qubit gates before and after a gate that maximize its fidelity: virtual Z, or arbitrary. Coordinate ascent over the
 // qubits inside the program, with a closed form per qubit. At the maximum their gradient vanishes, so they are constants of
 // differentiation.
-import { WeftError } from "@weft/core/internal/graph";
+import { range, WeftError } from "@weft/core/internal/graph";
 import {
   abs,
   adjoint,
@@ -16,6 +16,9 @@ import {
   stack,
   stopGradient,
   type Tensor,
+  tensor,
+  treeMap,
+  vmap,
   where,
 } from "@weft/core/internal/tensor";
 import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
@@ -72,13 +75,37 @@ export function virtualZAngles(u: Unitary, target: Tensor | OperatorLike, { roun
     for (let k = 0; k < n; k++) before = improve(before, matmul(phases(after).unsqueeze(0), weights).squeeze(0), k);
     return [after, before];
   };
-  const zero = signs.index(":", 0).mul(0);
   const run = (start: [Tensor, Tensor]): [Tensor, Tensor] =>
     scan((c: [Tensor, Tensor]): [[Tensor, Tensor], []] => [round(c), []], start, [], { length: rounds })[0];
   const overlap = ([after, before]: [Tensor, Tensor]): Tensor =>
     abs(phases(after).unsqueeze(1).mul(weights).mul(phases(before).unsqueeze(0)).sum());
-  const [after, before] = run([zero, zero]);
-  return { after, before, phases, overlap: overlap([after, before]) };
+  const found = vmap((x: Tensor) => {
+    const [after, before] = run([x.index(`0:${n}`), x.index(`${n}:`)]);
+    return { after, before, overlap: overlap([after, before]) };
+  })(
+    tensor(
+      range(starts).map((k) => range(2 * n).map((j) => Math.PI * startAngle(k, j))),
+      { dtype: real },
+    ),
+  );
+  return { ...bestOf(found), phases };
+}
+
+/** Ascents from several gates, because the overlap is stationary where it vanishes. The first one starts without gates. */
+const starts = 4;
+/** Numbers from 0 to 1 in no order; 0 for the first start. */
+const startAngle = (start: number, j: number): number => (start * (j + 1) * 0.6180339887498949) % 1;
+
+/** The ascent with the largest overlap; one that is larger by rounding only does not replace an earlier one. */
+function bestOf<T extends { overlap: Tensor }>(found: T): T {
+  const pick = (k: number): T => treeMap((x: Tensor) => x.index(k), found);
+  return range(starts)
+    .slice(1)
+    .reduce((best, k) => {
+      const other = pick(k);
+      const isBetter = other.overlap.greater(best.overlap.mul(1 + 1e-7).add(1e-12));
+      return treeMap((a: Tensor, b: Tensor) => where(isBetter, a, b), other, best);
+    }, pick(0));
 }
 
 /** Unitary factor w of the polar decomposition of a 2x2 matrix r: it maximizes |tr(r w^H)|. */
@@ -96,6 +123,23 @@ function polar(r: Tensor): Tensor {
     .sqrt();
   const none = scale.less(1e-150);
   return where(none, identityOperator(2).tensor(r.dtype), sum.div(where(none, 1, scale)));
+}
+
+/** A rotation about an axis that no gate is symmetric to; the identity for the first start. */
+function startGate(start: number, j: number): Operator {
+  const x = Math.PI * startAngle(start, j);
+  const [c, s] = [Math.cos(x), Math.sin(x)];
+  const axis = [2 / 7, 3 / 7, 6 / 7];
+  return Operator.from([
+    [
+      { re: c, im: -s * axis[2] },
+      { re: -s * axis[1], im: -s * axis[0] },
+    ],
+    [
+      { re: s * axis[1], im: -s * axis[0] },
+      { re: c, im: s * axis[2] },
+    ],
+  ]);
 }
 
 /** The best single-qubit unitaries [2 n, 2, 2]: those after the gate, then those before it. */
@@ -134,10 +178,13 @@ export function singleQubitGates(u: Unitary, target: Tensor | OperatorLike, { ro
     }
     return gates;
   };
-  const start = identityOperator(2)
-    .tensor(block.dtype)
-    .expand([2 * n, 2, 2]);
-  const [gates] = scan((c: Tensor): [Tensor, []] => [round(c), []], start, [], { length: rounds });
+  const { gates } = bestOf(
+    vmap((start: Tensor) => {
+      const [found] = scan((c: Tensor): [Tensor, []] => [round(c), []], start, [], { length: rounds });
+      const whole = matmul(join(found, 0), matmul(block, join(found, n)));
+      return { gates: found, overlap: abs(conj(goal).mul(whole).sum()) };
+    })(stack(range(starts).map((k) => stack(range(2 * n).map((j) => startGate(k, j).tensor(block.dtype)))))),
+  );
   return { after: join(gates, 0), before: join(gates, n), gates };
 }
 

@@ -25,6 +25,7 @@ import {
   choiFidelity,
   choiOfUnitary,
   compensate,
+  compensatedTarget,
   gate,
   leakage,
   pauliErrors,
@@ -123,6 +124,16 @@ test("single-qubit compensation recovers arbitrary local gates", () => {
   const u = weft.matmul(local(0.4, -1.1), weft.matmul(gate("CZ").tensor(), local(-0.8, 0.3)));
   near(averageGateInfidelity(compensate(u, gate("CNOT"), "single-qubit"), gate("CNOT")).itemSync(), 0, 1e-9);
   near(averageGateInfidelity(compensate(u, gate("CNOT"), "none"), gate("CNOT")).itemSync(), 0.7, 0.25);
+});
+
+test("compensation leaves a start whose overlap vanishes", () => {
+  // Z x Z after the gate: the overlap with the target is 0, and no rotation of one qubit changes that.
+  const u = weft.matmul(pauli("ZZ").tensor(), gate("CZ").tensor());
+  for (const kind of ["virtual-z", "single-qubit"] as const) {
+    near(averageGateInfidelity(compensate(u, gate("CZ"), kind), gate("CZ")).itemSync(), 0, 1e-9);
+    const map = choi((rho) => weft.matmul(u, weft.matmul(rho, weft.adjoint(u))), 4);
+    near(choiFidelity(map, compensatedTarget(map, gate("CZ"), kind)).itemSync(), 1, 1e-9);
+  }
 });
 
 test("state fidelities of vectors and density matrices", () => {

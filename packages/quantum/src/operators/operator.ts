@@ -77,7 +77,12 @@ export class Operator {
 
   /** Sum of two operators. */
   add(other: Operator): Operator {
-    return this.map((re, im, k) => [re + other.re[k], im + other.im[k]]);
+    const out = new Operator(this.rows, this.columns, this.re.slice(), this.im.slice());
+    for (let k = 0; k < out.re.length; k++) {
+      out.re[k] += other.re[k];
+      out.im[k] += other.im[k];
+    }
+    return out;
   }
 
   /** Difference of two operators. */
@@ -97,38 +102,57 @@ export class Operator {
       throw new WeftError(
         `operators: ${this.rows}x${this.columns} by ${other.rows}x${other.columns} has no product; their dimensions differ`,
       );
-    return Operator.build(this.rows, other.columns, (i, j) => {
-      let [re, im] = [0, 0];
+    // Entries of zero are skipped: most operators on product spaces consist of them.
+    const out = Operator.zeros(this.rows, other.columns);
+    const width = other.columns;
+    for (let i = 0; i < this.rows; i++)
       for (let k = 0; k < this.columns; k++) {
-        const [a, b] = [i * this.columns + k, k * other.columns + j];
-        re += this.re[a] * other.re[b] - this.im[a] * other.im[b];
-        im += this.re[a] * other.im[b] + this.im[a] * other.re[b];
+        const [a, b] = [this.re[i * this.columns + k], this.im[i * this.columns + k]];
+        if (a === 0 && b === 0) continue;
+        for (let j = 0; j < width; j++) {
+          const [x, y] = [other.re[k * width + j], other.im[k * width + j]];
+          out.re[i * width + j] += a * x - b * y;
+          out.im[i * width + j] += a * y + b * x;
+        }
       }
-      return { re, im };
-    });
+    return out;
   }
 
   /** Conjugate transpose. */
   adjoint(): Operator {
-    return Operator.build(this.columns, this.rows, (i, j) => {
-      const { re, im } = this.at(j, i);
-      return { re, im: -im };
-    });
+    const out = this.transpose();
+    for (let k = 0; k < out.im.length; k++) out.im[k] = -out.im[k];
+    return out;
   }
 
   /** Transpose, without conjugation. */
   transpose(): Operator {
-    return Operator.build(this.columns, this.rows, (i, j) => this.at(j, i));
+    const out = Operator.zeros(this.columns, this.rows);
+    for (let i = 0; i < this.rows; i++)
+      for (let j = 0; j < this.columns; j++) {
+        out.re[j * this.rows + i] = this.re[i * this.columns + j];
+        out.im[j * this.rows + i] = this.im[i * this.columns + j];
+      }
+    return out;
   }
 
   /** Kronecker product. */
   kron(other: Operator): Operator {
     const { rows, columns } = other;
-    return Operator.build(this.rows * rows, this.columns * columns, (i, j) => {
-      const a = this.at(Math.floor(i / rows), Math.floor(j / columns));
-      const b = other.at(i % rows, j % columns);
-      return { re: a.re * b.re - a.im * b.im, im: a.re * b.im + a.im * b.re };
-    });
+    const out = Operator.zeros(this.rows * rows, this.columns * columns);
+    for (let i = 0; i < this.rows; i++)
+      for (let j = 0; j < this.columns; j++) {
+        const [a, b] = [this.re[i * this.columns + j], this.im[i * this.columns + j]];
+        if (a === 0 && b === 0) continue;
+        for (let k = 0; k < rows; k++)
+          for (let l = 0; l < columns; l++) {
+            const at = (i * rows + k) * out.columns + j * columns + l;
+            const [x, y] = [other.re[k * columns + l], other.im[k * columns + l]];
+            out.re[at] = a * x - b * y;
+            out.im[at] = a * y + b * x;
+          }
+      }
+    return out;
   }
 
   /** Sum of the diagonal entries. */

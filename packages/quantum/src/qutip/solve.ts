@@ -42,6 +42,8 @@ export interface SolverOptions {
   atol?: number;
   /** Maximum number of steps between two times. */
   nsteps?: number;
+  /** Length of the longest step. Pulses shorter than about 1/4000 of the evolution need it. */
+  maxStep?: number;
   /** Return the states at all times. Default: if there are no eOps. */
   storeStates?: boolean;
 }
@@ -59,14 +61,14 @@ export interface Result {
   stats: { solver: "host" | "compiled"; method: string; steps: number | null; error: number | null };
 }
 
-const optionNames = ["eOps", "args", "method", "steps", "rtol", "atol", "nsteps", "storeStates"];
+const optionNames = ["eOps", "args", "method", "steps", "rtol", "atol", "nsteps", "maxStep", "storeStates"];
 /** Names of QuTiP's options and methods, with what they are called here. */
 const qutipOptions: Record<string, string> = {
   e_ops: "eOps",
   c_ops: "the argument cOps",
   store_states: "storeStates",
   options: "its entries, beside eOps",
-  max_step: "steps of a method of fixed steps",
+  max_step: "maxStep",
   progress_bar: "nothing: leave it out",
 };
 
@@ -81,13 +83,15 @@ export function checkOptions(options: object, known: readonly string[], name: st
     }
 }
 
-function methodOf({ method, rtol, atol, nsteps }: SolverOptions): MethodName | Method {
+function methodOf({ method, rtol, atol, nsteps, maxStep }: SolverOptions): MethodName | Method {
   if (method !== undefined) {
-    if (rtol !== undefined || atol !== undefined || nsteps !== undefined)
-      throw new WeftError("options: rtol, atol and nsteps belong to the default method; give them to the method");
+    if ([rtol, atol, nsteps, maxStep].some((x) => x !== undefined))
+      throw new WeftError(
+        "options: rtol, atol, nsteps and maxStep belong to the default method; give them to the method",
+      );
     return method;
   }
-  return dopri8({ relative: rtol ?? 1e-8, absolute: atol ?? 1e-10, maxSteps: nsteps ?? 10_000 });
+  return dopri8({ relative: rtol ?? 1e-8, absolute: atol ?? 1e-10, maxSteps: nsteps ?? 10_000, maxStep });
 }
 
 /** Throws unless the times ascend. */

@@ -1,7 +1,17 @@
 // Stochastic solvers under the names of QuTiP: quantum jumps (mcsolve) and homodyne measurement (smesolve).
 import { WeftError } from "@weft/core/internal/graph";
 import type { Tensor } from "@weft/core/internal/tensor";
-import { diffusive, jumpTrajectories, type Trajectories } from "../solvers/index.js";
+import { Operator } from "../operators/index.js";
+import {
+  checkJumps,
+  coefficientScales,
+  diffusive,
+  type Hamiltonian,
+  type Jump,
+  jumpTrajectories,
+  squareOf,
+  type Trajectories,
+} from "../solvers/index.js";
 import { expect } from "./metrics.js";
 import { checkDims, densityMatrix, Qobj } from "./qobj.js";
 import { checkOptions } from "./solve.js";
@@ -65,14 +75,9 @@ function simulate(
     if (!op.isherm) throw new WeftError(`${name}: eOps[${k}] is not Hermitian; averages are of measurable quantities`);
   });
   const jumps = jumpsOf(cOps, first.dims, context);
-  const operators = cOps.map((c) => (c instanceof Qobj ? c : c[0]));
-  const terms = [...h.static, ...h.drives].map(({ matrix }) =>
-    "size" in matrix && typeof matrix.size === "function" ? matrix.size() : 1,
-  );
-  // One step turns phases by about 1/20 and loses about 1/20 of the population.
-  const fastest =
-    terms.reduce((a, b) => a + b, 0) * start.rows + operators.reduce((sum, c) => sum + c.dag().mul(c).size(), 0);
-  const substeps = options.substeps ?? Math.max(8, Math.ceil((20 * fastest * duration) / count));
+  // One step turns phases by at most 1/40 and loses about 1/20 of the population.
+  const perInterval = (20 * fastestRate(h, jumps, duration) * duration) / count;
+  const substeps = options.substeps ?? Math.max(8, Math.ceil(perInterval));
   const trajectories = run(
     { hamiltonian: h, jumps },
     {
@@ -91,6 +96,30 @@ function simulate(
     errors: eOps.map((_, k) => [0, ...numbers(trajectories.averages[String(k)].error)]),
     trajectories,
   };
+}
+
+/** Largest sum of the magnitudes of a row, which bounds the eigenvalues; operators of this module are numbers. */
+function boundOf(m: unknown): number {
+  if (!(m instanceof Operator)) return 1;
+  const sums = Array.from({ length: m.rows }, (_, i) =>
+    Array.from({ length: m.columns }, (_, j) => Math.hypot(m.re[i * m.columns + j], m.im[i * m.columns + j])),
+  );
+  return Math.max(0, ...sums.map((row) => row.reduce((a, b) => a + b, 0)));
+}
+
+/** Bound of the phases, decays and changes of coefficients per unit of time. */
+function fastestRate(h: Hamiltonian, jumps: readonly Jump[], duration: number): number {
+  const checked = checkJumps(jumps, h);
+  const { sizes, fastest } = coefficientScales(h, checked, duration);
+  const phases =
+    h.static.reduce((sum, { matrix }) => sum + boundOf(matrix), 0) +
+    h.drives.reduce((sum, { matrix }, k) => sum + sizes[k] * boundOf(matrix), 0);
+  let next = h.drives.length;
+  const decays = checked.reduce((sum, { operator, rate }) => {
+    const square = operator instanceof Operator ? boundOf(squareOf(operator)) : 1;
+    return sum + square * (typeof rate === "function" ? sizes[next++] : Number(rate));
+  }, 0);
+  return 2 * phases + decays + fastest;
 }
 
 /** Quantum jumps (Monte Carlo wave functions) from the ket psi0: averages and their standard errors at the times of tlist. */

@@ -30,6 +30,8 @@ export interface TimePieces {
   picked: readonly number[];
   /** [pieces, ...]: values that are constant in a piece. */
   table: Tensor;
+  /** Further times [n] as fractions of the duration at which steps end, or null. */
+  breaks: Tensor | null;
 }
 
 /** d state / dt at a time. `u` holds the drives of the current piece if they are piecewise constant. */
@@ -115,7 +117,7 @@ export function adaptive(
   rate: Rate,
   start: Tensor,
   duration: Tensor,
-  { ends: given, picked, table }: TimePieces,
+  { ends: given, picked, table, breaks }: TimePieces,
   {
     tableau,
     limits,
@@ -134,6 +136,7 @@ export function adaptive(
   // Time runs from 0 to 1, so that the gradient with respect to the duration is that of the generator.
   const scaled: Rate = (y, time, u) => rate(y, time.mul(duration), u).mul(duration);
   const { order } = tableau;
+  const longest = limits.maxStep === Number.POSITIVE_INFINITY ? null : duration.reciprocal().mul(limits.maxStep);
   const isLooped = start.size > unrolledTo && start.size < unrolledFrom;
   const stagesOf = stages?.(duration) ?? (isLooped ? loopedStages : unrolledStages)(tableau, scaled);
   const lengthOf = (x: Tensor): Tensor => abs(x).square().sum().sqrt();
@@ -141,8 +144,10 @@ export function adaptive(
   const step =
     (end: Tensor, u: Tensor) =>
     ({ y, time, h, accepted, error }: Carry): Carry => {
-      const left = end.sub(time);
-      const trial = minimum(h, left);
+      // The next time at which a step must end.
+      const stop = breaks === null ? end : where(breaks.greater(time), breaks, end).min().minimum(end);
+      const left = stop.sub(time);
+      const trial = stopGradient(minimum(longest === null ? h : minimum(h, longest), left));
       const { next, estimates } = stagesOf(y, time, trial, u);
       const scale = maximum(abs(y), abs(next)).mul(limits.relative).add(limits.absolute);
       const [high, low] = estimates.map((e) => norm(e, scale));
@@ -156,7 +161,7 @@ export function adaptive(
       return {
         y: where(good, next, y),
         // The last step ends exactly at the end of the piece.
-        time: where(good, where(trial.less(left), time.add(trial), end), time),
+        time: where(good, where(trial.less(left), time.add(trial), stop), time),
         // A step truncated at the end does not limit the next step size.
         h: stopGradient(where(good, maximum(trial.mul(factor), where(trial.less(h), h, 0)), trial.mul(factor))),
         accepted: accepted.add(where(good, 1, 0)),

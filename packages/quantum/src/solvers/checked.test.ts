@@ -9,6 +9,7 @@ import {
   coherentState,
   densityOf,
   destroy,
+  identityOperator,
   numberOperator,
   Operator,
   sigmaMinus,
@@ -266,6 +267,14 @@ test("steady states, maps and Floquet modes agree with closed forms", () => {
     "implicit gradient",
   );
   assert.throws(() => steadyState({ hamiltonian: still, jumps: [] }), /not unique/);
+  // The same in units of femtoseconds and of years.
+  for (const unit of [1e15, 1e-15]) {
+    const system = {
+      hamiltonian: hamiltonian({ static: sigmaX.scale(0.4 * unit) }),
+      jumps: [{ operator: sigmaMinus, rate: 1.3 * unit }],
+    };
+    near(steadyState(system).index(1, 1).real().itemSync(), closed(0.4), 1e-12, "units");
+  }
   const map = superPropagator(decay, { duration: 1, steps: 200 }).dataSync() as Float64Array;
   const at = (i: number, j: number): [number, number] => [map[2 * (4 * i + j)], map[2 * (4 * i + j) + 1]];
   near(at(3, 3)[0], Math.exp(-0.3), 1e-9);
@@ -290,4 +299,25 @@ test("steady states, maps and Floquet modes agree with closed forms", () => {
   const back = propagator(h, { duration: period, method: dopri8({ maxSteps: 1000 }) }).final.matmul(modes);
   const overlaps = modes.conj().mul(back).sum(0).abs().dataSync() as Float64Array;
   overlaps.forEach((x) => void near(x, 1, 1e-7, "modes return after a period"));
+});
+
+test("Floquet modes of phases that differ by a fraction of pi", () => {
+  // exp(-i H T) with phases 0 and pi / 4.
+  const mixed = sigmaX
+    .add(sigmaZ)
+    .scale(Math.PI / 8 / Math.SQRT2)
+    .sub(identityOperator(2).scale(Math.PI / 8));
+  const { energies, modes } = floquetModes(hamiltonian({ static: mixed }), {
+    duration: 1,
+    method: "pwcExpm",
+    steps: 4,
+  });
+  const found = Array.from(energies.dataSync() as Float64Array).sort((x, y) => x - y);
+  near(found[0], -Math.PI / 4, 1e-9, "lower");
+  near(found[1], 0, 1e-9, "upper");
+  const image = mixed
+    .tensor()
+    .matmul(modes)
+    .sub(modes.mul(energies.cast("complex128")));
+  near(image.abs().max().itemSync(), 0, 1e-8, "modes");
 });

@@ -184,6 +184,21 @@ export function denseTerms(h: Hamiltonian, grid: Pick<Grid, "complex">): { fixed
   return { fixed: fixed ?? Operator.zeros(dimensionOf(h)).tensor(grid.complex), drives: wide(h.drives) };
 }
 
+/** The static Hamiltonian, and the sum of rate L^H L over jumps with constant rates, as matrices on the whole space. */
+export function staticParts(
+  h: Hamiltonian,
+  jumps: readonly CheckedJump[],
+  grid: Grid,
+): { hamiltonian: Tensor; decay: Tensor } {
+  const { fixed } = denseTerms(h, grid);
+  const decay = jumps.reduce((sum, { operator, rate }, j) => {
+    if (typeof rate === "function") return sum;
+    const l = matrixOf(operator, grid.complex);
+    return sum.add(scaled(matmul(adjoint(l), l), rateOf(jumps, j, 0, sum, grid)));
+  }, fixed.mul(0));
+  return { hamiltonian: fixed, decay };
+}
+
 /** One Runge-Kutta or Euler step of d state / dt = rate(state, u). `u` holds the drives at the stages. */
 export function explicitStep(
   rate: (state: Tensor, u: Tensor) => Tensor,

@@ -1,10 +1,13 @@
 // Adaptive Runge-Kutta steps in TypeScript, for single problems of numbers that are over before a compiler has started. Operators
-// are sparse rows. Where diagonal energies are the fastest frequencies, states are those of the interaction picture.
+// are sparse rows, on the basis states that the initial state can reach. Where diagonal energies are the fastest frequencies,
+// states are those of the interaction picture.
 import { WeftError } from "@weft/core/internal/graph";
 import { Operator } from "../operators/index.js";
+import { borderTimes } from "./borders.js";
 import { type HostInputs, hostInputs } from "./host-inputs.js";
 import type { Tolerance } from "./methods.js";
 import { type CheckedJump, type Hamiltonian, onWholeSpace, wholeJump } from "./problem.js";
+import { embedded, reachable, restricted, squareOf } from "./reachable.js";
 import { rateOn, type SparseMatrix, sparseOf } from "./sparse.js";
 import type { Tableau } from "./tableaus.js";
 
@@ -49,14 +52,14 @@ export function evolveOnHost(problem: HostProblem): HostRun | null {
 }
 
 const add = (a: Operator, b: Operator): Operator => a.add(b);
-const lossOf = (l: Operator): Operator => l.adjoint().mul(l).scale(-0.5);
+const lossOf = (l: Operator): Operator => squareOf(l).scale(-0.5);
 
 /** Plans a run, or null if an operator or a rate is not a number, or amplitudes are a table. */
 function hostPlan(problem: HostProblem): HostPlan | null {
-  const { h, jumps: given, start, times, tableau, limits } = problem;
-  const whole = (term: { sites: readonly number[]; matrix: unknown }): Operator | null =>
+  const { h, jumps: given, times, tableau, limits } = problem;
+  const onAll = (term: { sites: readonly number[]; matrix: unknown }): Operator | null =>
     term.matrix instanceof Operator ? (onWholeSpace(h, term as never, "complex128") as Operator) : null;
-  const [fixed, drives] = [h.static.map(whole), h.drives.map(whole)];
+  const [fixed, drives] = [h.static.map(onAll), h.drives.map(onAll)];
   const jumps = (given ?? []).map((jump) =>
     jump.operator instanceof Operator ? wholeJump(h, jump, "complex128") : null,
   );
@@ -67,14 +70,25 @@ function hostPlan(problem: HostProblem): HostPlan | null {
     (h.amplitudes !== null && typeof h.amplitudes !== "function")
   )
     return null;
-  const d = start.rows;
-  const known = jumps as (CheckedJump & { operator: Operator })[];
-  const still = (fixed as Operator[]).reduce(add, Operator.zeros(d));
+  const isDensity = given !== null;
+  const whole = problem.start.rows;
+  const sum = (fixed as Operator[]).reduce(add, Operator.zeros(whole));
+  const found = jumps as (CheckedJump & { operator: Operator })[];
+  const states = reachable(
+    problem.start,
+    [sum, ...(drives as Operator[])],
+    found.map(({ operator }) => operator),
+  );
+  const d = states.length;
+  const onStates = (m: Operator): Operator => (d === whole ? m : restricted(m, states, states));
+  const start = d === whole ? problem.start : restricted(problem.start, states, isDensity ? states : null);
+  const known = found.map((jump) => ({ ...jump, operator: onStates(jump.operator) }));
+  const [still, driven] = [onStates(sum), (drives as Operator[]).map(onStates)];
   const moving = known.filter(({ rate }) => typeof rate === "function");
   const constant = known.filter(({ rate }) => typeof rate === "number");
   const minusI = { re: 0, im: -1 };
   const generator = constant.reduce(
-    (sum, { operator, rate }) => sum.add(lossOf(operator).scale(rate as number)),
+    (total, { operator, rate }) => total.add(lossOf(operator).scale(rate as number)),
     still.scale(minusI),
   );
   const leaps = [
@@ -83,12 +97,14 @@ function hostPlan(problem: HostProblem): HostPlan | null {
   ];
   const parts = [
     generator,
-    ...(drives as Operator[]).map((drive) => drive.scale(minusI)),
+    ...driven.map((drive) => drive.scale(minusI)),
     ...moving.map(({ operator }) => lossOf(operator)),
   ];
   const energies = Float64Array.from({ length: d }, (_, i) => still.at(i, i).re);
   const all = sparseOf(parts);
-  const [frequency, inFrame] = [spread(energies), Math.max(...[all, ...leaps].map((m) => transitions(m, energies)), 0)];
+  // A common energy turns kets, but not density matrices.
+  const frequency = isDensity ? spread(energies) : largest(energies);
+  const inFrame = Math.max(...[all, ...leaps].map((m) => transitions(m, energies)), 0);
   const usesFrame = inFrame < 0.5 * frequency;
   const frame = usesFrame ? energies : null;
   // The frame takes the energies out of the generator.
@@ -100,7 +116,7 @@ function hostPlan(problem: HostProblem): HostPlan | null {
     drives: drives.length,
     frame,
     columns: start.columns,
-    isDensity: given !== null,
+    isDensity,
   });
   const inputs = hostInputs(h, moving);
   const duration = times[times.length - 1];
@@ -108,10 +124,15 @@ function hostPlan(problem: HostProblem): HostPlan | null {
   const steps = times.length + Math.ceil((bound * duration) / 3);
   return {
     work: steps * tableau.c.length * rate.work,
-    run: () => integrate({ rate, inputs, frame, start, times, tableau, limits, isDensity: given !== null }),
+    run: () => {
+      const done = integrate({ rate, inputs, frame, start, times, tableau, limits, isDensity });
+      if (d === whole) return done;
+      return { ...done, states: done.states.map((x) => embedded(x, states, whole, isDensity)) };
+    },
   };
 }
 
+const largest = (energies: Float64Array): number => energies.reduce((most, e) => Math.max(most, Math.abs(e)), 0);
 const spread = (energies: Float64Array): number => Math.max(...energies) - Math.min(...energies);
 
 /** Largest frequency of an element of an operator in the interaction picture. */
@@ -187,8 +208,10 @@ function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensi
   let [time, isFirstKnown, accepted, total] = [times[0], false, 0, 0];
   let h = 0;
   const states = [schrodingerPicture(y, frame, time, start, isDensity)];
-  for (let save = 1; save < times.length; save++) {
-    const end = times[save];
+  const last = times[times.length - 1];
+  const borders = inputs === null ? [] : borderTimes(inputs, times[0], last);
+  const stops = [...new Set([...times.slice(1), ...borders])].sort((x, z) => x - z);
+  for (const end of stops) {
     let trials = 0;
     while (time < end) {
       if (++trials > limits.maxSteps) return { states, accepted, error: total, reached: false };
@@ -196,7 +219,7 @@ function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensi
       isFirstKnown = true;
       if (h === 0) h = firstStep(y, ks[0], size, limits, end - time);
       const left = end - time;
-      const trial = Math.min(h, left);
+      const trial = Math.min(h, left, limits.maxStep);
       const at = c.map((x) => time + x * trial);
       const values = u(at);
       for (let s = 1; s < stages; s++) {
@@ -222,7 +245,7 @@ function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensi
         h = Math.max(trial * factor, trial < h ? h : 0);
       } else h = trial * factor;
     }
-    states.push(schrodingerPicture(y, frame, time, start, isDensity));
+    if (end === times[states.length]) states.push(schrodingerPicture(y, frame, time, start, isDensity));
   }
   return { states, accepted, error: total, reached: true };
 }

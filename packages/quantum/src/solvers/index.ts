@@ -1,4 +1,5 @@
 // Solvers of the Schrödinger and Lindblad equations, their integration methods and gradient methods.
+export { coefficientScales } from "./borders.js";
 export { type DiffusiveOptions, diffusive } from "./diffusive.js";
 export { hermitianExponential } from "./exponential.js";
 export { denseTerms } from "./generators.js";
@@ -38,6 +39,7 @@ export {
   type Jump,
 } from "./problem.js";
 export { jumpTrajectories } from "./quantum-jumps.js";
+export { squareOf } from "./reachable.js";
 export {
   checkArrival,
   checkDensity,

@@ -5,6 +5,7 @@ import { abs, adjoint, full, stopGradient, Tensor, where } from "@weft/core/inte
 import { concreteValues } from "../concrete.js";
 import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive, type Stages } from "./adaptive.js";
+import { withBreaks } from "./borders.js";
 import {
   explicitStep,
   type Form,
@@ -12,10 +13,12 @@ import {
   inputTable,
   matrixForm,
   realForm,
+  staticParts,
   superoperators,
   termsForm,
 } from "./generators.js";
 import { implicitLimit, implicitStages } from "./implicit.js";
+import { decayInverse, iterativeStages } from "./implicit-terms.js";
 import { krylovStep } from "./krylov.js";
 import { runBlocks, runSaving, runSteps } from "./loop.js";
 import { stepMaps } from "./maps.js";
@@ -96,12 +99,12 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   checkKeys(options, [...stateOptionNames, "representation"], "lindblad");
   checkKeys(system, ["hamiltonian", "jumps"], "lindblad: system");
   const { method, gradient } = resolveMethod(options.method, "lindblad", options.gradient);
-  const h = system.hamiltonian;
-  const d = dimensionOf(h);
-  const given = checkJumps(system.jumps, h);
+  const d = dimensionOf(system.hamiltonian);
+  const given = checkJumps(system.jumps, system.hamiltonian);
   const duration = durationFor(options);
   const plan = savePlan(options, duration);
   const grid = timeGrid({ dtype: options.dtype, duration, steps: stepsFor(method, options.steps) });
+  const h = method.tolerance === undefined ? system.hamiltonian : withBreaks(system.hamiltonian, given, grid);
   const start = startOf(rho0, d, grid);
   const numbers =
     [...h.static, ...h.drives].every((t) => t.matrix instanceof Operator) &&
@@ -154,6 +157,16 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
       return finish(form.matrix(final), plan.isFinalOnly ? null : saved, report);
     };
     if (tableau!.isImplicit !== true) return run(formOf());
+    if (d * d > implicitLimit) {
+      const form = (usesTerms(h, given) ? termsForm : matrixForm)(h, usesTerms(h, given) ? given : jumps, grid);
+      const { hamiltonian, decay } = staticParts(h, jumps, grid);
+      return run(form, (total) => {
+        const inverse = decayInverse(hamiltonian.mul(total), decay.mul(total));
+        const rate = (y: Tensor, time: Tensor, u: Tensor): Tensor =>
+          form.rate(y, inputs(time.mul(total), u)).mul(total);
+        return iterativeStages(tableau!, rate, inverse, tolerance.relative);
+      });
+    }
     const { whole } = superoperators(h, jumps, grid);
     const isConstant = typeof h.amplitudes !== "function" && jumps.every(({ rate }) => typeof rate !== "function");
     return run(vectorForm(d), (total) =>
@@ -226,18 +239,11 @@ export function stepper(
 }
 
 /** Density matrices as vectors, rows one after the other. */
-function vectorForm(d: number): Form {
-  if (d * d > implicitLimit)
-    throw new WeftError(
-      `lindblad: sdirk4 solves linear systems of the size of the density matrix, ${d} x ${d}; use krylov or tsit5 above ` +
-        `${Math.sqrt(implicitLimit)} levels`,
-    );
-  return {
-    start: (rho) => rho.reshape([d * d]),
-    rate: (y) => y,
-    matrix: (y) => y.reshape([d, d]),
-  };
-}
+const vectorForm = (d: number): Form => ({
+  start: (rho) => rho.reshape([d * d]),
+  rate: (y) => y,
+  matrix: (y) => y.reshape([d, d]),
+});
 
 /** The number of fixed steps: required, and meaningless for an adaptive method. */
 export function stepsFor(method: Method, steps: number | undefined): number {

@@ -67,6 +67,8 @@ export interface Tolerance {
   absolute: number;
   /** Maximum number of accepted and rejected steps between two saved times or segments. */
   maxSteps: number;
+  /** Length of the longest step, for pulses that are too short to be found by themselves. Default: no limit. */
+  maxStep: number;
 }
 
 const everyGradient: readonly GradientKind[] = ["stored", "checkpointed", "reversal"];
@@ -191,11 +193,12 @@ export const krylov = (options: { dimension?: number } = {}): Method => {
 };
 
 const adaptiveMethod = (name: "tsit5" | "dopri8" | "sdirk4", tableau: Tableau, options: Partial<Tolerance>): Method => {
-  checkKeys(options, ["relative", "absolute", "maxSteps"], name);
-  const { relative = 1e-8, absolute = 1e-8, maxSteps = 1000 } = options;
-  const tolerance = { relative, absolute, maxSteps };
+  checkKeys(options, ["relative", "absolute", "maxSteps", "maxStep"], name);
+  const { relative = 1e-8, absolute = 1e-8, maxSteps = 1000, maxStep = Number.POSITIVE_INFINITY } = options;
+  const tolerance = { relative, absolute, maxSteps, maxStep };
   for (const [key, value] of Object.entries(tolerance))
-    if (!(value > 0 && Number.isFinite(value))) throw new WeftError(`${name}: ${key} must be positive, got ${value}`);
+    if (!(value > 0 && (key === "maxStep" || Number.isFinite(value))))
+      throw new WeftError(`${name}: ${key} must be positive, got ${value}`);
   return {
     name,
     order: tableau.order,
@@ -215,7 +218,7 @@ export const dopri8 = (options: Partial<Tolerance> = {}): Method => adaptiveMeth
 
 /**
  * Adaptive implicit method of order 4 for stiff systems, such as cavities that decay much faster than anything else happens. Every
- * step solves linear systems of the size of the density matrix, so it is for up to 32 levels.
+ * step solves linear systems of the size of the density matrix: directly up to 32 levels, above by iteration and without gradients.
  */
 export const sdirk4 = (options: Partial<Tolerance> = {}): Method => adaptiveMethod("sdirk4", hairerWanner4, options);
 

@@ -89,6 +89,7 @@ export function shiftedTo(
   return {
     hamiltonian: {
       ...h,
+      ...(h.breaks !== undefined && { breaks: h.breaks.sub(offset.cast(h.breaks.dtype)) }),
       amplitudes: typeof amplitudes === "function" ? later(amplitudes) : (drives[0]?.unsqueeze(0) ?? null),
     },
     jumps: jumps.map((jump) => (typeof jump.rate === "function" ? { ...jump, rate: later(jump.rate) } : jump)),

@@ -1,6 +1,6 @@
 // Inputs of solvers and their checks: Hamiltonian terms on some sites, drives with their time dependence, and jump operators.
 import { type DType, isComplex, WeftError } from "@weft/core/internal/graph";
-import { arange, full, Tensor, tensor, where } from "@weft/core/internal/tensor";
+import { arange, full, stopGradient, Tensor, tensor, where } from "@weft/core/internal/tensor";
 import { concreteOperator, concreteValues } from "../concrete.js";
 import { identityOperator, isTensor, Operator, type OperatorLike } from "../operators/index.js";
 import { unknownName } from "../schema/index.js";
@@ -29,6 +29,8 @@ export interface Hamiltonian {
   drives: readonly HamiltonianTerm[];
   /** Amplitudes of the drives; null without drives. */
   amplitudes: Amplitudes | null;
+  /** Times [n] at which the amplitudes begin or end to change: steps of adaptive methods end there. Default: found by sampling. */
+  breaks?: Tensor;
 }
 
 /** Jump (collapse) operator of a Lindblad equation. */
@@ -195,6 +197,8 @@ export interface Grid {
   /** Step size, a real scalar. */
   h: Tensor;
   duration: Tensor;
+  /** The duration as a number, or null if it is a tracer. */
+  total: number | null;
   real: "float32" | "float64";
   complex: "complex64" | "complex128";
 }
@@ -213,7 +217,8 @@ export function timeGrid(options: TimeOptions): Grid {
     );
   const real = dtype === "complex64" ? "float32" : "float64";
   const total = duration instanceof Tensor ? duration.cast(real) : full([], duration, { dtype: real });
-  return { steps, h: total.div(steps), duration: total, real, complex: dtype };
+  const known = typeof duration === "number" ? duration : (concreteValues(duration)?.[0] ?? null);
+  return { steps, h: total.div(steps), duration: total, total: known, real, complex: dtype };
 }
 
 /**
@@ -260,6 +265,14 @@ export function drivesAt(h: Hamiltonian, grid: Grid, stages: readonly number[], 
   return h.amplitudes(times.cast(grid.real)).cast(grid.real);
 }
 
+/** Saved times and others, as ascending ends of pieces, with the indices of those that are saved. */
+function piecesAt(saved: readonly number[], others: readonly number[]): Pick<TimePieces, "ends" | "picked"> {
+  const isNear = (x: number, y: number): boolean => Math.abs(x - y) <= 1e-12;
+  const more = others.filter((x) => !saved.some((y) => isNear(x, y)));
+  const ends = [...saved, ...more].sort((x, y) => x - y);
+  return { ends, picked: saved.map((x) => ends.findIndex((y) => isNear(x, y))) };
+}
+
 /** Pieces of time for an adaptive method, and the drives: per piece for tables, else as a function of time. */
 export function adaptivePieces(
   h: Hamiltonian,
@@ -267,28 +280,33 @@ export function adaptivePieces(
   saved: readonly number[],
 ): { pieces: TimePieces; drives: (time: Tensor, u: Tensor) => Tensor } {
   const k = h.drives.length;
-  const indices = saved.map((_, i) => i);
   if (!(h.amplitudes instanceof Tensor)) {
     const { amplitudes } = h;
     const drives = (time: Tensor): Tensor =>
       amplitudes!(time.reshape([1]))
         .cast(grid.real)
         .reshape([k]);
-    const table = full([saved.length, k], 0, { dtype: grid.real });
-    return { pieces: { ends: saved, picked: indices, table }, drives: k === 0 ? (_, u) => u : drives };
+    // Times that are tracers are compared inside the loop.
+    const { total } = grid;
+    const known = h.breaks === undefined ? [] : total === null ? null : concreteValues(h.breaks);
+    const inside = (known ?? []).map((t) => t / total!).filter((x) => x > 0 && x < 1);
+    const { ends, picked } = piecesAt(saved, [...new Set(inside)]);
+    const table = full([ends.length, k], 0, { dtype: grid.real });
+    const breaks = known === null ? stopGradient(h.breaks!.cast(grid.real).div(grid.duration)) : null;
+    return {
+      pieces: { ends, picked, table, breaks },
+      drives: k === 0 ? (_, u) => u : drives,
+    };
   }
   const [segments] = h.amplitudes.shape;
-  const borders = Array.from({ length: segments }, (_, i) => (i + 1) / segments);
-  const isNear = (x: number, y: number): boolean => Math.abs(x - y) <= 1e-12;
-  const ends = [...saved, ...borders.filter((x) => !saved.some((y) => isNear(x, y)))].sort((x, y) => x - y);
+  const { ends, picked } = piecesAt(
+    saved,
+    Array.from({ length: segments }, (_, i) => (i + 1) / segments),
+  );
   const segmentOf = ends.map((end, i) => Math.floor(((end + (ends[i - 1] ?? 0)) / 2) * segments));
   const table = h.amplitudes.cast(grid.real);
   return {
-    pieces: {
-      ends,
-      picked: saved.map((x) => ends.findIndex((y) => isNear(x, y))),
-      table: ends.length === segments ? table : table.take(segmentOf, 0),
-    },
+    pieces: { ends, picked, table: ends.length === segments ? table : table.take(segmentOf, 0), breaks: null },
     drives: (_, u) => u,
   };
 }

@@ -23,6 +23,8 @@ interface Waiting {
 
 /** Jumps that are located in one step; a further one happens at the start of the next. */
 const jumpsPerStep = 2;
+/** Smallest total rate of the jumps of a state that is not dark, relative to the inverse of a step. */
+const darkBelow = 1e-14;
 /** Iterations for the time of a jump, from a cubic interpolation of the logarithm of the norm. */
 const iterations = 4;
 
@@ -50,6 +52,7 @@ export function jumpTrajectories(
   const ready = setup(system, options);
   const { grid, channelsAt, rates, D } = ready;
   const seed = seedWords(options.seed);
+  const leastRate = grid.h.reciprocal().mul(darkBelow);
   const evolve = (psi: Tensor, u: Tensor, h: Tensor): Tensor => {
     const at = (x: Tensor): Tensor => rates.effective(x, u);
     const k1 = at(psi);
@@ -75,10 +78,12 @@ export function jumpTrajectories(
     let counts = intensities(psi, u).mul(0);
     for (let k = 0; k < jumpsPerStep; k++) {
       const end = evolve(ket, u, left);
-      const jumps = norm2(end).less(limit);
-      const time = where(jumps, crossing(ket, end, limit, left, u), 0);
+      const isBelow = norm2(end).less(limit);
+      const time = where(isBelow, crossing(ket, end, limit, left, u), 0);
       const there = evolve(ket, u, time);
       const weights = intensities(there, u);
+      // A state that no channel leaves does not jump, even if rounding has reduced its norm.
+      const jumps = isBelow.logicalAnd(weights.sum().greater(norm2(there).mul(leastRate)));
       const chosen = choice(weights, drawn.index(2 * k));
       const after = channelsAt(u)
         .map((l, j) => times(l.apply(there), chosen.index(j)))

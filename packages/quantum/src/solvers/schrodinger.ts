@@ -17,6 +17,7 @@ import {
 } from "@weft/core/internal/tensor";
 import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
+import { withBreaks } from "./borders.js";
 import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
@@ -230,9 +231,10 @@ const tablesOf = ({ tables, angles, at }: Pick<GateProgram, "tables" | "angles" 
  * console.log(stateFidelity(final, basisState(2, 1)).itemSync()); // 1, up to rounding
  * ```
  */
-export function schrodinger(h: Hamiltonian, psi0: Tensor | OperatorLike, options: SchrodingerOptions): Evolution {
+export function schrodinger(given: Hamiltonian, psi0: Tensor | OperatorLike, options: SchrodingerOptions): Evolution {
   checkKeys(options, [...stateOptionNames, "angles"], "schrodinger");
-  const { method, gradient, grid, D, gates } = prepare(h, options);
+  const { method, gradient, grid, D, gates } = prepare(given, options);
+  const h = method.tolerance === undefined ? given : withBreaks(given, [], grid);
   const plan = savePlan(options, durationFor(options));
   const start = startOf(psi0, D, grid);
   const values = observe(options.observables, "state", grid.complex);
@@ -454,8 +456,9 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
     throw new WeftError(`propagator: columns must be initial states [count, ${D}], got [${starts.shape.join(", ")}]`);
   if (gates === null) {
     const { duration, steps, dtype } = options;
+    const known = method.tolerance === undefined ? h : withBreaks(h, [], grid);
     const run = (psi: Tensor) => {
-      const { final, accepted, reached, error } = schrodinger(h, psi, { duration, steps, dtype, method, gradient });
+      const { final, accepted, reached, error } = schrodinger(known, psi, { duration, steps, dtype, method, gradient });
       return { final, more: [accepted, reached].filter((x) => x !== null), error: error === null ? [] : [error] };
     };
     const { final, more, error } = vmap(run)(starts) as { final: Tensor; more: Tensor[]; error: Tensor[] };

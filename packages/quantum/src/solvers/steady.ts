@@ -14,6 +14,7 @@ import {
   type Tensor,
   tensor,
   vmap,
+  where,
   zeros,
 } from "@weft/core/internal/tensor";
 import { concreteValues } from "../concrete.js";
@@ -63,7 +64,10 @@ export function steadyState(system: OpenSystem, options: { dtype?: "complex64" |
     .tensor(dtype)
     .reshape([1, d * d]);
   const one = concat([full([1], 1, { dtype }), full([d * d - 1], 0, { dtype })], 0);
-  const matrix = concat([trace, generator.index("1:")], 0);
+  // In units of its largest entry, so that the units of time do not matter.
+  const size = stopGradient(generator.abs().max());
+  const scaled = generator.div(where(size.greater(0), size, 1).cast(dtype));
+  const matrix = concat([trace, scaled.index("1:")], 0);
   const rho = solve(matrix, one).reshape([d, d]);
   const isUnique = concreteValues(stopGradient(uniqueness(matrix, rho)));
   if (isUnique !== null && !isUnique.every((x) => x <= 1))
@@ -110,8 +114,11 @@ export interface FloquetModes {
   modes: Tensor;
 }
 
-/** Mixing of real and imaginary part that separates eigenvalues of a unitary matrix except in special cases. */
-const mixing = Math.SQRT2 - 1;
+/**
+ * Mixing of real and imaginary part that separates the eigenvalues of a unitary matrix. Phases whose sum is 2 atan(mixing) are not
+ * separated, so that this angle is no fraction of pi, which resonant systems have.
+ */
+const mixing = 0.3719;
 
 /**
  * Floquet modes and quasi-energies of a periodic Hamiltonian, from the propagator over one period.

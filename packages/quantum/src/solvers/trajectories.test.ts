@@ -188,5 +188,17 @@ describe("trajectories", { skip: CpuDevice.available() ? false : "no C compiler 
     );
     assert.throws(() => diffusive(qubit, start, { ...options, seed: 0.5 }), /seed must be a whole number/);
     assert.throws(() => jumpTrajectories(qubit, densityOf(start), options), /must be a ket/);
+    assert.throws(() => jumpTrajectories(qubit, start.scale(2), options), /norm .* is 4 instead of 1/);
+  });
+  test("a dark state does not jump, even if steps reduce its norm", () => {
+    const dark = { hamiltonian: hamiltonian({ static: sigmaZ.scale(3) }), jumps: [{ operator: sigmaMinus, rate: 1 }] };
+    const run = jumpTrajectories(dark, basisState(2, 0), {
+      duration: 40,
+      steps: 100,
+      trajectories: 50,
+      observables: { z: sigmaZ },
+    });
+    assert.equal(run.averages.z.mean.itemSync(), 1);
+    assert.equal(run.records.sum().itemSync(), 0);
   });
 });

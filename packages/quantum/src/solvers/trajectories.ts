@@ -2,13 +2,27 @@
 // depends on the seed, the trajectory and the step alone, so results are the same on any number of devices. Trajectories are
 // lanes of one batched program.
 import { isComplex, WeftError } from "@weft/core/internal/graph";
-import { arange, complex, conj, full, imag, key, real, scan, stack, Tensor, vmap } from "@weft/core/internal/tensor";
+import {
+  arange,
+  complex,
+  conj,
+  full,
+  imag,
+  key,
+  real,
+  scan,
+  stack,
+  Tensor,
+  vmap,
+  where,
+} from "@weft/core/internal/tensor";
+import { concreteValues } from "../concrete.js";
 import { Operator, type OperatorLike } from "../operators/index.js";
 import { inputTable } from "./generators.js";
 import type { OpenSystem } from "./lindblad.js";
 import { channelsOf, type OpenRates, openRates } from "./open-rates.js";
 import { checkJumps, dimensionOf, type Grid, matrixOf, timeGrid } from "./problem.js";
-import { expectation, type Observables } from "./result.js";
+import { expectation, type Observables, roomFor } from "./result.js";
 
 /** Options that all kinds of trajectories share. */
 export interface TrajectoryOptions {
@@ -212,10 +226,22 @@ export function startOf(given: Tensor | OperatorLike, D: number, grid: Grid, isP
       throw new WeftError(
         `trajectories: the initial state must be a ket [${D}], got [${x.shape.join(", ")}]; density matrices need efficiencies below 1`,
       );
-    return ket;
+    return ofNormOne(ket, norm2(ket));
   }
-  if (ket !== null) return ket.reshape([D, 1]).mul(conj(ket).reshape([1, D]));
+  if (ket !== null) return ofNormOne(ket.reshape([D, 1]).mul(conj(ket).reshape([1, D])), norm2(ket));
   if (x.rank !== 2 || x.shape[0] !== D || x.shape[1] !== D)
     throw new WeftError(`trajectories: the initial state must be [${D}] or [${D}, ${D}], got [${x.shape.join(", ")}]`);
+  return ofNormOne(x, real(x.diagonal().sum()));
+}
+
+/** Throws unless the norm (or trace) of an initial state is 1, because it decides when jumps happen; inside a trace the state is NaN. */
+function ofNormOne(x: Tensor, norm: Tensor): Tensor {
+  const known = concreteValues(norm);
+  const room = roomFor(x);
+  if (known === null) return where(norm.sub(1).abs().lessEqual(room), x, Number.NaN);
+  if (!(Math.abs(known[0] - 1) <= room))
+    throw new WeftError(
+      `trajectories: the norm (or trace) of the initial state is ${known[0]} instead of 1; divide by it`,
+    );
   return x;
 }

@@ -12,7 +12,7 @@ export {
   scaleTimes,
   setParameter,
 } from "./gate-spec.js";
-export { type GateOutcome, GateProblem, type GateReport, type Populations } from "./problem.js";
+export { type GateOutcome, GateProblem, type GateReport, type PartListener, type Populations } from "./problem.js";
 export { type PulseLine, pulseLines } from "./pulse-lines.js";
 export type { RobustSpec } from "./robust.js";
 export { type TunedEvolution, type TuneOptions, tuneEvolution } from "./tune.js";

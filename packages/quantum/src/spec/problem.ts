@@ -31,6 +31,7 @@ import {
 } from "../solvers/index.js";
 import {
   type BoundDevice,
+  checkSampling,
   computationalFrame,
   computationalStates,
   type DeviceEvolution,
@@ -186,13 +187,20 @@ export class GateProblem {
    * The infidelity of a pulse as it may be reported: valid (see GateOutcome.check), of levels that suffice, with the error that the
    * steps leave at this pulse. Throws if that error is above the tolerance of the specification. Every command reports through
    * this function.
+   *
+   * @param onPart - Called before each evolution with the parts that are done and their number.
    */
-  report(p: Partial<DeviceParameters> = {}): GateReport {
+  report(p: Partial<DeviceParameters> = {}, onPart: PartListener = () => {}): GateReport {
     const { robust } = this.spec;
     const costs = Object.fromEntries(Object.entries(this.#costs(p) ?? {}).map(([name, x]) => [name, x.itemSync()]));
-    if (robust === null) return { ...this.#reportOne(p), costs };
+    if (robust === null) return { ...this.#reportOne(p, onPart), costs };
     const all = { ...this.parameters(), ...p } as DeviceParameters;
-    const each = variationsOf(robust).map((variation) => this.#reportOne({ ...p, ...varied(all, variation) }));
+    const variations = variationsOf(robust);
+    const each = variations.map((variation, k) =>
+      this.#reportOne({ ...p, ...varied(all, variation) }, (what, done, parts) =>
+        onPart(`device ${k + 1}: ${what}`, k * parts + done, variations.length * parts),
+      ),
+    );
     const values = tensor(
       each.map(({ infidelity }) => infidelity),
       { dtype: "float64" },
@@ -208,13 +216,18 @@ export class GateProblem {
   }
 
   /** The report of one device. */
-  #reportOne(p: Partial<DeviceParameters>): GateReport {
-    const outcome = this.outcome(this.bind(p), p);
+  #reportOne(p: Partial<DeviceParameters>, onPart: PartListener): GateReport {
+    onPart("evolution", 0, 3);
+    const bound = this.bind(p);
+    const outcome = this.outcome(bound, p);
+    checkSampling(bound, durationOf(bound, this.spec.evolution.duration), outcome.evolution);
     // The final states of a channel exist only inside its batch.
     const isChannel = this.spec.target.states === null && this.spec.jumps.length > 0;
     computeTogether([outcome.infidelity, outcome.leaked, isChannel ? null : outcome.evolution.final]);
     const { smallestEigenvalue } = outcome.check();
+    onPart("populations of the highest levels", 1, 3);
     this.checkTruncation(p);
+    onPart("error of the steps", 2, 3);
     const { error } = this.checkSteps(p);
     const infidelity = outcome.infidelity.itemSync();
     return {
@@ -445,6 +458,9 @@ export class GateProblem {
     return { method, gradient, steps: this.#steps(), duration: durationOf(bound, duration), dtype: precision };
   }
 }
+
+/** Called before a part of a report: what it is, the parts that are done, and their number. */
+export type PartListener = (what: string, done: number, parts: number) => void;
 
 /** The infidelity of a pulse with its estimated integration error. */
 export interface GateReport {

@@ -353,7 +353,17 @@ export class BoundDevice {
       static: fixed,
       drives: terms.map(({ on, operator }) => ({ sites: [site(on)], matrix: operatorOf(levels[on], operator) })),
       amplitudes,
+      ...(typeof amplitudes === "function" && { breaks: this.#breaks() }),
     };
+  }
+
+  /** Times at which pulses begin and end. */
+  #breaks(): Tensor {
+    const pulses = this.device.drives.map((drive) => ({ pulse: drive.pulse, p: this.pulseParameters(drive) }));
+    return stack([
+      ...pulses.flatMap(({ p }) => ("delay" in p ? [p.delay] : [])),
+      ...pulses.map(({ pulse, p }) => pulse.end(p)),
+    ]);
   }
 
   /** One drive per part and operator: the sum of all pulses that reach it. */

@@ -12,6 +12,7 @@ import {
   type Validity,
 } from "../solvers/index.js";
 import type { BoundDevice, QuantumDevice } from "./device.js";
+import { checkSampling } from "./sampling.js";
 import { checkAssignment, computationalStates, dressedStates, levelsOfState } from "./spectrum.js";
 
 /** Options of `evolve`. */
@@ -89,8 +90,10 @@ export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptio
   });
   const leaked = weight(unitary).sum(0).mean().neg().add(1);
   const norms = weight(run.final).sum(0);
-  const check: DeviceEvolution["check"] = (limits = {}) =>
-    checkResult(run, norms, topWeight, limits, (name) => bound.device.parts[name].structure.levels);
+  const check: DeviceEvolution["check"] = (limits = {}) => {
+    checkSampling(bound, total, run);
+    return checkResult(run, norms, topWeight, limits, (name) => bound.device.parts[name].structure.levels);
+  };
   return { ...run, unitary, leaked, topWeight, check };
 }
 

@@ -33,6 +33,7 @@ export {
   Resonator,
   Transmon,
 } from "./parts.js";
+export { checkSampling } from "./sampling.js";
 export {
   computationalStates,
   type DressedStates,

@@ -67,3 +67,37 @@ test("running sums along every axis, in both directions", () => {
       assert.deepEqual(weft.cumsum(weft.tensor(x, { shape }), axis).dataSync(), want);
     }
 });
+
+test("the first and the middle elements of long rows", () => {
+  weft.setDevice("cpu");
+  const n = 5000;
+  const rows: Record<string, number[]> = {
+    rising: Array.from({ length: n }, (_, i) => i - 2500),
+    falling: Array.from({ length: n }, (_, i) => 2500 - i),
+    few: Array.from({ length: n }, () => Math.floor(random() * 3)),
+    random: Array.from({ length: n }, () => Math.fround(draws.float32() as number)),
+  };
+  for (const [name, values] of Object.entries(rows))
+    for (const dtype of ["float32", "float64"] as const) {
+      const x = weft.tensor(values, { dtype });
+      const order = orderOf(values, true);
+      for (const k of [1, 5, 40, 700])
+        assert.deepEqual([...weft.topk(x, k).indices.dataSync()], order.slice(0, k), `${name} ${dtype} ${k}`);
+      const sorted = [...values].sort((a, b) => a - b);
+      if (name !== "random") assert.equal(weft.median(x).itemSync(), (sorted[n / 2 - 1] + sorted[n / 2]) / 2, name);
+    }
+});
+
+test("many updates of few places", () => {
+  weft.setDevice("cpu");
+  const [count, places, width] = [30_000, 7, 3];
+  const ids = Int32Array.from({ length: count }, () => Math.floor(random() * places));
+  const updates = Float64Array.from({ length: count * width }, () => Math.floor(random() * 100));
+  const want = new Float64Array(places * width).fill(5);
+  for (let i = 0; i < count * width; i++) want[ids[Math.floor(i / width)] * width + (i % width)] += updates[i];
+  for (const dtype of ["float64", "int32", "int64", "complex128"] as const) {
+    const base = weft.full([places, width], 5, { dtype });
+    const sums = weft.indexAdd(base, weft.tensor(ids), weft.tensor(updates, { shape: [count, width] }).cast(dtype));
+    assert.deepEqual(sums.cast("float64").dataSync(), want, dtype);
+  }
+});

@@ -218,6 +218,16 @@ test("a compiler that fails the self-test with all flags is refused", { skip }, 
   assert.match(err, /gives wrong results, also without.*WEFT_CC/s);
 });
 
+test("programs are linked with the C library where they do not find it in the process", { skip }, () => {
+  const cc = join(freshFolder(), "cc");
+  const refuse = `case " $* " in *" -shared "*" -nostdlib "*) exit 1;; esac`;
+  writeFileSync(cc, `#!/bin/sh\n${refuse}\nexec ${findCompiler()!.command} "$@"\n`);
+  chmodSync(cc, 0o755);
+  const body = program("console.log(weft.ones([10]).erf().sum().itemSync() > 8, weft.system.compilerTest().linked);");
+  const { out, err } = run(body, { WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc });
+  assert.equal(out, "true true", err);
+});
+
 test("the self-test compiles one file, once for each cache", { skip }, () => {
   const { cc, calls } = watchedCompiler("echo unit");
   const only = program("console.log(weft.system.compilerTest().flags);");

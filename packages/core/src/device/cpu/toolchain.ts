@@ -53,10 +53,7 @@ const noVectors: Record<string, string[]> = {
   clang: ["-fno-vectorize", "-fno-slp-vectorize"],
 };
 
-/**
- * What programs are linked with. The process has loaded the C library already: a linker that does not read its symbols takes a quarter of
- * the time.
- */
+/** What programs are linked with. The process has loaded the C library already, and reading its symbols takes linkers most of their time. */
 const programLibraries: Record<string, string[]> = {
   gcc: ["-nostdlib", "-fno-use-linker-plugin", "-lgcc"],
   clang: ["-lm"],

@@ -47,7 +47,7 @@ function doubles({ dtype, data }: Value): Float64Array {
   if (dtype === "float16") return Float64Array.from(data as Uint16Array, float16Value);
   if (dtype === "bfloat16") return Float64Array.from(data as Uint16Array, bfloat16Value);
   if (data instanceof BigInt64Array || data instanceof BigUint64Array) return Float64Array.from(data, Number);
-  return Float64Array.from(data as Float64Array);
+  return new Float64Array(data as Float64Array);
 }
 
 /** The elements of a real tensor as doubles (64-bit integers beyond 2^53 lose digits). */
@@ -101,6 +101,11 @@ const conversions: Record<DType, (x: number) => number | bigint> = {
 /** Stores doubles, rounding once. A complex dtype gets imaginary parts of zero. */
 export function fromReals(dtype: DType, shape: Shape, numbers: ArrayLike<number>): Value {
   const data = makeStorage(dtype, checkedCount(shape, numbers.length)) as { [i: number]: number | bigint };
+  // Floats are rounded by the typed array.
+  if (data instanceof Float64Array && !isComplex(dtype)) {
+    data.set(numbers);
+    return { shape, dtype, data };
+  }
   const convert = conversions[dtype];
   const step = isComplex(dtype) ? 2 : 1;
   for (let i = 0; i < numbers.length; i++) data[i * step] = convert(numbers[i]);
