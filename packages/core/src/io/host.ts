@@ -40,6 +40,11 @@ export async function loadArray(path: string, name: string, source: ArraySource)
       path,
       `${name} was announced as ${shown} and loaded as ${array.dtype}[${array.shape.join(", ")}]`,
     );
+  if (typeof array.data === "function")
+    throw new FileError(
+      path,
+      `${name} is a tensor, and this function writes arrays of the host; use save(path, tensors)`,
+    );
   const storage = makeStorage(array.dtype, 0).constructor as new () => Storage;
   if (!(array.data instanceof storage) || array.data.byteLength !== byteCount(path, name, array))
     throw new FileError(

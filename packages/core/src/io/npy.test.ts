@@ -169,6 +169,8 @@ test("writing is atomic, follows links, and validates its argument", async () =>
   await rejects(writeNpy(path, wrong), path, /int32\[3\], which is not what its Int32Array of 2 holds/);
   const mixed = { shape: [2], dtype: "float32", data: Int32Array.of(1, 2) } as HostArray;
   await rejects(writeNpy(path, mixed), path, /not what its Int32Array/);
+  const tensor = { shape: [2], dtype: "float32", data: async () => Float32Array.of(1, 2) } as unknown as HostArray;
+  await rejects(writeNpy(path, tensor), path, /is a tensor.*use save/);
   const strange = { shape: [1], dtype: "float8", data: Uint8Array.of(1) } as unknown as HostArray;
   await rejects(writeNpy(path, strange), path, /unknown dtype float8/);
   const failing = { shape: [1], dtype: "int32" as const, load: () => Promise.reject(new Error("gone")) };
