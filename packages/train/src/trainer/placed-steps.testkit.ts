@@ -5,6 +5,7 @@ import { join } from "node:path";
 import * as weft from "@weft/core";
 import { adamW } from "@weft/core/optim";
 import { joinGroup, type RankGroup } from "./group.js";
+import { initLlama, type Llama, type LlamaShape, llamaLoss } from "./llama.testkit.js";
 import { abstractState, compiledBytes, placeRun } from "./plan-run.js";
 import { leavesOf, type PlacementDecision, StatePlacement } from "./state-placement.js";
 import { freshState, type RankBatch, StepExecutables, type StepOptions, stepLog } from "./step.js";
@@ -16,6 +17,8 @@ export interface PlacedCase {
   layers: number;
   width: number;
   steps: number;
+  /** A language model over sequences of this many positions instead of layers on rows. */
+  positions?: number;
   decision?: PlacementDecision;
   memory?: number;
 }
@@ -29,28 +32,45 @@ export interface PlacedAnswer {
 
 type Params = { layers: { weight: weft.Tensor; bias: weft.Tensor }[]; head: weft.Tensor };
 
-export function optionsOf({ layers, width }: PlacedCase, group: Pick<RankGroup, "rank" | "size">): StepOptions<Params> {
-  return {
-    task: {
-      init(key) {
-        const keys = weft.splitKey(key, layers + 1);
-        const normal = (i: number, ...shape: number[]): weft.Tensor =>
-          weft.randn(shape, { key: keys.index(i) }).mul(shape[0] ** -0.5);
-        return {
-          layers: Array.from({ length: layers }, (_, i) => ({
-            weight: normal(i, width, width),
-            bias: weft.zeros([width]),
-          })),
-          head: normal(layers, width, 3),
-        };
-      },
-      loss(params, batch) {
-        let h = batch as weft.Tensor;
-        for (const { weight, bias } of params.layers) h = h.add(weft.gelu(h.matmul(weight).add(bias)));
-        return h.matmul(params.head).sub(1).square().mean();
-      },
-      evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
+const llamaOf = ({ layers, width }: PlacedCase): LlamaShape => ({
+  layers,
+  width,
+  heads: 4,
+  groups: 2,
+  hidden: 2 * width,
+  vocabulary: 24,
+});
+
+export function optionsOf(given: PlacedCase, group: Pick<RankGroup, "rank" | "size">): StepOptions<Params | Llama> {
+  const { layers, width } = given;
+  const shape = llamaOf(given);
+  const language: StepOptions<Llama>["task"] = {
+    init: (key) => initLlama(shape, key),
+    loss: (params, batch) => llamaLoss(shape, params, batch as weft.Tensor),
+    evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
+  };
+  const rows: StepOptions<Params>["task"] = {
+    init(key) {
+      const keys = weft.splitKey(key, layers + 1);
+      const normal = (i: number, ...shape: number[]): weft.Tensor =>
+        weft.randn(shape, { key: keys.index(i) }).mul(shape[0] ** -0.5);
+      return {
+        layers: Array.from({ length: layers }, (_, i) => ({
+          weight: normal(i, width, width),
+          bias: weft.zeros([width]),
+        })),
+        head: normal(layers, width, 3),
+      };
     },
+    loss(params, batch) {
+      let h = batch as weft.Tensor;
+      for (const { weight, bias } of params.layers) h = h.add(weft.gelu(h.matmul(weight).add(bias)));
+      return h.matmul(params.head).sub(1).square().mean();
+    },
+    evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
+  };
+  return {
+    task: (given.positions === undefined ? rows : language) as never,
     optimizer: adamW({ learningRate: 1e-4 }) as never,
     group,
     dtype: "float32",
@@ -63,8 +83,16 @@ export function optionsOf({ layers, width }: PlacedCase, group: Pick<RankGroup, 
 }
 
 /** Rows [from, to) of a rank's share of a batch of a step. */
-function batchOf({ rows, width }: PlacedCase, placement: StatePlacement, step: number, stop: boolean): RankBatch {
-  const all = weft.randn([rows, width], { seed: 100 + step });
+function batchOf(
+  { rows, width, positions }: PlacedCase,
+  placement: StatePlacement,
+  step: number,
+  stop: boolean,
+): RankBatch {
+  const all =
+    positions === undefined
+      ? weft.randn([rows, width], { seed: 100 + step })
+      : weft.randint(0, 24, [rows, positions], { seed: 100 + step });
   const { rank, ranks } = placement.share;
   const small = Math.floor(rows / ranks);
   const from = rank * small + Math.min(rank, rows % ranks);

@@ -70,6 +70,25 @@ test("ZeRO, tensor parallelism and rematerialization have the losses of one devi
   compare(await onRanks(4, four), four);
 });
 
+test("sequences over two ranks have the losses of one device, also with divided state", { skip }, async () => {
+  const tiny = { rows: 3, layers: 1, width: 8, positions: 6, steps: 3 };
+  // Embedding, head, nine tensors of the layer, norm.
+  const along = (data: number, model: number, stage: Stage, rematerialized: number[] = []): PlacementDecision => ({
+    data,
+    model,
+    params: Array.from({ length: 12 }, () => ({ stage, dim: -1 })),
+    inputs: [1],
+    rematerialized,
+  });
+  const two: PlacedCase[] = [
+    { ...tiny, name: "sequence, ZeRO-1", decision: along(1, 2, 1) },
+    { ...tiny, name: "sequence, ZeRO-3, rematerialized", decision: along(1, 2, 3, [0, 1, 2]) },
+    // Positions that two ranks do not divide evenly.
+    { ...tiny, positions: 7, name: "odd sequence", decision: along(1, 2, 2) },
+  ];
+  compare(await onRanks(2, two), two);
+});
+
 test("a step that needs four times the memory of a worker is placed on four, with the losses of one", {
   skip,
 }, async () => {
