@@ -1,6 +1,5 @@
 // Workers as actors of a real Ray cluster with several nodes, which the test starts.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { after, before, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import * as weft from "@weft/core";
@@ -15,21 +14,26 @@ before(async () => {
 });
 after(() => ray?.stop());
 
-const workersOf = (): number[] =>
-  spawnSync("pgrep", ["-f", "cluster/dist/main.js worker"], { encoding: "utf8" })
-    .stdout.split("\n")
-    .filter((line) => line !== "")
-    .map(Number);
+/** Whether a process is there; tests beside this one have workers of their own. */
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 test("workers are actors of a placement group, are replaced by Ray, and end with the job", {
   skip,
   timeout: 180_000,
 }, async () => {
-  const mine = new Set(workersOf());
   const cluster = await connect({ ray: ray.address, devices: 3, strategy: "SPREAD" });
-  const own = (): number[] => workersOf().filter((pid) => !mine.has(pid));
+  const started = new Set<number>();
+  const note = (): void => cluster.workers.forEach(({ process }) => void started.add(process.pid));
   try {
     assert.equal(cluster.workers.length, 3);
+    note();
     const x = weft.arange(10_000).reshape([100, 100]);
     assert.equal(await x.sum().item(), 49_995_000);
     const [first] = cluster.workers;
@@ -40,11 +44,13 @@ test("workers are actors of a placement group, are replaced by Ray, and end with
       if (ids.length === 3 && !ids.includes(first.id)) break;
     }
     assert.equal(await x.add(1).sum().item(), 50_005_000);
+    note();
+    assert.ok(started.size > 3);
   } finally {
     await cluster.close();
     weft.setDevice("cpu");
   }
-  for (const deadline = Date.now() + 15_000; own().length > 0; await delay(200))
+  for (const deadline = Date.now() + 15_000; [...started].some(isAlive); await delay(200))
     assert.ok(Date.now() < deadline, "workers were left behind");
 });
 
