@@ -273,7 +273,7 @@ int main(void) {
   int32_t order[8];
   wr_argsort(6, 0, 4, 0, 4, 0, base, order, 2); wr_argsort(6, 1, 0, 0, 0, 0, base, order, 2);
   /* Equal numbers keep their order, and NaN is last. */
-  const double numbers[8] = {3, 1, NAN, 2, 1, -INFINITY, NAN, 3};
+  const double numbers[8] = {3, 1, __builtin_nan(""), 2, 1, -__builtin_inf(), __builtin_nan(""), 3};
   const int32_t sorted[8] = {5, 1, 4, 3, 0, 7, 2, 6};
   const int32_t descending[8] = {2, 6, 0, 7, 3, 1, 4, 5};
   wr_argsort(7, 1, 8, 0, 8, 1, numbers, order, 1);
