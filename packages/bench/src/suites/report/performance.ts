@@ -10,6 +10,7 @@ function machineLines({ hardware: h, versions, at, settings, absent }: ContestRe
   const listed = Object.entries(contestants as Record<string, object>).map(
     ([name, facts]) =>
       `${name} (${Object.entries(facts)
+        .filter(([, value]) => value !== null)
         .map(([key, value]) => `${key} ${value}`)
         .join(", ")})`,
   );
