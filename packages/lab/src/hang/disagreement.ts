@@ -1,7 +1,7 @@
 // Ranks that issue different calls: another order, a skipped or additional call, another size or type.
 import { groupName, type HangContext, mainFrames, siteOfRank } from "./context.js";
 import {
-  type Call,
+  type CommunicationCall,
   type HangEvidence,
   isUserFrame,
   type RankCalls,
@@ -15,8 +15,8 @@ import {
   departures,
   difference,
   firstUnseen,
+  type GroupSequence,
   goesBack,
-  type Lane,
   lanesOf,
   payloadHistory,
   placeOf,
@@ -59,15 +59,15 @@ function firstMismatch(context: HangContext): Mismatch | null {
 /** All ranks are at the same call, but with different sizes or types. */
 function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }: Mismatch): HangVerdict {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
-  const callOf = (lane: Lane) => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+  const callOf = (lane: GroupSequence) => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
   // The smallest set of ranks that agree with each other; between equals the one that did otherwise before.
-  const sets: Lane[][] = [];
+  const sets: GroupSequence[][] = [];
   for (const lane of here) {
     const set = sets.find((other) => difference(callOf(other[0]), callOf(lane)) === null);
     if (set === undefined) sets.push([lane]);
     else set.push(lane);
   }
-  const unusual = (set: Lane[]) => {
+  const unusual = (set: GroupSequence[]) => {
     const { same, other } = payloadHistory(context.evidence, set[0].calls, callAt(set[0], sequence));
     return other > same ? 1 : 0;
   };
@@ -79,7 +79,7 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
   const swapped =
     issuedLater(context, usual[0], sequence, got) ||
     inOtherGroup(context.evidence, odd[0].calls, callAt(odd[0], sequence));
-  const describe = (call: Call) =>
+  const describe = (call: CommunicationCall) =>
     kind === "dtype"
       ? (call.inputDtypes[0] ?? call.outputDtypes[0])
       : JSON.stringify(call.inputSizes[0] ?? call.outputSizes[0]);
@@ -111,7 +111,7 @@ function inOtherGroup(evidence: HangEvidence, calls: RankCalls, index: number): 
 }
 
 /** Whether a rank repeats a call of its loop while the others go on to one that nobody has issued before. */
-function isOneMore(evidence: HangEvidence, calls: RankCalls, index: number, expected: Call): boolean {
+function isOneMore(evidence: HangEvidence, calls: RankCalls, index: number, expected: CommunicationCall): boolean {
   const place = placeOf(evidence.calls[calls.call[index]]);
   const next = placeOf(expected);
   let repeated = 0;
@@ -123,7 +123,7 @@ function isOneMore(evidence: HangEvidence, calls: RankCalls, index: number, expe
   return repeated > 1;
 }
 
-function issuedLater(context: HangContext, lane: Lane, sequence: number, call: Call): boolean {
+function issuedLater(context: HangContext, lane: GroupSequence, sequence: number, call: CommunicationCall): boolean {
   for (let s = sequence + 1; s <= Math.min(lane.last, sequence + 16); s++) {
     const at = callAt(lane, s);
     if (at >= 0 && difference(context.evidence.calls[lane.calls.call[at]], call) === null) return true;
@@ -138,7 +138,8 @@ function fromOwnHistory(context: HangContext, aborted: RankEvidence[]): HangVerd
   for (const own of aborted) {
     const frames = mainFrames(own);
     const site = userSite(frames);
-    const isAt = (call: Call) => call.site !== null && call.site.file === site?.file && call.site.line === site.line;
+    const isAt = (call: CommunicationCall) =>
+      call.site !== null && call.site.file === site?.file && call.site.line === site.line;
     if (site === null || seen.length === 0 || context.evidence.calls.some(isAt)) continue;
     const op = frames.find((frame) => /distributed_c10d\.py$/.test(frame.file))?.name ?? "unknown";
     return context.verdict(evaluating.test(site.name) ? "evaluation" : "extra", [own.rank], {
@@ -198,14 +199,15 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
     group: groupName(context.evidence, calls.group[departure.index]),
     sequence: calls.sequence[departure.index],
   };
-  const where = (call: Call) => `${call.op}${call.site === null ? "" : ` (${call.site.file}:${call.site.line})`}`;
+  const where = (call: CommunicationCall) =>
+    `${call.op}${call.site === null ? "" : ` (${call.site.file}:${call.site.line})`}`;
   const fact = `after ${where(previous)} rank ${rank} issued ${where(got)}${expected === null ? "" : `; the other ranks issue ${where(expected)}`}`;
   // In a loop of these calls, one that is left out and one that is repeated look the same.
   const repeated =
     placeOf(got) === placeOf(previous)
       ? [`or it issued ${where(got)} once too often (an additional backward pass?)`]
       : [];
-  const make = (kind: HangKind, call: Call, at2: Site | null): HangVerdict =>
+  const make = (kind: HangKind, call: CommunicationCall, at2: Site | null): HangVerdict =>
     context.verdict(kind, [rank], {
       site: call.site ?? context.mainWaiting([rank])?.site ?? siteOfRank(own),
       at: at2,
@@ -230,7 +232,7 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   return loops ? make("uneven", expected, got.site) : make("extra", got, null);
 }
 
-function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolean {
+function isPlaceOfOthers(context: HangContext, rank: number, call: CommunicationCall): boolean {
   const place = placeOf(call);
   for (const { rank: other, calls } of context.evidence.ranks.values())
     for (let i = 0; other !== rank && calls !== undefined && i < calls.count; i++)
@@ -239,7 +241,12 @@ function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolea
 }
 
 /** In the same loop the others issue this call, at another line, but not now. */
-function samePayloadElsewhere(context: HangContext, rank: number, got: Call, expected: Call): boolean {
+function samePayloadElsewhere(
+  context: HangContext,
+  rank: number,
+  got: CommunicationCall,
+  expected: CommunicationCall,
+): boolean {
   if (difference(got, expected) === null || got.site === null || expected.site === null) return false;
   return context.evidence.calls.some(
     (call) =>
@@ -257,7 +264,12 @@ function samePayloadElsewhere(context: HangContext, rank: number, got: Call, exp
  * A set of ranks that went on as they never did before, shortly before the calls of the group differed: lines that issue the
  * same calls hide where it began. Null where none or several sets did.
  */
-function leftCommonOrder(context: HangContext, group: number, sequence: number, sets: Lane[][]): HangVerdict | null {
+function leftCommonOrder(
+  context: HangContext,
+  group: number,
+  sequence: number,
+  sets: GroupSequence[][],
+): HangVerdict | null {
   const { evidence } = context;
   const left = sets.map(([lane]) => firstUnseen(evidence, lane.calls, callAt(lane, sequence)));
   const odd = left.findIndex((index) => index >= 0);
@@ -270,7 +282,8 @@ function leftCommonOrder(context: HangContext, group: number, sequence: number, 
   const expected = evidence.calls[sets[usual][0].calls.call[at]];
   if (placeOf(got) === placeOf(expected) || difference(got, expected) !== null) return null;
   const ranks = sets[odd].map((lane) => lane.rank);
-  const where = (call: Call): string => `${call.op}${call.site === null ? "" : ` at ${siteText(call.site)}`}`;
+  const where = (call: CommunicationCall): string =>
+    `${call.op}${call.site === null ? "" : ` at ${siteText(call.site)}`}`;
   return context.verdict("skipped", ranks, {
     site: expected.site,
     at: got.site,
@@ -283,7 +296,7 @@ function leftCommonOrder(context: HangContext, group: number, sequence: number, 
 
 function operationMismatch(context: HangContext, { group, sequence, lanes }: Mismatch): HangVerdict {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
-  const byOp = new Map<string, Lane[]>();
+  const byOp = new Map<string, GroupSequence[]>();
   for (const lane of here) {
     const { op } = context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
     byOp.set(op, [...(byOp.get(op) ?? []), lane]);
@@ -293,9 +306,10 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
   if (left !== null) return left;
   const [op, odd] = sorted[0];
   const usual = sorted[sorted.length - 1][1];
-  const callOf = (lane: Lane): Call => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+  const callOf = (lane: GroupSequence): CommunicationCall =>
+    context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
-  const early = ([lane]: Lane[]): boolean => wentOnEarly(context.evidence, lane.calls, callAt(lane, sequence));
+  const early = ([lane]: GroupSequence[]): boolean => wentOnEarly(context.evidence, lane.calls, callAt(lane, sequence));
   const skipped = leavesOut(context, odd[0], sequence, got, expected) || (early(odd) && !early(usual));
   const call = skipped ? expected : got;
   const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
@@ -318,7 +332,13 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
  * Whether a rank went on without a call that a loop repeats: what it issued has followed the call of the others before, at the
  * same lines. Where it repeats its own last call once more, it has one call too many instead.
  */
-function leavesOut({ evidence }: HangContext, lane: Lane, sequence: number, got: Call, expected: Call): boolean {
+function leavesOut(
+  { evidence }: HangContext,
+  lane: GroupSequence,
+  sequence: number,
+  got: CommunicationCall,
+  expected: CommunicationCall,
+): boolean {
   const { call } = lane.calls;
   const here = callAt(lane, sequence);
   const place = (i: number): string => placeOf(evidence.calls[call[i]]);
@@ -335,11 +355,11 @@ interface Mismatch {
   timeMs: number;
   /** The calls stand at the same line: the ranks agree on the order, not on the payload. */
   samePlace: boolean;
-  lanes: Lane[];
+  lanes: GroupSequence[];
 }
 
 /** The first sequence number of a group at which calls differ. */
-function mismatchIn(evidence: HangEvidence, group: number, lanes: Lane[]): Mismatch | null {
+function mismatchIn(evidence: HangEvidence, group: number, lanes: GroupSequence[]): Mismatch | null {
   if (lanes.length < 2) return null;
   const from = lanes.reduce((least, lane) => Math.min(least, lane.first), Infinity);
   const to = lanes.reduce((most, lane) => Math.max(most, lane.last), -Infinity);

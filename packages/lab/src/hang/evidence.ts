@@ -8,7 +8,7 @@ export interface Site {
 }
 
 /** A communication call as far as ranks must agree on it; equal calls of all ranks share one record. */
-export interface Call {
+export interface CommunicationCall {
   /** "all_reduce", "send" …: without the name of the backend. */
   op: string;
   /** As recorded: "nccl:all_reduce". */
@@ -108,7 +108,7 @@ export interface RankEvidence {
 export interface HangEvidence {
   ranks: Map<number, RankEvidence>;
   worldSize: number | null;
-  calls: Call[];
+  calls: CommunicationCall[];
   groups: GroupInfo[];
   /** Files that could not be used, in part or at all, and why. */
   problems: string[];

@@ -1,9 +1,9 @@
 // Compares what the ranks of a job have issued. Ranks of one program issue the same calls in the same order; who departs from
 // the order that all followed before is the culprit, even between two ranks, where there is no majority.
-import type { Call, HangEvidence, RankCalls, RankEvidence } from "./evidence.js";
+import type { CommunicationCall, HangEvidence, RankCalls, RankEvidence } from "./evidence.js";
 
 /** Key of a call in its program: where it stands, or what it is where no frames are known. */
-export function placeOf(call: Call): string {
+export function placeOf(call: CommunicationCall): string {
   const { site, op } = call;
   if (site !== null) return `${site.file}:${site.line} ${op}`;
   return `${op} ${JSON.stringify(call.inputSizes)}`;
@@ -13,7 +13,7 @@ const elements = (sizes: readonly number[][]): number =>
   sizes.reduce((sum, size) => sum + size.reduce((product, n) => product * n, 1), 0);
 
 /** The payload on which all ranks of a collective must agree, by kind of collective; others may differ (roots, all-to-all). */
-const payloads: Readonly<Record<string, (call: Call) => number>> = {
+const payloads: Readonly<Record<string, (call: CommunicationCall) => number>> = {
   all_reduce: (call) => elements(call.inputSizes),
   broadcast: (call) => elements(call.outputSizes.length > 0 ? call.outputSizes : call.inputSizes),
   reduce: (call) => elements(call.inputSizes),
@@ -32,12 +32,12 @@ function family(op: string): string {
 }
 
 /** In what two calls that should be one collective differ. */
-export function difference(a: Call, b: Call): Difference {
+export function difference(a: CommunicationCall, b: CommunicationCall): Difference {
   if (a === b) return null;
   const op = family(a.op);
   if (op !== family(b.op)) return "op";
   if (untyped.has(op)) return null;
-  const types = (call: Call) => (call.inputDtypes[0] ?? call.outputDtypes[0] ?? "").toLowerCase();
+  const types = (call: CommunicationCall) => (call.inputDtypes[0] ?? call.outputDtypes[0] ?? "").toLowerCase();
   if (types(a) !== "" && types(b) !== "" && types(a) !== types(b)) return "dtype";
   const payload = payloads[op];
   if (payload === undefined || a.inputSizes.length + a.outputSizes.length === 0) return null;
@@ -46,7 +46,7 @@ export function difference(a: Call, b: Call): Difference {
 }
 
 /** Collectives of one rank in one group, by sequence number. */
-export interface Lane {
+export interface GroupSequence {
   rank: number;
   first: number;
   last: number;
@@ -58,8 +58,8 @@ export interface Lane {
 const longestLane = 1 << 22;
 
 /** The collectives of every rank in a group. */
-export function lanesOf(evidence: HangEvidence, group: number): Lane[] {
-  const lanes: Lane[] = [];
+export function lanesOf(evidence: HangEvidence, group: number): GroupSequence[] {
+  const lanes: GroupSequence[] = [];
   for (const { rank, calls } of evidence.ranks.values()) {
     if (calls === undefined) continue;
     let first = Infinity;
@@ -79,7 +79,7 @@ export function lanesOf(evidence: HangEvidence, group: number): Lane[] {
   return lanes;
 }
 
-export function callAt(lane: Lane, sequence: number): number {
+export function callAt(lane: GroupSequence, sequence: number): number {
   return sequence < lane.first || sequence > lane.last ? -1 : lane.index[sequence - lane.first];
 }
 
@@ -88,12 +88,12 @@ export interface Departure {
   rank: number;
   /** Index of the call in the rank's calls. */
   index: number;
-  previous: Call;
-  got: Call;
+  previous: CommunicationCall;
+  got: CommunicationCall;
   /** What the other ranks issue after `previous`; null when none has got there. */
-  expected: Call | null;
+  expected: CommunicationCall | null;
   /** The call after `expected` on another rank; null when none has got there. */
-  after: Call | null;
+  after: CommunicationCall | null;
 }
 
 interface Transitions {
@@ -148,7 +148,7 @@ export function departures(evidence: HangEvidence, among: ReadonlySet<number>): 
 }
 
 /** True when the calls of a rank after `from` stand at the places of the other ranks again: it only took another line. */
-function meetsAgain(lanes: Lane[][], own: RankEvidence, from: number, places: readonly string[]): boolean {
+function meetsAgain(lanes: GroupSequence[][], own: RankEvidence, from: number, places: readonly string[]): boolean {
   const calls = own.calls as RankCalls;
   let same = 0;
   let other = 0;
@@ -167,12 +167,12 @@ function meetsAgain(lanes: Lane[][], own: RankEvidence, from: number, places: re
 /** What the other ranks did after the call that a rank shares with them. */
 function expectedAfter(
   evidence: HangEvidence,
-  lanes: Lane[][],
+  lanes: GroupSequence[][],
   own: RankEvidence,
   previous: number,
   row: ReadonlyMap<string, { times: number }>,
   places: readonly string[],
-): { expected: Call | null; after: Call | null } {
+): { expected: CommunicationCall | null; after: CommunicationCall | null } {
   const calls = own.calls as RankCalls;
   if (calls.pointToPoint[previous] === 0)
     for (const lane of lanes[calls.group[previous]]) {
@@ -191,7 +191,7 @@ function expectedAfter(
 }
 
 /** True when a transition goes back to the beginning of a loop: its target was first issued before its source. */
-export function goesBack(evidence: HangEvidence, from: Call, to: Call): boolean {
+export function goesBack(evidence: HangEvidence, from: CommunicationCall, to: CommunicationCall): boolean {
   const [source, target] = [placeOf(from), placeOf(to)];
   for (const { calls } of evidence.ranks.values()) {
     if (calls === undefined) continue;
