@@ -1,7 +1,8 @@
 // Ranks that issue different calls: another order, a skipped or additional call, another size or type.
-import { groupName, type HangContext, mainFrames, siteOfRank } from "./context.js";
+import { bestReadings } from "./alignment.js";
+import { groupName, type HangContext, lastSequence, mainFrames, siteOfRank } from "./context.js";
 import {
-  type CommunicationCall,
+  type Call,
   type HangEvidence,
   isUserFrame,
   type RankCalls,
@@ -15,8 +16,9 @@ import {
   departures,
   difference,
   firstUnseen,
-  type GroupSequence,
   goesBack,
+  inOtherGroup,
+  type Lane,
   lanesOf,
   payloadHistory,
   placeOf,
@@ -59,15 +61,15 @@ function firstMismatch(context: HangContext): Mismatch | null {
 /** All ranks are at the same call, but with different sizes or types. */
 function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }: Mismatch): HangVerdict {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
-  const callOf = (lane: GroupSequence) => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+  const callOf = (lane: Lane) => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
   // The smallest set of ranks that agree with each other; between equals the one that did otherwise before.
-  const sets: GroupSequence[][] = [];
+  const sets: Lane[][] = [];
   for (const lane of here) {
     const set = sets.find((other) => difference(callOf(other[0]), callOf(lane)) === null);
     if (set === undefined) sets.push([lane]);
     else set.push(lane);
   }
-  const unusual = (set: GroupSequence[]) => {
+  const unusual = (set: Lane[]) => {
     const { same, other } = payloadHistory(context.evidence, set[0].calls, callAt(set[0], sequence));
     return other > same ? 1 : 0;
   };
@@ -79,7 +81,7 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
   const swapped =
     issuedLater(context, usual[0], sequence, got) ||
     inOtherGroup(context.evidence, odd[0].calls, callAt(odd[0], sequence));
-  const describe = (call: CommunicationCall) =>
+  const describe = (call: Call) =>
     kind === "dtype"
       ? (call.inputDtypes[0] ?? call.outputDtypes[0])
       : JSON.stringify(call.inputSizes[0] ?? call.outputSizes[0]);
@@ -97,21 +99,8 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
   );
 }
 
-/** Whether a rank issued the calls of this line in another group before, and never in this one. */
-function inOtherGroup(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
-  const place = placeOf(evidence.calls[calls.call[index]]);
-  if (evidence.calls[calls.call[index]].site === null) return false;
-  let elsewhere = 0;
-  for (let i = 0; i < index; i++) {
-    if (placeOf(evidence.calls[calls.call[i]]) !== place) continue;
-    if (calls.group[i] === calls.group[index]) return false;
-    elsewhere++;
-  }
-  return elsewhere > 1;
-}
-
 /** Whether a rank repeats a call of its loop while the others go on to one that nobody has issued before. */
-function isOneMore(evidence: HangEvidence, calls: RankCalls, index: number, expected: CommunicationCall): boolean {
+function isOneMore(evidence: HangEvidence, calls: RankCalls, index: number, expected: Call): boolean {
   const place = placeOf(evidence.calls[calls.call[index]]);
   const next = placeOf(expected);
   let repeated = 0;
@@ -123,7 +112,7 @@ function isOneMore(evidence: HangEvidence, calls: RankCalls, index: number, expe
   return repeated > 1;
 }
 
-function issuedLater(context: HangContext, lane: GroupSequence, sequence: number, call: CommunicationCall): boolean {
+function issuedLater(context: HangContext, lane: Lane, sequence: number, call: Call): boolean {
   for (let s = sequence + 1; s <= Math.min(lane.last, sequence + 16); s++) {
     const at = callAt(lane, s);
     if (at >= 0 && difference(context.evidence.calls[lane.calls.call[at]], call) === null) return true;
@@ -138,8 +127,7 @@ function fromOwnHistory(context: HangContext, aborted: RankEvidence[]): HangVerd
   for (const own of aborted) {
     const frames = mainFrames(own);
     const site = userSite(frames);
-    const isAt = (call: CommunicationCall) =>
-      call.site !== null && call.site.file === site?.file && call.site.line === site.line;
+    const isAt = (call: Call) => call.site !== null && call.site.file === site?.file && call.site.line === site.line;
     if (site === null || seen.length === 0 || context.evidence.calls.some(isAt)) continue;
     const op = frames.find((frame) => /distributed_c10d\.py$/.test(frame.file))?.name ?? "unknown";
     return context.verdict(evaluating.test(site.name) ? "evaluation" : "extra", [own.rank], {
@@ -199,15 +187,14 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
     group: groupName(context.evidence, calls.group[departure.index]),
     sequence: calls.sequence[departure.index],
   };
-  const where = (call: CommunicationCall) =>
-    `${call.op}${call.site === null ? "" : ` (${call.site.file}:${call.site.line})`}`;
+  const where = (call: Call) => `${call.op}${call.site === null ? "" : ` (${call.site.file}:${call.site.line})`}`;
   const fact = `after ${where(previous)} rank ${rank} issued ${where(got)}${expected === null ? "" : `; the other ranks issue ${where(expected)}`}`;
-  // In a loop of these calls, one that is left out and one that is repeated look the same.
+  // In a loop of these calls, one that is left out and one that is repeated look the same, unless steps were counted.
   const repeated =
-    placeOf(got) === placeOf(previous)
+    placeOf(got) === placeOf(previous) && stepsAhead(context, rank) === null
       ? [`or it issued ${where(got)} once too often (an additional backward pass?)`]
       : [];
-  const make = (kind: HangKind, call: CommunicationCall, at2: Site | null): HangVerdict =>
+  const make = (kind: HangKind, call: Call, at2: Site | null): HangVerdict =>
     context.verdict(kind, [rank], {
       site: call.site ?? context.mainWaiting([rank])?.site ?? siteOfRank(own),
       at: at2,
@@ -221,18 +208,34 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   if (expected === null) return make("extra", got, null);
   // The right kind of call at a line of its own: the branch issues its calls in another order.
   const swapped = !elsewhere && difference(got, expected) === "op" && after !== null && difference(got, after) === null;
+  if (!elsewhere && repeatsBetween(previous, got, expected)) return make("extra", got, null);
   if (swapped || (!elsewhere && samePayloadElsewhere(context, rank, got, expected))) return make("order", got, null);
-  // Threads of one rank issue both calls, the second one first.
-  const next = departure.index + 1 < calls.count ? context.evidence.calls[calls.call[departure.index + 1]] : null;
-  if (elsewhere && next !== null && placeOf(next) === placeOf(expected) && placeOf(got) !== placeOf(expected))
-    return make("order", got, null);
+  // Threads of one rank issue both calls, the second one first. A call that is left out fits such calls as well; then it tells
+  // them apart that the rank went on while its first call was not complete.
+  const readings = bestReadings(departure.own, departure.other);
+  const early = readings.filter(({ kind }) => kind === "early").length;
+  const overlaps = departure.index + 1 < calls.count && !isPassed(context, rank, calls, departure.index);
+  if (elsewhere && early > 0 && (early === readings.length || overlaps)) return make("order", got, null);
+  // Who issued a call too many is behind the others in its steps; who left one out is not.
+  if (elsewhere && (stepsAhead(context, rank) ?? 0) < 0) return make("extra", got, null);
   if (elsewhere) return make("skipped", expected, got.site);
   // Behind the loop, or in a branch inside of it.
   const loops = goesBack(context.evidence, previous, expected) && isInsideBlock(got, [expected, previous]) !== true;
   return loops ? make("uneven", expected, got.site) : make("extra", got, null);
 }
 
-function isPlaceOfOthers(context: HangContext, rank: number, call: CommunicationCall): boolean {
+/** Steps that a rank has made more than all others; negative: fewer than all others; null where they were not counted. */
+function stepsAhead({ evidence }: HangContext, rank: number): number | null {
+  const own = evidence.ranks.get(rank)?.steps;
+  const others = [...evidence.ranks.values()]
+    .filter((one) => one.rank !== rank)
+    .map(({ steps }) => steps ?? Number.NaN);
+  if (own === undefined || own + Math.max(0, ...others) === 0 || others.some(Number.isNaN)) return null;
+  if (own < Math.min(...others)) return own - Math.min(...others);
+  return Math.max(0, own - Math.max(...others));
+}
+
+function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolean {
   const place = placeOf(call);
   for (const { rank: other, calls } of context.evidence.ranks.values())
     for (let i = 0; other !== rank && calls !== undefined && i < calls.count; i++)
@@ -240,13 +243,25 @@ function isPlaceOfOthers(context: HangContext, rank: number, call: Communication
   return false;
 }
 
+/** Whether a call is complete: its rank says so, and another rank of its group has issued the call after it. */
+function isPassed({ evidence }: HangContext, rank: number, calls: RankCalls, index: number): boolean {
+  if (calls.state[index] !== 2) return false;
+  for (const own of evidence.ranks.values())
+    if (own.rank !== rank && (lastSequence(own, calls.group[index]) ?? -1) > calls.sequence[index]) return true;
+  return false;
+}
+
+/** The call before once more, at a line between it and the call that is due, such as a batch that is tried again. */
+function repeatsBetween(previous: Call, got: Call, expected: Call): boolean {
+  const sites = [previous, got, expected].map((call) => call.site);
+  const [before, here, due] = sites;
+  if (before === null || here === null || due === null || difference(previous, got) !== null) return false;
+  const together = sites.every((site) => site?.file === here.file && site.name === here.name);
+  return together && before.line < here.line && here.line < due.line;
+}
+
 /** In the same loop the others issue this call, at another line, but not now. */
-function samePayloadElsewhere(
-  context: HangContext,
-  rank: number,
-  got: CommunicationCall,
-  expected: CommunicationCall,
-): boolean {
+function samePayloadElsewhere(context: HangContext, rank: number, got: Call, expected: Call): boolean {
   if (difference(got, expected) === null || got.site === null || expected.site === null) return false;
   return context.evidence.calls.some(
     (call) =>
@@ -264,12 +279,7 @@ function samePayloadElsewhere(
  * A set of ranks that went on as they never did before, shortly before the calls of the group differed: lines that issue the
  * same calls hide where it began. Null where none or several sets did.
  */
-function leftCommonOrder(
-  context: HangContext,
-  group: number,
-  sequence: number,
-  sets: GroupSequence[][],
-): HangVerdict | null {
+function leftCommonOrder(context: HangContext, group: number, sequence: number, sets: Lane[][]): HangVerdict | null {
   const { evidence } = context;
   const left = sets.map(([lane]) => firstUnseen(evidence, lane.calls, callAt(lane, sequence)));
   const odd = left.findIndex((index) => index >= 0);
@@ -282,8 +292,7 @@ function leftCommonOrder(
   const expected = evidence.calls[sets[usual][0].calls.call[at]];
   if (placeOf(got) === placeOf(expected) || difference(got, expected) !== null) return null;
   const ranks = sets[odd].map((lane) => lane.rank);
-  const where = (call: CommunicationCall): string =>
-    `${call.op}${call.site === null ? "" : ` at ${siteText(call.site)}`}`;
+  const where = (call: Call): string => `${call.op}${call.site === null ? "" : ` at ${siteText(call.site)}`}`;
   return context.verdict("skipped", ranks, {
     site: expected.site,
     at: got.site,
@@ -296,7 +305,7 @@ function leftCommonOrder(
 
 function operationMismatch(context: HangContext, { group, sequence, lanes }: Mismatch): HangVerdict {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
-  const byOp = new Map<string, GroupSequence[]>();
+  const byOp = new Map<string, Lane[]>();
   for (const lane of here) {
     const { op } = context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
     byOp.set(op, [...(byOp.get(op) ?? []), lane]);
@@ -306,10 +315,9 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
   if (left !== null) return left;
   const [op, odd] = sorted[0];
   const usual = sorted[sorted.length - 1][1];
-  const callOf = (lane: GroupSequence): CommunicationCall =>
-    context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+  const callOf = (lane: Lane): Call => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
-  const early = ([lane]: GroupSequence[]): boolean => wentOnEarly(context.evidence, lane.calls, callAt(lane, sequence));
+  const early = ([lane]: Lane[]): boolean => wentOnEarly(context.evidence, lane.calls, callAt(lane, sequence));
   const skipped = leavesOut(context, odd[0], sequence, got, expected) || (early(odd) && !early(usual));
   const call = skipped ? expected : got;
   const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
@@ -332,13 +340,7 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
  * Whether a rank went on without a call that a loop repeats: what it issued has followed the call of the others before, at the
  * same lines. Where it repeats its own last call once more, it has one call too many instead.
  */
-function leavesOut(
-  { evidence }: HangContext,
-  lane: GroupSequence,
-  sequence: number,
-  got: CommunicationCall,
-  expected: CommunicationCall,
-): boolean {
+function leavesOut({ evidence }: HangContext, lane: Lane, sequence: number, got: Call, expected: Call): boolean {
   const { call } = lane.calls;
   const here = callAt(lane, sequence);
   const place = (i: number): string => placeOf(evidence.calls[call[i]]);
@@ -355,11 +357,11 @@ interface Mismatch {
   timeMs: number;
   /** The calls stand at the same line: the ranks agree on the order, not on the payload. */
   samePlace: boolean;
-  lanes: GroupSequence[];
+  lanes: Lane[];
 }
 
 /** The first sequence number of a group at which calls differ. */
-function mismatchIn(evidence: HangEvidence, group: number, lanes: GroupSequence[]): Mismatch | null {
+function mismatchIn(evidence: HangEvidence, group: number, lanes: Lane[]): Mismatch | null {
   if (lanes.length < 2) return null;
   const from = lanes.reduce((least, lane) => Math.min(least, lane.first), Infinity);
   const to = lanes.reduce((most, lane) => Math.max(most, lane.last), -Infinity);
@@ -373,7 +375,7 @@ function mismatchIn(evidence: HangEvidence, group: number, lanes: GroupSequence[
       else if (id !== reference) {
         const [one, other] = [evidence.calls[reference], evidence.calls[id]];
         const kind = difference(one, other);
-        const samePlace = one.site !== null && placeOf({ ...one, op: "" }) === placeOf({ ...other, op: "" });
+        const samePlace = one.site !== null && one.site.file === other.site?.file && one.site.line === other.site.line;
         if (kind !== null) return { group, sequence, kind, timeMs: lane.calls.timeMs[at], samePlace, lanes };
       }
     }

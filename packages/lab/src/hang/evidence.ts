@@ -8,7 +8,7 @@ export interface Site {
 }
 
 /** A communication call as far as ranks must agree on it; equal calls of all ranks share one record. */
-export interface CommunicationCall {
+export interface Call {
   /** "all_reduce", "send" …: without the name of the backend. */
   op: string;
   /** As recorded: "nccl:all_reduce". */
@@ -19,8 +19,10 @@ export interface CommunicationCall {
   outputDtypes: string[];
   /** Innermost frame first; empty when the call came from a thread without Python frames (gradients of DDP). */
   frames: Site[];
-  /** First frame outside of PyTorch. */
+  /** First frame outside of PyTorch, and outside of a helper that issues the calls of many lines. */
   site: Site | null;
+  /** Key of the call where `site` alone does not tell it from others: the lines that led to it. */
+  place?: string;
   /** The other rank of a point-to-point call, where the recorder names it. */
   peer: number | null;
 }
@@ -108,7 +110,7 @@ export interface RankEvidence {
 export interface HangEvidence {
   ranks: Map<number, RankEvidence>;
   worldSize: number | null;
-  calls: CommunicationCall[];
+  calls: Call[];
   groups: GroupInfo[];
   /** Files that could not be used, in part or at all, and why. */
   problems: string[];

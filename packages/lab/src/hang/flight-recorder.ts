@@ -1,7 +1,7 @@
 // Dumps of PyTorch's flight recorder, as pickle or JSON, of all versions: a list of entries (PyTorch 2.2), 1.x (`seq_id`), 2.x
 // (`collective_seq_id`, `process_group`). Fields that a version lacks stay unknown. Entries become columns; calls that are
 // equal share one record, so that thousands of ranks with thousands of entries fit into memory.
-import type { CommunicationCall, GroupInfo, HangEvidence, RankCalls, Site } from "./evidence.js";
+import type { Call, GroupInfo, HangEvidence, RankCalls, Site } from "./evidence.js";
 import { isRank, userSite } from "./evidence.js";
 import { PickleDict } from "./pickle.js";
 import type { PickleTemplate } from "./pickle-template.js";
@@ -185,7 +185,7 @@ export class CallTable {
       id = this.evidence.calls.length;
       const frames = entry.frames.map((frame) => this.frames[frame]);
       const { op, peer } = splitName(entry.name);
-      const call: CommunicationCall = {
+      const call: Call = {
         op,
         name: entry.name,
         inputSizes,

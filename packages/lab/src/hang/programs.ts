@@ -1,10 +1,12 @@
 // Compares what the ranks of a job have issued. Ranks of one program issue the same calls in the same order; who departs from
 // the order that all followed before is the culprit, even between two ranks, where there is no majority.
-import type { CommunicationCall, HangEvidence, RankCalls, RankEvidence } from "./evidence.js";
+import { withContinuation } from "./alignment.js";
+import type { Call, HangEvidence, RankCalls, RankEvidence } from "./evidence.js";
 
 /** Key of a call in its program: where it stands, or what it is where no frames are known. */
-export function placeOf(call: CommunicationCall): string {
-  const { site, op } = call;
+export function placeOf(call: Call): string {
+  const { site, op, place } = call;
+  if (place !== undefined) return place;
   if (site !== null) return `${site.file}:${site.line} ${op}`;
   return `${op} ${JSON.stringify(call.inputSizes)}`;
 }
@@ -13,7 +15,7 @@ const elements = (sizes: readonly number[][]): number =>
   sizes.reduce((sum, size) => sum + size.reduce((product, n) => product * n, 1), 0);
 
 /** The payload on which all ranks of a collective must agree, by kind of collective; others may differ (roots, all-to-all). */
-const payloads: Readonly<Record<string, (call: CommunicationCall) => number>> = {
+const payloads: Readonly<Record<string, (call: Call) => number>> = {
   all_reduce: (call) => elements(call.inputSizes),
   broadcast: (call) => elements(call.outputSizes.length > 0 ? call.outputSizes : call.inputSizes),
   reduce: (call) => elements(call.inputSizes),
@@ -32,12 +34,12 @@ function family(op: string): string {
 }
 
 /** In what two calls that should be one collective differ. */
-export function difference(a: CommunicationCall, b: CommunicationCall): Difference {
+export function difference(a: Call, b: Call): Difference {
   if (a === b) return null;
   const op = family(a.op);
   if (op !== family(b.op)) return "op";
   if (untyped.has(op)) return null;
-  const types = (call: CommunicationCall) => (call.inputDtypes[0] ?? call.outputDtypes[0] ?? "").toLowerCase();
+  const types = (call: Call) => (call.inputDtypes[0] ?? call.outputDtypes[0] ?? "").toLowerCase();
   if (types(a) !== "" && types(b) !== "" && types(a) !== types(b)) return "dtype";
   const payload = payloads[op];
   if (payload === undefined || a.inputSizes.length + a.outputSizes.length === 0) return null;
@@ -46,7 +48,7 @@ export function difference(a: CommunicationCall, b: CommunicationCall): Differen
 }
 
 /** Collectives of one rank in one group, by sequence number. */
-export interface GroupSequence {
+export interface Lane {
   rank: number;
   first: number;
   last: number;
@@ -58,8 +60,8 @@ export interface GroupSequence {
 const longestLane = 1 << 22;
 
 /** The collectives of every rank in a group. */
-export function lanesOf(evidence: HangEvidence, group: number): GroupSequence[] {
-  const lanes: GroupSequence[] = [];
+export function lanesOf(evidence: HangEvidence, group: number): Lane[] {
+  const lanes: Lane[] = [];
   for (const { rank, calls } of evidence.ranks.values()) {
     if (calls === undefined) continue;
     let first = Infinity;
@@ -79,7 +81,7 @@ export function lanesOf(evidence: HangEvidence, group: number): GroupSequence[] 
   return lanes;
 }
 
-export function callAt(lane: GroupSequence, sequence: number): number {
+export function callAt(lane: Lane, sequence: number): number {
   return sequence < lane.first || sequence > lane.last ? -1 : lane.index[sequence - lane.first];
 }
 
@@ -88,12 +90,15 @@ export interface Departure {
   rank: number;
   /** Index of the call in the rank's calls. */
   index: number;
-  previous: CommunicationCall;
-  got: CommunicationCall;
+  previous: Call;
+  got: Call;
   /** What the other ranks issue after `previous`; null when none has got there. */
-  expected: CommunicationCall | null;
+  expected: Call | null;
   /** The call after `expected` on another rank; null when none has got there. */
-  after: CommunicationCall | null;
+  after: Call | null;
+  /** Places of the calls from `got` on, and of those of another rank from `expected` on, with their likely continuation. */
+  own: string[];
+  other: string[];
 }
 
 interface Transitions {
@@ -138,9 +143,14 @@ export function departures(evidence: HangEvidence, among: ReadonlySet<number>): 
       if (row === undefined || cell === undefined || cell.ranks.size > 1 || cell.times > 1) continue;
       const usual = [...row.values()].some((other) => other !== cell && other.times > 1);
       if (!usual || meetsAgain(lanes, own, i, places)) continue;
-      const { expected, after } = expectedAfter(evidence, lanes, own, i - 1, row, places);
-      const previous = evidence.calls[calls.call[i - 1]];
-      found.set(rank, { rank, index: i, previous, got: evidence.calls[calls.call[i]], expected, after });
+      found.set(rank, {
+        rank,
+        index: i,
+        previous: evidence.calls[calls.call[i - 1]],
+        got: evidence.calls[calls.call[i]],
+        own: placesOf(calls, places).slice(i),
+        ...expectedAfter(evidence, lanes, own, i - 1, row, places),
+      });
       break;
     }
   }
@@ -148,7 +158,7 @@ export function departures(evidence: HangEvidence, among: ReadonlySet<number>): 
 }
 
 /** True when the calls of a rank after `from` stand at the places of the other ranks again: it only took another line. */
-function meetsAgain(lanes: GroupSequence[][], own: RankEvidence, from: number, places: readonly string[]): boolean {
+function meetsAgain(lanes: Lane[][], own: RankEvidence, from: number, places: readonly string[]): boolean {
   const calls = own.calls as RankCalls;
   let same = 0;
   let other = 0;
@@ -164,15 +174,18 @@ function meetsAgain(lanes: GroupSequence[][], own: RankEvidence, from: number, p
   return same > other;
 }
 
+const placesOf = (calls: RankCalls, places: readonly string[]): string[] =>
+  Array.from(calls.call.subarray(0, calls.count), (id) => places[id]);
+
 /** What the other ranks did after the call that a rank shares with them. */
 function expectedAfter(
   evidence: HangEvidence,
-  lanes: GroupSequence[][],
+  lanes: Lane[][],
   own: RankEvidence,
   previous: number,
   row: ReadonlyMap<string, { times: number }>,
   places: readonly string[],
-): { expected: CommunicationCall | null; after: CommunicationCall | null } {
+): Pick<Departure, "expected" | "after" | "other"> {
   const calls = own.calls as RankCalls;
   if (calls.pointToPoint[previous] === 0)
     for (const lane of lanes[calls.group[previous]]) {
@@ -181,17 +194,18 @@ function expectedAfter(
       if (at < 0 || places[lane.calls.call[at]] !== places[calls.call[previous]] || at + 1 >= lane.calls.count)
         continue;
       const call = (i: number) => (i < lane.calls.count ? evidence.calls[lane.calls.call[i]] : null);
-      return { expected: call(at + 1), after: call(at + 2) };
+      const other = withContinuation(placesOf(lane.calls, places), at + 1);
+      return { expected: call(at + 1), after: call(at + 2), other };
     }
   // No other rank has got there: what usually follows.
   const got = places[calls.call[previous + 1]];
   const usual = [...row].filter(([place]) => place !== got).sort((a, b) => b[1].times - a[1].times)[0]?.[0];
   const call = evidence.calls.find((_, i) => places[i] === usual);
-  return { expected: call ?? null, after: null };
+  return { expected: call ?? null, after: null, other: [] };
 }
 
 /** True when a transition goes back to the beginning of a loop: its target was first issued before its source. */
-export function goesBack(evidence: HangEvidence, from: CommunicationCall, to: CommunicationCall): boolean {
+export function goesBack(evidence: HangEvidence, from: Call, to: Call): boolean {
   const [source, target] = [placeOf(from), placeOf(to)];
   for (const { calls } of evidence.ranks.values()) {
     if (calls === undefined) continue;
@@ -271,4 +285,17 @@ function isUnseen(evidence: HangEvidence, calls: RankCalls, index: number): bool
     if (same === 0 && before > 1) return true;
   }
   return false;
+}
+
+/** Whether a rank issued the calls of this line in another group before, and never in this one. */
+export function inOtherGroup(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
+  const place = placeOf(evidence.calls[calls.call[index]]);
+  if (evidence.calls[calls.call[index]].site === null) return false;
+  let elsewhere = 0;
+  for (let i = 0; i < index; i++) {
+    if (placeOf(evidence.calls[calls.call[i]]) !== place) continue;
+    if (calls.group[i] === calls.group[index]) return false;
+    elsewhere++;
+  }
+  return elsewhere > 1;
 }

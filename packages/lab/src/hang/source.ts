@@ -1,6 +1,6 @@
 // Lines of the user's program, where its files are on this machine.
 import { readFileSync, statSync } from "node:fs";
-import type { CommunicationCall, Site } from "./evidence.js";
+import type { Call, Site } from "./evidence.js";
 
 const largestFile = 4e6;
 
@@ -23,7 +23,7 @@ function indentation(site: Site | undefined): number | null {
  * Whether a call stands inside the block of others in the same function, such as the body of a loop, and not behind it: its line
  * is indented at least as far. Null where the lines are not known.
  */
-export function isInsideBlock(call: CommunicationCall, others: readonly CommunicationCall[]): boolean | null {
+export function isInsideBlock(call: Call, others: readonly Call[]): boolean | null {
   const [first] = others;
   const isThere = (frame: Site): boolean => frame.file === first.site?.file && frame.name === first.site.name;
   const own = indentation(call.frames.find(isThere));
