@@ -108,6 +108,10 @@ export function parseAddress(address: string): { host: string; port: number } {
   return { host: match[1] ?? match[2], port };
 }
 
+/** Whether an error of `openStream` means that somebody listens there and does not answer. */
+export const isSilence = (error: unknown): boolean =>
+  (error as Partial<grpc.ServiceError>).code === grpc.status.DEADLINE_EXCEEDED;
+
 export interface Channel {
   stream: grpc.ClientDuplexStream<Buffer, Buffer>;
   /** From now on the connection does not keep the process alive. */
@@ -147,7 +151,8 @@ const nothing = { unref(): void {}, stop(): void {} };
 
 /**
  * Opens a stream to a dispatcher after a handshake. `patient` relaxes keepalive for processes that compute for long
- * without servicing sockets. Rejects with a WeftError if the handshake is refused, with gRPC's error otherwise.
+ * without servicing sockets. Rejects with a WeftError if the handshake is refused, with gRPC's error otherwise, also when the other side
+ * has not answered within `seconds`.
  */
 export async function openStream(
   host: string,
@@ -155,6 +160,7 @@ export async function openStream(
   role: Role,
   security: Security & { ownFiles?: boolean },
   patient: boolean,
+  seconds = 60,
 ): Promise<Channel> {
   const token = tokenKind(role) === "token" ? security.token : security.workerToken;
   if (token === undefined && !security.insecure)
@@ -189,7 +195,7 @@ export async function openStream(
       throw new WeftError(
         `the process that listens on port ${port} belongs to another user (uid ${listener}); to use its dispatcher, give its token (${sources(role)})`,
       );
-    const headers = await prove(client, role, token, security.insecure === true);
+    const headers = await prove(client, role, token, security.insecure === true, seconds);
     const { path, requestSerialize, responseDeserialize } = service[methods[role]];
     const opened = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, headers);
     return { stream: opened, unref: () => sockets.unref(), close };
@@ -205,6 +211,7 @@ async function prove(
   role: Role,
   token: string | undefined,
   insecure: boolean,
+  seconds: number,
 ): Promise<grpc.Metadata> {
   const peerNonce = randomKey();
   const asked = new grpc.Metadata();
@@ -213,7 +220,7 @@ async function prove(
   asked.set("weft-nonce", peerNonce);
   const { path, requestSerialize, responseDeserialize } = service.Challenge;
   const answer = await new Promise<{ nonce?: unknown; proof?: unknown }>((resolve, reject) => {
-    const deadline = Date.now() + 60_000;
+    const deadline = Date.now() + seconds * 1e3;
     const call = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, asked, { deadline });
     call.on("data", (bytes: Buffer) => {
       try {
