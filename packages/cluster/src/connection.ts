@@ -17,7 +17,7 @@ import {
   type WorkerInfo,
 } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
-import { type Channel, hostId, openStream, parseAddress } from "./wire.js";
+import { type Channel, hostId, openStream, parseAddress, unreachable } from "./wire.js";
 
 /** Options of `connect`. */
 export interface ConnectOptions extends Security, ClientSettings {
@@ -150,7 +150,7 @@ export class Connection {
         }
         const reason = welcomed
           ? `the connection to the dispatcher at ${this.address} was lost and its tensors with it: call connect again and recompute them`
-          : `no dispatcher is listening at ${this.address}; start a dispatcher: weft server -p ${port} (${error.message.split("\n")[0]})`;
+          : unreachable(host, port, error);
         this.#end(reason, reject);
       };
       const begin = ({ stream }: Channel): void => {
@@ -239,6 +239,11 @@ export class Connection {
     });
     await Promise.race([Promise.all([...this.#links.values()].map((link) => link.settled)), enough]);
     clearTimeout(timer);
+  }
+
+  /** Why there is no data connection to a worker; null if there is one. */
+  brokenLink(worker: string): string | null {
+    return this.#links.get(worker)?.broken ?? null;
   }
 
   link(worker: string): DataLink {

@@ -2,7 +2,7 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { decode, encode, type FromClient, type ToClient, toClient } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
-import { type Channel, hostId, isSilence, openStream, parseAddress } from "./wire.js";
+import { type Channel, hostId, isSilence, openStream, parseAddress, unreachable } from "./wire.js";
 
 /** Status of a dispatcher, its clients and its workers. */
 export type ClusterStatus = Extract<ToClient, { t: "status" }>;
@@ -30,7 +30,6 @@ export function watch(
     channel?.close();
     onEnd(reason);
   };
-  const nobody = `no dispatcher is listening at ${address}; start a dispatcher: weft server -p ${port}`;
   const begin = async (): Promise<void> => {
     channel = await openStream(host, port, "watcher", securityFrom(options, host, ["token"]), false, maxSilence);
     if (over) {
@@ -52,7 +51,9 @@ export function watch(
         end(`the dispatcher at ${address} sent an invalid message: ${(error as Error).message}`);
       }
     });
-    stream.on("error", () => end(seen ? `the connection to the dispatcher at ${address} was lost` : nobody));
+    stream.on("error", (error) =>
+      end(seen ? `the connection to the dispatcher at ${address} was lost` : unreachable(host, port, error)),
+    );
     stream.on("end", () => end(`the dispatcher at ${address} closed the connection`));
     const hello: FromClient = {
       t: "hello",
@@ -68,7 +69,7 @@ export function watch(
         ? `the dispatcher at ${address} refused: ${error.message}`
         : isSilence(error)
           ? silence
-          : nobody,
+          : unreachable(host, port, error),
     ),
   );
   return () => {

@@ -112,6 +112,15 @@ export function parseAddress(address: string): { host: string; port: number } {
 export const isSilence = (error: unknown): boolean =>
   (error as Partial<grpc.ServiceError>).code === grpc.status.DEADLINE_EXCEEDED;
 
+/** Why `openStream` reached no dispatcher, and what to do. */
+export function unreachable(host: string, port: number, error: Error): string {
+  const [line] = error.message.split("\n");
+  const cause = /Last error: (?:Error(?: \[\w+\])?: )?(.*?)\.? Resolution note/.exec(line)?.[1] ?? line;
+  if (isLoopback(host) || /\bE[A-Z_]{4,}\b|Name resolution/.test(cause.replace(/\[\w+\]/g, "")))
+    return `no dispatcher is listening at ${host}:${port}; start a dispatcher: weft server -p ${port} (${cause})`;
+  return `no encrypted connection to ${host}:${port}: ${cause}; the certificates of both sides must be valid and signed by --tls-ca, and the dispatcher's must name ${host}`;
+}
+
 export interface Channel {
   stream: grpc.ClientDuplexStream<Buffer, Buffer>;
   /** From now on the connection does not keep the process alive. */

@@ -34,7 +34,7 @@ import { Progress } from "./progress.js";
 import { type ConstantArguments, decodeAll, encode, type FromWorker, type ToWorker, toWorker } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
-import { type Channel, hostId, isSilence, openStream } from "./wire.js";
+import { type Channel, hostId, isSilence, openStream, unreachable } from "./wire.js";
 import { checkGroup, checkReach, partBytes, type UploadPart } from "./worker-checks.js";
 import { type GroupOfProgram, joinJob, WorkerGroups } from "./worker-groups.js";
 
@@ -68,9 +68,8 @@ interface Program {
 }
 
 const maxExecutables = 1024;
-/** Seconds for a dispatcher to answer, and what is said if it does not. */
+/** Seconds for a dispatcher to answer. */
 const answerSeconds = 20;
-const noAnswer = "no answer";
 
 function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   const count = typeof cores === "number";
@@ -150,12 +149,7 @@ export class Worker {
         this.#cleanUp();
         if (this.#stopped) break;
         if (problem instanceof WeftError) throw problem;
-        if (!everConnected && performance.now() > deadline)
-          throw new WeftError(
-            problem === noAnswer
-              ? `no answer from ${host}:${port} within ${answerSeconds} s; is that a weft dispatcher?`
-              : `no dispatcher is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`,
-          );
+        if (!everConnected && performance.now() > deadline) throw new WeftError(problem);
         log("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
         await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
       }
@@ -181,10 +175,11 @@ export class Worker {
     try {
       channel = await openStream(host, port, "worker", this.#security, true, answerSeconds);
     } catch (error) {
-      if (isSilence(error)) return noAnswer;
+      if (isSilence(error))
+        return `no answer from ${host}:${port} within ${answerSeconds} s; is that a weft dispatcher?`;
       return error instanceof WeftError
         ? new WeftError(`the dispatcher at ${host}:${port} refused this worker: ${error.message}`)
-        : (error as Error).message;
+        : unreachable(host, port, error as Error);
     }
     this.#channel = channel;
     const { stream } = channel;
