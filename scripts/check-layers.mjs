@@ -1,5 +1,5 @@
 // The layer rule: inside a package a folder imports only from folders before it in the list, and only their index.js (or
-// internal.js, which the package does not export). Also: no two files export types, classes or components of the same name.
+// internal.js, which the package does not export).
 import { readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { globSync } from "./glob.mjs";
@@ -70,7 +70,6 @@ const bundled = { ui: "page" };
 const manifestOf = (name) => JSON.parse(readFileSync(join(root, "packages", name, "package.json"), "utf8"));
 
 const problems = [];
-const exported = new Map();
 for (const [name, order] of Object.entries(layers)) {
   const src = join(root, "packages", name, "src");
   const manifest = manifestOf(name);
@@ -80,14 +79,6 @@ for (const [name, order] of Object.entries(layers)) {
     if (mine !== null && !order.includes(mine))
       problems.push(`${relative(root, file)}: folder ${mine} is not in the layer list`);
     const text = readFileSync(file, "utf8");
-    for (const [, type] of text.matchAll(
-      /^export (?:abstract )?(?:interface|type|class|enum|const|function) ([A-Z]\w*)/gm,
-    )) {
-      const first = exported.get(type) ?? file;
-      exported.set(type, first);
-      if (first !== file)
-        problems.push(`${relative(root, file)}: ${relative(root, first)} exports another ${type}; rename one`);
-    }
     for (const match of text.matchAll(
       /(?:^|\n)\s*(?:import|export)[^;'"]*?from\s+["']([^"']+)["']|import\(\s*["']([^"']+)["']\s*\)/g,
     )) {
