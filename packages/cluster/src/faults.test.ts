@@ -116,7 +116,7 @@ for (const data of ["shared", "socket"])
       const cluster = await begin({ devices: 1, ...testWorker });
       const [{ id }] = cluster.workers;
       const values = Float32Array.from({ length: 50_000 }, (_, i) => i);
-      const doubled = async (): Promise<number> => (await weft.tensor(values).mul(2).data())[49_999];
+      const doubled = async (): Promise<number> => Number((await weft.tensor(values).mul(2).data())[49_999]);
       assert.equal(await doubled(), 99_998);
       await delay(1000);
       cluster.device.connection.link(id).fail("the network failed for a moment");
