@@ -23,7 +23,7 @@ export function add(program: Command): void {
     .command("classify")
     .description("Classify texts with a trained run.")
     .argument("<run>", "folder of a run, such as runs/ag_news_small")
-    .argument("[texts...]", "texts; without any they are read from --file or standard input, one per line")
+    .argument("[texts...]", "texts; without any, or with -, they are read from --file or standard input, one per line")
     .option("--file <path>", "read texts from a file, one per line (- is standard input)")
     .option("--json", "one JSON object per line")
     .addHelpText("after", help)
@@ -34,7 +34,7 @@ async function classify(run: string, given: string[], options: Options): Promise
   if (given.length > 0 && options.file !== undefined)
     throw new CommandError("give texts or --file, not both", wrongUsage);
   if (!existsSync(run) || !statSync(run).isDirectory()) throw new CommandError(`${run} is not the folder of a run`);
-  const texts = given.length > 0 ? given : readTexts(options.file ?? "-");
+  const texts = given.length > 0 && given.join() !== "-" ? given : readTexts(options.file ?? "-");
   if (texts.length === 0) throw new CommandError("there is no text to classify", wrongUsage);
   const { Classifier } = await import("@weft/train");
   const classifier = await engineWork(() => Classifier.open(run));

@@ -1,6 +1,7 @@
 // Reads what `weft compare` compares: a training run, a quantum result or a benchmark, as settings and measured rows.
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
+import { plainText } from "@weft/formats/text";
 import { parse } from "yaml";
 import { CommandError } from "../terminal/index.js";
 
@@ -20,6 +21,8 @@ export interface ComparedThing {
   /** Settings by dotted key. */
   settings: Map<string, unknown>;
   rows: MeasuredRow[];
+  /** Why what was measured is not of a whole run: it failed, was stopped, or still runs. */
+  unfinished?: string;
 }
 
 const mostBytes = 5e8;
@@ -85,6 +88,9 @@ const row = (
 /** Keys that name a run rather than change it. */
 const names = new Set(["name", "output"]);
 
+const unfinishedText = (status: unknown, message: unknown): string =>
+  `${status === "running" ? "has no end (it runs, or was killed)" : plainText(String(status))}${typeof message === "string" ? `: ${plainText(message)}` : ""}`;
+
 function training(path: string): ComparedThing {
   const settings = new Map<string, unknown>();
   walk(parse(read(join(path, "config.yaml")), { maxAliasCount: 100 }), "", (key, value) => {
@@ -92,7 +98,13 @@ function training(path: string): ComparedThing {
   });
   const metrics = columns(join(path, "metrics.csv"));
   const last = (name: string): number | undefined => metrics.get(name)?.at(-1);
-  const file = readJson(join(path, "run.json")) as { test?: { accuracy?: number; loss?: number }; seconds?: number };
+  const file = readJson(join(path, "run.json")) as {
+    test?: { accuracy?: number; loss?: number };
+    seconds?: number;
+    status?: string;
+    message?: string;
+  };
+  const isWhole = file.status === undefined || file.status === "ok";
   const records = join(path, "rank0.jsonl");
   const steps = existsSync(records)
     ? read(records)
@@ -121,8 +133,9 @@ function training(path: string): ComparedThing {
       row("training loss", [last("train_loss")], "lower"),
       row("time of a step", seconds, "lower", "seconds"),
       row("time of an epoch", metrics.get("train_time") ?? [], "lower", "seconds"),
-      row("time of the run", [file.seconds], "lower", "seconds"),
+      row("time of the run", isWhole ? [file.seconds] : [], "lower", "seconds"),
     ],
+    ...(!isWhole && { unfinished: unfinishedText(file.status, file.message) }),
   };
 }
 

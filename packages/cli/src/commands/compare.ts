@@ -131,12 +131,14 @@ async function run(first: string, second: string, options: Options): Promise<voi
       : [differenceOf(row, other)];
   });
   const settings = settingsThatDiffer(a, b);
+  const unfinished = [a, b].flatMap(({ path, unfinished: why }) => (why === undefined ? [] : [`${path} ${why}`]));
   if (options.json) {
-    printJson({ kind: a.kind, first, second, settings, differences });
+    printJson({ kind: a.kind, first, second, unfinished, settings, differences });
     return;
   }
   const rows = differences.filter((d) => options.all || d.verdict !== "equal" || differences.length <= 12);
   const text = [
+    ...unfinished,
     sentence(differences, second),
     settings.length === 0
       ? "settings: no difference"

@@ -1,6 +1,16 @@
-// weft data: downloads data sets and shows their contents.
-
-import { type DatasetName, datasetNames, datasets, download, findSplit, splits, textOf } from "@weft/train/data";
+// weft data: downloads data sets and shows their contents, also those of the user.
+import { existsSync } from "node:fs";
+import {
+  type DatasetName,
+  datasetNames,
+  datasets,
+  download,
+  findSplit,
+  ownFormatOf,
+  ownSplit,
+  splits,
+  textOf,
+} from "@weft/train/data";
 import type { Command } from "commander";
 import {
   attempt,
@@ -19,6 +29,8 @@ interface Options {
   data?: string;
   hub?: string;
   force?: boolean;
+  text?: string[];
+  label?: string;
   json?: boolean;
 }
 
@@ -27,6 +39,7 @@ Examples:
   weft data get ag_news                      download into the cache; resumable and verified
   weft data get imdb --data data/imdb        download into a folder
   weft data show ag_news --data data/ag_news rows and classes of each split
+  weft data show reviews.csv --label stars   the same of your own file or folder
   weft data list`;
 
 export function add(program: Command): void {
@@ -43,8 +56,10 @@ export function add(program: Command): void {
   data
     .command("show")
     .description("Show rows, classes and the first text of each split.")
-    .argument("<name>", datasetNames.join(", "))
+    .argument("<name>", `${datasetNames.join(", ")}, or a file or folder of your own`)
     .option("--data <dir>", "folder that holds its splits")
+    .option("--text <columns...>", "columns of the text in a file of your own (default: all but the class)")
+    .option("--label <column>", "column of the class in a file of your own")
     .option("--json", "as JSON")
     .action((name: string, options: Options) => attempt(() => show(name, options)));
   data
@@ -54,10 +69,10 @@ export function add(program: Command): void {
     .action((options: Options) => attempt(() => list(options)));
 }
 
-function known(name: string): DatasetName {
+function known(name: string, mayBeFile = false): DatasetName {
   if (!(datasetNames as string[]).includes(name))
     throw new CommandError(
-      `there is no data set "${name}" ${suggestName(name, datasetNames, "data sets")}`,
+      `there is no data set${mayBeFile ? " and no file" : ""} "${name}" ${suggestName(name, datasetNames, "data sets")}`,
       wrongUsage,
     );
   return name as DatasetName;
@@ -90,22 +105,50 @@ async function get(name: string, options: Options): Promise<void> {
   }
 }
 
+/** Reads a split of a data set that Weft knows, or of the user's own. */
+function sourceOf(name: string, { data, text, label }: Options): (split: (typeof splits)[number]) => Promise<Source> {
+  if ((datasetNames as string[]).includes(name) || !existsSync(name)) {
+    const dataset = known(name, true);
+    if (text !== undefined || label !== undefined)
+      throw new CommandError(`--text and --label have no effect: the columns of ${name} are known`, wrongUsage);
+    return async (split) => ({ ...findSplit(dataset, split, data), classes: datasets[dataset].classes });
+  }
+  if (data !== undefined) throw new CommandError(`--data has no effect: ${name} is the data`, wrongUsage);
+  const own = { format: ownFormatOf(name), path: name, ...(text && { text }), ...(label !== undefined && { label }) };
+  return async (split) => {
+    const source = await ownSplit(own, split);
+    return { ...source, classes: source.classes ?? [] };
+  };
+}
+
+type Source = Pick<ReturnType<typeof findSplit>, "path" | "read"> & { classes: readonly string[] };
+
+/** More classes than this are counted, not listed. */
+const shownClasses = 8;
+
 async function show(name: string, options: Options): Promise<void> {
-  const dataset = known(name);
   const found = await engineWork(async () => {
     const all = [];
+    const open = sourceOf(name, options);
     for (const split of splits) {
-      const source = findSplit(dataset, split, options.data);
-      const texts = await source.read();
-      const rows = datasets[dataset].classes.map((_, c) => texts.labels.filter((label) => label === c).length);
-      all.push({ split, path: source.path, rows: texts.rows, classes: rows, first: textOf(texts, 0).slice(0, 60) });
+      const { path, classes, read } = await open(split);
+      const texts = await read();
+      const counts = classes.map(() => 0);
+      for (const label of texts.labels) counts[label]++;
+      const first = texts.rows === 0 ? "" : textOf(texts, 0).replace(/\s+/g, " ").slice(0, 60);
+      all.push({ split, path, names: classes, rows: texts.rows, classes: counts, first });
     }
     return all;
   });
   if (options.json) printJson(found, 0);
   else {
-    const header = ["split", "rows", ...datasets[dataset].classes, "first text"];
-    const lines = found.map((f) => [f.split, String(f.rows), ...f.classes.map(String), f.first]);
+    const names = found[0].names;
+    const isListed = names.length <= shownClasses;
+    const header = ["split", "rows", ...(isListed ? names : [`rows of the ${names.length} classes`]), "first text"];
+    const lines = found.map(({ split, rows, classes, first }) => {
+      const range = `${Math.min(...classes)} to ${Math.max(...classes)}`;
+      return [split, String(rows), ...(isListed ? classes.map(String) : [range]), first];
+    });
     print(`${table(header, lines)}\n`);
   }
 }

@@ -7,6 +7,8 @@ export interface InitAnswers {
   devices: number;
   /** The job to measure. */
   command: string;
+  /** Data of the user for a text classifier, as it stands in the configuration. */
+  data?: { dataset: string; path: string; label?: string; text?: readonly string[] };
 }
 
 /** The files of a goal. */
@@ -36,7 +38,19 @@ optimizer:
 # device: cuda                       # default: the cores of this machine
 `;
 
-const textYaml = (name: string): string => `${schemaLine("train")}
+const syntheticData = `  dataset: synthetic            # csv, jsonl, parquet or folder: your own; ag_news, imdb: weft data get ag_news
+  # path: reviews.csv           # your file, or a folder with train.csv and test.csv
+  # label: stars                # its column of the class; text: [title, body] names those of the text`;
+
+const ownData = ({ dataset, path, label, text }: NonNullable<InitAnswers["data"]>): string =>
+  [
+    `  dataset: ${dataset}`,
+    `  path: ${JSON.stringify(path)}   # one row of ten is for the test, unless it is a folder with both splits`,
+    ...(label === undefined ? [] : [`  label: ${JSON.stringify(label)}`]),
+    ...(text === undefined ? [] : [`  text: ${JSON.stringify(text)}`]),
+  ].join("\n");
+
+const textYaml = ({ name, data }: InitAnswers): string => `${schemaLine("train")}
 # A text classifier. Keys, defaults and units: docs/training.md, or hover in an editor with the YAML language server.
 name: ${name}
 model:
@@ -47,8 +61,7 @@ model:
   dim_feedforward: 64
   max_seq_len: 32               # longer texts are cut
 data:
-  dataset: synthetic            # ag_news, imdb: fetch them with weft data get ag_news
-  # path: data/ag_news          # or name the folder that holds train.csv and test.csv
+${data === undefined ? syntheticData : ownData(data)}
 ${trainingSections(32, 0.003)}`;
 
 const modelYaml = (name: string): string => `${schemaLine("train")}
@@ -165,8 +178,8 @@ scopes:
 export const goals: Readonly<Record<string, InitGoal>> = {
   text: {
     title: "a text classifier",
-    write: ({ name }) => ({
-      files: { [`${name}.yaml`]: textYaml(name) },
+    write: ({ name, ...rest }) => ({
+      files: { [`${name}.yaml`]: textYaml({ name, ...rest }) },
       schema: "train",
       train: `${name}.yaml`,
       next: [`weft train ${name}.yaml`, `weft classify runs/${name} "some text"`, "sbatch job.sh"],

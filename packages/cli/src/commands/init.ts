@@ -1,6 +1,6 @@
 // weft init: writes a commented YAML file with its JSON Schema, a job script, and says which commands to type.
 import { existsSync, mkdirSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { delimiter, isAbsolute, join, relative } from "node:path";
 import { createInterface } from "node:readline";
 import { type Command, InvalidArgumentError } from "commander";
 import {
@@ -13,12 +13,16 @@ import {
   writeFiles,
   wrongUsage,
 } from "../terminal/index.js";
+import { engineWork } from "./engine-work.js";
 import { goals, type InitAnswers } from "./init-templates.js";
 
 interface Options {
   name?: string;
   devices: number;
   command: string;
+  data?: string;
+  label?: string;
+  text?: string[];
   force?: boolean;
 }
 
@@ -27,6 +31,8 @@ const list = Object.entries(goals)
   .join("\n");
 const help = `
 ${list}
+
+  weft init text proj --data reviews.csv --label stars    with your own texts
 
 Without a goal it asks, on a terminal. Files that exist are not overwritten without --force.`;
 
@@ -49,6 +55,9 @@ export function add(program: Command): void {
       "the job to measure, with {n} for the number of devices",
       "torchrun --nproc_per_node={n} train.py",
     )
+    .option("--data <path>", "your texts for a text classifier: a CSV, JSON lines or Parquet file, or a folder")
+    .option("--label <column>", "column of the class in that file (default: the one with a usual name)")
+    .option("--text <columns...>", "columns of the text in that file (default: all but the class)")
     .option("--force", "overwrite files")
     .addHelpText("after", help)
     .action((goal: string | undefined, folder: string, options: Options) => attempt(() => run(goal, folder, options)));
@@ -59,6 +68,32 @@ const isOnPath = (): boolean =>
   (process.env.PATH ?? "")
     .split(delimiter)
     .some((folder) => folder !== "" && !folder.includes("node_modules") && existsSync(join(folder, "weft")));
+
+/** The data of the user as the configuration names it. It is read once: what training would refuse is refused here. */
+async function ownData(
+  { data, label, text }: Options,
+  goal: string,
+  folder: string,
+): Promise<Pick<InitAnswers, "data">> {
+  const given = [
+    data === undefined ? [] : "--data",
+    label === undefined ? [] : "--label",
+    text === undefined ? [] : "--text",
+  ].flat();
+  if (given.length > 0 && goal !== "text")
+    throw new CommandError(`${given.join(" and ")} belong to weft init text, not to ${goal}`, wrongUsage);
+  if (data === undefined) {
+    if (given.length > 0) throw new CommandError(`${given.join(" and ")} need --data`, wrongUsage);
+    return {};
+  }
+  const columns = { ...(label !== undefined && { label }), ...(text !== undefined && { text }) };
+  const { ownFormatOf, ownSplit, splits } = await import("@weft/train/data");
+  return engineWork(async () => {
+    const dataset = ownFormatOf(data);
+    for (const split of splits) await ownSplit({ format: dataset, path: data, ...columns }, split);
+    return { data: { dataset, path: isAbsolute(data) ? data : relative(folder, data), ...columns } };
+  });
+}
 
 /** Asks for what the command line leaves out. */
 async function ask(options: Options): Promise<{ goal: string; answers: InitAnswers }> {
@@ -102,7 +137,7 @@ async function run(given: string | undefined, folder: string, options: Options):
     given === undefined
       ? await ask(options)
       : { goal: given, answers: { name: options.name ?? given, devices: options.devices, command: options.command } };
-  const { files, schema, train, next } = goals[goal].write(answers);
+  const { files, schema, train, next } = goals[goal].write({ ...answers, ...(await ownData(options, goal, folder)) });
   const { schemaText } = await import("./schema.js");
   const all: Record<string, string> = { ...files, [`${schema}.schema.json`]: await schemaText(schema) };
   mkdirSync(folder, { recursive: true });

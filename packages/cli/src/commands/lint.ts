@@ -1,7 +1,8 @@
 // weft lint: finds mistakes in job scripts and configurations before they are submitted.
 import { existsSync, readFileSync } from "node:fs";
+import { listSome } from "@weft/formats/text";
 import { type LintProblem, lintFiles, readStudies } from "@weft/lab/internal";
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { parse } from "yaml";
 import { attempt, failed, print, printJson, writeFiles } from "../terminal/index.js";
 import { fileKinds, kindOf } from "./file-kinds.js";
@@ -9,6 +10,7 @@ import { labWork } from "./studies.js";
 
 interface Options {
   runs?: string[];
+  as?: string;
   json?: boolean;
   out?: string;
 }
@@ -27,6 +29,7 @@ export function add(program: Command): void {
     .description("Find mistakes in YAML configurations and SLURM scripts.")
     .argument("<files...>", "configurations (.yaml) and job scripts")
     .option("--runs <paths...>", "studies whose probe recorded which keys were read")
+    .addOption(new Option("--as <kind>", "check the YAML files as files of this kind").choices(Object.keys(fileKinds)))
     .option("--json", "the problems as JSON on standard output")
     .option("--out <dir>", "write lint.json into a directory")
     .addHelpText("after", help)
@@ -34,16 +37,23 @@ export function add(program: Command): void {
 }
 
 /** Weft's own files, checked by the readers of the commands that use them. */
-async function ownProblems(files: readonly string[]): Promise<LintProblem[]> {
+async function ownProblems(
+  files: readonly string[],
+  as?: string,
+): Promise<{ own: LintProblem[]; unrecognized: string[] }> {
   const problems: LintProblem[] = [];
+  const unrecognized: string[] = [];
   for (const file of files.filter((path) => /\.ya?ml$/.test(path) && existsSync(path))) {
     let kind: string | null;
     try {
-      kind = kindOf(parse(readFileSync(file, "utf8"), { maxAliasCount: 100 }));
+      kind = as ?? kindOf(parse(readFileSync(file, "utf8"), { maxAliasCount: 100 }));
     } catch {
       continue; // Not YAML: reported with its line already.
     }
-    if (kind === null) continue;
+    if (kind === null) {
+      unrecognized.push(file);
+      continue;
+    }
     const problem = { file, id: `weft-${kind}` };
     try {
       for (const line of await fileKinds[kind].check(file))
@@ -53,15 +63,16 @@ async function ownProblems(files: readonly string[]): Promise<LintProblem[]> {
       problems.push({ ...problem, severity: "error", message, fix: `weft schema ${kind} lists the keys` });
     }
   }
-  return problems;
+  return { own: problems, unrecognized };
 }
 
 async function run(files: string[], options: Options): Promise<void> {
   const runs = await labWork(() => readStudies(options.runs ?? []).flatMap((study) => study.runs));
-  const problems = [...lintFiles(files, { runs }), ...(await ownProblems(files))];
+  const { own, unrecognized } = await ownProblems(files, options.as);
+  const problems = [...lintFiles(files, { runs }), ...own];
   const errors = problems.filter((p) => p.severity === "error").length;
   if (options.out !== undefined) writeFiles(options.out, { "lint.json": `${JSON.stringify({ problems }, null, 2)}\n` });
-  if (options.json) printJson({ problems });
+  if (options.json) printJson({ problems, unrecognized });
   else {
     for (const p of problems)
       print(
@@ -70,6 +81,10 @@ async function run(files: string[], options: Options): Promise<void> {
     print(
       `${files.length} file${files.length === 1 ? "" : "s"}, ${errors} error${errors === 1 ? "" : "s"}, ${problems.length - errors} other\n`,
     );
+    if (unrecognized.length > 0)
+      print(
+        `not recognized as files of Weft, checked only for what holds in any program: ${listSome(unrecognized, 5)}\n    if one is of Weft, say of which kind: weft lint --as ${Object.keys(fileKinds)[0]} FILE\n`,
+      );
   }
   if (errors > 0) process.exitCode = failed;
 }

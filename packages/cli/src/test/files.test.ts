@@ -136,8 +136,13 @@ test("weft lint checks Weft's own files with the readers of their commands", () 
       problems.some((p) => p.file === path),
       readFileSync(path, "utf8"),
     );
-  // Files of other programs are not Weft's.
+  // Files of other programs are not Weft's; that one was hardly checked is said.
   assert.equal(kindOf(parse(ddp)), null);
+  const almost = file("almost.yaml", "dataset: csv\npath: texts.csv\n");
+  assert.match(call("lint", almost).stdout, /not recognized .*almost\.yaml/);
+  const strict = call("lint", "--as", "train", almost);
+  assert.equal(strict.status, 1);
+  assert.match(strict.stdout, /it is called data\.dataset/);
 });
 
 const { python, skip } = testPython("jsonschema", "JSON Schemas are not checked by an independent validator");

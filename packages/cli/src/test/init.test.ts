@@ -137,6 +137,10 @@ test("compare shows settings that differ, then which is better", () => {
   assert.match(text.split("\n")[0], /^runs\/fast is better in validation loss/);
   assert.match(text, /optimizer\.learning_rate +0\.0001 +0\.05/);
   assert.doesNotMatch(text, /model\.d_model|^output/m);
+  const record = join(home, "runs/slow/run.json");
+  const ended = { ...(JSON.parse(readFileSync(record, "utf8")) as object), status: "failed", message: "step 6: NaN" };
+  writeFileSync(record, JSON.stringify(ended));
+  assert.match(type("weft compare runs/slow runs/fast", home), /^runs\/slow failed: step 6: NaN\n/);
   const bench = (times: number[]): string => JSON.stringify({ benchmark: "x", rows: [{ id: "a", seconds: times }] });
   writeFileSync(join(home, "one.json"), bench([1, 1.01, 0.99, 1.02, 1]));
   writeFileSync(join(home, "two.json"), bench([2, 2.01, 1.99, 2.02, 2]));

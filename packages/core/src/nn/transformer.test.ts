@@ -75,6 +75,22 @@ onEachDevice(() => {
     for (const leaf of weft.treeLeaves(grads)) assert.ok(numbers(leaf).every(Number.isFinite));
   });
 
+  test("hidden scores far above the visible ones change neither result nor gradients", () => {
+    const [open, all] = [5, 8];
+    const q = random([2, 4, 6], 5).mul(10);
+    const [k, v] = [random([2, all, 6], 6), random([2, all, 6], 7)];
+    const seen = weft.arange(all, { dtype: "int32" }).less(open).unsqueeze(0);
+    const huge = k.mul(1000).where(seen.reshape([1, all, 1]).logicalNot(), k);
+    const both = [
+      weft.grad((q: weft.Tensor) => weft.scaledDotProductAttention(q, huge, v, { mask: seen }).square().sum())(q),
+      weft.grad((q: weft.Tensor) => {
+        const [visible, values] = [k, v].map((x) => x.index(":", `:${open}`));
+        return weft.scaledDotProductAttention(q, visible, values).square().sum();
+      })(q),
+    ];
+    assertClose(both[0], numbers(both[1]), { rtol: 1e-9, atol: 1e-12 });
+  });
+
   test("attention without a batch, with one and with two leading axes is the same", () => {
     const params = nn.attention.init({ width: 6, ...double }, key());
     const x = random([2, 3, 4, 6], 3);

@@ -60,7 +60,9 @@ export function maskedSoftmax(x: Node, mask: Node): { weights: Node; logSum: Nod
   const axes = [x.shape.length - 1];
   const open = build.where(mask, x, build.fullLike(x, Number.NEGATIVE_INFINITY));
   const shift = shiftOf(open, axes);
-  const e = build.where(mask, shiftedExp(x, shift), build.zerosLike(x));
+  // Of the masked scores, not of all: where a hidden score is far above the others its exponential is infinite, and the gradient
+  // would be infinity times zero.
+  const e = shiftedExp(open, shift);
   const total = reduceKept("sum", e, axes);
   // The largest unmasked score contributes exp(0) = 1, so the bound affects fully masked rows only.
   const bounded = build.binary("max", total, build.fullLike(total, 0.5));

@@ -12,7 +12,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { broadcastAll, commonDType, inFloat32, nodeAs, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { broadcastAll, commonDType, inFloat32, nodeAs, nodeOf, resolveAxes, type TensorLike, wrap } from "./convert.js";
 import { abs, equal, mul, real, sqrt, where } from "./math.js";
 import { type Axes, max, sum } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
@@ -186,6 +186,7 @@ export const adjoint = (a: TensorLike): Tensor => wrap(build.adjoint(atLeastMatr
 export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max"; keepDims?: boolean } = {}): Tensor {
   const { order = 2, keepDims } = checkOptions("norm", options, ["order", "keepDims"]);
   const node = nodeOf("norm", x);
+  resolveAxes("norm", axes, node.shape.length);
   const given = wrap(build.cast(node, toInexact(node.dtype)));
   if (order === 1) return sum(abs(given), axes, { keepDims });
   if (order === "max") return max(abs(given), axes, { keepDims });

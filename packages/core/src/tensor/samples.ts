@@ -85,9 +85,9 @@ export interface AverageOptions extends ReduceOptions {
 /** Weighted mean over axes, by default all: sum(x weights) / sum(weights). Without weights the {@link mean}. */
 export function average(x: TensorLike, axes?: Axes, options: AverageOptions = {}): Tensor {
   const { weights, keepDims } = checkOptions("average", options, ["weights", "keepDims"]);
-  if (weights === undefined) return mean(x, axes, { keepDims });
   const t = wrap(nodeOf("average", x));
   const resolved = resolveAxes("average", axes, t.rank);
+  if (weights === undefined) return mean(x, axes, { keepDims });
   const isVector = weights.rank === 1 && t.rank > 1 && resolved.length === 1;
   if (!isVector && showShape(weights.shape) !== showShape(t.shape))
     throw new ShapeError(
@@ -377,7 +377,12 @@ export function nanvar(x: TensorLike, axes?: Axes, options: VarOptions = {}): Te
 /** Standard deviation over axes of the elements that are not NaN. */
 export function nanstd(x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor {
   checkOptions("nanstd", options, ["keepDims", "correction"]);
-  return inWiderFloat("nanstd", x, (t) => sqrt(wideNanvar(t, axes, options)));
+  return inWiderFloat("nanstd", x, (t) => {
+    const spread = wideNanvar(t, axes, options);
+    // As std: the slope is taken as 0 where there is no spread.
+    const isZero = equal(spread, 0);
+    return where(isZero, 0, sqrt(where(isZero, 1, spread)));
+  });
 }
 
 const extreme =

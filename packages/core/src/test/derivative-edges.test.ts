@@ -23,6 +23,7 @@ const rows: Row[] = [
   ["maximum", (x) => weft.maximum(x, 0), 0, 0.5, 0],
   ["minimum of equal operands", (x) => weft.minimum(x, x), 0, 1, 0],
   ["max", (x) => weft.max(pair(x, constant(0))), 0, 0.5, 0],
+  ["nanstd of equal elements", (x) => weft.nanstd(pair(x, constant(0))), 0, 0, 0],
   ["median", (x) => weft.median(pair(x, constant(0))), 0, 0.5, 0],
   ["clip at its lower end", (x) => weft.clip(x, 0, 1), 0, 0.5, 0],
   ["clip at its upper end", (x) => weft.clip(x, 0, 1), 1, 0.5, 0],

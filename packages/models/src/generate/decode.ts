@@ -186,6 +186,8 @@ const ahead = 4;
 
 function checkPrompts(model: Model, prompts: readonly (readonly number[])[]): number {
   const { vocabulary, maxPositions } = model.config;
+  if (!Array.isArray(prompts) || prompts.some((prompt) => typeof prompt !== "object"))
+    throw new ModelError("generate: prompts is a list with a list of token ids for each prompt, such as [[5, 6, 7]]");
   if (prompts.length === 0) throw new ModelError("generate: there is no prompt");
   prompts.forEach((prompt, i) => {
     if (prompt.length === 0) {
@@ -193,7 +195,7 @@ function checkPrompts(model: Model, prompts: readonly (readonly number[])[]): nu
       const remedy = typeof bos === "number" ? `; begin it with the token ${bos} (bos_token_id)` : "";
       throw new ModelError(`generate: prompt ${i} has no token${remedy}`);
     }
-    const wrong = prompt.find((id) => !Number.isInteger(id) || id < 0 || id >= vocabulary);
+    const wrong = prompt.find((id: number) => !Number.isInteger(id) || id < 0 || id >= vocabulary);
     if (wrong !== undefined)
       throw new ModelError(`generate: prompt ${i} has the id ${wrong}; the model has ids from 0 to ${vocabulary - 1}`);
   });
@@ -219,6 +221,8 @@ export async function* generateTokens(
   const { maxNewTokens = 50, seed = 0, eosTokens = eosOf(model), signal } = options;
   if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1)
     throw new ModelError(`generate: maxNewTokens is a positive whole number, got ${maxNewTokens}`);
+  if (!Array.isArray(eosTokens) || !eosTokens.every(Number.isInteger))
+    throw new ModelError(`generate: eosTokens is a list of ids, got ${String(JSON.stringify(eosTokens)).slice(0, 80)}`);
   const sampling = checkSampling(withDefaults(model, options));
   const { prompt, next } = programs(model);
   const longest = checkPrompts(model, prompts);

@@ -147,6 +147,10 @@ test("draws follow the filtered distribution", async () => {
   close(await shares({ topP: 0.7 }), expected([0, 1]));
   close(await shares({ topP: 0.01 }), expected([0]));
   close(await shares({ minP: 0.2 }), expected([0, 1, 4]));
+  // A tiny temperature neither overflows nor lets filtered tokens win.
+  for (const temperature of [1e-30, 1e-45]) close(await shares({ temperature, topK: 2, topP: 0.9 }), expected([0]));
+  const below = chooseToken(logits.sub(9), checkSampling({ temperature: 1e-31, topK: 2 }), null, key(5));
+  assert.equal(Number(await below.max().item()), 0);
   assert.throws(() => checkSampling({ topK: 3 }), /temperature/);
   assert.throws(() => checkSampling({ temperature: -1 }), /temperature/);
 });
@@ -207,6 +211,8 @@ test("wrong arguments are refused by name", async () => {
   await assert.rejects(run([5, 9999]), /the id 9999/);
   await assert.rejects(run(new Array(64).fill(5)), /64 tokens leaves no position of 64/);
   await assert.rejects(run([5], { maxNewTokens: 0 }), /maxNewTokens/);
+  await assert.rejects(run([5], { eosTokens: 3 }), /eosTokens is a list of ids, got 3/);
+  await assert.rejects(run("text" as never), /prompts is a list with a list of token ids/);
   const classifier = defineModel(configs.llama, { task: "classification" });
   await assert.rejects(collect(generateTokens(classifier, {}, [[1]]), 1), /causal language model/);
   // Words of transformers are translated.

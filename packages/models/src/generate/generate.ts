@@ -94,7 +94,9 @@ class TextBuilder {
 
 function prepare(model: Model, tokenizer: TextTokenizer, prompts: readonly string[], options: GenerateOptions) {
   const { stop = [], raw = false, ...rest } = checkOptions("generate", options, [...tokenNames, "stop", "raw"]);
-  if (!stop.every((s) => typeof s === "string" && s !== ""))
+  if (!Array.isArray(prompts) || !prompts.every((prompt) => typeof prompt === "string"))
+    throw new ModelError('generate: prompts is a list of texts, such as ["Once upon a time"]');
+  if (!Array.isArray(stop) || !stop.every((s) => typeof s === "string" && s !== ""))
     throw new ModelError("generate: stop is a list of texts that are not empty");
   if (tokenizer.vocabulary > model.config.vocabulary)
     throw new ModelError(
@@ -102,7 +104,10 @@ function prepare(model: Model, tokenizer: TextTokenizer, prompts: readonly strin
     );
   const ofModel = eosOf(model);
   const fromTokenizer = tokenizer.special.eos === null ? [] : [tokenizer.special.eos];
-  const ends = new Set(rest.eosTokens ?? (ofModel.length > 0 ? ofModel : fromTokenizer));
+  const { eosTokens } = rest;
+  if (eosTokens !== undefined && !Array.isArray(eosTokens))
+    throw new ModelError(`generate: eosTokens is a list of ids, got ${String(JSON.stringify(eosTokens)).slice(0, 80)}`);
+  const ends = new Set<number>(eosTokens ?? (ofModel.length > 0 ? ofModel : fromTokenizer));
   // A tokenizer that closes its texts would end them at once. An end that the prompt itself has stays.
   const closes = !raw && frameOf(tokenizer).after > 0;
   const idsOf = (text: string): number[] => {

@@ -92,7 +92,9 @@ export function chooseToken(logits: Tensor, sampling: Sampling, seen: Tensor | n
     scores = punished.where(seen, scores);
   }
   if (temperature === 0) return argmax(scores, -1).cast("int32");
-  const left = filtered(scores.div(temperature), sampling);
+  // Divided by a tiny temperature, scores would overflow, or fall below those of filtered tokens; the largest one becomes 0.
+  const shifted = temperature < 1e-3 ? scores.sub(scores.max(-1, { keepDims: true })) : scores;
+  const left = filtered(shifted.div(Math.max(temperature, 1e-30)), sampling);
   const keys = splitKey(key, logits.shape[0]);
   const uniform = rand([logits.shape[1]], { key: keys });
   // The maximum of scores plus Gumbel noise is a draw from their softmax.

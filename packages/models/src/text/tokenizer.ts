@@ -151,6 +151,20 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
   const steps = isJsonObject(after) && Array.isArray(after["processors"]) ? after["processors"] : [after];
   const hasTypes = !steps.some((step) => isJsonObject(step) && step["type"] === "RobertaProcessing");
   const idsOf = (text: string): number[] => own.encode(text, { add_special_tokens: false }).ids;
+  // Of post-processors that add no tokens, the library drops the second text and the types.
+  const addsNothing = steps.every((step) => isJsonObject(step) && step["type"] === "ByteLevel");
+  const whole = (text: string, pair: string | undefined, specialTokens: boolean): Encoded => {
+    if (addsNothing) {
+      const [first, second] = [idsOf(text), pair === undefined ? [] : idsOf(pair)];
+      return { ids: [...first, ...second], types: [...first.map(() => 0), ...second.map(() => 1)] };
+    }
+    const { ids, token_type_ids: types } = own.encode(text, {
+      text_pair: pair ?? null,
+      add_special_tokens: specialTokens,
+      return_token_type_ids: true,
+    });
+    return { ids, types: hasTypes ? types : ids.map(() => 0) };
+  };
   return {
     identity: createHash("sha256")
       .update(JSON.stringify([file, settings]))
@@ -160,13 +174,7 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
     specialIds,
     paddingSide: settings["padding_side"] === "left" ? "left" : "right",
     encode(text, { pair, specialTokens = true, maxLength } = {}) {
-      const made = own.encode(text, {
-        text_pair: pair ?? null,
-        add_special_tokens: specialTokens,
-        return_token_type_ids: true,
-      });
-      const { ids } = made;
-      const types = hasTypes ? made.token_type_ids : ids.map(() => 0);
+      const { ids, types } = whole(text, pair, specialTokens);
       if (maxLength === undefined || ids.length <= maxLength) return { ids, types };
       const keeps = keptTokens(ids, idsOf(text), pair === undefined ? [] : idsOf(pair), maxLength, cutsLeft);
       if (keeps === null)
@@ -185,11 +193,12 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
       const { addGenerationPrompt = true, tools, documents, variables } = options;
       const wrong = messages.findIndex((message) => typeof message?.role !== "string");
       if (wrong >= 0) throw new ModelError(`chat: message ${wrong} has no role; a message is { role, content }`);
-      const { Template } = await import("@huggingface/jinja");
+      if (messages.length === 0) throw new ModelError("chat: there is no message; give at least one { role, content }");
+      const { renderTemplate } = await import("./chat-template.js");
       const { readFile } = await import("node:fs/promises");
       const text = templateFile === null ? templateOf(settings, folder) : await readFile(templateFile, "utf8");
       try {
-        return new Template(text).render({
+        return renderTemplate(text, {
           ...Object.fromEntries(named),
           messages,
           tools: tools ?? null,

@@ -1,7 +1,7 @@
 // Fine-tuning: low-rank updates against merged weights, frozen parts and rates against closed forms, packed sequences against
 // separate ones, rematerialization against stored values, and a task made from a file.
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { grad, io, jit, key, setDevice, type Tensor, tensor, treeLeaves, valueAndGrad } from "@weft/core";
@@ -85,6 +85,39 @@ for (const kind of ["gpt2", "llama", "bert"] as const)
     const table = { gpt2: "wte", llama: "embed_tokens", bert: "word_embeddings" }[kind];
     assert.throws(() => loraOf(model, { rank: 2, targets: [table] }), /is an embedding/);
   });
+
+test("adapters of GPT-2's head have its layout, and options of PEFT that change a result are refused", async () => {
+  const model = defineModel(configs.gpt2, { task: "classification", labels: 3 });
+  const params = model.init(key(1));
+  const lora = loraOf(model, { rank: 2, targets: ["score", "c_proj"] });
+  const drawn = Object.fromEntries(
+    Object.entries(lora.init(key(2))).map(([name, { lora_A, lora_B }]) => [name, { lora_A, lora_B: lora_B.add(0.1) }]),
+  );
+  // The head is stored as [labels, hidden], the other layers as [in, out].
+  assert.deepEqual(drawn["score"].lora_B.shape, [3, 2]);
+  const logits = (p: Params): Tensor => model.apply(p, { inputIds }).logits as Tensor;
+  await close(logits(lora.combine(params, drawn)), logits(lora.merge(params, drawn)), 2e-5);
+  const dir = join(folder, "lora-head");
+  await lora.save(dir, drawn);
+  const path = join(dir, "adapter_config.json");
+  const config = JSON.parse(readFileSync(path, "utf8")) as Record<string, unknown>;
+  for (const [name, value] of Object.entries({
+    use_rslora: true,
+    use_dora: true,
+    rank_pattern: { score: 4 },
+    modules_to_save: ["score"],
+    bias: "all",
+    peft_type: "IA3",
+  })) {
+    writeFileSync(path, JSON.stringify({ ...config, [name]: value }));
+    await assert.rejects(
+      lora.load(dir),
+      name === "peft_type" ? /the kind IA3/ : new RegExp(`${name} is .* not supported`),
+    );
+  }
+  writeFileSync(path, JSON.stringify({ ...config, use_rslora: false, rank_pattern: {}, modules_to_save: null }));
+  assert.equal(Object.keys(await lora.load(dir)).length, lora.layers.length);
+});
 
 test("packed sequences give the losses and logits of separate ones", async () => {
   const sequences = [integers(1, 5, 1, 50, 2)[0], integers(1, 3, 1, 50, 3)[0], integers(1, 7, 1, 50, 4)[0]];

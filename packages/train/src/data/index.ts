@@ -15,7 +15,7 @@ export { type Epoch, type EpochOptions, planEpoch, shareOf } from "./epoch.js";
 export { type HeldOut, holdOut } from "./holdout.js";
 export { type Loader, type LoaderOptions, openLoader, type Position } from "./loader.js";
 export { mapFile } from "./map-file.js";
-export { type OwnData, type OwnFormat, ownFormats, ownSplit } from "./own-data.js";
+export { type OwnData, type OwnFormat, ownFormatOf, ownFormats, ownSplit } from "./own-data.js";
 export { type SyntheticOptions, syntheticTable } from "./synthetic.js";
 export { DataError, TableBuilder, type TextTable, textOf } from "./table.js";
 export { fileTokenizer, hashTokenizer, IdList, makeTokenizer, type Tokenizer, tokenize } from "./tokenizer.js";

@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { type OwnData, ownSplit } from "./own-data.js";
+import { type OwnData, ownFormatOf, ownSplit } from "./own-data.js";
 import { textOf } from "./table.js";
 import { scratch, testdata } from "./testkit.js";
 
@@ -135,22 +135,30 @@ test("a file of texts is trained on and the run classifies by its labels", () =>
     return `${topic},the ${words[topic][i % 3]} ${words[topic][(i + 1) % 3]}`;
   });
   write("texts.csv", `topic,text\n${rows.join("\n")}\n`);
-  const config = write(
-    "own.yaml",
-    `name: own
-model: { vocab_size: 200, d_model: 16, n_heads: 2, num_layers: 1, dim_feedforward: 16, max_seq_len: 8, dropout: 0 }
-data: { dataset: csv, path: texts.csv, label: topic }
-training: { epochs: 3, global_batch: 16 }
-optimizer: { learning_rate: 0.01 }
-`,
-  );
   const cli = fileURLToPath(new URL("../../../cli/dist/main.js", import.meta.url));
   const weft = (...args: string[]): string => {
     const { status, stdout, stderr } = spawnSync(process.execPath, [cli, ...args], { encoding: "utf8", cwd: folder });
     assert.equal(status, 0, stderr);
     return stdout;
   };
-  const out = weft("train", config, "--output", join(folder, "run"));
+  assert.match(weft("data", "show", "texts.csv", "--label", "topic"), /train +\d+ +\d+ +\d+/);
+  weft("init", "text", "project", "--data", "texts.csv", "--label", "topic");
+  const out = weft("train", join("project", "text.yaml"), "--output", join(folder, "run"));
   assert.ok(Number(/test accuracy ([\d.]+)/.exec(out)?.[1]) > 0.95, out);
   assert.match(weft("classify", join(folder, "run"), "the goal match"), /sport/);
+});
+
+test("the format of a path; hidden files are no texts, and folders in the folder of a class are refused", async () => {
+  assert.equal(ownFormatOf(write("c/train.jsonl", "")), "jsonl");
+  assert.equal(ownFormatOf(join(folder, "c")), "jsonl");
+  assert.equal(ownFormatOf(write("d.TSV.gz", "")), "csv");
+  assert.throws(() => ownFormatOf(write("e.xlsx", "")), /end in .csv/);
+  assert.throws(() => ownFormatOf(dirname(write("f/notes.txt", ""))), /neither a training split .* nor one folder/);
+  for (let i = 0; i < 20; i++) write(`g/${i % 2 ? "odd" : "even"}/${i}.txt`, `text ${i}`);
+  write("g/odd/.DS_Store", Buffer.from([0, 255]));
+  write("g/.git/HEAD", "ref");
+  assert.equal(ownFormatOf(join(folder, "g")), "folder");
+  assert.equal((await rowsOf({ format: "folder", path: join(folder, "g") })).length, 18);
+  write("g/odd/more/a.txt", "x");
+  await refuses({ format: "folder", path: join(folder, "g") }, /more is no file/);
 });

@@ -3,7 +3,7 @@
 import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, extname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { CsvError, readCsv, separatorOf } from "@weft/formats/csv";
 import { closestName, listSome } from "@weft/formats/text";
@@ -51,7 +51,7 @@ function chooseColumns(data: OwnData, names: readonly string[], path: string): {
   const usual = names.find((name) => usualLabels.includes(name.toLowerCase()));
   if (data.label === undefined && usual === undefined)
     throw new DataError(
-      `${path}: which column is the class? Give data.label; its columns are: ${listSome(names, 20)} (a first line with the names is required)`,
+      `${path}: which column is the class? Give data.label (--label); its columns are: ${listSome(names, 20)} (a first line with the names is required)`,
     );
   const label = find(data.label ?? (usual as string), "data.label");
   const text = data.text?.map((name) => find(name, "data.text")) ?? names.map((_, i) => i).filter((i) => i !== label);
@@ -147,20 +147,51 @@ function isTestRow(row: number): boolean {
 
 const readers = { csv: csvRows, jsonl: jsonRows, parquet: parquetRows } as const;
 
+/** Files such as .DS_Store and .git are nobody's texts and classes. */
+const isVisible = (name: string): boolean => !name.startsWith(".");
+
 function folderRows(tree: string): Row[] {
-  const classes = readdirSync(tree, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  const classes = readdirSync(tree).filter((name) => isVisible(name) && statSync(join(tree, name)).isDirectory());
   // Sorted, because the order of directory listings is not defined.
-  return classes
-    .map(({ name }) => name)
-    .sort()
-    .flatMap((name) =>
-      readdirSync(join(tree, name))
-        .sort()
-        .map((file) => {
-          const path = join(tree, name, file);
-          return { label: name, parts: [checkText(readFileSync(path), path)], where: path };
-        }),
+  return classes.sort().flatMap((name) =>
+    readdirSync(join(tree, name))
+      .filter(isVisible)
+      .sort()
+      .map((file) => {
+        const path = join(tree, name, file);
+        if (!statSync(path).isFile())
+          throw new DataError(`${path} is no file; a folder of a class holds one file per text, and no folders`);
+        return { label: name, parts: [checkText(readFileSync(path), path)], where: path };
+      }),
+  );
+}
+
+const endings: Readonly<Record<string, OwnFormat>> = {
+  ".csv": "csv",
+  ".tsv": "csv",
+  ".jsonl": "jsonl",
+  ".ndjson": "jsonl",
+  ".parquet": "parquet",
+};
+
+/** The format of a file by its ending, or of a folder by its training split. */
+export function ownFormatOf(path: string): OwnFormat {
+  if (!existsSync(path)) throw new DataError(`${path} does not exist`);
+  if (statSync(path).isDirectory()) {
+    const split = ownFormats.find((format) =>
+      ["", ".gz"].some((packed) => existsSync(join(path, `train.${format}${packed}`))),
     );
+    if (split !== undefined) return split;
+    if (!readdirSync(path).some((name) => isVisible(name) && statSync(join(path, name)).isDirectory()))
+      throw new DataError(
+        `${path} has neither a training split (train.csv, train.jsonl, train.parquet) nor one folder per class; name a file in it?`,
+      );
+    return "folder";
+  }
+  const format = endings[extname(path.toLowerCase().replace(/\.gz$/, ""))];
+  if (format === undefined)
+    throw new DataError(`${path}: data sets are files that end in ${Object.keys(endings).join(", ")}, or folders`);
+  return format;
 }
 
 /** Rows of a split, in the order of the files. */

@@ -1,0 +1,179 @@
+// Chat templates, which are programs for Jinja: rendered by @huggingface/jinja, with the rules of Python where that library has
+// those of JavaScript. A template that prints a list, adds one to a text or reads a key of nothing would otherwise make a prompt
+// that the model was not trained with.
+import { Environment, Interpreter, parse, tokenize } from "@huggingface/jinja";
+import { ModelError } from "../config/index.js";
+
+/** A value of a running template. */
+interface Value {
+  readonly type: string;
+  readonly value: unknown;
+}
+
+/** A node of a parsed template. */
+interface Node {
+  readonly type: string;
+  readonly [name: string]: unknown;
+}
+
+/** The interpreter of the library, whose declarations do not resolve. */
+const Base = Interpreter as unknown as new (
+  environment: Environment,
+) => { run(program: Node): Value; evaluate(statement: Node | undefined, environment: Environment): Value };
+
+/** Lists of statements inside a statement. */
+const blocks = ["body", "alternate", "defaultBlock"];
+const statements = new Set([
+  ...["Set", "If", "For", "Macro", "CallStatement", "FilterStatement", "Break", "Continue", "Comment"],
+]);
+
+/** Marks the expressions whose values are printed. */
+function markPrinted(node: Node): Node {
+  const changed = blocks.flatMap((name) => {
+    const list = node[name];
+    if (!Array.isArray(list)) return [];
+    const marked = (list as Node[]).map((one) =>
+      statements.has(one.type) ? markPrinted(one) : { type: "Printed", of: one },
+    );
+    return [[name, marked] as const];
+  });
+  return Object.assign(Object.create(Object.getPrototypeOf(node)), node, Object.fromEntries(changed)) as Node;
+}
+
+/** A text in quotes as Python prints it inside a list. */
+function quoted(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const escapes: Record<string, string> = {
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\\": "\\\\",
+    [quote]: `\\${quote}`,
+  };
+  return quote + Array.from(text, (c) => escapes[c] ?? c).join("") + quote;
+}
+
+const printers: Readonly<Record<string, (value: Value) => string>> = {
+  StringValue: ({ value }) => quoted(value as string),
+  BooleanValue: ({ value }) => (value === true ? "True" : "False"),
+  NullValue: () => "None",
+  UndefinedValue: () => "Undefined",
+  ArrayValue: ({ value }) => `[${(value as Value[]).map(shown).join(", ")}]`,
+  TupleValue: ({ value }) =>
+    `(${(value as Value[]).map(shown).join(", ")}${(value as Value[]).length === 1 ? "," : ""})`,
+  ObjectValue: ({ value }) =>
+    `{${Array.from(value as Map<string, Value>, ([name, one]) => `${quoted(name)}: ${shown(one)}`).join(", ")}}`,
+};
+
+/** A value as Python's repr writes it. */
+const shown = (value: Value): string => printers[value.type]?.(value) ?? String(value);
+
+/** A value as Python's str writes it. */
+const printed = (value: Value): string =>
+  value.type === "StringValue" ? (value.value as string) : value.type === "UndefinedValue" ? "" : shown(value);
+
+const isNumber = ({ type }: Value): boolean => /^(Integer|Float|Boolean)Value$/.test(type);
+
+/** Whether two values are equal: numbers by value, texts by characters, lists and objects by their contents. */
+function equal(a: Value, b: Value): boolean {
+  if (isNumber(a) && isNumber(b)) return Number(a.value) === Number(b.value);
+  if (a.type !== b.type) return false;
+  if (Array.isArray(a.value)) {
+    const [own, other] = [a.value as Value[], b.value as Value[]];
+    return own.length === other.length && own.every((one, i) => equal(one, other[i]));
+  }
+  if (a.value instanceof Map) {
+    const [own, other] = [a.value as Map<string, Value>, b.value as Map<string, Value>];
+    return own.size === other.size && [...own].every(([name, one]) => other.has(name) && equal(one, other.get(name)!));
+  }
+  return a.value === b.value;
+}
+
+class PythonRules extends Base {
+  readonly #make = (type: string, value: unknown, environment: Environment): Value =>
+    super.evaluate({ type, value }, environment);
+
+  override evaluate(statement: Node | undefined, environment: Environment): Value {
+    const node = statement as Node;
+    switch (node?.type as string | undefined) {
+      case "Printed":
+        return this.#make("StringLiteral", printed(this.evaluate(node["of"] as Node, environment)), environment);
+      case "Evaluated":
+        return node["of"] as Value;
+      case "BinaryExpression":
+        return this.#binary(node, environment);
+      case "MemberExpression": {
+        const object = this.evaluate(node["object"] as Node, environment);
+        if (object.type === "UndefinedValue") {
+          const name = (node["object"] as Node)["value"];
+          throw new ModelError(`${typeof name === "string" ? name : "a value"} is undefined, and a part of it is read`);
+        }
+        return super.evaluate({ ...node, object: { type: "Evaluated", of: object } }, environment);
+      }
+    }
+    return super.evaluate(statement, environment);
+  }
+
+  #binary(node: Node, environment: Environment): Value {
+    const operator = (node["operator"] as { value: string }).value;
+    if (operator === "and" || operator === "or") return super.evaluate(node, environment);
+    const left = this.evaluate(node["left"] as Node, environment);
+    const right = this.evaluate(node["right"] as Node, environment);
+    if (operator === "~") return this.#make("StringLiteral", printed(left) + printed(right), environment);
+    if (operator === "==" || operator === "!=") {
+      const name = equal(left, right) === (operator === "==") ? "true" : "false";
+      return this.#make("Identifier", name, environment);
+    }
+    if (operator === "+" && (left.type === "StringValue") !== (right.type === "StringValue")) {
+      const other = left.type === "StringValue" ? right : left;
+      throw new ModelError(
+        `it adds ${shown(other).slice(0, 80)} to a text; give messages whose content is a text, as the template expects`,
+      );
+    }
+    const operand = (of: Value): Node => ({ type: "Evaluated", of });
+    return super.evaluate({ ...node, left: operand(left), right: operand(right) }, environment);
+  }
+}
+
+const pad = (value: number): string => String(value).padStart(2, "0");
+const nameIn = (date: Date, options: Intl.DateTimeFormatOptions): string =>
+  new Intl.DateTimeFormat("en-US", options).format(date);
+/** Parts of a date that templates ask for. */
+const dateParts: Readonly<Record<string, (now: Date) => string>> = {
+  Y: (now) => String(now.getFullYear()),
+  y: (now) => pad(now.getFullYear() % 100),
+  m: (now) => pad(now.getMonth() + 1),
+  d: (now) => pad(now.getDate()),
+  H: (now) => pad(now.getHours()),
+  I: (now) => pad(now.getHours() % 12 || 12),
+  M: (now) => pad(now.getMinutes()),
+  S: (now) => pad(now.getSeconds()),
+  p: (now) => (now.getHours() < 12 ? "AM" : "PM"),
+  B: (now) => nameIn(now, { month: "long" }),
+  b: (now) => nameIn(now, { month: "short" }),
+  A: (now) => nameIn(now, { weekday: "long" }),
+  a: (now) => nameIn(now, { weekday: "short" }),
+  "%": () => "%",
+};
+
+/** Renders a template with variables. */
+export function renderTemplate(text: string, variables: Readonly<Record<string, unknown>>): string {
+  const program = markPrinted(parse(tokenize(text, { lstrip_blocks: true, trim_blocks: true })) as Node);
+  const environment = new Environment();
+  const constants = { false: false, true: true, none: null, False: false, True: true, None: null };
+  const functions = {
+    raise_exception(message: string): never {
+      throw new ModelError(message);
+    },
+    range(start: number, stop?: number, step = 1): number[] {
+      const [from, to] = stop === undefined ? [0, start] : [start, stop];
+      if (step === 0) throw new ModelError("range() has a step of 0");
+      return Array.from({ length: Math.max(0, Math.ceil((to - from) / step)) }, (_, i) => from + i * step);
+    },
+    strftime_now: (format: string): string =>
+      format.replace(/%(.)/g, (whole, part: string) => dateParts[part]?.(new Date()) ?? whole),
+  };
+  for (const [name, value] of Object.entries({ ...constants, ...functions, ...variables }))
+    environment.set(name, value);
+  return printed(new PythonRules(environment).run(program));
+}
