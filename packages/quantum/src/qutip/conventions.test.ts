@@ -91,7 +91,7 @@ const programs: [string, string, () => Value][] = [
   ],
   [
     "correlations of three operators, second-order coherence, spectra",
-    "[*q.correlation_3op_1t(sx + 0.2 * sz, up, T(0, 2, 3), [0.5 * sm], sm.dag(), sz, sm, options=S), *q.coherence_function_g2(0.4 * sx, None, T(0, 2, 3), [0.7 * sm], sm, options=S), q.spectrum(0.5 * sx + 0.1 * sz, [-1.5, 0, 0.3], [0.6 * sm], sm.dag(), sm)]",
+    "[*q.correlation_3op_1t(sx + 0.2 * sz, up, T(2, 3), [0.5 * sm], sm.dag(), sz, sm, options=S), *q.coherence_function_g2(0.4 * sx, None, T(2, 3), [0.7 * sm], sm, options=S), q.spectrum(0.5 * sx + 0.1 * sz, [-1.5, 0, 0.3], [0.6 * sm], sm.dag(), sm)]",
     () => [
       ...q.correlation3op1t(sx.add(sz.scale(0.2)), up, grid(2, 3), [sm.scale(0.5)], sm.dag(), sz, sm, exact),
       ...q.coherenceFunctionG2(sx.scale(0.4), null, grid(2, 3), [sm.scale(0.7)], sm, exact),
@@ -428,6 +428,7 @@ import numpy as np, qutip as q
 S = {"rtol": 1e-10, "atol": 1e-12, "nsteps": 100000, "progress_bar": "", "store_final_state": True}
 T = lambda end, n: np.linspace(0, end, n)
 up, down = q.basis(2, 0), q.basis(2, 1)
+sx, sy, sz, sm = q.sigmax(), q.sigmay(), q.sigmaz(), q.sigmam()
 plus, iplus = (up + down).unit(), (up + 1j * down).unit()
 mixed = q.Qobj([[0.6, 0.2 + 0.1j], [0.2 - 0.1j, 0.4]])
 skew = q.Qobj([[1, 2 + 1j], [0.5j, -1]])
