@@ -33,6 +33,10 @@ export const isZeroBase = (node: Node, input: Node): boolean =>
 export const isShift = (node: Node): boolean =>
   isOp(node, "pad") && isOp(node.inputs[0], "slice") && sameShape(node.shape, node.inputs[0].inputs[0].shape);
 
+/** Parts from which a concatenation has a kernel of its own. */
+export const manyParts = 256;
+export const joinsMany = (node: Node): boolean => node.op === "concat" && node.inputs.length >= manyParts;
+
 export const isReduction = (node: Node): boolean => reductionOps.has(node.op);
 
 /** The axes of a reduction as [before, reduced, after] sizes. */

@@ -3,7 +3,7 @@
 import { isExpensive } from "../cost/index.js";
 import { functionOrder, type GraphFn, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
-import { isReduction, isShift, isZeroBase, matrixOperand, reductionParts } from "./fuse-rules.js";
+import { isReduction, isShift, isZeroBase, joinsMany, matrixOperand, reductionParts } from "./fuse-rules.js";
 import { chooseStored } from "./fuse-store.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
@@ -159,7 +159,7 @@ class Fuser {
     for (const node of this.order) {
       if (this.params.has(node)) continue;
       const simple = leafOps.has(node.op) || isView(node) || (elementwiseOps.has(node.op) && node.op !== "random");
-      if (simple && node.inputs.every((input) => this.free.has(input))) this.free.add(node);
+      if (simple && !joinsMany(node) && node.inputs.every((input) => this.free.has(input))) this.free.add(node);
     }
   }
 
@@ -327,6 +327,7 @@ class Fuser {
   }
 
   #isSeparate(node: Node): boolean {
+    if (joinsMany(node)) return true;
     return this.options.separateDraws === true && isOp(node, "random") && node.attrs.kind === "dropoutMask";
   }
 

@@ -261,3 +261,15 @@ test("a long chain of expensive functions becomes equal kernels, which are compi
   const calls = source.match(/ w_sin_f\(t\d+\)/g)?.length ?? 0;
   assert.ok(calls >= 16 && calls <= 200, `${calls} calls in the source of 2,000 sines`);
 });
+
+test("a thousand tensors are joined in kernels of limited size", { skip }, async () => {
+  const parts = Array.from({ length: 1000 }, (_, i) => weft.tensor([[i], [2 * i]]));
+  const both = weft.jit((...args: weft.Tensor[]) => {
+    const joined = weft.concat(args, 1).mul(2);
+    return [joined, joined.sum(1)];
+  });
+  const [joined, sums] = both(...parts);
+  const values = Array.from({ length: 1000 }, (_, i) => 2 * i);
+  assert.deepEqual(await joined.array(), [values, values.map((v) => 2 * v)]);
+  assert.deepEqual(await sums.array(), [999_000, 1_998_000]);
+});

@@ -15,7 +15,7 @@ import {
 } from "../graph/index.js";
 import { build, make, type Value } from "../ops/index.js";
 import { settings } from "../settings/index.js";
-import { dependents, rebuild, uniformValue } from "../transform/index.js";
+import { followers, rebuild, uniformValue } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { type LaneOptions, type LaneProgram, type LaneStore, liveScalars, scheduleProgram } from "./lane.js";
 import { BlockBuilder, type BlockProgram, closure } from "./lane-block.js";
@@ -89,7 +89,7 @@ class Region {
     readonly scans: readonly Node<"scan">[],
     prefix: readonly number[],
   ) {
-    this.inside = dependents(graph.order, scans as readonly Node[]);
+    this.inside = followers(graph.order, scans as readonly Node[]);
     this.source = {
       input: (node) => this.#input(node),
       known: (node, element) => graph.known(node, element),
@@ -502,7 +502,7 @@ export function outlineLanes(fn: GraphFn, options: RegionOptions): GraphFn {
       const isNear: boolean = productsBetween(region, scan) <= maxProductsBetween;
       const more: Found | null = isNear ? attempt(graph, [...members, scan], region.evaluator.prefix, options) : null;
       if (more === null || (options.blocks && isHeavy(more.program))) {
-        for (const node of dependents(graph.order, [scan])) behind.add(node);
+        for (const node of followers(graph.order, [scan])) behind.add(node);
         continue;
       }
       members.push(scan);

@@ -14,6 +14,7 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
+import { manyParts } from "./fuse-rules.js";
 import { type ConvSupport, prepareConvs, rewriteOps } from "./lower-conv.js";
 import { prepareHalfSpectrum } from "./lower-fft.js";
 
@@ -258,6 +259,17 @@ function prepareEmpty(node: Node): Node | null {
   return null;
 }
 
+/** Many parts are joined in groups, each in a kernel of its own: kernels have a limited number of arguments and nested tests. */
+function prepareConcat(node: Node<"concat">): Node {
+  const { inputs, attrs } = node;
+  if (inputs.length <= manyParts) return node;
+  const groups = Array.from({ length: Math.ceil(inputs.length / manyParts) }, (_, i) =>
+    build.concat(inputs.slice(i * manyParts, (i + 1) * manyParts), attrs.axis),
+  );
+  const joined = build.concat(groups, attrs.axis);
+  return isOp(joined, "concat") ? prepareConcat(joined) : joined;
+}
+
 /** A product that is only read transposed is computed transposed: (a b)^T = b^T a^T, and its reader gets contiguous rows. */
 function prepareTransposed(node: Node<"permute">, isShared: (x: Node) => boolean): Node | null {
   const [x] = node.inputs;
@@ -325,6 +337,7 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
     else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next, options));
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next, options));
+    else if (isOp(next, "concat")) map.set(node, prepareConcat(next));
     else if (isOp(next, "custom"))
       map.set(
         node,

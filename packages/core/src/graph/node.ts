@@ -169,11 +169,12 @@ export function topological(outputs: readonly Node[], leaf?: (node: Node) => boo
 export function functionOrder(fn: GraphFn): Node[] {
   const params = new Set(fn.params);
   const isParam = (node: Node): boolean => params.has(node);
-  const order = topological([...fn.outputs, ...(fn.effects ?? [])], isParam);
+  const roots = [...fn.outputs, ...(fn.effects ?? [])];
+  const order = topological(roots, isParam);
   const collectives = order.filter((node): node is Node<"collective"> => isOp(node, "collective"));
   if (collectives.length === 0) return order;
   collectives.sort((a, b) => a.attrs.sequence - b.attrs.sequence);
-  return topological([...collectives, ...fn.outputs], isParam);
+  return topological([...collectives, ...roots], isParam);
 }
 
 export const avalOf = (node: Node): Aval => ({ shape: node.shape, dtype: node.dtype });

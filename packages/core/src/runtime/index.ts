@@ -1,6 +1,7 @@
 // Sessions: compile, cache and run functions on a device, and manage its memory.
 export { measureDevice, ratesOf } from "./calibrate.js";
 export { allAgree, collectiveProbe, measureGroup, measureLinks, slowestRates } from "./calibrate-links.js";
+export { assertClosed } from "./closed.js";
 export type { Compiled } from "./compiled.js";
 export { debugLevel, setDebugLevel } from "./debug.js";
 export { isQuiet } from "./effort.js";

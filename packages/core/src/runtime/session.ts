@@ -30,6 +30,7 @@ import {
 } from "../graph/index.js";
 import { build, fromComplexes, make, type Value } from "../ops/index.js";
 import { type CustomKernelSupport, copyGraph, recognizeAttention, simplify } from "../transform/index.js";
+import { assertClosed } from "./closed.js";
 import { Compiled, type CompiledFunction } from "./compiled.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
@@ -88,7 +89,7 @@ export class Session {
     const copy = copyGraph(fn);
     const simple =
       keep === null ? simplify(copy) : simplify(recognizeAttention(copy, { customKernelSupport: () => keep }), keep);
-    assertClosed(simple);
+    assertClosed(simple.outputs, simple.params);
     return simple;
   }
 
@@ -490,17 +491,6 @@ function constantsKey(constants: ReadonlyMap<number, Value>): string {
   for (const [i, { data }] of constants)
     hash.update(`${i}:`).update(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
   return `/${hash.digest("hex").slice(0, 32)}`;
-}
-
-function assertClosed(fn: GraphFn): void {
-  const params = new Set(fn.params);
-  for (const node of topological(fn.outputs, (n) => params.has(n))) {
-    if (node.op === "input" && !params.has(node))
-      throw new WeftError(
-        "a tensor that exists only inside a traced function (vmap, jit, scan) has no value: it was read inside the " +
-          "function, or stored and used outside; return it from the function, or show it with weft.debug.print",
-      );
-  }
 }
 
 /** Nodes whose values are stored when they are intermediate results, such as the parameters of a training loop. */

@@ -18,7 +18,7 @@ import {
   siteOf,
   WeftError,
 } from "../graph/index.js";
-import { captureSite, memory, session, type TensorValue } from "../runtime/index.js";
+import { assertClosed, captureSite, isTracing, memory, session, type TensorValue } from "../runtime/index.js";
 import type { ComplexNumber } from "./convert.js";
 import { format } from "./format.js";
 import type { Tensor } from "./tensor.js";
@@ -158,7 +158,17 @@ export abstract class TensorHandle<D extends DType = DType> {
    * A copy of the elements, row-major. The event loop runs while the value is computed. `into` is an array of an earlier call, of this dtype and size, to fill and return instead of
    * a new one: the fastest way to read large results of a GPU repeatedly. Do not write to it until the promise resolves.
    */
-  async data(into?: DataOf<D>): Promise<DataOf<D>> {
+  data(into?: DataOf<D>): Promise<DataOf<D>> {
+    this.#refuseTraced();
+    return this.#read(into);
+  }
+
+  /** Throws at once, and not in a promise that nobody awaits, where a traced function reads a value that it does not have yet. */
+  #refuseTraced(): void {
+    if (isTracing()) assertClosed([this.#node]);
+  }
+
+  async #read(into?: DataOf<D>): Promise<DataOf<D>> {
     if (into !== undefined) this.#requireFit("data", into);
     const { node } = this;
     const current = session();
@@ -190,9 +200,14 @@ export abstract class TensorHandle<D extends DType = DType> {
   }
 
   /** The element of a tensor of size 1, as a number (bool as 0 or 1). array() keeps all digits of int64. */
-  async item(): Promise<number> {
+  item(): Promise<number> {
+    this.#refuseTraced();
+    return this.#readOne();
+  }
+
+  async #readOne(): Promise<number> {
     this.#requireOne();
-    return Number((await this.data())[0]);
+    return Number((await this.#read())[0]);
   }
 
   /** Blocking form of {@link Tensor.array}. */
@@ -214,8 +229,9 @@ export abstract class TensorHandle<D extends DType = DType> {
   }
 
   /** Elements as nested arrays: numbers, booleans, bigints (int64) or `{ re, im }` (complex dtypes). */
-  async array(): Promise<NestedData> {
-    return this.#nested(await this.data());
+  array(): Promise<NestedData> {
+    this.#refuseTraced();
+    return this.#read().then((data) => this.#nested(data));
   }
 
   /** Formats shape, dtype and elements. */

@@ -14,6 +14,13 @@ type Kind = typeof WeftError;
 
 /** What is called, the error it throws, and what the message must say. */
 const rows: [string, () => unknown, Kind, RegExp][] = [
+  // Thrown at once: a comparison with a promise that nobody awaits is false and takes the wrong branch.
+  ...(["item", "data", "array"] as const).map((name): [string, () => unknown, Kind, RegExp] => [
+    `${name} in jit`,
+    () => weft.jit((x: weft.Tensor) => (Number(x[name]()) > 0 ? x : x.neg()))(z(1)),
+    WeftError,
+    /^a tensor that exists only inside a traced function/,
+  ]),
   [
     "add",
     () => z(2, 3).add(z(4)),

@@ -16,6 +16,7 @@ export {
   closeOverNew,
   copyGraph,
   dependents,
+  followers,
   instantiate,
   rebuild,
   uniformValue,

@@ -20,6 +20,22 @@ export function dependents(order: readonly Node[], sources: Iterable<Node>): Set
   return found;
 }
 
+/**
+ * The nodes that must come after one of the sources, which are included: those that depend on it, and what depends on a collective
+ * that all devices issue after one of these. For passes that compute several nodes as one: what the one reads must not be among
+ * them. `order` is that of `functionOrder`.
+ */
+export function followers(order: readonly Node[], sources: Iterable<Node>): Set<Node> {
+  const found = new Set<Node>(sources);
+  let issued = false;
+  for (const node of order) {
+    const follows: boolean = node.inputs.some((input) => found.has(input)) || (issued && node.op === "collective");
+    if (follows) found.add(node);
+    issued ||= follows && node.op === "collective";
+  }
+  return found;
+}
+
 /** The value of a node that is constant over all elements, or null. */
 export function uniformValue(node: Node): Scalar | null {
   let at = node;

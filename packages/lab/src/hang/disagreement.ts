@@ -1,5 +1,6 @@
 // Ranks that issue different calls: another order, a skipped or additional call, another size or type.
-import { groupName, type HangContext, mainFrames, siteOfRank } from "./context.js";
+import { bestReadings } from "./alignment.js";
+import { groupName, type HangContext, lastSequence, mainFrames, siteOfRank } from "./context.js";
 import {
   type Call,
   type HangEvidence,
@@ -16,6 +17,7 @@ import {
   difference,
   firstUnseen,
   goesBack,
+  inOtherGroup,
   type Lane,
   lanesOf,
   payloadHistory,
@@ -95,19 +97,6 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
       ],
     },
   );
-}
-
-/** Whether a rank issued the calls of this line in another group before, and never in this one. */
-function inOtherGroup(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
-  const place = placeOf(evidence.calls[calls.call[index]]);
-  if (evidence.calls[calls.call[index]].site === null) return false;
-  let elsewhere = 0;
-  for (let i = 0; i < index; i++) {
-    if (placeOf(evidence.calls[calls.call[i]]) !== place) continue;
-    if (calls.group[i] === calls.group[index]) return false;
-    elsewhere++;
-  }
-  return elsewhere > 1;
 }
 
 /** Whether a rank repeats a call of its loop while the others go on to one that nobody has issued before. */
@@ -200,9 +189,9 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   };
   const where = (call: Call) => `${call.op}${call.site === null ? "" : ` (${call.site.file}:${call.site.line})`}`;
   const fact = `after ${where(previous)} rank ${rank} issued ${where(got)}${expected === null ? "" : `; the other ranks issue ${where(expected)}`}`;
-  // In a loop of these calls, one that is left out and one that is repeated look the same.
+  // In a loop of these calls, one that is left out and one that is repeated look the same, unless steps were counted.
   const repeated =
-    placeOf(got) === placeOf(previous)
+    placeOf(got) === placeOf(previous) && stepsAhead(context, rank) === null
       ? [`or it issued ${where(got)} once too often (an additional backward pass?)`]
       : [];
   const make = (kind: HangKind, call: Call, at2: Site | null): HangVerdict =>
@@ -219,15 +208,31 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   if (expected === null) return make("extra", got, null);
   // The right kind of call at a line of its own: the branch issues its calls in another order.
   const swapped = !elsewhere && difference(got, expected) === "op" && after !== null && difference(got, after) === null;
+  if (!elsewhere && repeatsBetween(previous, got, expected)) return make("extra", got, null);
   if (swapped || (!elsewhere && samePayloadElsewhere(context, rank, got, expected))) return make("order", got, null);
-  // Threads of one rank issue both calls, the second one first.
-  const next = departure.index + 1 < calls.count ? context.evidence.calls[calls.call[departure.index + 1]] : null;
-  if (elsewhere && next !== null && placeOf(next) === placeOf(expected) && placeOf(got) !== placeOf(expected))
-    return make("order", got, null);
+  // Threads of one rank issue both calls, the second one first. A call that is left out fits such calls as well; then it tells
+  // them apart that the rank went on while its first call was not complete.
+  const readings = bestReadings(departure.own, departure.other);
+  const early = readings.filter(({ kind }) => kind === "early").length;
+  const overlaps = departure.index + 1 < calls.count && !isPassed(context, rank, calls, departure.index);
+  if (elsewhere && early > 0 && (early === readings.length || overlaps)) return make("order", got, null);
+  // Who issued a call too many is behind the others in its steps; who left one out is not.
+  if (elsewhere && (stepsAhead(context, rank) ?? 0) < 0) return make("extra", got, null);
   if (elsewhere) return make("skipped", expected, got.site);
   // Behind the loop, or in a branch inside of it.
   const loops = goesBack(context.evidence, previous, expected) && isInsideBlock(got, [expected, previous]) !== true;
   return loops ? make("uneven", expected, got.site) : make("extra", got, null);
+}
+
+/** Steps that a rank has made more than all others; negative: fewer than all others; null where they were not counted. */
+function stepsAhead({ evidence }: HangContext, rank: number): number | null {
+  const own = evidence.ranks.get(rank)?.steps;
+  const others = [...evidence.ranks.values()]
+    .filter((one) => one.rank !== rank)
+    .map(({ steps }) => steps ?? Number.NaN);
+  if (own === undefined || own + Math.max(0, ...others) === 0 || others.some(Number.isNaN)) return null;
+  if (own < Math.min(...others)) return own - Math.min(...others);
+  return Math.max(0, own - Math.max(...others));
 }
 
 function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolean {
@@ -236,6 +241,23 @@ function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolea
     for (let i = 0; other !== rank && calls !== undefined && i < calls.count; i++)
       if (placeOf(context.evidence.calls[calls.call[i]]) === place) return true;
   return false;
+}
+
+/** Whether a call is complete: its rank says so, and another rank of its group has issued the call after it. */
+function isPassed({ evidence }: HangContext, rank: number, calls: RankCalls, index: number): boolean {
+  if (calls.state[index] !== 2) return false;
+  for (const own of evidence.ranks.values())
+    if (own.rank !== rank && (lastSequence(own, calls.group[index]) ?? -1) > calls.sequence[index]) return true;
+  return false;
+}
+
+/** The call before once more, at a line between it and the call that is due, such as a batch that is tried again. */
+function repeatsBetween(previous: Call, got: Call, expected: Call): boolean {
+  const sites = [previous, got, expected].map((call) => call.site);
+  const [before, here, due] = sites;
+  if (before === null || here === null || due === null || difference(previous, got) !== null) return false;
+  const together = sites.every((site) => site?.file === here.file && site.name === here.name);
+  return together && before.line < here.line && here.line < due.line;
 }
 
 /** In the same loop the others issue this call, at another line, but not now. */
@@ -353,7 +375,7 @@ function mismatchIn(evidence: HangEvidence, group: number, lanes: Lane[]): Misma
       else if (id !== reference) {
         const [one, other] = [evidence.calls[reference], evidence.calls[id]];
         const kind = difference(one, other);
-        const samePlace = one.site !== null && placeOf({ ...one, op: "" }) === placeOf({ ...other, op: "" });
+        const samePlace = one.site !== null && one.site.file === other.site?.file && one.site.line === other.site.line;
         if (kind !== null) return { group, sequence, kind, timeMs: lane.calls.timeMs[at], samePlace, lanes };
       }
     }
