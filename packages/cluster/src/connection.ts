@@ -17,7 +17,7 @@ import {
   type WorkerInfo,
 } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
-import { type Channel, hostId, openStream, parseAddress } from "./wire.js";
+import { type Channel, hostId, openStream, parseAddress, unreachable } from "./wire.js";
 
 /** Options of `connect`. */
 export interface ConnectOptions extends Security, ClientSettings {
@@ -79,13 +79,15 @@ export class Connection {
         timeout * 1e3,
       );
       let welcomed = false;
+      // Whether the list of workers is incomplete.
+      let more = false;
       const noWorkers = (): void =>
         this.#end(
           `the dispatcher at ${this.address} has no workers; start one: weft worker --host ${host} -p ${port}`,
           reject,
         );
       const maybeReady = (): void => {
-        if (this.workers.length === 0) return;
+        if (this.workers.length === 0 || more) return;
         clearTimeout(late);
         // An idle connection does not keep the program alive.
         this.#channel?.unref();
@@ -99,9 +101,10 @@ export class Connection {
           this.#end(`the dispatcher at ${this.address} sent an invalid message: ${(error as Error).message}`, reject);
           return;
         }
+        if (message.t === "welcome" || message.t === "workers") ({ more } = message);
         if (message.t === "welcome") {
           welcomed = true;
-          clearTimeout(late);
+          if (!more) clearTimeout(late);
           ({
             client: this.client,
             generation: this.generation,
@@ -113,7 +116,7 @@ export class Connection {
             () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,
           );
           this.#openLinks();
-          if (this.workers.length === 0)
+          if (this.workers.length === 0 && !more)
             setTimeout(() => this.workers.length === 0 && noWorkers(), Math.min(timeout, 5) * 1e3);
           maybeReady();
         } else if (message.t === "workers") {
@@ -125,7 +128,7 @@ export class Connection {
           for (const { worker, reason } of message.lost) this.#workerLost(worker, reason);
           this.#openLinks();
           maybeReady();
-          this.onChange();
+          if (!more) this.onChange();
         } else if (message.t === "failed") {
           const { ids, message: text, code } = message;
           for (const id of ids) {
@@ -147,7 +150,7 @@ export class Connection {
         }
         const reason = welcomed
           ? `the connection to the dispatcher at ${this.address} was lost and its tensors with it: call connect again and recompute them`
-          : `no dispatcher is listening at ${this.address}; start a dispatcher: weft server -p ${port} (${error.message.split("\n")[0]})`;
+          : unreachable(host, port, error);
         this.#end(reason, reject);
       };
       const begin = ({ stream }: Channel): void => {
@@ -169,7 +172,7 @@ export class Connection {
         // Sent unbatched: the dispatcher expects the hello as the first message.
         this.#write(encode(hello));
       };
-      openStream(host, port, "client", this.#security, false).then((channel) => {
+      openStream(host, port, "client", this.#security, false, timeout + 1).then((channel) => {
         this.#channel = channel;
         if (this.lost === null) begin(channel);
         else channel.close();
@@ -236,6 +239,11 @@ export class Connection {
     });
     await Promise.race([Promise.all([...this.#links.values()].map((link) => link.settled)), enough]);
     clearTimeout(timer);
+  }
+
+  /** Why there is no data connection to a worker; null if there is one. */
+  brokenLink(worker: string): string | null {
+    return this.#links.get(worker)?.broken ?? null;
   }
 
   link(worker: string): DataLink {
