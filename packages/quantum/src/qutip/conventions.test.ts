@@ -490,6 +490,15 @@ describe("what QuTiP refuses, or means differently, is refused", () => {
   const refused: [string, () => unknown, RegExp][] = [
     ["sums of other subsystems", () => own.add(other), /Qobj.add: its dimensions \[3, 2\]/],
     ["products of other subsystems", () => own.mul(other), /Qobj.mul: its dimensions/],
+    [
+      "entropies of what is no state",
+      () => q.entropyVn(q.qdiags([[1.5, -0.5]], [0])),
+      /entropyVn: needs .* eigenvalue -0\.5/,
+    ],
+    ["fidelities of what is no state", () => q.fidelity(up, sm), /not Hermitian/],
+    ["infinite temperature", () => q.thermalDm(3, Number.POSITIVE_INFINITY), /finite number >= 0/],
+    ["levels that a spin does not have", () => q.spinState(1, 0.5), /spinState: m must be one of/],
+    ["negativity of a missing subsystem", () => q.negativity(q.bellState(), 2), /no subsystem 2 in 0\.\.1/],
     ["a number in place of an operator", () => sx.mul(2 as never), /use scale/],
     [
       "states of other subsystems",

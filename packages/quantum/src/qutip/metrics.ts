@@ -53,14 +53,20 @@ export function variance(op: Qobj, state: Qobj): number {
 /** Reduced density matrix of the subsystems `sel`. */
 export const ptrace = (state: Qobj, sel: number | readonly number[]): Qobj => state.ptrace(sel);
 
-const probabilities = (rho: Qobj): number[] =>
-  densityMatrix(rho)
-    .eigenenergies()
-    .map((x) => Math.max(0, x));
+/** Room for rounding in eigenvalues of density matrices. */
+const room = 1e-6;
+
+/** Eigenvalues of a density matrix. Throws if one is negative: a logarithm or root of it would be left out without a word. */
+function probabilities(rho: Qobj, name: string): number[] {
+  const values = densityMatrix(rho).eigenenergies();
+  if (!(values[0] >= -room * Math.max(1, values[values.length - 1])))
+    throw new WeftError(`${name}: needs a ket or a density matrix, got one with the eigenvalue ${values[0]}`);
+  return values.map((x) => Math.max(0, x));
+}
 
 /** Von Neumann entropy -tr(rho log rho), with the natural logarithm or that of `base` (2). */
 export const entropyVn = (rho: Qobj, base = Math.E): number =>
-  probabilities(rho).reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0) / Math.log(base);
+  probabilities(rho, "entropyVn").reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0) / Math.log(base);
 /** Linear entropy 1 - tr(rho^2). */
 export const entropyLinear = (rho: Qobj): number => 1 - purity(rho);
 /** tr(rho^2). */
@@ -68,6 +74,7 @@ export const purity = (rho: Qobj): number => rho.purity();
 
 /** Fidelity tr sqrt(sqrt(A) B sqrt(A)) of two states, the square root convention of QuTiP. */
 export function fidelity(A: Qobj, B: Qobj): number {
+  for (const state of [A, B]) if (state.isoper) probabilities(state, "fidelity");
   if (A.isket && B.isket) {
     const { re, im } = A.dag().mul(B).trace();
     return Math.hypot(re, im);

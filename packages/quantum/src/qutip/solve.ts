@@ -187,7 +187,7 @@ function checkState(state: Qobj, isDensity: boolean): void {
     const norm = state.norm();
     if (!(Math.abs(norm - 1) <= room))
       throw new WeftError(
-        `evolve: the norm of the final state is ${norm} instead of 1; start from a normalized state (unit())`,
+        `evolve: the norm of the final state is ${norm} instead of 1; start from a normalized state (unit()), and tighten rtol and atol`,
       );
   } else if (!isPositive(state, room * Math.max(1, state.trace().re)))
     throw new WeftError(

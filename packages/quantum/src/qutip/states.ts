@@ -160,7 +160,10 @@ export const zeroKet = (N: Levels): Qobj => basis(N).scale(0);
 
 /** State |j, m> of a spin j: |j, j> is the first level. `type` "dm" gives its density matrix, "bra" the bra. */
 export function spinState(j: number, m: number, type: "ket" | "bra" | "dm" = "ket"): Qobj {
-  return stateAs(basis(spinLevels(j, "spinState"), Math.round(j - m) === j - m ? j - m : -1), type, "spinState");
+  const levels = spinLevels(j, "spinState");
+  if (!Number.isInteger(j - m) || Math.abs(m) > j)
+    throw new WeftError(`spinState: m must be one of -${j}, ..., ${j} in steps of 1, got ${m}`);
+  return stateAs(basis(levels, j - m), type, "spinState");
 }
 /** Coherent state of a spin j: exp(theta (e^(i phi) J- - e^(-i phi) J+) / 2) |j, j>. */
 export function spinCoherent(j: number, theta: number, phi: number, type: "ket" | "bra" | "dm" = "ket"): Qobj {
@@ -207,7 +210,8 @@ export const coherentDm = (N: number, alpha: OperatorEntry, method?: "operator" 
 
 /** Thermal state with n quanta on average in the truncated space, populations proportional to (n / (1 + n))^k. */
 export function thermalDm(N: number, n: number): Qobj {
-  if (!(n >= 0)) throw new WeftError(`thermalDm: the average number of quanta must not be negative, got ${n}`);
+  if (!(n >= 0 && Number.isFinite(n)))
+    throw new WeftError(`thermalDm: the average number of quanta must be a finite number >= 0, got ${n}`);
   const weights = Array.from({ length: check(N, "thermalDm") }, (_, k) =>
     n === 0 ? Number(k === 0) : (n / (1 + n)) ** k,
   );
