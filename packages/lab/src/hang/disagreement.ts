@@ -49,10 +49,12 @@ function isBetweenPlaces({ evidence }: HangContext, { sequence, samePlace, lanes
   const places = new Set(here.map((lane) => placeOf(evidence.calls[lane.calls.call[callAt(lane, sequence)]])));
   if (samePlace || places.size < 2) return false;
   if (here.some((lane) => inOtherGroup(evidence, lane.calls, callAt(lane, sequence)))) return false;
+  const names = [...places];
+  const ids = Int32Array.from(evidence.calls, (call) => names.indexOf(placeOf(call)));
   return here.every(({ calls }) => {
-    const own = new Set<string>();
-    for (let i = 0; i < calls.count; i++) own.add(placeOf(evidence.calls[calls.call[i]]));
-    return [...places].every((place) => own.has(place));
+    const own = new Set<number>();
+    for (let i = 0; i < calls.count; i++) if (ids[calls.call[i]] >= 0) own.add(ids[calls.call[i]]);
+    return own.size === names.length;
   });
 }
 

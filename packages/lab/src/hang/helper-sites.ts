@@ -2,9 +2,6 @@
 // that called the helper tells the calls apart, and is the one to look at.
 import { type Call, type HangEvidence, isUserFrame, type Site } from "./evidence.js";
 
-/** Ranks whose order of calls is looked at. */
-const ranksToSee = 4;
-
 const key = ({ file, line }: Site): string => `${file}:${line}`;
 
 /**
@@ -39,28 +36,22 @@ export function nameHelpers(evidence: HangEvidence): void {
 
 /** Whether a rank came back to one caller after another one, or one has a caller that others do not have. */
 function takeTurns(evidence: HangEvidence, texts: ReadonlyMap<Call, string>): boolean {
-  let seen = 0;
-  const ranks = new Map<string, number>();
+  // The caller of each call as a number; 0 for calls of other lines.
+  const names = [...new Set(texts.values())];
+  const callers = Int32Array.from(evidence.calls, (call) => names.indexOf(texts.get(call) ?? "") + 1);
+  const ranks = new Int32Array(names.length + 1);
   for (const { calls } of evidence.ranks.values()) {
-    const own = new Set<string>();
-    for (let i = 0; calls !== undefined && i < calls.count; i++) {
-      const text = texts.get(evidence.calls[calls.call[i]]);
-      if (text !== undefined) own.add(text);
-    }
-    for (const text of own) ranks.set(text, (ranks.get(text) ?? 0) + 1);
-  }
-  if (new Set(ranks.values()).size > 1) return true;
-  for (const { calls } of evidence.ranks.values()) {
-    if (calls === undefined || seen++ === ranksToSee) continue;
-    const left = new Set<string>();
-    let last: string | undefined;
+    if (calls === undefined) continue;
+    const left = new Uint8Array(names.length + 1);
+    let last = 0;
     for (let i = 0; i < calls.count; i++) {
-      const text = texts.get(evidence.calls[calls.call[i]]);
-      if (text === undefined || text === last) continue;
-      if (left.has(text)) return true;
-      if (last !== undefined) left.add(last);
-      last = text;
+      const caller = callers[calls.call[i]];
+      if (caller === 0 || caller === last) continue;
+      if (left[caller] === 1) return true;
+      if (last > 0) left[last] = 1;
+      last = caller;
     }
+    for (let caller = 1; caller < ranks.length; caller++) if (left[caller] === 1 || caller === last) ranks[caller]++;
   }
-  return false;
+  return new Set(ranks.subarray(1)).size > 1;
 }
