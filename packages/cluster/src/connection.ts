@@ -34,6 +34,9 @@ export interface ConnectOptions extends Security, ClientSettings {
   mesh?: Readonly<Record<string, number>>;
 }
 
+/** Milliseconds from the beginning of a data connection that broke to that of another one. */
+const reopenMs = 1000;
+
 export interface Reported {
   message: string;
   code: FailureCode;
@@ -200,14 +203,18 @@ export class Connection {
     for (const worker of this.workers) {
       this.deadWorkers.delete(worker.id);
       const open = this.#links.get(worker.id);
-      if (open !== undefined && open.broken === null) continue;
-      const link = new DataLink(worker, this.client, this.#security, {
-        uploaded: (id) => this.onUploaded(id, worker.id),
-        tape: (records) => this.onTape(records),
-        measured: (value) => this.onMeasured(worker.id, value),
-      });
-      this.#links.set(worker.id, link);
+      if (open === undefined || open.broken !== null) this.#openLink(worker);
     }
+  }
+
+  #openLink(worker: WorkerInfo): DataLink {
+    const link = new DataLink(worker, this.client, this.#security, {
+      uploaded: (id) => this.onUploaded(id, worker.id),
+      tape: (records) => this.onTape(records),
+      measured: (value) => this.onMeasured(worker.id, value),
+    });
+    this.#links.set(worker.id, link);
+    return link;
   }
 
   #workerLost(worker: string, reason: string): void {
@@ -248,6 +255,9 @@ export class Connection {
 
   link(worker: string): DataLink {
     const link = this.#links.get(worker);
+    // The worker may be there although its data connection broke: a network that failed for seconds, or a firewall.
+    const info = link?.broken == null || this.lost !== null ? undefined : this.workers.find(({ id }) => id === worker);
+    if (info !== undefined && performance.now() - link!.begun > reopenMs) return this.#openLink(info);
     if (link !== undefined) return link;
     throw new WeftError(this.lost ?? this.deadWorkers.get(worker) ?? `worker ${worker} is not connected`);
   }

@@ -109,6 +109,23 @@ const spreads = async (cluster: Cluster, workers: number): Promise<void> => {
   assert.equal(cluster.device.counts.sharded > before, workers > 1);
 };
 
+for (const data of ["shared", "socket"])
+  test(`a data connection that breaks is opened again while its worker is there (${data})`, { skip }, async () => {
+    if (data === "socket") process.env.WEFT_CLUSTER_DATA = data;
+    try {
+      const cluster = await begin({ devices: 1, ...testWorker });
+      const [{ id }] = cluster.workers;
+      const values = Float32Array.from({ length: 50_000 }, (_, i) => i);
+      const doubled = async (): Promise<number> => Number((await weft.tensor(values).mul(2).data())[49_999]);
+      assert.equal(await doubled(), 99_998);
+      await delay(1000);
+      cluster.device.connection.link(id).fail("the network failed for a moment");
+      assert.equal(await doubled(), 99_998);
+    } finally {
+      delete process.env.WEFT_CLUSTER_DATA;
+    }
+  });
+
 test("whoever listens and never answers is given up within seconds, and keeps no process alive", async () => {
   const silent = createServer((socket) => socket.on("error", () => {}).resume());
   await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
