@@ -10,13 +10,10 @@ import { folderOf, processorSeconds, timesOf } from "./test-folders.mjs";
 // so the C compiler skips optimizations for them and for the processes that they start. What optimized programs compute is checked by
 // the suites of core, models and quantum.
 const incidental = [
-  "bench/dist/suites/suites.test.js",
   "cli/dist/commands/quantum-meta.test.js",
   "cli/dist/commands/quantum.test.js",
   "cli/dist/commands/quantum-optimize.test.js",
-  "cli/dist/test/init.test.js",
   "cli/dist/test/terminal.test.js",
-  "cli/dist/test/train-slurm.test.js",
   "cli/dist/test/train.test.js",
   "cluster/dist/cluster.test.js",
   "ui/dist/test/gates.test.js",
