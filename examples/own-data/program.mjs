@@ -94,7 +94,7 @@ try {
     spawnSync(process.execPath, [weftCommand, ...args], { encoding: "utf8" }).stdout;
   const notes = join(folder, "notes");
   console.log(
-    weftText("train", join(import.meta.dirname, "notes.yaml"), "--output", notes)
+    weftText("train", join(import.meta.dirname, "notes.yaml"), "--out", notes)
       .trim()
       .split("\n")
       .at(-2),

@@ -25,15 +25,7 @@ try {
   verify("weft lint finds the sixteen processes for four GPUs", problems.includes("16 processes for 4 GPUs"));
 
   const config = join(import.meta.dirname, "train.yaml");
-  const train = [
-    "train",
-    config,
-    "--devices",
-    "2",
-    "--output",
-    join(folder, "run"),
-    ...(small ? ["--epochs", "2"] : []),
-  ];
+  const train = ["train", config, "--devices", "2", "--out", join(folder, "run"), ...(small ? ["--epochs", "2"] : [])];
   const script = join(folder, "job.sh");
   weft(...train, "--slurm", script, "--time", "00:10:00");
   console.log(readFileSync(script, "utf8"));

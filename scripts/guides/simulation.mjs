@@ -258,7 +258,7 @@ await cluster.close();
         {
           ask: "Overlap of computation and communication",
           type: "nothing: collectives start when their operand is ready",
-          run: "weft train configs/synthetic.yaml --devices 2 --max-steps 3 --output runs/overlap && grep -ho '\"exposedCommUs\":[0-9.]*' runs/overlap/rank0.jsonl | tail -1",
+          run: "weft train configs/synthetic.yaml --devices 2 --max-steps 3 --out runs/overlap && grep -ho '\"exposedCommUs\":[0-9.]*' runs/overlap/rank0.jsonl | tail -1",
           shows: [/^("exposedCommUs":[\d.]+)/],
           says: "what remained exposed, in microseconds",
         },

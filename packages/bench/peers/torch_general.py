@@ -159,7 +159,7 @@ def training(shapes, loss, bf16, compiled, channels_last=False):
     for weight in p.values() if channels_last else []:
         if weight.dim() == 4:
             weight.data = weight.data.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.AdamW(p.values(), lr=1e-4, fused=on_gpu)
+    optimizer = torch.optim.AdamW(p.values(), lr=1e-5, fused=on_gpu)
     f = torch.compile(loss) if compiled else loss
     last = [None]
 
@@ -216,11 +216,11 @@ def llama(compiled=False):
     half = size // 2
     rates = torch.exp(torch.arange(half, device=device) * (-math.log(10000) / half))
     angles = torch.arange(T, device=device)[:, None] * rates
-    c, s = angles.cos().to(torch.bfloat16), angles.sin().to(torch.bfloat16)
+    cosine, sine = angles.cos().to(torch.bfloat16), angles.sin().to(torch.bfloat16)
 
     def rotate(t):
         a, b = t[..., :half], t[..., half:]
-        return torch.cat([a * c - b * s, a * s + b * c], -1)
+        return torch.cat([a * cosine - b * sine, a * sine + b * cosine], -1)
 
     def norm(h, gain):
         w = h.float()

@@ -1,13 +1,59 @@
-// Instructions of one client that one worker has not completed yet, counted and measured, so that neither can be made to
-// hold any amount of them.
+// Instructions of one client that one worker has not completed yet: those that were sent, and those that wait for their turn.
+// They are counted and measured, so that neither the dispatcher nor a worker can be made to hold any amount of them.
 
-export class Backlog {
-  #sizes: number[] = [];
+/** Seconds of one client's work that a worker has at a time, and the number of instructions. */
+const secondsAhead = 0.02;
+const [leastAhead, firstAhead, mostAhead] = [3, 8, 512];
+
+/** An instruction for some workers. Those of a group get it together, in the same order as the instructions of other clients. */
+export interface Waiting {
+  readonly workers: readonly string[];
+  readonly texts: readonly string[];
+}
+
+class Fifo<T> {
+  #items: T[] = [];
   #head = 0;
+
+  get length(): number {
+    return this.#items.length - this.#head;
+  }
+
+  get first(): T | undefined {
+    return this.#items[this.#head];
+  }
+
+  push(item: T): void {
+    this.#items.push(item);
+  }
+
+  shift(): T | undefined {
+    const item = this.first;
+    if (this.#head < this.#items.length) this.#head++;
+    if (this.#head >= 1024 && this.#head * 2 > this.#items.length) {
+      this.#items = this.#items.slice(this.#head);
+      this.#head = 0;
+    }
+    return item;
+  }
+}
+
+/** What one client has at one worker. */
+export class Backlog {
+  readonly #sizes = new Fifo<number>();
+  readonly waiting = new Fifo<Waiting>();
   bytes = 0;
+  #ahead = firstAhead;
+  /** Seconds that an instruction took lately; null before the first report. */
+  #cost: number | null = null;
 
   get count(): number {
-    return this.#sizes.length - this.#head;
+    return this.#sizes.length;
+  }
+
+  /** Whether the worker may get another instruction of this client before it has completed one. */
+  get hasRoom(): boolean {
+    return this.#sizes.length - this.waiting.length < this.#ahead;
   }
 
   push(bytes: number): void {
@@ -15,13 +61,14 @@ export class Backlog {
     this.bytes += bytes;
   }
 
-  /** The worker has completed the oldest `count` instructions. */
-  done(count: number): void {
-    const end = Math.min(this.#sizes.length, this.#head + count);
-    for (; this.#head < end; this.#head++) this.bytes -= this.#sizes[this.#head];
-    if (this.#head < 1024) return;
-    this.#sizes = this.#sizes.slice(this.#head);
-    this.#head = 0;
+  /** The worker has completed the oldest `count` instructions, in this time. */
+  done(count: number, seconds: number): void {
+    const ended = Math.min(count, this.#sizes.length - this.waiting.length);
+    for (let i = 0; i < ended; i++) this.bytes -= this.#sizes.shift()!;
+    if (count === 0) return;
+    const cost = seconds / count;
+    this.#cost = this.#cost === null ? cost : (this.#cost + cost) / 2;
+    this.#ahead = Math.min(mostAhead, Math.max(leastAhead, Math.ceil(secondsAhead / this.#cost)));
   }
 }
 

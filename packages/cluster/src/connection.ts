@@ -17,7 +17,7 @@ import {
   type WorkerInfo,
 } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
-import { type Channel, hostId, openStream, parseAddress } from "./wire.js";
+import { type Channel, hostId, openStream, parseAddress, unreachable } from "./wire.js";
 
 /** Options of `connect`. */
 export interface ConnectOptions extends Security, ClientSettings {
@@ -33,6 +33,9 @@ export interface ConnectOptions extends Security, ClientSettings {
   /** A mesh of workers with named axes, e.g. { batch: 2, model: 2 }. The planner then considers no other mesh. */
   mesh?: Readonly<Record<string, number>>;
 }
+
+/** Milliseconds from the beginning of a data connection that broke to that of another one. */
+const reopenMs = 1000;
 
 export interface Reported {
   message: string;
@@ -79,13 +82,15 @@ export class Connection {
         timeout * 1e3,
       );
       let welcomed = false;
+      // Whether the list of workers is incomplete.
+      let more = false;
       const noWorkers = (): void =>
         this.#end(
           `the dispatcher at ${this.address} has no workers; start one: weft worker --host ${host} -p ${port}`,
           reject,
         );
       const maybeReady = (): void => {
-        if (this.workers.length === 0) return;
+        if (this.workers.length === 0 || more) return;
         clearTimeout(late);
         // An idle connection does not keep the program alive.
         this.#channel?.unref();
@@ -99,9 +104,10 @@ export class Connection {
           this.#end(`the dispatcher at ${this.address} sent an invalid message: ${(error as Error).message}`, reject);
           return;
         }
+        if (message.t === "welcome" || message.t === "workers") ({ more } = message);
         if (message.t === "welcome") {
           welcomed = true;
-          clearTimeout(late);
+          if (!more) clearTimeout(late);
           ({
             client: this.client,
             generation: this.generation,
@@ -113,7 +119,7 @@ export class Connection {
             () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,
           );
           this.#openLinks();
-          if (this.workers.length === 0)
+          if (this.workers.length === 0 && !more)
             setTimeout(() => this.workers.length === 0 && noWorkers(), Math.min(timeout, 5) * 1e3);
           maybeReady();
         } else if (message.t === "workers") {
@@ -125,7 +131,7 @@ export class Connection {
           for (const { worker, reason } of message.lost) this.#workerLost(worker, reason);
           this.#openLinks();
           maybeReady();
-          this.onChange();
+          if (!more) this.onChange();
         } else if (message.t === "failed") {
           const { ids, message: text, code } = message;
           for (const id of ids) {
@@ -147,7 +153,7 @@ export class Connection {
         }
         const reason = welcomed
           ? `the connection to the dispatcher at ${this.address} was lost and its tensors with it: call connect again and recompute them`
-          : `no dispatcher is listening at ${this.address}; start a dispatcher: weft server -p ${port} (${error.message.split("\n")[0]})`;
+          : unreachable(host, port, error);
         this.#end(reason, reject);
       };
       const begin = ({ stream }: Channel): void => {
@@ -169,7 +175,7 @@ export class Connection {
         // Sent unbatched: the dispatcher expects the hello as the first message.
         this.#write(encode(hello));
       };
-      openStream(host, port, "client", this.#security, false).then((channel) => {
+      openStream(host, port, "client", this.#security, false, timeout + 1).then((channel) => {
         this.#channel = channel;
         if (this.lost === null) begin(channel);
         else channel.close();
@@ -197,14 +203,18 @@ export class Connection {
     for (const worker of this.workers) {
       this.deadWorkers.delete(worker.id);
       const open = this.#links.get(worker.id);
-      if (open !== undefined && open.broken === null) continue;
-      const link = new DataLink(worker, this.client, this.#security, {
-        uploaded: (id) => this.onUploaded(id, worker.id),
-        tape: (records) => this.onTape(records),
-        measured: (value) => this.onMeasured(worker.id, value),
-      });
-      this.#links.set(worker.id, link);
+      if (open === undefined || open.broken !== null) this.#openLink(worker);
     }
+  }
+
+  #openLink(worker: WorkerInfo): DataLink {
+    const link = new DataLink(worker, this.client, this.#security, {
+      uploaded: (id) => this.onUploaded(id, worker.id),
+      tape: (records) => this.onTape(records),
+      measured: (value) => this.onMeasured(worker.id, value),
+    });
+    this.#links.set(worker.id, link);
+    return link;
   }
 
   #workerLost(worker: string, reason: string): void {
@@ -238,8 +248,16 @@ export class Connection {
     clearTimeout(timer);
   }
 
+  /** Why there is no data connection to a worker; null if there is one. */
+  brokenLink(worker: string): string | null {
+    return this.#links.get(worker)?.broken ?? null;
+  }
+
   link(worker: string): DataLink {
     const link = this.#links.get(worker);
+    // The worker may be there although its data connection broke: a network that failed for seconds, or a firewall.
+    const info = link?.broken == null || this.lost !== null ? undefined : this.workers.find(({ id }) => id === worker);
+    if (info !== undefined && performance.now() - link!.begun > reopenMs) return this.#openLink(info);
     if (link !== undefined) return link;
     throw new WeftError(this.lost ?? this.deadWorkers.get(worker) ?? `worker ${worker} is not connected`);
   }

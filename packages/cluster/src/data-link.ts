@@ -35,6 +35,8 @@ export class DataLink {
   #memory: SharedMapping | null = null;
   #ticket = "";
   #broken: string | null = null;
+  /** When the connection was begun, on the clock of this process. */
+  readonly begun = performance.now();
   /** Bytes received over this connection, excluding shared memory. */
   receivedBytes = 0;
   /** Bytes of fetched shards, however they were transferred. */

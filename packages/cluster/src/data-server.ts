@@ -16,8 +16,9 @@ import { boundSilence } from "./silence.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { Strangers } from "./strangers.js";
 
-/** Milliseconds for the next piece of an upload to arrive. */
+/** Milliseconds for the next piece of an upload to arrive, and for one of a client whose last upload stalled. */
 const stallMs = 5_000;
+const againMs = 1_000;
 /** Bytes that wait for a client to read them before its next request is looked at, and before it is disconnected. */
 const enoughUnread = 8 << 20;
 const maxUnread = 64 << 20;
@@ -83,7 +84,7 @@ export class DataServer {
   /** Uploads over sockets, complete or partial, by client and id. */
   readonly #arrived = new Map<string, Arrival>();
   readonly #awaited = new Map<string, Awaited>();
-  /** Pending uploads by client, and whether the client stalled the queue before. */
+  /** Pending uploads by client, and whether the last one stalled. */
   readonly #pending = new Map<number, { count: number; bytes: number; stalled: boolean }>();
   readonly tls: boolean;
   port = 0;
@@ -350,6 +351,8 @@ export class DataServer {
       throw new WeftError(`upload ${id}: ${bytes.length} bytes at ${at} of ${total}, after ${entry.have}`);
     bytes.copy(entry.bytes, at);
     entry.have += bytes.length;
+    const pending = this.#pending.get(client);
+    if (pending !== undefined) pending.stalled = false;
     const awaited = this.#awaited.get(key);
     if (awaited !== undefined) awaited.at = performance.now();
     if (header.last !== true) return;
@@ -391,7 +394,7 @@ export class DataServer {
 
   /**
    * Waits for the bytes of an upload; the client's other instructions wait too. Resolves to null if no data arrives for a while,
-   * its connection closes, or the client left. A client that stalled once is not waited for again.
+   * its connection closes, or the client left. A client whose last upload stalled is not waited for as long.
    */
   waitForUpload(client: number, id: number): Promise<Buffer | null> {
     const key = `${client}/${id}`;
@@ -402,7 +405,7 @@ export class DataServer {
     }
     const pending = this.#pending.get(client) ?? { count: 0, bytes: 0, stalled: false };
     this.#pending.set(client, pending);
-    if (pending.stalled || this.spaceOf(client) === undefined) return Promise.resolve(null);
+    if (this.spaceOf(client) === undefined) return Promise.resolve(null);
     return new Promise((resolve) => {
       const awaited: Awaited = {
         client,
@@ -420,7 +423,7 @@ export class DataServer {
         // A worker that computed meanwhile has not read what has arrived.
         if (now - ticked > 1500) awaited.at = now;
         ticked = now;
-        if (now - awaited.at < stallMs) return;
+        if (now - awaited.at < (pending.stalled ? againMs : stallMs)) return;
         pending.stalled = true;
         this.#cancelUpload(key);
       }, 500);

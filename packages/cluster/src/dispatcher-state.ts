@@ -1,7 +1,7 @@
 // What a dispatcher is given, and what it remembers of workers and clients.
 import type * as grpc from "@grpc/grpc-js";
 import { limits, shortened, WeftError } from "@weft/core/internal/graph";
-import type { Backlog } from "./backlog.js";
+import type { Instructions } from "./instructions.js";
 import type { Outbox } from "./outbox.js";
 import type { Outgoing } from "./outgoing.js";
 import type { FailureCode, FromClient, WorkerInfo, WorkerStats } from "./protocol.js";
@@ -56,12 +56,12 @@ export interface ClientEntry {
   near: boolean;
   out: Outgoing;
   hello: Extract<FromClient, { t: "hello" }>;
-  /** The workers that run a program, and why it cannot run, if so. */
-  programs: Map<number, { members: string[]; problem: Problem | null }>;
+  /** The workers that run a program, whether they are a group, and why it cannot run, if so. */
+  programs: Map<number, { members: string[]; collective: boolean; problem: Problem | null }>;
   /** The workers that hold shards of a tensor. */
   holders: Map<number, string[]>;
-  /** Instructions that workers have not yet reported as done, by worker. */
-  queued: Map<string, Backlog>;
+  /** Instructions that workers have not yet reported as done. */
+  instructions: Instructions;
   /** Uploads over sockets that have not arrived, as `worker/id`, and the messages after them that wait. */
   uploading: Set<string>;
   held: FromClient[];

@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import type * as grpc from "@grpc/grpc-js";
 import { shortened, WeftError } from "@weft/core/internal/graph";
 import { Admission } from "./admission.js";
-import { Backlog, overQuota } from "./backlog.js";
+import { overQuota } from "./backlog.js";
 import { checkCollectives } from "./collectives.js";
 import { log } from "./debug.js";
 import { canReach, checkDefine, checkTensors, checkWorker } from "./dispatcher-checks.js";
@@ -22,6 +22,7 @@ import {
 } from "./dispatcher-state.js";
 import { silenceOf } from "./hung-worker.js";
 import { dataKey, randomKey, sameSecret } from "./identity.js";
+import { Instructions, instruction } from "./instructions.js";
 import { groupOf } from "./member-group.js";
 import { Outbox } from "./outbox.js";
 import { Outgoing, whenOver } from "./outgoing.js";
@@ -35,14 +36,13 @@ import {
   fromClient,
   fromWorker,
   heartbeat,
-  maxMessageBytes,
   type ToClient,
   type ToWorker,
   type WorkerInfo,
 } from "./protocol.js";
 import { securityFrom } from "./security.js";
 import { bindServer, makeServer, service } from "./wire.js";
-import { type LostWorker, WorkerChanges } from "./worker-changes.js";
+import { inParts, type LostWorker, WorkerChanges } from "./worker-changes.js";
 
 /** Bytes waiting for a client that does not read them, or for a worker, from all clients; it is disconnected beyond. */
 const maxUnread = 64 << 20;
@@ -233,7 +233,7 @@ export class Dispatcher {
   #fromWorker(worker: WorkerEntry, message: FromWorker): void {
     if (message.t === "stats") worker.stats = message.stats;
     else if (message.t === "progress") {
-      this.#clients.get(message.client)?.queued.get(worker.info.id)?.done(message.done);
+      this.#clients.get(message.client)?.instructions.done(worker.info.id, message.done, message.seconds);
     } else if (message.t === "failed") {
       const { client, ...rest } = message;
       log("dispatcher", () => `${worker.info.id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
@@ -250,7 +250,7 @@ export class Dispatcher {
 
   #workerEnded(worker: WorkerEntry, reason: string): void {
     if (!this.#workers.delete(worker.info.id)) return;
-    for (const client of this.#clients.values()) client.queued.delete(worker.info.id);
+    for (const client of this.#clients.values()) client.instructions.ended(worker.info.id);
     this.#removed(worker, reason);
   }
 
@@ -263,11 +263,18 @@ export class Dispatcher {
   /** Starts a new generation, for which clients plan. */
   #sendChanges(joined: readonly WorkerEntry[], lost: LostWorker[]): void {
     this.#generation++;
-    for (const client of this.#clients.values()) {
-      const infos = joined
-        .filter(({ info }) => canReach(client.near, info))
-        .map((worker) => this.#infoFor(client.id, worker));
-      this.#toClient(client, { t: "workers", generation: this.#generation, joined: infos, lost });
+    for (const client of this.#clients.values()) this.#tellJoined(client, joined, lost);
+  }
+
+  #tellJoined(client: ClientEntry, joined: readonly WorkerEntry[], lost: LostWorker[], welcome = false): void {
+    const near = joined.filter(({ info }) => canReach(client.near, info));
+    for (const [i, { part, more }] of inParts(near).entries()) {
+      const infos = part.map((worker) => this.#infoFor(client.id, worker));
+      const dispatcher = `${this.id}@${hostname()}`;
+      const common = { generation: this.#generation, more };
+      if (welcome && i === 0)
+        this.#toClient(client, { t: "welcome", client: client.id, ...common, workers: infos, dispatcher });
+      else this.#toClient(client, { t: "workers", ...common, joined: infos, lost: i === 0 ? lost : [] });
     }
   }
 
@@ -317,6 +324,7 @@ export class Dispatcher {
         this.#changes.joined(worker);
         continue;
       }
+      for (const client of this.#clients.values()) client.instructions.suspended(id);
       this.#removed(worker, silenceOf(worker.info, this.#stopTimeout));
     }
     if (this.#watchers.size > 0) this.#report();
@@ -353,23 +361,16 @@ export class Dispatcher {
       hello,
       programs: new Map(),
       holders: new Map(),
-      queued: new Map(),
+      instructions: new Instructions(this.#workers),
       uploading: new Set(),
       held: [],
     };
     this.#clients.set(client.id, client);
     for (const worker of this.#workers.values()) this.#introduce(worker, client);
     log("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
-    this.#toClient(client, {
-      t: "welcome",
-      client: client.id,
-      generation: this.#generation,
-      // Pending ones are announced to everybody with the next change.
-      workers: this.#available()
-        .filter(({ info }) => !this.#changes.announces(info.id) && canReach(client.near, info))
-        .map((worker) => this.#infoFor(client.id, worker)),
-      dispatcher: `${this.id}@${hostname()}`,
-    });
+    // Pending ones are announced to everybody with the next change.
+    const known = this.#available().filter(({ info }) => !this.#changes.announces(info.id));
+    this.#tellJoined(client, known, [], true);
     whenOver(stream, () => this.#clientEnded(client));
     return (more) => {
       for (const message of decodeAll(fromClient, more)) this.#inOrder(client, message);
@@ -434,46 +435,41 @@ export class Dispatcher {
     else if (message.t === "plan") this.#plans.add(client.id, message);
     else if (message.t === "recomputed") this.counters.recomputed += message.tensors;
     else if (message.t === "forget") {
-      this.#send(client, client.programs.get(message.program)?.members ?? [], { ...message, client: client.id });
+      const { members = [] } = client.programs.get(message.program) ?? {};
+      this.#sendEach(client, members, instruction({ ...message, client: client.id }));
       client.programs.delete(message.program);
     } else if (message.t === "probe") {
       const { t, measure, worker } = message;
       const full = this.#overQuota(client, [worker]);
       if (full !== null) throw new WeftError(full.message);
-      this.#send(client, [worker], { t, measure, client: client.id });
+      this.#sendEach(client, [worker], instruction({ t, measure, client: client.id }));
     } else throw new WeftError("a client sends hello once");
   }
 
-  #send(client: ClientEntry, workers: readonly string[], message: ToWorker, ids: readonly number[] = []): void {
-    const text = JSON.stringify(message);
-    // A larger message would end the worker's connection and lose the tensors of every client.
-    if (text.length > maxMessageBytes / 4 && Buffer.byteLength(text) > maxMessageBytes - 1024)
-      throw new WeftError(
-        `a message "${message.t}" is too large: at most ${maxMessageBytes - 1024} bytes for a worker`,
-      );
-    for (const id of workers) {
-      const worker = this.#workers.get(id);
-      if (worker !== undefined) {
-        this.#backlog(client, id).push(text.length);
-        worker.outbox.post(text);
-      } else if (ids.length > 0) {
-        const why = `worker ${id} is not connected`;
-        this.#toClient(client, { t: "failed", ids: [...ids], message: why, code: "lost", worker: id });
-      }
+  /** Sends an instruction to one worker, or to all members of a group. `ids` fail with a worker that is not connected. */
+  #send(client: ClientEntry, workers: readonly string[], texts: readonly string[], ids: readonly number[] = []): void {
+    const here = workers.filter((id) => this.#workers.has(id));
+    if (here.length === workers.length) {
+      client.instructions.send(workers, texts);
+      return;
     }
+    client.instructions.send(
+      here,
+      texts.filter((_, i) => this.#workers.has(workers[i])),
+    );
+    for (const id of ids.length === 0 ? [] : workers)
+      if (!this.#workers.has(id)) {
+        const message = `worker ${id} is not connected`;
+        this.#toClient(client, { t: "failed", ids: [...ids], message, code: "lost", worker: id });
+      }
   }
 
-  #backlog(client: ClientEntry, worker: string): Backlog {
-    let backlog = client.queued.get(worker);
-    if (backlog === undefined) {
-      backlog = new Backlog();
-      client.queued.set(worker, backlog);
-    }
-    return backlog;
+  #sendEach(client: ClientEntry, workers: readonly string[], text: string, ids: readonly number[] = []): void {
+    for (const id of workers) this.#send(client, [id], [text], ids);
   }
 
   #overQuota(client: ClientEntry, workers: readonly string[]): { message: string; worker: string } | null {
-    return overQuota(client.queued, workers, client.hello.settings.maxQueue, this.#quotas);
+    return overQuota(client.instructions.backlogs, workers, client.hello.settings.maxQueue, this.#quotas);
   }
 
   #define(client: ClientEntry, message: Extract<FromClient, { t: "define" }>): void {
@@ -496,15 +492,15 @@ export class Dispatcher {
     } catch (error) {
       problem = { message: (error as Error).message, code: "error" };
     }
-    client.programs.set(program, { members, problem });
+    client.programs.set(program, { members, collective, problem });
     if (problem !== null) return;
     log(
       "dispatcher",
       () =>
         `client ${client.id} defines program ${program} for ${members.join(", ")}${group === null ? "" : ` (group ${group.name})`}`,
     );
-    members.forEach((id, rank) => {
-      this.#send(client, [id], {
+    const texts = members.map((_, rank) =>
+      instruction({
         t: "define",
         client: client.id,
         program,
@@ -512,15 +508,17 @@ export class Dispatcher {
         graph: graphs[which[rank]],
         constants: constants?.[rank],
         group: group === null ? null : { ...group, rank, size: members.length },
-      });
-    });
+      }),
+    );
+    if (collective) this.#send(client, members, texts);
+    else members.forEach((id, rank) => void this.#send(client, [id], [texts[rank]]));
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {
     this.#plans.ran(client.id, message.program);
     const program = client.programs.get(message.program);
     if (program === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
-    const { members, problem } = program;
+    const { members, collective, problem } = program;
     if (problem !== null) {
       if (message.free !== undefined) this.#free(client, message.free);
       this.#toClient(client, {
@@ -542,12 +540,9 @@ export class Dispatcher {
     log("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
     const { free = [], ...rest } = message;
     const here = free.filter((id) => sameMembers(client.holders.get(id), members));
-    this.#send(
-      client,
-      members,
-      { ...rest, client: client.id, free: here.length > 0 ? here : undefined },
-      message.outputs,
-    );
+    const text = instruction({ ...rest, client: client.id, free: here.length > 0 ? here : undefined });
+    if (collective) this.#send(client, members, Array<string>(members.length).fill(text), message.outputs);
+    else this.#sendEach(client, members, text, message.outputs);
     for (const id of here) client.holders.delete(id);
     if (here.length < free.length)
       this.#free(
@@ -573,8 +568,12 @@ export class Dispatcher {
     // A worker that hangs may never answer.
     for (const { worker, offset } of parts)
       if (offset === null && this.#workers.get(worker)?.suspended === false) client.uploading.add(`${worker}/${id}`);
-    for (const part of parts)
-      this.#send(client, [part.worker], { t: "upload", client: client.id, id, bytes, part }, [id]);
+    for (const part of parts) {
+      const text = instruction({ t: "upload", client: client.id, id, bytes, part });
+      // Its bytes are on their way already, and workers receive them beside other work.
+      if (part.offset === null && this.#workers.has(part.worker)) client.instructions.sendNow(part.worker, text);
+      else this.#sendEach(client, [part.worker], text, [id]);
+    }
   }
 
   #free(client: ClientEntry, freed: readonly number[]): void {
@@ -588,9 +587,9 @@ export class Dispatcher {
       client.holders.delete(id);
     }
     for (const [worker, ids] of byWorker) {
-      if (this.#backlog(client, worker).bytes > 2 * this.#quotas.maxQueueBytes)
+      if (client.instructions.backlog(worker).bytes > 2 * this.#quotas.maxQueueBytes)
         throw new WeftError(`worker ${worker} has not read the last instructions of this client; too many follow`);
-      this.#send(client, [worker], { t: "free", client: client.id, ids });
+      this.#sendEach(client, [worker], instruction({ t: "free", client: client.id, ids }));
     }
   }
 }

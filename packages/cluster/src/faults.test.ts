@@ -109,6 +109,43 @@ const spreads = async (cluster: Cluster, workers: number): Promise<void> => {
   assert.equal(cluster.device.counts.sharded > before, workers > 1);
 };
 
+for (const data of ["shared", "socket"])
+  test(`a data connection that breaks is opened again while its worker is there (${data})`, { skip }, async () => {
+    if (data === "socket") process.env.WEFT_CLUSTER_DATA = data;
+    try {
+      const cluster = await begin({ devices: 1, ...testWorker });
+      const [{ id }] = cluster.workers;
+      const values = Float32Array.from({ length: 50_000 }, (_, i) => i);
+      const doubled = async (): Promise<number> => Number((await weft.tensor(values).mul(2).data())[49_999]);
+      assert.equal(await doubled(), 99_998);
+      await delay(1000);
+      cluster.device.connection.link(id).fail("the network failed for a moment");
+      assert.equal(await doubled(), 99_998);
+    } finally {
+      delete process.env.WEFT_CLUSTER_DATA;
+    }
+  });
+
+test("whoever listens and never answers is given up within seconds, and keeps no process alive", async () => {
+  const silent = createServer((socket) => socket.on("error", () => {}).resume());
+  await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  const { port } = silent.address() as { port: number };
+  const index = new URL("./index.js", import.meta.url).href;
+  const code = `const { connect, watch } = await import(${JSON.stringify(index)});
+    const at = "localhost:${port}", token = "a token of sixteen characters";
+    await connect(at, { token, timeout: 1 }).catch((error) => console.log(error.message));
+    watch(at, { token }, () => {}, console.log);`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", code], { stdio: ["ignore", "pipe", "inherit"] });
+  started.push(child);
+  let out = "";
+  child.stdout!.on("data", (text) => (out += String(text)));
+  const begun = performance.now();
+  await once(child, "exit");
+  silent.close();
+  assert.match(out, /no answer from .* within 1 s;.*no answer from .* for 10 s/s);
+  assert.ok(performance.now() - begun < 30_000);
+});
+
 test("when a worker is killed during a step, the client gets an error, the others continue, and a new one can join", {
   skip,
 }, async () => {

@@ -78,7 +78,9 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
     const advice = isDead
       ? `; its shards are lost: recompute them (${left} worker${left === 1 ? " is" : "s are"} left)`
       : "";
-    const text = `${reason}${advice}`;
+    const broken = isDead ? null : connection.brokenLink(worker);
+    const because = broken === null || broken === reason ? "" : ` (${broken})`;
+    const text = `${reason}${because}${advice}`;
     const ownFault = failure?.code === "error" || failure?.code === "memory";
     throw isDead || (!ownFault && (vague || failure !== undefined))
       ? new LostTensorError(text, isDead)

@@ -136,7 +136,7 @@ test("mutated messages of every kind are rejected or valid", (t) => {
     { ...run, client: 1 },
     { t: "define", client: 1, program: 1, donated: [], graph, group: { name: "g", rank: 0, size: 1, mpi: null } },
     { t: "failed", client: 1, ids: [1], message: "m", code: "error", worker: "w1" },
-    { t: "progress", client: 1, done: 2 },
+    { t: "progress", client: 1, done: 2, seconds: 0.1 },
   ];
   const count = { taken: 0, refused: 0 };
   const schemas = [fromClient, toWorker, fromWorker] as const;

@@ -173,7 +173,8 @@ export class PlanBook {
       users: clients.map(userOf),
       plans: this.#seenPlans(),
       workers: workers.map(({ info, stats, suspended }) => ({
-        info: { ...info, key: "" },
+        // The rates are most of what is known about a worker, and nobody watches them.
+        info: { ...info, key: "", rates: null },
         stats,
         state: suspended ? "hangs" : "ready",
       })),
@@ -181,14 +182,14 @@ export class PlanBook {
   }
 }
 
-const userOf = ({ id, hello: { label, process }, holders, queued }: ClientEntry) => ({
+const userOf = ({ id, hello: { label, process }, holders, instructions }: ClientEntry) => ({
   id,
   label: label ?? "",
   host: process.host,
   pid: process.pid,
   tensors: holders.size,
   queued: Object.fromEntries(
-    [...queued]
+    [...instructions.backlogs]
       .filter(([, backlog]) => backlog.count > 0)
       .slice(0, mostQueues)
       .map(([worker, backlog]) => [worker, backlog.count]),

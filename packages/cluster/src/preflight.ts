@@ -103,8 +103,9 @@ const maxAllPairs = 16;
 const lookAgain = 6;
 const surelyAgain = 2;
 const witnesses = 3;
-/** Seconds of an all-reduce that is measured once at a time. */
+/** Seconds of an all-reduce that is measured once at a time, and of a collective over all workers that is measured once at all. */
 const longSample = 0.1;
+const veryLongSample = 0.4;
 const manyWorkers = 8;
 
 const least = (values: readonly number[]): number => Math.min(...values);
@@ -262,13 +263,14 @@ class Preflight {
         this.#say(`${kind} over all ${members} workers`);
         const probe = this.prober.collective(kind, range(members), n);
         // After the first run all members are in step; the mean of the others is what a loop of steps pays.
-        const sample = async (): Promise<number> => {
-          const [, ...runs] = await this.prober.measure(probe, this.late ? 3 : 4);
+        const sample = async (count: number): Promise<number> => {
+          const [, ...runs] = await this.prober.measure(probe, count);
           return Math.max(...range(members).map((i) => runs.reduce((n, run) => n + run[i].wall, 0) / runs.length));
         };
-        const first = await sample();
         // What takes long varies less.
-        const seconds = this.late || first > longSample ? first : Math.min(first, await sample());
+        let seconds = await sample(2);
+        if (!this.late && seconds < veryLongSample) seconds = await sample(4);
+        if (!this.late && seconds < longSample) seconds = Math.min(seconds, await sample(4));
         this.collectives.push({ kind, members, bytes: collectiveBytes(kind, members, n), seconds });
       }
   }

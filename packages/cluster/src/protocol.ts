@@ -7,7 +7,7 @@ import { planReport, watchedClients } from "./plan-report.js";
 import { isPrintable, printable } from "./printable.js";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
-export const protocolVersion = 7;
+export const protocolVersion = 8;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
@@ -164,12 +164,15 @@ export const toClient = z.discriminatedUnion("t", [
     client: id,
     generation: id,
     workers: z.array(workerInfo).max(maxWorkers),
+    /** Further workers follow in messages "workers"; so do those of the latter. */
+    more: z.boolean(),
     dispatcher: name,
   }),
   /** Workers that joined since the last message, and those that were lost. */
   z.object({
     t: z.literal("workers"),
     generation: id,
+    more: z.boolean(),
     joined: z.array(workerInfo).max(maxWorkers),
     lost: z.array(z.object({ worker: name, reason: text })).max(maxWorkers),
   }),
@@ -191,8 +194,8 @@ export const fromWorker = z.discriminatedUnion("t", [
   z.object({ ...hello, ...workerFacts.shape }),
   failure.extend({ client: id }),
   z.object({ t: z.literal("stats"), stats }),
-  /** Number of a client's instructions completed since the last report. */
-  z.object({ t: z.literal("progress"), client: id, done: id }),
+  /** Number of a client's instructions completed since the last report, and the seconds that they took. */
+  z.object({ t: z.literal("progress"), client: id, done: id, seconds: size }),
   /** An upload over a socket has arrived, or will not. */
   z.object({ t: z.literal("arrived"), client: id, id }),
   /** A group failed: programs over its members need a new one. */

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Dispatcher } from "./dispatcher.js";
-import type { ToWorker } from "./protocol.js";
+import { encode, maxMessageBytes, type ToWorker } from "./protocol.js";
 import { StandInClient, StandInWorker } from "./stand-ins.js";
+import { inParts } from "./worker-changes.js";
 
 const count = 1024;
 const tokens = { token: "token of the clients here", workerToken: "token of the workers here" };
@@ -46,4 +47,16 @@ test("1,024 workers join, a client sees all of them, and its instructions reach 
     for (const worker of workers) worker.close();
     dispatcher.stop();
   }
+});
+
+test("a list of 4,096 workers with the longest descriptions is sent in messages within the limit", () => {
+  const workers = Array.from({ length: 4096 }, (_, id) => ({ id, rates: "\u00fc".repeat(65_000) }));
+  const parts = inParts(workers);
+  assert.deepEqual(
+    parts.flatMap(({ part }) => part.map(({ id }) => id)),
+    workers.map(({ id }) => id),
+  );
+  assert.deepEqual([parts.filter(({ more }) => !more).length, parts.at(-1)!.more], [1, false]);
+  assert.ok(encode(parts[0].part).length < 0.8 * maxMessageBytes);
+  assert.deepEqual(inParts([]), [{ part: [], more: false }]);
 });

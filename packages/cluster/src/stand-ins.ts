@@ -1,26 +1,27 @@
 // Workers and clients that speak the real protocol and compute nothing, so that tests and benchmarks of the control plane can
 // have thousands of them.
 import { Outbox } from "./outbox.js";
+import { Progress } from "./progress.js";
 import { decodeAll, encode, type FromClient, type FromWorker, type ToWorker, toClient, toWorker } from "./protocol.js";
 import type { Security } from "./security.js";
 import { type Channel, hostId, openStream } from "./wire.js";
 
 const process_ = { host: hostId(), pid: process.pid };
-/** Instructions after which a stand-in reports its progress, as workers do. */
-const progressEvery = 64;
 
 /** A program without arguments; nobody compiles it. */
 const standInGraph = { params: [], nodes: [["const", [], { value: 1, dtype: "float32" }, []]], outputs: [0] };
 
 /** A worker that reports instructions as done when they arrive. It sends no heartbeats. */
 export class StandInWorker {
-  readonly #done = new Map<number, number>();
+  readonly #progress: Progress;
 
   private constructor(
     readonly channel: Channel,
     /** Called with every instruction. */
     readonly onInstruction: (message: ToWorker) => void,
-  ) {}
+  ) {
+    this.#progress = new Progress((message) => void channel.stream.write(encode(message)));
+  }
 
   /** Registers a worker; resolves when the dispatcher has welcomed it. */
   static async join(
@@ -40,7 +41,6 @@ export class StandInWorker {
         for (const message of decodeAll(toWorker, bytes))
           if (message.t === "welcome") resolve();
           else worker.#take(message);
-        worker.#report(progressEvery);
       });
       channel.stream.on("error", () => {});
       channel.stream.write(encode(hello));
@@ -50,16 +50,8 @@ export class StandInWorker {
 
   #take(message: ToWorker): void {
     if (message.t === "client" || message.t === "leave" || !("client" in message)) return;
-    this.#done.set(message.client, (this.#done.get(message.client) ?? 0) + 1);
     this.onInstruction(message);
-  }
-
-  #report(least: number): void {
-    for (const [client, done] of this.#done) {
-      if (done < least) continue;
-      this.#done.delete(client);
-      this.channel.stream.write(encode({ t: "progress", client, done } satisfies FromWorker));
-    }
+    this.#progress.count(message.client, 0);
   }
 
   /** Leaves the cluster. */

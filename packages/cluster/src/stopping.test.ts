@@ -11,6 +11,7 @@ import koffi from "koffi";
 import { type Cluster, connect } from "./connect.js";
 import { type SharedWork, WorkWatch } from "./current-work.js";
 import { Dispatcher } from "./dispatcher.js";
+import { watch } from "./watch.js";
 import { skip, testWorker } from "./workers.testkit.js";
 
 const main = fileURLToPath(new URL("./main.js", import.meta.url));
@@ -82,6 +83,30 @@ for (const [name, compute] of Object.entries(endless))
     await computes();
     assert.ok(performance.now() - begun < 20_000);
   });
+
+test("arguments that were given to a call that fails take no memory afterwards", { skip }, async () => {
+  const port = await start({ maxSeconds: 0.3 }, 1);
+  const cluster = await client(port);
+  const seen: number[] = [];
+  const loop = weft.jit(
+    (x: weft.Tensor) =>
+      weft.whileLoop(
+        (c) => c.sum().greaterEqual(0),
+        (c) => c.abs(),
+        x,
+      ),
+    {
+      donate: [0],
+    },
+  );
+  const stop = watch(cluster.address, {}, ({ workers }) => seen.push(workers[0].stats?.bytes ?? 0), assert.fail);
+  for (let i = 0; i < 8; i++) await assert.rejects(loop(weft.ones([1 << 20])).data(), /maxSeconds/);
+  await computes();
+  seen.length = 0;
+  for (const deadline = Date.now() + 10_000; !(seen.at(-1)! < 20e6); await delay(100))
+    assert.ok(Date.now() < deadline, `${seen.at(-1)} bytes are in use`);
+  stop();
+});
 
 test("a collective program that takes too long ends on all its workers", { skip }, async () => {
   const port = await start({ maxSeconds: 2 }, 2);

@@ -108,6 +108,19 @@ export function parseAddress(address: string): { host: string; port: number } {
   return { host: match[1] ?? match[2], port };
 }
 
+/** Whether an error of `openStream` means that somebody listens there and does not answer. */
+export const isSilence = (error: unknown): boolean =>
+  (error as Partial<grpc.ServiceError>).code === grpc.status.DEADLINE_EXCEEDED;
+
+/** Why `openStream` reached no dispatcher, and what to do. */
+export function unreachable(host: string, port: number, error: Error): string {
+  const [line] = error.message.split("\n");
+  const cause = /Last error: (?:Error(?: \[\w+\])?: )?(.*?)\.? Resolution note/.exec(line)?.[1] ?? line;
+  if (isLoopback(host) || /\bE[A-Z_]{4,}\b|Name resolution/.test(cause.replace(/\[\w+\]/g, "")))
+    return `no dispatcher is listening at ${host}:${port}; start a dispatcher: weft server -p ${port} (${cause})`;
+  return `no encrypted connection to ${host}:${port}: ${cause}; the certificates of both sides must be valid and signed by --tls-ca, and the dispatcher's must name ${host}`;
+}
+
 export interface Channel {
   stream: grpc.ClientDuplexStream<Buffer, Buffer>;
   /** From now on the connection does not keep the process alive. */
@@ -147,7 +160,8 @@ const nothing = { unref(): void {}, stop(): void {} };
 
 /**
  * Opens a stream to a dispatcher after a handshake. `patient` relaxes keepalive for processes that compute for long
- * without servicing sockets. Rejects with a WeftError if the handshake is refused, with gRPC's error otherwise.
+ * without servicing sockets. Rejects with a WeftError if the handshake is refused, with gRPC's error otherwise, also when the other side
+ * has not answered within `seconds`.
  */
 export async function openStream(
   host: string,
@@ -155,6 +169,7 @@ export async function openStream(
   role: Role,
   security: Security & { ownFiles?: boolean },
   patient: boolean,
+  seconds = 60,
 ): Promise<Channel> {
   const token = tokenKind(role) === "token" ? security.token : security.workerToken;
   if (token === undefined && !security.insecure)
@@ -189,7 +204,7 @@ export async function openStream(
       throw new WeftError(
         `the process that listens on port ${port} belongs to another user (uid ${listener}); to use its dispatcher, give its token (${sources(role)})`,
       );
-    const headers = await prove(client, role, token, security.insecure === true);
+    const headers = await prove(client, role, token, security.insecure === true, seconds);
     const { path, requestSerialize, responseDeserialize } = service[methods[role]];
     const opened = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, headers);
     return { stream: opened, unref: () => sockets.unref(), close };
@@ -205,6 +220,7 @@ async function prove(
   role: Role,
   token: string | undefined,
   insecure: boolean,
+  seconds: number,
 ): Promise<grpc.Metadata> {
   const peerNonce = randomKey();
   const asked = new grpc.Metadata();
@@ -213,7 +229,7 @@ async function prove(
   asked.set("weft-nonce", peerNonce);
   const { path, requestSerialize, responseDeserialize } = service.Challenge;
   const answer = await new Promise<{ nonce?: unknown; proof?: unknown }>((resolve, reject) => {
-    const deadline = Date.now() + 60_000;
+    const deadline = Date.now() + seconds * 1e3;
     const call = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, asked, { deadline });
     call.on("data", (bytes: Buffer) => {
       try {

@@ -2,6 +2,16 @@
 // are sent together.
 import type { WorkerEntry } from "./dispatcher-state.js";
 
+/** Workers in one message: with the longest descriptions that are accepted they are within the limit of its size. */
+const mostInMessage = 128;
+
+/** The parts in which a list of workers is sent, at least one, each with whether more follow. */
+export const inParts = <T>(workers: readonly T[]): { part: T[]; more: boolean }[] =>
+  Array.from({ length: Math.max(1, Math.ceil(workers.length / mostInMessage)) }, (_, i) => ({
+    part: workers.slice(i * mostInMessage, (i + 1) * mostInMessage),
+    more: (i + 1) * mostInMessage < workers.length,
+  }));
+
 /** Milliseconds in which changes are collected. */
 const interval = 20;
 

@@ -30,10 +30,11 @@ import { DataServer } from "./data-server.js";
 import { log } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
 import { failureOf } from "./failure.js";
+import { Progress } from "./progress.js";
 import { type ConstantArguments, decodeAll, encode, type FromWorker, type ToWorker, toWorker } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
-import { type Channel, hostId, openStream } from "./wire.js";
+import { type Channel, hostId, isSilence, openStream, unreachable } from "./wire.js";
 import { checkGroup, checkReach, partBytes, type UploadPart } from "./worker-checks.js";
 import { type GroupOfProgram, joinJob, WorkerGroups } from "./worker-groups.js";
 
@@ -67,8 +68,8 @@ interface Program {
 }
 
 const maxExecutables = 1024;
-/** Runs between two progress reports; this is the granularity of a client's queue limit. */
-const progressEvery = 64;
+/** Seconds for a dispatcher to answer. */
+const answerSeconds = 20;
 
 function makeDevice({ device = "cpu", cores }: WorkerOptions): Device {
   const count = typeof cores === "number";
@@ -148,10 +149,7 @@ export class Worker {
         this.#cleanUp();
         if (this.#stopped) break;
         if (problem instanceof WeftError) throw problem;
-        if (!everConnected && performance.now() > deadline)
-          throw new WeftError(
-            `no dispatcher is listening at ${host}:${port}; start a dispatcher: weft server -p ${port}`,
-          );
+        if (!everConnected && performance.now() > deadline) throw new WeftError(problem);
         log("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
         await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
       }
@@ -175,11 +173,13 @@ export class Worker {
     const place = rankFromEnvironment();
     let channel: Channel;
     try {
-      channel = await openStream(host, port, "worker", this.#security, true);
+      channel = await openStream(host, port, "worker", this.#security, true, answerSeconds);
     } catch (error) {
+      if (isSilence(error))
+        return `no answer from ${host}:${port} within ${answerSeconds} s; is that a weft dispatcher?`;
       return error instanceof WeftError
         ? new WeftError(`the dispatcher at ${host}:${port} refused this worker: ${error.message}`)
-        : (error as Error).message;
+        : unreachable(host, port, error as Error);
     }
     this.#channel = channel;
     const { stream } = channel;
@@ -233,17 +233,10 @@ export class Worker {
     this.#channel?.stream.write(encode(message));
   }
 
-  /** Completed instructions not yet reported to the dispatcher, by client. */
-  readonly #done = new Map<number, number>();
-
-  #sendProgress(): void {
-    for (const [client, done] of this.#done) this.#send({ t: "progress", client, done });
-    this.#done.clear();
-  }
+  readonly #progress = new Progress((message) => this.#send(message));
 
   #sendStats(): void {
     if (this.id === "?") return;
-    this.#sendProgress();
     let tensors = 0;
     for (const space of this.#spaces.values()) tensors += space.tensors;
     this.#send({
@@ -270,7 +263,7 @@ export class Worker {
   /** Drops the state of all clients of a lost dispatcher. */
   #cleanUp(): void {
     this.#queue = [];
-    this.#done.clear();
+    this.#progress.forget(null);
     this.id = "?";
     for (const client of [...this.#spaces.keys()]) this.#leave(client);
     this.#groups.closeAll();
@@ -302,14 +295,16 @@ export class Worker {
     this.#draining = true;
     let last = performance.now();
     for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
+      const begin = performance.now();
       try {
         this.#within(message);
       } catch (error) {
         this.#failMessage(message, error as Error);
       }
-      if ("client" in message) this.#countDone(message.client, message.t === "define");
+      const now = performance.now();
+      if ("client" in message) this.#completed(message, (now - begin) / 1e3);
       // Yield so that fetches are served during a long queue.
-      if (performance.now() - last > 4) {
+      if (now - last > 4) {
         await nextTurn();
         last = performance.now();
       }
@@ -350,12 +345,8 @@ export class Worker {
     }
   }
 
-  /** Large instructions are reported at once, others in batches. */
-  #countDone(client: number, large: boolean): void {
-    if (!this.#spaces.has(client)) return;
-    const done = (this.#done.get(client) ?? 0) + 1;
-    this.#done.set(client, done);
-    if (large || done >= progressEvery) this.#sendProgress();
+  #completed({ t, client }: Extract<ToWorker, { client: number }>, seconds = 0): void {
+    if (this.#spaces.has(client)) this.#progress.count(client, seconds, t === "define");
   }
 
   #free(client: number, ids: readonly number[]): void {
@@ -366,7 +357,7 @@ export class Worker {
   #leave(client: number): void {
     this.#spaces.get(client)?.clear();
     this.#spaces.delete(client);
-    this.#done.delete(client);
+    this.#progress.forget(client);
     this.#data.forget(client);
     for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
     this.#groups.leave(client);
@@ -445,17 +436,25 @@ export class Worker {
     const given = inputs.filter((_, i) => entry.donated[i]);
     if (given.some((id) => inputs.indexOf(id) !== inputs.lastIndexOf(id)))
       throw new WeftError("run: a donated tensor is also another argument");
-    // A donated buffer that a fetch still reads is copied: the fetch must see the old value.
-    const taken: (DeviceBuffer | null)[] = inputs.map((id, i) => (entry.donated[i] ? space.donate(id) : null));
-    buffers.forEach((buffer, i) => {
-      if (entry.donated[i] && taken[i] === null) buffers[i] = this.#cloneBuffer(buffer);
-    });
     const traced = space.settings.tape === true;
     this.device.timing = traced;
     const { measure } = message;
     const stop = measure === undefined ? null : startClocks();
     const begin = performance.now();
-    const results = this.#withRetry(() => executable.run(buffers));
+    // Donated memory belongs to this call.
+    const owned: DeviceBuffer[] = [];
+    let results: readonly DeviceBuffer[] = [];
+    try {
+      inputs.forEach((id, i) => {
+        if (!entry.donated[i]) return;
+        // A buffer that a fetch still reads is copied: the fetch must see the old value.
+        buffers[i] = space.donate(id) ?? this.#cloneBuffer(buffers[i]);
+        owned.push(buffers[i]);
+      });
+      results = this.#withRetry(() => executable.run(buffers));
+    } finally {
+      for (const buffer of owned) if (!results.includes(buffer)) this.device.free(buffer);
+    }
     if (traced || stop !== null) this.device.synchronize();
     const end = performance.now();
     // Before the results are available: whoever waits for them has the measurement then.
@@ -472,9 +471,6 @@ export class Worker {
     }
     results.forEach((buffer, i) => {
       space.put(outputs[i], buffer);
-    });
-    buffers.forEach((buffer, i) => {
-      if (entry.donated[i] && !results.includes(buffer)) this.device.free(buffer);
     });
   }
 
@@ -531,7 +527,7 @@ export class Worker {
       this.device.upload(buffer, bytes);
     });
     this.#send({ t: "arrived", client, id });
-    this.#countDone(client, false);
+    this.#completed(message);
   }
 
   #copyPart(space: Namespace, part: UploadPart, buffer: DeviceBuffer): void {

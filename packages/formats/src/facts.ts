@@ -110,9 +110,11 @@ export const probeFactsSchema = z.object({
     .describe("Hash of the first indices of each of the first epochs; equal epochs repeat their order"),
   localSamples: countSchema.optional().describe("Samples in the part of the data set that this rank holds"),
   parameterSums: z
-    .array(z.object({ step: countSchema, sums: z.array(z.number()) }))
+    .array(z.object({ step: countSchema, sums: z.array(z.number()), collectives: countSchema.optional() }))
     .optional()
-    .describe("Sums of some parameters after some optimizer steps; replicas of one model agree over the ranks"),
+    .describe(
+      "Sums of some parameters after some optimizer steps, and the collectives issued so far; replicas of one model agree over the ranks",
+    ),
   optimizerParameters: countSchema
     .optional()
     .describe(

@@ -1,7 +1,7 @@
 // Benchmark of `weft hang`: PyTorch jobs with one injected desynchronization each. Prints a row per scenario and writes
-// bench/results/hangs.json. `--subset` runs four; names run those, and `--out FILE` writes their rows; `--keep DIR` keeps what
-// the jobs wrote; `--jobs N` runs N at a time; `--limit S` takes a rank for stuck after S seconds (6).
-import { mkdirSync, writeFileSync } from "node:fs";
+// bench/results/hangs.json. `--subset` runs four; names run those, and `--out FILE` writes their rows; with `--add`
+// they replace the rows of the same names in the record, each with its date; `--keep DIR` keeps what the jobs wrote; `--jobs N` runs N at a time; `--limit S` takes a rank for stuck after S seconds (6).
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runScenario, scenarios } from "../dist/test/hang-jobs.js";
@@ -16,6 +16,7 @@ const keep = option("--keep");
 const out = option("--out");
 const jobs = Number(option("--jobs") ?? 1);
 const limit = Number(option("--limit") ?? 6);
+const add = args.includes("--add");
 const subset = args.includes("--subset") ? ["skip-2", "stopped-2", "p2p-2", "checkpoint-2"] : undefined;
 const named = args.filter((arg) => !arg.startsWith("--"));
 const names = subset ?? (named.length > 0 ? named : Object.keys(scenarios));
@@ -45,14 +46,16 @@ const work = async () => {
   for (let name = left.shift(); name !== undefined; name = left.shift()) await run(name);
 };
 await Promise.all(Array.from({ length: jobs }, work));
-const right = rows.filter((row) => row.right).length;
-const kinds = rows.filter((row) => row.kind).length;
-console.log(`${right} of ${rows.length}: culprit, collective and line; kind: ${kinds} of ${rows.length}`);
-if (out !== undefined || (subset === undefined && named.length === 0)) {
+const count = (key, list) => list.filter((row) => row[key]).length;
+const summary = `${count("right", rows)} of ${rows.length}: culprit, collective and line`;
+console.log(`${summary}; kind: ${count("kind", rows)} of ${rows.length}`);
+if (out !== undefined || add || (subset === undefined && named.length === 0)) {
   const results = out ?? join(dirname(fileURLToPath(import.meta.url)), "../../../bench/results/hangs.json");
+  const before = add && existsSync(results) ? JSON.parse(readFileSync(results, "utf8")) : { rows: [] };
+  const all = new Map(before.rows.map((row) => [row.scenario, { date: before.date, ...row }]));
   const date = new Date().toISOString();
-  writeFileSync(
-    results,
-    `${JSON.stringify({ version: 1, date, scenarios: rows.length, right, kinds, rows }, null, 2)}\n`,
-  );
+  for (const row of rows) all.set(row.scenario, add ? { date, ...row } : row);
+  const list = Object.keys(scenarios).flatMap((name) => all.get(name) ?? []);
+  const head = { version: 1, date, scenarios: list.length, right: count("right", list), kinds: count("kind", list) };
+  writeFileSync(results, `${JSON.stringify({ ...head, rows: list }, null, 2)}\n`);
 }

@@ -86,6 +86,16 @@ def _progress(c10d):
         return None
 
 
+def collectives():
+    """Collectives that this process has issued so far; None where no recorder counts them."""
+    c10d = getattr(sys.modules.get("torch._C"), "_distributed_c10d", None)
+    try:
+        status = json.loads(_progress(c10d) or b"null")["pg_status"]
+        return sum(max(0, int(group["last_enqueued_collective"])) for group in status.values())
+    except Exception:  # noqa: BLE001
+        return None
+
+
 def _groups():
     module = sys.modules.get("torch.distributed.distributed_c10d")
     world = getattr(module, "_world", None)

@@ -391,7 +391,9 @@ def _sum_parameters(step):
         chosen = [p.detach().reshape(-1)[:4096].double() for p in parameters[::stride][:_summed_parameters]]
         sums = torch.stack([(p * torch.arange(1, p.numel() + 1, device=p.device)).sum() for p in chosen]).tolist()
     if all(x == x and abs(x) != float("inf") for x in sums):
-        loop.sums.append({"step": step, "sums": sums})
+        hang = sys.modules.get("weft_probe_hang")
+        issued = hang.collectives() if hang is not None else None
+        loop.sums.append({"step": step, "sums": sums, **({} if issued is None else {"collectives": issued})})
         probe.recorder.fact(parameterSums=list(loop.sums))
 
 

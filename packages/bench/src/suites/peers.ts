@@ -37,6 +37,12 @@ function findJavaScript(command: string | null): Found {
   return { reason: `npm install failed in packages/bench/peers: ${done.stderr?.trim().split("\n").at(-1)}` };
 }
 
+/** The given Python if it has JAX; on a CPU else the environment that tests use. */
+function findJax({ device }: Context, python: string): Found {
+  if (runs(python, "import jax")) return { command: python };
+  return device === "cpu" ? commandOf(pythonWith("jax")) : { reason: `${python} has no JAX` };
+}
+
 /** A Node that has `navigator`: this one, or the one that npm installed beside the peers. */
 function newerNode(): string {
   if (Number(process.versions.node.split(".")[0]) >= 21) return process.execPath;
@@ -45,7 +51,7 @@ function newerNode(): string {
 
 const finders: Record<string, (context: Context, python: string) => Found> = {
   torch: findTorch,
-  jax: (_, python) => (runs(python, "import jax") ? { command: python } : { reason: `${python} has no JAX` }),
+  jax: findJax,
   qutip: () => commandOf(pythonWith("qutip")),
   tfjs: () => findJavaScript(process.execPath),
   jaxjs: () => findJavaScript(newerNode()),

@@ -35,7 +35,7 @@ function fullTraining(context: Context, folder: string): void {
   const run = context.text("from") ?? (context.quick ? join(folder, "full") : join("runs", name));
   if (context.text("from") === undefined) {
     const resume = context.flag("resume") ? ["--resume"] : [];
-    weftTrain(context, folder, [configPath(context, folder), "--device", context.device, "--output", run, ...resume]);
+    weftTrain(context, folder, [configPath(context, folder), "--device", context.device, "--out", run, ...resume]);
   }
   const lines = readFileSync(join(run, "metrics.csv"), "utf8").trimEnd().split("\n").slice(1);
   const epochs = lines.map((line) => {
@@ -76,7 +76,7 @@ function workersTraining(context: Context, folder: string): void {
   const epochs = context.quick ? 1 : context.number("epochs");
   const runs = [1, 2].map((workers) => {
     const output = join(folder, `workers-${workers}`);
-    const how = ["--device", "cpu", "--devices", workers, "--epochs", epochs, "--output", output];
+    const how = ["--device", "cpu", "--devices", workers, "--epochs", epochs, "--out", output];
     weftTrain(context, folder, [config, ...how]);
     const test = testResult(output)!;
     const losses = recordedSteps(output)[0].map(({ loss }) => loss);
@@ -118,7 +118,7 @@ function compressedTraining(context: Context, folder: string): void {
   );
   for (const how of ["none", "bfloat16", "top-k=0.1", "top-k=0.01"]) {
     const output = join(folder, `compressed-${how}`);
-    const args = ["--device", "cpu", "--devices", 2, "--epochs", epochs, "--output", output, ...limit];
+    const args = ["--device", "cpu", "--devices", 2, "--epochs", epochs, "--out", output, ...limit];
     weftTrain(context, folder, [config, ...args, ...(how === "none" ? [] : ["--compress", how])]);
     const test = testResult(output)!;
     const losses = recordedSteps(output)[0].map(({ loss }) => loss);

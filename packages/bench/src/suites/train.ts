@@ -44,7 +44,7 @@ class StepRunner {
     const distributed = overlap === undefined ? {} : { distributed: { overlap } };
     writeFileSync(config, JSON.stringify(textConfig(this.#folder, size, this.rows, distributed)));
     const warm = warmSteps(size);
-    const args = ["train", config, "--devices", cores.length, "--max-steps", steps + warm, "--output", output];
+    const args = ["train", config, "--devices", cores.length, "--max-steps", steps + warm, "--out", output];
     const env = { ...this.#env, WEFT_DEVICE: "cpu" };
     await commandOutput(cores, process.execPath, [weftCommand, ...args, "--json"], env);
     const [all] = recordedSteps(output);

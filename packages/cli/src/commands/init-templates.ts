@@ -191,7 +191,7 @@ export const goals: Readonly<Record<string, InitGoal>> = {
       files: { [`${name}.yaml`]: modelYaml(name), [`${name}.mjs`]: modelModule },
       schema: "train",
       train: `${name}.yaml`,
-      next: [`weft train ${name}.yaml`, `weft train ${name}.yaml --devices 2 --output runs/${name}-2`, "sbatch job.sh"],
+      next: [`weft train ${name}.yaml`, `weft train ${name}.yaml --devices 2 --out runs/${name}-2`, "sbatch job.sh"],
     }),
   },
   quantum: {

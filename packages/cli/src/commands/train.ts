@@ -11,6 +11,7 @@ import {
   CommandError,
   count,
   counts,
+  formerOutput,
   interrupted,
   ProgressLine,
   print,
@@ -19,6 +20,7 @@ import {
   significant,
   translationNote,
   warn,
+  withOut,
   wrongUsage,
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
@@ -32,7 +34,7 @@ interface Options {
   compress?: string;
   explain?: boolean;
   data?: string;
-  output?: string;
+  out?: string;
   device?: string;
   maxSteps?: number;
   epochs?: number;
@@ -83,7 +85,8 @@ export function add(program: Command): void {
     .option("--compress <how>", "send gradients as bfloat16, float16, or by their largest elements (top-k=0.01)")
     .option("--explain", "print which placements of the step were compared, and exit")
     .option("--data <dir>", "folder that holds the data set's splits")
-    .option("--output <dir>", "folder of the run (runs/NAME)")
+    .option("--out <dir>", "folder of the run (runs/NAME)")
+    .addOption(formerOutput("dir"))
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
     .option("--max-steps <n>", "maximum number of steps", count)
     .option("--epochs <n>", "instead of the configuration's", count)
@@ -108,7 +111,7 @@ export function add(program: Command): void {
     .option("--gpus-per-rank <n>", "GPUs of each rank in the job (SLURM, Ray)", count);
   addSet(command, "optimizer.learning_rate=0.001")
     .addHelpText("after", help)
-    .action((config: string, options: Options) => attempt(() => reportOnce(() => run(config, options))));
+    .action((config: string, options: Options) => attempt(() => reportOnce(() => run(config, withOut(options)))));
 }
 
 /** A rank with a parent reports its error to it, so that it is printed once. */
@@ -174,8 +177,8 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
   if (options.devices !== undefined && options.devices.length !== 1)
     throw new CommandError("--devices takes one count here; weft scale runs several", wrongUsage);
   const measured = cliSettings.probeDir.get();
-  const output = options.output ?? (measured === undefined ? undefined : join(measured, "train"));
-  const { devices: _, output: __, compress, ...rest } = options;
+  const output = options.out ?? (measured === undefined ? undefined : join(measured, "train"));
+  const { devices: _, out: __, compress, ...rest } = options;
   return {
     ...rest,
     ...(compress !== undefined && { compression: compress }),
@@ -306,7 +309,7 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
 /** Options of this command that the ranks of a job need too. */
 const passedOn = [
   "data",
-  "output",
+  "out",
   "device",
   "maxSteps",
   "epochs",

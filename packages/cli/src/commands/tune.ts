@@ -18,6 +18,7 @@ import {
   CommandError,
   count,
   counts,
+  formerOutput,
   ProgressLine,
   percent,
   print,
@@ -25,6 +26,7 @@ import {
   significant,
   table,
   translationNote,
+  withOut,
   wrongUsage,
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
@@ -39,7 +41,7 @@ interface Options {
   steps: number;
   probes: number;
   keepBatch?: boolean;
-  output?: string;
+  out?: string;
   ledger?: string;
   json?: boolean;
 }
@@ -65,12 +67,13 @@ export function add(program: Command): void {
     .option("--steps <n>", "measured steps of the given configuration; others use as many samples", count, 30)
     .option("--probes <n>", "maximum number of runs", count, 8)
     .option("--keep-batch", "keep the global batch")
-    .option("--output <file>", "file for the best configuration (NAME_tuned.yaml)")
+    .addOption(formerOutput("file"))
+    .option("--out <file>", "file for the best configuration (NAME_tuned.yaml)")
     .option("--ledger <file>", "the ledger (default: .weft/ledger.jsonl, or WEFT_LEDGER)")
     .option("--json", "trials and result as JSON on standard output");
   addSet(command, "model.dropout=0.2")
     .addHelpText("after", help)
-    .action((config: string, options: Options) => attempt(() => engineWork(() => run(config, options))));
+    .action((config: string, options: Options) => attempt(() => engineWork(() => run(config, withOut(options)))));
 }
 
 const settingsOf = (raw: RawConfig): Settings => ({
@@ -167,7 +170,7 @@ async function run(file: string, options: Options): Promise<void> {
         if (!options.json) print(`${line(trial)}\n`);
       },
     });
-    const target = options.output ?? `${raw.name}_tuned.yaml`;
+    const target = options.out ?? `${raw.name}_tuned.yaml`;
     const best = movedTo(withSettings(raw, result.best, options.keepBatch === true), base, dirname(resolve(target)));
     const { output: _, ...tuned } = { ...best, name: `${raw.name}_tuned` };
     writeFileSync(
@@ -232,7 +235,7 @@ async function measure(
   const file = join(folder, "config.yaml");
   const output = join(folder, "run");
   writeFileSync(file, showConfig(config));
-  const args = ["train", file, "--max-steps", String(steps), "--output", output, "--json"];
+  const args = ["train", file, "--max-steps", String(steps), "--out", output, "--json"];
   if (options.data !== undefined) args.push("--data", options.data);
   if (options.device !== undefined) args.push("--device", options.device);
   const witness = new MachineWitness({ gpus: (options.device ?? raw.device ?? "cpu").startsWith("cuda") });

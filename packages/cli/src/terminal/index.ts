@@ -24,6 +24,6 @@ export {
 export { hasColors, paint, widthOf, wrapped } from "./paint.js";
 export { print, printJson, printLines } from "./print.js";
 export { ProgressLine, progressSetting, showCompiling, showPlanning, showSeconds, withProgress } from "./progress.js";
-export { addSet, translationNote } from "./settings.js";
+export { addSet, formerOutput, translationNote, withOut } from "./settings.js";
 export { suggestName } from "./suggest.js";
 export { table } from "./table.js";

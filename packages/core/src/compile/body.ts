@@ -299,14 +299,14 @@ export class BodyPrinter {
   readonly #inverses = new Map<string, { scale: string; of: string }>();
 
   #load(expr: Extract<KExpr, { kind: "load" }>, scope: EmitScope): CValue {
-    const { dtype, guard } = expr;
+    const { dtype } = expr;
     const type = computeType[dtype];
     const tile = this.tiles.get(expr.id);
     if (tile !== undefined) {
       const part = (k: 0 | 1): string => scope.define(type, loadText(tile.name, tile.index, dtype, k));
       return isComplex(dtype) ? [part(0), part(1)] : [part(0)];
     }
-    const wide = guard === null && scope === this.scopes.element ? this.#loadVector(expr) : null;
+    const wide = scope === this.scopes.element ? this.#loadVector(expr) : null;
     if (wide !== null) return [scope.define(type, loadText(wide, "j", dtype))];
     const address = this.#addressInRange(expr, scope);
     if (address === null) return constantValue(0, dtype);
@@ -351,10 +351,14 @@ export class BodyPrinter {
 
   /** The name of a clamped variable, defined where the variable itself is; null where it is always in range. */
   #clamp(name: string, interval: Interval, address: Ix, scope: EmitScope): string | null {
-    const clamp = clampText(name, sizeIn(address, name), interval);
-    if (clamp === name) return null;
     const { row, element } = this.scopes;
     const home = this.innerNames.has(name) ? element : this.outerNames.has(name) ? row : scope;
+    return this.#clampedIn(home, name, sizeIn(address, name), interval);
+  }
+
+  #clampedIn(home: EmitScope, name: string, size: number, interval: Interval): string | null {
+    const clamp = clampText(name, size, interval);
+    if (clamp === name) return null;
     // Without clamped indices along a row, the first and last rows of an interval are the ones that may leave the buffer.
     const { low, high } = interval;
     const middle = `${name} >= ${low} && ${name} < ${high} ? ${name} : ${(low + high) >> 1}`;
@@ -368,11 +372,35 @@ export class BodyPrinter {
     return known;
   }
 
+  /** As {@link vectorBase}, in range where the guard of a load fails. Null where it holds for a part of a vector only. */
+  #vectorPlace({ address, guard, buffer }: Extract<KExpr, { kind: "load" }>, vector: VectorLoads): Ix | null {
+    const base = vectorBase(address, vector);
+    if (base === null || guard === null) return base;
+    const box = guardBox(guard);
+    if (box === null || box === "never" || numel(this.kernel.buffers[buffer].shape) === 0) return null;
+    const { variable, width } = vector;
+    const clamped = new Map<string, Ix>();
+    for (const [name, { low, high }] of box) {
+      if (!address.mentions(name)) continue;
+      if (name === variable) {
+        if (low % width !== 0 || high % width !== 0) return null;
+        const last = width - 1;
+        const interval = { low, high: high - last };
+        const first = this.#clampedIn(this.scopes.row, firstOf(name), sizeIn(address, name) - last, interval);
+        if (first !== null) clamped.set(firstOf(name), Ix.variable(first, high));
+      } else {
+        const at = this.#clamp(name, { low, high }, address, this.scopes.row);
+        if (at !== null) clamped.set(name, Ix.variable(at, high));
+      }
+    }
+    return base.substitute(clamped);
+  }
+
   /** The array that holds the vector of a load; null where its elements are loaded one by one. */
   #loadVector(expr: Extract<KExpr, { kind: "load" }>): string | null {
     if (this.vector === null || isComplex(expr.dtype) || expr.dynamic.some((index) => this.depth(index) === 2))
       return null;
-    const base = vectorBase(expr.address, this.vector);
+    const base = this.#vectorPlace(expr, this.vector);
     if (base === null) return null;
     const { width } = this.vector;
     const loaded = this.keptVectors.get(expr.id);

@@ -87,7 +87,20 @@ interface EmittedKernel {
 const isWorthStash = (e: KExpr): boolean =>
   e.kind === "random" || ((e.kind === "unary" || e.kind === "binary") && isExpensive(e.fn));
 
-function emitRows(kernel: LoopKernel): EmittedKernel {
+/** Innermost loops of fewer elements are unrolled inside the next one. */
+const tinyLoop = 8;
+
+/** A map whose last axis is tiny (pairs of a doubled image, windows side by side) runs over the two last axes. */
+function overTwoAxes(kernel: LoopKernel): LoopKernel {
+  const { outer, inner, reductions } = kernel;
+  const isTiny = inner.length === 1 && inner[0].size < tinyLoop && inner[0].size > 1;
+  if (reductions.length > 0 || !isTiny || outer.length < 2 || outer[outer.length - 1].size < 2 * tinyLoop)
+    return kernel;
+  return { ...kernel, outer: outer.slice(0, -1), inner: [outer[outer.length - 1], ...inner] };
+}
+
+function emitRows(given: LoopKernel): EmittedKernel {
+  const kernel = overTwoAxes(given);
   const { outer, inner } = kernel;
   const flat = outer.length === 0 && kernel.reductions.length === 0 && inner.length === 1;
   const rowLength = numel(inner.map((v) => v.size));
@@ -221,12 +234,16 @@ function innerLoops(
   const { inner } = kernel;
   const lines: string[] = [];
   if (inner.length === 0) return [...body];
-  for (const v of inner.slice(0, -1)) lines.push(`    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`);
   const last = inner[inner.length - 1];
+  // The compiler unrolls a tiny loop; the one around it is then the one of vectors.
+  const isTiny = inner.length === 2 && kernel.reductions.length === 0 && last.size < tinyLoop;
+  if (isTiny && simd !== null) lines.push(`    _Pragma("omp simd ${simd.join(" ")}")`);
+  for (const v of inner.slice(0, -1)) lines.push(`    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`);
   const ends = [...splitPoints(kernel, last), last.size];
   ends.forEach((end, i) => {
     const start = i === 0 ? 0 : ends[i - 1];
-    if (simd !== null) lines.push(`    _Pragma("omp simd ${simd.join(" ")}")`);
+    if (isTiny) lines.push(`    _Pragma("GCC unroll ${tinyLoop}")`);
+    else if (simd !== null) lines.push(`    _Pragma("omp simd ${simd.join(" ")}")`);
     const from = !flat ? String(start) : i === 0 ? "lo" : `(lo > ${start} ? lo : ${start})`;
     const to = !flat ? String(end) : i === ends.length - 1 ? "hi" : `(hi < ${end} ? hi : ${end})`;
     lines.push(`    for (long ${last.name} = ${from}; ${last.name} < ${to}; ${last.name}++) {`, ...body, "    }");

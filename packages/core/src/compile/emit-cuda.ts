@@ -63,6 +63,36 @@ function groupSize(length: number): number {
   return length <= 8192 ? 256 : 1024;
 }
 
+/** Length of rows that one thread sums, in elements and in bytes. */
+const maxLoneRow = { elements: 256, bytes: 256 };
+/** Number of rows from which one thread for each fills a GPU. */
+const enoughRows = 1 << 16;
+
+/**
+ * Whether one thread reduces a row, as in products and distances: the operands are small and read many times, so that they come from
+ * caches, and neighboring rows read neighbors, the same elements or short rows.
+ */
+function isLoneRow({ kind, outer, inner, stores, reductions, columnSums, buffers }: LoopKernel): boolean {
+  if (kind !== "rows" || inner.length !== 1 || outer.length === 0 || reductions.length !== 1) return false;
+  const [{ name, size }] = inner;
+  const [rows, beside] = [numel(outer.map((v) => v.size)), outer[outer.length - 1].name];
+  if (size > maxLoneRow.elements || rows < enoughRows || columnSums.length > 0) return false;
+  if (stores.some(({ address }) => address.mentions(name))) return false;
+  const loads = loadsUnder([reductions[0].argument]);
+  const read = [...new Set(loads.map(({ buffer }) => buffer))].reduce((sum, i) => sum + numel(buffers[i].shape), 0);
+  return (
+    read <= (rows * size) / 16 &&
+    loads.every(({ address, dynamic, dtype }) => {
+      const stride = address.stride(beside);
+      return dynamic.length === 0 && (stride === 0 || stride === 1 || size * bytesOf(dtype) <= maxLoneRow.bytes);
+    })
+  );
+}
+
+/** Threads per row of a kernel. */
+const rowThreads = (kernel: LoopKernel): number =>
+  isLoneRow(kernel) ? 1 : groupSize(numel(kernel.inner.map((v) => v.size)));
+
 /** Variables from one linear index; 32-bit arithmetic where everything fits. */
 const unpackAs = (variables: readonly LoopVariable[], from: string): string[] =>
   unpackIndex(variables, from).map((line) => line.replace("const long", "const ix"));
@@ -82,7 +112,7 @@ export function cudaThreads(kernel: LoopKernel): number {
   if (kernel.kind === "columns" || kernel.reductions.length === 0) return blockSize;
   const narrow = narrowThreads(kernel);
   if (narrow !== null) return narrow;
-  return Math.max(blockSize, groupSize(numel(kernel.inner.map((v) => v.size))));
+  return Math.max(blockSize, rowThreads(kernel));
 }
 
 function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
@@ -186,7 +216,8 @@ function vectorOf(kernel: LoopKernel): number {
   const isWide = kernel.stores.every((s) => bytesOf(kernel.buffers[s.buffer].dtype) >= 4);
   if (isWide && variable !== undefined && readsScattered(kernel, variable.name, 2)) return 1;
   for (const width of vectorWidths) {
-    if (last % width !== 0 || (width === 8 && !small)) continue;
+    // No thread stores more than 16 bytes at once: its stores would each be a part of a sector.
+    if (last % width !== 0 || (width === 8 && (!small || isWide))) continue;
     if (kernel.size / width >= (width === 8 ? enoughThreads.halves : enoughThreads.floats)) return width;
   }
   return 1;
@@ -290,7 +321,7 @@ function keptLoads(printer: BodyPrinter, kernel: LoopKernel): Map<number, KExpr>
 function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const { outer, inner } = kernel;
   const length = numel(inner.map((v) => v.size));
-  const group = groupSize(length);
+  const group = rowThreads(kernel);
   const threads = Math.max(blockSize, group);
   const rowsPerBlock = threads / group;
   const units = numel(outer.map((v) => v.size));

@@ -11,10 +11,31 @@ export interface ElementSource {
   index: readonly Ix[];
 }
 
+/**
+ * The index of an element under another shape. Axes that are neither split nor joined keep theirs, and the others are divided among
+ * themselves: an index before padding, which may lie beyond its axis where a guard fails, carries nothing over to the next axis.
+ */
+function reshaped(index: readonly Ix[], from: Shape, to: Shape): Ix[] {
+  if (numel(from) === 0) return delinearize(linearize(index, from), to);
+  const result: Ix[] = [];
+  for (let [i, j] = [0, 0]; i < from.length || j < to.length; ) {
+    const [first, start] = [i, j];
+    let [a, b] = [i < from.length ? from[i++] : 1, j < to.length ? to[j++] : 1];
+    while (a !== b) {
+      if (a < b) a *= from[i++];
+      else b *= to[j++];
+    }
+    const isKept = i - first === 1 && j - start === 1;
+    if (isKept) result.push(index[first]);
+    else result.push(...delinearize(linearize(index.slice(first, i), from.slice(first, i)), to.slice(start, j)));
+  }
+  return result;
+}
+
 /** One step down a view: the input and the index of the same element there. */
 export function throughView(node: Node, index: readonly Ix[]): ElementSource {
   const [x] = node.inputs;
-  if (isOp(node, "reshape")) return { node: x, index: delinearize(linearize(index, node.shape), x.shape) };
+  if (isOp(node, "reshape")) return { node: x, index: reshaped(index, node.shape, x.shape) };
   if (isOp(node, "permute")) {
     const at = new Array<Ix>(x.shape.length);
     node.attrs.axes.forEach((axis, i) => {

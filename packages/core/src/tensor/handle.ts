@@ -1,4 +1,6 @@
 // What every tensor has before any operation: its node, shape and dtype, the reading of its value, and its lifetime.
+// Programs with the libraries of ES2022 find Symbol.dispose through this line.
+/// <reference lib="esnext.disposable" preserve="true" />
 import {
   bfloat16Value,
   type DType,

@@ -32,7 +32,7 @@ export function gaussianNllLoss(
   checkArguments("gaussianNllLoss", "tensor", { means, variances });
   // Variances below epsilon count as epsilon in the value; the gradient flows as if they did not, as in PyTorch.
   const { epsilon: low = 1e-6 } = checkOptions("gaussianNllLoss", options, ["reduction", "epsilon"]);
-  const spread = variances.add(stopGradient(maximum(variances, low).sub(variances)));
+  const spread = variances.add(stopGradient(maximum(sub(low, variances), 0)));
   const error = sub(means, targets);
   return reduceLoss("gaussianNllLoss", log(spread).add(mul(error, error).div(spread)).mul(0.5), options, ["epsilon"]);
 }

@@ -125,6 +125,32 @@ const maxima: Pooling = {
 
 /** Windows of this size that lie side by side are reduced as lines; shorter ones are joined inside one loop. */
 const longWindow = 16;
+/** Windows with steps of up to this size are joined element by element, at the positions that count only. */
+const shortWindow = 8;
+
+/** Element k of every window of a padded input, for each k. */
+function elements(padded: Node, { axis, kernel, stride, dilation, out }: Window): Node[] {
+  const one = padded.shape.map(() => 1);
+  if (stride === kernel && dilation === 1) {
+    // Side by side: gradients are put together without a test of the position.
+    const split = [...padded.shape.slice(0, axis), out, kernel, ...padded.shape.slice(axis + 1)];
+    const windows = build.reshape(padded, split);
+    const shape = padded.shape.with(axis, out);
+    return range(kernel).map((k) => build.reshape(build.sliceAxis(windows, axis + 1, k, k + 1), shape));
+  }
+  return range(kernel).map((k) => {
+    const first = padded.shape.map(() => 0).with(axis, k * dilation);
+    const stop = padded.shape.with(axis, k * dilation + (out - 1) * stride + 1);
+    return build.slice(padded, first, stop, one.with(axis, stride));
+  });
+}
+
+/** All of a list combined, neighbors first. */
+function combined(parts: readonly Node[], combine: Combine): Node {
+  if (parts.length === 1) return parts[0];
+  const half = Math.ceil(parts.length / 2);
+  return combine(combined(parts.slice(0, half), combine), combined(parts.slice(half), combine));
+}
 
 /** Windows along one axis of an input with `fill` around it. */
 function pooled(x: Node, w: Window, { fill, combine, overlap, line }: Pooling): Node {
@@ -137,6 +163,7 @@ function pooled(x: Node, w: Window, { fill, combine, overlap, line }: Pooling): 
   const around = (size: number): Node[] => (size <= 0 ? [] : [build.full(x.shape.with(w.axis, size), fill, x.dtype)]);
   const parts = [...around(w.low), x, ...around(needed - w.n - w.low)];
   const padded = build.sliceAxis(build.concat(parts, w.axis), w.axis, 0, needed);
+  if (w.stride > 1 && w.kernel <= shortWindow) return combined(elements(padded, w), combine);
   const every = joined(padded, w.axis, w.kernel, w.dilation, combine, overlap);
   const start = every.shape.map(() => 0);
   const stop = every.shape.with(w.axis, (w.out - 1) * w.stride + 1);

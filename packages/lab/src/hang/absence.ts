@@ -1,6 +1,7 @@
 // Ranks that have not issued the call in which the others wait, and what they do instead.
 import { groupName, type HangContext, lastSequence, mainFrames, siteOfRank } from "./context.js";
 import { isUserFrame, type RankEvidence, rankEvidence, type Site, userSite } from "./evidence.js";
+import { inOtherGroup } from "./programs.js";
 import { evaluating, type HangKind, type HangVerdict, loading, ranksText, saving, type Waiting } from "./verdict.js";
 
 /** Members of a group that have not issued the call in which the others wait. */
@@ -21,7 +22,31 @@ export function absentRank(context: HangContext): HangVerdict | null {
       (rank) => !context.waiting.some((other) => other !== waiting && other.ranks.includes(rank)),
     );
     const culprits = free.length > 0 ? free : absent;
-    return unrecordedCall(context, culprits, waiting) ?? explainAbsence(context, culprits, waiting);
+    return (
+      unrecordedCall(context, culprits, waiting) ??
+      otherGroup(context, culprits, waiting) ??
+      explainAbsence(context, culprits, waiting)
+    );
+  }
+  return null;
+}
+
+/** A rank that waits in a call which it always issued in another group before. */
+function otherGroup(context: HangContext, culprits: number[], waiting: Waiting): HangVerdict | null {
+  const { evidence } = context;
+  for (const rank of culprits) {
+    const calls = evidence.ranks.get(rank)?.calls;
+    const last = (calls?.count ?? 0) - 1;
+    if (calls === undefined || last < 0 || !inOtherGroup(evidence, calls, last)) continue;
+    const { op, site } = evidence.calls[calls.call[last]];
+    const group = groupName(evidence, calls.group[last]);
+    return context.verdict("order", [rank], {
+      site,
+      collective: { op, group, sequence: calls.sequence[last] },
+      evidence: [
+        `${ranksText(waiting.ranks)} wait in ${waiting.op} of group ${waiting.group}; rank ${rank} issued ${op} in group ${group}, at a line that always used another group before`,
+      ],
+    });
   }
   return null;
 }

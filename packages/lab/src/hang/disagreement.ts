@@ -1,5 +1,6 @@
 // Ranks that issue different calls: another order, a skipped or additional call, another size or type.
-import { groupName, type HangContext, mainFrames, siteOfRank } from "./context.js";
+import { bestReadings } from "./alignment.js";
+import { groupName, type HangContext, lastSequence, mainFrames, siteOfRank } from "./context.js";
 import {
   type Call,
   type HangEvidence,
@@ -16,6 +17,7 @@ import {
   difference,
   firstUnseen,
   goesBack,
+  inOtherGroup,
   type Lane,
   lanesOf,
   payloadHistory,
@@ -34,11 +36,26 @@ export function disagreement(context: HangContext): HangVerdict | null {
   if (mismatch === null && aborted.length > 0) return fromOwnHistory(context, aborted);
   // Of several that departed the earliest in its own program: the others follow from it.
   const first = [...departed.values()].sort((a, b) => a.index - b.index)[0];
-  if (mismatch !== null && mismatch.kind !== "op" && (first === undefined || mismatch.samePlace))
-    return payloadMismatch(context, mismatch);
+  const otherPayload = mismatch !== null && mismatch.kind !== "op" && (first === undefined || mismatch.samePlace);
+  if (otherPayload && !isBetweenPlaces(context, mismatch)) return payloadMismatch(context, mismatch);
   if (first !== undefined) return fromDeparture(context, first);
   if (mismatch !== null) return operationMismatch(context, mismatch);
   return null;
+}
+
+/** Calls of one number at different lines that every rank has issued before: their order differs, and the payload with it. */
+function isBetweenPlaces({ evidence }: HangContext, { sequence, samePlace, lanes }: Mismatch): boolean {
+  const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
+  const places = new Set(here.map((lane) => placeOf(evidence.calls[lane.calls.call[callAt(lane, sequence)]])));
+  if (samePlace || places.size < 2) return false;
+  if (here.some((lane) => inOtherGroup(evidence, lane.calls, callAt(lane, sequence)))) return false;
+  const names = [...places];
+  const ids = Int32Array.from(evidence.calls, (call) => names.indexOf(placeOf(call)));
+  return here.every(({ calls }) => {
+    const own = new Set<number>();
+    for (let i = 0; i < calls.count; i++) if (ids[calls.call[i]] >= 0) own.add(ids[calls.call[i]]);
+    return own.size === names.length;
+  });
 }
 
 /** gloo aborts a process whose partner sent another number of bytes: the partner is the suspect. */
@@ -95,19 +112,6 @@ function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }:
       ],
     },
   );
-}
-
-/** Whether a rank issued the calls of this line in another group before, and never in this one. */
-function inOtherGroup(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
-  const place = placeOf(evidence.calls[calls.call[index]]);
-  if (evidence.calls[calls.call[index]].site === null) return false;
-  let elsewhere = 0;
-  for (let i = 0; i < index; i++) {
-    if (placeOf(evidence.calls[calls.call[i]]) !== place) continue;
-    if (calls.group[i] === calls.group[index]) return false;
-    elsewhere++;
-  }
-  return elsewhere > 1;
 }
 
 /** Whether a rank repeats a call of its loop while the others go on to one that nobody has issued before. */
@@ -200,9 +204,9 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   };
   const where = (call: Call) => `${call.op}${call.site === null ? "" : ` (${call.site.file}:${call.site.line})`}`;
   const fact = `after ${where(previous)} rank ${rank} issued ${where(got)}${expected === null ? "" : `; the other ranks issue ${where(expected)}`}`;
-  // In a loop of these calls, one that is left out and one that is repeated look the same.
+  // In a loop of these calls, one that is left out and one that is repeated look the same, unless steps were counted.
   const repeated =
-    placeOf(got) === placeOf(previous)
+    placeOf(got) === placeOf(previous) && stepsAhead(context, rank) === null
       ? [`or it issued ${where(got)} once too often (an additional backward pass?)`]
       : [];
   const make = (kind: HangKind, call: Call, at2: Site | null): HangVerdict =>
@@ -219,15 +223,33 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   if (expected === null) return make("extra", got, null);
   // The right kind of call at a line of its own: the branch issues its calls in another order.
   const swapped = !elsewhere && difference(got, expected) === "op" && after !== null && difference(got, after) === null;
-  if (swapped || (!elsewhere && samePayloadElsewhere(context, rank, got, expected))) return make("order", got, null);
-  // Threads of one rank issue both calls, the second one first.
-  const next = departure.index + 1 < calls.count ? context.evidence.calls[calls.call[departure.index + 1]] : null;
-  if (elsewhere && next !== null && placeOf(next) === placeOf(expected) && placeOf(got) !== placeOf(expected))
-    return make("order", got, null);
+  if (!elsewhere && repeatsBetween(previous, got, expected)) return make("extra", got, null);
+  if (swapped || (!elsewhere && isDueLater(context, departure))) return make("order", got, null);
+  // Threads of one rank issue both calls, the second one first. A call that is left out fits such calls as well; then it tells
+  // them apart that the rank went on while its first call was not complete.
+  const readings = bestReadings(departure.own, departure.other);
+  const early = readings.filter(({ kind }) => kind === "early").length;
+  const overlaps = departure.index + 1 < calls.count && !isPassed(context, rank, calls, departure.index);
+  if (elsewhere && early > 0 && (early === readings.length || overlaps)) return make("order", got, null);
+  // Who issued a call too many is behind the others in its steps; who left one out is not.
+  if (elsewhere && (stepsAhead(context, rank) ?? 0) < 0) return make("extra", got, null);
   if (elsewhere) return make("skipped", expected, got.site);
   // Behind the loop, or in a branch inside of it.
-  const loops = goesBack(context.evidence, previous, expected) && isInsideBlock(got, [expected, previous]) !== true;
+  const known = isInsideBlock(got, [expected, previous]);
+  const loops = goesBack(context.evidence, previous, expected) && !(known ?? isBetween(expected, got, previous));
+  if (loops && known === null) context.facts.push(`or ${where(got)} is an additional call at the end of the loop`);
   return loops ? make("uneven", expected, got.site) : make("extra", got, null);
+}
+
+/** Steps that a rank has made more than all others; negative: fewer than all others; null where they were not counted. */
+function stepsAhead({ evidence }: HangContext, rank: number): number | null {
+  const own = evidence.ranks.get(rank)?.steps;
+  const others = [...evidence.ranks.values()]
+    .filter((one) => one.rank !== rank)
+    .map(({ steps }) => steps ?? Number.NaN);
+  if (own === undefined || own + Math.max(0, ...others) === 0 || others.some(Number.isNaN)) return null;
+  if (own < Math.min(...others)) return own - Math.min(...others);
+  return Math.max(0, own - Math.max(...others));
 }
 
 function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolean {
@@ -238,18 +260,35 @@ function isPlaceOfOthers(context: HangContext, rank: number, call: Call): boolea
   return false;
 }
 
-/** In the same loop the others issue this call, at another line, but not now. */
-function samePayloadElsewhere(context: HangContext, rank: number, got: Call, expected: Call): boolean {
-  if (difference(got, expected) === null || got.site === null || expected.site === null) return false;
-  return context.evidence.calls.some(
-    (call) =>
-      call !== got &&
-      call.site !== null &&
-      call.site.name === got.site?.name &&
-      call.op === got.op &&
-      placeOf(call) !== placeOf(expected) &&
-      difference(call, got) === null &&
-      isPlaceOfOthers(context, rank, call),
+/** Whether a call is complete: its rank says so, and another rank of its group has issued the call after it. */
+function isPassed({ evidence }: HangContext, rank: number, calls: RankCalls, index: number): boolean {
+  if (calls.state[index] !== 2) return false;
+  for (const own of evidence.ranks.values())
+    if (own.rank !== rank && (lastSequence(own, calls.group[index]) ?? -1) > calls.sequence[index]) return true;
+  return false;
+}
+
+/** The call before once more, at a line between it and the call that is due, such as a batch that is tried again. */
+function repeatsBetween(previous: Call, got: Call, expected: Call): boolean {
+  return difference(previous, got) === null && isBetween(previous, got, expected);
+}
+
+/** Whether a call stands between two others in one function. */
+function isBetween(first: Call, call: Call, last: Call): boolean {
+  const sites = [first.site, call.site, last.site];
+  const [before, here, after] = sites;
+  if (before === null || here === null || after === null) return false;
+  const together = sites.every((site) => site?.file === here.file && site.name === here.name);
+  return together && before.line < here.line && here.line < after.line;
+}
+
+/** In this round of the loop the others issue this call, at another line, but not now. */
+function isDueLater({ evidence }: HangContext, { previous, got, expected, other }: Departure): boolean {
+  if (expected === null || got.site === null || difference(got, expected) === null) return false;
+  const end = other.indexOf(placeOf(previous));
+  const due = new Set(other.slice(1, end < 0 ? undefined : Math.max(2, end)));
+  return evidence.calls.some(
+    (call) => due.has(placeOf(call)) && call.site?.name === got.site?.name && difference(call, got) === null,
   );
 }
 
@@ -281,22 +320,27 @@ function leftCommonOrder(context: HangContext, group: number, sequence: number, 
   });
 }
 
-function operationMismatch(context: HangContext, { group, sequence, lanes }: Mismatch): HangVerdict {
+function operationMismatch(context: HangContext, { group, sequence, kind, lanes }: Mismatch): HangVerdict {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
   const byOp = new Map<string, Lane[]>();
   for (const lane of here) {
-    const { op } = context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
-    byOp.set(op, [...(byOp.get(op) ?? []), lane]);
+    const call = context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+    const name = kind === "op" || call.site === null ? call.op : `${call.op} at ${siteText(call.site)}`;
+    byOp.set(name, [...(byOp.get(name) ?? []), lane]);
   }
   const sorted = [...byOp].sort((a, b) => a[1].length - b[1].length);
   const left = leftCommonOrder(context, group, sequence, [...byOp.values()]);
   if (left !== null) return left;
-  const [op, odd] = sorted[0];
-  const usual = sorted[sorted.length - 1][1];
+  let [, odd] = sorted[0];
+  let usual = sorted[sorted.length - 1][1];
   const callOf = (lane: Lane): Call => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
+  const without = ([lane]: Lane[], [other]: Lane[]): boolean =>
+    leavesOut(context, lane, sequence, callOf(lane), callOf(other));
+  // Of two equal sets the one that left a call out.
+  if (odd.length === usual.length && !without(odd, usual) && without(usual, odd)) [odd, usual] = [usual, odd];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
   const early = ([lane]: Lane[]): boolean => wentOnEarly(context.evidence, lane.calls, callAt(lane, sequence));
-  const skipped = leavesOut(context, odd[0], sequence, got, expected) || (early(odd) && !early(usual));
+  const skipped = without(odd, usual) || (early(odd) && !early(usual));
   const call = skipped ? expected : got;
   const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
   return context.verdict(
@@ -305,7 +349,7 @@ function operationMismatch(context: HangContext, { group, sequence, lanes }: Mis
     {
       site: call.site,
       ...(skipped && { at: got.site }),
-      collective: { op: skipped ? expected.op : op, group: groupName(context.evidence, group), sequence },
+      collective: { op: call.op, group: groupName(context.evidence, group), sequence },
       confidence: odd.length < usual.length ? "likely" : "guess",
       evidence: sorted.map(
         ([name, set]) => `${ranksText(set.map((lane) => lane.rank))}: ${name} is number ${sequence} of its group`,
@@ -353,7 +397,7 @@ function mismatchIn(evidence: HangEvidence, group: number, lanes: Lane[]): Misma
       else if (id !== reference) {
         const [one, other] = [evidence.calls[reference], evidence.calls[id]];
         const kind = difference(one, other);
-        const samePlace = one.site !== null && placeOf({ ...one, op: "" }) === placeOf({ ...other, op: "" });
+        const samePlace = one.site !== null && one.site.file === other.site?.file && one.site.line === other.site.line;
         if (kind !== null) return { group, sequence, kind, timeMs: lane.calls.timeMs[at], samePlace, lanes };
       }
     }

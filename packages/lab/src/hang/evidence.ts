@@ -19,8 +19,10 @@ export interface Call {
   outputDtypes: string[];
   /** Innermost frame first; empty when the call came from a thread without Python frames (gradients of DDP). */
   frames: Site[];
-  /** First frame outside of PyTorch. */
+  /** First frame outside of PyTorch, and outside of a helper that issues the calls of many lines. */
   site: Site | null;
+  /** Key of the call where `site` alone does not tell it from others: the lines that led to it. */
+  place?: string;
   /** The other rank of a point-to-point call, where the recorder names it. */
   peer: number | null;
 }

@@ -23,6 +23,8 @@ const verdictOf = async (files: Record<string, string | Buffer>): Promise<HangVe
 interface Step {
   op: string;
   line: number;
+  /** The line stands in a helper that this line calls. */
+  caller?: number;
   size?: number;
   dtype?: string;
 }
@@ -30,10 +32,11 @@ interface Step {
 /** A dump in the format of one version of the flight recorder, its last call not completed. */
 function dump(steps: readonly Step[], version: "list" | "1.5" | "2.3" | "2.10"): string {
   const nccl = version !== "2.10";
-  const entries = steps.map(({ op, line, size = 64, dtype = "Float" }, i) => {
+  const entries = steps.map(({ op, line, caller, size = 64, dtype = "Float" }, i) => {
     const frames = [
       { name: op, filename: "/x/site-packages/torch/distributed/distributed_c10d.py", line: 100 },
-      { name: "train", filename: "/home/u/train.py", line },
+      { name: caller === undefined ? "train" : "reduce_mean", filename: "/home/u/train.py", line },
+      ...(caller === undefined ? [] : [{ name: "train", filename: "/home/u/train.py", line: caller }]),
     ];
     const finished = i < steps.length - 1;
     const shared = {
@@ -282,4 +285,51 @@ test("hangs outside of collectives: no rank waits, a loader process dies, a rank
     rank1: dump([...loop(5, reduce, gather), gather, reduce], "2.10"),
   });
   assert.deepEqual([swapped.kind, swapped.culprits, swapped.site?.line], ["order", [1], 12]);
+});
+
+test("a call that is left out of a loop of equal calls is no other order, whatever helper issues it", async () => {
+  const mean = (caller: number): Step => ({ op: "all_reduce", line: 3, caller });
+  const sync = { op: "broadcast", line: 30 };
+  for (const [first, second] of [
+    [reduce, { ...reduce, line: 14 }],
+    [mean(20), mean(24)],
+  ] as [Step, Step][]) {
+    const steps = loop(4, first, second, first, second, sync);
+    const left = await verdictOf({
+      rank0: dump([...steps, first, second, first, second, sync], "2.10"),
+      rank1: dump([...steps, first, first, second, sync], "2.10"),
+    });
+    assert.deepEqual([left.kind, left.culprits, left.site?.line], ["skipped", [1], second.caller ?? second.line]);
+    const added = await verdictOf({
+      rank0: dump([...steps, first, second, first, second, sync], "2.10"),
+      rank1: dump([...steps, first, { ...second, line: 3, caller: 27 }, second, first, second], "2.10"),
+    });
+    assert.deepEqual([added.culprits, added.site?.line], [[1], second.caller === undefined ? 3 : 27]);
+  }
+});
+
+test("a rank with an additional call is behind the others in its steps", async () => {
+  const steps = loop(5, reduce, gather);
+  const dumpOf = (rank: number, calls: Step[], count: number) =>
+    probeDump(rank, { steps: count, flightRecorder: JSON.parse(dump(calls, "2.10")) });
+  for (const [count, kind] of [
+    [4, "extra"],
+    [5, "skipped"],
+  ] as const) {
+    const verdict = await verdictOf({
+      "rank0.json": dumpOf(0, [...steps, reduce, gather], 5),
+      "rank1.json": dumpOf(1, [...steps, reduce, reduce], count),
+    });
+    assert.deepEqual([verdict.kind, verdict.culprits], [kind, [1]]);
+  }
+});
+
+test("a send and a receive with different tags", async () => {
+  const calls = (op: string, peer: number, tags: number[]) =>
+    tags.map((tag, i) => ({ op, peer, tag, index: i + 1, done: i < tags.length - 1, site: at(10 + peer)[0] }));
+  const verdict = await verdictOf({
+    "rank0.json": probeDump(0, { pointToPoint: calls("send", 1, [3, 4, 5, 6]) }),
+    "rank1.json": probeDump(1, { pointToPoint: calls("recv", 0, [3, 4, 5, 7]) }),
+  });
+  assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["point-to-point", [1], 10]);
 });

@@ -5,6 +5,7 @@ import { HangContext } from "./context.js";
 import { disagreement } from "./disagreement.js";
 import type { HangEvidence } from "./evidence.js";
 import { failedRank } from "./failures.js";
+import { nameHelpers } from "./helper-sites.js";
 import { pointToPoint } from "./point-to-point.js";
 import { differentRoots } from "./roots.js";
 import type { HangVerdict } from "./verdict.js";
@@ -22,6 +23,7 @@ const rules = [
 
 /** Names the culprit of a stuck job. */
 export function judgeHang(evidence: HangEvidence): HangVerdict {
+  nameHelpers(evidence);
   const context = new HangContext(evidence);
   for (const rule of rules) {
     const verdict = rule(context);

@@ -1,7 +1,7 @@
 // Sends and receives without a partner.
 import { reasonOfAbsence } from "./absence.js";
 import { groupName, type HangContext, siteOfRank } from "./context.js";
-import type { PointToPoint } from "./evidence.js";
+import type { PointToPoint, RankEvidence } from "./evidence.js";
 import type { HangVerdict } from "./verdict.js";
 
 const kindOf = (op: string): "send" | "recv" => (op.includes("send") ? "send" : "recv");
@@ -12,6 +12,44 @@ function countOf(calls: readonly PointToPoint[], kind: "send" | "recv", peer: nu
   return found.reduce((most, call) => Math.max(most, call.index ?? 0), found.length);
 }
 
+interface Blocked {
+  own: RankEvidence;
+  call: PointToPoint;
+  peer: number;
+}
+
+/** A send and a receive that wait for each other with different tags: the rank whose tag does not continue its own before. */
+function differentTags(context: HangContext, blocked: readonly Blocked[]): HangVerdict | null {
+  for (const one of blocked) {
+    const other = blocked.find(({ own, peer }) => own.rank === one.peer && peer === one.own.rank);
+    if (other === undefined || kindOf(one.call.op) === kindOf(other.call.op)) continue;
+    if (one.call.tag === null || other.call.tag === null || one.call.tag === other.call.tag) continue;
+    const odd = [one, other].filter((side) => !continuesTags(side));
+    const named = odd.length === 1 ? odd : [one, other];
+    const text = ({ own, call }: Blocked) => `rank ${own.rank} waits in ${call.op} with tag ${call.tag}`;
+    return context.verdict(
+      "point-to-point",
+      named.map(({ own }) => own.rank),
+      {
+        site: named[0].call.site,
+        collective: { op: kindOf(named[0].call.op), group: "", sequence: null },
+        confidence: odd.length === 1 ? "likely" : "guess",
+        evidence: [`${text(one)}, ${text(other)}: a message only meets a receive with its own tag`],
+      },
+    );
+  }
+  return null;
+}
+
+/** Whether the tag of a call goes on as those before it did: constant, or in steps of one size. */
+function continuesTags({ own, call, peer }: Blocked): boolean {
+  const tags = own.pointToPoint
+    .filter((one) => kindOf(one.op) === kindOf(call.op) && one.peer === peer && one.tag !== null)
+    .map((one) => one.tag as number);
+  const [before, last, now] = tags.slice(-3);
+  return tags.length < 3 || now - last === last - before;
+}
+
 /** A blocked send or receive whose partner never issued the other half. */
 export function pointToPoint(context: HangContext): HangVerdict | null {
   const blocked = [...context.evidence.ranks.values()].flatMap((own) => {
@@ -19,6 +57,8 @@ export function pointToPoint(context: HangContext): HangVerdict | null {
     return call === undefined ? [] : [{ own, call, peer: call.peer as number }];
   });
   if (blocked.length === 0) return recordedPointToPoint(context);
+  const tags = differentTags(context, blocked);
+  if (tags !== null) return tags;
   // In a chain of stages all wait for the one whose partner waits in no send or receive. In a ring there is none: then the one
   // that got least far is the cause.
   const isBlocked = new Set(blocked.map((one) => one.own.rank));

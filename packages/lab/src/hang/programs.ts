@@ -1,10 +1,12 @@
 // Compares what the ranks of a job have issued. Ranks of one program issue the same calls in the same order; who departs from
 // the order that all followed before is the culprit, even between two ranks, where there is no majority.
+import { withContinuation } from "./alignment.js";
 import type { Call, HangEvidence, RankCalls, RankEvidence } from "./evidence.js";
 
 /** Key of a call in its program: where it stands, or what it is where no frames are known. */
 export function placeOf(call: Call): string {
-  const { site, op } = call;
+  const { site, op, place } = call;
+  if (place !== undefined) return place;
   if (site !== null) return `${site.file}:${site.line} ${op}`;
   return `${op} ${JSON.stringify(call.inputSizes)}`;
 }
@@ -94,6 +96,9 @@ export interface Departure {
   expected: Call | null;
   /** The call after `expected` on another rank; null when none has got there. */
   after: Call | null;
+  /** Places of the calls from `got` on, and of those of another rank from `expected` on, with their likely continuation. */
+  own: string[];
+  other: string[];
 }
 
 interface Transitions {
@@ -138,9 +143,14 @@ export function departures(evidence: HangEvidence, among: ReadonlySet<number>): 
       if (row === undefined || cell === undefined || cell.ranks.size > 1 || cell.times > 1) continue;
       const usual = [...row.values()].some((other) => other !== cell && other.times > 1);
       if (!usual || meetsAgain(lanes, own, i, places)) continue;
-      const { expected, after } = expectedAfter(evidence, lanes, own, i - 1, row, places);
-      const previous = evidence.calls[calls.call[i - 1]];
-      found.set(rank, { rank, index: i, previous, got: evidence.calls[calls.call[i]], expected, after });
+      found.set(rank, {
+        rank,
+        index: i,
+        previous: evidence.calls[calls.call[i - 1]],
+        got: evidence.calls[calls.call[i]],
+        own: placesOf(calls, places).slice(i),
+        ...expectedAfter(evidence, lanes, own, i - 1, row, places),
+      });
       break;
     }
   }
@@ -164,6 +174,9 @@ function meetsAgain(lanes: Lane[][], own: RankEvidence, from: number, places: re
   return same > other;
 }
 
+const placesOf = (calls: RankCalls, places: readonly string[]): string[] =>
+  Array.from(calls.call.subarray(0, calls.count), (id) => places[id]);
+
 /** What the other ranks did after the call that a rank shares with them. */
 function expectedAfter(
   evidence: HangEvidence,
@@ -172,7 +185,7 @@ function expectedAfter(
   previous: number,
   row: ReadonlyMap<string, { times: number }>,
   places: readonly string[],
-): { expected: Call | null; after: Call | null } {
+): Pick<Departure, "expected" | "after" | "other"> {
   const calls = own.calls as RankCalls;
   if (calls.pointToPoint[previous] === 0)
     for (const lane of lanes[calls.group[previous]]) {
@@ -181,17 +194,21 @@ function expectedAfter(
       if (at < 0 || places[lane.calls.call[at]] !== places[calls.call[previous]] || at + 1 >= lane.calls.count)
         continue;
       const call = (i: number) => (i < lane.calls.count ? evidence.calls[lane.calls.call[i]] : null);
-      return { expected: call(at + 1), after: call(at + 2) };
+      const other = withContinuation(placesOf(lane.calls, places), at + 1);
+      return { expected: call(at + 1), after: call(at + 2), other };
     }
   // No other rank has got there: what usually follows.
   const got = places[calls.call[previous + 1]];
   const usual = [...row].filter(([place]) => place !== got).sort((a, b) => b[1].times - a[1].times)[0]?.[0];
   const call = evidence.calls.find((_, i) => places[i] === usual);
-  return { expected: call ?? null, after: null };
+  return { expected: call ?? null, after: null, other: [] };
 }
 
-/** True when a transition goes back to the beginning of a loop: its target was first issued before its source. */
+/** True when a transition goes back to the beginning of a loop: its target stands, or was first issued, before its source. */
 export function goesBack(evidence: HangEvidence, from: Call, to: Call): boolean {
+  // In one function the lines tell; a call of every third step may come first later than those behind it.
+  if (from.site !== null && from.site.file === to.site?.file && from.site.name === to.site.name)
+    return to.site.line <= from.site.line;
   const [source, target] = [placeOf(from), placeOf(to)];
   for (const { calls } of evidence.ranks.values()) {
     if (calls === undefined) continue;
@@ -271,4 +288,17 @@ function isUnseen(evidence: HangEvidence, calls: RankCalls, index: number): bool
     if (same === 0 && before > 1) return true;
   }
   return false;
+}
+
+/** Whether a rank issued the calls of this line in another group before, and never in this one. */
+export function inOtherGroup(evidence: HangEvidence, calls: RankCalls, index: number): boolean {
+  const place = placeOf(evidence.calls[calls.call[index]]);
+  if (evidence.calls[calls.call[index]].site === null) return false;
+  let elsewhere = 0;
+  for (let i = 0; i < index; i++) {
+    if (placeOf(evidence.calls[calls.call[i]]) !== place) continue;
+    if (calls.group[i] === calls.group[index]) return false;
+    elsewhere++;
+  }
+  return elsewhere > 1;
 }

@@ -9,9 +9,9 @@ import { ImportError, ProblemLog } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
 import { adoptFacts, readRecords } from "./records.js";
 
-/** Reads a JSON file; an error names the file. */
+/** Reads a JSON file, with or without the byte order mark of Windows programs; an error names the file. */
 export function readJson(path: string): unknown {
-  const text = readFileSync(path, "utf8");
+  const text = readFileSync(path, "utf8").replace(/^\ufeff/, "");
   try {
     return JSON.parse(text);
   } catch (error) {

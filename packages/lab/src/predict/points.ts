@@ -36,6 +36,9 @@ const isPositive = (value: unknown): value is number => typeof value === "number
 /** More points are no scaling study, and fits over them take minutes. */
 const mostPoints = 10_000;
 
+/** Repeats of one job do not differ by more. */
+const mostSpread = 3;
+
 interface RawPoint {
   devices: unknown;
   value: unknown;
@@ -75,6 +78,7 @@ function rawPoint(point: unknown, metric: PointMetric): RawPoint {
 
 /** `where` names the file in messages. */
 export function readPoints(value: unknown, where = "points"): ReadPoints {
+  if (Array.isArray(value)) return readPoints({ points: value }, where);
   if (!isObject(value))
     throw new PointsError(`${where}: expected an object {"metric": "throughput", "points": [[1, 100], [2, 190]]}`);
   const { points, devicesPerNode: perNode } = value;
@@ -99,7 +103,7 @@ export function readPoints(value: unknown, where = "points"): ReadPoints {
     const problem = !isCount(devices)
       ? `left out: ${shown(devices ?? null)} is not a device count`
       : !isPositive(measured)
-        ? `(${devices} devices) left out: ${shown(measured)} is not a ${metric}`
+        ? `(${devices} devices) left out: ${measured === undefined ? `it has no ${metric}, which the other points have` : `${shown(measured)} is not a ${metric}`}`
         : globalBatch !== undefined && globalBatch !== null && !isPositive(globalBatch)
           ? `left out: globalBatch ${shown(globalBatch)} is not a batch`
           : null;
@@ -114,6 +118,8 @@ export function readPoints(value: unknown, where = "points"): ReadPoints {
       : isCount(raw.nodes) && raw.nodes > 1
         ? devices / raw.nodes
         : null;
+    if (isCount(raw.nodes) && devices % raw.nodes !== 0)
+      problems.push(`${where}: point ${i}: ${devices} devices on ${raw.nodes} nodes; the nodes are not used`);
     if (own !== null && Number.isInteger(own) && stated.data === undefined)
       devicesPerNode = Math.max(devicesPerNode ?? 0, own);
     const key = `${devices}:${globalBatch ?? ""}`;
@@ -132,6 +138,13 @@ export function readPoints(value: unknown, where = "points"): ReadPoints {
     sample.values.push(metric === "seconds" ? 1 / measured : measured);
     if (isPositive(watts)) sample.allWatts.push(watts);
   });
+  for (const { devices, values } of byCount.values()) {
+    const spread = Math.max(...values) / Math.min(...values);
+    if (spread > mostSpread)
+      problems.push(
+        `${where}: ${values.length} measurements of ${devices} devices differ by a factor of ${spread.toPrecision(2)}; their mean is used, but one of them is of another job`,
+      );
+  }
   if (unknown.size > 0) problems.push(`${where}: ${[...unknown].slice(0, 8).join(", ")} of the points are not used`);
   const samples = [...byCount.values()]
     .map(({ allWatts, ...s }) => ({ ...s, mean: mean(s.values), watts: allWatts.length > 0 ? mean(allWatts) : null }))

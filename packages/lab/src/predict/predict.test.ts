@@ -168,6 +168,18 @@ test("invalid points are reported and valid ones kept; an invalid file is an err
   assert.throws(() => readPoints([], "p.json"), PointsError);
   assert.throws(() => readPoints({ metric: "speed", points: [] }, "p.json"), /metric is "speed"/);
   assert.throws(() => readPoints({ metric: "seconds", points: 3 }, "p.json"), /points must be a list/);
+  const list = readPoints([
+    { devices: 1, throughput: 100 },
+    { devices: 2, throughput: 190 },
+    { devices: 2, throughput: 30 },
+    { devices: 4, seconds: 1 },
+    { devices: 4, throughput: 350, nodes: 3 },
+  ]);
+  assert.deepEqual(
+    list.samples.map((s) => s.devices),
+    [1, 2, 4],
+  );
+  assert.match(list.problems.join("\n"), /no throughput[\s\S]*4 devices on 3 nodes[\s\S]*differ by a factor of 6\.3/);
 });
 
 interface BatchSeries {

@@ -216,6 +216,17 @@ export const oddStudies: OddStudy[] = [
     seconds: amdahl(10, 0.1),
     sample: () => ({ runQueue: 30, foreignCpuPercent: 80 }),
   }),
+  honest("local averages between the steps that are looked at", {
+    counts: [1, 2],
+    seconds: amdahl(10, 0.1),
+    facts: (n, rank) => ({
+      worldSize: n,
+      parameterSums: sums((s) => (n > 1 ? [s + rank * 0.1 * s, 2 * s - rank] : [s, 2 * s])).map((sum) => ({
+        ...sum,
+        collectives: n > 1 ? 6 + Math.floor(sum.step / 3) : 0,
+      })),
+    }),
+  }),
   honest("replicas that differ by rounding", {
     counts: [1, 2],
     seconds: amdahl(10, 0.1),

@@ -197,8 +197,9 @@ export const oversubscribed: ValidityRule = {
       const fewer = Math.max(0, Math.floor(cores / ranks) - 1);
       return [
         {
-          // The number of processes alone explains nothing: they may sleep.
-          severity: contended ? "invalid" : queue === null ? "low" : worst > 2 * cores ? "high" : "moderate",
+          // The number of processes alone explains nothing: they may sleep. Up to two to a core, such as one loader beside each
+          // rank, is an ordinary launch: worth knowing, not what limits the job.
+          severity: contended ? "invalid" : queue === null || worst <= 2 * cores ? "low" : "high",
           devices: run.devices,
           run: run.id,
           evidence: list,

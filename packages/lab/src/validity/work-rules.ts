@@ -181,6 +181,8 @@ export const modelsDiffer: ValidityRule = {
       // Local SGD averages now and then; only ranks that never agree train models of their own.
       if (judged.length === 0 || differing.length < judged.length) return [];
       const text = judged.slice(0, 4).join(", ");
+      // Averages may fall between the steps that were looked at: ranks that communicate while they train may be of that kind.
+      const communicates = checked.some((list) => (list.at(-1)?.collectives ?? 0) > (list[0]?.collectives ?? 0));
       const ddp = run.ranks.some((r) => r.facts.parallelism === "ddp");
       return [
         {
@@ -189,9 +191,9 @@ export const modelsDiffer: ValidityRule = {
           run: run.id,
           evidence: [
             evidence("parameters of the ranks", "different", {
-              rank: "counted",
+              rank: communicates && !ddp ? "inferred" : "counted",
               rows: [run.id],
-              text: `the parameters of ${checked.length} ranks differ after step ${text}; replicas of one model agree`,
+              text: `the parameters of ${checked.length} ranks differ after step ${text}; replicas of one model agree${communicates && !ddp ? ", unless they are averaged now and then: the ranks do issue collectives between steps" : ""}`,
             }),
           ],
           cause: ddp
@@ -199,7 +201,8 @@ export const modelsDiffer: ValidityRule = {
             : "The ranks exchange no gradients: each trains a model of its own (in PyTorch: the model is not wrapped in DistributedDataParallel).",
           fix: "Wrap the model in DistributedDataParallel and call the wrapper in the training loop; then measure again.",
           predicted: null,
-          refutedBy: "Parameter sums of all ranks that agree after an optimizer step.",
+          refutedBy:
+            "Parameter sums of all ranks that agree after an optimizer step, or after an average that the job makes itself.",
         },
       ];
     }),

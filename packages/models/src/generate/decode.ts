@@ -181,6 +181,12 @@ export function eosOf(model: Model): number[] {
   return list.filter((id): id is number => Number.isInteger(id));
 }
 
+/** Throws unless ids that end a sequence are a list of ids. */
+export function checkEos(given: readonly number[]): void {
+  if (!Array.isArray(given) || !given.every(Number.isInteger))
+    throw new ModelError(`generate: eosTokens is a list of ids, got ${String(JSON.stringify(given)).slice(0, 80)}`);
+}
+
 /** Steps that are started before the token of the first of them is read: the device computes while the host reads. */
 const ahead = 4;
 
@@ -221,8 +227,7 @@ export async function* generateTokens(
   const { maxNewTokens = 50, seed = 0, eosTokens = eosOf(model), signal } = options;
   if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1)
     throw new ModelError(`generate: maxNewTokens is a positive whole number, got ${maxNewTokens}`);
-  if (!Array.isArray(eosTokens) || !eosTokens.every(Number.isInteger))
-    throw new ModelError(`generate: eosTokens is a list of ids, got ${String(JSON.stringify(eosTokens)).slice(0, 80)}`);
+  checkEos(eosTokens);
   const sampling = checkSampling(withDefaults(model, options));
   const { prompt, next } = programs(model);
   const longest = checkPrompts(model, prompts);

@@ -4,7 +4,7 @@ import type { Params } from "../architectures/index.js";
 import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
 import { frameOf, type TextTokenizer } from "../text/index.js";
-import { eosOf, generateTokens, type TokenOptions, tokenNames } from "./decode.js";
+import { checkEos, eosOf, generateTokens, type TokenOptions, tokenNames } from "./decode.js";
 
 /** Options of {@link generate} and {@link streamText}. */
 export interface GenerateOptions extends TokenOptions {
@@ -105,8 +105,7 @@ function prepare(model: Model, tokenizer: TextTokenizer, prompts: readonly strin
   const ofModel = eosOf(model);
   const fromTokenizer = tokenizer.special.eos === null ? [] : [tokenizer.special.eos];
   const { eosTokens } = rest;
-  if (eosTokens !== undefined && !Array.isArray(eosTokens))
-    throw new ModelError(`generate: eosTokens is a list of ids, got ${String(JSON.stringify(eosTokens)).slice(0, 80)}`);
+  if (eosTokens !== undefined) checkEos(eosTokens);
   const ends = new Set<number>(eosTokens ?? (ofModel.length > 0 ? ofModel : fromTokenizer));
   // A tokenizer that closes its texts would end them at once. An end that the prompt itself has stays.
   const closes = !raw && frameOf(tokenizer).after > 0;

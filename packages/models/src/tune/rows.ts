@@ -17,8 +17,8 @@ const labelNames = ["label", "labels", "class", "category", "target", "sentiment
 const textNames = ["text", "texts", "sentence", "review", "content", "body", "document"];
 
 /**
- * Reads `.jsonl` (objects with `text` and `label`) or `.csv` (label, then one or more fields of text; a header with usual names is
- * recognized), each optionally packed by gzip.
+ * Reads `.jsonl` (objects with `text` and `label`) or `.csv` (label, then one or more fields of text; a header with a usual name
+ * of the label or the text is recognized), each optionally packed by gzip.
  */
 export async function readTexts(path: string): Promise<LabeledText[]> {
   const found = await stat(path).catch(() => null);
@@ -44,8 +44,13 @@ function fromCsv(bytes: Buffer, path: string): LabeledText[] {
   const rows = [...readCsvText(bytes, path)].map(({ fields }) => fields);
   const header = rows[0]?.map((name) => name.trim().toLowerCase()) ?? [];
   const [label, text] = [labelNames, textNames].map((names) => header.findIndex((name) => names.includes(name)));
-  if (label >= 0 && text >= 0) return rows.slice(1).map((row) => ({ label: row[label] ?? "", text: row[text] ?? "" }));
-  if (text >= 0 && header.length === 1) return rows.slice(1).map(([only]) => ({ text: only ?? "" }));
+  const named = rows.slice(1);
+  // Of two columns, one usual name says which one the other is. Of more, no other column is taken for the label.
+  const other = header.length === 2 ? 1 - text : -1;
+  const labels = label >= 0 ? label : other;
+  if (text >= 0)
+    return named.map((row) => ({ text: row[text] ?? "", ...(labels >= 0 && { label: row[labels] ?? "" }) }));
+  if (label >= 0) return named.map((row) => ({ label: row[label] ?? "", text: row.toSpliced(label, 1).join(" ") }));
   return rows.map(([first, ...rest], i) => {
     if (rest.length === 0) throw new ModelError(`${path}: row ${i + 1} has one field; it needs a label and a text`);
     return { label: first, text: rest.join(" ") };

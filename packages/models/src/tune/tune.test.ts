@@ -251,6 +251,17 @@ test("a task from a file learns, with LoRA too, and is saved as a whole model", 
   const data = join(folder, "rows.csv");
   writeFileSync(data, 'label,text\nup,"aaaa, aa"\ndown,bbb\nup,aaa\ndown,bbbb\n');
   assert.deepEqual((await readTexts(data))[0], { label: "up", text: "aaaa, aa" });
+  const headed = join(folder, "headed.csv");
+  for (const [text, wanted] of [
+    ["review,rating\ngood,5\nbad,1\n", { text: "good", label: "5" }],
+    ["Label,title,words\nup,a,b\n", { text: "a b", label: "up" }],
+    ["id,text,stars\n7,fine,3\n", { text: "fine" }],
+    ["text\nfine\n", { text: "fine" }],
+    ["up,fine\n", { text: "fine", label: "up" }],
+  ] as const) {
+    writeFileSync(headed, text);
+    assert.deepEqual((await readTexts(headed))[0], wanted);
+  }
   for (const more of [{}, { lora: { rank: 2 } }, { freeze: ["bert.embeddings", "bert.encoder.layer.0"] }]) {
     const task = await fineTuning({ from: dir, data, maxLength: 8, ...more });
     assert.deepEqual(task.pretrained.labels, ["down", "up"]);

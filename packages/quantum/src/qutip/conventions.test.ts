@@ -36,6 +36,69 @@ type Value = OperatorEntry | q.Qobj | readonly Value[];
 /** Name, the expression in Python (q is qutip, S the options of exact solvers, T linspace), and the program here. */
 const programs: [string, string, () => Value][] = [
   [
+    "propagators from the first time of a list, and of an open system of two qubits",
+    "[q.propagator([sz, [sx, lambda t: np.cos(t)]], [0.5, 1.0, 2.0], options=S), q.propagator(q.tensor(sz, sx), 1.3, [q.tensor(sm, q.qeye(2))], options=S)]",
+    () => [
+      q.propagator([sz, [sx, (t: Tensor) => t.cos()]], [0.5, 1, 2], [], exact),
+      q.propagator(q.tensor(sz, sx), 1.3, [q.tensor(sm, q.qeye(2))], exact),
+    ],
+  ],
+  [
+    "Wigner function of many levels",
+    "q.wigner(q.coherent(260, 12), [14, 17, 19], [0, 0.5]).tolist()",
+    () => q.wigner(q.coherent(260, 12), [14, 17, 19], [0, 0.5]),
+  ],
+  [
+    "superoperators",
+    "[q.spre(mixed), q.spost(mixed), q.sprepost(sx, mixed), q.liouvillian(sx + mixed, [sm, 0.3j * sz]), q.lindblad_dissipator(sm, sz), q.operator_to_vector(mixed)]",
+    () => [
+      q.spre(mixed),
+      q.spost(mixed),
+      q.sprepost(sx, mixed),
+      q.liouvillian(sx.add(mixed), [sm, sz.scale(i(0.3))]),
+      q.lindbladDissipator(sm, sz),
+      q.operatorToVector(mixed),
+    ],
+  ],
+  [
+    "distances and entropies",
+    "[q.hilbert_dist(mixed, q.ket2dm(up)), q.bures_angle(mixed, q.qeye(2) / 2), q.entropy_mutual(q.ket2dm(entangled), 0, 1), q.entropy_conditional(q.ket2dm(entangled), 0), q.entropy_relative(mixed, q.qeye(2) / 2)]",
+    () => [
+      q.hilbertDist(mixed, q.ket2dm(up)),
+      q.buresAngle(mixed, q.qeye(2).scale(0.5)),
+      q.entropyMutual(q.ket2dm(entangled), 0, 1),
+      q.entropyConditional(q.ket2dm(entangled), 0),
+      q.entropyRelative(mixed, q.qeye(2).scale(0.5)),
+    ],
+  ],
+  [
+    "functions of operators, and subsystems in another order",
+    "[sx.matrix_element(up, 1j * down), mixed.expm(), mixed.sqrtm(), mixed.inv(), entangled.permute([1, 0]), q.tensor(sm, q.num(3)).permute([1, 0]), (sx + 1j * sz).norm()]",
+    () => [
+      sx.matrixElement(up, down.scale(i(1))),
+      mixed.expm(),
+      mixed.sqrtm(),
+      mixed.inv(),
+      entangled.permute([1, 0]),
+      q.tensor(sm, q.num(3)).permute([1, 0]),
+      sx.add(sz.scale(i(1))).norm(),
+    ],
+  ],
+  [
+    "states of spins",
+    "[q.spin_state(1.5, -0.5), q.spin_coherent(1, 0.7, 1.1), q.singlet_state(), *q.triplet_states(), q.bra('10')]",
+    () => [q.spinState(1.5, -0.5), q.spinCoherent(1, 0.7, 1.1), q.singletState(), ...q.tripletStates(), q.bra("10")],
+  ],
+  [
+    "correlations of three operators, second-order coherence, spectra",
+    "[*q.correlation_3op_1t(sx + 0.2 * sz, up, T(2, 3), [0.5 * sm], sm.dag(), sz, sm, options=S), *q.coherence_function_g2(0.4 * sx, None, T(2, 3), [0.7 * sm], sm, options=S), q.spectrum(0.5 * sx + 0.1 * sz, [-1.5, 0, 0.3], [0.6 * sm], sm.dag(), sm)]",
+    () => [
+      ...q.correlation3op1t(sx.add(sz.scale(0.2)), up, grid(2, 3), [sm.scale(0.5)], sm.dag(), sz, sm, exact),
+      ...q.coherenceFunctionG2(sx.scale(0.4), null, grid(2, 3), [sm.scale(0.7)], sm, exact),
+      q.spectrum(sx.scale(0.5).add(sz.scale(0.1)), [-1.5, 0, 0.3], [sm.scale(0.6)], sm.dag(), sm),
+    ],
+  ],
+  [
     "lowering and raising",
     "[q.destroy(3), q.create(3), q.num(3), q.destroy(3, 2), q.num(3, 5)]",
     () => [q.destroy(3), q.create(3), q.num(3), q.destroy(3, 2), q.num(3, 5)],
@@ -365,6 +428,7 @@ import numpy as np, qutip as q
 S = {"rtol": 1e-10, "atol": 1e-12, "nsteps": 100000, "progress_bar": "", "store_final_state": True}
 T = lambda end, n: np.linspace(0, end, n)
 up, down = q.basis(2, 0), q.basis(2, 1)
+sx, sy, sz, sm = q.sigmax(), q.sigmay(), q.sigmaz(), q.sigmam()
 plus, iplus = (up + down).unit(), (up + 1j * down).unit()
 mixed = q.Qobj([[0.6, 0.2 + 0.1j], [0.2 - 0.1j, 0.4]])
 skew = q.Qobj([[1, 2 + 1j], [0.5j, -1]])
@@ -426,6 +490,15 @@ describe("what QuTiP refuses, or means differently, is refused", () => {
   const refused: [string, () => unknown, RegExp][] = [
     ["sums of other subsystems", () => own.add(other), /Qobj.add: its dimensions \[3, 2\]/],
     ["products of other subsystems", () => own.mul(other), /Qobj.mul: its dimensions/],
+    [
+      "entropies of what is no state",
+      () => q.entropyVn(q.qdiags([[1.5, -0.5]], [0])),
+      /entropyVn: needs .* eigenvalue -0\.5/,
+    ],
+    ["fidelities of what is no state", () => q.fidelity(up, sm), /not Hermitian/],
+    ["infinite temperature", () => q.thermalDm(3, Number.POSITIVE_INFINITY), /finite number >= 0/],
+    ["levels that a spin does not have", () => q.spinState(1, 0.5), /spinState: m must be one of/],
+    ["negativity of a missing subsystem", () => q.negativity(q.bellState(), 2), /no subsystem 2 in 0\.\.1/],
     ["a number in place of an operator", () => sx.mul(2 as never), /use scale/],
     [
       "states of other subsystems",

@@ -53,21 +53,28 @@ export function variance(op: Qobj, state: Qobj): number {
 /** Reduced density matrix of the subsystems `sel`. */
 export const ptrace = (state: Qobj, sel: number | readonly number[]): Qobj => state.ptrace(sel);
 
-const probabilities = (rho: Qobj): number[] =>
-  densityMatrix(rho)
-    .eigenenergies()
-    .map((x) => Math.max(0, x));
+/** Room for rounding in eigenvalues of density matrices. */
+const room = 1e-6;
+
+/** Eigenvalues of a density matrix. Throws if one is negative: a logarithm or root of it would be left out without a word. */
+function probabilities(rho: Qobj, name: string): number[] {
+  const values = densityMatrix(rho).eigenenergies();
+  if (!(values[0] >= -room * Math.max(1, values[values.length - 1])))
+    throw new WeftError(`${name}: needs a ket or a density matrix, got one with the eigenvalue ${values[0]}`);
+  return values.map((x) => Math.max(0, x));
+}
 
 /** Von Neumann entropy -tr(rho log rho), with the natural logarithm or that of `base` (2). */
 export const entropyVn = (rho: Qobj, base = Math.E): number =>
-  probabilities(rho).reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0) / Math.log(base);
+  probabilities(rho, "entropyVn").reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0) / Math.log(base);
 /** Linear entropy 1 - tr(rho^2). */
 export const entropyLinear = (rho: Qobj): number => 1 - purity(rho);
 /** tr(rho^2). */
-export const purity = (rho: Qobj): number => densityMatrix(rho).mul(densityMatrix(rho)).trace().re;
+export const purity = (rho: Qobj): number => rho.purity();
 
 /** Fidelity tr sqrt(sqrt(A) B sqrt(A)) of two states, the square root convention of QuTiP. */
 export function fidelity(A: Qobj, B: Qobj): number {
+  for (const state of [A, B]) if (state.isoper) probabilities(state, "fidelity");
   if (A.isket && B.isket) {
     const { re, im } = A.dag().mul(B).trace();
     return Math.hypot(re, im);
@@ -89,6 +96,44 @@ export const tracedist = (A: Qobj, B: Qobj): number =>
     .sub(densityMatrix(B))
     .eigenenergies()
     .reduce((sum, x) => sum + Math.abs(x), 0) / 2;
+
+/** Hilbert-Schmidt distance tr((A - B)^2) of two states. */
+export const hilbertDist = (A: Qobj, B: Qobj): number => densityMatrix(A).sub(densityMatrix(B)).purity();
+/** Bures distance sqrt(2 (1 - F)) of two states, with the fidelity F (not squared). */
+export const buresDist = (A: Qobj, B: Qobj): number => Math.sqrt(2 * (1 - Math.min(1, fidelity(A, B))));
+/** Bures angle arccos(F) of two states, with the fidelity F (not squared). */
+export const buresAngle = (A: Qobj, B: Qobj): number => Math.acos(Math.min(1, fidelity(A, B)));
+
+/** Mutual information S(A) + S(B) - S(AB) of the subsystems selA and selB, with the natural logarithm or that of `base` (2). */
+export function entropyMutual(
+  rho: Qobj,
+  selA: number | readonly number[],
+  selB: number | readonly number[],
+  base = Math.E,
+): number {
+  const [a, b] = [selA, selB].map((sel) => [sel].flat() as number[]);
+  const both = [...a, ...b].sort((x, y) => x - y);
+  if (new Set(both).size < both.length)
+    throw new WeftError(
+      `entropyMutual: selA [${a.join(", ")}] and selB [${b.join(", ")}] must have no subsystem in common`,
+    );
+  return entropyVn(ptrace(rho, a), base) + entropyVn(ptrace(rho, b), base) - entropyVn(ptrace(rho, both), base);
+}
+
+/** Conditional entropy S(AB) - S(B), where B is the subsystems selB. */
+export const entropyConditional = (rho: Qobj, selB: number | readonly number[], base = Math.E): number =>
+  entropyVn(rho, base) - entropyVn(ptrace(rho, selB), base);
+
+/** Relative entropy tr(rho (log rho - log sigma)); infinite if rho has weight where sigma has none. */
+export function entropyRelative(rho: Qobj, sigma: Qobj, base = Math.E): number {
+  const [values, states] = densityMatrix(sigma).eigenstates();
+  const cross = values.reduce((sum, p, k) => {
+    const weight = Number(expect(densityMatrix(rho), states[k]));
+    if (weight <= 1e-12) return sum;
+    return sum + (p <= 1e-12 ? Number.POSITIVE_INFINITY : -weight * Math.log(p));
+  }, 0);
+  return cross / Math.log(base) - entropyVn(rho, base);
+}
 
 /** Wootters concurrence of two qubits. */
 export function concurrence(rho: Qobj): number {
@@ -135,7 +180,9 @@ export function partialTranspose(rho: Qobj, mask: readonly number[]): Qobj {
 
 /** Negativity (|rho^T| - 1) / 2 with respect to one subsystem. */
 export function negativity(rho: Qobj, subsystem: number): number {
-  const [dims] = rho.dims;
+  const [dims] = rho.isbra ? [rho.dims[1]] : rho.dims;
+  if (!(subsystem in dims))
+    throw new WeftError(`negativity: there is no subsystem ${subsystem} in 0..${dims.length - 1}`);
   const mask = dims.map((_, k) => Number(k === subsystem));
   return (
     (partialTranspose(rho, mask)
@@ -172,38 +219,66 @@ function fillPowers(scale: number, { ar, ai }: { ar: number; ai: number }, re: F
 
 /**
  * Wigner function on the grid xvec x yvec, with position and momentum (a +- a^H) g / 2 of QuTiP's convention (g = sqrt(2)): rows are
- * yvec. Recurrence over Fock elements, as stable as the number of levels allows.
+ * yvec. Any number of levels: the Laguerre functions of every diagonal of the density matrix come from a recurrence that is stable.
  */
 export function wigner(state: Qobj, xvec: readonly number[], yvec: readonly number[], g = Math.SQRT2): PhaseSpace {
-  return onGrid(state, [xvec, yvec, g], (rho, alpha, re, im) => {
-    const M = rho.rows;
-    const { ar, ai } = alpha;
-    const add = (row: number, column: number): number =>
-      rho.re[row * M + column] * re[column] - rho.im[row * M + column] * im[column];
-    // Entries hold the function of |0><n|, and after round m that of |m><n|.
-    re[0] = Math.exp(-2 * (ar * ar + ai * ai)) / Math.PI;
-    fillPowers(2, alpha, re, im);
-    let total = rho.re[0] * re[0];
-    for (let n = 1; n < M; n++) total += 2 * add(0, n);
-    for (let m = 1; m < M; m++) {
-      let [oldRe, oldIm] = [re[m], im[m]];
-      const s = 1 / Math.sqrt(m);
-      re[m] = (2 * (ar * oldRe + ai * oldIm) - Math.sqrt(m) * re[m - 1]) * s;
-      im[m] = (2 * (ar * oldIm - ai * oldRe) - Math.sqrt(m) * im[m - 1]) * s;
-      total += add(m, m);
-      for (let n = m + 1; n < M; n++) {
-        const t = 1 / Math.sqrt(n);
-        const [nextRe, nextIm] = [
-          (2 * (ar * re[n - 1] - ai * im[n - 1]) - Math.sqrt(m) * oldRe) * t,
-          (2 * (ar * im[n - 1] + ai * re[n - 1]) - Math.sqrt(m) * oldIm) * t,
-        ];
-        [oldRe, oldIm] = [re[n], im[n]];
-        [re[n], im[n]] = [nextRe, nextIm];
-        total += 2 * add(m, n);
-      }
+  const rho = densityMatrix(state);
+  const diagonals = Array.from({ length: rho.rows }, (_, k) => diagonalOf(rho, k)).filter(({ isZero }) => !isZero);
+  return yvec.map((y) =>
+    xvec.map((x) => {
+      const [ar, ai] = [(g * x) / 2, (g * y) / 2];
+      const angle = Math.atan2(ai, ar);
+      const sum = diagonals.reduce((total, diagonal) => {
+        const { re, im } = laguerreSum(diagonal, 4 * (ar * ar + ai * ai));
+        const turn = diagonal.offset * angle;
+        return total + (diagonal.offset === 0 ? 1 : 2) * (re * Math.cos(turn) - im * Math.sin(turn));
+      }, 0);
+      return (sum * g * g) / (2 * Math.PI);
+    }),
+  );
+}
+
+interface MatrixDiagonal {
+  offset: number;
+  /** Entries (n, n + offset) times (-1)^n. */
+  re: Float64Array;
+  im: Float64Array;
+  isZero: boolean;
+  /** log(offset!) / 2 */
+  logRoot: number;
+}
+
+function diagonalOf(rho: Qobj, offset: number): MatrixDiagonal {
+  const size = rho.rows - offset;
+  const entries = (of: Float64Array): Float64Array =>
+    Float64Array.from({ length: size }, (_, n) => (n % 2 === 0 ? 1 : -1) * of[n * rho.rows + n + offset]);
+  const [re, im] = [entries(rho.re), entries(rho.im)];
+  let logRoot = 0;
+  for (let k = 2; k <= offset; k++) logRoot += Math.log(k) / 2;
+  return { offset, re, im, isZero: [re, im].every((values) => values.every((x) => x === 0)), logRoot };
+}
+
+/** Values grow by this factor at most before they are scaled down; they start far below the smallest number. */
+const growth = 1e100;
+
+/** Sum of entries times sqrt(n! / (n + k)!) b^(k/2) exp(-b/2) L_n^k(b), where k is the offset of the diagonal. */
+function laguerreSum({ offset: k, re, im, logRoot }: MatrixDiagonal, b: number): { re: number; im: number } {
+  let scale = (k === 0 ? 0 : (k / 2) * Math.log(b)) - b / 2 - logRoot;
+  let factor = Math.exp(scale);
+  let [before, now] = [0, 1];
+  let [sumRe, sumIm] = [0, 0];
+  for (let n = 0; n < re.length; n++) {
+    sumRe += re[n] * now * factor;
+    sumIm += im[n] * now * factor;
+    const next = ((2 * n + 1 + k - b) * now - Math.sqrt(n * (n + k)) * before) / Math.sqrt((n + 1) * (n + 1 + k));
+    [before, now] = [now, next];
+    if (Math.abs(now) > growth) {
+      [before, now] = [before / growth, now / growth];
+      scale += Math.log(growth);
+      factor = Math.exp(scale);
     }
-    return (total * g * g) / 2;
-  });
+  }
+  return { re: sumRe, im: sumIm };
 }
 
 /** Husimi Q function at alpha = (x + i y) g / 2, scaled so that its integral over x and y is 1. Rows are yvec. */

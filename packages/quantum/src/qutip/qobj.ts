@@ -1,6 +1,6 @@
 // Operators and states with the dimensions of their subsystems, as QuTiP's Qobj.
 import { WeftError } from "@weft/core/internal/graph";
-import { eigh } from "@weft/core/internal/tensor";
+import { eigh, expm, solve, svd } from "@weft/core/internal/tensor";
 import { Operator, type OperatorEntry, type OperatorLike } from "../operators/index.js";
 
 const size = (dims: readonly number[]): number => dims.reduce((a, b) => a * b, 1);
@@ -85,7 +85,7 @@ export class Qobj extends Operator {
   override mul(other: Operator): Qobj {
     if (typeof other === "number") throw new WeftError("Qobj.mul: multiplies operators; use scale for numbers");
     const product = super.mul(other);
-    if (!(other instanceof Qobj)) return new Qobj(product, [this.dims[0], [other.columns]]);
+    if (!(other instanceof Qobj)) return new Qobj(product, [this.dims[0], columnsOf(other, this.dims[1])]);
     checkDims(other, [this.dims[1], other.dims[1]], "Qobj.mul");
     return new Qobj(product, [this.dims[0], other.dims[1]]);
   }
@@ -163,10 +163,7 @@ export class Qobj extends Operator {
     // Singular values; those of a Hermitian operator are exact to the last digits.
     const values = this.isherm
       ? this.eigenenergies().map(Math.abs)
-      : this.adjoint()
-          .mul(this)
-          .eigenenergies()
-          .map((x) => Math.sqrt(Math.max(0, x)));
+      : Array.from(svd(this.tensor()).s.dataSync() as Float64Array);
     return kind === "l2" ? Math.max(...values) : values.reduce((sum, x) => sum + x, 0);
   }
 
@@ -199,6 +196,80 @@ export class Qobj extends Operator {
   groundstate(): [number, Qobj] {
     const [values, states] = this.eigenstates();
     return [values[0], states[0]];
+  }
+
+  /** <bra|A|ket> of two kets or bras, as QuTiP: the left one is conjugated. */
+  matrixElement(bra: Qobj, ket: Qobj): OperatorEntry {
+    return (bra.isbra ? bra.dag() : bra).overlap(this.mul(ket.isbra ? ket.dag() : ket));
+  }
+
+  /** Projector |psi><psi| of a ket or bra. */
+  proj(): Qobj {
+    if (this.isoper) throw new WeftError("Qobj.proj: needs a ket or a bra");
+    return densityMatrix(this);
+  }
+
+  /** tr(A^2) of a density matrix, 1 for a normalized ket. */
+  purity(): number {
+    const rho = densityMatrix(this);
+    return rho.mul(rho).trace().re;
+  }
+
+  /** Exponential exp(A). */
+  expm(): Qobj {
+    this.#square("expm");
+    return new Qobj(
+      Operator.fromPairs(this.rows, this.rows, expm(this.tensor()).dataSync() as Float64Array),
+      this.dims,
+    );
+  }
+
+  /** Square root of a Hermitian operator without negative eigenvalues. */
+  sqrtm(): Qobj {
+    return this.apply((x) => (x < 0 ? { re: 0, im: Math.sqrt(-x) } : Math.sqrt(x)));
+  }
+
+  /** Inverse. */
+  inv(): Qobj {
+    this.#square("inv");
+    const one = Operator.build(this.rows, this.rows, (i, j) => Number(i === j));
+    const numbers = solve(this.tensor(), one.tensor()).dataSync() as Float64Array;
+    if (!numbers.every(Number.isFinite)) throw new WeftError("Qobj.inv: the operator is singular");
+    return new Qobj(Operator.fromPairs(this.rows, this.rows, numbers), [this.dims[1], this.dims[0]]);
+  }
+
+  #square(name: string): void {
+    if (this.rows !== this.columns)
+      throw new WeftError(`Qobj.${name}: needs a square operator, got ${this.rows}x${this.columns}`);
+  }
+
+  /** The subsystems in another order: the new subsystem k is the old subsystem order[k]. */
+  permute(order: readonly number[]): Qobj {
+    const count = this.dims[0].length;
+    if (this.dims[1].length !== count || [...order].sort((a, b) => a - b).join() !== [...this.dims[0].keys()].join())
+      throw new WeftError(`Qobj.permute: order must hold each of 0..${count - 1} once, got [${order.join(", ")}]`);
+    const [rows, columns] = this.dims.map((dims) => ({ to: order.map((k) => dims[k]), from: sources(dims, order) }));
+    return new Qobj(
+      Operator.build(this.rows, this.columns, (i, j) => this.at(rows.from[i], columns.from[j])),
+      [rows.to, columns.to],
+    );
+  }
+
+  /** The operator without entries whose real or imaginary part is smaller than `atol`. */
+  tidyup(atol = 1e-12): Qobj {
+    const kept = (x: number): number => (Math.abs(x) < atol ? 0 : x);
+    return new Qobj(
+      this.map((re, im) => [kept(re), kept(im)]),
+      this.dims,
+    );
+  }
+
+  /** Whether A^H A = 1 within 1e-12 of its size. */
+  get isunitary(): boolean {
+    if (this.rows !== this.columns) return false;
+    const { re, im } = this.dag().mul(this);
+    const n = this.rows;
+    return re.every((x, k) => Math.hypot(x - Number(k % (n + 1) === 0), im[k]) <= 1e-12 * n);
   }
 
   /** f(A) of a Hermitian operator A, through its eigenvalues. */
@@ -261,6 +332,23 @@ export const ketOf = (amplitudes: readonly OperatorEntry[], dims: readonly numbe
 /** The density matrix of a ket or bra; operators stay as they are. */
 export const densityMatrix = (state: Qobj): Qobj =>
   state.isket ? state.mul(state.dag()) : state.isbra ? state.dag().mul(state) : state;
+
+/** For each state of subsystems in another order, the number of the same state in the old order. */
+function sources(dims: readonly number[], order: readonly number[]): number[] {
+  const stride = dims.map((_, k) => size(dims.slice(k + 1)));
+  return Array.from({ length: size(dims) }, (_, at) => {
+    let [left, sum] = [at, 0];
+    for (const k of [...order].reverse()) {
+      sum += (left % dims[k]) * stride[k];
+      left = Math.floor(left / dims[k]);
+    }
+    return sum;
+  });
+}
+
+/** Dimensions of the columns of a matrix without subsystems, whose rows have the dimensions `dims`. */
+const columnsOf = ({ columns }: Operator, dims: readonly number[]): readonly number[] =>
+  columns === size(dims) ? dims : columns === 1 ? ones(dims) : [columns];
 
 /** Dimensions of a matrix without subsystems: those of the other operand if the sizes are equal. */
 const sizesOf = ({ rows, columns }: Operator, dims: Dims): Dims =>

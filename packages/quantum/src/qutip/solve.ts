@@ -1,4 +1,4 @@
-// Solvers under the names and with the argument order of QuTiP: sesolve, mesolve, steadystate, propagator, correlation. Small problems
+// Solvers under the names and with the argument order of QuTiP: sesolve, mesolve, steadystate, propagator. Small problems
 // are solved on the host, larger ones by compiled programs, with the same method.
 import { WeftError } from "@weft/core/internal/graph";
 import type { Tensor } from "@weft/core/internal/tensor";
@@ -61,7 +61,7 @@ export interface Result {
   stats: { solver: "host" | "compiled"; method: string; steps: number | null; error: number | null };
 }
 
-const optionNames = ["eOps", "args", "method", "steps", "rtol", "atol", "nsteps", "maxStep", "storeStates"];
+export const optionNames = ["eOps", "args", "method", "steps", "rtol", "atol", "nsteps", "maxStep", "storeStates"];
 /** Names of QuTiP's options and methods, with what they are called here. */
 const qutipOptions: Record<string, string> = {
   e_ops: "eOps",
@@ -95,7 +95,7 @@ function methodOf({ method, rtol, atol, nsteps, maxStep }: SolverOptions): Metho
 }
 
 /** Throws unless the times ascend. */
-function checkTimes(tlist: readonly number[]): void {
+export function checkTimes(tlist: readonly number[]): void {
   const bad = tlist.findIndex((t, k) => !Number.isFinite(t) || (k > 0 && t <= tlist[k - 1]));
   if (tlist.length < 2 || bad >= 0)
     throw new WeftError(
@@ -136,7 +136,7 @@ interface Problem {
 }
 
 /** Evolves a ket or a matrix, on the host if that is over before a compiler would be. */
-function evolve(problem: Problem, options: SolverOptions): Solved {
+export function evolve(problem: Problem, options: SolverOptions): Solved {
   const { h, jumps, start, tlist, observables } = problem;
   const times = tlist.map((t) => t - tlist[0]);
   const method = methodOf(options);
@@ -187,7 +187,7 @@ function checkState(state: Qobj, isDensity: boolean): void {
     const norm = state.norm();
     if (!(Math.abs(norm - 1) <= room))
       throw new WeftError(
-        `evolve: the norm of the final state is ${norm} instead of 1; start from a normalized state (unit())`,
+        `evolve: the norm of the final state is ${norm} instead of 1; start from a normalized state (unit()), and tighten rtol and atol`,
       );
   } else if (!isPositive(state, room * Math.max(1, state.trace().re)))
     throw new WeftError(
@@ -325,14 +325,14 @@ export function steadystate(H: Qobj, cOps: Qobj | readonly Qobj[]): Qobj {
 
 /**
  * Propagator from 0 to t: unitary, or with collapse operators the map of density matrices whose columns are stacked, [d^2, d^2]. A list
- * of times gives a list of propagators.
+ * of times gives a list of propagators from its first time, as in QuTiP.
  */
-export function propagator(H: QobjEvo, t: number, cOps?: readonly Qobj[], options?: SolverOptions): Qobj;
-export function propagator(H: QobjEvo, t: readonly number[], cOps?: readonly Qobj[], options?: SolverOptions): Qobj[];
+export function propagator(H: QobjEvo, t: number, cOps?: PropagatorJumps, options?: SolverOptions): Qobj;
+export function propagator(H: QobjEvo, t: readonly number[], cOps?: PropagatorJumps, options?: SolverOptions): Qobj[];
 export function propagator(
   H: QobjEvo,
   t: number | readonly number[],
-  cOps: readonly Qobj[] = [],
+  cOps: PropagatorJumps = [],
   options: SolverOptions = {},
 ): Qobj | Qobj[] {
   checkOptions(
@@ -340,26 +340,55 @@ export function propagator(
     optionNames.filter((name) => name !== "eOps" && name !== "storeStates"),
     "propagator",
   );
-  if (typeof t !== "number") return t.map((time) => propagator(H, time, cOps, options));
-  if (t === 0) return identityMap(hamiltonianOf(H, { tlist: [0, 1], args: options.args ?? {} }).first, cOps.length > 0);
-  const context = { tlist: [0, t], args: options.args ?? {} };
-  checkTimes(context.tlist);
+  const jumps = collapseList(cOps);
+  const args = options.args ?? {};
+  if (typeof t === "number") {
+    const [first] = t === 0 ? [hamiltonianOf(H, { tlist: [0, 1], args }).first] : [null];
+    return first === null ? propagators(H, [0, t], jumps, options)[1] : identityMap(first, jumps.length > 0);
+  }
+  if (t.length > 1) return propagators(H, t, jumps, options);
+  return t.map(() => identityMap(hamiltonianOf(H, { tlist: [0, 1], args }).first, jumps.length > 0));
+}
+
+type PropagatorJumps = CollapseOperator | readonly CollapseOperator[];
+
+/** Propagators from the first time to every time. */
+function propagators(
+  H: QobjEvo,
+  tlist: readonly number[],
+  cOps: readonly CollapseOperator[],
+  options: SolverOptions,
+): Qobj[] {
+  checkTimes(tlist);
+  const context = { tlist, args: options.args ?? {} };
   const { h, first } = hamiltonianOf(H, context);
-  const d = first.rows;
-  if (cOps.length === 0) {
-    const start = new Qobj(identityMap(first, false), first.dims);
-    if (options.method === undefined) {
-      const { tableau, tolerance } = methodOf(options) as Method;
-      const run = evolveOnHost({ h, jumps: null, start, times: [0, t], tableau: tableau!, limits: tolerance! });
-      if (run?.reached) return new Qobj(run.states[1], first.dims);
-    }
-    const run = propagatorOf(h, { duration: t, method: methodOf(options), steps: options.steps });
+  const times = tlist.map((t) => t - tlist[0]);
+  const method = methodOf(options);
+  if (cOps.length > 0) {
+    const system = { hamiltonian: h, jumps: jumpsOf(cOps, first.dims, context) };
+    return times.map((duration) =>
+      duration === 0
+        ? identityMap(first, true)
+        : stackedColumns(superPropagator(system, { duration, method, steps: options.steps }), first),
+    );
+  }
+  if (options.method === undefined) {
+    const { tableau, tolerance } = method as Method;
+    const start = identityMap(first, false);
+    const run = evolveOnHost({ h, jumps: null, start, times, tableau: tableau!, limits: tolerance! });
+    if (run?.reached) return run.states.map((x) => new Qobj(x, first.dims));
+  }
+  return times.map((duration) => {
+    if (duration === 0) return identityMap(first, false);
+    const run = propagatorOf(h, { duration, method, steps: options.steps });
     run.check();
     return operatorOf(run.final, first.dims);
-  }
-  const solver = { duration: t, method: methodOf(options), steps: options.steps };
-  const rows = superPropagator({ hamiltonian: h, jumps: jumpsOf(cOps, first.dims, context) }, solver);
-  // From stacked rows to stacked columns.
+  });
+}
+
+/** A map of density matrices whose rows are stacked, as one of stacked columns. */
+function stackedColumns(rows: Tensor, first: Qobj): Qobj {
+  const d = first.rows;
   const index = (k: number): number => (k % d) * d + Math.floor(k / d);
   const map = operatorOf(rows, [[d * d], [d * d]]);
   return new Qobj(
@@ -376,34 +405,4 @@ function identityMap(first: Qobj, isOpen: boolean): Qobj {
     Operator.build(n, n, (i, j) => Number(i === j)),
     [dims, dims],
   );
-}
-
-/**
- * Two-time correlation <A(tau) B(0)> in the state rho0 (null: the steady state), by the quantum regression theorem.
- */
-export function correlation2op1t(
-  H: Qobj,
-  rho0: Qobj | null,
-  taulist: readonly number[],
-  cOps: Qobj | readonly Qobj[],
-  A: Qobj,
-  B: Qobj,
-  options: SolverOptions = {},
-): OperatorEntry[] {
-  checkOptions(options, optionNames, "correlation2op1t");
-  checkTimes(taulist);
-  const rho = rho0 === null ? steadystate(H, cOps) : densityMatrix(rho0);
-  const context = { tlist: taulist, args: options.args ?? {} };
-  const { h, first } = hamiltonianOf(H, context);
-  const jumps = jumpsOf(cOps, first.dims, context);
-  checkDims(A, first.dims, "correlation2op1t: A");
-  // B rho is not Hermitian: its Hermitian and anti-Hermitian parts evolve separately, and the map is linear.
-  const start = B.mul(rho);
-  const plus = start.add(start.dag()).scale(0.5);
-  const minus = start.sub(start.dag()).scale({ re: 0, im: -0.5 });
-  const [p, m] = [plus, minus].map((part) => {
-    const problem = { h, jumps, start: part, tlist: taulist, observables: [A], isState: false };
-    return evolve(problem, options).values[0].map((x) => (typeof x === "number" ? { re: x, im: 0 } : x));
-  });
-  return taulist.map((_, k) => ({ re: p[k].re - m[k].im, im: p[k].im + m[k].re }));
 }

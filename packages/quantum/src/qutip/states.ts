@@ -1,6 +1,5 @@
 // States and operators under the names of QuTiP.
 import { WeftError } from "@weft/core/internal/graph";
-import { expm } from "@weft/core/internal/tensor";
 import {
   Operator,
   type OperatorEntry,
@@ -91,27 +90,19 @@ export const sigmap = (): Qobj =>
 /** Lowering operator of a spin, |1><0|. */
 export const sigmam = (): Qobj => sigmap().dag();
 
-/** Exponential of any operator. */
-export const expmOf = (operator: Qobj): Qobj =>
-  new Qobj(
-    Operator.fromPairs(operator.rows, operator.rows, expm(operator.tensor()).dataSync() as Float64Array),
-    operator.dims,
-  );
-
 const parts = (x: OperatorEntry): { re: number; im: number } => (typeof x === "number" ? { re: x, im: 0 } : x);
 const conjugate = (x: OperatorEntry): OperatorEntry => ({ re: parts(x).re, im: -parts(x).im });
 
 /** Displacement operator exp(alpha a^H - alpha^* a). */
 export const displace = (N: number, alpha: OperatorEntry): Qobj =>
-  expmOf(
-    create(N)
-      .scale(alpha)
-      .sub(destroy(N).scale(conjugate(alpha))),
-  );
+  create(N)
+    .scale(alpha)
+    .sub(destroy(N).scale(conjugate(alpha)))
+    .expm();
 /** Squeezing operator exp((z^* a^2 - z a^H^2) / 2). */
 export const squeeze = (N: number, z: OperatorEntry): Qobj => {
   const square = destroy(N).mul(destroy(N));
-  return expmOf(square.scale(conjugate(z)).sub(square.dag().scale(z)).scale(0.5));
+  return square.scale(conjugate(z)).sub(square.dag().scale(z)).scale(0.5).expm();
 };
 
 /** Spin operators of spin j: "x", "y", "z", "+", "-"; without a name the list of x, y and z. */
@@ -119,8 +110,7 @@ export function jmat(j: number): [Qobj, Qobj, Qobj];
 export function jmat(j: number, which: "x" | "y" | "z" | "+" | "-"): Qobj;
 export function jmat(j: number, which?: "x" | "y" | "z" | "+" | "-"): Qobj | [Qobj, Qobj, Qobj] {
   if (which === undefined) return [jmat(j, "x"), jmat(j, "y"), jmat(j, "z")];
-  if (!Number.isInteger(2 * j) || j < 0) throw new WeftError(`jmat: j must be a multiple of 1/2, got ${j}`);
-  const n = 2 * j + 1;
+  const n = spinLevels(j, "jmat");
   const m = (k: number): number => j - k;
   const up = new Qobj(Operator.build(n, n, (a, b) => (b === a + 1 ? Math.sqrt(j * (j + 1) - m(b) * (m(b) + 1)) : 0)));
   if (which === "+") return up;
@@ -159,6 +149,39 @@ export function ket(digits: string, dim: Levels = 2): Qobj {
 export const fock = basis;
 /** Density matrix of a Fock state. */
 export const fockDm = (N: Levels, n?: Levels): Qobj => ket2dm(basis(N, n));
+/** Product state of digits as a bra, as `ket`. */
+export const bra = (digits: Parameters<typeof ket>[0], dim: Levels = 2): Qobj => ket(digits, dim).dag();
+/** Singlet state (|01> - |10>) / sqrt(2). */
+export const singletState = (): Qobj => bellState("11");
+/** Triplet states |11>, (|01> + |10>) / sqrt(2) and |00>. */
+export const tripletStates = (): Qobj[] => [basis([2, 2], [1, 1]), bellState("10"), basis([2, 2], [0, 0])];
+/** Ket of zeros. */
+export const zeroKet = (N: Levels): Qobj => basis(N).scale(0);
+
+/** State |j, m> of a spin j: |j, j> is the first level. `type` "dm" gives its density matrix, "bra" the bra. */
+export function spinState(j: number, m: number, type: "ket" | "bra" | "dm" = "ket"): Qobj {
+  const levels = spinLevels(j, "spinState");
+  if (!Number.isInteger(j - m) || Math.abs(m) > j)
+    throw new WeftError(`spinState: m must be one of -${j}, ..., ${j} in steps of 1, got ${m}`);
+  return stateAs(basis(levels, j - m), type, "spinState");
+}
+/** Coherent state of a spin j: exp(theta (e^(i phi) J- - e^(-i phi) J+) / 2) |j, j>. */
+export function spinCoherent(j: number, theta: number, phi: number, type: "ket" | "bra" | "dm" = "ket"): Qobj {
+  const lower = jmat(j, "-").scale({ re: (theta / 2) * Math.cos(phi), im: (theta / 2) * Math.sin(phi) });
+  return stateAs(lower.sub(lower.dag()).expm().mul(spinState(j, j)), type, "spinCoherent");
+}
+
+function stateAs(psi: Qobj, type: string, name: string): Qobj {
+  if (type === "ket") return psi;
+  if (type === "bra") return psi.dag();
+  if (type === "dm") return ket2dm(psi);
+  throw new WeftError(`${name}: type must be "ket", "bra" or "dm", got ${String(type)}`);
+}
+
+function spinLevels(j: number, name: string): number {
+  if (!Number.isInteger(2 * j) || j < 0) throw new WeftError(`${name}: j must be a multiple of 1/2, got ${j}`);
+  return 2 * j + 1;
+}
 /** Density matrix |psi><psi|. */
 export function ket2dm(psi: Qobj): Qobj {
   if (psi.isoper) throw new WeftError("ket2dm: needs a ket or a bra");
@@ -187,7 +210,8 @@ export const coherentDm = (N: number, alpha: OperatorEntry, method?: "operator" 
 
 /** Thermal state with n quanta on average in the truncated space, populations proportional to (n / (1 + n))^k. */
 export function thermalDm(N: number, n: number): Qobj {
-  if (!(n >= 0)) throw new WeftError(`thermalDm: the average number of quanta must not be negative, got ${n}`);
+  if (!(n >= 0 && Number.isFinite(n)))
+    throw new WeftError(`thermalDm: the average number of quanta must be a finite number >= 0, got ${n}`);
   const weights = Array.from({ length: check(N, "thermalDm") }, (_, k) =>
     n === 0 ? Number(k === 0) : (n / (1 + n)) ** k,
   );

@@ -322,6 +322,41 @@ describe("propagators", () => {
       }
     }
   });
+  test("columns of eight qubits, whose steps are products of gates, and their gradients are those of single states", () => {
+    const sites = [0, 1, 2, 3, 4, 5, 6, 7];
+    const chain = (size: Tensor): Hamiltonian => ({
+      dims: sites.map(() => 2),
+      static: [
+        ...sites.map((k) => ({ sites: [k], matrix: sigmaZ.scale(0.3 + 0.1 * k) })),
+        ...sites.slice(1).map((k) => ({
+          sites: [k - 1, k],
+          matrix: sigmaX.kron(sigmaY).tensor().mul(size).mul(k),
+        })),
+      ],
+      drives: sites.map((k) => ({ sites: [k], matrix: k % 2 === 0 ? sigmaX : sigmaY })),
+      amplitudes: (t) =>
+        weft.stack(
+          sites.map((k) =>
+            t
+              .mul(1 + k)
+              .cos()
+              .mul(size),
+          ),
+          1,
+        ),
+    });
+    const solver = { duration: 0.5, steps: 3, method: "trotter2" } as const;
+    const seen = (psi: Tensor): Tensor =>
+      psi.index(37).real().mul(0.3).add(psi.index(0).imag()).add(psi.index(201).abs());
+    const start = basisState(256, 37).tensor().squeeze(1);
+    const single = (size: Tensor): Tensor =>
+      seen(schrodinger(chain(size), start, { ...solver, gradient: "stored" }).final);
+    const column = (size: Tensor): Tensor =>
+      seen(propagator(chain(size), { ...solver, columns: start.unsqueeze(0), strategy: "dense" }).final.index(":", 0));
+    const [[value, g], [other, og]] = [single, column].map((loss) => weft.valueAndGrad(loss)(scalar(0.4)));
+    near(other.itemSync(), value.itemSync(), 1e-13, "value");
+    near(og.itemSync(), g.itemSync(), 1e-12, "gradient");
+  });
   test("the propagator is unitary and its columns are evolved states", () => {
     const u = propagator(h(scalar(0.9)), { duration, steps: 20, method: "trotter4" }).final;
     const psi = schrodinger(h(scalar(0.9)), basisState(2, 1), { duration, steps: 20, method: "trotter4" }).final;

@@ -3,7 +3,6 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";
 import {
-  adjoint,
   arange,
   concat,
   customVjp,
@@ -18,7 +17,15 @@ import {
 import { identityOperator, Operator, type OperatorLike } from "../operators/index.js";
 import { adaptive } from "./adaptive.js";
 import { withBreaks } from "./borders.js";
-import { type DenseProgram, denseProgram, isDense, runDense, runStepwise } from "./dense.js";
+import {
+  applyInverse,
+  applyUnitary,
+  type DenseProgram,
+  denseProgram,
+  isDense,
+  runDense,
+  runStepwise,
+} from "./dense.js";
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
 import { denseTerms, generatorTable } from "./generators.js";
@@ -366,8 +373,8 @@ function evolveDense(
     const begins = arange(from, from + pieces * each, each, { dtype: "float64" });
     return runStepwise(unitaries, dense.stepwise, begins, each, x);
   };
-  const entered = matmul(lead, first);
-  if (chunks === 1) return matmul(adjoint(lead), run(entered, 0, 1, grid.steps));
+  const entered = applyUnitary(lead, first);
+  if (chunks === 1) return applyInverse(lead, run(entered, 0, 1, grid.steps));
   const { count, length } = splitSteps(grid.steps, chunks);
   const eye = identityOperator(D).tensor(first.dtype);
   const all = run(
@@ -386,7 +393,7 @@ function evolveDense(
   let total = matmul(timeProduct(all.reshape([D, count, D]).permute([1, 0, 2])), entered);
   const rest = grid.steps - count * length;
   if (rest > 0) total = run(total, count * length, 1, rest);
-  return matmul(adjoint(lead), total);
+  return applyInverse(lead, total);
 }
 
 /** Adds a sharding constraint on a dimension if mesh axes are given. Gradients are left to the planner. */
@@ -481,7 +488,7 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
     const small = 16 * grid.steps * D <= tableBytes;
     if (onGpu() && options.angles === undefined && small) program.stepAngles = null;
     const first = vmap(enter)(starts).T;
-    const out = evolveDense(denseProgram(program), first, chunks, grid, gradient, options.divide);
+    const out = evolveDense(denseProgram(program, !onGpu()), first, chunks, grid, gradient, options.divide);
     return done(vmap(leave, { inAxes: 1, outAxes: 1 })(out));
   }
   const shared = constrain(starts, 0, options.divide?.columns);

@@ -202,3 +202,10 @@ describe("trajectories", { skip: CpuDevice.available() ? false : "no C compiler 
     assert.equal(run.records.sum().itemSync(), 0);
   });
 });
+
+test("one trajectory has a mean without a standard error", () => {
+  const system = { hamiltonian: hamiltonian({ static: sigmaX }), jumps: [{ operator: sigmaMinus, rate: 1 }] };
+  const options = { duration: 1, steps: 10, trajectories: 1, observables: { z: sigmaZ } };
+  const { mean, error } = jumpTrajectories(system, basisState(2, 0), options).averages.z;
+  assert.ok(Number.isFinite(mean.itemSync()) && Number.isNaN(error.itemSync()));
+});

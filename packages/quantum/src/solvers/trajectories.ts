@@ -120,7 +120,7 @@ export const norm2 = (x: Tensor): Tensor => real(x).square().add(imag(x).square(
 export const times = (x: Tensor, by: Tensor): Tensor =>
   isComplex(x.dtype) ? complex(real(x).mul(by), imag(x).mul(by)) : x.mul(by);
 export const overlap = (a: Tensor, b: Tensor): Tensor => real(conj(a).mul(b)).sum();
-/** Mean and standard error over the trajectories of values [trajectories, saves]. */
+/** Mean and standard error over the trajectories of values [trajectories, saves]; one trajectory has no error: NaN. */
 function average(values: Tensor): Average {
   const [n] = values.shape;
   const mean = values.mean(0);
@@ -128,7 +128,7 @@ function average(values: Tensor): Average {
     .sub(mean)
     .square()
     .sum(0)
-    .div(Math.max(1, n - 1));
+    .div(n - 1);
   return { mean, error: variance.div(n).sqrt() };
 }
 

@@ -38,6 +38,6 @@ export function evaluateSplit(
   if (sums[2] !== samples)
     throw new TrainError(`the evaluation saw ${sums[2]} samples of ${samples}; this is a fault of Weft`);
   // A mean over rows, or over what the task counts.
-  const terms = task.weight === undefined ? sums[2] : Math.max(1, sums[3]);
+  const terms = task.weight === undefined ? sums[2] : sums[3] || 1;
   return { loss: sums[0] / terms, accuracy: task.hasAccuracy ? sums[1] / sums[2] : null };
 }

@@ -25,7 +25,7 @@ export function lockRun(folder: string): () => void {
   if (!lockFile(file)) {
     const holder = holderOf(fstatSync(file).ino);
     closeSync(file);
-    throw new TrainError(`${folder} is in use by ${holder}; wait for it, or name another folder with --output`);
+    throw new TrainError(`${folder} is in use by ${holder}; wait for it, or name another folder with --out`);
   }
   return () => {
     closeSync(file);

@@ -459,7 +459,9 @@ export class StepExecutables<P = unknown> {
     const { weight } = given;
     const totals = this.#marked(stack([own, wanted, ...(weight === undefined ? [] : [weight])]), "sums");
     const stops = totals.index(1);
-    const terms = weight === undefined ? null : totals.index(2).maximum(1);
+    const sum = weight === undefined ? null : totals.index(2);
+    // Weights may add up to less than 1; without any term there is nothing to divide.
+    const terms = sum === null ? null : where(sum.equal(0), 1, sum);
     const loss = terms === null ? totals.index(0) : totals.index(0).div(terms);
     const grads = terms === null ? sums : treeMap((g) => g.div(terms.cast(g.dtype)), sums);
     // The norm of the unscaled gradients: squares of the scaled ones would overflow earlier.

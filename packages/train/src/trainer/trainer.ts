@@ -189,7 +189,7 @@ class Run {
     const found = findCheckpoint(config.output);
     if (found !== null && options.resume !== true)
       throw new TrainError(
-        `${config.output} holds a run already (step ${found.progress.step}); continue it with --resume, or name another folder with --output`,
+        `${config.output} holds a run already (step ${found.progress.step}); continue it with --resume, or name another folder with --out`,
       );
     this.#place();
     const { params, optimizer } = this.#fresh();

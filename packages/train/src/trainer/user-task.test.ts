@@ -88,6 +88,12 @@ test("micro-steps are weighted by the terms of the loss; half-precision data and
   one.losses.forEach((loss, i) => {
     assert.ok(Math.abs(loss - three.losses[i]) < 1e-12 * loss, `${loss}, ${three.losses[i]}`);
   });
+  // Weights that add up to less than 1 count as well.
+  const scaled = { data: { train: { ...(line().data as object), w: w.div(100) } } };
+  const [small, parts] = [await weighted(1, scaled), await weighted(3, scaled)];
+  small.losses.forEach((loss, i) => {
+    assert.ok(Math.abs(loss - parts.losses[i]) < 1e-12 * loss, `${loss}, ${parts.losses[i]}`);
+  });
   // A correct row is one whose product is at least 0: all of them.
   const counted = await weighted(1, {
     correct: (p: Line, b: { x: weft.Tensor }) => p.w.mul(b.x).greaterEqual(0).sum(),
@@ -104,6 +110,25 @@ test("micro-steps are weighted by the terms of the loss; half-precision data and
   assert.equal(losses[0], 4, "the mean of 1 to 7");
 });
 
+test("every micro-step draws with a key of its own", async () => {
+  // The loss is a draw: with equal keys, the mean over micro-steps would be that of one step.
+  const drawn = async (accumulation: number): Promise<number[]> => {
+    const { losses } = await train(
+      line({
+        loss: (p: Line, _: never, { key }: { key: weft.Key }) => p.w.sum().mul(0).add(weft.rand([], { key })),
+        training: { epochs: 2, global_batch: 7, accumulation },
+        output: join(folder, `drawn-${accumulation}`),
+      } as never),
+    );
+    return losses;
+  };
+  const [one, three] = [await drawn(1), await drawn(3)];
+  assert.notEqual(one[0], one[1]);
+  one.forEach((loss, i) => {
+    assert.ok(Math.abs(loss - three[i]) > 1e-6, `${loss} in one step and in three`);
+  });
+});
+
 test("wrong models, losses and data are errors that name the argument", async () => {
   const attempt = (parts: object): Promise<unknown> => train({ ...line(parts), output: join(folder, "wrong") });
   await assert.rejects(attempt({ model: {} }), /model: \{ init\(key\) \}/);
@@ -112,6 +137,24 @@ test("wrong models, losses and data are errors that name the argument", async ()
     attempt({ loss: (p: Line, b: { x: weft.Tensor }) => p.w.mul(b.x) }),
     /loss returned a tensor of shape \[7\]; return the mean/,
   );
+  await assert.rejects(attempt({ loss: (p: Line) => p.w.sum().cast("int32") }), /loss returned int32, .* no gradient/);
+  await assert.rejects(
+    attempt({ loss: (p: Line) => p.w.sum().cast("complex64") }),
+    /loss returned complex64, .* no gradient/,
+  );
+  const shared = weft.tensor([1], { dtype: "float64" });
+  await assert.rejects(
+    attempt({ model: { init: () => ({ w: shared, deep: [shared] }) } }),
+    /one tensor as w and as deep\.0, which would be trained apart/,
+  );
+  const { data } = line();
+  await assert.rejects(attempt({ data: { train: data, valid: data } }), /data\.valid is not known/);
+  await assert.rejects(
+    attempt({ data: { train: data, validation: data }, correct: (_: Line, b: { x: weft.Tensor }) => b.x.greater(0) }),
+    /correct returned a tensor of shape \[7\]; return the number of rows/,
+  );
+  const same = { x: weft.ones([7]), y: weft.ones([7]) };
+  await assert.rejects(attempt({ data: { rows: 7, batch: () => same } }), /a tensor that it had returned before/);
   await assert.rejects(attempt({ data: {} }), /data has no tensors/);
   await assert.rejects(
     attempt({ data: { x: weft.zeros([3]), y: weft.zeros([4]) } }),
@@ -170,6 +213,12 @@ test("a module trains from YAML on 1, 3 and 5 ranks with the same losses, and re
   const rest = run(2, "three", "--resume", "--max-steps", "12");
   compare(rest.losses, 5);
   assert.equal(rest.steps, 12);
+  // Options of the module change the model: a run with others does not continue.
+  writeFileSync(yaml, readFileSync(yaml, "utf8").replace("width: 8", "width: 8, rows: 44"));
+  const args = [cli, "train", yaml, "--output", join(folder, "three"), "--resume", "--max-steps", "14"];
+  const changed = spawnSync(process.execPath, args, { encoding: "utf8" });
+  assert.notEqual(changed.status, 0);
+  assert.match(changed.stderr, /cannot be resumed .*options\.rows was none and is 44 now/);
   const facts = readFileSync(join(folder, "five", "run.json"), "utf8");
   assert.match(facts, /"model": ".*mlp\.mjs"/);
 });

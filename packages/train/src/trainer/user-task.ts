@@ -4,8 +4,16 @@ import { createHash } from "node:crypto";
 import { stat } from "node:fs/promises";
 import { register } from "node:module";
 import { pathToFileURL } from "node:url";
-import { bytesOf, type DType, isInexact, makeStorage, type Storage, WeftError } from "@weft/core/internal/graph";
-import { flattenTree, type Key, stack, Tensor, tensor, treeLeaves } from "@weft/core/internal/tensor";
+import {
+  bytesOf,
+  type DType,
+  isFloat,
+  isInexact,
+  makeStorage,
+  type Storage,
+  WeftError,
+} from "@weft/core/internal/graph";
+import { flattenTree, type Key, stack, Tensor, tensor, treeLeaves, where, zeros } from "@weft/core/internal/tensor";
 import { stateDict } from "@weft/core/nn";
 import type { Workload } from "@weft/formats";
 import { DataError, type Epoch, type Position, planEpoch } from "../data/index.js";
@@ -145,11 +153,27 @@ function checkParameters(params: unknown): void {
     throw new WeftError("model.init returned no tensors; return nested objects or arrays of tensors");
   if (named.length < treeLeaves(params).length)
     throw new WeftError("model.init returned two tensors of one dotted name; rename one of the keys with a dot");
+  const places = new Map<Tensor, string>();
+  for (const [name, leaf] of named) {
+    const first = places.get(leaf);
+    if (first !== undefined)
+      throw new WeftError(
+        `model.init returned one tensor as ${first} and as ${name}, which would be trained apart; return a shared parameter once and use it twice in the loss, or make two tensors`,
+      );
+    places.set(leaf, name);
+  }
   const whole = named.find(([, { dtype }]) => !isInexact(dtype));
   if (whole !== undefined)
     throw new WeftError(
       `model.init returned ${whole[1].dtype} for ${whole[0]}, which has no gradient; parameters are floating-point tensors, and constants belong into the loss function`,
     );
+}
+
+/** What a function of the user returned, which must be one number. */
+function scalarOf(name: string, value: unknown, what: string): Tensor {
+  if (value instanceof Tensor && value.size === 1) return value.reshape([]);
+  const got = value instanceof Tensor ? `a tensor of shape [${value.shape}]` : typeof value;
+  throw new WeftError(`${name} returned ${got}; return ${what}, a scalar`);
 }
 
 /** A user's model and data as a task. */
@@ -168,6 +192,9 @@ export class UserTask<P = unknown> implements Task<P> {
     private readonly config: RunConfig,
   ) {
     const given = isSplits(definition.data) ? definition.data : { train: definition.data };
+    const other = Object.keys(given).find((name) => !["train", "validation", "test"].includes(name));
+    if (other !== undefined)
+      throw new DataError(`data.${other} is not known beside data.train; known are train, validation and test`);
     const train = sourceOf("data", given.train);
     const evaluated = (name: "validation" | "test"): ReturnType<typeof sourceOf> | null =>
       given[name] === undefined || !config.training.evaluate ? null : sourceOf(`data.${name}`, given[name]);
@@ -180,7 +207,9 @@ export class UserTask<P = unknown> implements Task<P> {
     this.hasAccuracy = definition.correct !== undefined && definition.classes?.length !== 0;
     this.dataKeys = { train: train.key, test: validation?.key ?? null };
     const { weight } = definition;
-    if (weight !== undefined) this.weight = (batch, options) => weight(batch as never, options);
+    if (weight !== undefined)
+      this.weight = (batch, options) =>
+        scalarOf("weight", weight(batch as never, options), "the number of terms of the loss");
     this.workload = { dataset: "user data", model: String(config.model) };
     const { globalBatch } = config;
     const { accumulation } = config.training;
@@ -203,11 +232,10 @@ export class UserTask<P = unknown> implements Task<P> {
 
   loss(params: P, batch: unknown, options: LossOptions): Tensor {
     const loss = this.definition.loss(params, batch as never, options);
-    if (!(loss instanceof Tensor) || loss.size !== 1)
-      throw new WeftError(
-        `loss returned ${loss instanceof Tensor ? `a tensor of shape [${loss.shape}]` : typeof loss}; return the mean over the batch, a scalar`,
-      );
-    return loss.reshape([]);
+    const mean = scalarOf("loss", loss, "the mean over the batch");
+    if (!isFloat(mean.dtype))
+      throw new WeftError(`loss returned ${mean.dtype}, which has no gradient; return a real floating-point number`);
+    return mean;
   }
 
   evaluate(params: P, batch: unknown): Tensor {
@@ -215,14 +243,15 @@ export class UserTask<P = unknown> implements Task<P> {
     const dtype = this.config.precision.compute === "float64" ? "float64" : "float32";
     const key = tensor(Int32Array.from([0, 0]), { dtype: "int32" });
     const loss = this.loss(params, batch, { key, train: false }).cast(dtype);
+    const counted = this.definition.correct?.(params, batch as never);
     const correct =
-      this.definition
-        .correct?.(params, batch as never)
-        .cast(dtype)
-        .reshape([]) ?? loss.mul(0);
-    const weight = this.weight?.(batch, { key, train: false }).cast(dtype).reshape([]);
+      counted === undefined
+        ? zeros([], { dtype })
+        : scalarOf("correct", counted, "the number of rows whose class is predicted").cast(dtype);
+    const weight = this.weight?.(batch, { key, train: false }).cast(dtype);
     if (weight === undefined) return stack([loss.mul(rows), correct, loss.mul(0).add(rows)]);
-    return stack([loss.mul(weight), correct, loss.mul(0).add(rows), weight]);
+    // A batch without a term has no mean.
+    return stack([where(weight.equal(0), 0, loss.mul(weight)), correct, weight.mul(0).add(rows), weight]);
   }
 
   load(split: SplitName, share: DataShare, from: Position): TaskLoader {
@@ -279,6 +308,9 @@ function share(count: number, part: number, parts: number): [number, number] {
   return [from, from + small + (part < more ? 1 : 0)];
 }
 
+/** Tensors of earlier batches. */
+const given = new WeakSet<Tensor>();
+
 function batchAt(
   source: SampleSource,
   plan: Epoch,
@@ -293,6 +325,13 @@ function batchAt(
   if (typeof (inputs as Promise<unknown> | null)?.then === "function")
     throw new DataError("data.batch returned a promise; it must return tensors, so read what it needs before");
   if (treeLeaves(inputs).length === 0) throw new DataError("data.batch returned no tensors; return a tree of tensors");
+  for (const leaf of treeLeaves(inputs)) {
+    if (given.has(leaf))
+      throw new DataError(
+        "data.batch returned a tensor that it had returned before; tensors of a batch are released after its step, so make new ones",
+      );
+    given.add(leaf);
+  }
   const wrong = treeLeaves(inputs).find((leaf) => leaf.shape[0] !== ids.length);
   if (wrong !== undefined)
     throw new DataError(

@@ -101,7 +101,7 @@ const config = fileURLToPath(new URL("../../../../configs/synthetic.yaml", impor
 
 /** Starts a real training; it is interpreted, so that it needs no compiler. */
 export function startTraining(runs: string, name: string, args: readonly string[]): ChildProcess {
-  return spawn(process.execPath, [weft, "train", config, "--output", join(runs, name), ...args], {
+  return spawn(process.execPath, [weft, "train", config, "--out", join(runs, name), ...args], {
     stdio: "ignore",
     env: { ...process.env, WEFT_THREADS: "1" },
   });

@@ -14,7 +14,7 @@ import {
 import { differentiableOperands, droppedOf, keptScale } from "../../ops/index.js";
 import { seesEverywhere } from "../../transform/index.js";
 import type { AttentionSupport } from "../contract.js";
-import type { AttentionPlaces, CudnnAttentionCall } from "./cudnn-attention.js";
+import type { AttentionPlaces, CudnnAttentionCall, HeadStrides } from "./cudnn-attention.js";
 
 /** Heads of half types, whose tiles are half as large, may be larger. */
 const maxSize = (dtype: DType): number => (isHalf(dtype) ? 256 : 128);
@@ -216,7 +216,23 @@ export function cudnnCallOf(node: Node, operands: readonly Strided[]): CudnnAtte
   );
   if (places.some(([, place]) => place.offset % 8 !== 0)) return null;
   const strides = places.map(([name, { batch, head, row }]) => [name, { batch, head, row }]);
-  return { kernel: { gradient, scale, lower, upper }, ...shape, strides: Object.fromEntries(strides) };
+  return oneQuery({ kernel: { gradient, scale, lower, upper }, ...shape, strides: Object.fromEntries(strides) });
+}
+
+/** Heads that share keys, with one query each, are the queries of one head: keys and values are read once for all of them. */
+function oneQuery(call: CudnnAttentionCall): CudnnAttentionCall {
+  const { kernel, heads, shared, queries, keys, strides } = call;
+  const seesAll = (kernel.upper ?? keys) >= keys - 1 && (kernel.lower ?? 0) <= 0;
+  if (queries !== 1 || heads === shared || kernel.gradient || !seesAll) return call;
+  const group = heads / shared;
+  const fold = (s: HeadStrides): HeadStrides => ({ batch: s.batch, head: s.head * group, row: s.head });
+  return {
+    ...call,
+    kernel: { gradient: false, scale: kernel.scale },
+    heads: shared,
+    queries: group,
+    strides: { ...strides, q: fold(strides.q), out: fold(strides.out) },
+  };
 }
 
 /** The constants and kernels of a call; operands as they lie in memory. */

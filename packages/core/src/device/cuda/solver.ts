@@ -38,6 +38,8 @@ const warpSize = 32;
 const manySystems = 64;
 /** What the batched singular value solver takes. */
 const smallMatrix = 32;
+/** Matrices of one call of the batched eigenvalue and singular value solvers, which fail with very many. */
+const mostAtOnce = 1 << 15;
 
 /** Launches one of the linear-algebra kernels, one thread per element. */
 export type LaunchKernel = (name: string, elements: number, args: readonly number[]) => void;
@@ -262,9 +264,19 @@ export class LinearAlgebra {
     return { factors, pivots, long };
   }
 
+  /** Whether a warp factors each matrix, with k columns beside it. */
+  #isSmall({ dtype, bytes, rows: n, columns, count }: Task, k: number): boolean {
+    const fits = n === columns && n <= warpSize && n * (n + k) * bytes <= smallSystemBytes;
+    return fits && !isComplex(dtype) && count >= manySystems;
+  }
+
   /** A zero pivot is part of the result. */
   #lu(task: Task): void {
-    const { rows: m, columns: n, count, outputs } = task;
+    const { rows: m, columns: n, count, inputs, outputs } = task;
+    if (this.#isSmall(task, 0)) {
+      this.#kernel("w_small_lu", task, warpSize * count, inputs[0], ...outputs, 0, n, count);
+      return;
+    }
     const { factors, pivots, long } = this.#factor(task, this.#zeros(count));
     this.#transpose(task, factors, outputs[0], n, m);
     this.launch(`w_row_order${long ? "_long" : ""}`, count, [pivots, outputs[1], m, Math.min(m, n), count]);
@@ -276,7 +288,7 @@ export class LinearAlgebra {
     const { letter, type } = kinds[dtype];
     const k = node.inputs[1].shape[node.inputs[1].shape.length - 1];
     if (k === 0) return;
-    if (!isComplex(dtype) && count >= manySystems && n <= warpSize && n * (n + k) * bytes <= smallSystemBytes) {
+    if (this.#isSmall(task, k)) {
       this.#kernel("w_small_solve", task, warpSize * count, ...inputs, outputs[0], n, k, count);
       return;
     }
@@ -306,7 +318,11 @@ export class LinearAlgebra {
   }
 
   #det(task: Task): void {
-    const { rows: n, count, outputs } = task;
+    const { rows: n, count, inputs, outputs } = task;
+    if (this.#isSmall(task, 0)) {
+      this.#kernel("w_small_lu", task, warpSize * count, inputs[0], 0, 0, outputs[0], n, count);
+      return;
+    }
     const { factors, pivots, long } = this.#factor(task, this.#zeros(count));
     this.#kernel(long ? "w_det_long" : "w_det", task, count, factors, pivots, outputs[0], n, count);
   }
@@ -337,14 +353,15 @@ export class LinearAlgebra {
     if (batched) {
       const name = "cusolverDnXsyevBatched";
       try {
-        this.#call(
-          name,
-          cusolverDnXsyevBatched_bufferSize,
-          cusolverDnXsyevBatched,
-          problem(vectors, values),
-          info,
-          count,
-        );
+        for (let g = 0; g < count; g += mostAtOnce)
+          this.#call(
+            name,
+            cusolverDnXsyevBatched_bufferSize,
+            cusolverDnXsyevBatched,
+            problem(vectors + g * bytes * n * n, values + g * realBytes * n),
+            info + 4 * g,
+            Math.min(mostAtOnce, count - g),
+          );
       } catch (error) {
         // Libraries before CUDA 12.6 have none.
         if (!(error instanceof CudaError) || error.code !== notThere) throw error;
@@ -403,13 +420,17 @@ export class LinearAlgebra {
     const [us, vs] = [this.#take(bytes * n * n * count), this.#take(bytes * m * m * count)];
     const info = this.#zeros(count);
     const { letter } = kinds[dtype];
-    const args = [solver, 1, n, m, a, n, outputs[1], us, n, vs, m];
-    const words = result32("gesvdjBatched_bufferSize", (out) =>
-      this.#solver[`cusolverDn${letter}gesvdjBatched_bufferSize`](...args, out, jacobi, count),
-    );
-    const work = this.#take(bytes * words);
-    const code = this.#solver[`cusolverDn${letter}gesvdjBatched`](...args, work, words, info, jacobi, count);
-    this.context.check("cusolver gesvdjBatched", code);
+    const real = bytesOf(realOf(dtype));
+    const name = `cusolverDn${letter}gesvdjBatched` as const;
+    for (let g = 0; g < count; g += mostAtOnce) {
+      const some = Math.min(mostAtOnce, count - g);
+      const results = [outputs[1] + g * real * k, us + g * bytes * n * n, n, vs + g * bytes * m * m, m];
+      const args = [solver, 1, n, m, a + g * bytes * m * n, n, ...results];
+      const size = this.#solver[`${name}_bufferSize`];
+      const words = result32(`${name}_bufferSize`, (out) => size(...args, out, jacobi, some));
+      const work = this.#take(bytes * words);
+      this.context.check(name, this.#solver[name](...args, work, words, info + 4 * g, jacobi, some));
+    }
     this.#kernel("w_matrix_copy", task, k * m * count, vs, m * m, m, outputs[0], m * k, k, k, m, count, 3);
     this.#kernel("w_matrix_copy", task, k * n * count, us, n * n, n, outputs[2], k * n, n, k, n, count, 0);
   }

@@ -147,10 +147,12 @@ test("many small systems, a warp each: row exchanges, singular matrices, NaN", {
       const corner = weft.arange(0, n).reshape([n, 1]).add(weft.arange(0, n)).equal(0);
       const pivot = n === 1 ? a : weft.where(corner, 0, a);
       const some = weft.where(which.equal(3), 0, weft.where(which.equal(5), Number.NaN, pivot));
-      return [weft.solve(some.cast(dtype), numbers([66, n, k], dtype, 6))];
+      const filled = weft.where(which.equal(5), weft.eye(n), some).cast(dtype);
+      const { permutation, l, u } = weft.lu(filled);
+      return [weft.solve(some.cast(dtype), numbers([66, n, k], dtype, 6)), permutation, l, u, weft.det(filled)];
     });
     assert.ok(
-      calls.log.some((name) => name.startsWith("w_small_solve")),
+      ["w_small_solve", "w_small_lu"].every((kernel) => calls.log.some((name) => name.startsWith(kernel))),
       `${calls.log}`,
     );
   }

@@ -189,16 +189,46 @@ extern "C" __global__ void w_addresses(char* base, long long stride, char** out,
   if (i < count) out[i] = base + i * stride;
 }
 
-/* Systems a x = b of few unknowns, one per warp: elimination with row exchanges on [a | b] in shared memory. NaN where a matrix is
-   singular. */
+/* Small matrices, one per warp, in shared memory: [n][width], of which the first n columns are a matrix. */
 #define W_SMALL_BYTES 4352
+#define W_SMALL_WARP(T, count)                                                                                         \
+  __shared__ __align__(16) char memory[8][W_SMALL_BYTES];                                                              \
+  const int lane = threadIdx.x % 32;                                                                                   \
+  const long long g = (long long)blockIdx.x * 8 + threadIdx.x / 32;                                                    \
+  if (P != 1 || g >= count) return;                                                                                    \
+  T* m = (T*)memory[threadIdx.x / 32];
+/* The row with the pivot of column j, the first of equal ones; its size goes to *best. */
+template <class T> W_INLINE int w_small_pivot(const T* m, int size, int width, int j, T* best) {
+  const int lane = threadIdx.x % 32;
+  T own = lane >= j && lane < size ? m[lane * width + j] : (T)0;
+  own = own < 0 ? -own : own;
+  int at = lane;
+  for (int d = 1; d < 32; d *= 2) {
+    T other = __shfl_xor_sync(0xffffffffu, own, d);
+    int from = __shfl_xor_sync(0xffffffffu, at, d);
+    /* A NaN that wins stays. */
+    if ((own == own && !(other <= own)) || (other == own && from < at)) {
+      own = other;
+      at = from;
+    }
+  }
+  *best = __shfl_sync(0xffffffffu, own, 0);
+  return __shfl_sync(0xffffffffu, at, 0);
+}
+/* Exchanges rows from a column on. */
+template <class T> W_INLINE void w_small_swap(T* m, int width, int first, int i, int j) {
+  for (int c = first + (int)threadIdx.x % 32; i != j && c < width; c += 32) {
+    T swap = m[j * width + c];
+    m[j * width + c] = m[i * width + c];
+    m[i * width + c] = swap;
+  }
+  __syncwarp();
+}
+/* Systems a x = b of few unknowns: elimination with row exchanges on [a | b]. NaN where a matrix is singular. */
 template <class T, int P>
 W_INLINE void w_small_solve(const T* a, const T* b, T* out, long long n, long long k, long long count) {
-  __shared__ __align__(16) char memory[8][W_SMALL_BYTES];
-  int lane = threadIdx.x % 32, size = (int)n, width = (int)(n + k);
-  long long g = (long long)blockIdx.x * 8 + threadIdx.x / 32;
-  if (P != 1 || g >= count) return;
-  T* m = (T*)memory[threadIdx.x / 32];
+  W_SMALL_WARP(T, count)
+  int size = (int)n, width = (int)(n + k);
   for (int e = lane; e < size * width; e += 32) {
     int i = e / width, j = e % width;
     m[e] = j < size ? a[(g * n + i) * n + j] : b[(g * n + i) * k + j - size];
@@ -206,28 +236,11 @@ W_INLINE void w_small_solve(const T* a, const T* b, T* out, long long n, long lo
   __syncwarp();
   bool singular = false;
   for (int j = 0; j < size && !singular; j++) {
-    T best = lane >= j && lane < size ? m[lane * width + j] : (T)0;
-    best = best < 0 ? -best : best;
-    int at = lane;
-    for (int d = 1; d < 32; d *= 2) {
-      T other = __shfl_xor_sync(0xffffffffu, best, d);
-      int from = __shfl_xor_sync(0xffffffffu, at, d);
-      /* A NaN that wins stays. */
-      if ((best == best && !(other <= best)) || (other == best && from < at)) {
-        best = other;
-        at = from;
-      }
-    }
-    at = __shfl_sync(0xffffffffu, at, 0);
-    best = __shfl_sync(0xffffffffu, best, 0);
+    T best;
+    int at = w_small_pivot(m, size, width, j, &best);
     singular = best == 0;
     if (singular) break;
-    for (int c = j + lane; at != j && c < width; c += 32) {
-      T swap = m[j * width + c];
-      m[j * width + c] = m[at * width + c];
-      m[at * width + c] = swap;
-    }
-    __syncwarp();
+    w_small_swap(m, width, j, at, j);
     T inverse = (T)1 / m[j * width + j];
     int rest = width - j - 1;
     for (int e = lane; e < (size - j - 1) * rest; e += 32) {
@@ -247,6 +260,39 @@ W_INLINE void w_small_solve(const T* a, const T* b, T* out, long long n, long lo
   }
   for (int e = lane; e < size * (int)k; e += 32)
     out[g * n * k + e] = singular ? (T)w_nan_d() : m[e / (int)k * width + size + e % (int)k];
+}
+/* Factors with row exchanges: both of them in lu and the order of the rows, or (where lu is null) the determinant. */
+template <class T, int P>
+W_INLINE void w_small_lu(const T* a, T* lu, int* order, T* det, long long n, long long count) {
+  W_SMALL_WARP(T, count)
+  int size = (int)n, row = lane;
+  for (int e = lane; e < size * size; e += 32) m[e] = a[g * n * n + e];
+  __syncwarp();
+  double product = 1;
+  for (int j = 0; j < size; j++) {
+    T best;
+    int at = w_small_pivot(m, size, size, j, &best);
+    /* A column of zeros stays: a zero pivot is part of the result. */
+    if (best == 0) at = j;
+    w_small_swap(m, size, 0, at, j);
+    int from = lane == j ? at : lane == at ? j : lane;
+    row = __shfl_sync(0xffffffffu, row, from);
+    T pivot = m[j * size + j];
+    product *= at == j ? (double)pivot : -(double)pivot;
+    if (best == 0) continue;
+    if (lane > j && lane < size) m[lane * size + j] /= pivot;
+    __syncwarp();
+    int rest = size - j - 1;
+    for (int e = lane; e < rest * rest; e += 32) {
+      int i = j + 1 + e / rest, c = j + 1 + e % rest;
+      m[i * size + c] -= m[i * size + j] * m[j * size + c];
+    }
+    __syncwarp();
+  }
+  if (lu) {
+    for (int e = lane; e < size * size; e += 32) lu[g * n * n + e] = m[e];
+    if (lane < size) order[g * n + lane] = row;
+  } else if (lane == 0) det[g] = (T)product;
 }
 
 /* Kernels of every template for every dtype. */
@@ -287,6 +333,9 @@ W_INLINE void w_small_solve(const T* a, const T* b, T* out, long long n, long lo
   extern "C" __global__ void w_small_solve_##name(const T* a, const T* b, T* out, long long n, long long k,            \
                                                   long long count) {                                                   \
     w_small_solve<T, N>(a, b, out, n, k, count);                                                                       \
+  }                                                                                                                    \
+  extern "C" __global__ void w_small_lu_##name(const T* a, T* lu, int* order, T* det, long long n, long long count) {  \
+    w_small_lu<T, N>(a, lu, order, det, n, count);                                                                     \
   }                                                                                                                    \
   extern "C" __global__ void w_det_##name(const T* lu, const int* pivots, T* out, long long n, long long count) {      \
     w_det<T, N>(lu, pivots, out, n, count);                                                                            \
