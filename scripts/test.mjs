@@ -1,10 +1,13 @@
 // The whole test suite: set-up, build, style and layer checks, then node:test on the compiled output.
 // Arguments are passed on as path filters: `npm test -- compile` runs the test files whose path contains "compile".
 
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { globSync } from "./glob.mjs";
 import { root, setup, sh } from "./setup.mjs";
+import { leftBehind } from "./test-folders.mjs";
 
 setup();
 const steps = [
@@ -41,13 +44,17 @@ const reporters = [
   ["--test-reporter", process.stdout.isTTY ? "spec" : "tap", "--test-reporter-destination", "stdout"],
   ["--test-reporter", join(root, "scripts/slowest-files.mjs"), "--test-reporter-destination", "stdout"],
 ].flat();
-process.exit(
-  sh(process.execPath, [
-    "--import",
-    pathToFileURL(join(root, "scripts/test-environment.mjs")).href,
-    "--test",
-    `--test-concurrency=${together}`,
-    ...reporters,
-    ...files,
-  ]),
-);
+// Temporary files of the test files: whatever is there at the end was left behind.
+const temporary = mkdtempSync(join(realpathSync(tmpdir()), "wt-"));
+process.env.WEFT_TEST_FOLDER = temporary;
+const status = sh(process.execPath, [
+  "--import",
+  pathToFileURL(join(root, "scripts/test-environment.mjs")).href,
+  "--test",
+  `--test-concurrency=${together}`,
+  ...reporters,
+  ...files,
+]);
+for (const line of leftBehind(temporary, files)) console.error(`weft: left behind by ${line}`);
+rmSync(temporary, { recursive: true, force: true });
+process.exit(status);

@@ -18,7 +18,7 @@ import { betweenHosts } from "./rates.js";
 import { rulesFromEnvironment } from "./rules.js";
 import { clusterSettings } from "./settings.js";
 
-export interface Choice {
+export interface ShardingChoice {
   mesh: Mesh;
   params: Placement[];
   strategy?: (node: Node) => Strategy | null;
@@ -84,12 +84,12 @@ function hostFor(
 }
 
 /** The best plan for the workers of one host, and for all hosts with the rates of the network. */
-export function choose(fn: GraphFn, options: ChooseOptions): Choice {
+export function choose(fn: GraphFn, options: ChooseOptions): ShardingChoice {
   const { devices, rates, params, hosts = [range(devices)] } = options;
   const ranks = islandOf(params, options.islands ?? [range(devices)]);
   const near = hosts.map((host) => host.filter((rank) => ranks.includes(rank))).filter((host) => host.length > 0);
   if (near.length === 1) return chooseAmong(fn, ranks, options);
-  const among = (some: readonly number[]): Choice =>
+  const among = (some: readonly number[]): ShardingChoice =>
     chooseAmong(fn, some, { ...options, rates: options.between?.(some) ?? betweenHosts(rates) });
   const all = among(ranks);
   const host = clusterSettings.forceShard.get() || options.mesh !== undefined ? null : hostFor(params, near);
@@ -118,7 +118,7 @@ function withoutSlowHost(hosts: readonly (readonly number[])[], { between }: Cho
   return speed(best) > worthLeaving * all ? best : null;
 }
 
-function chooseAmong(fn: GraphFn, ranks: readonly number[], options: ChooseOptions): Choice {
+function chooseAmong(fn: GraphFn, ranks: readonly number[], options: ChooseOptions): ShardingChoice {
   const { devices, rates, params, donated, enabled, rules = rulesFromEnvironment() } = options;
   // For tests and comparisons: shard over all workers, whatever the estimated cost.
   const speeds = options.speeds && ranks.map((rank) => options.speeds![rank]);
@@ -140,7 +140,7 @@ function chooseAmong(fn: GraphFn, ranks: readonly number[], options: ChooseOptio
   const { mesh, seconds, single, strategy, results } = made;
   const why =
     mesh.size === 1 ? `one worker of ${devices}: ${made.name}` : `${mesh.size} of ${devices} workers: ${made.name}`;
-  const explain: Choice["explain"] = (moves, kernels) => explainPlan(made, moves, kernels);
+  const explain: ShardingChoice["explain"] = (moves, kernels) => explainPlan(made, moves, kernels);
   const { params: placed, alternatives } = made;
   return {
     mesh,

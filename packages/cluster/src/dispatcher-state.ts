@@ -57,7 +57,7 @@ export interface ClientEntry {
   out: Outgoing;
   hello: Extract<FromClient, { t: "hello" }>;
   /** The workers that run a program, whether they are a group, and why it cannot run, if so. */
-  programs: Map<number, { members: string[]; collective: boolean; problem: Problem | null }>;
+  programs: Map<number, { members: string[]; collective: boolean; problem: DispatchProblem | null }>;
   /** The workers that hold shards of a tensor. */
   holders: Map<number, string[]>;
   /** Instructions that workers have not yet reported as done. */
@@ -70,7 +70,7 @@ export interface ClientEntry {
 /** A group without the place of a member in it. */
 export type MemberGroup = Omit<GroupOfProgram, "rank" | "size">;
 
-export type Problem = { message: string; code: FailureCode };
+export type DispatchProblem = { message: string; code: FailureCode };
 
 export interface Counters {
   messages: number;

@@ -12,8 +12,8 @@ import {
   type ClientEntry,
   type Counters,
   type DispatcherOptions,
+  type DispatchProblem,
   type MemberGroup,
-  type Problem,
   type Quotas,
   quotasFrom,
   type ServerStream,
@@ -476,7 +476,7 @@ export class Dispatcher {
     const { program, members, graphs, which, constants, collective, donated, generation } = message;
     checkDefine(message, this.#generation, client.programs.size);
     const missing = members.find((id) => !this.#workers.has(id) || this.#workers.get(id)!.suspended);
-    let problem: Problem | null =
+    let problem: DispatchProblem | null =
       missing === undefined
         ? null
         : { message: `worker ${missing} is not connected; run it again on the remaining workers`, code: "lost" };

@@ -8,7 +8,7 @@ import type { Value } from "@weft/core/internal/ops";
 import { tape } from "@weft/core/internal/runtime";
 import { settings } from "@weft/core/internal/settings";
 import { type Partitioned, type Placement, partition } from "@weft/core/internal/shard";
-import { type Choice, type ChooseOptions, choose } from "./choose.js";
+import { type ChooseOptions, choose, type ShardingChoice } from "./choose.js";
 import { distinctFunctions, hasCollective } from "./collectives.js";
 import type { Connection } from "./connection.js";
 import { scatterConstants } from "./constants.js";
@@ -60,7 +60,7 @@ export class ExecutableCache {
   /** The user's sharding constraints. */
   constraints: Pick<ChooseOptions, "rules" | "mesh"> = {};
   /** The planner; tests may replace it. */
-  chooser: (fn: GraphFn, options: ChooseOptions) => Choice = choose;
+  chooser: (fn: GraphFn, options: ChooseOptions) => ShardingChoice = choose;
   planned = 0;
   /** What was called last: predictions and explanations are about it, also where its plan was made earlier. */
   #last: ShardedExecutable | null = null;
@@ -130,7 +130,7 @@ export class ExecutableCache {
     return ready;
   }
 
-  #choose({ fn, donated }: ClusterFunction, params: readonly (Placement | null)[], rates = this.rates): Choice {
+  #choose({ fn, donated }: ClusterFunction, params: readonly (Placement | null)[], rates = this.rates): ShardingChoice {
     const devices = this.connection.workers.length;
     if (devices === 0)
       throw new WeftError(`the dispatcher at ${this.connection.address} has no workers; start one: weft worker`);
@@ -148,7 +148,7 @@ export class ExecutableCache {
   }
 
   /** Defines a partitioned function on its workers. */
-  #lower(call: ClusterFunction, choice: Choice, partitioned: Partitioned): ShardedExecutable {
+  #lower(call: ClusterFunction, choice: ShardingChoice, partitioned: Partitioned): ShardedExecutable {
     const predict = (): CallPrediction => this.#predictAmong(partitioned, choice.mesh.ranks);
     const explain = (): string => {
       const kernels = { seconds: predict().seconds, single: predictWhole(call.fn, this.rates).seconds };

@@ -37,7 +37,7 @@ export interface PreflightFinding {
   evidence: string;
 }
 
-export interface Verdict {
+export interface PreflightVerdict {
   findings: PreflightFinding[];
   /** What could not be judged, and why. */
   undecided: string[];
@@ -126,8 +126,8 @@ export function suspectWorkers(rows: readonly WorkerRow[]): WorkerRow[] {
   return rows.filter((row) => workerKinds.some((kind) => compare(row, rows, kind).suspect));
 }
 
-function judgeWorkers(rows: readonly WorkerRow[]): Verdict & { slow: Map<string, number> } {
-  const verdict: Verdict = { findings: [], undecided: [] };
+function judgeWorkers(rows: readonly WorkerRow[]): PreflightVerdict & { slow: Map<string, number> } {
+  const verdict: PreflightVerdict = { findings: [], undecided: [] };
   const slow = new Map<string, number>();
   for (const peers of new Set(rows.map((row) => row.peers))) {
     const own = rows.filter((row) => row.peers === peers);
@@ -192,8 +192,8 @@ export function suspectLinks(rows: readonly LinkRow[]): LinkRow[] {
   );
 }
 
-function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<string, number>): Verdict {
-  const verdict: Verdict = { findings: [], undecided: [] };
+function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<string, number>): PreflightVerdict {
+  const verdict: PreflightVerdict = { findings: [], undecided: [] };
   const where = near ? "links within a host" : "links between hosts";
   if (rows.length === 0) return verdict;
   if (rows.length < 3) {
@@ -244,7 +244,7 @@ function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<s
 }
 
 /** Names what is slow. */
-export function judge(workers: readonly WorkerRow[], links: readonly LinkRow[]): Verdict {
+export function judge(workers: readonly WorkerRow[], links: readonly LinkRow[]): PreflightVerdict {
   const { slow, ...own } = judgeWorkers(workers);
   const all = [
     own,

@@ -1,5 +1,12 @@
 // Rates of a cluster's workers for the planner: those of the slowest worker, measured (calibrate.ts) or assumed.
-import { type Curve, matmulRate, type ProductTable, parseRates, type Rates, valueAt } from "@weft/core/internal/cost";
+import {
+  matmulRate,
+  type ProductTable,
+  parseRates,
+  type RateCurve,
+  type Rates,
+  valueAt,
+} from "@weft/core/internal/cost";
 import { assumedRates, hostLinks, networkLinks } from "./assumed-rates.js";
 import { lastMeasured, measuredLinks, measuredWorker } from "./network-rates.js";
 import type { WorkerInfo } from "./protocol.js";
@@ -32,13 +39,13 @@ type DeviceRates = Omit<Rates, "links" | "crowded">;
 
 /** Rates of a device that computes and reads memory so many times faster. */
 export function scaledDevice<R extends DeviceRates>(rates: R, compute: number, memory: number): R {
-  const curve = (points: Curve, by: number): Curve => points.map(([x, y]) => [x, y * by]);
+  const curve = (points: RateCurve, by: number): RateCurve => points.map(([x, y]) => [x, y * by]);
   const record = <V>(all: Partial<Record<string, V>> | undefined, by: (value: V) => V) =>
     all && Object.fromEntries(Object.entries(all).map(([key, value]) => [key, by(value as V)]));
   const table = (times: readonly number[]): number[] => times.map((seconds) => seconds / compute);
   return {
     ...rates,
-    matmul: record(rates.matmul, (points: Curve) => curve(points, compute))!,
+    matmul: record(rates.matmul, (points: RateCurve) => curve(points, compute))!,
     bandwidth: curve(rates.bandwidth, memory),
     linalg: rates.linalg * compute,
     simple: rates.simple * compute,

@@ -1,6 +1,6 @@
 // Combines the rates of several workers into those of the slowest: in a sharded program every worker waits for the
 // slowest one, so each rate is the minimum over the workers and each latency the maximum.
-import { type Curve, type Link, linkOf, type Rates, valueAt } from "@weft/core/internal/cost";
+import { type Link, linkOf, type RateCurve, type Rates, valueAt } from "@weft/core/internal/cost";
 import { type CollectiveKind, collectiveKinds } from "@weft/core/internal/graph";
 
 type DeviceRates = Omit<Rates, "links" | "crowded">;
@@ -12,7 +12,7 @@ function all<T, K extends keyof T>(items: readonly T[], key: K): NonNullable<T[K
   return values.every((value) => value !== undefined && value !== null) ? (values as NonNullable<T[K]>[]) : null;
 }
 
-function lowestCurve(curves: readonly Curve[]): Curve {
+function lowestCurve(curves: readonly RateCurve[]): RateCurve {
   const points = [...new Set(curves.flatMap((curve) => curve.map(([x]) => x)))].sort((a, b) => a - b);
   return points.map((x) => [x, Math.min(...curves.map((curve) => valueAt(curve, x)))]);
 }

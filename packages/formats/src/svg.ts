@@ -83,7 +83,7 @@ export function logScale([low, high]: readonly [number, number], [from, to]: rea
 }
 
 /** Where a panel lies. */
-export interface Box {
+export interface PanelBox {
   left: number;
   top: number;
   width: number;
@@ -91,7 +91,7 @@ export interface Box {
 }
 
 /** Axes with grid lines, ticks and the names of the quantities. */
-export function axes(box: Box, x: Scale, y: Scale, names: { x: string; y: string }): string {
+export function axes(box: PanelBox, x: Scale, y: Scale, names: { x: string; y: string }): string {
   const [right, bottom] = [box.left + box.width, box.top + box.height];
   return [
     ...y.ticks.map((t) => line([box.left, y.at(t)], [right, y.at(t)], "grid")),

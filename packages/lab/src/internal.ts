@@ -81,7 +81,6 @@ export {
   type StepParts,
 } from "./predict/index.js";
 export {
-  type Chart,
   type ChartSpec,
   classText,
   effectText,
@@ -93,6 +92,7 @@ export {
   performanceReport,
   plural,
   predictionChart,
+  type ReportChart,
   ratioText,
   readingText,
   renderPng,

@@ -9,13 +9,12 @@ import { io, jit, setDevice, type Tensor, valueAndGrad } from "@weft/core";
 import { stateDict } from "@weft/core/nn";
 import * as optim from "@weft/core/optim";
 import { useFastCompiler } from "@weft/testing/fast-compiler";
-import { defineModel, loadPretrained, type Outputs, type Params, savePretrained, type Task } from "./index.js";
+import { defineModel, loadPretrained, type ModelTask, type Outputs, type Params, savePretrained } from "./index.js";
 import {
-  type Answer,
   askTransformers,
   difference,
-  type HostArray,
   integers,
+  type NamedArrays,
   needsTransformers,
   numbers,
   type OracleRequest,
@@ -102,7 +101,7 @@ const image = Array.from({ length: rows }, (_, b) =>
 
 interface Case {
   name: string;
-  task: Task;
+  task: ModelTask;
   class: string;
   config: Record<string, unknown>;
   batch: Record<string, unknown>;
@@ -299,13 +298,13 @@ setDevice("reference");
 const answers = needsTransformers.skip !== false ? [] : await askTransformers(requests);
 
 /** Difference outside of padding, whose published values mean nothing. */
-function apart(own: Tensor, theirs: HostArray, batch: Record<string, unknown>): Promise<number> {
+function apart(own: Tensor, theirs: io.HostArray, batch: Record<string, unknown>): Promise<number> {
   const mask = batch["attention_mask"] as number[][] | undefined;
   return difference(own, theirs, 1, own.rank < 3 ? undefined : mask?.flat());
 }
 
 /** Logits, gradients of the first step, and the losses before each of eleven steps, all by one program. */
-async function compare({ name, task, batch }: Case, expected: Answer): Promise<void> {
+async function compare({ name, task, batch }: Case, expected: NamedArrays): Promise<void> {
   const model = await loadPretrained(directory(name));
   assert.equal(model.task, task);
   assert.deepEqual(model.initialized, []);

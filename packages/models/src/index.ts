@@ -3,20 +3,20 @@ export { layerDecay, withRates } from "@weft/core/optim";
 export {
   type ApplyOptions,
   type Batch,
-  type CacheOptions,
   type CheckpointPolicy,
   type CommonConfig,
   type KeyValueCache,
+  type KeyValueCacheOptions,
+  type ModelTask,
   type Outputs,
   type Params,
-  type Task,
   tasks,
 } from "./architectures/index.js";
 export {
   type LoadOptions,
   loadPretrained,
   type PretrainedModel,
-  type SaveOptions,
+  type SaveModelOptions,
   savePretrained,
 } from "./checkpoint/index.js";
 export { type JsonObject, ModelError } from "./config/index.js";
@@ -29,7 +29,7 @@ export {
   streamText,
   type TokenOptions,
 } from "./generate/index.js";
-export { defineModel, type LossOptions, type Model, type ModelOptions } from "./model/index.js";
+export { defineModel, type Model, type ModelLossOptions, type ModelOptions } from "./model/index.js";
 export {
   type BatchOptions,
   type ChatMessage,

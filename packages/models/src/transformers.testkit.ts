@@ -120,17 +120,17 @@ export function writeTokenizer(folder: string): void {
 /** Number of ids of {@link writeTokenizer}; the last one ends a text. */
 export const byteVocabulary = 262;
 
-export type HostArray = io.HostArray;
+type HostArray = io.HostArray;
 /** Arrays by name. */
-export type Answer = Record<string, HostArray>;
+export type NamedArrays = Record<string, HostArray>;
 
 /** Asks transformers. */
-export async function askTransformers(requests: readonly OracleRequest[]): Promise<Answer[]> {
+export async function askTransformers(requests: readonly OracleRequest[]): Promise<NamedArrays[]> {
   const answers = requests.map(({ dir }) => `${dir}.answer.safetensors`);
   const input = JSON.stringify(requests.map((request, i) => ({ ...request, answer: answers[i] })));
   const done = spawnSync(python, ["-W", "ignore", script], { input, encoding: "utf8", ...patient });
   assert.equal(done.status, 0, done.stderr);
-  const all: Answer[] = [];
+  const all: NamedArrays[] = [];
   for (const path of answers) all.push(await io.readSafetensors(path));
   return all;
 }

@@ -215,7 +215,7 @@ export function peerRow(row: ModelRow, compile: boolean): Record<string, unknown
 }
 
 /** A row that is ready to be timed. */
-export interface PreparedRow {
+export interface PreparedModelRow {
   /** Milliseconds per step or token. */
   measure(seconds: number): Promise<number>;
   info: Record<string, unknown>;
@@ -236,7 +236,7 @@ const bytesIn = (tree: unknown): number =>
 const parameterCount = (model: Model): number =>
   Object.values(model.parameters).reduce((n, { shape }) => n + shape.reduce((a, b) => a * b, 1), 0);
 
-async function prepareTraining(row: ModelRow): Promise<PreparedRow> {
+async function prepareTraining(row: ModelRow): Promise<PreparedModelRow> {
   const model = modelOf(row);
   const { device } = weft.session();
   const half = row.device !== "cpu";
@@ -306,7 +306,7 @@ async function prepareTraining(row: ModelRow): Promise<PreparedRow> {
   };
 }
 
-async function prepareDecoding(row: ModelRow): Promise<PreparedRow> {
+async function prepareDecoding(row: ModelRow): Promise<PreparedModelRow> {
   const model = modelOf(row);
   const params = weft.jit((key: weft.Tensor) => model.init(key, { dtype: "bfloat16" }))(weft.key(0));
   const prompt = Array.from({ length: row.length }, (_, i) => (i * 7919) % row.shape.vocabulary);
@@ -338,7 +338,7 @@ async function prepareDecoding(row: ModelRow): Promise<PreparedRow> {
 }
 
 /** Whole generations, prompt included. */
-async function prepareGeneration(row: ModelRow): Promise<PreparedRow> {
+async function prepareGeneration(row: ModelRow): Promise<PreparedModelRow> {
   const model = modelOf(row);
   const params = weft.jit((key: weft.Tensor) => model.init(key))(weft.key(0));
   const prompts = Array.from({ length: row.batch }, (_, r) =>
@@ -369,4 +369,4 @@ async function prepareGeneration(row: ModelRow): Promise<PreparedRow> {
 
 const preparers = { train: prepareTraining, decode: prepareDecoding, generate: prepareGeneration };
 
-export const prepareRow = (row: ModelRow): Promise<PreparedRow> => preparers[row.kind](row);
+export const prepareRow = (row: ModelRow): Promise<PreparedModelRow> => preparers[row.kind](row);

@@ -7,7 +7,7 @@ import { setTimeout } from "node:timers/promises";
 import * as weft from "@weft/core";
 import { median } from "@weft/formats/stats";
 import type { Suite } from "./context.js";
-import { type ModelRow, type PreparedRow, peerRow, prepareRow, rowsFor, smallRow } from "./models-rows.js";
+import { type ModelRow, type PreparedModelRow, peerRow, prepareRow, rowsFor, smallRow } from "./models-rows.js";
 import { type ContestRecord, peerFolder, type RowResult } from "./record.js";
 
 /** PyTorch with some rows in a process of its own. */
@@ -88,7 +88,7 @@ const suite: Suite = {
     };
     const peers = new Map(context.peers ? table.map((row) => [row.id, start(row)]) : []);
     const began = performance.now();
-    const own = new Map<string, PreparedRow | string>();
+    const own = new Map<string, PreparedModelRow | string>();
     for (const row of table) {
       const start = performance.now();
       try {
@@ -110,7 +110,7 @@ const suite: Suite = {
       for (const { failed } of peers.values()) for (const [id, why] of failed) console.log(`peer ${id}: ${why}`);
     }
     for (const row of table) {
-      const mine = own.get(row.id) as PreparedRow | string;
+      const mine = own.get(row.id) as PreparedModelRow | string;
       const result: RowResult = { id: row.id, title: row.title, wrong: null, problems: {}, times: {}, ratios: {} };
       record.rows.push(result);
       if (typeof mine === "string") result.problems["weft"] = mine;

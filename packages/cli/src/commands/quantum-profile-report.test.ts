@@ -1,12 +1,12 @@
 // What `weft quantum profile` concludes: the component that does not scale is named first, unless others used the machine.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Row, rank, rankSentence } from "./quantum-profile-report.js";
+import { type ProfileRow, rank, rankSentence } from "./quantum-profile-report.js";
 
 /** Milliseconds of the components of a call on one device and on two. */
-function rowsOf(times: Record<string, [number, number]>): Row[] {
+function rowsOf(times: Record<string, [number, number]>): ProfileRow[] {
   return Object.entries(times).flatMap(([component, both]) =>
-    both.map((ms, i): Row => {
+    both.map((ms, i): ProfileRow => {
       const speedup = both[0] / ms;
       return {
         pattern: "states",

@@ -24,7 +24,7 @@ export interface Measured {
   moved: { kind: string; bytes: number }[];
 }
 
-export interface Row {
+export interface ProfileRow {
   pattern: Pattern;
   devices: number;
   component: string;
@@ -47,7 +47,7 @@ export interface Total {
   moved: { kind: string; bytes: number }[];
 }
 
-export function rowsOf(pattern: Pattern, devices: number, result: Measured, base: readonly Row[]): Row[] {
+export function rowsOf(pattern: Pattern, devices: number, result: Measured, base: readonly ProfileRow[]): ProfileRow[] {
   return Object.entries(result.components).map(([component, { firstMs, steadyMs, bytes }]) => {
     const ms = medianOrNull(steadyMs) ?? 0;
     const single = base.find((r) => r.component === component && r.pattern === pattern);
@@ -95,7 +95,7 @@ export interface Ranked {
 }
 
 /** Ranks the components of a call by the time that they would save with perfect scaling, or by their time on one device. */
-export function rank(rows: readonly Row[], pattern: Pattern): Ranked[] {
+export function rank(rows: readonly ProfileRow[], pattern: Pattern): Ranked[] {
   const own = rows.filter((row) => row.pattern === pattern && inTotal.includes(row.component));
   const devices = Math.max(...own.map((row) => row.devices));
   const at = (component: string, count: number): number =>
@@ -151,7 +151,7 @@ export const fastest = (totals: readonly Total[]): Pattern => {
   return totals.filter((t) => t.devices === most && t.pattern !== "tasks").sort((a, b) => a.ms - b.ms)[0].pattern;
 };
 
-export interface Choice {
+export interface ProfileChoice {
   pattern: Pattern;
   devices: number;
   why: string;
@@ -160,7 +160,7 @@ export interface Choice {
 }
 
 /** Compares the planner's choice at the largest count with the fastest pattern; sharding must gain at least 10%. */
-export function choose(totals: readonly Total[]): Choice {
+export function choose(totals: readonly Total[]): ProfileChoice {
   const gates = totals.filter((t) => t.pattern !== "tasks");
   const most = Math.max(...gates.map((t) => t.devices));
   const best = [...gates].sort((a, b) => a.ms - b.ms)[0];
@@ -222,9 +222,9 @@ export function assess(totals: readonly Total[], pattern: Pattern) {
 }
 
 export function profileReport(
-  rows: readonly Row[],
+  rows: readonly ProfileRow[],
   totals: readonly Total[],
-  choice: Choice,
+  choice: ProfileChoice,
   verdict: ReturnType<typeof assess>,
   disturbance: string | null,
 ): string {

@@ -14,8 +14,8 @@ import {
   choose,
   fastest,
   type Measured,
+  type ProfileRow,
   profileReport,
-  type Row,
   rank,
   rowsOf,
   type Total,
@@ -156,7 +156,7 @@ async function run(file: string, options: Options): Promise<void> {
   const steps = list.length * chosen.length * componentNames.length;
   let done = 0;
   const witness = new MachineWitness({ gpus: options.device === "cuda" });
-  const rows: Row[] = [];
+  const rows: ProfileRow[] = [];
   const totals: Total[] = [];
   try {
     for (const devices of list) {

@@ -36,7 +36,7 @@ export interface SuiteReport {
   device: string;
   jobs: number;
   /** Jobs by kind whose shards were all correct. */
-  passed: Record<JobKind, number>;
+  passed: Record<SuiteJobKind, number>;
   failed: string[];
   /** Public functions with a job, and those with a failed one. */
   functions: number;
@@ -59,19 +59,19 @@ export interface SuiteReport {
 /** Operands up to this size are sent to all group members at once (native/shm.h). */
 const payloadBytes = 32768;
 
-export type JobKind = "following" | "random" | "gradient";
+export type SuiteJobKind = "following" | "random" | "gradient";
 
 /** A case as a closed function with its arguments and its partitioning. */
 interface Work {
   name: string;
   of: string;
-  kind: JobKind;
+  kind: SuiteJobKind;
   fn: GraphFn;
   args: Value[];
   loose: number;
 }
 
-function workOf(job: Job, kind: JobKind, loose: number): Work {
+function workOf(job: Job, kind: SuiteJobKind, loose: number): Work {
   const traced = trace((...x) => list(job.fn(...x)), job.inputs.map(upload));
   const { name } = job;
   return { name: `${name}, ${kind}`, of: functionOf(name), kind, fn: simplify(traced.fn), args: traced.args, loose };

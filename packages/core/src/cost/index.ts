@@ -26,12 +26,12 @@ export {
   workTime,
 } from "./op-time.js";
 export {
-  type Curve,
   type Link,
   linkOf,
   linkTime,
   matmulRate,
   parseRates,
+  type RateCurve,
   type Rates,
   ratesAt,
   sameLinks,

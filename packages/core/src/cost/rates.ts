@@ -4,7 +4,7 @@ import { type CollectiveKind, collectiveKinds, type DType, isComplex, WeftError 
 import type { OpClass, ProductTable } from "./kernel-cost.js";
 
 /** Points of a curve, ascending in x; linear in log x between them, constant outside. */
-export type Curve = readonly (readonly [x: number, y: number])[];
+export type RateCurve = readonly (readonly [x: number, y: number])[];
 
 export interface Link {
   /** Number of communicating devices. */
@@ -14,7 +14,7 @@ export interface Link {
   /** Bytes per second that a device receives, for large messages. */
   bandwidth: number;
   /** Bandwidth by bytes received, where it was measured: medium messages stay in caches. */
-  curve?: Curve;
+  curve?: RateCurve;
 }
 
 export interface Rates {
@@ -25,11 +25,11 @@ export interface Rates {
   /** True where the machine was busy during measurement: usable now, but not saved. */
   disturbed?: boolean;
   /** Floating-point operations per second of matrix products, by the cube root of m n k. */
-  matmul: Partial<Record<DType, Curve>>;
+  matmul: Partial<Record<DType, RateCurve>>;
   /** The same for factorizations. */
   linalg: number;
   /** Bytes per second that a kernel streams, by the bytes that it accesses. */
-  bandwidth: Curve;
+  bandwidth: RateCurve;
   /** Simple operations (add, compare) and special functions (exp, tanh) per second, in fused kernels. */
   simple: number;
   special: number;
@@ -46,7 +46,7 @@ export interface Rates {
   /** Overhead in seconds of an inner loop. */
   row?: number;
   /** Bytes per second of narrow memory accesses (column sums), by the bytes per access. */
-  columns?: Curve;
+  columns?: RateCurve;
   links: Record<CollectiveKind, readonly Link[]>;
   /** Devices per host, and links between devices of different hosts; without it all links are alike. */
   between?: { devices: number; links: Record<CollectiveKind, readonly Link[]> };
@@ -73,7 +73,7 @@ export function ratesAt(rates: Rates, devices: number): Rates {
   return { ...between(alone, crowded.rates, Math.log(devices) / Math.log(crowded.members)), links };
 }
 
-export function valueAt(curve: Curve, x: number): number {
+export function valueAt(curve: RateCurve, x: number): number {
   if (curve.length === 0) return Number.NaN;
   const above = curve.findIndex(([at]) => at >= x);
   if (above === 0) return curve[0][1];

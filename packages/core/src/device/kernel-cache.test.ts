@@ -72,10 +72,10 @@ test("pruning keeps files in use, new files and other files, and removes tempora
   const others = [file("rates/a.json", 100), file("cpu/notes.txt", 100), file("cuda/products/a.algorithm", 100)];
   const [old, fresh] = [file(`${kernel(4)}.tmp-abc/0.c`, 30), file(`${kernel(5)}.1234.tmp`, 0.5)];
   utimesSync(dirname(old), hours(30), hours(30));
-  const unused = file(kernel(6), 2);
+  const unused = ["so", "o", "json", "self-test"].map((end, i) => file(kernel(6 + i, "cpu", end), 2));
   pruneCache(0);
   for (const path of [used, mine, young, fresh, ...others]) assert.ok(existsSync(path), path);
-  for (const path of [unused, old]) assert.ok(!existsSync(path), path);
+  for (const path of [...unused, old]) assert.ok(!existsSync(path), path);
 });
 
 test("a hit counts as use, and sets a file's time at most once a day", () => {

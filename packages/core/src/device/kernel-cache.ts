@@ -98,7 +98,7 @@ function entries(): { files: Entry[]; leftovers: string[] } {
       const path = join(kernelFolder(name), file);
       const found = lookAt(path);
       if (found === null) continue;
-      const [ours, rest] = /^[0-9a-f]{32,40}\.(?:so|cubin|json)(.*)$/.exec(file) ?? [];
+      const [ours, rest] = /^[0-9a-f]{32,40}\.(?:so|o|cubin|json|self-test)(.*)$/.exec(file) ?? [];
       if (ours === undefined) continue;
       if (rest === "") files.push({ path, bytes: found.size, used: found.mtimeMs });
       else if (Date.now() - found.mtimeMs > day) leftovers.push(path);

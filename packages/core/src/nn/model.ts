@@ -12,7 +12,7 @@ export interface Layer<I, P, X extends readonly unknown[]> {
 }
 
 /** A layer together with its parameters. */
-export interface Model<P, X extends readonly unknown[]> {
+export interface BoundLayer<P, X extends readonly unknown[]> {
   /** The parameters, a tree of tensors. */
   readonly params: P;
   /** Applies the layer with the parameters of the model. */
@@ -20,16 +20,19 @@ export interface Model<P, X extends readonly unknown[]> {
   /** Applies the layer with other parameters, as in `grad((p) => model.apply(p, x).sum())(model.params)`. */
   apply(params: P, ...inputs: X): Tensor;
   /** Returns the model with other parameters. */
-  with(params: P): Model<P, X>;
+  with(params: P): BoundLayer<P, X>;
   /** Returns the parameters by name, with the names of PyTorch. */
   stateDict(): StateDict;
   /** Returns the model with the tensors of a dictionary, such as a checkpoint or a PyTorch state_dict. */
-  load(dict: StateDict): Model<P, X>;
+  load(dict: StateDict): BoundLayer<P, X>;
   /** Number of elements of all parameters. */
   readonly size: number;
 }
 
-function hold<P, X extends readonly unknown[]>(apply: (params: P, ...inputs: X) => Tensor, params: P): Model<P, X> {
+function hold<P, X extends readonly unknown[]>(
+  apply: (params: P, ...inputs: X) => Tensor,
+  params: P,
+): BoundLayer<P, X> {
   return {
     params,
     forward: (...inputs) => apply(params, ...inputs),
@@ -42,5 +45,8 @@ function hold<P, X extends readonly unknown[]>(apply: (params: P, ...inputs: X) 
 }
 
 /** Creates a model with new parameters: `nn.model(nn.linear, { in: 3, out: 2 }, weft.key(0)).forward(x)`. */
-export const model = <I, P, X extends readonly unknown[]>(layer: Layer<I, P, X>, options: I, key: Key): Model<P, X> =>
-  hold((params: P, ...inputs: X) => layer.apply(params, ...inputs), layer.init(options, key));
+export const model = <I, P, X extends readonly unknown[]>(
+  layer: Layer<I, P, X>,
+  options: I,
+  key: Key,
+): BoundLayer<P, X> => hold((params: P, ...inputs: X) => layer.apply(params, ...inputs), layer.init(options, key));

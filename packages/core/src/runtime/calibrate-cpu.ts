@@ -1,7 +1,14 @@
 // Measures what the kernels of a CPU cost: products by shape and layout, arithmetic by class, sums down columns. Many
 // probes are kernels of one program whose steps are timed one by one, so that all of them need one run of the compiler.
 
-import { type Curve, type KernelWork, type OpClass, opClasses, type ProductTable, type Rates } from "../cost/index.js";
+import {
+  type KernelWork,
+  type OpClass,
+  opClasses,
+  type ProductTable,
+  type RateCurve,
+  type Rates,
+} from "../cost/index.js";
 import type { Device, DeviceBuffer, Executable } from "../device/index.js";
 import { type DType, type GraphFn, type Node, numel, range } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
@@ -222,8 +229,8 @@ function probes(): Probes {
 interface OpRates extends Pick<Rates, "ops" | "row" | "columns"> {
   ops: Record<OpClass, number>;
   /** Bandwidth of memory that is not in a cache. */
-  cold: Curve;
-  float64: Curve;
+  cold: RateCurve;
+  float64: RateCurve;
 }
 
 /** Arithmetic of each class on vectors in the first caches, rows, and sums down columns. */
@@ -260,12 +267,12 @@ function measureOps(device: Device, conditions: Conditions): OpRates {
     ...(row === undefined || row.work.rows === 0
       ? {}
       : { row: Math.max(0, row.seconds - secondsOf(row.work)) / row.work.rows }),
-    ...(columns.length === 0 ? {} : { columns: columns as Curve }),
+    ...(columns.length === 0 ? {} : { columns: columns as RateCurve }),
   };
 }
 
 /** Bandwidth of memory in the caches of a core: one pass, repeated. */
-function measureHot(device: Device, conditions: Conditions): Curve {
+function measureHot(device: Device, conditions: Conditions): RateCurve {
   return hotProbes.map((elements) => {
     const params = [build.input([elements], "float32"), build.input([elements], "float32")];
     const fn = { params, outputs: [build.add(params[0], params[1])] };

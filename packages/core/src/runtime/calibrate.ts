@@ -1,7 +1,7 @@
 // Measures the rates behind the planner's cost estimates: products, memory bandwidth, arithmetic and lookups of a device, and
 // the links between processes. Takes about a second; the results are stored on disk per machine and device.
 
-import { type Curve, parseRates, type Rates, sameLinks } from "../cost/index.js";
+import { parseRates, type RateCurve, type Rates, sameLinks } from "../cost/index.js";
 import type { Device } from "../device/index.js";
 import { type DType, type GraphFn, type Node, numel } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
@@ -85,11 +85,11 @@ class Probe {
     return Math.max(1e-9, timeOf(this.device, fn, this.quick ? 0.005 : 0.025) - this.call);
   }
 
-  matmul(dtype: DType, sizes: readonly number[]): Curve {
+  matmul(dtype: DType, sizes: readonly number[]): RateCurve {
     return sizes.map((n) => [n, (2 * n ** 3) / this.beyondCall(product(n, dtype))]);
   }
 
-  bandwidth(): Curve {
+  bandwidth(): RateCurve {
     return [13, 17, 20, 22].map((power) => {
       const bytes = 12 * 2 ** power;
       return [bytes, bytes / this.beyondCall(sum(2 ** power))];

@@ -10,7 +10,14 @@ import {
   type ReduceFn,
   type Shape,
 } from "../graph/index.js";
-import { combine, type EvaluationSteps, evaluateSteps, membersOf, type Value, type Waiting } from "../ops/index.js";
+import {
+  combine,
+  type EvaluationSteps,
+  evaluateSteps,
+  membersOf,
+  type PendingCollective,
+  type Value,
+} from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
 import type { Placement } from "./placement.js";
 
@@ -65,12 +72,12 @@ export function runLockstep(
   const states = runs.map((run) => run.next());
   const traffic: Lockstep["traffic"] = [];
   while (states.some((state) => !state.done)) {
-    const waiting = states.map((state): Waiting | null => (state.done ? null : state.value));
+    const waiting = states.map((state): PendingCollective | null => (state.done ? null : state.value));
     // The device that is furthest behind determines the next collective; its whole group must have reached it.
     const next = Math.min(...waiting.map((at) => at?.attrs.sequence ?? Number.POSITIVE_INFINITY));
     const { attrs: first } = waiting.find((at) => at?.attrs.sequence === next)!;
     const members = membersOf(first).map((rank) => ranks.indexOf(rank));
-    const together = members.map((i): Waiting => {
+    const together = members.map((i): PendingCollective => {
       const at = waiting[i];
       if (at?.attrs.sequence === next && at.attrs.kind === first.kind) return at;
       const doing = at === null ? "is done" : `is in ${at.attrs.kind} #${at.attrs.sequence}`;

@@ -8,7 +8,7 @@ import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { testPython } from "../testing/python.js";
 import { toleranceOf } from "./compare.js";
 import { testDevicesAndEmulator } from "./devices.js";
-import { type Call, pythonOfCalls, randomCall } from "./single-ops.js";
+import { type OpCall, pythonOfCalls, randomCall } from "./single-ops.js";
 
 const { python, skip: noSciPy } = testPython("numpy", "single operations against NumPy and SciPy");
 
@@ -31,7 +31,7 @@ const numberOf = (text: string): number =>
 
 /** What is wrong with a result, or null. */
 function problem(
-  { operation, dtypes, operands }: Call,
+  { operation, dtypes, operands }: OpCall,
   result: Tensor,
   [shape, dtype, elements]: Answer,
 ): string | null {
@@ -62,7 +62,7 @@ function check(perProgram: number): void {
   for (let at = 0; at < calls.length; at += perProgram) {
     const group = calls.slice(at, at + perProgram);
     const run = weft.jit((inputs: Tensor[][]) => group.map(({ operation }, i) => operation.fn(...inputs[i])));
-    const upload = ({ dtypes, operands }: Call): Tensor[] =>
+    const upload = ({ dtypes, operands }: OpCall): Tensor[] =>
       operands.map(({ shape, data }, i) => weft.tensor(Float64Array.from(data), { shape, dtype: dtypes[i] }));
     const results = run(group.map(upload)) as Tensor[];
     results.forEach((result, i) => {

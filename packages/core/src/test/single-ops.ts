@@ -233,7 +233,7 @@ const dtypesOf: Record<"float" | "int" | "uint", readonly DType[]> = {
 };
 
 /** One call: an operation, a dtype, and operands with their shapes. Shapes broadcast, have sizes of 1 and 0, and rank 2. */
-export interface Call {
+export interface OpCall {
   operation: Operation;
   /** Dtypes of the operands, which may differ. */
   dtypes: DType[];
@@ -250,7 +250,7 @@ function fits(value: number, dtype: DType): boolean {
 }
 
 /** Random call number `seed`. Reductions of no elements differ between libraries, so that only operations of two operands get them. */
-export function randomCall(seed: number): Call {
+export function randomCall(seed: number): OpCall {
   const dice = new Dice(seed);
   const operation = dice.pick(operations);
   const kind = dice.pick(operation.kinds);
@@ -290,7 +290,7 @@ const printed = (x: number): string =>
   Object.is(x, -0) ? "-0.0" : Number.isNaN(x) ? "nan" : Math.abs(x) === Infinity ? `${x < 0 ? "-" : ""}inf` : String(x);
 
 /** A Python program that prints the answers of NumPy and SciPy as one list. */
-export const pythonOfCalls = (calls: readonly Call[]): string =>
+export const pythonOfCalls = (calls: readonly OpCall[]): string =>
   [
     "import json, warnings, numpy as np",
     "from scipy import special",

@@ -1,5 +1,5 @@
 // Charts and page of a benchmark: speedup over device count with the ideal line, and the time breakdown.
-import { type Chart, framed, gray, renderPng, renderSvg } from "../report/index.js";
+import { framed, gray, type ReportChart, renderPng, renderSvg } from "../report/index.js";
 import { type BenchJudgment, type Clock, clockName, clocks } from "./judge.js";
 import { splitParts } from "./record.js";
 import { benchText, secondsText } from "./text.js";
@@ -7,7 +7,7 @@ import { benchText, secondsText } from "./text.js";
 const escape = (text: unknown): string =>
   String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 
-function speedupChart(judged: BenchJudgment, clock: Clock): Chart | null {
+function speedupChart(judged: BenchJudgment, clock: Clock): ReportChart | null {
   const mine = judged.verdicts.filter((v) => v.clock === clock);
   const counts = [...new Set(mine.map((v) => v.result.devices))].sort((a, b) => a - b);
   if (counts.length < 2) return null;
@@ -59,7 +59,7 @@ function speedupChart(judged: BenchJudgment, clock: Clock): Chart | null {
   };
 }
 
-function splitChart(judged: BenchJudgment): Chart | null {
+function splitChart(judged: BenchJudgment): ReportChart | null {
   const mine = judged.verdicts.filter((v) => v.clock === "endToEnd" && !v.result.simulated);
   if (mine.length === 0) return null;
   // Parts are measured with waits between them: their sum differs from the call, so shares are relative to the sum.
@@ -102,8 +102,10 @@ function splitChart(judged: BenchJudgment): Chart | null {
   };
 }
 
-const benchCharts = (judged: BenchJudgment): Chart[] =>
-  [...clocks.map((clock) => speedupChart(judged, clock)), splitChart(judged)].filter((c): c is Chart => c !== null);
+const benchCharts = (judged: BenchJudgment): ReportChart[] =>
+  [...clocks.map((clock) => speedupChart(judged, clock)), splitChart(judged)].filter(
+    (c): c is ReportChart => c !== null,
+  );
 
 const style = `body{margin:0 auto;padding:1rem;max-width:64rem;font:16px/1.5 "DejaVu Sans",Verdana,system-ui,sans-serif;color:#111827}
 h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:2px solid #d1d5db}.scroll{overflow-x:auto}

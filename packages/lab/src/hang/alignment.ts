@@ -2,7 +2,7 @@
 // together longest. Two readings of a short rest may fit equally well.
 
 /** One reading: the rank left out `count` calls, issued `count` too many, or issued the call that is due `count` calls later. */
-export interface Reading {
+export interface Alignment {
   kind: "skipped" | "extra" | "early";
   count: number;
   /** Calls that agree under this reading before the first that does not. */
@@ -14,8 +14,8 @@ const compared = 64;
 const longest = 8;
 
 /** The readings of the calls of a rank that agree with those of another one longest, the simplest first; none if nothing fits. */
-export function bestReadings(own: readonly string[], other: readonly string[]): Reading[] {
-  const readings: Reading[] = [];
+export function bestReadings(own: readonly string[], other: readonly string[]): Alignment[] {
+  const readings: Alignment[] = [];
   for (let count = 1; count <= longest; count++) {
     readings.push({ kind: "skipped", count, agreed: agreed(own, other.slice(count)) });
     readings.push({ kind: "extra", count, agreed: agreed(own.slice(count), other) });

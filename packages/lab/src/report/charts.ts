@@ -8,7 +8,7 @@ import { verdictTitle } from "./words.js";
 export type ChartSpec = Record<string, unknown>;
 
 /** A chart of a report. */
-export interface Chart {
+export interface ReportChart {
   /** Suffix of the file name: `epoch_time_detailed`. */
   name: string;
   title: string;
@@ -91,7 +91,7 @@ const epochAxis: ChartSpec = {
   scale: { zero: false, nice: false, padding: 10 },
 };
 
-function epochTime(analysis: Analysis, rows: StudyRows): Chart {
+function epochTime(analysis: Analysis, rows: StudyRows): ReportChart {
   const { report } = analysis;
   const data = rows.epochs;
   const used = [...new Set(data.map((r) => r.use))];
@@ -280,7 +280,7 @@ function scalingPanel(
   };
 }
 
-function speedupEfficiency(analysis: Analysis, rows: StudyRows): Chart | null {
+function speedupEfficiency(analysis: Analysis, rows: StudyRows): ReportChart | null {
   if (rows.scaling.length < 2) return null;
   const { report } = analysis;
   const counts = [...new Set(rows.scaling.map((r) => r.devices))].sort((a, b) => a - b);
@@ -307,7 +307,7 @@ function speedupEfficiency(analysis: Analysis, rows: StudyRows): Chart | null {
   };
 }
 
-function throughput(analysis: Analysis): Chart | null {
+function throughput(analysis: Analysis): ReportChart | null {
   const { report } = analysis;
   const values = report.runs.flatMap((run) => {
     if (run.samplesPerSecond === null) return [];
@@ -365,7 +365,7 @@ function throughput(analysis: Analysis): Chart | null {
   };
 }
 
-function accuracy(analysis: Analysis, rows: StudyRows): Chart | null {
+function accuracy(analysis: Analysis, rows: StudyRows): ReportChart | null {
   const { report } = analysis;
   const data = rows.epochs.filter((r) => r.valAccuracy !== null);
   if (data.length === 0) return null;
@@ -402,7 +402,7 @@ function accuracy(analysis: Analysis, rows: StudyRows): Chart | null {
 }
 
 /** Training loss over the epochs, where it was recorded. */
-function losses({ report }: Analysis, rows: StudyRows): Chart | null {
+function losses({ report }: Analysis, rows: StudyRows): ReportChart | null {
   const data = rows.epochs.filter((r) => r.trainLoss !== null);
   if (data.length === 0) return null;
   const title = `${report.name}: training loss`;
@@ -436,7 +436,7 @@ function losses({ report }: Analysis, rows: StudyRows): Chart | null {
 }
 
 /** The parts of a mean step per run, where steps were recorded. */
-function stepSplit({ report, verdict }: Analysis): Chart | null {
+function stepSplit({ report, verdict }: Analysis): ReportChart | null {
   const data = verdict.view.runs.flatMap(({ run, steps }) => {
     if (steps === null || (steps.dataShare === null && steps.exposedCommShare === null)) return [];
     const ms = steps.durationUs.mean / 1000;
@@ -475,7 +475,7 @@ function stepSplit({ report, verdict }: Analysis): Chart | null {
 }
 
 /** The charts of a study that have data. */
-export function studyCharts(analysis: Analysis, rows: StudyRows): Chart[] {
+export function studyCharts(analysis: Analysis, rows: StudyRows): ReportChart[] {
   const charts = [
     rows.epochs.length > 0 ? epochTime(analysis, rows) : null,
     speedupEfficiency(analysis, rows),

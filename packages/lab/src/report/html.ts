@@ -6,7 +6,7 @@ import { shortNumber } from "@weft/formats/text";
 import type { Analysis } from "../diagnosis/index.js";
 import { classMeaning } from "../metrics/index.js";
 import type { Finding } from "../model/index.js";
-import { type Chart, narrowChart } from "./charts.js";
+import { narrowChart, type ReportChart } from "./charts.js";
 import { pageScript, pageStyle } from "./page-style.js";
 import { compileChart, renderSvg } from "./render.js";
 import { anchor, type EpochTableRow, plural, type StudyRows } from "./rows.js";
@@ -15,7 +15,7 @@ import { classText, effectText, efficiencyText, readingText, verdictLine, whereT
 interface StudyPage {
   analysis: Analysis;
   rows: StudyRows;
-  charts: Chart[];
+  charts: ReportChart[];
 }
 
 const escape = (text: unknown): string =>
@@ -41,7 +41,7 @@ function verdict({ report }: Analysis): string {
   return `<p class="verdict ${verdictClass[report.status]}"><strong>${escape(verdictLine(report))}.</strong>${detail}</p>`;
 }
 
-async function figure(chart: Chart, id: string): Promise<string> {
+async function figure(chart: ReportChart, id: string): Promise<string> {
   const svg = await renderSvg(chart.spec);
   const specs = { wide: await compileChart(chart.spec), narrow: await compileChart(narrowChart(chart.spec)) };
   const named = svg.replace("<svg ", `<svg role="img" aria-label="${escape(chart.description)}" `);

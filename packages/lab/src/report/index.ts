@@ -1,5 +1,13 @@
 // Exports of the report layer: writes the files of an analysis.
-export { type Chart, type ChartSpec, config as chartConfig, framed, gray, palette, studyCharts } from "./charts.js";
+export {
+  type ChartSpec,
+  config as chartConfig,
+  framed,
+  gray,
+  palette,
+  type ReportChart,
+  studyCharts,
+} from "./charts.js";
 export { fixFiles } from "./fixes.js";
 export { predictionChart } from "./prediction-chart.js";
 export { compileChart, renderPng, renderSvg } from "./render.js";

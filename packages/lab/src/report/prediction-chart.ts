@@ -1,12 +1,12 @@
 // The chart of `weft predict`: measured points, predictions and counts without a prediction.
 import type { ScalingPredictions } from "../predict/index.js";
-import { type Chart, framed, gray, palette } from "./charts.js";
+import { framed, gray, palette, type ReportChart } from "./charts.js";
 
 /** Measured and predicted points on one curve, for `weft predict`; the band is the 80% interval. */
 export function predictionChart(
   result: ScalingPredictions,
   measured: readonly { devices: number; value: number }[],
-): Chart {
+): ReportChart {
   const unit = result.metric === "seconds" ? "Seconds" : "Throughput";
   const rows = [
     ...measured.map((m) => ({ ...m, kind: "measured", low: null as number | null, high: null as number | null })),

@@ -6,7 +6,7 @@ import { formatMetrics } from "@weft/formats";
 import { seededRandom } from "@weft/formats/stats";
 
 /** A job as `weft scale` records it. Functions receive the device count. */
-export interface Job {
+export interface CorpusJob {
   counts?: number[];
   repeats?: number;
   epochs?: number;
@@ -37,7 +37,7 @@ export interface Job {
 
 const json = (path: string, value: object): void => writeFileSync(path, JSON.stringify(value));
 
-export function writeJob(folder: string, job: Job): void {
+export function writeJob(folder: string, job: CorpusJob): void {
   const counts = job.counts ?? [1, 2, 4];
   const random = seededRandom(counts.length * 1000 + Math.round(job.seconds(1, 0) * 97));
   const command = job.command ?? ["torchrun", "--nproc_per_node={n}", "train.py"];
@@ -53,7 +53,14 @@ export function writeJob(folder: string, job: Job): void {
     }
 }
 
-function writeRun(place: string, job: Job, devices: number, repeat: number, order: number, random: () => number): void {
+function writeRun(
+  place: string,
+  job: CorpusJob,
+  devices: number,
+  repeat: number,
+  order: number,
+  random: () => number,
+): void {
   const epochs = job.epochs ?? 5;
   const samples = job.samples ?? 4096;
   const jitter = (): number => 1 + (random() - 0.5) * 2 * (job.noise ?? 0.005);

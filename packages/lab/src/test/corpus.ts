@@ -1,5 +1,5 @@
 // For tests: a corpus of generated studies, half of them honest (honest failures included) and half with one fault.
-import { amdahl, type CsvRun, ddp, epochs, type Job, same, sums, writeCsv, writeJob } from "./corpus-files.js";
+import { amdahl, type CorpusJob, type CsvRun, ddp, epochs, same, sums, writeCsv, writeJob } from "./corpus-files.js";
 
 /** One study of the corpus. */
 export interface CorpusStudy {
@@ -12,7 +12,11 @@ export interface CorpusStudy {
 }
 
 type Entry = [name: string, write: (folder: string) => void, options?: { counted?: boolean }];
-const scale = (name: string, job: Job, counted = true): Entry => [name, (folder) => writeJob(folder, job), { counted }];
+const scale = (name: string, job: CorpusJob, counted = true): Entry => [
+  name,
+  (folder) => writeJob(folder, job),
+  { counted },
+];
 const csv = (name: string, study: Record<string, unknown>, runs: CsvRun[]): Entry => [
   name,
   (folder) => writeCsv(folder, study, runs),
@@ -238,7 +242,7 @@ const honest: Entry[] = [
   }),
 ];
 
-const undivided: Partial<Job> = { share: () => 4096 };
+const undivided: Partial<CorpusJob> = { share: () => 4096 };
 
 /** Studies with one fault each, and the rule that must find it. */
 const faulty: [fault: string, entry: Entry][] = [

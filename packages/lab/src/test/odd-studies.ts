@@ -3,7 +3,7 @@
 import { appendFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ProbeFacts } from "@weft/formats";
-import { amdahl, ddp, type Job, same, sums, writeJob } from "./corpus-files.js";
+import { amdahl, type CorpusJob, ddp, same, sums, writeJob } from "./corpus-files.js";
 
 /** One odd study. */
 export interface OddStudy {
@@ -15,13 +15,13 @@ export interface OddStudy {
   write: (folder: string) => void;
 }
 
-const honest = (name: string, job: Job, reports?: RegExp): OddStudy => ({
+const honest = (name: string, job: CorpusJob, reports?: RegExp): OddStudy => ({
   name,
   expect: "honest",
   ...(reports !== undefined && { reports }),
   write: (folder) => writeJob(folder, job),
 });
-const faulty = (name: string, finds: string, job: Job): OddStudy => ({
+const faulty = (name: string, finds: string, job: CorpusJob): OddStudy => ({
   name,
   expect: { finds },
   write: (folder) => writeJob(folder, job),
@@ -30,7 +30,7 @@ const faulty = (name: string, finds: string, job: Job): OddStudy => ({
 const changed = (
   name: string,
   change: (folder: string) => void,
-  options: { reports?: RegExp; job?: Job; expect?: OddStudy["expect"] } = {},
+  options: { reports?: RegExp; job?: CorpusJob; expect?: OddStudy["expect"] } = {},
 ): OddStudy => ({
   name,
   expect: options.expect ?? "honest",

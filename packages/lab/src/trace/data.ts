@@ -17,7 +17,7 @@ export interface CollectiveArguments {
 }
 
 /** A thread or stream: the pair of process and thread that an event names. */
-export interface Lane {
+export interface TraceLane {
   pid: string;
   tid: string;
 }
@@ -44,7 +44,7 @@ export class TraceData {
   readonly symbols = new Symbols();
   /** Inputs of host operators, by the ids in the host table. */
   readonly shapes = new ShapeTable();
-  readonly lanes: Lane[] = [];
+  readonly lanes: TraceLane[] = [];
   readonly device: DeviceTable;
   readonly runtime: RuntimeTable;
   readonly host: HostTable;

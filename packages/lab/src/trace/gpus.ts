@@ -1,18 +1,18 @@
 // Rates of known GPUs, from the vendors' data sheets: dense (not sparse) operations per second in units of 1e12, and memory
 // bandwidth in units of 1e9 bytes per second. Measured rates can be given instead.
 
-export type Precision = "fp64" | "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8";
+export type GpuPrecision = "fp64" | "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8";
 
 /** What a device can do at most: TFLOP/s per precision and GB/s of its memory. */
 export interface DevicePeaks {
   name: string;
   /** Source of the rates. */
   from: "data sheet" | "measured";
-  tflops: Partial<Record<Precision, number>>;
+  tflops: Partial<Record<GpuPrecision, number>>;
   bandwidthGBps: number;
 }
 
-type Row = [pattern: RegExp, bandwidth: number, tflops: Partial<Record<Precision, number>>];
+type Row = [pattern: RegExp, bandwidth: number, tflops: Partial<Record<GpuPrecision, number>>];
 
 const hopper = { fp64: 67, fp32: 67, tf32: 495, fp16: 989, bf16: 989, fp8: 1979, int8: 1979 };
 const ampere = { fp64: 19.5, fp32: 19.5, tf32: 156, fp16: 312, bf16: 312, int8: 624 };
@@ -55,7 +55,7 @@ export function peaksOf(name: string): DevicePeaks | null {
   return row === undefined ? null : { name, from: "data sheet", tflops: row[2], bandwidthGBps: row[1] };
 }
 
-const precisions: readonly Precision[] = ["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"];
+const precisions: readonly GpuPrecision[] = ["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"];
 
 /**
  * Measured rates from a text such as `bf16=790,tf32=420,bandwidth=4200`: TFLOP/s per precision, and GB/s.
@@ -68,7 +68,7 @@ export function parsePeaks(text: string): DevicePeaks {
     const rate = Number(value);
     if (!(rate > 0 && rate < 1e9)) throw new Error(`${part.trim()} is not NAME=RATE with a positive rate`);
     if (name === "bandwidth") peaks.bandwidthGBps = rate;
-    else if ((precisions as readonly string[]).includes(name)) peaks.tflops[name as Precision] = rate;
+    else if ((precisions as readonly string[]).includes(name)) peaks.tflops[name as GpuPrecision] = rate;
     else throw new Error(`${name} is neither bandwidth nor one of ${precisions.join(", ")}`);
   }
   if (peaks.bandwidthGBps === 0) throw new Error("bandwidth=GB/s is missing");

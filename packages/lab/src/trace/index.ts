@@ -5,7 +5,7 @@ export type { CopyBandwidth, QueueLength } from "./counters.js";
 export type { CriticalPath } from "./critical-path.js";
 export { TraceData } from "./data.js";
 export { type DiffRow, diffTraces, type TraceDiff } from "./diff.js";
-export { type DevicePeaks, type Precision, parsePeaks, peaksOf } from "./gpus.js";
+export { type DevicePeaks, type GpuPrecision, parsePeaks, peaksOf } from "./gpus.js";
 export type { CollectiveRow, KernelRow } from "./kernels.js";
 export { matrixKernel, tensorCoreKernel } from "./kinds.js";
 export type { LaunchStatistics } from "./launch.js";

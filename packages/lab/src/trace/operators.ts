@@ -3,7 +3,7 @@
 import { attribute } from "./attribution.js";
 import type { TraceData } from "./data.js";
 import { hasOperationCount, operatorWork, precisionOf } from "./flops.js";
-import { type DevicePeaks, type Precision, peaksOf } from "./gpus.js";
+import { type DevicePeaks, type GpuPrecision, peaksOf } from "./gpus.js";
 import { kernelTypes, matrixKernel, tensorCoreKernel } from "./kinds.js";
 import type { DeviceView } from "./view.js";
 
@@ -23,7 +23,7 @@ export interface OperatorRow {
   bandwidthGBps: number | null;
   /** Operations per byte. */
   intensity: number | null;
-  precision: Precision | null;
+  precision: GpuPrecision | null;
   /** Rate that the roofline allows at this intensity, and the share that was reached; null without the device's rates. */
   roofTflops: number | null;
   roofPercent: number | null;
@@ -91,7 +91,7 @@ class Group {
   tensorUs = 0;
   flops: number | null = 0;
   bytes: number | null = 0;
-  readonly precisions = new Map<Precision, number>();
+  readonly precisions = new Map<GpuPrecision, number>();
   readonly shapes = new Map<number, number>();
 
   add(cell: Cell, { flops, bytes, precision }: Work): void {
@@ -113,7 +113,7 @@ class Group {
 interface Work {
   flops: number | null;
   bytes: number | null;
-  precision: Precision | null;
+  precision: GpuPrecision | null;
 }
 
 const mostOf = <T>(times: Map<T, number>): T | null =>
@@ -289,7 +289,7 @@ function utilization(
   flops: number,
   peaks: DevicePeaks | null,
 ): Pick<OperatorReport, "mfuPercent" | "mfuDefinition"> {
-  const perPrecision = new Map<Precision, number>();
+  const perPrecision = new Map<GpuPrecision, number>();
   for (const row of rows)
     if (row.precision !== null && row.flops !== null)
       perPrecision.set(row.precision, (perPrecision.get(row.precision) ?? 0) + row.flops);

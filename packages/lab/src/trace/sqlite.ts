@@ -5,7 +5,7 @@ import sqlite from "node-sqlite3-wasm";
 import type { TraceStream } from "./stream.js";
 
 type Database = InstanceType<typeof sqlite.Database>;
-export type Row = Record<string, number | bigint | string | Uint8Array | null>;
+export type SqliteRow = Record<string, number | bigint | string | Uint8Array | null>;
 
 const magic = "SQLite format 3\0";
 
@@ -65,9 +65,9 @@ export class SqliteReport {
     db.exec("PRAGMA ignore_check_constraints = ON");
     const tables = db.all(
       "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' LIMIT 10000",
-    ) as Row[];
+    ) as SqliteRow[];
     for (const { name } of tables) {
-      const info = db.all(`SELECT name, hidden, pk FROM pragma_table_xinfo(?)`, [String(name)]) as Row[];
+      const info = db.all(`SELECT name, hidden, pk FROM pragma_table_xinfo(?)`, [String(name)]) as SqliteRow[];
       const plain = info.filter(({ hidden }) => Number(hidden) === 0).map((column) => String(column["name"]));
       this.columns.set(String(name), new Set(plain));
       const keys = info.filter(({ pk }) => Number(pk) > 0);
@@ -110,8 +110,8 @@ export class SqliteReport {
     return [...this.columns.keys()];
   }
 
-  rows(sql: string): Row[] {
-    return this.db.all(sql) as Row[];
+  rows(sql: string): SqliteRow[] {
+    return this.db.all(sql) as SqliteRow[];
   }
 }
 
@@ -172,13 +172,13 @@ async function push(
   sql: string,
   stream: TraceStream,
   options: SqliteOptions,
-  eventOf: (row: Row) => string,
+  eventOf: (row: SqliteRow) => string,
 ): Promise<void> {
   const statement = db.prepare(sql);
   let pending = "";
   let rows = 0;
   try {
-    for (const row of statement.iterate() as Iterable<Row>) {
+    for (const row of statement.iterate() as Iterable<SqliteRow>) {
       // A row whose numbers are missing gives no event.
       if (row["event"] === null) continue;
       pending += `,${eventOf(row)}`;

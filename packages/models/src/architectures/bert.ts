@@ -1,7 +1,15 @@
 // BERT and RoBERTa: post-norm encoders with learned positions. They differ in positions and heads.
 import { gelu, scaledDotProductAttention, type Tensor, tanh } from "@weft/core";
 import type { Fields } from "../config/index.js";
-import type { ApplyOptions, Architecture, Batch, CommonConfig, Outputs, ParameterTable, Task } from "./contract.js";
+import type {
+  ApplyOptions,
+  Architecture,
+  Batch,
+  CommonConfig,
+  ModelTask,
+  Outputs,
+  ParameterTable,
+} from "./contract.js";
 import {
   type ActivationName,
   activate,
@@ -156,7 +164,7 @@ export const bert: Architecture<BertConfig> = {
   parameters(c, task) {
     const { width } = c;
     const pooler = denseTable("bert.pooler.dense", width, width);
-    const heads: Record<Exclude<Task, "causal-lm">, ParameterTable> = {
+    const heads: Record<Exclude<ModelTask, "causal-lm">, ParameterTable> = {
       base: pooler,
       classification: { ...pooler, ...denseTable("classifier", c.labels, width) },
       "token-classification": denseTable("classifier", c.labels, width),
@@ -216,7 +224,7 @@ export const roberta: Architecture<BertConfig> = {
 
   parameters(c, task) {
     const { width } = c;
-    const heads: Record<Exclude<Task, "causal-lm">, ParameterTable> = {
+    const heads: Record<Exclude<ModelTask, "causal-lm">, ParameterTable> = {
       base: denseTable("roberta.pooler.dense", width, width),
       classification: {
         ...denseTable("classifier.dense", width, width),

@@ -6,7 +6,7 @@ import type { Fields } from "../config/index.js";
 /** What a model predicts. `base` stops at the hidden states. */
 export const tasks = ["base", "classification", "token-classification", "causal-lm", "masked-lm"] as const;
 /** See {@link tasks}. */
-export type Task = (typeof tasks)[number];
+export type ModelTask = (typeof tasks)[number];
 
 /** A tree of parameters: nested objects and lists with tensors at the leaves, by the names of the checkpoint. */
 export type Params = Record<string, unknown>;
@@ -48,7 +48,7 @@ export interface KeyValueCache {
 }
 
 /** Generation with a cache. */
-export interface CacheOptions {
+export interface KeyValueCacheOptions {
   /** The cache, whose memory the result reuses where it is donated. */
   cache: KeyValueCache;
   /** Slot of the first token of this call: 0 for the prompt, an int32 tensor without dimensions for later tokens. */
@@ -71,7 +71,7 @@ export interface ApplyOptions {
   /** Gradient checkpointing by layer; none by default. */
   checkpoint?: CheckpointPolicy;
   /** Generation with a cache of keys and values. */
-  cached?: CacheOptions;
+  cached?: KeyValueCacheOptions;
   /** Computes the logits of the last token alone (causal language models). */
   lastOnly?: boolean;
 }
@@ -113,7 +113,7 @@ export interface Architecture<C extends CommonConfig = CommonConfig> {
   /** Name of the backbone in parameter names; checkpoints of the task `base` omit it. */
   readonly prefix: string;
   /** Class names of the checkpoint format, by task. */
-  readonly classes: Partial<Record<Task, string>>;
+  readonly classes: Partial<Record<ModelTask, string>>;
   /** Parameters of files that are not parameters of the model (buffers, heads of other tasks). */
   readonly ignored: readonly RegExp[];
   /** Other names of fields of the configuration, and the name that {@link Architecture.config} reads. */
@@ -121,7 +121,7 @@ export interface Architecture<C extends CommonConfig = CommonConfig> {
   /** Reads and checks the configuration. */
   config(fields: Fields): C;
   /** The parameters of a task. */
-  parameters(config: C, task: Task): ParameterTable;
+  parameters(config: C, task: ModelTask): ParameterTable;
   /** Computes the outputs. */
-  apply(params: Params, batch: Batch, config: C, task: Task, options: ApplyOptions): Outputs;
+  apply(params: Params, batch: Batch, config: C, task: ModelTask, options: ApplyOptions): Outputs;
 }

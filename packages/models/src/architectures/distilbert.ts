@@ -1,6 +1,6 @@
 // DistilBERT: BERT without token types and pooler, with half the layers.
 import { relu, scaledDotProductAttention, type Tensor } from "@weft/core";
-import type { Architecture, CommonConfig, Outputs, ParameterTable, Task } from "./contract.js";
+import type { Architecture, CommonConfig, ModelTask, Outputs, ParameterTable } from "./contract.js";
 import {
   type ActivationName,
   activate,
@@ -97,7 +97,7 @@ export const distilbert: Architecture<DistilBertConfig> = {
 
   parameters(c, task) {
     const { width, feedForward, vocabulary } = c;
-    const heads: Record<Exclude<Task, "causal-lm">, ParameterTable> = {
+    const heads: Record<Exclude<ModelTask, "causal-lm">, ParameterTable> = {
       base: {},
       classification: {
         ...denseTable("pre_classifier", width, width),

@@ -1,6 +1,6 @@
 // GPT-2: a pre-norm decoder with learned positions; its weights are stored as [in, out].
 import { packedAttention, type Tensor } from "@weft/core";
-import type { Architecture, CommonConfig, KeyValueCache, Outputs, ParameterTable, Task } from "./contract.js";
+import type { Architecture, CommonConfig, KeyValueCache, ModelTask, Outputs, ParameterTable } from "./contract.js";
 import {
   type ActivationName,
   activate,
@@ -103,7 +103,7 @@ export const gpt2: Architecture<Gpt2Config> = {
     const { width, feedForward } = c;
     // The sum of all layers has the variance of one.
     const gain = 1 / Math.sqrt(2 * c.layers);
-    const heads: Record<Exclude<Task, "masked-lm">, ParameterTable> = {
+    const heads: Record<Exclude<ModelTask, "masked-lm">, ParameterTable> = {
       base: {},
       "causal-lm": c.tied ? {} : denseTable("lm_head", c.vocabulary, width, false),
       classification: denseTable("score", c.labels, width, false),

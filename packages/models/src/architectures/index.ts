@@ -1,7 +1,7 @@
 // The architectures, by the `model_type` of config.json.
 import { type Fields, ModelError } from "../config/index.js";
 import { bert, roberta } from "./bert.js";
-import { type Architecture, type Task, tasks } from "./contract.js";
+import { type Architecture, type ModelTask, tasks } from "./contract.js";
 import { distilbert } from "./distilbert.js";
 import { gpt2 } from "./gpt2.js";
 import { llama, qwen2 } from "./llama.js";
@@ -25,7 +25,7 @@ export function architectureOf(fields: Fields): { type: string; architecture: Ar
 }
 
 /** The task that a checkpoint was saved for, by the class that it names; `base` if it names none. */
-export function savedTask({ classes }: Architecture, fields: Fields): Task {
+export function savedTask({ classes }: Architecture, fields: Fields): ModelTask {
   const named = fields.raw["architectures"];
   if (named === undefined || named === null) return "base";
   if (!Array.isArray(named) || named.length !== 1)
@@ -37,7 +37,7 @@ export function savedTask({ classes }: Architecture, fields: Fields): Task {
 }
 
 /** Throws unless the architecture has a head for the task. */
-export function checkTask({ classes }: Architecture, type: string, task: Task): void {
+export function checkTask({ classes }: Architecture, type: string, task: ModelTask): void {
   if (classes[task] === undefined)
     throw new ModelError(
       `${type} has no head for the task ${JSON.stringify(task)}; it has ${Object.keys(classes).join(", ")}`,

@@ -17,7 +17,7 @@ import {
 } from "@weft/core";
 import * as nn from "@weft/core/nn";
 import { ModelError } from "../config/index.js";
-import type { ApplyOptions, Batch, CacheOptions, CheckpointPolicy } from "./contract.js";
+import type { ApplyOptions, Batch, CheckpointPolicy, KeyValueCacheOptions } from "./contract.js";
 
 /** Low-rank update of a layer: y += scale (x A^T) B^T. */
 export interface LowRank {
@@ -204,7 +204,7 @@ export function positionsOf(batch: Batch, length: number): Tensor {
 /** How a decoder layer attends. */
 export interface CausalOptions {
   mask: Tensor | undefined;
-  cached: CacheOptions | undefined;
+  cached: KeyValueCacheOptions | undefined;
   /** Number of keys before the query that it sees, besides itself; undefined for all. */
   window: number | undefined;
   /** Factor of the scores; 1 / sqrt(size) by default. */

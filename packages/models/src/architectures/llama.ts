@@ -2,7 +2,7 @@
 // biases to the projections of queries, keys and values, and sliding windows.
 import type { Tensor } from "@weft/core";
 import type { Fields } from "../config/index.js";
-import type { Architecture, CommonConfig, KeyValueCache, Outputs, ParameterTable, Task } from "./contract.js";
+import type { Architecture, CommonConfig, KeyValueCache, ModelTask, Outputs, ParameterTable } from "./contract.js";
 import {
   type ActivationName,
   activate,
@@ -119,7 +119,7 @@ const decoder = (name: string, config: (fields: Fields) => LlamaConfig): Archite
 
   parameters(c, task) {
     const { width, size, biases, feedForward } = c;
-    const heads: Record<Exclude<Task, "masked-lm">, ParameterTable> = {
+    const heads: Record<Exclude<ModelTask, "masked-lm">, ParameterTable> = {
       base: {},
       "causal-lm": c.tied ? {} : denseTable("lm_head", c.vocabulary, width, false),
       classification: denseTable("score", c.labels, width, false),

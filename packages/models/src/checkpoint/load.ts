@@ -4,7 +4,7 @@
 import { type DType, key, OutOfMemoryError, session, splitKey, type Tensor } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
 import { fromStorage } from "@weft/core/internal/tensor";
-import { type Params, sizeOf, type Task, tasks, treeOf } from "../architectures/index.js";
+import { type ModelTask, type Params, sizeOf, tasks, treeOf } from "../architectures/index.js";
 import { ModelError, readGenerationConfig, readJson } from "../config/index.js";
 import { defineModel, drawParameter, type Model, type ModelOptions } from "../model/index.js";
 import { openTensors, type TensorFolder } from "./shards.js";
@@ -76,7 +76,7 @@ function matchNames(model: Model, files: TensorFolder): { sources: Map<string, s
 /** Parameters that every task has: these must be in the files. */
 function backboneNames({ architecture, config }: Model): Set<string> {
   const tables = tasks
-    .filter((task): task is Task => architecture.classes[task] !== undefined)
+    .filter((task): task is ModelTask => architecture.classes[task] !== undefined)
     .map((task) => new Set(Object.keys(architecture.parameters(config, task))));
   return new Set([...tables[0]].filter((name) => tables.every((table) => table.has(name))));
 }

@@ -11,7 +11,7 @@ import type { Model } from "../model/index.js";
 import { indexName, single } from "./shards.js";
 
 /** Options of {@link savePretrained}. */
-export interface SaveOptions {
+export interface SaveModelOptions {
   /** Largest shard in bytes; 5 GB by default. */
   maxShardBytes?: number;
   /** Folder whose tokenizer files are copied; that of a loaded model by default. */
@@ -88,7 +88,7 @@ export async function savePretrained(
   folder: string,
   model: Model & { folder?: string },
   params: Params,
-  options: SaveOptions = {},
+  options: SaveModelOptions = {},
 ): Promise<void> {
   const known = ["maxShardBytes", "tokenizerFrom"] as const;
   const { maxShardBytes = 5e9, tokenizerFrom = model.folder } = checkOptions("savePretrained", options, known);

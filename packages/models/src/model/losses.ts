@@ -1,6 +1,6 @@
 // Losses of the tasks, as the published implementations define them: labels of -100 have no loss.
 import { binaryCrossEntropyWithLogits, concat, crossEntropy, full, mseLoss, type Tensor } from "@weft/core";
-import type { Batch, Outputs, Task } from "../architectures/index.js";
+import type { Batch, ModelTask, Outputs } from "../architectures/index.js";
 import { ModelError } from "../config/index.js";
 
 /** Label of a token that has no loss. */
@@ -47,7 +47,7 @@ function classLoss(logits: Tensor, labels: Tensor, given: ProblemType | null): T
 }
 
 /** The loss of a task: a scalar in float32. */
-export function taskLoss(outputs: Outputs, batch: Batch, task: Task, problem: ProblemType | null): Tensor {
+export function taskLoss(outputs: Outputs, batch: Batch, task: ModelTask, problem: ProblemType | null): Tensor {
   const { logits } = outputs;
   const { labels } = batch;
   if (logits === undefined)

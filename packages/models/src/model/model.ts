@@ -9,12 +9,12 @@ import {
   type Batch,
   type CommonConfig,
   checkTask,
+  type ModelTask,
   type Outputs,
   type ParameterSpec,
   type ParameterTable,
   type Params,
   savedTask,
-  type Task,
   tasks,
   treeOf,
 } from "../architectures/index.js";
@@ -31,20 +31,20 @@ import { type ProblemType, taskLoss } from "./losses.js";
 /** Options of {@link defineModel}. */
 export interface ModelOptions {
   /** What the model predicts; the task that the configuration names by default. */
-  task?: Task;
+  task?: ModelTask;
   /** Classes of a classification head: their number, or their names. */
   labels?: number | readonly string[];
 }
 
 /** Options of {@link Model.loss}. */
-export interface LossOptions extends Omit<ApplyOptions, "cached" | "lastOnly"> {}
+export interface ModelLossOptions extends Omit<ApplyOptions, "cached" | "lastOnly"> {}
 
 /** An architecture with a configuration and a task. It holds no parameters. */
 export interface Model {
   /** The architecture, such as `bert`. */
   readonly type: string;
   /** What the model predicts. */
-  readonly task: Task;
+  readonly task: ModelTask;
   /** The configuration, checked. */
   readonly config: CommonConfig;
   /** The configuration in the format of config.json. */
@@ -64,7 +64,7 @@ export interface Model {
   /** Computes hidden states and scores. */
   apply(params: Params, batch: Batch, options?: ApplyOptions): Outputs;
   /** Computes the loss of the task: a scalar. */
-  loss(params: Params, batch: Batch, options?: LossOptions): Tensor;
+  loss(params: Params, batch: Batch, options?: ModelLossOptions): Tensor;
 }
 
 /** Sines and cosines of positions [rows, width], in turns. */

@@ -3,7 +3,7 @@
 import { type Key, key, type Tensor, tensor } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
 import { loadStateDict, stateDict } from "@weft/core/nn";
-import type { Batch, Params, Task } from "../architectures/index.js";
+import type { Batch, ModelTask, Params } from "../architectures/index.js";
 import { type PretrainedModel, savePretrained } from "../checkpoint/index.js";
 import { type JsonObject, ModelError } from "../config/index.js";
 import { ignoredLabel, nextLabels } from "../model/index.js";
@@ -23,7 +23,7 @@ export interface FineTuningOptions {
    */
   config?: JsonObject;
   /** `classification` (default), `causal-lm` or `masked-lm`. */
-  task?: Task;
+  task?: ModelTask;
   /** Texts with labels: a `.csv` or `.jsonl` file, or several. */
   data: string | readonly string[];
   /** Texts for the evaluation after each epoch: a file, or the share of the training texts that are held out for it. */

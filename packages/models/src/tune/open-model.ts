@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:f
 import { join } from "node:path";
 import { jit, key } from "@weft/core";
 import { cacheRoot, makeFolder } from "@weft/core/internal/device";
-import type { Task } from "../architectures/index.js";
+import type { ModelTask } from "../architectures/index.js";
 import { loadPretrained, type PretrainedModel } from "../checkpoint/index.js";
 import { type JsonObject, ModelError } from "../config/index.js";
 import { defineModel } from "../model/index.js";
@@ -13,7 +13,7 @@ import { loadTokenizer, type TextTokenizer, trainTokenizer } from "../text/index
 interface Source {
   from?: string;
   config?: JsonObject;
-  task: Task;
+  task: ModelTask;
   seed?: number;
 }
 

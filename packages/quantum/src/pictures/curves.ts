@@ -2,12 +2,12 @@
 import { WeftError } from "@weft/core/internal/graph";
 import {
   axes,
-  type Box,
   label,
   legend,
   line,
   linearScale,
   logScale,
+  type PanelBox,
   polyline,
   seriesColors,
   short,
@@ -32,7 +32,12 @@ const extent = (values: readonly number[]): [number, number] => {
 
 const colorOf = (k: number): string => seriesColors[k % seriesColors.length];
 
-function panel(curves: readonly Curve[], box: Box, names: { x: string; y: string }, range?: [number, number]): string {
+function panel(
+  curves: readonly Curve[],
+  box: PanelBox,
+  names: { x: string; y: string },
+  range?: [number, number],
+): string {
   const own = extent(curves.flatMap(({ y }) => [...y]));
   const [low, high] = range ?? own;
   const room = range === undefined ? 0.05 * (high - low) : 0;
@@ -166,7 +171,7 @@ export interface ErrorShare {
 /** Contributions to an infidelity as bars on a logarithmic scale. */
 export function errorBudgetSvg(shares: readonly ErrorShare[], title = "Error budget"): string {
   const positive = shares.filter(({ value }) => value > 0).map(({ value }) => value);
-  const box: Box = { left: 210, top: 56, width: 360, height: 30 * shares.length };
+  const box: PanelBox = { left: 210, top: 56, width: 360, height: 30 * shares.length };
   const x = logScale(
     [Math.max(1e-16, Math.min(...positive, 1e-3) / 2), Math.max(...positive, 1e-15)],
     [box.left, box.left + box.width],

@@ -1,6 +1,6 @@
 // Pictures of states: Bloch sphere and phase-space functions.
 import { WeftError } from "@weft/core/internal/graph";
-import { axes, type Box, label, line, linearScale, polyline, seriesColors, svgDocument } from "@weft/formats/svg";
+import { axes, label, line, linearScale, type PanelBox, polyline, seriesColors, svgDocument } from "@weft/formats/svg";
 import { Operator, type OperatorLike, sigmaX, sigmaY, sigmaZ } from "../operators/index.js";
 import { rgbPng } from "./png.js";
 
@@ -110,7 +110,7 @@ export function phaseSpaceSvg(
       pixels.set(diverging(value / most).map(Math.round), 3 * ((height - 1 - i) * width + j));
     });
   });
-  const box: Box = { left: 76, top: 66, width: 360, height: 360 };
+  const box: PanelBox = { left: 76, top: 66, width: 360, height: 360 };
   const [x, y] = [
     linearScale([xs[0], xs[width - 1]], [box.left, box.left + box.width]),
     linearScale([ys[0], ys[height - 1]], [box.top + box.height, box.top]),

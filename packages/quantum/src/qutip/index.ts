@@ -36,8 +36,8 @@ export {
   type EOp,
   mesolve,
   propagator,
-  type Result,
   type SolverOptions,
+  type SolverResult,
   sesolve,
   steadystate,
 } from "./solve.js";

@@ -49,7 +49,7 @@ export interface SolverOptions {
 }
 
 /** Result of a solver. */
-export interface Result {
+export interface SolverResult {
   times: number[];
   /** Values by observable and time: numbers, or { re, im } for operators that are not Hermitian. */
   expect: OperatorEntry[][];
@@ -122,7 +122,7 @@ interface Solved {
   states: Qobj[] | null;
   final: Qobj;
   values: OperatorEntry[][];
-  stats: Result["stats"];
+  stats: SolverResult["stats"];
 }
 
 interface Problem {
@@ -250,7 +250,7 @@ function solve(
   tlist: readonly number[],
   cOps: CollapseOperator | readonly CollapseOperator[] | null,
   options: SolverOptions,
-): Result {
+): SolverResult {
   checkOptions(options, optionNames, name);
   checkTimes(tlist);
   const context = { tlist, args: options.args ?? {} };
@@ -285,7 +285,7 @@ function solve(
  * console.log(expect[0]); // cos(2 pi t): 1, -1, 1
  * ```
  */
-export function sesolve(H: QobjEvo, psi0: Qobj, tlist: readonly number[], options: SolverOptions = {}): Result {
+export function sesolve(H: QobjEvo, psi0: Qobj, tlist: readonly number[], options: SolverOptions = {}): SolverResult {
   if (!psi0.isket) throw new WeftError("sesolve: psi0 must be a ket; density matrices go through mesolve");
   return solve("sesolve", H, psi0, tlist, null, options);
 }
@@ -308,7 +308,7 @@ export function mesolve(
   tlist: readonly number[],
   cOps: CollapseOperator | readonly CollapseOperator[] = [],
   options: SolverOptions = {},
-): Result {
+): SolverResult {
   if (collapseList(cOps).length === 0 && rho0.isket) return sesolve(H, rho0, tlist, options);
   return solve("mesolve", H, densityMatrix(rho0), tlist, cOps, options);
 }

@@ -15,7 +15,7 @@ import { lindbladTerms, schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { type CheckedJump, type Grid, type Hamiltonian, matrixOf, wholeJump } from "./problem.js";
 
 /** A jump operator times the root of its rate, applied to kets [D] or columns [D, n] for the inputs u of a step. */
-export interface Channel {
+export interface JumpChannel {
   apply(x: Tensor, u: Tensor): Tensor;
 }
 
@@ -64,7 +64,7 @@ function rooted(
 const scaledBy = (x: Tensor, scale: ((u: Tensor) => Tensor) | null, u: Tensor, grid: Grid): Tensor =>
   scale === null ? x : x.mul(scale(u).cast(grid.real));
 
-export function channelsOf(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): Channel[] {
+export function channelsOf(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Grid): JumpChannel[] {
   const isLocal = usesTerms(h, jumps);
   return jumps.map((jump, k) => {
     const { factor, scale } = rooted(jumps, k, h.drives.length);

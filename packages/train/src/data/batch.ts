@@ -10,7 +10,7 @@ export const columns = { sample: 0, label: 1, length: 2, key0: 3, key1: 4, total
 export const headColumns = 6;
 
 /** A packed micro-batch of one rank. */
-export interface Batch {
+export interface MicroBatch {
   /** Number of the epoch. */
   epoch: number;
   /** Index of the optimizer step within the epoch, from 0. */
@@ -50,7 +50,7 @@ export function fillBatch(
   index: number,
   micro: number,
   target?: Int32Array,
-): Batch {
+): MicroBatch {
   const { rank, ranks, accumulation, rows, seed } = shape;
   const length = plan.padded[index];
   const width = headColumns + length;

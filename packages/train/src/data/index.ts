@@ -1,5 +1,5 @@
 // @weft/train/data: text data sets as tokens: downloaded, tokenized once, shuffled, divided over ranks, prefetched.
-export { type Batch, columns, headColumns, rowsPerRank } from "./batch.js";
+export { columns, headColumns, type MicroBatch, rowsPerRank } from "./batch.js";
 export {
   type DatasetName,
   type DatasetSource,

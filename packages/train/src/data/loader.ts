@@ -1,7 +1,7 @@
 // Loaders: an endless sequence of batches in epoch order. Batches are made inline, or by threads that stay a few
 // batches ahead through a ring buffer in shared memory; the trainer reads them without copying.
 import { Worker } from "node:worker_threads";
-import { type Batch, type BatchShape, fillBatch, headColumns } from "./batch.js";
+import { type BatchShape, fillBatch, headColumns, type MicroBatch } from "./batch.js";
 import { type Epoch, type EpochOptions, planEpoch } from "./epoch.js";
 import { DataError } from "./table.js";
 import type { TokenSet } from "./tokens.js";
@@ -27,7 +27,7 @@ export interface Loader {
   /** Optimizer steps per epoch. */
   readonly stepsPerEpoch: number;
   /** The next micro-batch. Its array is valid until the next call. */
-  next(): Batch;
+  next(): MicroBatch;
   /** Ends the loader's threads. */
   close(): void;
 }
@@ -44,7 +44,7 @@ export class BatchMaker {
     this.stepsPerEpoch = Math.ceil(set.rows / options.globalBatch);
   }
 
-  make(epoch: number, index: number, micro: number, target?: Int32Array): Batch {
+  make(epoch: number, index: number, micro: number, target?: Int32Array): MicroBatch {
     const { set, options } = this;
     if (this.#plan === null || this.#epoch !== epoch) {
       const lengthOf = (row: number): number => set.offsets[row + 1] - set.offsets[row];
@@ -162,7 +162,7 @@ class ThreadLoader implements Loader {
     });
   }
 
-  next(): Batch {
+  next(): MicroBatch {
     this.#release();
     const thread = this.#threads[this.#next];
     this.#next = (this.#next + 1) % this.#threads.length;

@@ -17,7 +17,7 @@ import {
   resolveConfig,
   showConfig,
 } from "./config.js";
-import { type Parts, tinyRaw } from "./testkit.js";
+import { type ConfigParts, tinyRaw } from "./testkit.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-config-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -63,7 +63,7 @@ test("an unknown key is an error that suggests the right name", () => {
 });
 
 test("a key without effect is an error", () => {
-  const useless: [string, Parts | Record<string, unknown>][] = [
+  const useless: [string, ConfigParts | Record<string, unknown>][] = [
     ["optimizer.betas", { optimizer: { type: "sgd", betas: [0.9, 0.99] } }],
     ["optimizer.momentum", { optimizer: { momentum: 0.9 } }],
     ["optimizer.min_ratio", { optimizer: { min_ratio: 0.1 } }],
@@ -74,7 +74,7 @@ test("a key without effect is an error", () => {
   ];
   for (const [key, parts] of useless)
     assert.throws(
-      () => tinyRaw(parts as Parts),
+      () => tinyRaw(parts as ConfigParts),
       new RegExp(`${key.replace(".", "\\.")} would have no effect: it needs`),
       key,
     );
@@ -100,7 +100,7 @@ test("errors of missing, wrong and impossible values name the key", () => {
     }),
     /data\.dataset is "mnist".*ag_news/,
   );
-  const resolve = (parts: Parts): unknown => resolveConfig(tinyRaw(parts));
+  const resolve = (parts: ConfigParts): unknown => resolveConfig(tinyRaw(parts));
   assert.throws(() => resolve({ model: { n_heads: 3 } }), /d_model 16 is not a multiple of model\.n_heads 3/);
   assert.throws(
     () => resolve({ data: { length_buckets: [16, 8, 32] } }),

@@ -30,4 +30,4 @@ export { type SlurmOptions, slurmScript } from "./slurm.js";
 export { parseBytes } from "./state-placement.js";
 export { type TrainDefinition, train } from "./train.js";
 export type { TrainEvent, TrainOptions, TrainResult } from "./trainer.js";
-export type { LossOptions, SampleSource, TrainData, TrainSplits, UserDefinition, UserModel } from "./user-task.js";
+export type { LossContext, SampleSource, TrainData, TrainSplits, UserDefinition, UserModel } from "./user-task.js";

@@ -2,9 +2,9 @@
 // within seconds, with one error. It knows processes, not training.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { endWithParent } from "@weft/cluster";
 import { trainSettings } from "../settings.js";
 import { TrainError } from "./errors.js";
@@ -52,6 +52,7 @@ export function followLauncher(): void {
 export function reportToParent(message: string): boolean {
   const path = trainSettings.rankError.get();
   if (path === undefined) return false;
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   writeFileSync(path, message);
   return true;
 }
@@ -68,7 +69,8 @@ function reasonOf(code: number | null, signal: NodeJS.Signals | null, errorPath:
 export async function launchRanks(options: RanksOptions): Promise<void> {
   const { size, coresPerRank, command } = options;
   const group = `weft-train-${process.pid}-${randomBytes(4).toString("hex")}`;
-  const folder = mkdtempSync(join(tmpdir(), "weft-ranks-"));
+  // A rank makes the folder when it has an error to store: a launcher that is killed leaves nothing behind.
+  const folder = join(tmpdir(), `weft-ranks-${randomBytes(8).toString("hex")}`);
   const cores = ownCores();
   const enough = cores.length >= size * coresPerRank;
   let failure: string | null = null;

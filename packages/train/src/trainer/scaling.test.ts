@@ -13,7 +13,7 @@ import { findCheckpoint } from "./checkpoint.js";
 import { type ClassifierModel, makeModel } from "./model.js";
 import { makeOptimizer } from "./optimizer.js";
 import { freshState, StepExecutables, stepLog, type TrainState } from "./step.js";
-import { type Parts, rankBatch, textStepOptions, tiny, tinyRaw } from "./testkit.js";
+import { type ConfigParts, rankBatch, textStepOptions, tiny, tinyRaw } from "./testkit.js";
 import { train } from "./train.js";
 
 weft.setDevice(weft.CpuDevice.available() ? "cpu" : "reference");
@@ -102,7 +102,7 @@ test("a scale without overflow changes rounding only; a fixed scale that overflo
 
 test("half-precision training is close to float32, and resumes with the scale of the checkpoint", async () => {
   const folder = scratch();
-  const parts: Parts = { training: { epochs: 1 }, model: { dropout: 0 } };
+  const parts: ConfigParts = { training: { epochs: 1 }, model: { dropout: 0 } };
   const full = await train(tiny(folder, "full", parts));
   for (const compute of ["bfloat16", "float16"] as const) {
     const precision = { compute };

@@ -10,9 +10,11 @@ import type { RankBatch, StepOptions } from "./step.js";
 import { textStep } from "./text-task.js";
 
 /** Sections of the configuration to replace. */
-export type Parts = { [K in keyof RawConfig]?: RawConfig[K] extends object ? Partial<RawConfig[K]> : RawConfig[K] };
+export type ConfigParts = {
+  [K in keyof RawConfig]?: RawConfig[K] extends object ? Partial<RawConfig[K]> : RawConfig[K];
+};
 
-export function tinyRaw(parts: Parts = {}): RawConfig {
+export function tinyRaw(parts: ConfigParts = {}): RawConfig {
   const base = {
     name: "tiny",
     seed: 7,
@@ -38,7 +40,7 @@ export function tinyRaw(parts: Parts = {}): RawConfig {
   return checkConfig(merged, "tiny.yaml");
 }
 
-export const tiny = (folder: string, name: string, parts: Parts = {}): Config =>
+export const tiny = (folder: string, name: string, parts: ConfigParts = {}): Config =>
   resolveConfig(tinyRaw(parts), { output: join(folder, name) });
 
 /** The step of a text classifier on one rank. */

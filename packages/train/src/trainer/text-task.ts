@@ -4,7 +4,6 @@ import { crossEntropy, type Key, logicalAnd, stack, type Tensor, tensor, where }
 import type { TextClassifier } from "@weft/core/nn";
 import type { Workload } from "@weft/formats";
 import {
-  type Batch,
   columns,
   DataError,
   type DatasetSplit,
@@ -14,6 +13,7 @@ import {
   holdOut,
   type LoaderOptions,
   limitRows,
+  type MicroBatch,
   makeTokenizer,
   openLoader,
   openTokens,
@@ -192,7 +192,7 @@ class TextTask implements Task<TextClassifier> {
   }
 }
 
-function asTaskBatch(batch: Batch, { ranks }: DataShare): TaskBatch {
+function asTaskBatch(batch: MicroBatch, { ranks }: DataShare): TaskBatch {
   const { epoch, index, micro, samples, total, rows, length, data } = batch;
   const width = headColumns + length;
   const ids = Array.from({ length: samples }, (_, row) => data[row * width + columns.sample]);

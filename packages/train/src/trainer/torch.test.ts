@@ -8,7 +8,7 @@ import { type Answer, askTorch, needsTorch, type Wire } from "@weft/testing/torc
 import { columns, headColumns } from "../data/index.js";
 import { makeModel, unpackBatch } from "./model.js";
 import { freshState, StepExecutables, stepLog } from "./step.js";
-import { type Parts, rankBatch, textStepOptions, tinyRaw } from "./testkit.js";
+import { type ConfigParts, rankBatch, textStepOptions, tinyRaw } from "./testkit.js";
 
 const rows = 5;
 const length = 9;
@@ -16,7 +16,7 @@ const lengths = [9, 4, 1, 7, 9];
 const ids = Array.from({ length: rows * length }, (_, i) => 1 + ((i * 37) % 299));
 const labels = [0, 3, 1, 2, 2];
 
-const cases: [string, Parts["model"]][] = [
+const cases: [string, ConfigParts["model"]][] = [
   ["post-norm, sinusoidal positions, relu", {}],
   ["pre-norm, learned positions, gelu", { norm: "pre", positions: "learned", activation: "gelu" }],
 ];

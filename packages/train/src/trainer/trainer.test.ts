@@ -13,13 +13,13 @@ import { scratch } from "../data/testkit.js";
 import { checkpointSteps, findCheckpoint } from "./checkpoint.js";
 import { type RankGroup, singleRank } from "./group.js";
 import { SampleCounter } from "./sample-counter.js";
-import { type Parts, tiny } from "./testkit.js";
+import { type ConfigParts, tiny } from "./testkit.js";
 import { train } from "./train.js";
 import type { TrainOptions, TrainResult } from "./trainer.js";
 
 const folder = scratch();
 weft.setDevice(weft.CpuDevice.available() ? "cpu" : "reference");
-const run = (name: string, parts: Parts = {}, options: TrainOptions = {}): Promise<TrainResult> =>
+const run = (name: string, parts: ConfigParts = {}, options: TrainOptions = {}): Promise<TrainResult> =>
   train(tiny(folder, name, parts), options);
 
 function checked(schema: typeof recordSchema | typeof runFileSchema, text: string): Record<string, unknown> {
@@ -129,14 +129,14 @@ test("the same seed gives the same curve for any number of loaders, another seed
 });
 
 test("results read per window equal those read per step, and a non-finite step is still named", async () => {
-  const parts: Parts = { checkpoint: { every_steps: 5 } };
+  const parts: ConfigParts = { checkpoint: { every_steps: 5 } };
   const [once, windowed] = [await run("read-1", parts), await run("read-7", parts, { readEvery: 7 })];
   assert.deepEqual(windowed.losses, once.losses);
   assert.deepEqual(
     windowed.epochs.map((e) => e.trainLoss),
     once.epochs.map((e) => e.trainLoss),
   );
-  const steep: Parts = { optimizer: { type: "sgd", learning_rate: 1e20, warmup_steps: 0 } };
+  const steep: ConfigParts = { optimizer: { type: "sgd", learning_rate: 1e20, warmup_steps: 0 } };
   const stepOf = async (name: string, options: TrainOptions): Promise<string | undefined> => {
     const error = await run(name, steep, options).then(
       () => null,
@@ -150,7 +150,7 @@ test("results read per window equal those read per step, and a non-finite step i
 });
 
 test("a stopped run writes a checkpoint and resumes with the same curve", async () => {
-  const parts: Parts = { data: { length_buckets: [16, 32] }, optimizer: { schedule: "cosine" } };
+  const parts: ConfigParts = { data: { length_buckets: [16, 32] }, optimizer: { schedule: "cosine" } };
   const whole = await run("whole", parts);
   const abort = new AbortController();
   const stopped = await run("cut", parts, { signal: abort.signal, onStep: (e) => e.step === 7 && abort.abort() });
@@ -178,7 +178,7 @@ test("a stopped run writes a checkpoint and resumes with the same curve", async 
 });
 
 test("accumulated micro-steps equal the whole batch, also for an uneven last batch", async () => {
-  const double: Parts = { precision: { compute: "float64" }, model: { dropout: 0.1 } };
+  const double: ConfigParts = { precision: { compute: "float64" }, model: { dropout: 0.1 } };
   const whole = await run("acc-1", double);
   const micro = await run("acc-4", { ...double, training: { accumulation: 3 } });
   whole.losses.forEach((loss, i) => {
@@ -252,7 +252,7 @@ test("a batch larger than the data, an empty data set and a missing path are err
 });
 
 test("a non-finite loss names the step and the first non-finite tensor, and keeps the last checkpoint", async () => {
-  const parts: Parts = {
+  const parts: ConfigParts = {
     checkpoint: { every_steps: 4 },
     optimizer: { type: "sgd", learning_rate: 1e20, warmup_steps: 0 },
   };

@@ -22,7 +22,7 @@ import { firstNonFinite } from "./nonfinite.js";
 import type { DataShare, SplitName, Task, TaskBatch, TaskLoader } from "./task.js";
 
 /** What a loss function gets besides parameters and batch. */
-export interface LossOptions {
+export interface LossContext {
   /** Random key of the step, for dropout. It does not depend on the number of ranks. */
   key: Key;
   /** False during evaluation. */
@@ -116,12 +116,12 @@ export interface UserDefinition<P = unknown> {
   /** The model. */
   model: UserModel<P>;
   /** The mean loss of a batch. */
-  loss(params: P, batch: never, options: LossOptions): Tensor;
+  loss(params: P, batch: never, options: LossContext): Tensor;
   /**
    * How many terms the mean of the loss has, if these are not the rows of the batch: the tokens of a language model. Micro-steps and
    * batches of an evaluation are weighted by it, so that gradient accumulation gives the step of the larger batch.
    */
-  weight?(batch: never, options: LossOptions): Tensor;
+  weight?(batch: never, options: LossContext): Tensor;
   /** Data to train on, or training and validation data. */
   data: unknown;
   /** Classifiers: the number of rows of a batch whose class is predicted. */
@@ -230,7 +230,7 @@ export class UserTask<P = unknown> implements Task<P> {
     return params;
   }
 
-  loss(params: P, batch: unknown, options: LossOptions): Tensor {
+  loss(params: P, batch: unknown, options: LossContext): Tensor {
     const loss = this.definition.loss(params, batch as never, options);
     const mean = scalarOf("loss", loss, "the mean over the batch");
     if (!isFloat(mean.dtype))
@@ -353,12 +353,12 @@ function batchAt(
 /** Functions that a module exports, by name or as members of its default export. */
 interface ModelModule {
   init(key: Key, options: Record<string, unknown>): unknown;
-  loss(params: unknown, batch: unknown, options: LossOptions): Tensor;
+  loss(params: unknown, batch: unknown, options: LossContext): Tensor;
   data(options: Record<string, unknown>): unknown;
   /** Classifiers may have both. */
   correct?(params: unknown, batch: unknown): Tensor;
   classes?(): readonly string[];
-  weight?(batch: unknown, options: LossOptions): Tensor;
+  weight?(batch: unknown, options: LossContext): Tensor;
 }
 
 let findsWeft = false;

@@ -6,4 +6,4 @@ export { findGates } from "./gates.js";
 export { holderOf } from "./holder.js";
 export { RunRecords } from "./records.js";
 export type { RunPlace } from "./row.js";
-export { findTimelines, type Timeline } from "./timelines.js";
+export { findTimelines, type TimelineFiles } from "./timelines.js";

@@ -7,7 +7,7 @@ import { plainText } from "@weft/formats/text";
 import {
   type EpochPoint,
   type LogLine,
-  type RankParts,
+  type RankPartTimes,
   type SeriesField,
   type SeriesPart,
   seriesFields,
@@ -241,7 +241,7 @@ export class RunRecords {
   }
 
   /** Mean parts of the last steps of each rank. */
-  parts(): RankParts[] {
+  parts(): RankPartTimes[] {
     return [...this.#ranks.values()].flatMap(({ rank, series, device }) => {
       const mean = (field: SeriesField): number => {
         const { sum, count } = series.recent(field, recentSteps);

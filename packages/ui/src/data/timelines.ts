@@ -1,7 +1,7 @@
 // Tapes and traces that the timeline can show: those of the runs, and those beside them in the runs folder.
 import { lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import type { TimelineRow } from "../wire/index.js";
+import type { TimelineSource } from "../wire/index.js";
 import { isInside } from "./files.js";
 import type { RunPlace } from "./row.js";
 
@@ -15,8 +15,8 @@ const mostRows = 500;
 const mostBytes = 2 ** 30;
 
 /** A timeline and its files. */
-export interface Timeline {
-  row: TimelineRow;
+export interface TimelineFiles {
+  row: TimelineSource;
   files: string[];
 }
 
@@ -40,9 +40,9 @@ function filesIn(root: string, folder: string, wanted: (name: string) => boolean
 function timeline(
   id: string,
   name: string,
-  kind: TimelineRow["kind"],
+  kind: TimelineSource["kind"],
   found: { path: string; bytes: number }[],
-): Timeline[] {
+): TimelineFiles[] {
   const bytes = found.reduce((sum, file) => sum + file.bytes, 0);
   if (found.length === 0) return [];
   return [
@@ -54,7 +54,7 @@ function timeline(
 }
 
 /** Finds the timelines of the runs at these places and of the runs folder itself. */
-export function findTimelines(root: string, places: readonly RunPlace[]): Timeline[] {
+export function findTimelines(root: string, places: readonly RunPlace[]): TimelineFiles[] {
   const ofRuns = places.flatMap(({ id, folder }) => [
     ...timeline(`tape:${id}`, id, "tape", filesIn(root, folder, isTape)),
     ...timeline(`trace:${id}`, id, "trace", filesIn(root, join(folder, "traces"), isTrace)),

@@ -13,7 +13,7 @@ import {
   studyFromScaleDirectory,
   verdictLine,
 } from "@weft/lab/internal";
-import { type FindingCard, RequestError, type StudyView } from "../wire/index.js";
+import { type FindingCard, RequestError, type ScalingView } from "../wire/index.js";
 
 /** Bytes of record files that are analyzed; more is for the command line. */
 const mostBytes = 1 << 30;
@@ -81,7 +81,7 @@ function cardsOf(findings: readonly Finding[], command: string | null): FindingC
 const textOrNull = (text: string | null): string | null => (text === null ? null : plainText(text));
 
 /** The page of a study. */
-export function viewStudy({ folder }: { folder: string }): StudyView {
+export function viewStudy({ folder }: { folder: string }): ScalingView {
   checkFiles(folder);
   const study = studyFromScaleDirectory(folder);
   const { report, verdict } = analyzeStudy(study);

@@ -1,6 +1,6 @@
 // The kinds of work that threads do: what each is given, and what it answers. A kind's module is loaded in its thread only.
 
-import type { GateView, LedgerView, StudyView } from "../wire/index.js";
+import type { GateView, LedgerView, ScalingView } from "../wire/index.js";
 import type { GateTask } from "./quantum.js";
 
 /** What each kind of work is given. */
@@ -13,7 +13,7 @@ export interface JobTasks {
 
 /** What each kind of work answers. */
 export interface JobResults {
-  study: StudyView;
+  study: ScalingView;
   ledger: LedgerView;
   timeline: string;
   quantum: GateView;

@@ -56,11 +56,11 @@ export const post = async <T>(path: string, body: object): Promise<T> =>
   );
 
 /** State of the stream: whether events arrive, and why not. */
-export type Connection = "connecting" | "open" | "lost" | "refused";
+export type StreamState = "connecting" | "open" | "lost" | "refused";
 
 interface StreamOptions {
   onEvent: (name: string, data: unknown) => void;
-  onState: (state: Connection) => void;
+  onState: (state: StreamState) => void;
 }
 
 const shortestWait = 500;

@@ -5,7 +5,7 @@ import uPlot from "uplot";
 import { figure } from "./text.js";
 
 /** One curve. */
-export interface Curve {
+export interface ChartCurve {
   label: string;
   /** Name of a CSS color variable. */
   color: string;
@@ -22,7 +22,7 @@ export interface Curve {
 interface ChartProps {
   title: string;
   x: readonly (number | null)[];
-  curves: readonly Curve[];
+  curves: readonly ChartCurve[];
   /** The horizontal axis: steps, seconds of the clock, or plain numbers. */
   axis?: "step" | "time" | "number";
   axisLabel?: string;

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { EpochPoint, RunRow, SeriesPart } from "../wire/index.js";
 import { get } from "./api.js";
-import { Chart, type Curve } from "./chart.js";
+import { Chart, type ChartCurve } from "./chart.js";
 import { smooth } from "./curves.js";
 import { AxisChoice, type CurveAxis, Empty, Scroll, Smoothing, StateLabel } from "./parts.js";
 import { runAddress } from "./store.js";
@@ -18,14 +18,18 @@ interface Compared {
 const colors = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /** Curves of several runs on one axis: x values are merged, and a run has gaps where others have points. */
-function overlay(runs: readonly Compared[], axis: "step" | "time", weight: number): { x: number[]; curves: Curve[] } {
+function overlay(
+  runs: readonly Compared[],
+  axis: "step" | "time",
+  weight: number,
+): { x: number[]; curves: ChartCurve[] } {
   const points = runs.map(({ row, series }) => {
     const start = row.startedAt ?? series.t[0] ?? 0;
     return series.step.map((step, i) => (axis === "step" ? step : Math.max(0, (series.t[i] ?? start) - start)));
   });
   const x = [...new Set(points.flat())].sort((a, b) => a - b);
   const index = new Map(x.map((value, i) => [value, i]));
-  const curves = runs.map(({ row, series }, k): Curve => {
+  const curves = runs.map(({ row, series }, k): ChartCurve => {
     const mean = new Array<number | null>(x.length).fill(null);
     const values = smooth(series.values.loss?.mean ?? [], weight);
     points[k].forEach((value, i) => {

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { GateParameter, GateRow, GateView } from "../wire/index.js";
 import { get, post } from "./api.js";
-import { Chart, type Curve } from "./chart.js";
+import { Chart, type ChartCurve } from "./chart.js";
 import { Command, Empty, Fact, Scroll } from "./parts.js";
 import { go } from "./store.js";
 import { figure, formatMicroseconds, percent } from "./text.js";
@@ -297,7 +297,7 @@ function Pulses({ view }: { view: GateView }) {
   const [first] = view.pulses;
   const same = view.pulses.filter((pulse) => pulse.t.length === first?.t.length);
   const curves = same.map(
-    ({ name, y, envelope }, i): Curve => ({
+    ({ name, y, envelope }, i): ChartCurve => ({
       label: envelope ? `${name} (envelope)` : name,
       color: colors[i % colors.length],
       mean: y,
@@ -319,7 +319,7 @@ function Pulses({ view }: { view: GateView }) {
 
 function Populations({ view }: { view: GateView }) {
   const { labels, t, weights, from, open } = view.populations;
-  const curves = labels.map((label, i): Curve => ({ label, color: colors[i % colors.length], mean: weights[i] }));
+  const curves = labels.map((label, i): ChartCurve => ({ label, color: colors[i % colors.length], mean: weights[i] }));
   return (
     <Chart
       title={`Populations from |${from}⟩, ${open ? "with decay" : "without decay"}`}

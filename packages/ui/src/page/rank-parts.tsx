@@ -1,7 +1,7 @@
 // Where the time of a step goes: stacked parts per rank, and over the steps of the first rank.
 import { useMemo } from "preact/hooks";
-import type { RankParts as Parts, SeriesPart } from "../wire/index.js";
-import { Chart, type Curve } from "./chart.js";
+import type { RankPartTimes as Parts, SeriesPart } from "../wire/index.js";
+import { Chart, type ChartCurve } from "./chart.js";
 import { formatMicroseconds, percent } from "./text.js";
 
 const kinds = [
@@ -80,9 +80,9 @@ export function RankParts({
 }
 
 /** Cumulative curves: each part is drawn on top of those before it. */
-function stacked(part: SeriesPart): Curve[] {
+function stacked(part: SeriesPart): ChartCurve[] {
   const sums = new Array<number>(part.step.length).fill(0);
-  const curves = kinds.flatMap(([field, label, color]): Curve[] => {
+  const curves = kinds.flatMap(([field, label, color]): ChartCurve[] => {
     const values = part.values[field]?.mean;
     if (values === undefined) return [];
     values.forEach((value, i) => {

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { RunDetail, SeriesField, SeriesPart } from "../wire/index.js";
 import { get, post } from "./api.js";
-import { Chart, type Curve } from "./chart.js";
+import { Chart, type ChartCurve } from "./chart.js";
 import { atSteps, isLong, joinPoints, smooth } from "./curves.js";
 import { AxisChoice, Choice, Command, type CurveAxis, Empty, Fact, Scroll, Smoothing, StateLabel } from "./parts.js";
 import { RankParts } from "./rank-parts.js";
@@ -95,7 +95,7 @@ function useRun(id: string): {
 
 const capitalized = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 
-function curveOf(part: SeriesPart, field: SeriesField, label: string, color: string, weight = 0): Curve[] {
+function curveOf(part: SeriesPart, field: SeriesField, label: string, color: string, weight = 0): ChartCurve[] {
   const values = part.values[field];
   if (values === undefined) return [];
   return [{ label, color, mean: smooth(values.mean, weight), low: values.low, high: values.high }];
@@ -124,7 +124,7 @@ export function RunPage({ id }: { id: string }) {
     const loss = curveOf(part, "loss", lossLabel, "c1", weight);
     if (marks.loss.some((value) => value !== null))
       loss.push({ label: "validation", color: "c2", mean: marks.loss, sparse: true });
-    const accuracy: Curve[] = marks.accuracy.some((value) => value !== null)
+    const accuracy: ChartCurve[] = marks.accuracy.some((value) => value !== null)
       ? [{ label: "validation", color: "c2", mean: marks.accuracy, sparse: true }]
       : [];
     return {

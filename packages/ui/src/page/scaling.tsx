@@ -1,6 +1,6 @@
 // Scaling studies: speedup with intervals and predictions, efficiency, findings as cards, and how well predictions held.
 import { useEffect, useState } from "preact/hooks";
-import type { FindingCard, LedgerView, StudyRow, StudyView } from "../wire/index.js";
+import type { FindingCard, LedgerView, ScalingView, StudyRow } from "../wire/index.js";
 import { get } from "./api.js";
 import { Command, Empty, Fact, Scroll } from "./parts.js";
 import { Plot, type PlotLine, type PlotPoint } from "./plot.js";
@@ -55,7 +55,7 @@ export function ScalingPage({ id }: { id: string }) {
 const tones = { valid: "good", undecided: "warn", "not valid": "bad", "nothing to compare": "warn" } as const;
 
 function Study({ row, all }: { row: StudyRow; all: readonly StudyRow[] }) {
-  const { value: view, problem } = useGet<StudyView>("study", { id: row.id }, `${row.id} ${row.runs}`);
+  const { value: view, problem } = useGet<ScalingView>("study", { id: row.id }, `${row.id} ${row.runs}`);
   return (
     <>
       <div class="toolbar">
@@ -79,7 +79,7 @@ function Study({ row, all }: { row: StudyRow; all: readonly StudyRow[] }) {
   );
 }
 
-function StudyBody({ view }: { view: StudyView }) {
+function StudyBody({ view }: { view: ScalingView }) {
   const last = view.points.at(-1);
   return (
     <>
@@ -123,7 +123,7 @@ function StudyBody({ view }: { view: StudyView }) {
   );
 }
 
-function SpeedupPlot({ view }: { view: StudyView }) {
+function SpeedupPlot({ view }: { view: ScalingView }) {
   const base = view.points[0]?.devices ?? 1;
   const measured = view.points.map(
     (point): PlotPoint => ({
@@ -188,7 +188,7 @@ function SpeedupPlot({ view }: { view: StudyView }) {
 const classTone = (name: string): string =>
   ["super-linear", "near-perfect", "good", "baseline"].includes(name) ? "good" : name === "partial" ? "warn" : "bad";
 
-function PointTable({ view }: { view: StudyView }) {
+function PointTable({ view }: { view: ScalingView }) {
   return (
     <table class="plain numbers">
       <thead>

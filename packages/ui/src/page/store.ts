@@ -2,7 +2,7 @@
 // `useStore`; one stream of events feeds it.
 import { useEffect, useState } from "preact/hooks";
 import type { MachineNow, Overview, RunRow, StudyRow } from "../wire/index.js";
-import { type Connection, get, openEvents, ServerError } from "./api.js";
+import { get, openEvents, ServerError, type StreamState } from "./api.js";
 
 /** The address: `#/run/ID?x=1` is page `run`, argument `ID`. */
 export interface Route {
@@ -15,7 +15,7 @@ export interface Route {
 export interface State {
   overview: Overview | null;
   machine: MachineNow | null;
-  connection: Connection;
+  connection: StreamState;
   /** Why the first request failed. */
   problem: string | null;
   route: Route;

@@ -1,6 +1,6 @@
 // Tapes and traces on a timeline: the lab's page in a frame.
 import { useEffect, useState } from "preact/hooks";
-import type { TimelineRow } from "../wire/index.js";
+import type { TimelineSource } from "../wire/index.js";
 import { post } from "./api.js";
 import { Command, Empty } from "./parts.js";
 import { useGet } from "./scaling.js";
@@ -8,7 +8,7 @@ import { formatBytes } from "./text.js";
 
 /** The page of all timelines, or of one. */
 export function TimelinePage({ id }: { id: string }) {
-  const { value: rows, problem } = useGet<TimelineRow[]>("timelines", {}, "");
+  const { value: rows, problem } = useGet<TimelineSource[]>("timelines", {}, "");
   if (problem !== null) return <p class="notice bad">{problem}</p>;
   if (rows === null) return <p class="soft">Looking for tapes and traces …</p>;
   if (rows.length === 0)
@@ -50,7 +50,7 @@ export function TimelinePage({ id }: { id: string }) {
   );
 }
 
-function Frame({ row }: { row: TimelineRow }) {
+function Frame({ row }: { row: TimelineSource }) {
   const [address, setAddress] = useState<string | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {

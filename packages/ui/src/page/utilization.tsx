@@ -1,7 +1,7 @@
 // CPU, memory, GPUs and power of the host while the run ran.
 import { useMemo } from "preact/hooks";
 import type { UtilizationHistory } from "../wire/index.js";
-import { Chart, type Curve } from "./chart.js";
+import { Chart, type ChartCurve } from "./chart.js";
 import { formatBytes } from "./text.js";
 
 const colors = ["c1", "c2", "c3", "c4", "c5", "c6"];
@@ -9,7 +9,7 @@ const colors = ["c1", "c2", "c3", "c4", "c5", "c6"];
 /** Charts of utilization. */
 export function Utilization({ history }: { history: UtilizationHistory }) {
   const charts = useMemo(() => {
-    const perDevice = (field: "utilizationPercent" | "memoryBytes" | "powerWatts"): Curve[] =>
+    const perDevice = (field: "utilizationPercent" | "memoryBytes" | "powerWatts"): ChartCurve[] =>
       history.devices
         .filter((device) => device[field].some((value) => value !== null))
         .map((device, i) => ({ label: `GPU ${device.index}`, color: colors[i % colors.length], mean: device[field] }));
@@ -17,7 +17,7 @@ export function Utilization({ history }: { history: UtilizationHistory }) {
       processor: [
         { label: "all", color: "c1", mean: history.cpuPercent, fill: true },
         { label: "others", color: "c4", mean: history.othersPercent },
-      ] satisfies Curve[],
+      ] satisfies ChartCurve[],
       memory: [{ label: "host", color: "c3", mean: history.memoryBytes, fill: true }, ...perDevice("memoryBytes")],
       gpu: perDevice("utilizationPercent"),
       power: perDevice("powerWatts"),

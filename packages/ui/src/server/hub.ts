@@ -9,7 +9,7 @@ import {
   RunRecords,
   type RunsFolder,
   readDetail,
-  type Timeline,
+  type TimelineFiles,
 } from "../data/index.js";
 import { Jobs } from "../jobs/index.js";
 import {
@@ -73,7 +73,7 @@ export class Hub {
   ) {}
 
   /** The tapes and traces now. */
-  timelines(): Timeline[] {
+  timelines(): TimelineFiles[] {
     this.overview();
     const { root, places } = this.folder;
     return root === null ? [] : findTimelines(root, places);

@@ -10,7 +10,7 @@ export type {
 } from "./cluster.js";
 export { RequestError } from "./errors.js";
 export type { GateParameter, GateRow, GateView } from "./quantum.js";
-export type { Calibration, FindingCard, LedgerView, ScalePoint, ScalePrediction, StudyView } from "./study.js";
+export type { Calibration, FindingCard, LedgerView, ScalePoint, ScalePrediction, ScalingView } from "./study.js";
 
 /** State of a run: how it ended, or what is known about a run that has not written its end. */
 export type RunState = "running" | "ok" | "failed" | "timeout" | "canceled" | "died" | "silent" | "unknown";
@@ -108,7 +108,7 @@ export interface RunDetail {
   settings: Record<string, string>;
   epochs: EpochPoint[];
   test?: { loss: number; accuracy: number };
-  ranks: RankParts[];
+  ranks: RankPartTimes[];
   log: LogLine[];
   /** Files of captured output: stdout.log, stderr.log. */
   outputs: { name: string; text: string }[];
@@ -120,7 +120,7 @@ export interface RunDetail {
 }
 
 /** Mean parts of a step of one rank over the last steps, in microseconds. */
-export interface RankParts {
+export interface RankPartTimes {
   rank: number;
   steps: number;
   dataWaitUs: number;
@@ -202,7 +202,7 @@ export interface MachineNow {
 }
 
 /** Tapes or traces that the timeline can show. */
-export interface TimelineRow {
+export interface TimelineSource {
   id: string;
   name: string;
   kind: "tape" | "trace";

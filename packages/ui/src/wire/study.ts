@@ -43,7 +43,7 @@ export interface FindingCard {
 }
 
 /** A study as the scaling page shows it. */
-export interface StudyView {
+export interface ScalingView {
   name: string;
   status: "valid" | "undecided" | "not valid" | "nothing to compare";
   /** The verdict in a sentence. */

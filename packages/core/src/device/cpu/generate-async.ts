@@ -5,7 +5,7 @@ import type { Value } from "../../ops/index.js";
 import type { CompileOptions } from "../contract.js";
 import { type GeneratedProgram, generate } from "./generate.js";
 
-export interface Request {
+export interface GenerationRequest {
   id: number;
   fn: PlainFunction;
   donated: readonly boolean[];
@@ -13,7 +13,7 @@ export interface Request {
   environment: Record<string, string>;
 }
 
-export interface Answer {
+export interface GenerationAnswer {
   id: number;
   program: GeneratedProgram | null;
   error: string | null;
@@ -29,7 +29,7 @@ const waiting = new Map<number, (program: GeneratedProgram | null) => void>();
 function startThread(): Worker {
   // Options of the process, such as a program in the command line, are not for the thread.
   const worker = new Worker(new URL("./generate-thread.js", import.meta.url), { execArgv: [] });
-  worker.on("message", ({ id, program }: Answer) => settle(id, program));
+  worker.on("message", ({ id, program }: GenerationAnswer) => settle(id, program));
   const fail = (): void => {
     if (thread === worker) thread = null;
     for (const id of [...waiting.keys()]) settle(id, null);
@@ -63,7 +63,13 @@ export async function generateAsync(fn: GraphFn, options: CompileOptions): Promi
     thread.ref();
     const id = requests++;
     waiting.set(id, resolve);
-    thread.postMessage({ id, fn: toPlain(fn), donated, constants, environment: ownSettings() } satisfies Request);
+    thread.postMessage({
+      id,
+      fn: toPlain(fn),
+      donated,
+      constants,
+      environment: ownSettings(),
+    } satisfies GenerationRequest);
   });
   return program ?? generate(fn, options);
 }

@@ -2,12 +2,12 @@
 import { parentPort } from "node:worker_threads";
 import { decodeFunction } from "../../ops/index.js";
 import { generate } from "./generate.js";
-import type { Answer, Request } from "./generate-async.js";
+import type { GenerationAnswer, GenerationRequest } from "./generate-async.js";
 
-parentPort!.on("message", ({ id, fn, donated, constants, environment }: Request) => {
+parentPort!.on("message", ({ id, fn, donated, constants, environment }: GenerationRequest) => {
   // Settings are read from the environment, of which a thread has its own copy.
   Object.assign(process.env, environment);
-  const answer = (): Answer => {
+  const answer = (): GenerationAnswer => {
     try {
       return { id, program: generate(decodeFunction(fn), { donated, constants }), error: null };
     } catch (error) {

@@ -73,6 +73,15 @@ function watchedCompiler(line: string): { cc: string; calls(): string[] } {
   return { cc, calls: () => readFileSync(log, "utf8").split("\n").filter(Boolean) };
 }
 
+test("kernels of another compiler are not reused, even if it calls itself the same", { skip }, () => {
+  const folder = freshFolder();
+  const compilers = [watchedCompiler("echo unit"), watchedCompiler("echo unit")];
+  for (const { cc } of compilers) assert.equal(run(adds, { WEFT_CACHE_DIR: folder, WEFT_CC: cc }).out, "3000");
+  const [first, second] = compilers.map(({ calls }) => calls().length);
+  assert.ok(first > 0);
+  assert.equal(second, first);
+});
+
 test("of four processes that need the same kernels, one compiles them", { skip }, async () => {
   const { cc, calls } = watchedCompiler("echo unit");
   const alone = { ...process.env, WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc };

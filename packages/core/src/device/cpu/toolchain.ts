@@ -291,8 +291,8 @@ async function buildInBackground(
   }
 }
 
-const identityOf = ({ version, flags, programLibraries }: Compiler): string =>
-  [version, flags.join(" "), programLibraries.join(" "), processorKey()].join("\0");
+const identityOf = ({ command, version, flags, programLibraries }: Compiler): string =>
+  [command, version, flags.join(" "), programLibraries.join(" "), processorKey()].join("\0");
 
 /** Everything that compiled code depends on except its source; null without a compiler. */
 export function compilerIdentity(): string | null {
@@ -321,7 +321,7 @@ export function compilerSelfTest(): SelfTest | null {
 function testedCompiler(): Compiler | null {
   const compiler = findCompiler();
   if (compiler === null || tested !== null) return tested?.compiler ?? null;
-  const hash = createHash("sha256").update("self-test\0").update(selfTestSource()).update(compiler.command);
+  const hash = createHash("sha256").update("self-test\0").update(selfTestSource());
   const file = `${hash.update(identityOf(compiler)).update(compiler.safeFlags.join(" ")).digest("hex").slice(0, 40)}.self-test`;
   const result = keptSelfTest(file) ?? inWritableFolder("cpu", (folder) => selfTestIn(folder, file, compiler));
   if (result.flags === "safe")

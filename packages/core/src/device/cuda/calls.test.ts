@@ -9,7 +9,7 @@ import * as weft from "../../index.js";
 import type { CudaBuffer } from "./context.js";
 import { CudaDevice } from "./index.js";
 import { type CublasProduct, Products } from "./products.js";
-import { type Call, FakeCuda } from "./testkit.js";
+import { type DriverCall, FakeCuda } from "./testkit.js";
 
 const cache = mkdtempSync(join(tmpdir(), "weft-fake-cuda-"));
 process.env.WEFT_CACHE_DIR = cache;
@@ -77,7 +77,7 @@ test("arguments of a launch are packed addresses, in the order of the kernel", (
     const x = weft.ones([1000]).realize();
     fake.calls.length = 0;
     const y = x.exp().realize();
-    const call = fake.calls.find(({ name }) => name === "cuLaunchKernel") as Call;
+    const call = fake.calls.find(({ name }) => name === "cuLaunchKernel") as DriverCall;
     assert.deepEqual(new Set(FakeCuda.argumentsOf(call)), new Set([addressOf(x), addressOf(y)]));
   }));
 
@@ -340,7 +340,7 @@ test("a program that gets another state is one launch per call again", () =>
     before.dispose();
   }));
 
-const isConv = ({ name }: Call): boolean => /^cudnnConvolution/.test(name);
+const isConv = ({ name }: DriverCall): boolean => /^cudnnConvolution/.test(name);
 
 test("a convolution and its gradients are one library call each, with the algorithm that fits", () =>
   onFake((fake) => {

@@ -27,7 +27,7 @@ import { namedRanges } from "./nvtx.js";
 import { Transfers } from "./transfers.js";
 
 /** A part of a buffer that is ready when an event has happened. Parts follow each other from the buffer's start. */
-export interface Piece {
+export interface BufferPiece {
   bytes: number;
   event: number;
 }
@@ -35,7 +35,7 @@ export interface Piece {
 /** The pieces of a buffer that were issued so far; `more` issues the next one and says whether there was one. */
 export interface Pieces {
   epoch: number;
-  list: Piece[];
+  list: BufferPiece[];
   more: () => boolean;
 }
 

@@ -16,7 +16,7 @@ import {
 } from "../contract.js";
 import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
-import { type CudaBuffer, CudaContext, type Piece } from "./context.js";
+import { type BufferPiece, type CudaBuffer, CudaContext } from "./context.js";
 import { Convolutions } from "./convolution.js";
 import { depthwiseWorkspace, isDepthwiseKernel } from "./depthwise.js";
 import { cudaLibraries } from "./driver.js";
@@ -252,7 +252,7 @@ export class CudaDevice implements Device {
     );
 
     const deliver = (addresses: Addresses, output: CudaBuffer): void => {
-      const list: Piece[] = [];
+      const list: BufferPiece[] = [];
       const issue = program.issueInPieces(addresses);
       const more = (): boolean => {
         const { value: bytes, done } = issue.next();

@@ -3,7 +3,7 @@
 import koffi from "koffi";
 import { type CudaLibraries, type NativeFunction, useCudaLibraries } from "./driver.js";
 
-export interface Call {
+export interface DriverCall {
   name: string;
   args: readonly unknown[];
 }
@@ -38,12 +38,12 @@ const bytesAt = (address: number, bytes: number): Uint8Array =>
   new Uint8Array(koffi.view(BigInt(address), bytes) as ArrayBuffer);
 
 export class FakeCuda {
-  readonly calls: Call[] = [];
+  readonly calls: DriverCall[] = [];
   readonly #failures = new Map<string, Failure>();
   readonly #allocated = new Map<number, number>();
   readonly #registered = new Set<number>();
-  readonly #graphs = new Map<number, Call[]>();
-  #captured: Call[] | null = null;
+  readonly #graphs = new Map<number, DriverCall[]>();
+  #captured: DriverCall[] | null = null;
   #next = 0x1000;
   #dead = 0;
   /** Times that an event is asked for before it has happened. */
@@ -237,7 +237,7 @@ export class FakeCuda {
   milliseconds: () => number = () => 1;
 
   /** The calls inside a recorded graph. */
-  graphCalls(exec: number): readonly Call[] {
+  graphCalls(exec: number): readonly DriverCall[] {
     return this.#graphs.get(exec) ?? [];
   }
 
@@ -246,7 +246,7 @@ export class FakeCuda {
   }
 
   /** The arguments of a launch, as the kernel gets them. */
-  static argumentsOf(call: Call): number[] {
+  static argumentsOf(call: DriverCall): number[] {
     const extra = Number(call.args[10]);
     const words = new BigUint64Array(koffi.view(BigInt(extra), 40) as ArrayBuffer);
     const bytes = Number(new BigUint64Array(koffi.view(words[3], 8) as ArrayBuffer)[0]);

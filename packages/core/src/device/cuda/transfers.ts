@@ -1,7 +1,7 @@
 // Copies between the host, a GPU and other GPUs: small uploads through a ring buffer, large results directly into pinned
 // memory of the user's array, everything else through staging buffers. Works on buffers, not tensors.
 import { WeftError } from "../../graph/index.js";
-import type { CudaBuffer, CudaContext, Piece } from "./context.js";
+import type { BufferPiece, CudaBuffer, CudaContext } from "./context.js";
 import { type HostBlock, permanentBlock } from "./host-memory.js";
 
 const stagingBytes = 32 << 20;
@@ -172,7 +172,7 @@ export class Transfers {
     const { driver, copyStream } = this.context;
     const done = this.#fetchEvents.pop() ?? this.context.newEvent();
     const ready = this.context.event(0);
-    const copy = (at: number, { bytes, event }: Piece): number => {
+    const copy = (at: number, { bytes, event }: BufferPiece): number => {
       this.context.check("cuStreamWaitEvent", driver.cuStreamWaitEvent(copyStream, event, 0));
       this.context.check("cuMemcpyDtoH", driver.cuMemcpyDtoHAsync_v2(to + at, buffer.address + at, bytes, copyStream));
       return at + bytes;

@@ -13,13 +13,13 @@ import {
 } from "./value.js";
 
 /** A collective that evaluation waits at, with this device's operand; evaluation resumes with the result. */
-export interface Waiting {
+export interface PendingCollective {
   attrs: OpAttrs["collective"];
   input: Value;
 }
 
 /** Incremental evaluation, which stops at every collective. */
-export type EvaluationSteps = Generator<Waiting, Value[], Value>;
+export type EvaluationSteps = Generator<PendingCollective, Value[], Value>;
 type Evaluate = (fn: GraphFn, args: readonly Value[]) => EvaluationSteps;
 
 function iota({ shape, axis, dtype }: OpAttrs["iota"]): Value {

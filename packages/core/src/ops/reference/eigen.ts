@@ -3,14 +3,14 @@ import * as c from "./complex.js";
 import { build, columnsOf, identity, isFiniteMatrix, largestSize, type Matrix } from "./matrix.js";
 
 /** The unitary change of columns (p, q) -> (c p - s u q, s p + c u q) that makes a 2x2 Hermitian matrix diagonal. */
-export interface Rotation {
+export interface JacobiRotation {
   cos: number;
   sin: number;
   unit: c.Complex;
 }
 
 /** The rotation for [[app, apq], [conj(apq), aqq]], apq not zero. */
-export function diagonalizing(app: number, aqq: number, apq: c.Complex): Rotation {
+export function diagonalizing(app: number, aqq: number, apq: c.Complex): JacobiRotation {
   const size = c.abs(apq);
   const theta = (aqq - app) / (2 * size);
   const tan = (theta < 0 ? -1 : 1) / (Math.abs(theta) + Math.hypot(theta, 1));
@@ -18,7 +18,7 @@ export function diagonalizing(app: number, aqq: number, apq: c.Complex): Rotatio
   return { cos, sin: tan * cos, unit: c.conj(c.sign(apq)) };
 }
 
-export function rotateColumns(a: Matrix, p: number, q: number, { cos, sin, unit }: Rotation): void {
+export function rotateColumns(a: Matrix, p: number, q: number, { cos, sin, unit }: JacobiRotation): void {
   for (const row of a) {
     const left = row[p];
     const right = c.mul(row[q], unit);
@@ -27,7 +27,7 @@ export function rotateColumns(a: Matrix, p: number, q: number, { cos, sin, unit 
   }
 }
 
-function rotateRows(a: Matrix, p: number, q: number, { cos, sin, unit }: Rotation): void {
+function rotateRows(a: Matrix, p: number, q: number, { cos, sin, unit }: JacobiRotation): void {
   for (let j = 0; j < columnsOf(a); j++) {
     const upper = a[p][j];
     const lower = c.mul(a[q][j], c.conj(unit));

@@ -2,7 +2,7 @@
 
 export { combine, membersOf } from "./collective.js";
 export { type Complex, complex } from "./complex.js";
-export type { EvaluationSteps, Waiting } from "./control.js";
+export type { EvaluationSteps, PendingCollective } from "./control.js";
 export { evaluate, evaluateSteps, referenceRules } from "./evaluate.js";
 export { droppedOf, keptScale, numbering, threefry2x32 } from "./random.js";
 export { erf } from "./scalar.js";
