@@ -139,7 +139,11 @@ class Scheduler {
     }
     for (const store of stores) note(store.loop);
     this.loops = loops.filter((loop) => used.has(loop));
-    for (const s of this.#live) this.#place(s);
+    // A loop may be needed (its final state) before what it reads has a place (a step of another loop): until nothing moves.
+    for (let moved = true; moved; ) {
+      this.#loopStage.clear();
+      moved = this.#live.filter((s) => this.#place(s)).length > 0;
+    }
   }
 
   get size(): number {
@@ -159,8 +163,8 @@ class Scheduler {
     return false;
   }
 
-  /** The position, inside its own loop, at which a scalar is computed. Operands have smaller ids. */
-  #place(s: LaneScalar): void {
+  /** Finds the position, inside its own loop, at which a scalar is computed. Operands have smaller ids. Whether it moved. */
+  #place(s: LaneScalar): boolean {
     let stage = 0;
     for (const a of s.args) if (a.loop === s.loop) stage = Math.max(stage, this.#stage.get(a)!);
     if (s.op === "final" || s.op === "past") {
@@ -168,7 +172,9 @@ class Scheduler {
       const after = this.#turnAfter(s.of!, s.loop);
       stage = Math.max(stage, after);
     }
+    const moved = this.#stage.get(s) !== stage;
     this.#stage.set(s, stage);
+    return moved;
   }
 
   #turnAfter(loop: LaneLoop, scope: LaneLoop | null): number {
