@@ -6,7 +6,7 @@ const secondsAhead = 0.02;
 const [leastAhead, firstAhead, mostAhead] = [3, 8, 512];
 
 /** An instruction for some workers. Those of a group get it together, in the same order as the instructions of other clients. */
-export interface Waiting {
+export interface QueuedInstruction {
   readonly workers: readonly string[];
   readonly texts: readonly string[];
 }
@@ -41,7 +41,7 @@ class Fifo<T> {
 /** What one client has at one worker. */
 export class Backlog {
   readonly #sizes = new Fifo<number>();
-  readonly waiting = new Fifo<Waiting>();
+  readonly waiting = new Fifo<QueuedInstruction>();
   bytes = 0;
   #ahead = firstAhead;
   /** Seconds that an instruction took lately; null before the first report. */

@@ -3,7 +3,7 @@
 // once get equal shares of a worker's time. The order of instructions is decided here alone: members of a group must see the
 // collectives of several clients in the same order.
 import { WeftError } from "@weft/core/internal/graph";
-import { Backlog, type Waiting } from "./backlog.js";
+import { Backlog, type QueuedInstruction } from "./backlog.js";
 import { maxMessageBytes, type ToWorker } from "./protocol.js";
 
 /** The text of an instruction. A larger one would end the worker's connection and lose the tensors of every client. */
@@ -43,7 +43,7 @@ export class Instructions {
 
   /** Sends each worker its text, after what it was sent before. */
   send(workers: readonly string[], texts: readonly string[]): void {
-    const one: Waiting = { workers, texts };
+    const one: QueuedInstruction = { workers, texts };
     // The way of nearly every instruction.
     const direct = workers.every((id) => this.backlog(id).waiting.length === 0 && this.#mayGo(id));
     workers.forEach((id, i) => {
@@ -81,7 +81,7 @@ export class Instructions {
     return recipient === undefined || recipient.suspended || this.backlog(worker).hasRoom;
   }
 
-  #isNext(one: Waiting): boolean {
+  #isNext(one: QueuedInstruction): boolean {
     return one.workers.every((id) => {
       const backlog = this.backlogs.get(id);
       return backlog === undefined || (backlog.waiting.first === one && this.#mayGo(id));

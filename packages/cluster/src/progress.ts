@@ -5,7 +5,7 @@ import type { FromWorker } from "./protocol.js";
 const progressEvery = 64;
 const reportMs = 4;
 
-export class Progress {
+export class ProgressReports {
   readonly #done = new Map<number, { done: number; seconds: number }>();
   #timer: NodeJS.Timeout | null = null;
 

@@ -1,7 +1,7 @@
 // Workers and clients that speak the real protocol and compute nothing, so that tests and benchmarks of the control plane can
 // have thousands of them.
 import { Outbox } from "./outbox.js";
-import { Progress } from "./progress.js";
+import { ProgressReports } from "./progress.js";
 import { decodeAll, encode, type FromClient, type FromWorker, type ToWorker, toClient, toWorker } from "./protocol.js";
 import type { Security } from "./security.js";
 import { type Channel, hostId, openStream } from "./wire.js";
@@ -13,14 +13,14 @@ const standInGraph = { params: [], nodes: [["const", [], { value: 1, dtype: "flo
 
 /** A worker that reports instructions as done when they arrive. It sends no heartbeats. */
 export class StandInWorker {
-  readonly #progress: Progress;
+  readonly #progress: ProgressReports;
 
   private constructor(
     readonly channel: Channel,
     /** Called with every instruction. */
     readonly onInstruction: (message: ToWorker) => void,
   ) {
-    this.#progress = new Progress((message) => void channel.stream.write(encode(message)));
+    this.#progress = new ProgressReports((message) => void channel.stream.write(encode(message)));
   }
 
   /** Registers a worker; resolves when the dispatcher has welcomed it. */

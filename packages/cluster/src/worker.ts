@@ -30,7 +30,7 @@ import { DataServer } from "./data-server.js";
 import { log } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
 import { failureOf } from "./failure.js";
-import { Progress } from "./progress.js";
+import { ProgressReports } from "./progress.js";
 import { type ConstantArguments, decodeAll, encode, type FromWorker, type ToWorker, toWorker } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
@@ -233,7 +233,7 @@ export class Worker {
     this.#channel?.stream.write(encode(message));
   }
 
-  readonly #progress = new Progress((message) => this.#send(message));
+  readonly #progress = new ProgressReports((message) => this.#send(message));
 
   #sendStats(): void {
     if (this.id === "?") return;
