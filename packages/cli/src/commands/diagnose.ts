@@ -53,7 +53,9 @@ async function diagnoseTraces(paths: string[], options: Options): Promise<void> 
   const findings = traceFindings(report);
   const [first] = report.ranks.filter((rank) => rank.whatIf !== null);
   const whatIf = first?.whatIf ?? null;
-  const parts = [findingsText({ findings }), ...(first === undefined ? [] : [whatIfText(first)])];
+  const isEmpty = report.ranks.every((rank) => rank.spanUs === undefined);
+  const said = isEmpty ? "Cannot say: there is no work in these traces." : findingsText({ findings });
+  const parts = [said, ...(first === undefined ? [] : [whatIfText(first)])];
   const text = `${parts.join("\n\n")}\n`;
   if (options.out !== undefined)
     writeFiles(options.out, {
@@ -62,7 +64,7 @@ async function diagnoseTraces(paths: string[], options: Options): Promise<void> 
     });
   if (options.json) printJson({ findings, whatIf });
   else print(text);
-  if (report.ranks.every((rank) => rank.spanUs === undefined)) process.exitCode = failed;
+  if (isEmpty) process.exitCode = failed;
 }
 
 async function run(paths: string[], options: Options): Promise<void> {

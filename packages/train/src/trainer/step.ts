@@ -1,7 +1,7 @@
 // The compiled functions of a run: one optimizer step (forward, backward, update), its micro-steps for gradient
 // accumulation, and evaluation. They are written over whole tensors, as for one device; the placements of the state and of
 // the batch say which part of them a rank computes, and where ranks exchange data.
-import { bytesOf, type DType, type GraphFn } from "@weft/core/internal/graph";
+import { bytesOf, type DType, type GraphFn, isOp, type Node } from "@weft/core/internal/graph";
 import { session, tracing } from "@weft/core/internal/runtime";
 import { type Compression, type MarkKind, Placement, type StepRoles } from "@weft/core/internal/shard";
 import {
@@ -25,11 +25,18 @@ import {
 import { closeOver } from "@weft/core/internal/transform";
 import { stateDict } from "@weft/core/nn";
 import { globalNorm, type LossScaled, type Optimizer, type ScaledState } from "@weft/core/optim";
+import { TrainError } from "./errors.js";
 import type { RankGroup } from "./group.js";
 import { mark, markTree } from "./markers.js";
 import { byRows, type RankProgramOptions, rankProgram } from "./rank-program.js";
 import type { Section, StoredTensor } from "./shards.js";
 import { leavesOf, replicatedDecision, type StateLeaves, StatePlacement } from "./state-placement.js";
+
+/** Whether a node is zeros by construction. */
+const isZero = (node: Node): boolean =>
+  isOp(node, "const")
+    ? node.attrs.value === 0
+    : (isOp(node, "expand") || isOp(node, "reshape")) && isZero(node.inputs[0]);
 
 /** What a step computes: plain functions over a tree of parameters and a tree of a batch's tensors. */
 export interface StepTask<P = unknown> {
@@ -442,6 +449,10 @@ export class StepExecutables<P = unknown> {
       const part = weight !== undefined ? mean.mul(weight) : share === 1 ? mean : mean.mul(share);
       return scaling === null ? part : scaling.optimizer.scaleLoss(part, state.optimizer as ScaledState<unknown>);
     })(state.params);
+    if (treeLeaves(grads).every((g) => isZero(g.node)))
+      throw new TrainError(
+        "the loss depends on no parameter, so nothing would be trained; compute it from the parameters that it is given",
+      );
     const taken = micro?.add(1) ?? tensor(1, { dtype: "int32" });
     return { grads, loss: this.#marked(loss, "loss"), micro: taken, ...(weight !== undefined && { weight }) };
   }

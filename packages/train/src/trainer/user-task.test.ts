@@ -142,6 +142,10 @@ test("wrong models, losses and data are errors that name the argument", async ()
     attempt({ loss: (p: Line) => p.w.sum().cast("complex64") }),
     /loss returned complex64, .* no gradient/,
   );
+  await assert.rejects(
+    attempt({ loss: (_: Line, b: { x: weft.Tensor }) => b.x.mean() }),
+    /the loss depends on no parameter, so nothing would be trained/,
+  );
   const shared = weft.tensor([1], { dtype: "float64" });
   await assert.rejects(
     attempt({ model: { init: () => ({ w: shared, deep: [shared] }) } }),
