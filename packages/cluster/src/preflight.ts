@@ -26,8 +26,8 @@ export interface PreflightOptions {
   repeats?: number;
   /** Whether the rates are saved for the planner of this user's programs (true by default). */
   save?: boolean;
-  /** Called with what is measured next. */
-  onProgress?(text: string): void;
+  /** Called with what is measured next, and about which share of the work is done. */
+  onProgress?(text: string, share: number): void;
 }
 
 /** One measured worker: its best rates. */
@@ -160,6 +160,16 @@ interface MeasuredLink extends LinkRow {
   large: Probe;
 }
 
+/** Parts of the work in their order, and about where each begins and ends. */
+const phases = {
+  compile: [0, 0.2],
+  workers: [0.2, 0.45],
+  join: [0.45, 0.6],
+  links: [0.6, 0.8],
+  again: [0.8, 0.85],
+  collectives: [0.85, 1],
+} as const;
+
 class Preflight {
   readonly prober: Prober;
   readonly begin = performance.now();
@@ -182,14 +192,15 @@ class Preflight {
     return performance.now() > this.deadline;
   }
 
-  #say(text: string): void {
-    this.options.onProgress?.(text);
+  #say(text: string, phase: keyof typeof phases, done: number, of: number): void {
+    const [begin, end] = phases[phase];
+    this.options.onProgress?.(text, begin + ((end - begin) * done) / of);
   }
 
   async #prepareWorkers(): Promise<void> {
     const { workers } = this.cluster;
     for (const [rank, { id, process, device, threads, accelerator }] of workers.entries()) {
-      this.#say(`compiles for worker ${rank + 1} of ${workers.length} (${id})`);
+      this.#say(`compiles for worker ${rank + 1} of ${workers.length} (${id})`, "compile", rank, workers.length);
       const n = accelerator === null ? side.cpu : side.accelerator;
       const products = this.prober.prepare(new Map([[rank, productsFn(n, chain)]]));
       const memory = this.prober.prepare(new Map([[rank, streamFn(memoryElements)]]));
@@ -219,7 +230,7 @@ class Preflight {
     const { workers } = this.cluster;
     const lists = disjoint(pairsOf(hostsOf(workers)));
     for (const [i, pairs] of lists.entries()) {
-      this.#say(`joins links (${i + 1} of ${lists.length})`);
+      this.#say(`joins links (${i + 1} of ${lists.length})`, "join", i, lists.length);
       const rows = pairs.map((pair): MeasuredLink => {
         const [a, b] = pair.map((rank) => workers[rank]);
         const tiny = this.prober.collective("allReduce", pair, 2 * tinySide);
@@ -258,9 +269,11 @@ class Preflight {
     const members = this.workers.length;
     if (members < 2) return;
     const sideOf = (n: number): number => Math.ceil(n / members / tinySide) * members * tinySide;
+    const sides = [sideOf(linkSide / 2), sideOf(linkSide)];
     for (const kind of collectiveKinds)
-      for (const n of [sideOf(linkSide / 2), sideOf(linkSide)]) {
-        this.#say(`${kind} over all ${members} workers`);
+      for (const n of sides) {
+        const { length: done } = this.collectives;
+        this.#say(`${kind} over all ${members} workers`, "collectives", done, collectiveKinds.length * sides.length);
         const probe = this.prober.collective(kind, range(members), n);
         // After the first run all members are in step; the mean of the others is what a loop of steps pays.
         const sample = async (count: number): Promise<number> => {
@@ -282,13 +295,13 @@ class Preflight {
     const rounds = this.workers.length > manyWorkers ? Math.min(2, repeats) : repeats;
     for (const round of range(rounds)) {
       if (round > 0 && this.late) break;
-      this.#say(`round ${round + 1} of ${rounds}: ${this.workers.length} workers`);
+      this.#say(`round ${round + 1} of ${rounds}: ${this.workers.length} workers`, "workers", round, rounds);
       for (const row of this.workers) await this.#sampleWorker(row);
     }
     await this.#prepareLinks();
     for (const round of range(repeats - 1)) {
       if (this.late) break;
-      this.#say(`round ${round + 2} of ${repeats}: ${this.links.length} links`);
+      this.#say(`round ${round + 2} of ${repeats}: ${this.links.length} links`, "links", round, repeats - 1);
       for (const row of this.links) await this.#sampleLink(row);
     }
     await this.#lookAgain();
@@ -302,7 +315,8 @@ class Preflight {
       const workers = suspectWorkers(this.workers) as MeasuredWorker[];
       const links = suspectLinks(this.links) as MeasuredLink[];
       if ((this.late && round >= surelyAgain) || workers.length + links.length === 0) return;
-      this.#say(`looks again at ${workers.length} workers and ${links.length} links (${round + 1} of ${lookAgain})`);
+      const what = `${workers.length} workers and ${links.length} links`;
+      this.#say(`looks again at ${what} (${round + 1} of ${lookAgain})`, "again", round, lookAgain);
       const others = <T>(all: readonly T[], some: readonly T[]): T[] => {
         const rest = all.filter((row) => !some.includes(row));
         return some.length === 0

@@ -49,7 +49,11 @@ async function run(options: Options): Promise<void> {
       : await connect(options.server, security(options));
   const progress = new ProgressLine();
   try {
-    const report = await preflight(cluster, { repeats, seconds, onProgress: (text) => progress.note(text) });
+    const report = await preflight(cluster, {
+      repeats,
+      seconds,
+      onProgress: (text, share) => progress.update(text, share, 1),
+    });
     progress.clear();
     if (options.json) printJson(report, 0);
     else print(show(report));

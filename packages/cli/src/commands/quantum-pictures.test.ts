@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { errorBudget, GateProblem, parseGateSpec } from "@weft/quantum";
-import { draw } from "./quantum-pictures.js";
+import { draws } from "./quantum-pictures.js";
 
 const spec = `
 name: flip
@@ -15,7 +15,7 @@ target: {gate: X, compensation: virtual-z}
 
 test("levels, populations, pulses and the error budget of a gate", () => {
   const problem = new GateProblem(parseGateSpec(spec));
-  const pictures = draw(problem);
+  const pictures = Object.fromEntries(draws(problem).map(([name, draw]) => [name, draw()]));
   assert.deepEqual(Object.keys(pictures).sort(), ["budget", "levels", "populations", "pulses"]);
   assert.match(pictures.levels!, /\|1⟩ {2}0\.500/);
   const budget = errorBudget(problem);

@@ -5,7 +5,7 @@ import * as weft from "@weft/core";
 import { renderPng } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum";
 import type { Command } from "commander";
-import { attempt, printLines } from "../terminal/index.js";
+import { attempt, printLines, withProgress } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { loadProblem, physical } from "./quantum-run.js";
 
@@ -31,45 +31,58 @@ export function add(program: Command): void {
 async function run(file: string, options: Options): Promise<void> {
   if (options.device !== undefined) physical(() => weft.setDevice(options.device!));
   const problem = loadProblem(file, options.set);
-  const pictures = physical(() => draw(problem));
   mkdirSync(options.out, { recursive: true });
-  for (const [name, svg] of Object.entries(pictures)) {
-    writeFileSync(join(options.out, `${name}.svg`), svg);
-    if (options.png) writeFileSync(join(options.out, `${name}.png`), await renderPng(svg));
-  }
-  printLines(
-    `${Object.keys(pictures)
-      .map((name) => join(options.out, `${name}.svg`))
-      .join("\n")}\n`,
-  );
+  const names = await withProgress(async (progress) => {
+    const pictures = physical(() => draws(problem));
+    for (const [i, [name, draw]] of pictures.entries()) {
+      progress.update(`drawing ${name}`, i, pictures.length);
+      // The line is written before the work, which blocks.
+      await new Promise(setImmediate);
+      const svg = physical(draw);
+      writeFileSync(join(options.out, `${name}.svg`), svg);
+      if (options.png) writeFileSync(join(options.out, `${name}.png`), await renderPng(svg));
+    }
+    return pictures.map(([name]) => name);
+  });
+  printLines(`${names.map((name) => join(options.out, `${name}.svg`)).join("\n")}\n`);
 }
 
-/** The pictures by name. */
-export function draw(problem: quantum.GateProblem): Record<string, string> {
-  const { spec } = problem;
-  const bound = problem.bind();
-  const levels = bound.levels();
-  const columns = spec.device.names.map((name) => {
-    const energies = Array.from(levels[name]!.energies.dataSync() as Float64Array, (e) => e / (2 * Math.PI));
-    return { name, levels: energies.map((e, k) => ({ label: `|${k}⟩`, energy: e - energies[0]! })) };
-  });
+type Picture = [name: string, draw: () => string];
+
+/** The pictures by name, as functions: each takes a while. */
+export function draws(problem: quantum.GateProblem): Picture[] {
+  const { name } = problem.spec;
   const pulses = quantum.pulseLines(problem).map(({ name, times, values, band }) => ({
     name: band ? `${name} (envelope)` : name,
     x: times,
     y: values,
   }));
+  const all: Picture[] = [
+    ["levels", () => levelsPicture(problem)],
+    ["populations", () => populationsPicture(problem)],
+    ["budget", () => quantum.errorBudgetSvg(quantum.errorBudget(problem), `${name}: error budget`)],
+  ];
+  if (pulses.length > 0) all.push(["pulses", () => quantum.pulsesSvg(pulses, `${name}: pulses and their spectra`)]);
+  return all;
+}
+
+function levelsPicture(problem: quantum.GateProblem): string {
+  const { name, device } = problem.spec;
+  const levels = problem.bind().levels();
+  const columns = device.names.map((part) => {
+    const energies = Array.from(levels[part]!.energies.dataSync() as Float64Array, (e) => e / (2 * Math.PI));
+    return { name: part, levels: energies.map((e, k) => ({ label: `|${k}⟩`, energy: e - energies[0]! })) };
+  });
+  return quantum.levelsSvg(columns, `${name}: levels of the parts`);
+}
+
+function populationsPicture(problem: quantum.GateProblem): string {
   const { labels, times, weights, from } = problem.populations();
   const peak = (s: number): number => Math.max(...weights.map((row) => row[s]!));
   const shown = labels
     .map((_, s) => s)
     .sort((a, b) => peak(b) - peak(a))
     .slice(0, 6);
-  const populations = shown.map((s) => ({ name: `|${labels[s]}⟩`, x: times, y: weights.map((row) => row[s]!) }));
-  const drawn: Record<string, string> = {
-    levels: quantum.levelsSvg(columns, `${spec.name}: levels of the parts`),
-    populations: quantum.populationsSvg(populations, `${spec.name}: populations from |${from}⟩`),
-    budget: quantum.errorBudgetSvg(quantum.errorBudget(problem), `${spec.name}: error budget`),
-  };
-  if (pulses.length > 0) drawn.pulses = quantum.pulsesSvg(pulses, `${spec.name}: pulses and their spectra`);
-  return drawn;
+  const lines = shown.map((s) => ({ name: `|${labels[s]}⟩`, x: times, y: weights.map((row) => row[s]!) }));
+  return quantum.populationsSvg(lines, `${problem.spec.name}: populations from |${from}⟩`);
 }
