@@ -31,8 +31,10 @@ const others = {
   WEFT_TEST_CONCURRENCY: "Number of test files that run at once.",
   WEFT_TEST_DEVICES: "Devices of the op tests, separated by commas.",
   WEFT_TEST_EVERY: "Runs every n-th case of the GPU recognition tests.",
+  WEFT_TEST_FOLDER: "Set by `npm test`: the folder that holds the temporary folders and times of the test files.",
   WEFT_TEST_FULL: "1 runs the op tests with all dtypes and views.",
   WEFT_TEST_PART: "Part of the functions that the op tests run, such as 2/6; all by default.",
+  WEFT_TEST_SLOWEST: "Number of test files whose times `npm test` prints.",
   WEFT_TRACE_DIR: "Folder for the traces of a measured run; the lab sets it.",
 };
 
