@@ -11,14 +11,19 @@ import { collapseList, hamiltonianOf, jumpsOf } from "./terms.js";
 type CollapseOperators = Qobj | readonly Qobj[];
 const partsOf = (x: OperatorEntry): { re: number; im: number } => (typeof x === "number" ? { re: x, im: 0 } : x);
 
+type Problem = readonly [H: Qobj, rho0: Qobj | null, taulist: readonly number[], cOps: CollapseOperators];
+
 /** tr(A V(tau)(start)) at all times, for a start that need not be a state. */
 function regression(
   name: string,
-  [H, cOps, taulist]: readonly [Qobj, CollapseOperators, readonly number[]],
+  [H, rho0, taulist, cOps]: Problem,
   A: Qobj,
-  start: Qobj,
+  startFrom: (rho: Qobj) => Qobj,
   options: SolverOptions,
 ): OperatorEntry[] {
+  checkOptions(options, optionNames, name);
+  checkTimes(taulist);
+  const start = startFrom(rho0 === null ? steadystate(H, cOps) : densityMatrix(rho0));
   const context = { tlist: taulist, args: options.args ?? {} };
   const { h, first } = hamiltonianOf(H, context);
   const jumps = jumpsOf(cOps, first.dims, context);
@@ -33,9 +38,6 @@ function regression(
   return taulist.map((_, k) => ({ re: p[k].re - m[k].im, im: p[k].im + m[k].re }));
 }
 
-const startOf = (H: Qobj, rho0: Qobj | null, cOps: CollapseOperators): Qobj =>
-  rho0 === null ? steadystate(H, cOps) : densityMatrix(rho0);
-
 /**
  * Two-time correlation <A(tau) B(0)> in the state rho0 (null: the steady state), by the quantum regression theorem.
  */
@@ -48,9 +50,7 @@ export function correlation2op1t(
   B: Qobj,
   options: SolverOptions = {},
 ): OperatorEntry[] {
-  checkOptions(options, optionNames, "correlation2op1t");
-  checkTimes(taulist);
-  return regression("correlation2op1t", [H, cOps, taulist], A, B.mul(startOf(H, rho0, cOps)), options);
+  return regression("correlation2op1t", [H, rho0, taulist, cOps], A, (rho) => B.mul(rho), options);
 }
 
 /** Correlation <A(0) B(tau) C(0)> in the state rho0 (null: the steady state). */
@@ -64,10 +64,7 @@ export function correlation3op1t(
   C: Qobj,
   options: SolverOptions = {},
 ): OperatorEntry[] {
-  checkOptions(options, optionNames, "correlation3op1t");
-  checkTimes(taulist);
-  const start = C.mul(startOf(H, rho0, cOps)).mul(A);
-  return regression("correlation3op1t", [H, cOps, taulist], B, start, options);
+  return regression("correlation3op1t", [H, rho0, taulist, cOps], B, (rho) => C.mul(rho).mul(A), options);
 }
 
 /** <A^H A> at the times of taulist. */
