@@ -1,5 +1,5 @@
-// Padding of axes: by a constant, by elements of the tensor itself (a gather with indices known on the host) or by their mean.
-import { checkOptions, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+// Padding of axes: by a constant, by elements of the tensor itself (a gather over all axes at once) or by their mean.
+import { checkOptions, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { checkArguments, nodeOf, type TensorLike, updateNode, wrap } from "./convert.js";
 import { tensor } from "./create.js";
@@ -43,6 +43,37 @@ const sources: Partial<Record<PadMode, (i: number, n: number) => number>> = {
     return at < n ? at : 2 * n - 1 - at;
   },
 };
+
+/** The same by arithmetic of positions, at most one length of the axis outside. */
+const nearSources: Partial<Record<PadMode, (i: Node, n: number) => Node>> = {
+  edge: (i, n) => build.binary("min", build.binary("max", i, build.fullLike(i, 0)), build.fullLike(i, n - 1)),
+  wrap: (i, n) => outside(i, n, build.shift(i, n), build.shift(i, -n)),
+  reflect: (i, n) => outside(i, n, build.neg(i), build.shift(build.neg(i), 2 * (n - 1))),
+  symmetric: (i, n) => outside(i, n, build.shift(build.neg(i), -1), build.shift(build.neg(i), 2 * n - 1)),
+};
+const outside = (i: Node, n: number, before: Node, after: Node): Node =>
+  build.where(build.lt(i, build.fullLike(i, 0)), before, build.where(build.lt(i, build.fullLike(i, n)), i, after));
+
+/** Axes that are padded by elements of the tensor, all in one pass; null where positions lie too far outside. */
+function padNear(x: Tensor, amounts: readonly (readonly [number, number])[], mode: PadMode): Tensor | null {
+  const source = nearSources[mode];
+  const padded = amounts.flatMap((pair, axis) => (pair[0] + pair[1] > 0 ? [axis] : []));
+  // A reflection has one element less to give than the axis has.
+  const most = (n: number): number => (mode === "reflect" ? n - 1 : n);
+  if (source === undefined || padded.some((axis) => Math.max(...amounts[axis]) > most(x.shape[axis]))) return null;
+  const [first, end] = [Math.min(...padded), Math.max(...padded) + 1];
+  const from = x.shape.slice(first, end);
+  const to = from.map((n, i) => n + amounts[first + i][0] + amounts[first + i][1]);
+  if (padded.length === 0 || numel(to) >= 2 ** 31 || numel(x.shape) === 0) return padded.length === 0 ? x : null;
+  const places = from.map((n, i) => {
+    const [before, after] = amounts[first + i];
+    const at = build.shift(build.iota(to, i, "int32"), -before);
+    return before + after === 0 ? at : source(at, n);
+  });
+  const flat = places.reduce((sum, at, i) => build.add(build.scale(sum, from[i]), at));
+  const joined = build.reshape(x.node, [...x.shape.slice(0, first), numel(from), ...x.shape.slice(end)]);
+  return wrap(build.gather(joined, flat, first, 0));
+}
 
 /** What stands before and after the elements of an axis, as [..., 1, ...]. */
 const summaries: Partial<Record<PadMode, (x: Tensor, axis: number) => Tensor>> = {
@@ -126,5 +157,7 @@ export function pad(
     throw new ShapeError(`pad: ${showShape(t.shape)} needs one [before, after] of whole numbers >= 0 per axis`);
   updateNode("pad", t, value);
   if (mode === "constant") return padConstant(t, amounts, value);
+  const near = padNear(t, amounts, mode);
+  if (near !== null) return near;
   return amounts.reduce<Tensor>((y, [before, after], axis) => padAxis(y, axis, before, after, mode, value), t);
 }
