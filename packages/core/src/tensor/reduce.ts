@@ -219,23 +219,47 @@ function withInitial(result: Node, axis: number, neutral: number, include = fals
   return build.concat([build.full(shape, neutral, result.dtype), result], axis);
 }
 
+/** Elements that one loop multiplies after each other. */
+const serialFactors = 16;
+
+/** Products of all elements up to each: of runs of elements in one loop, which starts at the product of the runs before. */
+function runningProduct(x: Node, axis: number): Node {
+  const n = x.shape[axis];
+  if (n <= 1) return x;
+  const runs = Math.ceil(n / serialFactors);
+  const length = Math.min(n, serialFactors);
+  const sized = (...sizes: number[]): number[] => x.shape.toSpliced(axis, 1, ...sizes);
+  const rest = build.full(sized(runs * length - n), 1, x.dtype);
+  const parts = build.reshape(runs * length === n ? x : build.concat([x, rest], axis), sized(runs, length));
+  const factors = Array.from({ length }, (_, i) => build.sliceAxis(parts, axis + 1, i, i + 1));
+  const first = build.full(sized(1), 1, x.dtype);
+  const products = (start: Node | null): Node[] => {
+    const made: Node[] = [];
+    for (const factor of factors) {
+      const before = made.at(-1) ?? start;
+      made.push(before === null ? factor : build.mul(before, factor));
+    }
+    return made;
+  };
+  let start: Node | null = null;
+  if (runs > 1) {
+    const through = runningProduct(build.reshape(products(null).at(-1)!, sized(runs)), axis);
+    start = build.reshape(build.concat([first, build.sliceAxis(through, axis, 0, runs - 1)], axis), sized(runs, 1));
+  }
+  const joined = build.reshape(build.concat(products(start), axis + 1), sized(runs * length));
+  return runs * length === n ? joined : build.sliceAxis(joined, axis, 0, n);
+}
+
 /** Cumulative product along an axis. Integers and bool are multiplied in int64, unsigned integers in uint64; both wrap. */
 export function cumprod(x: TensorLike, axis = -1, options: CumulativeOptions = {}): Tensor {
   checkOptions("cumprod", options, ["dtype", "includeInitial"]);
   const { dtype, includeInitial } = options;
   const node = nodeOf("cumprod", x);
   const at = resolveAxis("cumprod", axis, node.shape.length);
-  let result = counting(node, dtype);
-  // In log2(n) steps: after step k every element is the product of up to 2^k elements before it.
-  for (let by = 1; by < node.shape[at]; by *= 2) {
-    const ones = build.full(
-      node.shape.map((d, i) => (i === at ? by : d)),
-      1,
-      result.dtype,
-    );
-    const before = build.concat([ones, build.sliceAxis(result, at, 0, node.shape[at] - by)], at);
-    result = build.mul(result, before);
-  }
+  const counted = counting(node, dtype);
+  const result = isHalf(counted.dtype)
+    ? build.cast(runningProduct(build.cast(counted, "float32"), at), counted.dtype)
+    : runningProduct(counted, at);
   return wrap(withInitial(result, at, 1, includeInitial));
 }
 
