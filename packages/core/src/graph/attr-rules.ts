@@ -58,6 +58,9 @@ function oneOf<T extends string>(names: readonly T[]): Rule<T> {
 const flag: Rule<boolean> = (value, place) =>
   typeof value === "boolean" ? value : wrong(place, "true or false", value);
 
+/** What only schedules have. */
+const absent: Rule<undefined> = (value, place) => (value === undefined ? value : wrong(place, "nothing", value));
+
 const isCount = (value: unknown, most: number): value is number =>
   Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= most;
 
@@ -240,7 +243,7 @@ const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   scatterAdd: { axis, batch: axis },
   updateSlice: { axis, batch: axis },
   fft: { kind: oneOf(fftKinds), inverse: flag, axes: count(3), size: count() },
-  argsort: { descending: flag, first: optional(count()), count: optional(count()) },
+  argsort: { descending: flag, first: optional(count()), count: optional(count()), values: absent },
   cholesky: nothing,
   triangularSolve: { lower: flag, adjoint: flag, unit: flag },
   solve: nothing,

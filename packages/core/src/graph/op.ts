@@ -236,7 +236,8 @@ export interface OpAttrs {
    */
   updateSlice: { axis: number; batch: number };
   /** Stable order of the last axis, int32: `count` positions of it from `first` on; all from there, and from 0, if absent. */
-  argsort: { descending: boolean; first?: number | undefined; count?: number | undefined };
+  /** `values`: the elements in their order instead of their places; schedules of some devices alone have it. */
+  argsort: { descending: boolean; first?: number | undefined; count?: number | undefined; values?: true | undefined };
   /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */
   cholesky: Record<never, never>;
   /** a x = b with a triangular; `adjoint` solves a^H x = b. */

@@ -136,9 +136,10 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     shape: kind === "c2c" ? x.shape : [...x.shape.slice(0, -1), kind === "r2c" ? Math.floor(size / 2) + 1 : size],
     dtype: kind === "c2c" ? x.dtype : kind === "r2c" ? complexOf(x.dtype) : realOf(x.dtype),
   }),
-  argsort: ([x], { first = 0, count }) => {
+  argsort: ([x], { first = 0, count, values }) => {
     expectPlaces("sorting", x.shape[x.shape.length - 1]);
-    return { shape: [...x.shape.slice(0, -1), count ?? x.shape[x.shape.length - 1] - first], dtype: "int32" };
+    const shape = [...x.shape.slice(0, -1), count ?? x.shape[x.shape.length - 1] - first];
+    return { shape, dtype: values ? x.dtype : "int32" };
   },
   cholesky: same,
   triangularSolve: ([, b]) => ({ shape: b.shape, dtype: b.dtype }),

@@ -104,21 +104,30 @@ export interface SortShape {
   count: number;
   /** Bytes of a key. */
   bytes: number;
+  /** The elements themselves are wanted, not their places. */
+  values?: boolean;
 }
 
 function sortShape(node: Node<"argsort">): SortShape {
   const { shape, dtype } = node.inputs[0];
   const n = shape[shape.length - 1];
   const count = node.shape[node.shape.length - 1];
-  return { rows: numel(shape.slice(0, -1)), n, first: node.attrs.first ?? 0, count, bytes: keyBytes(dtype) };
+  return {
+    rows: numel(shape.slice(0, -1)),
+    n,
+    first: node.attrs.first ?? 0,
+    count,
+    bytes: keyBytes(dtype),
+    values: node.attrs.values === true,
+  };
 }
 
 /** Elements per tile of passes over memory. */
 const tileLength = sortThreads * sortItems;
 
 const fitsBlock = ({ n, bytes }: SortShape): boolean => n <= maxRow(bytes);
-const selects = ({ n, first, count }: SortShape): boolean =>
-  first === 0 && n > minTopkRow && count <= Math.min(maxTopk, n / 4);
+const selects = ({ n, first, count, values = false }: SortShape): boolean =>
+  !values && first === 0 && n > minTopkRow && count <= Math.min(maxTopk, n / 4);
 /** Shorter rows are sorted. */
 const minNthRow = 512;
 /** A block selects from a row of any length; few and very long rows would leave the GPU idle, and are sorted. */
@@ -175,7 +184,7 @@ export function launchSort(
 
 /** Stable order of rows. */
 export function launchOrder(shape: SortShape, type: string, how: SortRun, calls: LibraryCalls): void {
-  const { rows, n, first, count, bytes } = shape;
+  const { rows, n, first, count, bytes, values = false } = shape;
   const { x, out, workspace } = how;
   const descending = Number(how.descending);
   const tiles = Math.ceil(n / tileLength);
@@ -199,7 +208,7 @@ export function launchOrder(shape: SortShape, type: string, how: SortRun, calls:
   if (fitsBlock(shape)) {
     const threads = Math.max(32, Math.ceil(n / sortItems / 32) * 32);
     const shared = Math.max(rankBytes(threads), Math.ceil((n * bytes) / 2) * 2 + n * 2);
-    calls.launch(`w_sort_rows_${type}`, rows, threads, [x, out, n, first, count, descending], shared);
+    calls.launch(`w_sort_rows_${type}`, rows, threads, [x, out, values ? out : 0, n, first, count, descending], shared);
     return;
   }
   const passes = bytes;
@@ -209,20 +218,23 @@ export function launchOrder(shape: SortShape, type: string, how: SortRun, calls:
   const ping = totals + aligned(rows * digits * 4);
   // Places go to and fro between two arrays and end in the result, which is one of them if it is large enough.
   const other = count === n ? out : ping + aligned(total * 4);
-  const keys = count === n ? ping + aligned(total * 4) : other + aligned(total * 4);
+  const keys = values ? ping : count === n ? ping + aligned(total * 4) : other + aligned(total * 4);
   const keyPlaces = [keys, keys + aligned(total * bytes)];
-  const ends = (pass: number): number => (pass === passes ? out : (passes - pass) % 2 === 0 ? other : ping);
-  const shared = rankBytes(sortThreads) + tileLength * (bytes + 4);
+  const ends = (pass: number): number =>
+    values ? 0 : pass === passes ? out : (passes - pass) % 2 === 0 ? other : ping;
+  const shared = rankBytes(sortThreads) + tileLength * (bytes + (values ? 0 : 4));
+  const exact = Number(values);
   for (let pass = 0; pass < passes; pass++) {
     const isLast = pass === passes - 1;
     const from = pass === 0 ? 0 : keyPlaces[pass % 2];
     const to = isLast ? 0 : keyPlaces[(pass + 1) % 2];
     const pieces = [n, tiles, tileLength, 8 * pass, descending];
-    calls.launch(`w_sort_count_${type}`, rows * tiles, sortThreads, [x, from, counts, ...pieces]);
+    calls.launch(`w_sort_count_${type}`, rows * tiles, sortThreads, [x, from, counts, ...pieces, exact]);
     const startThreads = Math.min(1024, Math.max(32, Math.ceil(tiles / 128) * 32));
     calls.launch("w_sort_starts", rows * digits, startThreads, [counts, totals, tiles]);
-    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, totals, ...pieces, isLast ? count : n];
-    calls.launch(`w_sort_move_${type}`, rows * tiles, sortThreads, moves, shared);
+    const moves = [x, from, ends(pass), to, ends(pass + 1), counts, totals, ...pieces];
+    const results = [isLast ? count : n, values && isLast ? out : 0, exact];
+    calls.launch(`w_sort_move_${type}`, rows * tiles, sortThreads, [...moves, ...results], shared);
   }
 }
 
@@ -243,5 +255,6 @@ export function orderWorkspace(shape: SortShape): number {
     return topkLevels(shape).reduce((sum, { parts }) => sum + (parts > 1 ? aligned(rows * parts * count * 4) : 0), 0);
   if (fitsBlock(shape) || shape.first > 0) return 0;
   const counts = aligned(rows * digits * Math.ceil(n / tileLength) * 4) + aligned(rows * digits * 4);
-  return counts + (count === n ? 1 : 2) * aligned(rows * n * 4) + 2 * aligned(rows * n * bytes);
+  const places = shape.values ? 0 : count === n ? 1 : 2;
+  return counts + places * aligned(rows * n * 4) + 2 * aligned(rows * n * bytes);
 }

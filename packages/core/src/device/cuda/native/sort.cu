@@ -82,9 +82,9 @@ W_INLINE void w_rank(const w_sort_share& share, const int* digit, int* rank, uin
     if (k < share.items && digit[k] < W_DIGITS) rank[k] += starts[digit[k]] + mine[digit[k]];
 }
 
-/* A whole row per block, of whose order count places from first on are stored. Shared memory: counts and starts, then in the same place keys and places. */
+/* A whole row per block, of whose order count places from first on are stored, or all its elements as values. Shared memory: counts and starts, then in the same place keys and places. */
 template <class Q, class T>
-W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int first, int count, int descending) {
+W_INLINE void w_sort_rows(char* memory, const T* x, int* out, T* values, int n, int first, int count, int descending) {
   typedef typename Q::K K;
   uint16_t* counts = (uint16_t*)memory;
   int* starts = (int*)(counts + blockDim.x / 32 * W_DIGITS);
@@ -99,7 +99,7 @@ W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int first, 
   for (int k = 0; k < W_SORT_ITEMS; k++) {
     int i = share.first + k * 32;
     place[k] = i;
-    key[k] = k < share.items && i < n ? Q::of(row[i]) : (K)0;
+    key[k] = k < share.items && i < n ? Q::of(row[i], values != 0) : (K)0;
     if (descending) key[k] = (K)~key[k];
   }
   for (int shift = 0; shift < (int)sizeof(K) * 8; shift += 8) {
@@ -128,25 +128,30 @@ W_INLINE void w_sort_rows(char* memory, const T* x, int* out, int n, int first, 
 #pragma unroll
   for (int k = 0; k < W_SORT_ITEMS; k++) {
     int i = share.first + k * 32;
-    if (k < share.items && i >= first && i < first + count) out[(long long)blockIdx.x * count + i - first] = place[k];
+    if (k >= share.items || i < first || i >= first + count) continue;
+    if (values) values[(long long)blockIdx.x * n + i] = Q::back(descending ? (K)~key[k] : key[k]);
+    else out[(long long)blockIdx.x * count + i - first] = place[k];
   }
 }
 
-/* Longer rows, one block per tile. keys: what the last pass left, or null in the first one, which makes keys of the values. */
+/* Longer rows, one block per tile. keys: what the last pass left, or null in the first one, which makes keys of the values. exact: no
+   places are moved along. */
 template <class Q, class T> W_INLINE void w_sort_item(const T* x, const void* keys, const int* from, long long at,
-                                                      long long i, int descending, typename Q::K* key, int* place) {
+                                                      long long i, int descending, int exact, typename Q::K* key,
+                                                      int* place) {
   if (keys) {
     *key = ((const typename Q::K*)keys)[at];
-    *place = from[at];
+    *place = exact ? 0 : from[at];
     return;
   }
-  typename Q::K own = Q::of(x[at]);
+  typename Q::K own = Q::of(x[at], exact != 0);
   *key = descending ? (typename Q::K) ~own : own;
   *place = (int)i;
 }
 /* counts: [rows][digits][tiles] */
 template <class Q, class T> W_INLINE void w_sort_count(const T* x, const void* keys, int* counts, long long n,
-                                                       long long tiles, long long length, int shift, int descending) {
+                                                       long long tiles, long long length, int shift, int descending,
+                                                       int exact) {
   __shared__ int own[W_DIGITS];
   long long row = blockIdx.x / tiles, tile = blockIdx.x % tiles,
             end = (tile + 1) * length < n ? (tile + 1) * length : n;
@@ -157,7 +162,7 @@ template <class Q, class T> W_INLINE void w_sort_count(const T* x, const void* k
     typename Q::K key;
     int place;
     if (keys) key = ((const typename Q::K*)keys)[row * n + i];
-    else w_sort_item<Q, T>(x, 0, 0, row * n + i, i, descending, &key, &place);
+    else w_sort_item<Q, T>(x, 0, 0, row * n + i, i, descending, exact, &key, &place);
     atomicAdd(own + (int)(key >> shift & 255), 1);
   }
   __syncthreads();
@@ -166,7 +171,7 @@ template <class Q, class T> W_INLINE void w_sort_count(const T* x, const void* k
 template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, const void* keys, const int* from,
                                                       void* moved, int* to, const int* counts, const int* totals,
                                                       long long n, long long tiles, long long tile_length, int shift,
-                                                      int descending, long long count) {
+                                                      int descending, long long count, T* values, int exact) {
   typedef typename Q::K K;
   uint16_t* ranks = (uint16_t*)memory;
   int* starts = (int*)(ranks + blockDim.x / 32 * W_DIGITS);
@@ -182,7 +187,7 @@ template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, 
     int i = share.first + k * 32;
     digit[k] = W_DIGITS;
     if (k < share.items && i < length) {
-      w_sort_item<Q, T>(x, keys, from, row * n + first + i, first + i, descending, &key[k], &place[k]);
+      w_sort_item<Q, T>(x, keys, from, row * n + first + i, first + i, descending, exact, &key[k], &place[k]);
       digit[k] = (int)(key[k] >> shift & 255);
     }
   }
@@ -195,7 +200,7 @@ template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, 
   for (int k = 0; k < W_SORT_ITEMS; k++)
     if (digit[k] < W_DIGITS) {
       sorted[rank[k]] = key[k];
-      places[rank[k]] = place[k];
+      if (!exact) places[rank[k]] = place[k];
     }
   /* From a rank in the tile to a place in the row. */
   for (int d = threadIdx.x; d < W_DIGITS; d += blockDim.x)
@@ -206,7 +211,8 @@ template <class Q, class T> W_INLINE void w_sort_move(char* memory, const T* x, 
     K own = sorted[i];
     long long at = bases[own >> shift & 255] + i;
     if (moved) ((K*)moved)[row * n + at] = own;
-    if (at < count) to[row * count + at] = places[i];
+    if (values) values[row * n + at] = Q::back(descending ? (K)~own : own);
+    if (!exact && at < count) to[row * count + at] = places[i];
   }
 }
 /* The counts of a digit, tile by tile, become positions within the digit. One block per row and digit; totals: one number each. */
@@ -243,22 +249,23 @@ extern "C" __global__ void __launch_bounds__(1024) w_sort_starts(int* counts, in
   if (threadIdx.x == 0) totals[blockIdx.x] = carry;
 }
 #define W_RADIX(name, N, T)                                                                                            \
-  extern "C" __global__ void __launch_bounds__(1024)                                                                   \
-      w_sort_rows_##name(const T* x, int* out, long long n, long long first, long long count, long long descending) {  \
+  extern "C" __global__ void __launch_bounds__(1024) w_sort_rows_##name(                                               \
+      const T* x, int* out, T* values, long long n, long long first, long long count, long long descending) {          \
     W_DYNAMIC_SHARED(memory);                                                                                          \
-    w_sort_rows<N, T>(memory, x, out, (int)n, (int)first, (int)count, (int)descending);                                \
+    w_sort_rows<N, T>(memory, x, out, values, (int)n, (int)first, (int)count, (int)descending);                        \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(512)                                                                    \
       w_sort_count_##name(const T* x, const void* keys, int* counts, long long n, long long tiles, long long length,   \
-                          long long shift, long long descending) {                                                     \
-    w_sort_count<N, T>(x, keys, counts, n, tiles, length, (int)shift, (int)descending);                                \
+                          long long shift, long long descending, long long exact) {                                    \
+    w_sort_count<N, T>(x, keys, counts, n, tiles, length, (int)shift, (int)descending, (int)exact);                    \
   }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(512) w_sort_move_##name(                                                \
-      const T* x, const void* keys, const int* from, void* moved, int* to, const int* counts, const int* totals,       \
-      long long n, long long tiles, long long length, long long shift, long long descending, long long count) {        \
+  extern "C" __global__ void __launch_bounds__(512)                                                                    \
+      w_sort_move_##name(const T* x, const void* keys, const int* from, void* moved, int* to, const int* counts,       \
+                         const int* totals, long long n, long long tiles, long long length, long long shift,           \
+                         long long descending, long long count, T* values, long long exact) {                          \
     W_DYNAMIC_SHARED(memory);                                                                                          \
     w_sort_move<N, T>(memory, x, keys, from, moved, to, counts, totals, n, tiles, length, (int)shift, (int)descending, \
-                      count);                                                                                          \
+                      count, values, (int)exact);                                                                      \
   }
 W_RADIX(i8, w_key_i8, int8_t)
 W_RADIX(u8, w_key_u8, uint8_t)
