@@ -1,5 +1,5 @@
-"""PyTorch as a peer of the general suite (src/suites/general-rows.ts and general-models.ts; torch_arrays.py and
-torch_images.py have further rows).
+"""PyTorch as a peer of the general suite (src/suites/general-rows.ts and general-models.ts; torch_arrays.py,
+torch_images.py and torch_more.py have further rows).
 
 A row is a name and numbers, such as "attention bf16 4 16 16 4096 64 1 1 0"; "compiled" at its end compiles the function.
 Inputs and numbers for comparison are computed as the suite computes them.
@@ -15,6 +15,7 @@ from torch_common import device, digest, indices, numbers, on_gpu, s, synchroniz
 
 from torch_arrays import ARRAYS, EXACT, adamw
 from torch_images import IMAGES
+from torch_more import MORE
 
 
 def row(f, args, compiled=False):
@@ -319,7 +320,7 @@ def make(name):
     if kind in SINGLES:
         f, shape, *dtype = SINGLES[kind]
         return row(f, [numbers(shape, 1, *dtype)], compiled)
-    return row(*(OTHERS | ARRAYS | IMAGES)[kind](), compiled)
+    return row(*(OTHERS | ARRAYS | IMAGES | MORE)[kind](), compiled)
 
 
 serve(make, {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}, torch.cuda.empty_cache if on_gpu else lambda: None)

@@ -6,6 +6,7 @@ import type { Suite } from "./context.js";
 import { arrayRows } from "./general-arrays.js";
 import { imageRows } from "./general-images.js";
 import { modelRows } from "./general-models.js";
+import { moreRows } from "./general-more.js";
 import { sizer } from "./general-row.js";
 import { generalRows } from "./general-rows.js";
 import { startPeers } from "./peers.js";
@@ -26,7 +27,7 @@ const suite: Suite = {
     const device = weft.setDevice(context.device);
     const [divide, floor] = context.quick ? [2 ** 30, 8] : [context.number("divide"), 64];
     const size = sizer(divide, floor);
-    const table = [generalRows, arrayRows, imageRows, modelRows].flatMap((rows) => rows(size));
+    const table = [generalRows, arrayRows, imageRows, moreRows, modelRows].flatMap((rows) => rows(size));
     const script = ["torch_general.py", "--device", context.device, "--divide", `${divide}`, "--floor", `${floor}`];
     const { start, absent } = startPeers(context, { torch: script });
     const makers = Object.fromEntries(
