@@ -58,14 +58,41 @@ function delayed<W extends Schedulable>(work: readonly W[], isEligible: (w: W) =
   return order;
 }
 
+/** Earlier runs that are looked at for a kernel which could run with them. */
+const lookBack = 8;
+/** Results of sums up to this size keep little memory alive. */
+const smallResult = 1 << 18;
+
+/** Whether a kernel may run earlier than it must: it is small, or sums rows to a small result, as products with a vector do. */
+function mayAdvance({ kind, size, outer, reductions, columnSums, stores, inner }: LoopKernel): boolean {
+  if (size <= smallKernel) return true;
+  const rows = outer.reduce((n, v) => n * v.size, 1);
+  const sumsRows = kind === "rows" && reductions.length > 0 && columnSums.length === 0 && rows <= smallResult;
+  return sumsRows && stores.every(({ address }) => inner.every(({ name }) => !address.mentions(name)));
+}
+
 /** Reorders the steps and groups them into runs: a run of several kernels is a batch. */
 export function joinKernels<W extends Schedulable>(work: readonly W[], batching: Batching): W[][] {
   const isEligible = (w: W): boolean => w.kernel !== null && batching.mayBatch(w.kernel);
+  const advances = (w: W): boolean => isEligible(w) && !w.early && mayAdvance(w.kernel!);
   const runs: W[][] = [];
+  /** The last run that a kernel fits into, if nothing that runs between the two computes an operand of it. */
+  const earlier = (w: W): W[] | null => {
+    for (let i = runs.length - 1; i >= Math.max(0, runs.length - lookBack); i--) {
+      const run = runs[i];
+      if (run.every(advances) && fits(run, w, batching.maxBuffers)) return run;
+      if (run.some((other) => touches(other.writes, w.reads))) return null;
+    }
+    return null;
+  };
   for (const w of delayed(work, isEligible)) {
     const last = runs[runs.length - 1];
     if (last !== undefined && isEligible(w) && isEligible(last[0]) && fits(last, w, batching.maxBuffers)) last.push(w);
-    else runs.push([w]);
+    else {
+      const run = advances(w) ? earlier(w) : null;
+      if (run === null) runs.push([w]);
+      else run.push(w);
+    }
   }
   return runs;
 }

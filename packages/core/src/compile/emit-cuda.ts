@@ -17,6 +17,7 @@ import { emitNarrow, narrowThreads } from "./emit-narrow.js";
 import { emitTiles, readsTiles } from "./emit-tile.js";
 import { vectorLines, vectorStores } from "./emit-vector.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
+import { isProductRow, matrixLoads, prefetches, rowThreads, vectorsAhead } from "./row-threads.js";
 import { type CValue, computeType, eachPart, storageType } from "./scalar.js";
 import { word } from "./text.js";
 
@@ -55,43 +56,6 @@ const enoughElements = 1 << 18;
 const longBody = 96;
 /** Number of row values that a thread keeps in registers between passes. */
 const maxKept = 16;
-
-/** Threads per row: the next power of two up to a warp, then a warp, then a block. */
-function groupSize(length: number): number {
-  if (length <= 32) return Math.max(1, 2 ** Math.ceil(Math.log2(Math.max(1, length))));
-  if (length <= 1024) return 32;
-  return length <= 8192 ? 256 : 1024;
-}
-
-/** Length of rows that one thread sums, in elements and in bytes. */
-const maxLoneRow = { elements: 256, bytes: 256 };
-/** Number of rows from which one thread for each fills a GPU. */
-const enoughRows = 1 << 16;
-
-/**
- * Whether one thread reduces a row, as in products and distances: the operands are small and read many times, so that they come from
- * caches, and neighboring rows read neighbors, the same elements or short rows.
- */
-function isLoneRow({ kind, outer, inner, stores, reductions, columnSums, buffers }: LoopKernel): boolean {
-  if (kind !== "rows" || inner.length !== 1 || outer.length === 0 || reductions.length !== 1) return false;
-  const [{ name, size }] = inner;
-  const [rows, beside] = [numel(outer.map((v) => v.size)), outer[outer.length - 1].name];
-  if (size > maxLoneRow.elements || rows < enoughRows || columnSums.length > 0) return false;
-  if (stores.some(({ address }) => address.mentions(name))) return false;
-  const loads = loadsUnder([reductions[0].argument]);
-  const read = [...new Set(loads.map(({ buffer }) => buffer))].reduce((sum, i) => sum + numel(buffers[i].shape), 0);
-  return (
-    read <= (rows * size) / 16 &&
-    loads.every(({ address, dynamic, dtype }) => {
-      const stride = address.stride(beside);
-      return dynamic.length === 0 && (stride === 0 || stride === 1 || size * bytesOf(dtype) <= maxLoneRow.bytes);
-    })
-  );
-}
-
-/** Threads per row of a kernel. */
-const rowThreads = (kernel: LoopKernel): number =>
-  isLoneRow(kernel) ? 1 : groupSize(numel(kernel.inner.map((v) => v.size)));
 
 /** Variables from one linear index; 32-bit arithmetic where everything fits. */
 const unpackAs = (variables: readonly LoopVariable[], from: string): string[] =>
@@ -318,6 +282,8 @@ function keptLoads(printer: BodyPrinter, kernel: LoopKernel): Map<number, KExpr>
   return new Map(loadsUnder(roots).flatMap((load) => (printer.keptVectors.has(load.id) ? [[load.id, load]] : [])));
 }
 
+/** The first statement of a kernel that is not a prefetch. */
+const begin = "  w_begin();";
 function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   const { outer, inner } = kernel;
   const length = numel(inner.map((v) => v.size));
@@ -343,13 +309,28 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   );
   const width = rowVector(kernel, length, group);
   const items = Math.ceil(length / (group * width)) * width;
-  if (items <= maxKept) chooseStash(printer, kernel, stashRule);
+  if (items <= maxKept && !isProductRow(kernel)) chooseStash(printer, kernel, stashRule);
   else if (width > 1 && options.aligned) keepVectors(printer, kernel, { width, items, threads });
+  const ahead =
+    width > 1 && options.aligned && items <= vectorsAhead * width && isProductRow(kernel)
+      ? matrixLoads(kernel, width)
+      : [];
+  for (const { id } of ahead) printer.keptVectors.set(id, true);
   const kept = keptLoads(printer, kernel);
   for (const [id, { dtype }] of kept)
     row.add(`__align__(16) ${storageType[dtype]} ${keptName(id)}[${items / width}][${width}];`);
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${items * (isComplex(dtype) ? 2 : 1)}];`);
+  // All of a row is on its way before the first of it is used.
+  for (const { id, buffer, base, dtype } of ahead) {
+    const inside = length % (group * width) === 0 ? "" : `if (${firstOf(inner[0].name)} < ${length}) `;
+    row.add("#pragma unroll");
+    row.add(`for (int c = 0; c < ${items / width}; c++) {`);
+    row.add(`  const ix ${firstOf(inner[0].name)} = (c * ${group} + lane) * ${width};`);
+    row.add(`  ${inside}w_load<${width}>(${keptName(id)}[c], p${buffer} + ${base.print()});`);
+    row.add("}");
+    if (inside === "") row.add(`w_pin<${(items * bytesOf(dtype)) / 4}>(${keptName(id)});`);
+  }
   const written = new Set<number>();
   const guard = units % rowsPerBlock === 0 ? "" : "if (active)";
   for (let stage = 0; stage <= last; stage++) {
@@ -385,6 +366,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     }
     const unrolled = printer.stash.size + sums.length > 0;
     if (unrolled || printer.keptVectors.size > 0) row.add("#pragma unroll");
+    else if (isProductRow(kernel)) row.add(`#pragma unroll ${vectorsAhead}`);
     if (width > 1) {
       const vector = { variable: inner[0].name, width };
       const written = vectorStores(kernel, stores, values, vector, options.aligned);
@@ -415,17 +397,15 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   rowStores.forEach((s, i) => {
     for (const line of writeText(kernel, s, values[i])) row.add(`if (active && lane == 0) { ${line} }`);
   });
-  const head = [
-    ...pointers(printer, options).map((l) => `  ${l}`),
-    ...top.lines,
-    `  const ix lane = threadIdx.x % ${group};`,
-  ];
+  const head = [...pointers(printer, options).map((l) => `  ${l}`), `  const ix lane = threadIdx.x % ${group};`];
   const unpacked = unpackAs(outer, "u").map((l) => `  ${l}`);
   if (sums.length > 0) {
     const { depth } = sums[0];
     const at = width > 1 ? `(i / ${width} * ${group} + lane) * ${width} + i % ${width}` : `lane + i * ${group}`;
     const text = [
       ...head,
+      begin,
+      ...top.lines,
       "  const int active = 1;",
       ...sums.map((_, k) => `  float a${k}[${items}];`),
       "#pragma unroll",
@@ -459,6 +439,9 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     `  const int active = u < ${units};`,
     `  if (!active) u = ${units - 1};`,
     ...unpacked,
+    ...(isProductRow(kernel) ? prefetches(kernel, length, group) : []),
+    begin,
+    ...top.lines,
     ...row.lines,
   ].join("\n");
   return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
@@ -562,5 +545,5 @@ export function emitCudaKernel(kernel: LoopKernel, options: CudaEmitOptions): Cu
   const indexed = emitted.text.replaceAll("const long ", "const ix ");
   // Element numbers are below 2^31: the upper half of the counter is zero.
   const counted = large ? indexed : indexed.replaceAll("(uint64_t)(", "(uint64_t)(uint32_t)(");
-  return { ...emitted, text: `${head}\n${counted}` };
+  return { ...emitted, text: [head, ...(counted.includes(begin) ? [] : [begin]), counted].join("\n") };
 }

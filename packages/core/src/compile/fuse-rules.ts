@@ -1,6 +1,6 @@
 // Properties of single nodes that fusion needs: which ops are reductions, how they divide a shape, and which operands
 // libraries can read in place. Knows nothing of groups.
-import { isComplex, isOp, type Node, numel, sameShape } from "../graph/index.js";
+import { bytesOf, isComplex, isOp, kindOf, type Node, numel, sameShape } from "../graph/index.js";
 import { reductionOps } from "../ops/index.js";
 import { uniformValue } from "../transform/index.js";
 import { asStrided, type Layouts, type Strided } from "./views.js";
@@ -28,6 +28,15 @@ export function matrixOperand(node: Node, stop: (node: Node) => boolean, layouts
 /** scatterAdd onto zeros needs no zeros in memory. */
 export const isZeroBase = (node: Node, input: Node): boolean =>
   node.op === "scatterAdd" && input === node.inputs[0] && uniformValue(input) === 0;
+
+/** Ones that a device counts instead of reading them (bincount). */
+export const isCounted = (node: Node, input: Node, counts = false): boolean =>
+  counts &&
+  node.op === "scatterAdd" &&
+  input === node.inputs[2] &&
+  kindOf(node.dtype) === "int" &&
+  bytesOf(node.dtype) >= 4 &&
+  Number(uniformValue(input)) === 1;
 
 /** x[i + n] with zeros beyond the ends: a part of a tensor, padded to its size again. A load with a test of the index. */
 export const isShift = (node: Node): boolean =>

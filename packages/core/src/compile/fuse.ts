@@ -3,7 +3,7 @@
 import { isExpensive } from "../cost/index.js";
 import { functionOrder, type GraphFn, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
-import { isReduction, isShift, isZeroBase, joinsMany, matrixOperand, reductionParts } from "./fuse-rules.js";
+import { isCounted, isReduction, isShift, isZeroBase, joinsMany, matrixOperand, reductionParts } from "./fuse-rules.js";
 import { chooseStored } from "./fuse-store.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
@@ -58,6 +58,8 @@ type CustomFit = (node: Node<"custom">, input: Node, strided: Strided) => boolea
 
 export interface FuseOptions {
   customFits?: CustomFit;
+  /** Scatters of integer ones count places, without ones in memory. */
+  countsOnes?: boolean;
   /** Dropout masks get their own loops, which draw whole blocks of random bits. */
   separateDraws?: boolean;
   /** Column sums over pieces of rows are fused into the loop over the rows: at most this many numbers per 32nd of a row. */
@@ -207,7 +209,8 @@ class Fuser {
       for (const input of node.inputs) {
         if (node.op === "matmul") this.#requireMatrix(input);
         else if (isOp(node, "custom")) this.#requireStrided(node, input);
-        else if (!isZeroBase(node, input)) this.requireContiguous(input);
+        else if (!isZeroBase(node, input) && !isCounted(node, input, this.options.countsOnes))
+          this.requireContiguous(input);
       }
     }
     for (const node of this.order) {

@@ -9,7 +9,7 @@ export { emitLaneCuda } from "./emit-lane-cuda.js";
 export { narrowRows } from "./emit-narrow.js";
 export { type LibraryEpilogue, libraryEpilogue } from "./epilogue.js";
 export { fuse } from "./fuse.js";
-export { isZeroBase, type MatrixOperand } from "./fuse-rules.js";
+export { isCounted, isZeroBase, type MatrixOperand } from "./fuse-rules.js";
 export { buildKernel, type LoopKernel } from "./kernel.js";
 export type { LaneProgram } from "./lane.js";
 export { type AnyLaneProgram, laneAvals, laneName } from "./lane-region.js";

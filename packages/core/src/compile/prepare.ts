@@ -1,10 +1,12 @@
 // Lowers a graph to the forms that kernels and libraries support: reductions over one run of adjacent axes, long reductions
 // in two stages, matrix products in supported dtypes.
 import {
+  bytesOf,
   type DType,
   functionOrder,
   type GraphFn,
   integerLimits,
+  isComplex,
   isHalf,
   isOp,
   kindOf,
@@ -26,10 +28,14 @@ export interface PrepareOptions {
   splitColumns?: number;
   /** The library supports products of half types. */
   halfMatmul?: boolean;
+  /** Products of a matrix of up to so many bytes, whose rows lie in memory, with one vector are sums of rows, fused with what follows. */
+  vectorRows?: number;
   /** The convolution library; without one, convolutions become matrix products. */
   conv?: ConvSupport;
   /** Whether a few places of the order of rows are selected without sorting them. */
   selects?: (rows: number, n: number) => boolean;
+  /** Rows whose elements alone are wanted in order are sorted without their places. */
+  sortsValues?: boolean;
   /** The library of Fourier transforms needs half spectra with true symmetry, one axis at a time. */
   trueHalfSpectra?: boolean;
 }
@@ -134,19 +140,28 @@ function inTwoStages(node: Node<"reduce">, shape: readonly number[]): Node {
   return build.cast(build.reshape(whole, node.shape), node.dtype);
 }
 
-/** A product of half types with a vector as a sum of products, which reads the matrix once; a library would need it widened. */
+/** A product with a vector as a sum of products, which reads the matrix once. */
 function vectorProduct(node: Node<"matmul">): Node {
-  const [a, b] = node.inputs.map((x) => build.cast(x, "float32"));
+  const [a, b] = node.inputs;
   const batch = node.shape.slice(0, -2);
   const k = a.shape[a.shape.length - 1];
   const rank = node.shape.length;
   // The sum runs along memory where it can: along the rows of a, and of b if it is transposed.
   const isRight = node.shape[rank - 1] === 1;
-  const matrix = isRight ? a : isOp(node.inputs[1], "permute") ? build.transpose(b) : b;
+  const matrix = isRight ? a : isOp(b, "permute") ? build.transpose(b) : b;
   const alongRows = isRight || matrix !== b;
   const vector = build.reshape(isRight ? b : a, [...batch, ...(alongRows ? [1, k] : [k, 1])]);
-  const products = build.mul(matrix, build.expand(vector, matrix.shape));
+  // Widened where it is read: the vector stays in memory as it is, once for all products with it.
+  const wide = (x: Node): Node => (isHalf(x.dtype) ? build.cast(x, "float32") : x);
+  const products = build.mul(wide(matrix), wide(build.expand(vector, matrix.shape)));
   return build.cast(build.reshape(build.sum(products, [alongRows ? rank - 1 : rank - 2]), node.shape), node.dtype);
+}
+
+/** Whether a product is a real matrix, whose rows lie in memory, times one vector. */
+function isVectorOfRows({ inputs: [a, b], shape, dtype }: Node<"matmul">, most: number): boolean {
+  if (kindOf(dtype) !== "float" || !shape.slice(-2).includes(1)) return false;
+  if (Math.max(numel(a.shape), numel(b.shape)) * bytesOf(dtype) > most) return false;
+  return shape[shape.length - 1] === 1 ? !isOp(a, "permute") : isOp(b, "permute");
 }
 
 function prepareMatmul(node: Node<"matmul">, options: PrepareOptions): Node {
@@ -156,6 +171,7 @@ function prepareMatmul(node: Node<"matmul">, options: PrepareOptions): Node {
   if (isHalf(node.dtype) && !options.halfMatmul && node.shape.slice(-2).includes(1)) return vectorProduct(node);
   if (isHalf(node.dtype) && !options.halfMatmul)
     return build.cast(build.matmul(build.cast(a, "float32"), build.cast(b, "float32")), node.dtype);
+  if (isVectorOfRows(node, options.vectorRows ?? 0)) return vectorProduct(node);
   if (kindOf(node.dtype) === "int") {
     const batch = node.shape.slice(0, -2);
     const [m, n] = node.shape.slice(-2);
@@ -301,6 +317,17 @@ function prepareSelection(node: Node<"slice">, isShared: (x: Node) => boolean, o
   return build.make("argsort", x.inputs, { descending, first: first + start[last], count: node.shape[last] });
 }
 
+/** All elements of rows in their order, where nobody reads the order itself. */
+function prepareSorted(node: Node<"gather">, isShared: (x: Node) => boolean): Node | null {
+  const [x, order] = node.inputs;
+  const last = x.shape.length - 1;
+  if (!isOp(order, "argsort") || order.inputs[0] !== x || node.attrs.axis !== last || node.attrs.batch !== last)
+    return null;
+  const { descending, first = 0, count = x.shape[last] } = order.attrs;
+  if (first !== 0 || count !== x.shape[last] || isShared(order) || isComplex(x.dtype)) return null;
+  return build.make("argsort", [x], { descending, values: true });
+}
+
 /** The gradient of attention without that of its added mask, which is as large as the scores, where nobody reads it. */
 function withoutMaskGradient(node: Node<"custom">, isRead: (index: number) => boolean): Node {
   const { kernel, body, rule } = node.attrs;
@@ -334,6 +361,8 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
       map.set(node, prepareTransposed(next, () => users.get(node.inputs[0]) !== 1) ?? next);
     else if (isOp(next, "slice"))
       map.set(node, prepareSelection(next, () => users.get(node.inputs[0]) !== 1, options) ?? next);
+    else if (isOp(next, "gather"))
+      map.set(node, (options.sortsValues && prepareSorted(next, () => users.get(node.inputs[1]) !== 1)) || next);
     else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
     else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next, options));
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next, options));

@@ -3,7 +3,7 @@ import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAva
 import { settings } from "../settings/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
 import { type FuseOptions, type Fusion, fuse } from "./fuse.js";
-import { isZeroBase, type MatrixOperand, matrixOperand } from "./fuse-rules.js";
+import { isCounted, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse-rules.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { memoryKey } from "./memory-key.js";
@@ -152,7 +152,9 @@ class Scheduler {
       const operands = node.op === "custom" ? node.inputs.map((input) => this.#strided(input)) : undefined;
       const inputs =
         (matrices ?? operands)?.map((m) => m.node) ??
-        node.inputs.filter((x) => !isZeroBase(node, x)).map((x) => this.operandOf(x));
+        node.inputs
+          .filter((x) => !isZeroBase(node, x) && !isCounted(node, x, this.options.countsOnes))
+          .map((x) => this.operandOf(x));
       const reads = new Set(inputs.map((input) => this.#note(input)));
       const step: ScheduleStep = isOp(node, "scan")
         ? this.#scanStep(node)

@@ -44,6 +44,9 @@ export const settings = {
     summary: "Times the cuBLASLt algorithms for large matrix products and stores the fastest.",
   }),
   cudaGraphs: flag("WEFT_CUDA_GRAPHS", true, { summary: "Records repeated calls as CUDA graphs." }),
+  cudaOverlap: flag("WEFT_CUDA_OVERLAP", true, {
+    summary: "Kernels of a CUDA graph start while the one before ends (GPUs of compute capability 9.0 and newer).",
+  }),
   cudaWithout: text("WEFT_CUDA_WITHOUT", "library names, separated by commas", {
     summary: "CUDA libraries to treat as missing, such as `libcusolver`; for tests of the fallbacks.",
   }),

@@ -100,12 +100,39 @@ export function canFuse(node: Node<"custom">, gpu: AttentionSupport): boolean {
   return sharedMemory(shape, precision, kernel).bytes <= gpu.sharedBytes;
 }
 
-/** Bytes between the two kernels of a gradient: two numbers per query. */
+/** How heads with one query each are computed: threads per key, heads per block that share keys, and parts of the keys. */
+interface SingleQuery {
+  lanes: number;
+  together: number;
+  parts: number;
+}
+
+/** Threads of a block of single queries (W_SINGLE_THREADS). */
+const singleThreads = 256;
+/** Keys up to which a block has them all, and from which the heads of a group share a block, so that keys are read once. */
+const manyKeys = 1024;
+/** Blocks that keep the memory of a large GPU busy. */
+const busyBlocks = 264;
+
+function singleQuery({ batch, heads, shared, queries, keys, size, dtype }: AttentionShape, kernel: AttentionKernel) {
+  if (queries !== 1 || kernel.gradient || kernel.dropout > 0 || kernel.mask === "segments") return null;
+  const group = heads / shared;
+  const together = keys <= manyKeys ? 1 : ([4, 2].find((n) => group % n === 0) ?? 1);
+  const blocks = (batch * heads) / together;
+  const parts = keys <= manyKeys ? 1 : Math.min(Math.ceil(keys / (manyKeys / 2)), Math.ceil(busyBlocks / blocks));
+  const lanes = 2 ** Math.ceil(Math.log2(Math.ceil((size * bytesOf(dtype)) / 16)));
+  return { lanes, together, parts } satisfies SingleQuery;
+}
+
+/** Bytes between the kernels of a call: two numbers per query of a gradient, partial results of single queries. */
 export function attentionWorkspace(node: Node): number {
   const kernel = attentionOf(node);
-  if (kernel === null || !kernel.gradient) return 0;
-  const { batch, heads, queries } = shapeOf(node, kernel);
-  return batch * heads * queries * 8;
+  if (kernel === null) return 0;
+  const shape = shapeOf(node, kernel);
+  const { batch, heads, queries, size } = shape;
+  if (kernel.gradient) return batch * heads * queries * 8;
+  const { parts = 1 } = singleQuery(shape, kernel) ?? {};
+  return parts > 1 ? batch * heads * parts * (size + 2) * 4 : 0;
 }
 
 /** Where element [b, h, row, 0] of an operand lies: strides in elements. */
@@ -173,6 +200,8 @@ export interface AttentionCall {
   sharedBytes: number;
   /** Bytes of the gradient of the mask that must be zero before: kernels skip what lies outside a band. */
   clearedBytes: number;
+  /** The kernels start with w_begin. */
+  begins: boolean;
 }
 
 const elementNames: Partial<Record<DType, [string, string]>> = {
@@ -281,6 +310,8 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     LOWER: kernel.lower ?? -(2 ** 30),
     UPPER: kernel.upper ?? 2 ** 30,
   };
+  const single = vector > 1 ? singleQuery(shape, kernel) : null;
+  if (single !== null) Object.assign(integers, { LANES: single.lanes, TOGETHER: single.together, PARTS: single.parts });
   const dropKey = kernel.dropout > 0 ? extras - 1 : null;
   const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
   const keyBatch = dropKey === null ? 0 : mergedBatch(keyLead, operands[dropKey].strides.slice(0, -1))!;
@@ -319,10 +350,11 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const bounds = shape.size <= 32 ? `${threads}, 4` : threads;
   const entry = (suffix: string, fn: string, count: number): string =>
     `extern "C" __global__ void __launch_bounds__(${bounds}) @${suffix}(const Args<${count}> args) { extern __shared__ __align__(16) char memory[]; ${fn}<@_config>(args.p, memory); }`;
+  if (single !== null) return singleCall(config, shape, single);
   const blocksOf = (length: number, heads: number): number => shape.batch * heads * Math.ceil(length / rowsPerBlock);
   const text = kernel.gradient
     ? [entry("", "w_attention_query_gradient", 13), entry("_k", "w_attention_key_gradient", 13)]
-    : [entry("", "w_attention_forward", 8)];
+    : [entry("", "w_attention_forward", 9)];
   return {
     text: [...config, ...text].join("\n"),
     launches: kernel.gradient
@@ -335,7 +367,28 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     sharedBytes: memory.bytes,
     clearedBytes:
       flags["BIAS"] && flags["BAND"] ? shape.batch * shape.heads * shape.queries * shape.keys * bytesOf("float32") : 0,
+    begins: false,
   };
+}
+
+/** Kernels of heads with one query each; they have shared memory of fixed sizes. */
+function singleCall(config: readonly string[], { batch, heads }: AttentionShape, { together, parts }: SingleQuery) {
+  const entry = (suffix: string, fn: string): string =>
+    `extern "C" __global__ void __launch_bounds__(${singleThreads}) @${suffix}(const Args<9> args) { w_begin(); ${fn}<@_config>(args.p, 0); }`;
+  const joins = parts > 1;
+  return {
+    text: [...config, entry("", "w_attention_single"), ...(joins ? [entry("_j", "w_attention_single_join")] : [])].join(
+      "\n",
+    ),
+    launches: [
+      { suffix: "", blocks: ((batch * heads) / together) * parts },
+      ...(joins ? [{ suffix: "_j", blocks: batch * heads }] : []),
+    ],
+    threads: singleThreads,
+    sharedBytes: 0,
+    clearedBytes: 0,
+    begins: true,
+  } satisfies AttentionCall;
 }
 
 /** Element offsets of the places in `buffers`, as attentionArguments takes them. */
@@ -364,7 +417,7 @@ export function attentionArguments(
   const keyed = kernel.dropout > 0;
   const key = keyed ? operands[extras].address + operands[extras].offset * 4 : 0;
   const inputs = [at(0, q), at(1, k), at(2, v), mask];
-  if (!kernel.gradient) return [...inputs, key, results[0], results[1], keyed ? results[2] : 0];
+  if (!kernel.gradient) return [...inputs, key, results[0], results[1], keyed ? results[2] : 0, workspace];
   const saved = extras + (keyed ? 1 : 0);
   const plain = (i: number): number => operands[i].address + operands[i].offset * (i === saved ? size : 4);
   const cotangent = operands[operands.length - 1];

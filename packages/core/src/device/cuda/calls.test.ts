@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, beforeEach, test } from "node:test";
+import koffi from "koffi";
 import * as weft from "../../index.js";
 import type { CudaBuffer } from "./context.js";
 import { CudaDevice } from "./index.js";
@@ -66,9 +67,10 @@ test("the recorded graph has the kernels of the program, with the addresses of t
     const inside = fake.graphCalls(launch.args[0] as number);
     assert.deepEqual(
       inside.map(({ name }) => name),
-      ["cuLaunchKernel"],
+      ["cuLaunchKernelEx"],
     );
-    const [fn, gx, gy, gz, bx] = inside[0].args as number[];
+    const [config, fn] = inside[0].args as number[];
+    const [gx, gy, gz, bx] = new Uint32Array(koffi.view(BigInt(config), 16) as ArrayBuffer);
     assert.ok(fn > 0 && gx * bx >= 250 && gy === 1 && gz === 1);
   }));
 

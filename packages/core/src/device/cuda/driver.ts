@@ -60,6 +60,7 @@ const driverTable = {
   cuModuleUnload: `${u} module`,
   cuFuncSetAttribute: `${u} fn, int attribute, int value`,
   cuLaunchKernel: `${u} fn, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, ${u} stream, ${u} params, ${u} extra`,
+  cuLaunchKernelEx: `${u} config, ${u} fn, ${u} params, ${u} extra`,
   cuLaunchCooperativeKernel: `${u} fn, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, ${u} stream, ${u} params`,
   cuOccupancyMaxActiveBlocksPerMultiprocessor: `_Out_ int* blocks, ${u} fn, int threads, uint64_t shared`,
   cuEventCreate: "_Out_ uint64_t* event, unsigned int flags",

@@ -1,6 +1,7 @@
 // Recorded runs of a program: one CUDA graph per set of addresses that occurs twice. Arguments whose addresses change in
 // every call (results that the user holds, new batches) are copied through staging buffers, so that a call is still one
 // graph launch.
+import { settings } from "../../settings/index.js";
 import { OutOfMemoryError } from "../contract.js";
 import { type CudaBuffer, type CudaContext, noMemory } from "./context.js";
 import { CudaError, result64 } from "./driver.js";
@@ -146,6 +147,7 @@ export class RecordedRuns {
     } catch (error) {
       // The stream must leave capture mode in any case.
       driver.cuStreamEndCapture(context.stream, new BigUint64Array(1));
+      if (this.#stopsOverlap(error)) return null;
       throw error;
     } finally {
       context.capturing = false;
@@ -155,7 +157,7 @@ export class RecordedRuns {
     try {
       exec = result64("cuGraphInstantiate", (out) => driver.cuGraphInstantiateWithFlags(out, graph, 0));
     } catch (error) {
-      if (!isFull(error)) throw error;
+      if (!isFull(error) && !this.#stopsOverlap(error)) throw error;
       this.#dropGraphs();
       return null;
     } finally {
@@ -169,6 +171,16 @@ export class RecordedRuns {
       if (this.#last?.exec === old) this.#last = null;
     }
     return exec;
+  }
+
+  /** A driver that records no overlapping launches gets plain ones from now on. */
+  #stopsOverlap(error: unknown): boolean {
+    const { launcher } = this.program;
+    if (!launcher.overlaps || this.context.lost !== null) return false;
+    launcher.overlaps = false;
+    if (settings.debug.get() > 0)
+      console.error(`weft: kernels of graphs do not overlap any more: ${(error as Error).message}`);
+    return true;
   }
 
   /** Records which addresses change; after the warm-up calls, these arguments get staging buffers. */

@@ -1,5 +1,5 @@
 // The library ops of the CUDA device: kernels written by hand (native/) and the solvers of the vendor.
-import { isZeroBase } from "../../compile/index.js";
+import { isCounted, isZeroBase } from "../../compile/index.js";
 import { bytesOf, type DType, InternalError, type Node, numel } from "../../graph/index.js";
 import type { LibraryOp } from "../../ops/index.js";
 import type { Convolutions } from "./convolution.js";
@@ -46,6 +46,19 @@ type LibraryCall<K extends LibraryOp> = (node: Node<K>, at: CallOperands) => voi
 
 const linearAlgebra = (_: unknown, at: CallOperands): void => at.linearAlgebra();
 
+/** The kernel of an update: its name, the numbers that it writes, and the sizes that it takes. */
+export function updateCall(node: Node<"updateSlice">): { name: string; count: number; sizes: number[] } {
+  const [{ shape, dtype }, , update] = node.inputs;
+  const { axis, batch } = node.attrs;
+  const words = bytesOf(dtype) > 8 ? 2 : 1;
+  const inner = numel(shape.slice(axis + 1)) * words;
+  return {
+    name: `w_update_${(8 * bytesOf(dtype)) / words}`,
+    count: numel(update.shape) * words,
+    sizes: [numel(shape.slice(batch, axis)), shape[axis], update.shape[axis], inner],
+  };
+}
+
 /** One entry per library op: a missing one is a type error. */
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   cumsum: (node, { input, output, workspace, kernels }) =>
@@ -59,27 +72,14 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   argsort: (node, { input, output, workspace, kernels }) =>
     launchSort(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
   updateSlice: (node, { input, output, kernels }) => {
-    const [{ shape, dtype }, , update] = node.inputs;
-    const { axis, batch } = node.attrs;
-    const words = bytesOf(dtype) > 8 ? 2 : 1;
-    const inner = numel(shape.slice(axis + 1)) * words;
-    const count = numel(update.shape) * words;
-    kernels.copy(output, input(0), numel(shape) * bytesOf(dtype));
-    const args = [
-      output,
-      input(1),
-      input(2),
-      count,
-      numel(shape.slice(batch, axis)),
-      shape[axis],
-      update.shape[axis],
-      inner,
-    ];
-    if (count > 0) kernels.launch(`w_update_${(8 * bytesOf(dtype)) / words}`, Math.ceil(count / 256), 256, args);
+    const { name, count, sizes } = updateCall(node);
+    kernels.copy(output, input(0), numel(node.shape) * bytesOf(node.dtype));
+    if (count > 0) kernels.launch(name, Math.ceil(count / 256), 256, [output, input(1), input(2), count, ...sizes]);
   },
   scatterAdd: (node, { input, output, workspace, kernels }) => {
     const base = isZeroBase(node, node.inputs[0]) ? 0 : input(0);
-    const places = { base, indices: input(1), updates: input(2), out: output, workspace };
+    const updates = isCounted(node, node.inputs[2], true) ? 0 : input(2);
+    const places = { base, indices: input(1), updates, out: output, workspace };
     launchScatter(node, kernelDType[node.inputs[0].dtype], places, kernels);
   },
   cholesky: linearAlgebra,

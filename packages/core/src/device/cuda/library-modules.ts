@@ -10,6 +10,7 @@ const families: Record<string, string> = {
   scatter: "cuda/native/scatter.cu",
   depthwise: "cuda/native/depthwise.cu",
   update: "cuda/native/update.cu",
+  vector: "cuda/native/vector.cu",
   pointers: "cuda/native/pointers.cu",
 };
 export const libraryFiles = Object.values(families);

@@ -10,7 +10,8 @@ const parts: readonly (readonly [file: string, needs: RegExp | null])[] = [
   ["cuda/native/join.cuh", /\bw_(join|tile)/],
   ["cuda/native/tile.cuh", /\bw_tile/],
   ["cuda/native/grid.cuh", /\bw_grid/],
-  ["cuda/native/attention.cuh", /\bw_attention/],
+  ["cuda/native/attention.cuh", /\bw_attention_(?!single)/],
+  ["cuda/native/attention-single.cuh", /\bw_attention_single/],
 ];
 export const preludeFiles = parts.map(([file]) => file);
 

@@ -22,6 +22,7 @@ import {
   numel,
   outputAvals,
   type Precision,
+  sameShape,
   stridesOf,
 } from "../../graph/index.js";
 import { type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
@@ -34,11 +35,12 @@ import { type CudnnAttention, cudnnAttention } from "./cudnn-attention.js";
 import type { FourierTransforms } from "./fourier.js";
 import { kernelInfo } from "./kernel-info.js";
 import { allowSharedMemory, functionOf, type Launcher, libraryFunction, loadModule } from "./launch.js";
-import { issueLibraryOp } from "./library-calls.js";
+import { issueLibraryOp, updateCall } from "./library-calls.js";
 import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scan-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type CudaProgramText, writeCudaProgram } from "./source.js";
+import { launchVectorProduct } from "./vector-product.js";
 
 /** Addresses of inputs, outputs and scratch memory in one run. */
 export interface Addresses {
@@ -66,6 +68,8 @@ const largestNumber = (numbers: Iterable<number>): number => {
   for (const x of numbers) most = Math.max(most, x);
   return most;
 };
+/** Hand-written kernels that start with w_begin. */
+const begins = /^w_(update|vector)_/;
 const fromBytes = 32 << 20;
 const pieceBytes = 16 << 20;
 
@@ -200,7 +204,14 @@ export class CudaProgram {
     const call = this.#text.attention.get(step)!;
     if (call.clearedBytes > 0) this.#clear(results[results.length - 1], call.clearedBytes);
     for (const { suffix, blocks } of call.launches)
-      this.launcher.launch(this.#functions.get(call.name + suffix)!, [blocks, 1], call.threads, args, call.sharedBytes);
+      this.launcher.launch(
+        this.#functions.get(call.name + suffix)!,
+        [blocks, 1],
+        call.threads,
+        args,
+        call.sharedBytes,
+        call.begins,
+      );
   }
 
   #libraryWorkspace(): number {
@@ -238,7 +249,13 @@ export class CudaProgram {
   #issuePlan(plan: Schedule, addresses: Addresses, after?: (step: number) => void): void {
     let number = 0;
     const ranges = plan === this.plan ? this.context.ranges : null;
-    for (const step of plan.steps) {
+    let joined: ScheduleStep | null = null;
+    for (const [i, step] of plan.steps.entries()) {
+      if (step === joined) continue;
+      if (after === undefined && this.#updatePair(plan, step, plan.steps[i + 1], addresses)) {
+        joined = plan.steps[i + 1];
+        continue;
+      }
       // Collectives through the host gain nothing from an early start.
       if (step.kind === "collective" && step.phase === "start") continue;
       ranges?.push(this.kernels[number]?.name ?? step.kind);
@@ -286,7 +303,7 @@ export class CudaProgram {
     const prepared = this.#text.kernels.get(key);
     if (prepared === undefined) return;
     const args = buffers.map((node) => this.#at(plan, node, addresses));
-    this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args);
+    this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args, 0, true);
   }
 
   #lanes(plan: Schedule, { node, program }: Extract<ScheduleStep, { kind: "lane" }>, addresses: Addresses): void {
@@ -420,7 +437,8 @@ export class CudaProgram {
             },
     };
     if (batch.length > 1) this.#pointers(step, product, batch);
-    else if (this.libraries.products.issue(product) && epilogue !== null) return;
+    else if ((launchVectorProduct(product, this.#calls) || this.libraries.products.issue(product)) && epilogue !== null)
+      return;
     if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 
@@ -465,7 +483,7 @@ export class CudaProgram {
       launch: (name, blocks, threads, args, sharedBytes = 0) => {
         const fn = libraryFunction(context, name);
         if (sharedBytes > 48 << 10) allowSharedMemory(context, fn, sharedBytes);
-        this.launcher.launch(fn, [blocks, 1], threads, args, sharedBytes);
+        this.launcher.launch(fn, [blocks, 1], threads, args, sharedBytes, begins.test(name));
       },
       zero: (address, bytes) => {
         const { driver } = context.libraries;
@@ -489,6 +507,25 @@ export class CudaProgram {
       linearAlgebra: () => this.#linearAlgebra(plan, node, addresses),
       onHost: () => this.#onHost(plan, node, addresses),
     });
+  }
+
+  /** Two updates of equal shapes in place, such as the keys and values of a layer, in one launch. */
+  #updatePair(plan: Schedule, first: ScheduleStep, second: ScheduleStep | undefined, addresses: Addresses): boolean {
+    if (first.kind !== "library" || second?.kind !== "library") return false;
+    const [a, b] = [first.node, second.node];
+    if (!isOp(a, "updateSlice") || !isOp(b, "updateSlice") || !sameUpdate(a, b)) return false;
+    if (b.inputs.some((x) => contiguousOperand(plan, x) === a) || numel(a.inputs[2].shape) === 0) return false;
+    const places = [a, b].map((node) => ({
+      output: this.#at(plan, node, addresses),
+      operands: node.inputs.map((x) => this.#operand(plan, x, addresses)),
+    }));
+    // Otherwise the second could write where the first reads.
+    if (places.some(({ output, operands }) => output !== operands[0])) return false;
+    const { name, count, sizes } = updateCall(a);
+    const blocks = Math.ceil(count / 256);
+    const pointers = places.flatMap(({ output, operands }) => [output, operands[1], operands[2]]);
+    this.#calls.launch(name.replace("w_update_", "w_update_pair_"), 2 * blocks, 256, [...pointers, count, ...sizes]);
+    return true;
   }
 
   /** Runs an op by the vendor's solvers, or on the host without them. */
@@ -519,6 +556,13 @@ export class CudaProgram {
     });
   }
 }
+
+const sameUpdate = (a: Node<"updateSlice">, b: Node<"updateSlice">): boolean =>
+  a.dtype === b.dtype &&
+  a.attrs.axis === b.attrs.axis &&
+  a.attrs.batch === b.attrs.batch &&
+  sameShape(a.shape, b.shape) &&
+  sameShape(a.inputs[2].shape, b.inputs[2].shape);
 
 const algebras = new WeakMap<CudaContext, LinearAlgebra | null>();
 

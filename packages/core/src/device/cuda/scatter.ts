@@ -93,6 +93,13 @@ function launchWhole(node: Node<"scatterAdd">, type: string, at: ScatterAddresse
   if (total === 0) return;
   const args = [indices, updates, out, total, before, n, after, count];
   const blocks = Math.min(2 * calls.multiprocessors, Math.ceil(total / 1024));
+  if (updates === 0 && before * after === 1 && 4 * numel(node.shape) <= binBytes) {
+    // A copy for every warp, or for some of them: threads wait for each other at one place.
+    const copies = Math.max(1, Math.min(32, Math.floor(binBytes / (4 * numel(node.shape)))));
+    const sizes = [total, count, n, numel(node.shape), copies];
+    calls.launch(`w_scatter_counts_${type}`, blocks, 1024, [indices, out, ...sizes], 4 * copies * numel(node.shape));
+    return;
+  }
   if (bytes > binBytes) calls.launch(`w_scatter_whole_${type}`, blocksFor(total), 256, args);
   else calls.launch(`w_scatter_bins_${type}`, blocks, 1024, [...args, numel(node.shape)], bytes);
 }

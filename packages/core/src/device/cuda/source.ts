@@ -25,8 +25,12 @@ export const cudaScheduleOptions: ScheduleOptions = {
   splitColumns: 512,
   columnsInRows: 32,
   halfMatmul: true,
+  // Beyond, the library reads memory as fast and what is fused weighs nothing.
+  vectorRows: 64 << 20,
   trueHalfSpectra: true,
   selects: selectsPlaces,
+  sortsValues: true,
+  countsOnes: true,
   overwrites: true,
   workspace: (node) => scatterWorkspace(node) + scanSortWorkspace(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>

@@ -368,6 +368,7 @@ const quiet: ReadonlySet<string> = new Set([
 /** Calls that a capturing stream records instead of doing. */
 const recorded: ReadonlySet<string> = new Set([
   "cuLaunchKernel",
+  "cuLaunchKernelEx",
   "cuLaunchCooperativeKernel",
   "cuMemcpyDtoDAsync_v2",
   "cuMemcpyHtoDAsync_v2",

@@ -28,8 +28,9 @@ template <int G, class Op, class T> W_INLINE T w_join(T x) {
     __syncthreads();
     if (lane == 0) parts[warp] = x;
     __syncthreads();
-    x = parts[0];
-    for (int w = 1; w < G / 32; w++) x = Op::of(x, parts[w]);
+    const int first = warp / (G / 32) * (G / 32);
+    x = parts[first];
+    for (int w = 1; w < G / 32; w++) x = Op::of(x, parts[first + w]);
   }
   return x;
 }

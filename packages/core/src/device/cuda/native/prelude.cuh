@@ -75,6 +75,18 @@ template <int N> W_INLINE void w_pin(void* words) {
   for (int i = 0; i < N; i++) asm volatile("" : "+r"(((uint32_t*)words)[i]));
 #endif
 }
+/* The start of a kernel: the next one may be put on the multiprocessors now, and this one waits until the one before has ended.
+   Nothing but prefetches may come before. */
+#if !defined(W_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+W_INLINE void w_begin() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+W_INLINE void w_prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+#else
+W_INLINE void w_begin() {}
+W_INLINE void w_prefetch(const void*) {}
+#endif
 /* Shared memory whose size the launch sets. */
 #ifdef W_EMULATED
 #define W_DYNAMIC_SHARED(name) char* name = w_dynamic_shared

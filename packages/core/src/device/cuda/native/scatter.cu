@@ -236,7 +236,7 @@ template <class T> W_INLINE void w_scatter_whole(const int* indices, const T* up
   long long e = (long long)blockIdx.x * 256 + threadIdx.x;
   if (e >= total) return;
   long long to = w_scatter_target(indices, e, before, n, after, count, total);
-  if (to >= 0) atomicAdd((W*)out + to, (W)updates[e]);
+  if (to >= 0) atomicAdd((W*)out + to, updates ? (W)updates[e] : (W)1);
 }
 /* The same for small results: each block has one of its own in shared memory. */
 template <class T> W_INLINE void w_scatter_bins(char* memory, const int* indices, const T* updates, T* out,
@@ -250,11 +250,33 @@ template <class T> W_INLINE void w_scatter_bins(char* memory, const int* indices
 #pragma unroll 4
   for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < total; e += step) {
     long long to = w_scatter_target(indices, e, before, n, after, count, total);
-    if (to >= 0) atomicAdd(bins + to, (W)updates[e]);
+    if (to >= 0) atomicAdd(bins + to, updates ? (W)updates[e] : (W)1);
   }
   __syncthreads();
   for (long long b = threadIdx.x; b < size; b += blockDim.x)
     if (bins[b] != 0) atomicAdd((W*)out + b, bins[b]);
+}
+/* How often each of n places per batch of count indices occurs; each block has a few copies of all counts in shared memory. */
+template <class T> W_INLINE void w_scatter_counts(char* memory, const int* indices, T* out, long long total,
+                                                  long long count, long long n, int size, int copies) {
+  typedef typename w_atomic<sizeof(T)>::word W;
+  unsigned* bins = (unsigned*)memory;
+  for (int b = threadIdx.x; b < size * copies; b += blockDim.x) bins[b] = 0;
+  __syncthreads();
+  unsigned* own = bins + (int)(threadIdx.x / 32) % copies * size;
+  const bool lone = count == total;
+  long long step = (long long)gridDim.x * blockDim.x;
+#pragma unroll 8
+  for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < total; e += step) {
+    long long at = indices[e];
+    if (at >= 0 && at < n) atomicAdd(own + (lone ? at : e / count * n + at), 1u);
+  }
+  __syncthreads();
+  for (int b = threadIdx.x; b < size; b += blockDim.x) {
+    unsigned sum = 0;
+    for (int c = 0; c < copies; c++) sum += bins[c * size + b];
+    if (sum != 0) atomicAdd((W*)out + b, (W)sum);
+  }
 }
 W_INLINE void w_add_wide(double* to, double x) {
 #if defined(W_EMULATED) || __CUDA_ARCH__ >= 600
@@ -317,6 +339,11 @@ template <class N, class T> W_INLINE void w_scatter_rounded(const T* base, const
                             long long n, long long after, long long count, long long size) {                           \
     W_DYNAMIC_SHARED(memory);                                                                                          \
     w_scatter_bins<T>(memory, indices, updates, out, total, before, n, after, count, size);                            \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(1024) w_scatter_counts_##name(                                          \
+      const int* indices, T* out, long long total, long long count, long long n, long long size, long long copies) {   \
+    W_DYNAMIC_SHARED(memory);                                                                                          \
+    w_scatter_counts<T>(memory, indices, out, total, count, n, (int)size, (int)copies);                                \
   }
 W_SCATTER(i8, w_number<int8_t>, int8_t)
 W_SCATTER(u8, w_number<uint8_t>, uint8_t)

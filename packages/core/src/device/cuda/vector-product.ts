@@ -1,0 +1,35 @@
+// Products of one row with a matrix that lies in memory row by row, by an own kernel (native/vector.cu): libraries cut such products
+// along the sum and add up the parts in a second launch. Matrices that lie the other way are generated loops.
+import { type DType, isComplex } from "../../graph/index.js";
+import type { CublasProduct } from "./products.js";
+import type { LibraryCalls } from "./scan-sort.js";
+
+/** Names of the kernels' dtypes, and bytes of an element. */
+const elements: Partial<Record<DType, readonly [string, number]>> = {
+  float16: ["f16", 2],
+  bfloat16: ["bf16", 2],
+  float32: ["f32", 4],
+  float64: ["f64", 8],
+};
+const activations = { none: 0, relu: 1, gelu: 2 };
+/** Threads of a block, and bytes of a row that it adds up (W_VECTOR_BESIDE times 16). */
+const threads = 256;
+const blockBytes = 32;
+/** Fewer columns leave multiprocessors idle, longer sums too; libraries read larger matrices as fast. */
+const fits = { columns: 512, sum: 1 << 14, bytes: 64 << 20 };
+
+/** Launches a product if the kernel can compute it, epilogue included. */
+export function launchVectorProduct(product: CublasProduct, calls: LibraryCalls): boolean {
+  const { dtype, m, n, k, left, right, out, batch, scale, epilogue } = product;
+  const known = elements[dtype];
+  if (known === undefined || isComplex(dtype) || n !== 1 || batch.length > 0 || scale !== 1) return false;
+  const [name, bytes] = known;
+  const aligned = left.address % 16 === 0 && (left.ld * bytes) % 16 === 0 && (m * bytes) % 16 === 0;
+  if (left.op !== 0 || right.op !== 0 || !aligned || m < fits.columns || k > fits.sum) return false;
+  if (m * k * bytes > fits.bytes) return false;
+  calls.launch(`w_vector_columns_${name}`, Math.ceil((m * bytes) / blockBytes), threads, [
+    ...[right.address, left.address, out.address, epilogue?.bias ?? 0],
+    ...[k, m, left.ld, activations[epilogue?.activation ?? "none"]],
+  ]);
+  return true;
+}
