@@ -22,17 +22,11 @@ const optionsOfParts: Readonly<Record<string, readonly (readonly [option: string
   ByteLevel: [["add_prefix_space", "add_prefix_space"]],
 };
 
-/** A character of punctuation, symbols of ASCII included. */
-const punctuation = "[\\p{P}\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e]";
-
 /** A normalizer or pre-tokenizer with the options of the settings. */
 function withOptions(part: unknown, settings: JsonObject): unknown {
   if (!isJsonObject(part)) return part;
   for (const list of ["normalizers", "pretokenizers"])
     if (Array.isArray(part[list])) return { ...part, [list]: part[list].map((one) => withOptions(one, settings)) };
-  // The library keeps runs of punctuation whole, whatever the behavior.
-  if (part["type"] === "Punctuation")
-    return { type: "Split", pattern: { Regex: punctuation }, behavior: part["behavior"] ?? "Isolated", invert: false };
   const options = Object.hasOwn(optionsOfParts, String(part["type"])) ? optionsOfParts[String(part["type"])] : [];
   const given = options.flatMap(([option, name]) =>
     typeof settings[option] === "boolean" ? [[name, settings[option]] as const] : [],
