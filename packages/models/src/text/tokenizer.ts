@@ -4,7 +4,7 @@ import { Tokenizer } from "@huggingface/tokenizers";
 import { checkOptions } from "@weft/core/internal/graph";
 import { fileOf, isJsonObject, type JsonObject, ModelError } from "../config/index.js";
 import { makePreTokenizer } from "./pre-tokenizers.js";
-import { readTokenizerFiles, tokenText } from "./tokenizer-files.js";
+import { joinTokenizerFiles, readTokenizerFiles, type TokenizerFiles, tokenText } from "./tokenizer-files.js";
 
 /** Options of {@link TextTokenizer.encode}. */
 export interface EncodeOptions {
@@ -141,7 +141,29 @@ function callByPieces(model: LibraryModel): void {
  * @param vocabulary - Number of ids of the model; a tokenizer with more is refused.
  */
 export async function loadTokenizer(folder: string, vocabulary?: number): Promise<TextTokenizer> {
-  const { file, settings } = await readTokenizerFiles(folder);
+  const files = await readTokenizerFiles(folder);
+  const templateFile = await fileOf(folder, "chat_template.jinja");
+  return makeTokenizer(files, `${folder}/tokenizer.json`, folder, templateFile, vocabulary);
+}
+
+/**
+ * The tokenizer of a parsed `tokenizer.json` alone, without the other files of a model folder.
+ *
+ * @param file - The content of the file.
+ * @param label - How errors name it.
+ */
+export function tokenizerOf(file: unknown, label: string): TextTokenizer {
+  if (!isJsonObject(file)) throw new ModelError(`${label}: is not a JSON object`);
+  return makeTokenizer(joinTokenizerFiles(label, file, {}, {}), label, label, null);
+}
+
+function makeTokenizer(
+  { file, settings }: TokenizerFiles,
+  label: string,
+  folder: string,
+  templateFile: string | null,
+  vocabulary?: number,
+): TextTokenizer {
   let own: Tokenizer;
   let known: Map<string, number>;
   try {
@@ -156,11 +178,11 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
     callByPieces(parts);
     known = own.get_vocab(true);
   } catch (error) {
-    throw new ModelError(`${folder}/tokenizer.json: is not a tokenizer: ${(error as Error).message.slice(0, 300)}`);
+    throw new ModelError(`${label}: is not a tokenizer: ${(error as Error).message.slice(0, 300)}`);
   }
   let largest = -1;
   for (const id of known.values()) largest = Math.max(largest, id);
-  if (largest < 0) throw new ModelError(`${folder}/tokenizer.json: has no vocabulary`);
+  if (largest < 0) throw new ModelError(`${label}: has no vocabulary`);
   if (vocabulary !== undefined && largest >= vocabulary)
     throw new ModelError(
       `${folder}: its tokenizer makes ids up to ${largest}, its model has ${vocabulary} (vocab_size); they do not belong together`,
@@ -177,7 +199,6 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
     const text = tokenText(settings[name]);
     return text === null ? [] : [[name, text] as const];
   });
-  const templateFile = await fileOf(folder, "chat_template.jinja");
   const cutsLeft = settings["truncation_side"] === "left";
   // Meant for words; byte-level and sentence pieces have their own spaces.
   const { model } = file;
