@@ -322,15 +322,16 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${items * (isComplex(dtype) ? 2 : 1)}];`);
   // All of a row is on its way before the first of it is used.
-  for (const { id, buffer, base, dtype } of ahead) {
+  for (const { id, buffer, base } of ahead) {
     const inside = length % (group * width) === 0 ? "" : `if (${firstOf(inner[0].name)} < ${length}) `;
     row.add("#pragma unroll");
     row.add(`for (int c = 0; c < ${items / width}; c++) {`);
     row.add(`  const ix ${firstOf(inner[0].name)} = (c * ${group} + lane) * ${width};`);
     row.add(`  ${inside}w_load<${width}>(${keptName(id)}[c], p${buffer} + ${base.print()});`);
     row.add("}");
-    if (inside === "") row.add(`w_pin<${(items * bytesOf(dtype)) / 4}>(${keptName(id)});`);
   }
+  // Otherwise the assembler moves them to their uses, for fewer registers.
+  if (ahead.length > 0) row.add("__syncwarp();");
   const written = new Set<number>();
   const guard = units % rowsPerBlock === 0 ? "" : "if (active)";
   for (let stage = 0; stage <= last; stage++) {
@@ -390,7 +391,8 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     for (const load of loadsUnder([...reductions, ...summed].map((r) => r.argument).concat(stores.map((s) => s.value))))
       if (printer.keptVectors.has(load.id)) printer.keptVectors.set(load.id, true);
     // Otherwise the compiler keeps what it computed from them instead, which takes more registers.
-    for (const [id, { dtype }] of kept) row.add(`w_pin<${(items * bytesOf(dtype)) / 4}>(${keptName(id)});`);
+    const pinned = ahead.length > 0 ? [] : kept;
+    for (const [id, { dtype }] of pinned) row.add(`w_pin<${(items * bytesOf(dtype)) / 4}>(${keptName(id)});`);
     for (const line of after) row.add(line);
   }
   const values = rowStores.map((s) => printer.value(s.value));

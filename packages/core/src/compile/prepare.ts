@@ -313,8 +313,10 @@ function prepareSelection(node: Node<"slice">, isShared: (x: Node) => boolean, o
     return places === null ? null : build.gather(x.inputs[0], places, last, last);
   }
   if (!isOp(x, "argsort") || !options.selects?.(numel(x.shape.slice(0, -1)), x.inputs[0].shape[last])) return null;
-  const { descending, first = 0 } = x.attrs;
-  return build.make("argsort", x.inputs, { descending, first: first + start[last], count: node.shape[last] });
+  const { descending, first = 0, values } = x.attrs;
+  const how = { descending, first: first + start[last], count: node.shape[last] };
+  const places = build.make("argsort", x.inputs, how);
+  return values ? build.gather(x.inputs[0], places, last, last) : places;
 }
 
 /** All elements of rows in their order, where nobody reads the order itself. */

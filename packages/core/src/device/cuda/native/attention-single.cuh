@@ -71,6 +71,8 @@ template <class C> W_INLINE void w_attention_single(void* const* p, char*) {
       *(uint4*)rk[u] = seen[u] && inside ? *(const uint4*)(keys + j * C::KS) : zero;
       *(uint4*)rv[u] = seen[u] && inside ? *(const uint4*)(values + j * C::VS) : zero;
     }
+    /* Otherwise the assembler moves loads to their uses. */
+    __syncwarp();
 #pragma unroll
     for (int n = 0; n < NH; n++) {
       float s[AHEAD], best = -w_inf_f();

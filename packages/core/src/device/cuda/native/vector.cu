@@ -33,26 +33,24 @@ template <class N, class T> W_INLINE void w_vector_columns(const T* x, const T* 
   S sum[V];
 #pragma unroll
   for (int i = 0; i < V; i++) sum[i] = 0;
-  /* Several rows are on their way before the first of them is used. */
-  if (inside)
+  /* Several rows are on their way before the first of them is used; without the barrier the assembler moves them to their uses. */
 #pragma unroll 1
-    for (int first_row = row; first_row < k; first_row += AHEAD * ROWS) {
-      __align__(16) T raw[AHEAD][V];
+  for (int start = 0; start < k; start += AHEAD * ROWS) {
+    __align__(16) T raw[AHEAD][V];
 #pragma unroll
-      for (int t = 0; t < AHEAD; t++) {
-        int r = first_row + t * ROWS;
-        *(uint4*)raw[t] = r < k ? *(const uint4*)(w + r * ld + first) : make_uint4(0, 0, 0, 0);
-      }
-      w_pin<4 * AHEAD>(raw);
-#pragma unroll
-      for (int t = 0; t < AHEAD; t++) {
-        int r = first_row + t * ROWS;
-        if (r >= k) break;
-        S factor = N::load(x[r]);
-#pragma unroll
-        for (int i = 0; i < V; i++) sum[i] += factor * (S)N::load(raw[t][i]);
-      }
+    for (int t = 0; t < AHEAD; t++) {
+      int r = start + row + t * ROWS;
+      *(uint4*)raw[t] = inside && r < k ? *(const uint4*)(w + r * ld + first) : make_uint4(0, 0, 0, 0);
     }
+    __syncwarp();
+#pragma unroll
+    for (int t = 0; t < AHEAD; t++) {
+      int r = start + row + t * ROWS;
+      S factor = r < k ? (S)N::load(x[r]) : (S)0;
+#pragma unroll
+      for (int i = 0; i < V; i++) sum[i] += factor * (S)N::load(raw[t][i]);
+    }
+  }
 #pragma unroll
   for (int i = 0; i < V; i++) {
 #pragma unroll
