@@ -22,19 +22,20 @@ export const intervalConstants: IntervalConstants = {
 };
 
 export const stepLawConstants: StepLawConstants = {
-  noise: 0.0365,
-  noisePerDoubling: 2.19,
-  shareAlpha: 5.98,
-  shareBeta: 1.03,
-  growth: 0.178,
+  noise: 0.033,
+  noiseSpread: 1.02,
+  noisePerDoubling: 2.53,
+  fixedShare: 0.0661,
+  fixedSpread: 1.58,
+  growth: 0.126,
   freedom: 3,
 };
 
 export const stepIntervalConstants: StepIntervalConstants = {
-  base: 0.01,
-  perDoubling: 0.04,
-  disagreement: 2,
-  low: -0.329,
-  high: 0.409,
+  base: 0.05,
+  perDoubling: 0.0125,
+  disagreement: 0,
+  low: -2.08,
+  high: 2.61,
   furthestDoublings: 6,
 };
