@@ -22,20 +22,20 @@ export const intervalConstants: IntervalConstants = {
 };
 
 export const stepLawConstants: StepLawConstants = {
-  noise: 0.033,
-  noiseSpread: 1.02,
-  noisePerDoubling: 2.53,
-  fixedShare: 0.0661,
-  fixedSpread: 1.58,
-  growth: 0.126,
+  noise: 0.057,
+  noiseSpread: 0.911,
+  noisePerDoubling: 1.65,
+  fixedShare: 0.0364,
+  fixedSpread: 1.65,
+  growth: 0.123,
   freedom: 3,
 };
 
 export const stepIntervalConstants: StepIntervalConstants = {
   base: 0.05,
-  perDoubling: 0.0125,
+  perDoubling: 0.025,
   disagreement: 0,
-  low: -2.08,
-  high: 2.61,
+  low: -1.14,
+  high: 2.19,
   furthestDoublings: 6,
 };
