@@ -324,6 +324,8 @@ export class BodyPrinter {
     if (box === "never" || numel(this.kernel.buffers[buffer].shape) === 0) return null;
     if (box === null) {
       const [test] = this.value(guard);
+      const row = scope === this.scopes.element && this.depth(guard) < 2 ? this.#rowOr0(address, test, buffer) : null;
+      if (row !== null) return row;
       return scope.define("const long", `(${address.print()}) & -(long)(${test} != 0)`);
     }
     const free = this.unclamped?.variable;
@@ -338,6 +340,22 @@ export class BodyPrinter {
     const place = address.substitute(new Map(clamped));
     if (stride !== null && free !== undefined && box.has(free)) this.#requireInBuffer(place, stride, buffer);
     return place.print();
+  }
+
+  /**
+   * The address of a load whose guard is the same for a whole row: the row where it holds, and the first elements of the buffer
+   * where it fails, so that neighbors stay neighbors. Null where a row may be longer than the buffer.
+   */
+  #rowOr0(address: Ix, test: string, buffer: number): string | null {
+    const parts = address.apart(this.innerNames, this.outerNames);
+    if (parts === null) return null;
+    const [low, high] = parts.inner.range();
+    if (low < 0 || high >= numel(this.kernel.buffers[buffer].shape)) return null;
+    const { row } = this.scopes;
+    const key = `${parts.rest.key}:${test}`;
+    const start = row.clamped.get(key) ?? row.define("const long", `(${parts.rest.print()}) & -(long)(${test} != 0)`);
+    row.clamped.set(key, start);
+    return parts.inner.add(Ix.variable(start, 2 ** 52)).print();
   }
 
   #requireInBuffer(address: Ix, stride: number, buffer: number): void {

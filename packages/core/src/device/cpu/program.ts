@@ -180,8 +180,9 @@ class ProgramWriter {
   #call(
     plan: Schedule,
     kernel: LoopKernel,
+    inRows = false,
   ): { units: number; call: (from: string, count: string) => string; work: KernelWork } {
-    const { text, units, tally, columns } = emitKernel(kernel);
+    const { text, units, tally, columns } = emitKernel(kernel, inRows);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
     // Waking a thread pays from about ten microseconds of work.
     const perUnit = Math.max(1, (kernel.size / Math.max(1, units)) * Math.max(1, kernel.cost / 4));
@@ -259,7 +260,7 @@ class ProgramWriter {
       `${list(dims.map((d) => d.b))}, ${list(dims.map((d) => d.c))}, threads);`;
     const target = this.#at(plan, node);
     if (epilogue === null) return call(String(m), place(a), target);
-    const finish = this.#call(plan, epilogue);
+    const finish = this.#call(plan, epilogue, true);
     info.name += `+${epilogue.name.split("_").slice(1, -1).join("_")}`;
     info.flops += epilogue.size * epilogue.cost;
     const seen = new Set(info.work!.touches.map(({ place }) => place));
