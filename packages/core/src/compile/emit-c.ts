@@ -9,6 +9,7 @@ import { emitTilesC } from "./emit-tile-c.js";
 import { splitPoints, unsplitGuards } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
+import { withPhases } from "./phases.js";
 import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
 import type { Tally } from "./tally.js";
 import { word } from "./text.js";
@@ -161,7 +162,7 @@ function overTwoAxes(kernel: LoopKernel): LoopKernel {
 }
 
 function emitRows(given: LoopKernel): EmittedKernel {
-  const kernel = overTwoAxes(given);
+  const kernel = overTwoAxes(withPhases(given));
   const { outer, inner } = kernel;
   const flat = outer.length === 0 && kernel.reductions.length === 0 && inner.length === 1;
   const rowLength = numel(inner.map((v) => v.size));

@@ -189,6 +189,13 @@ export class Ix {
     return false;
   }
 
+  /** What quotients and remainders of a variable are divided by. */
+  divisors(name: string): number[] {
+    return [...this.terms.values()].flatMap(({ atom }) =>
+      atom.kind === "var" || !atom.of.mentions(name) ? [] : [atom.by, ...atom.of.divisors(name)],
+    );
+  }
+
   /** Names of its variables. */
   variables(into: Set<string> = new Set()): Set<string> {
     for (const { atom } of this.terms.values()) {

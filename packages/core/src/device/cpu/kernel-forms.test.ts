@@ -167,3 +167,32 @@ test("one large matrix is factorized by several threads", { skip }, async () => 
     );
   }
 });
+
+test("gradients of means over windows with steps, rows first", { skip }, async () => {
+  weft.setDevice("cpu");
+  for (const [h, w, stride] of [
+    [12, 32, 2],
+    [9, 33, 2],
+    [15, 30, 3],
+  ]) {
+    const x = filled([1, 2, h, w], "float32");
+    const pool = (t: Tensor): Tensor => weft.avgPool2d(t, { kernel: 3, stride, padding: 1 });
+    const weights = filled(pool(x).shape, "float32");
+    const gradient = await numbers(weft.jit(weft.grad((t: Tensor) => pool(t).mul(weights).sum()))(x));
+    const factors = await numbers(weights);
+    const [rows, columns] = weights.shape.slice(2);
+    const expected = gradient.map(() => 0);
+    for (let c = 0; c < 2; c++)
+      for (let i = 0; i < rows; i++)
+        for (let j = 0; j < columns; j++)
+          for (let di = -1; di < 2; di++)
+            for (let dj = -1; dj < 2; dj++) {
+              const [row, column] = [stride * i + di, stride * j + dj];
+              if (row >= 0 && row < h && column >= 0 && column < w)
+                expected[(c * h + row) * w + column] += factors[(c * rows + i) * columns + j] / 9;
+            }
+    gradient.forEach((value, i) => {
+      assert.ok(Math.abs(value - expected[i]) < 1e-5, `${h} x ${w}, element ${i}: ${value}, not ${expected[i]}`);
+    });
+  }
+});
