@@ -496,31 +496,46 @@ function joinedParts(value: KExpr, { name, size }: LoopVariable): { low: number;
   return parts.length < 2 || parts[0].low !== 0 ? null : parts;
 }
 
+/** Average length from which the parts of rows are copied one by one. */
+const minPart = 16;
+
 /** A kernel that is only a concatenation (a bucket of gradients): one copy per part instead of a test per element. */
 function emitJoined(kernel: LoopKernel): EmittedKernel | null {
   const [store, ...others] = kernel.stores;
   const { outer, inner } = kernel;
-  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1 || outer.length > 0) return null;
+  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1) return null;
   const [{ name, size }] = inner;
   const parts = joinedParts(store.value, inner[0]);
   if (parts === null || parts.at(-1)?.high !== size || store.address.stride(name) !== 1) return null;
-  const top = new EmitScope("  ");
-  const scopes = { top, row: new EmitScope("    "), element: new EmitScope("    ") };
-  const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(), name);
+  // Short parts of many rows are quicker as a test per element.
+  if (outer.length > 0 && size < minPart * parts.length) return null;
+  const [top, row] = [new EmitScope("  "), new EmitScope("    ")];
+  const outerNames = new Set(outer.map((v) => v.name));
+  const printer = new BodyPrinter(kernel, { top, row, element: row }, new Set([name]), outerNames, name);
   const from = new Map([[name, Ix.variable("a", size)]]);
   // Complex numbers are two elements of their array.
   const each = isComplex(store.value.dtype) ? 2 : 1;
   const place = (buffer: number, address: Ix): string =>
     `p${buffer} + ${each === 1 ? "" : `${each}*`}(${address.substitute(from).print()})`;
   const to = place(store.buffer, store.address);
-  const body = parts.map(
-    ({ low, high, load }) =>
-      `  { const long a = lo > ${low} ? lo : ${low}, b = hi < ${high} ? hi : ${high}; if (a < b) __builtin_memmove(${to}, ${place(load.buffer, load.address)}, (b - a) * ${each} * sizeof(*p${store.buffer})); }`,
-  );
-  printer.tally.add("simple", (each * size) / 2);
+  const isFlat = outer.length === 0;
+  const body = parts.map(({ low, high, load }) => {
+    const ends = isFlat
+      ? `a = lo > ${low} ? lo : ${low}, b = hi < ${high} ? hi : ${high}; if (a < b)`
+      : `a = ${low}, b = ${high};`;
+    const bytes = `(b - a) * ${each} * sizeof(*p${store.buffer})`;
+    return `  { const long ${ends} __builtin_memmove(${to}, ${place(load.buffer, load.address)}, ${bytes}); }`;
+  });
+  printer.tally.add("simple", (each * kernel.size) / 2);
+  const rows = [
+    "  for (long u = lo; u < hi; u++) {",
+    ...unpackIndex(outer, "u").map((l) => `    ${l}`),
+    ...body,
+    "  }",
+  ];
   return {
-    text: [...printer.pointers().map((l) => `  ${l}`), ...top.lines, ...body].join("\n"),
-    units: size,
+    text: [...printer.pointers().map((l) => `  ${l}`), ...top.lines, ...(isFlat ? body : rows)].join("\n"),
+    units: isFlat ? size : numel(outer.map((v) => v.size)),
     tally: printer.tally,
   };
 }
