@@ -460,7 +460,7 @@ interface FirstHourRow {
 }
 
 /** Whole models of @weft/models: a line per row, with memory where both sides know it. */
-function modelsSection(record: ContestRecord | undefined): string[] {
+function modelsSection(title: string, record: ContestRecord | undefined): string[] {
   if (record === undefined) return [];
   const gigabytes = (bytes: unknown): string => (typeof bytes === "number" ? `${(bytes / 1e9).toFixed(2)} GB` : "");
   const lines = record.rows.map(({ title, times, ratios }) => {
@@ -471,7 +471,7 @@ function modelsSection(record: ContestRecord | undefined): string[] {
     return [title, times["weft"] === undefined ? "" : showMs(times["weft"].ms), peers.join(", "), own, own && theirs];
   });
   return [
-    "## GPU, models people know",
+    `## ${title}`,
     "",
     `- One H200 (${record.hardware.gpu}); measured ${record.at.slice(0, 10)} with \`npm run bench -- models\`, medians of three rounds in turns; ratios are the peer's time divided by Weft's`,
     "- Memory is that of parameters, optimizer state, batch and one step; decoding times are per token",
@@ -496,10 +496,14 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
   ...generalSection("GPU, general work", files.general, notes),
+  ...generalSection("GPU, general work, further rows", files["general-more"], notes, [
+    "- Rows that no list asked for, and rows of the table above whose kernels changed since, in one later run",
+  ]),
   ...generalSection("GPU, whole models", files["general-models"], notes, [
     "- The rows of whole models of an earlier run of the suite",
   ]),
-  ...modelsSection(files.models),
+  ...modelsSection("GPU, models people know", files.models),
+  ...modelsSection("GPU, generation of text, later run", files["models-decode"]),
   ...generalSection("CPU, general work", files["general-cpu"], notes),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")

@@ -19,8 +19,8 @@ const attentionCases: Case[] = [
   { heads: 4, shared: 2, keys: 37, size: 16, dtype: "bfloat16", mask: "bool" },
   { heads: 3, shared: 3, keys: 300, size: 40, dtype: "float16", mask: "float" },
   { heads: 2, shared: 1, keys: 65, size: 24, dtype: "float32", mask: "heads" },
-  { heads: 8, shared: 2, keys: 2100, size: 64, dtype: "bfloat16", mask: "bool" },
-  { heads: 2, shared: 1, keys: 1500, size: 128, dtype: "float32", mask: "none" },
+  { heads: 8, shared: 2, keys: 1100, size: 64, dtype: "bfloat16", mask: "bool" },
+  { heads: 2, shared: 1, keys: 1030, size: 32, dtype: "float32", mask: "none" },
 ];
 
 for (const { heads, shared, keys, size, dtype, mask = "none" } of attentionCases)
@@ -79,7 +79,7 @@ test("long rows of a matrix are summed by warps", { skip }, () => {
   agree(() => data([2050, 1032], 1).matmul(data([1032], 2)), 1e-4);
 });
 
-for (const n of [5, 3000, 70000])
+for (const n of [5, 3000, 9000])
   test(`sorted elements without their order, rows of ${n}`, { skip }, () => {
     for (const descending of [false, true])
       agree(() => {
