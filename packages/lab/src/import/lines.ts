@@ -3,7 +3,7 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { StringDecoder } from "node:string_decoder";
 import type { ImportProblem } from "../model/index.js";
 
-export interface Line {
+interface Line {
   text: string;
   /** 1-based. */
   number: number;
