@@ -2,7 +2,7 @@
 // Arguments are passed on as path filters: `npm test -- compile` runs the test files whose path contains "compile".
 
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { globSync } from "./glob.mjs";
@@ -38,8 +38,9 @@ process.env.WEFT_RATES ??= "assumed";
 process.env.WEFT_PROGRESS ??= "0";
 // Suites of the CPU device check compiled programs; small ones would be interpreted by the rules that they are compared with.
 process.env.WEFT_INTERPRET ??= "0";
-// Two files at a time: the suites start real processes and compile kernels, and small machines have two cores.
-const together = process.env.WEFT_TEST_CONCURRENCY ?? "2";
+// One file more than cores: the suites start real processes and wait for them a fifth of their time. Not many more, because each
+// file may start several.
+const together = process.env.WEFT_TEST_CONCURRENCY ?? String(Math.min(availableParallelism(), 4) + 1);
 // Temporary files of the test files: whatever is there at the end was left behind.
 const temporary = mkdtempSync(join(realpathSync(tmpdir()), "wt-"));
 process.env.WEFT_TEST_FOLDER = temporary;
