@@ -61,7 +61,7 @@ function missingTokens(settings: JsonObject, more: JsonObject, known: ReadonlySe
 }
 
 /** Files of a tokenizer as the library takes them. */
-interface TokenizerFiles {
+export interface TokenizerFiles {
   /** tokenizer.json with the changes of the other files. */
   file: JsonObject;
   /** tokenizer_config.json, with the special tokens of special_tokens_map.json where it has none. */
