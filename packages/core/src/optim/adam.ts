@@ -1,4 +1,4 @@
-// Adam and AdamW: torch.optim.Adam and torch.optim.AdamW (no amsgrad). They differ only in weight decay.
+// Adam and AdamW: torch.optim.Adam and torch.optim.AdamW. They differ only in weight decay.
 
 import { checkOptions } from "../graph/index.js";
 import { sub, type Tensor, treeMap, zeros } from "../tensor/index.js";
@@ -24,6 +24,8 @@ export interface AdamOptions {
   epsilon?: number;
   /** Adam: added to the gradient (L2). AdamW: subtracted from the parameter, scaled by the learning rate. */
   weightDecay?: number;
+  /** Whether the largest second moment so far counts instead of the last one; false by default. */
+  amsgrad?: boolean;
 }
 
 /** State of {@link adam} and {@link adamW}. */
@@ -34,11 +36,19 @@ export interface AdamState {
   mean: unknown;
   /** Running means of the squared gradients, shaped like the parameters. */
   square: unknown;
+  /** The largest of these means so far; absent without amsgrad. */
+  largest?: unknown;
 }
 
 function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number): Optimizer<AdamState> {
-  checkOptions(name, options, ["learningRate", "betas", "epsilon", "weightDecay"]);
-  const { learningRate = 1e-3, betas = [0.9, 0.999], epsilon = 1e-8, weightDecay = defaultDecay } = options;
+  checkOptions(name, options, ["learningRate", "betas", "epsilon", "weightDecay", "amsgrad"]);
+  const {
+    learningRate = 1e-3,
+    betas = [0.9, 0.999],
+    epsilon = 1e-8,
+    weightDecay = defaultDecay,
+    amsgrad = false,
+  } = options;
   const [beta1, beta2] = betas;
   const decoupled = name === "adamW";
   checkRate(name, learningRate);
@@ -54,6 +64,7 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
         step: zeros([], { dtype: "int32" }),
         mean: zerosOf(params),
         square: zerosOf(params),
+        ...(amsgrad ? { largest: zerosOf(params) } : {}),
       };
     },
 
@@ -69,6 +80,7 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
       const used = decoupled ? grads : treeMap((g, p) => withDecay(g, p, weightDecay), grads, params);
       const mean = treeMap((m, g) => m.add(g.sub(m).mul(1 - beta1)), state.mean, used);
       const square = treeMap((v, g) => v.mul(beta2).add(g.mul(g).mul(1 - beta2)), state.square, used);
+      const largest = amsgrad ? treeMap((top, v) => top.maximum(v), state.largest, square) : undefined;
       const shrink = (p: Tensor): Tensor =>
         decoupled && weightDecay !== 0 ? p.mul(inPrecision(shrinkage(rate, weightDecay), p)) : p;
       const updated = treeMap(
@@ -78,9 +90,9 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
         },
         params,
         mean,
-        square,
+        largest ?? square,
       );
-      return [updated, { step, mean, square }];
+      return [updated, { step, mean, square, ...(amsgrad ? { largest } : {}) }];
     },
   };
 }
