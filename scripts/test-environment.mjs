@@ -6,16 +6,15 @@ import { isMainThread } from "node:worker_threads";
 import { root } from "./setup.mjs";
 import { folderOf, processorSeconds, timesOf } from "./test-folders.mjs";
 
-// What optimized programs compute is checked by the suites of every op, of gradients, of random programs, of kernels and lanes, and of
-// quantum systems. The tests below compile programs to check something else, so the C compiler skips optimizations for them and
+// What optimized programs compute is checked by the suites of every op, of gradients, of random programs, of kernels and lanes, of
+// models and of quantum systems. The tests below compile programs to check something else, so the C compiler skips optimizations for them and
 // for the processes that they start: it takes a third of the time then.
 const unoptimized = [
-  /^packages\/(bench|cli|cluster|lab|train|ui)\//,
-  /^packages\/core\/dist\/(io|optim|runtime|tensor)\//,
-  /^packages\/core\/dist\/test\/(control|distributions|docs|event-loop|examples|jit|memory|nans|ops-emulated|scan|shard-cpu|transforms|varying)\.test/,
-  /^packages\/models\/dist\/(checkpoint|generate|text|tune)\//,
-  /^packages\/quantum\/dist\/(cache|control|meta|noise|pulses|qutip|spec)\//,
-  /^packages\/quantum\/dist\/(docs|pictures\/\w+)\.test/,
+  /^packages\/cli\/dist\/commands\/quantum(-meta|-optimize)?\.test/,
+  /^packages\/cli\/dist\/test\/(terminal|train)\.test/,
+  /^packages\/cluster\/dist\/cluster\.test/,
+  /^packages\/core\/dist\/test\/(control|distributions|ops-emulated|scan|shard-cpu|transforms|varying)\.test/,
+  /^packages\/ui\/dist\/test\/gates\.test/,
 ];
 
 const base = process.env.WEFT_TEST_FOLDER;
