@@ -1,6 +1,7 @@
 // Exports of the report layer: writes the files of an analysis.
 export { type ChartSpec, framed, gray, palette, type ReportChart, studyCharts } from "./charts.js";
 export { fixFiles } from "./fixes.js";
+export { reportHtml } from "./html.js";
 export { predictionChart } from "./prediction-chart.js";
 export { renderPng, renderSvg } from "./render.js";
 export { plural, studyRows } from "./rows.js";
