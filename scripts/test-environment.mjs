@@ -13,7 +13,6 @@ const unoptimized = [
   /^packages\/cli\/dist\/commands\/quantum(-meta|-optimize)?\.test/,
   /^packages\/cli\/dist\/test\/(terminal|train)\.test/,
   /^packages\/cluster\/dist\/cluster\.test/,
-  /^packages\/core\/dist\/test\/(control|distributions|ops-emulated|scan|shard-cpu|transforms|varying)\.test/,
   /^packages\/ui\/dist\/test\/gates\.test/,
 ];
 
