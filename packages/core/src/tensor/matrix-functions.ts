@@ -2,10 +2,10 @@
 // general eigenvalues.
 import { checkOptions, type Node, ShapeError, showShape, showValue, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
 import { customVjp } from "./custom.js";
 import { matmul } from "./einsum.js";
-import { adjoint, diagonal, eigh, factorDType, inv, matrix, norm, svd } from "./linalg.js";
+import { adjoint, diagonal, eigh, factorDType, inv, matrix, norm, solve, svd } from "./linalg.js";
 import { abs, equal, greater, log, mul, pow, where } from "./math.js";
 import { type Axes, max, min, prod, sum } from "./reduce.js";
 import { reshape, squeeze, unsqueeze } from "./shape.js";
@@ -134,6 +134,18 @@ export function pinv(a: TensorLike, options: ToleranceOptions = {}): Tensor {
   const node = matrix("pinv", a);
   if (node.shape.slice(-2).includes(0)) return wrap(build.zerosLike(build.transpose(node)));
   return pinvBy(rtol)(wrap(node));
+}
+
+/** Solves tensordot(a, x, x.rank) = b for x: a has the axes of b and then those of x, as numpy.linalg.tensorsolve. */
+export function tensorsolve(a: Tensor, b: Tensor): Tensor {
+  checkArguments("tensorsolve", "tensor", { a, b });
+  const rest = a.shape.slice(b.rank);
+  const [rows, columns] = [b.size, rest.reduce((n, d) => n * d, 1)];
+  if (showShape(a.shape.slice(0, b.rank)) !== showShape(b.shape) || rows !== columns)
+    throw new ShapeError(
+      `tensorsolve: a ${showShape(a.shape)} needs the axes of b ${showShape(b.shape)}, then axes of as many elements`,
+    );
+  return reshape(solve(reshape(a, [rows, columns]), reshape(b, [rows])), rest);
 }
 
 /** Solution of a least squares problem. */

@@ -145,7 +145,7 @@ const found = Object.entries(entries).flatMap(([folder, module]) =>
 /** What a call with these options besides the necessary ones throws, or null. */
 async function errorOf({ name, module, parameters, at }: (typeof found)[number], options: object) {
   const isWindow = /Pool/.test(name) && !name.startsWith("adaptive");
-  const spatial = Number(/([123])d$/.exec(name)?.[1] ?? 0);
+  const spatial = Number(/(?:conv|pool)\w*([123])d$/i.exec(name)?.[1] ?? 0);
   const special =
     spatial === 0 ? argumentsOf[name] : /conv/.test(name) ? [cube(spatial, 4), cube(spatial, 3)] : [cube(spatial, 4)];
   const others = parameters.filter((_, i) => i !== at);
