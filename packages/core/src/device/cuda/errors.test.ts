@@ -185,8 +185,13 @@ test("a fault inside a recorded graph, and one while recording", () =>
     weft.useDevice(device);
     x = weft.ones([64]).realize();
     f(x).dispose();
+    // A driver that does not record overlapping launches gets plain ones.
+    fake.fail("cuLaunchKernelEx", 801);
+    f(x).dispose();
+    assert.equal(device.context.capturing, false);
+    f(x).dispose();
     fake.fail("cuLaunchKernel", 701);
-    assert.throws(() => f(x), /cuLaunchKernel failed with error 701/);
+    assert.throws(() => weft.jit((y: weft.Tensor) => y.mul(3))(x), /cuLaunchKernel failed with error 701/);
     assert.equal(device.context.capturing, false);
     fake.heal();
     f(x).dispose();
