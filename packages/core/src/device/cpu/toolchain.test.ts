@@ -258,7 +258,7 @@ test("flags of WEFT_CC_FLAGS reach the compiler, and what they compiled is not u
 });
 
 test("a compiler that needs more memory than it may use is an error that says so", { skip }, () => {
-  const { err, status } = run(adds, { WEFT_CACHE_DIR: freshFolder(), WEFT_CC_BYTES: "30000000" });
+  const { err, status } = run(adds, { WEFT_CACHE_DIR: freshFolder(), WEFT_CC_BYTES: "60000000" });
   assert.notEqual(status, 0);
   assert.match(err, /needs more memory for one program than it may use \(WEFT_CC_BYTES\)/);
 });
