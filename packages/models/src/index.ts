@@ -41,6 +41,7 @@ export {
   type NewTokenizer,
   type TextBatch,
   type TextTokenizer,
+  tokenizerOf,
   trainTokenizer,
 } from "./text/index.js";
 export {

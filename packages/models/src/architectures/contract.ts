@@ -105,7 +105,12 @@ export interface CommonConfig {
   /** Output and input embeddings are one tensor. */
   readonly tied: boolean;
   /** Shape of the cache of keys and values; null if the architecture does not generate. */
-  readonly cache: { readonly heads: number; readonly size: number } | null;
+  readonly cache: {
+    readonly heads: number;
+    readonly size: number;
+    /** Positions that generation may reach, if these are not `maxPositions`. */
+    readonly positions?: number;
+  } | null;
 }
 
 /** One family of models. */

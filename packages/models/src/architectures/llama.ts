@@ -83,6 +83,7 @@ function readConfig(
   if (size % 2 !== 0) throw fields.error("head_dim", `is ${size}; rotary positions need an even number`);
   const layers = fields.count("num_hidden_layers", { otherwise: 32, most: 2 ** 12 });
   const maxPositions = fields.count("max_position_embeddings", { otherwise: absent.positions });
+  const rope = readRope(fields, size, maxPositions);
   return {
     width,
     heads,
@@ -97,12 +98,17 @@ function readConfig(
     attentionDropout: fields.rate("attention_dropout", 0),
     classifierDropout: fields.rate("classifier_dropout", fields.rate("hidden_dropout", 0.1)),
     hasTokenBias: fields.flag("token_classification_bias", true),
-    rope: readRope(fields, size, maxPositions),
+    rope,
     biases,
     windows: windows(layers),
     ...fields.common(),
     tied: fields.flag("tie_word_embeddings", false),
-    cache: { heads: keyHeads, size },
+    // Dynamic scaling is for texts that are longer than the model's positions.
+    cache: {
+      heads: keyHeads,
+      size,
+      ...(rope.kind === "dynamic" && { positions: Math.floor(Math.max(1, rope.factor) * maxPositions) }),
+    },
   };
 }
 

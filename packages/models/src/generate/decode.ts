@@ -83,6 +83,9 @@ export function roundUp(count: number): number {
   return size;
 }
 
+/** Positions that a generated text may have. */
+const positionsOf = ({ config }: Model): number => config.cache?.positions ?? config.maxPositions;
+
 /** Positions of slots. Rows that have ended may run beyond the last one while others go on. */
 const positionsFrom = (slots: Tensor, pads: Tensor, most: number): Tensor =>
   slots
@@ -99,7 +102,8 @@ function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tens
 }
 
 function makePrograms(model: Model): Programs {
-  const { cache: shape, vocabulary, maxPositions } = model.config;
+  const { cache: shape, vocabulary } = model.config;
+  const maxPositions = positionsOf(model);
   if (shape === null || model.task !== "causal-lm")
     throw new ModelError(
       `generate: needs a causal language model, got ${model.type} with the task ${model.task}; load it with task: "causal-lm"`,
@@ -191,7 +195,8 @@ export function checkEos(given: readonly number[]): void {
 const ahead = 4;
 
 function checkPrompts(model: Model, prompts: readonly (readonly number[])[]): number {
-  const { vocabulary, maxPositions } = model.config;
+  const { vocabulary } = model.config;
+  const maxPositions = positionsOf(model);
   if (!Array.isArray(prompts) || prompts.some((prompt) => typeof prompt !== "object"))
     throw new ModelError("generate: prompts is a list with a list of token ids for each prompt, such as [[5, 6, 7]]");
   if (prompts.length === 0) throw new ModelError("generate: there is no prompt");
@@ -232,9 +237,9 @@ export async function* generateTokens(
   const { prompt, next } = programs(model);
   const longest = checkPrompts(model, prompts);
   // Every row has the positions of the model for itself, whatever the lengths of the others.
-  const room = prompts.map((p) => Math.min(maxNewTokens, model.config.maxPositions - p.length));
+  const room = prompts.map((p) => Math.min(maxNewTokens, positionsOf(model) - p.length));
   const count = Math.max(...room);
-  const length = Math.min(roundUp(longest), model.config.maxPositions);
+  const length = Math.min(roundUp(longest), positionsOf(model));
   const slots = roundUp(length + count);
   const ids = tensor(padRows(prompts, length, 0, "left"), { shape: [prompts.length, length] });
   const pads = tensor(Int32Array.from(prompts, (p) => length - p.length));

@@ -104,6 +104,25 @@ describe("greedy generation equals transformers, token for token", needsTransfor
     });
 });
 
+test(
+  "dynamic scaling generates beyond the positions of the model, as transformers does",
+  needsTransformers,
+  async () => {
+    const dir = join(folder, "dynamic");
+    const config = {
+      ...configs.llama,
+      max_position_embeddings: 10,
+      rope_parameters: { rope_type: "dynamic", factor: 2, rope_theta: 10000 },
+    };
+    const case_ = { input_ids: [prompts[0]], max_new_tokens: 12, eos_token_id: 2 };
+    const [answer] = await askTransformers([{ dir, class: classes.llama, config, noise: 0.3, generate: [case_] }]);
+    const model = await loadPretrained(dir);
+    const [own] = await collect(generateTokens(model, model.params, [prompts[0]], { maxNewTokens: 12 }), 1);
+    assert.deepEqual(own, Array.from(answer["generated.0"].data, Number));
+    assert.equal(own.length, 12, "7 + 12 of 2 x 10 positions");
+  },
+);
+
 const model = defineModel({ ...configs.llama, vocab_size: byteVocabulary, eos_token_id: 261 }, { task: "causal-lm" });
 const params = model.init(key(3));
 

@@ -89,6 +89,62 @@ function equal(a: Value, b: Value): boolean {
   return a.value === b.value;
 }
 
+/** A floating-point number as Python writes it: 1.0, 1e+16, 1e-05. */
+function floatText(x: number): string {
+  if (!Number.isFinite(x)) return Number.isNaN(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity";
+  const size = Math.abs(x);
+  if (size !== 0 && (size >= 1e16 || size < 1e-4))
+    return x.toExponential().replace(/e([+-])(\d)$/, (_, sign: string, digit: string) => `e${sign}0${digit}`);
+  return Number.isInteger(x) ? `${x}.0` : String(x);
+}
+
+/** A copy of a value in which floating-point numbers are texts between marks, by their place in `floats`. */
+function withMarks(value: Value, mark: string, floats: string[]): Value {
+  if (value.type === "FloatValue")
+    return { type: "StringValue", value: `${mark}${floats.push(floatText(value.value as number)) - 1}${mark}` };
+  if (Array.isArray(value.value))
+    return { type: "ArrayValue", value: (value.value as Value[]).map((one) => withMarks(one, mark, floats)) };
+  if (value.value instanceof Map)
+    return {
+      type: value.type,
+      value: new Map(
+        [...(value.value as Map<string, Value>)].map(([name, one]) => [name, withMarks(one, mark, floats)]),
+      ),
+    };
+  return value;
+}
+
+/** Removes characters at the ends of a text: white space by default. */
+function stripped(text: string, chars: unknown, ends: "both" | "left" | "right"): string {
+  const letters = Array.from(text);
+  const removed = (c: string): boolean => (typeof chars === "string" ? chars.includes(c) : c.trim() === "");
+  let [from, to] = [0, letters.length];
+  if (ends !== "right") while (from < to && removed(letters[from])) from++;
+  if (ends !== "left") while (to > from && removed(letters[to - 1])) to--;
+  return letters.slice(from, to).join("");
+}
+
+/** Methods of texts that the library lacks, or whose arguments it ignores. */
+const textMethods: Readonly<Record<string, (text: string, args: readonly Value[]) => string | number | boolean>> = {
+  strip: (text, [chars]) => stripped(text, chars?.value, "both"),
+  lstrip: (text, [chars]) => stripped(text, chars?.value, "left"),
+  rstrip: (text, [chars]) => stripped(text, chars?.value, "right"),
+  find(text, [part]) {
+    const at = text.indexOf(String(part?.value));
+    return at < 0 ? -1 : Array.from(text.slice(0, at)).length;
+  },
+  count: (text, [part]) => text.split(String(part?.value)).length - 1,
+  join: (text, [list]) => ((list?.value ?? []) as Value[]).map((one) => printed(one)).join(text),
+  isdigit: (text) => /^\p{Nd}+$/u.test(text),
+  removeprefix: (text, [part]) =>
+    text.startsWith(String(part?.value)) ? text.slice(String(part?.value).length) : text,
+  removesuffix: (text, [part]) =>
+    part?.value !== "" && text.endsWith(String(part?.value)) ? text.slice(0, -String(part?.value).length) : text,
+};
+
+/** Filters of lists that texts have too: of their characters. */
+const characterFilters = new Set(["length", "count", "list", "first", "last", "reverse"]);
+
 class PythonRules extends Base {
   readonly #make = (type: string, value: unknown, environment: Environment): Value =>
     super.evaluate({ type, value }, environment);
@@ -102,8 +158,22 @@ class PythonRules extends Base {
         return node["of"] as Value;
       case "BinaryExpression":
         return this.#binary(node, environment);
+      case "FilterExpression":
+        return this.#filter(node, environment);
+      case "CallExpression":
+        return this.#call(node, environment);
       case "MemberExpression": {
         const object = this.evaluate(node["object"] as Node, environment);
+        const property = node["property"] as Node;
+        if (object.type === "StringValue" && node["computed"] === true && property.type !== "SliceExpression") {
+          const at = this.evaluate(property, environment);
+          // Characters, not units of UTF-16.
+          const letter = Array.from(object.value as string).at(Number(at.value));
+          if (at.type === "IntegerValue")
+            return letter === undefined
+              ? this.#make("Identifier", "\0", environment)
+              : this.#make("StringLiteral", letter, environment);
+        }
         if (object.type === "UndefinedValue") {
           const name = (node["object"] as Node)["value"];
           throw new ModelError(`${typeof name === "string" ? name : "a value"} is undefined, and a part of it is read`);
@@ -112,6 +182,56 @@ class PythonRules extends Base {
       }
     }
     return super.evaluate(statement, environment);
+  }
+
+  /** A filter: JSON with the numbers of Python, and lengths and characters of texts by code points. */
+  #filter(node: Node, environment: Environment): Value {
+    const filter = node["filter"] as Node;
+    const name = String(((filter["callee"] as Node | undefined) ?? filter)["value"]);
+    const given = this.evaluate(node["operand"] as Node, environment);
+    const apply = (of: Value): Value => super.evaluate({ ...node, operand: { type: "Evaluated", of } }, environment);
+    if (name === "tojson") {
+      const floats: string[] = [];
+      // A private character and one that is none, which no text has beside each other.
+      const mark = "\ue000\ufdd0";
+      const text = apply(withMarks(given, mark, floats)).value as string;
+      const json = text.replace(new RegExp(`"${mark}(\\d+)${mark}"`, "g"), (_, at: string) => floats[Number(at)]);
+      return this.#make("StringLiteral", json, environment);
+    }
+    if (given.type !== "StringValue" || filter.type !== "Identifier" || !characterFilters.has(name))
+      return apply(given);
+    const letters = Array.from(given.value as string);
+    if (name === "reverse") return this.#make("StringLiteral", letters.reverse().join(""), environment);
+    if (name === "count") return this.#make("IntegerLiteral", letters.length, environment);
+    return apply(
+      this.#make(
+        "ArrayLiteral",
+        letters.map((value) => ({ type: "StringLiteral", value })),
+        environment,
+      ),
+    );
+  }
+
+  /** A call; of a method of a text by our table where it has one. */
+  #call(node: Node, environment: Environment): Value {
+    const callee = node["callee"] as Node;
+    if (callee.type !== "MemberExpression" || callee["computed"] === true) return super.evaluate(node, environment);
+    const object = this.evaluate(callee["object"] as Node, environment);
+    const name = String((callee["property"] as Node)["value"]);
+    const args = node["args"] as Node[];
+    if (object.type === "StringValue" && Object.hasOwn(textMethods, name)) {
+      if (args.some(({ type }) => /^(Keyword|Spread)/.test(type)))
+        throw new ModelError(`it calls ${name}() with named arguments, which is not supported`);
+      const made = textMethods[name](
+        object.value as string,
+        args.map((one) => this.evaluate(one, environment)),
+      );
+      const kinds = { string: "StringLiteral", number: "IntegerLiteral", boolean: "Identifier" } as const;
+      const kind = kinds[typeof made as keyof typeof kinds];
+      return this.#make(kind, typeof made === "boolean" ? String(made) : made, environment);
+    }
+    const known = { ...callee, object: { type: "Evaluated", of: object } };
+    return super.evaluate({ ...node, callee: known }, environment);
   }
 
   #binary(node: Node, environment: Environment): Value {
@@ -123,6 +243,13 @@ class PythonRules extends Base {
     if (operator === "==" || operator === "!=") {
       const name = equal(left, right) === (operator === "==") ? "true" : "false";
       return this.#make("Identifier", name, environment);
+    }
+    if (operator === "%" && isNumber(left) && isNumber(right)) {
+      const [a, b] = [Number(left.value), Number(right.value)];
+      if (b === 0) throw new ModelError("it divides by zero");
+      const isFloat = left.type === "FloatValue" || right.type === "FloatValue";
+      // The sign of a remainder is that of the divisor.
+      return this.#make(isFloat ? "FloatLiteral" : "IntegerLiteral", a - b * Math.floor(a / b), environment);
     }
     if (operator === "+" && (left.type === "StringValue") !== (right.type === "StringValue")) {
       const other = left.type === "StringValue" ? right : left;
@@ -158,7 +285,12 @@ const dateParts: Readonly<Record<string, (now: Date) => string>> = {
 
 /** Renders a template with variables. */
 export function renderTemplate(text: string, variables: Readonly<Record<string, unknown>>): string {
-  const program = markPrinted(parse(tokenize(text, { lstrip_blocks: true, trim_blocks: true })) as Node);
+  const tokens: { type: string; value: string }[] = tokenize(text, { lstrip_blocks: true, trim_blocks: true });
+  // The library reads 1e3 as two values.
+  const wrong = tokens.findIndex(({ type }, i) => type === "NumericLiteral" && tokens[i + 1]?.type === "Identifier");
+  if (wrong >= 0 && /^e\d*$/i.test(tokens[wrong + 1].value))
+    throw new ModelError(`the number ${tokens[wrong].value}${tokens[wrong + 1].value} has an exponent; write it out`);
+  const program = markPrinted(parse(tokens as never) as Node);
   const environment = new Environment();
   const constants = { false: false, true: true, none: null, False: false, True: true, None: null };
   const functions = {

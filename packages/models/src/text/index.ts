@@ -8,5 +8,6 @@ export {
   type EncodeOptions,
   loadTokenizer,
   type TextTokenizer,
+  tokenizerOf,
 } from "./tokenizer.js";
 export { type NewTokenizer, trainTokenizer } from "./vocabulary.js";

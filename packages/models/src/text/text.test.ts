@@ -1,11 +1,12 @@
 // Tokenizers and chat templates where the libraries below follow rules of their own: values are those of transformers.
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { loadTokenizer } from "../index.js";
 import { scratch, writeTokenizer } from "../transformers.testkit.js";
 import { renderTemplate } from "./chat-template.js";
+import { makePreTokenizer } from "./pre-tokenizers.js";
 
 const folder = scratch();
 
@@ -30,6 +31,93 @@ test("a byte-level tokenizer without special tokens keeps the second text, types
   const model = { ...(file["model"] as object), vocab, merges: [["!", "!"]] };
   writeFileSync(path, JSON.stringify({ ...file, model, pre_tokenizer: split }));
   assert.deepEqual((await loadTokenizer(dir)).encode("a!!b").ids, [97, 33, 33, 98]);
+});
+
+test("texts are cut as by the published tokenizers, whatever the script and the behavior of delimiters", () => {
+  const digits = { type: "Split", pattern: { Regex: "\\d+|[.,!?]" } };
+  // Values of `pre_tokenize_str` of the Python package tokenizers.
+  const cut: [object, string, string[]][] = [
+    [
+      { type: "Whitespace" },
+      "café naïve 你好! a\u200db x\u00b2",
+      ["café", "naïve", "你好", "!", "a\u200db", "x", "\u00b2"],
+    ],
+    [{ type: "Whitespace" }, "\u0085nel\ufeffbom", ["nel", "\ufeff", "bom"]],
+    [{ type: "WhitespaceSplit" }, "a\u3000b\ufeffc", ["a", "b\ufeffc"]],
+    [{ type: "Punctuation", behavior: "Contiguous" }, "..!a.b「」", ["..!", "a", ".", "b", "「」"]],
+    [{ type: "Punctuation", behavior: "MergedWithPrevious" }, "a..b!", ["a.", ".", "b!"]],
+    [{ type: "Digits", individual_digits: true }, "१२ ½x3", ["१", "२", " ", "½", "x", "3"]],
+    [{ type: "Digits", individual_digits: false }, "१२ x34", ["१२", " x", "34"]],
+    [{ ...digits, behavior: "MergedWithNext", invert: false }, "It 3.14 a", ["It ", "3", ".", "14 a"]],
+    [{ ...digits, behavior: "Contiguous", invert: false }, "It 3.14 a", ["It ", "3.14", " a"]],
+    [{ ...digits, behavior: "Isolated", invert: true }, "It 3.14 a", ["It ", "3", ".", "14", " a"]],
+    [{ ...digits, behavior: "MergedWithPrevious", invert: true }, "It, a!b", ["It", ", a", "!b"]],
+    [{ type: "Split", pattern: { String: " " }, behavior: "Removed", invert: false }, "a b  c", ["a", "b", "c"]],
+    [{ type: "Metaspace", replacement: "▁", prepend_scheme: "always", split: true }, "a b  c", ["▁a", "▁b", "▁", "▁c"]],
+    [{ type: "Metaspace", replacement: "▁", prepend_scheme: "never", split: false }, "a b", ["a▁b"]],
+    [{ type: "CharDelimiterSplit", delimiter: "e" }, "hello there", ["h", "llo th", "r"]],
+    [{ type: "FixedLength", length: 2 }, "😀😀a", ["😀😀", "a"]],
+  ];
+  for (const [part, text, wanted] of cut)
+    assert.deepEqual(makePreTokenizer(part)(text, true), wanted, `${JSON.stringify(part)} ${JSON.stringify(text)}`);
+  const first = makePreTokenizer({ type: "Metaspace", prepend_scheme: "first" });
+  assert.deepEqual(
+    [first("a b", true), first("a b", false)],
+    [
+      ["▁a", "▁b"],
+      ["a", "▁b"],
+    ],
+  );
+  assert.throws(
+    () => makePreTokenizer({ type: "UnicodeScripts" }),
+    /the pre-tokenizer UnicodeScripts is not supported/,
+  );
+  assert.throws(
+    () => makePreTokenizer({ ...digits, behavior: "Sometimes" }),
+    /behavior "Sometimes", which is not known/,
+  );
+});
+
+test("unknown words, empty second texts and types without a post-processor are as in the published tokenizers", async () => {
+  const dir = join(folder, "words");
+  mkdirSync(dir);
+  const vocab = { "[UNK]": 0, "[CLS]": 1, "[SEP]": 2, hello: 3, world: 4 };
+  const file = {
+    version: "1.0",
+    added_tokens: [],
+    normalizer: null,
+    pre_tokenizer: { type: "Whitespace" },
+    post_processor: null as object | null,
+    decoder: null,
+    model: { type: "WordLevel", vocab, unk_token: "[UNK]" },
+  };
+  const path = join(dir, "tokenizer.json");
+  writeFileSync(path, JSON.stringify(file));
+  const plain = await loadTokenizer(dir);
+  assert.deepEqual(plain.encode("hello new world"), { ids: [3, 0, 4], types: [0, 0, 0] });
+  assert.deepEqual(plain.encode("hello", { pair: "world" }), { ids: [3, 4], types: [0, 1] });
+  file.post_processor = { type: "BertProcessing", sep: ["[SEP]", 2], cls: ["[CLS]", 1] };
+  writeFileSync(path, JSON.stringify(file));
+  const framed = await loadTokenizer(dir);
+  assert.deepEqual(framed.encode("hello", { pair: "" }), { ids: [1, 3, 2, 2], types: [0, 0, 0, 1] });
+  assert.deepEqual(framed.encode("", { pair: "" }), { ids: [1, 2, 2], types: [0, 0, 1] });
+  assert.deepEqual(framed.encode("hello", { pair: "world" }), { ids: [1, 3, 2, 4, 2], types: [0, 0, 0, 1, 1] });
+});
+
+test("templates count characters, write JSON and take remainders as in Python", () => {
+  // Values of the templates of transformers.
+  const shown: [string, string][] = [
+    ["{{ 'a😀b'|length }} {{ 'a😀b'[1] }} {{ 'a😀b'[-1] }} {{ 'a😀b'|list }}", "3 😀 b ['a', '😀', 'b']"],
+    ["{{ 'abc'|first }}{{ 'abc'|last }} {{ 'a😀'|reverse }}", "ac 😀a"],
+    ["{{ 1.0|tojson }} {{ {'a': 1.0, 'b': [2.5, 3]}|tojson }} {{ (2/2)|tojson }}", '1.0 {"a": 1.0, "b": [2.5, 3]} 1.0'],
+    ["{{ (1/100000)|tojson }} {{ 'é<'|tojson }}", '1e-05 "é<"'],
+    ["{{ -5 % 3 }} {{ 5 % -3 }} {{ 5.5 % 2 }}", "1 -1 1.5"],
+    ["{{ 'aXbX'.rstrip('X') }}|{{ '  a '.strip() }}|{{ 'xxa'.lstrip('x') }}", "aXb|a|a"],
+    ["{{ 'a😀b'.find('b') }} {{ 'abab'.count('ab') }} {{ ','.join(['x', 'y']) }}", "2 2 x,y"],
+    ["{{ '3'.isdigit() }} {{ 'prefix'.removeprefix('pre') }} {{ 'ab'.split('a')|length }}", "True fix 2"],
+  ];
+  for (const [template, wanted] of shown) assert.equal(renderTemplate(template, {}), wanted, template);
+  assert.throws(() => renderTemplate("{{ [1, 1e3] }}", {}), /the number 1e3 has an exponent/);
 });
 
 test("templates print, compare and add as in Python", () => {

@@ -22,17 +22,11 @@ const optionsOfParts: Readonly<Record<string, readonly (readonly [option: string
   ByteLevel: [["add_prefix_space", "add_prefix_space"]],
 };
 
-/** A character of punctuation, symbols of ASCII included. */
-const punctuation = "[\\p{P}\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e]";
-
 /** A normalizer or pre-tokenizer with the options of the settings. */
 function withOptions(part: unknown, settings: JsonObject): unknown {
   if (!isJsonObject(part)) return part;
   for (const list of ["normalizers", "pretokenizers"])
     if (Array.isArray(part[list])) return { ...part, [list]: part[list].map((one) => withOptions(one, settings)) };
-  // The library keeps runs of punctuation whole, whatever the behavior.
-  if (part["type"] === "Punctuation")
-    return { type: "Split", pattern: { Regex: punctuation }, behavior: part["behavior"] ?? "Isolated", invert: false };
   const options = Object.hasOwn(optionsOfParts, String(part["type"])) ? optionsOfParts[String(part["type"])] : [];
   const given = options.flatMap(([option, name]) =>
     typeof settings[option] === "boolean" ? [[name, settings[option]] as const] : [],
@@ -84,9 +78,18 @@ export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles
   const own = (await readJson(folder, "tokenizer_config.json", maxSettingsBytes)) ?? {};
   const map = (await readJson(folder, "special_tokens_map.json", maxSettingsBytes)) ?? {};
   const more = (await readJson(folder, "added_tokens.json", maxSettingsBytes)) ?? {};
-  const settings: JsonObject = { ...map, ...own };
+  return joinTokenizerFiles(`${folder}/tokenizer.json`, file, { ...map, ...own }, more);
+}
+
+/** Joins the content of tokenizer files: the tokenizer, its settings, and added tokens by their ids. */
+export function joinTokenizerFiles(
+  label: string,
+  file: JsonObject,
+  settings: JsonObject,
+  more: JsonObject,
+): TokenizerFiles {
   if (settings["split_special_tokens"] === true)
-    throw new ModelError(`${folder}/tokenizer_config.json: split_special_tokens is true, which is not supported`);
+    throw new ModelError(`${label}: split_special_tokens is true in its settings, which is not supported`);
   const { model } = file;
   const vocabulary = isJsonObject(model) && isJsonObject(model["vocab"]) ? model["vocab"] : {};
   const added = Array.isArray(file["added_tokens"]) ? file["added_tokens"].filter(isJsonObject) : [];
@@ -98,7 +101,7 @@ export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles
   const single = [...added, ...extra].find((token) => token["single_word"] === true);
   if (single !== undefined)
     throw new ModelError(
-      `${folder}/tokenizer.json: the added token ${String(single["content"])} has single_word: true, which is not supported`,
+      `${label}: the added token ${String(single["content"])} has single_word: true, which is not supported`,
     );
   return {
     settings,

@@ -3,7 +3,8 @@ import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
 import { checkOptions } from "@weft/core/internal/graph";
 import { fileOf, isJsonObject, type JsonObject, ModelError } from "../config/index.js";
-import { readTokenizerFiles, tokenText } from "./tokenizer-files.js";
+import { makePreTokenizer } from "./pre-tokenizers.js";
+import { joinTokenizerFiles, readTokenizerFiles, type TokenizerFiles, tokenText } from "./tokenizer-files.js";
 
 /** Options of {@link TextTokenizer.encode}. */
 export interface EncodeOptions {
@@ -105,6 +106,34 @@ function keptTokens(
   return keeps;
 }
 
+/** A model of the library; those of merged pairs (BPE) have `merges`. */
+interface LibraryModel {
+  _call(pieces: string[]): string[];
+  readonly merges?: readonly (readonly [string, string])[];
+  readonly end_of_word_suffix?: string | null;
+  readonly continuing_subword_suffix?: string | null;
+  bpe(text: string): string[];
+}
+
+/**
+ * Tokenizers without a pre-tokenizer give a whole text to the model, whose time grows faster than its length and whose cache is for
+ * words. If no merge crosses the start of a word (a mark for spaces after something else), words are merged one by one.
+ */
+function mergeByWords(model: LibraryModel): void {
+  const { merges } = model;
+  if (!Array.isArray(merges) || model.end_of_word_suffix || model.continuing_subword_suffix) return;
+  if (merges.some(([left, right]) => /[^\u2581]\u2581/.test(left + right))) return;
+  const merge = model.bpe.bind(model);
+  model.bpe = (text) =>
+    text.includes("\u2581", 1) ? text.split(/(?<=[^\u2581])(?=\u2581)/).flatMap(merge) : merge(text);
+}
+
+/** Unknown characters are fused within the pieces of a text; the library would fuse them across. */
+function callByPieces(model: LibraryModel): void {
+  const call = model._call.bind(model);
+  model._call = (pieces) => pieces.flatMap((piece) => call([piece]));
+}
+
 /**
  * Loads the tokenizer of a model folder (`tokenizer.json`, `tokenizer_config.json`).
  *
@@ -112,18 +141,48 @@ function keptTokens(
  * @param vocabulary - Number of ids of the model; a tokenizer with more is refused.
  */
 export async function loadTokenizer(folder: string, vocabulary?: number): Promise<TextTokenizer> {
-  const { file, settings } = await readTokenizerFiles(folder);
+  const files = await readTokenizerFiles(folder);
+  const templateFile = await fileOf(folder, "chat_template.jinja");
+  return makeTokenizer(files, `${folder}/tokenizer.json`, folder, templateFile, vocabulary);
+}
+
+/**
+ * The tokenizer of a parsed `tokenizer.json` alone, without the other files of a model folder.
+ *
+ * @param file - The content of the file.
+ * @param label - How errors name it.
+ */
+export function tokenizerOf(file: unknown, label: string): TextTokenizer {
+  if (!isJsonObject(file)) throw new ModelError(`${label}: is not a JSON object`);
+  return makeTokenizer(joinTokenizerFiles(label, file, {}, {}), label, label, null);
+}
+
+function makeTokenizer(
+  { file, settings }: TokenizerFiles,
+  label: string,
+  folder: string,
+  templateFile: string | null,
+  vocabulary?: number,
+): TextTokenizer {
   let own: Tokenizer;
   let known: Map<string, number>;
   try {
-    own = new Tokenizer(file, settings);
+    own = new Tokenizer({ ...file, pre_tokenizer: null }, settings);
+    if (file["pre_tokenizer"] !== null) {
+      const cut = makePreTokenizer(file["pre_tokenizer"]);
+      own.pre_tokenizer = ((text: string, { section_index: at }: { section_index: number }) =>
+        cut(text, at === 0)) as never;
+    }
+    const parts = own.model as unknown as LibraryModel;
+    mergeByWords(parts);
+    callByPieces(parts);
     known = own.get_vocab(true);
   } catch (error) {
-    throw new ModelError(`${folder}/tokenizer.json: is not a tokenizer: ${(error as Error).message.slice(0, 300)}`);
+    throw new ModelError(`${label}: is not a tokenizer: ${(error as Error).message.slice(0, 300)}`);
   }
   let largest = -1;
   for (const id of known.values()) largest = Math.max(largest, id);
-  if (largest < 0) throw new ModelError(`${folder}/tokenizer.json: has no vocabulary`);
+  if (largest < 0) throw new ModelError(`${label}: has no vocabulary`);
   if (vocabulary !== undefined && largest >= vocabulary)
     throw new ModelError(
       `${folder}: its tokenizer makes ids up to ${largest}, its model has ${vocabulary} (vocab_size); they do not belong together`,
@@ -140,7 +199,6 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
     const text = tokenText(settings[name]);
     return text === null ? [] : [[name, text] as const];
   });
-  const templateFile = await fileOf(folder, "chat_template.jinja");
   const cutsLeft = settings["truncation_side"] === "left";
   // Meant for words; byte-level and sentence pieces have their own spaces.
   const { model } = file;
@@ -150,10 +208,27 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
   const { post_processor: after } = file;
   const steps = isJsonObject(after) && Array.isArray(after["processors"]) ? after["processors"] : [after];
   const hasTypes = !steps.some((step) => isJsonObject(step) && step["type"] === "RobertaProcessing");
-  const idsOf = (text: string): number[] => own.encode(text, { add_special_tokens: false }).ids;
+  const unknown = isJsonObject(model) ? known.get(tokenText(model["unk_token"]) ?? "") : undefined;
+  const checked = (ids: (number | undefined)[]): number[] =>
+    ids.map((id) => {
+      const found = id ?? unknown;
+      if (found === undefined)
+        throw new ModelError(`encode: ${folder}: its tokenizer has no token for a part of the text, and no unk_token`);
+      return found;
+    });
+  const idsOf = (text: string): number[] => checked(own.encode(text, { add_special_tokens: false }).ids);
+  const anyText = [...known.keys()].find((text) => /^[a-z]+$/.test(text) && idsOf(text).length > 0) ?? "a";
   // Of post-processors that add no tokens, the library drops the second text and the types.
-  const addsNothing = steps.every((step) => isJsonObject(step) && step["type"] === "ByteLevel");
+  const addsNothing = steps.every((step) => step == null || (isJsonObject(step) && step["type"] === "ByteLevel"));
   const whole = (text: string, pair: string | undefined, specialTokens: boolean): Encoded => {
+    if (pair === "" && !addsNothing) {
+      // The library takes an empty second text for none: another one is encoded, and its tokens are removed.
+      const [first, second] = [idsOf(text), idsOf(anyText)];
+      const { ids, types } = whole(text, anyText, specialTokens);
+      const at = placeOf(ids, second, Math.max(0, placeOf(ids, first, 0)) + first.length);
+      const kept = (list: number[]): number[] => list.filter((_, i) => i < at || i >= at + second.length);
+      return { ids: kept(ids), types: kept(types) };
+    }
     if (addsNothing) {
       const [first, second] = [idsOf(text), pair === undefined ? [] : idsOf(pair)];
       return { ids: [...first, ...second], types: [...first.map(() => 0), ...second.map(() => 1)] };
@@ -163,7 +238,7 @@ export async function loadTokenizer(folder: string, vocabulary?: number): Promis
       add_special_tokens: specialTokens,
       return_token_type_ids: true,
     });
-    return { ids, types: hasTypes ? types : ids.map(() => 0) };
+    return { ids: checked(ids), types: hasTypes && types !== undefined ? types : ids.map(() => 0) };
   };
   return {
     identity: createHash("sha256")

@@ -1,7 +1,7 @@
 // One rank's batch as a single int32 array, so that a step needs one upload. Each row holds its sample number, class,
 // length, random key and global batch size, then the ids. Rows of length 0 are padding with zero weight.
 import { threefry2x32 } from "@weft/core/internal/ops";
-import { type Epoch, shareOf } from "./epoch.js";
+import { boundsBySpeed, type Epoch, shareOf } from "./epoch.js";
 import type { TokenSet } from "./tokens.js";
 
 /** Columns before the ids. */
@@ -34,12 +34,22 @@ export interface BatchShape {
   ranks: number;
   /** Micro-steps per optimizer step. */
   accumulation: number;
-  /** Rows of one micro-batch on one rank. */
+  /** Rows of one micro-batch on this rank. */
   rows: number;
   seed: number;
+  /** Speeds of all ranks, by which a batch is divided; equal parts by default. */
+  speeds?: readonly number[] | undefined;
 }
 
 const forDropout = 0x64726f70;
+
+/** The samples of a step that are a micro-batch of this rank. */
+function partOf(total: number, micro: number, { rank, ranks, accumulation, speeds }: BatchShape): [number, number] {
+  if (speeds === undefined) return shareOf(total, rank * accumulation + micro, ranks * accumulation);
+  const [first, end] = boundsBySpeed(total, speeds).slice(rank, rank + 2);
+  const [from, to] = shareOf(end - first, micro, accumulation);
+  return [first + from, first + to];
+}
 
 /** Writes the micro-batch of one rank into `target` (or a new array). */
 export function fillBatch(
@@ -51,13 +61,13 @@ export function fillBatch(
   micro: number,
   target?: Int32Array,
 ): MicroBatch {
-  const { rank, ranks, accumulation, rows, seed } = shape;
+  const { rows, seed } = shape;
   const length = plan.padded[index];
   const width = headColumns + length;
   const data = target === undefined ? new Int32Array(rows * width) : target.subarray(0, rows * width).fill(0);
   const first = plan.starts[index];
   const total = plan.starts[index + 1] - first;
-  const [start, end] = shareOf(total, rank * accumulation + micro, ranks * accumulation);
+  const [start, end] = partOf(total, micro, shape);
   for (let row = 0; row < rows; row++) {
     const at = row * width;
     data[at + columns.total] = total;

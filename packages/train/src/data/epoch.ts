@@ -84,3 +84,19 @@ export function planEpoch(options: EpochOptions, epoch: number, lengthOf: (row: 
 export function shareOf(count: number, part: number, parts: number): [start: number, end: number] {
   return [Math.floor((count * part) / parts), Math.floor((count * (part + 1)) / parts)];
 }
+
+/** Boundaries of the parts of `count` rows that are as large as the ranks are fast; no part is empty if there are enough rows. */
+export function boundsBySpeed(count: number, speeds: readonly number[]): number[] {
+  const total = speeds.reduce((sum, speed) => sum + speed, 0);
+  const bounds = [0];
+  let before = 0;
+  speeds.forEach((speed, part) => {
+    before += speed;
+    const after = speeds.length - 1 - part;
+    const wanted = after === 0 ? count : Math.round((count * before) / total);
+    const least = bounds[part] + (count >= speeds.length ? 1 : 0);
+    const most = count >= speeds.length ? count - after : count;
+    bounds.push(Math.max(least, Math.min(most, wanted)));
+  });
+  return bounds;
+}

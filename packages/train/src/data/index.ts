@@ -11,7 +11,7 @@ export {
   splits,
 } from "./datasets.js";
 export { type Downloaded, type DownloadOptions, download } from "./download.js";
-export { type Epoch, type EpochOptions, planEpoch, shareOf } from "./epoch.js";
+export { boundsBySpeed, type Epoch, type EpochOptions, planEpoch, shareOf } from "./epoch.js";
 export { type HeldOut, holdOut } from "./holdout.js";
 export { type Loader, type LoaderOptions, openLoader, type Position } from "./loader.js";
 export { mapFile } from "./map-file.js";

@@ -173,36 +173,24 @@ function wideWord(
   return { hash: special ? hashWord(bytes.toString("utf8", wordStart, at)) : hash, end: at, space };
 }
 
-interface TokenizerFile {
-  model?: { vocab?: Record<string, number> | [string, number][] };
-  added_tokens?: { id: number; content: string }[];
-}
-
 /** WordPiece, BPE or Unigram from a `tokenizer.json`. Its ids are shifted by one, because 0 is padding. */
 export async function fileTokenizer(path: string): Promise<Tokenizer> {
-  const { Tokenizer: FromFile } = await import("@huggingface/tokenizers");
+  const { tokenizerOf } = await import("@weft/models");
   const raw = readFileSync(path);
-  let parsed: TokenizerFile;
-  let tokenizer: InstanceType<typeof FromFile>;
+  let made: ReturnType<typeof tokenizerOf>;
   try {
-    parsed = JSON.parse(raw.toString("utf8")) as TokenizerFile;
-    tokenizer = new FromFile(parsed, {});
+    made = tokenizerOf(JSON.parse(raw.toString("utf8")), path);
   } catch (error) {
     throw new DataError(
       `${path}: not a tokenizer file (tokenizer.json of a WordPiece, BPE or Unigram model): ${(error as Error).message}`,
     );
   }
-  const vocab = parsed.model?.vocab;
-  const own = vocab === undefined ? [] : Array.isArray(vocab) ? vocab.map((_, i) => i) : Object.values(vocab);
-  let largest = -1;
-  for (const id of own) largest = Math.max(largest, id);
-  for (const { id } of parsed.added_tokens ?? []) largest = Math.max(largest, id);
-  if (largest < 0) throw new DataError(`${path}: the tokenizer has no vocabulary`);
   return {
-    identity: `file ${createHash("sha256").update(raw).digest("hex")}`,
-    vocabulary: largest + 2,
+    // The number changes with the rules by which texts are cut: tokens on disk are those of the rules that made them.
+    identity: `file 2 ${createHash("sha256").update(raw).digest("hex")}`,
+    vocabulary: made.vocabulary + 1,
     encode(bytes, start, end, out) {
-      for (const id of tokenizer.encode(bytes.toString("utf8", start, end)).ids) out.push(id + 1);
+      for (const id of made.encode(bytes.toString("utf8", start, end)).ids) out.push(id + 1);
     },
   };
 }

@@ -58,10 +58,14 @@ export interface Progress {
   data: { train: string; test: string | null };
   classes: readonly string[];
   config: RunConfig;
+  /** Measured speeds of the ranks, by which batches are divided. */
+  speeds?: readonly number[] | undefined;
 }
 
 const checksums = "SHA256SUMS";
 const parts = { model: "model.safetensors", optimizer: "optimizer.safetensors", progress: "state.json" } as const;
+/** Only of models with a state. */
+export const stateFile = "state.safetensors";
 const stepFolder = /^step-(\d+)$/;
 /** A checkpoint that was moved aside to write the one of its step again. */
 const asideFolder = /^\.(step-\d+)\.old\.tmp$/;
@@ -128,14 +132,16 @@ function publish(temporary: string, target: string, sums: readonly { file: strin
 /** Files of a checkpoint besides its checksums. */
 function filesIn(folder: string): string[] {
   const index = readIndex(folder);
-  return index === null ? Object.values(parts) : [...filesOf(index), indexFile, parts.progress];
+  if (index !== null) return [...filesOf(index), indexFile, parts.progress];
+  return [...Object.values(parts), ...(existsSync(join(folder, stateFile)) ? [stateFile] : [])];
 }
 
 /** Throws if a file of a checkpoint is not as it was written. */
 function verify(folder: string): void {
   const lines = readFileSync(join(folder, checksums), "utf8").trimEnd().split("\n");
   const expected = new Map(lines.map((line) => [line.slice(66), line.slice(0, 64)]));
-  for (const name of filesIn(folder)) {
+  // A file that is listed must be there, also one that not every checkpoint has.
+  for (const name of new Set([...filesIn(folder), ...expected.keys()])) {
     if (!existsSync(join(folder, name))) throw new Error(`${name} is missing`);
     if (expected.get(name) !== hashOf(join(folder, name))) throw new Error(`${name} is damaged: its checksum differs`);
   }
@@ -226,7 +232,7 @@ async function waitFor<T>(folder: string, look: () => T | null): Promise<T> {
 /** Writes a checkpoint, then removes the oldest beyond `keep`. On failure the existing ones are unchanged. */
 export async function writeCheckpoint(
   run: string,
-  state: { params: unknown; optimizer: unknown },
+  state: { params: unknown; optimizer: unknown; modelState?: unknown },
   progress: Progress,
   keep: number,
 ): Promise<string> {
@@ -238,8 +244,10 @@ export async function writeCheckpoint(
     mkdirSync(temporary, { recursive: true });
     await save(join(temporary, parts.model), stateDict(state.params));
     await save(join(temporary, parts.optimizer), stateDict(state.optimizer));
+    const modelState = stateDict(state.modelState ?? {});
+    if (Object.keys(modelState).length > 0) await save(join(temporary, stateFile), modelState);
     writeSynced(join(temporary, parts.progress), `${JSON.stringify(progress, null, 1)}\n`);
-    const sums = Object.values(parts).map((file) => ({ file, sum: hashOf(join(temporary, file)) }));
+    const sums = filesIn(temporary).map((file) => ({ file, sum: hashOf(join(temporary, file)) }));
     publish(temporary, target, sums);
   } catch (error) {
     rmSync(temporary, { recursive: true, force: true });
@@ -294,6 +302,13 @@ export async function readParameters<P>(folder: string, like: P): Promise<P> {
   }
 }
 
+/** Whether a checkpoint has tensors of the model's state. */
+export function hasState(folder: string): boolean {
+  const index = readIndex(folder);
+  if (index === null) return existsSync(join(folder, stateFile));
+  return Object.keys(index.tensors).some((name) => name.startsWith("state/"));
+}
+
 /** Reads this rank's parts of a section into the structure of `like`. */
 export async function readShards<T>(
   folder: string,
@@ -302,9 +317,12 @@ export async function readShards<T>(
   tensors: readonly StoredTensor[],
   rank: number,
 ): Promise<T> {
+  const own = tensors.filter((given) => given.section === section);
+  if (section === "state" && own.length === 0 && !hasState(folder)) return like;
+  if (section === "state" && !hasState(folder))
+    throw new CheckpointError(`${folder}: it has no state of the model, which this model has (${own[0].name})`);
   const reader = await SectionReader.open(folder, section);
   try {
-    const own = tensors.filter((given) => given.section === section);
     // Error feedback belongs to a number of ranks: with another one it starts at zero.
     const restarts = ({ name, shape }: StoredTensor): boolean =>
       isFeedback(name) && (!reader.names.includes(name) || reader.info(name).shape.join() !== shape.join());

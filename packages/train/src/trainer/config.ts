@@ -72,6 +72,8 @@ const common = {
       /** How gradients are sent: rounded to a half type, or their largest elements. */
       compression: z.union([z.enum(["bfloat16", "float16"]), z.strictObject({ top_k: positive.max(1) })]).optional(),
       cores_per_rank: count.default(1),
+      /** How batches are divided over the ranks: equally, as fast as the ranks are when the run starts, or by these numbers. */
+      shares: z.union([z.enum(["even", "measured"]), z.array(positive).min(1)]).default("even"),
       /** Memory of one device, such as 2GB: the step is placed so that it fits. */
       memory: z.union([z.string(), positive]).optional(),
     })
@@ -384,6 +386,9 @@ function derived({ name, output, training, distributed }: RawConfig | RawModuleC
       `training.global_batch ${globalBatch} over ${ranks} ranks x ${training.accumulation} micro-steps makes ${batchPerRank} per rank, ` +
         `but training.batch_per_rank says ${training.batch_per_rank}; keep one of the two`,
     );
+  const { shares } = distributed;
+  if (Array.isArray(shares) && shares.length !== ranks)
+    throw new ConfigError(`distributed.shares has ${shares.length} numbers for ${ranks} ranks; give one for each`);
   if (globalBatch < parts)
     throw new ConfigError(
       `training.global_batch ${globalBatch} is less than ${ranks} ranks x ${training.accumulation} micro-steps`,

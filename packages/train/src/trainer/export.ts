@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { bytesOf, numel } from "@weft/core/internal/graph";
 import { fromStorage, type Tensor } from "@weft/core/internal/tensor";
 import { type ArraySource, writeSafetensors } from "@weft/core/io";
-import { findCheckpoint, type Progress } from "./checkpoint.js";
+import { findCheckpoint, hasState, type Progress, stateFile } from "./checkpoint.js";
 import type { ModuleConfig, RunConfig } from "./config.js";
 import { TrainError } from "./errors.js";
 import { SectionReader } from "./shards.js";
@@ -129,11 +129,17 @@ export async function exportRun(run: string, target: string, maxBytes = 5e9): Pr
   mkdirSync(dirname(folder), { recursive: true });
   const temporary = mkdtempSync(join(dirname(folder), `.${basename(folder)}-`));
   const reader = await SectionReader.open(found.folder, "model");
+  const state = hasState(found.folder) ? await SectionReader.open(found.folder, "state") : null;
   try {
     const { config, classes } = found.progress;
     const files = isFineTuning(config)
       ? await writeFineTuned(config, reader, classes, temporary)
       : await writePlain({ config, classes }, reader, temporary, maxBytes);
+    if (state !== null) {
+      const arrays = state.names.map((name) => [name, { ...state.info(name), load: () => state.read(name) }]);
+      await writeSafetensors(join(temporary, stateFile), Object.fromEntries(arrays) as Record<string, ArraySource>);
+      files.push(stateFile);
+    }
     rmSync(folder, { recursive: true, force: true });
     renameSync(temporary, folder);
     return { folder, step: found.progress.step, files, tensors: reader.names.length };
@@ -142,5 +148,6 @@ export async function exportRun(run: string, target: string, maxBytes = 5e9): Pr
     throw error;
   } finally {
     await reader.close();
+    await state?.close();
   }
 }

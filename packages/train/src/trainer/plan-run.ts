@@ -3,8 +3,16 @@ import { h200, type Rates, serverCore } from "@weft/core/internal/cost";
 import { bytesOf, numel } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { knownRates, session, tracing } from "@weft/core/internal/runtime";
-import { planStep, type StepPlan, type StepPlanOptions, showBytes, showSeconds } from "@weft/core/internal/shard";
+import {
+  evenBounds,
+  planStep,
+  type StepPlan,
+  type StepPlanOptions,
+  showBytes,
+  showSeconds,
+} from "@weft/core/internal/shard";
 import { Tensor, treeLeaves, treeMap, zeros } from "@weft/core/internal/tensor";
+import { boundsBySpeed } from "../data/index.js";
 import { TrainError } from "./errors.js";
 import type { RankGroup } from "./group.js";
 import { decisionOf, leavesOf, type PlacementDecision, replicatedDecision, StatePlacement } from "./state-placement.js";
@@ -25,6 +33,7 @@ export function abstractState<P>({ task, optimizer, scaling, window, dtype }: St
   return {
     params,
     optimizer: treeMap(placeholder, inner),
+    modelState: treeMap(placeholder, tracing(() => task.modelState?.() ?? {}) as Tensor),
     halted: scalar(),
     step: scalar(),
     log: new Tensor(build.input([window, 5], dtype)),
@@ -63,6 +72,7 @@ export function placeRun<P>(
   group: RankGroup,
   memory: number,
   accumulation = 1,
+  speeds?: readonly number[],
 ): { placement: StatePlacement; plan: StepPlan; bytes: number } {
   let limit = memory;
   let least = { bytes: Number.POSITIVE_INFINITY, name: "" };
@@ -71,7 +81,7 @@ export function placeRun<P>(
     const { plan, state } = planFor(options, batch, group.size, limit, undefined, { accumulation, orLeast: true });
     const { fits, bytes: estimate } = plan;
     // Ranks may have measured other rates: all of them follow the first one.
-    const text = group.agree(JSON.stringify({ decision: decisionOf(plan), fits, estimate }));
+    const text = group.agree(JSON.stringify({ decision: { ...decisionOf(plan), speeds }, fits, estimate }));
     const agreed = JSON.parse(text) as { decision: PlacementDecision; fits: boolean; estimate: number };
     const placement = new StatePlacement(agreed.decision, group.rank);
     // The rank that needs most decides for all.
@@ -97,27 +107,25 @@ export function compiledBytes<P>(
   batch: RankBatch,
   accumulates = false,
 ): number {
-  const leaves = leavesOf(whole as { params: unknown; optimizer: unknown });
+  const leaves = leavesOf(whole);
   const placed = placement.ofState(leaves);
   let i = 0;
   const local = treeMap((leaf) => {
     const at = i++;
     return zeros(placed[at].localShape(placement.rank, leaf.shape), { dtype: leaf.dtype });
   }, whole);
-  const rows = placement.share;
-  const count = shareOf(batch.rows, rows.rank, rows.ranks);
+  const { rank, ranks, speeds } = placement.share;
+  const bounds = speeds === undefined ? evenBounds(batch.rows, ranks) : boundsBySpeed(batch.rows, speeds);
+  const count = bounds[rank + 1] - bounds[rank];
   const inputs = treeMap(
     (leaf) => zeros([count, ...leaf.shape.slice(1)], { dtype: leaf.dtype }),
     batch.inputs as Tensor,
   );
   const programs = new StepExecutables(options, placement, leaves);
-  const working = programs.workingBytes(local, { ...batch, inputs }, accumulates);
+  const working = programs.workingBytes(local, { ...batch, inputs, bounds }, accumulates);
   const held = [...treeLeaves(local), ...treeLeaves(inputs)].reduce((n, t) => n + numel(t.shape) * bytesOf(t.dtype), 0);
   return held + working;
 }
-
-const shareOf = (rows: number, rank: number, ranks: number): number =>
-  Math.floor(rows / ranks) + (rank < rows % ranks ? 1 : 0);
 
 /** The candidates of a plan as a table, the chosen one first, with the reason for each. */
 export function explainStep(plan: StepPlan): string {

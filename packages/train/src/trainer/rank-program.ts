@@ -130,9 +130,15 @@ export function rankProgram<F extends (...args: any[]) => any>(fn: F, options: R
   );
 }
 
-/** Placement of a tensor whose rows are divided over mesh axes: `rows` of them over all ranks. */
-export function byRows(mesh: Mesh, axes: readonly string[], rows: number, rank: number): Placement {
-  const split = { axes, bounds: evenBounds(rows, mesh.sizeOf(axes)) };
+/** Placement of a tensor whose rows are divided over mesh axes: `rows` of them over all ranks, equally unless `bounds` are given. */
+export function byRows(
+  mesh: Mesh,
+  axes: readonly string[],
+  rows: number,
+  rank: number,
+  bounds: readonly number[] = evenBounds(rows, mesh.sizeOf(axes)),
+): Placement {
+  const split = { axes, bounds };
   return new Placement(
     mesh,
     Array.from({ length: rank }, (_, i) => (i === 0 ? split : null)),

@@ -12,7 +12,7 @@ import { type HostArray, openSafetensors, type SafetensorsFile, writeSafetensors
 import { CheckpointError } from "./errors.js";
 
 /** The sections of a state that are stored. */
-export const sections = ["model", "optimizer"] as const;
+export const sections = ["model", "optimizer", "state"] as const;
 export type Section = (typeof sections)[number];
 
 export const indexFile = "index.json";

@@ -18,6 +18,7 @@ import { type Tensor, treeLeaves } from "@weft/core/internal/tensor";
 import { stateDict } from "@weft/core/nn";
 import { isFeedback } from "./feedback.js";
 import { byRows } from "./rank-program.js";
+import type { DataShare } from "./task.js";
 
 /** What a plan decides, as plain data that ranks exchange. */
 export interface PlacementDecision {
@@ -30,6 +31,8 @@ export interface PlacementDecision {
   rematerialized: number[];
   /** Gradients are compressed: every rank has its own error feedback. */
   feedback?: boolean;
+  /** Speeds of all ranks, by which batches are divided; equal parts by default. */
+  speeds?: readonly number[] | undefined;
 }
 
 /** The decision of data parallelism with everything replicated. */
@@ -65,6 +68,8 @@ export interface StateLeaves {
   states: number[][];
   /** Positions of the error feedback of compressed gradients: one row per rank. */
   feedback: number[];
+  /** Positions of the model state. */
+  modelState: number[];
 }
 
 /** Dotted names of the leaves of a tree. */
@@ -72,7 +77,7 @@ const namesOf = (tree: unknown): Map<Tensor, string> =>
   new Map(Object.entries(stateDict(tree)).map(([name, leaf]) => [leaf, name]));
 
 /** Finds the optimizer state of every parameter: it has the parameter's name at the end of its own, and its shape. */
-export function leavesOf(state: { params: unknown; optimizer: unknown }): StateLeaves {
+export function leavesOf(state: { params: unknown; optimizer: unknown; modelState: unknown }): StateLeaves {
   const leaves = treeLeaves(state);
   const at = new Map(leaves.map((leaf, i) => [leaf, i]));
   const names = namesOf(state.params);
@@ -96,6 +101,7 @@ export function leavesOf(state: { params: unknown; optimizer: unknown }): StateL
     optimizer: positions(state.optimizer),
     states,
     feedback,
+    modelState: positions(state.modelState),
   };
 }
 
@@ -126,8 +132,21 @@ export class StatePlacement {
   }
 
   /** This rank's share of every batch. */
-  get share(): { rank: number; ranks: number } {
-    return { rank: this.mesh.coordinates(this.rank).data, ranks: this.decision.data };
+  get share(): DataShare {
+    const speeds = this.#partSpeeds();
+    return { rank: this.mesh.coordinates(this.rank).data, ranks: this.decision.data, ...(speeds && { speeds }) };
+  }
+
+  /** The speeds of the parts of a batch: those of the slowest rank that computes each. */
+  #partSpeeds(): number[] | null {
+    const { data, speeds } = this.decision;
+    if (speeds === undefined || data === 1) return null;
+    const parts = Array.from({ length: data }, () => Number.POSITIVE_INFINITY);
+    for (const rank of this.mesh.ranks) {
+      const at = this.mesh.coordinates(rank).data;
+      parts[at] = Math.min(parts[at], speeds[rank]);
+    }
+    return parts;
   }
 
   /** Whether this rank reads data that no other rank reads. */

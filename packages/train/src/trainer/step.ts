@@ -14,7 +14,7 @@ import {
   minimum,
   splitKey,
   stack,
-  type Tensor,
+  Tensor,
   tensor,
   treeLeaves,
   treeMap,
@@ -41,12 +41,22 @@ const isZero = (node: Node): boolean =>
 /** What a step computes: plain functions over a tree of parameters and a tree of a batch's tensors. */
 export interface StepTask<P = unknown> {
   init(key: Key): P;
-  /** Mean loss of a batch. `key` differs per step; `train` is false for evaluation. */
-  loss(params: P, batch: unknown, options: { key: Key; train: boolean }): Tensor;
+  /** Initial values of tensors that steps change and no gradient trains, such as running statistics; absent if there are none. */
+  modelState?(): unknown;
+  /** Mean loss of a batch, and the new model state of tasks that have one. `key` differs per step; `train` is false for evaluation. */
+  loss(params: P, batch: unknown, options: StepContext): Tensor | { loss: Tensor; state: unknown };
   /** How many terms the mean of the loss has, by which micro-steps are weighted; absent for means over rows. */
   weight?(batch: unknown, options: { key: Key; train: boolean }): Tensor;
   /** Sums over the rows of a batch: loss, correct predictions, rows; then the weight, for tasks that have one. */
-  evaluate(params: P, batch: unknown): Tensor;
+  evaluate(params: P, batch: unknown, modelState?: unknown): Tensor;
+}
+
+/** What a loss gets besides parameters and batch. */
+export interface StepContext {
+  key: Key;
+  train: boolean;
+  /** The model state; an empty tree for tasks without one. */
+  state?: unknown;
 }
 
 export interface StepOptions<P = unknown> {
@@ -73,6 +83,8 @@ export interface TrainState<P = unknown> {
   params: P;
   /** The optimizer state; with loss scaling `{ inner, scale, streak }`. */
   optimizer: unknown;
+  /** What steps change and no gradient trains; an empty tree for tasks without such tensors. */
+  modelState: unknown;
   /** int32: 1 after a step with a non-finite loss or gradient. Later steps change nothing. */
   halted: Tensor;
   /** int32: optimizer steps taken since the start of the run. */
@@ -85,8 +97,10 @@ export interface TrainState<P = unknown> {
 export interface RankBatch {
   /** Tensors whose first dimension is the rows of this rank. */
   inputs: unknown;
-  /** Rows over all ranks, divided as evenly as possible, larger shares first. */
+  /** Rows over all ranks, divided as evenly as possible, larger shares first, unless there are bounds. */
   rows: number;
+  /** Boundaries of the rows of each rank. */
+  bounds?: readonly number[] | undefined;
   /** Part of the optimizer step that this micro-batch is; 1 where the loss already is a part of the step's. */
   share: number;
   /** With several ranks: int32 [1], nonzero if this rank wants to stop. */
@@ -101,6 +115,8 @@ export interface AccumulatedGradients<P = unknown> {
   micro: Tensor;
   /** Sum of the weights; absent where micro-steps are weighted by their rows. */
   weight?: Tensor;
+  /** The model state after the micro-steps. */
+  modelState: unknown;
 }
 
 /**
@@ -110,16 +126,27 @@ export interface AccumulatedGradients<P = unknown> {
 export const stepLog = { loss: 0, norm: 1, stop: 2, good: 3, scale: 4 } as const;
 
 /** The initial state, or one from the tensors of a checkpoint taken after `step` steps. */
-export function freshState<P>(options: StepOptions<P>, params: P, optimizer?: unknown, step = 0): TrainState<P> {
+export function freshState<P>(
+  options: StepOptions<P>,
+  params: P,
+  optimizer?: unknown,
+  step = 0,
+  modelState: unknown = initialModelState(options.task),
+): TrainState<P> {
   const { scaling, dtype, window } = options;
   return {
     params,
     optimizer: optimizer ?? (scaling?.optimizer ?? options.optimizer).init(params),
+    modelState,
     halted: tensor(0, { dtype: "int32" }),
     step: tensor(step, { dtype: "int32" }),
     log: zeros([window, Object.keys(stepLog).length], { dtype }).realize(),
   };
 }
+
+/** The model state at the start of a run. */
+export const initialModelState = (task: Pick<StepTask, "modelState">): unknown =>
+  treeMap((t) => t.realize(), (task.modelState?.() ?? {}) as Tensor);
 
 /** Where the arguments of a program have the state, or the parameters alone, and the batch. */
 interface ArgumentPlaces {
@@ -169,7 +196,7 @@ export class StepExecutables<P = unknown> {
       const sums = this.#accumulated(leaves);
       return {
         fn: (before: AccumulatedGradients<P>, s: TrainState<P>, inputs: unknown) =>
-          joined(before, this.#gradients(s, inputs, batch.share, before.micro)),
+          joined(before, this.#gradients(s, inputs, batch.share, before)),
         donate: [0],
         placements: [...sums, ...this.placement.ofState(leaves), ...this.#ofBatch(batch)],
         results: sums,
@@ -188,7 +215,7 @@ export class StepExecutables<P = unknown> {
       const [own, sums] = [this.placement.ofState(leaves), this.#accumulated(leaves)];
       return {
         fn: (s: TrainState<P>, before: AccumulatedGradients<P>, inputs: unknown, stop: Tensor | null) =>
-          this.#update(s, joined(before, this.#gradients(s, inputs, batch.share, before.micro)), stop),
+          this.#update(s, joined(before, this.#gradients(s, inputs, batch.share, before)), stop),
         donate: [0, 1],
         placements: [...own, ...sums, ...this.#ofBatch(batch)],
         results: own,
@@ -199,14 +226,14 @@ export class StepExecutables<P = unknown> {
 
   /** Sums over the rows of a batch over all ranks: loss, correct predictions, rows. */
   evaluate(state: TrainState<P>, batch: RankBatch): Tensor {
-    return this.#evaluateProgram(state, batch)(state.params, batch.inputs);
+    return this.#evaluateProgram(state, batch)(state.params, state.modelState, batch.inputs);
   }
 
   /** Compiles what batches of this shape need, without running it. */
   compile(state: TrainState<P>, batch: RankBatch, accumulates: boolean, evaluates: boolean): void {
     if (accumulates) this.#firstProgram(state, batch).kernels(state, batch.inputs);
     else this.kernels(state, batch);
-    if (evaluates) this.#evaluateProgram(state, batch).kernels(state.params, batch.inputs);
+    if (evaluates) this.#evaluateProgram(state, batch).kernels(state.params, state.modelState, batch.inputs);
   }
 
   /** Names of the kernels and library calls of a step. */
@@ -232,9 +259,9 @@ export class StepExecutables<P = unknown> {
   }
 
   /** The tensors of a state with their names and placements, for checkpoints. */
-  stored(state: Pick<TrainState<P>, "params" | "optimizer">): StoredTensor[] {
-    const leaves = this.#leaves ?? leavesOf(state as { params: unknown; optimizer: unknown });
-    const { shapes, params, optimizer } = leaves;
+  stored(state: Pick<TrainState<P>, "params" | "optimizer" | "modelState">): StoredTensor[] {
+    const leaves = this.#leaves ?? leavesOf(state);
+    const { shapes, params, optimizer, modelState } = leaves;
     const placed = this.placement.ofState(leaves);
     const of = (section: Section, tree: unknown, positions: readonly number[]): StoredTensor[] => {
       const at = new Map(treeLeaves(tree).map((leaf, i) => [leaf, positions[i]]));
@@ -243,7 +270,11 @@ export class StepExecutables<P = unknown> {
         return { section, name, local, shape: shapes[position], placement: placed[position] };
       });
     };
-    return [...of("model", state.params, params), ...of("optimizer", state.optimizer, optimizer)];
+    return [
+      ...of("model", state.params, params),
+      ...of("optimizer", state.optimizer, optimizer),
+      ...of("state", state.modelState, modelState),
+    ];
   }
 
   /** Bytes that the programs of a step need besides state and batch: intermediate values, new results, sums of micro-steps. */
@@ -269,6 +300,7 @@ export class StepExecutables<P = unknown> {
       loss: scalar(),
       micro,
       ...(this.options.task.weight !== undefined && { weight: scalar() }),
+      modelState: state.modelState,
     };
     const held = treeLeaves(grads).reduce((n, { size, dtype }) => n + size * bytesOf(dtype), 0);
     const own = { ...batch, stop: null };
@@ -312,14 +344,16 @@ export class StepExecutables<P = unknown> {
   }
 
   #evaluateProgram(state: TrainState<P>, batch: RankBatch) {
-    return this.#program("evaluate", state, batch, ({ params, shapes }) => ({
+    return this.#program("evaluate", state, batch, (leaves) => ({
       // Marked as the loss: all of it is a forward pass.
-      fn: (p: P, inputs: unknown) => this.#marked(this.options.task.evaluate(p, this.#divided(inputs)), "loss"),
+      fn: (p: P, model: unknown, inputs: unknown) =>
+        this.#marked(this.options.task.evaluate(p, this.#divided(inputs), model), "loss"),
       placements: [
-        ...params.map((at, i) => this.placement.parameter(i, shapes[at])),
+        ...leaves.params.map((at, i) => this.placement.parameter(i, leaves.shapes[at])),
+        ...this.#ofModelState(leaves),
         ...this.#ofBatch({ ...batch, stop: null }),
       ],
-      places: { params: 0, batch: params.length },
+      places: { params: 0, batch: leaves.params.length + leaves.modelState.length },
     }));
   }
 
@@ -327,18 +361,18 @@ export class StepExecutables<P = unknown> {
   #program<A extends unknown[], R>(
     name: string,
     state: TrainState<P>,
-    { inputs, rows, share }: RankBatch,
+    { inputs, rows, bounds, share }: RankBatch,
     make: (leaves: StateLeaves) => Pick<RankProgramOptions, "donate" | "placements" | "results"> & {
       fn: (...args: A) => R;
       places: ArgumentPlaces;
     },
   ): Jitted<(...args: A) => R> {
-    let id = `${name}/${rows}/${share}`;
+    let id = `${name}/${rows}/${bounds ?? ""}/${share}`;
     const batchLeaves = treeLeaves(inputs);
     for (const leaf of batchLeaves) id += `/${leaf.signature}`;
     let program = this.#programs.get(id);
     if (program === undefined) {
-      this.#leaves ??= leavesOf(state as { params: unknown; optimizer: unknown });
+      this.#leaves ??= leavesOf(state);
       const { fn, places, ...options } = make(this.#leaves);
       const { placement } = this;
       program = rankProgram(fn, {
@@ -374,7 +408,7 @@ export class StepExecutables<P = unknown> {
 
   /** The step as a graph over whole tensors, for the planner; `inputs` are the batch of all ranks. */
   trace(state: TrainState<P>, inputs: unknown): { fn: GraphFn; roles: StepRoles } {
-    const leaves = leavesOf(state as { params: unknown; optimizer: unknown });
+    const leaves = leavesOf(state);
     this.#leaves = leaves;
     this.#planning = true;
     const next = tracing(() => this.step(state, inputs, 1, null));
@@ -410,23 +444,29 @@ export class StepExecutables<P = unknown> {
     return this.#planning || this.placement.isMarked;
   }
 
-  #ofBatch({ inputs, rows, stop }: RankBatch): Placement[] {
+  #ofModelState({ modelState, shapes }: StateLeaves): Placement[] {
+    return modelState.map((at) => Placement.replicated(this.placement.mesh, shapes[at].length));
+  }
+
+  #ofBatch({ inputs, rows, bounds, stop }: RankBatch): Placement[] {
     const { mesh } = this.placement;
     const ranks = mesh.axes.map(({ name }) => name);
     return [
-      ...treeLeaves(inputs).map((leaf) => byRows(mesh, ["data"], rows, leaf.shape.length)),
+      ...treeLeaves(inputs).map((leaf) => byRows(mesh, ["data"], rows, leaf.shape.length, bounds)),
       ...(stop === null ? [] : [byRows(mesh, ranks, mesh.size, 1)]),
     ];
   }
 
-  /** Placements of accumulated gradients, of the loss, of the number of micro-steps, and of the weight. */
-  #accumulated({ params, shapes }: StateLeaves): Placement[] {
+  /** Placements of accumulated gradients, of the loss, of the number of micro-steps, of the model state, and of the weight: in the order of names. */
+  #accumulated(leaves: StateLeaves): Placement[] {
+    const { params, shapes } = leaves;
     const { mesh, decision } = this.placement;
     const sum = Placement.replicated(mesh, 0).withPending(decision.data === 1 ? null : { axes: ["data"], fn: "sum" });
     return [
       ...params.map((at, i) => this.placement.accumulated(i, shapes[at])),
       sum,
       Placement.replicated(mesh, 0),
+      ...this.#ofModelState(leaves),
       ...(this.options.task.weight === undefined ? [] : [sum]),
     ];
   }
@@ -436,25 +476,34 @@ export class StepExecutables<P = unknown> {
     state: TrainState<P>,
     inputs: unknown,
     share: number,
-    micro: Tensor | null = null,
+    before: AccumulatedGradients<P> | null = null,
   ): AccumulatedGradients<P> {
     const { task, scaling, dtype, seed } = this.options;
+    const micro = before?.micro ?? null;
     const stepKey = keyOfStep(seed, state.step.add(1), micro);
     const given = this.#divided(inputs);
-    const how = { key: stepKey, train: true };
+    const how = { key: stepKey, train: true, state: before?.modelState ?? state.modelState };
     // A part of a step; a whole one needs no weight.
     const weight = share === 1 ? undefined : task.weight?.(given, how).cast(dtype).reshape([]);
-    const [loss, grads] = valueAndGrad((p: P) => {
-      const mean = task.loss(p, given, how).cast(dtype);
-      const part = weight !== undefined ? mean.mul(weight) : share === 1 ? mean : mean.mul(share);
-      return scaling === null ? part : scaling.optimizer.scaleLoss(part, state.optimizer as ScaledState<unknown>);
-    })(state.params);
+    const [[loss, modelState], grads] = valueAndGrad(
+      (p: P) => {
+        const result = task.loss(p, given, how);
+        const [own, next] = result instanceof Tensor ? [result, how.state] : [result.loss, result.state];
+        const mean = own.cast(dtype);
+        const part = weight !== undefined ? mean.mul(weight) : share === 1 ? mean : mean.mul(share);
+        const { optimizer } = scaling ?? {};
+        const scaled = optimizer?.scaleLoss(part, state.optimizer as ScaledState<unknown>) ?? part;
+        return [scaled, next] as [Tensor, unknown];
+      },
+      { hasAux: true },
+    )(state.params);
     if (treeLeaves(grads).every((g) => isZero(g.node)))
       throw new TrainError(
         "the loss depends on no parameter, so nothing would be trained; compute it from the parameters that it is given",
       );
     const taken = micro?.add(1) ?? tensor(1, { dtype: "int32" });
-    return { grads, loss: this.#marked(loss, "loss"), micro: taken, ...(weight !== undefined && { weight }) };
+    const more = { ...(weight !== undefined && { weight }), modelState };
+    return { grads, loss: this.#marked(loss, "loss"), micro: taken, ...more };
   }
 
   /** Updates the state from gradients and loss, both scaled. */
@@ -502,6 +551,7 @@ export class StepExecutables<P = unknown> {
     return {
       params: choose(params, state.params),
       optimizer: choose(inner, state.optimizer),
+      modelState: choose(given.modelState, state.modelState),
       halted: where(good, 0, 1).cast("int32"),
       step,
       log: where(row, results.unsqueeze(0), state.log),
@@ -525,4 +575,5 @@ const joined = <P>(a: AccumulatedGradients<P>, b: AccumulatedGradients<P>): Accu
   loss: a.loss.add(b.loss),
   micro: b.micro,
   ...(a.weight !== undefined && b.weight !== undefined && { weight: a.weight.add(b.weight) }),
+  modelState: b.modelState,
 });

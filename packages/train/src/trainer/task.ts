@@ -9,6 +9,8 @@ import type { StepTask } from "./step.js";
 export interface DataShare {
   rank: number;
   ranks: number;
+  /** Speeds of the parts, by which rows are divided; equal parts by default. */
+  speeds?: readonly number[] | undefined;
 }
 
 /** A micro-batch of one rank. */
@@ -20,6 +22,8 @@ export interface TaskBatch extends Position {
   total: number;
   /** Rows over all ranks, padding included. */
   rows: number;
+  /** Boundaries of the rows of each rank; equal parts by default. */
+  bounds?: readonly number[] | undefined;
   /** Weight of the micro-batch's loss in that of the step. */
   share: number;
   /** Tensors; released after the step. */
@@ -53,11 +57,15 @@ export interface Task<P = unknown> extends StepTask<P> {
   /** The batches of a split from a position on; training batches are shuffled. */
   load(split: SplitName, share: DataShare, from: Position): TaskLoader;
   /** Batches with the shapes of the `steps` steps after a position, to compile for. */
-  shapesAhead(share: DataShare, from: Position, steps: number): Iterable<Pick<TaskBatch, "rows" | "share" | "inputs">>;
+  shapesAhead(
+    share: DataShare,
+    from: Position,
+    steps: number,
+  ): Iterable<Pick<TaskBatch, "rows" | "bounds" | "share" | "inputs">>;
   /** Samples of an epoch that were used before a position in it. */
   samplesBefore(from: Position): Uint32Array;
   /** Names the first tensor with NaN or infinity; `params` are whole. */
-  diagnose(params: P, inputs: unknown): string;
+  diagnose(params: P, inputs: unknown, modelState: unknown): string;
 }
 
 /** Releases the tensors of a batch: the next batch then reuses their memory. */

@@ -130,7 +130,7 @@ class TextTask implements Task<TextClassifier> {
   }
 
   loss(params: TextClassifier, batch: unknown, options: { key: Key; train: boolean }): Tensor {
-    return this.#step.loss(params, batch, options);
+    return this.#step.loss(params, batch, options) as Tensor;
   }
 
   evaluate(params: TextClassifier, batch: unknown): Tensor {
@@ -142,18 +142,18 @@ class TextTask implements Task<TextClassifier> {
     if (set === null) throw new WeftError(`there is no ${split} split`);
     const loader = openLoader(set, this.#loaderOptions(split === "train", share), from);
     return {
-      next: () => asTaskBatch(loader.next(), share),
+      next: () => asTaskBatch(loader.next(), this.#rows(share)),
       close: () => loader.close(),
     };
   }
 
   *shapesAhead(share: DataShare, from: Position, steps: number): ReturnType<Task["shapesAhead"]> {
-    const { batchPerRank } = this.config;
+    const rows = this.#rows(share);
     const ahead = this.#epoch(share, from.epoch).padded.subarray(from.index, from.index + steps);
     for (const length of new Set(ahead)) {
-      const shape = [batchPerRank, headColumns + length];
+      const shape = [rows[share.rank], headColumns + length];
       const inputs = tensor(new Int32Array(shape[0] * shape[1]), { shape, dtype: "int32" });
-      yield { rows: share.ranks * batchPerRank, share: 1, inputs };
+      yield { rows: sumOf(rows), bounds: boundsOf(rows), share: 1, inputs };
     }
   }
 
@@ -175,27 +175,48 @@ class TextTask implements Task<TextClassifier> {
     return planEpoch(options, epoch, (row) => train.offsets[row + 1] - train.offsets[row]);
   }
 
-  #loaderOptions(training: boolean, { rank, ranks }: DataShare): LoaderOptions {
+  /** Rows of a micro-batch by rank, padding included. */
+  #rows({ ranks, speeds }: DataShare): number[] {
+    const { batchPerRank, globalBatch, training } = this.config;
+    if (speeds === undefined) return Array.from({ length: ranks }, () => batchPerRank);
+    // Room for every batch: the part of a smaller one may be larger by what its bounds are rounded.
+    const each = globalBatch / sumOf(speeds);
+    return speeds.map((speed) => Math.ceil(Math.floor(each * speed + 1) / training.accumulation));
+  }
+
+  #loaderOptions(training: boolean, share: DataShare): LoaderOptions {
     const { config } = this;
+    const { rank, ranks, speeds } = share;
     return {
-      globalBatch: training ? config.globalBatch : config.batchPerRank * ranks,
+      globalBatch: training
+        ? config.globalBatch
+        : speeds === undefined
+          ? config.batchPerRank * ranks
+          : Math.floor(config.globalBatch / config.training.accumulation),
       seed: config.seed,
       lengths: config.lengths,
       shuffle: training,
       rank,
       ranks,
       accumulation: training ? config.training.accumulation : 1,
-      rows: config.batchPerRank,
+      rows: this.#rows(share)[rank],
+      speeds,
       loaders: training ? config.data.loaders : 0,
       prefetch: config.data.prefetch ?? prefetched(config),
     };
   }
 }
 
-function asTaskBatch(batch: MicroBatch, { ranks }: DataShare): TaskBatch {
+const sumOf = (list: readonly number[]): number => list.reduce((n, x) => n + x, 0);
+/** Boundaries of parts of these sizes; undefined if they are equal. */
+const boundsOf = (sizes: readonly number[]): number[] | undefined =>
+  sizes.every((size) => size === sizes[0]) ? undefined : [0, ...sizes.map((_, i) => sumOf(sizes.slice(0, i + 1)))];
+
+function asTaskBatch(batch: MicroBatch, all: readonly number[]): TaskBatch {
   const { epoch, index, micro, samples, total, rows, length, data } = batch;
   const width = headColumns + length;
   const ids = Array.from({ length: samples }, (_, row) => data[row * width + columns.sample]);
   const inputs = tensor(data, { shape: [rows, width], dtype: "int32" });
-  return { epoch, index, micro, samples, total, rows: ranks * rows, share: 1, inputs, ids };
+  const divided = { rows: sumOf(all), bounds: boundsOf(all) };
+  return { epoch, index, micro, samples, total, ...divided, share: 1, inputs, ids };
 }

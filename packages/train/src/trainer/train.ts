@@ -7,7 +7,7 @@ import { type TrainOptions, type TrainResult, trainConfig, trainTask } from "./t
 import { type UserDefinition, UserTask } from "./user-task.js";
 
 /** A model that the calling program defines, and how to train it. */
-export interface TrainDefinition<P = unknown> extends UserDefinition<P> {
+export interface TrainDefinition<P = unknown, S = unknown> extends UserDefinition<P, S> {
   /** Name of the run (default "model"). */
   name?: string;
   /** Folder of the run; runs/NAME by default. */
@@ -63,8 +63,8 @@ const trainNames: (keyof TrainOptions)[] = [
  * console.log(losses[0] > 1, losses.at(-1)! < 0.01); // true true
  * ```
  */
-export async function train<P = unknown>(
-  given: Config | ModuleConfig | TrainDefinition<P>,
+export async function train<P = unknown, S = unknown>(
+  given: Config | ModuleConfig | TrainDefinition<P, S>,
   options: TrainOptions = {},
 ): Promise<TrainResult> {
   checkOptionNames("train", options, trainNames);
@@ -83,7 +83,7 @@ export async function train<P = unknown>(
   try {
     const more = { ...(correct && { correct }), ...(classes && { classes }), ...(weight && { weight }) };
     const definition = { model, loss, data, ...more };
-    return await trainTask(config, async () => new UserTask<P>(definition, config) as never, {
+    return await trainTask(config, async () => new UserTask(definition as never, config) as never, {
       ...options,
       group,
     });

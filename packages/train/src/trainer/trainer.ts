@@ -29,10 +29,13 @@ import { abstractState, placeRun } from "./plan-run.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
 import { checkResume } from "./resume.js";
 import { SampleCounter } from "./sample-counter.js";
+import type { Section } from "./shards.js";
+import { speedsOf } from "./speeds.js";
 import { leavesOf, parseBytes, replicatedDecision, StatePlacement } from "./state-placement.js";
 import {
   type AccumulatedGradients,
   freshState,
+  initialModelState,
   StepExecutables,
   type StepOptions,
   stepLog,
@@ -144,15 +147,17 @@ class Run {
   }
 
   /** Decides where the state is: replicated, or as a plan under the memory limit says. */
-  #place(): void {
+  #place(speeds: readonly number[] | undefined): void {
     const { memory } = this.config.distributed;
+    if (speeds !== undefined) this.#note(`batches are divided by speed: ${speeds.join(" : ")}`);
     if (memory === undefined) {
+      const replicated = { ...replicatedDecision(this.group.size), speeds };
       if (this.#steps.compression === undefined) {
-        this.#programs = new StepExecutables(this.#steps);
+        this.#programs = new StepExecutables(this.#steps, new StatePlacement(replicated, this.group.rank));
         return;
       }
-      const decision = { ...replicatedDecision(this.group.size), feedback: true };
-      const leaves = leavesOf(abstractState(this.#steps) as { params: unknown; optimizer: unknown });
+      const decision = { ...replicated, feedback: true };
+      const leaves = leavesOf(abstractState(this.#steps));
       const placement = new StatePlacement(decision, this.group.rank);
       this.#programs = new StepExecutables(this.#steps, placement, leaves);
       return;
@@ -165,8 +170,9 @@ class Run {
       this.group,
       parseBytes(memory),
       this.config.training.accumulation,
+      speeds,
     );
-    const leaves = leavesOf(abstractState(this.#steps) as { params: unknown; optimizer: unknown });
+    const leaves = leavesOf(abstractState(this.#steps));
     this.#programs = new StepExecutables(this.#steps, placement, leaves);
     this.#note(`${plan.name}: ${showBytes(bytes)} of ${showBytes(parseBytes(memory))} per device`);
   }
@@ -191,7 +197,8 @@ class Run {
       throw new TrainError(
         `${config.output} holds a run already (step ${found.progress.step}); continue it with --resume, or name another folder with --out`,
       );
-    this.#place();
+    const speeds = await speedsOf(config, group, found?.progress.speeds);
+    this.#place(speeds);
     const { params, optimizer } = this.#fresh();
     if (found === null) {
       if (options.resume === true) this.#note(`there is no run in ${config.output} yet; it starts from the beginning`);
@@ -210,16 +217,19 @@ class Run {
         data: this.task.dataKeys,
         classes: this.task.classes,
         config,
+        speeds,
       };
     } else {
       checkResume(found.progress, config, this.task.dataKeys.train);
       for (const note of found.skipped) this.#note(`skipped a damaged checkpoint: ${note}`);
       const { step } = found.progress;
-      const stored = this.#programs.stored({ params, optimizer });
-      const read = <T>(section: "model" | "optimizer", like: T): Promise<T> =>
+      const modelState = initialModelState(this.task);
+      const stored = this.#programs.stored({ params, optimizer, modelState });
+      const read = <T>(section: Section, like: T): Promise<T> =>
         readShards(found.folder, section, like, stored, group.rank);
-      this.#state = freshState(this.#steps, await read("model", params), await read("optimizer", optimizer), step);
-      this.#progress = { ...found.progress, ranks: config.ranks, config };
+      const [own, moments] = [await read("model", params), await read("optimizer", optimizer)];
+      this.#state = freshState(this.#steps, own, moments, step, await read("state", modelState));
+      this.#progress = { ...found.progress, ranks: config.ranks, config, speeds };
       this.#markSeen();
       this.#note(`resumed at step ${step}`);
     }
@@ -453,7 +463,7 @@ class Run {
     this.#records.flush();
     const what = this.#programs.placement.splitsParameters
       ? "its tensors are divided over ranks and were not searched"
-      : this.task.diagnose(this.#state.params, this.#rebuildBatch(at));
+      : this.task.diagnose(this.#state.params, this.#rebuildBatch(at), this.#state.modelState);
     const last = findCheckpoint(this.config.output);
     throw new TrainError(
       `step ${step + 1}: the loss is ${loss} or its gradient is not finite; ${what}. ` +

@@ -13,26 +13,45 @@ import {
   type Storage,
   WeftError,
 } from "@weft/core/internal/graph";
-import { flattenTree, type Key, stack, Tensor, tensor, treeLeaves, where, zeros } from "@weft/core/internal/tensor";
+import {
+  flattenTree,
+  type Key,
+  stack,
+  stopGradient,
+  Tensor,
+  tensor,
+  treeLeaves,
+  treeMap,
+  where,
+  zeros,
+} from "@weft/core/internal/tensor";
 import { stateDict } from "@weft/core/nn";
 import type { Workload } from "@weft/formats";
-import { DataError, type Epoch, type Position, planEpoch } from "../data/index.js";
+import { boundsBySpeed, DataError, type Epoch, type Position, planEpoch } from "../data/index.js";
 import { ConfigError, type ModuleConfig, type RunConfig } from "./config.js";
 import { firstNonFinite } from "./nonfinite.js";
+import type { StepContext } from "./step.js";
 import type { DataShare, SplitName, Task, TaskBatch, TaskLoader } from "./task.js";
 
 /** What a loss function gets besides parameters and batch. */
-export interface LossContext {
+export interface LossContext<S = unknown> {
   /** Random key of the step, for dropout. It does not depend on the number of ranks. */
   key: Key;
   /** False during evaluation. */
   train: boolean;
+  /** The state of the model, for models that have one: as the loss of the step before returned it. */
+  state: S;
 }
 
 /** A model as plain functions over a tree of parameters. */
-export interface UserModel<P = unknown> {
+export interface UserModel<P = unknown, S = unknown> {
   /** Initial parameters: nested objects and arrays of tensors. */
   init(key: Key): P;
+  /**
+   * Initial values of tensors that steps change and no gradient trains, such as the running statistics of batch norm. The loss gets
+   * them and returns their new values: `{ loss, state }`.
+   */
+  state?(): S;
 }
 
 /** Data by sample number, for data sets that do not fit in memory. */
@@ -112,20 +131,20 @@ function takeRows({ values, dtype, shape, width }: Column, samples: Uint32Array)
 }
 
 /** What defines the training of a user's model. */
-export interface UserDefinition<P = unknown> {
+export interface UserDefinition<P = unknown, S = unknown> {
   /** The model. */
-  model: UserModel<P>;
-  /** The mean loss of a batch. */
-  loss(params: P, batch: never, options: LossContext): Tensor;
+  model: UserModel<P, S>;
+  /** The mean loss of a batch; for models with a state, the new state too. */
+  loss(params: P, batch: never, options: LossContext<S>): Tensor | { loss: Tensor; state: S };
   /**
    * How many terms the mean of the loss has, if these are not the rows of the batch: the tokens of a language model. Micro-steps and
    * batches of an evaluation are weighted by it, so that gradient accumulation gives the step of the larger batch.
    */
-  weight?(batch: never, options: LossContext): Tensor;
+  weight?(batch: never, options: { key: Key; train: boolean }): Tensor;
   /** Data to train on, or training and validation data. */
   data: unknown;
   /** Classifiers: the number of rows of a batch whose class is predicted. */
-  correct?(params: P, batch: never): Tensor;
+  correct?(params: P, batch: never, options: { state: S }): Tensor;
   /** Classifiers: names of the classes. */
   classes?: readonly string[];
 }
@@ -169,11 +188,32 @@ function checkParameters(params: unknown): void {
     );
 }
 
+/** A state as the model gives it: a tree of tensors with different names. */
+function checkedState(state: unknown): unknown {
+  const other = otherObject(state);
+  if (other !== null || state === undefined)
+    throw new WeftError(`model.state returned ${other ?? "nothing"}; return nested plain objects or arrays of tensors`);
+  if (Object.keys(stateDict(state)).length < treeLeaves(state).length)
+    throw new WeftError("model.state returned two tensors of one dotted name; rename one of the keys with a dot");
+  return state;
+}
+
 /** What a function of the user returned, which must be one number. */
 function scalarOf(name: string, value: unknown, what: string): Tensor {
   if (value instanceof Tensor && value.size === 1) return value.reshape([]);
   const got = value instanceof Tensor ? `a tensor of shape [${value.shape}]` : typeof value;
   throw new WeftError(`${name} returned ${got}; return ${what}, a scalar`);
+}
+
+/** Throws unless a state is a tree like the one before. */
+function checkState(before: unknown, after: unknown): void {
+  const [old, now] = [before, after].map((tree) => stateDict(tree));
+  const show = (t: Tensor | undefined): string => (t === undefined ? "nothing" : `${t.dtype}[${t.shape}]`);
+  for (const name of new Set([...Object.keys(old), ...Object.keys(now)]))
+    if (show(old[name]) !== show(now[name]))
+      throw new WeftError(
+        `loss returned a state with ${show(now[name])} at ${name || "its root"}, where model.state has ${show(old[name])}; return the same tree of tensors`,
+      );
 }
 
 /** A user's model and data as a task. */
@@ -185,6 +225,7 @@ export class UserTask<P = unknown> implements Task<P> {
   readonly loaders = 0;
   readonly workload: Workload;
   readonly weight?: Task<P>["weight"];
+  readonly modelState?: () => unknown;
   readonly #sources: Record<SplitName, (SampleSource & { key: string }) | null>;
 
   constructor(
@@ -210,6 +251,8 @@ export class UserTask<P = unknown> implements Task<P> {
     if (weight !== undefined)
       this.weight = (batch, options) =>
         scalarOf("weight", weight(batch as never, options), "the number of terms of the loss");
+    const { model } = definition;
+    if (model.state !== undefined) this.modelState = () => checkedState(model.state?.());
     this.workload = { dataset: "user data", model: String(config.model) };
     const { globalBatch } = config;
     const { accumulation } = config.training;
@@ -230,20 +273,32 @@ export class UserTask<P = unknown> implements Task<P> {
     return params;
   }
 
-  loss(params: P, batch: unknown, options: LossContext): Tensor {
-    const loss = this.definition.loss(params, batch as never, options);
-    const mean = scalarOf("loss", loss, "the mean over the batch");
+  loss(params: P, batch: unknown, options: StepContext): { loss: Tensor; state: unknown } {
+    const { state } = options;
+    const result = this.definition.loss(params, batch as never, { ...options, state });
+    const isBoth = !(result instanceof Tensor) && typeof result === "object" && result !== null && "loss" in result;
+    const mean = scalarOf("loss", isBoth ? result.loss : result, "the mean over the batch");
     if (!isFloat(mean.dtype))
       throw new WeftError(`loss returned ${mean.dtype}, which has no gradient; return a real floating-point number`);
-    return mean;
+    if (this.modelState === undefined) {
+      if (isBoth && treeLeaves(result.state ?? {}).length > 0)
+        throw new WeftError("loss returned a state, and the model has none; give its initial value by model.state()");
+      return { loss: mean, state };
+    }
+    // An evaluation changes nothing.
+    if (!options.train) return { loss: mean, state };
+    if (!isBoth || result.state === undefined)
+      throw new WeftError("loss returned no state, and the model has one; return { loss, state } with its new values");
+    checkState(state, result.state);
+    return { loss: mean, state: treeMap((t) => stopGradient(t), result.state as Tensor) };
   }
 
-  evaluate(params: P, batch: unknown): Tensor {
+  evaluate(params: P, batch: unknown, state?: unknown): Tensor {
     const rows = treeLeaves(batch)[0].shape[0];
     const dtype = this.config.precision.compute === "float64" ? "float64" : "float32";
     const key = tensor(Int32Array.from([0, 0]), { dtype: "int32" });
-    const loss = this.loss(params, batch, { key, train: false }).cast(dtype);
-    const counted = this.definition.correct?.(params, batch as never);
+    const loss = this.loss(params, batch, { key, train: false, state }).loss.cast(dtype);
+    const counted = this.definition.correct?.(params, batch as never, { state });
     const correct =
       counted === undefined
         ? zeros([], { dtype })
@@ -288,9 +343,9 @@ export class UserTask<P = unknown> implements Task<P> {
     return plan.order.subarray(0, plan.starts[index]);
   }
 
-  diagnose(params: P, inputs: unknown): string {
+  diagnose(params: P, inputs: unknown, state: unknown): string {
     const key = tensor(Int32Array.from([0, 0]), { dtype: "int32" });
-    return firstNonFinite((p: P) => this.loss(p, inputs, { key, train: true }), params);
+    return firstNonFinite((p: P) => this.loss(p, inputs, { key, train: true, state }).loss, params);
   }
 
   #plan(source: SampleSource, epoch: number, shuffle: boolean): Epoch {
@@ -316,11 +371,12 @@ function batchAt(
   plan: Epoch,
   { epoch, index, micro }: Position & { micro: number },
   accumulation: number,
-  { rank, ranks }: DataShare,
+  { rank, ranks, speeds }: DataShare,
 ): TaskBatch {
   const step = plan.order.subarray(plan.starts[index], plan.starts[index + 1]);
   const rows = step.subarray(...share(step.length, micro, accumulation));
-  const ids = rows.subarray(...share(rows.length, rank, ranks));
+  const bounds = speeds === undefined ? undefined : boundsBySpeed(rows.length, speeds);
+  const ids = rows.subarray(...(bounds?.slice(rank, rank + 2) ?? share(rows.length, rank, ranks)));
   const inputs = source.batch(ids);
   if (typeof (inputs as Promise<unknown> | null)?.then === "function")
     throw new DataError("data.batch returned a promise; it must return tensors, so read what it needs before");
@@ -344,6 +400,7 @@ function batchAt(
     samples: ids.length,
     total: step.length,
     rows: rows.length,
+    bounds,
     share: rows.length / step.length,
     inputs,
     ids,
@@ -353,12 +410,13 @@ function batchAt(
 /** Functions that a module exports, by name or as members of its default export. */
 interface ModelModule {
   init(key: Key, options: Record<string, unknown>): unknown;
-  loss(params: unknown, batch: unknown, options: LossContext): Tensor;
+  state?(options: Record<string, unknown>): unknown;
+  loss(params: unknown, batch: unknown, options: LossContext): Tensor | { loss: Tensor; state: unknown };
   data(options: Record<string, unknown>): unknown;
   /** Classifiers may have both. */
-  correct?(params: unknown, batch: unknown): Tensor;
+  correct?(params: unknown, batch: unknown, options: { state: unknown }): Tensor;
   classes?(): readonly string[];
-  weight?(batch: unknown, options: LossContext): Tensor;
+  weight?(batch: unknown, options: { key: Key; train: boolean }): Tensor;
 }
 
 let findsWeft = false;
@@ -389,13 +447,16 @@ export async function openModuleTask(config: ModuleConfig): Promise<Task> {
       throw new ConfigError(
         `model: ${path} exports no function ${name}; it needs init(key, options), loss(params, batch, { key, train }) and data(options)`,
       );
-  const { init, loss, data, correct, classes, weight } = module as ModelModule;
+  const { init, state, loss, data, correct, classes, weight } = module as ModelModule;
   const splits = await data(config.options);
   const definition: UserDefinition = {
-    model: { init: (key) => init(key, config.options) },
+    model: {
+      init: (key) => init(key, config.options),
+      ...(state !== undefined && { state: () => state(config.options) }),
+    },
     loss: (params, batch, options) => loss(params, batch, options),
     data: splits,
-    ...(correct !== undefined && { correct: (params, batch) => correct(params, batch) }),
+    ...(correct !== undefined && { correct: (params, batch, options) => correct(params, batch, options) }),
     ...(classes !== undefined && { classes: classes() }),
     ...(weight !== undefined && { weight: (batch, options) => weight(batch, options) }),
   };
