@@ -13,7 +13,7 @@ const kinds = {
   "complex programs": ["complex-programs", 200],
   "calls with gradients": ["torch-calls", 500],
   "float programs with gradients": ["fuzz", 100],
-  "programs with loops and branches": ["flow-programs", 50],
+  "programs with loops and branches": ["flow-programs", 48],
 };
 
 const [total, ...rest] = process.argv.slice(2);

@@ -149,7 +149,7 @@ const sections = [
   ["Products", ["einsum", "conv"]],
   [
     "Neural networks: activations, normalization, losses",
-    ["nnfunctions", "activations", "losses", "attention", "pool", "normalize", "resize"],
+    ["nnfunctions", "activations", "class-losses", "losses", "attention", "pool", "normalize", "resize"],
   ],
   ["Linear algebra", ["linalg", "matrix-functions"]],
   ["Properties of dtypes", ["dtypes"]],

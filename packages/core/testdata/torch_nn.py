@@ -67,6 +67,13 @@ def attend(module, o, inputs):
     return module(x, memory, memory, attn_mask=mask, need_weights=False)[0]
 
 
+def recur(module, inputs):
+    state = tuple(inputs[k].unsqueeze(0) for k in ("hidden", "cell") if k in inputs)
+    out, last = module(inputs["x"], None if len(state) == 0 else state if len(state) == 2 else state[0])
+    last = last if isinstance(last, tuple) else (last,)
+    return torch.cat([out] + [s.transpose(0, 1) for s in last], dim=1)
+
+
 modules = {
     "linear": (lambda o: nn.Linear(o["in"], o["out"]), lambda m, o, i: m(i["x"])),
     "embedding": (lambda o: nn.Embedding(o["vocabulary"], o["width"]), lambda m, o, i: m(i["ids"])),
@@ -77,6 +84,8 @@ modules = {
             o["width"], o["heads"], o["feedForward"], dropout=0.0, batch_first=True,
             activation=o["activation"], norm_first=o["norm"] == "pre"),
         lambda m, o, i: m(i["x"])),
+    "lstm": (lambda o: nn.LSTM(o["in"], o["out"], bias=o.get("bias", True), batch_first=True), lambda m, o, i: recur(m, i)),
+    "gru": (lambda o: nn.GRU(o["in"], o["out"], batch_first=True), lambda m, o, i: recur(m, i)),
     "textClassifier": (TextClassifier, lambda m, o, i: m(i["ids"])),
 }
 
@@ -105,7 +114,8 @@ def differentiate(request):
     return answer
 
 
-optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamW": torch.optim.AdamW}
+optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamW": torch.optim.AdamW,
+              "rmsprop": torch.optim.RMSprop}
 
 
 def train(request):

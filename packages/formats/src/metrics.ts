@@ -22,10 +22,10 @@ export type MetricsColumn = keyof MetricsRow;
 /** The names of each column: the first is written, all are read. */
 export const metricsColumns: Record<MetricsColumn, readonly [string, ...string[]]> = {
   epoch: ["epoch"],
-  trainLoss: ["train_loss", "loss"],
+  trainLoss: ["train_loss", "train_loss_epoch", "training_loss", "loss"],
   seconds: ["train_time", "epoch_time", "time", "seconds"],
-  valLoss: ["val_loss"],
-  valAccuracy: ["val_acc", "val_accuracy", "accuracy"],
+  valLoss: ["val_loss", "valid_loss", "validation_loss", "eval_loss"],
+  valAccuracy: ["val_acc", "val_accuracy", "valid_accuracy", "validation_accuracy", "eval_accuracy", "accuracy"],
   samples: ["samples"],
   steps: ["steps"],
 };
@@ -34,8 +34,15 @@ const columnOf = new Map(
   Object.entries(metricsColumns).flatMap(([column, names]) => names.map((name) => [name, column as MetricsColumn])),
 );
 
-/** The column that a header cell names, or undefined. */
-export const metricsColumn = (name: string): MetricsColumn | undefined => columnOf.get(name.trim().toLowerCase());
+/** The column that a header cell names, or undefined: also `val/loss`, and `my-run - val_loss` as W&B exports it. */
+export const metricsColumn = (name: string): MetricsColumn | undefined =>
+  columnOf.get(
+    name
+      .trim()
+      .toLowerCase()
+      .replace(/^.* - /, "")
+      .replaceAll("/", "_"),
+  );
 
 const written = ["epoch", "trainLoss", "seconds", "valLoss", "valAccuracy"] as const;
 

@@ -11,7 +11,7 @@ import time
 
 import weft_probe as probe
 from weft_probe import guarded
-from weft_probe_card import card_of, frame_of
+from weft_probe_card import card_of, exception_of, frame_of
 
 _most_dumps = 8
 _most_frames = 64
@@ -23,8 +23,10 @@ _calls = collections.deque(maxlen=256)
 _counts = collections.Counter()
 _requests = {}
 _most_requests = 4096
-# The last collectives with a root, which no recorder names.
+# The last collectives with a root, which no recorder names, and the members of the first groups that were made.
 _rooted = collections.deque(maxlen=64)
+_made = []
+_most_made = 256
 _number = [0]
 _watcher = [None]
 _inside = threading.local()
@@ -57,6 +59,14 @@ def _stacks():
         if ident != mine and len(threads) < _most_threads:
             threads.append({"thread": names.get(ident, str(ident)), "main": ident == main, "frames": _stack(frame)})
     return threads
+
+
+def _handling():
+    """The exception that the main thread handles: `except` and `finally` may wait for others."""
+    current = getattr(sys, "_current_exceptions", dict)().get(threading.main_thread().ident)
+    if isinstance(current, tuple):
+        current = current[1]
+    return exception_of(type(current), current, current.__traceback__) if isinstance(current, BaseException) else None
 
 
 def _flight_recorder(c10d):
@@ -148,6 +158,8 @@ class Watcher(threading.Thread):
                     "groups": _groups(),
                     "pointToPoint": [dict(call) for call in list(_calls)],
                     "rooted": [dict(call) for call in list(_rooted)],
+                    "made": [dict(group) for group in list(_made)],
+                    "handling": _handling(),
                     "siblings": self.card.siblings(),
                     "flightRecorder": _flight_recorder(self.c10d),
                 },
@@ -275,6 +287,29 @@ def _note_root(module, name, position, key):
     setattr(module, name, call)
 
 
+def _note_group(module):
+    """Members of new groups: ranks that make them in another order wait for each other."""
+    original = getattr(module, "new_group", None)
+    if original is None:
+        return
+
+    def new_group(ranks=None, *args, **kwargs):
+        record = None
+        # With local synchronization only the members call.
+        if _watcher[0] is not None and len(_made) < _most_made and not kwargs.get("use_local_synchronization"):
+            members = sorted(int(rank) for rank in ranks)[:4096] if ranks is not None else []
+            record = {"ranks": members, "done": False, "site": _site()}
+            _made.append(record)
+        result = original(ranks, *args, **kwargs)
+        if record is not None:
+            record["done"] = True
+        return result
+
+    new_group.__doc__ = original.__doc__
+    new_group.__wrapped__ = original
+    module.new_group = new_group
+
+
 def _note_call(module, name):
     original = getattr(module, name, None)
     if original is None:
@@ -317,6 +352,7 @@ def watch(module):
         _note_call(module, name)
     for name, position, key in (("broadcast", 1, "src"), ("reduce", 1, "dst"), ("gather", 2, "dst"), ("scatter", 2, "src")):
         _note_root(module, name, position, key)
+    guarded("groups")(_note_group)(module)
     if hasattr(module, "Work"):
         guarded("waits")(_note_waits)(module.Work)
     original = module.init_process_group

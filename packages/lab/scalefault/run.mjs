@@ -143,7 +143,9 @@ async function run(job) {
     const facts = verdict.view.runs.find((r) => r.run.devices === 2)?.run.ranks[0]?.facts ?? {};
     const comm = facts.ddpCommUs !== undefined && steps !== null ? facts.ddpCommUs / steps.durationUs.mean : null;
     const named = causes.find((f) => job.wanted.includes(f.id));
-    const alarm = report.status === "not valid" || (top !== null && !symptoms.has(top.id));
+    // An open question names two readings and the command that separates them: it accuses nobody, and is counted by itself.
+    const alarms = causes.filter((f) => !symptoms.has(f.id) && f.severity !== "unresolved");
+    const alarm = report.status === "not valid" || alarms.length > 0;
     return {
       job: job.name,
       framework: job.framework,
@@ -156,6 +158,7 @@ async function run(job) {
       right: job.fault === null ? null : job.wanted.includes(top?.id ?? ""),
       listed: job.fault === null ? null : named !== undefined,
       alarm: job.fault === null ? alarm : null,
+      question: job.fault === null ? causes.some((f) => f.severity === "unresolved") : null,
       promise: job.fault === null ? null : await promiseOf(job, home, named, report.runs),
       peers: { tensorboard: tensorboardSays({ dataShare: steps?.dataShare ?? null, commShare: comm }) },
       seconds: (Date.now() - began) / 1000,

@@ -62,6 +62,7 @@ export function score(results) {
       quiet.filter((r) => r.fault === null),
       (r) => r.alarm,
     ),
+    openQuestions: share(healthy, (r) => r.question),
     promises: promises.length,
     insideInterval: share(promises, (p) => inside(p.interval, p.measured)),
     crossValidated: crossValidated(promises),

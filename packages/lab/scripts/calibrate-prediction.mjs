@@ -206,7 +206,7 @@ const result = {
     intervalCoverage: share(independentRows.map((r) => covered(interval, r))),
   },
   twoDoublingsAhead: {
-    what: "two to three doublings beyond the largest known count, every prefix of a series; the law's constants never saw the family, the share of the step's law beyond one doubling is fixed",
+    what: "two to three doublings beyond the largest known count, every prefix of a series; the law's constants never saw the family, the share of the step's law beyond one doubling was chosen among five with these series in view",
     pairs: ahead.length,
     families: new Set(ahead.map((r) => r.family)).size,
     crossValidated: two(ahead.map((r) => r.own)),

@@ -201,6 +201,26 @@ function traceRow(context: Context): void {
   save();
 }
 
+/** A trace larger than memory should be used for: one analysis, its peak, and whether every kernel was counted. */
+function memoryRow(context: Context): void {
+  inScratch("memory", (folder) => {
+    const file = join(folder, "large.json");
+    const gigabytes = context.quick ? 4e-4 : context.number("gigabytes");
+    const kernels = generateTrace(file, 1e9 * gigabytes);
+    const sample = analyzeTrace(file);
+    if (sample.kernels !== kernels) throw new Error(`found ${sample.kernels} of ${kernels} kernels`);
+    const limitBytes = 1e9;
+    const { bytes, peakBytes, seconds } = sample;
+    const found = { bytes, kernels, peakBytes, limitBytes, seconds, bytesPerSecond: bytes / seconds };
+    context
+      .open("trace-memory", { what: "peak memory of the whole analysis of one trace file", ...found }, { always: true })
+      .save();
+    console.log(
+      `${(bytes / 1e9).toFixed(1)} GB: ${(peakBytes / 1e6).toFixed(0)} MB at the peak, ${seconds.toFixed(0)} s`,
+    );
+  });
+}
+
 interface HangSample {
   seconds: number;
   processorSeconds: number;
@@ -268,13 +288,14 @@ const suite: Suite = {
   options: {
     trace: { help: "a trace to compare on, besides generated ones" },
     rank: { value: "0", help: "rank of that trace" },
-    gigabytes: { value: "1", help: "size of the large trace" },
+    gigabytes: { value: "1", help: "size of the large trace (10 in the record of trace-memory)" },
     dumps: { help: "with serve: the folder of the dumps of a stuck job" },
   },
   run(context) {
     const rows = [
       { id: "analyze", measure: analyzeRow },
       { id: "trace", measure: traceRow },
+      { id: "trace-memory", measure: memoryRow },
       { id: "hang", measure: hangRow },
       { id: "probe", measure: probeRow },
     ];

@@ -68,8 +68,14 @@ async function ownProblems(
 
 async function run(files: string[], options: Options): Promise<void> {
   const runs = await labWork(() => readStudies(options.runs ?? []).flatMap((study) => study.runs));
-  const { own, unrecognized } = await ownProblems(files, options.as);
-  const problems = [...lintFiles(files, { runs }), ...own];
+  const linted = lintFiles(files, { runs });
+  // A pipe, a device or a file that no person wrote is not read again.
+  const refused = new Set(linted.filter((p) => p.id === "unreadable").map((p) => p.file));
+  const { own, unrecognized } = await ownProblems(
+    files.filter((file) => !refused.has(file)),
+    options.as,
+  );
+  const problems = [...linted, ...own];
   const errors = problems.filter((p) => p.severity === "error").length;
   if (options.out !== undefined) writeFiles(options.out, { "lint.json": `${JSON.stringify({ problems }, null, 2)}\n` });
   if (options.json) printJson({ problems, unrecognized });

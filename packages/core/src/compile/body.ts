@@ -1,7 +1,7 @@
 // Prints the expressions of a kernel into nested scopes: before the loops, once per row, once per element. A value is
 // computed in the outermost scope that defines its variables, and only where it is used.
 import { type DType, isComplex, isHalf, numel } from "../graph/index.js";
-import { clampText, guardBox, type Interval, sizeIn } from "./guards.js";
+import { clampText, guardBox, type Interval, sizeIn, tests } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 import {
@@ -323,6 +323,8 @@ export class BodyPrinter {
     const box = guardBox(guard);
     if (box === "never" || numel(this.kernel.buffers[buffer].shape) === 0) return null;
     if (box === null) {
+      const row = scope === this.scopes.element ? this.#addressInRow(address, guard, buffer, scope) : null;
+      if (row !== null) return row;
       const [test] = this.value(guard);
       return scope.define("const long", `(${address.print()}) & -(long)(${test} != 0)`);
     }
@@ -340,13 +342,44 @@ export class BodyPrinter {
     return place.print();
   }
 
-  #requireInBuffer(address: Ix, stride: number, buffer: number): void {
+  /**
+   * The address of a load whose guard consists of tests of the row and of ranges along it: in a row where the former fail it reads
+   * somewhere else, so that neighbors stay neighbors. Null for other guards, and where a row may be longer than the buffer.
+   */
+  #addressInRow(address: Ix, guard: KExpr, buffer: number, scope: EmitScope): string | null {
+    const all = [...tests(guard)];
+    const box = guardBox(all.filter((test) => this.depth(test) === 2));
+    const parts = address.apart(this.innerNames, this.outerNames);
+    if (box === null || box === "never" || parts === null) return null;
+    const [low, high] = parts.inner.range();
+    const other = Math.max(0, -low);
+    if (high + other >= numel(this.kernel.buffers[buffer].shape)) return null;
+    const test = all.filter((t) => this.depth(t) < 2).map((t) => this.value(t)[0]);
+    const { row } = this.scopes;
+    const key = `${parts.rest.key}:${other}:${test.join()}`;
+    const chosen = test.length === 0 ? parts.rest.print() : `${test.join(" && ")} ? ${parts.rest.print()} : ${other}`;
+    const start = row.clamped.get(key) ?? row.define("const long", chosen);
+    row.clamped.set(key, start);
+    const free = this.unclamped?.variable;
+    const stride = free === undefined ? null : parts.inner.stride(free);
+    const clamped = [...box].flatMap(([name, interval]) => {
+      if (!parts.inner.mentions(name) || (name === free && stride !== null)) return [];
+      const at = this.#clamp(name, interval, parts.inner, scope);
+      return at === null ? [] : [[name, Ix.variable(at, interval.high)] as const];
+    });
+    const place = parts.inner.substitute(new Map(clamped)).add(Ix.variable(start, 2 ** 52));
+    if (stride !== null && free !== undefined && box.has(free)) this.#requireInBuffer(place, stride, buffer, true);
+    return place.print();
+  }
+
+  /** `always`: the address starts at a place that is only known when the program runs. */
+  #requireInBuffer(address: Ix, stride: number, buffer: number, always = false): void {
     const { variable, size, conditions } = this.unclamped!;
     const [first, last] = [0, size - 1].map((at) => address.substitute(new Map([[variable, Ix.constant(at)]])));
     const [low, high] = stride < 0 ? [last, first] : [first, last];
     const count = numel(this.kernel.buffers[buffer].shape);
-    if (low.range()[0] < 0) conditions.add(`(${low.print()}) >= 0`);
-    if (high.range()[1] >= count) conditions.add(`(${high.print()}) < ${count}`);
+    if (always || low.range()[0] < 0) conditions.add(`(${low.print()}) >= 0`);
+    if (always || high.range()[1] >= count) conditions.add(`(${high.print()}) < ${count}`);
   }
 
   /** The name of a clamped variable, defined where the variable itself is; null where it is always in range. */

@@ -2,12 +2,14 @@
 // vectorized by the compiler.
 
 import { isExpensive } from "../cost/index.js";
-import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
+import { bytesOf, type DType, isComplex, kindOf, numel, range } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
-import { chooseStash, foldCode, initial, isArg, mentionsAny, unpackIndex, writeText } from "./emit-common.js";
+import { chooseStash, foldCode, initial, isArg, mentionsAny, unpackIndex, writeRounded } from "./emit-common.js";
+import { emitTilesC } from "./emit-tile-c.js";
 import { splitPoints, unsplitGuards } from "./guards.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
+import { withPhases } from "./phases.js";
 import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
 import type { Tally } from "./tally.js";
 import { word } from "./text.js";
@@ -23,8 +25,7 @@ const vectorLanes = 16;
 const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
 /** Statements of one reduction: declarations, the update for an element, the end, and its simd clause. */
-function reductionCode(r: Reduction, value: CValue, rowLength: number) {
-  const name = `r${r.slot}`;
+function reductionCode(r: Reduction, value: CValue, rowLength: number, name = `r${r.slot}`) {
   const dtype = r.argument.dtype;
   const wide = r.fn === "sum" && dtype === "float32" && rowLength > longRow;
   const type = wide ? "double" : computeType[dtype];
@@ -61,6 +62,67 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number) {
     end: [`if (n${name}) ${name} = w_nan_${computeType[dtype] === "double" ? "d" : "f"}();`],
     simd: [plain.simd, `reduction(|:n${name})`],
   };
+}
+
+/** Accumulators of a long row: a sum waits for the one before, so that several are computed side by side. */
+const accumulators = 4;
+/** Elements of a row that are reduced in single precision before they are added to what came before. */
+const blockLength = 8192;
+const minShared = 256;
+/** Longer expressions keep the processor busy by themselves. */
+const maxSharedLines = 6;
+
+/**
+ * Loops over the first `count` elements of a row with several accumulators, for rows that are long and cheap; null for others. The
+ * elements of a block are divided into consecutive parts, one per accumulator.
+ */
+function sharedSums(
+  kernel: LoopKernel,
+  reductions: readonly Reduction[],
+  values: readonly CValue[],
+  body: readonly string[],
+): { lines: string[]; count: number } | null {
+  const [variable, ...others] = kernel.inner;
+  if (others.length > 0 || reductions.length === 0 || variable === undefined || variable.size < minShared) return null;
+  if (body.length > maxSharedLines || splitPoints(kernel, variable).length > 0) return null;
+  if (reductions.some((r) => isArg(r) || isComplex(r.argument.dtype) || isExpensiveUnder(r.argument))) return null;
+  const { name, size } = variable;
+  const blocks = Math.ceil(size / blockLength);
+  const part = Math.floor(size / blocks / accumulators / vectorLanes) * vectorLanes;
+  const names = range(accumulators).map((k) => (r: Reduction) => `r${r.slot}_${k}`);
+  // Inside a block, rows are as short as those that are summed in single precision.
+  const codes = names.map((nameOf) => reductions.map((r, i) => reductionCode(r, values[i], part, nameOf(r))));
+  const simd = codes.flatMap((list) => list.flatMap((code) => code.simd ?? []));
+  const parts = codes.flatMap((list, k) => [
+    `        { const long ${name} = s_ + ${k * part} + i_; (void)${name};`,
+    ...body.map((line) => `    ${line}`),
+    ...list.flatMap((code) => code.update).map((line) => `          ${line}`),
+    "        }",
+  ]);
+  const lines = [
+    `    for (long s_ = 0; s_ < ${blocks * accumulators * part}; s_ += ${accumulators * part}) {`,
+    ...codes.flat().flatMap((code) => code.declare.map((line) => `      ${line}`)),
+    `      _Pragma("omp simd ${simd.join(" ")}")`,
+    `      for (long i_ = 0; i_ < ${part}; i_++) {`,
+    ...parts,
+    "      }",
+    ...reductions.flatMap((r) => names.map((nameOf) => `      ${joinText(r, nameOf(r))}`)),
+    "    }",
+  ];
+  return { lines, count: blocks * accumulators * part };
+}
+
+/** The statement that adds an accumulator to the result of its reduction. */
+function joinText(r: Reduction, from: string): string {
+  const name = `r${r.slot}`;
+  if (r.fn === "sum") return `${name} += ${from};`;
+  if (r.fn === "prod") return `${name} *= ${from};`;
+  const nan = isFloatKind(r.argument.dtype) ? ` n${name} |= n${from};` : "";
+  return `${name} = ${from} ${r.fn === "max" ? ">" : "<"} ${name} ? ${from} : ${name};${nan}`;
+}
+
+function isExpensiveUnder(expr: KExpr): boolean {
+  return isWorthStash(expr) || ("args" in expr && expr.args.some(isExpensiveUnder));
 }
 
 function rowPositionText(inner: readonly LoopVariable[]): string {
@@ -100,7 +162,7 @@ function overTwoAxes(kernel: LoopKernel): LoopKernel {
 }
 
 function emitRows(given: LoopKernel): EmittedKernel {
-  const kernel = overTwoAxes(given);
+  const kernel = overTwoAxes(withPhases(given));
   const { outer, inner } = kernel;
   const flat = outer.length === 0 && kernel.reductions.length === 0 && inner.length === 1;
   const rowLength = numel(inner.map((v) => v.size));
@@ -143,8 +205,10 @@ function emitRows(given: LoopKernel): EmittedKernel {
     const simd: string[] = [];
     let vector = true;
     const ends: string[] = [];
-    for (const r of reductions) {
-      const code = reductionCode(r, printer.value(r.argument), rowLength);
+    const folded = reductions.map((r) => printer.value(r.argument));
+    const shared = stores.length === 0 && !mayReadAhead ? sharedSums(kernel, reductions, folded, element.lines) : null;
+    for (const [k, r] of reductions.entries()) {
+      const code = reductionCode(r, folded[k], rowLength);
       for (const line of code.declare) row.add(line);
       for (const line of code.update) element.add(line);
       printer.tally.add("simple", kernel.size * code.update.length);
@@ -154,7 +218,7 @@ function emitRows(given: LoopKernel): EmittedKernel {
     }
     // All reads before all writes: a result may alias an operand.
     const values = stores.map((s) => printer.value(s.value));
-    const writes = stores.flatMap((s, i) => writeText(kernel, s, values[i]));
+    const writes = stores.flatMap((s, i) => writeRounded(kernel, s, values[i]));
     for (const [id, stash] of before) {
       const value = element.values.get(id);
       printer.stash.set(id, stash);
@@ -165,7 +229,9 @@ function emitRows(given: LoopKernel): EmittedKernel {
       for (const [k, place] of parts.entries()) element.add(`${stash.name}${place} = ${value[k]};`);
     }
     for (const line of writes) element.add(line);
-    const loops = innerLoops(kernel, element.lines, vector ? simd : null, flat);
+    const usesShared = shared !== null && vector && !fresh.some(([id]) => written.has(id));
+    if (usesShared) row.append(shared.lines);
+    const loops = innerLoops(kernel, element.lines, vector ? simd : null, flat, usesShared ? shared.count : 0);
     row.append(mayReadAhead ? withReadAhead(kernel, printer, { reductions, stores, simd, vector, loops }) : loops);
     printer.tally.add("simple", 0.5 * stores.length * kernel.size);
     // Loops over whole vectors count as vectorized; the remainder of others counts as scalar.
@@ -175,7 +241,7 @@ function emitRows(given: LoopKernel): EmittedKernel {
   }
   const rowValues = rowStores.map((s) => printer.value(s.value));
   rowStores.forEach((s, i) => {
-    for (const line of writeText(kernel, s, rowValues[i])) row.add(line);
+    for (const line of writeRounded(kernel, s, rowValues[i])) row.add(line);
   });
   const head = printer.pointers().map((l) => `  ${l}`);
   const rowText = flat
@@ -205,7 +271,7 @@ function withReadAhead(
   for (const line of updates) element.add(line);
   const values = pass.stores.map((s) => printer.value(s.value));
   pass.stores.forEach((s, i) => {
-    for (const line of writeText(kernel, s, values[i])) element.add(line);
+    for (const line of writeRounded(kernel, s, values[i])) element.add(line);
   });
   const conditions = [...printer.unclamped.conditions];
   printer.unclamped = null;
@@ -230,6 +296,7 @@ function innerLoops(
   body: readonly string[],
   simd: readonly string[] | null,
   flat: boolean,
+  first = 0,
 ): string[] {
   const { inner } = kernel;
   const lines: string[] = [];
@@ -241,7 +308,7 @@ function innerLoops(
   for (const v of inner.slice(0, -1)) lines.push(`    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`);
   const ends = [...splitPoints(kernel, last), last.size];
   ends.forEach((end, i) => {
-    const start = i === 0 ? 0 : ends[i - 1];
+    const start = i === 0 ? first : ends[i - 1];
     if (isTiny) lines.push(`    _Pragma("GCC unroll ${tinyLoop}")`);
     else if (simd !== null) lines.push(`    _Pragma("omp simd ${simd.join(" ")}")`);
     const from = !flat ? String(start) : i === 0 ? "lo" : `(lo > ${start} ? lo : ${start})`;
@@ -307,9 +374,9 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     `    const long ce = cb + ${block} < ${vector.size} ? cb + ${block} : ${vector.size};`,
     ...unpackIndex(outer, "o").map((l) => `    ${l}`),
     ...row.lines,
-    ...reduced.map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
-    ...columnLoop("      ", [...element.lines, ...accumulate.map((l) => `        ${l}`)], true),
-    ...reduced.map(() => "    }"),
+    ...reducedLoops(reduced, [...element.lines, ...accumulate.map((l) => `        ${l}`)], (body) =>
+      columnLoop("      ", body, true),
+    ),
     ...columnLoop(
       "    ",
       finish.map((l) => `      ${l}`),
@@ -319,6 +386,34 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
   ].join("\n");
   const width = block * Math.max(...kernel.reductions.map((r) => bytesOf(r.argument.dtype)));
   return { text, units: outerCount * blocks, tally: printer.tally, columns: width };
+}
+
+/** Rows that are added to accumulators in memory at a time. */
+const rowsAtOnce = 4;
+
+/** Loops over the reduced variables. Several rows of a cheap body are added together: the accumulators are read and written once. */
+function reducedLoops(
+  reduced: readonly LoopVariable[],
+  body: readonly string[],
+  columns: (body: readonly string[]) => string[],
+): string[] {
+  const [last] = reduced.slice(-1);
+  const several = last !== undefined && last.size >= 2 * rowsAtOnce && body.length <= maxSharedLines;
+  const whole = several ? last.size - (last.size % rowsAtOnce) : 0;
+  const rows = range(rowsAtOnce).flatMap((k) => [
+    `        { const long ${last?.name} = r_ + ${k}; (void)${last?.name};`,
+    ...body,
+    "        }",
+  ]);
+  return [
+    ...reduced.slice(0, -1).map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
+    ...(whole > 0 ? [`    for (long r_ = 0; r_ < ${whole}; r_ += ${rowsAtOnce}) {`, ...columns(rows), "    }"] : []),
+    ...(last === undefined
+      ? []
+      : [`    for (long ${last.name} = ${whole}; ${last.name} < ${last.size}; ${last.name}++) {`]),
+    ...columns(body),
+    ...reduced.map(() => "    }"),
+  ];
 }
 
 function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
@@ -401,42 +496,62 @@ function joinedParts(value: KExpr, { name, size }: LoopVariable): { low: number;
   return parts.length < 2 || parts[0].low !== 0 ? null : parts;
 }
 
+/** Average length from which the parts of rows are copied one by one. */
+const minPart = 16;
+
 /** A kernel that is only a concatenation (a bucket of gradients): one copy per part instead of a test per element. */
 function emitJoined(kernel: LoopKernel): EmittedKernel | null {
   const [store, ...others] = kernel.stores;
   const { outer, inner } = kernel;
-  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1 || outer.length > 0) return null;
+  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1) return null;
   const [{ name, size }] = inner;
   const parts = joinedParts(store.value, inner[0]);
   if (parts === null || parts.at(-1)?.high !== size || store.address.stride(name) !== 1) return null;
-  const top = new EmitScope("  ");
-  const scopes = { top, row: new EmitScope("    "), element: new EmitScope("    ") };
-  const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(), name);
+  // Short parts of many rows are quicker as a test per element.
+  if (outer.length > 0 && size < minPart * parts.length) return null;
+  const [top, row] = [new EmitScope("  "), new EmitScope("    ")];
+  const outerNames = new Set(outer.map((v) => v.name));
+  const printer = new BodyPrinter(kernel, { top, row, element: row }, new Set([name]), outerNames, name);
   const from = new Map([[name, Ix.variable("a", size)]]);
   // Complex numbers are two elements of their array.
   const each = isComplex(store.value.dtype) ? 2 : 1;
   const place = (buffer: number, address: Ix): string =>
     `p${buffer} + ${each === 1 ? "" : `${each}*`}(${address.substitute(from).print()})`;
   const to = place(store.buffer, store.address);
-  const body = parts.map(
-    ({ low, high, load }) =>
-      `  { const long a = lo > ${low} ? lo : ${low}, b = hi < ${high} ? hi : ${high}; if (a < b) __builtin_memmove(${to}, ${place(load.buffer, load.address)}, (b - a) * ${each} * sizeof(*p${store.buffer})); }`,
-  );
-  printer.tally.add("simple", (each * size) / 2);
+  const isFlat = outer.length === 0;
+  const body = parts.map(({ low, high, load }) => {
+    const ends = isFlat
+      ? `a = lo > ${low} ? lo : ${low}, b = hi < ${high} ? hi : ${high}; if (a < b)`
+      : `a = ${low}, b = ${high};`;
+    const bytes = `(b - a) * ${each} * sizeof(*p${store.buffer})`;
+    return `  { const long ${ends} __builtin_memmove(${to}, ${place(load.buffer, load.address)}, ${bytes}); }`;
+  });
+  printer.tally.add("simple", (each * kernel.size) / 2);
+  const rows = [
+    "  for (long u = lo; u < hi; u++) {",
+    ...unpackIndex(outer, "u").map((l) => `    ${l}`),
+    ...body,
+    "  }",
+  ];
   return {
-    text: [...printer.pointers().map((l) => `  ${l}`), ...top.lines, ...body].join("\n"),
-    units: size,
+    text: [...printer.pointers().map((l) => `  ${l}`), ...top.lines, ...(isFlat ? body : rows)].join("\n"),
+    units: isFlat ? size : numel(outer.map((v) => v.size)),
     tally: printer.tally,
   };
 }
 
-/** A kernel as the body of `void name(void* const* p, long lo, long hi)`. */
-export function emitKernel(kernel: LoopKernel): EmittedKernel {
+/**
+ * A kernel as the body of `void name(void* const* p, long lo, long hi)`. `inRows`: units must be rows in their order, as an epilogue's
+ * are.
+ */
+export function emitKernel(kernel: LoopKernel, inRows = false): EmittedKernel {
   EmitScope.reset();
-  if (kernel.kind === "rows") {
-    const special = emitKept(kernel) ?? emitJoined(kernel);
-    if (special !== null) return special;
-    EmitScope.reset();
+  if (kernel.kind === "rows" && !inRows) {
+    for (const emit of [emitKept, emitJoined, emitTilesC]) {
+      const special = emit(kernel);
+      if (special !== null) return special;
+      EmitScope.reset();
+    }
   }
   return kernel.kind === "rows" ? emitRows(kernel) : emitColumns(kernel);
 }

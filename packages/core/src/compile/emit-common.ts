@@ -79,6 +79,25 @@ export function loadsUnder(roots: readonly KExpr[]): Extract<KExpr, { kind: "loa
 export const writeText = (kernel: LoopKernel, s: Store, value: CValue): string[] =>
   storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value);
 
+/** Functions of one or two numbers of a half type whose results are numbers of that type. */
+const keepsRounding: ReadonlySet<string> = new Set(["neg", "abs", "max", "min", "sign", "floor", "ceil", "trunc"]);
+
+/** Whether a value of a half type is a number of that type already: it was loaded, or rounded by a conversion. */
+function isRounded(expr: KExpr): boolean {
+  if (expr.kind === "load" || expr.kind === "cast") return true;
+  if (expr.kind === "const") return expr.value === 0 || Math.abs(Number(expr.value)) === Number.POSITIVE_INFINITY;
+  if (expr.kind === "where") return expr.args.slice(1).every(isRounded);
+  return (expr.kind === "unary" || expr.kind === "binary") && keepsRounding.has(expr.fn) && expr.args.every(isRounded);
+}
+
+/** As {@link writeText} in C; numbers of half types that need no rounding are not rounded once more. */
+export const writeRounded = (kernel: LoopKernel, s: Store, value: CValue): string[] => {
+  const { dtype } = kernel.buffers[s.buffer];
+  const name = dtype === "bfloat16" ? "w_bfloat_of" : dtype === "float16" ? "w_half_of" : null;
+  if (name === null || s.value.dtype !== dtype || !isRounded(s.value)) return writeText(kernel, s, value);
+  return [`p${s.buffer}[${s.address.print()}] = ${name}(${value[0]});`];
+};
+
 export const mentionsAny = (address: { mentions(name: string): boolean }, names: ReadonlySet<string>): boolean =>
   [...names].some((name) => address.mentions(name));
 

@@ -28,7 +28,8 @@ function intervalOf({ ix, low, high }: RangeTest): { name: string | null; interv
   return { name, interval: { low: Math.max(0, from), high: Math.min(atom.size, to) } };
 }
 
-function* tests(guard: KExpr): Generator<KExpr> {
+/** The tests of a guard, all of which hold where it does. */
+export function* tests(guard: KExpr): Generator<KExpr> {
   if (guard.kind === "binary" && guard.fn === "and") for (const arg of guard.args) yield* tests(arg);
   else yield guard;
 }
@@ -37,9 +38,9 @@ function* tests(guard: KExpr): Generator<KExpr> {
  * The box of variables in which a guard holds. Every point of it is in range, so clamping each variable to its interval
  * gives a valid address. Null where a test mixes variables; "never" where the guard cannot hold.
  */
-export function guardBox(guard: KExpr): Map<string, Interval> | "never" | null {
+export function guardBox(guard: KExpr | Iterable<KExpr>): Map<string, Interval> | "never" | null {
   const box = new Map<string, Interval>();
-  for (const test of tests(guard)) {
+  for (const test of "kind" in guard ? tests(guard) : guard) {
     const found = test.kind === "inRange" ? intervalOf(test) : null;
     if (found === null) return null;
     const { name, interval } = found;

@@ -189,6 +189,13 @@ export class Ix {
     return false;
   }
 
+  /** What quotients and remainders of a variable are divided by. */
+  divisors(name: string): number[] {
+    return [...this.terms.values()].flatMap(({ atom }) =>
+      atom.kind === "var" || !atom.of.mentions(name) ? [] : [atom.by, ...atom.of.divisors(name)],
+    );
+  }
+
   /** Names of its variables. */
   variables(into: Set<string> = new Set()): Set<string> {
     for (const { atom } of this.terms.values()) {
@@ -196,6 +203,18 @@ export class Ix {
       else atom.of.variables(into);
     }
     return into;
+  }
+
+  /** The terms of some variables, and those of others with the constant; null where a term mixes them or has any further ones. */
+  apart(inner: ReadonlySet<string>, outer: ReadonlySet<string>): { inner: Ix; rest: Ix } | null {
+    const [mine, others] = [new Map<string, Term>(), new Map<string, Term>()];
+    for (const [name, term] of this.terms) {
+      const used = term.atom.kind === "var" ? [term.atom.name] : [...term.atom.of.variables()];
+      if (used.every((variable) => inner.has(variable))) mine.set(name, term);
+      else if (used.every((variable) => outer.has(variable))) others.set(name, term);
+      else return null;
+    }
+    return { inner: new Ix(mine, 0), rest: new Ix(others, this.constant) };
   }
 
   /** The same sum with variables replaced by other sums. */

@@ -296,9 +296,10 @@ class KernelBuilder {
       inside = this.#and(inside, test);
       all = this.#and(all, test);
     });
+    // Inside of an axis of one element, the index is zero; tests along other axes stay free of it.
     const value = this.value(
       x,
-      index.map((ix, i) => ix.plus(-low[i])),
+      index.map((ix, i) => (x.shape[i] === 1 ? Ix.zero : ix.plus(-low[i]))),
       all,
     );
     if (inside === null) return value;

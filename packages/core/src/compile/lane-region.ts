@@ -95,6 +95,7 @@ class Region {
       known: (node, element) => graph.known(node, element),
       fallback: (node) => (this.inside.has(node) || isView(node) ? null : this.#number(node)),
       node: (input) => this.inputs[input],
+      isOutlined: (node) => programs.has(node),
     };
     this.evaluator = new LaneEvaluator(prefix, this.source);
   }

@@ -20,6 +20,8 @@ export interface LaneSource {
   fallback(node: Node): number | null;
   /** The node of an operand number. */
   node(input: number): Node;
+  /** Whether a scan stands for a lane program that was outlined before: its body says nothing about its results. */
+  isOutlined(node: Node): boolean;
 }
 
 /** How a carry belongs to lanes: one per lane, shared (held by every lane), or a sum over lanes. */
@@ -246,6 +248,7 @@ export class LaneEvaluator {
     const built = env.instances.get(node);
     if (built !== undefined) return built;
     if (node.attrs.length === 0) throw new NotLane("a scan without steps");
+    if (this.source.isOutlined(node)) throw new NotLane("results of another lane program");
     const carries = this.#places(node);
     const init = this.#initial(node, carries, env);
     if (init.length > laneLimits.state) throw new NotLane(`${init.length} state variables per lane`);

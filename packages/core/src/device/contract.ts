@@ -235,6 +235,8 @@ export interface Device {
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The same without blocking the event loop while a compiler runs. Devices that compile quickly omit it. */
   compileAsync?(fn: GraphFn, options: CompileOptions): Promise<Executable>;
+  /** Whether `compile` needs no compiler for a graph, and its program does not run long. */
+  compilesAtOnce?(fn: GraphFn, options: CompileOptions): boolean;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */
   supportsCustomKernel?(node: Node<"custom">): boolean;
   /** The generated source of a function, for debug output. Devices that generate none omit it. */

@@ -82,7 +82,7 @@ const all = (rule: OptionRule, names: string): [string, OptionRule][] => names.s
 const rules: ReadonlyMap<string, OptionRule> = new Map([
   ...all(
     flag,
-    "adjoint alignCorners approximate causal ceilMode channelsLast compress countIncludePad descending endpoint equalNaN finalNorm " +
+    "adjoint alignCorners amsgrad approximate causal ceilMode centered channelsLast compress countIncludePad descending endpoint equalNaN finalNorm " +
       "fullMatrices graphs hasAux includeInitial increasing invert keepDims lower nesterov replace reverse rows shared training unit upper",
   ),
   ...all(finite, "base correction loc low high mean margin discontinuity"),
@@ -91,7 +91,7 @@ const rules: ReadonlyMap<string, OptionRule> = new Map([
     numbers("a finite number greater than 0", (x) => x > 0 && x < Infinity),
     "beta delta period",
   ),
-  ...all(whole, "axis k outAxes seed"),
+  ...all(whole, "axis ignoreIndex k outAxes seed"),
   ...all(count, "blank columns length maxBytes"),
   ...all(size, "interval maxLength"),
   ...all(share, "labelSmoothing momentum minRatio"),
@@ -101,7 +101,7 @@ const rules: ReadonlyMap<string, OptionRule> = new Map([
   ),
   ...all(list, "axes dilation kernel outputPadding size sizes stride"),
   ...all(pair, "betas range"),
-  ...all(tensor, "append mask memory p prepend sorter tokens weights"),
+  ...all(tensor, "append mask memory p prepend sorter tokens weight weights"),
   ["key", tensorOrNull],
   ...all(call, "keep while"),
   ["dtype", { expected: `one of ${dtypes.join(", ")}`, accepts: isDType, error: DTypeError }],

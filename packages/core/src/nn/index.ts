@@ -6,5 +6,6 @@ export * from "./images.js";
 export * from "./layers.js";
 export * from "./mixed.js";
 export * from "./model.js";
+export * from "./recurrent.js";
 export { countParameters, loadStateDict, mapNamed, type StateDict, stateDict } from "./state.js";
 export * from "./transformer.js";

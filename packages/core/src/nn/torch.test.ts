@@ -53,6 +53,24 @@ const encoderCase = (activation: nn.Activation, norm: "post" | "pre"): LayerCase
   apply: (p: nn.EncoderLayer, i) => nn.encoderLayer.apply(p, i.x, { heads: 3, activation, norm }),
 });
 
+/** Outputs of all steps, and behind them the parts of the last state. */
+const recurrentCase = (kind: "lstm" | "gru", more: { bias?: boolean }, given: string[]): LayerCase => ({
+  name: `${kind} of ${given}`,
+  kind,
+  options: { in: 3, out: 4, ...more },
+  params: () => (kind === "lstm" ? nn.lstm : nn.gru).init({ in: 3, out: 4, ...more, ...double }, weft.key(8)),
+  inputs: () => Object.fromEntries(given.map((name, i) => [name, random(name === "x" ? [2, 5, 3] : [2, 4], 30 + i)])),
+  apply: (p: nn.Recurrent, i) => {
+    if (kind === "gru") {
+      const [out, last] = nn.gru.apply(p, i.x, i.hidden);
+      return weft.concat([out, last.unsqueeze(1)], 1);
+    }
+    const start = i.hidden === undefined ? undefined : { hidden: i.hidden, cell: i.cell };
+    const [out, { hidden, cell }] = nn.lstm.apply(p, i.x, start);
+    return weft.concat([out, hidden.unsqueeze(1), cell.unsqueeze(1)], 1);
+  },
+});
+
 const x = (): Record<string, Tensor> => ({ x: random([2, 5, 12], 10) });
 const cases: LayerCase[] = [
   {
@@ -99,6 +117,10 @@ const cases: LayerCase[] = [
   encoderCase("gelu", "post"),
   encoderCase("relu", "pre"),
   encoderCase("gelu", "pre"),
+  recurrentCase("lstm", {}, ["x"]),
+  recurrentCase("lstm", { bias: false }, ["x", "hidden", "cell"]),
+  recurrentCase("gru", {}, ["x"]),
+  recurrentCase("gru", {}, ["x", "hidden"]),
 ];
 
 const tree = (params: unknown): Record<string, unknown> =>
@@ -154,6 +176,19 @@ const optimizers: [string, string, Record<string, unknown>, () => optim.Optimize
     { lr: 0.01, betas: [0.8, 0.95], eps: 0.1, weight_decay: 0.1 },
     () => optim.adam({ learningRate: 0.01, betas: [0.8, 0.95], epsilon: 0.1, weightDecay: 0.1 }),
   ],
+  [
+    "Adam with amsgrad",
+    "adam",
+    { lr: 0.05, betas: [0.5, 0.6], amsgrad: true, weight_decay: 0.1 },
+    () => optim.adam({ learningRate: 0.05, betas: [0.5, 0.6], amsgrad: true, weightDecay: 0.1 }),
+  ],
+  ["RMSprop", "rmsprop", {}, () => optim.rmsprop()],
+  [
+    "RMSprop, centered with momentum",
+    "rmsprop",
+    { lr: 0.02, alpha: 0.9, momentum: 0.7, centered: true, weight_decay: 0.1 },
+    () => optim.rmsprop({ learningRate: 0.02, alpha: 0.9, momentum: 0.7, centered: true, weightDecay: 0.1 }),
+  ],
   ["AdamW with PyTorch's defaults", "adamW", {}, () => optim.adamW()],
   [
     "AdamW, rate as a tensor",
@@ -162,7 +197,7 @@ const optimizers: [string, string, Record<string, unknown>, () => optim.Optimize
     () => optim.adamW({ learningRate: weft.tensor(0.02, double), weightDecay: 0.3 }),
   ],
 ];
-const gradients = (): Tensor[] => [1, 2, 3, 4].map((seed) => random([3, 2], seed));
+const gradients = (): Tensor[] => Array.from({ length: 20 }, (_, i) => i + 1).map((seed) => random([3, 2], seed));
 const clipped = (): Tensor[] => [random([3, 2], 5), random([4], 6)];
 
 function trainRequest(dtype: DType): Request {

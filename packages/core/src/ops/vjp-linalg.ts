@@ -1,6 +1,6 @@
 // Reverse-mode rules of the matrix factorizations, real and complex. Where a factor is only defined up to a phase, the
 // rules follow the phase that the op fixes (eigh) or assume that the loss does not depend on it (svd); see docs/gradients.md.
-import { isComplex, type Node } from "../graph/index.js";
+import { type DType, isComplex, type Node, realOf, type Shape } from "../graph/index.js";
 import {
   add,
   adjoint,
@@ -130,30 +130,55 @@ export function detVjp(a: Node, det: Node, g: Node): Node {
   return where(isSingular, mul(wide(g), adjoint(adjugate(a))), inverse(where(isSingular, one, a)));
 }
 
-/**
- * 1 / (x_j - x_i) for a vector in the last axis, 0 for pairs that are equal up to rounding: a gap of a few units in
- * the last place is noise, and its inverse would drown every true number.
- */
-function inverseGaps(x: Node): Node {
+/** Bound below which a difference of eigenvalues or singular values is rounding: a few units in the last place of the largest one. */
+function roundingOf(x: Node, shape: Shape): Node {
   const n = x.shape[x.shape.length - 1];
-  const gaps = sub(asRows(x, n), asColumns(x, n));
   const largest = reduce("max", unary("abs", x), [x.shape.length - 1]);
   const noise = scale(largest, 4 * n * (x.dtype === "float64" ? 2 ** -52 : 2 ** -23));
-  const limit = expand(reshape(noise, [...noise.shape, 1, 1]), gaps.shape);
-  const equal = le(unary("abs", gaps), limit);
-  return where(equal, zerosLike(gaps), unary("reciprocal", where(equal, fullLike(gaps, 1), gaps)));
+  return expand(reshape(noise, [...noise.shape, 1, 1]), shape);
+}
+
+/**
+ * 1 / gaps, and `atZero` where `isZero`: 0 for losses that depend on the vectors alone, where a subspace counts as one. A loss that also
+ * depends on the values may be a function of the matrix, whose derivative at equal values the cotangents do not tell: the largest
+ * number makes every such term overflow or be absurd, and leaves cotangents that are zero alone.
+ */
+function inverseOf(gaps: Node, isZero: Node, atZero: number): Node {
+  return where(isZero, fullLike(gaps, atZero), unary("reciprocal", where(isZero, fullLike(gaps, 1), gaps)));
+}
+
+const atEqual = (values: Node | null, x: Node): number =>
+  values === null ? 0 : x.dtype === "float64" ? Number.MAX_VALUE : (2 - 2 ** -23) * 2 ** 127;
+
+/** x_j - x_i for a vector in the last axis, and where it is zero up to rounding. */
+function gapsOf(x: Node): { gaps: Node; isZero: Node } {
+  const n = x.shape[x.shape.length - 1];
+  const gaps = sub(asRows(x, n), asColumns(x, n));
+  return { gaps, isZero: le(unary("abs", gaps), roundingOf(x, gaps.shape)) };
+}
+
+/** NaN beside the diagonal where values are equal and the cotangent of one of them is not 0; added where vectors have one too. */
+function undetermined(isZero: Node, cotangent: Node, dtype: DType): Node {
+  const n = cotangent.shape[cotangent.shape.length - 1];
+  const zero = full(isZero.shape, 0, realOf(dtype));
+  const unused = eq(cotangent, zerosLike(cotangent));
+  const bad = fullLike(zero, Number.NaN);
+  const pairs = where(asRows(unused, n), where(asColumns(unused, n), zero, bad), bad);
+  return cast(where(onDiagonal(zero), zero, where(isZero, pairs, zero)), dtype);
 }
 
 /**
  * dV = V (F o V^H dA V) with F_ij = 1/(w_j - w_i), and for complex matrices a turn of each column that keeps its
- * largest component real. Pairs of equal eigenvalues contribute zero: there the gradient of V does not exist.
+ * largest component real. See {@link inverseOf} for equal eigenvalues.
  */
 export function eighVjp(w: Node, v: Node, gw: Node | null, gv: Node | null): Node {
   let inner: Node | null = gw === null ? null : diagonal(cast(gw, v.dtype));
   if (gv !== null) {
     const turned = isComplex(v.dtype) ? addPhaseTurn(v, gv) : gv;
-    const mixed = mul(cast(inverseGaps(w), v.dtype), matmul(adjoint(v), turned));
-    inner = inner === null ? mixed : add(inner, mixed);
+    const { gaps, isZero } = gapsOf(w);
+    const apart = where(onDiagonal(gaps), zerosLike(gaps), inverseOf(gaps, isZero, atEqual(gw, w)));
+    const mixed = mul(cast(apart, v.dtype), matmul(adjoint(v), turned));
+    inner = inner === null || gw === null ? mixed : add(add(inner, mixed), undetermined(isZero, gw, v.dtype));
   }
   if (inner === null) return zerosLike(v);
   return hermitian(matmul(matmul(v, inner), adjoint(v)));
@@ -247,31 +272,44 @@ export function qrVjp(a: Node, q: Node, r: Node, gq: Node | null, gr: Node | nul
   return concat([gx, matmul(q, gvRight)], rank - 1);
 }
 
+/**
+ * With k1 and k2 the skew parts of u^H gu and v^H gv, each pair of singular values mixes (k1 + k2) / 2 by 1 / (s_j - s_i) and
+ * (k1 - k2) / 2 by 1 / (s_j + s_i): only the first needs them to differ.
+ */
 export function svdVjp(u: Node, s: Node, vh: Node, gu: Node | null, gs: Node | null, gvh: Node | null): Node {
   const k = s.shape[s.shape.length - 1];
   const lift = (x: Node): Node => cast(x, u.dtype);
-  const sRows = lift(asRows(s, k));
-  const sColumns = lift(asColumns(s, k));
-  const f = lift(inverseGaps(mul(s, s)));
-  const isZero = eq(s, zerosLike(s));
-  const inverseS = where(isZero, zerosLike(s), unary("reciprocal", where(isZero, fullLike(s, 1), s)));
+  const inverseS = inverseOf(s, eq(s, zerosLike(s)), atEqual(gs, s));
   const [m, n] = [u.shape[u.shape.length - 2], vh.shape[vh.shape.length - 1]];
-  let inner: Node = gs === null ? full(f.shape, 0, u.dtype) : diagonal(lift(gs));
+  let inner: Node | null = gs === null ? null : diagonal(lift(gs));
+  const plus = (term: Node): void => {
+    inner = inner === null ? term : add(inner, term);
+  };
   const outside: Node[] = [];
-  if (gu !== null) {
-    const k1 = skew(matmul(adjoint(u), gu));
-    inner = add(inner, mul(mul(k1, f), sRows));
-    if (isComplex(u.dtype)) inner = add(inner, diagonal(mul(diagonalOf(k1), lift(scale(inverseS, 0.5)))));
-    // What leaves the span of u; for a square u nothing can.
-    const rest = (): Node => sub(gu, matmul(u, matmul(adjoint(u), gu)));
-    if (m > k) outside.push(matmul(mul(rest(), lift(asRows(inverseS, m))), vh));
+  if (gu !== null || gvh !== null) {
+    const { gaps, isZero } = gapsOf(s);
+    const sums = add(asRows(s, k), asColumns(s, k));
+    const areSmall = le(sums, roundingOf(s, sums.shape));
+    const half = (x: Node): Node => lift(where(onDiagonal(x), zerosLike(x), scale(x, 0.5)));
+    const ofGaps = half(inverseOf(gaps, isZero, atEqual(gs, s)));
+    const ofSums = half(inverseOf(sums, areSmall, atEqual(gs, s)));
+    if (gu !== null) {
+      const k1 = skew(matmul(adjoint(u), gu));
+      plus(mul(k1, add(ofGaps, ofSums)));
+      if (isComplex(u.dtype)) plus(diagonal(mul(diagonalOf(k1), lift(scale(inverseS, 0.5)))));
+      // What leaves the span of u; for a square u nothing can.
+      const rest = (): Node => sub(gu, matmul(u, matmul(adjoint(u), gu)));
+      if (m > k) outside.push(matmul(mul(rest(), lift(asRows(inverseS, m))), vh));
+    }
+    if (gvh !== null) {
+      const gv = adjoint(gvh);
+      const v = adjoint(vh);
+      plus(mul(skew(matmul(vh, gv)), sub(ofGaps, ofSums)));
+      const rest = (): Node => sub(gvh, matmul(matmul(gvh, v), vh));
+      if (n > k) outside.push(matmul(u, mul(rest(), lift(asColumns(inverseS, n)))));
+    }
+    if (gs !== null) plus(undetermined(isZero, gs, u.dtype));
   }
-  if (gvh !== null) {
-    const gv = adjoint(gvh);
-    const v = adjoint(vh);
-    inner = add(inner, mul(sColumns, mul(skew(matmul(vh, gv)), f)));
-    const rest = (): Node => sub(gvh, matmul(matmul(gvh, v), vh));
-    if (n > k) outside.push(matmul(u, mul(rest(), lift(asColumns(inverseS, n)))));
-  }
-  return outside.reduce((total, term) => add(total, term), matmul(matmul(u, inner), vh));
+  const middle = inner ?? full([...s.shape, k], 0, u.dtype);
+  return outside.reduce((total, term) => add(total, term), matmul(matmul(u, middle), vh));
 }

@@ -1,9 +1,10 @@
-// Adam and AdamW: torch.optim.Adam and torch.optim.AdamW (no amsgrad). They differ only in weight decay.
+// Adam and AdamW: torch.optim.Adam and torch.optim.AdamW. They differ only in weight decay.
 
 import { checkOptions } from "../graph/index.js";
 import { sub, type Tensor, treeMap, zeros } from "../tensor/index.js";
 import {
   checkRate,
+  decayRule,
   inPrecision,
   type LearningRate,
   type Optimizer,
@@ -24,6 +25,10 @@ export interface AdamOptions {
   epsilon?: number;
   /** Adam: added to the gradient (L2). AdamW: subtracted from the parameter, scaled by the learning rate. */
   weightDecay?: number;
+  /** false: parameters with fewer than two dimensions (biases, norms) do not decay; true by default, as in PyTorch. */
+  decayVectors?: boolean;
+  /** Whether the largest second moment so far counts instead of the last one; false by default. */
+  amsgrad?: boolean;
 }
 
 /** State of {@link adam} and {@link adamW}. */
@@ -34,11 +39,19 @@ export interface AdamState {
   mean: unknown;
   /** Running means of the squared gradients, shaped like the parameters. */
   square: unknown;
+  /** The largest of these means so far; absent without amsgrad. */
+  largest?: unknown;
 }
 
 function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number): Optimizer<AdamState> {
-  checkOptions(name, options, ["learningRate", "betas", "epsilon", "weightDecay"]);
-  const { learningRate = 1e-3, betas = [0.9, 0.999], epsilon = 1e-8, weightDecay = defaultDecay } = options;
+  checkOptions(name, options, ["learningRate", "betas", "epsilon", "weightDecay", "decayVectors", "amsgrad"]);
+  const {
+    learningRate = 1e-3,
+    betas = [0.9, 0.999],
+    epsilon = 1e-8,
+    weightDecay = defaultDecay,
+    amsgrad = false,
+  } = options;
   const [beta1, beta2] = betas;
   const decoupled = name === "adamW";
   checkRate(name, learningRate);
@@ -46,6 +59,7 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
   requireNumber(name, "betas[1]", beta2, 0, 1);
   requireNumber(name, "epsilon", epsilon, 0);
   requireNumber(name, "weightDecay", weightDecay, 0);
+  const decayOf = decayRule(name, weightDecay, options.decayVectors);
 
   return {
     init(params) {
@@ -54,6 +68,7 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
         step: zeros([], { dtype: "int32" }),
         mean: zerosOf(params),
         square: zerosOf(params),
+        ...(amsgrad ? { largest: zerosOf(params) } : {}),
       };
     },
 
@@ -66,11 +81,12 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
       // Scalar factors, which save a division per element.
       const perRoot = sub(1, count.mul(Math.log(beta2)).exp()).rsqrt();
       const stepSize = correction1.reciprocal().mul(rate);
-      const used = decoupled ? grads : treeMap((g, p) => withDecay(g, p, weightDecay), grads, params);
+      const used = decoupled ? grads : treeMap((g, p) => withDecay(g, p, decayOf(p)), grads, params);
       const mean = treeMap((m, g) => m.add(g.sub(m).mul(1 - beta1)), state.mean, used);
       const square = treeMap((v, g) => v.mul(beta2).add(g.mul(g).mul(1 - beta2)), state.square, used);
+      const largest = amsgrad ? treeMap((top, v) => top.maximum(v), state.largest, square) : undefined;
       const shrink = (p: Tensor): Tensor =>
-        decoupled && weightDecay !== 0 ? p.mul(inPrecision(shrinkage(rate, weightDecay), p)) : p;
+        decoupled && decayOf(p) !== 0 ? p.mul(inPrecision(shrinkage(rate, decayOf(p)), p)) : p;
       const updated = treeMap(
         (p, m, v) => {
           const denominator = v.sqrt().mul(inPrecision(perRoot, v)).add(epsilon);
@@ -78,9 +94,9 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
         },
         params,
         mean,
-        square,
+        largest ?? square,
       );
-      return [updated, { step, mean, square }];
+      return [updated, { step, mean, square, ...(amsgrad ? { largest } : {}) }];
     },
   };
 }

@@ -46,6 +46,13 @@ export function rateAt(rate: LearningRate, step: Tensor): Tensor | number {
 export const inPrecision = (scalar: Tensor | number, like: Tensor): Tensor | number =>
   typeof scalar === "number" ? scalar : scalar.cast(like.dtype);
 
+/** The weight decay of a parameter. */
+export function decayRule(name: string, decay: number, vectors = true): (param: Tensor) => number {
+  if (typeof vectors !== "boolean")
+    throw new WeftError(`${name}: decayVectors must be true or false, got ${String(vectors)}`);
+  return (param) => (vectors || param.shape.length > 1 ? decay : 0);
+}
+
 /** grad + decay * param: L2 regularization. */
 export const withDecay = (grad: Tensor, param: Tensor, decay: number): Tensor =>
   decay === 0 ? grad : grad.add(param.mul(decay));

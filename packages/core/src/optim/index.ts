@@ -6,6 +6,7 @@ export { clipByGlobalNorm, globalNorm } from "./clip.js";
 export type { LearningRate, Optimizer } from "./common.js";
 export { type LossScaled, type LossScalingOptions, lossScaled, type ScaledState } from "./loss-scaling.js";
 export { layerDecay, layerOf, ratesByName, withRates } from "./rates.js";
+export { type RmspropOptions, type RmspropState, rmsprop } from "./rmsprop.js";
 export {
   type LearningRateSchedule,
   type LearningRateScheduleOptions,

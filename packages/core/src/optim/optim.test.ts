@@ -49,6 +49,22 @@ onEachDevice(() => {
     assertClose(path(optim.adamW(settings), [4], [[0]]), [4 * (1 - 0.05)]);
   });
 
+  test("decayVectors: false leaves out biases and norms, in every optimizer", () => {
+    const settings = { learningRate: 0.1, weightDecay: 0.5, decayVectors: false };
+    for (const optimizer of [
+      optim.adamW(settings),
+      optim.adam(settings),
+      optim.sgd(settings),
+    ] as optim.Optimizer<never>[]) {
+      const params = { matrix: weft.tensor([[4]]), vector: weft.tensor([4]) };
+      const zero = weft.treeMap((t) => weft.zerosLike(t), params);
+      const [{ matrix, vector }] = optimizer.update(params, zero, optimizer.init(params));
+      assert.equal(vector.itemSync(), 4);
+      assert.ok((matrix.itemSync() as number) < 4);
+    }
+    assert.throws(() => optim.adamW({ decayVectors: "no" as never }), /adamW: decayVectors must be true or false/);
+  });
+
   test("small corrections keep their digits in float32", () => {
     // 1 - 0.999 computed in float32 is off by 5e-5 of itself, and with it the first step.
     const optimizer = optim.adam({ learningRate: 1, epsilon: 0, betas: [0.5, 0.999] });

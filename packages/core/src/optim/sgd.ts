@@ -3,6 +3,7 @@ import { checkOptions, WeftError } from "../graph/index.js";
 import { type Tensor, treeMap, zeros } from "../tensor/index.js";
 import {
   checkRate,
+  decayRule,
   inPrecision,
   type LearningRate,
   type Optimizer,
@@ -22,6 +23,8 @@ export interface SgdOptions {
   nesterov?: boolean;
   /** Factor of the parameters that is added to the gradient (L2). */
   weightDecay?: number;
+  /** false: parameters with fewer than two dimensions (biases, norms) do not decay; true by default, as in PyTorch. */
+  decayVectors?: boolean;
 }
 
 /** State of {@link sgd}. */
@@ -34,11 +37,12 @@ export interface SgdState {
 
 /** Stochastic gradient descent with momentum, as torch.optim.SGD with dampening 0. */
 export function sgd(options: SgdOptions): Optimizer<SgdState> {
-  checkOptions("sgd", options, ["learningRate", "momentum", "nesterov", "weightDecay"]);
+  checkOptions("sgd", options, ["learningRate", "momentum", "nesterov", "weightDecay", "decayVectors"]);
   const { learningRate, momentum = 0, nesterov = false, weightDecay = 0 } = options;
   checkRate("sgd", learningRate);
   requireNumber("sgd", "momentum", momentum, 0);
   requireNumber("sgd", "weightDecay", weightDecay, 0);
+  const decayOf = decayRule("sgd", weightDecay, options.decayVectors);
   if (nesterov && momentum === 0) throw new WeftError("sgd: nesterov needs a momentum above 0");
   return {
     init: (params) => ({
@@ -49,7 +53,7 @@ export function sgd(options: SgdOptions): Optimizer<SgdState> {
     update(params, grads, state) {
       const step = state.step.add(1);
       const rate = rateAt(learningRate, step);
-      const decayed = treeMap((g, p) => withDecay(g, p, weightDecay), grads, params);
+      const decayed = treeMap((g, p) => withDecay(g, p, decayOf(p)), grads, params);
       const buffer = momentum === 0 ? null : treeMap((b, g) => b.mul(momentum).add(g), state.momentum, decayed);
       const direction =
         buffer === null ? decayed : nesterov ? treeMap((g, b) => g.add(b.mul(momentum)), decayed, buffer) : buffer;

@@ -238,7 +238,10 @@ export class Session {
    */
   realize(nodes: readonly Node[], wanted = false): void {
     const pending = this.#pendingOf(nodes);
-    if (pending === null) return;
+    if (pending !== null) this.#realizeNow(pending, wanted);
+  }
+
+  #realizeNow(pending: Pending, wanted: boolean): void {
     const { fn, key } = pending;
     const handle = this.#compiled.acquire(key, () => this.#compileNew(fn, key, { eager: true }));
     try {
@@ -258,8 +261,8 @@ export class Session {
   realizeAsync(nodes: readonly Node[]): Promise<void> | null {
     const pending = this.#pendingOf(nodes);
     if (pending === null) return null;
-    if (this.device.compileAsync === undefined || (this.#background === 0 && this.#isShort(pending.key))) {
-      this.realize(nodes, true);
+    if (this.device.compileAsync === undefined || (this.#background === 0 && this.#isShort(pending))) {
+      this.#realizeNow(pending, true);
       return null;
     }
     this.#background++;
@@ -271,8 +274,11 @@ export class Session {
   /** Number of calls of `realizeAsync` that are not finished. */
   #background = 0;
 
-  #isShort(key: string): boolean {
-    return this.#compiled.peek(key)?.executable.isLong === false;
+  /** Whether a program neither runs long nor needs a compiler. */
+  #isShort({ fn, key }: Pending): boolean {
+    const known = this.#compiled.peek(key);
+    if (known === undefined) return this.device.compilesAtOnce?.(fn, { eager: true }) ?? false;
+    return known.executable.isLong === false;
   }
 
   #turn: Promise<void> = Promise.resolve();

@@ -21,7 +21,7 @@ import { finfo } from "./dtypes.js";
 import { matmul } from "./einsum.js";
 import { take, topk } from "./indexing.js";
 import { cholesky } from "./linalg.js";
-import { add, cast, erf, erfc, exp, log, log1p, maximum, pow, sqrt, tan, where } from "./math.js";
+import { add, cast, erf, erfc, exp, log, log1p, maximum, pow, sqrt, sub, tan, where } from "./math.js";
 import { sigmoid, softmax } from "./nnfunctions.js";
 import { type Key, key, nextKey, permutation, type RandomOptions, rand, randint, randn, splitKey } from "./random.js";
 import { argmax } from "./reduce.js";
@@ -184,25 +184,65 @@ export function studentT(degrees: number, shape: Shape, options: RandomOptions =
   return cast(randn(shape, { key: normals, dtype: "float64" }).div(sqrt(spread)), floatOf(options));
 }
 
+/** log(n!) by Stirling's series; small ones exactly. */
+function logFactorial(n: number): number {
+  if (n < 32) return Math.log(Array.from({ length: n }, (_, i) => i + 1).reduce((a, b) => a * b, 1));
+  return n * Math.log(n) - n + 0.5 * Math.log(2 * Math.PI * n) + 1 / (12 * n) - 1 / (360 * n ** 3);
+}
+
+/** Counts by inversion of their cumulative sum: the probability of `from`, and the ratio of each to the one before it. */
+function countsBy(
+  [from, to]: readonly [number, number],
+  first: number,
+  ratio: (k: number) => number,
+  shape: Shape,
+  options: Omit<RandomOptions, "dtype">,
+): Tensor {
+  const table: number[] = [];
+  let [term, total] = [first, 0];
+  for (let k = from; k <= to; k++) {
+    total += term;
+    table.push(total);
+    term *= ratio(k + 1);
+  }
+  const uniform = rand(shape, { ...options, dtype: "float64" });
+  return searchsorted(tensor(table, { dtype: "float64" }), uniform, { side: "right" })
+    .add(from)
+    .minimum(to);
+}
+
 /** Numbers of events (int32) with the Poisson distribution of a mean of at most 10^6, by inversion of its cumulative sum. */
 export function poisson(rate: number, shape: Shape, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
   checkOptions("poisson", options, keyNames);
   if (typeof rate !== "number" || !(rate >= 0 && rate <= 1e6))
     throw new WeftError(`poisson: rate is a number from 0 to 1000000, got ${showValue(rate)}`);
   const spread = 9 * Math.sqrt(rate) + 30;
-  const [from, to] = [Math.max(0, Math.floor(rate - spread)), Math.ceil(rate + spread)];
-  // log(from!) by Stirling's series; `from` is 0 or large.
-  const logFactorial =
-    from === 0 ? 0 : from * Math.log(from) - from + 0.5 * Math.log(2 * Math.PI * from) + 1 / (12 * from);
-  const table: number[] = [];
-  let [term, total] = [Math.exp((rate === 0 ? 0 : from * Math.log(rate)) - rate - logFactorial), 0];
-  for (let k = from; k <= to; k++) {
-    total += term;
-    table.push(total);
-    term *= rate / (k + 1);
-  }
-  const uniform = rand(shape, { ...options, dtype: "float64" });
-  return searchsorted(tensor(table, { dtype: "float64" }), uniform, { side: "right" }).add(from);
+  const from = Math.max(0, Math.floor(rate - spread));
+  const first = Math.exp((rate === 0 ? 0 : from * Math.log(rate)) - rate - logFactorial(from));
+  return countsBy([from, Math.ceil(rate + spread)], first, (k) => rate / k, shape, options);
+}
+
+/** Numbers of successes (int32) in `trials` trials (at most 10^6), each with the given probability, by inversion of the cumulative sum. */
+export function binomial(
+  trials: number,
+  probability: number,
+  shape: Shape,
+  options: Omit<RandomOptions, "dtype"> = {},
+): Tensor {
+  checkOptions("binomial", options, keyNames);
+  if (!Number.isInteger(trials) || trials < 0 || trials > 1e6)
+    throw new WeftError(`binomial: trials is a whole number from 0 to 1000000, got ${showValue(trials)}`);
+  if (typeof probability !== "number" || !(probability >= 0 && probability <= 1))
+    throw new WeftError(`binomial: probability is a number between 0 and 1, got ${showValue(probability)}`);
+  // Failures of the rarer kind are counted, so that no term is lost at the ends.
+  if (probability > 0.5) return sub(trials, binomial(trials, 1 - probability, shape, options));
+  const mean = trials * probability;
+  const spread = 9 * Math.sqrt(mean) + 30;
+  const [from, to] = [Math.max(0, Math.floor(mean - spread)), Math.min(trials, Math.ceil(mean + spread))];
+  const ways = logFactorial(trials) - logFactorial(from) - logFactorial(trials - from);
+  const chance = (from === 0 ? 0 : from * Math.log(probability)) + (trials - from) * Math.log1p(-probability);
+  const odds = probability / (1 - probability);
+  return countsBy([from, to], Math.exp(ways + chance), (k) => ((trials - k + 1) / k) * odds, shape, options);
 }
 
 /** Random class numbers (int32) with probabilities softmax(logits) along an axis, which is dropped. `shape` comes in front. */

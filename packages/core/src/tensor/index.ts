@@ -2,6 +2,7 @@
 export * from "./activations.js";
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
+export * from "./class-losses.js";
 export * from "./control.js";
 export {
   type ConvOptions,
@@ -86,7 +87,6 @@ export * from "./matrix-functions.js";
 export {
   binaryCrossEntropyWithLogits,
   cosineSimilarity,
-  crossEntropy,
   elu,
   gelu,
   hardtanh,
@@ -99,7 +99,6 @@ export {
   logSoftmax,
   mish,
   mseLoss,
-  nllLoss,
   relu,
   selu,
   sigmoid,

@@ -4,6 +4,7 @@ import {
   avalOf,
   bytesOf,
   checkOptions,
+  type DType,
   functionOrder,
   type GraphFn,
   type Node,
@@ -26,13 +27,15 @@ import {
   type TensorValue,
 } from "../runtime/index.js";
 import { closeOver, type PaddedFunction } from "../transform/index.js";
+import { checkDType } from "./checks.js";
 import { checkArguments } from "./convert.js";
+import { tensor } from "./create.js";
 import { showEffect } from "./effects.js";
 import { currentPrecision } from "./precision.js";
 import { freshKeyWords } from "./random.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, refusePromise } from "./trace.js";
-import { flattenTree, mutableIn, type TreeDef, treeLeaves } from "./tree.js";
+import { flattenTree, mapNumbers, mutableIn, type TreeDef, treeLeaves } from "./tree.js";
 import { Bucket, type Buckets, type VaryingAxes, VaryingSizes } from "./vary.js";
 
 export type { Buckets, VaryingAxes } from "./vary.js";
@@ -53,7 +56,21 @@ export interface JitOptions {
   vary?: VaryingAxes;
   /** Sizes that programs with varying axes are compiled for: powers of two by default. */
   buckets?: Buckets;
+  /**
+   * The dtype in which numbers among the arguments become tensors without axes: such a number may change at every call without
+   * another trace. The function gets a tensor in its place, which cannot decide about a branch or a size.
+   */
+  numbers?: DType;
 }
+
+/** Arguments in which a number may stand for a tensor. */
+type WithNumbers<T> = T extends Tensor
+  ? T | number
+  : T extends AnyFunction
+    ? T
+    : T extends object
+      ? { [K in keyof T]: WithNumbers<T[K]> }
+      : T;
 
 /** A traced and compiled function for one combination of arguments, on one device. */
 interface JitProgram {
@@ -98,6 +115,7 @@ interface ProgramCache {
 }
 
 const defaultMaxPrograms = 512;
+const none: Tensor[] = [];
 
 /** A compiled function, as {@link jit} returns it. */
 export interface Jitted<F extends AnyFunction> {
@@ -121,8 +139,8 @@ export interface Jitted<F extends AnyFunction> {
  * Compiles a function of tensors. The function runs once, with placeholders, for every new combination of shapes, dtypes
  * and other argument values; later calls run the compiled program. Numbers are plain numbers inside the function, which may
  * branch on them or use them as sizes. A call with another number traces again, and needs no other program if only values in
- * the graph differ: a learning rate compiles once. Pass numbers that change at every call as tensors, which do not trace again. Programs are cached per device, see
- * {@link JitOptions.maxPrograms}.
+ * the graph differ: a learning rate compiles once. Numbers that change at every call become tensors with
+ * {@link JitOptions.numbers}, which do not trace again. Programs are cached per device, see {@link JitOptions.maxPrograms}.
  *
  * @example
  * ```ts
@@ -134,6 +152,11 @@ export interface Jitted<F extends AnyFunction> {
  * console.log(step.programs); // 1
  * ```
  */
+export function jit<F extends AnyFunction>(
+  fn: F,
+  options: JitOptions & { numbers: DType },
+): Jitted<(...args: WithNumbers<Parameters<F>>) => ReturnType<F>>;
+export function jit<F extends AnyFunction>(fn: F, options?: JitOptions): Jitted<F>;
 export function jit<F extends AnyFunction>(fn: F, options: JitOptions = {}): Jitted<F> {
   checkArguments("jit", "function", { fn });
   return jitLowered(fn, options, null);
@@ -156,8 +179,9 @@ export function jitLowered<F extends AnyFunction>(
   options: JitOptions,
   lowering: RankLowering | null,
 ): Jitted<F> {
-  checkOptions("jit", options, ["donate", "maxPrograms", "vary", "buckets"]);
-  const { maxPrograms = defaultMaxPrograms } = options;
+  checkOptions("jit", options, ["donate", "maxPrograms", "vary", "buckets", "numbers"]);
+  const { maxPrograms = defaultMaxPrograms, numbers: numberType } = options;
+  if (numberType !== undefined) checkDType("jit", numberType);
   if (!Number.isInteger(maxPrograms) || maxPrograms < 1)
     throw new WeftError(`jit: maxPrograms is ${maxPrograms}; it must be a whole number of at least 1`);
   if (options.buckets !== undefined && options.vary === undefined)
@@ -277,7 +301,19 @@ export function jitLowered<F extends AnyFunction>(
     return padded;
   };
 
-  const call = (...args: Parameters<F>): ReturnType<F> => {
+  /** The arguments with tensors in place of numbers, and these tensors. */
+  const withTensors = (args: Parameters<F>): { args: Parameters<F>; made: Tensor[] } => {
+    if (numberType === undefined) return { args, made: none };
+    const made: Tensor[] = [];
+    const replaced = mapNumbers(args, (value) => {
+      made.push(tensor(value, { dtype: numberType }));
+      return made[made.length - 1];
+    });
+    return { args: replaced as Parameters<F>, made };
+  };
+
+  const call = (...given: Parameters<F>): ReturnType<F> => {
+    const { args, made } = withTensors(given);
     if (isTracing()) return fn(...args) as ReturnType<F>;
     const { program, leaves } = prepare(args);
     const pending = pendingOf(leaves);
@@ -287,9 +323,11 @@ export function jitLowered<F extends AnyFunction>(
       return resultOf(program, finish(runProgram(program, inputs))) as ReturnType<F>;
     } finally {
       end();
+      for (const number of made) number.dispose();
     }
   };
-  const runAsync = async (...args: Parameters<F>): Promise<ReturnType<F>> => {
+  const runAsync = async (...given: Parameters<F>): Promise<ReturnType<F>> => {
+    const { args, made } = withTensors(given);
     if (isTracing()) return fn(...args) as ReturnType<F>;
     const { program, leaves } = prepare(args);
     const { session: own, graph, donated, constants } = program;
@@ -303,10 +341,11 @@ export function jitLowered<F extends AnyFunction>(
       return resultOf(program, finish(await runProgramAsync(program, inputs))) as ReturnType<F>;
     } finally {
       end();
+      for (const number of made) number.dispose();
     }
   };
   const kernels = (...args: Parameters<F>): string[] =>
-    compiledOf(prepare(args).program).executable.kernels.map((k) => k.name);
+    compiledOf(prepare(withTensors(args).args).program).executable.kernels.map((k) => k.name);
   // Not Object.assign: it would read the getters once and store the numbers.
   return Object.defineProperties(call, {
     programs: {

@@ -130,8 +130,10 @@ function logarithm(op: string, x: TensorLike, base: number): Tensor {
   const node = inexactNode(op, x);
   if (isHalf(node.dtype)) return cast(logarithm(op, cast(wrap(node), "float32"), base), node.dtype);
   const t = wrap(node);
-  const plain = div(log(t), Math.log(base));
-  if (isComplex(node.dtype)) return plain;
+  const natural = log(t);
+  // Part by part: -Infinity times 0 would be NaN in the logarithm of 0.
+  if (isComplex(node.dtype)) return complex(div(real(natural), Math.log(base)), div(imag(natural), Math.log(base)));
+  const plain = div(natural, Math.log(base));
   const whole = roundToWhole(plain);
   // Powers beyond are not normal numbers; NaN and numbers without a logarithm are not within either.
   const isNear = less(abs(whole), (node.dtype === "float64" ? 307.5 : 37.5) / Math.log10(base));

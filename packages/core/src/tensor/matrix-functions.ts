@@ -2,9 +2,10 @@
 // general eigenvalues.
 import { checkOptions, type Node, ShapeError, showShape, showValue, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
+import { customVjp } from "./custom.js";
 import { matmul } from "./einsum.js";
-import { adjoint, diagonal, eigh, factorDType, inv, matrix, norm, svd } from "./linalg.js";
+import { adjoint, diagonal, eigh, factorDType, inv, matrix, norm, solve, svd } from "./linalg.js";
 import { abs, equal, greater, log, mul, pow, where } from "./math.js";
 import { type Axes, max, min, prod, sum } from "./reduce.js";
 import { reshape, squeeze, unsqueeze } from "./shape.js";
@@ -109,15 +110,42 @@ export function matrixRank(a: TensorLike, options: ToleranceOptions = {}): Tenso
   return wrap(build.sum(counts, [batch.length]));
 }
 
+/** The pseudoinverse p, and its derivative -p da p + p p^H da^H (1 - a p) + (1 - p a) da^H p^H p, which needs no singular vectors. */
+const pinvBy = (rtol: number | undefined) =>
+  customVjp(
+    function pinv(a: Tensor): Tensor {
+      const { u, s, vh } = svd(a);
+      const counts = counting("pinv", s, a.shape, rtol);
+      const inverse = where(counts, where(counts, s, 1).reciprocal(), 0).cast(u.dtype);
+      return matmul(mul(adjoint(vh), unsqueeze(inverse, -2)), adjoint(u));
+    },
+    ([a]: [Tensor], p, g) => {
+      const [ph, gh] = [adjoint(p), adjoint(g)];
+      const [left, right] = [matmul(gh, matmul(p, ph)), matmul(matmul(ph, p), gh)];
+      const rows = left.sub(matmul(a, matmul(p, left)));
+      const columns = right.sub(matmul(matmul(right, p), a));
+      return [rows.add(columns).sub(matmul(ph, matmul(g, ph)))];
+    },
+  );
+
 /** Moore-Penrose pseudoinverse by singular values; those up to the tolerance count as zero. */
 export function pinv(a: TensorLike, options: ToleranceOptions = {}): Tensor {
   const { rtol } = checkOptions("pinv", options, ["rtol"]);
   const node = matrix("pinv", a);
   if (node.shape.slice(-2).includes(0)) return wrap(build.zerosLike(build.transpose(node)));
-  const { u, s, vh } = svd(wrap(node));
-  const counts = counting("pinv", s, node.shape, rtol);
-  const inverse = where(counts, where(counts, s, 1).reciprocal(), 0).cast(u.dtype);
-  return matmul(mul(adjoint(vh), unsqueeze(inverse, -2)), adjoint(u));
+  return pinvBy(rtol)(wrap(node));
+}
+
+/** Solves tensordot(a, x, x.rank) = b for x: a has the axes of b and then those of x, as numpy.linalg.tensorsolve. */
+export function tensorsolve(a: Tensor, b: Tensor): Tensor {
+  checkArguments("tensorsolve", "tensor", { a, b });
+  const rest = a.shape.slice(b.rank);
+  const [rows, columns] = [b.size, rest.reduce((n, d) => n * d, 1)];
+  if (showShape(a.shape.slice(0, b.rank)) !== showShape(b.shape) || rows !== columns)
+    throw new ShapeError(
+      `tensorsolve: a ${showShape(a.shape)} needs the axes of b ${showShape(b.shape)}, then axes of as many elements`,
+    );
+  return reshape(solve(reshape(a, [rows, columns]), reshape(b, [rows])), rest);
 }
 
 /** Solution of a least squares problem. */

@@ -1,28 +1,16 @@
 // Functions of neural networks, composed of primitives; fusion turns them into single kernels.
-import {
-  checkOptions,
-  DTypeError,
-  isComplex,
-  isHalf,
-  kindOf,
-  type Node,
-  ShapeError,
-  showShape,
-  toInexact,
-} from "../graph/index.js";
+import { checkOptions, DTypeError, isComplex, isHalf, type Node, toInexact } from "../graph/index.js";
 import { build, composed } from "../ops/index.js";
 import {
   checkArguments,
   commonDType,
   inexactNode,
-  nodeOf,
   resolveAxes,
   resolveAxis,
   type TensorLike,
   wrap,
 } from "./convert.js";
 import { vecdot } from "./einsum.js";
-import { gather } from "./indexing.js";
 import { norm } from "./linalg.js";
 import {
   abs,
@@ -34,11 +22,9 @@ import {
   exp,
   expm1,
   greater,
-  greaterEqual,
   less,
   lessEqual,
   log1p,
-  logicalAnd,
   maximum,
   mul,
   neg,
@@ -48,7 +34,6 @@ import {
   where,
 } from "./math.js";
 import { mean, sum, variance } from "./reduce.js";
-import { squeeze, unsqueeze } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** max(x, 0). NaN stays NaN, and the derivative at 0 is 0. */
@@ -87,20 +72,6 @@ export function cosineSimilarity(a: Tensor, b: Tensor, options: { axis?: number;
   const [x, y] = [a, b].map((t) => (isHalf(dtype) ? t.cast("float32") : t));
   const lengths = mul(maximum(norm(x, axis), epsilon), maximum(norm(y, axis), epsilon));
   return cast(div(vecdot(x, y, axis), lengths), toInexact(dtype));
-}
-
-/** Mean of -logProbabilities[..., class]: the loss of classes (integers) whose log probabilities are given along the last axis. */
-export function nllLoss(logProbabilities: Tensor, classes: Tensor): Tensor {
-  checkArguments("nllLoss", "tensor", { logProbabilities, classes });
-  if (showShape(classes.shape) !== showShape(logProbabilities.shape.slice(0, -1)))
-    throw new ShapeError(
-      `nllLoss: classes ${showShape(classes.shape)} for log probabilities ${showShape(logProbabilities.shape)}; ` +
-        "they have all axes but the last",
-    );
-  const chosen = squeeze(gather(logProbabilities, unsqueeze(classes, -1)), -1);
-  // A class that does not exist must not count as another one.
-  const exists = logicalAnd(greaterEqual(classes, 0), less(classes, logProbabilities.shape[logProbabilities.rank - 1]));
-  return neg(mean(where(exists, chosen, Number.NaN)));
 }
 
 /** -|x| with slope -1 at 0: |x| itself would take the middle of both slopes there. */
@@ -206,54 +177,6 @@ export function reduceLoss<O extends LossOptions>(
   return reduction === "sum" ? sum(losses) : mean(losses);
 }
 
-/**
- * Softmax cross-entropy of logits [..., classes] against class indices [...] (integers) or probabilities [..., classes].
- *
- * @example
- * ```ts
- * import { crossEntropy, tensor } from "@weft/core";
- *
- * const logits = tensor([[2, 0, 0], [0, 3, 0]]);
- * const classes = tensor([0, 1], { dtype: "int32" });
- * console.log(await crossEntropy(logits, classes).item()); // about 0.167
- * ```
- */
-export function crossEntropy(
-  logits: Tensor,
-  targets: Tensor,
-  options: LossOptions & { labelSmoothing?: number } = {},
-): Tensor {
-  checkArguments("crossEntropy", "tensor", { logits, targets });
-  const { labelSmoothing = 0 } = options;
-  const classes = logits.shape[logits.shape.length - 1];
-  const isClass = targets.shape.length === logits.shape.length - 1;
-  const fits = isClass
-    ? showShape(targets.shape) === showShape(logits.shape.slice(0, -1))
-    : showShape(targets.shape) === showShape(logits.shape);
-  if (!fits)
-    throw new ShapeError(
-      `crossEntropy: logits ${showShape(logits.shape)} need class numbers ${showShape(logits.shape.slice(0, -1))} ` +
-        `or probabilities ${showShape(logits.shape)}, got ${showShape(targets.shape)}`,
-    );
-  const logp = logSoftmax(isHalf(logits.dtype) ? wide(logits.node) : logits);
-  let chosen: Tensor;
-  if (isClass) {
-    if (kindOf(targets.dtype) !== "int")
-      throw new DTypeError(`crossEntropy: class numbers are integers, got ${targets.dtype}; use cast("int32")`);
-    const labels = build.toIndex(nodeOf("crossEntropy", targets));
-    const wide = build.expand(build.reshape(labels, [...labels.shape, 1]), logits.shape);
-    const hit = wrap(build.eq(wide, build.iota(logits.shape, logits.shape.length - 1, "int32")));
-    // A class that does not exist must not count as a perfect prediction.
-    const exists = logicalAnd(greaterEqual(wrap(labels), 0), less(wrap(labels), classes));
-    chosen = where(exists, sum(where(hit, logp, 0), -1), Number.NaN);
-  } else {
-    chosen = sum(mul(targets, logp), -1);
-  }
-  const smooth =
-    labelSmoothing === 0 ? chosen : add(mul(chosen, 1 - labelSmoothing), mul(sum(logp, -1), labelSmoothing / classes));
-  return reduceLoss("crossEntropy", mul(smooth, -1), options, ["labelSmoothing"]);
-}
-
 /** Mean squared error. */
 export const mseLoss = (prediction: Tensor, target: TensorLike, options: LossOptions = {}): Tensor => {
   const difference = sub(prediction, target);
@@ -276,6 +199,19 @@ export function huberLoss(
   return reduceLoss("huberLoss", losses, options, ["delta"]);
 }
 
-/** Cross-entropy of independent binary logits against targets in [0, 1]. */
-export const binaryCrossEntropyWithLogits = (logits: Tensor, targets: TensorLike, options: LossOptions = {}): Tensor =>
-  reduceLoss("binaryCrossEntropyWithLogits", sub(softplus(logits), mul(logits, targets)), options);
+/**
+ * Cross-entropy of independent binary logits against targets in [0, 1]. `positiveWeight` multiplies the part of the targets, as
+ * PyTorch's `pos_weight` does.
+ */
+export function binaryCrossEntropyWithLogits(
+  logits: Tensor,
+  targets: TensorLike,
+  options: LossOptions & { positiveWeight?: TensorLike } = {},
+): Tensor {
+  const { positiveWeight } = options;
+  const losses =
+    positiveWeight === undefined
+      ? sub(softplus(logits), mul(logits, targets))
+      : add(mul(sub(1, targets), logits), mul(softplus(neg(logits)), add(mul(sub(positiveWeight, 1), targets), 1)));
+  return reduceLoss("binaryCrossEntropyWithLogits", losses, options, ["positiveWeight"]);
+}

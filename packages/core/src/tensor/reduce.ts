@@ -219,23 +219,43 @@ function withInitial(result: Node, axis: number, neutral: number, include = fals
   return build.concat([build.full(shape, neutral, result.dtype), result], axis);
 }
 
+/** Elements of a block of cumulative products. */
+const productBlock = 16;
+
+/**
+ * Cumulative products along an axis. Up to the length of a block in log2(n) steps: after step k every element is the product of up to
+ * 2^k elements. Longer lines are divided into blocks, which are multiplied by the product of all blocks before them.
+ */
+function prefixProducts(x: Node, axis: number): Node {
+  const n = x.shape[axis];
+  const onesOf = (like: Node, at: number, size: number): Node => build.full(like.shape.with(at, size), 1, x.dtype);
+  const shifted = (from: Node, at: number, by: number): Node =>
+    build.concat([onesOf(from, at, by), build.sliceAxis(from, at, 0, from.shape[at] - by)], at);
+  const stepwise = (from: Node, at: number): Node => {
+    let result = from;
+    for (let by = 1; by < from.shape[at]; by *= 2) result = build.mul(result, shifted(result, at, by));
+    return result;
+  };
+  if (n <= productBlock) return stepwise(x, axis);
+  const blocks = Math.ceil(n / productBlock);
+  const missing = blocks * productBlock - n;
+  const whole = missing === 0 ? x : build.concat([x, onesOf(x, axis, missing)], axis);
+  const [before, after] = [x.shape.slice(0, axis), x.shape.slice(axis + 1)];
+  const inner = stepwise(build.reshape(whole, [...before, blocks, productBlock, ...after]), axis + 1);
+  const last = build.sliceAxis(inner, axis + 1, productBlock - 1, productBlock);
+  const totals = prefixProducts(build.reshape(last, [...before, blocks, ...after]), axis);
+  const carried = build.reshape(shifted(totals, axis, 1), [...before, blocks, 1, ...after]);
+  const product = build.mul(inner, build.expand(carried, inner.shape));
+  return build.sliceAxis(build.reshape(product, whole.shape), axis, 0, n);
+}
+
 /** Cumulative product along an axis. Integers and bool are multiplied in int64, unsigned integers in uint64; both wrap. */
 export function cumprod(x: TensorLike, axis = -1, options: CumulativeOptions = {}): Tensor {
   checkOptions("cumprod", options, ["dtype", "includeInitial"]);
   const { dtype, includeInitial } = options;
   const node = nodeOf("cumprod", x);
   const at = resolveAxis("cumprod", axis, node.shape.length);
-  let result = counting(node, dtype);
-  // In log2(n) steps: after step k every element is the product of up to 2^k elements before it.
-  for (let by = 1; by < node.shape[at]; by *= 2) {
-    const ones = build.full(
-      node.shape.map((d, i) => (i === at ? by : d)),
-      1,
-      result.dtype,
-    );
-    const before = build.concat([ones, build.sliceAxis(result, at, 0, node.shape[at] - by)], at);
-    result = build.mul(result, before);
-  }
+  const result = prefixProducts(counting(node, dtype), at);
   return wrap(withInitial(result, at, 1, includeInitial));
 }
 

@@ -8,6 +8,7 @@ import {
   kindOf,
   ShapeError,
   showShape,
+  showValue,
   toInexact,
   WeftError,
 } from "../graph/index.js";
@@ -27,7 +28,7 @@ import { argsort, indexAdd, take } from "./indexing.js";
 import { cast, isNaN, logicalAnd, logicalNot, logicalOr, where } from "./math.js";
 import { type Axes, any, type ReduceOptions } from "./reduce.js";
 import { between, rowsAlong } from "./rows.js";
-import { concat, reshape } from "./shape.js";
+import { concat, reshape, stack } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of {@link diff}. */
@@ -78,12 +79,21 @@ const upperWeight: Record<QuantileMethod, (fraction: number, low: number) => num
   nearest: (fraction, low) => Number(fraction > 0.5 || (fraction === 0.5 && low % 2 === 1)),
 };
 
-/** Quantile over axes, by default all: the element below which a share q of the elements is. NaN propagates. */
-export function quantile(x: TensorLike, q: number, axes?: Axes, options: QuantileOptions = {}): Tensor {
+/**
+ * Quantile over axes, by default all: the element below which a share q of the elements is. NaN propagates. A list of shares gives a
+ * quantile each, along a new first axis.
+ */
+export function quantile(
+  x: TensorLike,
+  q: number | readonly number[],
+  axes?: Axes,
+  options: QuantileOptions = {},
+): Tensor {
   checkOptions("quantile", options, ["keepDims", "method"]);
+  if (Array.isArray(q) && q.length > 0) return stack(q.map((share: number) => quantile(x, share, axes, options)));
   const { keepDims = false, method = "linear" } = options;
-  checkArguments("quantile", "number", { q });
-  if (!(q >= 0 && q <= 1)) throw new WeftError(`quantile: q is a number between 0 and 1, got ${q}`);
+  if (typeof q !== "number" || !(q >= 0 && q <= 1))
+    throw new WeftError(`quantile: q is a number between 0 and 1, or a list of them, got ${showValue(q)}`);
   if (!Object.hasOwn(upperWeight, method))
     throw new WeftError(`quantile: the method is one of ${Object.keys(upperWeight).join(", ")}, got ${String(method)}`);
   const given = nodeOf("quantile", x);
@@ -107,11 +117,17 @@ export function quantile(x: TensorLike, q: number, axes?: Axes, options: Quantil
   return keepDims ? reshape(result, keepAxes(t.shape, reduced)) : result;
 }
 
-/** Percentile over axes: the {@link quantile} of p / 100. */
-export function percentile(x: TensorLike, p: number, axes?: Axes, options: QuantileOptions = {}): Tensor {
-  checkArguments("percentile", "number", { p });
-  if (!(p >= 0 && p <= 100)) throw new WeftError(`percentile: p is a number between 0 and 100, got ${p}`);
-  return quantile(x, p / 100, axes, options);
+/** Percentile over axes: the {@link quantile} of p / 100, or of each of a list. */
+export function percentile(
+  x: TensorLike,
+  p: number | readonly number[],
+  axes?: Axes,
+  options: QuantileOptions = {},
+): Tensor {
+  const list = Array.isArray(p) ? (p as readonly number[]) : [p as number];
+  if (list.length === 0 || !list.every((share) => typeof share === "number" && share >= 0 && share <= 100))
+    throw new WeftError(`percentile: p is a number between 0 and 100, or a list of them, got ${showValue(p)}`);
+  return quantile(x, Array.isArray(p) ? list.map((share) => share / 100) : list[0] / 100, axes, options);
 }
 
 /** Median over axes, by default all: the middle element, or the mean of the two in the middle. NaN propagates. */
@@ -199,21 +215,49 @@ export interface HistogramOptions {
   weights?: Tensor;
 }
 
-/** Counts of elements in equal bins, and the edges of the bins. The last bin includes its upper edge. */
-export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}): { counts: Tensor; edges: Tensor } {
-  checkOptions("histogram", options, ["range", "weights"]);
-  if (!Number.isInteger(bins) || bins < 1) throw new WeftError(`histogram: bins is a whole number >= 1, got ${bins}`);
-  checkArguments("histogram", "tensor", { x });
+/** Equal bins between the ends of a range: their edges, and the bin of every element (`bins` for those outside). */
+function binsOf(
+  op: string,
+  x: Tensor,
+  bins: number,
+  range?: readonly [number, number],
+): { bin: Tensor; edges: Tensor } {
+  if (!Number.isInteger(bins) || bins < 1) throw new WeftError(`${op}: bins is a whole number >= 1, got ${bins}`);
   const t = cast(reshape(x, [-1]), isInexact(x.dtype) ? x.dtype : "float64");
-  const found = options.range ?? (t.size === 0 ? [0, 1] : [t.min().itemSync(), t.max().itemSync()]);
+  const found = range ?? (t.size === 0 ? [0, 1] : [t.min().itemSync(), t.max().itemSync()]);
   if (!(found[0] <= found[1]) || !found.every(Number.isFinite))
-    throw new WeftError(`histogram: the range goes from ${found[0]} to ${found[1]}; both are finite and in order`);
+    throw new WeftError(`${op}: the range goes from ${found[0]} to ${found[1]}; both are finite and in order`);
   const [low, high] = found[0] === found[1] ? [found[0] - 0.5, found[1] + 0.5] : found;
   const edges = linspace(low, high, bins + 1, { dtype: t.dtype });
   const place = searchsorted(edges, t, { side: "right" }).sub(1);
   const inside = logicalAnd(t.greaterEqual(low), t.lessEqual(high));
   const bin = where(inside, place.minimum(bins - 1), bins).cast("int32");
-  const { weights } = options;
-  const counts = bincount(bin, { length: bins, weights: weights === undefined ? undefined : reshape(weights, [-1]) });
-  return { counts, edges: cast(edges, toInexact(x.dtype)) };
+  return { bin, edges: cast(edges, toInexact(x.dtype)) };
+}
+
+/** Counts of elements in equal bins, and the edges of the bins. The last bin includes its upper edge. */
+export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}): { counts: Tensor; edges: Tensor } {
+  const { range, weights } = checkOptions("histogram", options, ["range", "weights"]);
+  checkArguments("histogram", "tensor", { x });
+  const { bin, edges } = binsOf("histogram", x, bins, range);
+  return { counts: bincount(bin, { length: bins, ...flatWeights(weights) }), edges };
+}
+
+const flatWeights = (weights: Tensor | undefined): BincountOptions =>
+  weights === undefined ? {} : { weights: reshape(weights, [-1]) };
+
+/** Counts of points (x, y) in a grid of `bins` times `bins` equal bins, [x, y], and the edges of the bins along both axes. */
+export function histogram2d(
+  x: Tensor,
+  y: Tensor,
+  bins = 10,
+  options: Pick<HistogramOptions, "weights"> = {},
+): { counts: Tensor; xEdges: Tensor; yEdges: Tensor } {
+  const { weights } = checkOptions("histogram2d", options, ["weights"]);
+  checkArguments("histogram2d", "tensor", { x, y });
+  if (x.size !== y.size)
+    throw new ShapeError(`histogram2d: x ${showShape(x.shape)} and y ${showShape(y.shape)} need as many elements`);
+  const [across, down] = [binsOf("histogram2d", x, bins), binsOf("histogram2d", y, bins)];
+  const counts = bincount(across.bin.mul(bins).add(down.bin), { length: bins * bins, ...flatWeights(weights) });
+  return { counts: reshape(counts, [bins, bins]), xEdges: across.edges, yEdges: down.edges };
 }

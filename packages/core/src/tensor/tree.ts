@@ -143,6 +143,14 @@ export const treeLeaves = (tree: Tree): Tensor[] => flattenTree(tree).leaves;
 
 const shortened = (text: string): string => (text.length > 120 ? `${text.slice(0, 117)}...` : text);
 
+/** A tree in which every number is replaced. */
+export function mapNumbers(tree: Tree, replace: (value: number) => Tensor): Tree {
+  if (typeof tree === "number") return replace(tree);
+  if (Array.isArray(tree)) return tree.map((part) => mapNumbers(part, replace));
+  if (typeof tree !== "object" || tree === null || tree instanceof Tensor || !isPlain(tree)) return tree;
+  return Object.fromEntries(Object.entries(tree).map(([name, part]) => [name, mapNumbers(part, replace)]));
+}
+
 /** Name of a class of the tree whose content changes in place, such as a typed array; null if there is none. */
 export function mutableIn(tree: Tree): string | null {
   if (typeof tree !== "object" || tree === null || tree instanceof Tensor) return null;

@@ -138,6 +138,49 @@ for (const { name: device, make } of devices)
     });
   });
 
+for (const { name, make } of testDevices())
+  test(`gradients of a batch of branches and loops ignore what a row did not run, on ${name}`, () => {
+    weft.useDevice(make());
+    const f64 = { dtype: "float64" } as const;
+    const x = weft.tensor([4, -1, 0], f64);
+    // The slope of the branch that is not taken is infinite or NaN.
+    const root = (t: Tensor): Tensor =>
+      weft.cond(
+        t.greater(0),
+        () => t.sqrt(),
+        () => t.mul(3),
+      );
+    const sum = (f: (t: Tensor) => Tensor) => (t: Tensor) => weft.vmap(f)(t).sum();
+    assert.deepEqual(weft.grad(sum(root))(x).arraySync(), [0.25, 3, 3]);
+    assert.deepEqual(weft.hessian(sum(root))(x.index("0:2")).arraySync(), [
+      [-1 / 32, 0],
+      [0, 0],
+    ]);
+    // A scalar that all rows share, too.
+    const shared = (s: Tensor): Tensor =>
+      sum((t) =>
+        weft.cond(
+          t.greater(0),
+          () => t.log().mul(s),
+          () => s.mul(2),
+        ),
+      )(x);
+    assert.equal(weft.grad(shared)(weft.tensor(1, f64)).itemSync(), Math.log(4) + 4);
+    const halve = (t: Tensor): Tensor =>
+      weft.whileLoop(
+        (c) => c.greater(1),
+        (c) => c.sub(1).sqrt(),
+        t,
+        { maxTrips: 4 },
+      );
+    assert.deepEqual(
+      weft
+        .grad(sum(halve))(weft.tensor([2, 1, 0.5], f64))
+        .arraySync(),
+      [0.5, 1, 1],
+    );
+  });
+
 test("a batch of loops that end separately is one kernel, with its reverse pass", {
   skip: !weft.CpuDevice.available(),
 }, () => {

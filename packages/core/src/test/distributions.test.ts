@@ -115,6 +115,15 @@ for (const device of testDevices())
           [...poissonOf(3, 9), 1 - poissonOf(3, 9).reduce((a, b) => a + b)],
         ) < 5,
       );
+      for (const probability of [0.3, 0.7]) {
+        // 4 trials: k successes have probability C(4, k) p^k (1 - p)^(4 - k).
+        const chances = [1, 4, 6, 4, 1].map((ways, k) => ways * probability ** k * (1 - probability) ** (4 - k));
+        assert.ok(excess(numbersOf(weft.binomial(4, probability, [n], { seed })), chances) < 5);
+        const few = numbersOf(weft.binomial(100_000, probability, [n], { seed }));
+        const share = few.reduce((a, b) => a + b) / n / 100_000;
+        assert.ok(Math.abs(share - probability) < 5 * Math.sqrt(0.21 / 100_000 / n), `share ${share}`);
+      }
+      assert.deepEqual(new Set(numbersOf(weft.binomial(7, 1, [3], { seed }))), new Set([7]));
       const many = numbersOf(weft.poisson(10_000, [n], { seed }));
       const mean = many.reduce((a, b) => a + b) / n;
       assert.ok(Math.abs(mean - 10_000) < (5 * 100) / Math.sqrt(n), `mean ${mean}`);

@@ -8,7 +8,9 @@ import { testDevicesAndEmulator } from "./devices.js";
 import { type Dual, type FlowProgram, flowProgram, plain, tensors } from "./flow-programs.js";
 
 const first = Number(process.env.WEFT_FUZZ_SEED ?? 0);
-const seeds = Array.from({ length: Number(process.env.WEFT_FUZZ ?? 8) }, (_, i) => first + i);
+/** Found wrong once: a tangent of branches and loops in two lane programs, the second of which took the first for zeros. */
+const found = process.env.WEFT_FUZZ === undefined ? [20040] : [];
+const seeds = [...Array.from({ length: Number(process.env.WEFT_FUZZ ?? 8) }, (_, i) => first + i), ...found];
 after(() => void useDevice(new ReferenceDevice()));
 
 /** Programs per compiled function: one call of the compiler for all of them. */

@@ -82,6 +82,37 @@ onEachDevice((device) => {
     assert.equal(train.programs, 1);
   });
 
+  test("numbers become tensors where an option says so, and are not traced again", async () => {
+    let traces = 0;
+    const step = weft.jit(
+      (x: Tensor, { rate, shift }: { rate: Tensor; shift: Tensor[] }) => {
+        traces++;
+        return x.sub(x.mul(rate)).add(shift[0]);
+      },
+      { numbers: "float64" },
+    );
+    const x = t([1, 2, 4]);
+    for (const [rate, shift] of [
+      [0.5, 0],
+      [0, 1],
+      [2, 8],
+      [1, -1],
+    ])
+      assertClose(
+        step(x, { rate, shift: [shift] }),
+        [1, 2, 4].map((v) => v - v * rate + shift),
+        { rtol: 1e-14 },
+      );
+    assertClose(await step.runAsync(x, { rate: -1, shift: [0] }), [2, 4, 8], { rtol: 1e-14 });
+    assertClose(step(x, { rate: t(0.5), shift: [t(1)] }), [1.5, 2, 3], { rtol: 1e-14 });
+    assert.equal(traces, 1);
+    assert.equal(step.programs, 1);
+    const inner = weft.jit((y: Tensor, k: Tensor) => y.mul(k), { numbers: "float64" });
+    assertClose(weft.grad((y: Tensor) => inner(y, 3).sum())(x), [3, 3, 3], { rtol: 1e-14 });
+    assert.throws(() => weft.jit((y: Tensor) => y, { numbers: "float" as never }), /unknown dtype float/);
+    assert.throws(() => weft.jit((y: Tensor, k: Tensor) => y.mul(k), { numbers: "int32" })(x, 1.5), /1\.5/);
+  });
+
   test("a number may decide what a jitted function does", () => {
     const f = weft.jit((x: Tensor, n: number) => {
       if (n === 0.5) return x.neg();

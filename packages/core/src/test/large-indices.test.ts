@@ -58,6 +58,14 @@ onEachDevice(() => {
   });
 });
 
+test("a loop of more than 2^31 steps counts all of them", {
+  skip: weft.CpuDevice.available() ? false : "no C compiler",
+}, () => {
+  weft.useDevice(new weft.CpuDevice());
+  const ones = weft.ones([50_000], { dtype: "int8" });
+  assert.equal(ones.unsqueeze(1).mul(ones).sum().itemSync(), 2_500_000_000);
+});
+
 test("options follow the last number of a range", () => {
   const dtype = "int32";
   assert.deepEqual(weft.arange(3, { dtype }).arraySync(), [0, 1, 2]);

@@ -133,7 +133,7 @@ const elsewhere = new Set(
     "setPrecision withPrecision dropoutMask",
     "nonzero argwhere mask setMask compress uniqueAll uniqueCounts uniqueInverse uniqueValues",
     "finfo iinfo isOfKind canCast namespaceInfo",
-    "exponential gumbel laplace truncatedNormal gamma beta dirichlet studentT poisson categorical choice shuffle",
+    "exponential gumbel laplace truncatedNormal gamma beta dirichlet studentT poisson binomial categorical choice shuffle",
     "cauchy logistic rayleigh logNormal pareto weibull geometric triangular multivariateNormal",
     "jacrev jacfwd jacobian hessian customJvp vjpWithAux",
     "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",

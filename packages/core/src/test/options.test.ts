@@ -86,6 +86,7 @@ const argumentsOf: Record<string, readonly unknown[]> = {
   interpolate: [cube(2, 3)],
   lossScaled: [optim.sgd({ learningRate: 1 })],
   meshgrid: [[vector, vector]],
+  nllLoss: [x, places],
   multivariateNormal: [vector, x, [2]],
   oneHot: [places, 2],
   packedAttention: [weft.ones([2, 3, 1, 2])],
@@ -121,7 +122,9 @@ const optionsOf: Record<string, object> = {
   "encoder.init": { ...layer, layers: 1 },
   "encoderLayer.apply": { heads: 2 },
   "encoderLayer.init": layer,
+  "gru.init": { in: 2, out: 2 },
   "layerNorm.init": { width: 2 },
+  "lstm.init": { in: 2, out: 2 },
   "linear.init": { in: 2, out: 2 },
   "textClassifier.apply": { heads: 2 },
   "textClassifier.init": classifier,
@@ -142,7 +145,7 @@ const found = Object.entries(entries).flatMap(([folder, module]) =>
 /** What a call with these options besides the necessary ones throws, or null. */
 async function errorOf({ name, module, parameters, at }: (typeof found)[number], options: object) {
   const isWindow = /Pool/.test(name) && !name.startsWith("adaptive");
-  const spatial = Number(/([123])d$/.exec(name)?.[1] ?? 0);
+  const spatial = Number(/(?:conv|pool)\w*([123])d$/i.exec(name)?.[1] ?? 0);
   const special =
     spatial === 0 ? argumentsOf[name] : /conv/.test(name) ? [cube(spatial, 4), cube(spatial, 3)] : [cube(spatial, 4)];
   const others = parameters.filter((_, i) => i !== at);

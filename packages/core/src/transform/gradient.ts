@@ -92,10 +92,17 @@ export function backward(
   return wrt.map((node) => grads.get(node)?.[0] ?? null);
 }
 
-/** The tangents of a node's results: the transpose of its reverse rule, applied to the tangents of its operands. */
-function nodeTangents(node: Node, tangents: readonly (Node | null)[]): (Node | null)[] {
-  const seeds = outputAvals(node).map(({ shape, dtype }) =>
-    isInexact(dtype) ? build.input(shape, dtype, "cotangent") : null,
+/**
+ * The tangents of a node's results: the transpose of its reverse rule, applied to the tangents of its operands. Of several results only
+ * those in `used` get one: rules of decompositions depend on which results a function uses.
+ */
+function nodeTangents(
+  node: Node,
+  tangents: readonly (Node | null)[],
+  used: ReadonlySet<number> | undefined,
+): (Node | null)[] {
+  const seeds = outputAvals(node).map(({ shape, dtype }, i) =>
+    isInexact(dtype) && (used?.has(i) ?? true) ? build.input(shape, dtype, "cotangent") : null,
   );
   const grads = inputCotangents(
     node,
@@ -120,7 +127,12 @@ function nodeTangents(node: Node, tangents: readonly (Node | null)[]): (Node | n
 export function forward(outputs: readonly Node[], wrt: readonly Node[], tangents: readonly Node[]): (Node | null)[] {
   const found = new Map<Node, (Node | null)[]>(wrt.map((node, i) => [node, [tangents[i]]]));
   const tangentOf = (node: Node): Node | null => found.get(node)?.[0] ?? null;
-  for (const node of topological(outputs, (at) => found.has(at))) {
+  const order = topological(outputs, (at) => found.has(at));
+  const used = new Map<Node, Set<number>>();
+  for (const node of order)
+    if (isOp(node, "pick"))
+      used.set(node.inputs[0], (used.get(node.inputs[0]) ?? new Set<number>()).add(node.attrs.index));
+  for (const node of order) {
     if (found.has(node)) continue;
     if (isOp(node, "pick")) {
       found.set(node, [found.get(node.inputs[0])?.[node.attrs.index] ?? null]);
@@ -130,7 +142,9 @@ export function forward(outputs: readonly Node[], wrt: readonly Node[], tangents
     if (given.every((tangent) => tangent === null)) continue;
     found.set(
       node,
-      inScope(node.scope, () => (isOp(node, "scan") ? scanJvp(node, given, forward) : nodeTangents(node, given))),
+      inScope(node.scope, () =>
+        isOp(node, "scan") ? scanJvp(node, given, forward) : nodeTangents(node, given, used.get(node)),
+      ),
     );
   }
   return outputs.map(tangentOf);

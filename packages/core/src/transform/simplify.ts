@@ -168,15 +168,27 @@ const isBroadcast = (node: Node): boolean => node.op === "expand" || node.op ===
 
 const attrKeys = new WeakMap<object, string>();
 
+/** Attributes as text; hand-written, because every new program needs it for every node. */
+function attrsText(value: unknown): string {
+  if (typeof value === "number") return Object.is(value, -0) ? "-0" : String(value);
+  if (typeof value === "string") return JSON.stringify(value);
+  if (typeof value !== "object" || value === null) return typeof value === "function" ? "" : String(value);
+  let text = "";
+  if (Array.isArray(value)) {
+    for (const item of value) text += `${attrsText(item)},`;
+    return `[${text}]`;
+  }
+  for (const key in value) {
+    const item = (value as Record<string, unknown>)[key];
+    if (item !== undefined) text += `${key}:${key === "body" ? structuralKey(item as GraphFn) : attrsText(item)};`;
+  }
+  return `{${text}}`;
+}
+
 function nodeKey(node: Node, numbers: Map<Node, number>): string {
   let attrs = attrKeys.get(node.attrs);
   if (attrs === undefined) {
-    attrs = JSON.stringify(node.attrs, (key, value) => {
-      if (key === "body") return structuralKey(value as GraphFn);
-      if (typeof value === "number" && (!Number.isFinite(value) || Object.is(value, -0)))
-        return `#${1 / value}${value}`;
-      return value;
-    });
+    attrs = attrsText(node.attrs);
     attrKeys.set(node.attrs, attrs);
   }
   let inputs = "";

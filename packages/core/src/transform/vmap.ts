@@ -3,12 +3,13 @@ import {
   type CustomRule,
   type GraphFn,
   InternalError,
+  isInexact,
   isOp,
   type Node,
   type OpName,
   topological,
 } from "../graph/index.js";
-import { type BatchContext, type Batched, batchRules, build, make, withBatch } from "../ops/index.js";
+import { type BatchContext, type Batched, batchRules, build, composed, make, withBatch } from "../ops/index.js";
 import { joinScan, makeScan, type ScanParts, splitScan } from "./scan.js";
 import { dependents } from "./walk.js";
 
@@ -51,12 +52,34 @@ export function batchNodes(outputs: readonly Node[], sources: ReadonlyMap<Node, 
   return outputs.map(lookup);
 }
 
-/** Batches a function body with respect to the chosen parameters. */
-function batchBody(fn: GraphFn, mask: readonly boolean[], size: number): { params: Node[]; outputs: Batched[] } {
+/**
+ * Batches a function body with respect to the chosen parameters. With `rowsOf`, rows that do not run get no gradient from the body: zero
+ * times the infinite slope of a branch that was not taken would be NaN. Scalars are batched for it, too.
+ */
+function batchBody(
+  fn: GraphFn,
+  mask: readonly boolean[],
+  size: number,
+  rowsOf?: (params: readonly Node[]) => Node,
+): { params: Node[]; outputs: Batched[] } {
   const params = fn.params.map((p, i) => (mask[i] ? build.input([size, ...p.shape], p.dtype, "batched") : p));
-  const sources = new Map(fn.params.flatMap((p, i) => (mask[i] ? [[p, params[i]] as const] : [])));
+  const runs = rowsOf?.(params);
+  const guarded = (param: Node): Node =>
+    runs === undefined || !isInexact(param.dtype)
+      ? param
+      : build.where(rowsAs(runs, param), param, composed.stopGradient(param));
+  const sources = new Map<Node, Node>();
+  fn.params.forEach((p, i) => {
+    if (mask[i]) sources.set(p, guarded(params[i]));
+    else if (runs !== undefined && p.shape.length === 0 && isInexact(p.dtype))
+      sources.set(p, guarded(build.expandTo(p, [size])));
+  });
   return { params, outputs: batchNodes(fn.outputs, sources, size) };
 }
+
+/** A condition per row in the shape of a batched node. */
+const rowsAs = (rows: Node, like: Node): Node =>
+  build.expandTo(build.reshape(rows, [rows.shape[0], ...like.shape.slice(1).map(() => 1)]), like.shape);
 
 function batchScan(node: Node<"scan">, inputs: readonly Batched[], size: number): Batched[] {
   const { attrs } = node;
@@ -68,7 +91,13 @@ function batchScan(node: Node<"scan">, inputs: readonly Batched[], size: number)
     const isRagged = attrs.stop === "count" ? parts.consts[0].batched : attrs.stop === "while" && carryMask[0];
     if (isRagged) carryMask.fill(true);
     const mask = [...parts.consts.map((c) => c.batched), ...carryMask, ...parts.xs.map((x) => x.batched)];
-    const inner = batchBody(attrs.body, mask, size);
+    // With dimensions of its own, the predicate or count already belongs to rows, which the body leaves unchanged.
+    const end = attrs.stop === "count" ? attrs.body.params[0] : attrs.body.params[attrs.consts];
+    const isFrozen = isRagged && end.shape.length === 0;
+    const step = build.input([], "int32", "step");
+    const rowsOf = (params: readonly Node[]): Node =>
+      attrs.stop === "count" ? build.lt(build.expandTo(step, params[0].shape), params[0]) : params[attrs.consts];
+    const inner = batchBody(attrs.body, mask, size, isFrozen ? rowsOf : undefined);
     const grown = carryMask.findIndex((batched, i) => !batched && inner.outputs[i].batched);
     if (grown >= 0) {
       carryMask[grown] = true;
@@ -88,9 +117,7 @@ function batchScan(node: Node<"scan">, inputs: readonly Batched[], size: number)
         xs: parts.xs.map((x) => (x.batched ? moveAxis(x.node, 0, 1) : x.node)),
       },
     };
-    // With dimensions of its own, the predicate or count already belongs to rows, which the body leaves unchanged.
-    const end = attrs.stop === "count" ? attrs.body.params[0] : attrs.body.params[attrs.consts];
-    if (isRagged && end.shape.length === 0) freezeRows(batched);
+    if (isFrozen) freezeRows(batched, rowsOf(inner.params), step);
     const loop = makeScan({ params: joinScan(batched.params), outputs: batched.outputs }, batched.inputs, attrs);
     return picks(loop)
       .slice(0, outputs.length)
@@ -109,21 +136,14 @@ interface BatchedLoop {
 }
 
 /** Leaves the carries of a row unchanged in the steps after its end, and gives zeros for the results of these steps. */
-function freezeRows(loop: BatchedLoop): void {
+function freezeRows(loop: BatchedLoop, runs: Node, step: Node): void {
   const { attrs, params, inputs } = loop;
-  let runs: Node;
-  if (attrs.stop === "while") [runs] = params.carries;
-  else {
-    const [count] = params.consts;
-    const index = build.input([], "int32", "step");
-    params.xs.push(index);
+  if (attrs.stop === "count") {
+    params.xs.push(step);
     inputs.xs.push(build.iota([attrs.length], 0, "int32"));
-    runs = build.lt(build.expandTo(index, count.shape), count);
   }
-  const among = (like: Node): Node =>
-    build.expandTo(build.reshape(runs, [runs.shape[0], ...like.shape.slice(1).map(() => 1)]), like.shape);
   loop.outputs = loop.outputs.map((next, i) =>
-    build.where(among(next), next, i < attrs.carries ? params.carries[i] : zerosLike(next)),
+    build.where(rowsAs(runs, next), next, i < attrs.carries ? params.carries[i] : zerosLike(next)),
   );
 }
 

@@ -1,8 +1,7 @@
 // The tables of imported public results: MLPerf submissions and their runs, and vTrain's measured configurations.
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { readCsvText } from "@weft/formats/csv";
-import { ImportError } from "../import/index.js";
+import { ImportError, readCsv } from "../import/index.js";
 import type { Table } from "../store/index.js";
 import type { Submission } from "./submissions.js";
 
@@ -75,8 +74,7 @@ export function vtrainTables(directory: string): Table[] {
   const tables = (["single", "multi"] as const).flatMap((kind): Table[] => {
     const path = join(directory, "data", `ground_truth_${kind}.csv`);
     if (!existsSync(path)) return [];
-    if (statSync(path).size > largestCsv) throw new ImportError(`${path}: larger than 64 MiB`);
-    const [header, ...rows] = [...readCsvText(readFileSync(path), path)].map((row) => row.fields);
+    const [header, ...rows] = readCsv(path, largestCsv).map((row) => row.fields);
     if (header === undefined) throw new ImportError(`${path}: the file is empty`);
     const isNumber = header.map((_, i) => rows.every((row) => row[i] === "" || Number.isFinite(Number(row[i]))));
     return [

@@ -38,6 +38,8 @@ export function disagreement(context: HangContext): HangVerdict | null {
   const first = [...departed.values()].sort((a, b) => a.index - b.index)[0];
   const otherPayload = mismatch !== null && mismatch.kind !== "op" && (first === undefined || mismatch.samePlace);
   if (otherPayload && !isBetweenPlaces(context, mismatch)) return payloadMismatch(context, mismatch);
+  // Nobody has issued another call: the ranks that are missing do something else, wherever the waiting ones came from.
+  if (mismatch === null && first !== undefined && othersAreElsewhere(context, first)) return null;
   if (first !== undefined) return fromDeparture(context, first);
   if (mismatch !== null) return operationMismatch(context, mismatch);
   return null;
@@ -56,6 +58,23 @@ function isBetweenPlaces({ evidence }: HangContext, { sequence, samePlace, lanes
     for (let i = 0; i < calls.count; i++) if (ids[calls.call[i]] >= 0) own.add(ids[calls.call[i]]);
     return own.size === names.length;
   });
+}
+
+/** Whether every rank that does not wait with a departed one is in code of its own, which does not communicate. */
+function othersAreElsewhere({ evidence, waiting }: HangContext, { rank }: Departure): boolean {
+  const others = [...evidence.ranks.values()].filter(
+    (own) => own.rank !== rank && !waiting.some(({ ranks }) => ranks.includes(own.rank) && ranks.includes(rank)),
+  );
+  const isLocal = (own: RankEvidence): boolean => {
+    const frames = mainFrames(own);
+    return (
+      frames.length > 0 &&
+      own.raised === undefined &&
+      !waiting.some(({ ranks }) => ranks.includes(own.rank)) &&
+      !frames.some(({ file }) => /[/\\]torch[/\\](?:distributed|nn|autograd|_tensor)/.test(file))
+    );
+  };
+  return others.length > 0 && others.every(isLocal);
 }
 
 /** gloo aborts a process whose partner sent another number of bytes: the partner is the suspect. */
@@ -174,7 +193,12 @@ function fromOwnHistory(context: HangContext, aborted: RankEvidence[]): HangVerd
   if (departed !== undefined) return fromDeparture(context, departed);
   const [own] = seen;
   const calls = own?.calls;
-  const last = calls === undefined ? null : context.evidence.calls[calls.call[calls.count - 1]];
+  // Where a rank was aborted, if it has communicated there before; else the last call of a rank with a record.
+  const abortSite = userSite(aborted[0].raised?.frames ?? []);
+  const there = context.evidence.calls.find(
+    ({ site }) => abortSite !== null && site?.file === abortSite.file && site.line === abortSite.line,
+  );
+  const last = there ?? (calls === undefined ? null : context.evidence.calls[calls.call[calls.count - 1]]);
   return context.verdict(
     "shape",
     aborted.map((one) => one.rank),
@@ -236,9 +260,20 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   if (elsewhere) return make("skipped", expected, got.site);
   // Behind the loop, or in a branch inside of it.
   const known = isInsideBlock(got, [expected, previous]);
-  const loops = goesBack(context.evidence, previous, expected) && !(known ?? isBetween(expected, got, previous));
+  const loops =
+    goesBack(context.evidence, previous, expected) &&
+    !(known ?? isBetween(expected, got, previous)) &&
+    !isStillInLoop(context, own, got);
   if (loops && known === null) context.facts.push(`or ${where(got)} is an additional call at the end of the loop`);
   return loops ? make("uneven", expected, got.site) : make("extra", got, null);
+}
+
+/** Whether the main thread of a rank is at a call of the loop while another thread issued the call that nobody else has. */
+function isStillInLoop({ evidence }: HangContext, own: RankEvidence, got: Call): boolean {
+  const site = siteOfRank(own);
+  const isAt = (call: Call): boolean =>
+    call !== got && call.site !== null && call.site.file === site?.file && call.site.line === site.line;
+  return site !== null && got.site?.line !== site.line && evidence.calls.some(isAt);
 }
 
 /** Steps that a rank has made more than all others; negative: fewer than all others; null where they were not counted. */
@@ -343,19 +378,33 @@ function operationMismatch(context: HangContext, { group, sequence, kind, lanes 
   const skipped = without(odd, usual) || (early(odd) && !early(usual));
   const call = skipped ? expected : got;
   const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
+  const leaves = !skipped && leavesLoop(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
+  const named = leaves ? expected : call;
   return context.verdict(
-    skipped ? "skipped" : goesOn ? "uneven" : "order",
+    skipped ? "skipped" : goesOn || leaves ? "uneven" : "order",
     odd.map((lane) => lane.rank),
     {
-      site: call.site,
-      ...(skipped && { at: got.site }),
-      collective: { op: call.op, group: groupName(context.evidence, group), sequence },
+      site: named.site,
+      ...((skipped || leaves) && { at: got.site }),
+      collective: { op: named.op, group: groupName(context.evidence, group), sequence },
       confidence: odd.length < usual.length ? "likely" : "guess",
       evidence: sorted.map(
         ([name, set]) => `${ranksText(set.map((lane) => lane.rank))}: ${name} is number ${sequence} of its group`,
       ),
     },
   );
+}
+
+/** Calls that a rank may have left out in a row. */
+const mostLeftOut = 8;
+
+/** Whether a rank went on to a call that it never issued before, out of a loop of the call that the others repeat. */
+function leavesLoop(evidence: HangEvidence, calls: RankCalls, index: number, expected: Call): boolean {
+  const place = (i: number): string => placeOf(evidence.calls[calls.call[i]]);
+  const next = placeOf(expected);
+  if (index < 2 || place(index - 1) !== next || place(index - 2) !== next) return false;
+  for (let i = 0; i < index; i++) if (place(i) === place(index)) return false;
+  return true;
 }
 
 /**
@@ -368,7 +417,13 @@ function leavesOut({ evidence }: HangContext, lane: Lane, sequence: number, got:
   const place = (i: number): string => placeOf(evidence.calls[call[i]]);
   const [gotPlace, expectedPlace] = [placeOf(got), placeOf(expected)];
   if (got.site === null || expected.site === null || here === 0 || place(here - 1) === gotPlace) return false;
-  for (let i = 1; i < here; i++) if (place(i) === gotPlace && place(i - 1) === expectedPlace) return true;
+  for (let i = 1; i < here; i++) {
+    if (place(i) !== gotPlace) continue;
+    if (place(i - 1) === expectedPlace) return true;
+    // Several calls in a row, such as those of a function that returns early: they lay between the same two calls before.
+    for (let k = 2; k <= Math.min(mostLeftOut, i - 1); k++)
+      if (place(i - k) === expectedPlace && place(i - k - 1) === place(here - 1)) return true;
+  }
   return false;
 }
 

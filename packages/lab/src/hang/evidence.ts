@@ -86,14 +86,27 @@ export interface RootedCall {
 
 export type ProcessState = "running" | "stopped" | "dead" | "exited";
 
+/** A process group that a rank has made. */
+export interface MadeGroup {
+  ranks: number[];
+  /** False: blocked in it. */
+  done: boolean;
+  site: Site | null;
+}
+
 export interface RankEvidence {
   rank: number;
+  /** Number of ranks, as this rank was told. */
+  world?: number;
   files: string[];
   host?: string;
   pid?: number;
   calls?: RankCalls;
   stacks: ThreadStack[];
   raised?: Raised;
+  /** The exception that the main thread handles: code in `except` and `finally` may communicate. */
+  handling?: Raised;
+  made: MadeGroup[];
   pointToPoint: PointToPoint[];
   rooted: RootedCall[];
   process?: { state: ProcessState; detail: string };
@@ -125,7 +138,7 @@ export function newEvidence(): HangEvidence {
 export function rankEvidence(evidence: HangEvidence, rank: number): RankEvidence {
   let found = evidence.ranks.get(rank);
   if (found === undefined) {
-    found = { rank, files: [], stacks: [], pointToPoint: [], rooted: [], status: [] };
+    found = { rank, files: [], stacks: [], made: [], pointToPoint: [], rooted: [], status: [] };
     evidence.ranks.set(rank, found);
   }
   return found;

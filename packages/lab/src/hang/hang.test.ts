@@ -333,3 +333,95 @@ test("a send and a receive with different tags", async () => {
   });
   assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["point-to-point", [1], 10]);
 });
+
+const dumpOfRank = (rank: number, about: object): string =>
+  JSON.stringify({
+    format: "weft.hang",
+    version: 1,
+    rank,
+    worldSize: 3,
+    reason: "stalled",
+    stalledSeconds: 9,
+    ...about,
+  });
+const stackAt = (line: number, name = "train"): object[] => [
+  { thread: "MainThread", main: true, frames: [{ name, filename: "/home/u/train.py", line }] },
+];
+
+test("ranks that were started with different numbers of ranks are told apart", async () => {
+  const verdict = await verdictOf({
+    "rank0.json": dumpOfRank(0, { stacks: stackAt(5) }),
+    "rank1.json": dumpOfRank(1, { stacks: stackAt(5) }),
+    "rank2.json": dumpOfRank(2, { worldSize: 4, stacks: stackAt(3) }),
+  });
+  assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["world-size", [2], 3]);
+  assert.match(hangText(verdict), /WORLD_SIZE 4; ranks 0 and 1: 3/);
+});
+
+test("groups that one rank makes in another order are found by their members", async () => {
+  const made = (...groups: number[][]): object[] =>
+    groups.map((ranks) => ({ ranks, done: true, site: { name: "train", filename: "/home/u/train.py", line: 7 } }));
+  const verdict = await verdictOf({
+    "rank0.json": dumpOfRank(0, { stacks: stackAt(9), made: made([0, 1], [1, 2]) }),
+    "rank1.json": dumpOfRank(1, { stacks: stackAt(9), made: made([1, 2], [0, 1]) }),
+    "rank2.json": dumpOfRank(2, { stacks: stackAt(9), made: made([0, 1], [1, 2]) }),
+  });
+  assert.deepEqual(
+    [verdict.kind, verdict.culprits, verdict.site?.line, verdict.collective?.op],
+    ["order", [1], 7, "new_group"],
+  );
+});
+
+test("several calls that a rank leaves out in a row are skipped, not reordered", async () => {
+  const weights = { op: "all_reduce", line: 20, caller: 5 };
+  const barrier = { op: "barrier", line: 30 };
+  const second = { op: "all_gather", line: 22 };
+  const rounds = [...loop(3, weights, second), barrier, ...loop(2, weights, second)];
+  const good = dump([...rounds, weights], "2.10");
+  const bad = dump([...rounds, barrier], "2.10");
+  const verdict = await verdictOf({ rank0: good, rank1: bad, rank2: good });
+  assert.deepEqual([verdict.kind, verdict.culprits, verdict.collective?.op], ["skipped", [1], "all_reduce"]);
+});
+
+test("a rank that leaves a loop because it handles an exception is reported with that exception", async () => {
+  const entries = (steps: Step[]): object => JSON.parse(dump(steps, "2.10")) as object;
+  const rounds = loop(4, reduce, gather);
+  const good = { stacks: stackAt(10), flightRecorder: entries([...rounds, reduce]) };
+  const frames = [
+    { name: "parse", filename: "/home/u/data.py", line: 3 },
+    { name: "train", filename: "/home/u/train.py", line: 9 },
+  ];
+  const verdict = await verdictOf({
+    "rank0.json": dumpOfRank(0, good),
+    "rank1.json": dumpOfRank(1, {
+      stacks: stackAt(15),
+      flightRecorder: entries([...rounds, { op: "barrier", line: 15 }]),
+      handling: { type: "ValueError", message: "sample 88 is empty", frames },
+    }),
+    "rank2.json": dumpOfRank(2, good),
+  });
+  assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["raised", [1], 3]);
+  assert.match(hangText(verdict), /sample 88 is empty/);
+});
+
+test("who holds nobody up: a rank in code of its own is late, wherever the waiting one came from", async () => {
+  const entries = (steps: Step[]): object => JSON.parse(dump(steps, "2.3")) as object;
+  const before = loop(4, reduce);
+  const verdict = await verdictOf({
+    "rank0.json": dumpOfRank(0, {
+      worldSize: 2,
+      stacks: stackAt(20),
+      flightRecorder: entries([...before, { op: "barrier", line: 20 }]),
+    }),
+    "rank1.json": dumpOfRank(1, { worldSize: 2, stacks: stackAt(24), flightRecorder: done(entries(before)) }),
+  });
+  assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["late", [1], 24]);
+});
+
+/** The same record with its last call completed. */
+function done(record: object): object {
+  const text = JSON.stringify(record)
+    .replaceAll('"scheduled"', '"completed"')
+    .replaceAll('"retired":false', '"retired":true');
+  return JSON.parse(text) as object;
+}

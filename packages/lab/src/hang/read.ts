@@ -6,6 +6,7 @@ import { Worker } from "node:worker_threads";
 import {
   type HangEvidence,
   isRank,
+  type MadeGroup,
   newEvidence,
   type PointToPoint,
   type Raised,
@@ -172,6 +173,7 @@ class Reader {
     }
     if (typeof card["host"] === "string") own.host = card["host"].slice(0, 256);
     this.world(worldSize);
+    if (isRank(worldSize)) own.world = worldSize;
     if (exit === "ok") {
       own.process = {
         state: "exited",
@@ -192,6 +194,7 @@ class Reader {
       return;
     }
     this.world(dump["worldSize"]);
+    if (isRank(dump["worldSize"])) rankEvidence(this.evidence, rank).world = dump["worldSize"];
     if (isObject(dump["flightRecorder"])) {
       const recorded = readFlightRecorder(dump["flightRecorder"], this.table);
       if (recorded !== null) this.place(file, recorded, rank);
@@ -212,6 +215,8 @@ class Reader {
     if (isObject(dump["raised"])) own.raised = raisedOf(dump["raised"]);
     own.pointToPoint = objects(dump["pointToPoint"]).slice(0, 4096).map(pointToPointOf);
     own.rooted = objects(dump["rooted"]).slice(0, 4096).map(rootedOf);
+    own.made = objects(dump["made"]).slice(0, 256).map(madeOf);
+    if (isObject(dump["handling"])) own.handling = raisedOf(dump["handling"]);
     for (const [name, group] of Object.entries(isObject(dump["groups"]) ? dump["groups"] : {})) {
       if (!isObject(group) || !Array.isArray(group["ranks"])) continue;
       const ranks = group["ranks"].filter(isRank);
@@ -321,6 +326,14 @@ function pointToPointOf(call: Fields): PointToPoint {
   };
 }
 
+function madeOf({ ranks, done, site }: Fields): MadeGroup {
+  return {
+    ranks: Array.isArray(ranks) ? ranks.filter(isRank).slice(0, 4096) : [],
+    done: done === true,
+    site: isObject(site) ? siteOf(site) : null,
+  };
+}
+
 function rootedOf({ op, root, done, site }: Fields): RootedCall {
   return {
     op: String(op).slice(0, 64),
@@ -332,6 +345,7 @@ function rootedOf({ op, root, done, site }: Fields): RootedCall {
 
 /** The beginning and the end of a file that is longer than a log may be; dumps over their limit are not read at all. */
 function readBounded(file: string, problem: (message: string) => void): Buffer {
+  if (!statSync(file).isFile()) throw new RangeError("not a regular file; write what it delivers into a file first");
   const descriptor = openSync(file, "r");
   try {
     const { size } = fstatSync(descriptor);
@@ -393,6 +407,7 @@ function split(files: readonly string[], first: (file: string) => boolean): [str
 }
 
 function firstByte(file: string): number {
+  if (!statSync(file).isFile()) return -1;
   const descriptor = openSync(file, "r");
   try {
     const byte = Buffer.alloc(1);

@@ -1,6 +1,7 @@
-// Ranks that call a collective with different roots: each waits for data that nobody sends, and no recorder shows why.
-import type { HangContext } from "./context.js";
-import type { RootedCall, Site } from "./evidence.js";
+// Ranks that agree on the call but not on who takes part: other roots, other members of a new group, another number of ranks.
+// No recorder shows why they wait.
+import { type HangContext, siteOfRank } from "./context.js";
+import type { RankEvidence, RootedCall, Site } from "./evidence.js";
 import { type HangVerdict, ranksText } from "./verdict.js";
 
 const isAt = (call: RootedCall, blocked: RootedCall): boolean =>
@@ -34,6 +35,62 @@ export function differentRoots(context: HangContext): HangVerdict | null {
         `${ranksText(culprits)}: ${blocked.op} with root ${odd[0].root}; ${ranksText(usual.map(({ own }) => own.rank))}: root ${usual[0].root}`,
       ],
     });
+  }
+  return null;
+}
+
+/** Ranks by what they were told, the fewest first; null where all agree or too little is known. */
+function sets<T>(
+  ranks: readonly RankEvidence[],
+  of: (own: RankEvidence) => T | undefined,
+): [T, RankEvidence[]][] | null {
+  const found = new Map<T, RankEvidence[]>();
+  for (const own of ranks) {
+    const value = of(own);
+    if (value !== undefined) found.set(value, [...(found.get(value) ?? []), own]);
+  }
+  return found.size < 2 ? null : [...found].sort((a, b) => a[1].length - b[1].length);
+}
+
+/** Ranks that were started with another number of ranks: they wait for some that do not exist, or are waited for. */
+export function differentWorlds(context: HangContext): HangVerdict | null {
+  const found = sets([...context.evidence.ranks.values()], (own) => own.world);
+  if (found === null) return null;
+  const [[size, odd], [other, usual]] = [found[0]!, found.at(-1)!];
+  return context.verdict(
+    "world-size",
+    odd.map(({ rank }) => rank),
+    {
+      site: siteOfRank(odd[0]),
+      collective: { op: "init_process_group", group: "", sequence: null },
+      confidence: odd.length < usual.length ? "certain" : "likely",
+      evidence: [
+        `${ranksText(odd.map(({ rank }) => rank))}: WORLD_SIZE ${size}; ${ranksText(usual.map(({ rank }) => rank))}: ${other}`,
+      ],
+    },
+  );
+}
+
+/** Ranks that make process groups in another order: their groups of one name have different members. */
+export function differentGroups(context: HangContext): HangVerdict | null {
+  const ranks = [...context.evidence.ranks.values()];
+  const most = ranks.reduce((length, own) => Math.max(length, own.made.length), 0);
+  for (let i = 0; i < most; i++) {
+    const found = sets(ranks, (own) => own.made[i]?.ranks.join());
+    if (found === null) continue;
+    const [[members, odd], [others, usual]] = [found[0]!, found.at(-1)!];
+    return context.verdict(
+      "order",
+      odd.map(({ rank }) => rank),
+      {
+        site: odd[0]!.made[i]!.site,
+        collective: { op: "new_group", group: "", sequence: i },
+        confidence: odd.length < usual.length ? "likely" : "guess",
+        evidence: [
+          `${ranksText(odd.map(({ rank }) => rank))}: new group ${i + 1} of ranks ${members}; ${ranksText(usual.map(({ rank }) => rank))}: of ranks ${others}`,
+        ],
+      },
+    );
   }
   return null;
 }

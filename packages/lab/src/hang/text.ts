@@ -56,6 +56,10 @@ const hangWords: Readonly<Record<HangKind, Words>> = {
     did: "issued the collective with another root than the other ranks",
     fix: "Pass the same src or dst on every rank: a rank of the world, not of the group, and none that depends on the rank.",
   },
+  "world-size": {
+    did: "was started with another number of ranks than the others",
+    fix: "Start all ranks with one WORLD_SIZE: look for a stale variable, a second job with the same address, or a node that was left out.",
+  },
   checkpoint: {
     did: "writes a checkpoint for longer than the others wait",
     fix: "Write asynchronously (torch.distributed.checkpoint.async_save) or to a local disk, or raise the timeout of the process group.",

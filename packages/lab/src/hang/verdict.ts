@@ -14,6 +14,7 @@ export type HangKind =
   | "stopped"
   | "point-to-point"
   | "root"
+  | "world-size"
   | "checkpoint"
   | "data-loading"
   | "late"

@@ -1,9 +1,7 @@
 // Reads configurations of three kinds of parallelism from CSV: the columns of vTrain's measured files. A row without a time asks
 // for a prediction.
-import { readFileSync, statSync } from "node:fs";
-import { readCsvText } from "@weft/formats/csv";
 import type { ParallelConfiguration } from "../model/index.js";
-import { ImportError } from "./lines.js";
+import { ImportError, readCsv } from "./lines.js";
 
 const largestCsv = 64 << 20;
 const mostRows = 100_000;
@@ -31,8 +29,7 @@ const columns: Record<string, Exclude<keyof ConfigurationRow, "line">> = {
 
 /** Reads a CSV file of configurations; columns that are not known are ignored. */
 export function readConfigurations(path: string): ConfigurationRow[] {
-  if (statSync(path).size > largestCsv) throw new ImportError(`${path}: larger than 64 MiB`);
-  const [header, ...lines] = [...readCsvText(readFileSync(path), path)];
+  const [header, ...lines] = readCsv(path, largestCsv);
   const at = new Map(
     (header?.fields ?? []).map((name, i) => [
       columns[

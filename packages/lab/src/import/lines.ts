@@ -1,6 +1,7 @@
 // Streams text files line by line, and collects the problems of an import.
-import { closeSync, openSync, readSync } from "node:fs";
+import { closeSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { StringDecoder } from "node:string_decoder";
+import { CsvError, type CsvRow, readCsvText } from "@weft/formats/csv";
 import type { ImportProblem } from "../model/index.js";
 
 export interface Line {
@@ -15,7 +16,51 @@ const chunkBytes = 1 << 20;
 /** Longest line that is read, so that a binary file cannot exhaust memory. */
 const longestLine = 64 << 20;
 
+/** Refuses what is no file of bounded size: reading a pipe or a device waits or never ends. */
+export function checkFile(path: string, mostBytes = Number.POSITIVE_INFINITY): void {
+  const info = statSync(path);
+  if (!info.isFile()) throw new ImportError(`${path}: not a regular file; write what it delivers into a file first`);
+  if (info.size > mostBytes) throw new ImportError(`${path}: larger than ${mostBytes / 2 ** 20} MiB`);
+}
+
+/** The rows of a CSV file that is read as a whole; a damaged one is refused. */
+export function readCsv(path: string, mostBytes: number): CsvRow<string>[] {
+  const bytes = readWhole(path, mostBytes);
+  try {
+    return [...readCsvText(bytes, path)];
+  } catch (error) {
+    throw error instanceof CsvError ? new ImportError(error.message) : error;
+  }
+}
+
+/** The bytes of a file that is read as a whole. */
+export function readWhole(path: string, mostBytes = 256 << 20): Buffer {
+  checkFile(path, mostBytes);
+  return readFileSync(path);
+}
+
+const deepest = 200;
+
+const longestYamlLine = 1 << 16;
+
+/** Why YAML is none that a person wrote: deep nesting and long lines take minutes to parse. Null where it may be. */
+export function yamlProblem(text: string): string | null {
+  let depth = 0;
+  let line = 0;
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    if (c === 0x5b || c === 0x7b) depth++;
+    else if (c === 0x5d || c === 0x7d) depth--;
+    // Behind a comment or a string with brackets the count may be off: no file has so many of them.
+    if (depth > deepest) return "nests deeper than any study or configuration";
+    line = c === 0x0a ? 0 : line + 1;
+    if (line > longestYamlLine) return "has a line of more than 64 KiB";
+  }
+  return null;
+}
+
 export function* readLines(path: string): Generator<Line> {
+  checkFile(path);
   const file = openSync(path, "r");
   try {
     const decoder = new StringDecoder("utf8");
@@ -29,7 +74,7 @@ export function* readLines(path: string): Generator<Line> {
       rest = parts.pop()!;
       for (const part of parts) yield { text: trimLine(part, ++number), number, complete: true };
       if (rest.length > longestLine)
-        throw new Error(`${path}: line ${number + 1} is longer than 64 MiB; not a text file?`);
+        throw new ImportError(`${path}: line ${number + 1} is longer than 64 MiB; not a text file?`);
     }
     rest += decoder.end();
     if (rest !== "") yield { text: trimLine(rest, ++number), number, complete: false };

@@ -1,10 +1,10 @@
 // Reads paths as studies: detects what each path is (study.yaml, a directory of `weft scale`, metrics.csv, records, a tape) and
 // calls the importer for it.
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { parse as parseYaml } from "yaml";
 import { emptyRun, type Study } from "../model/index.js";
-import { ImportError, ProblemLog, readLines } from "./lines.js";
+import { ImportError, ProblemLog, readLines, readWhole, yamlProblem } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
 import { adoptFacts, readRecords } from "./records.js";
 import { readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";
@@ -20,9 +20,12 @@ export interface StudyReadOptions {
 }
 
 function readYamlStudy(path: string): Study[] {
+  const text = readWhole(path, 16 << 20).toString("utf8");
+  const problem = yamlProblem(text);
+  if (problem !== null) throw new ImportError(`${path}: ${problem}`);
   let value: unknown;
   try {
-    value = parseYaml(readFileSync(path, "utf8"), { maxAliasCount: 100 });
+    value = parseYaml(text, { maxAliasCount: 100 });
   } catch (error) {
     throw new ImportError(`${path}: not valid YAML (${(error as Error).message.split("\n")[0]})`);
   }

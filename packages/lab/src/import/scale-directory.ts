@@ -1,17 +1,19 @@
 // Imports the directory of `weft scale` (study.json, runs/ID/...) as a study. Interrupted runs, ranks without records and
 // unfinished lines are reported.
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats";
 import { listSome } from "@weft/formats/text";
 import { emptyRun, type Run, type Study } from "../model/index.js";
-import { ImportError, ProblemLog } from "./lines.js";
+import { ImportError, ProblemLog, readWhole } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
 import { adoptFacts, readRecords } from "./records.js";
 
 /** Reads a JSON file, with or without the byte order mark of Windows programs; an error names the file. */
 export function readJson(path: string): unknown {
-  const text = readFileSync(path, "utf8").replace(/^\ufeff/, "");
+  const text = readWhole(path)
+    .toString("utf8")
+    .replace(/^\ufeff/, "");
   try {
     return JSON.parse(text);
   } catch (error) {

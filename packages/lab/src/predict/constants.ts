@@ -22,19 +22,20 @@ export const intervalConstants: IntervalConstants = {
 };
 
 export const stepLawConstants: StepLawConstants = {
-  noise: 0.0365,
-  noisePerDoubling: 2.19,
-  shareAlpha: 5.98,
-  shareBeta: 1.03,
-  growth: 0.178,
+  noise: 0.057,
+  noiseSpread: 0.911,
+  noisePerDoubling: 1.65,
+  fixedShare: 0.0364,
+  fixedSpread: 1.65,
+  growth: 0.123,
   freedom: 3,
 };
 
 export const stepIntervalConstants: StepIntervalConstants = {
-  base: 0.01,
-  perDoubling: 0.04,
-  disagreement: 2,
-  low: -0.329,
-  high: 0.409,
+  base: 0.05,
+  perDoubling: 0.025,
+  disagreement: 0,
+  low: -1.14,
+  high: 2.19,
   furthestDoublings: 6,
 };

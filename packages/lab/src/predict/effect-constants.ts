@@ -3,7 +3,7 @@
 import type { EffectCalibration } from "./effect-interval.js";
 
 export const effectCalibration: EffectCalibration = {
-  low: -1.619,
-  high: 1.133,
-  outcomes: 31,
+  low: -2.378,
+  high: 1.183,
+  outcomes: 32,
 };

@@ -203,7 +203,7 @@ function pastPeakThroughput({ read, largest }: Context, target: number): number 
  * The law without batches, far ahead: more than one doubling beyond the measured counts the law of the step, with a fixed
  * batch per device, takes over up to this share. Overheads of a node saturate, and the shape from three points does not know.
  */
-const farShare = 0.75;
+const farShare = 0.6;
 
 /** Throughput at `target` by the law without batches; `points` ascending in devices. */
 export function throughputAhead(

@@ -9,6 +9,7 @@ export {
   studyCharts,
 } from "./charts.js";
 export { fixFiles } from "./fixes.js";
+export { reportHtml } from "./html.js";
 export { predictionChart } from "./prediction-chart.js";
 export { compileChart, renderPng, renderSvg } from "./render.js";
 export { plural, type StudyRows, studyRows } from "./rows.js";

@@ -92,14 +92,15 @@ function pointRows(point: ScalingPoint, base: number, name: string): ScalingRow[
     high,
   };
   if (point.valid || point.workRatio === 1 || point.workSpeedup === null) return [measured];
-  const scale = (x: number | null): number | null => (x === null ? null : x * point.workRatio);
+  const { workSpeedup } = point;
+  const scale = (x: number | null): number | null => (x === null ? null : (x * workSpeedup) / point.speedup);
   return [
     measured,
     {
       ...measured,
       kind: "work per second",
-      speedup: point.workSpeedup,
-      efficiency: point.workSpeedup / ratio,
+      speedup: workSpeedup,
+      efficiency: workSpeedup / ratio,
       low: scale(low),
       high: scale(high),
     },
@@ -115,7 +116,9 @@ export function studyRows(analysis: Analysis): StudyRows {
   for (const p of report.predictions) {
     // A value without an interval is not drawn as a prediction.
     if (p.value === null || p.interval === null) continue;
-    const of = (seconds: number): number => base.seconds.mean / seconds;
+    // Weak scaling: the time is that of as many times the work.
+    const growth = report.scaling.some((point) => point.weak) ? p.devices / base.devices : 1;
+    const of = (seconds: number): number => (growth * base.seconds.mean) / seconds;
     scaling.push({
       row: `count-${anchor(report.name)}-${p.devices}`,
       devices: p.devices,

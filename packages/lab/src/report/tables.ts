@@ -12,6 +12,7 @@ import {
   findingTitle,
   ratioText,
   readingText,
+  secondsText,
   verdictLine,
   workText,
 } from "./words.js";
@@ -76,7 +77,7 @@ export function summaryTex(reports: readonly StudyReport[]): string {
       const time =
         run.epochSeconds === null
           ? "--"
-          : `$${run.epochSeconds.mean.toFixed(2)} \\pm ${run.epochSeconds.std.toFixed(2)}$`;
+          : `$${secondsText(run.epochSeconds.mean)} \\pm ${secondsText(run.epochSeconds.std, run.epochSeconds.mean)}$`;
       const tex = (text: string): string => (text === "-" ? "--" : texText(text.replaceAll("x", "")));
       const ratio = point?.valid === false ? point.status : tex(ratioText(point));
       const normalized = tex(workText(point));
@@ -122,11 +123,11 @@ function studyText(report: StudyReport): string[] {
       const mixed = run.epochSecondsMixed;
       const label = mixed === undefined ? "" : " separated";
       out.push(
-        `  ${time}: ${run.epochSeconds.mean.toFixed(2)} +- ${run.epochSeconds.std.toFixed(2)} s${label} (n = ${run.epochSeconds.n})`,
+        `  ${time}: ${secondsText(run.epochSeconds.mean)} +- ${secondsText(run.epochSeconds.std, run.epochSeconds.mean)} s${label} (n = ${run.epochSeconds.n})`,
       );
       if (mixed !== undefined)
         out.push(
-          `  ${time}: ${mixed.mean.toFixed(2)} +- ${mixed.std.toFixed(2)} s mixed with a second job (n = ${mixed.n})`,
+          `  ${time}: ${secondsText(mixed.mean)} +- ${secondsText(mixed.std, mixed.mean)} s mixed with a second job (n = ${mixed.n})`,
         );
     }
     if (run.totalSeconds !== null && report.basis !== "run")

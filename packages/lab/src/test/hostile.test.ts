@@ -2,6 +2,7 @@
 // form, in bounded time and memory.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -166,4 +167,31 @@ test("points that overflow are left out, and a file with too many is refused at 
     assert.throws(() => readPoints({ metric: "throughput", points: many }), /300000 points; at most 10000/),
   );
   assert.ok(seconds < 1, `${seconds} s`);
+});
+
+test("pipes, devices, deep nesting and endless lines are refused at once by every command that reads them", () => {
+  using folder = new TestFolder();
+  folder.file("deep.yaml", "[".repeat(100_000));
+  folder.file("quotes.yaml", '"'.repeat(200_001));
+  folder.file("bad.csv", '"'.repeat(1001));
+  for (const name of ["pipe.yaml", "pipe.json", "pipe.jsonl", "pipe.csv"])
+    spawnSync("mkfifo", [join(folder.path, name)]);
+  symlinkSync("/dev/zero", join(folder.path, "zero.yaml"));
+  const refusals: [string[], RegExp][] = [
+    [["analyze", "deep.yaml"], /nests deeper/],
+    [["analyze", "quotes.yaml"], /line of more than 64 KiB/],
+    [["analyze", "pipe.csv"], /not a regular file/],
+    [["analyze", "pipe.jsonl"], /not a regular file/],
+    [["lint", "zero.yaml", "pipe.yaml", "deep.yaml", "quotes.yaml"], /not a file[\s\S]*nests deeper/],
+    [["trace", "pipe.json"], /not a regular file/],
+    [["hang", "pipe.json"], /not a regular file/],
+    [["predict", "bad.csv", "--at", "8"], /quoted field/],
+  ];
+  for (const [line, expected] of refusals) {
+    const args = line.map((arg) => (/\.\w+$/.test(arg) ? join(folder.path, arg) : arg));
+    const done = spawnSync(process.execPath, [weft, ...args], { encoding: "utf8", timeout: 60_000 });
+    const said = done.stdout + done.stderr;
+    assert.match(said, expected, line.join(" "));
+    assert.doesNotMatch(said, /\n {4}at /, line.join(" "));
+  }
 });

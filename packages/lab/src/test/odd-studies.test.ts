@@ -6,6 +6,7 @@ import { analyzeStudy, type StudyReport, symptoms } from "../diagnosis/index.js"
 import { readStudies } from "../import/index.js";
 import { performanceReport, summaryCsv, summaryTex } from "../report/index.js";
 import { TestFolder } from "../trace/fixtures.js";
+import { exportedStudies } from "./exported-studies.js";
 import { oddStudies } from "./odd-studies.js";
 
 /** Open questions are no accusation. */
@@ -14,7 +15,7 @@ const questions = new Set(["work-not-divided", "not-distinguishable", "noisy", "
 test("odd studies: no wrong accusation, and faults behind oddities are found", () => {
   using folder = new TestFolder();
   const wrong: string[] = [];
-  oddStudies.forEach((study, k) => {
+  [...oddStudies, ...exportedStudies].forEach((study, k) => {
     const place = join(folder.path, `s${k}`);
     study.write(place);
     const { expect } = study;
@@ -47,6 +48,9 @@ test("odd studies: no wrong accusation, and faults behind oddities are found", (
         wrong.push(`${study.name}: ${report.status}, ${cause}: ${told}`);
     } else if (!report.findings.some((f) => f.id === expect.finds && f.severity === "invalid"))
       wrong.push(`${study.name}: ${report.status}: ${told || "nothing"}`);
+    const speedup = report.scaling.at(-1)?.speedup ?? 0;
+    if (study.speedup !== undefined && Math.abs(speedup / study.speedup - 1) > 0.02)
+      wrong.push(`${study.name}: speedup ${speedup}, not ${study.speedup}`);
     const said = JSON.stringify([report.problems, report.findings]);
     if (study.reports !== undefined && !study.reports.test(said))
       wrong.push(`${study.name}: silent about ${study.reports}`);

@@ -12,6 +12,8 @@ export interface OddStudy {
   expect: "honest" | { finds: string } | { refused: RegExp };
   /** The reader must tell about what it left out. */
   reports?: RegExp;
+  /** The speedup of the largest count. */
+  speedup?: number;
   write: (folder: string) => void;
 }
 
@@ -40,7 +42,12 @@ const changed = (
     change(folder);
   },
 });
-const text = (name: string, files: Record<string, string>, expect: OddStudy["expect"], reports?: RegExp): OddStudy => ({
+export const text = (
+  name: string,
+  files: Record<string, string>,
+  expect: OddStudy["expect"],
+  reports?: RegExp,
+): OddStudy => ({
   name,
   expect,
   ...(reports !== undefined && { reports }),
@@ -57,8 +64,8 @@ const rankFile = (folder: string, devices: number, rank: number): string =>
 const edit = (path: string, change: (line: string, index: number) => string): void =>
   writeFileSync(path, readFileSync(path, "utf8").split("\n").map(change).join("\n"));
 const append = (path: string, ...lines: string[]): void => appendFileSync(path, `${lines.join("\n")}\n`);
-const two = (a: string, b: string) => ({ "a/metrics.csv": a, "b/metrics.csv": b });
-const yaml = (fields = "", one: unknown = 1, four: unknown = 4): string =>
+export const two = (a: string, b: string) => ({ "a/metrics.csv": a, "b/metrics.csv": b });
+export const yaml = (fields = "", one: unknown = 1, four: unknown = 4): string =>
   `studies: [{name: s, ${fields} runs: [{dir: a, devices: ${one}}, {dir: b, devices: ${four}}]}]`;
 const rows = (seconds: (string | number)[], first = 1): string =>
   `epoch,train_time\n${seconds.map((s, i) => `${i + first},${s}\n`).join("")}`;

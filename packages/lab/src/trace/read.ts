@@ -2,6 +2,7 @@
 // events before the damage and reports it.
 import { statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
+import { checkFile } from "../import/index.js";
 import { type ByteSink, ParallelStream, threadsFor } from "./blocks.js";
 import { TraceData } from "./data.js";
 import type { DevicePeaks } from "./gpus.js";
@@ -121,6 +122,7 @@ export async function streamFile(
   options: TraceReadOptions = {},
   bytes: ByteSink = stream,
 ): Promise<"kineto" | SqliteSource> {
+  if (!statSync(file).isDirectory()) checkFile(file);
   const handle = await open(file, "r");
   try {
     const info = await handle.stat();

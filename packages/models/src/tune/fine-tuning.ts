@@ -73,7 +73,7 @@ export interface FineTuning {
   data: { train: TuningBatch; validation?: TuningBatch; test?: TuningBatch };
   /** Names of the classes; none for language models. */
   readonly classes: readonly string[];
-  /** Number of rows of a batch whose class is predicted. */
+  /** Number of rows of a batch whose class is predicted; for token classification the sum of the shares of right tags. */
   correct(trained: Trained, batch: TuningBatch): Tensor;
   /** All parameters of the model after training: adapters are merged. */
   finish(trained: Trained): Params;
@@ -170,6 +170,70 @@ async function encodeRows(
   };
 }
 
+type Splits = Readonly<Record<string, readonly LabeledText[] | null>>;
+const mapped = (splits: Splits, change: (rows: readonly LabeledText[], split: string) => LabeledText[]): Splits =>
+  Object.fromEntries(Object.entries(splits).map(([name, rows]) => [name, rows === null ? null : change(rows, name)]));
+
+/** The words of texts with tags as labeled texts, to find and check the names of the tags. */
+const asTags = (rows: readonly LabeledText[], split: string): LabeledText[] =>
+  rows.flatMap(({ words, tags, text }, i) => {
+    if (words === undefined || tags === undefined)
+      throw new ModelError(
+        `${split}: text ${i + 1} has no tags (${shortened(text)}); token classification needs .jsonl with lists "tokens" and "tags"`,
+      );
+    return words.map((word, k) => ({ text: word, label: tags[k] }));
+  });
+
+/**
+ * Texts with a tag per word: the first token of a word has its tag, the others have no loss, as `transformers` aligns them. Words that
+ * do not fit are left out.
+ */
+function encodeWords(
+  rows: readonly LabeledText[],
+  tokenizer: TextTokenizer,
+  length: number,
+  names: readonly string[],
+  padToken: number,
+): TuningBatch {
+  const frame = frameOf(tokenizer);
+  const around = tokenizer.encode("").ids;
+  const [start, close] = [around.slice(0, frame.before), around.slice(around.length - frame.after)];
+  const room = length - start.length - close.length;
+  if (room < 1) throw new ModelError(`fineTuning: maxLength is ${length}; the tokens around a text alone are as many`);
+  const numbers = new Map(names.map((name, i) => [name, i]));
+  const encoded = rows.map(({ words = [], tags = [] }) => {
+    const [ids, labels]: [number[], number[]] = [[], []];
+    words.forEach((word, k) => {
+      // The space is what stands before a word in a text.
+      tokenizer.encode(` ${word}`, { specialTokens: false }).ids.forEach((id, at) => {
+        ids.push(id);
+        labels.push(at === 0 ? (numbers.get(tags[k]) as number) : ignoredLabel);
+      });
+    });
+    const blank = (list: readonly number[]): number[] => list.map(() => ignoredLabel);
+    return {
+      ids: [...start, ...ids.slice(0, room), ...close],
+      labels: [...blank(start), ...labels.slice(0, room), ...blank(close)],
+    };
+  });
+  const shape = [rows.length, length];
+  const table = (lists: number[][], fill: number): Tensor => tensor(padRows(lists, length, fill), { shape });
+  return {
+    inputIds: table(
+      encoded.map(({ ids }) => ids),
+      padToken,
+    ),
+    attentionMask: table(
+      encoded.map(({ ids }) => ids.map(() => 1)),
+      0,
+    ),
+    labels: table(
+      encoded.map(({ labels }) => labels),
+      ignoredLabel,
+    ),
+  };
+}
+
 /** Training texts, and those held out or read for validation. */
 async function trainingRows(
   data: FineTuningOptions["data"],
@@ -197,14 +261,19 @@ const isNew = (pretrained: PretrainedModel, name: string): boolean => pretrained
 export async function fineTuning(options: FineTuningOptions): Promise<FineTuning> {
   checkOptions("fineTuning", options, fineTuningNames);
   const { task = "classification", data, maxLength = 128, compute, lora, freeze = [], packed = false } = options;
-  if (task !== "classification" && task !== "causal-lm" && task !== "masked-lm")
-    throw new ModelError(`fineTuning: task is classification, causal-lm or masked-lm, got ${task}`);
-  if (packed && task === "classification")
+  if (task === "base")
+    throw new ModelError("fineTuning: task is classification, token-classification, causal-lm or masked-lm, got base");
+  const isTagger = task === "token-classification";
+  if (packed && (task === "classification" || isTagger))
     throw new ModelError("fineTuning: packed is for language models; a text of a classifier has a row of its own");
   const { train: rows, validation: others } = await trainingRows(data, options.validation);
   const tests = options.test === undefined ? null : await readTexts(options.test);
   const splits = { data: rows, validation: others, test: tests };
-  const classes = task === "classification" ? classNames(splits, options.labels) : null;
+  const classes = isTagger
+    ? classNames(mapped(splits, asTags), options.labels)
+    : task === "classification"
+      ? classNames(splits, options.labels)
+      : null;
   const { pretrained, tokenizer } = await openModel({ ...options, task }, classes, () => rows.map(({ text }) => text));
   const { mask } = tokenizer.special;
   if (task === "masked-lm" && mask === null)
@@ -234,8 +303,11 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
     ...(compute !== undefined && compute !== "float32" && { dtype: compute }),
     ...(options.checkpoint === true && { checkpoint: "all" as const }),
   };
-  const encode = (given: readonly LabeledText[]): Promise<TuningBatch> =>
-    encodeRows(given, tokenizer, length, classes, packed, pretrained.config.padToken ?? tokenizer.special.pad ?? 0);
+  const padToken = pretrained.config.padToken ?? tokenizer.special.pad ?? 0;
+  const encode = async (given: readonly LabeledText[]): Promise<TuningBatch> =>
+    isTagger
+      ? encodeWords(given, tokenizer, length, classes as string[], padToken)
+      : encodeRows(given, tokenizer, length, classes, packed, padToken);
   const logits = (trained: Trained, batch: Omit<TuningBatch, "labels">): Tensor =>
     pretrained.apply(joined(trained, null), batch, how).logits as Tensor;
   const init = (key: Key): Trained => ({
@@ -270,7 +342,13 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
       return counted.notEqual(ignoredLabel).cast("float32").sum();
     },
     classes: classes ?? [],
-    correct: (trained, batch) => logits(trained, batch).argmax(-1).equal(batch.labels).cast("float32").sum(),
+    correct(trained, batch) {
+      const right = logits(trained, batch).argmax(-1).equal(batch.labels).cast("float32");
+      if (!isTagger) return right.sum();
+      // Of a text with tags, the share of those that are right.
+      const counted = batch.labels.notEqual(ignoredLabel).cast("float32");
+      return right.mul(counted).sum(-1).div(counted.sum(-1).maximum(1)).sum();
+    },
     data: {
       train: await encode(rows),
       ...(others !== null && { validation: await encode(others) }),

@@ -306,3 +306,56 @@ test("a task from a file learns, with LoRA too, and is saved as a whole model", 
   await assert.rejects(fineTuning({ from: dir, data: one }), /text 2 has no label/);
   await assert.rejects(fineTuning({ from: dir, data: join(folder, "none.csv") }), /no such file/);
 });
+
+test("words with tags: the first token of a word has its tag, and a tagger learns them", async () => {
+  const dir = join(folder, "tagger");
+  writeTokenizer(dir);
+  const base = defineModel({ ...configs.bert, vocab_size: byteVocabulary }, { task: "masked-lm" });
+  await savePretrained(dir, base, base.init(key(10)));
+  const data = join(folder, "tags.jsonl");
+  const rows = [
+    { tokens: ["EU", "and", "us"], ner_tags: ["B-ORG", "O", "B-LOC"] },
+    { tokens: ["the", "EU"], ner_tags: ["O", "B-ORG"] },
+  ];
+  const write = (...lines: unknown[]): void =>
+    writeFileSync(data, lines.map((row) => `${JSON.stringify(row)}\n`).join(""));
+  write(...rows);
+  const task = await fineTuning({ from: dir, task: "token-classification", data, maxLength: 9 });
+  assert.deepEqual(task.classes, ["B-LOC", "B-ORG", "O"]);
+  const list = async (t: Tensor | undefined): Promise<number[][]> => {
+    const flat = Array.from((await (t as Tensor).data()) as ArrayLike<number>);
+    return [flat.slice(0, 9), flat.slice(9)];
+  };
+  // Bytes are tokens, but for the merges " the" (258) and "and" (260); 261 is padding.
+  const [none, space, pad] = [-100, 32, 261];
+  assert.deepEqual(await list(task.data.train.inputIds), [
+    [space, 69, 85, space, 260, space, 117, 115, pad],
+    [258, space, 69, 85, pad, pad, pad, pad, pad],
+  ]);
+  assert.deepEqual(await list(task.data.train.labels), [
+    [1, none, none, 2, none, 0, none, none, none],
+    [2, 1, none, none, none, none, none, none, none],
+  ]);
+  assert.deepEqual(await list(task.data.train.attentionMask), [
+    [1, 1, 1, 1, 1, 1, 1, 1, 0],
+    [1, 1, 1, 1, 0, 0, 0, 0, 0],
+  ]);
+  let trained = task.model.init(key(11));
+  const optimizer = optim.adamW({ learningRate: 0.02 });
+  let state = optimizer.init(trained);
+  const step = jit((p: typeof trained, s: typeof state) => {
+    const grads = grad((q: typeof trained) => task.loss(q, task.data.train, { key: key(1), train: false }))(p);
+    return optimizer.update(p, grads, s);
+  });
+  for (let i = 0; i < 15; i++) [trained, state] = step(trained, state);
+  assert.equal(Number(await task.correct(trained, task.data.train).item()), 2, "all tags of both texts");
+  assert.equal(Number(await task.weight(task.data.train, { key: key(0), train: true }).item()), 5);
+  write(rows[0], { tokens: ["a"], ner_tags: [] });
+  await assert.rejects(readTexts(data), /line 2 has 1 words and 0 tags/);
+  write(rows[0], { text: "a", label: "x" });
+  await assert.rejects(fineTuning({ from: dir, task: "token-classification", data }), /text 2 has no tags/);
+  writeFileSync(join(folder, "ragged.csv"), "label,text\na,b\nc\n");
+  await assert.rejects(readTexts(join(folder, "ragged.csv")), /ragged\.csv:3: has 1 fields, the first row 2/);
+  writeFileSync(join(folder, "latin.csv"), Buffer.from("label,text\na,caf\u00e9\n", "latin1"));
+  await assert.rejects(readTexts(join(folder, "latin.csv")), /is not text in UTF-8/);
+});

@@ -8,6 +8,9 @@ export type OperatorEntry = number | ComplexNumber;
 /** An operator, or a matrix as nested rows. */
 export type OperatorLike = Operator | readonly (readonly OperatorEntry[])[];
 
+/** Largest number of entries of a matrix on the host: 2 GiB. */
+const largestSize = 2 ** 27;
+
 const parts = (x: OperatorEntry): [number, number] => (typeof x === "number" ? [x, 0] : [x.re, x.im]);
 
 /**
@@ -35,6 +38,10 @@ export class Operator {
 
   /** Matrix of zeros. */
   static zeros(rows: number, columns = rows): Operator {
+    if (!(rows * columns <= largestSize))
+      throw new WeftError(
+        `operators: a ${rows}x${columns} matrix has more than ${largestSize} entries; give local terms (sites) instead of whole matrices`,
+      );
     return new Operator(rows, columns, new Float64Array(rows * columns), new Float64Array(rows * columns));
   }
 
@@ -77,6 +84,10 @@ export class Operator {
 
   /** Sum of two operators. */
   add(other: Operator): Operator {
+    if (this.rows !== other.rows || this.columns !== other.columns)
+      throw new WeftError(
+        `operators: ${this.rows}x${this.columns} and ${other.rows}x${other.columns} have no sum; their dimensions differ`,
+      );
     const out = new Operator(this.rows, this.columns, this.re.slice(), this.im.slice());
     for (let k = 0; k < out.re.length; k++) {
       out.re[k] += other.re[k];

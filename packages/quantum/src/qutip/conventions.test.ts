@@ -537,7 +537,7 @@ describe("what QuTiP refuses, or means differently, is refused", () => {
     ["a dictionary of options", () => q.sesolve(sz, up, [0, 1], { options: {} } as never), /QuTiP's options is/],
     ["a method of QuTiP", () => q.sesolve(sz, up, [0, 1], { method: "adams" as never }), /adams/],
     ["a density matrix for sesolve", () => q.sesolve(sz, mixed, [0, 1]), /mesolve/],
-    ["a state that is not normalized", () => q.sesolve(sz, up.scale(2), [0, 1]), /norm of the final state is 2/],
+    ["a state that is not normalized", () => q.sesolve(sz, up.scale(2), [0, 1]), /norm 2 instead of 1/],
     [
       "a matrix that is no state",
       () =>

@@ -65,8 +65,11 @@ function probabilities(rho: Qobj, name: string): number[] {
 }
 
 /** Von Neumann entropy -tr(rho log rho), with the natural logarithm or that of `base` (2). */
-export const entropyVn = (rho: Qobj, base = Math.E): number =>
-  probabilities(rho, "entropyVn").reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0) / Math.log(base);
+export function entropyVn(rho: Qobj, base = Math.E): number {
+  if (!(base > 1 && Number.isFinite(base)))
+    throw new WeftError(`entropyVn: the base of the logarithm must be a number above 1, got ${base}`);
+  return probabilities(rho, "entropyVn").reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0) / Math.log(base);
+}
 /** Linear entropy 1 - tr(rho^2). */
 export const entropyLinear = (rho: Qobj): number => 1 - purity(rho);
 /** tr(rho^2). */

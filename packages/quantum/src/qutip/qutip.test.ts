@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { needsRepository, packageExamples, runPrograms, undocumentedExports } from "@weft/testing/examples";
 import { testPython } from "@weft/testing/python";
+import { Operator } from "../operators/index.js";
 import * as q from "./index.js";
 import { readPickle } from "./pickle.js";
 
@@ -43,6 +44,27 @@ test("evolutions agree with closed forms", () => {
     /there is no option "e_ops"; did you mean "eOps"/,
   );
 });
+
+test("what is no state, no sum and no Hamiltonian is refused", () => {
+  const sm = q.sigmam();
+  const from = (rows: number[][]) => (): unknown => q.mesolve(q.sigmaz(), q.Qobj.of(rows), [0, 1], [sm]);
+  assert.throws(from([[0.5, 0.5], [0, 0.5]]), /the initial state is not Hermitian/); // biome-ignore format: a matrix
+  assert.throws(from([[2, 0], [0, 0.5]]), /has the trace 2.5 instead of 1/); // biome-ignore format: a matrix
+  assert.throws(from([[1.5, 0], [0, -0.5]]), /has a negative eigenvalue/); // biome-ignore format: a matrix
+  const negative = q.qdiags([[1.5, -0.5]], [0]);
+  assert.throws(() => q.smesolve(q.sigmaz(), negative, [0, 1], [], [sm]), /has a negative eigenvalue/);
+  assert.throws(() => q.sesolve(q.sigmaz(), q.basis(2, 0).scale(2), [0, 1]), /has the norm 2 instead of 1; divide/);
+  // A drive that is not Hermitian for a hundredth of the time only.
+  const short = (t: import("@weft/core").Tensor) => t.sub(0.613).div(0.004).square().neg().exp();
+  assert.throws(() => q.sesolve([q.sigmaz(), [sm, short]], q.basis(2, 0), [0, 1]), /H: is not Hermitian at t = 0.[56]/);
+  assert.throws(() => new Operator(2, 2, ...twice(4)).add(new Operator(3, 3, ...twice(9))), /2x2 and 3x3 have no sum/);
+  assert.throws(() => q.tensor(Array.from({ length: 20 }, () => q.qeye(4))), /more than 134217728 entries/);
+  assert.throws(() => q.basis(1e9), /the dimension must be a whole number from 1 to/);
+  assert.throws(() => q.entropyVn(q.fockDm(2, 0), 1), /base of the logarithm must be a number above 1/);
+  assert.deepEqual(q.sesolve(q.sigmaz(), q.basis(2, 0), [3], { eOps: [q.sigmaz()] }).expect, [[1]]);
+});
+
+const twice = (n: number): [Float64Array, Float64Array] => [new Float64Array(n), new Float64Array(n)];
 
 test("averages of trajectories equal the master equation within their errors", () => {
   const lower = q.sigmam().scale(Math.sqrt(0.5));

@@ -97,9 +97,9 @@ function methodOf({ method, rtol, atol, nsteps, maxStep }: SolverOptions): Metho
 /** Throws unless the times ascend. */
 export function checkTimes(tlist: readonly number[]): void {
   const bad = tlist.findIndex((t, k) => !Number.isFinite(t) || (k > 0 && t <= tlist[k - 1]));
-  if (tlist.length < 2 || bad >= 0)
+  if (tlist.length === 0 || bad >= 0)
     throw new WeftError(
-      `tlist: needs at least two ascending times, got ${tlist.length < 2 ? `${tlist.length}` : `${tlist[bad]} at index ${bad}`}`,
+      `tlist: needs ascending times, got ${tlist.length === 0 ? "none" : `${tlist[bad]} at index ${bad}`}`,
     );
 }
 
@@ -140,6 +140,8 @@ export function evolve(problem: Problem, options: SolverOptions): Solved {
   const { h, jumps, start, tlist, observables } = problem;
   const times = tlist.map((t) => t - tlist[0]);
   const method = methodOf(options);
+  if (problem.isState) checkState(start, jumps !== null, "initial");
+  if (times.length === 1) return fromHost(problem, { states: [start], accepted: 0, error: 0, reached: true });
   if (options.method === undefined) {
     const { tableau, tolerance } = method as Method;
     const checked = jumps === null ? null : checkJumps(jumps, h);
@@ -168,7 +170,7 @@ function fromHost({ start, tlist, observables, isState, jumps }: Problem, run: H
     );
   const states = run.states.map((x) => new Qobj(x, start.dims));
   const final = states[states.length - 1];
-  if (isState) checkState(final, jumps !== null);
+  if (isState) checkState(final, jumps !== null, "final");
   const values = observables.map((op) => {
     const value = typeof op === "function" ? null : expectation(op);
     return tlist.map((t, k) =>
@@ -181,18 +183,22 @@ function fromHost({ start, tlist, observables, isState, jumps }: Problem, run: H
 /** Room for rounding in numbers that are probabilities. */
 const room = 1e-6;
 
-/** Throws unless the norm of a ket is 1, or a density matrix has no negative eigenvalue. */
-function checkState(state: Qobj, isDensity: boolean): void {
-  if (!isDensity) {
-    const norm = state.norm();
-    if (!(Math.abs(norm - 1) <= room))
-      throw new WeftError(
-        `evolve: the norm of the final state is ${norm} instead of 1; start from a normalized state (unit()), and tighten rtol and atol`,
-      );
-  } else if (!isPositive(state, room * Math.max(1, state.trace().re)))
-    throw new WeftError(
-      "evolve: the final state has a negative eigenvalue; start from a density matrix, and tighten rtol and atol",
-    );
+/** Throws unless the norm of a ket is 1, or a density matrix is Hermitian, of trace 1 and without negative eigenvalues. */
+export function checkState(state: Qobj, isDensity: boolean, which: "initial" | "final"): void {
+  const remedy =
+    which === "initial"
+      ? isDensity
+        ? "start from a density matrix"
+        : "divide it by its norm (unit())"
+      : "tighten rtol and atol";
+  const fail = (what: string): never => {
+    throw new WeftError(`evolve: the ${which} state ${what}; ${remedy}`);
+  };
+  const norm = isDensity ? state.trace().re : state.norm();
+  // The host evolves one half of a density matrix: the other one would be replaced by its mirror image.
+  if (isDensity && !(state.hermitianError() <= room * Math.max(1, state.size()))) fail("is not Hermitian");
+  if (!(Math.abs(norm - 1) <= room)) fail(`has the ${isDensity ? "trace" : "norm"} ${norm} instead of 1`);
+  if (isDensity && !isPositive(state, room)) fail("has a negative eigenvalue");
 }
 
 /** Whether a Hermitian matrix plus `shift` on its diagonal is positive definite, by its Cholesky factors. */

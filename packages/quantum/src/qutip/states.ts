@@ -10,9 +10,11 @@ import {
 } from "../operators/index.js";
 import { densityMatrix, ketOf, Qobj } from "./qobj.js";
 
+/** Largest number of levels of a ket. */
+const mostLevels = 2 ** 24;
 const check = (n: number, name: string): number => {
-  if (!Number.isInteger(n) || n < 1)
-    throw new WeftError(`${name}: the dimension must be a whole number >= 1, got ${n}`);
+  if (!Number.isInteger(n) || n < 1 || n > mostLevels)
+    throw new WeftError(`${name}: the dimension must be a whole number from 1 to ${mostLevels}, got ${n}`);
   return n;
 };
 const diagonal = (n: number, value: (k: number) => OperatorEntry): Qobj =>
@@ -135,8 +137,12 @@ export function basis(N: Levels, n: Levels = typeof N === "number" ? 0 : N.map((
   if (levels.length !== dims.length || levels.some((k, at) => !Number.isInteger(k) || k < 0 || k >= dims[at]))
     throw new WeftError(`basis: there is no level [${levels.join(", ")}] among [${dims.join(", ")}]`);
   const at = levels.reduce((sum, k, i) => sum * dims[i] + k, 0);
+  const size = check(
+    dims.reduce((a, b) => a * b, 1),
+    "basis",
+  );
   return ketOf(
-    Array.from({ length: dims.reduce((a, b) => a * b, 1) }, (_, k) => Number(k === at)),
+    Array.from({ length: size }, (_, k) => Number(k === at)),
     dims,
   );
 }

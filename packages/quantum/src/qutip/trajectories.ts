@@ -14,7 +14,7 @@ import {
 } from "../solvers/index.js";
 import { expect } from "./metrics.js";
 import { checkDims, densityMatrix, Qobj } from "./qobj.js";
-import { checkOptions } from "./solve.js";
+import { checkOptions, checkState } from "./solve.js";
 import { type Args, type CollapseOperator, collapseList, hamiltonianOf, jumpsOf, type QobjEvo } from "./terms.js";
 
 /** Options of `mcsolve` and `smesolve`. */
@@ -149,6 +149,7 @@ export function smesolve(
   options: StochasticOptions = {},
 ): StochasticResult {
   const [hidden, measured] = [collapseList(cOps), collapseList(scOps)];
+  checkState(rho0, !rho0.isket, "initial");
   if (measured.length === 0) throw new WeftError("smesolve: needs at least one measured operator; use mesolve");
   const efficiencies = [...hidden.map(() => 0), ...measured.map(() => 1)];
   return simulate("smesolve", H, rho0, tlist, [...hidden, ...measured], options, (system, settings) =>

@@ -19,13 +19,13 @@ import {
 } from "./trajectories.js";
 
 /** Integration methods of diffusive equations. */
-const diffusiveMethods = ["rouchon", "euler", "milstein"] as const;
+const diffusiveMethods = ["rouchon", "euler", "milstein", "platen"] as const;
 
 /** Options of `diffusive`. */
 export interface DiffusiveOptions extends TrajectoryOptions {
   /**
    * "rouchon" (default) multiplies by Kraus operators: states stay positive, strong order 1; "milstein": strong order 1, one
-   * channel; "euler": Euler-Maruyama, strong order 1/2.
+   * channel; "euler": Euler-Maruyama, strong order 1/2; "platen": means of second order in the step, one detected channel.
    */
   method?: (typeof diffusiveMethods)[number];
   /** Probability of detection for each jump operator, 0 to 1. Default: 1. Below 1 the state is a density matrix. */
@@ -95,31 +95,51 @@ function rouchonStep(
   };
 }
 
+/** A state's change dx = drift dt + sum of noise dW, and the signals <L + L^H> of the channels. */
+interface Change {
+  drift: Tensor;
+  noise: Tensor[];
+  signals: Tensor[];
+  /** L x of every channel. */
+  lx: Tensor[];
+}
+
+function changeOf({ rates, channelsAt }: Setup, efficiencies: readonly number[], isPure: boolean) {
+  const kind = isPure ? pure : mixed;
+  return (x: Tensor, u: Tensor): Change => {
+    const lx = channelsAt(u).map((l) => l.apply(x));
+    const signals = lx.map((y) => kind.signal(y, x));
+    if (!isPure) {
+      const noise = lx.map((y, j) => y.add(adjoint(y)).sub(times(x, signals[j])).mul(Math.sqrt(efficiencies[j])));
+      return { drift: rates.lindblad(x, u), noise, signals, lx };
+    }
+    const drift = signals.reduce(
+      (sum, e, j) => sum.add(times(lx[j], e.mul(0.5)).sub(times(x, e.square().div(8)))),
+      rates.effective(x, u),
+    );
+    return { drift, noise: lx.map((y, j) => y.sub(times(x, signals[j].mul(0.5)))), signals, lx };
+  };
+}
+
 /** Euler-Maruyama, or Milstein's method with the second-order term of one channel. */
 function explicitDiffusion(
-  { rates, channelsAt, grid }: Setup,
+  ready: Setup,
   efficiencies: readonly number[],
   isPure: boolean,
   isMilstein: boolean,
 ): DiffusiveStep {
-  const { h } = grid;
+  const { h } = ready.grid;
   const kind = isPure ? pure : mixed;
+  const change = changeOf(ready, efficiencies, isPure);
   return (x, u, dw) => {
-    const channels = channelsAt(u);
-    const lx = channels.map((l) => l.apply(x));
-    const signals = lx.map((y) => kind.signal(y, x));
-    const noise = channels.map((_, j) => {
-      if (isPure) return lx[j].sub(times(x, signals[j].mul(0.5)));
-      return lx[j].add(adjoint(lx[j])).sub(times(x, signals[j])).mul(Math.sqrt(efficiencies[j]));
-    });
-    let next = isPure ? x.add(times(rates.effective(x, u), h)) : x.add(times(rates.lindblad(x, u), h));
-    channels.forEach((_, j) => {
+    const { drift, noise, signals, lx } = change(x, u);
+    let next = x.add(times(drift, h));
+    ready.channelsAt(u).forEach((l, j) => {
       const e = signals[j];
-      if (isPure) next = next.add(times(times(lx[j], e.mul(0.5)).sub(times(x, e.square().div(8))), h));
       next = next.add(times(noise[j], dw.index(j)));
       if (!isMilstein) return;
       // b'(x)[b] (dW^2 - h) / 2
-      const lb = channels[j].apply(noise[j]);
+      const lb = l.apply(noise[j]);
       const slope = isPure
         ? lb.sub(times(noise[j], e.mul(0.5))).sub(times(x, overlap(noise[j], lx[j]).add(overlap(x, lb))))
         : lb
@@ -133,6 +153,39 @@ function explicitDiffusion(
     return { next: kind.normalized(next), record: stack(record, 0) };
   };
 }
+
+/** Platen's explicit method of weak order 2 with one detected channel. */
+function platenStep(ready: Setup, efficiencies: readonly number[], isPure: boolean): DiffusiveStep {
+  const { h } = ready.grid;
+  const kind = isPure ? pure : mixed;
+  const change = changeOf(ready, efficiencies, isPure);
+  const seen = efficiencies.findIndex((e) => e > 0);
+  const root = h.sqrt();
+  return (x, u, dw) => {
+    const { drift, noise, signals } = change(x, u);
+    const [b, w] = [noise[seen], dw.index(seen)];
+    const moved = x.add(times(drift, h));
+    const [up, down] = [root, root.neg()].map((by) => change(moved.add(times(b, by)), u).noise[seen]);
+    const later = change(moved.add(times(b, w)), u).drift;
+    const next = x
+      .add(times(drift.add(later), h.mul(0.5)))
+      .add(times(up.add(down).add(b.mul(2)), w.mul(0.25)))
+      .add(times(up.sub(down), w.square().sub(h).div(root.mul(4))));
+    const found = kind.normalized(next);
+    // The signal is integrated by the trapezoidal rule.
+    const after = change(found, u).signals;
+    const record = signals.map((e, j) =>
+      dw.index(j).add(
+        e
+          .add(after[j])
+          .mul(h)
+          .mul(Math.sqrt(efficiencies[j]) / 2),
+      ),
+    );
+    return { next: found, record: stack(record, 0) };
+  };
+}
+
 /**
  * Diffusive trajectories under continuous homodyne detection of every jump operator: the stochastic Schrödinger equation for
  * kets, the stochastic master equation for density matrices and efficiencies below 1. Differentiable.
@@ -163,6 +216,10 @@ export function diffusive(system: OpenSystem, initial: Tensor | OperatorLike, op
     throw new WeftError(
       `diffusive: milstein is of first order for one channel only, and the system has ${channels}; use rouchon`,
     );
+  if (method === "platen" && efficiencies.filter((e) => e > 0).length !== 1)
+    throw new WeftError(
+      `diffusive: platen is for one detected channel, and efficiencies are ${efficiencies.join(", ")}; use rouchon`,
+    );
   const rank = initial instanceof Tensor ? initial.rank : Operator.from(initial, "initial state").columns === 1 ? 1 : 2;
   const isPure = efficiencies.every((e) => e === 1) && rank === 1;
   const start = startOf(initial, D, grid, isPure);
@@ -174,7 +231,9 @@ export function diffusive(system: OpenSystem, initial: Tensor | OperatorLike, op
   const advance =
     method === "rouchon"
       ? rouchonStep(ready, efficiencies, isPure)
-      : explicitDiffusion(ready, efficiencies, isPure, method === "milstein");
+      : method === "platen"
+        ? platenStep(ready, efficiencies, isPure)
+        : explicitDiffusion(ready, efficiencies, isPure, method === "milstein");
   const root = grid.h.sqrt();
   const step = (x: Tensor, { u, at, trajectory, dw }: StepInputs): { next: Tensor; record: Tensor } => {
     const drawn = dw ?? randn([channels], { key: stepKey(seed, trajectory, at), dtype: grid.real }).mul(root);

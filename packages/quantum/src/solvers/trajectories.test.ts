@@ -44,6 +44,7 @@ describe("trajectories", { skip: CpuDevice.available() ? false : "no C compiler 
     ["milstein, kets", qubit, { method: "milstein" }],
     ["rouchon, density matrices", noisy, { efficiencies: [0.5, 0.8] }],
     ["milstein, density matrices", qubit, { method: "milstein", efficiencies: [0.3] }],
+    ["platen, density matrices, one of two channels detected", noisy, { method: "platen", efficiencies: [0.5, 0] }],
   ];
   for (const [name, system, more] of cases)
     test(`diffusive averages follow the master equation: ${name}`, () => {
@@ -102,6 +103,53 @@ describe("trajectories", { skip: CpuDevice.available() ? false : "no C compiler 
         Math.sqrt(final(by).reduce((sum, x, k) => sum + (x - exact[k]) ** 2, 0) / n);
       const ratio = error(64) / error(32);
       assert.ok(ratio > least, `error at twice the step: ${ratio} times`);
+    });
+
+  /**
+   * Means over all paths of increments 0 and +-sqrt(3 h), with their probabilities: they have the moments of Gaussian ones that a
+   * method of weak order 2 sees, and no statistical error.
+   */
+  const exactMeans = (steps: number, method: "platen" | "milstein", efficiency: number): number[] => {
+    const count = 3 ** steps;
+    const digits = Array.from({ length: count }, (_, k) =>
+      Array.from({ length: steps }, (_, j) => (Math.floor(k / 3 ** j) % 3) - 1),
+    );
+    const probability = digits.map((list) => list.reduce((p, d) => p * (d === 0 ? 2 / 3 : 1 / 6), 1));
+    const size = Math.sqrt(3 / steps);
+    const noise = weft
+      .tensor(
+        digits.flatMap((list) => list.map((d) => d * size)),
+        f64,
+      )
+      .reshape([count, steps, 1]);
+    const efficiencies = [efficiency];
+    const run = diffusive(qubit, start, { duration: 1, steps, trajectories: count, noise, method, efficiencies });
+    const states = numbers(run.final);
+    const records = numbers(run.records);
+    const excited = (k: number): number =>
+      efficiency === 1 ? states[4 * k] ** 2 + states[4 * k + 1] ** 2 : states[8 * k];
+    const means = (of: (k: number) => number): number => probability.reduce((sum, p, k) => sum + p * of(k), 0);
+    return [
+      means(excited),
+      means((k) => excited(k) ** 2),
+      means((k) => records[k]),
+      means((k) => records[k] * excited(k)),
+    ];
+  };
+  for (const efficiency of [1, 0.6])
+    test(`means of platen are of second order, with an efficiency of ${efficiency}`, () => {
+      const [coarse, middle, fine] = [2, 4, 8].map((steps) => exactMeans(steps, "platen", efficiency));
+      const exact = lindblad(qubit, densityOf(start), { duration: 1, steps: 100, observables });
+      const want = (1 + numbers(exact.expectations.z)[0]) / 2;
+      const [e2, e4, e8] = [coarse, middle, fine].map(([mean]) => Math.abs(mean - want));
+      assert.ok(e8 < 2e-3 && e2 / e4 > 3 && e4 / e8 > 3, `errors of the mean: ${e2}, ${e4}, ${e8}`);
+      // Squares, records and their products have no closed form: their changes fall by four when steps are halved.
+      for (const k of [1, 2, 3]) {
+        const ratio = Math.abs(coarse[k] - middle[k]) / Math.abs(middle[k] - fine[k]);
+        assert.ok(ratio > 2.6 || Math.abs(middle[k] - fine[k]) < 1e-5, `value ${k}: ${ratio}`);
+      }
+      const [m4, m8] = [4, 8].map((steps) => Math.abs(exactMeans(steps, "milstein", efficiency)[0] - want));
+      assert.ok(e8 < m8 / 3 && m4 / m8 < 3, `milstein: ${m4}, ${m8}`);
     });
 
   test("density matrices stay positive, kets normalized, at long steps", () => {

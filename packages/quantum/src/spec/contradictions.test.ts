@@ -97,7 +97,13 @@ test("patterns of keys are matched in linear time, and files without end are ref
   assert.deepEqual(matching(keys, "q0.x.amplitude*amplitude"), []);
   assert.deepEqual(matching([`${"a".repeat(60)}b`], "a*".repeat(40)), [`${"a".repeat(60)}b`]);
   assert.deepEqual(matching(["a".repeat(60)], `${"a*".repeat(40)}b`), []);
-  assert.throws(() => parseGateSpec("device: &x [*x]"), /is not YAML: .*circular/);
+  const pulse = (k: number): string => `{ on: q, name: x${k}, operator: x, shape: cosine, length: 20, amplitude: 1 }`;
+  const many = Array.from({ length: 257 }, (_, k) => pulse(k)).join(", ");
+  assert.throws(
+    () => parseGateSpec(`{ device: { parts: { q: { kind: qubit, frequency: 1 } } }, pulses: [${many}] }`),
+    /gate: pulses: expected at most 256, got 257/,
+  );
+  assert.throws(() => parseGateSpec("device: &x [*x]"), /an alias refers to a value that contains it/);
 });
 
 test("the error is estimated where steps cannot be halved, where drives jump between steps, and in complex64", () => {

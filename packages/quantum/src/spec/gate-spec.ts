@@ -159,12 +159,17 @@ export function gateJsonSchema(): Record<string, unknown> {
  */
 export const parseGateSpec = (source: string, name = "gate"): GateSpec => gateSpec(parseYaml(source, name), name);
 
+/** Largest number of pulses: each is an argument of the compiled program, and compiling takes minutes beyond. */
+const mostPulses = 256;
+
 /** Reads a gate specification from parsed YAML. */
 function gateSpec(value: unknown, name = "gate"): GateSpec {
   const file = readValue(fileSchema, value, name);
   const section = <S extends z.ZodType>(schema: S, key: keyof typeof file, fallback: unknown): z.output<S> =>
     readValue(schema, file[key] ?? fallback, name, [key]);
   const { device: bare, shared } = file.device;
+  const count = file.pulses?.length ?? 0;
+  if (count > mostPulses) throw new SpecError(`${name}: pulses: expected at most ${mostPulses}, got ${count}`);
   const drives = section(listOf(pulseSchema(bare)), "pulses", []).flat();
   // Shared parameters may be those of pulses, so they are added last.
   const device = new QuantumDevice({ ...bare, drives: [...bare.drives, ...drives], shared });

@@ -316,6 +316,14 @@ export class BoundDevice {
         Object.fromEntries(keys.map((key) => [key, this.parameter(`${name}.${key}`)]));
       const stacked = Object.fromEntries(keys.map((key) => [key, stack(names.map((name) => of(name)[key]))]));
       const all = solver(part)(stacked);
+      const energies = concreteValues(all.energies);
+      const bad = energies?.findIndex(Number.isNaN) ?? -1;
+      const given = concreteValues(stack(Object.values(stacked)));
+      if (bad >= 0 && given?.every(Number.isFinite))
+        throw new WeftError(
+          `device: the levels of ${names[Math.floor(bad / part.structure.levels)]} reach the ends of the grid on which they are ` +
+            `computed; raise points${part.kind === "fluxonium" ? " and range" : ""} (now ${part.structure.points}${part.kind === "fluxonium" ? ` and ${part.structure.range}` : ""})`,
+        );
       names.forEach((name, i) => {
         solved[name] = { energies: all.energies.index(i), n: all.n.index(i), phi: all.phi.index(i) };
       });

@@ -3,6 +3,7 @@
 import { WeftError } from "@weft/core/internal/graph";
 import {
   angle,
+  ceil,
   complex,
   cos,
   diag,
@@ -12,8 +13,10 @@ import {
   sin,
   sqrt,
   stack,
+  stopGradient,
   type Tensor,
   tensor,
+  where,
   zerosLike,
 } from "@weft/core/internal/tensor";
 import { destroy, type Operator } from "../operators/index.js";
@@ -65,8 +68,25 @@ interface PhaseGrid {
   chargeRe: Float64Array;
   chargeIm: Float64Array;
   points: Float64Array;
+  /** Real and imaginary parts of plane waves of the largest charges, one per row. */
+  waves: readonly [Float64Array, Float64Array];
 }
 const grids = new Map<string, PhaseGrid>();
+
+/** Number of points at each end of a grid where states that fit have no weight. */
+const rimOf = (count: number): number => Math.ceil(count / 50);
+/** Rows at both ends of a matrix. */
+const rim = (v: Tensor, width: number): Tensor[] => [v.index(`0:${width}`), v.index(`${v.shape[0] - width}:`)];
+
+/** Energies, or NaN if a state has more than `most` of its weight in some rows, which are the ends of its grid. */
+const onGrid = (energies: Tensor, rows: readonly Tensor[], most: number): Tensor => {
+  const weight = rows.map((x) => x.square().sum(0)).reduce((a, b) => a.add(b));
+  return where(stopGradient(weight).max().lessEqual(most), energies, Number.NaN);
+};
+
+/** The part of a number that is not a multiple of `period`, from -period / 2 to period / 2. */
+const wrapped = (x: Tensor, period: number): Tensor => x.sub(nearest(x, period));
+const nearest = (x: Tensor, period: number): Tensor => stopGradient(ceil(x.div(period).sub(0.5)).mul(period));
 
 function phaseGrid(count: number, range: number): PhaseGrid {
   const key = `${count} ${range}`;
@@ -90,7 +110,11 @@ function phaseGrid(count: number, range: number): PhaseGrid {
       const distance = Math.floor(at / count) - (at % count);
       return distance >= 0 ? row[distance] : mirror * row[-distance];
     });
+  const outer = [...charges.slice(0, rimOf(count)), ...charges.slice(count - rimOf(count))];
+  const wave = (part: (x: number) => number): Float64Array =>
+    Float64Array.from(outer.flatMap((n) => Array.from(points, (x) => part(n * x) / Math.sqrt(count))));
   const grid = {
+    waves: [wave(Math.cos), wave(Math.sin)] as const,
     kinetic: toeplitz(rows.kinetic, 1),
     chargeRe: toeplitz(rows.re, 1),
     chargeIm: toeplitz(rows.im, -1),
@@ -127,7 +151,8 @@ function solveFluxonium(p: PartParameters, s: PartStructure): PartLevels {
   const grid = phaseGrid(count, s.range);
   const points = tensor(grid.points, f64);
   const onJunction = s.fluxOn === "junction";
-  const centered = onJunction ? points : points.add(p.phiExt);
+  // The whole is periodic in the flux; the grid is around the well of the smallest one.
+  const centered = onJunction ? points : points.add(wrapped(p.phiExt, twoPi));
   const well = centered.square().mul(p.el.mul(0.5));
   const washboard = cos(onJunction ? points.sub(p.phiExt) : points).mul(p.ej);
   const h = square(grid.kinetic, count)
@@ -137,7 +162,9 @@ function solveFluxonium(p: PartParameters, s: PartStructure): PartLevels {
   const v = vectors.index(":", `0:${levels}`);
   const n = elements(v, square(grid.chargeRe, count), square(grid.chargeIm, count));
   const phi = complex(matmul(v.T, centered.unsqueeze(1).mul(v)), full([levels, levels], 0, f64));
-  return { energies: values.index(`0:${levels}`).mul(twoPi), ...fixPhases(n, phi) };
+  const outer = grid.waves.map((wave) => matmul(tensor(wave, { shape: [wave.length / count, count] }), v));
+  const energies = onGrid(values.index(`0:${levels}`), [...rim(v, rimOf(count)), ...outer], 1e-6);
+  return { energies: energies.mul(twoPi), ...fixPhases(n, phi) };
 }
 
 function solveTransmon(p: PartParameters, s: PartStructure): PartLevels {
@@ -155,7 +182,8 @@ function solveTransmon(p: PartParameters, s: PartStructure): PartLevels {
   const hop = Float64Array.from({ length: count * count }, (_, at) =>
     Math.abs(Math.floor(at / count) - (at % count)) === 1 ? 0.5 : 0,
   );
-  const n = tensor(charges, f64);
+  // Charges around that of the gate.
+  const n = tensor(charges, f64).add(nearest(p.ng, 1));
   const h = diag(n.sub(p.ng).square().mul(p.ec.mul(4))).sub(square(hop, count).mul(ej));
   const { values, vectors } = eigh(h);
   const v = vectors.index(":", `0:${levels}`);
@@ -165,7 +193,8 @@ function solveTransmon(p: PartParameters, s: PartStructure): PartLevels {
   });
   const charge = complex(matmul(v.T, n.unsqueeze(1).mul(v)), full([levels, levels], 0, f64));
   const phi = elements(v, full([count, count], 0, f64), square(phase, count));
-  return { energies: values.index(`0:${levels}`).mul(twoPi), ...fixPhases(charge, phi) };
+  const energies = onGrid(values.index(`0:${levels}`), rim(v, 1), 1e-9);
+  return { energies: energies.mul(twoPi), ...fixPhases(charge, phi) };
 }
 
 /** Oscillator levels with n = a + a^H and phi = i (a - a^H). */
@@ -179,13 +208,23 @@ function ladder(energies: (k: Tensor) => Tensor, levels: number): PartLevels {
   return { energies: energies(k).mul(twoPi), n: a.add(a.adjoint()).tensor(), phi: phi.tensor() };
 }
 
+const usualRange = 5 * Math.PI;
+
+/** Grid on which the levels of a fluxonium fit: the turning point of the highest one, half a period of the flux, and the tail of a state. */
+function fluxoniumGrid({ ec, ej, el }: Readonly<Record<string, number>>, levels: number): Partial<PartStructure> {
+  const top = levels * Math.sqrt(8 * ec * el) + ej;
+  const extent = Math.sqrt((2 * top) / el) + Math.PI + (2.5 * ((8 * ec) / el) ** 0.25) / Math.SQRT2;
+  const times = Math.min(10, Math.max(1, Math.ceil(extent / usualRange)));
+  return { points: 400 * times, range: usualRange * times };
+}
+
 /** Kinds of parts. */
 export type PartKind = "fluxonium" | "transmon" | "resonator" | "duffing" | "qubit";
 
 export const partRules: Readonly<Record<PartKind, PartRule>> = {
   fluxonium: {
     parameters: { ec: null, ej: null, el: null, phiExt: 0 },
-    structure: { points: 400, range: 5 * Math.PI },
+    structure: { points: 400, range: usualRange },
     solve: solveFluxonium,
   },
   transmon: {
@@ -258,6 +297,8 @@ export class DevicePart {
       parameters[name] = fallback;
     }
     this.parameters = parameters;
+    if (kind === "fluxonium" && fields.range === undefined && fields.points === undefined)
+      Object.assign(structure, fluxoniumGrid(parameters, Number(structure.levels)));
     this.structure = structure as unknown as PartStructure;
     const { levels, computational, points, fluxOn } = this.structure;
     if (!Number.isInteger(points) || points < 0 || points > largestGrid)

@@ -7,6 +7,7 @@ import { onEachDevice } from "@weft/testing/devices";
 import { cosinePulse } from "../pulses/index.js";
 import {
   Chain,
+  type DevicePart,
   Duffing,
   evolve,
   Fluxonium,
@@ -44,6 +45,38 @@ onEachDevice((_, device) => {
     );
     a.forEach((e, i) => void near(e, b[i], 1e-7));
   });
+});
+
+test("levels are computed where the states are: any flux and gate charge, weak inductors; else they are refused", () => {
+  const above = (part: DevicePart): number[] => {
+    const [ground, ...rest] = ghz(part.solve().energies);
+    return rest.map((e) => e - ground);
+  };
+  // In a basis of oscillator states, by SciPy.
+  const known: [object, number[]][] = [
+    [
+      { ec: 2.5, ej: 8.9, el: 0.5, phiExt: Math.PI },
+      [0.363421367, 9.386348966, 12.328822001, 17.302533565, 18.059099792],
+    ],
+    [{ ec: 1, ej: 4, el: 0.05, phiExt: 0.7 }, [0.754933895, 1.184823639, 3.434249216, 4.249989674, 4.300268397]],
+  ];
+  for (const [fields, want] of known)
+    above(new Fluxonium({ ...(fields as { ec: number; ej: number; el: number }), levels: 6 })).forEach(
+      (e, k) => void near(e, want[k], 2e-7),
+    );
+  const small = { ec: 1, ej: 4, el: 1, levels: 3, points: 120, range: 4 * Math.PI };
+  const still = above(new Fluxonium(small));
+  for (const turns of [1, 3, -10])
+    above(new Fluxonium({ ...small, phiExt: 2 * Math.PI * turns })).forEach((e, k) => void near(e, still[k], 1e-9));
+  const transmon = { ec: 0.2, ej: 10, levels: 4 };
+  const uncharged = above(new Transmon({ ...transmon, ng: 0.2 }));
+  above(new Transmon({ ...transmon, ng: 40.2 })).forEach((e, k) => void near(e, uncharged[k], 1e-9));
+  const levelsOf = (part: DevicePart): unknown => new QuantumDevice({ parts: { q: part } }).with({}).levels();
+  assert.throws(
+    () => levelsOf(new Transmon({ ...transmon, ej: 1e5 })),
+    /levels of q reach the ends of the grid.*raise points/,
+  );
+  assert.throws(() => levelsOf(new Fluxonium({ ...small, range: Math.PI })), /raise points and range \(now 120/);
 });
 
 test("frequencies and matrix elements of the qubits of a chain equal the published values", () => {

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { CsvError, readCsv } from "@weft/formats/csv";
 import { trainSettings } from "../settings.js";
+import { parquetObjects } from "./files.js";
 import { syntheticClasses, syntheticTable } from "./synthetic.js";
 import { DataError, TableBuilder, type TextTable } from "./table.js";
 
@@ -196,22 +197,13 @@ function readJsonLines(source: DatasetSource, bytes: Buffer): TextTable {
 }
 
 async function readParquet(source: DatasetSource, bytes: Buffer): Promise<TextTable> {
-  const { parquetReadObjects } = await import("hyparquet");
   const table = new TableBuilder();
-  const whole = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
-  let rows: Record<string, unknown>[];
-  try {
-    rows = await parquetReadObjects({ file: whole, columns: ["text", "label"] });
-  } catch (error) {
-    throw new DataError(
-      `${source.path}: cannot be read as Parquet with the columns text and label: ${(error as Error).message}`,
-    );
-  }
-  rows.forEach((row, i) => {
-    const where = `${source.path}: row ${i}`;
+  for await (const value of parquetObjects(bytes, source.path, ["text", "label"])) {
+    const row = value as Record<string, unknown>;
+    const where = `${source.path}: row ${table.rows}`;
     if (typeof row.text !== "string") throw new DataError(`${where}: its text is ${typeof row.text}, not a string`);
     table.add(classOf(source, String(row.label), where, 0), [row.text]);
-  });
+  }
   return table.build();
 }
 

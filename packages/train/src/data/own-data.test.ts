@@ -1,7 +1,7 @@
 // Data sets of the user: columns, labels and splits are found and checked; one is trained on and used from the command line.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -24,6 +24,37 @@ async function rowsOf(data: OwnData, split: "train" | "test" = "train"): Promise
 }
 const refuses = (data: OwnData, message: RegExp, split: "train" | "test" = "train"): Promise<void> =>
   assert.rejects(() => ownSplit(data, split), message);
+
+/** Rows one to four of two classes in two groups, as pyarrow writes them. */
+const packed = {
+  gzip: "UEFSMRUAFSgVSCwVBBUAFQYVBhwAAAAfiwgAAAAAAAIDY2JgYGBhZAaS+XmpIKqkPB8ASL2VJxQAAAAVABUgFUAsFQQVABUGFQYcAAAAH4sIAAAAAAACA2NiYGBgYWQEkokgIgkAjBQlGxAAAAAVABUuFVAsFQQVABUGFQYcAAAAH4sIAAAAAAACA2NiYGBgYWQFkiUZRampLEBGWn5pEQCw+wqLFwAAABUAFSAVQCwVBBUAFQYVBhwAAAAfiwgAAAAAAAIDY2JgYGBhZASSiSAiCQCMFCUbEAAAABUEGTw1ABgGc2NoZW1hFQQAFQwlAhgEdGV4dCUATBwAAAAVDCUCGAVsYWJlbCUATBwAAAAWCBksGSwmABwVDBklBgAZGAR0ZXh0FQQWBBZOFm4mCEkcFQAVABUCADwWDBkGGSYABAAAACYAHBUMGSUGABkYBWxhYmVsFQQWBBZGFmYmdkkcFQAVABUCADwWBBkGGSYABAAAABaUARYEJggW1AEAGSwmABwVDBklBgAZGAR0ZXh0FQQWBBZUFnYm3AFJHBUAFQAVAgA8FhIZBhkmAAQAAAAmABwVDBklBgAZGAVsYWJlbBUEFgQWRhZmJtICSRwVABUAFQIAPBYEGQYZJgAEAAAAFpoBFgQm3AEW3AEAKCBwYXJxdWV0LWNwcC1hcnJvdyB2ZXJzaW9uIDI1LjAuMRksHAAAHAAAAD4BAABQQVIx",
+  brotli:
+    "UEFSMRUAFSgVMCwVBBUAFQYVBhwAAACLCYACAAAABAEDAAAAb25lAwAAAHR3bwMVABUgFSYsFQQVABUGFQYcAAAAGw8AAAQ8ZL8JqVCKxFLEcYBq4xUAFS4VNiwVBBUAFQYVBhwAAAAbFgAAxG3MwsaaRi+QKlFiqeE4ATBqN5ZI7xsVABUgFSYsFQQVABUGFQYcAAAAGw8AAAQ8ZL8JqVCKxFLEcYBq4xUEGTw1ABgGc2NoZW1hFQQAFQwlAhgEdGV4dCUATBwAAAAVDCUCGAVsYWJlbCUATBwAAAAWCBksGSwmABwVDBklBgAZGAR0ZXh0FQgWBBZOFlYmCEkcFQAVABUCADwWDBkGGSYABAAAACYAHBUMGSUGABkYBWxhYmVsFQgWBBZGFkwmXkkcFQAVABUCADwWBBkGGSYABAAAABaUARYEJggWogEAGSwmABwVDBklBgAZGAR0ZXh0FQgWBBZUFlwmqgFJHBUAFQAVAgA8FhIZBhkmAAQAAAAmABwVDBklBgAZGAVsYWJlbBUIFgQWRhZMJoYCSRwVABUAFQIAPBYEGQYZJgAEAAAAFpoBFgQmqgEWqAEAKCBwYXJxdWV0LWNwcC1hcnJvdyB2ZXJzaW9uIDI1LjAuMRksHAAAHAAAAD4BAABQQVIx",
+};
+
+test("parquet files are read group by group, with gzip and brotli", async () => {
+  for (const [codec, content] of Object.entries(packed)) {
+    write(`${codec}/train.parquet`, Buffer.from(content, "base64"));
+    const rows = await rowsOf({ format: "parquet", path: join(folder, codec) });
+    assert.deepEqual(rows, [
+      ["a", "one"],
+      ["b", "two"],
+      ["a", "three"],
+      ["b", "four"],
+    ]);
+  }
+});
+
+test("links in circles and nulls are errors that name the file or the row", async () => {
+  write("circle/pos/1.txt", "good");
+  write("circle/neg/1.txt", "bad");
+  symlinkSync("self.txt", join(folder, "circle/pos/self.txt"));
+  await refuses({ format: "folder", path: join(folder, "circle") }, /self\.txt cannot be read: ELOOP/);
+  symlinkSync("..", join(folder, "circle/neg/up"));
+  await refuses({ format: "folder", path: join(folder, "circle") }, /neg\/up is no file/);
+  const rows = '{"text": "x", "label": "a"}\n{"text": null, "label": "b"}\n';
+  await refuses({ format: "jsonl", path: write("null.jsonl", rows) }, /null\.jsonl:2: "text" is null, not text/);
+});
 
 test("csv: columns by name, quoted fields, numbers as classes in their order, gzip", async () => {
   write("a/train.csv", 'id,topic,title,body\n1,10,"A, b","line\nnext"\n2,9,"say ""x""",äö\n');

@@ -2,13 +2,14 @@
 // training split and checked in both: every row names a class that training has seen.
 import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, type Stats, statSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { CsvError, readCsv, separatorOf } from "@weft/formats/csv";
 import { closestName, listSome } from "@weft/formats/text";
 import type { DatasetSource, DatasetSplit } from "./datasets.js";
-import { DataError, TableBuilder } from "./table.js";
+import { parquetObjects, readWhole } from "./files.js";
+import { DataError, TableBuilder, type TextTable } from "./table.js";
 
 /** Formats of own data sets, as `data.dataset` names them. */
 export const ownFormats = ["csv", "jsonl", "parquet", "folder"] as const;
@@ -59,75 +60,76 @@ function chooseColumns(data: OwnData, names: readonly string[], path: string): {
   return { label, text };
 }
 
-function csvRows(data: OwnData, bytes: Buffer, path: string): Row[] {
+function* csvRows(data: OwnData, bytes: Buffer, path: string): Generator<Row> {
   try {
     const lines = readCsv(bytes, path, "as the first row", separatorOf(bytes));
     const names: string[] = lines.next().value?.fields.map((field: Buffer) => field.toString("utf8").trim()) ?? [];
+    if (names.length === 0) throw new DataError(`${path} is empty; its first line has the names of the columns`);
     const { label, text } = chooseColumns(data, names, path);
-    return Array.from(lines, ({ fields, line }) => ({
-      label: fields[label].toString("utf8").trim(),
-      parts: text.map((i) => Buffer.from(fields[i])),
-      where: `${path}:${line}`,
-    }));
+    for (const { fields, line } of lines)
+      yield {
+        label: fields[label].toString("utf8").trim(),
+        parts: text.map((i) => fields[i]),
+        where: `${path}:${line}`,
+      };
   } catch (error) {
     throw error instanceof CsvError ? new DataError(error.message) : error;
   }
 }
 
-/** Rows of objects, from JSON lines or Parquet. */
-function objectRows(data: OwnData, objects: readonly { value: unknown; where: string }[], path: string): Row[] {
-  const first = objects[0]?.value;
-  if (typeof first !== "object" || first === null) return [];
-  const names = Object.keys(first);
-  const { label, text } = chooseColumns(data, names, path);
-  return objects.map(({ value, where }) => {
-    const row = (value ?? {}) as Record<string, unknown>;
-    const parts = text.map((i) => {
-      const part = Object.hasOwn(row, names[i]) ? row[names[i]] : undefined;
-      if (typeof part !== "string" && typeof part !== "number")
-        throw new DataError(`${where}: "${names[i]}" is ${part === undefined ? "missing" : typeof part}, not text`);
+/** Reads rows of objects, from JSON lines or Parquet; the columns are those of the first. */
+function objectReader(data: OwnData, path: string): (value: object, where: string) => Row {
+  let names: string[] | null = null;
+  let columns = { label: 0, text: [0] };
+  return (value, where) => {
+    if (names === null) {
+      names = Object.keys(value);
+      columns = chooseColumns(data, names, path);
+    }
+    const known = names;
+    const row = value as Record<string, unknown>;
+    const parts = columns.text.map((i) => {
+      const part = Object.hasOwn(row, known[i]) ? row[known[i]] : undefined;
+      if (typeof part !== "string" && typeof part !== "number") {
+        const what = part === undefined ? "missing" : part === null ? "null" : typeof part;
+        throw new DataError(`${where}: "${known[i]}" is ${what}, not text`);
+      }
       return String(part);
     });
-    const given = Object.hasOwn(row, names[label]) ? row[names[label]] : undefined;
+    const name = known[columns.label];
+    const given = Object.hasOwn(row, name) ? row[name] : undefined;
     if (typeof given === "object" && given !== null)
-      throw new DataError(`${where}: "${names[label]}" is not a name or a number`);
+      throw new DataError(`${where}: "${name}" is not a name or a number`);
     return { label: given === undefined || given === null ? "" : String(given).trim(), parts, where };
-  });
+  };
 }
 
-function jsonRows(data: OwnData, bytes: Buffer, path: string): Row[] {
-  const objects = bytes
-    .toString("utf8")
-    .replace(/^\ufeff/, "")
-    .split("\n")
-    .flatMap((text, i) => {
-      if (text.trim() === "") return [];
-      const where = `${path}:${i + 1}`;
-      try {
-        const value = JSON.parse(text) as unknown;
-        if (typeof value === "object" && value !== null && !Array.isArray(value)) return [{ value, where }];
-      } catch (error) {
-        throw new DataError(`${where}: not JSON (${(error as Error).message}); correct or remove this row`);
-      }
+function* jsonRows(data: OwnData, bytes: Buffer, path: string): Generator<Row> {
+  const read = objectReader(data, path);
+  // Line by line: the text of a whole file may be longer than any string.
+  for (let start = 0, line = 1; start < bytes.length; line++) {
+    const found = bytes.indexOf(0x0a, start);
+    const end = found < 0 ? bytes.length : found;
+    const text = bytes.toString("utf8", start, end).replace(line === 1 ? /^\ufeff/ : /^$/, "");
+    start = end + 1;
+    if (text.trim() === "") continue;
+    const where = `${path}:${line}`;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (error) {
+      throw new DataError(`${where}: not JSON (${(error as Error).message}); correct or remove this row`);
+    }
+    if (typeof value !== "object" || value === null || Array.isArray(value))
       throw new DataError(`${where}: a row is an object such as {"text": "...", "label": "..."}`);
-    });
-  return objectRows(data, objects, path);
+    yield read(value, where);
+  }
 }
 
-async function parquetRows(data: OwnData, bytes: Buffer, path: string): Promise<Row[]> {
-  const { parquetReadObjects } = await import("hyparquet");
-  const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
-  try {
-    const values: unknown[] = await parquetReadObjects({ file });
-    return objectRows(
-      data,
-      values.map((value, i) => ({ value, where: `${path}: row ${i}` })),
-      path,
-    );
-  } catch (error) {
-    if (error instanceof DataError) throw error;
-    throw new DataError(`${path}: cannot be read as Parquet: ${(error as Error).message}`);
-  }
+async function* parquetRows(data: OwnData, bytes: Buffer, path: string): AsyncGenerator<Row> {
+  const read = objectReader(data, path);
+  let row = 0;
+  for await (const value of parquetObjects(bytes, path)) yield read(value, `${path}: row ${row++}`);
 }
 
 /** Refuses bytes that are not UTF-8: other encodings would be trained on as characters that nobody wrote. */
@@ -150,20 +152,25 @@ const readers = { csv: csvRows, jsonl: jsonRows, parquet: parquetRows } as const
 /** Files such as .DS_Store and .git are nobody's texts and classes. */
 const isVisible = (name: string): boolean => !name.startsWith(".");
 
-function folderRows(tree: string): Row[] {
-  const classes = readdirSync(tree).filter((name) => isVisible(name) && statSync(join(tree, name)).isDirectory());
+function* folderRows(tree: string): Generator<Row> {
+  const classes = readdirSync(tree).filter((name) => isVisible(name) && statOf(join(tree, name)).isDirectory());
   // Sorted, because the order of directory listings is not defined.
-  return classes.sort().flatMap((name) =>
-    readdirSync(join(tree, name))
-      .filter(isVisible)
-      .sort()
-      .map((file) => {
-        const path = join(tree, name, file);
-        if (!statSync(path).isFile())
-          throw new DataError(`${path} is no file; a folder of a class holds one file per text, and no folders`);
-        return { label: name, parts: [checkText(readFileSync(path), path)], where: path };
-      }),
-  );
+  for (const name of classes.sort())
+    for (const file of readdirSync(join(tree, name)).filter(isVisible).sort()) {
+      const path = join(tree, name, file);
+      if (!statOf(path).isFile())
+        throw new DataError(`${path} is no file; a folder of a class holds one file per text, and no folders`);
+      yield { label: name, parts: [checkText(readWhole(path), path)], where: path };
+    }
+}
+
+/** What a path is; links that lead nowhere or in circles are errors. */
+function statOf(path: string): Stats {
+  try {
+    return statSync(path);
+  } catch (error) {
+    throw new DataError(`${path} cannot be read: ${(error as Error).message}`);
+  }
 }
 
 const endings: Readonly<Record<string, OwnFormat>> = {
@@ -194,23 +201,30 @@ export function ownFormatOf(path: string): OwnFormat {
   return format;
 }
 
+/** Rows, one at a time: a file of many is never held as objects. */
+type Rows = Iterable<Row> | AsyncIterable<Row>;
+
+/** Every row of a source without a test split that belongs to a split. */
+async function* shareOf(rows: Rows, split: DatasetSplit): AsyncGenerator<Row> {
+  let at = 0;
+  for await (const row of rows) if (isTestRow(at++) === (split === "test")) yield row;
+}
+
 /** Rows of a split, in the order of the files. */
-async function rowsOf(data: OwnData, split: DatasetSplit): Promise<{ rows: Row[]; path: string }> {
+function rowsOf(data: OwnData, split: DatasetSplit): { rows: Rows; path: string } {
   const { format, path } = data;
   if (!existsSync(path)) throw new DataError(`data.path: ${path} does not exist`);
   const isFolder = statSync(path).isDirectory();
-  /** One source for both splits. */
-  const share = (rows: Row[]): Row[] => rows.filter((_, i) => isTestRow(i) === (split === "test"));
   if (format === "folder") {
     if (!isFolder) throw new DataError(`data.path: ${path} is a file; dataset folder needs one folder per class`);
     const tree = join(path, split);
-    return existsSync(tree) ? { rows: folderRows(tree), path: tree } : { rows: share(folderRows(path)), path };
+    return existsSync(tree) ? { rows: folderRows(tree), path: tree } : { rows: shareOf(folderRows(path), split), path };
   }
   const candidates = ["", ".gz"].map((packed) => join(path, `${split}.${format}${packed}`));
   const file = isFolder ? candidates.find((name) => existsSync(name)) : path;
   if (file === undefined)
     throw new DataError(`data.path: ${path} has no ${candidates.map((name) => basename(name)).join(" or ")}`);
-  const raw = readFileSync(file);
+  const raw = readWhole(file);
   let bytes = raw;
   try {
     if (file.endsWith(".gz")) bytes = gunzipSync(raw, { maxOutputLength: 2 ** 32 });
@@ -218,45 +232,69 @@ async function rowsOf(data: OwnData, split: DatasetSplit): Promise<{ rows: Row[]
     throw new DataError(`${file}: damaged or cut off (${(error as Error).message})`);
   }
   if (format !== "parquet") checkText(bytes, file);
-  const rows = await readers[format](data, bytes, file);
-  return { rows: isFolder ? rows : share(rows), path: file };
+  const rows = readers[format](data, bytes, file);
+  return { rows: isFolder ? rows : shareOf(rows, split), path: file };
 }
 
 /** The classes of training rows: numbers by value, names by alphabet. */
-function classesOf(rows: readonly Row[], path: string): string[] {
-  for (const { label, where } of rows)
-    if (label === "") throw new DataError(`${where}: the class is empty; correct or remove this row`);
-  const found = [...new Set(rows.map(({ label }) => label))];
+function classesOf(found: string[], rows: number, path: string): string[] {
   const isNumeric = found.every((label) => /^-?\d+(\.\d+)?$/.test(label));
   found.sort(isNumeric ? (a, b) => Number(a) - Number(b) : undefined);
-  if (rows.length === 0) throw new DataError(`${path}: the data set is empty; there is nothing to train on`);
+  if (rows === 0) throw new DataError(`${path}: the data set is empty; there is nothing to train on`);
   if (found.length < 2) throw new DataError(`${path}: all rows have the class "${found[0]}"; a classifier needs two`);
-  if (found.length > mostClasses || (rows.length >= 20 && found.length > rows.length / 2))
+  if (found.length > mostClasses || (rows >= 20 && found.length > rows / 2))
     throw new DataError(
-      `${path}: the label has ${found.length} different values in ${rows.length} rows (${listSome(found, 4)}); is data.label the right column?`,
+      `${path}: the label has ${found.length} different values in ${rows} rows (${listSome(found, 4)}); is data.label the right column?`,
     );
   return found;
 }
 
-/** A split of an own data set. The classes are those of its training rows. */
-export async function ownSplit(data: OwnData, split: DatasetSplit): Promise<DatasetSource> {
-  const training = await rowsOf(data, "train");
-  const classes = classesOf(training.rows, training.path);
-  const { rows, path } = split === "train" ? training : await rowsOf(data, split);
-  if (rows.length === 0) throw new DataError(`${path}: the ${split} split is empty`);
+/** Reads the training rows: their classes, and a table of them if it is wanted, with the numbers of the classes. */
+async function readTraining(
+  { rows, path }: { rows: Rows; path: string },
+  keeps: boolean,
+): Promise<{ classes: string[]; table: TextTable }> {
+  const seen = new Map<string, number>();
+  const table = new TableBuilder();
+  let count = 0;
+  for await (const { label, parts, where } of rows) {
+    if (label === "") throw new DataError(`${where}: the class is empty; correct or remove this row`);
+    if (!seen.has(label)) seen.set(label, seen.size);
+    if (keeps) table.add(seen.get(label) as number, parts);
+    count++;
+  }
+  const classes = classesOf([...seen.keys()], count, path);
+  const built = table.build();
+  // Rows have the numbers of first sight; classes have an order.
+  const places = new Map(classes.map((name, i) => [name, i]));
+  const numbers = [...seen.keys()].map((name) => places.get(name) as number);
+  return { classes, table: { ...built, labels: built.labels.map((first) => numbers[first]) } };
+}
+
+/** Reads the rows of another split, whose classes are those of the training rows. */
+async function readOther({ rows, path }: { rows: Rows; path: string }, classes: string[]): Promise<TextTable> {
   const numbers = new Map(classes.map((name, i) => [name, i]));
   const table = new TableBuilder();
-  const hash = createHash("sha256").update(JSON.stringify(classes));
-  for (const { label, parts, where } of rows) {
+  for await (const { label, parts, where } of rows) {
     const number = numbers.get(label);
     if (number === undefined)
       throw new DataError(
         `${where}: the class "${label.slice(0, 40)}" is not in the training rows, which have: ${listSome(classes)}`,
       );
     table.add(number, parts);
-    hash.update(`${number}:`);
   }
-  const built = table.build();
+  if (table.rows === 0) throw new DataError(`${path}: the test split is empty`);
+  return table.build();
+}
+
+/** A split of an own data set. The classes are those of its training rows. */
+export async function ownSplit(data: OwnData, split: DatasetSplit): Promise<DatasetSource> {
+  const training = rowsOf(data, "train");
+  const { classes, table } = await readTraining(training, split === "train");
+  const { rows, path } = split === "train" ? training : rowsOf(data, split);
+  const built = split === "train" ? table : await readOther({ rows, path }, classes);
+  const hash = createHash("sha256").update(JSON.stringify(classes));
+  for (const number of built.labels) hash.update(`${number}:`);
   hash.update(built.bytes).update(Buffer.from(built.offsets.buffer));
   return { dataset: data.format, split, path, sha256: hash.digest("hex"), classes, read: async () => built };
 }

@@ -44,6 +44,8 @@ const common = {
     type: z.enum(["adamw", "adam", "sgd"]).default("adamw"),
     learning_rate: positive,
     weight_decay: z.number().min(0).optional(),
+    /** false: biases and norms do not decay. */
+    decay_vectors: z.boolean().optional(),
     betas: z.tuple([share, share]).optional(),
     epsilon: positive.optional(),
     momentum: share.optional(),
@@ -197,6 +199,11 @@ const hasColumns = (dataset: string): boolean => isOwnFormat(dataset) && dataset
 const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string][] = [
   ["optimizer.betas", (c) => c.optimizer.type !== "sgd", "optimizer.type adam or adamw"],
   ["optimizer.epsilon", (c) => c.optimizer.type !== "sgd", "optimizer.type adam or adamw"],
+  [
+    "optimizer.decay_vectors",
+    (c) => (c.optimizer.weight_decay ?? (c.optimizer.type === "adamw" ? 0.01 : 0)) > 0,
+    "optimizer.weight_decay above 0",
+  ],
   ["optimizer.momentum", (c) => c.optimizer.type === "sgd", "optimizer.type sgd"],
   ["optimizer.min_ratio", (c) => c.optimizer.schedule !== "constant", "optimizer.schedule linear or cosine"],
   ["precision.loss_scale", (c) => c.precision.compute === "float16", "precision.compute float16"],

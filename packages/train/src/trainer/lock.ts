@@ -1,5 +1,6 @@
 // The lock of a run's folder: one process trains there at a time. The kernel releases it when that process ends.
-import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readFileSync, rmdirSync } from "node:fs";
+import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readFileSync, rmdirSync, statSync } from "node:fs";
+import { dirname } from "node:path";
 import { lockFile } from "@weft/cluster";
 import { TrainError } from "./errors.js";
 
@@ -17,10 +18,26 @@ function holderOf(inode: number): string {
   return "another process";
 }
 
+/** Makes a folder and those above it, one by one: on a read-only disk the recursive call says that the folder does not exist. */
+function makeFolder(folder: string): void {
+  if (existsSync(folder) && statSync(folder).isDirectory()) return;
+  const above = dirname(folder);
+  if (above !== folder) makeFolder(above);
+  try {
+    mkdirSync(folder, { recursive: false });
+  } catch (error) {
+    // Another rank may have made it meanwhile.
+    if ((error as NodeJS.ErrnoException).code === "EEXIST" && statSync(folder).isDirectory()) return;
+    throw new TrainError(
+      `${folder} cannot be created (${(error as Error).message.split(",")[0]}); name another folder with --out`,
+    );
+  }
+}
+
 /** Locks a run's folder; the returned function releases it. Throws if another process trains there. */
 export function lockRun(folder: string): () => void {
   const created = !existsSync(folder);
-  mkdirSync(folder, { recursive: true });
+  makeFolder(folder);
   const file = openSync(folder, "r");
   if (!lockFile(file)) {
     const holder = holderOf(fstatSync(file).ino);

@@ -75,6 +75,7 @@ export function makeOptimizer(
   const common = {
     learningRate,
     ...(given.weight_decay !== undefined && { weightDecay: given.weight_decay }),
+    ...(given.decay_vectors !== undefined && { decayVectors: given.decay_vectors }),
   };
   const moments = {
     ...(given.betas !== undefined && { betas: given.betas }),

@@ -97,10 +97,25 @@ test("a step that needs four times the memory of a worker is placed on four, wit
   const given: PlacedCase = { name: "four times", rows: 1536, layers: 6, width: 48, steps: 3 };
   const { bytes } = takeSteps({ ...given, steps: 1 }, singleRank);
   const memory = Math.floor(bytes / 4);
-  const cases = [{ ...given, memory }];
+  // Weights dominate: ZeRO-3 leaves a quarter of the state and of the gradients, and what single layers need: each is as large as a
+  // bucket of gradients.
+  const [layers, width] = [6, 128];
+  const heavy: PlacedCase = { name: "weights", rows: 8, layers, width, steps: 2 };
+  const params = Array.from({ length: 2 * layers + 1 }, () => ({ stage: 3 as const, dim: -1 }));
+  const decision = { data: 4, model: 1, params, inputs: [-1], rematerialized: [] };
+  const cases = [
+    { ...given, memory },
+    { ...heavy, decision },
+  ];
   const answers = await onRanks(4, cases);
   compare(answers, cases);
-  for (const [answer] of answers) assert.ok(answer.bytes <= memory, `${answer.bytes} of ${memory}`);
+  const layer = 4 * (width * width + width);
+  const weights = layers * layer + 12 * width;
+  const most = (3 + 1) * (weights / 4) + 4 * layer;
+  for (const [answer, other] of answers) {
+    assert.ok(answer.bytes <= memory, `${answer.bytes} of ${memory}`);
+    assert.ok(other.bytes <= most, `${other.bytes} of ${most}: weights ${weights}, a layer ${layer}`);
+  }
 });
 
 test("sizes are read with their units, and anything else is an error", () => {

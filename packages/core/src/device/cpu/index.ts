@@ -410,6 +410,10 @@ export class CpuDevice implements Device {
     return this.#executable(fn, this.#load(generated, file));
   }
 
+  compilesAtOnce(fn: GraphFn, options: CompileOptions): boolean {
+    return mayInterpret(fn, options);
+  }
+
   async compileAsync(fn: GraphFn, options: CompileOptions): Promise<Executable> {
     if (mayInterpret(fn, options)) return new InterpretedExecutable(fn, this, options);
     const file = programFile(fn, options);

@@ -9,6 +9,7 @@ const preludeParts = [
     file: "cpu/native/prelude-complex.h",
     calls: /\bw_(?!cos_|cosh_|ceil_|copysign_)(?:c[a-z0-9]+|hypot|scale|larger|finite|infinite)_[df]\b/,
   },
+  { file: "cpu/native/prelude-transpose.h", calls: /\bw_transpose_/ },
   { file: "cpu/native/prelude-random.h", calls: /\bw_(?:uniform|normal|dropout|bits\b)/ },
 ];
 

@@ -180,8 +180,9 @@ class ProgramWriter {
   #call(
     plan: Schedule,
     kernel: LoopKernel,
+    inRows = false,
   ): { units: number; call: (from: string, count: string) => string; work: KernelWork } {
-    const { text, units, tally, columns } = emitKernel(kernel);
+    const { text, units, tally, columns } = emitKernel(kernel, inRows);
     const name = this.#function(`(void* const* p, long lo, long hi) {\n${text}\n}`);
     // Waking a thread pays from about ten microseconds of work.
     const perUnit = Math.max(1, (kernel.size / Math.max(1, units)) * Math.max(1, kernel.cost / 4));
@@ -259,7 +260,7 @@ class ProgramWriter {
       `${list(dims.map((d) => d.b))}, ${list(dims.map((d) => d.c))}, threads);`;
     const target = this.#at(plan, node);
     if (epilogue === null) return call(String(m), place(a), target);
-    const finish = this.#call(plan, epilogue);
+    const finish = this.#call(plan, epilogue, true);
     info.name += `+${epilogue.name.split("_").slice(1, -1).join("_")}`;
     info.flops += epilogue.size * epilogue.cost;
     const seen = new Set(info.work!.touches.map(({ place }) => place));
@@ -438,18 +439,30 @@ class ProgramWriter {
     ].join("\n");
     // Units compile in parallel; small programs do not need it. The number is that of a machine, not of a process, because it is part of
     // the key of the cache.
-    const parts = kernels.length > 12 ? Math.min(Math.max(2, processors), Math.ceil(kernels.length / 8), 8) : 1;
-    const units: string[] = [];
+    const size = kernels.reduce((sum, { text }) => sum + text.length, 0);
+    const parts = Math.min(Math.max(2, processors), Math.max(1, Math.floor(size / unitLength)), kernels.length, 8);
     const declarations = kernels.map(({ name }) => `void ${name}(void* const* p, long lo, long hi);`).join("\n");
-    for (let i = 0; i < parts; i++) {
-      const mine = kernels.filter((_, k) => k % parts === i);
+    return balanced(kernels, Math.max(1, parts)).map((mine, i) => {
       const definitions = mine
         .map(({ name, text }) => `__attribute__((visibility("hidden"))) void ${name}${text}`)
         .join("\n\n");
-      units.push(withPrelude(`${declarations}\n${definitions}\n${i === 0 ? main : ""}`));
-    }
-    return units;
+      return withPrelude(`${declarations}\n${definitions}\n${i === 0 ? main : ""}`);
+    });
   }
+}
+
+/** Length of a kernel's text from which another unit pays. */
+const unitLength = 6000;
+
+/** Kernels in groups of about equal length: the longest first, each into the shortest group. */
+function balanced<T extends { text: string }>(kernels: readonly T[], count: number): T[][] {
+  const groups = Array.from({ length: count }, () => ({ length: 0, members: [] as T[] }));
+  for (const kernel of [...kernels].sort((a, b) => b.text.length - a.text.length)) {
+    const shortest = groups.reduce((a, b) => (b.length < a.length ? b : a));
+    shortest.members.push(kernel);
+    shortest.length += kernel.text.length;
+  }
+  return groups.map(({ members }) => members);
 }
 
 /** Places inside a loop's step are not those of the same name around it. */

@@ -21,6 +21,14 @@ const solving: Case[] = [
     loose: 20,
   },
   {
+    name: "tensorsolve: axes of b, then of x",
+    dtypes: matrixDTypes,
+    inputs: (s) => [s.matrix([6, 6]), s.any([2, 3])],
+    fn: (a, b) => weft.tensorsolve(a.reshape([2, 3, 6]), b),
+    np: "np.linalg.tensorsolve(a.reshape(2, 3, 6), b)",
+    loose: 50,
+  },
+  {
     name: "solve: one by one, no right-hand sides",
     dtypes: matrixDTypes,
     inputs: (s) => [s.nonzero([1, 1]), s.any([1, 1]), s.any([1, 0])],

@@ -83,4 +83,19 @@ export const statistics: Case[] = [
     "np.histogram(a, 4, (0, 2))",
     { grad: false, vmap: false },
   ),
+  plain(
+    "histogram2d: a grid of bins",
+    singles,
+    (s) => [s.exact([6], [0, 0.3, 1, 1.7, 2, 2]), s.exact([6], [1, -1, 0.5, 0, 3, 3])],
+    (x: Tensor, y: Tensor) => Object.values(weft.histogram2d(x, y, 3)),
+    "np.histogram2d(a, b, 3)",
+    { grad: false, vmap: false },
+  ),
+  plain(
+    "quantile: several",
+    singles,
+    (s) => [s.distinct([4, 5])],
+    (x) => [weft.quantile(x, [0.1, 0.5, 0.75], 1), weft.percentile(x, [20, 100], 0, { keepDims: true })],
+    "(np.quantile(a, [0.1, 0.5, 0.75], 1), np.percentile(a, [20, 100], 0, keepdims=True))",
+  ),
 ];

@@ -9,7 +9,7 @@
 #include "linalg.h"
 
 typedef struct {
-  void *potrf[4], *getrf[4], *getrs[4], *trsm[4], *evd[4], *geqrf[4], *gqr[4], *gesdd[4], *geev[4];
+  void *potrf[4], *getrf[4], *getrs[4], *trsm[4], *evd[4], *geqrf[4], *gqr[4], *gesdd[4], *geev[4], *gemm[4], *laswp[4];
 } wl_routines;
 static wl_routines wl_lapack;
 /* Limits OpenBLAS to the calling thread: its own setting, or that of its OpenMP library. */
@@ -41,7 +41,10 @@ int wl_init(const char* library_path) {
   const char* const gqr[] = {"sorgqr_", "dorgqr_", "cungqr_", "zungqr_"};
   const char* const gesdd[] = {"sgesdd_", "dgesdd_", "cgesdd_", "zgesdd_"};
   const char* const geev[] = {"sgeev_", "dgeev_", "cgeev_", "zgeev_"};
+  const char* const gemm[] = {"sgemm_", "dgemm_", "cgemm_", "zgemm_"};
+  const char* const laswp[] = {"slaswp_", "dlaswp_", "claswp_", "zlaswp_"};
   wl_resolve(library, geev, to->geev);
+  if (wl_resolve(library, gemm, to->gemm)) wl_resolve(library, laswp, to->laswp);
   int families = wl_resolve(library, potrf, to->potrf) + wl_resolve(library, trsm, to->trsm);
   families += wl_resolve(library, evd, to->evd) + wl_resolve(library, gesdd, to->gesdd);
   /* These routines are used in pairs; callers test for the first of a pair only. */
@@ -80,16 +83,28 @@ static inline void wl_put_times(int dtype, const void* from, long i, double re, 
   wl_put(dtype, to, 2 * at, x * re - y * im);
   wl_put(dtype, to, 2 * at + 1, x * im + y * re);
 }
-static void wl_transpose(int dtype, long rows, long columns, const char* from, char* to) {
-  const long size = wl_size(dtype);
-  for (long i = 0; i < rows; i++)
-    for (long j = 0; j < columns; j++) {
-      const char* source = from + (i * columns + j) * size;
-      char* target = to + (j * rows + i) * size;
-      if (size == 4) memcpy(target, source, 4);
-      else if (size == 8) memcpy(target, source, 8);
-      else memcpy(target, source, 16);
+/* Elements of a block whose rows and columns both stay in the first-level cache. */
+#define WL_TRANSPOSE_BLOCK 16
+#define WL_TRANSPOSE(T)                                                                                                \
+  for (long i = i0; i < i1; i++)                                                                                       \
+    for (long j = j0; j < j1; j++) ((T*)to)[j * to_stride + i] = ((const T*)from)[i * from_stride + j];
+/* Rows of "from" become columns of "to"; strides in elements. */
+static void wl_transpose_part(int dtype, long rows, long columns, const void* from, long from_stride, void* to,
+                              long to_stride) {
+  typedef struct {
+    double re, im;
+  } pair;
+  for (long i0 = 0; i0 < rows; i0 += WL_TRANSPOSE_BLOCK)
+    for (long j0 = 0; j0 < columns; j0 += WL_TRANSPOSE_BLOCK) {
+      const long i1 = i0 + WL_TRANSPOSE_BLOCK < rows ? i0 + WL_TRANSPOSE_BLOCK : rows;
+      const long j1 = j0 + WL_TRANSPOSE_BLOCK < columns ? j0 + WL_TRANSPOSE_BLOCK : columns;
+      if (wl_size(dtype) == 4) WL_TRANSPOSE(float)
+      else if (wl_size(dtype) == 8) WL_TRANSPOSE(double)
+      else WL_TRANSPOSE(pair)
     }
+}
+static void wl_transpose(int dtype, long rows, long columns, const char* from, char* to) {
+  wl_transpose_part(dtype, rows, columns, from, columns, to, rows);
 }
 
 /* Bytes of an array of dtype, rounded up so that the next one in the scratch space is aligned. */
@@ -101,94 +116,7 @@ static int wl_reported(int dtype, const void* work) {
   return (int)(wl_is_single(dtype) ? size * 1.000001 + 1 : size);
 }
 
-/* The transpose of a = l l^H is u^H u with the upper factor u = l^T, so that the result needs no copy. */
-static void wl_lapack_cholesky(const wl_job* job, long first, long count, void* scratch) {
-  typedef void routine(const char*, const int*, void*, const int*, int*, size_t);
-  const int n = (int)job->n, d = job->dtype, parts = wl_parts(d);
-  (void)scratch;
-  for (long g = first; g < first + count; g++) {
-    char* l = job->out[0] + g * job->out_bytes[0];
-    memcpy(l, job->a + g * job->a_bytes, job->a_bytes);
-    int info = 0;
-    ((routine*)wl_lapack.potrf[d])("U", &n, l, &n, &info, 1);
-    for (long i = 0; i < n && info == 0; i++) {
-      const double pivot = wl_get(d, l, (i * n + i) * parts);
-      if (!(pivot > 0 && pivot < INFINITY)) info = 1;
-      if (parts == 2) wl_put(d, l, (i * n + i) * 2 + 1, 0);
-      memset(l + (i * n + i + 1) * wl_size(d), 0, (n - i - 1) * wl_size(d));
-    }
-    if (info != 0) wl_fill_nan(d, l, job->n * job->n);
-  }
-}
-
-/* a x = b, seen transposed, is x^T a^T = b^T: a solve from the right with the other triangle. */
-static void wl_lapack_triangular_solve(const wl_job* job, long first, long count, void* scratch) {
-  typedef void routine(const char*, const char*, const char*, const char*, const int*, const int*, const void*,
-                       const void*, const int*, void*, const int*, size_t, size_t, size_t, size_t);
-  const int n = (int)job->n, k = (int)job->k, d = job->dtype;
-  const float one_single[2] = {1, 0};
-  const double one_double[2] = {1, 0};
-  const void* one = wl_is_single(d) ? (const void*)one_single : (const void*)one_double;
-  (void)scratch;
-  for (long g = first; g < first + count; g++) {
-    char* x = job->out[0] + g * job->out_bytes[0];
-    memcpy(x, job->b + g * job->b_bytes, job->b_bytes);
-    ((routine*)wl_lapack.trsm[d])("R", job->lower ? "U" : "L", job->adjoint ? "C" : "N", job->unit ? "U" : "N", &k, &n,
-                                  one, job->a + g * job->a_bytes, &n, x, &k, 1, 1, 1, 1);
-  }
-}
-
 typedef void wl_getrf(const int*, const int*, void*, const int*, int*, int*);
-
-static size_t wl_lapack_lu_bytes(const wl_job* job) {
-  return wl_space(job->n * job->n, wl_size(job->dtype)) + wl_space(job->n * job->k, wl_size(job->dtype)) +
-         wl_space(job->n, sizeof(int));
-}
-
-/* The factors are those of a^T; "T" solves with a. Only the right-hand sides must be brought into columns. */
-static void wl_lapack_solve(const wl_job* job, long first, long count, void* scratch) {
-  typedef void routine(const char*, const int*, const int*, const void*, const int*, const int*, void*, const int*,
-                       int*, size_t);
-  const int n = (int)job->n, k = (int)job->k, d = job->dtype;
-  char* a = scratch;
-  char* x = a + wl_space(job->n * job->n, wl_size(d));
-  int* pivots = (int*)(x + wl_space(job->n * job->k, wl_size(d)));
-  for (long g = first; g < first + count; g++) {
-    char* out = job->out[0] + g * job->out_bytes[0];
-    int info = 0;
-    memcpy(a, job->a + g * job->a_bytes, job->a_bytes);
-    ((wl_getrf*)wl_lapack.getrf[d])(&n, &n, a, &n, pivots, &info);
-    if (info != 0) {
-      wl_fill_nan(d, out, job->n * job->k);
-      continue;
-    }
-    wl_transpose(d, n, k, job->b + g * job->b_bytes, x);
-    ((routine*)wl_lapack.getrs[d])("T", &n, &k, a, &n, pivots, x, &n, &info, 1);
-    wl_transpose(d, k, n, x, out);
-  }
-}
-
-static void wl_lapack_det(const wl_job* job, long first, long count, void* scratch) {
-  const int n = (int)job->n, d = job->dtype, parts = wl_parts(d);
-  char* a = scratch;
-  int* pivots = (int*)(a + wl_space(job->n * job->n, wl_size(d)));
-  for (long g = first; g < first + count; g++) {
-    char* out = job->out[0] + g * job->out_bytes[0];
-    int info = 0;
-    memcpy(a, job->a + g * job->a_bytes, job->a_bytes);
-    ((wl_getrf*)wl_lapack.getrf[d])(&n, &n, a, &n, pivots, &info);
-    double re = info == 0, im = 0;
-    for (long i = 0; i < n && info == 0; i++) {
-      const long at = (i * n + i) * parts;
-      const double sign = pivots[i] == i + 1 ? 1 : -1, x = sign * wl_get(d, a, at);
-      const double y = parts == 2 ? sign * wl_get(d, a, at + 1) : 0, old = re;
-      re = parts == 2 ? old * x - im * y : old * x;
-      im = parts == 2 ? old * y + im * x : 0;
-    }
-    wl_put(d, out, 0, re);
-    if (parts == 2) wl_put(d, out, 1, im);
-  }
-}
 
 typedef struct {
   int work, real_work, int_work;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "abi.h"
+#include "linalg-blocked.h"
 #include "linalg-lapack.h"
 #include "linalg.h"
 #include "share.h"
@@ -19,6 +20,7 @@ typedef struct {
   double weight;          /* operations per matrix divided by n^3, roughly */
   long alone[2], many[2]; /* [complex]: up to this size the built-in code wins, measured for one matrix and for many
                                 with eight lanes */
+  int blocked;            /* whether the LAPACK form divides one matrix among threads */
 } wl_op;
 
 #define WL_BUILT_IN(name)                                                                                              \
@@ -93,14 +95,17 @@ static int wl_dispatch(const wl_op* op, const wl_job* job, long batch) {
     return wl_run(job, batch, step, bytes, threads < groups ? threads : (int)groups, op->built_in[cx][wide], work);
   }
   const size_t bytes = op->lapack_bytes ? op->lapack_bytes(job) : 0;
-  const int own = wl_is_worth_blas_threads(m, batch), before = wl_lend_threads(own);
-  const int code = wl_run(job, batch, 1, bytes, own ? 1 : threads, op->lapack, work);
+  /* Few matrices: threads share the work on each, ours or those of LAPACK. */
+  wl_job own_job = *job;
+  own_job.threads = op->blocked && batch < wl_threads ? threads : 1;
+  const int own = !op->blocked && wl_is_worth_blas_threads(m, batch), before = wl_lend_threads(own);
+  const int code = wl_run(&own_job, batch, 1, bytes, own || own_job.threads > 1 ? 1 : threads, op->lapack, work);
   wl_return_threads(before);
   return code;
 }
 
 int wl_cholesky(int dtype, long batch, long n, const void* a, void* out) {
-  static const wl_op op = {WL_BUILT_IN(cholesky), wl_lapack_cholesky, 0, wl_lapack.potrf, 0.3, {8, 4}, {64, 32}};
+  static const wl_op op = {WL_BUILT_IN(cholesky), wl_lapack_cholesky, 0, wl_lapack.potrf, 0.3, {8, 4}, {64, 32}, 1};
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
   if (batch * n == 0) return WL_OK;
   const long bytes = n * n * wl_size(dtype);
@@ -112,7 +117,7 @@ int wl_cholesky(int dtype, long batch, long n, const void* a, void* out) {
 int wl_triangular_solve(int dtype, long batch, long n, long k, int lower, int adjoint, int unit, const void* a,
                         const void* b, void* out) {
   static const wl_op op = {
-      WL_BUILT_IN(triangular_solve), wl_lapack_triangular_solve, 0, wl_lapack.trsm, 1, {8, 8}, {16, 8}};
+      WL_BUILT_IN(triangular_solve), wl_lapack_triangular_solve, 0, wl_lapack.trsm, 1, {8, 8}, {16, 8}, 1};
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
   if (batch * n * k == 0) return WL_OK;
   const long size = wl_size(dtype);
@@ -134,8 +139,8 @@ int wl_triangular_solve(int dtype, long batch, long n, long k, int lower, int ad
 }
 
 int wl_solve(int dtype, long batch, long n, long k, const void* a, const void* b, void* out) {
-  static const wl_op op = {WL_BUILT_IN(solve), wl_lapack_solve, wl_lapack_lu_bytes, wl_lapack.getrf, 1,
-                           {48, 48},           {64, 64}};
+  static const wl_op op = {
+      WL_BUILT_IN(solve), wl_lapack_solve, wl_lapack_lu_bytes, wl_lapack.getrf, 1, {48, 48}, {64, 64}, 1};
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
   if (batch * n * k == 0) return WL_OK;
   const long size = wl_size(dtype);
@@ -154,8 +159,8 @@ int wl_solve(int dtype, long batch, long n, long k, const void* a, const void* b
 }
 
 int wl_det(int dtype, long batch, long n, const void* a, void* out) {
-  static const wl_op op = {WL_BUILT_IN(det), wl_lapack_det, wl_lapack_lu_bytes, wl_lapack.getrf, 0.7,
-                           {32, 32},         {64, 48}};
+  static const wl_op op = {
+      WL_BUILT_IN(det), wl_lapack_det, wl_lapack_lu_bytes, wl_lapack.getrf, 0.7, {32, 32}, {64, 48}, 1};
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
   const long size = wl_size(dtype);
   const wl_job job = {.dtype = dtype,
@@ -170,8 +175,8 @@ int wl_det(int dtype, long batch, long n, const void* a, void* out) {
 }
 
 int wl_eigh(int dtype, long batch, long n, const void* a, void* w, void* v) {
-  static const wl_op op = {WL_BUILT_IN(eigh), wl_lapack_eigh, wl_lapack_eigh_bytes, wl_lapack.evd, 20,
-                           {48, 48},          {64, 64}};
+  static const wl_op op = {
+      WL_BUILT_IN(eigh), wl_lapack_eigh, wl_lapack_eigh_bytes, wl_lapack.evd, 20, {48, 48}, {64, 64}, 0};
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
   if (batch * n == 0) return WL_OK;
   const long bytes = n * n * wl_size(dtype);
@@ -188,7 +193,8 @@ int wl_eigh(int dtype, long batch, long n, const void* a, void* w, void* v) {
 }
 
 int wl_qr(int dtype, long batch, long m, long n, const void* a, void* q, void* r) {
-  static const wl_op op = {WL_BUILT_IN(qr), wl_lapack_qr, wl_lapack_qr_bytes, wl_lapack.geqrf, 3, {48, 24}, {64, 64}};
+  static const wl_op op = {
+      WL_BUILT_IN(qr), wl_lapack_qr, wl_lapack_qr_bytes, wl_lapack.geqrf, 3, {48, 24}, {64, 64}, 0};
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
   if (batch * m * n == 0) return WL_OK;
   const long size = wl_size(dtype), k = m < n ? m : n;
@@ -204,8 +210,8 @@ int wl_qr(int dtype, long batch, long m, long n, const void* a, void* q, void* r
 }
 
 int wl_svd(int dtype, long batch, long m, long n, const void* a, void* u, void* s, void* vh) {
-  static const wl_op op = {WL_BUILT_IN(svd), wl_lapack_svd, wl_lapack_svd_bytes, wl_lapack.gesdd, 40,
-                           {16, 8},          {24, 24}};
+  static const wl_op op = {
+      WL_BUILT_IN(svd), wl_lapack_svd, wl_lapack_svd_bytes, wl_lapack.gesdd, 40, {16, 8}, {24, 24}, 0};
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
   if (batch * m * n == 0) return WL_OK;
   const long size = wl_size(dtype), k = m < n ? m : n;
@@ -253,7 +259,7 @@ static void wl_plain_lu(int d, long m, long n, char* a, int* pivots) {
 }
 
 typedef struct {
-  int dtype;
+  int dtype, threads;
   long m, n;
   const char* a;
   char* lu;
@@ -274,7 +280,11 @@ static void wl_lu_matrices(void* const* p, long lo, long hi) {
       const int rows = (int)m, width = (int)n;
       int info = 0;
       wl_transpose(t->dtype, m, n, from, columns);
-      ((wl_getrf*)wl_lapack.getrf[t->dtype])(&rows, &width, columns, &rows, pivots, &info);
+      /* Factors of a singular matrix are complete, so that the routine with blocks, which ends there, starts again without. */
+      if (t->threads < 2 || wl_factor_lu(t->threads, t->dtype, m, n, columns, pivots) != 0) {
+        if (t->threads > 1) wl_transpose(t->dtype, m, n, from, columns);
+        ((wl_getrf*)wl_lapack.getrf[t->dtype])(&rows, &width, columns, &rows, pivots, &info);
+      }
       wl_transpose(t->dtype, n, m, columns, to);
     } else {
       memcpy(to, from, each);
@@ -294,8 +304,9 @@ int wl_lu(int dtype, long batch, long m, long n, const void* a, void* lu, int32_
   if (dtype < 0 || dtype > 3) return WL_BAD_DTYPE;
   wl_lu_task task = {.dtype = dtype, .m = m, .n = n, .a = a, .lu = lu, .order = order};
   const double work = (double)batch * m * n * (m < n ? m : n);
-  const int own = wl_is_worth_blas_threads(m > n ? m : n, batch), before = wl_lend_threads(own);
-  wx_share(wl_lu_matrices, (void*[]){&task}, batch, own || work < WL_WORTH_THREADS ? 1 : wl_threads, work);
+  const int threads = work < WL_WORTH_THREADS ? 1 : wl_threads, before = wl_lend_threads(0);
+  task.threads = batch < threads ? threads : 1;
+  wx_share(wl_lu_matrices, (void*[]){&task}, batch, task.threads > 1 ? 1 : threads, work);
   wl_return_threads(before);
   return atomic_load(&task.failed) ? WL_NO_MEMORY : WL_OK;
 }

@@ -22,6 +22,7 @@ static inline long wl_size(int dtype) { return (wl_is_single(dtype) ? 4 : 8) * w
 /* One call's arguments; the bytes are those from one matrix of the batch to the next. */
 typedef struct {
   int dtype, lower, adjoint, unit;
+  int threads; /* that the work on one matrix may use */
   long m, n, k;
   const char *a, *b;
   char* out[3];
