@@ -107,10 +107,6 @@ const witnesses = 3;
 const longSample = 0.1;
 const veryLongSample = 0.4;
 const manyWorkers = 8;
-/** Suspected links of which all are measured again in every round; of more, a third at a time. */
-const fewLinks = 12;
-/** Share of the time after which nothing is looked at again that has been: the collectives over all workers come last. */
-const lastLook = 0.7;
 
 const least = (values: readonly number[]): number => Math.min(...values);
 
@@ -196,10 +192,6 @@ class Preflight {
     return performance.now() > this.deadline;
   }
 
-  get isLarge(): boolean {
-    return this.workers.length > manyWorkers;
-  }
-
   #say(text: string, phase: keyof typeof phases, done: number, of: number): void {
     const [begin, end] = phases[phase];
     this.options.onProgress?.(text, begin + ((end - begin) * done) / of);
@@ -277,10 +269,9 @@ class Preflight {
     const members = this.workers.length;
     if (members < 2) return;
     const sideOf = (n: number): number => Math.ceil(n / members / tinySide) * members * tinySide;
-    // Few workers have the time for a size that steps have; many exchange small parts of it with each other.
-    const sides = [sideOf(linkSide / 2), sideOf(linkSide), ...(this.isLarge ? [] : [sideOf(2 * linkSide)])];
+    const sides = [sideOf(linkSide / 2), sideOf(linkSide)];
     for (const kind of collectiveKinds)
-      for (const n of this.late && this.isLarge ? sides.slice(-1) : sides) {
+      for (const n of sides) {
         const { length: done } = this.collectives;
         this.#say(`${kind} over all ${members} workers`, "collectives", done, collectiveKinds.length * sides.length);
         const probe = this.prober.collective(kind, range(members), n);
@@ -301,16 +292,16 @@ class Preflight {
     const { repeats = 3 } = this.options;
     await this.#prepareWorkers();
     // Of many workers those that seem slow are measured again below.
-    const rounds = this.isLarge ? Math.min(2, repeats) : repeats;
+    const rounds = this.workers.length > manyWorkers ? Math.min(2, repeats) : repeats;
     for (const round of range(rounds)) {
       if (round > 0 && this.late) break;
       this.#say(`round ${round + 1} of ${rounds}: ${this.workers.length} workers`, "workers", round, rounds);
       for (const row of this.workers) await this.#sampleWorker(row);
     }
     await this.#prepareLinks();
-    for (const round of range(rounds - 1)) {
+    for (const round of range(repeats - 1)) {
       if (this.late) break;
-      this.#say(`round ${round + 2} of ${rounds}: ${this.links.length} links`, "links", round, rounds - 1);
+      this.#say(`round ${round + 2} of ${repeats}: ${this.links.length} links`, "links", round, repeats - 1);
       for (const row of this.links) await this.#sampleLink(row);
     }
     await this.#lookAgain();
@@ -320,12 +311,10 @@ class Preflight {
 
   /** Measures what seems slow again, in turns with others: a neighbor that disturbed it has gone by then, or disturbs all. */
   async #lookAgain(): Promise<void> {
-    const end = this.begin + (this.deadline - this.begin) * (this.isLarge ? lastLook : 1);
     for (const round of range(lookAgain)) {
       const workers = suspectWorkers(this.workers) as MeasuredWorker[];
-      const suspected = suspectLinks(this.links) as MeasuredLink[];
-      const links = suspected.length <= fewLinks ? suspected : suspected.filter((_, i) => i % 3 === round % 3);
-      if ((performance.now() > end && round >= surelyAgain) || workers.length + links.length === 0) return;
+      const links = suspectLinks(this.links) as MeasuredLink[];
+      if ((this.late && round >= surelyAgain) || workers.length + links.length === 0) return;
       const what = `${workers.length} workers and ${links.length} links`;
       this.#say(`looks again at ${what} (${round + 1} of ${lookAgain})`, "again", round, lookAgain);
       const others = <T>(all: readonly T[], some: readonly T[]): T[] => {
