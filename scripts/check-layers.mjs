@@ -123,6 +123,14 @@ for (const name of Object.keys(layers))
         );
       defined.set(type, file);
     }
+// The table of packages in the documentation shows the same layers.
+const page = readFileSync(join(root, "docs/architecture.md"), "utf8");
+for (const [name, order] of Object.entries(layers)) {
+  const shown = /\| ([^|]*) \|$/.exec(new RegExp(`^\\| \\[\`@weft/${name}\`\\].*$`, "m").exec(page)?.[0] ?? "")?.[1];
+  const expected = order.filter((layer) => !layer.startsWith("test")).map((layer) => `\`${layer}\``);
+  if (shown !== (expected.join(", ") || "none"))
+    problems.push(`docs/architecture.md: the layers of @weft/${name} are ${expected.join(", ") || "none"}`);
+}
 if (problems.length > 0) {
   console.error(problems.join("\n"));
   process.exit(1);

@@ -6,24 +6,20 @@ import { isMainThread } from "node:worker_threads";
 import { root } from "./setup.mjs";
 import { folderOf, processorSeconds, timesOf } from "./test-folders.mjs";
 
-// The files below compile many programs whose speed does not matter,
-// so the C compiler skips optimizations for them and for the processes that they start. What optimized programs compute is checked by
-// the suites of core, models and quantum.
-const incidental = [
-  "cli/dist/commands/quantum-meta.test.js",
-  "cli/dist/commands/quantum.test.js",
-  "cli/dist/commands/quantum-optimize.test.js",
-  "cli/dist/test/terminal.test.js",
-  "cli/dist/test/train.test.js",
-  "cluster/dist/cluster.test.js",
-  "ui/dist/test/gates.test.js",
+// What optimized programs compute is checked by the suites of every op, of gradients, of random programs, of kernels and lanes, of
+// models and of quantum systems. The tests below compile programs to check something else, so the C compiler skips optimizations for them and
+// for the processes that they start: it takes a third of the time then.
+const unoptimized = [
+  /^packages\/cli\/dist\/commands\/quantum(-meta|-optimize)?\.test/,
+  /^packages\/cli\/dist\/test\/(terminal|train)\.test/,
+  /^packages\/cluster\/dist\/cluster\.test/,
+  /^packages\/ui\/dist\/test\/gates\.test/,
 ];
-
-if (incidental.some((file) => process.argv[1]?.endsWith(`/packages/${file}`))) process.env.WEFT_CC_FLAGS ??= "-O0";
 
 const base = process.env.WEFT_TEST_FOLDER;
 if (base !== undefined && isMainThread && process.argv[1]?.endsWith(".test.js")) {
   const file = relative(root, process.argv[1]);
+  if (unoptimized.some((pattern) => pattern.test(file))) process.env.WEFT_CC_FLAGS ??= "-O0";
   process.env.TMPDIR = folderOf(base, file);
   mkdirSync(process.env.TMPDIR, { recursive: true });
   process.on("exit", () => writeFileSync(timesOf(base, file), String(processorSeconds())));

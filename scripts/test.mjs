@@ -2,12 +2,13 @@
 // Arguments are passed on as path filters: `npm test -- compile` runs the test files whose path contains "compile".
 
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { globSync } from "./glob.mjs";
 import { root, setup, sh } from "./setup.mjs";
 import { leftBehind } from "./test-folders.mjs";
+import { longestFirst } from "./test-order.mjs";
 
 setup();
 const steps = [
@@ -26,8 +27,7 @@ for (const [name, command, args] of steps) {
 const filters = process.argv.slice(2).filter((a) => !a.startsWith("-"));
 const files = globSync(join(root, "packages"), (path) => path.endsWith(".test.js") && path.includes("/dist/"))
   .map((path) => relative(root, path))
-  .filter((path) => filters.length === 0 || filters.some((f) => path.includes(f)))
-  .sort();
+  .filter((path) => filters.length === 0 || filters.some((f) => path.includes(f)));
 if (files.length === 0) {
   console.error(`weft: no test file matches ${filters.join(" ")}`);
   process.exit(1);
@@ -38,22 +38,18 @@ process.env.WEFT_RATES ??= "assumed";
 process.env.WEFT_PROGRESS ??= "0";
 // Suites of the CPU device check compiled programs; small ones would be interpreted by the rules that they are compared with.
 process.env.WEFT_INTERPRET ??= "0";
-// Two files at a time: the suites start real processes and compile kernels, and small machines have two cores.
-const together = process.env.WEFT_TEST_CONCURRENCY ?? "2";
-const reporters = [
-  ["--test-reporter", process.stdout.isTTY ? "spec" : "tap", "--test-reporter-destination", "stdout"],
-  ["--test-reporter", join(root, "scripts/slowest-files.mjs"), "--test-reporter-destination", "stdout"],
-].flat();
+// One file more than cores: the suites start real processes and wait for them a fifth of their time. Not many more, because each
+// file may start several.
+const together = process.env.WEFT_TEST_CONCURRENCY ?? String(Math.min(availableParallelism(), 4) + 1);
 // Temporary files of the test files: whatever is there at the end was left behind.
 const temporary = mkdtempSync(join(realpathSync(tmpdir()), "wt-"));
 process.env.WEFT_TEST_FOLDER = temporary;
 const status = sh(process.execPath, [
   "--import",
   pathToFileURL(join(root, "scripts/test-environment.mjs")).href,
-  "--test",
-  `--test-concurrency=${together}`,
-  ...reporters,
-  ...files,
+  join(root, "scripts/test-files.mjs"),
+  together,
+  ...longestFirst(files).map((file) => join(root, file)),
 ]);
 for (const line of leftBehind(temporary, files)) console.error(`weft: left behind by ${line}`);
 rmSync(temporary, { recursive: true, force: true });

@@ -5,7 +5,7 @@ import { session } from "@weft/core/internal/runtime";
 import { jit, key, matmul, randn, relu, softmax, type Tensor, valueAndGrad } from "@weft/core/internal/tensor";
 
 /** Times of a program. */
-export interface JitTimes {
+interface JitTimes {
   /** Seconds of the first call: trace, compile, run. */
   first: number;
   /** Seconds of every later call. */

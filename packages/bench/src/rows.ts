@@ -10,7 +10,7 @@ export type RowSpec =
   | { kind: "mlp"; group: string; batch: number; dims: number[] }
   | { kind: "elementwise"; group: string; rows: number; columns: number };
 
-export const groups = {
+const groups = {
   square: "Square matrix products",
   batch: "Large batch products",
   mlp: "MLP forward passes",
@@ -52,7 +52,7 @@ function shrink(row: RowSpec, by: number): RowSpec {
 }
 
 /** The nine rows of the table, or three of them. */
-export type SuiteName = "shard" | "quick";
+type SuiteName = "shard" | "quick";
 
 /** Rows of a suite for a kind of device ("cpu" or "cuda"). */
 export function rowsOf(suite: SuiteName, deviceKind: string): RowSpec[] {

@@ -44,7 +44,7 @@ export interface BenchOptions {
 }
 
 /** Result of a row at one device count; times are in seconds. */
-export interface ResultRecord {
+interface ResultRecord {
   devices: number;
   simulated: boolean;
   status: "ok" | "failed";
@@ -66,7 +66,7 @@ export interface ResultRecord {
 }
 
 /** A row with its results at all device counts. */
-export interface RowRecord {
+interface RowRecord {
   id: string;
   group: string;
   label: string;

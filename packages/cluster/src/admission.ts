@@ -25,7 +25,7 @@ const guessesPerSecond = 2;
 /** Peers whose wrong proofs are remembered. */
 const maxPeers = 4096;
 
-export const roles: readonly Role[] = ["client", "watcher", "worker", "heartbeat"];
+const roles: readonly Role[] = ["client", "watcher", "worker", "heartbeat"];
 const isRole = (text: string): text is Role => (roles as readonly string[]).includes(text);
 
 class AdmittedConnection extends Stranger {

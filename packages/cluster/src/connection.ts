@@ -37,7 +37,7 @@ export interface ConnectOptions extends Security, ClientSettings {
 /** Milliseconds from the beginning of a data connection that broke to that of another one. */
 const reopenMs = 1000;
 
-export interface Reported {
+interface Reported {
   message: string;
   code: FailureCode;
 }

@@ -81,7 +81,7 @@ export interface Counters {
   recomputed: number;
 }
 
-export const defaultQuotas: Quotas = {
+const defaultQuotas: Quotas = {
   maxTensors: limits.tensors,
   maxBytes: Number.MAX_SAFE_INTEGER,
   maxQueue: 100_000,

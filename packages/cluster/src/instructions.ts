@@ -15,7 +15,7 @@ export function instruction(message: ToWorker): string {
 }
 
 /** What the dispatcher knows about a worker. */
-export interface Recipient {
+interface Recipient {
   outbox: { post(text: string): void };
   /** It hangs, completes nothing, and is not waited for. */
   suspended: boolean;

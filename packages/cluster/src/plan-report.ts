@@ -46,7 +46,7 @@ export const planReport = z.object({
   pairs: z.array(z.tuple([name, name, amount])).max(mostMembers * mostMembers),
 });
 /** A sharded function, as its client reports it. */
-export type PlanReport = z.infer<typeof planReport>;
+type PlanReport = z.infer<typeof planReport>;
 
 /** Schema of what a dispatcher tells watchers beyond its workers. */
 export const watchedClients = z.object({

@@ -5,7 +5,7 @@ import { median } from "@weft/formats/stats";
 import type { Measurement } from "./clocks.js";
 
 const workerKinds = ["products", "memory", "loader"] as const;
-export type WorkerKind = (typeof workerKinds)[number];
+type WorkerKind = (typeof workerKinds)[number];
 
 /** One measured worker. */
 export interface WorkerRow {
@@ -37,7 +37,7 @@ export interface PreflightFinding {
   evidence: string;
 }
 
-export interface PreflightVerdict {
+interface PreflightVerdict {
   findings: PreflightFinding[];
   /** What could not be judged, and why. */
   undecided: string[];

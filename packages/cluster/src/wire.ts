@@ -39,7 +39,6 @@ export const service = {
   Heartbeat: stream("/weft.Cluster/Heartbeat"),
 };
 const methods = { client: "Client", watcher: "Client", worker: "Worker", heartbeat: "Heartbeat" } as const;
-export type Stream = grpc.ServerDuplexStream<Buffer, Buffer> | grpc.ClientDuplexStream<Buffer, Buffer>;
 
 const limits = {
   "grpc.max_receive_message_length": maxMessageBytes,

@@ -5,7 +5,7 @@ export const seriesColors = ["#2b7bba", "#d9622b", "#1a9b76", "#b86aa0", "#c99a0
 
 const escapes: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 /** Text as it may stand in a document. */
-export const escape = (text: string): string => text.replace(/[&<>"]/g, (c) => escapes[c]);
+const escape = (text: string): string => text.replace(/[&<>"]/g, (c) => escapes[c]);
 
 const style = `
 .ground{fill:#ffffff}.ink{fill:#1f2328}.soft{fill:#57606a}.axis{stroke:#57606a;fill:none}.grid{stroke:#d8dee4;fill:none}
@@ -48,7 +48,7 @@ export const line = (a: readonly [number, number], b: readonly [number, number],
   `<line class="${kind}" x1="${n(a[0])}" y1="${n(a[1])}" x2="${n(b[0])}" y2="${n(b[1])}"/>`;
 
 /** From values to positions. */
-export interface Scale {
+interface Scale {
   at(value: number): number;
   ticks: number[];
   /** A tick as text. */

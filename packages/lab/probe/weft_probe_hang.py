@@ -138,32 +138,32 @@ class Watcher(threading.Thread):
             self.dumps += 1
             stalled = time.monotonic() - self.since
             torch_loop = getattr(sys.modules.get("weft_probe_torch"), "loop", None)
-            self.card.write(
-                "rank%d.json" % self.rank,
-                {
-                    "format": "weft.hang",
-                    "version": 1,
-                    "rank": self.rank,
-                    "worldSize": self.world,
-                    "pid": os.getpid(),
-                    "host": self.host,
-                    "time": time.time(),
-                    "reason": reason,
-                    "stalledSeconds": stalled if self.limit and stalled > self.limit else None,
-                    "steps": probe.recorder.steps,
-                    "epoch": getattr(torch_loop, "epoch", None),
-                    "stepsPerEpoch": probe.recorder.facts.get("stepsPerEpoch"),
-                    "raised": raised,
-                    "stacks": _stacks(),
-                    "groups": _groups(),
-                    "pointToPoint": [dict(call) for call in list(_calls)],
-                    "rooted": [dict(call) for call in list(_rooted)],
-                    "made": [dict(group) for group in list(_made)],
-                    "handling": _handling(),
-                    "siblings": self.card.siblings(),
-                    "flightRecorder": _flight_recorder(self.c10d),
-                },
-            )
+            known = {
+                "format": "weft.hang",
+                "version": 1,
+                "rank": self.rank,
+                "worldSize": self.world,
+                "pid": os.getpid(),
+                "host": self.host,
+                "time": time.time(),
+                "reason": reason,
+                "stalledSeconds": stalled if self.limit and stalled > self.limit else None,
+                "steps": probe.recorder.steps,
+                "epoch": getattr(torch_loop, "epoch", None),
+                "stepsPerEpoch": probe.recorder.facts.get("stepsPerEpoch"),
+                "raised": raised,
+                "stacks": _stacks(),
+                "groups": _groups(),
+                "pointToPoint": [dict(call) for call in list(_calls)],
+                "rooted": [dict(call) for call in list(_rooted)],
+                "made": [dict(group) for group in list(_made)],
+                "handling": _handling(),
+                "siblings": self.card.siblings(),
+            }
+            # The first dump of the recorder imports modules for seconds: what is known without it is written before.
+            if "torch._dynamo" not in sys.modules:
+                self.card.write("rank%d.json" % self.rank, known)
+            self.card.write("rank%d.json" % self.rank, {**known, "flightRecorder": _flight_recorder(self.c10d)})
 
     def ask_others(self):
         with open(os.path.join(self.folder, "request"), "w") as file:

@@ -158,7 +158,7 @@ describe("automatic sharding", () => {
     });
 
     test(`the eigenproblems of seven parts over ${devices} devices need no communication`, () => {
-      const part = new Fluxonium({ ec: 1, ej: 4, el: 1, phiExt: Math.PI, levels: 3, points: 32, range: 3 * Math.PI });
+      const part = new Fluxonium({ ec: 1, ej: 4, el: 1, phiExt: Math.PI, levels: 3, points: 40, range: 4 * Math.PI });
       const given = Object.fromEntries(
         Object.entries(part.parameters).map(([key, x]) => [key, weft.full([7], x, f64).realize() as Tensor]),
       );

@@ -51,7 +51,7 @@ export const indices = (shape: readonly number[], salt: number, below: number): 
     .realize();
 
 /** Numbers by which results are compared: mean, mean of squares, and a few elements of each. */
-export function digest(tensors: readonly Tensor[]): number[] {
+function digest(tensors: readonly Tensor[]): number[] {
   const parts = tensors.flatMap((t) => (t.dtype.startsWith("complex") ? [weft.real(t), weft.imag(t)] : [t]));
   return parts.flatMap((t) => {
     const flat = t.cast("float64").reshape([t.size]);
@@ -96,7 +96,7 @@ export function prepared(f: (...args: Tensor[]) => unknown, args: readonly Tenso
 export const eager = { torch: 1 } as const;
 export const compiled = { torch: 1, "torch.compile": 1 } as const;
 
-export interface RowOptions {
+interface RowOptions {
   peers?: Record<string, number | null>;
   tolerance?: number;
   /** Bytes that must move. */

@@ -54,7 +54,7 @@ const llama: Shape = {
 const training = { kind: "train" as const, tokens: 1 };
 const decoding = { kind: "decode" as const, batch: 1, length: 128, tokens: 256, dropout: 0, checkpoint: false };
 
-export const modelRows: ModelRow[] = [
+const modelRows: ModelRow[] = [
   { id: "decode-gpt2", title: "GPT-2 124M, bf16, batch 1: one token", shape: gpt2, wanted: 1.5, ...decoding },
   { id: "decode-llama", title: "Llama 1.24B, bf16, batch 1: one token", shape: llama, wanted: 1.5, ...decoding },
   {

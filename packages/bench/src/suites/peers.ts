@@ -10,7 +10,7 @@ import type { Context } from "./context.js";
 import { peerFolder } from "./record.js";
 
 /** A command that can run a peer, or why there is none. */
-export type Found = { command: string } | { reason: string };
+type Found = { command: string } | { reason: string };
 
 const runs = (python: string, code: string): boolean =>
   spawnSync(python, ["-c", code], { stdio: "ignore", timeout: 120_000 }).status === 0;

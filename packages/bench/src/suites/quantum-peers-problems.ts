@@ -8,7 +8,7 @@ import * as q from "@weft/quantum/qutip";
 type Value = number | { re: number; im: number };
 
 /** Numbers of values; complex ones are pairs, as soon as one of the list is complex. */
-export function flat(values: readonly (Value | readonly Value[])[]): number[] {
+function flat(values: readonly (Value | readonly Value[])[]): number[] {
   return values.flatMap((row) => {
     const list = Array.isArray(row) ? (row as Value[]) : [row as Value];
     const isComplex = list.some((x) => typeof x !== "number");

@@ -6,7 +6,7 @@ import { setValue, valueOf } from "@weft/formats";
 import { parse } from "yaml";
 
 /** One kind of file. */
-export interface FileKind {
+interface FileKind {
   /** What it is for, as `weft schema` lists it. */
   description: string;
   /** Whether a parsed file is of this kind and of no other program. */

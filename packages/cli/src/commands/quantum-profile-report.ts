@@ -80,7 +80,7 @@ export function totalOf(pattern: Pattern, devices: number, result: Measured, kno
 }
 
 /** A component at the largest device count, with what it loses. */
-export interface Ranked {
+interface Ranked {
   component: string;
   /** Milliseconds on one device and on `devices`. */
   single: number;
@@ -151,7 +151,7 @@ export const fastest = (totals: readonly Total[]): Pattern => {
   return totals.filter((t) => t.devices === most && t.pattern !== "tasks").sort((a, b) => a.ms - b.ms)[0].pattern;
 };
 
-export interface ProfileChoice {
+interface ProfileChoice {
   pattern: Pattern;
   devices: number;
   why: string;

@@ -32,7 +32,7 @@ export interface TrialMeasurement {
   run: string;
 }
 
-export interface Expectation {
+interface Expectation {
   samplesPerSecond: number;
   /** 80% interval of the share of a predicted gain that is usually reached. */
   interval: [number, number];
@@ -94,7 +94,7 @@ function priceDevices(now: TrialMeasurement, from: number, to: number): EffectEs
   };
 }
 
-export function candidates(at: Settings, now: TrialMeasurement, options: SearchOptions): Candidate[] {
+function candidates(at: Settings, now: TrialMeasurement, options: SearchOptions): Candidate[] {
   const found: Candidate[] = [];
   const offer = (what: string, change: Partial<Settings>, estimate: EffectEstimate): void => {
     found.push({ what, settings: { ...at, ...change }, expected: promised(now, estimate) });

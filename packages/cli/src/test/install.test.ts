@@ -171,12 +171,21 @@ describe("packed packages in an empty project", () => {
     return join(path, "out/main.js");
   };
 
+  const { version } = JSON.parse(readFileSync(join(root, "packages/cli/package.json"), "utf8")) as { version: string };
+
+  /** A jitted training step, every package, and the command, with one version of Node. */
+  const checkOn = (node: string): void => {
+    assert.match(run(node, [compile(core)], core), /cpu|reference/);
+    assert.match(run(node, [compile(all)], all), /all/);
+    const weft = (...args: string[]): string =>
+      run(node, [join(all, "node_modules/@weft/cli/bin/weft.js"), ...args], all);
+    assert.equal(weft("--version").trim(), version);
+    const ownVersion = run(node, ["--version"], all).trim();
+    assert.match(weft("doctor", "--no-measure"), new RegExp(`^Node\\s+${escapeRegExp(ownVersion)}`, "m"));
+  };
+
   test("runs on this Node", () => {
-    assert.match(run(process.execPath, [compile(core)], core), /cpu|reference/);
-    assert.match(run(process.execPath, [compile(all)], all), /all/);
-    const { version } = JSON.parse(readFileSync(join(root, "packages/cli/package.json"), "utf8")) as {
-      version: string;
-    };
+    checkOn(process.execPath);
     assert.equal(run(join(all, "node_modules/.bin/weft"), ["--version"], all).trim(), version);
   });
 
@@ -200,8 +209,7 @@ describe("packed packages in an empty project", () => {
       }
       const node = join(place, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
       assert.match(run(node, ["--version"], core), new RegExp(`^v${major}\\.`));
-      assert.match(run(node, [compile(core)], core), /cpu|reference/);
-      assert.match(run(node, [compile(all)], all), /all/);
+      checkOn(node);
     });
   }
 });

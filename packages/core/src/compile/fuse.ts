@@ -21,7 +21,7 @@ import {
 } from "./views.js";
 
 /** "columns": a column sum inside a group of rows, piece by piece. */
-export type Level = "full" | "row" | "columns";
+type Level = "full" | "row" | "columns";
 
 export interface FusionGroup {
   id: number;

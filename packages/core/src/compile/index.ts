@@ -1,6 +1,5 @@
 // The compiler: fusion -> kernels -> schedule with memory offsets; one code generator, printed by dialects.
 export { type BatchDim, mergeBatch } from "./batch.js";
-export type { Batching } from "./batch-kernels.js";
 export { emitBlockCuda } from "./emit-block.js";
 export { emitKernel, kernelBytes } from "./emit-c.js";
 export { type CudaKernel, cudaThreads, emitCudaKernel, isTiled } from "./emit-cuda.js";
@@ -8,10 +7,8 @@ export { emitLaneC } from "./emit-lane-c.js";
 export { emitLaneCuda } from "./emit-lane-cuda.js";
 export { narrowRows } from "./emit-narrow.js";
 export { type LibraryEpilogue, libraryEpilogue } from "./epilogue.js";
-export { fuse } from "./fuse.js";
 export { isZeroBase, type MatrixOperand } from "./fuse-rules.js";
-export { buildKernel, type LoopKernel } from "./kernel.js";
-export type { LaneProgram } from "./lane.js";
+export type { LoopKernel } from "./kernel.js";
 export { type AnyLaneProgram, laneAvals, laneName } from "./lane-region.js";
 export { memoryKey } from "./memory-key.js";
 export { storageType } from "./scalar.js";
@@ -24,6 +21,6 @@ export {
   type ScheduleStep,
   scheduleFunction,
 } from "./schedule.js";
-export { type Tally, tallyLanes } from "./tally.js";
+export { tallyLanes } from "./tally.js";
 export { decimal, whole } from "./text.js";
 export type { Strided } from "./views.js";

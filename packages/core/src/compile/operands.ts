@@ -3,7 +3,7 @@ import { isOp, type Node } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";
 import { axisVariables } from "./views.js";
 
-export interface Operand {
+interface Operand {
   node: Node;
   /** The node over whose elements the reading loop runs: the node itself, or a reduction's input. */
   domain: Node;

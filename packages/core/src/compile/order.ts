@@ -19,7 +19,7 @@ export interface Work {
 const worthMoving = 1 << 16;
 
 /** Where values are and how large they are. */
-export interface MemorySizes {
+interface MemorySizes {
   /** Parameters of the function, which live throughout. */
   params: ReadonlySet<string>;
   /** Results of the function. */

@@ -6,7 +6,7 @@ import { delinearize, Ix, linearize } from "./index-expr.js";
 
 export const isView = (node: Node): boolean => viewOps.has(node.op);
 
-export interface ElementSource {
+interface ElementSource {
   node: Node;
   index: readonly Ix[];
 }

@@ -10,7 +10,6 @@ export {
   opClasses,
   type ProductTable,
   predictKernels,
-  productTime,
 } from "./kernel-cost.js";
 export { laneLimits } from "./lanes.js";
 export { h200, serverCore } from "./machines.js";

@@ -91,7 +91,7 @@ export type ConvKind = (typeof convKinds)[number];
 
 /** Kinds of Fourier transforms: complex to complex, real to half spectrum, half spectrum to real. */
 export const fftKinds = ["c2c", "r2c", "c2r"] as const;
-export type FftKind = (typeof fftKinds)[number];
+type FftKind = (typeof fftKinds)[number];
 
 export const collectiveKinds = ["allReduce", "allGather", "reduceScatter", "allToAll", "exchange"] as const;
 export type CollectiveKind = (typeof collectiveKinds)[number];

@@ -209,7 +209,7 @@ const randomDTypes: Record<OpAttrs["random"]["kind"], DTypeTest> = {
   dropoutMask: (dtype) => dtype === "bool",
 };
 
-export const contracts: { [K in OpName]: Row<K> } = {
+const contracts: { [K in OpName]: Row<K> } = {
   input: { operands: 0 },
   data: { operands: 0 },
   const: { operands: 0, check: (_, attrs) => checkConstant(attrs) },

@@ -12,7 +12,6 @@ export {
   type DimensionClasses,
   type DimMap,
   dimensionClasses,
-  type Factor,
   type FactorRange,
   type Factors,
   factorBound,

@@ -102,12 +102,7 @@ function digits(at: Indices, axis: number, { parts }: DimLayout): Node[] {
 }
 
 /** Where all positions along the given axes are valid; null if they are everywhere. */
-export function validity(
-  shape: Shape,
-  layout: readonly DimLayout[],
-  axes: readonly number[],
-  slots: Slots,
-): Node | null {
+function validity(shape: Shape, layout: readonly DimLayout[], axes: readonly number[], slots: Slots): Node | null {
   const at = new Indices(shape, slots);
   const tests = axes.flatMap((axis) => {
     if (isWhole(layout[axis])) return [];
@@ -163,7 +158,7 @@ function elementAt(at: Indices, layout: readonly DimLayout[], axes: readonly num
 }
 
 /** The node with another layout of one dimension. */
-export function withDim(x: Node, axis: number, from: DimLayout, to: DimLayout, slots: Slots): Node {
+function withDim(x: Node, axis: number, from: DimLayout, to: DimLayout, slots: Slots): Node {
   if (from.uniform || sameParts(from, to) || (isWhole(from) && isWhole(to))) return x;
   if (!sameSizes(sizesOf(from), sizesOf(to))) throw new InternalError("layouts of different dimensions");
   const at = new Indices([x.shape[axis]], slots);

@@ -3,13 +3,13 @@ export { measureDevice, ratesOf } from "./calibrate.js";
 export { allAgree, collectiveProbe, measureGroup, measureLinks, slowestRates } from "./calibrate-links.js";
 export { assertClosed } from "./closed.js";
 export type { Compiled } from "./compiled.js";
-export { debugLevel, setDebugLevel } from "./debug.js";
+export { setDebugLevel } from "./debug.js";
 export { isQuiet } from "./effort.js";
 export { ConstantLifter } from "./lift.js";
-export { captureSite, type MemoryReport, megabytes, memory, TensorValue } from "./memory.js";
+export { captureSite, type MemoryReport, memory, TensorValue } from "./memory.js";
 export { isSearching, search } from "./nans.js";
 export { profiler } from "./profile.js";
-export { isDisturbed, knownRates, type SavedRates, savedRates, saveRates } from "./rates-file.js";
+export { knownRates, type SavedRates, savedRates, saveRates } from "./rates-file.js";
 export {
   boundPending,
   dataNode,
@@ -23,4 +23,4 @@ export {
   tracing,
   useDevice,
 } from "./session.js";
-export { instructionRecords, tape, taped } from "./tape.js";
+export { instructionRecords, tape } from "./tape.js";

@@ -265,7 +265,7 @@ export function captureSite(): () => string | null {
 const scope = fileURLToPath(new URL("../../..", import.meta.url));
 const libraryFolders = ["core", "cluster", "train", "quantum"].map((name) => join(scope, name, "dist"));
 
-export const megabytes = (bytes: number): string =>
+const megabytes = (bytes: number): string =>
   bytes >= 1e9 ? `${(bytes / 1e9).toFixed(2)} GB` : `${(bytes / 1e6).toFixed(1)} MB`;
 
 export const memory = new MemoryManager();

@@ -15,7 +15,7 @@ import { instantiate } from "../transform/index.js";
 import { memory } from "./memory.js";
 
 /** What is looked for: each kind on its own. */
-export const searched = { nan: false, infinity: false };
+const searched = { nan: false, infinity: false };
 
 export const isSearching = (): boolean => searched.nan || searched.infinity;
 

@@ -66,8 +66,7 @@ export const knownRates = (device: Device, neighbors = 1): Rates | null =>
   read(fileOf(keyOf(device, neighbors)))?.rates ?? null;
 
 /** Whether other processes used the machine during the measurement. */
-export const isDisturbed = (rates: Rates): boolean =>
-  rates.disturbed === true || rates.crowded?.rates.disturbed === true;
+const isDisturbed = (rates: Rates): boolean => rates.disturbed === true || rates.crowded?.rates.disturbed === true;
 
 /** Stores rates on disk; returns whether that worked. */
 export function saveRates(device: Device, rates: Rates, neighbors = 1): boolean {

@@ -11,7 +11,7 @@ interface FlowValue {
   pending: boolean;
 }
 
-export interface AxisFlowOptions {
+interface AxisFlowOptions {
   /** Nodes in order, without the parameters. */
   nodes: Iterable<Node>;
   /** Dimensions of the function's parameters that the axis splits. */

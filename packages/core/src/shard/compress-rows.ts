@@ -5,7 +5,7 @@ import { build, make } from "../ops/index.js";
 import type { Compressed } from "./compress.js";
 
 /** A sum of rows of all devices: a table, numbers of rows and their values, both gathered. */
-export type GatheredRows = Node<"scatterAdd">;
+type GatheredRows = Node<"scatterAdd">;
 
 const isGathered = (node: Node): node is Node<"collective"> =>
   isOp(node, "collective") && node.attrs.kind === "allGather" && node.attrs.axis === 0;

@@ -1,6 +1,6 @@
 // Placements of operands and results of one op under a given strategy. The partitioner builds what this computes, the
 // planner estimates its cost.
-import { isOp, type Node, outputAvals, type ReduceFn } from "../graph/index.js";
+import { type Node, outputAvals, type ReduceFn } from "../graph/index.js";
 import { boundOf, type DimMap, type Factors, factorBound, factorsOf, isLinear } from "../ops/index.js";
 import type { Mesh } from "./mesh.js";
 import { type DimensionSplit, type PendingReduction, Placement } from "./placement.js";
@@ -20,8 +20,6 @@ export interface Layout {
   /** Mesh axes and boundaries of each factor; null where it is not split. */
   factors: (DimensionSplit | null)[];
 }
-
-export const repeated: Strategy = { split: {}, carry: [] };
 
 /** The mesh axes that split each factor, in mesh order. */
 function axesByFactor(mesh: Mesh, strategy: Strategy, factors: number): string[][] {
@@ -144,7 +142,3 @@ export function followOperands(node: Node, mesh: Mesh, current: readonly Placeme
 }
 
 const elements = (node: Node): number => node.shape.reduce((n, d) => n * d, 1);
-
-/** The tuple that a pick reads from, or the node itself. */
-export const sourceOf = (node: Node): { node: Node; index: number } =>
-  isOp(node, "pick") ? { node: node.inputs[0], index: node.attrs.index } : { node, index: 0 };

@@ -12,7 +12,7 @@ import { make } from "../ops/index.js";
 const kinds = ["loss", "sums", "gradient", "forward", "backward", "saved", "input", "feedback"] as const;
 export type MarkKind = (typeof kinds)[number];
 
-export interface Mark {
+interface Mark {
   kind: MarkKind;
   /** Number of the parameter, or of the saved value. */
   index: number;

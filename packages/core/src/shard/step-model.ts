@@ -33,7 +33,7 @@ export interface SplitCost {
 }
 
 /** Activations of a segment of the forward pass, in bytes on one device. */
-export interface SegmentMemory {
+interface SegmentMemory {
   /** Stored for the backward pass. */
   stored: number;
   /** Stored values that earlier segments made: what rematerialization starts from. */

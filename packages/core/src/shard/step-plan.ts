@@ -32,7 +32,7 @@ export interface StepPlanOptions {
 }
 
 /** What a plan decides. */
-export interface StepDecision {
+interface StepDecision {
   split: StepSplit;
   /** By number of the parameter. */
   stages: readonly Stage[];
@@ -41,7 +41,7 @@ export interface StepDecision {
 }
 
 /** A decision with its estimates. */
-export interface StepCandidate extends StepDecision {
+interface StepCandidate extends StepDecision {
   name: string;
   /** Bytes on the device that needs most. */
   bytes: number;
@@ -349,7 +349,7 @@ function isSequence(model: StepModel, { classes }: StepSplit): boolean {
 }
 
 /** A decision in words. */
-export function nameOf(model: StepModel, { split, stages, rematerialized }: StepDecision): string {
+function nameOf(model: StepModel, { split, stages, rematerialized }: StepDecision): string {
   const names = [`data ${split.data}`];
   if (split.model > 1) names.push(`${isSequence(model, split) ? "sequence" : "model"} ${split.model}`);
   for (const stage of [1, 2, 3] as const) {

@@ -47,7 +47,7 @@ function ancestors(of: readonly Node[], { params }: GraphFn): Set<Node> {
 }
 
 /** What a plan changes in the graph. */
-export interface StepChanges {
+interface StepChanges {
   /** Numbers of the parameters that are gathered where they are used. */
   gathered: ReadonlySet<number>;
   /** Segment of each forward node whose values are rematerialized; -1: its value is stored. */

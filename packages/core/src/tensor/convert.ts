@@ -51,7 +51,7 @@ export function isScalarValue(x: unknown): x is ScalarLike {
   return typeof re === "number" && typeof im === "number";
 }
 
-export const isScalar = (x: TensorLike): x is ScalarLike => !(x instanceof Tensor);
+const isScalar = (x: TensorLike): x is ScalarLike => !(x instanceof Tensor);
 
 const bigDType = (value: bigint): DType => (value > integerLimits("int64").high ? "uint64" : "int64");
 

@@ -15,7 +15,7 @@ export interface ProductOptions {
 let current: Precision | undefined;
 
 /** Resolves the name of a precision. */
-export function precisionOf(op: string, name: PrecisionName): Precision {
+function precisionOf(op: string, name: PrecisionName): Precision {
   const known = shortNames[name] ?? name;
   if (!precisions.includes(known))
     throw new WeftError(

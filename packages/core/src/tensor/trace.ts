@@ -27,7 +27,7 @@ export function outputsOf(op: string, result: unknown): { leaves: Tensor[]; def:
   return flat;
 }
 
-export interface Effect {
+interface Effect {
   label: string;
   node: Node;
 }
@@ -53,7 +53,7 @@ export function inFrame<T>(kind: Frame["kind"], body: () => T): { result: T; fra
   }
 }
 
-export const currentFrame = (): Frame | null => frames[frames.length - 1] ?? null;
+const currentFrame = (): Frame | null => frames[frames.length - 1] ?? null;
 
 /** Registers a value to be shown by the innermost frame; false when nothing is being traced. */
 export function addEffect(label: string, node: Node): boolean {

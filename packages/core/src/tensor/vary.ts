@@ -55,7 +55,7 @@ function axesByArgument(vary: VaryingAxes): Map<number, readonly number[]> {
 }
 
 /** Shapes of the arguments of a call, and those of its bucket. */
-export interface BucketShapes {
+interface BucketShapes {
   /** Sizes of the bucket. */
   readonly bucket: readonly Shape[];
   /** Other sizes of the same bucket, which show what depends on them. */

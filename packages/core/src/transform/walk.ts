@@ -165,7 +165,7 @@ export function closeOverNew(outputs: readonly Node[], mark: number, params: rea
   };
 }
 
-export interface Closed {
+interface Closed {
   fn: GraphFn;
   /** Captured nodes; they are the first parameters. */
   captured: Node[];

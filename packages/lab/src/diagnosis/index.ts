@@ -7,9 +7,7 @@ export {
   type StudyReport,
   studyPoints,
 } from "./analyze.js";
-export { applyCatalog, type DiagnosisRule } from "./catalog.js";
 export { causesOf, symptoms } from "./main-cause.js";
-export { type TraceChange, type TraceChanges, traceChanges } from "./trace-changes.js";
-export { traceFindings, traceRules } from "./trace-rules.js";
+export { type TraceChanges, traceChanges } from "./trace-changes.js";
+export { traceFindings } from "./trace-rules.js";
 export { attachTraces } from "./traces.js";
-export { type DiagnosisView, diagnosisView, type RunView } from "./view.js";

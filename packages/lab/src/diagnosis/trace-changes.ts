@@ -2,7 +2,7 @@
 import { median } from "@weft/formats/stats";
 import type { RankReport, TraceReport } from "../trace/index.js";
 
-export interface TraceChange {
+interface TraceChange {
   what: string;
   /** Microseconds per step and rank. */
   beforeUs: number;

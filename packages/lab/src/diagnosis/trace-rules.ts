@@ -121,7 +121,7 @@ function smallKernels(rank: RankReport): { share: number; names: string[] } {
   };
 }
 
-export const traceRules: readonly Rule[] = [
+const traceRules: readonly Rule[] = [
   {
     id: "trace-data-wait",
     title: "Steps wait for data",

@@ -54,6 +54,10 @@ function otherGroup(context: HangContext, culprits: number[], waiting: Waiting):
 /** Calls that every rank of a group must make and that no recorder shows. */
 const unrecorded = /^(?:new_group|new_subgroups\w*|monitored_barrier|init_process_group|destroy_process_group)$/;
 
+/** Functions of torch.distributed that wait for other ranks. */
+const collective =
+  /^(?:new_group|new_subgroups\w*|monitored_barrier|init_process_group|destroy_process_group|barrier|all_reduce|all_gather\w*|all_to_all\w*|broadcast\w*|reduce|reduce_scatter\w*|gather\w*|scatter\w*)$/;
+
 /** Ranks that wait in an unrecorded call: the others left it out, or, where they are more, these made one too many. */
 function unrecordedCall(context: HangContext, inside: number[], waiting: Waiting): HangVerdict | null {
   const stacks = inside.map((rank) => {
@@ -80,9 +84,11 @@ function unrecordedCall(context: HangContext, inside: number[], waiting: Waiting
 /** No recorded call waits, but some ranks are in a call that no recorder shows: the others have not come to it. */
 export function absentFromUnrecorded(context: HangContext): HangVerdict | null {
   const inside = new Map<number, { op: string; site: Site | null }>();
+  // Without any record the stacks alone tell who is in a collective.
+  const calls = context.evidence.calls.length === 0 ? collective : unrecorded;
   for (const own of context.evidence.ranks.values()) {
     const frames = mainFrames(own);
-    const op = frames.find((frame) => !isUserFrame(frame) && unrecorded.test(frame.name))?.name;
+    const op = frames.find((frame) => !isUserFrame(frame) && calls.test(frame.name))?.name;
     if (op !== undefined) inside.set(own.rank, { op, site: userSite(frames) });
   }
   const [first] = inside.values();
@@ -169,6 +175,7 @@ export function nobodyWaits(context: HangContext): HangVerdict | null {
   for (const own of ranks) {
     const site = siteOfRank(own);
     if (site === null || own.raised !== undefined) return null;
+    if (mainFrames(own).some((frame) => /[/\\]torch[/\\]distributed[/\\]/.test(`/${frame.file}`))) return null;
     const key = `${site.file}:${site.line}`;
     const place = places.get(key);
     if (place === undefined) places.set(key, { site, ranks: [own] });

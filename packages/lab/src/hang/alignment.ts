@@ -2,7 +2,7 @@
 // together longest. Two readings of a short rest may fit equally well.
 
 /** One reading: the rank left out `count` calls, issued `count` too many, or issued the call that is due `count` calls later. */
-export interface Alignment {
+interface Alignment {
   kind: "skipped" | "extra" | "early";
   count: number;
   /** Calls that agree under this reading before the first that does not. */

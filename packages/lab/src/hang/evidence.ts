@@ -84,7 +84,7 @@ export interface RootedCall {
   site: Site | null;
 }
 
-export type ProcessState = "running" | "stopped" | "dead" | "exited";
+type ProcessState = "running" | "stopped" | "dead" | "exited";
 
 /** A process group that a rank has made. */
 export interface MadeGroup {

@@ -47,7 +47,7 @@ export class PickleDict {
 
 export class PickleError extends Error {}
 
-export interface PickleResult {
+interface PickleResult {
   value: unknown;
   /** True when the file ends before the pickle does; `value` is then undefined. */
   truncated: boolean;

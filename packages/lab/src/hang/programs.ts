@@ -25,7 +25,7 @@ const payloads: Readonly<Record<string, (call: Call) => number>> = {
 /** Collectives whose participants need not pass a tensor of the same type on every rank. */
 const untyped = new Set(["barrier", "gather", "scatter", "all_to_all", "monitored_barrier", "coalesced"]);
 
-export type Difference = "op" | "dtype" | "shape" | null;
+type Difference = "op" | "dtype" | "shape" | null;
 
 /** The names of a call over backends and versions: "allreduce", "all_reduce_barrier" ... */
 function family(op: string): string {

@@ -36,7 +36,7 @@ const isObject = (value: unknown): value is Fields =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** The rank in a file name: nccl_trace_rank_3, rank3.json, job-12-3.out: "rank" first, else the last number. */
-export function rankInName(path: string): number | null {
+function rankInName(path: string): number | null {
   const name = basename(path);
   const match = /rank[_.-]?(\d{1,7})/i.exec(name) ?? /(\d{1,7})(?:\.[A-Za-z]+)*$/.exec(name);
   return match !== null && isRank(Number(match[1])) ? Number(match[1]) : null;

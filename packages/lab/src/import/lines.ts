@@ -4,7 +4,7 @@ import { StringDecoder } from "node:string_decoder";
 import { CsvError, type CsvRow, readCsvText } from "@weft/formats/csv";
 import type { ImportProblem } from "../model/index.js";
 
-export interface Line {
+interface Line {
   text: string;
   /** 1-based. */
   number: number;

@@ -4,7 +4,7 @@ import { mostDevices } from "@weft/formats";
 import { ImportError, readLines } from "./lines.js";
 
 /** One line of a log: its key, value, time in milliseconds and metadata. */
-export interface MlperfEvent {
+interface MlperfEvent {
   key: string;
   value: unknown;
   timeMs: number;
@@ -13,7 +13,7 @@ export interface MlperfEvent {
 }
 
 /** The events of a log. */
-export interface MlperfLog {
+interface MlperfLog {
   path: string;
   events: MlperfEvent[];
   /** Lines with the marker that could not be read. */

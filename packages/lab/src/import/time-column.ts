@@ -81,7 +81,7 @@ function isSum(values: readonly number[]): boolean {
 }
 
 /** One row of the table: its epoch, and the value of its time column. */
-export interface TimedRow {
+interface TimedRow {
   epoch: number;
   value: number;
 }

@@ -6,7 +6,7 @@ import { isMap, isScalar, isSeq, LineCounter, parseDocument } from "yaml";
 import type { Run } from "../model/index.js";
 import type { LintProblem } from "./problem.js";
 
-export interface Leaf {
+interface Leaf {
   key: string;
   value: unknown;
   line: number;

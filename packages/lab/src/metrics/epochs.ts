@@ -97,7 +97,7 @@ function mainJob(jobs: readonly TrainingEpoch[][]): TrainingEpoch[] {
 }
 
 /** The rows of the rank that timed the epochs: rank 0, or the lowest that did. */
-export function timedRows(run: Run): TrainingEpoch[] {
+function timedRows(run: Run): TrainingEpoch[] {
   let lowest = Number.POSITIVE_INFINITY;
   for (const row of run.epochs) lowest = Math.min(lowest, row.rank ?? 0);
   return run.epochs.filter((row) => (row.rank ?? 0) === lowest);

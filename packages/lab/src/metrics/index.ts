@@ -1,7 +1,6 @@
 // Exports of the metrics layer.
 export { ddpBuckets, simulateOverlap } from "./buckets.js";
 export { allReduceUs, busBandwidthGBps, busFactor, type Fabric, fabrics } from "./communication.js";
-export { type EpochSummary, summarizeEpochs, timedRows } from "./epochs.js";
 export { type Imbalance, imbalance } from "./imbalance.js";
 export {
   amdahl,
@@ -18,13 +17,5 @@ export {
   serialShape,
 } from "./laws.js";
 export { type PopEfficiencies, popEfficiencies } from "./pop.js";
-export {
-  type CountSummary,
-  defaultWarmup,
-  type RunSummary,
-  type StudySummary,
-  summarizeStudy,
-  type TimeBasis,
-} from "./scaling.js";
-export { type StepSummary, summarizeSteps } from "./steps.js";
+export { type CountSummary, type RunSummary, type StudySummary, summarizeStudy, type TimeBasis } from "./scaling.js";
 export { fitUsl, type Usl, uslThroughput } from "./usl.js";

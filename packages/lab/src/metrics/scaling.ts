@@ -58,7 +58,7 @@ export interface StudySummary {
   failed: { devices: number; run: string; reason: string }[];
 }
 
-export const defaultWarmup = 1;
+const defaultWarmup = 1;
 
 function stepBasis(run: Run, steps: StepSummary): Summary | null {
   const perEpoch = run.workload.stepsPerEpoch ?? steps.stepsPerEpoch;

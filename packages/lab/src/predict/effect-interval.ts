@@ -29,7 +29,7 @@ const missedShare = 0.25;
 const leastScale = 0.02;
 
 /** Scale of log(measured / promised): noise of both measurements, and a part of the promised change. */
-export function effectScale(from: number, to: number, noise: number | null): number {
+function effectScale(from: number, to: number, noise: number | null): number {
   const change = from > 0 && to > 0 ? Math.abs(Math.log(from / to)) : 1;
   return Math.hypot(leastScale, Math.SQRT2 * (noise ?? unknownNoise), missedShare * change);
 }

@@ -21,7 +21,7 @@ export interface OneDeviceRun {
 }
 
 /** The prediction at one count. */
-export interface OneDevicePrediction {
+interface OneDevicePrediction {
   devices: number;
   /** Samples per second of all devices. */
   value: number;

@@ -9,7 +9,7 @@ export interface MeasuredConfiguration extends ParallelConfiguration {
 }
 
 /** A predicted iteration time. */
-export interface ParallelPrediction {
+interface ParallelPrediction {
   milliseconds: number;
   /** 80% interval. */
   interval: [number, number];

@@ -327,7 +327,7 @@ function predictOne(target: Target, c: Context): ScalingPrediction {
 }
 
 /** Options of `predict`. */
-export interface PredictOptions {
+interface PredictOptions {
   /** Global batches of the targets: one for all, or one each. */
   globalBatch?: readonly number[];
 }

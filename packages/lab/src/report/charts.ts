@@ -34,7 +34,7 @@ const uses = Object.keys(shapeOf) as EpochUse[];
 
 export const fontFamily = "DejaVu Sans";
 
-export const config: ChartSpec = {
+const config: ChartSpec = {
   font: fontFamily,
   background: "white",
   view: { stroke: "#D1D5DB" },

@@ -1,18 +1,10 @@
 // Exports of the report layer: writes the files of an analysis.
-export {
-  type ChartSpec,
-  config as chartConfig,
-  framed,
-  gray,
-  palette,
-  type ReportChart,
-  studyCharts,
-} from "./charts.js";
+export { type ChartSpec, framed, gray, palette, type ReportChart, studyCharts } from "./charts.js";
 export { fixFiles } from "./fixes.js";
 export { reportHtml } from "./html.js";
 export { predictionChart } from "./prediction-chart.js";
-export { compileChart, renderPng, renderSvg } from "./render.js";
-export { plural, type StudyRows, studyRows } from "./rows.js";
+export { renderPng, renderSvg } from "./render.js";
+export { plural, studyRows } from "./rows.js";
 export { performanceReport, summaryCsv, summaryTex, texText } from "./tables.js";
 export { tracePage } from "./trace-page.js";
 export {

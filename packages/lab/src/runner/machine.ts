@@ -22,7 +22,7 @@ export function usableCores(): number {
 
 export const nvidiaSmi = (): string => process.env["WEFT_NVIDIA_SMI"] ?? "nvidia-smi";
 
-export function gpus(): { devices: DeviceFacts[]; driver?: string } {
+function gpus(): { devices: DeviceFacts[]; driver?: string } {
   let text: string;
   try {
     text = execFileSync(

@@ -23,7 +23,7 @@ export interface Exit {
   error?: string;
 }
 
-export interface StartedCommand {
+interface StartedCommand {
   pid: number | undefined;
   exit: Promise<Exit>;
 }

@@ -7,7 +7,7 @@ import { plainText } from "@weft/formats/text";
 import { nvidiaSmi } from "./machine.js";
 
 /** A process that is not part of the measurement, and what it used. */
-export interface OtherProcess {
+interface OtherProcess {
   pid: number;
   name: string;
   /** Percent of all cores. */

@@ -17,7 +17,7 @@ export interface CollectiveArguments {
 }
 
 /** A thread or stream: the pair of process and thread that an event names. */
-export interface TraceLane {
+interface TraceLane {
   pid: string;
   tid: string;
 }

@@ -6,7 +6,7 @@ import type { TraceData } from "./data.js";
 import { sortedBy } from "./intervals.js";
 import { categoryIndex, dataLoaderName, isUserLine } from "./kinds.js";
 
-export interface HostEvents {
+interface HostEvents {
   count: number;
   us: number;
   /** Lines of the user's program with the most of this time: "train.py(42): main". */
@@ -23,7 +23,7 @@ export const hostKinds = {
     /compile_inner|compile_fx|_compile_fx_inner|dynamo_timed|convert_frame|backend_compile|XlaCompile|PjRt.*Compile|^Compile\b|inductor_codecache/,
 } as const;
 
-export type HostKind = keyof typeof hostKinds;
+type HostKind = keyof typeof hostKinds;
 
 const kindNames = Object.keys(hostKinds) as HostKind[];
 const mostLines = 3;

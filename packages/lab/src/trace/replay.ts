@@ -9,7 +9,7 @@ import { nameIn } from "./symbols.js";
 import type { DeviceView } from "./view.js";
 
 /** What is changed in a replay. */
-export interface Change {
+interface Change {
   /** The host finds every batch ready. */
   noDataWait?: boolean;
   /** Communication takes no time of its own: all of it is hidden. */
@@ -30,7 +30,7 @@ export interface Change {
  */
 const loaderSlowdown = 1.08;
 
-export interface WhatIf {
+interface WhatIf {
   name: string;
   /** Step time in microseconds, and its ratio to the measured one. */
   stepUs: number;

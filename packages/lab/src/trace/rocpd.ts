@@ -66,11 +66,11 @@ class RocpdProcess {
   }
 
   private get hasKernels(): boolean {
-    return this.has("kernel_dispatch", "start", "end", "agent_id", "kernel_id", "stream_id", "queue_id", "event_id");
+    return this.has("kernel_dispatch", "start", "end", "agent_id", "kernel_id", "stream_id", "queue_id");
   }
 
   private get hasCopies(): boolean {
-    const columns = ["start", "end", "name_id", "dst_agent_id", "src_agent_id", "size", "stream_id", "event_id"];
+    const columns = ["start", "end", "name_id", "dst_agent_id", "src_agent_id", "size", "stream_id"];
     return this.has("memory_copy", ...columns) && this.hasIds("info_agent", "type");
   }
 
@@ -111,8 +111,12 @@ class RocpdProcess {
     return `coalesce(',"correlation":' || (${this.index * idsPerProcess} + CAST(e.stack_id AS INTEGER)), '')`;
   }
 
-  private get eventJoin(): string {
-    return `LEFT JOIN ${this.hasIds("event", "stack_id", "category_id", "extdata") ? this.table("event") : "(SELECT NULL AS id, NULL AS stack_id, NULL AS category_id, NULL AS extdata)"} e ON e.id = t.event_id`;
+  /** The event of a row: what belongs together, and marks. Tables without events have neither. */
+  private eventJoin(table: string): string {
+    const none = "(SELECT NULL AS id, NULL AS stack_id, NULL AS category_id, NULL AS extdata)";
+    if (!this.has(table, "event_id") || !this.hasIds("event", "stack_id", "category_id", "extdata"))
+      return `LEFT JOIN ${none} e ON 0`;
+    return `LEFT JOIN ${this.table("event")} e ON e.id = t.event_id`;
   }
 
   private stringJoin(alias: string, id: string): string {
@@ -140,7 +144,7 @@ class RocpdProcess {
     const named = this.hasIds("info_kernel_symbol", "display_name", "kernel_name");
     const name = named ? "coalesce(nullif(k.display_name, ''), k.kernel_name)" : "'kernel ' || t.kernel_id";
     const join = named ? `LEFT JOIN ${this.table("info_kernel_symbol")} k ON k.id = t.kernel_id` : "";
-    return `SELECT ${this.deviceEvent("kernel", name, "t.agent_id", this.streamColumn(), "")} FROM ${this.table("kernel_dispatch")} t ${join} ${this.eventJoin} WHERE t.end >= t.start ORDER BY t.start`;
+    return `SELECT ${this.deviceEvent("kernel", name, "t.agent_id", this.streamColumn(), "")} FROM ${this.table("kernel_dispatch")} t ${join} ${this.eventJoin("kernel_dispatch")} WHERE t.end >= t.start ORDER BY t.start`;
   }
 
   private copyQuery(): string | null {
@@ -149,23 +153,23 @@ class RocpdProcess {
       `CASE (SELECT a.type FROM ${this.table("info_agent")} a WHERE a.id = t.${column}) WHEN 'GPU' THEN 'D' ELSE 'H' END`;
     const name = `'Memcpy ' || ${side("src_agent_id")} || 'to' || ${side("dst_agent_id")}`;
     const bytes = `|| ${copyArguments("t.size")}`;
-    return `SELECT ${this.deviceEvent("gpu_memcpy", name, `(${this.copyAgent})`, "stream_id", bytes)} FROM ${this.table("memory_copy")} t ${this.eventJoin} WHERE t.end >= t.start ORDER BY t.start`;
+    return `SELECT ${this.deviceEvent("gpu_memcpy", name, `(${this.copyAgent})`, "stream_id", bytes)} FROM ${this.table("memory_copy")} t ${this.eventJoin("memory_copy")} WHERE t.end >= t.start ORDER BY t.start`;
   }
 
   private get hasRegions(): boolean {
-    return this.has("region", "start", "end", "pid", "tid", "name_id", "event_id");
+    return this.has("region", "start", "end", "pid", "tid", "name_id");
   }
 
   /** Calls of HIP, HSA and RCCL; categories are those of the profiler ("HIP_RUNTIME_API_EXT"). */
   private callQuery(): string | null {
     if (!this.hasRegions) return null;
-    return `SELECT '{"ph":"X","cat":"hip_runtime","name":' || ${quoted("s.string")} || ',"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${times} || ',"args":{"call":1' || ${this.correlation} || '}}' AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND coalesce(c.string, '') NOT LIKE 'MARKER%' ORDER BY t.start`;
+    return `SELECT '{"ph":"X","cat":"hip_runtime","name":' || ${quoted("s.string")} || ',"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${times} || ',"args":{"call":1' || ${this.correlation} || '}}' AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin("region")} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND coalesce(c.string, '') NOT LIKE 'MARKER%' ORDER BY t.start`;
   }
 
   /** Ranges of roctx: the text of a mark is in the data of its event. */
   private rangeQuery(): string | null {
     if (!this.hasRegions) return null;
     const message = "json_extract(CASE WHEN json_valid(e.extdata) THEN e.extdata ELSE '{}' END, '$.message')";
-    return `SELECT substr(CAST(coalesce(${message}, s.string) AS TEXT), 1, ${longestName}) AS name, '"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${times} AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND c.string LIKE 'MARKER%' ORDER BY t.start`;
+    return `SELECT substr(CAST(coalesce(${message}, s.string) AS TEXT), 1, ${longestName}) AS name, '"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${times} AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin("region")} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND c.string LIKE 'MARKER%' ORDER BY t.start`;
   }
 }

@@ -155,3 +155,31 @@ test("databases that are damaged, hostile or no report end with a reason", { ski
     assert.match(await problems(cut), /SQLite|malformed|database|none of the tables/);
   }
 });
+
+test("a database of rocprofv3 that other tools wrote, without events, has its kernels and copies", {
+  skip,
+}, async () => {
+  using folder = new TestFolder();
+  const file = join(folder.path, "other.db");
+  const tables = `
+    CREATE TABLE rocpd_info_agent_a (id INTEGER PRIMARY KEY, type TEXT, name TEXT);
+    INSERT INTO rocpd_info_agent_a VALUES (1, 'CPU', 'cpu'), (2, 'GPU', 'gfx90a');
+    CREATE TABLE rocpd_info_kernel_symbol_a (id INTEGER PRIMARY KEY, kernel_name TEXT, display_name TEXT);
+    INSERT INTO rocpd_info_kernel_symbol_a VALUES (1, 'add.kd', 'add');
+    CREATE TABLE rocpd_kernel_dispatch_a (id INTEGER PRIMARY KEY, agent_id, kernel_id, queue_id, stream_id, start, end);
+    INSERT INTO rocpd_kernel_dispatch_a VALUES (1, 2, 1, 0, 1, 1000, 3000), (2, 2, 1, 0, 1, 5000, 6000);
+    CREATE TABLE rocpd_memory_copy_a (id INTEGER PRIMARY KEY, start, end, name_id, dst_agent_id, src_agent_id, size, stream_id);
+    INSERT INTO rocpd_memory_copy_a VALUES (1, 0, 500, 1, 2, 1, 4096, 1);
+    CREATE VIEW rocpd_kernel_dispatch AS SELECT * FROM rocpd_kernel_dispatch_a;`;
+  const code = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.executescript(sys.argv[2]); db.commit()";
+  assert.equal(spawnSync("python3", ["-c", code, file, tables]).status, 0);
+  const [rank] = (await analyzeTraces([file])).ranks;
+  assert.deepEqual(
+    rank.kernels.map(({ name, count, sumUs }) => [name, count, sumUs]),
+    [
+      ["add", 2, 3],
+      ["Memcpy HtoD", 1, 0.5],
+    ],
+  );
+  assert.deepEqual([rank.spanUs, rank.source], [6, "rocpd"]);
+});

@@ -5,7 +5,7 @@ import sqlite from "node-sqlite3-wasm";
 import type { TraceStream } from "./stream.js";
 
 type Database = InstanceType<typeof sqlite.Database>;
-export type SqliteRow = Record<string, number | bigint | string | Uint8Array | null>;
+type SqliteRow = Record<string, number | bigint | string | Uint8Array | null>;
 
 const magic = "SQLite format 3\0";
 

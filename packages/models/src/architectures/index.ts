@@ -8,7 +8,7 @@ import { llama, qwen2 } from "./llama.js";
 import { vit } from "./vit.js";
 
 /** All architectures. */
-export const architectures: Readonly<Record<string, Architecture>> = Object.fromEntries(
+const architectures: Readonly<Record<string, Architecture>> = Object.fromEntries(
   Object.entries({ bert, distilbert, roberta, gpt2, llama, qwen2, vit }),
 ) as unknown as Record<string, Architecture>;
 
@@ -45,5 +45,5 @@ export function checkTask({ classes }: Architecture, type: string, task: ModelTa
 }
 
 export * from "./contract.js";
-export { type Dense, type LowRank, runLayers } from "./layers.js";
+export type { Dense } from "./layers.js";
 export { sizeOf, treeOf } from "./tables.js";

@@ -20,7 +20,7 @@ import { ModelError } from "../config/index.js";
 import type { ApplyOptions, Batch, CheckpointPolicy, KeyValueCacheOptions } from "./contract.js";
 
 /** Low-rank update of a layer: y += scale (x A^T) B^T. */
-export interface LowRank {
+interface LowRank {
   A: Tensor;
   B: Tensor;
   scale: number;
@@ -202,7 +202,7 @@ export function positionsOf(batch: Batch, length: number): Tensor {
 }
 
 /** How a decoder layer attends. */
-export interface CausalOptions {
+interface CausalOptions {
   mask: Tensor | undefined;
   cached: KeyValueCacheOptions | undefined;
   /** Number of keys before the query that it sees, besides itself; undefined for all. */

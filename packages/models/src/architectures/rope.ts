@@ -102,7 +102,7 @@ function llama3({ factor, original, lowFactor, highFactor }: Rope, frequency: nu
 }
 
 /** Cosines and sines that broadcast to [batch, heads, length, size / 2]. */
-export interface Rotation {
+interface Rotation {
   cos: Tensor;
   sin: Tensor;
 }

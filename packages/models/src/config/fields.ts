@@ -4,7 +4,7 @@ import { type JsonObject, ModelError } from "./json.js";
 const show = (value: unknown): string => (JSON.stringify(value) ?? "undefined").slice(0, 80);
 
 /** Bounds and default of a number. */
-export interface NumberField {
+interface NumberField {
   /** Value of an absent or null field; without one the field is required. */
   otherwise?: number;
   least?: number;

@@ -7,7 +7,7 @@ import { ModelError } from "../config/index.js";
 export const ignoredLabel = -100;
 
 /** Mean cross-entropy over the labels that are not ignored; 0 if there are none. */
-export function tokenLoss(logits: Tensor, labels: Tensor): Tensor {
+function tokenLoss(logits: Tensor, labels: Tensor): Tensor {
   const wanted = labels.cast("int32");
   const counts = wanted.notEqual(ignoredLabel);
   const losses = crossEntropy(logits, wanted.where(counts, 0).cast("int32"), { reduction: "none" });

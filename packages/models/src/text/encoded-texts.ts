@@ -7,7 +7,7 @@ import { cacheRoot, makeFolder } from "@weft/core/internal/device";
 import type { TextTokenizer } from "./tokenizer.js";
 
 /** Ids of texts: those of text i are ids[offsets[i]] to ids[offsets[i + 1]]. */
-export interface EncodedTexts {
+interface EncodedTexts {
   ids: Int32Array;
   offsets: Int32Array;
 }

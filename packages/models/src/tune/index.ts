@@ -1,12 +1,5 @@
 // Fine-tuning: LoRA, frozen parts, examples.
 export { type MaskOptions, maskTokens, type Packed, packSequences } from "./examples.js";
-export {
-  type FineTuning,
-  type FineTuningOptions,
-  fineTuning,
-  saveTuned,
-  type Trained,
-  type TuningBatch,
-} from "./fine-tuning.js";
+export { type FineTuning, type FineTuningOptions, fineTuning, type Trained, type TuningBatch } from "./fine-tuning.js";
 export { type Adapter, type Adapters, type Lora, type LoraOptions, loraOf, splitParams } from "./lora.js";
 export { type LabeledText, readTexts } from "./rows.js";

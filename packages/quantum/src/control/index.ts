@@ -40,7 +40,6 @@ export {
   qubitFlip,
   type SegmentSteps,
   type StepMethod,
-  stepMethods,
 } from "./open.js";
 export type { PulseReport } from "./report.js";
 export { type RobustObjective, robustLoss } from "./robust.js";

@@ -8,13 +8,7 @@ export {
   choiLeakage,
   compensatedTarget,
 } from "./channels.js";
-export {
-  type CompensateOptions,
-  type Compensation,
-  compensate,
-  singleQubitGates,
-  virtualZAngles,
-} from "./compensate.js";
+export { type CompensateOptions, type Compensation, compensate } from "./compensate.js";
 export { withError } from "./format.js";
 export {
   averageGateFidelity,

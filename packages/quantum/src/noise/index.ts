@@ -1,5 +1,5 @@
 // Noise spectra, the Lindblad rates that follow from them, and distributions of noise environments.
-export { checkModel, type PsdModel, type PsdParameters, psdModels, spectralDensity } from "./psd.js";
+export { type PsdModel, type PsdParameters, psdModels, spectralDensity } from "./psd.js";
 export {
   checkRates,
   dephasingRate,

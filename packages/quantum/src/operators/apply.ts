@@ -10,7 +10,7 @@ export interface Planes {
 }
 
 /** A diagonal whose values are tensors [D]. */
-export interface TensorDiagonal extends Planes {
+interface TensorDiagonal extends Planes {
   offset: number;
 }
 

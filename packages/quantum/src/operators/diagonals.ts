@@ -8,7 +8,7 @@ import { Operator } from "./operator.js";
 export type RowValues = Float64Array | Tensor;
 
 /** Entries (r, r + offset) of a matrix for every row r; null is zero. */
-export interface Diagonal {
+interface Diagonal {
   offset: number;
   re: RowValues | null;
   im: RowValues | null;
@@ -132,7 +132,7 @@ export function localDiagonals(
 }
 
 /** Compressed sparse rows: `starts` [D + 1], `columns` and values per nonzero. */
-export interface SparseRows {
+interface SparseRows {
   starts: ArrayLike<number>;
   columns: ArrayLike<number>;
   re: ArrayLike<number>;

@@ -8,17 +8,9 @@ export {
   planesOf,
   sandwich,
   scalePlanes,
-  type TensorDiagonal,
   tensorDiagonals,
 } from "./apply.js";
-export {
-  addDiagonals,
-  type Diagonals,
-  localDiagonals,
-  type SparseRows,
-  scaleDiagonals,
-  sparseDiagonals,
-} from "./diagonals.js";
+export { addDiagonals, type Diagonals, localDiagonals, scaleDiagonals, sparseDiagonals } from "./diagonals.js";
 export { isTensor, kronAll, Operator, type OperatorEntry, type OperatorLike } from "./operator.js";
 export {
   basisState,

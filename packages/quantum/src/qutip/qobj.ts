@@ -320,7 +320,7 @@ export class Qobj extends Operator {
 }
 
 /** A number if the imaginary part is zero. */
-export const plain = ({ re, im }: { re: number; im: number }): OperatorEntry => (im === 0 ? re : { re, im });
+const plain = ({ re, im }: { re: number; im: number }): OperatorEntry => (im === 0 ? re : { re, im });
 
 /** A ket of amplitudes. */
 export const ketOf = (amplitudes: readonly OperatorEntry[], dims: readonly number[] = [amplitudes.length]): Qobj =>

@@ -20,7 +20,7 @@ export type QobjEvo = Qobj | readonly (Qobj | readonly [Qobj, Coefficient])[];
 export type CollapseOperator = Qobj | readonly [Qobj, Coefficient];
 
 /** Times of a solver, and what coefficients need beside time. */
-export interface TimeContext {
+interface TimeContext {
   tlist: readonly number[];
   args: Args;
 }

@@ -225,7 +225,7 @@ const plusScaled = (y: Tensor, k: Tensor, factor: Tensor): Tensor =>
     : y.add(k.mul(factor));
 
 /** Matrix of rho -> left rho right on row-major vectorized rho. */
-export const sandwich = (left: Tensor, right: Tensor): Tensor => {
+const sandwich = (left: Tensor, right: Tensor): Tensor => {
   const d = left.shape[left.rank - 1];
   const batch = left.shape.slice(0, -2);
   const a = left.reshape([...batch, d, 1, d, 1]);

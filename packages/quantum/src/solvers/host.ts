@@ -12,7 +12,7 @@ import { rateOn, type SparseMatrix, sparseOf } from "./sparse.js";
 import type { Tableau } from "./tableaus.js";
 
 /** A problem of numbers: a Hamiltonian, jumps (null: the Schrödinger equation), and times from 0 on. */
-export interface HostProblem {
+interface HostProblem {
   h: Hamiltonian;
   jumps: readonly CheckedJump[] | null;
   /** A ket [D, 1], columns [D, n], or with jumps a Hermitian matrix [D, D]. */

@@ -4,7 +4,7 @@ import { inv, matmul, solve, type Tensor } from "@weft/core/internal/tensor";
 import type { Tableau } from "./tableaus.js";
 
 /** The generator [n, n] at a time for the inputs of a piece. */
-export type Generator = (time: Tensor, u: Tensor) => Tensor;
+type Generator = (time: Tensor, u: Tensor) => Tensor;
 
 /** Largest number of entries of a state: the linear systems have this size. */
 export const implicitLimit = 1024;

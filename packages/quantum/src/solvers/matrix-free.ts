@@ -94,7 +94,7 @@ const weighted = (x: Planes, coefficient: Part["coefficient"], u: Tensor, grid: 
     : scalePlanes(x, typeof coefficient === "number" ? u.index(coefficient) : coefficient.cast(grid.real));
 
 /** d x / dt of a state or density matrix for the inputs u of a step. */
-export type Rate = (x: Tensor, u: Tensor) => Tensor;
+type Rate = (x: Tensor, u: Tensor) => Tensor;
 
 const total = (planes: readonly Planes[], x: Tensor): Tensor => {
   const all = planes.reduce(addPlanes, { re: null, im: null });
@@ -138,7 +138,7 @@ export function lindbladTerms(h: Hamiltonian, jumps: readonly CheckedJump[], gri
 }
 
 /** Numbers of multiplications per element of a density matrix, for the choice between matrix-free and dense products. */
-export interface RateCost {
+interface RateCost {
   /** Shifted reads per element without matrices. */
   terms: number;
   /** Multiplications per element with matrices on the whole space. */

@@ -15,7 +15,7 @@ import { lindbladTerms, schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { type CheckedJump, type Grid, type Hamiltonian, matrixOf, wholeJump } from "./problem.js";
 
 /** A jump operator times the root of its rate, applied to kets [D] or columns [D, n] for the inputs u of a step. */
-export interface JumpChannel {
+interface JumpChannel {
   apply(x: Tensor, u: Tensor): Tensor;
 }
 

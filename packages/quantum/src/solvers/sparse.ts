@@ -55,7 +55,7 @@ interface RateParts {
 }
 
 /** d state / dt; states are real parts followed by imaginary parts. */
-export interface HostRate {
+interface HostRate {
   /** Complex multiplications of one evaluation. */
   work: number;
   apply(state: Float64Array, time: number, inputs: Float64Array, out: Float64Array): void;

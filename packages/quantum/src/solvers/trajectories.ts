@@ -144,7 +144,7 @@ export interface StepInputs {
 }
 
 /** A stochastic process: its state, and how a step changes it. */
-export interface Process<C> {
+interface Process<C> {
   start(trajectory: Tensor): C;
   step(state: C, now: StepInputs): { next: C; record: Tensor };
   /** The normalized ket or density matrix. */

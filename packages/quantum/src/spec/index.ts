@@ -5,8 +5,6 @@ export {
   type GateTarget,
   gateJsonSchema,
   gateSections,
-  learnedKeys,
-  matching,
   type OpenJump,
   parseGateSpec,
   scaleTimes,

@@ -96,6 +96,24 @@ test("a solver that does not arrive gives no number, and the error is that at th
   assert.throws(() => coarse.report(strong), /not between 0 and 1|instead of 1|leave an error/);
 });
 
+test("where a drive ends inside a step, the error is within the estimate", () => {
+  for (const [length, steps] of [
+    [0.613, 400],
+    [0.378, 600],
+  ]) {
+    const pulse = { on: "q", name: "u", operator: "x", shape: "constant", length, amplitude: 1.1 };
+    const spec = stringify({
+      device: { parts: { q: { kind: "qubit", frequency: 0 } } },
+      pulses: [pulse],
+      evolution: { steps, duration: 1, method: "rk4" },
+      target: { from: "0", to: "1" },
+    });
+    const { infidelity, error } = new GateProblem(parseGateSpec(spec)).report();
+    near(infidelity, Math.cos(1.1 * length) ** 2, error);
+    assert.ok(error < 0.1, `${error}`);
+  }
+});
+
 test("pulse optimization refuses fidelities outside [0, 1] and returns the pulse that is played", () => {
   const rates = weft.tensor([0.05, 0.02], { dtype: "float64" });
   const prepared = prepareProblem(qubitFlip({ segments: 4, limit: 3 }));

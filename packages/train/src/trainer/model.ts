@@ -6,7 +6,7 @@ import * as nn from "@weft/core/nn";
 import { columns, headColumns } from "../data/index.js";
 import type { RawConfig } from "./config.js";
 
-export interface UnpackedBatch {
+interface UnpackedBatch {
   /** [rows, length]. */
   ids: Tensor;
   /** Whether a position holds a token. */

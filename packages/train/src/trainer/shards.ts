@@ -12,7 +12,7 @@ import { type HostArray, openSafetensors, type SafetensorsFile, writeSafetensors
 import { CheckpointError } from "./errors.js";
 
 /** The sections of a state that are stored. */
-export const sections = ["model", "optimizer", "state"] as const;
+const sections = ["model", "optimizer", "state"] as const;
 export type Section = (typeof sections)[number];
 
 export const indexFile = "index.json";
@@ -40,7 +40,7 @@ interface TensorEntry {
 }
 
 /** Content of index.json. */
-export interface ShardIndex {
+interface ShardIndex {
   version: 1;
   ranks: number;
   tensors: Record<string, TensorEntry>;

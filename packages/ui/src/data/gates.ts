@@ -38,7 +38,7 @@ target: {from: "0", to: "1"}
 };
 
 /** A specification with its text. */
-export interface GateFile {
+interface GateFile {
   row: GateRow;
   text: string;
 }

@@ -1,6 +1,5 @@
 // Reads the runs folder.
 export { readDetail, readSettings, stopRun } from "./detail.js";
-export { isInside } from "./files.js";
 export { RunsFolder } from "./folder.js";
 export { findGates } from "./gates.js";
 export { holderOf } from "./holder.js";

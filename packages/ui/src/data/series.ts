@@ -170,6 +170,6 @@ export class StepSeries {
 }
 
 /** A part of a series without what the file adds. */
-export type SeriesBody = Pick<SeriesPart, "width" | "step" | "t" | "values">;
+type SeriesBody = Pick<SeriesPart, "width" | "step" | "t" | "values">;
 
 const rounded = (t: number): number | null => (Number.isFinite(t) ? Math.round(t * 1000) / 1000 : null);

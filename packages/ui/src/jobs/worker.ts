@@ -17,7 +17,7 @@ interface Waiting {
 }
 
 /** An answer of the thread. */
-export type JobAnswer = { id: number; value: unknown } | { id: number; error: string };
+type JobAnswer = { id: number; value: unknown } | { id: number; error: string };
 
 /** A thread that does one kind of work, one task after the other. */
 class JobThread {

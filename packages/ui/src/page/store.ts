@@ -12,7 +12,7 @@ export interface Route {
 }
 
 /** The shared state. */
-export interface State {
+interface State {
   overview: Overview | null;
   machine: MachineNow | null;
   connection: StreamState;
@@ -79,7 +79,7 @@ function applyRuns({ changed, removed, studies }: RunsChange): void {
 }
 
 /** Events of the run that is open, for its page. */
-export type RunListener = (name: string, data: unknown) => void;
+type RunListener = (name: string, data: unknown) => void;
 
 let stopEvents = (): void => {};
 let followed: string | null | undefined;

@@ -1,5 +1,5 @@
 // Numbers, times and dates as the page shows them.
-export { formatBytes, formatMicroseconds, shortNumber, significant } from "@weft/formats/text";
+export { formatBytes, formatMicroseconds } from "@weft/formats/text";
 
 /** Seconds as 4 s, 2:05 min, 3:20 h. */
 export function duration(seconds: number | null | undefined): string {

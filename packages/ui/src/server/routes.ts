@@ -5,7 +5,7 @@ import { RequestError, type SeriesField, seriesFields } from "../wire/index.js";
 import type { Hub } from "./hub.js";
 
 /** A request for data. */
-export interface Query {
+interface Query {
   hub: Hub;
   search: URLSearchParams;
   body: Record<string, unknown>;

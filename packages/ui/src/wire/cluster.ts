@@ -29,7 +29,7 @@ export interface WorkerTile {
 }
 
 /** One client of the dispatcher. */
-export interface ClientRow {
+interface ClientRow {
   id: number;
   label: string;
   host: string;
@@ -39,7 +39,7 @@ export interface ClientRow {
 }
 
 /** A way to shard a function that the planner compared. */
-export interface PlanCandidate {
+interface PlanCandidate {
   name: string;
   devices: number;
   /** Predicted seconds; null where the evaluation was given up because it costs far more. */

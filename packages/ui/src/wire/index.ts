@@ -1,16 +1,8 @@
 // What the server sends to the page, as JSON: the page imports these types.
-export type {
-  ClientRow,
-  ClusterView,
-  PlanCandidate,
-  PlanView,
-  TensorPlacement,
-  WorkerHistory,
-  WorkerTile,
-} from "./cluster.js";
+export type { ClusterView, PlanView, TensorPlacement, WorkerHistory, WorkerTile } from "./cluster.js";
 export { RequestError } from "./errors.js";
 export type { GateParameter, GateRow, GateView } from "./quantum.js";
-export type { Calibration, FindingCard, LedgerView, ScalePoint, ScalePrediction, ScalingView } from "./study.js";
+export type { FindingCard, LedgerView, ScalingView } from "./study.js";
 
 /** State of a run: how it ended, or what is known about a run that has not written its end. */
 export type RunState = "running" | "ok" | "failed" | "timeout" | "canceled" | "died" | "silent" | "unknown";

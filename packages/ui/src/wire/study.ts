@@ -1,7 +1,7 @@
 // The scaling page: what the lab says about a study, and how well its predictions held.
 
 /** One device count of a study. */
-export interface ScalePoint {
+interface ScalePoint {
   devices: number;
   /** Ratio of measured times, and its 80% interval. */
   speedup: number;
@@ -18,7 +18,7 @@ export interface ScalePoint {
 }
 
 /** A predicted speedup at a device count that was not measured. */
-export interface ScalePrediction {
+interface ScalePrediction {
   devices: number;
   speedup: number | null;
   interval: [number, number] | null;
@@ -56,7 +56,7 @@ export interface ScalingView {
 }
 
 /** A prediction and what was measured later. */
-export interface Calibration {
+interface Calibration {
   study: string;
   what: string;
   devices: number;

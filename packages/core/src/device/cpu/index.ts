@@ -38,7 +38,7 @@ import {
   sharedObject,
 } from "./toolchain.js";
 
-export { compileListeners, InterruptedError } from "./toolchain.js";
+export { compileListeners } from "./toolchain.js";
 
 type Native = ReturnType<typeof koffi.load>;
 type NativeFunction = ReturnType<Native["func"]>;

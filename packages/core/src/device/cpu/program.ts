@@ -38,7 +38,7 @@ import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
 import { libraryCall } from "./library-calls.js";
 import { withPrelude } from "./native-units.js";
 
-export interface CpuProgramText {
+interface CpuProgramText {
   /** Translation units, compiled in parallel. */
   units: string[];
   kernels: KernelInfo[];

@@ -33,7 +33,7 @@ export interface BufferPiece {
 }
 
 /** The pieces of a buffer that were issued so far; `more` issues the next one and says whether there was one. */
-export interface Pieces {
+interface Pieces {
   epoch: number;
   list: BufferPiece[];
   more: () => boolean;
@@ -466,5 +466,4 @@ function hostLimit(): number {
   return settings.pinnedLimit.get() ?? Math.min(8 * 2 ** 30, totalmem() / 8);
 }
 
-export const versionText = (version: number): string =>
-  `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`;
+const versionText = (version: number): string => `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`;

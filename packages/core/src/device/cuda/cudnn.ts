@@ -23,7 +23,7 @@ const pointwiseModes = {
   index: 501,
   select: 601,
 } as const;
-export type PointwiseMode = keyof typeof pointwiseModes;
+type PointwiseMode = keyof typeof pointwiseModes;
 /** cudnnReduceTensorOp_t. */
 const reductionModes = { add: 0, max: 3 } as const;
 
@@ -417,7 +417,7 @@ function scalarBlock(context: CudaContext): HostBlock {
 }
 
 /** A cuDNN handle on the stream of a context. */
-export interface CudnnHandle {
+interface CudnnHandle {
   cudnn: Dnn;
   address: number;
 }

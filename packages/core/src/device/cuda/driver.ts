@@ -445,7 +445,7 @@ const hints: Record<number, string> = {
 export const deadly: ReadonlySet<number> = new Set([214, 700, 702, 714, 715, 716, 717, 718, 719]);
 
 /** Throws when a driver call failed. */
-export function check(call: string, code: number): void {
+function check(call: string, code: number): void {
   if (code !== 0) throw failure(call, code);
 }
 

@@ -24,7 +24,7 @@ function equal(a: readonly number[], b: readonly number[]): boolean {
 }
 
 /** The bytes of a program's arguments, and which of them share memory with a result. */
-export interface Arguments {
+interface Arguments {
   inputs: readonly number[];
   outputs: readonly number[];
   /** Result -> parameter whose memory it takes over. */

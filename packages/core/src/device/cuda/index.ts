@@ -31,11 +31,8 @@ import { type Addresses, CudaProgram, writeCudaSource } from "./program.js";
 import { cudaScheduleOptions } from "./source.js";
 
 export { canFuse } from "./attention.js";
-export { versionText } from "./context.js";
-export { CudaError, cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
-export { libraryVersions, type TransferRates } from "./inspect.js";
-export { NcclGroup, ncclGroup } from "./nccl.js";
-export type { GpuProcess, GpuReadings } from "./nvml.js";
+export { cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
+export { libraryVersions } from "./inspect.js";
 
 /** Options of {@link CudaDevice}. */
 export interface CudaOptions {

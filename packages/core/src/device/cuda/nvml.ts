@@ -2,7 +2,7 @@
 // support is null.
 import { type CudaLibraries, cText, type NativeFunction, type Nvml } from "./driver.js";
 
-export interface GpuProcess {
+interface GpuProcess {
   /** Process id. */
   pid: number;
   /** Name of the program; null if it may not be read. */

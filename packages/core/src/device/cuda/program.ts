@@ -101,7 +101,7 @@ export const writeCudaSource = (
 ): CudaProgramText => writeCudaProgram(plan, context.multiprocessors * 16, precision, (step) => byLibrary.has(step));
 
 /** What issues calls of libraries, shared by the programs of a device. */
-export interface LibraryCallers {
+interface LibraryCallers {
   products: Products;
   convolutions: Convolutions | null;
   fourier: FourierTransforms;

@@ -16,7 +16,7 @@ import { bytesOf, InternalError, type Node, numel } from "../../graph/index.js";
 type LoopStep = Extract<ScheduleStep, { kind: "loop" }>;
 
 /** What the host passes for a buffer: one address, or the two that a carry alternates between. */
-export type LoopWord =
+type LoopWord =
   | { kind: "scratch"; offset: number }
   | { kind: "input"; index: number }
   | { kind: "carry"; index: number; other: boolean }

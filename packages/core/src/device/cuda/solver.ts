@@ -42,7 +42,7 @@ const smallMatrix = 32;
 const mostAtOnce = 1 << 15;
 
 /** Launches one of the linear-algebra kernels, one thread per element. */
-export type LaunchKernel = (name: string, elements: number, args: readonly number[]) => void;
+type LaunchKernel = (name: string, elements: number, args: readonly number[]) => void;
 
 interface SolverCall {
   node: Node;

@@ -38,7 +38,7 @@ export const cudaScheduleOptions: ScheduleOptions = {
 const boundsOf = ({ threads, together = 0 }: { threads: number; together?: number }): string =>
   together > 0 ? `${threads}, ${together}` : String(threads);
 
-export interface Prepared extends CudaKernel {
+interface Prepared extends CudaKernel {
   name: string;
 }
 

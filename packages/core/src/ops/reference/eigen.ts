@@ -3,7 +3,7 @@ import * as c from "./complex.js";
 import { build, columnsOf, identity, isFiniteMatrix, largestSize, type Matrix } from "./matrix.js";
 
 /** The unitary change of columns (p, q) -> (c p - s u q, s p + c u q) that makes a 2x2 Hermitian matrix diagonal. */
-export interface JacobiRotation {
+interface JacobiRotation {
   cos: number;
   sin: number;
   unit: c.Complex;

@@ -217,7 +217,7 @@ function where(condition: Value, yes: Value, no: Value): Value {
 }
 
 /** Integers wrap, floats truncate into integers and saturate, complex numbers drop their imaginary part. */
-export function cast(x: Value, dtype: DType): Value {
+function cast(x: Value, dtype: DType): Value {
   if (x.dtype === dtype) return x;
   if (isComplex(x.dtype)) return fromComplexes(dtype, x.shape, complexes(x));
   if (isIntegral(x.dtype)) return fromIntegers(dtype, x.shape, integers(x));

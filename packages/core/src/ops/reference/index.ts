@@ -1,19 +1,8 @@
 // Reference semantics of every op in plain TypeScript: slow and simple, the oracle of every device.
 
 export { combine, membersOf } from "./collective.js";
-export { type Complex, complex } from "./complex.js";
 export type { EvaluationSteps, PendingCollective } from "./control.js";
 export { evaluate, evaluateSteps, referenceRules } from "./evaluate.js";
 export { droppedOf, keptScale, numbering, threefry2x32 } from "./random.js";
 export { erf } from "./scalar.js";
-export {
-  type CollectiveGroup,
-  complexes,
-  fromComplexes,
-  fromIntegers,
-  fromReals,
-  integers,
-  type ReferenceRule,
-  reals,
-  type Value,
-} from "./value.js";
+export { fromComplexes, fromReals, type ReferenceRule, type Value } from "./value.js";

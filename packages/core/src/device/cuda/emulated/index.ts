@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import koffi from "koffi";
+import { settings } from "../../../settings/index.js";
 import { findOpenBlas } from "../../cpu/openblas.js";
 import { addedToCache, isCached, kernelFolder } from "../../kernel-cache.js";
 import { nativeSource } from "../../native-source.js";
@@ -30,6 +31,8 @@ const flags = [
   "-fsanitize=alignment",
   "-fsanitize-undefined-trap-on-error",
   "-ffp-contract=off",
+  // Tests of many small kernels ask for -O0.
+  ...(settings.compilerFlags.get() ?? "").split(/\s+/).filter((flag) => flag !== ""),
 ];
 
 /** Compiles C++ into a shared object, once for each text. */
