@@ -237,7 +237,7 @@ function startJob(compiler: Compiler, units: readonly string[], target: string, 
 const interruptedStatus = 130;
 
 /** Ctrl-C or SIGTERM ended a compilation. */
-class InterruptedError extends WeftError {
+export class InterruptedError extends WeftError {
   override name = "InterruptedError";
 }
 
