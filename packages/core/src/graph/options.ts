@@ -100,7 +100,7 @@ const rules: ReadonlyMap<string, OptionRule> = new Map([
     "nan neginf posinf value",
   ),
   ...all(list, "axes dilation kernel outputPadding size sizes stride"),
-  ...all(pair, "betas range"),
+  ...all(pair, "betas range xRange yRange"),
   ...all(tensor, "append mask memory p prepend sorter tokens weight weights"),
   ["key", tensorOrNull],
   ...all(call, "keep while"),
