@@ -246,18 +246,30 @@ export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}):
 const flatWeights = (weights: Tensor | undefined): BincountOptions =>
   weights === undefined ? {} : { weights: reshape(weights, [-1]) };
 
-/** Counts of points (x, y) in a grid of `bins` times `bins` equal bins, [x, y], and the edges of the bins along both axes. */
+/** Options of {@link histogram2d}. */
+export interface Histogram2dOptions extends Pick<HistogramOptions, "weights"> {
+  /** Ends of the bins along x and along y; the smallest and largest elements by default, which are read for it. */
+  ranges?: readonly [readonly [number, number], readonly [number, number]];
+}
+
+/**
+ * Counts of points (x, y) in a grid of `bins` times `bins` equal bins, [x, y], and the edges of the bins along both axes. Points
+ * outside the ranges are dropped.
+ */
 export function histogram2d(
   x: Tensor,
   y: Tensor,
   bins = 10,
-  options: Pick<HistogramOptions, "weights"> = {},
+  options: Histogram2dOptions = {},
 ): { counts: Tensor; xEdges: Tensor; yEdges: Tensor } {
-  const { weights } = checkOptions("histogram2d", options, ["weights"]);
+  const { ranges, weights } = checkOptions("histogram2d", options, ["ranges", "weights"]);
   checkArguments("histogram2d", "tensor", { x, y });
   if (x.size !== y.size)
     throw new ShapeError(`histogram2d: x ${showShape(x.shape)} and y ${showShape(y.shape)} need as many elements`);
-  const [across, down] = [binsOf("histogram2d", x, bins), binsOf("histogram2d", y, bins)];
-  const counts = bincount(across.bin.mul(bins).add(down.bin), { length: bins * bins, ...flatWeights(weights) });
+  const [across, down] = [binsOf("histogram2d", x, bins, ranges?.[0]), binsOf("histogram2d", y, bins, ranges?.[1])];
+  // A point outside along y must not count in the next row.
+  const isInside = logicalAnd(across.bin.less(bins), down.bin.less(bins));
+  const place = where(isInside, across.bin.mul(bins).add(down.bin), bins * bins);
+  const counts = bincount(place, { length: bins * bins, ...flatWeights(weights) });
   return { counts: reshape(counts, [bins, bins]), xEdges: across.edges, yEdges: down.edges };
 }
