@@ -34,17 +34,18 @@ class Process:
         import os
         import signal
         import subprocess
-        import tempfile
 
         self.index = index
         values = dict(os.environ, **env)
-        # Certificates and tokens travel with the actor, into files that this user alone can read.
-        self.folder = tempfile.mkdtemp(prefix="weft-ray-")
+        # Certificates travel with the actor, into memory that ends with it however it ends. Its user alone can read them.
+        opened = []
         for name, text in files.items():
-            path = os.path.join(self.folder, name)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(text)
-            values[name] = path
+            file = os.memfd_create("weft")
+            os.fchmod(file, 0o600)
+            with os.fdopen(os.dup(file), "w") as writer:
+                writer.write(text)
+            opened.append(file)
+            values[name] = f"/proc/self/fd/{file}"
         values["WEFT_NODE_ADDRESS"] = ray.util.get_node_ip_address()
         actor = os.getpid()
 
@@ -65,8 +66,10 @@ class Process:
             text=True,
             errors="replace",
             preexec_fn=end_with_actor,
+            pass_fds=opened,
         )
-        self.tail = []
+        for file in opened:
+            os.close(file)
 
     def place(self):
         return {"address": ray.util.get_node_ip_address(), "pid": self.child.pid}
@@ -77,11 +80,7 @@ class Process:
         return [line] if line else []
 
     def result(self):
-        import shutil
-
-        code = self.child.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return code
+        return self.child.wait()
 
     def stop(self):
         self.child.terminate()

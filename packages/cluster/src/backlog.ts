@@ -9,6 +9,8 @@ const [leastAhead, firstAhead, mostAhead] = [3, 8, 512];
 export interface QueuedInstruction {
   readonly workers: readonly string[];
   readonly texts: readonly string[];
+  /** Whether what follows waits until it is completed: workers compile programs beside the work of other clients. */
+  readonly isDefinition: boolean;
 }
 
 class Fifo<T> {
@@ -44,6 +46,8 @@ export class Backlog {
   readonly waiting = new Fifo<QueuedInstruction>();
   bytes = 0;
   #ahead = firstAhead;
+  /** Whether the last instruction that was sent defines a program, and is not completed. */
+  #defines = false;
   /** Seconds that an instruction took lately; null before the first report. */
   #cost: number | null = null;
 
@@ -53,7 +57,12 @@ export class Backlog {
 
   /** Whether the worker may get another instruction of this client before it has completed one. */
   get hasRoom(): boolean {
-    return this.#sizes.length - this.waiting.length < this.#ahead;
+    return !this.#defines && this.#sizes.length - this.waiting.length < this.#ahead;
+  }
+
+  /** An instruction is sent. */
+  sent(isDefinition: boolean): void {
+    this.#defines = isDefinition;
   }
 
   push(bytes: number): void {
@@ -65,6 +74,7 @@ export class Backlog {
   done(count: number, seconds: number): void {
     const ended = Math.min(count, this.#sizes.length - this.waiting.length);
     for (let i = 0; i < ended; i++) this.bytes -= this.#sizes.shift()!;
+    if (this.#sizes.length === this.waiting.length) this.#defines = false;
     if (count === 0) return;
     const cost = seconds / count;
     this.#cost = this.#cost === null ? cost : (this.#cost + cost) / 2;

@@ -165,12 +165,12 @@ export class Connection {
             reject,
           ),
         );
-        const { maxTensors, maxBytes, maxQueue, maxSeconds, tape } = options;
+        const { maxTensors, maxBytes, maxQueue, maxSeconds, maxCompileSeconds, tape } = options;
         const hello: FromClient = {
           t: "hello",
           label: options.label ?? null,
           process: { host: hostId(), pid: process.pid },
-          settings: { maxTensors, maxBytes, maxQueue, maxSeconds, tape },
+          settings: { maxTensors, maxBytes, maxQueue, maxSeconds, maxCompileSeconds, tape },
         };
         // Sent unbatched: the dispatcher expects the hello as the first message.
         this.#write(encode(hello));

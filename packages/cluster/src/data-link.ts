@@ -27,6 +27,9 @@ interface Waiting {
   reject(error: Error): void;
 }
 
+/** Milliseconds for a connection to be accepted; a worker that computes need not do anything for it. */
+const acceptMs = 5000;
+
 export class DataLink {
   readonly #socket: Socket;
   readonly #waiting = new Map<number, Waiting>();
@@ -71,6 +74,14 @@ export class DataLink {
     this.#socket.unref();
     this.#socket.on("error", (error) => this.fail(`the connection to worker ${worker.id} failed: ${error.message}`));
     this.#socket.on("close", () => this.fail(`worker ${worker.id} closed the connection`));
+    // The system itself would try for two minutes to reach a host that answers nothing.
+    const giveUp = (): void => {
+      if (this.#socket.connecting)
+        this.fail(`no connection to worker ${worker.id} at ${host}:${port} within ${acceptMs / 1e3} s`);
+    };
+    // A process that computed meanwhile looks at what has happened before it gives up.
+    const late = setTimeout(() => setImmediate(() => setTimeout(giveUp, 300).unref()), acceptMs).unref();
+    this.#socket.once("connect", () => clearTimeout(late));
     readFrames(this.#socket, (frame) => this.#frame(frame));
     writeFrame(this.#socket, { client, key: worker.key, name: shareName() });
   }

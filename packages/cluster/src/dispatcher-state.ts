@@ -31,6 +31,8 @@ export interface Quotas {
   maxQueueBytes: number;
   /** Seconds that one instruction may take on a worker. */
   maxSeconds: number;
+  /** Seconds that the compilation of one program may take on a worker. */
+  maxCompileSeconds: number;
   /** Clients and workers that may be connected. */
   maxClients: number;
   maxWorkers: number;
@@ -85,6 +87,7 @@ const defaultQuotas: Quotas = {
   maxQueue: 100_000,
   maxQueueBytes: 128 << 20,
   maxSeconds: 3600,
+  maxCompileSeconds: 600,
   maxClients: 1024,
   maxWorkers: 4096,
 };

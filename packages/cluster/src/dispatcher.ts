@@ -212,7 +212,7 @@ export class Dispatcher {
 
   #introduce(worker: WorkerEntry, client: ClientEntry): void {
     const { settings } = client.hello;
-    const { maxTensors, maxBytes, maxSeconds } = this.#quotas;
+    const { maxTensors, maxBytes, maxSeconds, maxCompileSeconds } = this.#quotas;
     this.#toWorker(worker, {
       t: "client",
       client: client.id,
@@ -222,6 +222,7 @@ export class Dispatcher {
         maxTensors: Math.min(settings.maxTensors ?? maxTensors, maxTensors),
         maxBytes: Math.min(settings.maxBytes ?? maxBytes, maxBytes),
         maxSeconds: Math.min(settings.maxSeconds ?? maxSeconds, maxSeconds),
+        maxCompileSeconds: Math.min(settings.maxCompileSeconds ?? maxCompileSeconds, maxCompileSeconds),
       },
     });
   }
@@ -510,8 +511,8 @@ export class Dispatcher {
         group: group === null ? null : { ...group, rank, size: members.length },
       }),
     );
-    if (collective) this.#send(client, members, texts);
-    else members.forEach((id, rank) => void this.#send(client, [id], [texts[rank]]));
+    if (collective) client.instructions.send(members, texts, true);
+    else members.forEach((id, rank) => void client.instructions.send([id], [texts[rank]], true));
   }
 
   #run(client: ClientEntry, message: Extract<FromClient, { t: "run" }>): void {

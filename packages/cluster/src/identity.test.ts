@@ -238,9 +238,9 @@ test("wrong tokens are limited per second, and a proof cannot be used twice", as
       client.close();
       return error.details;
     };
-    const said: string[] = [];
-    for (let i = 0; i < 14; i++) said.push(await guess());
-    assert.match(said[0], /token is wrong/);
+    // At once: on a busy machine there would be time for more of them.
+    const said = await Promise.all(Array.from({ length: 20 }, guess));
+    assert.ok(said.some((text) => /token is wrong/.test(text)));
     assert.ok(said.filter((text) => /too many wrong tokens/.test(text)).length >= 2, said.join("\n"));
     await delay(1200);
     await opens(port, { token: "the right token of clients" });

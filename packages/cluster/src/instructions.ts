@@ -42,17 +42,22 @@ export class Instructions {
   }
 
   /** Sends each worker its text, after what it was sent before. */
-  send(workers: readonly string[], texts: readonly string[]): void {
-    const one: QueuedInstruction = { workers, texts };
+  send(workers: readonly string[], texts: readonly string[], isDefinition = false): void {
+    const one: QueuedInstruction = { workers, texts, isDefinition };
     // The way of nearly every instruction.
     const direct = workers.every((id) => this.backlog(id).waiting.length === 0 && this.#mayGo(id));
     workers.forEach((id, i) => {
       const backlog = this.backlog(id);
       backlog.push(texts[i].length);
-      if (direct) this.workers.get(id)?.outbox.post(texts[i]);
+      if (direct) this.#post(id, one, i);
       else backlog.waiting.push(one);
     });
     if (!direct) this.#advance(workers);
+  }
+
+  #post(worker: string, { texts, isDefinition }: QueuedInstruction, i: number): void {
+    this.backlogs.get(worker)?.sent(isDefinition);
+    this.workers.get(worker)?.outbox.post(texts[i]);
   }
 
   /** A worker has completed instructions of this client, in this time. */
@@ -97,7 +102,7 @@ export class Instructions {
       for (let one = waiting?.first; one !== undefined && this.#isNext(one); one = waiting?.first) {
         for (const [i, member] of one.workers.entries()) {
           this.backlogs.get(member)?.waiting.shift();
-          this.workers.get(member)?.outbox.post(one.texts[i]);
+          this.#post(member, one, i);
           // What waits behind it there may go now.
           if (member !== id) left.add(member);
         }

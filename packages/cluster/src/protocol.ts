@@ -36,6 +36,8 @@ const settings = z.object({
   maxQueue: size.optional(),
   /** Seconds that one instruction may take. */
   maxSeconds: size.optional(),
+  /** Seconds that the compilation of one program may take. */
+  maxCompileSeconds: size.optional(),
 });
 export type ClientSettings = z.infer<typeof settings>;
 

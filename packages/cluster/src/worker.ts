@@ -10,28 +10,26 @@ import {
   type DeviceBuffer,
   type Executable,
   type ExecutableHandle,
-  ExecutableLru,
   groupLibrary,
   movedBytes,
   OutOfMemoryError,
 } from "@weft/core/internal/device";
-import { bytesOf, type GraphFn, numel, shortened, structuralKey, WeftError } from "@weft/core/internal/graph";
+import { bytesOf, type GraphFn, numel, shortened, WeftError } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { instructionRecords } from "@weft/core/internal/runtime";
-import { inlineCustom } from "@weft/core/internal/transform";
 import { BackgroundThread } from "./background.js";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";
 import { load, startClocks } from "./clocks.js";
 import { withRank } from "./collectives.js";
-import { decodeConstants } from "./constants.js";
+import { Compilations } from "./compilations.js";
 import { CurrentWork } from "./current-work.js";
 import { DataServer } from "./data-server.js";
 import { log } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
 import { failureOf } from "./failure.js";
 import { ProgressReports } from "./progress.js";
-import { type ConstantArguments, decodeAll, encode, type FromWorker, type ToWorker, toWorker } from "./protocol.js";
+import { decodeAll, encode, type FromWorker, type ToWorker, toWorker } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
 import { type Channel, hostId, isSilence, openStream, unreachable } from "./wire.js";
@@ -87,7 +85,9 @@ export class Worker {
   readonly #data: DataServer;
   readonly #spaces = new Map<number, Namespace>();
   readonly #programs = new Map<string, Program>();
-  readonly #executables: ExecutableLru<CachedExecutable>;
+  readonly #compilations: Compilations;
+  /** Clients whose program is being compiled, and what arrived from them meanwhile. */
+  readonly #compiling = new Map<number, ToWorker[]>();
   readonly #groups: WorkerGroups;
   readonly #work: CurrentWork;
   readonly #begin = performance.now();
@@ -112,7 +112,7 @@ export class Worker {
     this.#security = securityFrom(options, options.host ?? "localhost", ["worker-token"]);
     this.device = makeDevice(options);
     this.#work = new CurrentWork(this.device.interruption);
-    this.#executables = new ExecutableLru(options.executables ?? maxExecutables);
+    this.#compilations = new Compilations(this.device, options.executables ?? maxExecutables);
     this.#groups = new WorkerGroups(
       this.device,
       () => this.#background!,
@@ -296,13 +296,18 @@ export class Worker {
     let last = performance.now();
     for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
       const begin = performance.now();
+      const isCompiling = (): boolean => "client" in message! && this.#compiling.has(message.client);
+      if (isCompiling()) {
+        this.#compiling.get((message as { client: number }).client)!.push(message);
+        continue;
+      }
       try {
         this.#within(message);
       } catch (error) {
         this.#failMessage(message, error as Error);
       }
       const now = performance.now();
-      if ("client" in message) this.#completed(message, (now - begin) / 1e3);
+      if ("client" in message && !isCompiling()) this.#completed(message, (now - begin) / 1e3);
       // Yield so that fetches are served during a long queue.
       if (now - last > 4) {
         await nextTurn();
@@ -357,6 +362,8 @@ export class Worker {
   #leave(client: number): void {
     this.#spaces.get(client)?.clear();
     this.#spaces.delete(client);
+    this.#compiling.delete(client);
+    this.#compilations.leave(client);
     this.#progress.forget(client);
     this.#data.forget(client);
     for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
@@ -365,41 +372,60 @@ export class Worker {
     log("worker", () => `client ${client} left`);
   }
 
-  #define({ client, program, graph, group, donated, constants = [] }: Extract<ToWorker, { t: "define" }>): void {
+  #define(message: Extract<ToWorker, { t: "define" }>): void {
+    const { client, program, graph, group, donated, constants = [] } = message;
     const entry: Program = { executable: null, problem: null, fn: null, group, donated };
-    if (!this.#spaces.has(client)) return;
-    this.#forget(`${client}/${program}`);
-    this.#programs.set(`${client}/${program}`, entry);
+    const space = this.#spaces.get(client);
+    if (space === undefined) return;
+    const key = `${client}/${program}`;
+    this.#forget(key);
+    this.#programs.set(key, entry);
+    const take = (executable: ExecutableHandle<CachedExecutable>): void => {
+      entry.executable = executable;
+      // It was forgotten meanwhile.
+      if (this.#programs.get(key) !== entry) executable.release();
+      log(
+        "worker",
+        () => `program ${program} of client ${client}: ${executable.value.executable.kernels.length} kernels`,
+      );
+    };
+    const fail = (error: Error): void => {
+      entry.problem = failureOf(error);
+      log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem?.message}`);
+    };
     try {
       const fn = decodeFunction(group === null ? graph : withRank(graph, group.rank));
       checkGroup(fn, group);
       entry.fn = fn;
       if (group !== null) this.#groups.join(group);
-      entry.executable = this.#compile(fn, donated, constants);
-      log(
-        "worker",
-        () => `program ${program} of client ${client}: ${entry.executable!.value.executable.kernels.length} kernels`,
-      );
+      const seconds = space.settings.maxCompileSeconds;
+      const made = this.#compilations.compile({ client, fn, donated, constants, seconds });
+      if (made instanceof Promise) this.#whenCompiled(message, made.then(take, fail));
+      else take(made);
     } catch (error) {
-      entry.problem = failureOf(error as Error);
-      log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem?.message}`);
+      fail(error as Error);
     }
+  }
+
+  /** Other clients' instructions go on; those of this client wait until its program is compiled. */
+  #whenCompiled(message: Extract<ToWorker, { t: "define" }>, done: Promise<void>): void {
+    const { client } = message;
+    const held: ToWorker[] = [];
+    this.#compiling.set(client, held);
+    void done.then(() => {
+      // It has left meanwhile.
+      if (this.#compiling.get(client) !== held) return;
+      this.#compiling.delete(client);
+      this.#completed(message);
+      this.#queue.unshift(...held);
+      if (!this.#draining) void this.#drain();
+    });
   }
 
   /** Drops a program; its executable stays in the cache for programs with the same function. */
   #forget(key: string): void {
     this.#programs.get(key)?.executable?.release();
     this.#programs.delete(key);
-  }
-
-  #compile(fn: GraphFn, donated: readonly boolean[], values: ConstantArguments): ExecutableHandle<CachedExecutable> {
-    const given = values.map(({ param, data }) => `${param}:${data}`).join();
-    const key = `${structuralKey(fn)}/${donated.map(Number).join("")}/${given}`;
-    const { device } = this;
-    return this.#executables.acquire(key, () => {
-      const whole = inlineCustom(fn, (node) => device.supportsCustomKernel?.(node) ?? false);
-      return { executable: device.compile(whole, { donated, constants: decodeConstants(fn, values) }) };
-    });
   }
 
   #run(message: Extract<ToWorker, { t: "run" }>): void {

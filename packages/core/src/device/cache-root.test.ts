@@ -108,6 +108,24 @@ test("a folder that every user can write to is not trusted", { skip }, () => {
   }
 });
 
+test("a folder that others can rename or its group can write to is not trusted", { skip }, () => {
+  const above = freshFolder();
+  const folder = join(above, "cache");
+  chmodSync(above, 0o777);
+  mkdirSync(folder, { mode: 0o700 });
+  const refused = run({ WEFT_CACHE_DIR: folder });
+  assert.equal(refused.out, "3000", refused.err);
+  assert.match(refused.err, /is in .*, where every user can replace it/);
+  assert.deepEqual(readdirSync(folder), []);
+  // As in /tmp, nobody else can rename it.
+  chmodSync(above, 0o1777);
+  assert.equal(run({ WEFT_CACHE_DIR: folder }).err, "");
+  chmodSync(above, 0o700);
+  chownSync(folder, process.getuid!(), process.getgroups!().find((gid) => gid !== process.getuid!()) ?? 12_345);
+  chmodSync(folder, 0o770);
+  assert.match(run({ WEFT_CACHE_DIR: folder }).err, /can be written by its group \(chmod g-w/);
+});
+
 const root = process.getuid?.() === 0;
 test("a folder of another user is not trusted", {
   skip: skip || (root ? false : "needs root, to give a folder away"),

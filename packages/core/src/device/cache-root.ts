@@ -1,7 +1,17 @@
 // The root folder of the on-disk cache, and whether it can be trusted: compiled code from it is executed. A folder that other
 // users can write to is not used. Where nothing can be written, a private temporary folder replaces it.
 import { randomBytes } from "node:crypto";
-import { chmodSync, linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { settings } from "../settings/index.js";
@@ -66,12 +76,35 @@ function wanted(): string | null {
 
 /** The reason why a folder must not be used; null if it may be. */
 function distrust(folder: string): string | null {
-  const { uid, mode } = statSync(folder);
+  const { uid, gid, mode } = statSync(folder);
   const own = process.getuid?.();
   if (own === undefined) return null;
   if (uid !== own && uid !== 0) return `belongs to another user (uid ${uid})`;
   if ((mode & 0o002) !== 0) return "can be written by every user (chmod o-w makes it usable)";
+  // Many systems give every user a group of the same number, which has no other members.
+  if ((mode & 0o020) !== 0 && gid !== own) return "can be written by its group (chmod g-w makes it usable)";
   return null;
+}
+
+/** In a user namespace, users of the host that it does not know appear as this one. */
+const unknownUser = 65_534;
+
+/**
+ * The reason why the folders above one must not be trusted: whoever can rename a folder in them can put another one in its place while it
+ * is used.
+ */
+function distrustAbove(folder: string): string | null {
+  const own = process.getuid?.();
+  if (own === undefined) return null;
+  for (let above = dirname(realpathSync(folder)); ; above = dirname(above)) {
+    const { uid, mode } = statSync(above);
+    // Only owners rename what is in a sticky folder, such as /tmp.
+    const isSticky = (mode & 0o1000) !== 0;
+    if (uid !== own && uid !== 0 && uid !== unknownUser)
+      return `is in ${above}, which belongs to another user (uid ${uid})`;
+    if ((mode & 0o002) !== 0 && !isSticky) return `is in ${above}, where every user can replace it`;
+    if (dirname(above) === above) return null;
+  }
 }
 
 const remedy = "set WEFT_CACHE_DIR to a folder of your own; until then kernels are compiled anew by every process";
@@ -85,7 +118,7 @@ function refusal(folder: string, below: readonly string[]): string | null {
     return `cannot be made (${(error as Error).message})`;
   }
   try {
-    const found = distrust(folder);
+    const found = distrust(folder) ?? distrustAbove(folder);
     if (found !== null) return found;
     for (const name of below) {
       const inner = join(folder, name);

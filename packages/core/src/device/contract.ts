@@ -60,6 +60,8 @@ export interface CompileOptions {
   constants?: ReadonlyMap<number, Value>;
   /** The program may run only a few times, so that the device may interpret it instead of compiling it. */
   eager?: boolean;
+  /** Ends `compileAsync` when nobody needs the result any more. */
+  signal?: AbortSignal;
 }
 
 export interface Executable {

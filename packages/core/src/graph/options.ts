@@ -71,10 +71,6 @@ const pair: OptionRule = {
   expected: "two numbers",
   accepts: (x) => Array.isArray(x) && x.length === 2 && x.every(isNumber),
 };
-const pairs: OptionRule = {
-  expected: "two pairs of numbers",
-  accepts: (x) => Array.isArray(x) && x.length === 2 && x.every(pair.accepts),
-};
 const call: OptionRule = { expected: "a function", accepts: (x) => typeof x === "function" };
 
 const all = (rule: OptionRule, names: string): [string, OptionRule][] => names.split(" ").map((name) => [name, rule]);
@@ -104,8 +100,7 @@ const rules: ReadonlyMap<string, OptionRule> = new Map([
     "nan neginf posinf value",
   ),
   ...all(list, "axes dilation kernel outputPadding size sizes stride"),
-  ...all(pair, "betas range"),
-  ["ranges", pairs],
+  ...all(pair, "betas range xRange yRange"),
   ...all(tensor, "append mask memory p prepend sorter tokens weight weights"),
   ["key", tensorOrNull],
   ...all(call, "keep while"),

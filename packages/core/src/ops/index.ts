@@ -50,3 +50,4 @@ export * from "./reference/index.js";
 export { shapeRules } from "./shape.js";
 export { verify } from "./verify.js";
 export { type VjpRule, vjpRules } from "./vjp.js";
+export { transposing } from "./vjp-linalg.js";

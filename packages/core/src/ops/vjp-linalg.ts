@@ -138,17 +138,28 @@ function roundingOf(x: Node, shape: Shape): Node {
   return expand(reshape(noise, [...noise.shape, 1, 1]), shape);
 }
 
+/** Whether a rule is built to be transposed, for forward mode: then its cotangents stand for all, and cannot be looked at. */
+let isTransposed = false;
+export function transposing<T>(body: () => T): T {
+  const before = isTransposed;
+  isTransposed = true;
+  try {
+    return body();
+  } finally {
+    isTransposed = before;
+  }
+}
+
 /**
  * 1 / gaps, and `atZero` where `isZero`: 0 for losses that depend on the vectors alone, where a subspace counts as one. A loss that also
- * depends on the values may be a function of the matrix, whose derivative at equal values the cotangents do not tell: the largest
- * number makes every such term overflow or be absurd, and leaves cotangents that are zero alone.
+ * depends on the values may be a function of the matrix, whose derivative at equal values the cotangents do not tell: see
+ * {@link undetermined} for the reverse mode; tangents of such vectors are NaN.
  */
 function inverseOf(gaps: Node, isZero: Node, atZero: number): Node {
   return where(isZero, fullLike(gaps, atZero), unary("reciprocal", where(isZero, fullLike(gaps, 1), gaps)));
 }
 
-const atEqual = (values: Node | null, x: Node): number =>
-  values === null ? 0 : x.dtype === "float64" ? Number.MAX_VALUE : (2 - 2 ** -23) * 2 ** 127;
+const atEqual = (values: Node | null): number => (values !== null && isTransposed ? Number.NaN : 0);
 
 /** x_j - x_i for a vector in the last axis, and where it is zero up to rounding. */
 function gapsOf(x: Node): { gaps: Node; isZero: Node } {
@@ -157,13 +168,18 @@ function gapsOf(x: Node): { gaps: Node; isZero: Node } {
   return { gaps, isZero: le(unary("abs", gaps), roundingOf(x, gaps.shape)) };
 }
 
-/** NaN beside the diagonal where values are equal and the cotangent of one of them is not 0; added where vectors have one too. */
-function undetermined(isZero: Node, cotangent: Node, dtype: DType): Node {
-  const n = cotangent.shape[cotangent.shape.length - 1];
+/**
+ * NaN beside the diagonal where values are equal and a cotangent of one of them, or of their vectors in the basis of the vectors, is not
+ * 0. A constant for derivatives of the derivative.
+ */
+function undetermined(isZero: Node, values: Node, vectors: readonly Node[], dtype: DType): Node {
+  const n = values.shape[values.shape.length - 1];
   const zero = full(isZero.shape, 0, realOf(dtype));
-  const unused = eq(cotangent, zerosLike(cotangent));
   const bad = fullLike(zero, Number.NaN);
-  const pairs = where(asRows(unused, n), where(asColumns(unused, n), zero, bad), bad);
+  const unused = eq(values, zerosLike(values));
+  const none = vectors.map((x) => eq(x, zerosLike(x)));
+  const conditions = [asRows(unused, n), asColumns(unused, n), ...none, ...none.map(transpose)];
+  const pairs = conditions.reduce((rest, isUnused) => where(isUnused, rest, bad), zero);
   return cast(where(onDiagonal(zero), zero, where(isZero, pairs, zero)), dtype);
 }
 
@@ -176,9 +192,11 @@ export function eighVjp(w: Node, v: Node, gw: Node | null, gv: Node | null): Nod
   if (gv !== null) {
     const turned = isComplex(v.dtype) ? addPhaseTurn(v, gv) : gv;
     const { gaps, isZero } = gapsOf(w);
-    const apart = where(onDiagonal(gaps), zerosLike(gaps), inverseOf(gaps, isZero, atEqual(gw, w)));
-    const mixed = mul(cast(apart, v.dtype), matmul(adjoint(v), turned));
-    inner = inner === null || gw === null ? mixed : add(add(inner, mixed), undetermined(isZero, gw, v.dtype));
+    const apart = where(onDiagonal(gaps), zerosLike(gaps), inverseOf(gaps, isZero, atEqual(gw)));
+    const inBasis = matmul(adjoint(v), turned);
+    const mixed = mul(cast(apart, v.dtype), inBasis);
+    inner =
+      inner === null || gw === null ? mixed : add(add(inner, mixed), undetermined(isZero, gw, [inBasis], v.dtype));
   }
   if (inner === null) return zerosLike(v);
   return hermitian(matmul(matmul(v, inner), adjoint(v)));
@@ -279,22 +297,25 @@ export function qrVjp(a: Node, q: Node, r: Node, gq: Node | null, gr: Node | nul
 export function svdVjp(u: Node, s: Node, vh: Node, gu: Node | null, gs: Node | null, gvh: Node | null): Node {
   const k = s.shape[s.shape.length - 1];
   const lift = (x: Node): Node => cast(x, u.dtype);
-  const inverseS = inverseOf(s, eq(s, zerosLike(s)), atEqual(gs, s));
+  const inverseS = inverseOf(s, eq(s, zerosLike(s)), atEqual(gs));
   const [m, n] = [u.shape[u.shape.length - 2], vh.shape[vh.shape.length - 1]];
   let inner: Node | null = gs === null ? null : diagonal(lift(gs));
   const plus = (term: Node): void => {
     inner = inner === null ? term : add(inner, term);
   };
   const outside: Node[] = [];
+  const inBasis: Node[] = [];
   if (gu !== null || gvh !== null) {
     const { gaps, isZero } = gapsOf(s);
     const sums = add(asRows(s, k), asColumns(s, k));
     const areSmall = le(sums, roundingOf(s, sums.shape));
     const half = (x: Node): Node => lift(where(onDiagonal(x), zerosLike(x), scale(x, 0.5)));
-    const ofGaps = half(inverseOf(gaps, isZero, atEqual(gs, s)));
-    const ofSums = half(inverseOf(sums, areSmall, atEqual(gs, s)));
+    const ofGaps = half(inverseOf(gaps, isZero, atEqual(gs)));
+    const ofSums = half(inverseOf(sums, areSmall, atEqual(gs)));
     if (gu !== null) {
-      const k1 = skew(matmul(adjoint(u), gu));
+      const ofU = matmul(adjoint(u), gu);
+      inBasis.push(ofU);
+      const k1 = skew(ofU);
       plus(mul(k1, add(ofGaps, ofSums)));
       if (isComplex(u.dtype)) plus(diagonal(mul(diagonalOf(k1), lift(scale(inverseS, 0.5)))));
       // What leaves the span of u; for a square u nothing can.
@@ -304,11 +325,13 @@ export function svdVjp(u: Node, s: Node, vh: Node, gu: Node | null, gs: Node | n
     if (gvh !== null) {
       const gv = adjoint(gvh);
       const v = adjoint(vh);
-      plus(mul(skew(matmul(vh, gv)), sub(ofGaps, ofSums)));
+      const ofV = matmul(vh, gv);
+      inBasis.push(ofV);
+      plus(mul(skew(ofV), sub(ofGaps, ofSums)));
       const rest = (): Node => sub(gvh, matmul(matmul(gvh, v), vh));
       if (n > k) outside.push(matmul(u, mul(rest(), lift(asColumns(inverseS, n)))));
     }
-    if (gs !== null) plus(undetermined(isZero, gs, u.dtype));
+    if (gs !== null) plus(undetermined(isZero, gs, inBasis, u.dtype));
   }
   const middle = inner ?? full([...s.shape, k], 0, u.dtype);
   return outside.reduce((total, term) => add(total, term), matmul(matmul(u, middle), vh));

@@ -23,6 +23,9 @@ export const settings = {
     whole: false,
     summary: "Seconds after which a compilation that is still running is reported on standard error.",
   }),
+  compileBytes: number("WEFT_CC_BYTES", 0, {
+    summary: "Memory that one run of the C compiler may use, in bytes; 0 lets its processes use half of the memory.",
+  }),
   compiler: text("WEFT_CC", "the command of a C compiler", {
     summary: "C compiler of the CPU device.",
     otherwise: "`$CC`, `cc`, `gcc` or `clang`",

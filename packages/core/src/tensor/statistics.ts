@@ -248,28 +248,29 @@ const flatWeights = (weights: Tensor | undefined): BincountOptions =>
 
 /** Options of {@link histogram2d}. */
 export interface Histogram2dOptions extends Pick<HistogramOptions, "weights"> {
-  /** Ends of the bins along x and along y; the smallest and largest elements by default, which are read for it. */
-  ranges?: readonly [readonly [number, number], readonly [number, number]];
+  /** Ends of the bins of x; the smallest and largest element by default, which are read for it. */
+  xRange?: readonly [number, number];
+  /** Ends of the bins of y. */
+  yRange?: readonly [number, number];
 }
 
-/**
- * Counts of points (x, y) in a grid of `bins` times `bins` equal bins, [x, y], and the edges of the bins along both axes. Points
- * outside the ranges are dropped.
- */
+/** Counts of points (x, y) in a grid of `bins` times `bins` equal bins, [x, y], and the edges of the bins along both axes. */
 export function histogram2d(
   x: Tensor,
   y: Tensor,
   bins = 10,
   options: Histogram2dOptions = {},
 ): { counts: Tensor; xEdges: Tensor; yEdges: Tensor } {
-  const { ranges, weights } = checkOptions("histogram2d", options, ["ranges", "weights"]);
+  const { weights, xRange, yRange } = checkOptions("histogram2d", options, ["weights", "xRange", "yRange"]);
   checkArguments("histogram2d", "tensor", { x, y });
   if (x.size !== y.size)
     throw new ShapeError(`histogram2d: x ${showShape(x.shape)} and y ${showShape(y.shape)} need as many elements`);
-  const [across, down] = [binsOf("histogram2d", x, bins, ranges?.[0]), binsOf("histogram2d", y, bins, ranges?.[1])];
-  // A point outside along y must not count in the next row.
-  const isInside = logicalAnd(across.bin.less(bins), down.bin.less(bins));
-  const place = where(isInside, across.bin.mul(bins).add(down.bin), bins * bins);
-  const counts = bincount(place, { length: bins * bins, ...flatWeights(weights) });
+  const [across, down] = [binsOf("histogram2d", x, bins, xRange), binsOf("histogram2d", y, bins, yRange)];
+  // A point outside of one range must not count in the next row of the grid.
+  const inside = logicalAnd(across.bin.less(bins), down.bin.less(bins));
+  const counts = bincount(where(inside, across.bin.mul(bins).add(down.bin), bins * bins), {
+    length: bins * bins,
+    ...flatWeights(weights),
+  });
   return { counts: reshape(counts, [bins, bins]), xEdges: across.edges, yEdges: down.edges };
 }

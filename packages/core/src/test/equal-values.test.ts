@@ -57,7 +57,7 @@ onEachDevice(() => {
     for (const f of [bySvd, byEigh]) {
       assert.ok(isNaNEverywhere(weft.grad((a: Tensor) => f(a).mul(b()).sum())(twice())));
       const [, tangent] = weft.jvp(f, [twice()], [b()]);
-      assert.ok(!tangent.isFinite().all().itemSync());
+      assert.ok(Number.isNaN(tangent.sum().itemSync()));
     }
     // A pair that the loss does not touch does not matter.
     const apart = weft.diag(weft.tensor([1, 5, 5], f64));

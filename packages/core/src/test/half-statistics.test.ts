@@ -45,19 +45,3 @@ onEachDevice(() => {
     assert.equal(slope, 2 ** -18);
   });
 });
-
-test("histogram2d drops points outside its ranges, also inside jit, and refuses other ranges", () => {
-  // By hand: (0, 0) and (1, 1) lie inside; (1, 9) must not count in the next row.
-  const [x, y] = [weft.tensor([0, 1, 5, 1]), weft.tensor([0, 9, 0, 1])];
-  const ranges = [
-    [0, 2],
-    [0, 2],
-  ] as const;
-  const counts = (a: weft.Tensor, b: weft.Tensor): weft.Tensor => weft.histogram2d(a, b, 2, { ranges }).counts;
-  for (const result of [counts(x, y), weft.jit(counts)(x, y)])
-    assert.deepEqual(result.cast("int32").arraySync(), [
-      [1, 0],
-      [0, 1],
-    ]);
-  assert.throws(() => weft.histogram2d(x, y, 2, { ranges: 5 as never }), /ranges is two pairs of numbers/);
-});

@@ -11,7 +11,7 @@ import {
   type Scope,
   topological,
 } from "../graph/index.js";
-import { build, type VjpRule, vjpRules } from "../ops/index.js";
+import { build, transposing, type VjpRule, vjpRules } from "../ops/index.js";
 import { scanJvp, scanVjp } from "./scan.js";
 import { dependents } from "./walk.js";
 
@@ -104,11 +104,8 @@ function nodeTangents(
   const seeds = outputAvals(node).map(({ shape, dtype }, i) =>
     isInexact(dtype) && (used?.has(i) ?? true) ? build.input(shape, dtype, "cotangent") : null,
   );
-  const grads = inputCotangents(
-    node,
-    seeds,
-    tangents.map((tangent) => tangent !== null),
-  );
+  const needs = tangents.map((tangent) => tangent !== null);
+  const grads = transposing(() => inputCotangents(node, seeds, needs));
   const reached = node.inputs.flatMap((_, i) => {
     const [g, tangent] = [grads[i], tangents[i]];
     return g === null || g === undefined || tangent === null ? [] : [{ g, tangent }];

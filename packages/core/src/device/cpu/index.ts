@@ -20,6 +20,7 @@ import {
 } from "../contract.js";
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
+import { availableMemory } from "./available-memory.js";
 import { defaultThreads, maySpin } from "./cores.js";
 import { type GeneratedProgram, generate, planFor } from "./generate.js";
 import { generateAsync } from "./generate-async.js";
@@ -174,6 +175,13 @@ function bucket(bytes: number): number {
   return Math.ceil(bytes / step) * step;
 }
 
+/** Size from which a new buffer is compared with the free memory, and what is left for everything else. */
+const largeBuffer = 32 << 20;
+const margin = Math.min(256 << 20, totalmem() / 32);
+
+/** Whether a new buffer can be used: the system gives out more memory than it has, and ends a process when it is used. */
+const fits = (bytes: number): boolean => bytes < largeBuffer || bytes + margin <= availableMemory();
+
 /** Read once: the system call takes longer than a small kernel. */
 const poolLimit = totalmem() / 4;
 
@@ -277,11 +285,11 @@ export class CpuDevice implements Device {
       this.#track(bytes);
       return new CpuBuffer(pooled, bytes);
     }
-    const room = settings.cpuMemory.get();
-    const address = room > 0 && this.#used + bytes > room ? 0 : this.#reserve(size);
+    const room = settings.cpuMemory.get() || totalmem();
+    const address = this.#used + bytes > room || !fits(size) ? 0 : this.#reserve(size);
     if (address === 0)
       throw new OutOfMemoryError(
-        `cpu: no memory for a tensor of ${bytes} bytes (${this.#used} in use, ${room || totalmem()} in all)`,
+        `cpu: no memory for a tensor of ${bytes} bytes (${this.#used} in use, ${room} in all, ${availableMemory()} available)`,
         bytes,
       );
     this.allocations.fresh++;
@@ -379,15 +387,14 @@ export class CpuDevice implements Device {
   #load(generated: GeneratedProgram, file: string | null): LoadedProgram {
     const { units, needsGroup, ...program } = generated;
     this.programs.planned++;
-    this.#checkGroup(generated);
     this.#need(program.extensions);
     const { lib, path } = load(units);
     if (file !== null && program.kernels.length >= worthSaving && !needsGroup) writeSaved(file, path, program);
     return { lib, program };
   }
 
-  #checkGroup({ needsGroup }: GeneratedProgram): void {
-    if (this.#group === null && needsGroup)
+  #checkGroup({ needsGroup }: GeneratedProgram, group: ProcessGroup | null): void {
+    if (group === null && needsGroup)
       throw new WeftError(
         "this function exchanges data with other processes, and this one is in no group; call distributed.init() of @weft/cluster first",
       );
@@ -396,7 +403,11 @@ export class CpuDevice implements Device {
   compile(fn: GraphFn, options: CompileOptions): Executable {
     if (mayInterpret(fn, options)) return new InterpretedExecutable(fn, this, options);
     const file = programFile(fn, options);
-    return this.#executable(fn, this.#saved(fn, file) ?? this.#load(generate(fn, options), file));
+    const saved = this.#saved(fn, file);
+    if (saved !== null) return this.#executable(fn, saved);
+    const generated = generate(fn, options);
+    this.#checkGroup(generated, this.#group);
+    return this.#executable(fn, this.#load(generated, file));
   }
 
   compilesAtOnce(fn: GraphFn, options: CompileOptions): boolean {
@@ -408,10 +419,12 @@ export class CpuDevice implements Device {
     const file = programFile(fn, options);
     const saved = this.#saved(fn, file);
     if (saved !== null) return this.#executable(fn, saved);
+    // Workers have other groups for other programs meanwhile.
+    const group = this.#group;
     const generated = await generateAsync(fn, options);
-    this.#checkGroup(generated);
+    this.#checkGroup(generated, group);
     for (const extension of generated.extensions) await compileInBackground(unitsOf(extension), extensionLink);
-    await compileInBackground(generated.units);
+    await compileInBackground(generated.units, {}, options.signal);
     return this.#executable(fn, this.#load(generated, file));
   }
 

@@ -256,3 +256,9 @@ test("flags of WEFT_CC_FLAGS reach the compiler, and what they compiled is not u
   assert.match(calls()[0], / -O0 -DFIRST /);
   assert.match(calls()[1], / -DSECOND /);
 });
+
+test("a compiler that needs more memory than it may use is an error that says so", { skip }, () => {
+  const { err, status } = run(adds, { WEFT_CACHE_DIR: freshFolder(), WEFT_CC_BYTES: "60000000" });
+  assert.notEqual(status, 0);
+  assert.match(err, /needs more memory for one program than it may use \(WEFT_CC_BYTES\)/);
+});

@@ -13,7 +13,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { hostname } from "node:os";
+import { hostname, totalmem } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
@@ -152,6 +152,29 @@ const quote = (s: string): string => `'${s.replaceAll("'", "'\\''")}'`;
 const slowNotice = (compiler: Compiler, seconds: number): string =>
   `weft: the C compiler ${compiler.command} has been running for ${seconds} s on one program and continues; its result is cached`;
 
+/** Address space of each of several compiler processes: whoever sends programs must not use up the memory of the machine. */
+function memoryEach(processes: number): number {
+  const given = settings.compileBytes.get();
+  if (given > 0) return given;
+  const allowed = process.constrainedMemory?.() ?? 0;
+  const all = allowed > 0 ? Math.min(allowed, totalmem()) : totalmem();
+  return Math.max(2 ** 30, Math.floor(all / 2 / processes));
+}
+const outOfMemory = /out of memory|memory exhausted|Cannot allocate memory|bad_alloc/i;
+
+/**
+ * A process beside the compiler: it reports on standard error (3) that this takes long, and ends everything when the process that needs
+ * the result is gone, however that ended. It holds no other open file: nobody must wait for it.
+ */
+function guard(compiler: Compiler): string {
+  const seconds = settings.compileNotice.get();
+  const tick = seconds > 0 ? Math.min(1, seconds) : 1;
+  const notice = `[ $n = ${Math.ceil(seconds / tick)} ] && echo ${quote(slowNotice(compiler, seconds))} >&3`;
+  const wait = `${notice}; sleep ${tick} 3>&- & s=$!; wait $s; n=$((n+1))`;
+  const watch = `while kill -0 ${process.pid} && kill -0 $$; do ${wait}; done; kill -TERM $$`;
+  return `(trap 'kill $s; exit' TERM; n=0; ${watch}) >/dev/null 2>&1 &\nclock=$!`;
+}
+
 /** Marks folders of running compilations: the host, because several may share a cache, and the process. */
 const ownMark = `.tmp-${createHash("sha256").update(hostname()).digest("hex").slice(0, 8)}-`;
 const cleaned = new Set<string>();
@@ -201,10 +224,12 @@ function startJob(compiler: Compiler, units: readonly string[], target: string, 
   const onSignal = `trap 'trap "" INT TERM HUP; for i in ${pids} $p; do pkill -P $i; kill $i; done 2>/dev/null; kill $clock 2>/dev/null; ${clean.replaceAll("'", "'\\''")}; exit ${interruptedStatus}' INT TERM HUP`;
   const linking = `{ ${link} ${messages("link")} & p=$!; wait $p; }`;
   const orphaned = `ended=$?; [ $ended = 0 ] || cat ${quote(folder)}/*.err >&2; kill -0 ${process.pid} 2>/dev/null || ${clean}; (exit $ended)`;
+  const limit = `ulimit -v ${Math.ceil(memoryEach(units.length) / 1024)} 2>/dev/null`;
+  const work = `${spread}\n${limit}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${linking}\n${orphaned}`;
   return {
     folder,
     out,
-    script: `${onSignal}\n${spread}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${linking}\n${orphaned}`,
+    script: `${onSignal}\n${guard(compiler)}\n{ ${work}\n}\nended=$?\nkill $clock 2>/dev/null\nexit $ended`,
   };
 }
 
@@ -212,7 +237,7 @@ function startJob(compiler: Compiler, units: readonly string[], target: string, 
 const interruptedStatus = 130;
 
 /** Ctrl-C or SIGTERM ended a compilation. */
-class InterruptedError extends WeftError {
+export class InterruptedError extends WeftError {
   override name = "InterruptedError";
 }
 
@@ -229,9 +254,11 @@ function finishJob(
   target: string,
   ended: { error?: Error; status: string | number | null; stderr: string },
 ): void {
-  if (ended.status === interruptedStatus || ended.status === "SIGINT")
+  if (ended.status === interruptedStatus || ended.status === "SIGINT" || ended.status === "SIGTERM")
     throw new InterruptedError("interrupted while a program was compiled");
   if (ended.error) fail(`the C compiler could not be started (${compiler.command})`, String(ended.error.message));
+  if (ended.status !== 0 && outOfMemory.test(ended.stderr))
+    fail(`the C compiler ${compiler.command} needs more memory for one program than it may use (WEFT_CC_BYTES)`, "");
   if (ended.status !== 0) fail(`the C compiler failed (${compiler.command}, exit ${ended.status})`, ended.stderr);
   seal(out);
   renameSync(out, target);
@@ -239,14 +266,9 @@ function finishJob(
 
 function build(compiler: Compiler, units: readonly string[], target: string, linked: Join): void {
   const job = startJob(compiler, units, target, linked);
-  const seconds = settings.compileNotice.get();
-  // The event loop is blocked, so that the shell reports a compilation that takes long. The clock holds no open file: nobody
-  // must wait for it. It exits when it is ended, also before its sleep has started.
-  const clock = `(trap 'kill $s; exit' TERM; sleep ${seconds} 3>&- & s=$!; wait $s && echo ${quote(slowNotice(compiler, seconds))} >&3) >/dev/null 2>&1 &\nclock=$!`;
-  const script = `${clock}\n{ ${job.script}\n}\nended=$?\nkill $clock 2>/dev/null\nexit $ended`;
   notify("start");
   try {
-    const done = spawnSync("/bin/sh", ["-c", script], {
+    const done = spawnSync("/bin/sh", ["-c", job.script], {
       encoding: "utf8",
       maxBuffer: 1 << 26,
       stdio: ["ignore", "pipe", "pipe", 2],
@@ -269,18 +291,18 @@ async function buildInBackground(
   units: readonly string[],
   target: string,
   linked: Join,
+  signal?: AbortSignal,
 ): Promise<void> {
+  signal?.throwIfAborted();
   const job = startJob(compiler, units, target, linked);
   backgroundFolders.add(job.folder);
-  const seconds = settings.compileNotice.get();
-  const clock = setTimeout(() => console.error(slowNotice(compiler, seconds)), seconds * 1e3);
-  clock.unref();
   notify("start");
   try {
     const ended = await new Promise<Parameters<typeof finishJob>[3]>((resolve) => {
-      const child = spawn("/bin/sh", ["-c", job.script], { stdio: ["ignore", "ignore", "pipe"] });
+      const child = spawn("/bin/sh", ["-c", job.script], { stdio: ["ignore", "ignore", "pipe", 2] });
+      signal?.addEventListener("abort", () => child.kill("SIGTERM"), { once: true });
       let stderr = "";
-      child.stderr.on("data", (data) => {
+      child.stderr!.on("data", (data) => {
         if (stderr.length < 1 << 20) stderr += data;
       });
       child.on("error", (error) => resolve({ error, status: null, stderr }));
@@ -289,7 +311,6 @@ async function buildInBackground(
     finishJob(compiler, job, target, ended);
   } finally {
     notify("end");
-    clearTimeout(clock);
     backgroundFolders.delete(job.folder);
     rmSync(job.folder, { recursive: true, force: true });
   }
@@ -474,28 +495,40 @@ export function sharedObject(units: readonly string[], options: LinkOptions = {}
   return cached(libraryTarget(compiler, units, options, libraries));
 }
 
-/** Compiles units that are not in the cache without blocking the event loop; `sharedObject` finds the result there. */
-export async function compileInBackground(units: readonly string[], options: LinkOptions = {}): Promise<void> {
+/** Compiles units that are not in the cache without blocking the event loop; `sharedObject` finds the result there. `signal` ends it. */
+export async function compileInBackground(
+  units: readonly string[],
+  options: LinkOptions = {},
+  signal?: AbortSignal,
+): Promise<void> {
   const compiler = requireCompiler();
   const libraries = needsVectorMath(compiler, units) ? [await cachedInBackground(vectorMath(compiler))] : [];
-  await cachedInBackground(libraryTarget(compiler, units, options, libraries));
+  await cachedInBackground(libraryTarget(compiler, units, options, libraries), signal);
 }
 
 const running = new Map<string, Promise<string>>();
 
 /** The path of a file; callers that need the same file wait for one compilation. */
-function cachedInBackground({ compiler, units, joined, file }: Target): Promise<string> {
+async function cachedInBackground(target: Target, signal?: AbortSignal): Promise<string> {
+  const { compiler, units, joined, file } = target;
   const made = cachedLibrary(file);
-  if (made !== null) return Promise.resolve(made);
+  if (made !== null) return made;
   const compile = async (): Promise<string> => {
     const path = inWritableFolder("cpu", (folder) => join(folder, file));
-    await buildInBackground(compiler, units, path, joined);
+    await buildInBackground(compiler, units, path, joined, signal);
     addedToCache(path);
     return path;
   };
-  const found = running.get(file) ?? compile().finally(() => running.delete(file));
+  const others = running.get(file);
+  const found = others ?? compile().finally(() => running.delete(file));
   running.set(file, found);
-  return found;
+  try {
+    return await found;
+  } catch (error) {
+    // Somebody else had no use for it any more.
+    if (others === undefined || signal?.aborted === true || !(error instanceof InterruptedError)) throw error;
+    return cachedInBackground(target, signal);
+  }
 }
 
 /** The file that the compiler makes of these units, from the cache or from the compiler. */

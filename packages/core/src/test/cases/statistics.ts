@@ -87,15 +87,8 @@ export const statistics: Case[] = [
     "histogram2d: a grid of bins",
     singles,
     (s) => [s.exact([6], [0, 0.3, 1, 1.7, 2, 2]), s.exact([6], [1, -1, 0.5, 0, 3, 3])],
-    // The range of the data, given: a traced function cannot read it.
-    (x: Tensor, y: Tensor) => {
-      const ranges = [
-        [0, 2],
-        [-1, 3],
-      ] as const;
-      return Object.values(weft.histogram2d(x, y, 3, { ranges }));
-    },
-    "np.histogram2d(a, b, 3)",
+    (x: Tensor, y: Tensor) => Object.values(weft.histogram2d(x, y, 3, { xRange: [0, 1.7], yRange: [-1, 2] })),
+    "np.histogram2d(a, b, 3, [[0, 1.7], [-1, 2]])",
     { grad: false, vmap: false },
   ),
   plain(
