@@ -13,6 +13,7 @@ const unoptimized = [
   /^packages\/cli\/dist\/commands\/quantum(-meta|-optimize)?\.test/,
   /^packages\/cli\/dist\/test\/(terminal|train)\.test/,
   /^packages\/cluster\/dist\/cluster\.test/,
+  /^packages\/core\/dist\/test\/(control|distributions|ops-emulated|scan|varying)\.test/,
   /^packages\/ui\/dist\/test\/gates\.test/,
 ];
 
