@@ -208,7 +208,8 @@ function emitRows(given: LoopKernel): EmittedKernel {
     const folded = reductions.map((r) => printer.value(r.argument));
     const shared = stores.length === 0 && !mayReadAhead ? sharedSums(kernel, reductions, folded, element.lines) : null;
     for (const [k, r] of reductions.entries()) {
-      const code = reductionCode(r, folded[k], rowLength);
+      // Accumulators are joined as those of long rows are: in double precision.
+      const code = reductionCode(r, folded[k], shared === null ? rowLength : Number.POSITIVE_INFINITY);
       for (const line of code.declare) row.add(line);
       for (const line of code.update) element.add(line);
       printer.tally.add("simple", kernel.size * code.update.length);
