@@ -17,13 +17,15 @@ test("1,024 workers join, a client sees all of them, and its instructions reach 
   const workers: StandInWorker[] = [];
   const heard: ToWorker[] = [];
   try {
-    const begin = performance.now();
+    // Processor time: others may use the machine.
+    const begin = process.cpuUsage();
+    const spent = (): number => Object.values(process.cpuUsage(begin)).reduce((sum, part) => sum + part / 1e3, 0);
     const half: number[] = [];
     for (let i = 0; i < count; i += 64) {
       const take = (message: ToWorker): void => void heard.push(message);
       const batch = Array.from({ length: 64 }, () => StandInWorker.join(dispatcher.port, tokens, take));
       workers.push(...(await Promise.all(batch)));
-      if (i + 64 === count / 2 || i + 64 === count) half.push(performance.now() - begin);
+      if (i + 64 === count / 2 || i + 64 === count) half.push(spent());
     }
     assert.equal(dispatcher.workers.length, count);
     // The second half does not take much longer than the first: nothing grows with the square.
