@@ -83,7 +83,7 @@ test("the predicted effect of a fix is scored only by a study without that findi
     [
       report("fixed", [
         [1, 10],
-        [4, 2.6, { samplerSharded: true }],
+        [4, 1.9, { samplerSharded: true }],
       ]),
     ],
     3,
