@@ -20,6 +20,9 @@ const add = args.includes("--add");
 const subset = args.includes("--subset") ? ["skip-2", "stopped-2", "p2p-2", "checkpoint-2"] : undefined;
 const named = args.filter((arg) => !arg.startsWith("--"));
 const names = subset ?? (named.length > 0 ? named : Object.keys(scenarios));
+const unknown = names.filter((name) => !Object.hasOwn(scenarios, name));
+if (unknown.length > 0)
+  throw new Error(`no scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}`);
 
 const torch = await pythonWith("torch");
 if (typeof torch === "string") throw new Error(torch);
