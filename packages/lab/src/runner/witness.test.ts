@@ -26,16 +26,18 @@ test("a child counts as own; processes that are not ours are foreign, with their
   // As a build does: the process itself only waits, and none of its children lives for long.
   const builder = await orphan("bash", ["-c", "while :; do head -c 5000000 /dev/zero | sha256sum; done"]);
   try {
-    const witness = new MachineWitness();
+    // All of them: on a busy machine others may use more than these.
+    const witness = new MachineWitness({ listed: Number.POSITIVE_INFINITY });
     await pause(1500);
     const report = witness.report();
     if (report.seconds === 0 || report.others.length === 0) return t.skip("no /proc here");
-    const names = report.others.map((o) => o.pid);
-    assert.ok(names.includes(foreign), JSON.stringify(report));
-    assert.ok(!names.includes(child.pid!), "a child is part of the measurement");
+    const used = new Map(report.others.map((o) => [o.pid, o.percent]));
+    assert.ok(used.has(foreign), JSON.stringify(report));
+    assert.ok(!used.has(child.pid!), "a child is part of the measurement");
     assert.ok(report.ownPercent > 0);
-    const built = report.others.find((o) => o.pid === builder)?.percent ?? 0;
-    assert.ok(built > 2, `${built}% for short processes: ${JSON.stringify(report.others)}`);
+    // The scheduler gives both about the same share of a busy machine.
+    const built = used.get(builder) ?? 0;
+    assert.ok(built > used.get(foreign)! / 4, `${built}% for short processes: ${JSON.stringify(report.others)}`);
   } finally {
     child.kill("SIGKILL");
     process.kill(foreign, "SIGKILL");

@@ -184,6 +184,8 @@ export interface WitnessOptions {
   own?: () => Iterable<number>;
   /** Ask for other users of the GPUs; default false, because it takes a process. */
   gpus?: boolean;
+  /** How many of the other processes to list; default the five largest. */
+  listed?: number;
 }
 
 /**
@@ -259,7 +261,7 @@ export class MachineWitness {
       ),
       runQueue: this.#queues.length === 0 ? null : this.#queues.reduce((a, b) => a + b, 0) / this.#queues.length,
       clockRatio: clockRatio(),
-      others: others.sort((a, b) => b.percent - a.percent).slice(0, 5),
+      others: others.sort((a, b) => b.percent - a.percent).slice(0, this.#options.listed ?? 5),
       gpuOthers: this.#options.gpus === true ? gpuProcesses(own) : [],
       disturbance: null,
     };
