@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
+#ifndef __x86_64__
 #include <ucontext.h>
+#endif
 #define W_EMULATED 1
 #define __global__
 #define __device__
@@ -20,8 +22,31 @@
 struct w_dim {
   unsigned x, y, z;
 };
+#ifdef __x86_64__
+/* Continues on another stack with the registers that calls keep. The C library's own form asks the system for signal masks. */
+typedef void* w_context;
+__attribute__((naked, noipa)) static void w_switch(w_context*, w_context*) {
+  asm("push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+      "mov %rsp, (%rdi)\n mov (%rsi), %rsp\n"
+      "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret");
+}
+static inline void w_prepare(w_context* context, char* stack, long bytes, void (*start)()) {
+  void** top = (void**)(stack + bytes) - 2;
+  *top = (void*)start;
+  *context = top - 6;
+}
+#else
+typedef ucontext_t w_context;
+static inline void w_switch(w_context* from, w_context* to) { swapcontext(from, to); }
+static inline void w_prepare(w_context* context, char* stack, long bytes, void (*start)()) {
+  getcontext(context);
+  context->uc_stack.ss_sp = stack;
+  context->uc_stack.ss_size = bytes;
+  makecontext(context, start, 0);
+}
+#endif
 struct w_thread {
-  ucontext_t context;
+  w_context context;
   char* stack;
   w_dim index;
   int done;
@@ -29,33 +54,30 @@ struct w_thread {
 };
 static w_thread* w_threads;
 static int w_current;
-static ucontext_t w_scheduler;
+static w_context w_scheduler;
 static w_dim blockIdx, gridDim, blockDim;
 #define threadIdx (w_threads[w_current].index)
-static inline void w_yield() {
-  w_thread* t = w_threads + w_current;
-  swapcontext(&t->context, &w_scheduler);
-}
-/* A barrier of the threads [from, to) that are still running: each waits until nobody is behind it. */
-static inline void w_wait(long w_thread::* counter, int from, int to) {
+static inline void w_yield() { w_switch(&w_threads[w_current].context, &w_scheduler); }
+/* A barrier of the threads [from, to) that are still running: each waits until nobody is behind it. `passed` is the last barrier
+   that all have reached; who is behind is most likely the next thread. */
+static inline void w_wait(long w_thread::* counter, long* passed, int from, int to) {
   int me = w_current;
   long mine = ++(w_threads[me].*counter);
-  for (;;) {
-    int behind = 0;
-    for (int i = from; i < to; i++)
-      if (!w_threads[i].done && w_threads[i].*counter < mine) {
-        behind = 1;
-        break;
-      }
-    if (!behind) return;
-    w_yield();
+  while (*passed < mine) {
+    int i = me;
+    do {
+      if (++i == to) i = from;
+    } while (i != me && (w_threads[i].done || w_threads[i].*counter >= mine));
+    if (i == me) *passed = mine;
+    else w_yield();
   }
 }
-static inline void __syncthreads() { w_wait(&w_thread::barrier, 0, (int)blockDim.x); }
+static long w_passed, w_warps_passed[64];
+static inline void __syncthreads() { w_wait(&w_thread::barrier, &w_passed, 0, (int)blockDim.x); }
 static inline int w_warp_first() { return w_current / 32 * 32; }
 static inline void __syncwarp(unsigned = 0xffffffffu) {
   int f = w_warp_first();
-  w_wait(&w_thread::warp, f, f + 32 < (int)blockDim.x ? f + 32 : (int)blockDim.x);
+  w_wait(&w_thread::warp, w_warps_passed + f / 32, f, f + 32 < (int)blockDim.x ? f + 32 : (int)blockDim.x);
 }
 static inline void __threadfence_block() {}
 static uint64_t w_exchange[2048];
@@ -134,16 +156,22 @@ static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
 static char* w_dynamic_shared;
 static void (*w_body)(void*);
 static void* w_arguments;
-static inline void w_start() {
+static void w_start() {
   w_body(w_arguments);
   w_threads[w_current].done = 1;
+  w_yield();
+}
+static const long w_stack_bytes = 1 << 16;
+static int w_allocated;
+__attribute__((destructor)) static void w_unload() {
+  for (int i = 0; i < w_allocated; i++) free(w_threads[i].stack);
+  free(w_threads);
 }
 static inline void w_grid(void (*body)(void*), void* arguments, int gx, int gy, int threads, int shared) {
-  static int allocated = 0;
-  if (threads > allocated) {
+  if (threads > w_allocated) {
     w_threads = (w_thread*)realloc(w_threads, threads * sizeof(w_thread));
-    for (int i = allocated; i < threads; i++) w_threads[i].stack = (char*)malloc(1 << 16);
-    allocated = threads;
+    for (int i = w_allocated; i < threads; i++) w_threads[i].stack = (char*)aligned_alloc(16, w_stack_bytes);
+    w_allocated = threads;
   }
   w_dynamic_shared = (char*)aligned_alloc(128, (shared + 255) / 128 * 128);
   gridDim = {(unsigned)gx, (unsigned)gy, 1};
@@ -152,22 +180,20 @@ static inline void w_grid(void (*body)(void*), void* arguments, int gx, int gy, 
   w_arguments = arguments;
   for (int b = 0; b < gx * gy; b++) {
     blockIdx = {(unsigned)(b % gx), (unsigned)(b / gx), 0};
+    w_passed = 0;
+    memset(w_warps_passed, 0, sizeof w_warps_passed);
     for (int i = 0; i < threads; i++) {
       w_thread* t = w_threads + i;
       t->done = 0;
       t->barrier = t->warp = 0;
       t->index = {(unsigned)i, 0, 0};
-      getcontext(&t->context);
-      t->context.uc_stack.ss_sp = t->stack;
-      t->context.uc_stack.ss_size = 1 << 16;
-      t->context.uc_link = &w_scheduler;
-      makecontext(&t->context, w_start, 0);
+      w_prepare(&t->context, t->stack, w_stack_bytes, w_start);
     }
     for (int left = threads; left > 0;) {
       left = 0;
       for (w_current = 0; w_current < threads; w_current++) {
         if (w_threads[w_current].done) continue;
-        swapcontext(&w_scheduler, &w_threads[w_current].context);
+        w_switch(&w_scheduler, &w_threads[w_current].context);
         left += !w_threads[w_current].done;
       }
     }

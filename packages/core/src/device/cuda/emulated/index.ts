@@ -22,7 +22,7 @@ const folder = (): string => kernelFolder("emulated");
 // GPUs fault at addresses that are no multiple of the operand's size; so do the emulated kernels.
 const flags = [
   "-std=c++17",
-  "-O1",
+  "-Og",
   "-fPIC",
   "-shared",
   "-w",
@@ -31,12 +31,14 @@ const flags = [
   "-fsanitize=alignment",
   "-fsanitize-undefined-trap-on-error",
   "-ffp-contract=off",
-  // Tests of many small kernels ask for -O0.
   ...(settings.compilerFlags.get() ?? "").split(/\s+/).filter((flag) => flag !== ""),
 ];
 
+// Kernels use C's own headers and the libraries that the process has loaded: those of C++ take longer than a kernel.
+const kernelFlags = [...flags, "-nostdinc++", "-nostdlib"];
+
 /** Compiles C++ into a shared object, once for each text. */
-function build(source: string): string {
+function build(source: string, flags: readonly string[]): string {
   const path = join(
     folder(),
     `${createHash("sha256").update(flags.join(" ")).update(source).digest("hex").slice(0, 32)}.so`,
@@ -170,7 +172,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
         "extern __shared__ __align__(16) char memory[];",
         "char* memory = w_dynamic_shared;",
       );
-      entry.path = build(nativeSource("cuda/emulated/emulator.h") + text + emulatorEntries(entry.source));
+      entry.path = build(nativeSource("cuda/emulated/emulator.h") + text + emulatorEntries(entry.source), kernelFlags);
       return 0;
     },
     nvrtcGetCUBINSize: (program: number, out: BigUint64Array) => set(out, programs.get(program)!.path.length),
@@ -186,7 +188,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
       call(...args);
       return 0;
     };
-  const gemm = koffi.load(build(nativeSource("cuda/emulated/gemm.cc")));
+  const gemm = koffi.load(build(nativeSource("cuda/emulated/gemm.cc"), flags));
   const head = "uint64_t handle, int ta, int tb, int m, int n, int k, uint64_t alpha";
   const blas = {
     cublasCreate_v2: (out: BigUint64Array) => set(out, 1),
