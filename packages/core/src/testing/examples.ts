@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, relative, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** Root of the repository. */
@@ -73,9 +73,16 @@ export function packageExamples(folder: string): DocumentedProgram[] {
     .flatMap((name) => tsdocExamples(readFileSync(join(sources, name), "utf8"), join(folder, "src", name)));
 }
 
+/** Runs the modules that its arguments name, one after the other, and prints a mark after the output of each. */
+const driver = (mark: string): string => `for (const file of process.argv.slice(2)) {
+  await import(file);
+  process.stdout.write(${JSON.stringify(mark)});
+}
+`;
+
 /**
  * Compiles programs strictly and hands each to `check` with what it printed. The programs lie inside the repository, so that
- * they find its packages.
+ * they find its packages. Those of one folder share a process: most of the time of a small program is the start of Node.
  */
 export function runPrograms(
   programs: readonly DocumentedProgram[],
@@ -103,12 +110,22 @@ export function runPrograms(
     const built = run([compiler, "-p", folder]);
     const names = programs.map(({ name }, i) => `example${i}.ts: ${name}`).join("\n");
     assert.equal(built.status, 0, `${built.stdout}\n${names}`);
-    programs.forEach((program, i) => {
-      if (notRun.test(program.code)) return;
-      const done = run([join(folder, `example${i}.js`)], program.cwd);
-      assert.equal(done.status, 0, `${program.name}: ${done.stderr}`);
-      check(program, done.stdout);
-    });
+    const mark = `\n== end of ${basename(folder)} ==\n`;
+    writeFileSync(join(folder, "driver.js"), driver(mark));
+    const running = programs.flatMap((program, i) =>
+      notRun.test(program.code) ? [] : [{ program, file: `./example${i}.js` }],
+    );
+    for (const cwd of new Set(running.map(({ program }) => program.cwd))) {
+      const together = running.filter(({ program }) => program.cwd === cwd);
+      const done = run([join(folder, "driver.js"), ...together.map(({ file }) => file)], cwd);
+      const outputs = done.stdout.split(mark);
+      const reached = together[outputs.length - 1]?.program.name ?? "the end";
+      assert.equal(done.status, 0, `${reached}: ${done.stderr}`);
+      assert.equal(outputs.length, together.length + 1, `${reached} ended the process`);
+      together.forEach(({ program }, i) => {
+        check(program, outputs[i]);
+      });
+    }
   } finally {
     rmSync(folder, { recursive: true });
   }
