@@ -257,6 +257,20 @@ test("flags of WEFT_CC_FLAGS reach the compiler, and what they compiled is not u
   assert.match(calls()[1], / -DSECOND /);
 });
 
+test("flags of WEFT_CC_FLAGS do not change the digits of functions", { skip }, () => {
+  const numbers = [20, 20 * Math.PI, 2 * Math.PI, Math.PI];
+  const only = program(`console.log(Array.from(weft.tensor(${JSON.stringify(numbers)}).sin().dataSync()).join(" "));`);
+  // Near multiples of pi, all digits come from the reduction of the argument.
+  const expected = numbers.map((x) => Math.sin(Math.fround(x)));
+  for (const WEFT_CC_FLAGS of ["-O0", "-Og", "-ffp-contract=off"]) {
+    const { out, err } = run(only, { WEFT_CACHE_DIR: freshFolder(), WEFT_INTERPRET: "0", WEFT_CC_FLAGS });
+    const sines = out.split(" ").map(Number);
+    assert.equal(sines.length, expected.length, err);
+    for (const [i, x] of sines.entries())
+      assert.ok(Math.abs(x - expected[i]) <= 3e-7 * Math.abs(expected[i]), `${WEFT_CC_FLAGS}: ${x} for ${expected[i]}`);
+  }
+});
+
 test("a compiler that needs more memory than it may use is an error that says so", { skip }, () => {
   const { err, status } = run(adds, { WEFT_CACHE_DIR: freshFolder(), WEFT_CC_BYTES: "60000000" });
   assert.notEqual(status, 0);

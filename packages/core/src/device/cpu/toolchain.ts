@@ -468,8 +468,12 @@ function requireCompiler(): Compiler {
   return compiler;
 }
 
-/** The vector forms of mathematical functions, compiled once. */
-const vectorMath = (compiler: Compiler): Target => targetOf(compiler, "o", [], vectorMathUnits(), merged);
+/** Multiplications and additions are fused: the digits of some functions depend on it. */
+const vectorMathFlags = ["-O2", "-ffp-contract=fast"];
+
+/** The vector forms of mathematical functions, compiled once. What users add to the flags must not change their accuracy. */
+const vectorMath = (compiler: Compiler): Target =>
+  targetOf({ ...compiler, flags: [...compiler.flags, ...vectorMathFlags] }, "o", [], vectorMathUnits(), merged);
 
 const needsVectorMath = (compiler: Compiler, units: readonly string[]): boolean =>
   compiler.flags.includes(vectorMathFlag) && units.some(callsVectorMath);
