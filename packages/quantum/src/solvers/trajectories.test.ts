@@ -246,7 +246,8 @@ describe("trajectories", { skip: CpuDevice.available() ? false : "no C compiler 
       trajectories: 50,
       observables: { z: sigmaZ },
     });
-    assert.equal(run.averages.z.mean.itemSync(), 1);
+    // Norms are divided out, which may round.
+    assert.ok(Math.abs(run.averages.z.mean.itemSync() - 1) < 1e-14);
     assert.equal(run.records.sum().itemSync(), 0);
   });
 });
