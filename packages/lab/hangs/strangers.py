@@ -1,4 +1,4 @@
-"""Jobs like those of job.py with kinds of faults that no list has named before: lists of sends and receives, cycles, layers that one
+"""Jobs like those of job.py with kinds of faults that no list has named before: lists of sends and receives, circles, layers that one
 rank drops, objects that cannot be pickled, overlapping groups, endless tracing, futures, line searches, `Join`, distributed
 checkpoints. The comment "FAULT <scenario>" marks the line to name."""
 
@@ -24,8 +24,8 @@ def exchanges_borders(culprit):
         wanted = [dist.P2POp(dist.isend, metric, right), dist.P2POp(dist.irecv, metric.clone(), left)]
         if rank == culprit and step == 6:
             wanted = wanted[1:]
-        for work in dist.batch_isend_irecv(wanted):  # FAULT borders-4
-            work.wait()
+        for work in dist.batch_isend_irecv(wanted):
+            work.wait()  # FAULT borders-4
         dist.all_reduce(gradient)
 
 
@@ -79,18 +79,14 @@ def gathers_predictions(culprit):
 
 
 def overlapping_groups(culprit):
-    """Rows and columns of a grid are reduced; one rank reduces its column first."""
-    rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
-    columns = [dist.new_group([0, 2]), dist.new_group([1, 3])]
-    row, column = rows[rank // 2], columns[rank % 2]
+    """Three ranks, a group of each two, always in one order; once one rank begins with its second group: a circle."""
+    pairs = [dist.new_group(pair) for pair in ([0, 1], [1, 2], [0, 2])]
     for step in range(20):
         time.sleep(0.01)
-        if rank == culprit and step == 6:
-            dist.all_reduce(metric, group=column)  # FAULT grid-4
-            dist.all_reduce(gradient, group=row)
-        else:
-            dist.all_reduce(gradient, group=row)
-            dist.all_reduce(metric, group=column)
+        order = [0, 1, 2] if rank != culprit or step != 6 else [2, 1, 0]
+        for index in order:
+            if rank in ([0, 1], [1, 2], [0, 2])[index]:
+                dist.all_reduce(metric, group=pairs[index])  # FAULT triangle-3
 
 
 def traces_forever(culprit):
@@ -191,7 +187,7 @@ scenarios = {
     "cycle-3": cycle,
     "layer-drop-2": lambda: drops_layers(1),
     "pickling-3": lambda: gathers_predictions(1),
-    "grid-4": lambda: overlapping_groups(1),
+    "triangle-3": lambda: overlapping_groups(0),
     "tracing-2": lambda: traces_forever(1),
     "waits-file-3": lambda: waits_for_file(2),
     "by-hand-3": lambda: averages_by_hand(1),

@@ -1,6 +1,6 @@
 // A part of a trace that another thread has read: its tables in a form that can be sent, and how they are appended to those of
 // the whole trace.
-import { type DeviceColumns, HostSegment, type RuntimeColumns, type RuntimeTable } from "./columns.js";
+import { type Column, type DeviceColumns, HostSegment, type RuntimeColumns, type RuntimeTable } from "./columns.js";
 import type { CollectiveArguments, StepMark, TraceData } from "./data.js";
 import type { ShapeColumns } from "./shapes.js";
 import type { LaneColumns, Sorter } from "./sorter.js";
@@ -37,21 +37,22 @@ export interface TracePiece {
 
 const runtimeColumns = ({ rows, ts, dur, name, lane, correlation }: RuntimeTable): RuntimeColumns => ({
   rows,
-  ts,
-  dur,
-  name,
-  lane,
-  correlation,
+  ts: ts.slice(0, rows),
+  dur: dur.slice(0, rows),
+  name: name.slice(0, rows),
+  lane: lane.slice(0, rows),
+  correlation: correlation.slice(0, rows),
 });
 
-/** The tables of a piece, and the buffers that can be moved to another thread. */
-export function pieceOf(data: TraceData, sorter: Sorter): { piece: TracePiece; buffers: ArrayBuffer[] } {
-  const { category, stream, device } = data.device;
-  const piece: TracePiece = {
+/** The tables of a piece, without unused capacity, which sending would copy. */
+export function pieceOf(data: TraceData, sorter: Sorter): TracePiece {
+  const { category, stream, device, rows } = data.device;
+  const used = <T extends Column>(column: T): T => column.slice(0, rows) as T;
+  return {
     symbols: data.symbols.columns(),
     shapes: data.shapes.columns(),
     lanes: sorter.laneColumns(),
-    device: { ...runtimeColumns(data.device), category, stream, device },
+    device: { ...runtimeColumns(data.device), category: used(category), stream: used(stream), device: used(device) },
     runtime: runtimeColumns(data.runtime),
     host: [...data.host.each()].map(({ rows, buffer }) => ({ rows, buffer })),
     bandwidths: data.bandwidths,
@@ -72,9 +73,6 @@ export function pieceOf(data: TraceData, sorter: Sorter): { piece: TracePiece; b
     farTimes: sorter.farTimes,
     farUs: sorter.farUs,
   };
-  const typed = [...Object.values(piece.device), ...Object.values(piece.runtime)].filter(ArrayBuffer.isView);
-  const buffers = typed.map((column) => column.buffer as ArrayBuffer);
-  return { piece, buffers: [...buffers, ...piece.host.map(({ buffer }) => buffer)] };
 }
 
 /** Appends a piece in the order of the file: the result is that of reading the file in one thread. */

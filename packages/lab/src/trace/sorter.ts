@@ -1,5 +1,5 @@
 // Sorts parsed events into the tables of a trace: device work, calls with a correlation id, other host events, marks, names.
-import { mostDevices } from "@weft/formats";
+import { mostDevices } from "@weft/formats/limits";
 import { allStreams } from "./columns.js";
 import type { CollectiveArguments, TraceData } from "./data.js";
 import { argumentIndex as arg, type EventSlots } from "./event.js";
