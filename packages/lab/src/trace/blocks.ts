@@ -29,6 +29,8 @@ export interface BlockAnswer {
 }
 
 const usualBlock = 4 << 20;
+/** Bytes that are read at a time until the first event is known. */
+const headBytes = 1 << 16;
 /** How far before the end of a block the beginning of an event is searched for. */
 const searchBytes = 1 << 20;
 /** Smaller files are read before the threads have started. */
@@ -118,13 +120,18 @@ export class ParallelStream implements ByteSink {
   }
 
   room(): Buffer {
-    return this.block.subarray(this.used);
+    return this.block.subarray(this.used, this.hasBegun ? this.blockBytes : this.used + headBytes);
+  }
+
+  /** Whether the header and the first event, which has the zero of the time axis, have been read. */
+  private get hasBegun(): boolean {
+    return this.pending.length > 0 || (this.stream.isBetweenEvents && this.sorter.knowsOrigin);
   }
 
   async advance(bytes: number): Promise<void> {
     if (this.threads.length === 0) this.threads = Array.from({ length: this.threadCount }, () => new Thread());
     this.used += bytes;
-    if (this.used === this.blockBytes) await this.cut();
+    if (this.used >= this.blockBytes || !this.hasBegun) await this.cut();
   }
 
   async push(chunk: Uint8Array): Promise<void> {
@@ -150,10 +157,8 @@ export class ParallelStream implements ByteSink {
   }
 
   private async cut(): Promise<void> {
-    // The beginning of the file has its header, and its first event the zero of the time axis.
-    const ready = this.pending.length > 0 || (this.stream.isBetweenEvents && this.sorter.knowsOrigin);
-    const at = lastEventStart(this.block);
-    if (at < 0 || !ready) {
+    const at = lastEventStart(this.block.subarray(0, this.used));
+    if (at < 0 || !this.hasBegun) {
       while (this.pending.length > 0) await this.take();
       const whole = at < 0 ? this.used : at;
       this.stream.push(this.block.subarray(0, whole));

@@ -29,9 +29,7 @@ export interface TracePiece {
   lastDeviceStepTs: number;
   fractionalTimes: boolean;
   hloRows: number;
-  negativeDurations: number;
-  badTimes: number;
-  farTimes: number;
+  doubtful: Sorter["doubtful"];
   farUs: number | null;
 }
 
@@ -68,9 +66,7 @@ export function pieceOf(data: TraceData, sorter: Sorter): TracePiece {
     lastDeviceStepTs: data.lastDeviceStepTs,
     fractionalTimes: data.fractionalTimes,
     hloRows: data.hloRows,
-    negativeDurations: sorter.negativeDurations,
-    badTimes: sorter.badTimes,
-    farTimes: sorter.farTimes,
+    doubtful: sorter.doubtful,
     farUs: sorter.farUs,
   };
 }
@@ -111,8 +107,7 @@ export function appendPiece(data: TraceData, sorter: Sorter, piece: TracePiece):
   data.lastDeviceStepTs = Math.max(data.lastDeviceStepTs, piece.lastDeviceStepTs);
   data.fractionalTimes ||= piece.fractionalTimes;
   data.hloRows += piece.hloRows;
-  sorter.negativeDurations += piece.negativeDurations;
-  sorter.badTimes += piece.badTimes;
-  sorter.farTimes += piece.farTimes;
+  for (const reason of Object.keys(piece.doubtful) as (keyof Sorter["doubtful"])[])
+    sorter.doubtful[reason] += piece.doubtful[reason];
   sorter.farUs ??= piece.farUs;
 }

@@ -230,10 +230,27 @@ function analyseDevice(
   if (gap !== null) report.problems.push(gap);
   if (device !== null)
     report.problems.push("the trace has work of several devices: each of them is reported as a rank");
+  const merged = data.source === "kineto" ? mergedStream(data) : null;
+  if (merged !== null) report.problems.push(merged);
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
   noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
+}
+
+/** A stream of one device belongs to one process: where two have written it, traces of several ranks were put into one file. */
+function mergedStream({ device, lanes }: TraceData): string | null {
+  const owners = new Map<number, string>();
+  for (let i = 0; i < device.rows; i++) {
+    if (device.stream[i] < 0) continue;
+    const key = (device.device[i] + 1) * 2 ** 31 + device.stream[i];
+    const { pid } = lanes[device.lane[i]];
+    const owner = owners.get(key);
+    if (owner === undefined) owners.set(key, pid);
+    else if (owner !== pid)
+      return `processes ${owner} and ${pid} both have stream ${device.stream[i]} of the same device: traces of several ranks seem to be merged, and the times are those of all together; give each rank its own file`;
+  }
+  return null;
 }
 
 const tolerated = 0.005;
@@ -271,7 +288,7 @@ function missingWork(view: DeviceView): string | null {
 
 /** Whether a trace without kernels has launches: then host operators are not the computation. */
 function lacksDeviceEvents(data: TraceData): boolean {
-  return data.runtime.rows > 0 || (!data.complete && data.header.deviceNames.length > 0);
+  return data.runtime.rows + data.withoutStream > 0 || (!data.complete && data.header.deviceNames.length > 0);
 }
 
 /** The analyses that need device streams and runtime calls. */
