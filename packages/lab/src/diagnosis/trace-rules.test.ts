@@ -232,3 +232,14 @@ for (const [name, after] of Object.entries(pairs))
     const measured = [...after].sort((a, b) => a - b)[2];
     assert.ok(Math.abs(predicted / measured - 1) < 0.06, `predicted ${predicted}, measured ${measured} us`);
   });
+
+test("with several streams, a blocking call is replayed as waiting for the one that it waited for", async () => {
+  using folder = new TestFolder();
+  const [rank] = (await analyzeTraces([unpackTrace(folder, "trace_diff_control_rank3")])).ranks;
+  const { measuredStepUs, replayedStepUs, rows } = rank.whatIf ?? { measuredStepUs: 0, replayedStepUs: 0, rows: [] };
+  assert.ok(Math.abs(replayedStepUs / measuredStepUs - 1) < 0.05, `${replayedStepUs} for ${measuredStepUs} us`);
+  // Nothing that is taken away makes a step longer, or shorter than the work of its busiest stream.
+  for (const { name, stepUs } of rows.filter((row) => row.name !== "twice the batch"))
+    assert.ok(stepUs <= measuredStepUs && stepUs > 0.6 * measuredStepUs, `${name}: ${stepUs} us`);
+  assert.ok((rows.find(({ name }) => name === "all communication overlapped")?.stepUs ?? 0) < 0.95 * measuredStepUs);
+});
