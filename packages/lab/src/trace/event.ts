@@ -246,7 +246,7 @@ export class EventSlots {
     const { start, end, hash } = this.name;
     if (end === start) return false;
     // Names repeat: the answer for the last name with this hash and length is kept.
-    const slot = hash & (plainNames - 1);
+    const slot = (hash ^ (hash >>> 15)) & (plainNames - 1);
     if (this.plainHash[slot] !== hash || this.plainLength[slot] !== end - start) {
       this.plainHash[slot] = hash;
       this.plainLength[slot] = end - start;

@@ -241,8 +241,11 @@ function analyseDevice(
 /** A stream of one device belongs to one process: where two have written it, traces of several ranks were put into one file. */
 function mergedStream({ device, lanes }: TraceData): string | null {
   const owners = new Map<number, string>();
+  // A lane nearly always has one stream.
+  const streamOfLane = new Int32Array(lanes.length).fill(-1);
   for (let i = 0; i < device.rows; i++) {
-    if (device.stream[i] < 0) continue;
+    if (device.stream[i] < 0 || streamOfLane[device.lane[i]] === device.stream[i]) continue;
+    streamOfLane[device.lane[i]] = device.stream[i];
     const key = (device.device[i] + 1) * 2 ** 31 + device.stream[i];
     const { pid } = lanes[device.lane[i]];
     const owner = owners.get(key);

@@ -147,8 +147,10 @@ function programOf(view: DeviceView): Program | null {
       const stream = device.stream[row];
       const ready = Math.max(streamEnd.get(stream) ?? begin, start + program.latency);
       program.slack[k] = Math.max(0, device.ts[row] - ready);
-      const waited = communicated.reduce((last, end) => (end <= device.ts[row] && end > last ? end : last), ready);
-      program.communicationSlack[k] = Math.min(program.slack[k], waited - ready);
+      if (program.slack[k] > 0 && communicated.length > 0) {
+        const waited = communicated.reduce((last, end) => (end <= device.ts[row] && end > last ? end : last), ready);
+        program.communicationSlack[k] = Math.min(program.slack[k], waited - ready);
+      }
       if (view.type[row] === communication) {
         communicated.push(device.ts[row] + device.dur[row]);
         if (communicated.length > recentCommunication) communicated.shift();
