@@ -178,6 +178,23 @@ const forms: Record<string, { events: () => TestEvent[]; problem?: RegExp; busy?
   },
 };
 
+test("operators of two processes in one file are told", async () => {
+  using folder = new TestFolder();
+  const events = [1, 2].flatMap((pid) =>
+    Array.from({ length: 9 }, (_, i) => ({
+      ph: "X",
+      cat: "cpu_op",
+      name: "aten::mm",
+      pid,
+      tid: pid,
+      ts: 10 * i,
+      dur: 5,
+    })),
+  );
+  const { ranks } = await analyzeTraces([folder.file("t.json", JSON.stringify({ traceEvents: events }))]);
+  assert.match(ranks[0].problems.join("; "), /operators of 2 processes/);
+});
+
 for (const [name, { events, problem, busy }] of Object.entries(forms))
   test(`a trace with ${name} is read right or says what is wrong`, async () => {
     using folder = new TestFolder();

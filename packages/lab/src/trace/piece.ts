@@ -25,6 +25,7 @@ export interface TracePiece {
   steps: StepMark[];
   runs: Map<number, { start: number; end: number }>;
   stepNames: number[];
+  operatorLanes: number[];
   lastStepTs: number;
   lastDeviceStepTs: number;
   fractionalTimes: boolean;
@@ -62,6 +63,7 @@ export function pieceOf(data: TraceData, sorter: Sorter): TracePiece {
     steps: data.steps,
     runs: data.runs,
     stepNames: [...data.stepNames],
+    operatorLanes: [...data.operatorLanes],
     lastStepTs: data.lastStepTs,
     lastDeviceStepTs: data.lastDeviceStepTs,
     fractionalTimes: data.fractionalTimes,
@@ -103,6 +105,7 @@ export function appendPiece(data: TraceData, sorter: Sorter, piece: TracePiece):
   for (const step of piece.steps) data.steps.push({ ...step, lane: lanes[step.lane] });
   for (const [number, { start, end }] of piece.runs) data.addRun(number, start, end);
   for (const name of piece.stepNames) data.stepNames.add(names[name]);
+  for (const lane of piece.operatorLanes) data.operatorLanes.add(lanes[lane]);
   data.lastStepTs = Math.max(data.lastStepTs, piece.lastStepTs);
   data.lastDeviceStepTs = Math.max(data.lastDeviceStepTs, piece.lastDeviceStepTs);
   data.fractionalTimes ||= piece.fractionalTimes;

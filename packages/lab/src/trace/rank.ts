@@ -230,8 +230,8 @@ function analyseDevice(
   if (gap !== null) report.problems.push(gap);
   if (device !== null)
     report.problems.push("the trace has work of several devices: each of them is reported as a rank");
-  const merged = data.source === "kineto" ? mergedStream(data) : null;
-  if (merged !== null) report.problems.push(merged);
+  const several = data.source === "kineto" ? (mergedStream(data) ?? mergedHosts(data)) : null;
+  if (several !== null) report.problems.push(several);
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
   noteClockJump(report, activity, data);
@@ -254,6 +254,14 @@ function mergedStream({ device, lanes }: TraceData): string | null {
       return `processes ${owner} and ${pid} both have stream ${device.stream[i]} of the same device: traces of several ranks seem to be merged, and the times are those of all together; give each rank its own file`;
   }
   return null;
+}
+
+/** The same by the operators of the host. */
+function mergedHosts({ operatorLanes, lanes }: TraceData): string | null {
+  const pids = new Set(Array.from(operatorLanes, (lane) => lanes[lane].pid));
+  return pids.size < 2
+    ? null
+    : `operators of ${pids.size} processes: traces of several ranks seem to be merged, and the host's times are those of all together; give each rank its own file`;
 }
 
 const tolerated = 0.005;
@@ -331,6 +339,8 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
         ? "the trace has no device events and no operators: there is nothing to measure"
         : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
   );
+  const several = mergedHosts(data);
+  if (several !== null) report.problems.push(several);
   noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
 }

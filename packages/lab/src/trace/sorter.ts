@@ -37,6 +37,7 @@ export class Sorter implements EventSink {
   private lastPid = -1;
   private lastTid = -1;
   private lastLane = -1;
+  private lastOperatorLane = -1;
   private readonly open = new Map<number, OpenEvent[]>();
   /** Time of the last beginning or end of each lane. */
   private readonly lastHalf = new Map<number, number>();
@@ -244,6 +245,10 @@ export class Sorter implements EventSink {
     }
     if (Number.isSafeInteger(e.number(arg.step))) data.addRun(e.number(arg.step), ts, ts + dur);
     const isOperator = category === categoryIndex.cpu_op;
+    if (isOperator && lane !== this.lastOperatorLane) {
+      this.lastOperatorLane = lane;
+      data.operatorLanes.add(lane);
+    }
     const inputs = isOperator ? data.shapes.add(e, bytes) : -1;
     const sequence = isOperator && e.has(arg["Sequence number"]) ? e.number(arg["Sequence number"]) : -1;
     data.host.add(ts, dur, name, category, lane, device, inputs, sequence);
