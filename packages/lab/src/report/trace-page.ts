@@ -22,6 +22,7 @@ const placeOfFinding: Readonly<Record<string, readonly (typeof timelineKinds)[nu
   "trace-data-wait": ["data wait"],
   "trace-recompilation": ["compilation"],
   "trace-outside-operators": ["step"],
+  "trace-host-callback": ["computation"],
   "trace-straggler": ["communication"],
   "trace-exposed-communication": ["communication"],
   "trace-synchronization": ["synchronization"],
