@@ -58,7 +58,10 @@ export function add(program: Command): void {
     .description("Show rows, classes and the first text of each split.")
     .argument("<name>", `${datasetNames.join(", ")}, or a file or folder of your own`)
     .option("--data <dir>", "folder that holds its splits")
-    .option("--text <columns...>", "columns of the text in a file of your own (default: all but the class)")
+    .option(
+      "--text <columns...>",
+      "columns of the text in a file of your own (default: all but the class and those that number the rows)",
+    )
     .option("--label <column>", "column of the class in a file of your own")
     .option("--json", "as JSON")
     .action((name: string, options: Options) => attempt(() => show(name, options)));

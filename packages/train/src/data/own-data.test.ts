@@ -87,6 +87,22 @@ test("jsonl and parquet: the usual label column is found, all others are the tex
   assert.ok(hub.length > 0 && hub.every(([label, text]) => /^\d+$/.test(label) && text.length > 0));
 });
 
+test("columns that number the rows are no text unless they are asked for", async () => {
+  const content = ",ID,text,label\n0,17,good,a\n1,18,bad,b\n";
+  const path = write("numbered/train.csv", content).replace("/train.csv", "");
+  const rows = await rowsOf({ format: "csv", path });
+  assert.deepEqual(rows, [
+    ["a", "good"],
+    ["b", "bad"],
+  ]);
+  const asked = await rowsOf({ format: "csv", path, text: ["ID", "text"] });
+  assert.deepEqual(asked[0], ["a", "17 good"]);
+  await refuses(
+    { format: "csv", path: write("only.csv", "id,label\n1,a\n") },
+    /no column of text besides the class "label"/,
+  );
+});
+
 test("csv: other separators and encodings, classes in a fixed order", async () => {
   const rows = Array.from({ length: 400 }, (_, i) => [`class ${i % 10}`, `text ${i}, "x";\n\t`]);
   const write1 = (name: string, separator: string, mark = ""): string => {
