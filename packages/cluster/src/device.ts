@@ -33,7 +33,7 @@ import { releaseStaging, stage, Uploads } from "./upload.js";
 /** Maximum number of copies of a tensor in other placements. */
 const maxCopies = 2;
 /** Milliseconds for a dispatcher to report a worker that others already miss, and for another worker in place of the last one. */
-const reportMs = 5000;
+const reportMs = 7000;
 const replacementMs = 4000;
 
 /** Waits until a condition holds, or the time is over. */
