@@ -30,8 +30,8 @@ const list = Object.entries(goals)
   .map(([goal, { title }]) => `  weft init ${goal.padEnd(9)} ${title}`)
   .join("\n");
 const help = `
+Examples:
 ${list}
-
   weft init text proj --data reviews.csv --label stars    with your own texts
 
 Without a goal it asks, on a terminal. Files that exist are not overwritten without --force.`;

@@ -51,7 +51,7 @@ test("links in circles and nulls are errors that name the file or the row", asyn
   symlinkSync("self.txt", join(folder, "circle/pos/self.txt"));
   await refuses({ format: "folder", path: join(folder, "circle") }, /self\.txt cannot be read: ELOOP/);
   symlinkSync("..", join(folder, "circle/neg/up"));
-  await refuses({ format: "folder", path: join(folder, "circle") }, /neg\/up is no file/);
+  await refuses({ format: "folder", path: join(folder, "circle") }, /neg\/up is not a file/);
   const rows = '{"text": "x", "label": "a"}\n{"text": null, "label": "b"}\n';
   await refuses({ format: "jsonl", path: write("null.jsonl", rows) }, /null\.jsonl:2: "text" is null, not text/);
 });
@@ -207,5 +207,5 @@ test("the format of a path; hidden files are no texts, and folders in the folder
   assert.equal(ownFormatOf(join(folder, "g")), "folder");
   assert.equal((await rowsOf({ format: "folder", path: join(folder, "g") })).length, 18);
   write("g/odd/more/a.txt", "x");
-  await refuses({ format: "folder", path: join(folder, "g") }, /more is no file/);
+  await refuses({ format: "folder", path: join(folder, "g") }, /more is not a file/);
 });

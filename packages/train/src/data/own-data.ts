@@ -164,7 +164,7 @@ function* folderRows(tree: string): Generator<Row> {
     for (const file of readdirSync(join(tree, name)).filter(isVisible).sort()) {
       const path = join(tree, name, file);
       if (!statOf(path).isFile())
-        throw new DataError(`${path} is no file; a folder of a class holds one file per text, and no folders`);
+        throw new DataError(`${path} is not a file; the folder of a class holds one file per text, and no folders`);
       yield { label: name, parts: [checkText(readWhole(path), path)], where: path };
     }
 }
@@ -188,7 +188,7 @@ const endings: Readonly<Record<string, OwnFormat>> = {
 
 /** The format of a file by its ending, or of a folder by its training split. */
 export function ownFormatOf(path: string): OwnFormat {
-  if (!existsSync(path)) throw new DataError(`${path} does not exist`);
+  if (!existsSync(path)) throw new DataError(`${path} does not exist; give a file or folder of texts`);
   if (statSync(path).isDirectory()) {
     const split = ownFormats.find((format) =>
       ["", ".gz"].some((packed) => existsSync(join(path, `train.${format}${packed}`))),
