@@ -74,6 +74,9 @@ const maxMembers = 800;
  */
 const maxExpensive = 64;
 
+/** Nodes of constants alone that are computed wherever they are read, one after the other; longer chains are computed once. */
+const maxFreeDepth = 64;
+
 /** An operand of a loop, and how its elements relate to those of the loop. */
 interface Base {
   base: Node;
@@ -158,10 +161,15 @@ class Fuser {
 
   /** Nodes of constants and indices alone: cheaper to rematerialize than to load. */
   #markFree(): void {
+    const depths = new Map<Node, number>();
     for (const node of this.order) {
       if (this.params.has(node)) continue;
       const simple = leafOps.has(node.op) || isView(node) || (elementwiseOps.has(node.op) && node.op !== "random");
-      if (simple && !joinsMany(node) && node.inputs.every((input) => this.free.has(input))) this.free.add(node);
+      if (!simple || joinsMany(node) || !node.inputs.every((input) => this.free.has(input))) continue;
+      const depth = node.inputs.reduce((n, input) => Math.max(n, depths.get(input)! + 1), 0);
+      if (depth > maxFreeDepth) continue;
+      depths.set(node, depth);
+      this.free.add(node);
     }
   }
 
