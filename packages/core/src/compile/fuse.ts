@@ -73,6 +73,8 @@ const maxMembers = 800;
  * are compiled once.
  */
 const maxExpensive = 64;
+/** Views and shifts of views and shifts that are read in one expression: it is built by recursion. */
+const maxNested = 500;
 
 /** An operand of a loop, and how its elements relate to those of the loop. */
 interface Base {
@@ -131,6 +133,7 @@ class Fuser {
 
   run(): Fusion {
     this.#markFree();
+    this.#divideChains();
     this.#chooseLayouts();
     this.#markMemory();
     for (const node of this.order)
@@ -158,10 +161,32 @@ class Fuser {
 
   /** Nodes of constants and indices alone: cheaper to rematerialize than to load. */
   #markFree(): void {
+    const depths = new Map<Node, number>();
     for (const node of this.order) {
       if (this.params.has(node)) continue;
       const simple = leafOps.has(node.op) || isView(node) || (elementwiseOps.has(node.op) && node.op !== "random");
-      if (simple && !joinsMany(node) && node.inputs.every((input) => this.free.has(input))) this.free.add(node);
+      if (!simple || joinsMany(node) || !node.inputs.every((input) => this.free.has(input))) continue;
+      const depth = 1 + Math.max(0, ...node.inputs.map((input) => depths.get(input)!));
+      depths.set(node, depth);
+      if (depth <= maxNested) this.free.add(node);
+    }
+  }
+
+  /** Values that are computed where they are read nest: chains of views and shifts go through memory after so many. */
+  #divideChains(): void {
+    const depths = new Map<Node, number>();
+    for (const node of this.order) {
+      if (this.params.has(node)) continue;
+      const isRead = isView(node) || isShift(node);
+      if (!isRead && (!elementwiseOps.has(node.op) || isReduction(node))) continue;
+      let depth = isRead ? 1 : 0;
+      for (const input of node.inputs) depth = Math.max(depth, (depths.get(input) ?? 0) + (isRead ? 1 : 0));
+      if (depth > maxNested) {
+        if (isShift(node)) this.stored.add(node);
+        else this.#copy(node);
+        depth = 0;
+      }
+      depths.set(node, depth);
     }
   }
 
