@@ -53,10 +53,11 @@ async function rank(port: number, number: number, size: number, env: Record<stri
 
 test("ranks meet beside garbage, strangers and impostors; each wrong one is told why", {
   skip,
-  timeout: 120_000,
+  timeout: 300_000,
 }, async () => {
   const port = await freePort();
-  const first = rank(port, 0, 2);
+  // Longer than the six others take on a busy machine.
+  const first = rank(port, 0, 2, { WAIT: "200" });
   // Until rank 0 listens.
   for (;;) {
     const socket = connect(port, "127.0.0.1");
@@ -83,7 +84,7 @@ test("ranks meet beside garbage, strangers and impostors; each wrong one is told
   assert.match(job, /this is job job, not another-job-/);
   assert.match(twice, /rank 0 cannot listen on localhost:\d+/);
   assert.match(size, /there are 2 ranks, not 3/);
-  const second = await rank(port, 1, 2);
+  const second = await rank(port, 1, 2, { WAIT: "100" });
   assert.equal(second, "joined shm 1");
   assert.equal(await first, "joined shm 0");
   for (const socket of silent) socket.destroy();
@@ -91,7 +92,7 @@ test("ranks meet beside garbage, strangers and impostors; each wrong one is told
 
 test("a rank that never comes, and a rendezvous that does not know the token, are errors in time", {
   skip,
-  timeout: 60_000,
+  timeout: 180_000,
 }, async () => {
   const port = await freePort();
   assert.match(await rank(port, 0, 2, { WAIT: "2" }), /rank 1 of 2 did not come to localhost:\d+ in time/);

@@ -59,7 +59,7 @@ Examples:
   weft bench --devices 1 2 4 8             starts workers, measures nine rows at each count, explains, cleans up
   weft bench --devices 1,2 --sizes 2048 8192x1024x1024 4096:1024-4096-1024
   weft bench --server localhost:9000       uses a dispatcher and workers that are running (weft server, weft worker)
-  weft bench --devices 1 8 --simulate h200 predicts times for one and eight GPUs; nothing is measured
+  weft bench --devices 1 8 --simulate h200  predicts times for one and eight GPUs; nothing is measured
   weft bench --suite jit                   compiled programs against one call per operation
   weft bench --suite pytorch               the same rows in PyTorch, where it is installed
 

@@ -5,7 +5,7 @@ import { attempt, CommandError, printLines, suggestName, wrongUsage } from "../t
 import { addCommands } from "./index.js";
 
 const help = `
-Add one of these to the start-up file of your shell:
+Examples, one of which belongs in the start-up file of your shell:
   eval "$(weft completion bash)"
   eval "$(weft completion zsh)"
   weft completion fish | source`;

@@ -38,7 +38,7 @@ const help = `
 Examples:
   weft data get ag_news                      download into the cache; resumable and verified
   weft data get imdb --data data/imdb        download into a folder
-  weft data show ag_news --data data/ag_news rows and classes of each split
+  weft data show ag_news --data data/ag_news  rows and classes of each split
   weft data show reviews.csv --label stars   the same of your own file or folder
   weft data list`;
 
@@ -52,20 +52,32 @@ export function add(program: Command): void {
     .option("--hub <url>", "another hub (or WEFT_HUB)")
     .option("--force", "download existing files again")
     .option("--json", "downloaded files as JSON")
+    .addHelpText(
+      "after",
+      "\nExample:\n  weft data get imdb --data data/imdb        a second call continues an interrupted download",
+    )
     .action((name: string, options: Options) => attempt(() => get(name, options)));
   data
     .command("show")
     .description("Show rows, classes and the first text of each split.")
     .argument("<name>", `${datasetNames.join(", ")}, or a file or folder of your own`)
     .option("--data <dir>", "folder that holds its splits")
-    .option("--text <columns...>", "columns of the text in a file of your own (default: all but the class)")
+    .option(
+      "--text <columns...>",
+      "columns of the text in a file of your own (default: all but the class and those that number the rows)",
+    )
     .option("--label <column>", "column of the class in a file of your own")
-    .option("--json", "as JSON")
+    .option("--json", "the same as JSON on standard output")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  weft data show ag_news\n  weft data show reviews.csv --text title body --label stars",
+    )
     .action((name: string, options: Options) => attempt(() => show(name, options)));
   data
     .command("list")
     .description("List the supported data sets.")
-    .option("--json", "as JSON")
+    .option("--json", "the list as JSON on standard output")
+    .addHelpText("after", "\nExample:\n  weft data list")
     .action((options: Options) => attempt(() => list(options)));
 }
 

@@ -83,7 +83,8 @@ async function run(folder: string, given: string | undefined, options: Options):
   if (!["auto", "float32", "bfloat16", "float16"].includes(options.dtype))
     throw new CommandError(`--dtype ${options.dtype}: use auto, float32, bfloat16 or float16`, wrongUsage);
   const prompt = given ?? readPrompt();
-  if (prompt === "") throw new CommandError("the prompt is empty", wrongUsage);
+  if (prompt === "")
+    throw new CommandError("the prompt is empty; write it behind the model, or pipe a text in", wrongUsage);
   const stopped = new AbortController();
   const stop = (): void => stopped.abort();
   process.on("SIGINT", stop);

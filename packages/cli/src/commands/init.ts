@@ -30,8 +30,8 @@ const list = Object.entries(goals)
   .map(([goal, { title }]) => `  weft init ${goal.padEnd(9)} ${title}`)
   .join("\n");
 const help = `
+Examples:
 ${list}
-
   weft init text proj --data reviews.csv --label stars    with your own texts
 
 Without a goal it asks, on a terminal. Files that exist are not overwritten without --force.`;
@@ -57,7 +57,10 @@ export function add(program: Command): void {
     )
     .option("--data <path>", "your texts for a text classifier: a CSV, JSON lines or Parquet file, or a folder")
     .option("--label <column>", "column of the class in that file (default: the one with a usual name)")
-    .option("--text <columns...>", "columns of the text in that file (default: all but the class)")
+    .option(
+      "--text <columns...>",
+      "columns of the text in that file (default: all but the class and those that number the rows)",
+    )
     .option("--force", "overwrite files")
     .addHelpText("after", help)
     .action((goal: string | undefined, folder: string, options: Options) => attempt(() => run(goal, folder, options)));

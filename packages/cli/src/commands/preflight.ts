@@ -16,7 +16,7 @@ const help = `
 Examples:
   weft preflight --server head:9000        the workers of a running dispatcher
   weft preflight --devices 3               three workers of this machine, started for it
-  weft preflight --server head:9000 --json for scripts
+  weft preflight --server head:9000 --json  for scripts
 
 Measures products, memory and loading of data on each worker, an all-reduce on each link, and every collective over all workers.
 A worker is named when even its best time is 1.3 times that of its peers (memory and files: 2 times), a link at 1.8 times. Time that

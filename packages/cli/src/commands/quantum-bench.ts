@@ -21,7 +21,7 @@ The problem: one qubit with decay and dephasing, 60 segments, RK4, value and gra
 
 const positive = (value: string): number => {
   const n = Number(value);
-  if (!(n > 0)) throw new InvalidArgumentError("should be above 0");
+  if (!(n > 0)) throw new InvalidArgumentError(`${value} should be a number above 0`);
   return n;
 };
 

@@ -25,6 +25,10 @@ export function add(program: Command): void {
     .option("--set <key=value...>", "override parameters of the device, or keys of the file: evolution.steps=200")
     .option("--png", "write PNG beside SVG")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  weft quantum pictures gate.yaml\n  weft quantum pictures gate.yaml --out runs/gate --png",
+    )
     .action((file: string, options: Options) => attempt(() => engineWork(() => run(file, options))));
 }
 

@@ -11,7 +11,7 @@ import { add as tune } from "./quantum-tune.js";
 const help = `
 Examples:
   weft quantum run gate.yaml                 spectrum, evolution, fidelity and gradient
-  weft quantum run gate.yaml --plot gate.png plot pulses and populations
+  weft quantum run gate.yaml --plot gate.png  plot pulses and populations
   weft quantum pictures gate.yaml            levels, pulses, populations, error budget as SVG
   weft quantum optimize gate.yaml            optimize pulses, devices, or a pulse for an ensemble
   weft quantum meta --preset debug           meta-learn control over noise environments

@@ -55,34 +55,50 @@ export function add(program: Command): void {
     .addHelpText("after", help);
   command
     .command("show <file>")
-    .description("Instructions in order.")
+    .description("Show the instructions in order, with worker, time and source line.")
     .option("-n, --limit <count>", "maximum number of lines", "40")
     .option("--json", "instructions as JSON lines")
+    .addHelpText("after", "\nExample:\n  weft tape show run.tape -n 100")
     .action((file: string, options: { limit: string; json?: boolean }) => attempt(() => show(file, options)));
   command
     .command("stats <file>")
-    .description("Time by operation and by worker.")
-    .option("--json", "as JSON")
+    .description("Sum the time by operation and by worker.")
+    .option("--json", "the sums as JSON on standard output")
+    .addHelpText("after", "\nExample:\n  weft tape stats run.tape")
     .action((file: string, options: { json?: boolean }) => attempt(() => stats(file, options)));
   command
     .command("export <file>")
     .description("Write a trace for Perfetto and chrome://tracing.")
     .option("-o, --out <file>", "output file (default: FILE.json)")
     .option("--json", "print the path of the output as JSON")
+    .addHelpText(
+      "after",
+      "\nExample:\n  weft tape export run.tape -o run.json        then open run.json at ui.perfetto.dev",
+    )
     .action((file: string, options: { out?: string; json?: boolean }) => attempt(() => exportTape(file, options)));
   command
     .command("replay <file>")
     .description("Run a tape again, in this process or on workers, and compare every fetched result.")
     .option("--devices <count>", "number of workers (0: in this process)", "0")
     .option("--device <name>", "cpu, cuda, cuda:1 ..., reference", "cpu")
-    .option("--json", "as JSON")
+    .option("--json", "the comparison as JSON on standard output")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  weft tape replay run.tape                     in this process
+  weft tape replay run.tape --devices 2         on two workers
+
+Exits with 1 when a result differs from the recorded one, or the tape is damaged.`,
+    )
     .action((file: string, options: { devices: string; device: string; json?: boolean }) =>
       attempt(() => replayTape(file, options)),
     );
   command
     .command("diff <first> <second>")
     .description("Show the first difference of two runs, and their times side by side.")
-    .option("--json", "as JSON")
+    .option("--json", "the differences as JSON on standard output")
+    .addHelpText("after", "\nExample:\n  weft tape diff before.tape after.tape")
     .action((first: string, second: string, options: { json?: boolean }) =>
       attempt(() => diff(first, second, options)),
     );
@@ -98,7 +114,7 @@ async function show(file: string, options: { limit: string; json?: boolean }): P
     for (const instruction of list) printJson(instruction, 0);
     return;
   }
-  const origin = Math.min(...tape.instructions.map((i) => i.startUs));
+  const origin = tape.instructions.reduce((least, i) => Math.min(least, i.startUs), Infinity);
   const rows = list.map((i) => [
     i.workerId,
     i.op,

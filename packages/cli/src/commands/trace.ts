@@ -54,7 +54,7 @@ Examples:
   weft trace profile/ --json | jq '.ranks[].idleUs'
 
 A folder stands for the .json and .json.gz files in it, or its .xplane.pb and .sqlite files. Traces may be cut off or lack their ranks: what is there is
-used, and what is missing is said on standard error.`;
+used, and what is missing is reported on standard error.`;
 
 export function add(program: Command): void {
   program

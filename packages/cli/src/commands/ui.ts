@@ -58,7 +58,9 @@ async function run(runs: string, options: Options): Promise<void> {
   }).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "EADDRINUSE") throw new CommandError(`port ${wanted} is in use; give another --port, or none`);
     if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND")
-      throw new CommandError(`--host ${host} is no address of this machine`);
+      throw new CommandError(
+        `--host ${host} is not an address of this machine; use localhost, 0.0.0.0 or one that ip address lists`,
+      );
     if (error.code === "EACCES") throw new CommandError(`port ${wanted} needs more rights; give one above 1023`);
     throw error;
   });

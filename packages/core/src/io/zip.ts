@@ -55,7 +55,7 @@ class Archive {
   ) {}
 
   private fail(problem: string): FileError {
-    return new FileError(this.path, `is no usable zip archive: ${problem}`);
+    return new FileError(this.path, `is not a usable zip archive: ${problem}`);
   }
 
   private integer64(bytes: Buffer, at: number, what: string): number {

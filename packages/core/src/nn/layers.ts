@@ -142,21 +142,21 @@ export interface DropoutOptions {
 }
 
 /** The validated dropout mask; null if nothing is dropped. */
-function keptOf(op: string, x: Tensor, options: DropoutOptions): Tensor | null {
+function maskOf(op: string, x: Tensor, options: DropoutOptions): Tensor | null {
   const { rate, key } = checkOptions(op, options, ["rate", "key"]);
   requireRate(op, rate);
   if (rate === 0 || key === undefined || key === null) return null;
   const lead = key.rank - 1;
   if (showShape(key.shape.slice(0, lead)) !== showShape(x.shape.slice(0, lead)))
     throw new ShapeError(
-      `${op}: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, x is ${showShape(x.shape)}`,
+      `${op}: keys ${showShape(key.shape)} are one for each of ${showShape(key.shape.slice(0, lead))} examples, but x is ${showShape(x.shape)}; give one key, or one per example of x`,
     );
   return dropoutMask(x.shape.slice(lead), rate, key);
 }
 
 /** Sets each element to zero with probability `rate` and scales the others by 1 / (1 - rate). */
 export function dropout(x: Tensor, options: DropoutOptions): Tensor {
-  const kept = keptOf("dropout", x, options);
+  const kept = maskOf("dropout", x, options);
   return kept === null ? x : x.mul(keptScale(options.rate)).where(kept, 0);
 }
 
@@ -165,7 +165,7 @@ export function dropout(x: Tensor, options: DropoutOptions): Tensor {
  * the mask is stored.
  */
 export function reluDropout(x: Tensor, options: DropoutOptions): Tensor {
-  const kept = keptOf("dropout", x, options);
+  const kept = maskOf("dropout", x, options);
   if (kept === null) return relu(x);
   const scale = keptScale(options.rate);
   const apply = customVjp(

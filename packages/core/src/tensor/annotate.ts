@@ -17,7 +17,7 @@ function byDimension(op: string, spec: ShardSpec, rank: number): string[][] {
   const dims = Array.from({ length: rank }, (): string[] => []);
   for (const [key, axes] of Object.entries(spec)) {
     const dim = Number(key) < 0 ? rank + Number(key) : Number(key);
-    if (!(dim in dims)) throw new WeftError(`${op}: there is no dimension ${key} in a tensor of ${rank}`);
+    if (!(dim in dims)) throw new WeftError(`${op}: there is no dimension ${key} in a tensor of ${rank} dimensions`);
     const list: unknown[] = Array.isArray(axes) ? axes : [axes];
     if (!list.every((axis) => typeof axis === "string"))
       throw new WeftError(`${op}: dimension ${key} is cut by the name of a mesh axis or several, got ${String(axes)}`);

@@ -314,7 +314,7 @@ export function choice(from: Tensor | number, shape: Shape, options: ChoiceOptio
 export function shuffle(x: TensorLike, axis = 0, options: Omit<RandomOptions, "dtype"> = {}): Tensor {
   checkOptions("shuffle", options, keyNames);
   const t = wrap(nodeOf("shuffle", x));
-  if (t.rank === 0) throw new ShapeError("shuffle: a scalar has no order");
+  if (t.rank === 0) throw new ShapeError("shuffle: needs a tensor with at least one axis, got a scalar");
   return take(t, permutation(t.shape.at(axis) ?? 0, options), axis);
 }
 

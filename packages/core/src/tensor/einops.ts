@@ -97,7 +97,10 @@ function parse(op: string, x: TensorLike, pattern: string, given: AxisSizes): Pa
 function assemble(op: string, parts: Tensor, order: readonly string[], { right, sizes }: Parsed): Tensor {
   const wanted = right.flat();
   const missing = wanted.filter((name) => !order.includes(name));
-  if (missing.length > 0) throw new WeftError(`${op}: ${missing.join(", ")} on the right is not on the left`);
+  if (missing.length > 0)
+    throw new WeftError(
+      `${op}: ${missing.join(", ")} on the right side of the pattern is not on the left side; only repeatAxes adds axes`,
+    );
   const moved = permute(
     parts,
     wanted.map((name) => order.indexOf(name)),

@@ -162,7 +162,8 @@ function withoutEllipsis(equation: string, nodes: readonly Node[]): { equation: 
     throw new WeftError(`einsum: the result of "${equation}" needs "..." too; sum over named axes instead`);
   const letters = [..."abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"].filter((l) => !equation.includes(l));
   const names = letters.slice(0, Math.max(...ranks));
-  if (names.length < Math.max(...ranks)) throw new WeftError(`einsum: "${equation}" has too many axes for letters`);
+  if (names.length < Math.max(...ranks))
+    throw new WeftError(`einsum: "${equation}" and its "..." have more than 52 axes; reshape the operands to fewer`);
   const places = terms.map((term) => term.indexOf("..."));
   const shape = broadcastAll(
     "einsum",

@@ -103,7 +103,7 @@ export function heaviside(x: TensorLike, atZero: TensorLike): Tensor {
 /** Elementwise remainder with the sign of the dividend, as % in C and JavaScript, with broadcasting. Integers modulo 0 give 0. */
 export function fmod(a: TensorLike, b: TensorLike): Tensor {
   const dtype = commonDType("fmod", [a, b]);
-  if (isComplex(dtype)) throw new DTypeError(`fmod: not defined for ${dtype}`);
+  if (isComplex(dtype)) throw new DTypeError(`fmod: not defined for ${dtype}; take real(x), imag(x) or abs(x) first`);
   const [x, y] = [a, b].map((operand) => wrap(nodeAs("fmod", operand, dtype === "bool" ? "int32" : dtype)));
   if (isInexact(dtype)) return copysign(mod(abs(x), abs(y)), x);
   const r = mod(x, y);

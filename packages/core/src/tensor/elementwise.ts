@@ -19,7 +19,7 @@ import type { Tensor } from "./tensor.js";
 /** Operands of a function of real floating-point numbers. */
 function realPair(op: string, a: TensorLike, b: TensorLike): Node[] {
   const dtype = toInexact(commonDType(op, [a, b]));
-  if (isComplex(dtype)) throw new DTypeError(`${op}: not defined for ${dtype}`);
+  if (isComplex(dtype)) throw new DTypeError(`${op}: not defined for ${dtype}; take real(x), imag(x) or abs(x) first`);
   return align(op, [a, b], dtype);
 }
 

@@ -117,7 +117,7 @@ export function block(blocks: Blocks): Tensor {
       const t = wrap(nodeOf("block", item as TensorLike));
       return reshape(t, [...new Array<number>(rank - t.rank).fill(1), ...t.shape]);
     }
-    if (item.length === 0) throw new ShapeError("block: a list is empty");
+    if (item.length === 0) throw new ShapeError("block: a list of blocks is empty; give at least one tensor in each");
     return concat(
       item.map((part) => build1(part, level + 1)),
       rank - depth + level,

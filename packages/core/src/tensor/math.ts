@@ -255,7 +255,8 @@ function integerPower(a: TensorLike, exponent: number, dtype: DType): Tensor {
 /** Elementwise angle of the point (x, y) in (-pi, pi], with broadcasting. */
 export function atan2(y: TensorLike, x: TensorLike): Tensor {
   const dtype = toInexact(commonDType("atan2", [y, x]));
-  if (isComplex(dtype)) throw new DTypeError("atan2: not defined for complex tensors");
+  if (isComplex(dtype))
+    throw new DTypeError("atan2: not defined for complex tensors; angle(z) gives the angle of complex numbers");
   return binaryOp("atan2", "atan2", y, x, dtype);
 }
 

@@ -42,6 +42,7 @@ const matters = (f: Finding): boolean => ["invalid", "unresolved", "high", "mode
 const ofTraces = [
   "trace-data-wait",
   "trace-recompilation",
+  "trace-host-callback",
   "trace-synchronization",
   "trace-allocation",
   "trace-small-kernels",

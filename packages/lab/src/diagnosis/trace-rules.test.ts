@@ -232,3 +232,34 @@ for (const [name, after] of Object.entries(pairs))
     const measured = [...after].sort((a, b) => a - b)[2];
     assert.ok(Math.abs(predicted / measured - 1) < 0.06, `predicted ${predicted}, measured ${measured} us`);
   });
+
+test("with several streams, a blocking call is replayed as waiting for the one that it waited for", async () => {
+  using folder = new TestFolder();
+  const [rank] = (await analyzeTraces([unpackTrace(folder, "trace_diff_control_rank3")])).ranks;
+  const { measuredStepUs, replayedStepUs, rows } = rank.whatIf ?? { measuredStepUs: 0, replayedStepUs: 0, rows: [] };
+  assert.ok(Math.abs(replayedStepUs / measuredStepUs - 1) < 0.05, `${replayedStepUs} for ${measuredStepUs} us`);
+  // Nothing that is taken away makes a step longer, or shorter than the work of its busiest stream.
+  for (const { name, stepUs } of rows.filter((row) => row.name !== "twice the batch"))
+    assert.ok(stepUs <= measuredStepUs && stepUs > 0.6 * measuredStepUs, `${name}: ${stepUs} us`);
+  assert.ok((rows.find(({ name }) => name === "all communication overlapped")?.stepUs ?? 0) < 0.95 * measuredStepUs);
+});
+
+/** Steps of 20 ms of a JAX program on a CPU: an operator of 4 ms, and 15 ms of `inside`. */
+function jaxTrace(inside: TestEvent): TestEvent[] {
+  const on = { ph: "X", pid: 1, tid: 7 };
+  return Array.from({ length: 5 }, (_, i): TestEvent[] => [
+    { ...on, tid: 1, name: "train", ts: 20_000 * i, dur: 20_000, args: { step_num: i } },
+    { ...on, name: "dot.1", ts: 20_000 * i + 100, dur: 4000, args: { hlo_op: "dot.1", device_ordinal: 0 } },
+    { ...on, ...inside, ts: 20_000 * i + 4200, dur: 15_000 },
+  ]).flat();
+}
+
+test("JAX: callbacks are named, and work of XLA without operators is not blamed on the program", async () => {
+  using folder = new TestFolder();
+  const found = async (inside: TestEvent): Promise<string[]> =>
+    traceFindings(await analyzeTraces([folder.file("t.json", traceText(jaxTrace(inside)))])).map(({ id }) => id);
+  const callback = { name: "pure_callback.1", args: { hlo_op: "pure_callback.1", device_ordinal: 0 } };
+  assert.deepEqual(await found(callback), ["trace-host-callback"]);
+  assert.deepEqual(await found({ name: "ThunkExecutor::Execute (wait for completion)" }), []);
+  assert.deepEqual(await found({ name: "$train.py:7 load", tid: 1 }), ["trace-outside-operators"]);
+});

@@ -173,6 +173,30 @@ const traceRules: readonly Rule[] = [
     },
   },
   {
+    id: "trace-host-callback",
+    title: "The compiled program calls back into Python",
+    source: "operators of JAX with the name of a callback",
+    find(rank) {
+      const calls = rank.source === "jax" ? rank.kernels.filter(({ name }) => /callback/i.test(name)) : [];
+      const inside = calls.reduce((sum, { sumUs }) => sum + sumUs, 0) / stepCount(rank);
+      const share = inside / stepUs(rank);
+      if (!(share >= considerable)) return null;
+      return {
+        share,
+        evidence: [
+          evidence("time in callbacks per step", ms(inside), { unit: "ms" }),
+          evidence("callbacks", `${calls.map(({ name, count }) => `${name} ${count} times`).join(", ")}`, {
+            rank: "counted",
+          }),
+        ],
+        cause: "The device waits until Python has computed the result (pure_callback, io_callback, debug.print).",
+        fix: "Write the function in JAX, call it outside of jit, or every n steps (jax.lax.cond).",
+        predicted: effect(rank, null, inside),
+        refutedBy: "A trace without the callback whose step takes as long.",
+      };
+    },
+  },
+  {
     id: "trace-outside-operators",
     title: "The program does other work between its operators",
     source: "gaps of a millisecond or more without an operator, communication, compilation or a wait for data",

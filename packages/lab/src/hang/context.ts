@@ -106,7 +106,7 @@ export class HangContext {
 }
 
 /** The first collective of a rank that has not completed; -1 when all have. */
-function firstIncomplete({ calls }: RankEvidence): number {
+export function firstIncomplete({ calls }: RankEvidence): number {
   if (calls === undefined) return -1;
   // Only what follows the last completed call of the same group counts: old entries of some versions never change their state.
   for (let i = calls.count - 1, open = -1; ; i--) {

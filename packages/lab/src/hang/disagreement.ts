@@ -24,7 +24,7 @@ import {
   placeOf,
   wentOnEarly,
 } from "./programs.js";
-import { isInsideBlock } from "./source.js";
+import { isInsideBlock, isOptional } from "./source.js";
 import { evaluating, type HangKind, type HangVerdict, mismatchMessage, ranksText, siteText } from "./verdict.js";
 
 /** Calls with the same number in one group that differ, or ranks that left the common order. */
@@ -375,13 +375,15 @@ function operationMismatch(context: HangContext, { group, sequence, kind, lanes 
   if (odd.length === usual.length && !without(odd, usual) && without(usual, odd)) [odd, usual] = [usual, odd];
   const [got, expected] = [callOf(odd[0]), callOf(usual[0])];
   const early = ([lane]: Lane[]): boolean => wentOnEarly(context.evidence, lane.calls, callAt(lane, sequence));
-  const skipped = without(odd, usual) || (early(odd) && !early(usual));
+  const seemsSkipped = without(odd, usual) || (early(odd) && !early(usual));
+  const extra = seemsSkipped && isOptional(got, expected);
+  const skipped = seemsSkipped && !extra;
   const call = skipped ? expected : got;
-  const goesOn = !skipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
-  const leaves = !skipped && leavesLoop(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
+  const goesOn = !seemsSkipped && isOneMore(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
+  const leaves = !seemsSkipped && leavesLoop(context.evidence, odd[0].calls, callAt(odd[0], sequence), expected);
   const named = leaves ? expected : call;
   return context.verdict(
-    skipped ? "skipped" : goesOn || leaves ? "uneven" : "order",
+    extra ? "extra" : skipped ? "skipped" : goesOn || leaves ? "uneven" : "order",
     odd.map((lane) => lane.rank),
     {
       site: named.site,

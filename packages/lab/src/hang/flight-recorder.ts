@@ -231,13 +231,20 @@ function isEntry(entry: unknown): boolean {
   return items !== null && lookup(items, "profiling_name") !== undefined;
 }
 
+/** Entries of JSON in the order in which they were recorded, which a program that rewrote the file may have changed. */
+function inOrder(entries: unknown[]): unknown[] {
+  const number = (entry: unknown): unknown => (entry as { record_id?: unknown }).record_id;
+  if (!entries.every((entry) => typeof number(entry) === "number")) return entries;
+  return [...entries].sort((a, b) => (number(a) as number) - (number(b) as number));
+}
+
 /** Takes a dump (the value of a pickle or of JSON, or the loose values of a truncated pickle) into the evidence. */
 export function readFlightRecorder(value: unknown, table: CallTable): FlightRecorderDump | null {
   const root = itemsOf(value);
   let entries = Array.isArray(value) ? value : list(root === null ? undefined : lookup(root, "entries"));
   // A truncated pickle: entries lie loose, or in a list that was not yet stored in its dict.
   if (Array.isArray(value) && !value.some(isEntry)) entries = value.filter(Array.isArray).flat();
-  const found = entries.filter(isEntry);
+  const found = inOrder(entries.filter(isEntry));
   if (found.length === 0 && (root === null || lookup(root, "version") === undefined)) return null;
 
   const calls = readEntries(found, table);

@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { type HangVerdict, hangText, judgeHang, readHang } from "./index.js";
 
 const root = mkdtempSync(join(tmpdir(), "weft-hang-test-"));
@@ -93,6 +94,29 @@ test("mixed versions, missing, renamed and truncated dumps give a verdict or a r
     "[[[[[",
   ])
     assert.ok(["none", "unknown"].includes((await verdictOf({ rank0: junk, rank1: junk })).kind), junk);
+});
+
+test("dumps that another program has rewritten are read, or it is said why not", async () => {
+  const good = dump([...loop(5, reduce, gather), reduce], "2.10");
+  const bad = dump([...loop(5, reduce, gather), gather], "2.10");
+  const backward = (text: string): string => {
+    const value = JSON.parse(text) as { entries: unknown[] };
+    return JSON.stringify({ ...value, entries: value.entries.reverse() });
+  };
+  const forms: Record<string, (text: string) => string> = {
+    mark: (text) => `\uFEFF${text}`,
+    words: (text) => text.replaceAll('"retired"', '"duration_ms":NaN,"other":-Infinity,"retired"'),
+    backward,
+  };
+  for (const [name, form] of Object.entries(forms)) {
+    const evidence = await readHang([folderWith({ rank0: form(good), rank1: form(bad), rank2: form(good) })]);
+    const verdict = judgeHang(evidence);
+    assert.deepEqual([verdict.kind, verdict.culprits, verdict.site?.line], ["skipped", [1], 10], name);
+    assert.deepEqual(evidence.problems, [], name);
+  }
+  const others = { rank0: gzipSync(good), rank1: "(dp0\nVversion\np1\nV2.10\np2\ns.", rank2: good };
+  const { problems } = await readHang([folderWith(others)]);
+  assert.match(problems.join("; "), /compressed with gzip[\s\S]*protocol 0/);
 });
 
 test("sizes and types that differ name the rank that did otherwise before", async () => {

@@ -2,6 +2,7 @@
 // that raised, died or was stopped explains every rank that waits; only then is the order of the calls compared.
 import { absentFromUnrecorded, absentRank, fromLogs, nobodyWaits } from "./absence.js";
 import { HangContext } from "./context.js";
+import { crossedGroups } from "./crossed-groups.js";
 import { disagreement } from "./disagreement.js";
 import { type HangEvidence, userSite } from "./evidence.js";
 import { failedRank } from "./failures.js";
@@ -17,6 +18,7 @@ const rules = [
   differentRoots,
   differentGroups,
   disagreement,
+  crossedGroups,
   absentRank,
   absentFromUnrecorded,
   fromLogs,

@@ -50,6 +50,38 @@ function continuesTags({ own, call, peer }: Blocked): boolean {
   return tags.length < 3 || now - last === last - before;
 }
 
+/** Ranks that wait for each other in a circle with the same kind of call, none further than the others: each of them comes first. */
+function circle(context: HangContext, blocked: readonly Blocked[]): HangVerdict | null {
+  const byRank = new Map(blocked.map((one) => [one.own.rank, one]));
+  for (const first of blocked) {
+    const ring: Blocked[] = [];
+    let next: Blocked | undefined = first;
+    while (next !== undefined && !ring.includes(next)) {
+      ring.push(next);
+      next = byRank.get(next.peer);
+    }
+    const isEven = ring.every(
+      ({ own, call }) =>
+        kindOf(call.op) === kindOf(first.call.op) && own.pointToPoint.length === first.own.pointToPoint.length,
+    );
+    if (next !== first || ring.length < 2 || !isEven) continue;
+    const half = kindOf(first.call.op) === "recv" ? "receives before it sends" : "sends before it receives";
+    return context.verdict(
+      "point-to-point",
+      ring.map(({ own }) => own.rank),
+      {
+        site: first.call.site,
+        collective: { op: kindOf(first.call.op), group: "", sequence: null },
+        confidence: "certain",
+        evidence: [
+          `${ring.map(({ own, call, peer }) => `rank ${own.rank} waits in ${call.op} with rank ${peer}`).join(", ")}: each of them ${half}`,
+        ],
+      },
+    );
+  }
+  return null;
+}
+
 /** A blocked send or receive whose partner never issued the other half. */
 export function pointToPoint(context: HangContext): HangVerdict | null {
   const blocked = [...context.evidence.ranks.values()].flatMap((own) => {
@@ -59,6 +91,8 @@ export function pointToPoint(context: HangContext): HangVerdict | null {
   if (blocked.length === 0) return recordedPointToPoint(context);
   const tags = differentTags(context, blocked);
   if (tags !== null) return tags;
+  const ring = circle(context, blocked);
+  if (ring !== null) return ring;
   // In a chain of stages all wait for the one whose partner waits in no send or receive. In a ring there is none: then the one
   // that got least far is the cause.
   const isBlocked = new Set(blocked.map((one) => one.own.rank));

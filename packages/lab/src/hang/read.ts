@@ -100,10 +100,13 @@ class Reader {
 
   private readFile(file: string): void {
     const bytes = readBounded(file, (message) => this.problem(`${file}: ${message}`));
-    const text = bytes[0] === 0x80 ? "" : bytes.toString("utf8");
+    const text = bytes[0] === 0x80 ? "" : bytes.toString("utf8").replace(/^\uFEFF/, "");
     if (bytes.length === 0) {
       if (!/\.(?:log|out|err|txt)$/.test(file)) this.problem(`${file}: it is empty`);
     } else if (bytes[0] === 0x80) this.pickle(file, bytes);
+    else if (bytes[0] === 0x1f && bytes[1] === 0x8b) this.problem(`${file}: compressed with gzip; unpack it first`);
+    else if (/^\([dl](?:p\d+)?\n/.test(text.slice(0, 32)))
+      this.problem(`${file}: a pickle of protocol 0; write it with protocol 2 or later`);
     else if (/^\s*[[{]/.test(text.slice(0, 256)) && !/^\s*\[(?:rank|default)?\d/.test(text.slice(0, 256)))
       this.json(file, text);
     else if (/\.(?:pkl|pickle)$/.test(file)) this.pickle(file, bytes);
@@ -122,7 +125,7 @@ class Reader {
   private json(file: string, text: string): void {
     let value: unknown;
     try {
-      value = JSON.parse(text);
+      value = parseJson(text);
     } catch {
       const loose = looseObjects(text);
       this.problem(`${file}: not complete JSON; ${loose.length} whole entries are used`);
@@ -282,6 +285,15 @@ class Reader {
       own.files.push(file);
       if (own.stacks.length === 0) own.stacks = stacks;
     }
+  }
+}
+
+/** JSON as Python writes it: NaN and infinities are words. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return JSON.parse(text.replace(/([:[,]\s*)-?(?:NaN|Infinity)(?=\s*[,}\]])/g, "$1null"));
   }
 }
 

@@ -31,3 +31,18 @@ export function isInsideBlock(call: Call, others: readonly Call[]): boolean | nu
   if (own === null || block.some((one) => one === null)) return null;
   return own >= Math.min(...(block as number[]));
 }
+
+/**
+ * Whether a call stands in a branch or loop of its own (deeper in the same function) while another one is issued in every round:
+ * nothing between them jumps over the other. Such a call is rather one too many than the other one left out.
+ */
+export function isOptional(call: Call, regular: Call): boolean {
+  const [own, other] = [call.site, regular.site];
+  if (own === null || other === null || own.file !== other.file || own.name !== other.name) return false;
+  const [depth, usual] = [indentation(own), indentation(other)];
+  if (depth === null || usual === null || depth <= usual) return false;
+  const [from, to] = [Math.min(own.line, other.line), Math.max(own.line, other.line)];
+  for (let line = from; line <= to; line++)
+    if (/^\s*(?:continue|break|return|raise|try)\b/.test(sourceLine({ ...own, line }) ?? "")) return false;
+  return true;
+}

@@ -13,11 +13,11 @@ export const lawConstants: LawConstants = {
 };
 
 export const intervalConstants: IntervalConstants = {
-  base: 0.0249,
-  perOverhead: 0.0997,
-  distanceExponent: 0.7,
-  low: -1.41,
-  high: 1.85,
+  base: 0.0252,
+  perOverhead: 0.101,
+  distanceExponent: 0.3,
+  low: -1.26,
+  high: 1.89,
   furthestDoublings: 3,
 };
 

@@ -211,12 +211,24 @@ export function throughputAhead(
   points: readonly (readonly [number, number])[],
   target: number,
 ): number {
-  const near = law.throughput(target);
-  const share = Math.min(farShare, Math.max(0, Math.log2(target / points.at(-1)![0]) - 1));
-  if (share === 0 || !(near > 0)) return near;
-  const batches = points.map(([devices, throughput]) => ({ devices, throughput, globalBatch: devices }));
-  const far = fitStepLaw(batches, stepLawConstants).at(target, target).throughput;
-  return near ** (1 - share) * far ** share;
+  const [last] = points.at(-1)!;
+  const step = fitStepLaw(
+    points.map(([devices, throughput]) => ({ devices, throughput, globalBatch: devices })),
+    stepLawConstants,
+  );
+  const blended = (devices: number, share: number): number =>
+    law.throughput(devices) ** (1 - share) * (share > 0 ? step.at(devices, devices).throughput ** share : 1);
+  const doublings = Math.log2(target / last);
+  const value = blended(target, Math.min(farShare, Math.max(0, doublings - 1)));
+  if (!(value > 0) || doublings <= 0 || law.overheadPerDoubling < 0) return value;
+  // Where the second law lies above the first, efficiency would rise from here to there. The laws then meet between,
+  // nearer to the first, which is the better one where most predictions are asked for.
+  const [near, far] = [2 * last, 2 ** (1 + farShare) * last];
+  const [before, after] = [blended(near, 0) / near, blended(far, farShare) / far];
+  if (!(after > before)) return value;
+  const level = before ** 0.9 * after ** 0.1 * target;
+  if (target <= near) return Math.max(value, level);
+  return target <= far ? level : Math.min(value, level);
 }
 
 /** The batch at a count that nobody stated: the same global batch where all points share one, else the same per device. */

@@ -7,7 +7,7 @@ export const tracePageStyle = `
 * { box-sizing: border-box; }
 body { margin: 0; color: var(--ink); background: var(--paper); font: 14px/1.45 "DejaVu Sans", Verdana, system-ui, sans-serif; }
 header, main > section { padding: 0.5rem 1rem; } h1 { font-size: 1.15rem; margin: 0.25rem 0; } h2 { font-size: 1rem; margin: 0.5rem 0; }
-#cards { display: flex; flex-wrap: wrap; gap: 0.5rem; } .card { text-align: left; font: inherit; color: inherit; flex: 1 1 20rem; max-width: 34rem; background: var(--panel); border: 1px solid var(--line); border-left: 5px solid var(--moderate); padding: 0.5rem 0.75rem; cursor: pointer; }
+#cards { display: flex; flex-wrap: wrap; gap: 0.5rem; } .card { text-align: left; font: inherit; color: inherit; flex: 1 1 20rem; max-width: 34rem; background: var(--panel); border: 1px solid var(--line); border-left: 5px solid var(--moderate); padding: 0.5rem 0.75rem; cursor: pointer; display: flex; flex-direction: column; align-items: flex-start; } #problems { margin: 0.5rem 0 0; padding-left: 1.2rem; color: var(--soft); }
 .card.high { border-left-color: var(--high); } .card b { display: block; } .card small { color: var(--soft); display: block; margin-top: 0.25rem; } .card:focus-visible { outline: 2px solid var(--select); }
 #view { position: relative; border-top: 1px solid var(--line); border-bottom: 1px solid var(--line); min-height: 12rem; outline: none; } #view:focus-visible { box-shadow: inset 0 0 0 2px var(--select); }
 canvas { position: absolute; inset: 0; width: 100%; height: 100%; }
@@ -37,6 +37,7 @@ export const tracePageScript = `
   function colors() { return dark.matches ? night : light; }
   function css(variable) { return getComputedStyle(document.body).getPropertyValue(variable).trim(); }
   function timeText(ns) { var a = Math.abs(ns); return a >= 1e9 ? (ns / 1e9).toPrecision(4) + " s" : a >= 1e6 ? (ns / 1e6).toPrecision(4) + " ms" : a >= 1e3 ? (ns / 1e3).toPrecision(4) + " us" : Math.round(ns) + " ns"; }
+  function shortened(text, wide, g) { if (g.measureText(text).width <= wide) return text; while (text.length > 1 && g.measureText(text + "\\u2026").width > wide) text = text.slice(0, -1); return text + "\\u2026"; }
   /* First event of a row that ends after a time. */
   function firstAfter(row, t) { var low = row.at, high = row.at + row.count; while (low < high) { var m = (low + high) >> 1; if ((start[m] + duration[m]) * tick <= t) low = m + 1; else high = m; } return low; }
   function schedule() { if (!pending) { pending = true; requestAnimationFrame(draw); } }
@@ -63,7 +64,7 @@ export const tracePageScript = `
         if (next < last && (start[next] + duration[next]) * tick <= edge) next = Math.max(next, firstAfter(row, edge));
         e = next;
       }
-      g.fillStyle = paper; g.fillRect(0, y + 1, left - 4, rowHeight - 1); g.fillStyle = row.first ? ink : soft; g.save(); g.beginPath(); g.rect(0, y, left - 6, rowHeight); g.clip(); g.fillText((row.first ? "rank " + row.rank + "  " : "") + row.label, 6, y + rowHeight / 2); g.restore();
+      g.fillStyle = paper; g.fillRect(0, y + 1, left - 4, rowHeight - 1); g.fillStyle = row.first ? ink : soft; g.save(); g.beginPath(); g.rect(0, y, left - 6, rowHeight); g.clip(); g.fillText(shortened((row.first ? "rank " + row.rank + "  " : "") + row.label, left - 14, g), 6, y + rowHeight / 2); g.restore();
     }
     g.fillStyle = paper; g.fillRect(0, 0, w, top0 - 2); g.fillStyle = soft; g.strokeStyle = line;
     var step = Math.pow(10, Math.floor(Math.log10(Math.max(1, (to - from) / 4)))); if ((to - from) / step > 20) step *= 5; else if ((to - from) / step > 8) step *= 2; if ((to - from) / step > (w - left) / 70) step *= 5;

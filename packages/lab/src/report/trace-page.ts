@@ -7,12 +7,13 @@ import { tracePageScript, tracePageStyle } from "./trace-page-script.js";
 const escape = (text: string): string => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 /** JSON inside a script element must not end it. */
 const json = (value: unknown): string => JSON.stringify(value).replaceAll("<", "\\u003c");
-function ms(us: number | null | undefined): string {
+/** A time with four digits in the unit that fits. */
+function time(us: number | null | undefined): string {
   if (us == null) return "-";
-  if (us === 0) return "0";
-  // Four digits; larger numbers would get an exponent.
-  const digits = (value: number): string => (value < 9999.5 ? value.toPrecision(4) : value.toFixed(0));
-  return us < 1e6 ? `${digits(us / 1000)} ms` : `${digits(us / 1e6)} s`;
+  // Larger numbers would get an exponent.
+  const digits = (value: number): string => (value < 9999.5 ? String(Number(value.toPrecision(4))) : value.toFixed(0));
+  const [unit, name] = us < 1e3 ? [1, "us"] : us < 1e6 ? [1e3, "ms"] : [1e6, "s"];
+  return us === 0 ? "0" : `${digits(us / unit)} ${name}`;
 }
 const percent = (value: number | null | undefined): string => (value == null ? "-" : `${value.toFixed(1)}%`);
 
@@ -21,6 +22,7 @@ const placeOfFinding: Readonly<Record<string, readonly (typeof timelineKinds)[nu
   "trace-data-wait": ["data wait"],
   "trace-recompilation": ["compilation"],
   "trace-outside-operators": ["step"],
+  "trace-host-callback": ["computation"],
   "trace-straggler": ["communication"],
   "trace-exposed-communication": ["communication"],
   "trace-synchronization": ["synchronization"],
@@ -52,7 +54,10 @@ const base64 = (array: Uint32Array | Uint8Array): string =>
 
 const longestCell = 400;
 
-function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
+/** A table without the columns in which no row has a value. */
+function table(names: readonly string[], all: readonly (readonly string[])[]): string {
+  const used = names.map((_, i) => all.length === 0 || all.some((row) => row[i] !== "-" && row[i] !== ""));
+  const [header, ...rows] = [names, ...all].map((row) => row.filter((_, i) => used[i]));
   const line = (cells: readonly string[], tag: string): string =>
     `<tr>${cells
       .map((cell) => escape(cell.slice(0, longestCell)))
@@ -68,7 +73,7 @@ function cards(findings: readonly Finding[], rows: readonly TimelineRow[]): stri
       const jump = longest(rows, placeOfFinding[finding.id] ?? []);
       const effect = finding.predicted;
       const predicted =
-        effect?.to == null ? "" : `<small>Predicted step: ${ms(effect.from)} to ${ms(effect.to)}</small>`;
+        effect?.to == null ? "" : `<small>Predicted step: ${time(effect.from)} to ${time(effect.to)}</small>`;
       const facts = finding.evidence.map((one) => escape(one.text)).join("; ");
       return `<button class="card ${finding.severity}" data-jump="${jump}" data-finding="${finding.id}"><b>${escape(finding.title)}</b>${facts}<small>${escape(finding.fix ?? "")}</small>${predicted}</button>`;
     })
@@ -118,15 +123,15 @@ export function tracePage(
     report.ranks.map((rank) => [
       String(rank.rank),
       rank.device,
-      ms(rank.spanUs),
+      time(rank.spanUs),
       percent(rank.idlePercent),
       percent(rank.computePercent),
-      ms(rank.exposedCommunicationUs),
-      ms(rank.dataLoaderUs),
+      time(rank.exposedCommunicationUs),
+      time(rank.dataLoaderUs),
       String(rank.steps.length),
-      rank.steps.length === 0 ? "-" : ms(meanStep(rank)),
+      rank.steps.length === 0 ? "-" : time(meanStep(rank)),
     ]),
-  )}</header>
+  )}${problemList(report)}</header>
 <main><section><h2>Findings</h2><div id="cards">${cards(findings, rows)}</div></section>
 <div id="bar"><label>Search <input id="search" type="search" placeholder="kernel or operator"></label><span><kbd>W</kbd> <kbd>S</kbd> zoom, <kbd>A</kbd> <kbd>D</kbd> move, <kbd>F</kbd> focus, <kbd>/</kbd> search, <kbd>0</kbd> all</span><span id="detail" role="status"></span></div>
 <div id="view" style="height: min(60vh, ${18 * rows.length + 40}px)" tabindex="0" role="application" aria-label="Timeline of ${count} events"><canvas id="canvas"></canvas></div>
@@ -141,21 +146,39 @@ ${operatorSection(first)}
         kernel.name,
         kernel.type.toLowerCase(),
         String(kernel.count),
-        ms(kernel.sumUs),
-        ms(kernel.meanUs),
-        ms(kernel.maxUs),
+        time(kernel.sumUs),
+        time(kernel.meanUs),
+        time(kernel.maxUs),
       ]),
   )}</section>
-<section id="what-if"><h2>What if</h2>${table(
-    ["change", "step", "samples/s"],
-    (first?.whatIf?.rows ?? []).map((row) => [row.name, ms(row.stepUs), `${row.speedup.toFixed(2)}x`]),
-  )}</section></main>
+${whatIfSection(first)}</main>
 <script type="application/json" id="meta">${json(meta)}</script><script type="text/plain" id="starts">${base64(starts)}</script><script type="text/plain" id="durations">${base64(durations)}</script><script type="text/plain" id="nameIds">${base64(nameIds)}</script><script type="text/plain" id="kinds">${base64(kinds)}</script>
 <script>${tracePageScript}</script></body></html>
 `;
 }
 
-const number = (value: number | null, unit = 1): string => (value === null ? "-" : (value / unit).toPrecision(3));
+function whatIfSection(rank: RankReport | undefined): string {
+  if (rank?.whatIf == null || rank.whatIf.rows.length === 0) return "";
+  const rows = rank.whatIf.rows.map((row) => [row.name, time(row.stepUs), `${row.speedup.toFixed(2)}x`]);
+  return `<section id="what-if"><h2>What if</h2>${table(["change", "step", "samples/s"], rows)}</section>`;
+}
+
+/** What could not be read or is doubtful: the numbers of the page are to be read with it. */
+function problemList({ problems, ranks }: TraceReport): string {
+  const several = ranks.length > 1;
+  const all = [
+    ...problems,
+    ...ranks.flatMap((rank) => rank.problems.map((problem) => (several ? `rank ${rank.rank}: ${problem}` : problem))),
+  ];
+  const shown = [...new Set(all)].slice(0, mostProblems);
+  return shown.length === 0
+    ? ""
+    : `<ul id="problems">${shown.map((problem) => `<li>${escape(problem)}</li>`).join("")}</ul>`;
+}
+
+/** Three digits, without an exponent. */
+const number = (value: number | null, unit = 1): string =>
+  value === null ? "-" : value / unit < 999.5 ? (value / unit).toPrecision(3) : (value / unit).toFixed(0);
 
 /** Operators with rates, the roofline, and the modules and lines behind the kernels. */
 function operatorSection(rank: RankReport | undefined): string {
@@ -167,7 +190,7 @@ function operatorSection(rank: RankReport | undefined): string {
       ? ""
       : `<div><h3>${title}</h3>${table(
           [title.toLowerCase(), "device time"],
-          list.slice(0, 15).map((place) => [place.name, ms(place.us)]),
+          list.slice(0, 15).map((place) => [place.name, time(place.us)]),
         )}</div>`;
   const utilization =
     mfuPercent === null ? "" : `Model FLOP utilization ${mfuPercent.toPrecision(3)}%: ${escape(mfuDefinition)}. `;
@@ -189,7 +212,7 @@ function operatorSection(rank: RankReport | undefined): string {
       .map((row) => [
         row.name,
         String(row.calls),
-        ms(row.deviceUs),
+        time(row.deviceUs),
         number(row.flops, 1e9),
         number(row.tflops),
         number(row.bandwidthGBps),
@@ -201,6 +224,7 @@ function operatorSection(rank: RankReport | undefined): string {
   )}<div class="columns">${places("Modules", operators.modules)}${places("Lines", operators.lines)}</div></section>`;
 }
 
+const mostProblems = 20;
 const mostSteps = 200;
 const mostRanks = 24;
 
@@ -216,11 +240,12 @@ function stepSection({ ranks }: TraceReport): string {
   const numbers = [...new Set(columns.flatMap(({ us }) => [...us.keys()]))].sort((a, b) => a - b);
   const rows = numbers
     .slice(0, mostSteps)
-    .map((number) => [String(number), ...columns.map(({ us }) => ms(us.get(number)))]);
+    .map((number) => [String(number), ...columns.map(({ us }) => time(us.get(number)))]);
   const notes = [
     ...(ranks.length > mostRanks ? [`the ${mostRanks} slowest of ${ranks.length} ranks`] : []),
     ...(numbers.length > mostSteps ? [`the first ${mostSteps} of ${numbers.length} steps`] : []),
   ];
+  if (rows.length === 0) return "";
   const note = notes.length === 0 ? "" : `<p>Shown: ${notes.join(", ")}.</p>`;
   return `<section id="steps"><h2>Steps</h2>${note}${table(["step", ...columns.map(({ rank }) => `rank ${rank}`)], rows)}</section>`;
 }

@@ -29,13 +29,10 @@ parentPort?.on("message", (question: BlockQuestion | null) => {
   } catch (error) {
     if (!(error instanceof TraceSyntaxError)) throw error;
   }
-  const { piece, buffers } = pieceOf(data, sorter);
   const answer: BlockAnswer = {
-    bytes,
-    length,
-    piece: whole ? piece : null,
+    piece: whole ? pieceOf(data, sorter) : null,
     events: stream.events,
     behindLast: stream.goodBytes,
   };
-  parentPort?.postMessage(answer, [bytes, ...(whole ? buffers : [])]);
+  parentPort?.postMessage(answer);
 });

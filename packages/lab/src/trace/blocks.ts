@@ -9,16 +9,18 @@ import type { Sorter } from "./sorter.js";
 import type { TraceStream } from "./stream.js";
 import { hashSeed } from "./symbols.js";
 
+/**
+ * Bytes are shared and tables copied, never moved: once a buffer has been moved, V8 checks at every access to any typed array
+ * whether it still has one, which makes parsing half as fast.
+ */
 export interface BlockQuestion {
-  bytes: ArrayBuffer;
+  bytes: SharedArrayBuffer;
   length: number;
   unit: "ns" | "us";
   originUs: number;
 }
 
 export interface BlockAnswer {
-  bytes: ArrayBuffer;
-  length: number;
   /** Null where the block does not consist of whole events. */
   piece: TracePiece | null;
   events: number;
@@ -27,6 +29,8 @@ export interface BlockAnswer {
 }
 
 const usualBlock = 4 << 20;
+/** Bytes that are read at a time until the first event is known. */
+const headBytes = 1 << 16;
 /** How far before the end of a block the beginning of an event is searched for. */
 const searchBytes = 1 << 20;
 /** Smaller files are read before the threads have started. */
@@ -80,7 +84,7 @@ class Thread {
   parse(question: BlockQuestion): Promise<BlockAnswer> {
     return new Promise((resolve, reject) => {
       this.waiting.push({ resolve, reject });
-      this.worker.postMessage(question, [question.bytes]);
+      this.worker.postMessage(question);
     });
   }
 
@@ -92,11 +96,11 @@ class Thread {
 
 /** Takes the bytes of a file like `TraceStream`, and parses them in several threads. */
 export class ParallelStream implements ByteSink {
-  /** Started with the first block: formats that are no JSON need none. */
-  private readonly threads: Thread[] = [];
+  /** Started with the first bytes: formats that are no JSON need none. */
+  private threads: Thread[] = [];
   /** Blocks in the order of the file. */
-  private readonly pending: Promise<BlockAnswer>[] = [];
-  private readonly spare: ArrayBuffer[] = [];
+  private readonly pending: { block: Buffer; answer: Promise<BlockAnswer> }[] = [];
+  private readonly spare: Buffer[] = [];
   private block: Buffer;
   private used = 0;
   private blocks = 0;
@@ -112,16 +116,22 @@ export class ParallelStream implements ByteSink {
   }
 
   private newBlock(): Buffer {
-    return Buffer.from(this.spare.pop() ?? new ArrayBuffer(this.blockBytes));
+    return this.spare.pop() ?? Buffer.from(new SharedArrayBuffer(this.blockBytes));
   }
 
   room(): Buffer {
-    return this.block.subarray(this.used);
+    return this.block.subarray(this.used, this.hasBegun ? this.blockBytes : this.used + headBytes);
+  }
+
+  /** Whether the header and the first event, which has the zero of the time axis, have been read. */
+  private get hasBegun(): boolean {
+    return this.pending.length > 0 || (this.stream.isBetweenEvents && this.sorter.knowsOrigin);
   }
 
   async advance(bytes: number): Promise<void> {
+    if (this.threads.length === 0) this.threads = Array.from({ length: this.threadCount }, () => new Thread());
     this.used += bytes;
-    if (this.used === this.blockBytes) await this.cut();
+    if (this.used >= this.blockBytes || !this.hasBegun) await this.cut();
   }
 
   async push(chunk: Uint8Array): Promise<void> {
@@ -142,15 +152,13 @@ export class ParallelStream implements ByteSink {
   }
 
   stop(): void {
-    for (const block of this.pending) block.catch(() => {});
+    for (const { answer } of this.pending) answer.catch(() => {});
     for (const thread of this.threads) thread.stop();
   }
 
   private async cut(): Promise<void> {
-    // The beginning of the file has its header, and its first event the zero of the time axis.
-    const ready = this.pending.length > 0 || (this.stream.isBetweenEvents && this.sorter.knowsOrigin);
-    const at = lastEventStart(this.block);
-    if (at < 0 || !ready) {
+    const at = lastEventStart(this.block.subarray(0, this.used));
+    if (at < 0 || !this.hasBegun) {
       while (this.pending.length > 0) await this.take();
       const whole = at < 0 ? this.used : at;
       this.stream.push(this.block.subarray(0, whole));
@@ -161,12 +169,11 @@ export class ParallelStream implements ByteSink {
     const next = this.newBlock();
     this.block.copy(next, 0, at, this.used);
     const { unit, originUs } = this.data;
-    const question = { bytes: this.block.buffer as ArrayBuffer, length: at, unit, originUs };
-    if (this.threads.length < this.threadCount) this.threads.push(new Thread());
+    const question = { bytes: this.block.buffer as unknown as SharedArrayBuffer, length: at, unit, originUs };
     const answer = this.threads[this.blocks++ % this.threadCount].parse(question);
     // Awaited in order; until then a failure must not count as unhandled.
     answer.catch(() => {});
-    this.pending.push(answer);
+    this.pending.push({ block: this.block.subarray(0, at), answer });
     this.used -= at;
     this.block = next;
     if (this.pending.length >= 2 * this.threadCount) await this.take();
@@ -174,11 +181,12 @@ export class ParallelStream implements ByteSink {
 
   /** Takes the oldest block. */
   private async take(): Promise<void> {
-    const { bytes, length, piece, events, behindLast } = await (this.pending.shift() as Promise<BlockAnswer>);
+    const { block, answer } = this.pending.shift()!;
+    const { piece, events, behindLast } = await answer;
     if (piece !== null && this.stream.isBetweenEvents) {
       appendPiece(this.data, this.sorter, piece);
-      this.stream.skipBlock(length, events, behindLast);
-    } else this.stream.push(Buffer.from(bytes, 0, length));
-    this.spare.push(bytes);
+      this.stream.skipBlock(block.length, events, behindLast);
+    } else this.stream.push(block);
+    this.spare.push(Buffer.from(block.buffer));
   }
 }

@@ -78,6 +78,10 @@ export class TraceData {
   /** True when times have fractions (or some are missing): Holistic Trace Analysis then rounds them inward. */
   fractionalTimes = false;
   hloRows = 0;
+  /** Lanes of operators: those of one rank belong to one process. */
+  readonly operatorLanes = new Set<number>();
+  /** Kernels and copies without a stream: they are in no table. */
+  withoutStream = 0;
   /** Profiler of traces with device events. */
   source: "kineto" | SqliteSource = "kineto";
   events = 0;

@@ -13,7 +13,7 @@ import {
   skipValue,
   TraceSyntaxError,
 } from "./scan.js";
-import { hashSeed } from "./symbols.js";
+import { hashBytes } from "./symbols.js";
 
 // Numbers, because a switch over strings costs one comparison per case and runs ten times per event.
 const keyPh = 0;
@@ -58,10 +58,6 @@ const argumentKeys = [
   "device",
 ] as const;
 const argumentTable = new KeyTable(argumentKeys);
-
-// Most arguments are not needed; their first letter decides before the rest of the key is compared.
-const firstLetters = new Uint8Array(256);
-for (const key of argumentKeys) firstLetters[key.charCodeAt(0)] = 1;
 
 type ArgumentKey = (typeof argumentKeys)[number];
 
@@ -158,10 +154,10 @@ export class EventSlots {
         return at + 1;
       }
       if (c !== 0x22) throw new TraceSyntaxError("expected a key of an event", at);
-      const keyEnd = scanString(bytes, at + 1, end);
-      if (keyEnd < 0) return needMore;
-      const key = eventTable.find(bytes, at + 1, keyEnd, found.hash);
-      at = skipSpace(bytes, keyEnd + 1, end);
+      const key = eventTable.find(bytes, at + 1, end);
+      at = key < 0 ? skipString(bytes, at + 1, end) : at + found.length + 2;
+      if (at < 0) return needMore;
+      at = skipSpace(bytes, at, end);
       if (at >= end) return needMore;
       if (bytes[at] !== 0x3a) throw new TraceSyntaxError("expected a colon behind a key of an event", at);
       at = skipSpace(bytes, at + 1, end);
@@ -229,14 +225,8 @@ export class EventSlots {
       }
       if (c === 0x7d) return at + 1;
       if (c !== 0x22) throw new TraceSyntaxError("expected a key inside args", at);
-      let key = -1;
-      if (at + 1 < end && firstLetters[bytes[at + 1]] === 0) at = skipString(bytes, at + 1, end);
-      else {
-        const keyEnd = scanString(bytes, at + 1, end);
-        if (keyEnd < 0) return needMore;
-        key = argumentTable.find(bytes, at + 1, keyEnd, found.hash);
-        at = keyEnd + 1;
-      }
+      const key = argumentTable.find(bytes, at + 1, end);
+      at = key < 0 ? skipString(bytes, at + 1, end) : at + found.length + 2;
       if (at < 0) return needMore;
       at = skipSpace(bytes, at, end);
       if (at >= end) return needMore;
@@ -256,7 +246,7 @@ export class EventSlots {
     const { start, end, hash } = this.name;
     if (end === start) return false;
     // Names repeat: the answer for the last name with this hash and length is kept.
-    const slot = hash & (plainNames - 1);
+    const slot = (hash ^ (hash >>> 15)) & (plainNames - 1);
     if (this.plainHash[slot] !== hash || this.plainLength[slot] !== end - start) {
       this.plainHash[slot] = hash;
       this.plainLength[slot] = end - start;
@@ -320,9 +310,7 @@ function readToken(into: Token, bytes: Buffer, at: number, end: number): number 
   into.start = at;
   into.end = stop;
   into.quoted = false;
-  let hash = hashSeed;
-  for (let i = at; i < stop; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
-  into.hash = hash;
+  into.hash = hashBytes(bytes, at, stop);
   return stop;
 }
 

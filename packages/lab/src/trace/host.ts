@@ -255,8 +255,12 @@ export function outsideTime(data: TraceData, activity: Activity, cut: number): n
       gaps.starts[gaps.count] = busy.ends[i - 1];
       gaps.ends[gaps.count++] = busy.starts[i];
     }
+  // Convolutions of XLA on a CPU run on threads of their own, without events: only the executor shows that something runs.
   const explains = (name: string): boolean =>
-    dataLoaderName.test(name) || isHostCommunication(name) || hostKinds.compilation.test(name);
+    dataLoaderName.test(name) ||
+    isHostCommunication(name) ||
+    hostKinds.compilation.test(name) ||
+    name.startsWith("ThunkExecutor::Execute");
   return measure(gaps) - overlap(gaps, hostIntervals(data, cut, explains));
 }
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { type TestEvent, TestFolder } from "./fixtures.js";
+import { launched, type TestEvent, TestFolder } from "./fixtures.js";
 import { analyzeTraces } from "./ranks.js";
 
 const count = 60_000;
@@ -135,4 +135,84 @@ test("a gzip file that expands without end is read in bounded memory", async () 
   const [rank] = (await analyzeTraces([file])).ranks;
   assert.equal(rank.complete, false);
   assert.ok(process.memoryUsage.rss() - before < 1.5e8 + spaces.length);
+});
+
+const plain: TestEvent[] = Array.from({ length: 20 }, (_, i) =>
+  launched(i + 1, { ts: 100 * i, dur: 10 }, { name: "k", ts: 100 * i + 30, dur: 40 }),
+).flat();
+
+/** The same events in forms that profilers do not write, and what must be said about them. */
+const forms: Record<string, { events: () => TestEvent[]; problem?: RegExp; busy?: number }> = {
+  "beginnings and ends": {
+    events: () =>
+      plain
+        .flatMap(({ dur, ...e }) => [
+          { ...e, ph: "B" },
+          { ph: "E", pid: e.pid, tid: e.tid, ts: (e.ts as number) + (dur as number) },
+        ])
+        .sort((a, b) => (a.ts as number) - (b.ts as number)),
+    busy: 800,
+  },
+  "all beginnings before all ends": {
+    events: () => [
+      ...plain.map(({ dur: _, ...e }) => ({ ...e, ph: "B" })),
+      ...plain.map((e) => ({ ph: "E", pid: e.pid, tid: e.tid, ts: (e.ts as number) + (e.dur as number) })),
+    ],
+    problem: /not in the order of time/,
+  },
+  "kernels without a duration": {
+    events: () => [...plain, ...plain.filter((e) => e.cat === "kernel").map(({ dur: _, ...e }) => e)],
+    problem: /20 events without a duration/,
+    busy: 800,
+  },
+  "kernels without arguments": {
+    events: () => plain.map(({ args: _, ...e }) => e),
+    problem: /20 kernels and copies without a stream/,
+  },
+  "two processes with one stream": {
+    events: () => [
+      ...plain,
+      ...plain.map((e) => ({ ...e, pid: e.cat === "kernel" ? 1 : 200, ts: (e.ts as number) + 50 })),
+    ],
+    problem: /processes 0 and 1 both have stream 7/,
+  },
+};
+
+test("operators of two processes in one file are told", async () => {
+  using folder = new TestFolder();
+  const events = [1, 2].flatMap((pid) =>
+    Array.from({ length: 9 }, (_, i) => ({
+      ph: "X",
+      cat: "cpu_op",
+      name: "aten::mm",
+      pid,
+      tid: pid,
+      ts: 10 * i,
+      dur: 5,
+    })),
+  );
+  const { ranks } = await analyzeTraces([folder.file("t.json", JSON.stringify({ traceEvents: events }))]);
+  assert.match(ranks[0].problems.join("; "), /operators of 2 processes/);
+});
+
+for (const [name, { events, problem, busy }] of Object.entries(forms))
+  test(`a trace with ${name} is read right or says what is wrong`, async () => {
+    using folder = new TestFolder();
+    const { ranks } = await analyzeTraces([folder.file("t.json", JSON.stringify({ traceEvents: events() }))]);
+    assert.equal(ranks[0].device, "gpu");
+    if (problem === undefined) assert.deepEqual(ranks[0].problems, []);
+    else assert.match(ranks[0].problems.join("; "), problem);
+    if (busy !== undefined) assert.equal(ranks[0].computeUs, busy);
+  });
+
+test("files in other containers are named", async () => {
+  using folder = new TestFolder();
+  for (const [name, bytes] of [
+    ["zstd", [0x28, 0xb5, 0x2f, 0xfd, 0, 0]],
+    ["zip", [0x50, 0x4b, 3, 4, 0, 0]],
+    ["xz", [0xfd, 0x37, 0x7a, 0x58, 0x5a, 0]],
+  ] as const) {
+    const { ranks } = await analyzeTraces([folder.file(`t.${name}`, Buffer.from(bytes))]);
+    assert.match(ranks[0].problems.join("; "), new RegExp(`this is a ${name} file`));
+  }
 });

@@ -1,6 +1,6 @@
 // A part of a trace that another thread has read: its tables in a form that can be sent, and how they are appended to those of
 // the whole trace.
-import { type DeviceColumns, HostSegment, type RuntimeColumns, type RuntimeTable } from "./columns.js";
+import { type Column, type DeviceColumns, HostSegment, type RuntimeColumns, type RuntimeTable } from "./columns.js";
 import type { CollectiveArguments, StepMark, TraceData } from "./data.js";
 import type { ShapeColumns } from "./shapes.js";
 import type { LaneColumns, Sorter } from "./sorter.js";
@@ -25,33 +25,33 @@ export interface TracePiece {
   steps: StepMark[];
   runs: Map<number, { start: number; end: number }>;
   stepNames: number[];
+  operatorLanes: number[];
   lastStepTs: number;
   lastDeviceStepTs: number;
   fractionalTimes: boolean;
   hloRows: number;
-  negativeDurations: number;
-  badTimes: number;
-  farTimes: number;
+  doubtful: Sorter["doubtful"];
   farUs: number | null;
 }
 
 const runtimeColumns = ({ rows, ts, dur, name, lane, correlation }: RuntimeTable): RuntimeColumns => ({
   rows,
-  ts,
-  dur,
-  name,
-  lane,
-  correlation,
+  ts: ts.slice(0, rows),
+  dur: dur.slice(0, rows),
+  name: name.slice(0, rows),
+  lane: lane.slice(0, rows),
+  correlation: correlation.slice(0, rows),
 });
 
-/** The tables of a piece, and the buffers that can be moved to another thread. */
-export function pieceOf(data: TraceData, sorter: Sorter): { piece: TracePiece; buffers: ArrayBuffer[] } {
-  const { category, stream, device } = data.device;
-  const piece: TracePiece = {
+/** The tables of a piece, without unused capacity, which sending would copy. */
+export function pieceOf(data: TraceData, sorter: Sorter): TracePiece {
+  const { category, stream, device, rows } = data.device;
+  const used = <T extends Column>(column: T): T => column.slice(0, rows) as T;
+  return {
     symbols: data.symbols.columns(),
     shapes: data.shapes.columns(),
     lanes: sorter.laneColumns(),
-    device: { ...runtimeColumns(data.device), category, stream, device },
+    device: { ...runtimeColumns(data.device), category: used(category), stream: used(stream), device: used(device) },
     runtime: runtimeColumns(data.runtime),
     host: [...data.host.each()].map(({ rows, buffer }) => ({ rows, buffer })),
     bandwidths: data.bandwidths,
@@ -63,18 +63,14 @@ export function pieceOf(data: TraceData, sorter: Sorter): { piece: TracePiece; b
     steps: data.steps,
     runs: data.runs,
     stepNames: [...data.stepNames],
+    operatorLanes: [...data.operatorLanes],
     lastStepTs: data.lastStepTs,
     lastDeviceStepTs: data.lastDeviceStepTs,
     fractionalTimes: data.fractionalTimes,
     hloRows: data.hloRows,
-    negativeDurations: sorter.negativeDurations,
-    badTimes: sorter.badTimes,
-    farTimes: sorter.farTimes,
+    doubtful: sorter.doubtful,
     farUs: sorter.farUs,
   };
-  const typed = [...Object.values(piece.device), ...Object.values(piece.runtime)].filter(ArrayBuffer.isView);
-  const buffers = typed.map((column) => column.buffer as ArrayBuffer);
-  return { piece, buffers: [...buffers, ...piece.host.map(({ buffer }) => buffer)] };
 }
 
 /** Appends a piece in the order of the file: the result is that of reading the file in one thread. */
@@ -109,12 +105,12 @@ export function appendPiece(data: TraceData, sorter: Sorter, piece: TracePiece):
   for (const step of piece.steps) data.steps.push({ ...step, lane: lanes[step.lane] });
   for (const [number, { start, end }] of piece.runs) data.addRun(number, start, end);
   for (const name of piece.stepNames) data.stepNames.add(names[name]);
+  for (const lane of piece.operatorLanes) data.operatorLanes.add(lanes[lane]);
   data.lastStepTs = Math.max(data.lastStepTs, piece.lastStepTs);
   data.lastDeviceStepTs = Math.max(data.lastDeviceStepTs, piece.lastDeviceStepTs);
   data.fractionalTimes ||= piece.fractionalTimes;
   data.hloRows += piece.hloRows;
-  sorter.negativeDurations += piece.negativeDurations;
-  sorter.badTimes += piece.badTimes;
-  sorter.farTimes += piece.farTimes;
+  for (const reason of Object.keys(piece.doubtful) as (keyof Sorter["doubtful"])[])
+    sorter.doubtful[reason] += piece.doubtful[reason];
   sorter.farUs ??= piece.farUs;
 }

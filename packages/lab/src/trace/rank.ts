@@ -230,10 +230,38 @@ function analyseDevice(
   if (gap !== null) report.problems.push(gap);
   if (device !== null)
     report.problems.push("the trace has work of several devices: each of them is reported as a rank");
+  const several = data.source === "kineto" ? (mergedStream(data) ?? mergedHosts(data)) : null;
+  if (several !== null) report.problems.push(several);
   if (view.rows.length === 0)
     report.problems.push("no kernel was launched before the last profiler step: there is nothing to measure");
   noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
+}
+
+/** A stream of one device belongs to one process: where two have written it, traces of several ranks were put into one file. */
+function mergedStream({ device, lanes }: TraceData): string | null {
+  const owners = new Map<number, string>();
+  // A lane nearly always has one stream.
+  const streamOfLane = new Int32Array(lanes.length).fill(-1);
+  for (let i = 0; i < device.rows; i++) {
+    if (device.stream[i] < 0 || streamOfLane[device.lane[i]] === device.stream[i]) continue;
+    streamOfLane[device.lane[i]] = device.stream[i];
+    const key = (device.device[i] + 1) * 2 ** 31 + device.stream[i];
+    const { pid } = lanes[device.lane[i]];
+    const owner = owners.get(key);
+    if (owner === undefined) owners.set(key, pid);
+    else if (owner !== pid)
+      return `processes ${owner} and ${pid} both have stream ${device.stream[i]} of the same device: traces of several ranks seem to be merged, and the times are those of all together; give each rank its own file`;
+  }
+  return null;
+}
+
+/** The same by the operators of the host. */
+function mergedHosts({ operatorLanes, lanes }: TraceData): string | null {
+  const pids = new Set(Array.from(operatorLanes, (lane) => lanes[lane].pid));
+  return pids.size < 2
+    ? null
+    : `operators of ${pids.size} processes: traces of several ranks seem to be merged, and the host's times are those of all together; give each rank its own file`;
 }
 
 const tolerated = 0.005;
@@ -271,7 +299,7 @@ function missingWork(view: DeviceView): string | null {
 
 /** Whether a trace without kernels has launches: then host operators are not the computation. */
 function lacksDeviceEvents(data: TraceData): boolean {
-  return data.runtime.rows > 0 || (!data.complete && data.header.deviceNames.length > 0);
+  return data.runtime.rows + data.withoutStream > 0 || (!data.complete && data.header.deviceNames.length > 0);
 }
 
 /** The analyses that need device streams and runtime calls. */
@@ -311,6 +339,8 @@ function analyseHost(data: TraceData, order: number): AnalyzedRank {
         ? "the trace has no device events and no operators: there is nothing to measure"
         : "no GPU events: operators on the CPU count as computation and the backend's collectives as communication",
   );
+  const several = mergedHosts(data);
+  if (several !== null) report.problems.push(several);
   noteClockJump(report, activity, data);
   return analyzed(report, calls, data);
 }

@@ -37,7 +37,8 @@ export interface TraceReadOptions {
 /** Reads a trace. Throws only when the file cannot be opened; damaged content is reported by `problems` and `complete`. */
 export async function readTrace(file: string, options: TraceReadOptions = {}): Promise<TraceData> {
   const { data, sorter } = await readOnce(file, options);
-  if (sorter.farTimes <= data.device.rows + data.runtime.rows + data.host.rows || sorter.farUs === null) return data;
+  if (sorter.doubtful.farTimes <= data.device.rows + data.runtime.rows + data.host.rows || sorter.farUs === null)
+    return data;
   // The first event is the odd one out: most others are too far from it, so that one of them gives the zero of the time axis.
   data.host.dispose();
   return (await readOnce(file, options, sorter.farUs)).data;
@@ -82,15 +83,21 @@ async function readOnce(
   }
   data.events = stream.events;
   data.bytes = stream.bytesRead;
-  if (sorter.negativeDurations > 0)
-    data.problems.push(`${sorter.negativeDurations} events with a negative duration were left out`);
-  const badTimes = sorter.badTimes + sorter.farTimes;
-  if (badTimes > 0)
-    data.problems.push(
-      `${badTimes} events whose time is not a number, or more than 104 days from ${originUs === undefined ? "the first" : "most others"}, were left out`,
-    );
-  if (sorter.unmatchedEnds > 0)
-    data.problems.push(`${sorter.unmatchedEnds} end events without a beginning were left out`);
+  const { doubtful } = sorter;
+  data.withoutStream = doubtful.withoutStream;
+  const from = originUs === undefined ? "the first" : "most others";
+  const told: [number, string][] = [
+    [doubtful.negativeDurations, "events with a negative duration were left out"],
+    [doubtful.withoutDuration, "events without a duration were left out"],
+    [
+      doubtful.badTimes + doubtful.farTimes,
+      `events whose time is not a number, or more than 104 days from ${from}, were left out`,
+    ],
+    [doubtful.unmatchedEnds, "end events without a beginning were left out"],
+    [doubtful.disordered, "beginnings and ends of events are not in the order of time: their durations may be wrong"],
+    [doubtful.withoutStream, "kernels and copies without a stream were left out: device times lack them"],
+  ];
+  for (const [count, what] of told) if (count > 0) data.problems.push(`${count} ${what}`);
   return { data, sorter };
 }
 

@@ -30,6 +30,12 @@ interface Change {
  */
 const loaderSlowdown = 1.08;
 
+/** Communication kernels that device work may have waited for. */
+const recentCommunication = 8;
+const everyStream = -2;
+/** With more streams it is not asked which of them a call waits for. */
+const mostStreams = 64;
+
 interface WhatIf {
   name: string;
   /** Step time in microseconds, and its ratio to the measured one. */
@@ -51,8 +57,12 @@ interface Program {
   /** Device row that a call launched, or -1. */
   work: Int32Array;
   blocks: Uint8Array;
+  /** Stream that a blocking call waits for; `everyStream` where it cannot be told. */
+  waitsFor: Int32Array;
   /** Delay of device work that neither its call nor its stream explains (events of other streams). */
   slack: Float64Array;
+  /** The part of it that is waiting for communication on another stream. */
+  communicationSlack: Float64Array;
   /** From the start of the call to the earliest start of its work. */
   latency: number;
   begin: number;
@@ -102,7 +112,9 @@ function programOf(view: DeviceView): Program | null {
     overhead: new Float64Array(n),
     work: new Int32Array(n).fill(-1),
     blocks: new Uint8Array(n),
+    waitsFor: new Int32Array(n).fill(everyStream),
     slack: new Float64Array(n),
+    communicationSlack: new Float64Array(n),
     latency: 0,
     begin,
     tail: 0,
@@ -118,6 +130,9 @@ function programOf(view: DeviceView): Program | null {
 
   const overlapWith = overlapper(dataWaits(view.data, view.cut));
   const streamEnd = new Map<number, number>();
+  const communication = kernelTypes.indexOf("COMMUNICATION");
+  /** Ends of the last communication kernels. */
+  const communicated: number[] = [];
   let deviceEnd = begin;
   let hostEnd = begin;
   for (let k = 0; k < n; k++) {
@@ -132,6 +147,14 @@ function programOf(view: DeviceView): Program | null {
       const stream = device.stream[row];
       const ready = Math.max(streamEnd.get(stream) ?? begin, start + program.latency);
       program.slack[k] = Math.max(0, device.ts[row] - ready);
+      if (program.slack[k] > 0 && communicated.length > 0) {
+        const waited = communicated.reduce((last, end) => (end <= device.ts[row] && end > last ? end : last), ready);
+        program.communicationSlack[k] = Math.min(program.slack[k], waited - ready);
+      }
+      if (view.type[row] === communication) {
+        communicated.push(device.ts[row] + device.dur[row]);
+        if (communicated.length > recentCommunication) communicated.shift();
+      }
       streamEnd.set(stream, Math.max(streamEnd.get(stream) ?? begin, device.ts[row] + device.dur[row]));
       deviceEnd = Math.max(deviceEnd, device.ts[row] + device.dur[row]);
     }
@@ -139,12 +162,31 @@ function programOf(view: DeviceView): Program | null {
     const waitsForWork = row >= 0 && !isLaunchOnly(end, device.ts[row] + device.dur[row]);
     const blocks = (isBlocking(runtime.name[call]) && !isLaunch(runtime.name[call])) || waitsForWork;
     program.blocks[k] = blocks ? 1 : 0;
-    program.overhead[k] = blocks ? Math.max(0, end - Math.max(start, Math.min(deviceEnd, end))) : runtime.dur[call];
+    let awaited = deviceEnd;
+    if (blocks && streamEnd.size <= mostStreams) {
+      // A call waits for its own work, or for the last work that had ended when it returned.
+      const stream = row >= 0 ? device.stream[row] : lastEnded(streamEnd, end);
+      program.waitsFor[k] = stream;
+      awaited = streamEnd.get(stream) ?? start;
+    }
+    program.overhead[k] = blocks ? Math.max(0, end - Math.max(start, Math.min(awaited, end))) : runtime.dur[call];
     hostEnd = Math.max(hostEnd, end);
   }
   program.tail = Math.max(0, finish - hostEnd);
   program.dataTail = overlapWith(hostEnd, finish);
   return program;
+}
+
+/** The stream whose work ended last before a time; -1: none. */
+function lastEnded(streamEnd: ReadonlyMap<number, number>, time: number): number {
+  let found = -1;
+  let last = Number.NEGATIVE_INFINITY;
+  for (const [stream, end] of streamEnd)
+    if (end <= time && end > last) {
+      found = stream;
+      last = end;
+    }
+  return found;
 }
 
 /** A call that returns before its work has ended only launched it. */
@@ -162,14 +204,15 @@ function overlapper({ starts, ends, count }: Intervals): (start: number, end: nu
   };
 }
 
-/** Duration of the steps when they are replayed with a change, in ticks. */
-function replay(view: DeviceView, program: Program, change: Change): number {
+/** Duration of the steps when they are replayed with a change, and the work of the busiest stream in them, in ticks. */
+function replay(view: DeviceView, program: Program, change: Change): { length: number; busiest: number } {
   const { device, ticksPerUs } = view.data;
   const communication = kernelTypes.indexOf("COMMUNICATION");
   const factor = change.deviceFactor ?? 1;
   const hostFactor = change.hostFactor ?? 1;
   const small = (change.fuseBelowUs ?? 0) * ticksPerUs;
   const streamEnd = new Map<number, number>();
+  const streamWork = new Map<number, number>();
   let host = 0;
   let deviceEnd = 0;
   let inRun = false;
@@ -186,15 +229,20 @@ function replay(view: DeviceView, program: Program, change: Change): number {
       const hidden = change.hiddenCommunication && view.type[row] === communication;
       const dur = hidden ? 0 : device.dur[row] * factor;
       const ready = Math.max(streamEnd.get(stream) ?? 0, start + (joins ? 0 : program.latency));
-      const begin = ready + (hidden ? 0 : program.slack[k]);
+      const slack = program.slack[k] - (change.hiddenCommunication ? program.communicationSlack[k] : 0);
+      const begin = ready + (hidden ? 0 : slack);
       streamEnd.set(stream, begin + dur);
+      streamWork.set(stream, (streamWork.get(stream) ?? 0) + dur);
       deviceEnd = Math.max(deviceEnd, begin + dur);
     }
-    if (program.blocks[k] === 1 && !change.noSynchronization) host = Math.max(host, deviceEnd);
+    if (program.blocks[k] === 1 && !change.noSynchronization) {
+      const stream = program.waitsFor[k];
+      host = Math.max(host, stream === everyStream ? deviceEnd : (streamEnd.get(stream) ?? 0));
+    }
     if (!joins) host += program.overhead[k] * hostFactor;
   }
   const tail = program.tail - (change.noDataWait ? program.dataTail : 0);
-  return Math.max(host + tail * hostFactor, deviceEnd);
+  return { length: Math.max(host + tail * hostFactor, deviceEnd), busiest: Math.max(0, ...streamWork.values()) };
 }
 
 const changes: readonly { name: string; change: Change; samples?: number }[] = [
@@ -212,14 +260,17 @@ export function whatIf(view: DeviceView): { measuredStepUs: number; replayedStep
   const last = program.steps[program.steps.length - 1];
   const perStep = 1 / program.steps.length;
   const measured = (last.ts + last.dur - program.begin) * perStep;
-  const unchanged = replay(view, program, {}) * perStep;
+  const unchanged = replay(view, program, {}).length * perStep;
   if (!(measured > 0) || !(unchanged > 0)) return null;
   return {
     measuredStepUs: measured,
     replayedStepUs: unchanged,
     rows: changes.map(({ name, change, samples = 1 }) => {
-      // The error of the method is taken to be the same with and without the change.
-      const stepUs = (replay(view, program, change) * perStep * measured) / unchanged;
+      // The error of the method is taken to be the same with and without the change. A step is not shorter than the work of its
+      // busiest stream, and not longer than before where nothing is added.
+      const { length, busiest } = replay(view, program, change);
+      const scaled = Math.max((length * perStep * measured) / unchanged, busiest * perStep);
+      const stepUs = samples === 1 ? Math.min(scaled, measured) : scaled;
       return { name, stepUs, speedup: (samples * measured) / stepUs };
     }),
   };

@@ -1,11 +1,11 @@
 // The JSON scanner: functions over a window of bytes that allocate neither objects nor strings. `needMore` means that the
 // window ends inside the token; the caller reads more bytes and scans again.
-import { hashSeed } from "./symbols.js";
+import { hashBytes, hashFactor, hashSeed } from "./symbols.js";
 
 export const needMore = -1;
 
-/** What the last `scanString` or `scanNumber` found; module state, because a returned object would cost an allocation. */
-export const found = { hash: 0, number: 0, isFloat: false, escaped: false, whole: 0, nanoseconds: 0 };
+/** What the last scan found; module state, because a returned object would cost an allocation. */
+export const found = { hash: 0, length: 0, number: 0, isFloat: false, whole: 0, nanoseconds: 0 };
 
 export class TraceSyntaxError extends Error {
   constructor(
@@ -25,35 +25,50 @@ export function skipSpace(bytes: Uint8Array, at: number, end: number): number {
   return at;
 }
 
-/** Scans from after the opening quote to the closing one; leaves the hash of the raw bytes in `found`. */
-export function scanString(bytes: Uint8Array, at: number, end: number): number {
+/** Bytes that end a string or may. */
+const endsString = new Uint8Array(256);
+endsString[quote] = 1;
+endsString[backslash] = 1;
+
+/** Scans from after the opening quote to the closing one; leaves the `hashBytes` of the raw bytes in `found`. */
+export function scanString(bytes: Buffer, at: number, end: number): number {
+  const start = at;
   let hash = hashSeed;
-  found.escaped = false;
-  while (at < end) {
-    const c = bytes[at];
-    if (c === quote) {
-      found.hash = hash;
-      return at;
+  for (; at + 3 <= end; at += 3) {
+    const a = bytes[at];
+    const b = bytes[at + 1];
+    const c = bytes[at + 2];
+    if ((endsString[a] | endsString[b] | endsString[c]) !== 0) {
+      if (a === quote) {
+        found.hash = hash;
+        return at;
+      }
+      if (a === backslash) break;
+      if (b === quote) {
+        found.hash = Math.imul(hash ^ a, hashFactor);
+        return at + 1;
+      }
+      if (b === backslash || c === backslash) break;
+      found.hash = Math.imul(hash ^ (a | (b << 8)), hashFactor);
+      return at + 2;
     }
-    hash = Math.imul(hash ^ c, 16777619);
-    at++;
-    if (c === backslash) {
-      found.escaped = true;
-      if (at >= end) return needMore;
-      hash = Math.imul(hash ^ bytes[at], 16777619);
-      at++;
-    }
+    hash = Math.imul(hash ^ (a | (b << 8) | (c << 16)), hashFactor);
   }
-  return needMore;
+  const behind = skipString(bytes, at, end);
+  if (behind < 0) return needMore;
+  found.hash = hashBytes(bytes, start, behind - 1);
+  return behind - 1;
 }
 
 /** Like `scanString` without the hash: long strings are searched by the built-in search. Returns behind the quote. */
 export function skipString(bytes: Buffer, at: number, end: number): number {
   const near = Math.min(at + 48, end);
-  while (at < near) {
-    const c = bytes[at];
-    if (c === quote) return at + 1;
-    at += c === backslash ? 2 : 1;
+  while (at + 2 <= near) {
+    if ((endsString[bytes[at]] | endsString[bytes[at + 1]]) === 0) at += 2;
+    else if (bytes[at] === quote) return at + 1;
+    else if (bytes[at] === backslash) at += 2;
+    else if (bytes[at + 1] === quote) return at + 2;
+    else at += 3;
   }
   while (at < end) {
     const close = bytes.indexOf(quote, at);
@@ -197,51 +212,59 @@ for (const c of '"{}[]') structural[c.charCodeAt(0)] = 1;
 export function skipRest(bytes: Buffer, at: number, end: number): number {
   let depth = 1;
   for (;;) {
+    while (
+      at + 4 <= end &&
+      (structural[bytes[at]] | structural[bytes[at + 1]] | structural[bytes[at + 2]] | structural[bytes[at + 3]]) === 0
+    )
+      at += 4;
     while (at < end && structural[bytes[at]] === 0) at++;
     if (at >= end) return needMore;
     const c = bytes[at++];
     if (c === quote) {
-      at = skipString(bytes, at, end);
-      if (at < 0) return needMore;
+      while (at < end && endsString[bytes[at]] === 0) at++;
+      if (at < end && bytes[at] === quote) at++;
+      else {
+        at = skipString(bytes, at, end);
+        if (at < 0) return needMore;
+      }
     } else if (c === 0x7b || c === 0x5b) depth++;
     else if (--depth === 0) return at;
   }
 }
 
-/** A set of keys, found by the hash of the scanner and compared byte by byte. */
+/** A set of keys, found by their first letter and compared byte by byte. */
 export class KeyTable {
-  private readonly slots = new Int32Array(256).fill(-1);
-  private readonly hashes: Int32Array;
-  private readonly keys: Buffer[];
+  /** Of each first letter: its keys, the length before the bytes; the ids of the keys at the same places. */
+  private readonly keys: (Uint8Array | null)[] = Array.from({ length: 256 }, () => null);
+  private readonly ids: Int32Array[] = Array.from({ length: 256 }, () => new Int32Array(0));
 
   constructor(names: readonly string[]) {
-    this.keys = names.map((name) => Buffer.from(name));
-    this.hashes = new Int32Array(names.length);
-    for (let id = 0; id < names.length; id++) {
-      let hash = hashSeed;
-      for (const c of this.keys[id]) hash = Math.imul(hash ^ c, 16777619);
-      this.hashes[id] = hash;
-      let slot = hash & 255;
-      while (this.slots[slot] >= 0) slot = (slot + 1) & 255;
-      this.slots[slot] = id;
+    for (const letter of new Set(names.map((name) => name.charCodeAt(0)))) {
+      const own = names.flatMap((name, id) =>
+        name.charCodeAt(0) === letter ? [{ id, bytes: Buffer.from(name) }] : [],
+      );
+      this.keys[letter] = Uint8Array.from(own.flatMap(({ bytes }) => [bytes.length, ...bytes]));
+      this.ids[letter] = Int32Array.from(own, ({ id }) => id);
     }
   }
 
-  /** Index of the key in the list, or -1. */
-  find(bytes: Uint8Array, start: number, end: number, hash: number): number {
-    let slot = hash & 255;
-    for (;;) {
-      const id = this.slots[slot];
-      if (id < 0) return -1;
-      if (this.hashes[id] === hash) {
-        const key = this.keys[id];
-        if (key.length === end - start) {
-          let i = 0;
-          while (i < key.length && key[i] === bytes[start + i]) i++;
-          if (i === key.length) return id;
-        }
-      }
-      slot = (slot + 1) & 255;
+  /**
+   * Index of the key that begins at `at`, behind its quote; its length is then in `found.length`. -1: another key, or one that
+   * goes on behind the window.
+   */
+  find(bytes: Uint8Array, at: number, end: number): number {
+    const letter = at < end ? bytes[at] : 0;
+    const keys = this.keys[letter];
+    if (keys === null) return -1;
+    for (let from = 0, index = 0; from < keys.length; from += keys[from] + 1, index++) {
+      const length = keys[from];
+      if (at + length >= end || bytes[at + length] !== quote) continue;
+      let i = 1;
+      while (i < length && keys[from + 1 + i] === bytes[at + i]) i++;
+      if (i < length) continue;
+      found.length = length;
+      return this.ids[letter][index];
     }
+    return -1;
   }
 }

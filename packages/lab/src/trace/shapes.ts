@@ -1,7 +1,7 @@
 // Shapes of the operators of a trace (record_shapes=True): the raw lists are interned while the file is read and parsed when an
 // analysis asks for them.
 import { argumentIndex as arg, type EventSlots } from "./event.js";
-import { hashSeed, type SymbolColumns, Symbols } from "./symbols.js";
+import { hashBytes, type SymbolColumns, Symbols } from "./symbols.js";
 
 /** Sizes of one input: of a tensor, of each tensor of a list, or empty. */
 type Dims = readonly (number | readonly number[])[];
@@ -103,8 +103,6 @@ export class ShapeTable {
     if (!e.has(argument)) return -1;
     const start = e.argStart[argument];
     const end = e.argEnd[argument];
-    let hash = hashSeed;
-    for (let i = start; i < end; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
-    return this.texts.intern(bytes, start, end, hash);
+    return this.texts.intern(bytes, start, end, hashBytes(bytes, start, end));
   }
 }

@@ -1,8 +1,8 @@
 // Sorts parsed events into the tables of a trace: device work, calls with a correlation id, other host events, marks, names.
-import { mostDevices } from "@weft/formats";
+import { mostDevices } from "@weft/formats/limits";
 import { allStreams } from "./columns.js";
 import type { CollectiveArguments, TraceData } from "./data.js";
-import { argumentIndex as arg, type EventSlots } from "./event.js";
+import { argumentIndex as arg, EventSlots } from "./event.js";
 import { bytesOfDtype, type Category, categories, categoryIndex, categoryOf, isHostCollective } from "./kinds.js";
 import type { EventSink } from "./stream.js";
 import { type SymbolColumns, Symbols } from "./symbols.js";
@@ -13,6 +13,18 @@ export interface LaneColumns {
   tids: SymbolColumns;
   lanes: [pid: number, tid: number][];
 }
+
+/** A beginning whose end has not come. */
+interface OpenEvent {
+  ts: number;
+  name: number;
+  category: number;
+  /** The event, where it has arguments. */
+  bytes: Buffer | null;
+}
+
+/** Longer beginnings keep their times only. */
+const longestBegin = 1 << 14;
 
 /** Sorts the events of a stream into the tables of a trace. */
 export class Sorter implements EventSink {
@@ -25,13 +37,24 @@ export class Sorter implements EventSink {
   private lastPid = -1;
   private lastTid = -1;
   private lastLane = -1;
-  private readonly open = new Map<number, { ts: number; name: number; category: number }[]>();
+  private lastOperatorLane = -1;
+  private readonly open = new Map<number, OpenEvent[]>();
+  /** Time of the last beginning or end of each lane. */
+  private readonly lastHalf = new Map<number, number>();
+  private readonly begun = new EventSlots();
   private readonly nameFlags: number[] = [];
-  negativeDurations = 0;
-  badTimes = 0;
-  unmatchedEnds = 0;
-  /** Events too far from the zero of the time axis, and the whole microseconds of the first of them. */
-  farTimes = 0;
+  /** Numbers of events that were left out, or whose values are doubtful, by reason. */
+  readonly doubtful = {
+    negativeDurations: 0,
+    withoutDuration: 0,
+    badTimes: 0,
+    /** Too far from the zero of the time axis. */
+    farTimes: 0,
+    unmatchedEnds: 0,
+    disordered: 0,
+    withoutStream: 0,
+  };
+  /** Whole microseconds of the first event that is too far. */
   farUs: number | null = null;
 
   /** Beginnings and ends of events: they belong together across the blocks of a file. */
@@ -105,15 +128,18 @@ export class Sorter implements EventSink {
   }
 
   private whole(e: EventSlots, bytes: Buffer): void {
-    if (Number.isNaN(e.dur)) return;
     const category = this.category(e, bytes);
     if (categories[category] === "trace") return;
+    if (Number.isNaN(e.dur)) {
+      this.doubtful.withoutDuration++;
+      return;
+    }
     if (!Number.isFinite(e.ts) || !Number.isFinite(e.dur)) {
-      this.badTimes++;
+      this.doubtful.badTimes++;
       return;
     }
     if (e.dur < 0) {
-      this.negativeDurations++;
+      this.doubtful.negativeDurations++;
       return;
     }
     const start = this.start(e);
@@ -126,7 +152,7 @@ export class Sorter implements EventSink {
   /** Counts an event that cannot be exact on this time axis. */
   private isFar(e: EventSlots, start: number, duration: number): boolean {
     if (Math.abs(start) + duration <= Number.MAX_SAFE_INTEGER || this.data.unit === "us") return false;
-    this.farTimes++;
+    this.doubtful.farTimes++;
     this.farUs ??= e.tsWhole;
     return true;
   }
@@ -137,19 +163,26 @@ export class Sorter implements EventSink {
     const lane = this.lane(e, bytes);
     let stack = this.open.get(lane);
     if (stack === undefined) this.open.set(lane, (stack = []));
+    const ts = Number.isFinite(e.ts) ? this.start(e) : Number.NaN;
+    if (ts < (this.lastHalf.get(lane) ?? Number.NEGATIVE_INFINITY)) this.doubtful.disordered++;
+    else this.lastHalf.set(lane, ts);
     if (e.phase === 0x42) {
       const name = this.data.symbols.intern(bytes, e.name.start, e.name.end, e.name.hash);
-      stack.push({ ts: Number.isFinite(e.ts) ? this.start(e) : Number.NaN, name, category: this.category(e, bytes) });
+      const isKept = e.args !== 0 && e.end - e.start <= longestBegin;
+      const copy = isKept ? Buffer.from(bytes.subarray(e.start, e.end)) : null;
+      stack.push({ ts, name, category: this.category(e, bytes), bytes: copy });
       return;
     }
     const begin = stack.pop();
-    const end = Number.isFinite(e.ts) ? this.start(e) : Number.NaN;
-    if (begin === undefined || !(end >= begin.ts)) {
-      this.unmatchedEnds++;
+    if (begin === undefined || !(ts >= begin.ts)) {
+      this.doubtful.unmatchedEnds++;
       return;
     }
-    if (!this.isFar(e, begin.ts, end - begin.ts))
-      this.store(e, bytes, begin.ts, end - begin.ts, begin.name, begin.category);
+    if (this.isFar(e, begin.ts, ts - begin.ts)) return;
+    // Arguments stand at the beginning, or at the end.
+    if (begin.bytes !== null) this.begun.parse(begin.bytes, 0, begin.bytes.length);
+    const [slots, text] = begin.bytes === null ? [e, bytes] : [this.begun, begin.bytes];
+    this.store(slots, text, begin.ts, ts - begin.ts, begin.name, begin.category);
   }
 
   private store(e: EventSlots, bytes: Buffer, ts: number, dur: number, name: number, category: number): void {
@@ -158,6 +191,7 @@ export class Sorter implements EventSink {
     const kind = categories[category];
     const correlation = e.has(arg.correlation) ? e.number(arg.correlation) : -1;
     const stream = e.has(arg.stream) ? e.number(arg.stream) : -1;
+    if (!(stream >= 0) && (kind === "kernel" || kind === "memcpy" || kind === "memset")) this.doubtful.withoutStream++;
     if (this.isDevice(kind, stream, name)) {
       const row = data.device.add(ts, dur, name, lane, Number.isFinite(correlation) ? correlation : -1);
       data.device.describe(
@@ -211,6 +245,10 @@ export class Sorter implements EventSink {
     }
     if (Number.isSafeInteger(e.number(arg.step))) data.addRun(e.number(arg.step), ts, ts + dur);
     const isOperator = category === categoryIndex.cpu_op;
+    if (isOperator && lane !== this.lastOperatorLane) {
+      this.lastOperatorLane = lane;
+      data.operatorLanes.add(lane);
+    }
     const inputs = isOperator ? data.shapes.add(e, bytes) : -1;
     const sequence = isOperator && e.has(arg["Sequence number"]) ? e.number(arg["Sequence number"]) : -1;
     data.host.add(ts, dur, name, category, lane, device, inputs, sequence);

@@ -16,6 +16,15 @@ const headerFields = new Set([
   "profile_memory",
 ]);
 
+/** First bytes of files that hold a trace in a form that is not read. */
+const containers = [
+  { name: "zstd", magic: [0x28, 0xb5, 0x2f, 0xfd] },
+  { name: "bzip2", magic: [0x42, 0x5a, 0x68] },
+  { name: "xz", magic: [0xfd, 0x37, 0x7a, 0x58] },
+  { name: "zip", magic: [0x50, 0x4b, 0x03, 0x04] },
+  { name: "twice compressed gzip", magic: [0x1f, 0x8b] },
+];
+
 const windowBytes = 1 << 21;
 const largestEvent = 1 << 26;
 /** An unfinished event of more bytes is parsed again when it has twice as many, not with every read: that would be quadratic. */
@@ -202,7 +211,11 @@ export class TraceStream {
       this.state = "events";
     } else if ((c === 0xff && this.window[at + 1] === 0xfe) || (c === 0xfe && this.window[at + 1] === 0xff))
       throw new TraceSyntaxError("this is text in UTF-16; convert it (iconv -f UTF-16 -t UTF-8),", at);
-    else throw new TraceSyntaxError("this is not a JSON trace: it starts with neither { nor [,", at);
+    else {
+      const packed = containers.find(({ magic }) => magic.every((byte, i) => this.window[this.at + i] === byte));
+      if (packed !== undefined) throw new TraceSyntaxError(`this is a ${packed.name} file; unpack it first,`, this.at);
+      throw new TraceSyntaxError("this is not a JSON trace: it starts with neither { nor [,", at);
+    }
     this.at = at + 1;
     return true;
   }

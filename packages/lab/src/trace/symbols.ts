@@ -13,10 +13,20 @@ const initialSlots = 1 << 12;
 export const hashSeed: number =
   (workerData as { hashSeed?: number } | null)?.hashSeed ?? randomInt(-(2 ** 31), 2 ** 31 - 1) | 0;
 
-function hashBytes(bytes: Uint8Array, start: number, end: number): number {
+/** Odd multiplier of the hash. */
+export const hashFactor = 16777619;
+
+/**
+ * Hash of the bytes [start, end), three at a time: a multiplication per byte would take longer than reading it. Four would let the
+ * highest bit of one step cancel that of the next whatever the seed is.
+ */
+export function hashBytes(bytes: Uint8Array, start: number, end: number): number {
   let hash = hashSeed;
-  for (let i = start; i < end; i++) hash = Math.imul(hash ^ bytes[i], 16777619);
-  return hash;
+  let at = start;
+  for (; at + 3 <= end; at += 3)
+    hash = Math.imul(hash ^ (bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16)), hashFactor);
+  if (at + 2 === end) return Math.imul(hash ^ (bytes[at] | (bytes[at + 1] << 8)), hashFactor);
+  return at < end ? Math.imul(hash ^ bytes[at], hashFactor) : hash;
 }
 
 /** The byte strings of a table, by id: the bytes [starts[id], starts[id + 1]) of `arena`. */
@@ -39,7 +49,7 @@ export class Symbols {
     return this.count;
   }
 
-  /** Id of the bytes [start, end), whose hash the caller has computed with `hashSeed` and the FNV step. */
+  /** Id of the bytes [start, end), whose `hashBytes` the caller has computed. */
   intern(bytes: Uint8Array, start: number, end: number, hash: number): number {
     const mask = this.slots.length - 1;
     let slot = (hash ^ (hash >>> 15)) & mask;

@@ -199,7 +199,7 @@ function checkPrompts(model: Model, prompts: readonly (readonly number[])[]): nu
   const maxPositions = positionsOf(model);
   if (!Array.isArray(prompts) || prompts.some((prompt) => typeof prompt !== "object"))
     throw new ModelError("generate: prompts is a list with a list of token ids for each prompt, such as [[5, 6, 7]]");
-  if (prompts.length === 0) throw new ModelError("generate: there is no prompt");
+  if (prompts.length === 0) throw new ModelError("generate: prompts is empty; give at least one list of token ids");
   prompts.forEach((prompt, i) => {
     if (prompt.length === 0) {
       const { bos_token_id: bos } = model.json;

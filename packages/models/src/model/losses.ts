@@ -52,7 +52,8 @@ export function taskLoss(outputs: Outputs, batch: Batch, task: ModelTask, proble
   const { labels } = batch;
   if (logits === undefined)
     throw new ModelError('loss: the task "base" has no head; load the model with a task, such as "classification"');
-  if (labels === undefined) throw new ModelError("loss: the batch has no labels");
+  if (labels === undefined)
+    throw new ModelError("loss: the batch has no labels; add them to the batch, int32 for classes and tokens");
   if (task === "classification") return classLoss(logits, labels, problem);
   return tokenLoss(logits, task === "causal-lm" ? nextLabels(labels, batch.segmentIds) : labels);
 }

@@ -47,7 +47,7 @@ export function encodeBatch(
 ): TextBatch {
   checkOptions("encodeBatch", options, ["maxLength", "padTo", "side", "padToken"]);
   const { maxLength, padTo, side = tokenizer.paddingSide, padToken = tokenizer.special.pad ?? 0 } = options;
-  if (texts.length === 0) throw new ModelError("encodeBatch: there is no text");
+  if (texts.length === 0) throw new ModelError("encodeBatch: texts is empty; give at least one text");
   const most = Math.min(maxLength ?? Number.POSITIVE_INFINITY, padTo ?? Number.POSITIVE_INFINITY);
   const limit = Number.isFinite(most) ? { maxLength: most } : {};
   const rows = texts.map((text) =>

@@ -35,7 +35,7 @@ export function packSequences(sequences: readonly (readonly number[])[], length:
       row.segments.push(row.count);
     }
   }
-  if (rows.length === 0) throw new ModelError("packSequences: there is no token");
+  if (rows.length === 0) throw new ModelError("packSequences: all sequences are empty; give at least one token");
   const table = (part: (row: (typeof rows)[number]) => number[], fill: number): Tensor => {
     const all = new Int32Array(rows.length * length).fill(fill);
     rows.forEach((row, i) => {

@@ -251,7 +251,7 @@ export function loraOf(model: Model, given: LoraOptions): Lora {
         const other = file.names.find((name) => !expected.has(name));
         if (other !== undefined)
           throw new ModelError(
-            `${path}: has ${other}, which is no adapter of the layers ${layers.join(", ")}; set targets`,
+            `${path}: has ${other}, which is not an adapter of the layers ${layers.join(", ")}; set targets`,
           );
         const adapters: Adapters = {};
         for (const layer of layers) {

@@ -46,7 +46,7 @@ export async function readTexts(path: string): Promise<LabeledText[]> {
   // Other encodings would be trained on as characters that nobody wrote.
   if (!isUtf8(bytes)) throw new ModelError(`${path}: is not text in UTF-8; convert it first with iconv`);
   const rows = /\.csv(\.gz)?$/.test(path) ? fromCsv(bytes, path) : fromLines(bytes, path);
-  if (rows.length === 0) throw new ModelError(`${path}: holds no text`);
+  if (rows.length === 0) throw new ModelError(`${path}: holds no text; expected one text per row`);
   return rows;
 }
 
@@ -91,7 +91,7 @@ function fromLine(line: string, where: string): LabeledText {
   try {
     parsed = JSON.parse(line) as typeof parsed;
   } catch {
-    throw new ModelError(`${where} is not JSON`);
+    throw new ModelError(`${where} is not JSON; each line of the file is one object with text and label`);
   }
   const listOf = (names: readonly string[]): unknown[] | null => {
     const found = names.map((name) => parsed?.[name]).find((value) => Array.isArray(value));
@@ -99,7 +99,8 @@ function fromLine(line: string, where: string): LabeledText {
   };
   const words = listOf(wordNames);
   if (words !== null && typeof parsed["text"] !== "string") return taggedWords(words, listOf(tagNames), where);
-  if (typeof parsed?.["text"] !== "string") throw new ModelError(`${where} has no text`);
+  if (typeof parsed?.["text"] !== "string")
+    throw new ModelError(`${where} has no text: the key "text" is missing or not a string`);
   const { text, label } = parsed as { text: string; label?: unknown };
   if (label === undefined || label === null) return { text };
   if (typeof label === "object")

@@ -16,7 +16,7 @@ export class Box {
     for (const [name, [low, high]] of Object.entries(bounds)) {
       if (!names.includes(name))
         throw new WeftError(
-          `minimize: bounds name "${name}", which is no parameter; parameters are ${names.join(", ")}`,
+          `minimize: bounds name "${name}", which is not a parameter; parameters are ${names.join(", ")}`,
         );
       if (!(low < high)) throw new WeftError(`minimize: the bounds of "${name}" must ascend, got [${low}, ${high}]`);
     }

@@ -247,6 +247,6 @@ test("L-BFGS stays within bounds and finds the minimum on their faces", () => {
     const other = minimize(loss, start, { bounds, method, iterations: 400, rate: 0.05 });
     assert.ok(other.params.x.abs().max().itemSync() <= 1 && other.value < found.value + 1e-3, method);
   }
-  assert.throws(() => minimize(loss, start, { bounds: { z: [0, 1] } }), /"z", which is no parameter/);
+  assert.throws(() => minimize(loss, start, { bounds: { z: [0, 1] } }), /"z", which is not a parameter/);
   assert.throws(() => minimize(loss, start, { bounds: { x: [1, 1] } }), /must ascend/);
 });

@@ -137,7 +137,7 @@ export function spectrum(H: Qobj, wlist: readonly number[], cOps: CollapseOperat
   ).dag();
   const decaying = L.sub(operatorToVector(rho).mul(trace));
   return wlist.map((w) => {
-    if (!Number.isFinite(w)) throw new WeftError(`spectrum: a frequency is ${w}`);
+    if (!Number.isFinite(w)) throw new WeftError(`spectrum: wlist must hold finite frequencies, got ${w}`);
     const shifted = new Qobj(
       Operator.build(L.rows, L.rows, (i, j) => {
         const { re, im } = decaying.at(i, j);

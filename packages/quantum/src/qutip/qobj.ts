@@ -143,7 +143,10 @@ export class Qobj extends Operator {
   /** <this|other> of two kets or bras, as QuTiP: the left one is conjugated. */
   overlap(other: Qobj): OperatorEntry {
     const [left, right] = [this, other].map((x) => (x.isbra ? x.dag() : x));
-    if (!left.isket || !right.isket) throw new WeftError("Qobj.overlap: needs kets or bras");
+    if (!left.isket || !right.isket)
+      throw new WeftError(
+        "Qobj.overlap: needs two kets or bras, got an operator; matrixElement(bra, ket) takes operators",
+      );
     return left.dag().mul(right).tr();
   }
 
@@ -205,7 +208,8 @@ export class Qobj extends Operator {
 
   /** Projector |psi><psi| of a ket or bra. */
   proj(): Qobj {
-    if (this.isoper) throw new WeftError("Qobj.proj: needs a ket or a bra");
+    if (this.isoper)
+      throw new WeftError(`Qobj.proj: needs a ket or a bra, got an operator of ${this.rows} x ${this.columns}`);
     return densityMatrix(this);
   }
 

@@ -190,7 +190,7 @@ function spinLevels(j: number, name: string): number {
 }
 /** Density matrix |psi><psi|. */
 export function ket2dm(psi: Qobj): Qobj {
-  if (psi.isoper) throw new WeftError("ket2dm: needs a ket or a bra");
+  if (psi.isoper) throw new WeftError(`ket2dm: needs a ket or a bra, got an operator of ${psi.rows} x ${psi.columns}`);
   return densityMatrix(psi);
 }
 

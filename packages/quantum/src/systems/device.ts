@@ -164,13 +164,18 @@ export class QuantumDevice {
     for (const [name, keys] of Object.entries(this.shared))
       for (const key of keys) {
         if (!known.includes(key))
-          throw new WeftError(`device: shared ${name} names "${key}", which is no parameter${suggestion(key, known)}`);
-        if (members.has(key)) throw new WeftError(`device: "${key}" is shared twice`);
+          throw new WeftError(
+            `device: shared ${name} names "${key}", which is not a parameter${suggestion(key, known)}`,
+          );
+        if (members.has(key))
+          throw new WeftError(
+            `device: "${key}" is in two lists of shared, or twice in one; a parameter belongs to one`,
+          );
         members.add(key);
       }
     for (const key of Object.keys(this.spread))
       if (!known.includes(key))
-        throw new WeftError(`device: spread names "${key}", which is no parameter${suggestion(key, known)}`);
+        throw new WeftError(`device: spread names "${key}", which is not a parameter${suggestion(key, known)}`);
   }
 
   /** Values by key, before parameters are shared. */

@@ -293,7 +293,7 @@ export class DevicePart {
     }
     for (const [name, fallback] of Object.entries(rule.parameters)) {
       if (name in parameters) continue;
-      if (fallback === null) throw new WeftError(`${kind}: ${name} is missing`);
+      if (fallback === null) throw new WeftError(`${kind}: ${name} is missing; give it a number`);
       parameters[name] = fallback;
     }
     this.parameters = parameters;

@@ -47,7 +47,10 @@ const forBatches = 0x62617463;
 /** Plans the batches of an epoch. */
 export function planEpoch(options: EpochOptions, epoch: number, lengthOf: (row: number) => number): Epoch {
   const { rows, globalBatch, seed, lengths, shuffle } = options;
-  if (rows === 0) throw new DataError("the data set is empty");
+  if (rows === 0)
+    throw new DataError(
+      "the data set is empty: it has no row of this split; check data.path, data.train_limit and data.validation",
+    );
   const batches = Math.ceil(rows / globalBatch);
   const order = shuffle ? shuffled(rows, seed, epoch, forSamples) : Uint32Array.from({ length: rows }, (_, i) => i);
   const longest = lengths[lengths.length - 1];

@@ -51,7 +51,7 @@ test("links in circles and nulls are errors that name the file or the row", asyn
   symlinkSync("self.txt", join(folder, "circle/pos/self.txt"));
   await refuses({ format: "folder", path: join(folder, "circle") }, /self\.txt cannot be read: ELOOP/);
   symlinkSync("..", join(folder, "circle/neg/up"));
-  await refuses({ format: "folder", path: join(folder, "circle") }, /neg\/up is no file/);
+  await refuses({ format: "folder", path: join(folder, "circle") }, /neg\/up is not a file/);
   const rows = '{"text": "x", "label": "a"}\n{"text": null, "label": "b"}\n';
   await refuses({ format: "jsonl", path: write("null.jsonl", rows) }, /null\.jsonl:2: "text" is null, not text/);
 });
@@ -85,6 +85,22 @@ test("jsonl and parquet: the usual label column is found, all others are the tex
   assert.equal(new Set([...train, ...held].map(([, text]) => text)).size, 20);
   const hub = await rowsOf({ format: "parquet", path: testdata("hub") });
   assert.ok(hub.length > 0 && hub.every(([label, text]) => /^\d+$/.test(label) && text.length > 0));
+});
+
+test("columns that number the rows are no text unless they are asked for", async () => {
+  const content = ",ID,text,label\n0,17,good,a\n1,18,bad,b\n";
+  const path = write("numbered/train.csv", content).replace("/train.csv", "");
+  const rows = await rowsOf({ format: "csv", path });
+  assert.deepEqual(rows, [
+    ["a", "good"],
+    ["b", "bad"],
+  ]);
+  const asked = await rowsOf({ format: "csv", path, text: ["ID", "text"] });
+  assert.deepEqual(asked[0], ["a", "17 good"]);
+  await refuses(
+    { format: "csv", path: write("only.csv", "id,label\n1,a\n") },
+    /no column of text besides the class "label"/,
+  );
 });
 
 test("csv: other separators and encodings, classes in a fixed order", async () => {
@@ -191,5 +207,5 @@ test("the format of a path; hidden files are no texts, and folders in the folder
   assert.equal(ownFormatOf(join(folder, "g")), "folder");
   assert.equal((await rowsOf({ format: "folder", path: join(folder, "g") })).length, 18);
   write("g/odd/more/a.txt", "x");
-  await refuses({ format: "folder", path: join(folder, "g") }, /more is no file/);
+  await refuses({ format: "folder", path: join(folder, "g") }, /more is not a file/);
 });

@@ -22,7 +22,7 @@ export interface OwnData {
   format: OwnFormat;
   /** A folder with the splits, or one file: then one of every ten rows is for the test. */
   path: string;
-  /** Columns of the text, joined by spaces; by default all but the label. */
+  /** Columns of the text, joined by spaces; by default all but the label and those that number the rows (id, index). */
   text?: readonly string[];
   /** Column of the class; by default the one with a usual name. */
   label?: string;
@@ -35,6 +35,8 @@ interface Row {
 }
 
 const usualLabels = ["label", "labels", "class", "category", "target", "sentiment", "y"];
+/** Columns that number the rows (the first one of pandas has no name): they are no text, and may give the class away. */
+const usualNumbers = ["", "id", "idx", "index", "row", "uuid", "guid", "unnamed: 0"];
 const mostClasses = 10_000;
 
 /** The label and text columns of a table with these columns. */
@@ -55,8 +57,11 @@ function chooseColumns(data: OwnData, names: readonly string[], path: string): {
       `${path}: which column is the class? Give data.label (--label); its columns are: ${listSome(names, 20)} (a first line with the names is required)`,
     );
   const label = find(data.label ?? (usual as string), "data.label");
-  const text = data.text?.map((name) => find(name, "data.text")) ?? names.map((_, i) => i).filter((i) => i !== label);
-  if (text.length === 0) throw new DataError(`${path} has no column besides the class "${names[label]}"`);
+  const text =
+    data.text?.map((name) => find(name, "data.text")) ??
+    names.flatMap((name, i) => (i === label || usualNumbers.includes(name.toLowerCase()) ? [] : [i]));
+  if (text.length === 0)
+    throw new DataError(`${path} has no column of text besides the class "${names[label]}"; data.text names one`);
   return { label, text };
 }
 
@@ -159,7 +164,7 @@ function* folderRows(tree: string): Generator<Row> {
     for (const file of readdirSync(join(tree, name)).filter(isVisible).sort()) {
       const path = join(tree, name, file);
       if (!statOf(path).isFile())
-        throw new DataError(`${path} is no file; a folder of a class holds one file per text, and no folders`);
+        throw new DataError(`${path} is not a file; the folder of a class holds one file per text, and no folders`);
       yield { label: name, parts: [checkText(readWhole(path), path)], where: path };
     }
 }
@@ -183,7 +188,7 @@ const endings: Readonly<Record<string, OwnFormat>> = {
 
 /** The format of a file by its ending, or of a folder by its training split. */
 export function ownFormatOf(path: string): OwnFormat {
-  if (!existsSync(path)) throw new DataError(`${path} does not exist`);
+  if (!existsSync(path)) throw new DataError(`${path} does not exist; give a file or folder of texts`);
   if (statSync(path).isDirectory()) {
     const split = ownFormats.find((format) =>
       ["", ".gz"].some((packed) => existsSync(join(path, `train.${format}${packed}`))),

@@ -19,6 +19,7 @@ import { basename, join } from "node:path";
 import { type Tensor, tensor, treeMap } from "@weft/core/internal/tensor";
 import { save } from "@weft/core/io";
 import { loadStateDict, type StateDict, stateDict } from "@weft/core/nn";
+import type { BestEpoch } from "./best-epoch.js";
 import type { RunConfig } from "./config.js";
 import { CheckpointError } from "./errors.js";
 import { isFeedback } from "./feedback.js";
@@ -60,6 +61,8 @@ export interface Progress {
   config: RunConfig;
   /** Measured speeds of the ranks, by which batches are divided. */
   speeds?: readonly number[] | undefined;
+  /** The best epoch so far, if the configuration asks for it. */
+  best?: BestEpoch | undefined;
 }
 
 const checksums = "SHA256SUMS";
@@ -157,9 +160,10 @@ function failed(run: string, step: number, error: Error): CheckpointError {
   );
 }
 
-function prune(run: string, keep: number): void {
+/** Removes the oldest checkpoints beyond `keep`, but not the one of the best epoch. */
+function prune(run: string, keep: number, best: BestEpoch | undefined): void {
   for (const step of checkpointSteps(run).slice(0, -keep))
-    rmSync(join(folderOf(run), nameOf(step)), { recursive: true, force: true });
+    if (step !== best?.step) rmSync(join(folderOf(run), nameOf(step)), { recursive: true, force: true });
 }
 
 /** Removes what killed writers left behind. */
@@ -187,7 +191,7 @@ export function startShardedCheckpoint(
   group: RankGroup,
 ): Promise<void> {
   const folder = folderOf(run);
-  const { step } = progress;
+  const { step, best } = progress;
   const temporary = join(folder, `.${nameOf(step)}.sharded.tmp`);
   const state = `${JSON.stringify(progress, null, 1)}\n`;
   if (group.rank === 0) {
@@ -206,7 +210,7 @@ export function startShardedCheckpoint(
     writeSynced(join(temporary, parts.progress), state);
     const own = [indexFile, parts.progress].map((file) => ({ file, sum: hashOf(join(temporary, file)) }));
     publish(temporary, join(folder, nameOf(step)), [...shards, ...own]);
-    prune(run, keep);
+    prune(run, keep, best);
   };
   return write().catch((error: Error) => {
     if (group.rank === 0) rmSync(temporary, { recursive: true, force: true });
@@ -253,7 +257,7 @@ export async function writeCheckpoint(
     rmSync(temporary, { recursive: true, force: true });
     throw failed(run, progress.step, error as Error);
   }
-  prune(run, keep);
+  prune(run, keep, progress.best);
   return target;
 }
 
@@ -270,21 +274,47 @@ function candidates(run: string): string[] {
     .map(({ name }) => join(folder, name));
 }
 
-/** The newest readable checkpoint, with a note on each newer unreadable one. */
-export function findCheckpoint(run: string): { folder: string; progress: Progress; skipped: string[] } | null {
+/** A readable checkpoint, with a note on each one that should have been taken before it. */
+export interface FoundCheckpoint {
+  folder: string;
+  progress: Progress;
+  skipped: string[];
+}
+
+function openCheckpoint(folder: string): Progress {
+  const progress = JSON.parse(readFileSync(join(folder, parts.progress), "utf8")) as Progress;
+  if (progress.version !== 1) throw new Error(`version ${String(progress.version)}, this is version 1`);
+  verify(folder);
+  return progress;
+}
+
+/** The newest readable checkpoint: a run is continued from it. */
+export function findCheckpoint(run: string): FoundCheckpoint | null {
   const skipped: string[] = [];
   for (const folder of candidates(run)) {
     try {
-      const progress = JSON.parse(readFileSync(join(folder, parts.progress), "utf8")) as Progress;
-      if (progress.version !== 1) throw new Error(`version ${String(progress.version)}, this is version 1`);
-      verify(folder);
-      return { folder, progress, skipped };
+      return { folder, progress: openCheckpoint(folder), skipped };
     } catch (error) {
       skipped.push(`${folder}: ${(error as Error).message}`);
     }
   }
   if (skipped.length > 0) throw new CheckpointError(`${run}: no checkpoint can be read:\n  ${skipped.join("\n  ")}`);
   return null;
+}
+
+/** The checkpoint that is the result of a run: that of the best epoch if the run chose one, or the newest. */
+export function findResult(run: string): FoundCheckpoint | null {
+  const newest = findCheckpoint(run);
+  const best = newest?.progress.best;
+  if (newest === null || best === undefined || best.step === newest.progress.step) return newest;
+  const folder = join(folderOf(run), nameOf(best.step));
+  try {
+    return { folder, progress: openCheckpoint(folder), skipped: newest.skipped };
+  } catch (error) {
+    throw new CheckpointError(
+      `${run}: epoch ${best.epoch} was the best one, and its checkpoint cannot be read: ${folder}: ${(error as Error).message}`,
+    );
+  }
 }
 
 /** Reads parameters with the structure of `like`, whole. */

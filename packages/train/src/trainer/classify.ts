@@ -4,7 +4,7 @@ import { type Jitted, jit, key, softmax, type Tensor, tensor } from "@weft/core/
 import type { TextClassifier } from "@weft/core/nn";
 import { columns, headColumns, IdList, makeTokenizer, type Tokenizer } from "../data/index.js";
 import type { Progress } from "./checkpoint.js";
-import { findCheckpoint, readParameters } from "./checkpoint.js";
+import { findResult, readParameters } from "./checkpoint.js";
 import type { RawConfig } from "./config.js";
 import { TrainError } from "./errors.js";
 import { type ClassifierModel, halfOf, makeModel, unpackBatch } from "./model.js";
@@ -43,9 +43,9 @@ export class Classifier {
     );
   }
 
-  /** Opens the newest checkpoint of a run's folder. */
+  /** Opens the result of a run: its best epoch if it chose one, or its newest checkpoint. */
   static async open(run: string): Promise<Classifier> {
-    const found = findCheckpoint(run);
+    const found = findResult(run);
     if (found === null)
       throw new TrainError(`${run} holds no checkpoint; give the folder of a run that weft train has written`);
     const { classes } = found.progress;

@@ -39,6 +39,10 @@ const common = {
     max_steps: count.optional(),
     gradient_clip: positive.optional(),
     evaluate: z.boolean().default(true),
+    /** The result is the epoch with the best validation loss or accuracy; the last epoch by default. */
+    best: z.enum(["loss", "accuracy"]).optional(),
+    /** Ends the run after this many epochs without a better one. */
+    patience: count.optional(),
   }),
   optimizer: z.strictObject({
     type: z.enum(["adamw", "adam", "sgd"]).default("adamw"),
@@ -213,6 +217,14 @@ const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string]
   ["data.label", (c) => hasColumns(c.data.dataset), "data.dataset csv, jsonl or parquet"],
   ["data.validation", (c) => c.training.evaluate || c.data.validation === 0, "training.evaluate: true"],
   ["data.test_limit", (c) => c.training.evaluate, "training.evaluate: true"],
+  // Without held-out rows epochs are evaluated on the test split, which must not choose among them.
+  // Models of a module bring rows of their own.
+  [
+    "training.best",
+    (c) => c.training.evaluate && c.data?.validation !== 0,
+    "rows to evaluate on (data.validation above 0)",
+  ],
+  ["training.patience", (c) => c.training.best !== undefined, "training.best: loss or accuracy"],
 ];
 
 function knownKeys(shape: z.ZodType, path = ""): string[] {

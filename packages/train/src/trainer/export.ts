@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { bytesOf, numel } from "@weft/core/internal/graph";
 import { fromStorage, type Tensor } from "@weft/core/internal/tensor";
 import { type ArraySource, writeSafetensors } from "@weft/core/io";
-import { findCheckpoint, hasState, type Progress, stateFile } from "./checkpoint.js";
+import { findResult, hasState, type Progress, stateFile } from "./checkpoint.js";
 import type { ModuleConfig, RunConfig } from "./config.js";
 import { TrainError } from "./errors.js";
 import { SectionReader } from "./shards.js";
@@ -121,7 +121,7 @@ async function writeFineTuned(
  * @param maxBytes - Largest size of one file.
  */
 export async function exportRun(run: string, target: string, maxBytes = 5e9): Promise<ExportedRun> {
-  const found = findCheckpoint(run);
+  const found = findResult(run);
   if (found === null) throw new TrainError(`${run} holds no checkpoint; give the folder of a run of weft train`);
   const folder = resolve(target);
   if (existsSync(folder) && readdirSync(folder).length > 0)

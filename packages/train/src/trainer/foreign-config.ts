@@ -36,6 +36,13 @@ export const foreignKeys: readonly ForeignKey[] = [
   { names: ["lr_scheduler", "lr_scheduler_type", "scheduler"], key: "optimizer.schedule" },
   { names: ["num_epochs", "n_epochs", "max_epochs", "num_train_epochs", "epochs"], key: "training.epochs" },
   { names: ["max_grad_norm", "grad_clip", "clip_grad_norm", "gradient_clip_val"], key: "training.gradient_clip" },
+  { names: ["early_stopping_patience", "patience", "early_stopping"], key: "training.patience" },
+  {
+    names: ["metric_for_best_model", "monitor"],
+    key: "training.best",
+    value: (given) => (/acc/.test(String(given)) ? "accuracy" : "loss"),
+  },
+  { names: ["load_best_model_at_end"], key: "training.best", value: (given) => (given === true ? "loss" : undefined) },
   { names: ["experiment_name", "run_name", "project"], key: "name" },
   { names: ["output_dir", "save_dir", "checkpoint_dir"], key: "output" },
   { names: ["random_seed"], key: "seed" },

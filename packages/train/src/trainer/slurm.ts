@@ -54,7 +54,8 @@ export function slurmScript(options: SlurmOptions): string {
   requireCount("ranksPerNode", ranksPerNode);
   requireCount("cpusPerRank", cpusPerRank);
   for (const variable of Object.keys(environment))
-    if (!/^[A-Za-z_]\w*$/.test(variable)) throw new ConfigError(`slurm: "${variable}" is no name of a variable`);
+    if (!/^[A-Za-z_]\w*$/.test(variable))
+      throw new ConfigError(`slurm: "${variable}" is not the name of a variable; write NAME=value`);
   for (const [field, value] of Object.entries({
     name,
     partition: options.partition,

@@ -52,7 +52,9 @@ export interface TrainResult {
   epochs: EpochRow[];
   /** Loss of each step since the start or the checkpoint. */
   losses: number[];
-  /** Evaluation of the final parameters on the test split; null if the run stopped or epochs were evaluated on it. */
+  /** The epoch whose parameters are the result, from 1, if the configuration chose the best one; otherwise null. */
+  best: number | null;
+  /** Evaluation of the run's result on the test split; null if the run stopped or epochs were evaluated on it. */
   test: EvaluationResult | null;
   /** Folder of the run. */
   output: string;

@@ -7,8 +7,10 @@ import { session } from "@weft/core/internal/runtime";
 import { showBytes } from "@weft/core/internal/shard";
 import { key, type Tensor, tensor } from "@weft/core/internal/tensor";
 import type { RunStatus } from "@weft/formats";
+import { bestAfter, checkBest, isOutOfPatience } from "./best-epoch.js";
 import {
   findCheckpoint,
+  findResult,
   type Progress,
   readShards,
   removeUnfinished,
@@ -104,6 +106,7 @@ class Run {
     readonly task: Task,
   ) {
     this.group = options.group ?? singleRank;
+    checkBest(config, task);
     const samples = task.samples.train as number;
     this.#stepsPerEpoch = Math.ceil(samples / config.globalBatch);
     this.#totalSteps = Math.min(
@@ -291,7 +294,7 @@ class Run {
     const { config } = this;
     let yielded = performance.now();
     this.group.barrier();
-    while (this.#progress.step < this.#totalSteps && !this.#stopped) {
+    while (this.#progress.step < this.#totalSteps && !this.#stopped && !this.#isOutOfPatience()) {
       const progress = this.#progress;
       const epoch = progress.epoch;
       this.#journal.open();
@@ -316,6 +319,7 @@ class Run {
     }
     await this.#saving;
     this.group.barrier();
+    if (!this.#stopped) await this.#takeBest();
     const test = this.#stopped || this.task.samples.test === null ? null : this.#evaluate("test");
     this.#end(this.#stopped ? "canceled" : "ok", test === null ? {} : { test });
     return {
@@ -323,6 +327,7 @@ class Run {
       steps: this.#progress.step,
       epochs: this.#progress.epochs,
       losses: this.#losses,
+      best: this.#progress.best?.epoch ?? null,
       test,
       output: config.output,
     };
@@ -485,6 +490,29 @@ class Run {
     return evaluateSplit(this.#programs, this.#state, this.task, split, this.#share);
   }
 
+  #isOutOfPatience(): boolean {
+    const { epochs, best, index } = this.#progress;
+    return index === 0 && isOutOfPatience(epochs, best, this.config);
+  }
+
+  /** Goes back to the best epoch, if the configuration asks for it: the run's result is its checkpoint. */
+  async #takeBest(): Promise<void> {
+    const { best, step, epochs } = this.#progress;
+    if (best === undefined || best.step === step) return;
+    const found = findResult(this.config.output)!;
+    const stored = this.#programs.stored(this.#state);
+    const { params, modelState } = this.#state;
+    const read = <T>(section: Section, like: T): Promise<T> =>
+      readShards(found.folder, section, like, stored, this.group.rank);
+    this.#state = { ...this.#state, params: await read("model", params), modelState: await read("state", modelState) };
+    disposeTree(params);
+    const early = step < this.#totalSteps ? `ended early after epoch ${epochs.at(-1)!.epoch}: ` : "";
+    const { best: measure } = this.config.training;
+    this.#note(
+      `${early}epoch ${best.epoch} had the best validation ${measure} (${best.value.toFixed(4)}) and is the result`,
+    );
+  }
+
   async #endEpoch(epoch: number, whole: boolean): Promise<void> {
     const progress = this.#progress;
     const taken = whole ? this.#stepsPerEpoch : progress.index;
@@ -508,6 +536,7 @@ class Run {
     });
     // An epoch that a limit cut short and a resumed run finished has one row.
     progress.epochs = [...progress.epochs.filter(({ epoch: known }) => known !== row.epoch), row];
+    progress.best = bestAfter(progress.best, row, progress.step, this.config);
     if (whole) Object.assign(progress, { lossSum: 0, samples: 0, seconds: 0 });
     await this.#save();
     if (this.#main) {

@@ -184,7 +184,7 @@ function checkParameters(params: unknown): void {
   const whole = named.find(([, { dtype }]) => !isInexact(dtype));
   if (whole !== undefined)
     throw new WeftError(
-      `model.init returned ${whole[1].dtype} for ${whole[0]}, which has no gradient; parameters are floating-point tensors, and constants belong into the loss function`,
+      `model.init returned ${whole[1].dtype} for ${whole[0]}, which has no gradient; parameters are floating-point tensors, and constants belong in the loss function`,
     );
 }
 
@@ -311,7 +311,7 @@ export class UserTask<P = unknown> implements Task<P> {
 
   load(split: SplitName, share: DataShare, from: Position): TaskLoader {
     const source = this.#sources[split];
-    if (source === null) throw new WeftError(`there is no ${split} split`);
+    if (source === null) throw new WeftError(`there is no ${split} split; data() returns it as ${split}: { ... }`);
     const training = split === "train";
     const accumulation = training ? this.config.training.accumulation : 1;
     let { epoch, index } = from;

@@ -89,7 +89,10 @@ function load(units: readonly string[], options: LinkOptions = {}): Loaded {
     return { lib: koffi.load(first.path), path: first.path };
   } catch (error) {
     discard(first.path);
-    if (first.fresh) throw new WeftError(`a compiled kernel could not be loaded: ${(error as Error).message}`);
+    if (first.fresh)
+      throw new WeftError(
+        `a compiled kernel could not be loaded: ${(error as Error).message}; is the cache folder on a file system mounted with noexec? WEFT_CACHE_DIR names another`,
+      );
     const { path } = sharedObject(units, options);
     return { lib: koffi.load(path), path };
   }

@@ -380,7 +380,10 @@ export class CudaContext {
   /** Host memory for arguments and constants; lives as long as the process. */
   hostBlock(bytes: number): HostBlock {
     const block = permanentBlock(bytes, null);
-    if (block === null) throw new WeftError("cuda: the system has no memory left");
+    if (block === null)
+      throw new WeftError(
+        `cuda: the host has no memory left for ${bytes} bytes; end other processes or use smaller batches`,
+      );
     return block;
   }
 

@@ -90,7 +90,7 @@ export class MpiGroup implements ProcessGroup {
   }
 
   collective(attrs: OpAttrs["collective"], input: Uint8Array, output: Uint8Array, operand: Shape): void {
-    if (!this.#open) throw new WeftError("the MPI group is closed");
+    if (!this.#open) throw new WeftError("the MPI group is closed; issue collectives before distributed.shutdown()");
     const descriptor = describeFor(attrs, input, output, operand);
     const code = groupLibrary().mpiCollective(this.native.group, descriptor, input, output, 0) as number;
     if (code !== 0) throw this.failure(code);
