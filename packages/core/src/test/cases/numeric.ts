@@ -253,7 +253,7 @@ const grids: Case[] = [
   ),
   plain(
     "pad: mean and ramp",
-    singles,
+    [...singles, "complex64", "complex128"],
     matrix,
     (x) => [
       weft.pad(

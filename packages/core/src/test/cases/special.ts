@@ -212,6 +212,14 @@ const functions: Case[] = [
     "special.rel_entr(a, b)",
     { ...none, loose: 64 },
   ),
+  plain(
+    "special.gammainc: large numbers",
+    ["float64"],
+    exact([3e4, 1e6, 1e6, 1e8, 1e8, 1e6], [3.01e4, 1e6, 1.001e6, 1e8, 9.9995e7, 2e6]),
+    (a, x) => [special.gammainc(a, x), special.gammaincc(a, x)],
+    "(special.gammainc(a, b), special.gammaincc(a, b))",
+    { ...none, loose: 4096 },
+  ),
   plain("special.betaln: broadcasting", singles, twoPositive, (a, b) => special.betaln(a, b), "special.betaln(a, b)", {
     loose: 16,
   }),
