@@ -2,7 +2,7 @@
 // messages, not tensors.
 import { WeftError } from "@weft/core/internal/graph";
 import type { Measurement } from "./clocks.js";
-import { DataLink } from "./data-link.js";
+import { DataLink, reopenedMs } from "./data-link.js";
 import { log } from "./debug.js";
 import { Outbox } from "./outbox.js";
 import { isAlive } from "./process-state.js";
@@ -203,16 +203,17 @@ export class Connection {
     for (const worker of this.workers) {
       this.deadWorkers.delete(worker.id);
       const open = this.#links.get(worker.id);
-      if (open === undefined || open.broken !== null) this.#openLink(worker);
+      if (open === undefined || open.broken !== null) this.#openLink(worker, open);
     }
   }
 
-  #openLink(worker: WorkerInfo): DataLink {
-    const link = new DataLink(worker, this.client, this.#security, {
-      uploaded: (id) => this.onUploaded(id, worker.id),
-      tape: (records) => this.onTape(records),
-      measured: (value) => this.onMeasured(worker.id, value),
-    });
+  #openLink(worker: WorkerInfo, before?: DataLink): DataLink {
+    const listener = {
+      uploaded: (id: number) => this.onUploaded(id, worker.id),
+      tape: (records: unknown[]) => this.onTape(records),
+      measured: (value: Measurement) => this.onMeasured(worker.id, value),
+    };
+    const link = new DataLink(worker, this.client, this.#security, listener, before && reopenedMs);
     this.#links.set(worker.id, link);
     return link;
   }
@@ -257,7 +258,7 @@ export class Connection {
     const link = this.#links.get(worker);
     // The worker may be there although its data connection broke: a network that failed for seconds, or a firewall.
     const info = link?.broken == null || this.lost !== null ? undefined : this.workers.find(({ id }) => id === worker);
-    if (info !== undefined && performance.now() - link!.begun > reopenMs) return this.#openLink(info);
+    if (info !== undefined && performance.now() - link!.begun > reopenMs) return this.#openLink(info, link);
     if (link !== undefined) return link;
     throw new WeftError(this.lost ?? this.deadWorkers.get(worker) ?? `worker ${worker} is not connected`);
   }

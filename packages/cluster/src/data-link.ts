@@ -1,6 +1,6 @@
 // The client side of the data plane: one connection per worker. Fetched shards are written directly into the client's
 // array, from the worker's shared memory where possible.
-import { connect, type Socket } from "node:net";
+import { connect, Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { groupLibrary } from "@weft/core/internal/device";
 import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
@@ -27,8 +27,12 @@ interface Waiting {
   reject(error: Error): void;
 }
 
-/** Milliseconds for a connection to be accepted; a worker that computes need not do anything for it. */
+/**
+ * Milliseconds for a connection to be accepted; a worker that computes need not do anything for it. Less for one that replaces a
+ * connection that has just broken: whoever waits has waited before.
+ */
 const acceptMs = 5000;
+export const reopenedMs = 2000;
 
 export class DataLink {
   readonly #socket: Socket;
@@ -58,16 +62,15 @@ export class DataLink {
       tape(records: unknown[]): void;
       measured(value: Measurement): void;
     },
+    /** Milliseconds for the connection to be accepted. */
+    patienceMs = acceptMs,
   ) {
     const { host, port } = worker.data;
     const tls = needsTls(worker.data);
     this.settled = new Promise((resolve) => {
       this.#settle = resolve;
     });
-    const address = addressOf(host);
-    this.#socket = tls
-      ? connectTls({ host: address, port, ...certificates(security, `worker ${worker.id} is on another machine`) })
-      : connect(port, address);
+    this.#socket = this.#connect(tls, addressOf(host), port, security);
     boundSilence(this.#socket);
     this.#socket.setNoDelay(true);
     // An idle connection does not keep the program alive.
@@ -77,13 +80,23 @@ export class DataLink {
     // The system itself would try for two minutes to reach a host that answers nothing.
     const giveUp = (): void => {
       if (this.#socket.connecting)
-        this.fail(`no connection to worker ${worker.id} at ${host}:${port} within ${acceptMs / 1e3} s`);
+        this.fail(`no connection to worker ${worker.id} at ${host}:${port} within ${patienceMs / 1e3} s`);
     };
     // A process that computed meanwhile looks at what has happened before it gives up.
-    const late = setTimeout(() => setImmediate(() => setTimeout(giveUp, 300).unref()), acceptMs).unref();
+    const late = setTimeout(() => setImmediate(() => setTimeout(giveUp, 300).unref()), patienceMs).unref();
     this.#socket.once("connect", () => clearTimeout(late));
     readFrames(this.#socket, (frame) => this.#frame(frame));
     writeFrame(this.#socket, { client, key: worker.key, name: shareName() });
+  }
+
+  /** A socket that may not be one yet: what is wrong with a worker's address is an error of its tensors, not of the program. */
+  #connect(tls: boolean, host: string, port: number, security: Security): Socket {
+    try {
+      if (!tls) return connect(port, host);
+      return connectTls({ host, port, ...certificates(security, `worker ${this.worker.id} is on another machine`) });
+    } catch (error) {
+      return new Socket().destroy(error as Error);
+    }
   }
 
   /** Whether the worker reads uploads from this process's memory. */
@@ -193,7 +206,7 @@ export class DataLink {
         this.#copyShared(header.offset, waiting.to);
         writeFrame(this.#socket, { release: request });
       } else {
-        waiting.pieces.push(bytes);
+        if (bytes.length > 0) waiting.pieces.push(bytes);
         waiting.have += bytes.length;
         const expected = waiting.to.sizes.reduce((n, size) => n * size, waiting.to.element);
         if (waiting.have > expected || (header.last === true && waiting.have < expected))
@@ -202,7 +215,7 @@ export class DataLink {
             "error",
           );
         if (header.last !== true) return;
-        const all = waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces);
+        const all = waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces, waiting.have);
         putPart(all, waiting.to.into, waiting.to);
       }
       this.fetchedBytes += Number(header.bytes);

@@ -22,7 +22,7 @@ const againMs = 1_000;
 /** Bytes that wait for a client to read them before its next request is looked at, and before it is disconnected. */
 const enoughUnread = 8 << 20;
 const maxUnread = 64 << 20;
-/** Maximum uploads of a client that wait for their instruction. */
+/** Maximum uploads of a client that wait for their instruction, and their bytes: those of one client, and those of all that have arrived. */
 const maxPending = 10_000;
 const maxPendingBytes = totalmem() / 2;
 /** Maximum notifications queued for a client that is not connected yet, and their characters: those for a tape may be long. */
@@ -84,6 +84,8 @@ export class DataServer {
   /** Uploads over sockets, complete or partial, by client and id. */
   readonly #arrived = new Map<string, Arrival>();
   readonly #awaited = new Map<string, Awaited>();
+  /** Bytes of these uploads that have arrived. */
+  #arrivedBytes = 0;
   /** Pending uploads by client, and whether the last one stalled. */
   readonly #pending = new Map<number, { count: number; bytes: number; stalled: boolean }>();
   readonly tls: boolean;
@@ -95,6 +97,8 @@ export class DataServer {
     readonly spaceOf: (client: number) => Namespace | undefined,
     readonly host: string,
     security: Security,
+    /** Bytes of uploads of all clients that wait for their instruction. */
+    readonly maxArrived = maxPendingBytes,
   ) {
     this.tls = !isLoopback(host);
     const open = (socket: Socket): void => this.#open(socket);
@@ -351,6 +355,8 @@ export class DataServer {
       throw new WeftError(`upload ${id}: ${bytes.length} bytes at ${at} of ${total}, after ${entry.have}`);
     bytes.copy(entry.bytes, at);
     entry.have += bytes.length;
+    this.#arrivedBytes += bytes.length;
+    if (this.#arrivedBytes > this.maxArrived) this.#makeRoom();
     const pending = this.#pending.get(client);
     if (pending !== undefined) pending.stalled = false;
     const awaited = this.#awaited.get(key);
@@ -382,10 +388,21 @@ export class DataServer {
     return entry;
   }
 
+  /** Disconnects whoever has sent most of what no instruction has asked for: its uploads use up the memory of all. */
+  #makeRoom(): void {
+    const byConnection = new Map<Connection, number>();
+    for (const { connection, have } of this.#arrived.values())
+      byConnection.set(connection, (byConnection.get(connection) ?? 0) + have);
+    const [most] = [...byConnection].reduce((a, b) => (b[1] > a[1] ? b : a));
+    for (const [key, { connection }] of [...this.#arrived]) if (connection === most) this.#cancelUpload(key);
+    most.socket.destroy();
+  }
+
   #drop(key: string): void {
     const entry = this.#arrived.get(key);
     if (entry === undefined) return;
     this.#arrived.delete(key);
+    this.#arrivedBytes -= entry.have;
     const pending = this.#pending.get(entry.client);
     if (pending === undefined) return;
     pending.bytes -= entry.bytes.length;

@@ -32,6 +32,15 @@ import { releaseStaging, stage, Uploads } from "./upload.js";
 
 /** Maximum number of copies of a tensor in other placements. */
 const maxCopies = 2;
+/** Milliseconds for a dispatcher to report a worker that others already miss, and for another worker in place of the last one. */
+const reportMs = 7000;
+const replacementMs = 4000;
+
+/** Waits until a condition holds, or the time is over. */
+async function holds(condition: () => boolean, ms: number): Promise<void> {
+  for (const deadline = performance.now() + ms; !condition() && performance.now() < deadline; ) await delay(50);
+}
+
 /** The device that `connect` makes current: it shards functions over the workers of a dispatcher. */
 export class ClusterDevice implements Device {
   readonly name: string;
@@ -203,9 +212,9 @@ export class ClusterDevice implements Device {
         // Another wait may already have recovered it.
         if (it.id !== id) continue;
         // A worker may report an aborted collective before the dispatcher reports the dead worker.
-        for (let turn = 0; turn < 140 && !this.#lineage.isLost(it); turn++) await delay(50);
+        await holds(() => this.#lineage.isLost(it), reportMs);
         // The last worker may be replaced by another one that is starting.
-        for (let turn = 0; turn < 140 && this.workers === 0 && this.lost === null; turn++) await delay(50);
+        await holds(() => this.workers > 0 || this.lost !== null, replacementMs);
         const problem = it.id === id ? this.#recover([it]) : null;
         if (problem === null) continue;
         const reason = error.reported ? null : this.#failureReason(it);

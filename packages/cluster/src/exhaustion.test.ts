@@ -273,6 +273,58 @@ test("compressed bombs, streams that are reset at once and floods of settings le
   }
 });
 
+test("thousands of streams on connections of strangers keep no client out", async () => {
+  const [token, workerToken] = ["token of clients", "token of workers"];
+  // A process of its own: what it does for strangers is counted.
+  const program = `
+    const { Dispatcher } = await import(${JSON.stringify(new URL("./dispatcher.js", import.meta.url).href)});
+    const { port } = await Dispatcher.start(${JSON.stringify({ port: 0, token, workerToken })});
+    console.log(port);`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", program], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  try {
+    const port = Number(await once(child.stdout, "data"));
+    await letsIn(port, token);
+    const http2Frame = (type: number, flags: number, stream: number, payload: Buffer): Buffer => {
+      const head = Buffer.alloc(9);
+      head.writeUIntBE(payload.length, 0, 3);
+      head[3] = type;
+      head[4] = flags;
+      head.writeUInt32BE(stream, 5);
+      return Buffer.concat([head, payload]);
+    };
+    // POST and http by their numbers in HPACK's table, and a name with its value.
+    const literal = (name: string, value: string): Buffer =>
+      Buffer.concat([Buffer.of(0, name.length), Buffer.from(name), Buffer.of(value.length), Buffer.from(value)]);
+    const request = (path: string): Buffer =>
+      Buffer.concat([Buffer.of(0x83, 0x86), literal(":path", path), literal("content-type", "application/grpc")]);
+    const begin = Buffer.concat([
+      Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+      http2Frame(4, 0, 0, Buffer.alloc(0)),
+    ]);
+    const before = residentBytes(child.pid!);
+    const sockets = ["/weft.Cluster/Client", "/no/method"].flatMap((path) =>
+      Array.from({ length: 8 }, () => {
+        const socket = connectSocket(port, "127.0.0.1");
+        socket.on("error", () => {}).resume();
+        const headers = request(path);
+        const streams = Array.from({ length: 4000 }, (_, i) => http2Frame(1, 4, 2 * i + 1, headers));
+        socket.write(Buffer.concat([begin, ...streams]));
+        return socket;
+      }),
+    );
+    await delay(200);
+    for (let i = 0; i < 3; i++) await letsIn(port, token);
+    const grown = residentBytes(child.pid!) - before;
+    // 64,000 streams that were taken seriously took a gigabyte, and half a minute of processor time.
+    assert.ok(grown < 250e6, `${Math.round(grown / 1e6)} MB`);
+    for (const socket of sockets) socket.destroy();
+  } finally {
+    child.kill("SIGKILL");
+  }
+});
+
 const member = `
   const { ShmGroup } = await import(${JSON.stringify(import.meta.resolve("@weft/core/internal/device"))});
   const [name, rank] = process.argv.slice(1);

@@ -16,7 +16,7 @@ function newArray(bytes: number): Uint8Array {
     return new Uint8Array(bytes);
   } catch {
     throw new OutOfMemoryError(
-      `this program has no memory for the ${bytes} bytes of a result; fetch parts of it`,
+      `this program has no memory for one array of the ${bytes} bytes of a result (before Node 22 it has at most 4 GiB); fetch parts of it (slice)`,
       bytes,
     );
   }

@@ -51,9 +51,18 @@ const latencyFactor = 4;
 const leastLatency = 2e-3;
 /** Share of a host's links that must be slow before the host is named instead. */
 const hostShare = 0.7;
-/** Samples of a link without which it is not named, and of a worker whose clocks do not say why it is slow. */
+/**
+ * Samples without which nothing is named: of a link, of all slow links of a host, and of a worker whose clocks do not say why it is
+ * slow (of one whose clocks do, for another look).
+ */
 const enoughLinkSamples = 6;
+const enoughHostSamples = 12;
 const enoughWorkerSamples = 4;
+const explainedWorkerSamples = 2;
+/** How far above the bar something is that further samples will not change. */
+const clearly = 1.2;
+/** A slow processor makes the links of its host slow, because bytes are encrypted there: by up to so many times as much. */
+const slowByWorker = 3;
 const maxNoise = 5;
 /** Share of the time above which other processes make products incomparable. */
 const crowdedShare = 0.75;
@@ -64,6 +73,10 @@ const ms = (seconds: number): string => `${(seconds * 1e3).toFixed(seconds < 0.0
 /** The value below which a fifth of the values are, without interpolation: of three links two may be those of a slow host. */
 const fasterFifth = (values: readonly number[]): number =>
   [...values].sort((a, b) => a - b)[Math.floor(0.2 * values.length)];
+
+/** The best time of a link. Of several the best but one: beside busy neighbors, a single sample may seem shorter than it was. */
+const bestOfLink = (samples: readonly number[]): number =>
+  [...samples].sort((a, b) => a - b)[samples.length < enoughLinkSamples ? 0 : 1];
 
 /** How much samples of the same thing differ: 1 where they do not. Differences between things must be larger than that. */
 const noiseOf = (lists: readonly (readonly number[])[]): number =>
@@ -97,13 +110,13 @@ function compare(
   row: WorkerRow,
   rows: readonly WorkerRow[],
   kind: WorkerKind,
-): { own: number; usual: number; bad: boolean; suspect: boolean } {
+): { own: number; usual: number; bad: boolean; clear: boolean; suspect: boolean } {
   const peers = rows.filter((other) => other !== row && other.peers === row.peers);
   const own = bestOf(row, kind);
   const usual = median(peers.map((other) => bestOf(other, kind)));
   const all = peers.map(({ samples, threads }) => samples[kind].map((sample) => effectiveSeconds(sample, threads)));
   const bar = workerFactor[kind] * (peers.length === 0 ? 1 : noiseOf(all)) * usual;
-  return { own, usual, bad: own > bar, suspect: own > 0.9 * bar };
+  return { own, usual, bad: own > bar, clear: own > clearly * bar, suspect: own > 0.9 * bar };
 }
 
 /** Why a worker may be slow, from its clocks. */
@@ -121,9 +134,14 @@ function causes(row: WorkerRow): string {
   ].join("");
 }
 
-/** Workers that look slow so far, for another look. */
+/** Workers that look slow so far, and need another look. */
 export function suspectWorkers(rows: readonly WorkerRow[]): WorkerRow[] {
-  return rows.filter((row) => workerKinds.some((kind) => compare(row, rows, kind).suspect));
+  return rows.filter((row) => {
+    const seen = workerKinds.map((kind) => compare(row, rows, kind));
+    if (!seen.some(({ suspect }) => suspect)) return false;
+    const enough = causes(row) === "" ? enoughWorkerSamples : explainedWorkerSamples;
+    return row.samples.products.length < enough || !seen.some(({ clear }) => clear);
+  });
 }
 
 function judgeWorkers(rows: readonly WorkerRow[]): PreflightVerdict & { slow: Map<string, number> } {
@@ -164,32 +182,66 @@ interface JudgedLink {
   slower: number;
   text: string;
   bad: boolean;
+  /** Whether further samples will not change that, and whether they might. */
+  clear: boolean;
+  suspect: boolean;
 }
 
 function compareLinks(rows: readonly LinkRow[]): JudgedLink[] {
   const lists = { seconds: rows.map(({ seconds }) => seconds), latency: rows.map(({ latency }) => latency) };
   // The faster ones are the usual ones: one slow host makes the links of all others to it slow.
-  const usual = fasterFifth(lists.seconds.map(least));
-  const quick = fasterFifth(lists.latency.map(least));
+  const usual = fasterFifth(lists.seconds.map(bestOfLink));
+  const quick = fasterFifth(lists.latency.map(bestOfLink));
   const [unsteady, unsteadyLatency] = [noiseOf(lists.seconds), noiseOf(lists.latency)];
   return rows.map((row) => {
-    const [own, latency] = [least(row.seconds), least(row.latency)];
+    const [own, latency] = [bestOfLink(row.seconds), bestOfLink(row.latency)];
     const late = latency > latencyFactor * unsteadyLatency * quick && latency - quick > leastLatency * unsteadyLatency;
     const slower = late ? Math.max(own / usual, latency / quick) : own / usual;
     const text = late
       ? `a tiny message takes ${ms(latency)}, on others ${ms(quick)}`
       : `${ms(own)}, on others ${ms(usual)}`;
-    return { row, slower, text, bad: late || own > linkFactor * unsteady * usual };
+    const bar = linkFactor * unsteady * usual;
+    return { row, slower, text, bad: late || own > bar, clear: late || own > clearly * bar, suspect: own > 0.8 * bar };
   });
 }
 
-/** Links that look slow so far, for another look. */
-export function suspectLinks(rows: readonly LinkRow[]): LinkRow[] {
-  return [true, false].flatMap((near) =>
-    compareLinks(rows.filter(({ hosts: [a, b] }) => (a === b) === near)).flatMap(({ row, bad, slower }) =>
-      bad || slower > 0.8 * linkFactor ? [row] : [],
-    ),
-  );
+/** Whether the processor of one of its hosts explains a slow link. */
+const isExplained = ({ row, slower }: JudgedLink, busy: ReadonlyMap<string, number>): boolean =>
+  row.hosts.some((host) => slower < slowByWorker * (busy.get(host) ?? 0));
+
+/**
+ * Hosts most of whose links are among these, the ones with most first. Different links at different times are as good a proof as
+ * one link many times: their samples count together.
+ */
+function slowHosts(
+  links: readonly JudgedLink[],
+  open: readonly JudgedLink[],
+): { host: string; all: JudgedLink[]; bad: JudgedLink[] }[] {
+  const of = (list: readonly JudgedLink[], host: string): JudgedLink[] =>
+    list.filter(({ row }) => row.hosts.includes(host));
+  return [...new Set(links.flatMap(({ row }) => row.hosts))]
+    .map((host) => ({ host, all: of(links, host), bad: of(open, host) }))
+    .filter(({ all, bad }) => bad.length > 1 && bad.length >= hostShare * all.length)
+    .filter(({ bad }) => bad.reduce((n, { row }) => n + row.seconds.length, 0) >= enoughHostSamples)
+    .sort((a, b) => b.bad.length / b.all.length - a.bad.length / a.all.length);
+}
+
+/** Links that look slow so far, and need another look. */
+export function suspectLinks(rows: readonly LinkRow[], workers: readonly WorkerRow[]): LinkRow[] {
+  const busy = judgeWorkers(workers).slow;
+  return [true, false].flatMap((near) => {
+    const links = compareLinks(rows.filter(({ hosts: [a, b] }) => (a === b) === near));
+    const suspects = links.filter((link) => (link.bad || link.suspect) && !isExplained(link, busy));
+    const clear = near
+      ? []
+      : slowHosts(
+          links,
+          suspects.filter((link) => link.clear),
+        ).map(({ host }) => host);
+    const isDecided = ({ row, clear: surely }: JudgedLink): boolean =>
+      (surely && row.seconds.length >= enoughLinkSamples) || row.hosts.some((host) => clear.includes(host));
+    return suspects.filter((link) => !isDecided(link)).map(({ row }) => row);
+  });
 }
 
 function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<string, number>): PreflightVerdict {
@@ -200,29 +252,17 @@ function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<s
     verdict.undecided.push(`${where}: ${rows.length} cannot be compared; 3 can`);
     return verdict;
   }
-  // A slow processor makes the links of its host slow, because bytes are encrypted there.
-  const explained = ({ row, slower }: JudgedLink): boolean =>
-    row.hosts.some((host) => slower < 3 * (busy.get(host) ?? 0));
   const links = compareLinks(rows);
-  const slow = links.filter((link) => link.bad && !explained(link));
-  let open = slow.filter(({ row }) => row.seconds.length >= enoughLinkSamples);
-  if (open.length < slow.length)
-    verdict.undecided.push(`${where}: ${slow.length - open.length} seem slow; there was no time to look again`);
+  let open = links.filter((link) => link.bad && !isExplained(link, busy));
   if (!near) {
-    const hosts = [...new Set(rows.flatMap((row) => row.hosts))];
+    const hosts = new Set(rows.flatMap((row) => row.hosts)).size;
     for (let found = true; found; ) {
       found = false;
-      const counted = hosts
-        .map((host) => {
-          const all = links.filter(({ row }) => row.hosts.includes(host));
-          return { host, all, bad: open.filter(({ row }) => row.hosts.includes(host)) };
-        })
-        .filter(({ all, bad }) => bad.length > 1 && bad.length >= hostShare * all.length)
-        .sort((a, b) => b.bad.length / b.all.length - a.bad.length / a.all.length);
+      const counted = slowHosts(links, open);
       const [first, second] = counted;
       if (first === undefined) break;
       // Of three hosts, two slow ones look like three: every link is slow, and there is no usual one.
-      if (second !== undefined && second.bad.length === first.bad.length && hosts.length < 4) {
+      if (second !== undefined && second.bad.length === first.bad.length && hosts < 4) {
         verdict.undecided.push(`${where}: ${open.length} of ${rows.length} are slow, of several hosts`);
         return verdict;
       }
@@ -238,7 +278,10 @@ function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<s
       });
     }
   }
-  for (const { row, slower, text } of open)
+  const named = open.filter(({ row }) => row.seconds.length >= enoughLinkSamples);
+  if (named.length < open.length)
+    verdict.undecided.push(`${where}: ${open.length - named.length} seem slow; there was no time to look again`);
+  for (const { row, slower, text } of named)
     verdict.findings.push({ what: "link", workers: [...row.workers], slower, evidence: text });
   return verdict;
 }

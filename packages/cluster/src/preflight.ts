@@ -1,6 +1,7 @@
 // Preflight: measures every worker of a cluster (products, memory, loading of data) and the links between them, names what is
 // slow beside its neighbors, and records the rates for the planner.
 import { type CollectiveKind, checkOptionNames, collectiveKinds, range, WeftError } from "@weft/core/internal/graph";
+import { median } from "@weft/formats/stats";
 import { loaderBytes, type Measurement } from "./clocks.js";
 import type { Cluster } from "./connect.js";
 import { saveReport } from "./network-rates.js";
@@ -99,14 +100,18 @@ const linkSide = 512;
 const tinySide = 4;
 /** Hosts up to which all pairs are measured; beyond, each with its neighbors at distances 1, 2, 4 ... */
 const maxAllPairs = 16;
+/** Links and workers of which there are so many that only those that seem slow are measured again. */
+const manyLinks = 64;
+const manyWorkers = 8;
 /** Rounds of another look at what seems slow, how many of them also when the time is over, and the number of others that are measured with it. */
 const lookAgain = 6;
 const surelyAgain = 2;
 const witnesses = 3;
-/** Seconds of an all-reduce that is measured once at a time, and of a collective over all workers that is measured once at all. */
+/** Seconds of an all-reduce that is measured once at a time: what takes long varies less. */
 const longSample = 0.1;
-const veryLongSample = 0.4;
-const manyWorkers = 8;
+/** Seconds in which a collective over all workers is repeated, and how often. */
+const collectiveSeconds = 0.5;
+const maxRepeats = 8;
 
 const least = (values: readonly number[]): number => Math.min(...values);
 
@@ -246,21 +251,28 @@ class Preflight {
       this.links.push(...rows);
       // The first runs open connections and load code and memory.
       await Promise.all(rows.map(({ tiny }) => this.prober.measure(tiny, 1)));
-      await Promise.all(rows.map(({ large }) => this.prober.measure(large, 1)));
+      await Promise.all(
+        rows.map(async (row) => {
+          const [run] = await this.prober.measure(row.large, 1);
+          // Beside this, what a first run costs in addition is nothing.
+          if (least(run.map(({ wall }) => wall)) > longSample) this.#note(row, "seconds", run);
+        }),
+      );
     }
     for (const row of this.links) await this.#sampleLink(row);
   }
 
+  #note(row: MeasuredLink, to: "latency" | "seconds", run: readonly Measurement[]): void {
+    // The member that starts last does not wait: its time is that of the collective.
+    row.passed[to].push(least(run.map(({ wall }) => wall)));
+    row[to].push(least(run.map(({ wall, wait }) => Math.max(wall - wait, wall / 8))));
+  }
+
   async #sampleLink(row: MeasuredLink): Promise<void> {
     const sample = async (probe: Probe, count: number, to: "latency" | "seconds"): Promise<void> => {
-      for (const run of await this.prober.measure(probe, count)) {
-        // The member that starts last does not wait: its time is that of the collective.
-        row.passed[to].push(least(run.map(({ wall }) => wall)));
-        row[to].push(least(run.map(({ wall, wait }) => Math.max(wall - wait, wall / 8))));
-      }
+      for (const run of await this.prober.measure(probe, count)) this.#note(row, to, run);
     };
     await sample(row.tiny, 3, "latency");
-    // What takes long varies less.
     await sample(row.large, (row.seconds.at(-1) ?? 0) > longSample ? 1 : 2, "seconds");
   }
 
@@ -269,39 +281,48 @@ class Preflight {
     const members = this.workers.length;
     if (members < 2) return;
     const sideOf = (n: number): number => Math.ceil(n / members / tinySide) * members * tinySide;
-    const sides = [sideOf(linkSide / 2), sideOf(linkSide)];
+    // Many members take long; few of them move as much as usual steps do.
+    const largest = members > manyWorkers ? linkSide : 2 * linkSide;
+    const sides = [sideOf(largest / 2), sideOf(largest)];
     for (const kind of collectiveKinds)
       for (const n of sides) {
         const { length: done } = this.collectives;
         this.#say(`${kind} over all ${members} workers`, "collectives", done, collectiveKinds.length * sides.length);
         const probe = this.prober.collective(kind, range(members), n);
-        // After the first run all members are in step; the mean of the others is what a loop of steps pays.
-        const sample = async (count: number): Promise<number> => {
-          const [, ...runs] = await this.prober.measure(probe, count);
-          return Math.max(...range(members).map((i) => runs.reduce((n, run) => n + run[i].wall, 0) / runs.length));
-        };
-        // What takes long varies less.
-        let seconds = await sample(2);
-        if (!this.late && seconds < veryLongSample) seconds = await sample(4);
-        if (!this.late && seconds < longSample) seconds = Math.min(seconds, await sample(4));
+        const seconds = await this.#collectiveSeconds(probe);
         this.collectives.push({ kind, members, bytes: collectiveBytes(kind, members, n), seconds });
       }
+  }
+
+  /** What a loop of steps pays for a collective. */
+  async #collectiveSeconds(probe: Probe): Promise<number> {
+    // The first run loads code and opens connections.
+    await this.prober.elapsed(probe, 1);
+    const single = await this.prober.elapsed(probe, 1);
+    if (this.late) return single;
+    const count = Math.min(maxRepeats, Math.floor(collectiveSeconds / single));
+    // Beside what takes long, the way to the workers and back is nothing.
+    if (count < 2) return (await this.prober.elapsed(probe, 2)) / 2;
+    const times: number[] = [];
+    for (const _ of range(3)) times.push(((await this.prober.elapsed(probe, 1 + count)) - single) / count);
+    return Math.max(median(times), single / 8);
   }
 
   async run(): Promise<PreflightReport> {
     const { repeats = 3 } = this.options;
     await this.#prepareWorkers();
     // Of many workers those that seem slow are measured again below.
-    const rounds = this.workers.length > manyWorkers ? Math.min(2, repeats) : repeats;
+    const rounds = this.workers.length > manyWorkers ? 1 : repeats;
     for (const round of range(rounds)) {
       if (round > 0 && this.late) break;
       this.#say(`round ${round + 1} of ${rounds}: ${this.workers.length} workers`, "workers", round, rounds);
       for (const row of this.workers) await this.#sampleWorker(row);
     }
     await this.#prepareLinks();
-    for (const round of range(repeats - 1)) {
+    const linkRounds = this.links.length > manyLinks ? 1 : repeats;
+    for (const round of range(linkRounds - 1)) {
       if (this.late) break;
-      this.#say(`round ${round + 2} of ${repeats}: ${this.links.length} links`, "links", round, repeats - 1);
+      this.#say(`round ${round + 2} of ${linkRounds}: ${this.links.length} links`, "links", round, linkRounds - 1);
       for (const row of this.links) await this.#sampleLink(row);
     }
     await this.#lookAgain();
@@ -313,7 +334,7 @@ class Preflight {
   async #lookAgain(): Promise<void> {
     for (const round of range(lookAgain)) {
       const workers = suspectWorkers(this.workers) as MeasuredWorker[];
-      const links = suspectLinks(this.links) as MeasuredLink[];
+      const links = suspectLinks(this.links, this.workers) as MeasuredLink[];
       if ((this.late && round >= surelyAgain) || workers.length + links.length === 0) return;
       const what = `${workers.length} workers and ${links.length} links`;
       this.#say(`looks again at ${what} (${round + 1} of ${lookAgain})`, "again", round, lookAgain);

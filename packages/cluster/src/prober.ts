@@ -115,11 +115,27 @@ export class Prober {
       const measure = this.#next++;
       return { measure, output: this.#run(program, [operand], measure) };
     });
+    await this.#finished(
+      ranks,
+      runs.map(({ output }) => output),
+    );
+    return runs.map(({ measure }) => ranks.map((rank) => this.#take(this.#ids[rank], measure)));
+  }
+
+  /** Seconds from the first message of several runs in a row to the last answer, on this process's clock. */
+  async elapsed({ ranks, program, operand }: Probe, times: number): Promise<number> {
+    const begin = performance.now();
+    const outputs = range(times).map(() => this.#run(program, [operand]));
+    await this.#finished(ranks, outputs);
+    return (performance.now() - begin) / 1e3;
+  }
+
+  /** Waits for the last of some outputs, and frees them. */
+  async #finished(ranks: readonly number[], outputs: readonly number[]): Promise<void> {
     const ids = ranks.map((rank) => this.#ids[rank]);
-    const last = runs[runs.length - 1].output;
+    const last = outputs[outputs.length - 1];
     await this.#within(Promise.all(ids.map((id) => this.#connection.link(id).peek(last))), ids);
-    for (const { output } of runs) this.#connection.free(output);
-    return runs.map(({ measure }) => ids.map((id) => this.#take(id, measure)));
+    for (const output of outputs) this.#connection.free(output);
   }
 
   /** How long a worker's host takes to load data. */

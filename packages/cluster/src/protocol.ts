@@ -46,7 +46,8 @@ const hello = { t: z.literal("hello") };
 /** A key that the dispatcher issued. */
 const key = z.string().max(100);
 
-const address = z.object({ host: name, port: id, tls: z.boolean() });
+const port = z.number().int().min(0).max(65_535);
+const address = z.object({ host: name, port, tls: z.boolean() });
 
 const workerFacts = z.object({
   device: name,
@@ -55,7 +56,7 @@ const workerFacts = z.object({
   /** Address for fetches and uploads. */
   data: address,
   /** Port at the same host for links of other workers. */
-  links: id,
+  links: port,
   threads: id,
   memoryBytes: size,
   /** Measured rates of the device; the planner validates them. All clients get those of all workers. */

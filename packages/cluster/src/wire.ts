@@ -45,6 +45,9 @@ const limits = {
   "grpc.max_send_message_length": maxMessageBytes,
 };
 
+/** Streams of one connection at a time: a handshake and what follows it. */
+const maxStreams = 8;
+
 export function makeServer(): grpc.Server {
   return new grpc.Server({
     ...limits,
@@ -52,8 +55,9 @@ export function makeServer(): grpc.Server {
     "grpc.keepalive_time_ms": 60_000,
     "grpc.keepalive_timeout_ms": 120_000,
     "grpc.keepalive_permit_without_calls": 1,
-    // A connection without a stream is not of use to anybody.
+    // A connection without a stream is not of use to anybody, and one with many of them is no peer of Weft.
     "grpc.max_connection_idle_ms": 10_000,
+    "grpc.max_concurrent_streams": maxStreams,
   });
 }
 

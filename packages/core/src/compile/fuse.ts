@@ -76,6 +76,9 @@ const maxExpensive = 64;
 /** Views and shifts of views and shifts that are read in one expression: it is built by recursion. */
 const maxNested = 500;
 
+/** Nodes of constants alone that are computed wherever they are read, one after the other; longer chains are computed once. */
+const maxFreeDepth = 64;
+
 /** An operand of a loop, and how its elements relate to those of the loop. */
 interface Base {
   base: Node;
@@ -166,9 +169,10 @@ class Fuser {
       if (this.params.has(node)) continue;
       const simple = leafOps.has(node.op) || isView(node) || (elementwiseOps.has(node.op) && node.op !== "random");
       if (!simple || joinsMany(node) || !node.inputs.every((input) => this.free.has(input))) continue;
-      const depth = 1 + Math.max(0, ...node.inputs.map((input) => depths.get(input)!));
+      const depth = node.inputs.reduce((n, input) => Math.max(n, depths.get(input)! + 1), 0);
+      if (depth > maxFreeDepth) continue;
       depths.set(node, depth);
-      if (depth <= maxNested) this.free.add(node);
+      this.free.add(node);
     }
   }
 

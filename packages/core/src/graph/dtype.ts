@@ -1,5 +1,7 @@
 // The number types of Weft: their sizes, their order under promotion, and their storage in JavaScript typed arrays.
 
+import { WeftError } from "./errors.js";
+
 /** Names of all dtypes, by kind and width. */
 export const dtypes = [
   "bool",
@@ -136,6 +138,18 @@ export const toInexact = (dtype: DType): DType => (isInexact(dtype) ? dtype : "f
 export function storageView(dtype: DType, buffer: ArrayBufferLike, byteOffset = 0, elements?: number): Storage {
   const perElement = isComplex(dtype) ? 2 : 1;
   return new info[dtype].array(buffer, byteOffset, elements === undefined ? undefined : elements * perElement);
+}
+
+/** The bytes of an array. Versions of Node before 22 cannot view more than 4 GiB as bytes. */
+export function storageBytes(data: Storage): Uint8Array {
+  try {
+    return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new WeftError(
+      `an array of ${data.byteLength} bytes is larger than what this version of Node can view as bytes; pass or read it in parts (slice, concat)`,
+    );
+  }
 }
 
 export function makeStorage(dtype: DType, elements: number): Storage {

@@ -23,6 +23,7 @@ import {
   type Storage,
   showAval,
   siteOf,
+  storageBytes,
   storageView,
   structuralKey,
   topological,
@@ -409,7 +410,7 @@ export class Session {
   }
 
   upload(aval: Aval, data: Storage): TensorValue {
-    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    const bytes = storageBytes(data);
     const expected = numel(aval.shape) * bytesOf(aval.dtype);
     if (bytes.byteLength !== expected)
       throw new WeftError(`${bytes.byteLength} bytes do not fill a tensor of ${expected} bytes`);
@@ -445,13 +446,13 @@ export class Session {
     value.assertUsable();
     const { dtype, shape } = value.aval;
     if (into !== undefined) {
-      value.device.download(value.buffer, new Uint8Array(into.buffer, into.byteOffset, into.byteLength));
+      value.device.download(value.buffer, storageBytes(into));
       return into;
     }
     const fetched = value.device.fetch?.(value.buffer) ?? null;
     if (fetched !== null) return storageView(dtype, fetched, 0, numel(shape));
     const data = makeStorage(dtype, numel(shape));
-    value.device.download(value.buffer, new Uint8Array(data.buffer));
+    value.device.download(value.buffer, storageBytes(data));
     return data;
   }
 
@@ -468,7 +469,7 @@ export class Session {
   async downloadAsync(value: TensorValue, into?: Storage): Promise<Storage> {
     value.assertUsable();
     const { dtype, shape } = value.aval;
-    const bytes = into && new Uint8Array(into.buffer, into.byteOffset, into.byteLength);
+    const bytes = into && storageBytes(into);
     const fetching = value.device.fetchAsync?.(value.buffer, bytes) ?? null;
     if (fetching === null) return this.download(value, into);
     const fetched = await fetching;

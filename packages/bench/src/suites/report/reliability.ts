@@ -6,15 +6,15 @@ import type { RecordHead } from "../record.js";
 
 const head = `# Reliability
 
-What happens when something breaks: measured by a drill that hurts real processes, and hosts that are network, process and
+What happens when something breaks, measured by a drill that injects faults into real processes. Hosts are network, process and
 host-name namespaces of one machine. A program computes with integers whose results are known; every step needs a sum over all
-workers, so that everybody notices every fault. \`npm run bench -- drill\` runs it and writes \`bench/results/drill.json\`, from which
+workers, so that every fault affects all of them. \`npm run bench -- drill\` runs it and writes \`bench/results/drill.json\`, from which
 this page is generated; \`npm test\` runs one trial of each fault on one host.
 
-- **right**: every element of the result was right, without any help. **error**: one clear error, and nothing wrong.
-- **felt for**: from the fault to the end of the program, which had half of its work before it. It contains the time to notice the
-  fault, the repair and the rest of the work.
-- **left behind**: processes and names in shared memory that were still there after the program had ended.
+- **right**: every element of the result was right, without intervention. **error**: the program got one clear error and no wrong result.
+- **delay**: from the fault, halfway through the work, to the end of the program: the time to detect the fault, to repair, and to do the rest
+  of the work.
+- **left behind**: processes and names in shared memory that still existed after the program had ended.
 `;
 
 const tail = `
@@ -24,9 +24,9 @@ Taken from the documentation of Ray, Dask and PyTorch; not measured here.
 
 | fault | Weft | Ray | Dask | PyTorch elastic |
 | --- | --- | --- | --- | --- |
-| a worker dies | its tensors are recomputed from their lineage on the others | tasks are run again and their objects reconstructed; actors only with \`max_restarts\`, without their state | tasks are run again on others; a task that has lost several workers is given up | all workers are restarted; the script loads its checkpoint |
-| a host dies or is unplugged | the same, after 4 to 5 s without a sign of life | the same, after missed health checks | the same, after the worker's time to live | a change of membership: restart with the remaining nodes |
-| the dispatcher (head, scheduler, rendezvous) dies | clients get an error, workers wait for the next one | the cluster fails, unless its state is kept in a Redis | everything is lost | the rendezvous is lost with its node |
+| a worker dies | its tensors are recomputed from their lineage on the others | tasks are run again and their objects reconstructed; actors only with \`max_restarts\`, without their state | tasks are run again on others; a task whose workers died several times fails | all workers are restarted; the script loads its checkpoint |
+| a host dies or is unplugged | the same, after 4 to 5 s without a heartbeat | the same, after missed health checks | the same, after the worker's time to live | a change of membership: restart with the remaining nodes |
+| the dispatcher (head, scheduler, rendezvous) dies | clients get an error, workers wait for the next one | the cluster fails, unless its state is stored in Redis | everything is lost | the rendezvous is lost with its node |
 | the program itself dies | its tensors are freed, workers stay | objects that it owned are lost | its results are forgotten | the job ends |
 
 Long computations need checkpoints in all of them; lineage is bounded here too ([cluster.md](cluster.md)).
@@ -80,7 +80,7 @@ export function reliabilityPage(
 ): string {
   const { at, hardware, rows } = record;
   const table = [
-    "| fault | trials | right | error | wrong | hang | felt for: median (range) | left behind | wanted |",
+    "| fault | trials | right | error | wrong | hang | delay: median (range) | left behind | wanted |",
     "| --- | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |",
     ...rows.map(line),
   ];

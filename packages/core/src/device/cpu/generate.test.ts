@@ -49,3 +49,16 @@ test("several requests at once are answered, and errors are those of the main th
   assert.throws(() => generate(broken, {}));
   await assert.rejects(generateAsync(broken, {}), Error);
 });
+
+test("long chains of constants become several loops, and what nests too deeply is a clear error", () => {
+  let x = build.full([8], 0.5, "float32");
+  for (let i = 0; i < 6000; i++) x = build.unary("sin", x);
+  assert.ok(generate({ params: [], outputs: [x] }, {}).kernels.length > 1);
+  const start = build.input([8], "float32");
+  let y = start;
+  for (let i = 0; i < 20_000; i++) y = build.reshape(build.permute(build.reshape(y, [2, 4]), [1, 0]), [8]);
+  assert.throws(
+    () => generate({ params: [start], outputs: [build.unary("sin", y)] }, {}),
+    /nests its operations too deeply/,
+  );
+});

@@ -1,7 +1,7 @@
 // From a graph to C: the schedule of a function and the source of its program. Everything that goes in and comes out is plain data, so
 // that it can happen in another thread.
 import { type Schedule, scheduleFunction } from "../../compile/index.js";
-import type { GraphFn } from "../../graph/index.js";
+import { type GraphFn, WeftError } from "../../graph/index.js";
 import type { CompileOptions } from "../contract.js";
 import { type Extension, extensionOf } from "./native-units.js";
 import { writeProgram } from "./program.js";
@@ -43,6 +43,16 @@ export const planFor = (fn: GraphFn, { donated, constants = new Map() }: Compile
   });
 
 export function generate(fn: GraphFn, options: CompileOptions): GeneratedProgram {
+  try {
+    return generateDeep(fn, options);
+  } catch (error) {
+    if (error instanceof RangeError && /call stack/.test(error.message))
+      throw new WeftError("this function nests its operations too deeply to be compiled; divide it into several");
+    throw error;
+  }
+}
+
+function generateDeep(fn: GraphFn, options: CompileOptions): GeneratedProgram {
   const plan = planFor(fn, options);
   const { units, kernels } = writeProgram(plan);
   return {
