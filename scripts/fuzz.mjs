@@ -1,5 +1,7 @@
-// Runs the random programs of the test suites in large numbers: `node scripts/fuzz.mjs COUNT [KIND ...] [--devices=reference,cpu]`.
-// Every process runs a chunk with seeds of its own, so that one crash costs one chunk. Adds the counts to bench/results/fuzz.json:
+// Runs the random programs of the test suites in large numbers:
+// `node scripts/fuzz.mjs COUNT [KIND ...] [--devices=reference,cpu,cuda-emulated] [--flags=-O0] [--eager]`.
+// `--flags` are for the C compiler: -O0 runs more programs where errors of the code generator are sought, and not those of the compiler.
+// `--eager` runs them as users do outside jit: the interpreter first, values read on the way. Both are counted separately. Every process runs a chunk with seeds of its own, so that one crash costs one chunk. Adds the counts to bench/results/fuzz.json:
 // per kind and suite how many programs ran, from which seeds, and which chunks failed.
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -14,16 +16,20 @@ const kinds = {
   "calls with gradients": ["torch-calls", 500],
   "float programs with gradients": ["fuzz", 100],
   "programs with loops and branches": ["flow-programs", 48],
+  "divided programs": ["shard-random", 500],
 };
 
 const [total, ...rest] = process.argv.slice(2);
 const count = Number(total);
 const wanted = rest.filter((word) => !word.startsWith("--"));
-const devices = rest.find((word) => word.startsWith("--devices="))?.slice("--devices=".length);
+const option = (name) => rest.find((word) => word.startsWith(`--${name}=`))?.slice(name.length + 3);
+const [devices, flags, isEager] = [option("devices"), option("flags"), rest.includes("--eager")];
+/** Part of the names of suites: how the programs ran, where that is not by jit with the usual flags. */
+const mode = [...(isEager ? ["outside jit"] : []), ...(flags === undefined ? [] : [`compiled with ${flags}`])];
 const unknown = wanted.filter((kind) => !(kind in kinds));
 if (!Number.isInteger(count) || count < 1 || unknown.length > 0)
   throw new Error(
-    `usage: node scripts/fuzz.mjs COUNT [KIND ...] [--devices=reference,cpu]; kinds: ${Object.keys(kinds).join(", ")}`,
+    `usage: node scripts/fuzz.mjs COUNT [KIND ...] [--devices=reference,cpu,cuda-emulated] [--flags=-O0] [--eager]; kinds: ${Object.keys(kinds).join(", ")}`,
   );
 
 const path = join(root, "bench/results/fuzz.json");
@@ -32,7 +38,8 @@ const read = () => (existsSync(path) ? JSON.parse(readFileSync(path, "utf8")) : 
 /** Adds a chunk to what was recorded of its suites. Other processes add theirs: the file is read again each time. */
 function add(kind, seed, programs, suites) {
   const record = read();
-  for (const { name, failed } of suites) {
+  for (const { name: suiteName, failed } of suites) {
+    const name = [suiteName, ...mode].join(", ");
     record.suites[kind] ??= {};
     const suite = (record.suites[kind][name] ??= { programs: 0, nextSeed: 0, failedChunks: [] });
     suite.programs += programs;
@@ -73,7 +80,8 @@ for (const kind of wanted.length > 0 ? wanted : Object.keys(kinds)) {
           ...process.env,
           WEFT_FUZZ: String(programs),
           WEFT_FUZZ_SEED: String(seed),
-          WEFT_INTERPRET: "0",
+          ...(isEager ? { WEFT_FUZZ_MODE: "eager" } : { WEFT_INTERPRET: "0" }),
+          ...(flags === undefined ? {} : { WEFT_CC_FLAGS: flags }),
           ...(devices === undefined ? {} : { WEFT_TEST_DEVICES: devices }),
         },
         encoding: "utf8",

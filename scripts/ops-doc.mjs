@@ -143,7 +143,7 @@ const plainList = (names, declared, prefix = "") =>
 const sections = [
   ["Making tensors", ["create", "grids", "random", "distributions"]],
   ["Element by element", ["math", "elementwise", "elementary", "special"]],
-  ["Reductions and statistics", ["reduce", "statistics", "samples"]],
+  ["Reductions and statistics", ["reduce", "cumulative", "statistics", "samples"]],
   ["Shape", ["shape", "padding", "windows", "einops"]],
   ["Indexing and sorting", ["indexing", "selection", "scatter"]],
   ["Products", ["einsum", "conv"]],
@@ -251,7 +251,9 @@ const expected =
   "cumprod median percentile quantile uniqueValues nonzero searchsorted histogram bincount meshgrid diff cross lu pinv lstsq " +
   "matrixRank eig eigvals fft ifft rfft conv3d convTranspose2d maxPool2d avgPool2d interpolate batchNorm groupNorm " +
   "elu selu mish hardtanh nllLoss ctcLoss cosineSimilarity gammaln digamma erfinv erfc i0 asinh acosh atanh hypot " +
-  "logaddexp nanToNum isInf leftShift rightShift bitwiseNot scatter mask repeat partition bitcast histogram2d tensorsolve binomial";
+  "logaddexp nanToNum isInf leftShift rightShift bitwiseNot scatter mask repeat bitcast histogram2d tensorsolve binomial " +
+  "cummax cummin logcumsumexp partition argpartition lerp gcd lcm frexp ldexp bitwiseCount unravelIndex cdist pixelShuffle fold " +
+  "gridSample associativeScan reduceWindow packbits logm embeddingBag maxUnpool2d alphaDropout";
 const missing = expected.split(" ").filter((name) => !(name in weft));
 const noGradient = [...documented]
   .filter((name) => casesOf(name).length > 0 && gradientOf(casesOf(name)) === "none")

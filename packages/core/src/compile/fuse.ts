@@ -73,6 +73,8 @@ const maxMembers = 800;
  * are compiled once.
  */
 const maxExpensive = 64;
+/** Views and shifts of views and shifts that are read in one expression: it is built by recursion. */
+const maxNested = 500;
 
 /** Nodes of constants alone that are computed wherever they are read, one after the other; longer chains are computed once. */
 const maxFreeDepth = 64;
@@ -134,6 +136,7 @@ class Fuser {
 
   run(): Fusion {
     this.#markFree();
+    this.#divideChains();
     this.#chooseLayouts();
     this.#markMemory();
     for (const node of this.order)
@@ -170,6 +173,24 @@ class Fuser {
       if (depth > maxFreeDepth) continue;
       depths.set(node, depth);
       this.free.add(node);
+    }
+  }
+
+  /** Values that are computed where they are read nest: chains of views and shifts go through memory after so many. */
+  #divideChains(): void {
+    const depths = new Map<Node, number>();
+    for (const node of this.order) {
+      if (this.params.has(node)) continue;
+      const isRead = isView(node) || isShift(node);
+      if (!isRead && (!elementwiseOps.has(node.op) || isReduction(node))) continue;
+      let depth = isRead ? 1 : 0;
+      for (const input of node.inputs) depth = Math.max(depth, (depths.get(input) ?? 0) + (isRead ? 1 : 0));
+      if (depth > maxNested) {
+        if (isShift(node)) this.stored.add(node);
+        else this.#copy(node);
+        depth = 0;
+      }
+      depths.set(node, depth);
     }
   }
 

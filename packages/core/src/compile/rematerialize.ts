@@ -80,18 +80,28 @@ export class Rematerializer {
     return isView(node) && reads * 8 <= size;
   }
 
+  /**
+   * Cost of the expression of a node, at least 1000 where it is long. What is read at several places (the parts of a roll) is computed once per place, so
+   * that rolls of rolls of rolls double at every step.
+   */
   arithmetic(node: Node): number {
     let cost = 0;
-    const seen = new Set<Node>();
-    const stack = [node];
-    while (stack.length > 0 && cost < 1000) {
-      const at = stack.pop()!;
-      if (seen.has(at) || this.of.params.has(at)) continue;
-      seen.add(at);
-      if (at !== node && (this.of.stored.has(at) || isReduction(at))) continue;
+    const places = new Map([[node, 1]]);
+    const waiting = [node];
+    // Nodes have higher numbers than their operands: each comes after all that read it.
+    while (waiting.length > 0 && cost < 1000) {
+      const at = waiting.reduce((latest, other) => (other.id > latest.id ? other : latest));
+      waiting.splice(waiting.indexOf(at), 1);
+      if (this.of.params.has(at) || (at !== node && (this.of.stored.has(at) || isReduction(at)))) continue;
       if (!this.of.isLoopNode(at) && !isView(at)) continue;
-      cost += isView(at) ? 0 : loopCost(at);
-      stack.push(...at.inputs);
+      const count = places.get(at)!;
+      cost += isView(at) ? 0 : count * loopCost(at);
+      const moves = isView(at) || isOp(at, "concat") || isOp(at, "pad");
+      for (const x of at.inputs) {
+        const known = places.get(x);
+        if (known === undefined) waiting.push(x);
+        places.set(x, moves ? (known ?? 0) + count : Math.max(known ?? 0, count));
+      }
     }
     return cost;
   }

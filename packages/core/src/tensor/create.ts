@@ -390,7 +390,8 @@ export function linspace(
   const last = options.endpoint === false ? count : count - 1;
   const step = last > 0 ? (stop - start) / last : 0;
   const data = Float64Array.from({ length: count }, (_, i) => (i === last && count > 1 ? stop : start + i * step));
-  return tensor(data, { dtype });
+  // A typed array of a complex dtype would be taken as pairs of parts.
+  return tensor(isComplex(dtype) ? Array.from(data) : data, { dtype });
 }
 
 /** Identity matrix [n, n], or [n, columns] with ones on diagonal `k`: 0 is the main one, 1 the one above it. */

@@ -45,6 +45,16 @@ export const exp2 = (x: TensorLike): Tensor => {
   return pow(2, cast(wrap(node), toInexact(node.dtype)));
 };
 
+/** Elementwise a + weight (b - a), with broadcasting: a at weight 0, b at weight 1. */
+export function lerp(a: TensorLike, b: TensorLike, weight: TensorLike): Tensor {
+  const dtype = toInexact(commonDType("lerp", [a, b, weight]));
+  const [x, y, w] = [a, b, weight].map((t) => cast(t, dtype));
+  const span = y.sub(x);
+  if (isComplex(dtype)) return x.add(w.mul(span));
+  // From the nearer end, so that both ends are met exactly.
+  return where(less(w, 0.5), x.add(w.mul(span)), y.sub(span.mul(w.neg().add(1))));
+}
+
 /** Elementwise log2(2^a + 2^b) without overflow, with broadcasting. */
 export function logaddexp2(a: TensorLike, b: TensorLike): Tensor {
   // In the dtype of the result: products in a narrower one lose digits.

@@ -4,7 +4,7 @@ import { build } from "../ops/index.js";
 import { checkCount, checkDType, checkShape } from "./checks.js";
 import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { type CreateOptions, tensor } from "./create.js";
-import { cumprod } from "./reduce.js";
+import { cumprod } from "./cumulative.js";
 import { concat, flip, reshape, transpose } from "./shape.js";
 import { Tensor } from "./tensor.js";
 

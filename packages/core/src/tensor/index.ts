@@ -36,6 +36,7 @@ export {
   zeros,
   zerosLike,
 } from "./create.js";
+export * from "./cumulative.js";
 export * from "./custom.js";
 export * as debug from "./debug.js";
 export * from "./distributions.js";
@@ -48,12 +49,14 @@ export * from "./elementwise.js";
 export * from "./fft.js";
 export * from "./grids.js";
 export {
+  argpartition,
   argsort,
   gather,
   type IndexSpec,
   index,
   indexAdd,
   oneHot,
+  partition,
   type SortOptions,
   scatterAdd,
   sort,
@@ -131,10 +134,7 @@ export {
   any,
   argmax,
   argmin,
-  type CumulativeOptions,
   countNonzero,
-  cumprod,
-  cumsum,
   logsumexp,
   max,
   mean,

@@ -342,6 +342,29 @@ export function sort(x: TensorLike, axis = -1, options: SortOptions = {}): Tenso
   return wrap(build.moveAxis(build.gather(rows, order, last, last), last, at));
 }
 
+/** Refuses positions outside of an axis; negative ones count from its end. */
+function checkKth(op: string, x: TensorLike, kth: number, axis: number): void {
+  const { shape } = nodeOf(op, x);
+  const size = shape[resolveAxis(op, axis, shape.length)];
+  if (!Number.isInteger(kth) || kth < -size || kth >= size)
+    throw new ShapeError(`${op}: kth = ${kth} is out of range for axis ${axis} of size ${size}`);
+}
+
+/**
+ * Elements along an axis, rearranged so that the one at position `kth` has its place in sorted order, smaller ones are before it and
+ * larger ones behind it. All of them are sorted.
+ */
+export function partition(x: TensorLike, kth: number, axis = -1): Tensor {
+  checkKth("partition", x, kth, axis);
+  return sort(x, axis);
+}
+
+/** Indices (int32) of {@link partition}. */
+export function argpartition(x: TensorLike, kth: number, axis = -1): Tensor {
+  checkKth("argpartition", x, kth, axis);
+  return argsort(x, axis);
+}
+
 /** The k largest elements along an axis, largest first, and their indices. NaN is greater than every number. */
 export function topk(x: TensorLike, k: number, axis = -1): { values: Tensor; indices: Tensor } {
   const node = nodeOf("topk", x);

@@ -208,7 +208,7 @@ export function binaryCrossEntropyWithLogits(
   targets: TensorLike,
   options: LossOptions & { positiveWeight?: TensorLike } = {},
 ): Tensor {
-  const { positiveWeight } = options;
+  const { positiveWeight } = checkOptions("binaryCrossEntropyWithLogits", options, ["reduction", "positiveWeight"]);
   const losses =
     positiveWeight === undefined
       ? sub(softplus(logits), mul(logits, targets))

@@ -1,5 +1,5 @@
 // Padding of axes: by a constant, by elements of the tensor itself (a gather over all axes at once) or by their mean.
-import { checkOptions, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import { checkOptions, isComplex, type Node, numel, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { checkArguments, nodeOf, type TensorLike, updateNode, wrap } from "./convert.js";
 import { tensor } from "./create.js";
@@ -107,7 +107,12 @@ function padAxis(x: Tensor, axis: number, before: number, after: number, mode: P
     });
   const ramp = (edge: number, weights: readonly number[]): Tensor => {
     const end = take(x, [edge], axis);
-    return end.sub(value).cast("float64").mul(along(weights)).add(value).cast(x.dtype);
+    return end
+      .sub(value)
+      .cast(isComplex(x.dtype) ? "complex128" : "float64")
+      .mul(along(weights))
+      .add(value)
+      .cast(x.dtype);
   };
   const rising = (size: number): number[] => range(size).map((i) => i / size);
   return concat([ramp(0, rising(before)), x, ramp(n - 1, rising(after).reverse())], axis);

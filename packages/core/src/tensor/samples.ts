@@ -1,5 +1,6 @@
 // Numerical analysis of samples: weighted means, covariances, integrals, interpolation, differences, phases, and reductions that
 // leave NaN out.
+
 import {
   checkOptions,
   DTypeError,
@@ -23,6 +24,7 @@ import {
   type TensorLike,
   wrap,
 } from "./convert.js";
+import { cumsum } from "./cumulative.js";
 import { matmul } from "./einsum.js";
 import { gather, sort, take } from "./indexing.js";
 import { diagonal } from "./linalg.js";
@@ -49,7 +51,6 @@ import {
   all,
   argmax,
   argmin,
-  cumsum,
   max,
   mean,
   min,

@@ -13,11 +13,11 @@ import {
 import { build } from "../ops/index.js";
 import { checkArguments, nodeOf, resolveAxis, type TensorLike, updateNode, wrap } from "./convert.js";
 import { onesLike, zeros } from "./create.js";
+import { cumsum } from "./cumulative.js";
 import { customVjp } from "./custom.js";
 import { argsort, gather, scatterAdd } from "./indexing.js";
 import { cast, equal, isNaN, less, logicalAnd, maximum, minimum, mul, where } from "./math.js";
 import { pad } from "./padding.js";
-import { cumsum } from "./reduce.js";
 import { concat, expand, moveAxis, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 

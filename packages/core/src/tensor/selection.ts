@@ -3,10 +3,10 @@
 // gathered on the device and carry gradients.
 import { DTypeError, isComplex, kindOf, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { checkArguments, nodeOf, resolveAxis, type TensorLike, updateNode, wrap } from "./convert.js";
+import { cumsum } from "./cumulative.js";
 import { take } from "./indexing.js";
 import { where } from "./math.js";
 import { indexTensor, nonzeroPositions, unravel } from "./positions.js";
-import { cumsum } from "./reduce.js";
 import { expand, reshape } from "./shape.js";
 import { Tensor } from "./tensor.js";
 

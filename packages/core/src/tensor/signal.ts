@@ -93,8 +93,9 @@ function windowOf(op: string, n: number, at: (i: number, n: number) => number, o
   if (!Number.isInteger(n) || n < 0) throw new WeftError(`${op}: the size is a whole number >= 0, got ${n}`);
   if (kindOf(dtype) !== "float" && !isComplex(dtype))
     throw new DTypeError(`${op}: needs a floating-point dtype, got ${dtype}`);
+  // A list: a typed array of a complex dtype would be taken as pairs of parts.
   return tensor(
-    Float64Array.from({ length: n }, (_, i) => (n === 1 ? 1 : at(i, n - 1))),
+    Array.from({ length: n }, (_, i) => (n === 1 ? 1 : at(i, n - 1))),
     { dtype },
   );
 }

@@ -22,7 +22,7 @@ import {
   sqrt,
   where,
 } from "./math.js";
-import { digamma, erfinv, gammaln, inDouble, inDoubles, scaledBessel } from "./special.js";
+import { digamma, erfinv, gammaln, inDouble, inDoubles, logBeta, scaledBessel, unscaled } from "./special.js";
 import type { Tensor } from "./tensor.js";
 
 export { betainc, gammainc, gammaincc } from "./incomplete.js";
@@ -72,7 +72,10 @@ export const relEntr: (x: TensorLike, y: TensorLike) => Tensor = inDoubles("relE
   const both = logicalAnd(x.greater(0), y.greater(0));
   const [a, b] = [where(both, x, 1), where(both, y, 1)];
   const edge = where(logicalAnd(equal(x, 0), y.greaterEqual(0)), 0, Number.POSITIVE_INFINITY);
-  const value = where(both, a.mul(log(a.div(b))), edge);
+  const ratio = a.div(b);
+  const isNormal = logicalAnd(ratio.greater(1e-300), ratio.less(1e300));
+  const logarithm = where(isNormal, log(where(isNormal, ratio, 1)), log(a).sub(log(b)));
+  const value = where(both, a.mul(logarithm), edge);
   return where(logicalOr(isNaN(x), isNaN(y)), Number.NaN, value);
 });
 
@@ -95,8 +98,7 @@ export const logNdtr = inDouble(
       const inverse = far.mul(far).reciprocal();
       const series = mills.reduceRight<Tensor>((sum, c) => sum.add(c).mul(inverse), inverse.mul(0));
       const tail = far
-        .mul(far)
-        .mul(-0.5)
+        .mul(far.mul(-0.5))
         .sub(log(far.neg()))
         .sub(Math.log(2 * Math.PI) / 2)
         .add(log1p(series));
@@ -129,7 +131,8 @@ export const erfcinv = inDouble(
         y = y.sub(log(value).sub(wanted).div(slope));
       }
       const magnitude = where(isTail, y, inner);
-      return where(q.greater(1), magnitude.neg(), magnitude);
+      const inside = where(size.less(0), Number.NaN, magnitude);
+      return where(q.greater(1), inside.neg(), inside);
     },
     (_args: [Tensor], y, g) => [g.mul(exp(y.mul(y)).mul(-Math.sqrt(Math.PI) / 2))],
   ),
@@ -138,7 +141,7 @@ export const erfcinv = inDouble(
 /** Elementwise inverse of {@link ndtr}: infinite at 0 and 1, NaN outside. */
 export const ndtri = inDouble("ndtri", (p) => erfcinv(p.mul(2)).mul(-Math.SQRT2));
 
-/** Elementwise gamma function; NaN at 0, -1, -2, ... */
+/** Elementwise gamma function; infinite at 0 and -0, NaN at -1, -2, ... */
 export const gamma = inDouble(
   "gamma",
   customVjp(
@@ -149,7 +152,8 @@ export const gamma = inDouble(
       // Whole numbers have whole results, exactly as long as they fit.
       const whole = logicalAnd(equal(x, x.floor()), x.less(19));
       const value = where(whole, round(magnitude), magnitude);
-      return where(isPole, Number.NaN, where(isNegative, value.neg(), value));
+      const pole = where(equal(x, 0), x.reciprocal(), Number.NaN);
+      return where(isPole, pole, where(isNegative, value.neg(), value));
     },
     ([x]: [Tensor], y, g) => [g.mul(y).mul(digamma(x))],
   ),
@@ -159,18 +163,17 @@ export const gamma = inDouble(
 export const factorial = (x: TensorLike): Tensor => gamma(mul(x, 1).add(1));
 
 /** Elementwise logarithm of the beta function gamma(a) gamma(b) / gamma(a + b), with broadcasting. */
-export const betaln: (a: TensorLike, b: TensorLike) => Tensor = inDoubles("betaln", (a, b) =>
-  gammaln(a)
-    .add(gammaln(b))
-    .sub(gammaln(a.add(b))),
+export const betaln: (a: TensorLike, b: TensorLike) => Tensor = inDoubles(
+  "betaln",
+  logBeta as (...operands: Tensor[]) => Tensor,
 );
 
 /** Elementwise number of ways to choose k of n, also of numbers that are not whole; with broadcasting. */
 export const binom: (n: TensorLike, k: TensorLike) => Tensor = inDoubles("binom", (n, k) => {
   const value = exp(
-    gammaln(n.add(1))
-      .sub(gammaln(k.add(1)))
-      .sub(gammaln(n.sub(k).add(1))),
+    logBeta(n.sub(k).add(1), k.add(1))
+      .add(log(abs(n.add(1))))
+      .neg(),
   );
   const isWhole = logicalAnd(equal(n, n.floor()), equal(k, k.floor()));
   const exact = where(logicalAnd(isWhole, value.less(2 ** 50)), round(value), value);
@@ -254,8 +257,8 @@ const slopeOfI1 = (x: Tensor, zeroth: Tensor, first: Tensor): Tensor => {
 export const i1 = inDouble(
   "i1",
   customVjp(
-    (x: Tensor) => scaledBessel(x, 1).mul(exp(abs(x))),
-    ([x]: [Tensor], _y, g) => [g.mul(slopeOfI1(x, scaledBessel(x, 0), scaledBessel(x, 1))).mul(exp(abs(x)))],
+    (x: Tensor) => unscaled(scaledBessel(x, 1), x),
+    ([x]: [Tensor], _y, g) => [g.mul(unscaled(slopeOfI1(x, scaledBessel(x, 0), scaledBessel(x, 1)), x))],
   ),
 );
 

@@ -4,7 +4,7 @@ import { DTypeError, isComplex, toInexact } from "../graph/index.js";
 import { commonDType, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { tensor } from "./create.js";
 import { customVjp } from "./custom.js";
-import { abs, cast, erf, erfc, exp, log, sin, sqrt, tan, where } from "./math.js";
+import { abs, cast, erf, erfc, exp, isNaN, log, log1p, maximum, minimum, sin, sqrt, tan, where } from "./math.js";
 import { broadcastTensors } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
@@ -77,34 +77,87 @@ function logGamma(x: Tensor): Tensor {
     .sub(t)
     .add(log(series))
     .add(Math.log(2 * Math.PI) / 2);
-  // The fraction keeps the digits of the sine for large |x|.
-  const wave = abs(sin(x.sub(x.floor()).mul(Math.PI)));
+  // The distance to the nearest whole number keeps the digits of the sine for large |x| and beside poles.
+  const wave = abs(sin(x.sub(x.round()).mul(Math.PI)));
   const reflected = log(wave).neg().add(Math.log(Math.PI)).sub(direct);
   const result = where(low, reflected, direct);
-  return where(abs(x).equal(Number.POSITIVE_INFINITY), Number.POSITIVE_INFINITY, result);
+  const isPole = x.lessEqual(0).logicalAnd(x.equal(x.floor()));
+  return where(isPole.logicalOr(x.equal(Number.POSITIVE_INFINITY)), Number.POSITIVE_INFINITY, result);
 }
 
 /** Coefficients of 1 / x^2, 1 / x^4, ... in the asymptotic series of the digamma function. */
 const digammaSeries = [-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12];
 
+/** Coefficients of 1 / x, 1 / x^3, ... in the logarithm of gamma(x) over Stirling's formula. */
+const stirling = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156];
+const stirlingRest = (x: Tensor): Tensor => {
+  const inverse = x.reciprocal();
+  const square = inverse.mul(inverse);
+  return stirling.reduceRight<Tensor>((sum, c) => sum.mul(square).add(c), inverse.mul(0)).mul(inverse);
+};
+
+/**
+ * log |gamma(a) gamma(b) / gamma(a + b)|. From 10 on, the large terms of the logarithms are subtracted by hand: their difference has few
+ * digits.
+ */
+export const logBeta = customVjp(
+  (a: Tensor, b: Tensor): Tensor => {
+    const [low, high] = [minimum(a, b), maximum(a, b)];
+    const inside = low.greater(0).logicalAnd(high.greaterEqual(10)).logicalAnd(high.less(Infinity));
+    const [p, q] = [where(inside, low, 1), where(inside, high, 10)];
+    // Halves keep the sum of the largest numbers finite.
+    const share = p.mul(0.5).div(p.mul(0.5).add(q.mul(0.5)));
+    const log1 = log1p(share.neg());
+    const rest = stirlingRest(q).sub(stirlingRest(p.add(q)));
+    const isSmall = p.less(10);
+    const small = logGamma(where(isSmall, p, 1))
+      .add(rest)
+      .add(p)
+      .sub(p.mul(log(p.mul(0.5).add(q.mul(0.5))).add(Math.LN2)))
+      .add(q.sub(0.5).mul(log1));
+    const large = where(isSmall, 10, p);
+    const both = stirlingRest(large)
+      .add(rest)
+      .add(Math.log(2 * Math.PI) / 2)
+      .sub(log(q).mul(0.5))
+      .add(large.sub(0.5).mul(log(share)))
+      .add(q.mul(log1));
+    const direct = logGamma(a)
+      .add(logGamma(b))
+      .sub(logGamma(a.add(b)));
+    const atZero = low
+      .equal(0)
+      .logicalOr(a.equal(0))
+      .logicalOr(b.equal(0))
+      .logicalAnd(isNaN(a.add(b)).logicalNot());
+    const edge = where(atZero, Infinity, where(low.greater(0).logicalAnd(high.equal(Infinity)), -Infinity, direct));
+    return where(inside, where(isSmall, small, both), edge);
+  },
+  ([a, b], _y, g): [Tensor, Tensor] => {
+    const whole = psi(a.add(b));
+    return [g.mul(psi(a).sub(whole)), g.mul(psi(b).sub(whole))];
+  },
+);
+
 /** Derivative of log |gamma(x)|: the asymptotic series after eight steps up, by reflection below 0.5. */
 function psi(x: Tensor): Tensor {
   const low = x.less(0.5);
   const start = where(low, x.neg().add(1), x);
-  let sum = start.mul(0);
-  for (let i = 0; i < 8; i++) sum = sum.sub(start.add(i).reciprocal());
+  let sum = start.reciprocal().neg();
+  for (let i = 1; i < 8; i++) sum = sum.sub(start.add(i).reciprocal());
   const z = start.add(8);
   const inverse = z.mul(z).reciprocal();
-  const series = digammaSeries.reduceRight<Tensor>((p, c) => p.add(c).mul(inverse), z.mul(0));
+  const series = digammaSeries.reduceRight<Tensor>((p, c) => p.add(c).mul(inverse), inverse.mul(0));
   const direct = sum.add(log(z)).sub(z.reciprocal().mul(0.5)).add(series);
-  const fraction = where(low, x.sub(x.floor()), 0.25);
+  const fraction = where(low, x.sub(x.round()), 0.25);
   const reflected = direct.sub(tan(fraction.mul(Math.PI)).reciprocal().mul(Math.PI));
   const result = where(low, reflected, direct);
-  // At the poles 0, -1, -2, ... the two sides have different signs.
-  return where(x.lessEqual(0).logicalAnd(x.equal(x.floor())), Number.NaN, result);
+  // At the poles -1, -2, ... the two sides have different signs; zeros have a side.
+  const pole = where(x.equal(0), x.reciprocal().neg(), Number.NaN);
+  return where(x.lessEqual(0).logicalAnd(x.equal(x.floor())), pole, result);
 }
 
-/** Elementwise derivative of {@link gammaln}; NaN at 0, -1, -2, ... */
+/** Elementwise derivative of {@link gammaln}; infinite at 0 and -0, NaN at -1, -2, ... */
 export const digamma = inDouble("digamma", psi);
 
 /** Elementwise logarithm of |gamma(x)|; infinite at 0, -1, -2, ... */
@@ -139,7 +192,7 @@ export function scaledBessel(x: Tensor, order: 0 | 1): Tensor {
   const outer = where(isLarge, size, 1000);
   const inverse = outer.reciprocal();
   const series = besselSeries(order).reduceRight<Tensor>((sum, c) => sum.mul(inverse).add(c), inverse.mul(0));
-  const result = where(isLarge, series.div(sqrt(outer.mul(2 * Math.PI))), mean);
+  const result = where(isLarge, series.div(sqrt(outer).mul(Math.sqrt(2 * Math.PI))), mean);
   if (order === 0) return result;
   // Near 0, where the mean is a small difference of large terms, the power series has all digits.
   const near = size.less(1);
@@ -150,11 +203,19 @@ export function scaledBessel(x: Tensor, order: 0 | 1): Tensor {
   return where(x.less(0), odd.neg(), odd);
 }
 
+/** A scaled value times exp(|x|), as two factors: the exponential overflows before the product. From 1000 on the product is infinite. */
+export function unscaled(scaled: Tensor, x: Tensor): Tensor {
+  const size = abs(x);
+  const isInfinite = size.greater(1000);
+  const half = exp(where(isInfinite, 0, size).mul(0.5));
+  return where(isInfinite, where(scaled.less(0), -Infinity, Infinity), scaled.mul(half).mul(half));
+}
+
 /** Elementwise modified Bessel function of the first kind of order 0. */
 export const i0 = inDouble(
   "i0",
   customVjp(
-    (x: Tensor) => scaledBessel(x, 0).mul(exp(abs(x))),
-    ([x]: [Tensor], _y, g) => [g.mul(scaledBessel(x, 1)).mul(exp(abs(x)))],
+    (x: Tensor) => unscaled(scaledBessel(x, 0), x),
+    ([x]: [Tensor], _y, g) => [g.mul(unscaled(scaledBessel(x, 1), x))],
   ),
 );

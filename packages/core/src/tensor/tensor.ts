@@ -1,6 +1,7 @@
 // The Tensor class: a handle on a graph node. Methods call the function of the same name.
 import { type DType, type Shape, ShapeError } from "../graph/index.js";
 import type { TensorLike } from "./convert.js";
+import * as cumulative from "./cumulative.js";
 import * as einsum from "./einsum.js";
 import { TensorHandle } from "./handle.js";
 import * as indexing from "./indexing.js";
@@ -421,13 +422,13 @@ export class Tensor<D extends DType = DType> extends TensorHandle<D> {
   }
 
   /** Cumulative sum along an axis. See {@link cumsum}. */
-  cumsum(axis?: number, options?: reduce.CumulativeOptions): Tensor {
-    return reduce.cumsum(this, axis, options);
+  cumsum(axis?: number, options?: cumulative.CumulativeOptions): Tensor {
+    return cumulative.cumsum(this, axis, options);
   }
 
   /** Cumulative product along an axis. See {@link cumprod}. */
-  cumprod(axis?: number, options?: reduce.CumulativeOptions): Tensor {
-    return reduce.cumprod(this, axis, options);
+  cumprod(axis?: number, options?: cumulative.CumulativeOptions): Tensor {
+    return cumulative.cumprod(this, axis, options);
   }
 
   /** 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. See {@link norm}. */

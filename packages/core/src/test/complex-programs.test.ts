@@ -11,11 +11,10 @@ import * as weft from "../index.js";
 import { testPython } from "../testing/python.js";
 import { asFunction, type ComplexProgram, programOf } from "./complex-programs.js";
 import { testDevices } from "./devices.js";
+import { compiled, perProgram } from "./modes.js";
 
 const testdata = fileURLToPath(new URL("../../testdata", import.meta.url));
 const [wanted, first] = [Number(process.env.WEFT_FUZZ ?? 0), Number(process.env.WEFT_FUZZ_SEED ?? 0)];
-/** Programs per compiled function: one call of the compiler for all of them. */
-const together = 20;
 
 interface Result {
   shape: readonly number[];
@@ -62,9 +61,10 @@ describe("random programs that move complex numbers, as NumPy runs them", () => 
       weft.useDevice(device.make());
       const { programs, hashes } = expected();
       const wrong: string[] = [];
+      const together = perProgram(device.name, 20);
       for (let at = 0; at < programs.length; at += together) {
         const batch = programs.slice(at, at + together).map(asFunction);
-        const all = weft.jit((...inputs: weft.Tensor[]) => {
+        const all = compiled((...inputs: weft.Tensor[]) => {
           let next = 0;
           return batch.map(({ inputs: own, fn }) => fn(inputs.slice(next, (next += own.length))));
         });

@@ -3,6 +3,7 @@
 // run the same one (testdata/complex_programs.py).
 import type { DType, Tensor } from "../index.js";
 import * as weft from "../index.js";
+import { glimpse } from "./modes.js";
 
 export type Step =
   | { op: "input"; shape: number[]; re: number[]; im: number[] }
@@ -198,7 +199,7 @@ export function asFunction({ steps, dtype, results }: ComplexProgram): {
   const fn = (given: Tensor[]): Tensor[] => {
     const values: Tensor[] = [];
     let next = 0;
-    for (const s of steps) values.push(s.op === "input" ? given[next++] : apply(s, values, ids));
+    for (const s of steps) values.push(s.op === "input" ? given[next++] : glimpse(apply(s, values, ids)));
     return results.map((k) => values[k]);
   };
   return { inputs, fn };

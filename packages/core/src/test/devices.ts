@@ -27,16 +27,17 @@ export const emulatedDevice: TestDevice & { available: () => boolean } = {
 
 export const knownDevices: readonly string[] = known.map(({ name }) => name);
 
-/** The devices of this machine, the reference first. */
+/** The devices of this machine, the reference first; the emulated CUDA device only where WEFT_TEST_DEVICES names it. */
 export function testDevices(): TestDevice[] {
   const wanted = process.env.WEFT_TEST_DEVICES?.split(",");
-  return known.filter(({ name, available }) => (wanted?.includes(name) ?? true) && available());
+  const devices = wanted?.includes(emulatedDevice.name) ? [...known, emulatedDevice] : known;
+  return devices.filter(({ name, available }) => (wanted?.includes(name) ?? true) && available());
 }
 
 /** The same with the emulated CUDA device, where it was not left out. */
 export function testDevicesAndEmulator(): TestDevice[] {
-  const isWanted = process.env.WEFT_TEST_DEVICES?.split(",").includes(emulatedDevice.name) ?? true;
-  return [...testDevices(), ...(isWanted && emulatedDevice.available() ? [emulatedDevice] : [])];
+  const byDefault = process.env.WEFT_TEST_DEVICES === undefined && emulatedDevice.available();
+  return [...testDevices(), ...(byDefault ? [emulatedDevice] : [])];
 }
 
 /** Runs a suite on every device; tests inside find it as the current one. */

@@ -5,6 +5,7 @@ import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
 import { type CaseFn, type Host, Source } from "./cases/index.js";
 import { Dice } from "./dice.js";
+import { glimpse } from "./modes.js";
 
 const f64 = { dtype: "float64" } as const;
 
@@ -161,7 +162,7 @@ export function program(seed: number, length: number, steps: Record<string, Step
     for (let i = 0; i < length; i++) {
       const x = dice.chance(60) ? pool[pool.length - 1] : dice.pick(pool);
       const y = steps[dice.pick(names)](dice, x, dice.pick(pool));
-      if (y.size <= 300) pool.push(y);
+      if (y.size <= 300) pool.push(glimpse(y));
     }
     return [pool[pool.length - 1], dice.pick(pool), dice.pick(pool).mul(2), pool[pool.length - 2]];
   };

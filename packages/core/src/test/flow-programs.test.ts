@@ -6,15 +6,13 @@ import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { testDevicesAndEmulator } from "./devices.js";
 import { type Dual, type FlowProgram, flowProgram, plain, tensors } from "./flow-programs.js";
+import { compiled, perProgram } from "./modes.js";
 
 const first = Number(process.env.WEFT_FUZZ_SEED ?? 0);
 /** Found wrong once: a tangent of branches and loops in two lane programs, the second of which took the first for zeros. */
 const found = process.env.WEFT_FUZZ === undefined ? [20040] : [];
 const seeds = [...Array.from({ length: Number(process.env.WEFT_FUZZ ?? 8) }, (_, i) => first + i), ...found];
 after(() => void useDevice(new ReferenceDevice()));
-
-/** Programs per compiled function: one call of the compiler for all of them. */
-const together = 8;
 
 const total = (x: readonly number[]): number => x.reduce((p, q) => p + q, 0);
 const f64 = { dtype: "float64" } as const;
@@ -66,11 +64,11 @@ describe("random programs with loops and branches", () => {
     test(device.name, () => {
       useDevice(device.make());
       const wrong: string[] = [];
-      const perProgram = device.name === "reference" ? 1 : together;
-      for (let at = 0; at < seeds.length; at += perProgram) {
-        const group = seeds.slice(at, at + perProgram);
+      const together = perProgram(device.name, 8);
+      for (let at = 0; at < seeds.length; at += together) {
+        const group = seeds.slice(at, at + together);
         const programs = group.map(flowProgram);
-        const outputs = weft.jit(() => programs.map(results))();
+        const outputs = compiled(() => programs.map(results))();
         group.forEach((seed, j) => {
           const got = outputs[j].map((t) => Array.from(t.dataSync() as Float64Array));
           wanted(programs[j]).forEach((want, k) => {

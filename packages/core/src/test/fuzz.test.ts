@@ -8,7 +8,8 @@ import { simplify } from "../transform/index.js";
 import { gradientFn } from "./derivatives.js";
 import { testDevices } from "./devices.js";
 import { inputsFor, kinked, loopInputs, loops, program, smooth } from "./float-programs.js";
-import { type Job, list, mismatches, runJobs, upload } from "./jobs.js";
+import { type Job, list, mismatches, upload } from "./jobs.js";
+import { runRandom } from "./modes.js";
 import { generator, randomPlacement, randomStrategy } from "./random-split.js";
 import { shardedProblems } from "./sharded.js";
 import { runAsTraced, trace } from "./traced.js";
@@ -32,11 +33,8 @@ const jobs = (): Job[] =>
     ];
   });
 
-/** Programs per compiled function: one call of the compiler for all of them. */
-const together = 12;
-
 /** Fails unless `run` gives what the programs give as they were traced. */
-function check(run: (all: Job[]) => ReturnType<typeof runJobs>): void {
+function check(run: (all: Job[]) => ReturnType<typeof runRandom>): void {
   useDevice(new ReferenceDevice());
   const all = jobs();
   const expected = all.map(runAsTraced);
@@ -54,7 +52,7 @@ describe("random programs", () => {
     test(device.name, () =>
       check((all) => {
         useDevice(device.make());
-        return runJobs(all, device.name === "reference" ? 1 : together);
+        return runRandom(all, device.name, 12);
       }),
     );
 

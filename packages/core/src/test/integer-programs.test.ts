@@ -8,6 +8,7 @@ import { CpuDevice, ReferenceDevice, type Tensor, useDevice } from "../index.js"
 import { testPython } from "../testing/python.js";
 import { testDevicesAndEmulator } from "./devices.js";
 import { integerProgram, pythonOf, uploadInteger } from "./integer-programs.js";
+import { compiled, perProgram } from "./modes.js";
 
 const { python, skip: noNumPy } = testPython("numpy", "integer programs against NumPy");
 
@@ -28,11 +29,11 @@ after(() => void useDevice(new ReferenceDevice()));
 
 const shown = (t: Tensor): Answer => [[...t.shape], Array.from(t.dataSync() as ArrayLike<number | bigint>, String)];
 
-function check(perProgram: number): void {
+function check(together: number): void {
   const wrong: string[] = [];
-  for (let at = 0; at < programs.length; at += perProgram) {
-    const group = programs.slice(at, at + perProgram);
-    const all = weft.jit((args: Tensor[][]) => group.map(({ run }, i) => run(args[i])));
+  for (let at = 0; at < programs.length; at += together) {
+    const group = programs.slice(at, at + together);
+    const all = compiled((args: Tensor[][]) => group.map(({ run }, i) => run(args[i])));
     const results = all(group.map(({ inputs }) => inputs.map(uploadInteger))) as Tensor[][];
     results.forEach((tensors, i) => {
       const got = JSON.stringify(tensors.map(shown));
@@ -46,7 +47,7 @@ describe("integer programs against NumPy", { skip: noNumPy }, () => {
   for (const { name, make } of testDevicesAndEmulator())
     test(name, () => {
       useDevice(make());
-      check(name === "reference" ? 1 : 10);
+      check(perProgram(name, 10));
     });
 });
 

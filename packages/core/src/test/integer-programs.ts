@@ -4,6 +4,7 @@
 import * as weft from "../index.js";
 import { type DType, type Tensor, tensor } from "../index.js";
 import { Dice } from "./dice.js";
+import { glimpse } from "./modes.js";
 
 /** A value of the program: its tensor and the name that it has in Python. */
 interface Twin {
@@ -231,7 +232,7 @@ export function integerProgram(seed: number): IntegerProgram {
       if (made === null || made[0].size > 300 || made[0].rank === 0) continue;
       const py = `v${pool.length}`;
       lines.push(`${py} = ${made[1]}`);
-      pool.push({ t: made[0], py });
+      pool.push({ t: glimpse(made[0]), py });
     }
     const results = [pool[pool.length - 1], pool[Math.max(0, pool.length - 2)], again.pick(pool)];
     lines.push(`results.append([show(v) for v in [${results.map((r) => r.py)}]])`);

@@ -8,6 +8,7 @@ import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { testPython } from "../testing/python.js";
 import { toleranceOf } from "./compare.js";
 import { testDevicesAndEmulator } from "./devices.js";
+import { compiled, perProgram } from "./modes.js";
 import { type OpCall, pythonOfCalls, randomCall } from "./single-ops.js";
 
 const { python, skip: noSciPy } = testPython("numpy", "single operations against NumPy and SciPy");
@@ -57,11 +58,11 @@ function problem(
   return `${about}: element ${wrong} of [${shape}] is ${got[wrong]}, expected ${elements[wrong]} (${from})`;
 }
 
-function check(perProgram: number): void {
+function check(together: number): void {
   const wrong: string[] = [];
-  for (let at = 0; at < calls.length; at += perProgram) {
-    const group = calls.slice(at, at + perProgram);
-    const run = weft.jit((inputs: Tensor[][]) => group.map(({ operation }, i) => operation.fn(...inputs[i])));
+  for (let at = 0; at < calls.length; at += together) {
+    const group = calls.slice(at, at + together);
+    const run = compiled((inputs: Tensor[][]) => group.map(({ operation }, i) => operation.fn(...inputs[i])));
     const upload = ({ dtypes, operands }: OpCall): Tensor[] =>
       operands.map(({ shape, data }, i) => weft.tensor(Float64Array.from(data), { shape, dtype: dtypes[i] }));
     const results = run(group.map(upload)) as Tensor[];
@@ -77,6 +78,6 @@ describe("single operations against NumPy and SciPy", { skip: noSciPy }, () => {
   for (const { name, make } of testDevicesAndEmulator())
     test(name, () => {
       useDevice(make());
-      check(name === "reference" ? 1 : 50);
+      check(perProgram(name, 50));
     });
 });

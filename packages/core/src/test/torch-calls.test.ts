@@ -9,7 +9,8 @@ import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { patient, testPython } from "../testing/python.js";
 import { difference, type Result, toleranceOf } from "./compare.js";
 import { testDevices } from "./devices.js";
-import { type Job, list, runEagerly, runJobs } from "./jobs.js";
+import { type Job, list, runEagerly } from "./jobs.js";
+import { runRandom } from "./modes.js";
 import { type TorchCall, torchCall } from "./torch-calls.js";
 
 const { python, skip } = testPython("torch", "random calls against PyTorch");
@@ -88,7 +89,7 @@ function problems(call: TorchCall, got: Result[] | Error, answer: Answer): strin
 describe("random calls as PyTorch runs them", { skip }, () => {
   for (const device of testDevices()) {
     const run = (jobs: Job[]): (Result[] | Error)[] =>
-      device.name === "reference" ? jobs.map(runEagerly) : runJobs(jobs, 20);
+      device.name === "reference" ? jobs.map(runEagerly) : runRandom(jobs, device.name, 20);
     test(`results and gradients on ${device.name}`, () => {
       useDevice(device.make());
       const got = run(calls.map(jobOf));

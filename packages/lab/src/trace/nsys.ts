@@ -35,6 +35,9 @@ export function nsysTrace(report: SqliteReport): SqliteTrace | null {
       ...(calls === null ? [] : [calls]),
     ],
     ranges: ranges === null ? [] : [ranges],
+    problems: report.hasIds("StringIds", "value")
+      ? []
+      : ["the table StringIds is missing or cannot be joined: kernels, calls and steps have no names"],
   };
 }
 
@@ -83,12 +86,12 @@ class Nsys {
   /** Events of what ran on devices. */
   deviceQuery(kind: string, table: string): string {
     const pid = this.pid(table);
-    const name = this.deviceName(kind, table);
+    const name = `coalesce(${this.deviceName(kind, table)}, '${kind.toLowerCase()} ' || t.${this.nameColumn(table)})`;
     const category = kind === "MEMCPY" ? "gpu_memcpy" : kind === "MEMSET" ? "gpu_memset" : "kernel";
     const bytes = this.report.has(table, "bytes") ? `|| ${copyArguments("t.bytes")}` : "";
     const place = this.place(pid);
     const join = kind === "KERNEL" ? this.stringJoin(this.nameColumn(table)) : "";
-    return `SELECT '{"ph":"X","cat":"${category}","name":' || ${quoted(name)} || ',"pid":' || ${place} || ',"tid":' || CAST(t.streamId AS INTEGER) || ${times} || ',"args":{"device":' || ${place} || ',"stream":' || CAST(t.streamId AS INTEGER) || ',"correlation":' || ${this.correlation(pid)} ${bytes} || '}}' AS event FROM ${table} t ${join} WHERE t.end >= t.start ORDER BY t.start`;
+    return `SELECT CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"${category}","name":' || ${quoted(name)} || ',"pid":' || ${place} || ',"tid":' || CAST(t.streamId AS INTEGER) || ${times} || ',"args":{"device":' || ${place} || ',"stream":' || CAST(t.streamId AS INTEGER) || ',"correlation":' || ${this.correlation(pid)} ${bytes} || '}}' END AS event FROM ${table} t ${join} ORDER BY t.start`;
   }
 
   private stringJoin(column: string): string {
@@ -118,7 +121,7 @@ class Nsys {
     if (!this.report.has(table, "start", "end", "globalTid", "correlationId", "nameId")) return null;
     const bare = "rtrim(s.value, '0123456789')";
     const name = `CASE WHEN substr(${bare}, -2) = '_v' THEN substr(${bare}, 1, length(${bare}) - 2) ELSE s.value END`;
-    return `SELECT '{"ph":"X","cat":"cuda_runtime","name":' || ${quoted(name)} || ',"pid":' || ${pidOf("t.globalTid")} || ',"tid":' || (t.globalTid & 0xFFFFFF) || ${times} || ',"args":{"correlation":' || ${this.correlation(pidOf("t.globalTid"))} || '}}' AS event FROM ${table} t ${this.stringJoin("nameId")} WHERE t.end >= t.start ORDER BY t.start`;
+    return `SELECT CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"cuda_runtime","name":' || ${quoted(name)} || ',"pid":' || ${pidOf("t.globalTid")} || ',"tid":' || (t.globalTid & 0xFFFFFF) || ${times} || ',"args":{"correlation":' || ${this.correlation(pidOf("t.globalTid"))} || '}}' END AS event FROM ${table} t ${this.stringJoin("nameId")} ORDER BY t.start`;
   }
 
   /** Ranges of the program's own marks, with their names apart: those that number steps become steps. */

@@ -136,7 +136,7 @@ class RocpdProcess {
   private deviceEvent(category: string, name: string, agent: string, stream: string, more: string): string {
     const device = this.device(agent);
     const streamId = `CAST(coalesce(t.${stream}, 0) AS INTEGER)`;
-    return `'{"ph":"X","cat":"${category}","name":' || ${quoted(name)} || ',"pid":' || ${device} || ',"tid":' || ${streamId} || ${times} || ',"args":{"device":' || ${device} || ',"stream":' || ${streamId} || ${this.correlation} ${more} || '}}' AS event`;
+    return `CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"${category}","name":' || ${quoted(name)} || ',"pid":' || ${device} || ',"tid":' || ${streamId} || ${times} || ',"args":{"device":' || ${device} || ',"stream":' || ${streamId} || ${this.correlation} ${more} || '}}' END AS event`;
   }
 
   private kernelQuery(): string | null {
@@ -144,7 +144,7 @@ class RocpdProcess {
     const named = this.hasIds("info_kernel_symbol", "display_name", "kernel_name");
     const name = named ? "coalesce(nullif(k.display_name, ''), k.kernel_name)" : "'kernel ' || t.kernel_id";
     const join = named ? `LEFT JOIN ${this.table("info_kernel_symbol")} k ON k.id = t.kernel_id` : "";
-    return `SELECT ${this.deviceEvent("kernel", name, "t.agent_id", this.streamColumn(), "")} FROM ${this.table("kernel_dispatch")} t ${join} ${this.eventJoin("kernel_dispatch")} WHERE t.end >= t.start ORDER BY t.start`;
+    return `SELECT ${this.deviceEvent("kernel", name, "t.agent_id", this.streamColumn(), "")} FROM ${this.table("kernel_dispatch")} t ${join} ${this.eventJoin("kernel_dispatch")} ORDER BY t.start`;
   }
 
   private copyQuery(): string | null {
@@ -153,7 +153,7 @@ class RocpdProcess {
       `CASE (SELECT a.type FROM ${this.table("info_agent")} a WHERE a.id = t.${column}) WHEN 'GPU' THEN 'D' ELSE 'H' END`;
     const name = `'Memcpy ' || ${side("src_agent_id")} || 'to' || ${side("dst_agent_id")}`;
     const bytes = `|| ${copyArguments("t.size")}`;
-    return `SELECT ${this.deviceEvent("gpu_memcpy", name, `(${this.copyAgent})`, "stream_id", bytes)} FROM ${this.table("memory_copy")} t ${this.eventJoin("memory_copy")} WHERE t.end >= t.start ORDER BY t.start`;
+    return `SELECT ${this.deviceEvent("gpu_memcpy", name, `(${this.copyAgent})`, "stream_id", bytes)} FROM ${this.table("memory_copy")} t ${this.eventJoin("memory_copy")} ORDER BY t.start`;
   }
 
   private get hasRegions(): boolean {

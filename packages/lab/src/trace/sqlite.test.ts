@@ -130,9 +130,10 @@ test("databases that are damaged, hostile or no report end with a reason", { ski
     // A kernel without an id of its launch has run all the same.
     [
       ['quote " and \\ and \n', 1.5],
-      ["", 1.001],
+      ["kernel 99", 1.001],
     ],
   );
+  assert.match(rank.problems.join("; "), /^2 rows without times, or that end before they begin, were left out/);
   // A text of megabytes is not read once per row, and a page that the tree contains many times not at all.
   const insert = `INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL ${many(20000, "i, i + 1, 0, 7, i, 0, 1")}`;
   const tables = `CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (${columns}); CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)`;
@@ -142,7 +143,7 @@ test("databases that are damaged, hostile or no report end with a reason", { ski
   );
   assert.deepEqual(
     (await analyzeTraces([long])).ranks[0].kernels.map(({ name, count }) => [name, count]),
-    [["", 20000]],
+    [["kernel 1", 20000]],
   );
   const pages = readFileSync(make("pages.sqlite", `${tables}; ${insert};`));
   const root = pages.subarray(4096, 8192);

@@ -25,6 +25,8 @@ export interface SqliteTrace {
   events: string[];
   /** Queries of ranges that the program marked: `name`, and `event` as fields of a JSON object. */
   ranges: string[];
+  /** What the database lacks. */
+  problems?: string[];
 }
 
 /** Bytes of the texts in one row of a table that is joined. */
@@ -116,6 +118,7 @@ export class SqliteReport {
 }
 
 interface SqliteOptions {
+  onProblem?: (problem: string) => void;
   onProgress?: (bytes: number, total: number) => void | Promise<void>;
   signal?: AbortSignal;
 }
@@ -136,8 +139,11 @@ export async function streamSqlite(
       throw new Error(
         "this SQLite file has none of the tables of Nsight Systems (nsys export --type sqlite writes them) or of rocprofv3 (rocpd)",
       );
+    for (const problem of trace.problems ?? []) options.onProblem?.(problem);
     stream.push(Buffer.from(header(trace)));
-    for (const sql of trace.events) await push(db, sql, stream, options, (row) => String(row["event"]));
+    let without = 0;
+    for (const sql of trace.events) without += await push(db, sql, stream, options, (row) => String(row["event"]));
+    if (without > 0) options.onProblem?.(`${without} rows without times, or that end before they begin, were left out`);
     for (const sql of trace.ranges)
       await push(db, sql, stream, options, ({ name, event }) => {
         const step = stepName.exec(String(name ?? ""));
@@ -167,20 +173,25 @@ function open(file: string): Database {
 
 const rowsPerPush = 256;
 
+/** Returns the number of rows that gave no event. */
 async function push(
   db: Database,
   sql: string,
   stream: TraceStream,
   options: SqliteOptions,
   eventOf: (row: SqliteRow) => string,
-): Promise<void> {
+): Promise<number> {
   const statement = db.prepare(sql);
   let pending = "";
   let rows = 0;
+  let without = 0;
   try {
     for (const row of statement.iterate() as Iterable<SqliteRow>) {
       // A row whose numbers are missing gives no event.
-      if (row["event"] === null) continue;
+      if (row["event"] === null) {
+        without++;
+        continue;
+      }
       pending += `,${eventOf(row)}`;
       if (++rows % rowsPerPush !== 0) continue;
       stream.push(Buffer.from(pending));
@@ -191,6 +202,7 @@ async function push(
       }
     }
     stream.push(Buffer.from(pending));
+    return without;
   } finally {
     statement.finalize();
   }

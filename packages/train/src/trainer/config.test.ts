@@ -28,6 +28,19 @@ const changed = (change: (raw: Record<string, Record<string, unknown>>) => void)
   return raw;
 };
 
+test("aliases that multiply and brackets without end are errors of the file", () => {
+  const names = [..."abcdefghi"];
+  const bomb = names.map((name, i) => `${name}: &${name} [${Array(9).fill(i === 0 ? "x" : `*${names[i - 1]}`)}]`);
+  for (const [text, what] of [
+    [bomb.join("\n"), /is not YAML: Excessive alias count/],
+    [`a: ${"[".repeat(20_000)}${"]".repeat(20_000)}`, /is not YAML/],
+  ] as const) {
+    const file = join(folder, "bomb.yaml");
+    writeFileSync(file, text);
+    assert.throws(() => loadConfig(file), what);
+  }
+});
+
 test("an unknown key is an error that suggests the right name", () => {
   refuses(
     changed((c) => {

@@ -416,10 +416,15 @@ function derived({ name, output, training, distributed }: RawConfig | RawModuleC
 }
 
 function parseYaml(file: string): unknown {
-  const document = parseDocument(readFileSync(file, "utf8"), { uniqueKeys: true });
-  if (document.errors.length > 0)
-    throw new ConfigError(`${file} is not YAML: ${document.errors[0].message.split("\n")[0].replace(/:$/, "")}`);
-  return document.toJS();
+  const text = readFileSync(file, "utf8");
+  try {
+    const document = parseDocument(text, { uniqueKeys: true });
+    if (document.errors.length > 0) throw document.errors[0];
+    return document.toJS();
+  } catch (error) {
+    // Aliases that multiply and brackets without end are errors too.
+    throw new ConfigError(`${file} is not YAML: ${(error as Error).message.split("\n")[0].replace(/:$/, "")}`);
+  }
 }
 
 /** The content of a file with the values of --set, in our keys. */

@@ -1,6 +1,6 @@
 // Cases of creation functions: constants, ranges, random numbers. The unused input makes them functions of a tensor.
 import * as weft from "../../index.js";
-import { anyDType, type Case, floats, numbers } from "./case.js";
+import { anyDType, type Case, floats, inexact, numbers } from "./case.js";
 
 const constants: Case[] = [
   {
@@ -104,7 +104,7 @@ const constants: Case[] = [
   },
   {
     name: "linspace: both ends",
-    dtypes: floats,
+    dtypes: inexact,
     inputs: (s) => [s.any([1])],
     fn: (x) => [
       weft.linspace(-1, 2, 7, { dtype: x.dtype }),

@@ -136,6 +136,21 @@ const sorting: Case[] = [
     grad: false,
   },
   {
+    name: "partition: of a row",
+    dtypes: reals,
+    inputs: (s) => [s.any([3, 7])],
+    fn: (x) => [weft.partition(x, 3).index(":", 3), weft.partition(x, -2, 0).index(-2)],
+    np: "(np.partition(a, 3)[:, 3], np.partition(a, -2, 0)[-2])",
+  },
+  {
+    name: "argpartition: of a row",
+    dtypes: reals,
+    inputs: (s) => [s.any([3, 7])],
+    fn: (x) => x.gather(weft.argpartition(x, 3)).index(":", 3),
+    np: "np.partition(a, 3)[:, 3]",
+    grad: false,
+  },
+  {
     name: "topk: largest first",
     dtypes: reals,
     inputs: (s) => [s.distinct([3, 5])],

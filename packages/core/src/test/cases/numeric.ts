@@ -14,6 +14,14 @@ const elementary: Case[] = [
     loose: 8,
   }),
   plain("exp2: whole numbers are exact", ["int32"], matrix, (x) => weft.exp2(x), "2.0 ** a", none),
+  plain(
+    "lerp: both ends",
+    floats,
+    pair,
+    (x, y) => [weft.lerp(x, y, 0.3), weft.lerp(x, y, 1)],
+    "(a + 0.3 * (b - a), b + 0 * a)",
+    { loose: 4 },
+  ),
   plain("logaddexp2: broadcasting", floats, pair, weft.logaddexp2, "np.logaddexp2(a, b)", { loose: 4 }),
   plain(
     "cbrt: both signs",
@@ -245,7 +253,7 @@ const grids: Case[] = [
   ),
   plain(
     "pad: mean and ramp",
-    singles,
+    [...singles, "complex64", "complex128"],
     matrix,
     (x) => [
       weft.pad(

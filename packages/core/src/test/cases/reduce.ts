@@ -85,6 +85,22 @@ const along: Case[] = [0, 1, -1].flatMap(
         np: `np.cumsum(a, ${axis})`,
         loose: 4,
       },
+      {
+        name: `cummax: axis ${axis}`,
+        dtypes: reals,
+        inputs: (s) => [s.any([3, 2, 40])],
+        fn: (x) => [weft.cummax(x, axis), weft.cummin(x, axis)],
+        np: `(np.maximum.accumulate(a, ${axis}), np.minimum.accumulate(a, ${axis}))`,
+        grad: axis === 1 ? [0] : false,
+      },
+      {
+        name: `logcumsumexp: axis ${axis}`,
+        dtypes: floats,
+        inputs: (s) => [s.any([3, 2, 20])],
+        fn: (x) => weft.logcumsumexp(x, axis),
+        np: `np.logaddexp.accumulate(a, ${axis})`,
+        loose: 4,
+      },
     ] satisfies Case[],
 );
 
@@ -119,6 +135,14 @@ const special: Case[] = [
     inputs: (s) => [s.exact([2, 3], [1, NaN, 3, -Infinity, 2, Infinity])],
     fn: (x) => [x.max(1), x.min(1), x.sum(0)],
     np: "(np.max(a, 1), np.min(a, 1), np.sum(a, 0))",
+    grad: false,
+  },
+  {
+    name: "cummin: NaN and infinities",
+    dtypes: singles,
+    inputs: (s) => [s.exact([2, 4], [-Infinity, 1, NaN, 3, -Infinity, -Infinity, 2, Infinity])],
+    fn: (x) => [weft.cummax(x, 1), weft.cummin(x, 1), weft.logcumsumexp(x, 1)],
+    np: "(np.maximum.accumulate(a, 1), np.minimum.accumulate(a, 1), np.logaddexp.accumulate(a, 1))",
     grad: false,
   },
   {

@@ -130,6 +130,14 @@ const signals: Case[] = [
     { ...none, vmap: false },
   ),
   plain(
+    "signal.hann: complex",
+    ["complex128"],
+    () => [],
+    () => [7, 8].map((n) => weft.signal.hann(n, { dtype: "complex128" })),
+    "tuple(np.hanning(n) + 0j for n in (7, 8))",
+    { ...none, vmap: false },
+  ),
+  plain(
     "signal.kaiser: sizes",
     ["float64"],
     () => [],
