@@ -10,7 +10,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +20,8 @@
 #define POOL_SPIN 2000000
 /* Two reads of the clock in a spinning loop that are further apart were interrupted by another thread on this core. */
 #define POOL_GAP 60000
+/* Lost time is looked for this often. */
+#define POOL_WINDOW 200000
 /* Without spinning, after a first preemption and at most. */
 #define POOL_SHORT_CALM 5000000
 #define POOL_LONG_CALM 320000000
@@ -47,11 +48,12 @@ static struct {
 static pid_t pool_ids[POOL_MOST];
 static void (*thread_setup)(void);
 
-static int64_t pool_now(void) {
+static int64_t pool_clock(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
+static int64_t pool_now(void) { return pool_clock(CLOCK_MONOTONIC); }
 static inline void pool_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -71,15 +73,22 @@ static void pool_preempted(int64_t now) {
   atomic_store(&pool.calm, calm);
   atomic_store(&pool.calm_until, now + calm);
 }
-static int pool_is_busy(int64_t now) { return now < atomic_load_explicit(&pool.calm_until, memory_order_relaxed); }
-/* Preemptions of this thread since the last call. */
-static void pool_count_preemptions(void) {
-  static __thread long seen = -1;
-  struct rusage use;
-  if (getrusage(RUSAGE_THREAD, &use) != 0) return;
-  if (seen >= 0 && use.ru_nivcsw > seen) pool_preempted(pool_now());
-  seen = use.ru_nivcsw;
+/* How long this thread was without its core since the window opened. Time counts, not the number of preemptions: the system's own
+   threads need every core for microseconds, also where no other process runs. */
+static __thread int64_t window_opened, window_used;
+static void pool_open_window(void) {
+  window_opened = pool_now();
+  window_used = pool_clock(CLOCK_THREAD_CPUTIME_ID);
 }
+static void pool_check_window(void) {
+  const int64_t now = pool_now(), length = now - window_opened;
+  if (length < POOL_WINDOW) return;
+  const int64_t used = pool_clock(CLOCK_THREAD_CPUTIME_ID);
+  if (length - (used - window_used) > POOL_GAP + length / 50) pool_preempted(now);
+  window_opened = now;
+  window_used = used;
+}
+static int pool_is_busy(int64_t now) { return now < atomic_load_explicit(&pool.calm_until, memory_order_relaxed); }
 
 /* Spins until the test holds; 0 after the time is over, or when other threads need the core. */
 #define POOL_SPIN_UNTIL(test, nanoseconds)                                                                             \
@@ -126,7 +135,6 @@ static void* pool_thread(void* arg) {
   for (;;) {
     if (!POOL_SPIN_UNTIL(atomic_load(&pool.region) != seen && index < atomic_load(&pool.team),
                          index < atomic_load(&pool.team) ? POOL_SPIN : 0)) {
-      pool_count_preemptions();
       const uint32_t signal = atomic_load(&pool.signal);
       atomic_fetch_add(&pool.sleepers, 1);
       while (atomic_load(&pool.region) == seen || index >= atomic_load(&pool.team)) {
@@ -134,11 +142,12 @@ static void* pool_thread(void* arg) {
         pool_futex(&pool.signal, FUTEX_WAIT, signal);
       }
       atomic_fetch_sub(&pool.sleepers, 1);
+      pool_open_window();
       if (index >= atomic_load(&pool.team)) continue;
     }
     seen = atomic_load(&pool.region);
     pool_work(seen, index);
-    pool_count_preemptions();
+    pool_check_window();
   }
   return NULL;
 }
@@ -181,11 +190,13 @@ static void pool_run(w_kernel fn, void* const* p, long from, long count, long ch
                pool.workers > chunks - 1 && atomic_load(&pool.team) > pool.workers ? (uint32_t)(chunks - 1) : INT_MAX);
   }
   pool_work(region, 0);
-  if (atomic_load(&pool.done) == chunks || POOL_SPIN_UNTIL(atomic_load(&pool.done) == chunks, POOL_SPIN)) return;
-  pool_count_preemptions();
+  const int ended = atomic_load(&pool.done) == chunks || POOL_SPIN_UNTIL(atomic_load(&pool.done) == chunks, POOL_SPIN);
+  pool_check_window();
+  if (ended) return;
   atomic_store(&pool.caller_sleeps, 1);
   for (uint32_t done; (done = atomic_load(&pool.done)) != chunks;) pool_futex(&pool.done, FUTEX_WAIT, done);
   atomic_store(&pool.caller_sleeps, 0);
+  pool_open_window();
 }
 
 /* The same in chunks of at least "grain" iterations, which are about ten microseconds of work. */
@@ -214,5 +225,6 @@ static void wr_enter(int threads) {
   if (thread_setup) thread_setup();
   if (threads - 1 > pool.workers) pool_grow(threads - 1);
   atomic_store(&pool.team, threads);
+  pool_open_window();
 }
 static void wr_leave(void) { pthread_mutex_unlock(&pool.lock); }
