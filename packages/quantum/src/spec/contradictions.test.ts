@@ -73,7 +73,7 @@ test("keys that contradict each other are refused", () => {
     [{ device: { ...base.device, spread: { sigma: 0.1, parameters: ["frequenzy"] } } }, /did you mean "frequency"/],
     [{ device: { ...base.device, spread: { sigma: 0.1 } } }, /no part has ec, ej, el/],
     [{ device: { ...base.device, spread: { sigma: -0.1, parameters: ["frequency"] } } }, /must not be negative/],
-    [{ device: { ...base.device, shared: { f: ["a.frequency"], g: ["a.frequency"] } } }, /shared twice/],
+    [{ device: { ...base.device, shared: { f: ["a.frequency"], g: ["a.frequency"] } } }, /in two lists of shared/],
     [
       { device: { parts: { a: { ...still, frequency: 1 }, b: still }, shared: { f: ["a.frequency", "b.frequency"] } } },
       /a.frequency is 1 and b.frequency is 0/,

@@ -50,15 +50,12 @@ test("several requests at once are answered, and errors are those of the main th
   await assert.rejects(generateAsync(broken, {}), Error);
 });
 
-test("long chains of constants become several loops, and what nests too deeply is a clear error", () => {
+test("long chains of constants and of views become several loops", () => {
   let x = build.full([8], 0.5, "float32");
   for (let i = 0; i < 6000; i++) x = build.unary("sin", x);
   assert.ok(generate({ params: [], outputs: [x] }, {}).kernels.length > 1);
   const start = build.input([8], "float32");
   let y = start;
   for (let i = 0; i < 20_000; i++) y = build.reshape(build.permute(build.reshape(y, [2, 4]), [1, 0]), [8]);
-  assert.throws(
-    () => generate({ params: [start], outputs: [build.unary("sin", y)] }, {}),
-    /nests its operations too deeply/,
-  );
+  assert.ok(generate({ params: [start], outputs: [build.unary("sin", y)] }, {}).kernels.length > 1);
 });
