@@ -176,6 +176,7 @@ static void pool_run(w_kernel fn, void* const* p, long from, long count, long ch
     fn(p, from, from + count);
     return;
   }
+  if (window_opened == 0) pool_open_window();
   pool.fn = fn;
   pool.p = p;
   pool.from = from;
@@ -225,6 +226,7 @@ static void wr_enter(int threads) {
   if (thread_setup) thread_setup();
   if (threads - 1 > pool.workers) pool_grow(threads - 1);
   atomic_store(&pool.team, threads);
-  pool_open_window();
+  /* The first region opens the window: a program without one need not read the clocks. */
+  window_opened = 0;
 }
 static void wr_leave(void) { pthread_mutex_unlock(&pool.lock); }
