@@ -369,3 +369,15 @@ export async function readShards<T>(
     await reader.close();
   }
 }
+
+/** The parameters and the model's state of a run's result in place of those of its last step; this rank's parts. */
+export async function readResult<S extends { params: unknown; modelState: unknown }>(
+  run: string,
+  state: S,
+  tensors: readonly StoredTensor[],
+  rank: number,
+): Promise<S> {
+  const { folder } = findResult(run)!;
+  const read = <T>(section: Section, like: T): Promise<T> => readShards(folder, section, like, tensors, rank);
+  return { ...state, params: await read("model", state.params), modelState: await read("state", state.modelState) };
+}

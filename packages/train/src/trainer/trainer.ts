@@ -10,8 +10,8 @@ import type { RunStatus } from "@weft/formats";
 import { bestAfter, checkBest, isOutOfPatience } from "./best-epoch.js";
 import {
   findCheckpoint,
-  findResult,
   type Progress,
+  readResult,
   readShards,
   removeUnfinished,
   startShardedCheckpoint,
@@ -499,12 +499,9 @@ class Run {
   async #takeBest(): Promise<void> {
     const { best, step, epochs } = this.#progress;
     if (best === undefined || best.step === step) return;
-    const found = findResult(this.config.output)!;
+    const { params } = this.#state;
     const stored = this.#programs.stored(this.#state);
-    const { params, modelState } = this.#state;
-    const read = <T>(section: Section, like: T): Promise<T> =>
-      readShards(found.folder, section, like, stored, this.group.rank);
-    this.#state = { ...this.#state, params: await read("model", params), modelState: await read("state", modelState) };
+    this.#state = await readResult(this.config.output, this.#state, stored, this.group.rank);
     disposeTree(params);
     const early = step < this.#totalSteps ? `ended early after epoch ${epochs.at(-1)!.epoch}: ` : "";
     const { best: measure } = this.config.training;
