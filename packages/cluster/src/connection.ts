@@ -249,9 +249,10 @@ export class Connection {
     clearTimeout(timer);
   }
 
-  /** Why there is no data connection to a worker; null if there is one. */
-  brokenLink(worker: string): string | null {
-    return this.#links.get(worker)?.broken ?? null;
+  /** Why there is no data connection to a worker, and whether its host does not answer; null if there is one. */
+  brokenLink(worker: string): { reason: string; silent: boolean } | null {
+    const link = this.#links.get(worker);
+    return link?.broken == null ? null : { reason: link.broken, silent: link.silent };
   }
 
   link(worker: string): DataLink {

@@ -11,7 +11,7 @@ import { printable } from "./printable.js";
 import { type FailureCode, failureCode, type WorkerInfo } from "./protocol.js";
 import { addressOf, certificates, needsTls, type Security } from "./security.js";
 import { receiveMemory, type SharedMapping, sendMemory, shareName, unmapMemory } from "./shared-memory.js";
-import { boundSilence } from "./silence.js";
+import { boundSilence, SilenceError } from "./silence.js";
 
 /** Where a shard is written in the array of the whole tensor. */
 export interface Destination extends ArrayPart {
@@ -42,6 +42,8 @@ export class DataLink {
   #memory: SharedMapping | null = null;
   #ticket = "";
   #broken: string | null = null;
+  /** Whether it broke because the worker's host does not answer. */
+  silent = false;
   /** When the connection was begun, on the clock of this process. */
   readonly begun = performance.now();
   /** Bytes received over this connection, excluding shared memory. */
@@ -75,12 +77,16 @@ export class DataLink {
     this.#socket.setNoDelay(true);
     // An idle connection does not keep the program alive.
     this.#socket.unref();
-    this.#socket.on("error", (error) => this.fail(`the connection to worker ${worker.id} failed: ${error.message}`));
+    this.#socket.on("error", (error) => {
+      this.silent ||= error instanceof SilenceError;
+      this.fail(`the connection to worker ${worker.id} failed: ${error.message}`);
+    });
     this.#socket.on("close", () => this.fail(`worker ${worker.id} closed the connection`));
     // The system itself would try for two minutes to reach a host that answers nothing.
     const giveUp = (): void => {
-      if (this.#socket.connecting)
-        this.fail(`no connection to worker ${worker.id} at ${host}:${port} within ${patienceMs / 1e3} s`);
+      if (!this.#socket.connecting) return;
+      this.silent = true;
+      this.fail(`no connection to worker ${worker.id} at ${host}:${port} within ${patienceMs / 1e3} s`);
     };
     // A process that computed meanwhile looks at what has happened before it gives up.
     const late = setTimeout(() => setImmediate(() => setTimeout(giveUp, 300).unref()), patienceMs).unref();

@@ -16,9 +16,14 @@ import { boundSilence } from "./silence.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { Strangers } from "./strangers.js";
 
-/** Milliseconds for the next piece of an upload to arrive, and for one of a client whose last upload stalled. */
+/**
+ * Milliseconds for the next piece of an upload to arrive: of a client that is connected, of one that is not or whose connection broke a
+ * short while ago and the piece with it, and of one whose last upload stalled. A connected client may compute something meanwhile.
+ */
+const patienceMs = 600_000;
 const stallMs = 5_000;
 const againMs = 1_000;
+const shortWhileMs = 60_000;
 /** Bytes that wait for a client to read them before its next request is looked at, and before it is disconnected. */
 const enoughUnread = 8 << 20;
 const maxUnread = 64 << 20;
@@ -75,6 +80,16 @@ interface Awaited {
   resolve(bytes: Buffer | null): void;
 }
 
+/** The pending uploads of a client. */
+interface PendingUploads {
+  count: number;
+  bytes: number;
+  /** Whether the last one stalled. */
+  stalled: boolean;
+  /** When a connection of the client closed last. */
+  closedAt: number;
+}
+
 export class DataServer {
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
@@ -86,8 +101,7 @@ export class DataServer {
   readonly #awaited = new Map<string, Awaited>();
   /** Bytes of these uploads that have arrived. */
   #arrivedBytes = 0;
-  /** Pending uploads by client, and whether the last one stalled. */
-  readonly #pending = new Map<number, { count: number; bytes: number; stalled: boolean }>();
+  readonly #pending = new Map<number, PendingUploads>();
   readonly tls: boolean;
   port = 0;
   sentBytes = 0;
@@ -145,6 +159,9 @@ export class DataServer {
       this.#connections.delete(connection);
       for (const release of connection.requests.values()) release?.();
       connection.space?.giveUp(connection);
+      const client = connection.space?.client;
+      if (client !== undefined && this.spaceOf(client) !== undefined)
+        this.#pendingOf(client).closedAt = performance.now();
       // What has arrived of an interrupted upload is of no use.
       for (const [key, arrival] of [...this.#arrived])
         if (arrival.connection === connection && !arrival.done) this.#cancelUpload(key);
@@ -372,7 +389,7 @@ export class DataServer {
   /** Reserves memory for an upload, within the client's limits. */
   #expect(connection: Connection, key: string, total: number): Arrival {
     const { client } = connection.space!;
-    const pending = this.#pending.get(client) ?? { count: 0, bytes: 0, stalled: false };
+    const pending = this.#pendingOf(client);
     if (
       !Number.isSafeInteger(total) ||
       total < 0 ||
@@ -383,7 +400,6 @@ export class DataServer {
     const entry = { client, connection, bytes: Buffer.allocUnsafe(total), have: 0, done: false };
     pending.bytes += total;
     pending.count++;
-    this.#pending.set(client, pending);
     this.#arrived.set(key, entry);
     return entry;
   }
@@ -420,8 +436,7 @@ export class DataServer {
       this.#drop(key);
       return Promise.resolve(found.bytes);
     }
-    const pending = this.#pending.get(client) ?? { count: 0, bytes: 0, stalled: false };
-    this.#pending.set(client, pending);
+    const pending = this.#pendingOf(client);
     if (this.spaceOf(client) === undefined) return Promise.resolve(null);
     return new Promise((resolve) => {
       const awaited: Awaited = {
@@ -440,11 +455,26 @@ export class DataServer {
         // A worker that computed meanwhile has not read what has arrived.
         if (now - ticked > 1500) awaited.at = now;
         ticked = now;
-        if (now - awaited.at < (pending.stalled ? againMs : stallMs)) return;
+        if (now - awaited.at < this.#patience(client, pending)) return;
         pending.stalled = true;
         this.#cancelUpload(key);
       }, 500);
     });
+  }
+
+  #patience(client: number, { stalled, closedAt }: PendingUploads): number {
+    const isConnected = [...this.#connections].some(({ space }) => space?.client === client);
+    if (isConnected && performance.now() - closedAt > shortWhileMs) return patienceMs;
+    return stalled ? againMs : stallMs;
+  }
+
+  #pendingOf(client: number): PendingUploads {
+    let pending = this.#pending.get(client);
+    if (pending === undefined) {
+      pending = { count: 0, bytes: 0, stalled: false, closedAt: Number.NEGATIVE_INFINITY };
+      this.#pending.set(client, pending);
+    }
+    return pending;
   }
 
   #cancelUpload(key: string): void {

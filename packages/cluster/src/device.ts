@@ -32,8 +32,12 @@ import { releaseStaging, stage, Uploads } from "./upload.js";
 
 /** Maximum number of copies of a tensor in other placements. */
 const maxCopies = 2;
-/** Milliseconds for a dispatcher to report a worker that others already miss, and for another worker in place of the last one. */
-const reportMs = 7000;
+/**
+ * Milliseconds for a dispatcher to report a worker that others already miss, that this process itself has not heard from for seconds,
+ * and for another worker in place of the last one.
+ */
+const reportMs = 4000;
+const silentReportMs = 1500;
 const replacementMs = 4000;
 
 /** Waits until a condition holds, or the time is over. */
@@ -212,7 +216,7 @@ export class ClusterDevice implements Device {
         // Another wait may already have recovered it.
         if (it.id !== id) continue;
         // A worker may report an aborted collective before the dispatcher reports the dead worker.
-        await holds(() => this.#lineage.isLost(it), reportMs);
+        await holds(() => this.#lineage.isLost(it), error.silent ? silentReportMs : reportMs);
         // The last worker may be replaced by another one that is starting.
         await holds(() => this.workers > 0 || this.lost !== null, replacementMs);
         const problem = it.id === id ? this.#recover([it]) : null;

@@ -20,6 +20,8 @@ export class LostTensorError extends ClusterError {
     message: string,
     /** Whether the dispatcher has already reported the dead worker. */
     readonly reported: boolean,
+    /** Whether its worker has been silent for as long as the dispatcher needs to notice that. */
+    readonly silent = false,
   ) {
     super(message, "lost");
   }

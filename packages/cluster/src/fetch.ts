@@ -79,11 +79,11 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
       ? `; its shards are lost: recompute them (${left} worker${left === 1 ? " is" : "s are"} left)`
       : "";
     const broken = isDead ? null : connection.brokenLink(worker);
-    const because = broken === null || broken === reason ? "" : ` (${broken})`;
+    const because = broken === null || broken.reason === reason ? "" : ` (${broken.reason})`;
     const text = `${reason}${because}${advice}`;
     const ownFault = failure?.code === "error" || failure?.code === "memory";
     throw isDead || (!ownFault && (vague || failure !== undefined))
-      ? new LostTensorError(text, isDead)
+      ? new LostTensorError(text, isDead, broken?.silent ?? false)
       : new ClusterError(withCallSite(text, it.site), failure?.code ?? "error");
   }
 }

@@ -7,7 +7,7 @@ import { readFrames, writeFrame } from "./frames.js";
 import { sameSecret } from "./identity.js";
 import { addressOf, certificates, isLoopback, needsTls, type Security } from "./security.js";
 import { boundSilence } from "./silence.js";
-import { Strangers } from "./strangers.js";
+import { closeOldest, Stranger, Strangers } from "./strangers.js";
 
 export interface LinkServerOptions {
   /** Address at which other workers reach this one. */
@@ -31,12 +31,17 @@ export interface LinkMembers {
   sockets: readonly number[];
 }
 
-/** Milliseconds for a group to be joined, and without a sign of life. */
-const joinMs = 10_000;
-const silentMs = 5_000;
+/** Milliseconds for a member to be connected, for its worker to join, which may compute for another client, and without a sign of life. */
+const connectMs = 10_000;
+const joinMs = 600_000;
+const silentMs = 4_000;
 const beatMs = 1_000;
+/** An empty piece. */
+const beat = Buffer.alloc(4);
 /** Bytes of the first frame. */
 const maxHello = 1024;
+/** Connections for groups that this worker has not joined. */
+const maxClaims = 256;
 const retryMs = 200;
 /** Milliseconds for the other side to close after this one has. */
 const lingerMs = 1_000;
@@ -44,6 +49,7 @@ const lingerMs = 1_000;
 /** A connection that says to which group it belongs. */
 interface Claim {
   socket: Socket;
+  stranger: Stranger;
   group: string;
   key: string;
   from: number;
@@ -92,11 +98,12 @@ export class LinkServer {
     const stopped = now - this.#ticked > 2 * beatMs;
     this.#ticked = now;
     for (const link of this.#links) link.tick(now, stopped);
+    // Whoever waits for this worker to join a group knows that it lives.
+    for (const { socket } of this.#claims) socket.write(beat);
   }
 
   #open(socket: Socket): void {
     socket.on("error", () => {});
-    const known = (): void => this.#strangers.delete(socket);
     const stop = readFrames(
       socket,
       ({ header }) => {
@@ -106,22 +113,25 @@ export class LinkServer {
           return;
         }
         socket.pause();
-        const claim = { socket, group, key, from: from as number, rest: stop() };
+        const claim = { socket, stranger: new Stranger(socket), group, key, from: from as number, rest: stop() };
+        this.#strangers.delete(socket);
         this.#claims.add(claim);
         socket.on("close", () => this.#claims.delete(claim));
-        this.#match(claim, known);
-        // The worker may still compute something else before it joins.
+        this.#match(claim);
+        if (this.#claims.size > maxClaims) {
+          const strangers = [...this.#claims].map(({ stranger }) => stranger);
+          closeOldest(strangers, (3 * maxClaims) / 4);
+        }
         setTimeout(() => this.#claims.has(claim) && socket.destroy(), joinMs).unref();
       },
       () => maxHello,
     );
   }
 
-  #match(claim: Claim, known: () => void = () => this.#strangers.delete(claim.socket)): void {
+  #match(claim: Claim): void {
     const group = this.#groups.get(claim.group);
     if (group === undefined) return;
     this.#claims.delete(claim);
-    known();
     if (!sameSecret(claim.key, group.key) || claim.from <= group.rank || !group.missing.delete(claim.from)) {
       claim.socket.destroy();
       return;
@@ -132,7 +142,7 @@ export class LinkServer {
   join(members: LinkMembers): void {
     const { name, rank, sockets } = members;
     const group: Joined = { ...members, missing: new Set() };
-    const deadline = performance.now() + joinMs;
+    const deadline = performance.now() + connectMs;
     members.members.forEach((address, other) => {
       if (other === rank) return;
       group.missing.add(other);
@@ -160,12 +170,16 @@ export class LinkServer {
         })
       : connect(port, at);
     let attached = false;
-    // Members listen before they are announced: one that refuses a connection has ended.
+    // Members listen before they are announced: one that refuses a connection has ended, one that is silent cannot be reached.
     let refused = false;
     socket.on("error", (error: NodeJS.ErrnoException) => {
       refused = error.code === "ECONNREFUSED";
     });
-    socket.setTimeout(silentMs, () => !attached && socket.destroy());
+    socket.setTimeout(silentMs, () => {
+      if (attached) return;
+      refused = true;
+      socket.destroy();
+    });
     socket.once(tls ? "secureConnect" : "connect", () => {
       if (!group.missing.delete(other)) {
         socket.destroy();
@@ -235,7 +249,7 @@ class Link {
   }
 
   tick(now: number, stopped: boolean): void {
-    this.#send(Buffer.alloc(0));
+    if (!this.#remote.destroyed) this.#remote.write(beat);
     // Nothing is heard while this process does not read.
     if (stopped || this.#remote.isPaused()) this.#heard = now;
     else if (now - this.#heard > silentMs) this.end();
@@ -245,7 +259,6 @@ class Link {
     const head = Buffer.allocUnsafe(4);
     head.writeUInt32LE(bytes.length);
     if (this.#remote.destroyed) return true;
-    if (bytes.length === 0) return this.#remote.write(head);
     this.#remote.cork();
     this.#remote.write(head);
     const more = this.#remote.write(bytes);

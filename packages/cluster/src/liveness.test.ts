@@ -152,6 +152,44 @@ test("a worker that computes for seconds is not suspended, and serves clients th
   assert.equal(cluster.device.counts.recomputed, 0);
 });
 
+test("a program over all workers waits for one that computes for another client", {
+  skip,
+  timeout: 120_000,
+}, async () => {
+  const port = await dispatcher();
+  for (let i = 0; i < 2; i++) await worker(port);
+  const endless = `
+    import * as weft from ${JSON.stringify(new URL(import.meta.resolve("@weft/core")).href)};
+    import { connect } from ${JSON.stringify(index)};
+    await connect("localhost:${port}");
+    const loop = weft.jit((x) => weft.whileLoop((c) => c.sum().greaterEqual(0), (c) => c.matmul(c).mul(1e-3).abs(), x));
+    loop(weft.ones([256, 256])).realize();
+    setTimeout(() => console.log("computes"), 1500);
+    setInterval(() => {}, 1000);`;
+  const other = spawn(process.execPath, ["--input-type=module", "-e", endless], {
+    stdio: ["ignore", "pipe", "inherit"],
+    env: { ...process.env, WEFT_AUTO_SHARD: "0" },
+  });
+  started.push(other);
+  await once(other.stdout!, "data");
+  process.env.WEFT_FORCE_SHARD = "1";
+  try {
+    await client(port);
+    let over = false;
+    const value = weft
+      .shard(weft.ones([90, 60]), { 0: "d" })
+      .sum()
+      .item();
+    void value.catch(() => {}).finally(() => (over = true));
+    await delay(9000);
+    assert.ok(!over, "the other worker is not busy");
+    other.kill("SIGKILL");
+    assert.equal(await value, 5400);
+  } finally {
+    delete process.env.WEFT_FORCE_SHARD;
+  }
+});
+
 test("queued work of a client that dies is canceled", { skip }, async () => {
   const port = await dispatcher();
   await worker(port);

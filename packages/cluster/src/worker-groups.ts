@@ -1,6 +1,14 @@
 // The process groups that a worker is a member of: joined when a program needs one, aborted when a member fails, closed
 // when a client leaves or the set of workers changes.
-import { type Device, findMpi, LinkGroup, MpiGroup, type ProcessGroup, ShmGroup } from "@weft/core/internal/device";
+import {
+  type Device,
+  findMpi,
+  groupLibrary,
+  LinkGroup,
+  MpiGroup,
+  type ProcessGroup,
+  ShmGroup,
+} from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import type { BackgroundThread } from "./background.js";
 import { log } from "./debug.js";
@@ -13,9 +21,8 @@ export type GroupOfProgram = NonNullable<Extract<ToWorker, { t: "define" }>["gro
 
 /** Maximum number of process groups a worker is a member of at once. */
 const maxGroups = 1024;
-/** Seconds for the members of a group to join, and for a member to reach a collective. */
-const joinSeconds = 8;
-const collectiveTimeoutSeconds = 600;
+/** Seconds for a member to join a group, or to reach a collective: it may compute for another client. One that is gone or stopped is noticed. */
+const memberSeconds = 600;
 
 /** The client and the generation of workers whose group has this name (dispatcher.ts). */
 const clientOf = (group: string): number => Number(group.split("-")[2]);
@@ -59,7 +66,10 @@ export class WorkerGroups {
 
   #connect({ name, rank, size, pids, mpi, links }: GroupOfProgram): ProcessGroup {
     const { threads } = this.device.traits;
-    const limits = { joinTimeout: joinSeconds, timeout: collectiveTimeoutSeconds, threads, pids };
+    const limits = { joinTimeout: memberSeconds, timeout: memberSeconds, threads, pids };
+    // Who waits for a member ends with its client, and when the time of a call is over.
+    const { interruption } = this.device;
+    if (interruption !== undefined) groupLibrary().stopFlags(interruption.address);
     if (mpi !== null) return MpiGroup.join(mpi);
     if (links === null) return ShmGroup.join(name, rank, size, limits);
     const { key, members } = links;

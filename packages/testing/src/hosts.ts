@@ -193,6 +193,20 @@ export class Hosts {
     ip("link", "set", `${this.#names[host - 1]}a`, "up");
   }
 
+  /** Lets nothing pass between two hosts, as a firewall that drops packets, or lets it pass again; 0 is the test itself. */
+  part(a: number, b: number, apart = true): void {
+    for (const [from, to] of [
+      [a, b],
+      [b, a],
+    ]) {
+      const [within, dev] = from === 0 ? [[], this.#bridge] : [["-n", this.#names[from - 1]], "eth0"];
+      const at = [this.address(to), "dev", dev];
+      // Nobody has this hardware address.
+      if (apart) ip(...within, "neigh", "replace", ...at, "lladdr", "02:00:00:00:00:01", "nud", "permanent");
+      else ip(...within, "neigh", "del", ...at);
+    }
+  }
+
   /** Limits a host's cable to so many megabits per second, in both directions, or no longer (null); false where the kernel cannot. */
   slow(host: number, megabits: number | null): boolean {
     const name = this.#names[host - 1];

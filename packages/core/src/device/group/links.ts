@@ -1,11 +1,11 @@
 // A process group between hosts: one local socket per member, whose other end somebody else connects with that member's
 // host (the cluster's links do, encrypted). Members of one host sum over shared memory first.
 import { type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
-import type { ProcessGroup } from "../contract.js";
+import { type ProcessGroup, StoppedError } from "../contract.js";
 import { describeFor } from "./descriptor.js";
 import { GroupError, type GroupErrorCode } from "./errors.js";
 import { groupLibrary } from "./native/library.js";
-import { barrierOf, ShmGroup } from "./shm.js";
+import { barrierOf, endedCode, ShmGroup } from "./shm.js";
 
 interface LinkOptions {
   name: string;
@@ -96,11 +96,12 @@ export class LinkGroup implements ProcessGroup {
     }
   }
 
-  failure(code: number): GroupError {
+  failure(code: number): WeftError {
     return this.#failureWithin(code, this.options.timeout);
   }
 
-  #failureWithin(code: number, seconds: number): GroupError {
+  #failureWithin(code: number, seconds: number): WeftError {
+    if (code === endedCode) return new StoppedError();
     const rank = groupLibrary().linkFailedRank(this.native.group) as number;
     const [kind, explain] = reasons[code] ?? ["internal", (name: string): string => `group ${name}: error ${code}`];
     return new GroupError(explain(this.options.name, rank, seconds), kind);

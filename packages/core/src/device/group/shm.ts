@@ -5,7 +5,7 @@ import { closeSync, constants, lstatSync, openSync, readdirSync, readlinkSync, r
 import { bareCollective, type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import { userSecret } from "../cache-root.js";
-import type { ProcessGroup } from "../contract.js";
+import { type ProcessGroup, StoppedError } from "../contract.js";
 import { describeFor } from "./descriptor.js";
 import { GroupError, type GroupErrorCode } from "./errors.js";
 import { groupLibrary } from "./native/library.js";
@@ -100,7 +100,11 @@ const reasons: readonly (readonly [GroupErrorCode, Explain])[] = [
   ],
 ];
 
-function failureOf(number: number, about: Parameters<Explain>[0]): GroupError {
+/** E_CALL of native/shm.h: the call that waited for others is to end. */
+export const endedCode = 12;
+
+function failureOf(number: number, about: Parameters<Explain>[0]): WeftError {
+  if (number === endedCode) return new StoppedError();
   const [code, explain] = reasons[number - 1] ?? ["internal", ({ name }) => `group ${name}: error ${number}`];
   return new GroupError(explain(about), code);
 }
@@ -147,7 +151,7 @@ export class ShmGroup implements ProcessGroup {
     return new ShmGroup(name, rank, size, BigInt(handle), timeout);
   }
 
-  failure(code: number): GroupError {
+  failure(code: number): WeftError {
     const library = groupLibrary();
     const rank = library.failedRank(this.native.group) as number;
     const pid = library.pidOf(this.native.group, rank) as number;

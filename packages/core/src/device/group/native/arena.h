@@ -184,6 +184,11 @@ int wg_free(uint64_t address) {
   return 1;
 }
 
+/* The number of the call that runs and of the one that is to end (Interruption in device/contract.ts); NULL where calls do not end so. */
+static const volatile int32_t* stop_flags;
+void wg_stop_flags(uint64_t address) { stop_flags = (const volatile int32_t*)(uintptr_t)address; }
+static int call_ends(void) { return stop_flags && stop_flags[0] == stop_flags[1]; }
+
 /* When the process with this id was started, in ticks since boot; 0 when there is none. The state is its letter in ps. */
 static uint64_t process_start(int pid, char* state) {
   char path[64], text[1024];

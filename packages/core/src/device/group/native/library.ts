@@ -29,6 +29,7 @@ const signatures = {
     "void wg_copy_box_out(_Out_ uint8_t* to, int64_t offset, const int64_t* toStrides, uint64_t from, const int64_t* fromStrides, const int64_t* sizes, int nd, int64_t element)",
   copyIn: "void wg_copy_in(uint64_t to, const uint8_t* from, uint64_t bytes)",
   copyOut: "void wg_copy_out(_Out_ uint8_t* to, uint64_t from, uint64_t bytes)",
+  stopFlags: "void wg_stop_flags(uint64_t address)",
   join: "uint64_t wg_join(const char* path, int rank, int size, const int32_t* expected, double timeout, int threads, _Out_ int32_t* error, _Out_ int32_t* detail)",
   limits: "void wg_limits(uint64_t group, double timeout, double stopLimit)",
   failedRank: "int wg_failed_rank(uint64_t group)",

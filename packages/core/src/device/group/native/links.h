@@ -79,6 +79,7 @@ static int link_exchange_within(link_group* g, messages* m, double timeout) {
     }
     if (e || open == 0) break;
     poll(waits, (nfds_t)n, 50);
+    if (call_ends()) e = E_CALL;
     if (now_s() - begin > timeout) {
       g->m.failed_rank = m->list[which[0]].rank;
       e = E_TIMEOUT;

@@ -42,7 +42,21 @@ enum {
 };
 enum { D_GATHERS = D_OUTER }; /* of a move: every member sends all that it has to all others */
 enum { K_ALLREDUCE, K_REDUCESCATTER, K_MOVE };
-enum { E_OK, E_TIMEOUT, E_DEAD, E_STOPPED, E_ABORTED, E_MISMATCH, E_MEMORY, E_SIZES, E_NAME, E_RANK, E_SYSTEM, E_MAP };
+enum {
+  E_OK,
+  E_TIMEOUT,
+  E_DEAD,
+  E_STOPPED,
+  E_ABORTED,
+  E_MISMATCH,
+  E_MEMORY,
+  E_SIZES,
+  E_NAME,
+  E_RANK,
+  E_SYSTEM,
+  E_MAP,
+  E_CALL
+};
 
 typedef struct {
   _Atomic uint64_t posted, done; /* number of the collective + 1 */
@@ -135,6 +149,7 @@ static int await_word(group_t* g, int p, _Atomic uint64_t* word, uint64_t value)
       if (aborted > 0) g->failed_rank = aborted - 1;
       return E_ABORTED;
     }
+    if (call_ends()) return E_CALL;
     int stopped = 0;
     if (atomic_load(&m->left) || !process_alive(atomic_load(&m->pid), m->start, &stopped)) {
       /* The member may have advanced its counter just before it ended. */
@@ -217,22 +232,29 @@ static void sleep_ms(int ms) {
   nanosleep(&t, NULL);
 }
 
-/* Whether a member that has not come yet never will: its process is gone. */
-static int never_comes(group_t* g, int p) {
+/* Why a member that has not come yet is not waited for: its process is gone, or has been stopped since a time that is kept. */
+static int absence(group_t* g, int p, double* stopped_since) {
   char state = 0;
-  return g->expected[p] > 0 && (process_start(g->expected[p], &state) == 0 || state == 'Z');
+  if (call_ends()) return E_CALL;
+  if (g->expected[p] <= 0) return E_OK;
+  if (process_start(g->expected[p], &state) == 0 || state == 'Z') return E_DEAD;
+  if (state != 'T') *stopped_since = 0;
+  else if (*stopped_since == 0) *stopped_since = now_s();
+  return *stopped_since > 0 && now_s() - *stopped_since > g->stop_limit ? E_STOPPED : E_OK;
 }
 
 static int await_flag(group_t* g, int offset_mapped, double deadline) {
   for (int p = 0; p < g->size; p++) {
     member_t* m = &g->c->members[p];
     _Atomic int32_t* flag = offset_mapped ? &m->mapped : &m->ready;
+    double stopped_since = 0;
     for (int tries = 0; !atomic_load(flag); tries++) {
       g->failed_rank = p;
       if (atomic_load(&g->c->aborted)) return E_ABORTED;
       int pid = atomic_load(&m->pid);
       if (m->start && pid && !process_alive(pid, m->start, NULL)) return E_DEAD;
-      if (!pid && never_comes(g, p)) return E_DEAD;
+      int absent = absence(g, p, &stopped_since);
+      if (absent) return absent;
       if (now_s() > deadline) return E_TIMEOUT;
       sleep_ms(tries < 20 ? 1 : 5);
     }
@@ -281,6 +303,7 @@ uint64_t wg_join(const char* path, int rank, int size, const int32_t* expected, 
       return 0;
     }
   }
+  double stopped_since = 0;
   while (!(g->c = map_control(path, size, &stale, &wrong))) {
     if (wrong) {
       *error = E_SIZES;
@@ -288,9 +311,9 @@ uint64_t wg_join(const char* path, int rank, int size, const int32_t* expected, 
       free(g);
       return 0;
     }
-    int dead = never_comes(g, 0);
-    if (dead || now_s() > deadline) {
-      *error = dead ? E_DEAD : E_TIMEOUT;
+    int absent = absence(g, 0, &stopped_since);
+    if (absent || now_s() > deadline) {
+      *error = absent ? absent : E_TIMEOUT;
       *detail = 0;
       free(g);
       return 0;
