@@ -38,6 +38,8 @@ export class DataLink {
   readonly #socket: Socket;
   readonly #waiting = new Map<number, Waiting>();
   #next = 1;
+  /** Requests that are sent at the end of this turn, together and after the calls that they wait for. */
+  #outgoing: object[] = [];
   /** The worker's memory, and the ticket under which it arrives. */
   #memory: SharedMapping | null = null;
   #ticket = "";
@@ -155,10 +157,19 @@ export class DataLink {
     this.#socket.ref();
     return new Promise<void>((resolve, reject) => {
       this.#waiting.set(request, { id: what.id, to, pieces: [], have: 0, resolve, reject });
-      writeFrame(this.#socket, { fetch: request, ...what });
+      if (this.#outgoing.push({ fetch: request, ...what }) === 1) setImmediate(() => this.#sendRequests());
     }).finally(() => {
       if (this.#waiting.size === 0) this.#socket.unref();
     });
+  }
+
+  #sendRequests(): void {
+    const requests = this.#outgoing;
+    this.#outgoing = [];
+    if (this.#socket.destroyed) return;
+    this.#socket.cork();
+    for (const header of requests) writeFrame(this.#socket, header);
+    this.#socket.uncork();
   }
 
   /** Uploads bytes to a worker whose memory cannot be shared. */
