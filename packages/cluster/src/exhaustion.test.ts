@@ -286,6 +286,10 @@ test("thousands of streams on connections of strangers keep no client out", asyn
   try {
     const port = Number(await once(child.stdout, "data"));
     await letsIn(port, token);
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    const [{ maxConcurrentStreams }] = (await once(session, "remoteSettings")) as [{ maxConcurrentStreams: number }];
+    session.destroy();
+    assert.ok(maxConcurrentStreams <= 8, `${maxConcurrentStreams} streams per connection`);
     const http2Frame = (type: number, flags: number, stream: number, payload: Buffer): Buffer => {
       const head = Buffer.alloc(9);
       head.writeUIntBE(payload.length, 0, 3);
@@ -358,5 +362,40 @@ test("names in shared memory that another user has taken do not keep a group fro
   } finally {
     rmSync(path, { force: true });
     rmSync(`${path}.1`, { force: true });
+  }
+});
+
+test("another user cannot fill the sockets over which memory is passed", { skip }, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip("needs root, to be another user");
+  const flood = `
+    import socket, time
+    def names():
+        with open("/proc/net/unix") as table:
+            return [line.split()[-1][1:] for line in table if "@weft-" in line]
+    out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    out.setblocking(False)
+    print("floods", flush=True)
+    while True:
+        for name in names():
+            for _ in range(100):
+                try: out.sendto(bytes(48), b"\\0" + name.encode())
+                except OSError: break`;
+  const text = flood.replace(/^ {4}/gm, "").trim();
+  const other = spawn("python3", ["-c", text], {
+    uid: 65534,
+    gid: 65534,
+    cwd: "/",
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  try {
+    await once(other.stdout, "data");
+    const cluster = await connect({ devices: 1, ...testWorker });
+    const [{ id }] = cluster.workers;
+    assert.equal((await weft.tensor(new Float32Array(100_000).fill(2)).mul(2).data())[99_999], 4);
+    assert.ok(cluster.device.connection.link(id).shares, "the memory is not shared");
+    await cluster.close();
+  } finally {
+    other.kill("SIGKILL");
+    weft.setDevice("cpu");
   }
 });

@@ -7,7 +7,7 @@ import { planReport, watchedClients } from "./plan-report.js";
 import { isPrintable, printable } from "./printable.js";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
-export const protocolVersion = 8;
+export const protocolVersion = 9;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 

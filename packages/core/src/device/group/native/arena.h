@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -261,12 +262,36 @@ static uint64_t map_member(int pid, int fd, uint64_t bytes, const char* nonce) {
 /*
  * Exchange of arenas between a client and a worker: each passes its file to the other over a Unix datagram socket. The
  * kernel states who sent it, so that no number from a message is ever opened, and a file that arrives is of this host.
+ * Every user of the host sees the name of the socket. A message therefore begins with a secret of its receiver, and the kernel
+ * drops others before they take up room.
  */
-enum { TICKET = 32 };
+enum { SECRET = 16, TICKET = SECRET + 32 };
 static struct {
   int fd;
   char name[64];
+  unsigned char secret[SECRET];
 } share = {.fd = -1};
+
+/* Lets only messages in that have the right size and begin with the secret. */
+static void share_filter(int fd) {
+  struct sock_filter code[4 + 2 * SECRET / 4] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TICKET, 0, 2 * SECRET / 4 + 1),
+  };
+  int n = 2;
+  for (int i = 0; i < SECRET; i += 4) {
+    const unsigned char* s = share.secret + i;
+    uint32_t word = (uint32_t)s[0] << 24 | (uint32_t)s[1] << 16 | (uint32_t)s[2] << 8 | s[3];
+    code[n] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, i);
+    code[n + 1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, word, 0, (uint8_t)(2 * SECRET / 4 + 1 - n));
+    n += 2;
+  }
+  code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, TICKET);
+  code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
+  struct sock_fprog program = {.len = (unsigned short)n, .filter = code};
+  /* Where filters are not allowed, others can fill the socket; then memory is not shared. */
+  (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
 
 static socklen_t share_address(struct sockaddr_un* address, const char* name) {
   memset(address, 0, sizeof *address);
@@ -276,17 +301,19 @@ static socklen_t share_address(struct sockaddr_un* address, const char* name) {
   return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-/* Opens this process's socket. name: at least 64 bytes. 0, or errno. */
+/* Opens this process's socket. name: at least 96 bytes, for its name and secret. 0, or errno. */
 int wg_share_open(char* name) {
   if (share.fd < 0) {
     unsigned char random[16];
     if (syscall(SYS_getrandom, random, sizeof random, 0) != sizeof random) return EIO;
+    if (syscall(SYS_getrandom, share.secret, SECRET, 0) != SECRET) return EIO;
     int n = snprintf(share.name, sizeof share.name, "weft-");
     for (int i = 0; i < 16; i++) n += snprintf(share.name + n, sizeof share.name - n, "%02x", random[i]);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
     if (fd < 0) return errno;
     struct sockaddr_un address;
     socklen_t length = share_address(&address, share.name);
+    share_filter(fd);
     if (bind(fd, (struct sockaddr*)&address, length) != 0 ||
         setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) {
       int e = errno;
@@ -295,11 +322,12 @@ int wg_share_open(char* name) {
     }
     share.fd = fd;
   }
-  memcpy(name, share.name, sizeof share.name);
+  int n = snprintf(name, 96, "%s.", share.name);
+  for (int i = 0; i < SECRET; i++) n += snprintf(name + n, 96 - (size_t)n, "%02x", share.secret[i]);
   return 0;
 }
 
-/* Sends this process's arena with a ticket. 0, or errno. */
+/* Sends this process's arena with the receiver's secret and a ticket. 0, or errno. */
 int wg_share_send(const char* to, const uint8_t* ticket) {
   struct sockaddr_un address;
   struct iovec data = {(void*)ticket, TICKET};
