@@ -163,7 +163,10 @@ export interface OpAttrs {
     /** For "dropoutMask": number of dropped values out of 65536. */
     threshold?: number;
   };
-  /** Identity op that marks a differentiation variable, so that simplification cannot merge it with another node. */
+  /**
+   * Identity op that marks a differentiation variable, so that simplification cannot merge it with another node, or with the name
+   * "residual" a value of a loop's step that the reverse pass stores.
+   */
   alias: { name: string };
   /**
    * Identity op that simplification does not remove, so that rematerialization (checkpoint) is not merged with the first computation.

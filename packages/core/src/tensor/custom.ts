@@ -10,7 +10,7 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { forGradient } from "../runtime/index.js";
-import { backward, closeOver, instantiate } from "../transform/index.js";
+import { backward, closeOver, instantiate, residualName } from "../transform/index.js";
 import { checkArguments, wrap } from "./convert.js";
 import { emitEffect } from "./effects.js";
 import { Tensor } from "./tensor.js";
@@ -180,3 +180,9 @@ export function checkpoint<F extends AnyFunction>(fn: F): F {
       return backward(instantiate(body, again), cotangents, again);
     })) as F;
 }
+
+/**
+ * Marks a value inside the step of a `scan`: the reverse pass stores it for every step instead of rematerializing it from the
+ * carries. For values that are large and take long to compute; elsewhere it is the identity.
+ */
+export const residual = (x: Tensor): Tensor => wrap(build.make("alias", [x.node], { name: residualName }));

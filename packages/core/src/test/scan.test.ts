@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
+import { residual } from "../tensor/index.js";
 import type { Host } from "./cases/index.js";
 import { Source } from "./cases/index.js";
 import { assertClose } from "./compare.js";
@@ -209,6 +210,39 @@ onEachDevice(() => {
       weft.scan((c: Tensor, x: Tensor) => [c.mul(w).add(x).sin(), null], weft.zeros([], f64), xs)[0];
     const text = weft.debug.graph((w: Tensor) => weft.valueAndGrad(loss)(w), weft.tensor(0.5, f64));
     assert.equal(text.match(/= scan\(/g)?.length, 2);
+  });
+
+  test("a residual is stored, not computed again, with the same first and second derivatives", () => {
+    const m = weft.tensor(
+      Array.from({ length: 64 * 64 }, (_, k) => Math.sin(k) / 16),
+      { ...f64, shape: [64, 64] },
+    );
+    const loss = (mark: (x: Tensor) => Tensor) => (x: Tensor) => {
+      const step = (c: Tensor): [Tensor, null] => {
+        const inner = mark(weft.matmul(m, c));
+        return [c.add(weft.matmul(m, inner.square())), null];
+      };
+      return weft.scan(step, x, null, { length: 3 })[0].sum();
+    };
+    const x = weft.tensor(
+      Array.from({ length: 64 }, (_, k) => Math.cos(k)),
+      { ...f64, shape: [64, 1] },
+    );
+    const slopes = [residual, (y: Tensor) => y].map((mark) => weft.jit((y: Tensor) => weft.grad(loss(mark))(y)));
+    const [got, want] = slopes.map((f) => f(x).dataSync() as Float64Array);
+    assert.ok(want.some((v) => Math.abs(v) > 1e-9));
+    got.forEach((v, k) => void assert.ok(Math.abs(v - want[k]) <= 1e-12 * Math.abs(want[k]) + 1e-14, `slope ${k}`));
+    const again = [residual, (y: Tensor) => y].map(
+      (mark) =>
+        weft
+          .grad((y: Tensor) => weft.grad(loss(mark))(y).square().sum())(x)
+          .dataSync() as Float64Array,
+    );
+    again[0].forEach((v, k) => void assert.ok(Math.abs(v - again[1][k]) <= 1e-12 * Math.abs(v) + 1e-14, `second ${k}`));
+    // Without the mark, the reverse step has the first product once more.
+    const count = (k: number): number =>
+      slopes[k].kernels(x).reduce((n, name) => n + Number(/^scan_\d+x(\d+)$/.exec(name)?.[1] ?? 0), 0);
+    if (count(1) > 0) assert.ok(count(0) < count(1), `${count(0)} and ${count(1)} kernels`);
   });
 
   test("hessians through a loop are symmetric", () => {

@@ -1,5 +1,5 @@
-// Loops under the transforms. The reverse pass of a scan is a scan in the opposite direction. The forward scan stores its carries,
-// and the reverse scan rematerializes each step from them.
+// Loops under the transforms. The reverse pass of a scan is a scan in the opposite direction. The forward scan stores its carries
+// and marked residuals, and the reverse scan rematerializes the rest of each step from them.
 import {
   amend,
   type GraphFn,
@@ -13,7 +13,7 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build, make, shapeRules } from "../ops/index.js";
-import { dependents, uniformValue } from "./walk.js";
+import { dependents, instantiate, uniformValue } from "./walk.js";
 
 const { add, input, pick, zerosLike } = build;
 
@@ -76,23 +76,38 @@ function stepsRun(node: Node<"scan">, history: readonly Node[]): Node {
   return counter >= 0 ? pick(node, counter) : build.sum(build.cast(history[0], "int32"), [0]);
 }
 
-const historyStart = new WeakMap<Node, number>();
+/** Name of the marks of values that the reverse pass of a loop stores. */
+export const residualName = "residual";
+
+/** Values of each step that the reverse pass reads: their nodes in the body, and their stacks. */
+interface History {
+  carries: Node[];
+  residuals: { inBody: Node; stacked: Node }[];
+}
+
+const histories = new WeakMap<Node, { start: number; residuals: Node[] }>();
 
 /**
- * The stacked carries at the start of each step. They are added to the outputs of the scan node itself, so that value and gradient
- * share one loop; unused outputs are pruned before compilation.
+ * The stacked carries at the start of each step, and the marked values of each step. They are added to the outputs of the scan node
+ * itself, so that value and gradient share one loop; unused outputs are pruned before compilation.
  */
-function carryHistory(node: Node<"scan">): Node[] {
+function historyOf(node: Node<"scan">): History {
   const { body } = node.attrs;
   const carries = splitScan(node, body.params).carries;
-  let start = historyStart.get(node);
-  if (start === undefined) {
-    start = body.outputs.length;
-    historyStart.set(node, start);
-    const attrs = { ...node.attrs, body: { params: body.params, outputs: [...body.outputs, ...carries] } };
+  let known = histories.get(node);
+  if (known === undefined) {
+    const residuals = topological(body.outputs).filter((n) => isOp(n, "alias") && n.attrs.name === residualName);
+    known = { start: body.outputs.length, residuals };
+    histories.set(node, known);
+    const outputs = [...body.outputs, ...carries, ...residuals];
+    const attrs = { ...node.attrs, body: { params: body.params, outputs } };
     amend(node, attrs, shapeRules.scan(node.inputs, attrs) as NonNullable<Node["outputs"]>);
   }
-  return carries.map((_, i) => pick(node, start + i));
+  const { start, residuals } = known;
+  return {
+    carries: carries.map((_, i) => pick(node, start + i)),
+    residuals: residuals.map((inBody, i) => ({ inBody, stacked: pick(node, start + carries.length + i) })),
+  };
 }
 
 export function scanVjp(
@@ -111,7 +126,7 @@ export function scanVjp(
   const params = splitScan(node, body.params);
   const inputs = splitScan(node, node.inputs);
   const wanted = splitScan(node, needs);
-  const history = carryHistory(node);
+  const { carries: history, residuals } = historyOf(node);
 
   const isLive = params.carries.map((carry) => isInexact(carry.dtype));
   const liveCarries = params.carries.filter((_, i) => isLive[i]);
@@ -133,11 +148,23 @@ export function scanVjp(
   const xGrads = grads.slice(liveCarries.length + constParams.length);
 
   const sums = constParams.map((param) => input(param.shape, param.dtype, "dconst"));
-  const results = [
-    ...carryGrads.map((d, i) => d ?? zerosLike(liveCarries[i])),
-    ...constGrads.map((d, i) => (d === null ? sums[i] : add(sums[i], d))),
-    ...xGrads.map((d, i) => d ?? zerosLike(xParams[i])),
-  ];
+  // Stored values are parameters of the reverse step: what leads to them is not computed again.
+  const stored = residuals.map(({ inBody, stacked }) => ({
+    inBody,
+    stacked,
+    param: input(inBody.shape, inBody.dtype, residualName),
+  }));
+  const results = instantiate(
+    {
+      params: stored.map(({ inBody }) => inBody),
+      outputs: [
+        ...carryGrads.map((d, i) => d ?? zerosLike(liveCarries[i])),
+        ...constGrads.map((d, i) => (d === null ? sums[i] : add(sums[i], d))),
+        ...xGrads.map((d, i) => d ?? zerosLike(xParams[i])),
+      ],
+    },
+    stored.map(({ param }) => param),
+  );
   // Pass only what the reverse step reads: unused carries would keep dead placeholders alive.
   const used = new Set(topological(results));
   const keep = <T>(items: readonly T[], nodes: readonly Node[]): T[] => items.filter((_, i) => used.has(nodes[i]));
@@ -146,12 +173,18 @@ export function scanVjp(
   const countParam = steps === null ? [] : [stop === "count" ? params.consts[0] : input(steps.shape, "int32", "steps")];
   const otherConsts = stop === "count" ? params.consts.slice(1) : params.consts;
   const otherInputs = stop === "count" ? inputs.consts.slice(1) : inputs.consts;
+  const usedResiduals = stored.filter(({ param }) => used.has(param));
   const yInputs = ySeeds.filter((y) => y !== null);
   const usedY = yInputs.filter((y) => used.has(y.seed));
   const reverseParams: ScanParts<Node> = {
     consts: [...countParam, ...keep(otherConsts, otherConsts)],
     carries: [...carrySeeds.filter((seed) => seed !== null), ...sums],
-    xs: [...keep(params.carries, params.carries), ...keep(params.xs, params.xs), ...usedY.map((y) => y.seed)],
+    xs: [
+      ...keep(params.carries, params.carries),
+      ...usedResiduals.map(({ param }) => param),
+      ...keep(params.xs, params.xs),
+      ...usedY.map((y) => y.seed),
+    ],
   };
   const finalCotangents = inputs.carries
     .map((carry, i) => (isLive[i] ? (g[i] ?? zerosLike(carry)) : null))
@@ -161,7 +194,12 @@ export function scanVjp(
     {
       consts: [...(steps === null ? [] : [steps]), ...keep(otherInputs, otherConsts)],
       carries: [...finalCotangents, ...sums.map((sum) => zerosLike(sum))],
-      xs: [...keep(history, params.carries), ...keep(inputs.xs, params.xs), ...usedY.map((y) => y.cotangent)],
+      xs: [
+        ...keep(history, params.carries),
+        ...usedResiduals.map(({ stacked }) => stacked),
+        ...keep(inputs.xs, params.xs),
+        ...usedY.map((y) => y.cotangent),
+      ],
     },
     { length, reverse: !reverse, stop: stop === undefined ? undefined : "count" },
   );

@@ -90,4 +90,6 @@ test("invalid pulses are errors", () => {
   assert.throws(() => new Pulse("cosine", { length: 1, lenght: 2 }), /no parameter "lenght"/);
   assert.throws(() => new Pulse("cosine", { length: 1, drag: 1 }), /drag needs a carrier/);
   assert.throws(() => new Pulse("cosine", { length: Number.NaN }), /finite number/);
+  assert.throws(() => new Pulse("piecewise", { length: 1, values: [] }), /values must be a list of numbers, got \[\]/);
+  assert.throws(() => new Pulse("piecewise", { length: 1, values: [1, Number.NaN] }), /a finite number, got NaN/);
 });

@@ -46,8 +46,9 @@ export class Pulse {
           `pulse ${shape}: ${name} must be ${name === "values" ? "a list" : "a number"}, got ${String(value)}`,
         );
       const numbers = typeof value === "number" ? [value] : value;
-      if (numbers.length === 0 || numbers.some((x) => !Number.isFinite(x)))
-        throw new WeftError(`pulse ${shape}: ${name} must be a finite number, got ${String(value)}`);
+      if (numbers.length === 0) throw new WeftError(`pulse ${shape}: ${name} must be a list of numbers, got []`);
+      const bad = numbers.find((x) => !Number.isFinite(x));
+      if (bad !== undefined) throw new WeftError(`pulse ${shape}: ${name} must be a finite number, got ${String(bad)}`);
       if (["length", "ramp", "sigma", "cut", "sharpness", "bandwidth"].includes(name) && numbers[0] <= 0)
         throw new WeftError(`pulse ${shape}: ${name} must be positive, got ${String(value)}`);
       if (["delay", "plateau"].includes(name) && numbers[0] < 0)

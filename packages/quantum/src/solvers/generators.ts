@@ -1,6 +1,6 @@
 // Right-hand sides of the Schrödinger and Lindblad equations: density matrices as matrices or as real coordinates, and generators as
 // matrices on vectorized density matrices. Inputs of a step are its drives, then the rates that depend on time.
-import { isComplex, WeftError } from "@weft/core/internal/graph";
+import { bytesOf, isComplex, numel, WeftError } from "@weft/core/internal/graph";
 import {
   adjoint,
   arange,
@@ -9,6 +9,7 @@ import {
   imag,
   matmul,
   real,
+  residual,
   stack,
   type Tensor,
   tensor,
@@ -199,21 +200,38 @@ export function staticParts(
   return { hamiltonian: fixed, decay };
 }
 
-/** One Runge-Kutta or Euler step of d state / dt = rate(state, u). `u` holds the drives at the stages. */
+/** Elements from which the states of the stages of a step are stored: smaller states live in registers. */
+const minStored = 512;
+/** Largest size in bytes of these states in a loop whose gradient is taken. */
+const maxStored = 256 << 20;
+
+/** The state of a stage. The reverse pass of a loop of `steps` stores it rather than take the stages of each step again. */
+function stageState(y: Tensor, steps: number): Tensor {
+  const count = numel(y.shape);
+  const stages = 3;
+  return count >= minStored && stages * count * bytesOf(y.dtype) * steps <= maxStored ? residual(y) : y;
+}
+
+/**
+ * One Runge-Kutta or Euler step of d state / dt = rate(state, u). `u` holds the drives at the stages, `steps` is the length of the
+ * loop.
+ */
 export function explicitStep(
   rate: (state: Tensor, u: Tensor) => Tensor,
   method: Method,
   h: Tensor,
+  steps: number,
 ): (state: Tensor, u: Tensor) => Tensor {
   const at = (u: Tensor, stage: number): Tensor => u.index(u.shape[0] === 1 ? 0 : stage);
+  const stage = (y: Tensor, k: Tensor, factor: Tensor): Tensor => stageState(plusScaled(y, k, factor), steps);
   if (method.name === "euler") return (y, u) => plusScaled(y, rate(y, at(u, 0)), h);
   const [half, third, sixth] = [h.mul(0.5), h.div(3), h.div(6)];
   return (y, u) => {
     // Each stage adds to the result at once, so that no earlier derivative stays in memory.
     const k1 = rate(y, at(u, 0));
-    const k2 = rate(plusScaled(y, k1, half), at(u, 1));
-    const k3 = rate(plusScaled(y, k2, half), at(u, 1));
-    const k4 = rate(plusScaled(y, k3, h), at(u, 2));
+    const k2 = rate(stage(y, k1, half), at(u, 1));
+    const k3 = rate(stage(y, k2, half), at(u, 1));
+    const k4 = rate(stage(y, k3, h), at(u, 2));
     return plusScaled(plusScaled(plusScaled(plusScaled(y, k1, sixth), k2, third), k3, third), k4, sixth);
   };
 }

@@ -20,7 +20,7 @@ import {
 import { implicitLimit, implicitStages } from "./implicit.js";
 import { decayInverse, iterativeStages } from "./implicit-terms.js";
 import { krylovStep } from "./krylov.js";
-import { runBlocks, runSaving, runSteps } from "./loop.js";
+import { runBlocks, runSaving, runSteps, storedSteps } from "./loop.js";
 import { stepMaps } from "./maps.js";
 import { usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
@@ -213,7 +213,7 @@ interface Integrator {
 }
 
 function byRate(form: Form, method: Method, gradient: GradientMethod, grid: Grid): Integrator {
-  const { enter, step } = stepper(form.rate, method, grid, true);
+  const { enter, step } = stepper(form.rate, method, grid, { gradient, hermitian: true });
   return {
     enter: (rho) => enter(form.start(rho)),
     advance: (state, xs) => runSteps(step, [...state], xs, gradient),
@@ -226,7 +226,7 @@ export function stepper(
   rate: (state: Tensor, u: Tensor) => Tensor,
   method: Method,
   grid: Grid,
-  hermitian = false,
+  { gradient, hermitian = false }: { gradient: GradientMethod; hermitian?: boolean },
 ): { enter(state: Tensor): Tensor[]; step(state: Tensor[], u: Tensor): Tensor[] } {
   const { dimension } = method;
   if (dimension !== undefined)
@@ -234,7 +234,7 @@ export function stepper(
       enter: (y) => [y, full([], 0, { dtype: grid.real })],
       step: krylovStep(rate, grid.h, { dimension, hermitian }),
     };
-  const explicit = explicitStep(rate, method, grid.h);
+  const explicit = explicitStep(rate, method, grid.h, storedSteps(grid.steps, gradient));
   return { enter: (y) => [y], step: ([y], u) => [explicit(y, u)] };
 }
 

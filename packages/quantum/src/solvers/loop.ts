@@ -19,6 +19,13 @@ export function splitSteps(n: number, count: number): { count: number; length: n
   return { count: pieces, length, rest: n - pieces * length };
 }
 
+/** Checkpoints of a loop of n steps. */
+const checkpointsOf = (n: number, { checkpoints }: GradientMethod): number => checkpoints ?? Math.round(Math.sqrt(n));
+
+/** The most steps whose states the reverse pass of `runSteps` stores at a time. */
+export const storedSteps = (n: number, gradient: GradientMethod): number =>
+  gradient.kind === "checkpointed" ? splitSteps(n, checkpointsOf(n, gradient)).length : n;
+
 const plain = <C, X>(step: TimeStep<C, X>, init: C, xs: X, length: number): C =>
   scan((c: C, x: X) => [step(c, x), []], init, xs, { length })[0];
 
@@ -34,7 +41,7 @@ export function runSteps<C, X>(
   n = treeLeaves(xs)[0].shape[0],
 ): C {
   if (gradient.kind !== "checkpointed" || n < 4) return plain(step, init, xs, n);
-  const { count, length, rest } = splitSteps(n, gradient.checkpoints ?? Math.round(Math.sqrt(n)));
+  const { count, length, rest } = splitSteps(n, checkpointsOf(n, gradient));
   const middle = scan(
     (c: C, piece: X) => [plain(step, c, piece, length), []],
     init,

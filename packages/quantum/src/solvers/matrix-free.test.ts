@@ -235,6 +235,32 @@ describe("on the CPU", { skip: CpuDevice.available() ? false : "no C compiler on
     assert.ok(loops.length === 1 && kernels.length <= 2 && /x4$|^blocks/.test(loops[0]), kernels.join(", "));
   });
 
+  test("the reverse pass takes no stage again, and its sums are divided like its other kernels", () => {
+    const { hamiltonian: h, jumps } = cavities(4, 10);
+    const rho = densityOf(firstLevels(4)).tensor();
+    const run = (gradient: "stored" | "checkpointed") =>
+      weft.jit((amplitudes: Tensor) =>
+        weft.valueAndGrad((u: Tensor) => {
+          const { final } = lindblad({ hamiltonian: { ...h, amplitudes: u }, jumps }, rho, {
+            duration: 1,
+            steps: 10,
+            gradient,
+          });
+          return weft.real(final.index(0, 0));
+        })(amplitudes),
+      );
+    const amplitudes = h.amplitudes as Tensor;
+    const stored = run("stored");
+    // Forward four stages and the copy of the state; back four adjoints, the first of four inner products, and their last sum.
+    const loops = stored.kernels(amplitudes).filter((name) => name.startsWith("scan_"));
+    assert.deepEqual(loops, ["scan_10x5", "scan_10x6"]);
+    const [value, slopes] = stored(amplitudes);
+    const [other, again] = run("checkpointed")(amplitudes);
+    assert.equal(value.itemSync(), other.itemSync());
+    const [a, b] = [slopes.dataSync(), again.dataSync()] as Float64Array[];
+    a.forEach((x, k) => void assert.ok(Math.abs(x - b[k]) < 1e-15, `slope ${k}: ${x}, ${b[k]}`));
+  });
+
   test("kets: an adaptive evolution of 81 levels equals the exponential of each segment", () => {
     const { hamiltonian: h } = cavities(4, 2);
     const psi = firstLevels(4);

@@ -88,10 +88,16 @@ function joined(size: number, parts: readonly Part[]): Part[] {
   ].filter(({ generator }) => generator.diagonals.length > 0);
 }
 
-const weighted = (x: Planes, coefficient: Part["coefficient"], u: Tensor, grid: Grid): Planes =>
-  coefficient === null
-    ? x
-    : scalePlanes(x, typeof coefficient === "number" ? u.index(coefficient) : coefficient.cast(grid.real));
+/**
+ * x times a coefficient. The coefficient of a density matrix is a column first: its gradient is then summed row by row, which
+ * threads and blocks divide among themselves, and not over the whole matrix in the kernel of the adjoint.
+ */
+function weighted(x: Planes, coefficient: Part["coefficient"], u: Tensor, grid: Grid): Planes {
+  if (coefficient === null) return x;
+  const factor = typeof coefficient === "number" ? u.index(coefficient) : coefficient.cast(grid.real);
+  const { rank, shape } = (x.re ?? x.im)!;
+  return scalePlanes(x, rank === 2 ? factor.reshape([1, 1]).expand([shape[0], 1]) : factor);
+}
 
 /** d x / dt of a state or density matrix for the inputs u of a step. */
 type Rate = (x: Tensor, u: Tensor) => Tensor;

@@ -276,7 +276,7 @@ export function schrodinger(given: Hamiltonian, psi0: Tensor | OperatorLike, opt
   }
   const { pieces, picked } = equalPieces(plan, grid.steps);
   if (gates === null) {
-    const { enter, step } = stepper(rateOf(h, grid), method, grid);
+    const { enter, step } = stepper(rateOf(h, grid), method, grid, { gradient });
     const advance = (state: readonly Tensor[], xs: Tensor): Tensor[] => runSteps(step, [...state], xs, gradient);
     const u = driveTable(h, grid, method.stages);
     const errorOf = ([, error]: readonly Tensor[]): Partial<Evolution> => (error === undefined ? {} : { error });
