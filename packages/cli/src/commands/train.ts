@@ -81,7 +81,10 @@ export function add(program: Command): void {
     .option("--devices <n>", "ranks to train on", counts)
     .option("--min-devices <n>", "continue with as few ranks when ranks die, and with all of them later", count)
     .option("--global-batch <n>", "samples of one step over all ranks, instead of the configuration's", count)
-    .option("--memory <size>", "memory of one device, such as 2GB: the step is placed so that it fits")
+    .option(
+      "--memory <size>",
+      "memory of one device, such as 2GB, or of each (2GB,1GB): the step is placed so that it fits",
+    )
     .option("--compress <how>", "send gradients as bfloat16, float16, or by their largest elements (top-k=0.01)")
     .option("--explain", "print which placements of the step were compared, and exit")
     .option("--data <dir>", "folder that holds the data set's splits")

@@ -89,6 +89,9 @@ export interface Executable {
   release(): void;
 }
 
+/** Memory that a program needs besides its arguments. */
+export type ProgramMemory = Pick<Executable, "scratchBytes" | "aliases">;
+
 /** Memory of a device. */
 export interface DeviceMemory {
   /** Bytes in live buffers. */
@@ -235,6 +238,8 @@ export interface Device {
   compile(fn: GraphFn, options: CompileOptions): Executable;
   /** The same without blocking the event loop while a compiler runs. Devices that compile quickly omit it. */
   compileAsync?(fn: GraphFn, options: CompileOptions): Promise<Executable>;
+  /** Memory that the program of a graph would need, without compiling it. Where it is missing, `compile` says it. */
+  programMemory?(fn: GraphFn, options: CompileOptions): ProgramMemory;
   /** Whether `compile` needs no compiler for a graph, and its program does not run long. */
   compilesAtOnce?(fn: GraphFn, options: CompileOptions): boolean;
   /** Whether the device has a kernel for a whole custom function; its body is inlined otherwise. */

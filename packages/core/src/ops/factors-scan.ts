@@ -86,7 +86,13 @@ interface Analysis {
 }
 
 /** Classes of the dimensions of the body, and the factors of each node as members of them. */
-export function classify(body: GraphFn, carries: number, consts: number, factorsOf: FactorsOf) {
+export function classify(
+  body: GraphFn,
+  carries: number,
+  consts: number,
+  factorsOf: FactorsOf,
+  isFree: (node: Node) => boolean = () => false,
+) {
   const classes = new Classes();
   const elements = new Map<Node, number[]>();
   const params = new Set(body.params);
@@ -107,6 +113,7 @@ export function classify(body: GraphFn, carries: number, consts: number, factors
       if (map !== null && map.kind !== "scaled") classes.block(element);
     };
     node.inputs.forEach((input, i) => {
+      if (isFree(input)) return;
       dimsOf(input).forEach((element, axis) => {
         link(element, rule.inputs[i][axis]);
       });

@@ -8,6 +8,7 @@ import {
   type Executable,
   type ExecutableHandle,
   ExecutableLru,
+  type ProgramMemory,
 } from "../device/index.js";
 import {
   type Aval,
@@ -51,6 +52,10 @@ interface Pending {
   readonly key: string;
 }
 
+/** Bytes of results that do not take the memory of a donated argument. */
+const ownResultBytes = ({ outputs }: GraphFn, { aliases }: ProgramMemory): number =>
+  outputs.reduce((n, { shape, dtype }, i) => (aliases.has(i) ? n : n + numel(shape) * bytesOf(dtype)), 0);
+
 export class Session {
   readonly #compiled: ExecutableLru<CompiledFunction>;
   #lifter = new ConstantLifter();
@@ -84,6 +89,24 @@ export class Session {
     return this.compile(fn, donated, constants);
   }
 
+  /** Memory that the program of a function needs besides its arguments: for intermediate values, and for results of its own. */
+  memoryOf(
+    fn: GraphFn,
+    donated: readonly boolean[] = [],
+    constants: ReadonlyMap<number, Value> = new Map(),
+  ): { scratchBytes: number; resultBytes: number } {
+    const known = (memory: ProgramMemory) => ({
+      scratchBytes: memory.scratchBytes,
+      resultBytes: ownResultBytes(fn, memory),
+    });
+    const planned = this.device.programMemory?.(this.simplified(fn), { donated, constants });
+    if (planned !== undefined) return known(planned);
+    const compiled = this.compile(fn, donated, constants);
+    const memory = known(compiled.executable);
+    compiled.release();
+    return memory;
+  }
+
   /** A copy of a function in the form that the device compiles, and that planner and partitioner accept. */
   simplified(fn: GraphFn): GraphFn {
     const keep = this.customKernelSupport();
@@ -105,10 +128,7 @@ export class Session {
     if (debugLevel() >= 4) console.error(this.device.source?.(simple, options) ?? "(no source)");
     // Memory that a call adds. Scratch memory is reused, and results that alias a donated argument add nothing, so that a
     // large training step does not trigger a collection every time.
-    const bytes = simple.outputs.reduce(
-      (n, o, i) => (executable.aliases.has(i) ? n : n + numel(o.shape) * bytesOf(o.dtype)),
-      0,
-    );
+    const bytes = ownResultBytes(simple, executable);
     this.compiles++;
     return { executable, fn: simple, key, bytes };
   }

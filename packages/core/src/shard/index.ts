@@ -14,6 +14,8 @@ export { type Alternative, type PlannerOptions, planSharding, type ShardingPlan 
 export { parseRules, type ShardRules } from "./rules.js";
 export { simulate, simulateCounts, simulatedTable } from "./simulate.js";
 export type { CollectiveSite } from "./sites.js";
+export type { Stage } from "./step-memory.js";
 export { StepModel } from "./step-model.js";
-export { planStep, SplitProblem, type Stage, type StepPlan, type StepPlanOptions } from "./step-plan.js";
+export { planStep, type StepPlan } from "./step-plan.js";
+export { SplitProblem, type StepPlanOptions } from "./step-problem.js";
 export { rewriteStep, type StepRoles } from "./step-rewrite.js";

@@ -11,17 +11,24 @@ import {
   outputAvals,
   type Shape,
 } from "../graph/index.js";
-import { factorsOf } from "../ops/index.js";
+import { type DimensionClasses, dimensionClasses, factorsOf } from "../ops/index.js";
 import { dependents } from "../transform/index.js";
 import { AxisFlow } from "./axis-flow.js";
 import { type Item, Problem } from "./problem.js";
 import { type Phase, phasesOf, type StepRoles } from "./step-rewrite.js";
+
+/** By what the rows of a batch are divided: every device has as many, or as many as it is fast, or as its memory allows. */
+export type RowDivision = "equal" | "speed" | "memory";
 
 /** How a step is divided: `data` x `model` devices, and the classes of parameters and inputs that the model axis splits. */
 export interface StepSplit {
   data: number;
   model: number;
   classes: ReadonlySet<number>;
+  /** How rows are divided over devices that differ; equally by default. */
+  division?: RowDivision;
+  /** Rows of the device that is looked at; an equal part by default. */
+  rows?: number;
 }
 
 /** Seconds of one device by phase, and of the collectives of the model axis. */
@@ -55,6 +62,12 @@ const receivedPart: Readonly<Record<CollectiveKind, (members: number) => number>
   exchange: () => 1,
 };
 
+/** The larger part of a dimension; parts that are no whole number come from rows of devices that differ. */
+const partOf = (size: number, parts: number): number => Math.ceil(size / parts - 1e-9);
+
+/** The number of a class that a layer has for itself, among those of classes that layers share. */
+const ownId = (id: number): number => -2 - id;
+
 /** Segments that the forward pass is divided into, at most. */
 const maxSegments = 64;
 
@@ -68,6 +81,8 @@ export class StepModel {
   readonly #segment = new Map<Node, number>();
   readonly #params: ReadonlySet<Node>;
   readonly #crossing = new Set<Node>();
+  /** Classes in which layers of equal shapes are not tied, once they are needed. */
+  #own: DimensionClasses | null = null;
   readonly #flows = new WeakMap<ReadonlySet<number>, Flow>();
   segments = 0;
 
@@ -112,7 +127,10 @@ export class StepModel {
 
   /** The dimension of a parameter or input of the step that has one of the classes, or -1. */
   splitDim(param: Node, classes: ReadonlySet<number>): number {
-    return this.dimsOf(param)[0].findIndex((id) => classes.has(id));
+    const shared = this.dimsOf(param)[0].findIndex((id) => classes.has(id));
+    return shared >= 0 || this.#own === null
+      ? shared
+      : this.#own.ofParam(param).findIndex((id) => classes.has(ownId(id)));
   }
 
   /** How the model axis divides the values of the step. */
@@ -133,15 +151,20 @@ export class StepModel {
     return found;
   }
 
+  /** Into how many parts of a device's size the rows of the batch are divided. */
+  #rowParts({ data, rows }: StepSplit): number {
+    return rows === undefined ? data : this.rows / rows;
+  }
+
   /** Bytes of a value on the device that has most of it. */
   bytes(node: Node, split: StepSplit, index = 0): number {
     const { shape, dtype } = outputAvals(node)[index] ?? node;
     const classes = this.dimsOf(node)[index] ?? [];
     const divided = this.#flowOf(split)?.flow.dim(node, index) ?? -1;
-    const local = shape.map((size, dim) => {
-      const parts = this.#batch.has(classes[dim] ?? -1) ? split.data : dim === divided ? split.model : 1;
-      return Math.ceil(size / parts);
-    });
+    const rowParts = this.#rowParts(split);
+    const local = shape.map((size, dim) =>
+      partOf(size, this.#batch.has(classes[dim] ?? -1) ? rowParts : dim === divided ? split.model : 1),
+    );
     return numel(local) * bytesOf(dtype);
   }
 
@@ -208,14 +231,7 @@ export class StepModel {
       for (const id of new Set(this.problem.classesOf(node)))
         if (!this.#batch.has(id)) weights.set(id, (weights.get(id) ?? 0) + flops);
     }
-    // A class that is two dimensions of one parameter (a residual stream of square layers) cannot be split along one axis
-    // everywhere.
-    const twice = new Set(
-      this.roles.params.flatMap((at) => {
-        const dims = this.problem.classes.ofParam(this.fn.params[at]);
-        return dims.filter((id, i) => dims.indexOf(id) !== i);
-      }),
-    );
+    const twice = this.#twice(this.problem.classes);
     return [...weights]
       .filter(([id, weight]) => weight > 0 && !twice.has(id))
       .sort((a, b) => b[1] - a[1])
@@ -223,19 +239,55 @@ export class StepModel {
       .map(([id]) => id);
   }
 
+  /** Classes that are two dimensions of one parameter (a residual stream of square layers): no axis can split them everywhere. */
+  #twice(of: DimensionClasses): Set<number> {
+    return new Set(
+      this.roles.params.flatMap((at) => {
+        const dims = of.ofParam(this.fn.params[at]);
+        return dims.filter((id, i) => dims.indexOf(id) !== i);
+      }),
+    );
+  }
+
+  /** Classes that divide as much of the parameters as possible, with as few classes as possible; every layer has its own ones. */
+  parameterClasses(): Set<number> {
+    this.#own ??= dimensionClasses(this.fn, true);
+    const own = this.#own;
+    const { params } = this.fn;
+    const twice = this.#twice(own);
+    const rows = new Set(this.roles.batch.map((at) => own.ofParam(params[at])[0]));
+    let open = this.roles.params.map((at) => {
+      const { shape, dtype } = params[at];
+      const ids = own.ofParam(params[at]).filter((id, dim) => shape[dim] > 1 && !rows.has(id) && !twice.has(id));
+      return { ids: new Set(ids), bytes: numel(shape) * bytesOf(dtype) };
+    });
+    const all = open.reduce((n, { bytes }) => n + bytes, 0);
+    const chosen = new Set<number>();
+    for (;;) {
+      const gains = new Map<number, number>();
+      for (const { ids, bytes } of open) for (const id of ids) gains.set(id, (gains.get(id) ?? 0) + bytes);
+      const [best, gain] = [...gains].reduce((a, b) => (b[1] > a[1] ? b : a), [-1, 0]);
+      // What is less than a thousandth is not worth its collectives.
+      if (gain < 1e-3 * all) return chosen;
+      chosen.add(ownId(best));
+      open = open.filter(({ ids }) => !ids.has(best));
+    }
+  }
+
   #time({ node, sig }: Item, split: StepSplit, rates: Rates): number {
     const work = this.problem.work.get(node)!;
     if (work.kind === "nothing") return 0;
     const divided = this.#flowOf(split)?.flow.factor(node) ?? -1;
+    const rowParts = this.#rowParts(split);
     const parts = this.problem
       .classesOf(node)
-      .map((id, factor) => (this.#batch.has(id) ? split.data : factor === divided ? split.model : 1));
+      .map((id, factor) => (this.#batch.has(id) ? rowParts : factor === divided ? split.model : 1));
     const key = `${sig}|${parts.join()}`;
     let seconds = this.#seconds.get(key);
     if (seconds === undefined) {
       const rule = factorsOf(node);
       const cut = (shape: Shape, maps: readonly ({ factor: number } | null)[]): number[] =>
-        shape.map((size, dim) => Math.ceil(size / (parts[maps[dim]?.factor ?? -1] ?? 1)));
+        shape.map((size, dim) => partOf(size, parts[maps[dim]?.factor ?? -1] ?? 1));
       const local = {
         operands: node.inputs.map((input, i) => cut(input.shape, rule.inputs[i])),
         results: outputAvals(node).map(({ shape }, i) => cut(shape, rule.outputs[i])),

@@ -2,7 +2,6 @@
 import {
   type Aval,
   avalOf,
-  bytesOf,
   checkOptions,
   type DType,
   functionOrder,
@@ -129,10 +128,13 @@ export interface Jitted<F extends AnyFunction> {
   readonly programs: number;
   /** Device memory for intermediate results that these programs need, in total. */
   readonly scratchBytes: number;
-  /** Bytes of results that do not take the memory of a donated argument, of these programs in total. */
-  readonly resultBytes: number;
   /** Names of the kernels and library calls that a call with these arguments runs. */
   kernels(...args: Parameters<F>): string[];
+  /**
+   * Bytes that a call with these arguments needs besides them: for intermediate results, and for results that do not take the memory
+   * of a donated argument. CPU devices say it without compiling.
+   */
+  memory(...args: Parameters<F>): { scratchBytes: number; resultBytes: number };
 }
 
 /**
@@ -346,6 +348,10 @@ export function jitLowered<F extends AnyFunction>(
   };
   const kernels = (...args: Parameters<F>): string[] =>
     compiledOf(prepare(withTensors(args).args).program).executable.kernels.map((k) => k.name);
+  const memory = (...args: Parameters<F>): { scratchBytes: number; resultBytes: number } => {
+    const { session: own, graph, donated, constants } = prepare(withTensors(args).args).program;
+    return own.memoryOf(graph, donated, constants);
+  };
   // Not Object.assign: it would read the getters once and store the numbers.
   return Object.defineProperties(call, {
     programs: {
@@ -355,21 +361,11 @@ export function jitLowered<F extends AnyFunction>(
       get: () =>
         [...cacheNow().programs.values()].reduce((sum, p) => sum + (p.compiled?.executable.scratchBytes ?? 0), 0),
     },
-    resultBytes: {
-      get: () => [...cacheNow().programs.values()].reduce((sum, p) => sum + newResultBytes(p), 0),
-    },
     runAsync: { value: runAsync },
     kernels: { value: kernels },
+    memory: { value: memory },
   }) as Jitted<F>;
 }
-
-/** Bytes of a compiled program's results that have memory of their own. */
-const newResultBytes = ({ compiled, graph }: JitProgram): number =>
-  graph.outputs.reduce(
-    (sum, { shape, dtype }, i) =>
-      compiled === null || compiled.executable.aliases.has(i) ? sum : sum + numel(shape) * bytesOf(dtype),
-    0,
-  );
 
 /** The program of this rank. */
 function lowered(traced: Traced, lowering: RankLowering | null): Traced {

@@ -125,6 +125,10 @@ test("errors of missing, wrong and impossible values name the key", () => {
     /makes 20 per rank, but training\.batch_per_rank says 7/,
   );
   assert.throws(() => resolve({ training: { global_batch: 3, accumulation: 4 } }), /less than 1 ranks x 4 micro-steps/);
+  assert.throws(
+    () => resolve({ distributed: { devices: 3, memory: ["1GB", "2GB"] } } as ConfigParts),
+    /distributed\.memory has 2 sizes for 3 ranks; give one for all, or one for each/,
+  );
 });
 
 test("the global batch is fixed or grows with the ranks, as configured", () => {

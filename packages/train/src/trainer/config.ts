@@ -80,8 +80,8 @@ const common = {
       cores_per_rank: count.default(1),
       /** How batches are divided over the ranks: equally, as fast as the ranks are when the run starts, or by these numbers. */
       shares: z.union([z.enum(["even", "measured"]), z.array(positive).min(1)]).default("even"),
-      /** Memory of one device, such as 2GB: the step is placed so that it fits. */
-      memory: z.union([z.string(), positive]).optional(),
+      /** Memory of one device, such as 2GB, or of each of them: the step is placed so that it fits. */
+      memory: z.union([z.string(), positive, z.array(z.union([z.string(), positive])).min(1)]).optional(),
     })
     .prefault({}),
   checkpoint: z
@@ -405,7 +405,11 @@ function derived({ name, output, training, distributed }: RawConfig | RawModuleC
       `training.global_batch ${globalBatch} over ${ranks} ranks x ${training.accumulation} micro-steps makes ${batchPerRank} per rank, ` +
         `but training.batch_per_rank says ${training.batch_per_rank}; keep one of the two`,
     );
-  const { shares } = distributed;
+  const { shares, memory } = distributed;
+  if (Array.isArray(memory) && memory.length !== ranks)
+    throw new ConfigError(
+      `distributed.memory has ${memory.length} sizes for ${ranks} ranks; give one for all, or one for each`,
+    );
   if (Array.isArray(shares) && shares.length !== ranks)
     throw new ConfigError(`distributed.shares has ${shares.length} numbers for ${ranks} ranks; give one for each`);
   if (globalBatch < parts)

@@ -4,8 +4,8 @@ import { type Config, isModuleConfig, type ModuleConfig, type RunConfig } from "
 import { withFeedback } from "./feedback.js";
 import type { RankGroup } from "./group.js";
 import { makeOptimizer } from "./optimizer.js";
-import { explainStep, planFor } from "./plan-run.js";
-import { parseBytes } from "./state-placement.js";
+import { explainStep, nothingFits, planFor } from "./plan-run.js";
+import { parseMemory } from "./state-placement.js";
 import type { StepOptions } from "./step.js";
 import type { Task } from "./task.js";
 import { openTextTask } from "./text-task.js";
@@ -50,7 +50,13 @@ export async function explainTraining(config: Config | ModuleConfig): Promise<st
   const group = { rank: 0, size: config.ranks };
   const options = stepOptionsOf(config, task, group, makeOptimizer(config, 1), 1);
   const [batch] = task.shapesAhead({ rank: 0, ranks: config.ranks }, { epoch: 0, index: 0 }, 1);
-  const memory = config.distributed.memory === undefined ? undefined : parseBytes(config.distributed.memory);
+  const { memory: given, shares } = config.distributed;
+  const memory = given === undefined ? undefined : parseMemory(given, config.ranks);
   const { accumulation } = config.training;
-  return explainStep(planFor(options, batch, config.ranks, memory, undefined, { accumulation }).plan);
+  const speeds = Array.isArray(shares) ? shares : undefined;
+  const { plan } = planFor(options, batch, config.ranks, memory, undefined, { accumulation, speeds, orLeast: true });
+  if (!plan.fits) throw nothingFits(options, batch, plan, memory!, { accumulation, speeds });
+  const unknown =
+    shares === "measured" ? "\n\nThe speeds of the ranks are measured when the run starts; here they are alike." : "";
+  return explainStep(plan) + unknown;
 }

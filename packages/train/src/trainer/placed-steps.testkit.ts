@@ -3,11 +3,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as weft from "@weft/core";
+import { evenBounds } from "@weft/core/internal/shard";
 import { adamW } from "@weft/core/optim";
+import { boundsBySpeed } from "../data/index.js";
 import { joinGroup, type RankGroup } from "./group.js";
 import { initLlama, type Llama, type LlamaShape, llamaLoss } from "./llama.testkit.js";
 import { abstractState, compiledBytes, placeRun } from "./plan-run.js";
-import { leavesOf, type PlacementDecision, StatePlacement } from "./state-placement.js";
+import { leavesOf, type PlacementDecision, parseMemory, StatePlacement } from "./state-placement.js";
 import { freshState, type RankBatch, StepExecutables, type StepOptions, stepLog } from "./step.js";
 
 /** What one case of the test says. */
@@ -19,18 +21,24 @@ export interface PlacedCase {
   steps: number;
   /** A language model over sequences of this many positions instead of layers on rows. */
   positions?: number;
+  /** Layers without a residual stream, and with this many rows of an embedding table before them. */
+  table?: number;
   decision?: PlacementDecision;
-  memory?: number;
+  /** Limit of every rank, or of each. */
+  memory?: number | number[];
+  /** Speeds of the ranks. */
+  speeds?: number[];
 }
 
 export interface PlacedAnswer {
   losses: number[];
-  /** Bytes of the compiled step on the rank that needs most. */
+  /** Bytes of the compiled step on the rank that needs most, and on this one. */
   bytes: number;
+  own: number;
   decision: PlacementDecision;
 }
 
-type Params = { layers: { weight: weft.Tensor; bias: weft.Tensor }[]; head: weft.Tensor };
+type Params = { layers: { weight: weft.Tensor; bias: weft.Tensor }[]; head: weft.Tensor; table?: weft.Tensor };
 
 const llamaOf = ({ layers, width }: PlacedCase): LlamaShape => ({
   layers,
@@ -51,7 +59,7 @@ export function optionsOf(given: PlacedCase, group: Pick<RankGroup, "rank" | "si
   };
   const rows: StepOptions<Params>["task"] = {
     init(key) {
-      const keys = weft.splitKey(key, layers + 1);
+      const keys = weft.splitKey(key, layers + 2);
       const normal = (i: number, ...shape: number[]): weft.Tensor =>
         weft.randn(shape, { key: keys.index(i) }).mul(shape[0] ** -0.5);
       return {
@@ -60,11 +68,16 @@ export function optionsOf(given: PlacedCase, group: Pick<RankGroup, "rank" | "si
           bias: weft.zeros([width]),
         })),
         head: normal(layers, width, 3),
+        ...(given.table !== undefined && { table: normal(layers + 1, given.table, width).mul(given.table ** 0.5) }),
       };
     },
-    loss(params, batch) {
+    loss({ table, ...params }, batch) {
       let h = batch as weft.Tensor;
-      for (const { weight, bias } of params.layers) h = h.add(weft.gelu(h.matmul(weight).add(bias)));
+      if (table !== undefined) h = weft.take(table, h, 0).mean(1);
+      for (const { weight, bias } of params.layers) {
+        const next = weft.gelu(h.matmul(weight).add(bias));
+        h = table === undefined ? h.add(next) : next;
+      }
       return h.matmul(params.head).sub(1).square().mean();
     },
     evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
@@ -84,20 +97,22 @@ export function optionsOf(given: PlacedCase, group: Pick<RankGroup, "rank" | "si
 
 /** Rows [from, to) of a rank's share of a batch of a step. */
 function batchOf(
-  { rows, width, positions }: PlacedCase,
+  { rows, width, positions, table }: PlacedCase,
   placement: StatePlacement,
   step: number,
   stop: boolean,
 ): RankBatch {
+  const seed = 100 + step;
   const all =
-    positions === undefined
-      ? weft.randn([rows, width], { seed: 100 + step })
-      : weft.randint(0, 24, [rows, positions], { seed: 100 + step });
-  const { rank, ranks } = placement.share;
-  const small = Math.floor(rows / ranks);
-  const from = rank * small + Math.min(rank, rows % ranks);
-  const inputs = all.index(`${from}:${from + small + (rank < rows % ranks ? 1 : 0)}`).realize();
-  return { inputs, rows, share: 1, stop: stop ? weft.tensor(Int32Array.from([0]), { dtype: "int32" }) : null };
+    table !== undefined
+      ? weft.randint(0, table, [rows, 5], { seed })
+      : positions === undefined
+        ? weft.randn([rows, width], { seed })
+        : weft.randint(0, 24, [rows, positions], { seed });
+  const { rank, ranks, speeds } = placement.share;
+  const bounds = speeds === undefined ? evenBounds(rows, ranks) : boundsBySpeed(rows, speeds);
+  const inputs = all.index(`${bounds[rank]}:${bounds[rank + 1]}`).realize();
+  return { inputs, rows, bounds, share: 1, stop: stop ? weft.tensor(Int32Array.from([0]), { dtype: "int32" }) : null };
 }
 
 /** Takes the steps of a case on this rank. */
@@ -113,9 +128,16 @@ export function takeSteps(given: PlacedCase, group: RankGroup): PlacedAnswer {
       ? new StatePlacement(given.decision, group.rank)
       : given.memory === undefined
         ? even
-        : placeRun(options, batchOf(given, even, 0, several), group, given.memory).placement;
+        : placeRun(
+            options,
+            batchOf(given, even, 0, several),
+            group,
+            parseMemory(given.memory, group.size),
+            1,
+            given.speeds,
+          ).placement;
   const whole = abstractState(options);
-  const bytes = group.most(compiledBytes(options, placement, whole, batchOf(given, even, 0, several)));
+  const own = compiledBytes(options, placement, whole, batchOf(given, even, 0, several));
   const programs = new StepExecutables(options, placement, leavesOf(whole as never));
   const { params, optimizer } = programs.initialState(weft.key(7));
   let state = freshState(options, params, optimizer);
@@ -124,7 +146,7 @@ export function takeSteps(given: PlacedCase, group: RankGroup): PlacedAnswer {
     state = programs.whole(state, batchOf(given, placement, step, several));
     losses.push((state.log.dataSync() as Float32Array)[stepLog.loss]);
   }
-  return { losses, bytes, decision: placement.decision };
+  return { losses, bytes: group.most(own), own, decision: placement.decision };
 }
 
 if (process.argv[1]?.endsWith("placed-steps.testkit.js")) {

@@ -10,7 +10,7 @@ import { scratch } from "../data/testkit.js";
 import { singleRank } from "./group.js";
 import { type PlacedAnswer, type PlacedCase, takeSteps } from "./placed-steps.testkit.js";
 import { launchRanks } from "./ranks.js";
-import { type PlacementDecision, parseBytes } from "./state-placement.js";
+import { type PlacementDecision, parseBytes, parseMemory } from "./state-placement.js";
 
 const folder = scratch();
 const skip = weft.CpuDevice.available() ? false : "needs the CPU device";
@@ -118,8 +118,62 @@ test("a step that needs four times the memory of a worker is placed on four, wit
   }
 });
 
+test("models of weights fit on four workers with a quarter of the memory of one, or little more", {
+  skip,
+}, async () => {
+  process.env.WEFT_INTERPRET = "0";
+  // What is above a quarter: the activations of all rows on every rank, since layers and tables are divided, not rows.
+  const shapes: [PlacedCase, number][] = [
+    [{ name: "wide layers", rows: 8, layers: 3, width: 160, table: 16, steps: 2 }, 1.15],
+    [{ name: "large table", rows: 8, layers: 1, width: 32, table: 6000, steps: 2 }, 1.05],
+    [{ name: "deep and narrow", rows: 8, layers: 6, width: 24, positions: 6, steps: 2 }, 1.05],
+  ];
+  const cases = shapes.map(([given, factor]) => {
+    const { bytes } = takeSteps({ ...given, steps: 1 }, singleRank);
+    return { ...given, memory: Math.floor((factor * bytes) / 4) };
+  });
+  const answers = await onRanks(4, cases);
+  compare(answers, cases);
+  for (const own of answers)
+    own.forEach(({ bytes }, c) => {
+      assert.ok(bytes <= cases[c].memory, `${cases[c].name}: ${bytes} of ${cases[c].memory}`);
+    });
+});
+
+test("3, 5 and 7 ranks of different speed and memory keep to their own limits, with the losses of one device", {
+  skip,
+}, async () => {
+  process.env.WEFT_INTERPRET = "0";
+  const given: PlacedCase = { name: "uneven", rows: 96, layers: 2, width: 32, steps: 2 };
+  const { bytes } = takeSteps({ ...given, steps: 1 }, singleRank);
+  for (const size of [3, 5, 7]) {
+    // The first rank is fast and small, the last one slow and large.
+    const speeds = Array.from({ length: size }, (_, i) => (i === 0 ? 4 : i === size - 1 ? 1 : 2));
+    const memory = Array.from({ length: size }, (_, i) =>
+      Math.floor(bytes * (i === 0 ? 0.4 : i === size - 1 ? 0.9 : 0.5)),
+    );
+    const cases = [{ ...given, memory, speeds }];
+    const answers = await onRanks(size, cases);
+    compare(answers, cases);
+    for (const [rank, [{ own, decision }]] of answers.entries()) {
+      assert.ok(own <= memory[rank], `rank ${rank} of ${size}: ${own} of ${memory[rank]}`);
+      assert.deepEqual(decision, answers[0][0].decision, "all ranks follow one plan");
+    }
+    assert.ok(
+      answers[0][0].decision.params.some(({ stage }) => stage > 0),
+      "the state is divided",
+    );
+    // The state is divided as the memory is.
+    assert.ok(answers[size - 1][0].own > answers[1][0].own);
+  }
+});
+
 test("sizes are read with their units, and anything else is an error", () => {
   assert.deepEqual(["512MB", "1.5 GiB", "2g", 1000, "7"].map(parseBytes), [512e6, 1.5 * 2 ** 30, 2e9, 1000, 7]);
   for (const wrong of ["", "many", "-1MB", "0", "1TBB", "1e9x"])
     assert.throws(() => parseBytes(wrong), /is not a size/);
+  assert.deepEqual(parseMemory("2GB", 2), [2e9, 2e9]);
+  assert.deepEqual(parseMemory("2GB, 1GB", 2), [2e9, 1e9]);
+  assert.deepEqual(parseMemory(["1kB", 7], 2), [1000, 7]);
+  assert.throws(() => parseMemory(["1kB", 7], 3), /2 sizes for 3 ranks/);
 });

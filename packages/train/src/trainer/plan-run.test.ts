@@ -69,6 +69,39 @@ test("the search finds the fastest decision of all within the limit, on 3, 4 and
   for (const devices of [3, 4, 7]) for (const from of [0, 6]) search(devices, from);
 });
 
+test("devices of other speeds get other parts of the batch, where that is faster and fits", () => {
+  const shape = { ...tiny, layers: 2, width: 64, hidden: 128 };
+  const plan = (speeds: number[], memory?: number[]) =>
+    planFor(optionsOf(shape, speeds.length), ids(140, 16), speeds.length, memory, serverCore, { speeds }).plan;
+  for (const count of [3, 5, 7]) {
+    // One device is `count` times as fast as the others.
+    const even = plan(new Array<number>(count).fill(1));
+    const uneven = plan(Array.from({ length: count }, (_, i) => (i === 0 ? count : 1)));
+    assert.equal(even.split.division, undefined);
+    assert.equal(even.parts.length, 0);
+    assert.equal(uneven.split.division, "speed");
+    const rows = uneven.parts.map((part) => part.rows);
+    assert.equal(
+      rows.reduce((a, b) => a + b),
+      140,
+    );
+    assert.ok(Math.abs(rows[0] / rows[1] - count) < 0.35, `${rows}`);
+    // The rates are those of the first device: the others take as long with a part that is smaller by that factor.
+    const computes = uneven.parts.map((part) => part.seconds);
+    assert.ok(Math.max(...computes) < 1.3 * Math.min(...computes), `${computes}`);
+    const equal = uneven.candidates.find(({ split }) => split.division === "equal")!;
+    assert.ok(equal.seconds > 1.5 * uneven.seconds, "equal parts wait for the slow devices");
+    assert.match(explainStep(uneven), /by speed .*chosen[\s\S]*in equal parts .*x the time[\s\S]*0 +1\.00x +\d+/);
+  }
+  // A fast device whose memory is too small for its share of the rows, and for its part of the state.
+  const free = plan([4, 1, 1]);
+  const [large, small] = [4 * free.bytes, 0.6 * free.parts[0].bytes];
+  const tight = plan([4, 1, 1], [small, large, large]);
+  assert.ok(tight.parts.every(({ bytes, memory }) => bytes <= memory));
+  assert.ok(tight.seconds >= free.seconds);
+  assert.throws(() => plan([1, 1, 1], [1, 2]), /3 devices need 3 limits of memory/);
+});
+
 test("a Llama of 8 billion parameters is placed on 16 x 8 devices within their memory", () => {
   const far = { members: 128, latency: 30e-6, bandwidth: 45e9 };
   const links = Object.fromEntries(

@@ -55,9 +55,9 @@ export function planFor<P>(
   options: StepOptions<P>,
   batch: Pick<RankBatch, "inputs" | "rows">,
   devices: number,
-  memory: number | undefined,
+  memory: StepPlanOptions["memory"],
   rates = ratesForPlans(devices),
-  more: Pick<StepPlanOptions, "accumulation" | "orLeast"> = {},
+  more: Pick<StepPlanOptions, "accumulation" | "orLeast" | "speeds"> = {},
 ): { plan: StepPlan; state: TrainState<P> } {
   const state = abstractState(options);
   const tracer = new StepExecutables(options, new StatePlacement(replicatedDecision(1), 0));
@@ -65,38 +65,77 @@ export function planFor<P>(
   return { plan: planStep(fn, roles, { devices, rates, memory, bucketBytes: options.bucketBytes, ...more }), state };
 }
 
-/** Placement and programs of a run with a memory limit. */
+/** Placement and programs of a run with memory limits, one for each rank. */
 export function placeRun<P>(
   options: StepOptions<P>,
   batch: RankBatch,
   group: RankGroup,
-  memory: number,
+  memory: readonly number[],
   accumulation = 1,
   speeds?: readonly number[],
 ): { placement: StatePlacement; plan: StepPlan; bytes: number } {
-  let limit = memory;
-  let least = { bytes: Number.POSITIVE_INFINITY, name: "" };
+  // What is left free on every device, because programs need more than their estimates.
+  let spare = 0;
   const tried = new Set<string>();
+  const more = { accumulation, speeds, orLeast: true };
   for (;;) {
-    const { plan, state } = planFor(options, batch, group.size, limit, undefined, { accumulation, orLeast: true });
-    const { fits, bytes: estimate } = plan;
+    const limits = memory.map((bytes) => Math.max(1, bytes - spare));
+    const { plan, state } = planFor(options, batch, group.size, limits, undefined, more);
+    const { fits, bytes: estimate, limit } = plan;
     // Ranks may have measured other rates: all of them follow the first one.
-    const text = group.agree(JSON.stringify({ decision: { ...decisionOf(plan), speeds }, fits, estimate }));
-    const agreed = JSON.parse(text) as { decision: PlacementDecision; fits: boolean; estimate: number };
+    const text = group.agree(JSON.stringify({ decision: decisionOf(plan), fits, estimate, limit }));
+    const agreed = JSON.parse(text) as { decision: PlacementDecision; fits: boolean; estimate: number; limit: number };
     const placement = new StatePlacement(agreed.decision, group.rank);
-    // The rank that needs most decides for all.
-    const bytes = group.most(compiledBytes(options, placement, state, batch, accumulation > 1));
-    if (bytes <= memory) return { placement, plan, bytes };
-    if (bytes < least.bytes) least = { bytes, name: plan.name };
-    if (!agreed.fits || tried.has(text))
-      throw new TrainError(
-        `no placement of the step fits in ${showBytes(memory)} per device: ${least.name} needs ${showBytes(least.bytes)}. ` +
-          "Give more memory, more devices, or a smaller batch",
-      );
-    tried.add(text);
+    const bytes = compiledBytes(options, placement, state, batch, accumulation > 1);
+    // The rank that is most above its limit decides for all.
+    const over = group.most(bytes - memory[group.rank]);
+    if (over <= 0) return { placement, plan, bytes: group.most(bytes) };
     // What the program needs beyond its estimate, another one will need too.
-    limit = Math.min(memory - (bytes - agreed.estimate), 0.97 * agreed.estimate);
+    const beyond = over - (agreed.estimate - (agreed.limit + spare));
+    if (!agreed.fits || tried.has(text)) {
+      const limit = agreed.limit + spare;
+      throw nothingFits(options, batch, { name: plan.name, bytes: over + limit, limit }, memory, more, beyond);
+    }
+    tried.add(text);
+    spare = Math.max(beyond, agreed.limit + spare - 0.97 * agreed.estimate);
   }
+}
+
+/** Time for the search of a number of devices that would do. */
+const adviceSeconds = 10;
+
+/**
+ * The error of a run that fits in no placement, with the number of such devices that would do.
+ *
+ * @param beyond - Bytes that programs need beyond their estimates.
+ */
+export function nothingFits<P>(
+  options: StepOptions<P>,
+  batch: Pick<RankBatch, "inputs" | "rows">,
+  { name, bytes, limit }: Pick<StepPlan, "name" | "bytes" | "limit">,
+  memory: readonly number[],
+  how: Pick<StepPlanOptions, "accumulation" | "speeds">,
+  beyond = 0,
+): TrainError {
+  const begin = performance.now();
+  // Further devices are like the smallest and slowest one.
+  const smallest = Math.min(...memory);
+  const { speeds } = how;
+  const enough = [1.25, 1.5, 2, 3, 4]
+    .map((factor) => Math.ceil(factor * memory.length))
+    .find((count) => {
+      if (count > batch.rows || performance.now() - begin > 1e3 * adviceSeconds) return false;
+      const limits = Array.from({ length: count }, (_, i) => Math.max(1, (memory[i] ?? smallest) - beyond));
+      const own = speeds && limits.map((_, i) => speeds[i] ?? Math.min(...speeds));
+      return planFor(options, batch, count, limits, undefined, { ...how, speeds: own, orLeast: true }).plan.fits;
+    });
+  const advice =
+    enough === undefined
+      ? "Give more memory, more devices, or a smaller batch"
+      : `About ${enough} such devices would do (predicted); or give more memory, or a smaller batch`;
+  return new TrainError(
+    `no placement of the step fits in ${showBytes(limit)} per device: ${name} needs ${showBytes(bytes)}. ${advice}`,
+  );
 }
 
 /** Bytes that the compiled programs of a step need on this rank. */
@@ -129,10 +168,10 @@ export function compiledBytes<P>(
 
 /** The candidates of a plan as a table, the chosen one first, with the reason for each. */
 export function explainStep(plan: StepPlan): string {
-  const { candidates, memory, rates, seconds } = plan;
+  const { candidates, rates, seconds } = plan;
   const reason = (candidate: (typeof candidates)[number]): string => {
     if (candidate.name === plan.name && candidate.seconds === seconds) return "chosen";
-    if (candidate.bytes > memory) return `needs ${(candidate.bytes / memory).toFixed(2)}x the memory`;
+    if (candidate.bytes > candidate.limit) return `needs ${(candidate.bytes / candidate.limit).toFixed(2)}x the memory`;
     return candidate.seconds > seconds ? `${(candidate.seconds / seconds).toFixed(2)}x the time` : "no faster";
   };
   const rows = [...new Map([...candidates].reverse().map((c) => [c.name, c])).values()]
@@ -145,15 +184,38 @@ export function explainStep(plan: StepPlan): string {
       showSeconds(c.recompute),
       reason(c),
     ]);
-  const table = [["placement", "memory per device", "step", "communicate", "rematerialize", ""], ...rows];
-  const widths = table[0].map((_, i) => Math.max(...table.map((row) => row[i].length)));
-  const lines = table.map((row) => `  ${row.map((cell, i) => cell.padEnd(widths[i])).join("  ")}`.trimEnd());
-  const limit = Number.isFinite(memory) ? `at most ${showBytes(memory)} per device` : "no memory limit";
+  const head = ["placement", "memory per device", "step", "communicate", "rematerialize", ""];
+  const limits = [...new Set(plan.devices.memory)].sort((a, b) => a - b);
+  const limit = !Number.isFinite(limits[0])
+    ? "no memory limit"
+    : `at most ${limits.length === 1 ? "" : `${showBytes(limits[0])} to `}${showBytes(limits[limits.length - 1])} per device`;
   const label = `predicted${rates.assumed ? ` for ${rates.name}` : " from measured rates"}`;
   return [
     `${plan.split.data * plan.split.model} devices, ${limit}: ${plan.name}`,
     `${showSeconds(seconds)} per step and ${showBytes(plan.bytes)} per device (${label}).`,
     "",
-    ...lines,
+    ...tableOf([head, ...rows]),
+    ...(plan.parts.length === 0
+      ? []
+      : ["", "Devices differ; the step waits for the one that computes longest.", "", ...tableOf(partsOf(plan))]),
   ].join("\n");
+}
+
+/** What each device has of a step. */
+const partsOf = ({ parts }: StepPlan): string[][] => [
+  ["device", "speed", "rows", "compute", "memory", "limit"],
+  ...parts.map(({ rank, speed, rows, seconds, bytes, memory }) => [
+    String(rank),
+    `${speed.toFixed(2)}x`,
+    String(rows),
+    showSeconds(seconds),
+    showBytes(bytes),
+    Number.isFinite(memory) ? showBytes(memory) : "none",
+  ]),
+];
+
+/** Lines of a table whose columns are aligned. */
+function tableOf(table: readonly (readonly string[])[]): string[] {
+  const widths = table[0].map((_, i) => Math.max(...table.map((row) => row[i].length)));
+  return table.map((row) => `  ${row.map((cell, i) => cell.padEnd(widths[i])).join("  ")}`.trimEnd());
 }

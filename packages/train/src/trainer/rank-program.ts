@@ -9,6 +9,7 @@ import {
   evenBounds,
   layoutOf,
   type Mesh,
+  markOf,
   Placement,
   partition,
   type Strategy,
@@ -54,6 +55,18 @@ function scattersToGather(fn: GraphFn): Set<Node> {
   for (const node of order)
     if (isOp(node, "binary") && node.attrs.fn === "add" && !node.inputs.every((input) => isSparse(input)))
       for (const input of node.inputs) found.delete(input);
+  return found;
+}
+
+/** How these scatters are divided: every rank has all updates, and computes the part of the table that it needs of the gradient. */
+function scatterStrategies(fn: GraphFn, strategy: RankProgramOptions["strategy"]): Map<Node, Strategy> {
+  const found = new Map([...scattersToGather(fn)].map((node) => [node, replicate]));
+  for (const node of functionOrder(fn)) {
+    const [table] = node.inputs;
+    if (markOf(node)?.kind !== "gradient" || !found.has(table)) continue;
+    // The dimensions of the table are its first factors.
+    found.set(table, { split: strategy?.(node)?.split ?? {}, carry: [] });
+  }
   return found;
 }
 
@@ -114,12 +127,12 @@ export function rankProgram<F extends (...args: any[]) => any>(fn: F, options: R
           options.towardResults === true
             ? strategiesToward(whole, mesh, options.results ?? [])
             : new Map<Node, Strategy>();
-        const gathers = scattersToGather(whole);
+        const scatters = scatterStrategies(whole, options.strategy);
         const { functions, moves } = partition(whole, {
           mesh,
           params,
           results: whole.outputs.map((_, i) => options.results?.[i] ?? null),
-          strategy: (node) => toward.get(node) ?? options.strategy?.(node) ?? (gathers.has(node) ? replicate : null),
+          strategy: (node) => toward.get(node) ?? options.strategy?.(node) ?? scatters.get(node) ?? null,
           bucketBytes,
           compression: options.compression,
         });

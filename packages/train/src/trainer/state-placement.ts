@@ -31,8 +31,10 @@ export interface PlacementDecision {
   rematerialized: number[];
   /** Gradients are compressed: every rank has its own error feedback. */
   feedback?: boolean;
-  /** Speeds of all ranks, by which batches are divided; equal parts by default. */
+  /** Weights of all ranks, by which batches are divided (their speeds, as a rule); equal parts by default. */
   speeds?: readonly number[] | undefined;
+  /** Weights of all ranks, by which ZeRO divides state (their memory); equal parts by default. */
+  state?: readonly number[] | undefined;
 }
 
 /** The decision of data parallelism with everything replicated. */
@@ -45,8 +47,10 @@ export const replicatedDecision = (ranks: number): PlacementDecision => ({
 });
 
 /** The decision of a plan. */
-export function decisionOf({ split, stages, rematerialized, model }: StepPlan): PlacementDecision {
+export function decisionOf({ split, stages, rematerialized, model, devices }: StepPlan): PlacementDecision {
   const { fn, roles } = model;
+  const { speeds, memory } = devices;
+  const rows = { equal: undefined, speed: speeds, memory }[split.division ?? "equal"];
   const splitDim = (at: number): number => (split.model === 1 ? -1 : model.splitDim(fn.params[at], split.classes));
   return {
     data: split.data,
@@ -54,6 +58,8 @@ export function decisionOf({ split, stages, rematerialized, model }: StepPlan): 
     params: roles.params.map((at, i) => ({ stage: stages[i], dim: splitDim(at) })),
     inputs: roles.batch.map(splitDim),
     rematerialized: [...rematerialized],
+    ...(rows !== undefined && { speeds: rows }),
+    ...(memory.some((bytes) => bytes !== memory[0]) && { state: memory }),
   };
 }
 
@@ -107,13 +113,16 @@ export function leavesOf(state: { params: unknown; optimizer: unknown; modelStat
 
 export class StatePlacement {
   readonly mesh: Mesh;
+  /** The same with the ranks' weights for divided state. */
+  readonly #weighted: Mesh;
 
   constructor(
     readonly decision: PlacementDecision,
     readonly rank: number,
   ) {
-    const { data, model } = decision;
+    const { data, model, state } = decision;
     this.mesh = new Mesh([{ name: "data", size: data }, ...(model > 1 ? [{ name: "model", size: model }] : [])]);
+    this.#weighted = new Mesh(this.mesh.axes, this.mesh.ranks, state ?? null);
   }
 
   /** Whether programs need marks: they run on several ranks, or are rewritten. */
@@ -179,8 +188,8 @@ export class StatePlacement {
     const zero = names.filter((name) => name === "data" || dim < 0);
     const own = byZero && zero.length > 0 ? this.#dataDim(shape, dim) : -1;
     const dims = shape.map((size, at): DimensionSplit | null => {
-      const axes = at === own ? zero : at === dim ? ["model"] : null;
-      return axes === null ? null : { axes, bounds: evenBounds(size, this.mesh.sizeOf(axes)) };
+      if (at === own) return { axes: zero, bounds: this.#weighted.bounds(size, zero) };
+      return at === dim ? { axes: ["model"], bounds: evenBounds(size, this.mesh.sizeOf(["model"])) } : null;
     });
     return new Placement(this.mesh, dims);
   }
@@ -245,6 +254,15 @@ export class StatePlacement {
     });
     return { split, carry: [] };
   }
+}
+
+/** Memory limits of the ranks: one for all, or one of each, also as text with commas. */
+export function parseMemory(given: string | number | readonly (string | number)[], ranks: number): number[] {
+  const list = typeof given === "string" && given.includes(",") ? given.split(",") : given;
+  const limits = (typeof list === "object" ? list : Array.from({ length: ranks }, () => list)).map(parseBytes);
+  if (limits.length !== ranks)
+    throw new WeftError(`memory has ${limits.length} sizes for ${ranks} ranks; give one for all, or one for each`);
+  return limits;
 }
 
 /** Parses a size such as "512MB", "1.5 GiB" or a number of bytes. */

@@ -279,13 +279,9 @@ export class StepExecutables<P = unknown> {
 
   /** Bytes that the programs of a step need besides state and batch: intermediate values, new results, sums of micro-steps. */
   workingBytes(state: TrainState<P>, batch: RankBatch, accumulates: boolean): number {
-    const needs = ({ scratchBytes, resultBytes }: Jitted<(...args: never[]) => unknown>): number =>
+    const needs = ({ scratchBytes, resultBytes }: { scratchBytes: number; resultBytes: number }): number =>
       scratchBytes + resultBytes;
-    if (!accumulates) {
-      const program = this.#wholeProgram(state, batch);
-      program.kernels(state, batch.inputs, batch.stop);
-      return needs(program as never);
-    }
+    if (!accumulates) return needs(this.#wholeProgram(state, batch).memory(state, batch.inputs, batch.stop));
     const { params, shapes } = this.#leaves!;
     const { placement } = this;
     let next = 0;
@@ -304,14 +300,11 @@ export class StepExecutables<P = unknown> {
     };
     const held = treeLeaves(grads).reduce((n, { size, dtype }) => n + size * bytesOf(dtype), 0);
     const own = { ...batch, stop: null };
-    const first = this.#firstProgram(state, own);
-    first.kernels(state, own.inputs);
-    const more = this.#moreProgram(state, own);
-    more.kernels(pending, state, own.inputs);
-    const last = this.#lastProgram(state, batch);
-    last.kernels(state, pending, batch.inputs, batch.stop);
+    const first = needs(this.#firstProgram(state, own).memory(state, own.inputs));
+    const more = needs(this.#moreProgram(state, own).memory(pending, state, own.inputs));
+    const last = needs(this.#lastProgram(state, batch).memory(state, pending, batch.inputs, batch.stop));
     // The sums are results of the first micro-step, and arguments of the others.
-    return Math.max(needs(first as never), held + needs(more as never), held + needs(last as never));
+    return Math.max(first, held + more, held + last);
   }
 
   /** Number of compiled programs. */

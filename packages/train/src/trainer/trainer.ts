@@ -33,7 +33,7 @@ import { checkResume } from "./resume.js";
 import { SampleCounter } from "./sample-counter.js";
 import type { Section } from "./shards.js";
 import { speedsOf } from "./speeds.js";
-import { leavesOf, parseBytes, replicatedDecision, StatePlacement } from "./state-placement.js";
+import { leavesOf, parseMemory, replicatedDecision, StatePlacement } from "./state-placement.js";
 import {
   type AccumulatedGradients,
   freshState,
@@ -152,8 +152,8 @@ class Run {
   /** Decides where the state is: replicated, or as a plan under the memory limit says. */
   #place(speeds: readonly number[] | undefined): void {
     const { memory } = this.config.distributed;
-    if (speeds !== undefined) this.#note(`batches are divided by speed: ${speeds.join(" : ")}`);
     if (memory === undefined) {
+      if (speeds !== undefined) this.#note(`batches are divided by speed: ${speeds.join(" : ")}`);
       const replicated = { ...replicatedDecision(this.group.size), speeds };
       if (this.#steps.compression === undefined) {
         this.#programs = new StepExecutables(this.#steps, new StatePlacement(replicated, this.group.rank));
@@ -171,13 +171,17 @@ class Run {
       this.#steps,
       { ...batch, stop: this.#stopFlag(false) },
       this.group,
-      parseBytes(memory),
+      parseMemory(memory, this.group.size),
       this.config.training.accumulation,
       speeds,
     );
     const leaves = leavesOf(abstractState(this.#steps));
     this.#programs = new StepExecutables(this.#steps, placement, leaves);
-    this.#note(`${plan.name}: ${showBytes(bytes)} of ${showBytes(parseBytes(memory))} per device`);
+    const most = Math.max(...parseMemory(memory, this.group.size));
+    this.#note(`${plan.name}: ${showBytes(bytes)} of ${showBytes(most)} per device`);
+    const { speeds: weights } = placement.decision;
+    if (weights !== undefined)
+      this.#note(`batches are divided ${weights.map((w) => (w / weights[0]).toPrecision(3)).join(" : ")}`);
   }
 
   /** Reports what compression saves, once. */

@@ -16,6 +16,7 @@ import {
   type KernelInfo,
   OutOfMemoryError,
   type ProcessGroup,
+  type ProgramMemory,
   StoppedError,
 } from "../contract.js";
 import { Lifetime } from "../executable-lru.js";
@@ -354,6 +355,10 @@ export class CpuDevice implements Device {
   /** The generated C source of a function. */
   source(fn: GraphFn, options: CompileOptions = {}): string {
     return writeProgram(planFor(fn, options)).units.join("\n");
+  }
+
+  programMemory(fn: GraphFn, options: CompileOptions): ProgramMemory {
+    return planFor(fn, options);
   }
 
   /** The kernels of a function without compiling it, for predictions. */

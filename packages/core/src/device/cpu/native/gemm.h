@@ -1,12 +1,13 @@
 // Batches of matrix products, shared out over threads.
 #pragma once
 #include "blas.h"
+#include "gemm-thin.h"
 #include "pool.h"
 
 static const long gemm_bytes[4] = {4, 8, 8, 16};
 
 typedef struct {
-  int dtype, aconj, bconj, rank;
+  int dtype, aconj, bconj, rank, thin;
   long m, n, k, ars, acs, brs, bcs, crs, rows, columns;
   const char *a, *b;
   char* c;
@@ -36,22 +37,31 @@ static void gemm_items(void* const* p, long lo, long hi) {
     const long row = piece / j->columns, column = piece % j->columns;
     const long i0 = piece_start(j->m, row, j->rows), i1 = piece_start(j->m, row + 1, j->rows);
     const long j0 = piece_start(j->n, column, j->columns), j1 = piece_start(j->n, column + 1, j->columns);
-    one_gemm(j->dtype, i1 - i0, j1 - j0, j->k, j->a + (ao + i0 * j->ars) * size, j->ars, j->acs, j->aconj,
-             j->b + (bo + j0 * j->bcs) * size, j->brs, j->bcs, j->bconj, j->c + (co + i0 * j->crs + j0) * size, j->crs,
-             0);
+    const char *a = j->a + (ao + i0 * j->ars) * size, *b = j->b + (bo + j0 * j->bcs) * size;
+    char* c = j->c + (co + i0 * j->crs + j0) * size;
+    if (j->thin) thin_gemm(j->dtype, i1 - i0, j1 - j0, j->k, a, j->ars, j->acs, b, j->brs, j->bcs, c, j->crs);
+    else
+      one_gemm(j->dtype, i1 - i0, j1 - j0, j->k, a, j->ars, j->acs, j->aconj, b, j->brs, j->bcs, j->bconj, c, j->crs,
+               0);
   }
 }
 
 static void wr_gemm(int dtype, long m, long n, long k, const void* a, long ars, long acs, int aconj, const void* b,
                     long brs, long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as,
                     const long* bs, const long* cs, int threads) {
-  gemm_job job = {dtype, aconj, bconj, rank, m, n, k, ars, acs, brs, bcs, crs, 1, 1, a, b, c, sizes, as, bs, cs};
+  /* A matrix times a column is the column times the transposed matrix. */
+  if (n == 1 && crs == 1 && m > 1 && dtype < 2) {
+    wr_gemm(dtype, 1, m, k, b, 1, brs, 0, a, acs, ars, 0, c, m, rank, sizes, bs, as, cs, threads);
+    return;
+  }
+  const int thin = is_thin(dtype, m, n, k, acs, brs, bcs);
+  gemm_job job = {dtype, aconj, bconj, rank, thin, m, n, k, ars, acs, brs, bcs, crs, 1, 1, a, b, c, sizes, as, bs, cs};
   void* p[] = {&job};
   long batch = 1;
   for (int i = 0; i < rank; i++) batch *= sizes[i];
   const double work = 2.0 * m * n * k * batch * (dtype > 1 ? 4 : 1);
-  /* Small products are faster on one thread: a second one pays from about n = 128. */
-  if (threads < 2 || work < (batch == 1 ? 3e6 : 4e5)) {
+  /* Small products are faster on one thread: a second one pays from about n = 128, or where memory is read. */
+  if (threads < 2 || work < (batch == 1 && !thin ? 3e6 : 4e5)) {
     gemm_items(p, 0, batch);
     return;
   }
