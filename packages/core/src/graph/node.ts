@@ -155,7 +155,8 @@ export function topological(outputs: readonly Node[], leaf?: (node: Node) => boo
       if (i < inputs.length) enter(inputs[i]);
       else {
         order.push(stack[top]);
-        stack.length = next.length = top;
+        stack.pop();
+        next.pop();
       }
     }
   }

@@ -1,19 +1,27 @@
 // Numbers that change from step to step (a learning rate, a time): the second time that a graph differs from an earlier one in
 // its constants alone, those that differ become parameters, so that a loop compiles twice and not at every step. Numbers that a
 // jitted function is called with become parameters at once.
-import { functionOrder, type GraphFn, isOp, type Scalar, skeletonKey } from "../graph/index.js";
+import {
+  type DType,
+  type GraphFn,
+  isInexact,
+  type Scalar,
+  type Structure,
+  scalarKey,
+  storedScalar,
+} from "../graph/index.js";
 
 interface Seen {
-  values: string[];
+  values: readonly string[];
   /** Positions of constants that were seen to change. */
   varying: Set<number>;
 }
 
+/** A number as a constant of a dtype holds it: rounded by float and complex dtypes. */
+const inFloat = (x: number, dtype: DType): Scalar => (isInexact(dtype) ? storedScalar(x, dtype) : x);
+
 /** Number of remembered graphs; the oldest is dropped first. */
 const maxSeen = 1024;
-
-const textOf = (value: Scalar): string =>
-  typeof value === "number" ? (Object.is(value, -0) ? "-0" : String(value)) : `${textOf(value.re)},${textOf(value.im)}`;
 
 export class ConstantLifter {
   #seen = new Map<string, Seen>();
@@ -22,24 +30,20 @@ export class ConstantLifter {
    * The function with its changing constants as further parameters; the function itself where none changed so far. Constants with
    * one of the `likely` values count as changing from the start.
    */
-  lift(fn: GraphFn, likely: readonly number[] = []): GraphFn {
-    const params = new Set(fn.params);
-    const constants = functionOrder(fn)
-      .filter((node) => isOp(node, "const"))
-      .filter((node) => !params.has(node));
-    if (constants.length === 0) return fn;
-    const key = skeletonKey(fn);
-    const values = constants.map((node) => textOf(node.attrs.value));
-    let seen = this.#seen.get(key);
+  lift(structure: Structure, likely: readonly number[] = []): GraphFn {
+    const { fn, skeleton, constants, values } = structure;
+    if (values.length === 0) return fn;
+    let seen = this.#seen.get(skeleton);
     if (seen === undefined) {
-      this.#seen.set(key, (seen = { values, varying: new Set() }));
+      this.#seen.set(skeleton, (seen = { values, varying: new Set() }));
       if (this.#seen.size > maxSeen) this.#seen.delete(this.#seen.keys().next().value!);
     }
-    const expected = new Set(likely.map(textOf));
-    values.forEach((value, i) => {
-      if (value !== seen.values[i] || expected.has(value)) seen.varying.add(i);
-    });
-    const lifted = constants.filter((_, i) => seen.varying.has(i));
-    return lifted.length === 0 ? fn : { params: [...fn.params, ...lifted], outputs: fn.outputs };
+    const expected = new Map<DType, Set<string>>();
+    for (let i = 0; i < values.length; i++) {
+      const { dtype } = constants[i];
+      if (!expected.has(dtype)) expected.set(dtype, new Set(likely.map((x) => scalarKey(inFloat(x, dtype)))));
+      if (values[i] !== seen.values[i] || expected.get(dtype)!.has(values[i])) seen.varying.add(i);
+    }
+    return seen.varying.size === 0 ? fn : structure.withParameters(seen.varying);
   }
 }

@@ -27,6 +27,7 @@ import {
   storageBytes,
   storageView,
   structuralKey,
+  structureOf,
   topological,
   WeftError,
 } from "../graph/index.js";
@@ -377,9 +378,10 @@ export class Session {
       ...order.filter((node) => kept.has(node) && node.value === null && !roots.includes(node)),
     ];
     const exact = { params, outputs: results };
-    const exactKey = `${structuralKey(exact)}/eager`;
+    const structure = structureOf(exact);
+    const exactKey = `${structure.key}/eager`;
     if (this.#compiled.has(exactKey)) return { params, results, fn: exact, key: exactKey };
-    const fn = this.#lifter.lift(exact);
+    const fn = this.#lifter.lift(structure);
     return { params, results, fn, key: fn === exact ? exactKey : `${structuralKey(fn)}/eager` };
   }
 

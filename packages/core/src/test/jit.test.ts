@@ -82,6 +82,34 @@ onEachDevice((device) => {
     assert.equal(train.programs, 1);
   });
 
+  test("a number that its dtype rounds is a parameter from the first call on", () => {
+    const x = weft.tensor([1, 2, 3]).realize();
+    const step = weft.jit((a: Tensor, rate: number) => a.mul(rate).add(rate));
+    const before = weft.session().compiles;
+    for (const rate of [0.1, 0.7, -0.3, 1e-9, 1e30, NaN, -0])
+      assert.deepEqual(
+        Array.from(step(x, rate).dataSync() as Float32Array),
+        [1, 2, 3].map((a) => Math.fround(Math.fround(a * Math.fround(rate)) + Math.fround(rate))),
+      );
+    assert.equal(weft.session().compiles, before + 1);
+  });
+
+  test("constants that are equal in one call and differ in another are told apart", () => {
+    const x = weft.tensor([1, 2, 3]).realize();
+    const both = weft.jit((a: Tensor, p: number, q: number) => a.mul(p).add(a.square().mul(q)).sub(0.25));
+    for (const [p, q] of [
+      [0.5, 0.5],
+      [0.5, 1.5],
+      [0.25, 0.5],
+      [0.25, 0.25],
+      [3, 0],
+    ])
+      assert.deepEqual(
+        both(x, p, q).arraySync(),
+        [1, 2, 3].map((a) => a * p + a * a * q - 0.25),
+      );
+  });
+
   test("numbers become tensors where an option says so, and are not traced again", async () => {
     let traces = 0;
     const step = weft.jit(

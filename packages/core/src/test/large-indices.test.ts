@@ -66,6 +66,63 @@ test("a loop of more than 2^31 steps counts all of them", {
   assert.equal(ones.unsqueeze(1).mul(ones).sum().itemSync(), 2_500_000_000);
 });
 
+// Indices over 2^31 without memory for what they count: programs compute these values where they read them.
+test("elements beyond 2^31 and 2^32 are those of their indices", {
+  skip: weft.CpuDevice.available() ? false : "no C compiler",
+}, () => {
+  weft.useDevice(new weft.CpuDevice());
+  const dtype = "int64";
+  const n = 2 ** 31 + 11;
+  const line = weft.arange(n, { dtype });
+  const square = weft.arange(2 ** 32, { dtype }).reshape([2 ** 16, 2 ** 16]);
+  const tail = weft.concat([weft.zeros([2 ** 31], { dtype: "int8" }), weft.arange(20, { dtype: "int8" })]);
+  const values: [weft.Tensor, number[]][] = [
+    [line.slice([n - 2], [n]), [n - 2, n - 1]],
+    [line.flip([0]).slice([0], [2]), [n - 1, n - 2]],
+    [line.index("-1::-1073741824"), [n - 1, n - 1 - 2 ** 30, n - 1 - 2 ** 31]],
+    [line.roll(2 ** 31).slice([0], [2]), [11, 12]],
+    [square.take([65535], 0).index(0, "-2:"), [2 ** 32 - 2, 2 ** 32 - 1]],
+    [square.T.index(-1, "-2:"), [2 ** 32 - 1 - 2 ** 16, 2 ** 32 - 1]],
+    [weft.gather(square, weft.tensor([[65535]], { dtype: "int32" }), 1).index("-1:", 0), [2 ** 32 - 1]],
+    [tail.slice([2 ** 31 - 1], [2 ** 31 + 3]), [0, 0, 1, 2]],
+    [
+      weft
+        .arange(3, { dtype: "int8" })
+        .pad([[2 ** 32, 1]])
+        .slice([2 ** 32], [2 ** 32 + 4]),
+      [0, 1, 2, 0],
+    ],
+    [weft.tile(weft.arange(4, { dtype: "int8" }), [2 ** 30]).slice([2 ** 32 - 3], [2 ** 32]), [1, 2, 3]],
+  ];
+  const results = weft.jit(() => values.map(([t]) => t.cast("float64")))();
+  results.forEach((t, i) => {
+    assert.deepEqual(Array.from(t.dataSync() as Float64Array), values[i][1]);
+  });
+});
+
+test("the reference device refuses what JavaScript cannot hold, and lives on", () => {
+  weft.useDevice(new weft.ReferenceDevice());
+  const refused = { name: "ShapeError", message: /more elements than JavaScript computes here/ };
+  const far = [2 ** 31 + 10];
+  assert.throws(
+    () =>
+      weft
+        .arange(2 ** 31 + 11, { dtype: "int64" })
+        .slice(far, [2 ** 31 + 11])
+        .dataSync(),
+    refused,
+  );
+  assert.throws(
+    () =>
+      weft
+        .rand([2 ** 33], { seed: 1 })
+        .max()
+        .dataSync(),
+    refused,
+  );
+  assert.equal(weft.arange(5).sum().itemSync(), 10);
+});
+
 test("options follow the last number of a range", () => {
   const dtype = "int32";
   assert.deepEqual(weft.arange(3, { dtype }).arraySync(), [0, 1, 2]);

@@ -4,9 +4,12 @@ import {
   type GraphFn,
   InternalError,
   type Node,
+  numel,
   type OpName,
   outputAvals,
+  ShapeError,
   showAval,
+  showShape,
 } from "../../graph/index.js";
 import { callGroup } from "./collective.js";
 import { type ControlOp, controlRules, type EvaluationSteps, leafRules } from "./control.js";
@@ -49,6 +52,18 @@ function checkResults(node: Node, results: readonly Value[]): void {
   }
 }
 
+/** Elements of a value that is evaluated: the rules build lists, and V8 ends the process where a list grows past 2^27. */
+const mostElements = 2 ** 26;
+
+function checkExtents(node: Node): void {
+  for (const { shape } of outputAvals(node))
+    if (numel(shape) > mostElements)
+      throw new ShapeError(
+        `${node.op}: a tensor of shape ${showShape(shape)} has more elements than JavaScript computes here (${mostElements}); ` +
+          "use the CPU device, which needs a C compiler, or smaller parts",
+      );
+}
+
 /** Evaluates a function on host values; the device's group runs collectives. */
 export function evaluate(fn: GraphFn, args: readonly Value[], group: CollectiveGroup | null = null): Value[] {
   const run = evaluateSteps(fn, args);
@@ -66,6 +81,7 @@ export function* evaluateSteps(fn: GraphFn, args: readonly Value[]): EvaluationS
     throw new InternalError(`a function of ${fn.params.length} parameters was given ${args.length} values`);
   const params = new Set(fn.params);
   const order = functionOrder(fn);
+  order.forEach(checkExtents);
   const uses = new Map<Node, number>();
   const use = (node: Node): void => void uses.set(node, (uses.get(node) ?? 0) + 1);
   for (const node of order) if (!params.has(node)) node.inputs.forEach(use);
