@@ -72,6 +72,9 @@ def _begin_counting(iterator):
         loop.counted, loop.long = iterator, sampling.long
         loop.left = loop.counted_steps = sampling.next - probe.recorder.steps
         loop.samples_before = samples_before(iterator, loop.samples)
+        if loop.samples_before is None:
+            # Batches are counted when they arrive, as this one has.
+            loop.epoch_samples += loop.samples or 0
 
 
 def _end_counting():

@@ -8,6 +8,7 @@ import { test } from "node:test";
 import type { TrainingStep } from "@weft/formats";
 import { imbalance, stepWeight, summarizeStudy } from "../metrics/index.js";
 import { emptyRun, type Run } from "../model/index.js";
+import { loudly, pythonWith } from "../test/python.js";
 import { TestFolder } from "../trace/fixtures.js";
 import { probeEnvironment, probeFolder } from "./probe.js";
 
@@ -211,4 +212,50 @@ test("a sampled run gives the statistics of the whole one", { skip }, () => {
   const [x, y] = [whole, sampled].map((run) => imbalance(run.steps, 10, true)!);
   close(y!.lostShare, x!.lostShare, "lost share");
   assert.equal(y!.slowest.rank, x!.slowest.rank);
+});
+
+test("a PyTorch loop of short steps: epochs, samples and updates are counted, evaluation is none of them", async (t) => {
+  const found = await pythonWith("torch");
+  if (typeof found === "string") return t.skip(loudly(found));
+  using folder = new TestFolder();
+  // 30 epochs of 41 steps, the last of 5 samples; every epoch ends with an evaluation; one step takes 60 ms.
+  const code = `
+import time, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+x = torch.randn(40 * 16 + 5, 8)
+train, held = (DataLoader(TensorDataset(x, x.sum(1)), batch_size=16, shuffle=s) for s in (True, False))
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(30):
+    for i, (a, b) in enumerate(train):
+        optimizer.zero_grad()
+        (model(a)[:, 0] - b).square().mean().backward()
+        optimizer.step()
+        if (epoch, i) == (20, 17): time.sleep(0.06)
+    with torch.no_grad():
+        for a, b in held: model(a)
+`;
+  const done = spawnSync(found.python, ["-W", "ignore", "-c", code], {
+    encoding: "utf8",
+    env: { ...process.env, ...probeEnvironment(folder.path, {}) },
+  });
+  assert.equal(done.status, 0, done.stderr);
+  const records = readFileSync(join(folder.path, "rank0.jsonl"), "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+  const epochs = records.filter((r) => r["type"] === "epoch");
+  assert.deepEqual(
+    epochs.map((r) => [r["epoch"], r["steps"], r["samples"]]),
+    Array.from({ length: 30 }, (_, k) => [k + 1, 41, 645]),
+  );
+  const steps = records.filter((r) => r["type"] === "step") as unknown as TrainingStep[];
+  assert.ok(steps.length < 1000 && steps.some((s) => stepWeight(s) > 1), `${steps.length} records`);
+  assert.equal((steps.find((s) => s.step === 20 * 41 + 17)?.durationUs ?? 0) > 60_000, true);
+  const facts = Object.assign({}, ...records.filter((r) => r["type"] === "facts").map((r) => r["facts"])) as Record<
+    string,
+    number
+  >;
+  assert.deepEqual([facts["updates"], facts["backwardPasses"], facts["probeErrors"]], [1230, 1230, undefined]);
 });
