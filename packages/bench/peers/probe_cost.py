@@ -1,4 +1,5 @@
-"""A PyTorch training loop with the probe active in every second epoch: probe_cost.py HIDDEN prints microseconds per step."""
+"""A PyTorch training loop with the probe active in every second epoch: probe_cost.py HIDDEN BATCHES (of an epoch)
+prints microseconds per step."""
 import json
 import sys
 import time
@@ -10,8 +11,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-hidden, batches = int(sys.argv[1]), 20
-epochs = 204 if hidden < 1000 else 84
+hidden, batches = int(sys.argv[1]), int(sys.argv[2])
+epochs = (4080 if hidden < 1000 else 1680) // batches
+epochs = max(64, epochs // 2 * 2)
 x = torch.randn(64 * batches, 128)
 loader = DataLoader(TensorDataset(x, (x.sum(1) > 0).long()), batch_size=64, shuffle=True)
 model = nn.Sequential(nn.Linear(128, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 2))

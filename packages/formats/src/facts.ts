@@ -167,6 +167,10 @@ export const probeFactsSchema = z.object({
   ddpOverlapUs: z.number().min(0).optional().describe("The part of it beside the computation"),
   ddpBackwardUs: z.number().min(0).optional().describe("Computation of a backward pass, by DDP's own timers"),
   configs: z.array(configFactsSchema).optional(),
+  stepSampling: countSchema
+    .optional()
+    .describe("The probe records one of so many steps, where a record costs too much"),
+  probeStepUs: z.number().min(0).optional().describe("What a recorded step costs, by the probe's own clock"),
   probeErrors: z.array(z.string()).optional().describe("What the probe could not determine, and why"),
 });
 /** What one rank reports about itself. Later records of a rank overwrite earlier ones key by key. */

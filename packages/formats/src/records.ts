@@ -68,6 +68,7 @@ const stepFields = {
   skipped: z.boolean().optional().describe("float16: the gradients overflowed and the update was skipped"),
   optimizerStep: z.boolean().optional().describe("False for a micro-step of gradient accumulation"),
   compile: z.boolean().optional().describe("A compilation happened in this step"),
+  weight: countSchema.optional().describe("Steps that this one stands for, where the probe samples; 1 if absent"),
 };
 const stepRecord = z.object({ ...envelope("step"), ...stepFields });
 

@@ -1,12 +1,14 @@
 """The probe: instruments a measured job without a change to its code. Writes JSON lines (docs/lab-format.md) into
-WEFT_PROBE_DIR, one file per rank. Costs a few microseconds per step; its own errors are recorded as facts and never
-raised. Uses the standard library only; a framework is instrumented when the job imports it."""
+WEFT_PROBE_DIR, one file per rank. Costs less than 1% of a step, for which it samples short ones; its own errors are recorded
+as facts and never raised. Uses the standard library only; a framework is instrumented when the job imports it."""
 
 import json
 import os
 import sys
 import threading
 import time
+
+from weft_probe_sampling import Sampling
 
 _clock = time.perf_counter
 
@@ -43,8 +45,13 @@ class Recorder:
         self.facts = {}
         self.pending_facts = {}
         self.errors = []
+        self.tellers = []  # functions that note totals as facts before a write
         self.steps = 0
+        self.sampling = Sampling()
+        self.own = 0.0  # seconds that the probe itself took in this step, and in steps since the last record
+        self.besides = 0.0
         self.last_flush = self.origin
+        self.line_cost = 0.0  # seconds per line of the last write
         self.failed = None
         self.ended = False
         self.lock = threading.Lock()
@@ -64,14 +71,29 @@ class Recorder:
                 self.facts[key] = value
                 self.pending_facts[key] = value
 
+    def steps_now(self):
+        """Steps so far, with those that are only counted at present."""
+        torch_loop = sys.modules.get("weft_probe_loop")
+        return self.steps + (torch_loop.loop.counted_now() if torch_loop is not None else 0)
+
+    def due(self, duration):
+        """Whether a step that took so many seconds is recorded; others are only counted."""
+        return self.steps == self.sampling.next or duration > self.sampling.long
+
     def step(self, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled):
-        """The hot path: stores one tuple, which is formatted as JSON when it is written."""
+        """Records a step: stores one tuple, which is formatted as JSON when it is written."""
+        sampling, step = self.sampling, self.steps
+        weight = sampling.recorded(step, self.own + self.besides, duration)
         self.pending.append(
-            (self.steps, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled)
+            (step, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled, weight)
         )
-        self.steps += 1
-        if _clock() - self.last_flush > self.flush_seconds:
+        self.steps = step + 1
+        self.own = self.besides = 0.0
+        if _clock() - self.last_flush > self.flush_seconds or step == sampling.first_steps:
             self.flush()
+            sampling.decide(self.line_cost)
+            if sampling.wanted:
+                self.fact(stepSampling=1 << sampling.wanted, probeStepUs=round(sampling.cost * 1e6, 1))
 
     def record(self, kind, **fields):
         self.pending.append({"v": 1, "type": kind, "t": time.time(), **fields})
@@ -110,6 +132,8 @@ class Recorder:
     def flush(self):
         if not self.alive():
             return
+        for tell in self.tellers:
+            tell()
         with self.lock:
             self.last_flush = _clock()
             if not self.pending and not self.pending_facts:
@@ -123,11 +147,14 @@ class Recorder:
                     self.pending_facts = {}
                 pending, self.pending = self.pending, []
                 text = [json.dumps(line, allow_nan=False, separators=(",", ":")) for line in lines]
+                began = _clock()
                 for line in pending:
                     text.append(self._line(line))
                 data = ("\n".join(text) + "\n").encode()
                 while data:
                     data = data[os.write(self.file, data) :]
+                if pending:
+                    self.line_cost = (_clock() - began) / len(pending)
             except Exception as problem:  # noqa: BLE001
                 self.error("write: %s: %s" % (type(problem).__name__, problem))
                 if self.file is None:
@@ -137,13 +164,13 @@ class Recorder:
         if isinstance(line, dict):
             line.setdefault("rank", self.rank)
             return json.dumps(line, allow_nan=False, separators=(",", ":"))
-        step, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled = line
+        step, epoch, start, duration, waited, samples, backward, optimizer, loss, stepped, compiled, weight = line
         if stepped and not compiled and epoch is not None and waited is not None and samples is not None:
             if backward and optimizer and (loss is None or loss - loss == 0):
                 # Fast path for the usual fields.
                 return (
                     '{"v":1,"type":"step","rank":%d,"step":%d,"epoch":%d,"startUs":%.1f,"durationUs":%.1f,'
-                    '"dataWaitUs":%.1f,"backwardUs":%.1f,"optimizerUs":%.1f,"samples":%d%s}'
+                    '"dataWaitUs":%.1f,"backwardUs":%.1f,"optimizerUs":%.1f,"samples":%d%s%s}'
                     % (
                         self.rank,
                         step,
@@ -155,6 +182,7 @@ class Recorder:
                         optimizer * 1e6,
                         samples,
                         "" if loss is None else ',"loss":%.7g' % loss,
+                        "" if weight == 1 else ',"weight":%d' % weight,
                     )
                 )
         parts = ['{"v":1,"type":"step","rank":%d,"step":%d' % (self.rank, step)]
@@ -175,15 +203,14 @@ class Recorder:
             parts.append('"optimizerStep":false')
         if compiled:
             parts.append('"compile":true')
+        if weight > 1:
+            parts.append('"weight":%d' % weight)
         return ",".join(parts) + "}"
 
     def end(self):
         if self.ended or not self.alive():
             return
         self.ended = True
-        side = sys.modules.get("weft_probe_side")
-        if side is not None:
-            side.tell()
         if self.file is None and self.steps == 0 and not self.pending:
             return
         fields = {"status": "failed" if self.failed else "ok", "seconds": time.time() - self.began}
@@ -362,11 +389,13 @@ class step:
     def __exit__(self, kind, value, trace):
         if kind is None and recorder.alive():
             now = _clock()
-            compiled = compiled_since(self.start)
+            duration, compiled = now - self.start, compiled_since(self.start)
+            if not compiled and not recorder.due(duration):
+                recorder.steps += 1
+                return False
             guarded("step")(first_step)()
-            recorder.step(
-                self.epoch, self.start, now - self.start, None, self.samples, None, None, self.loss, True, compiled
-            )
+            recorder.own = _clock() - now
+            recorder.step(self.epoch, self.start, duration, None, self.samples, None, None, self.loss, True, compiled)
         return False
 
 

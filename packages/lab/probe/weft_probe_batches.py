@@ -8,8 +8,12 @@ _hashed_bytes = 2048  # of each tensor
 
 def size_of(batch):
     """Samples in a batch: the first dimension of the first tensor in it."""
-    if type(batch) is list and batch and hasattr(batch[0], "size"):
-        return batch[0].size(0)
+    if type(batch) is list or type(batch) is tuple:
+        # The usual form, without a search.
+        try:
+            return batch[0].size(0)
+        except (AttributeError, IndexError, TypeError):
+            pass
     for _ in range(4):
         if hasattr(batch, "shape"):
             return int(batch.shape[0]) if len(batch.shape) > 0 else None
@@ -22,6 +26,16 @@ def size_of(batch):
         else:
             return None
     return None
+
+
+def samples_before(iterator, size):
+    """Samples in the batches before one of an epoch, as a function of its number: known without a look at them where a loader cuts
+    a sampler of known length into batches, of which one has this size. Else None."""
+    loader = getattr(iterator, "_weft_loader", None)
+    batches, whole = getattr(loader, "batch_sampler", None), length_of(getattr(loader, "sampler", None))
+    if type(batches).__name__ != "BatchSampler" or whole is None or size != getattr(loader, "batch_size", None):
+        return None
+    return lambda number: min(number * size, whole)
 
 
 def _tensors(batch, depth=4):

@@ -134,7 +134,7 @@ def _leave():
     """The process ends by itself: siblings can tell that from a death."""
     card = _card[0]
     if card is not None and card.pid == os.getpid():
-        card.save(exit="failed" if probe.recorder.failed else "ok", steps=probe.recorder.steps)
+        card.save(exit="failed" if probe.recorder.failed else "ok", steps=probe.recorder.steps_now())
 
 
 def raised(text):

@@ -23,12 +23,16 @@ def note_captured_update():
     _captured[0] = True
 
 
-def watch_graphs(module, replayed):
-    """Calls `replayed` after each replay of a graph whose capture contained an optimizer step."""
+def watch_graphs(module, captures, replayed):
+    """Calls `captures` before a graph is captured, and `replayed` after each replay of one that contains an optimizer step."""
     graph = getattr(module, "CUDAGraph", None)
     if graph is None or not hasattr(graph, "replay"):
         return
-    capture_end, replay = graph.capture_end, graph.replay
+    capture_begin, capture_end, replay = graph.capture_begin, graph.capture_end, graph.replay
+
+    def begin(self, *args, **kwargs):
+        guarded("capture")(captures)()
+        return capture_begin(self, *args, **kwargs)
 
     def end(self, *args, **kwargs):
         result = capture_end(self, *args, **kwargs)
@@ -43,8 +47,8 @@ def watch_graphs(module, replayed):
             replayed()
         return result
 
-    end.__doc__, run.__doc__ = capture_end.__doc__, replay.__doc__
-    graph.capture_end, graph.replay = end, run
+    begin.__doc__, end.__doc__, run.__doc__ = capture_begin.__doc__, capture_end.__doc__, replay.__doc__
+    graph.capture_begin, graph.capture_end, graph.replay = begin, end, run
 
 
 class _Memory(ctypes.Structure):
@@ -109,7 +113,7 @@ class _Sampling(threading.Thread):
         super().__init__(name="weft-nvml", daemon=True)
         self.device = device
         self.first = device.read()
-        self.steps = probe.recorder.steps
+        self.steps = probe.recorder.steps_now()
         self.leaving = threading.Event()
 
     def run(self):
@@ -128,7 +132,7 @@ class _Sampling(threading.Thread):
         last = self.device.read()
         if "energyJoules" in last and "energyJoules" in self.first:
             spent = last["energyJoules"] - self.first["energyJoules"]
-            steps = probe.recorder.steps - self.steps
+            steps = probe.recorder.steps_now() - self.steps
             probe.recorder.fact(energyJoules=round(spent, 3), energyJoulesPerStep=round(spent / steps, 6) if steps else None)
 
 

@@ -4,12 +4,12 @@ DataParallel or FullyShardedDataParallel."""
 import weft_probe as probe
 from weft_probe import guarded
 
-_ddp = []
+wrapped_models = []  # a weak reference to the last
 
 
 def wrapped_model():
     """The model that DDP wraps last, or None."""
-    return _ddp[0]() if _ddp else None
+    return wrapped_models[0]() if wrapped_models else None
 
 
 def watch_ddp(module):
@@ -66,7 +66,7 @@ def _ddp_facts(model):
     )
     import weakref
 
-    _ddp[:] = [weakref.ref(model)]
+    wrapped_models[:] = [weakref.ref(model)]
 
 
 def bucket_facts():

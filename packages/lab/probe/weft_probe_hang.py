@@ -148,7 +148,7 @@ class Watcher(threading.Thread):
                 "time": time.time(),
                 "reason": reason,
                 "stalledSeconds": stalled if self.limit and stalled > self.limit else None,
-                "steps": probe.recorder.steps,
+                "steps": probe.recorder.steps_now(),
                 "epoch": getattr(torch_loop, "epoch", None),
                 "stepsPerEpoch": probe.recorder.facts.get("stepsPerEpoch"),
                 "raised": raised,
@@ -181,7 +181,7 @@ class Watcher(threading.Thread):
 
     def token(self):
         loop = getattr(sys.modules.get("weft_probe_torch"), "loop", None)
-        return (probe.recorder.steps, getattr(loop, "all_updates", 0), _number[0], _progress(self.c10d))
+        return (probe.recorder.steps_now(), getattr(loop, "all_updates", 0), _number[0], _progress(self.c10d))
 
     def run(self):
         period = min(2.0, max(0.1, self.limit / 8)) if self.limit else 1.0
@@ -217,7 +217,7 @@ class Watcher(threading.Thread):
         """The process ends by itself: the siblings and `weft hang` can tell that from a death."""
         self.leaving = True
         failed = probe.recorder.failed
-        self.card.save(exit="failed" if failed else "ok", steps=probe.recorder.steps)
+        self.card.save(exit="failed" if failed else "ok", steps=probe.recorder.steps_now())
 
 
 def raised(text):

@@ -82,9 +82,13 @@ def _timed(wait, x):
                 _State.described = True
                 probe.first_step()
                 _describe(x)
-            probe.recorder.step(
-                None, start, now - start, None, None, None, None, None, True, probe.compiled_since(start)
-            )
+            recorder = probe.recorder
+            compiled = probe.compiled_since(start)
+            if compiled or recorder.due(now - start):
+                recorder.own = _clock() - now
+                recorder.step(None, start, now - start, None, None, None, None, None, True, compiled)
+            else:
+                recorder.steps += 1
         elif not _State.described:
             _State.described = True
             _describe(x)

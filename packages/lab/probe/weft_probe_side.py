@@ -1,5 +1,5 @@
 """Work beside the training itself: garbage collection, messages, checkpoints. Counted from the first step on, in seconds of
-the thread that trains; the totals become facts at the end of every epoch."""
+the thread that trains; the totals are facts."""
 
 import sys
 import threading
@@ -76,6 +76,7 @@ def arm():
     import gc
     import os
 
+    probe.recorder.tellers.append(tell)
     gc.callbacks.append(_on_gc)
     builtins.print = _timed(builtins.print, "logging")
     os.fsync = _timed(os.fsync, "logging")
@@ -85,7 +86,7 @@ def arm():
 
 @guarded("side work")
 def tell():
-    """Writes the totals as facts."""
+    """Notes the totals as facts, before every write."""
     if not side.active:
         return
     probe.recorder.fact(

@@ -1,6 +1,8 @@
 """PyTorch: a step is the time from the request for its batch to the request for the next one, so that it includes the
 code after the optimizer step (such as reading the loss, which waits for the device). Instruments the iterators of data
-loaders, the global hooks of optimizers and Tensor.backward; reads the options of loaders and of DDP once."""
+loaders, the global hooks of optimizers and Tensor.backward; reads the options of loaders and of DDP once. Steps that are not
+recorded (weft_probe_sampling) are only counted, at the request for the next batch and without the other hooks: code that runs
+once per step is never in the caches, and costs five times what a benchmark of it shows."""
 
 import sys
 import threading
@@ -11,107 +13,120 @@ import weft_probe_background as background
 import weft_probe_cuda as cuda
 import weft_probe_side
 from weft_probe import _clock, guarded
-from weft_probe_batches import base_data, first_values, identity_of, length_of, size_of, whole_indices
+from weft_probe_batches import first_values, samples_before, size_of, whole_indices
 from weft_probe_ddp import bucket_facts, communication_facts, wrapped_model
+from weft_probe_facts import loader_facts, model_facts, sum_parameters
+from weft_probe_listener import compiling, listener, trains_here
+from weft_probe_loop import loop
 
 _hashed_batches = 4
 _hashed_epochs = 4
-_summed_parameters = 8
-
-
-class _Loop:
-    """State of the training loop: the loader whose batches are followed by optimizer steps."""
-
-    def __init__(self):
-        self.iterator = None  # iterator of the current batch
-        self.epoch = 0
-        self.epoch_of = None  # iterator that the current epoch belongs to
-        self.asked = None
-        self.waited = 0.0
-        self.samples = None
-        self.backward = 0.0
-        self.loss = None
-        self.losses = []
-        self.trained = False  # an optimizer step was made since the batch came
-        self.optimizer_began = None
-        self.optimizer_time = 0.0
-        self.updates = 0  # optimizer steps in this epoch
-        self.last_update = None
-        self.epoch_start = None
-        self.epoch_end = None
-        self.epoch_samples = 0
-        self.epoch_steps = 0
-        self.cpu = True
-        self.described = False
-        self.optimizer = None  # of the last captured CUDA graph
-        self.content = 0  # hash of the values of the first batches
-        self.content_batches = 0
-        self.all_updates = 0  # optimizer steps of the run
-        self.parameters = None
-        self.sums = []
-        self.orders = []  # hash of the first indices of each epoch
-        self.evaluation = 0.0  # seconds of batches without training, from another loader inside training epochs
-        self.after = 0.0  # seconds between the end of the optimizer step and the request for the next batch
-        self.updated = None  # end of the optimizer step of this batch
-        self.passes = 0  # backward passes, and those that exchanged gradients
-        self.syncs = 0
-        self.loader_starts = 0
-        self.loader_start_time = 0.0
-        self.thread = None  # the thread that trains, known from the first backward pass on
-
-
-loop = _Loop()
+_summed_updates = 64
 
 
 def _close_step(now):
-    """Ends the current batch and records its step, if it trained anything."""
-    if loop.asked is None:
+    """Ends the current batch and counts or records its step, if it trained anything."""
+    asked, trained = loop.asked, loop.trained
+    if asked is None:
         return
-    if not loop.trained and not loop.backward:
+    passes, syncs, updates = loop.before
+    if not trained and loop.passes == passes:
         if loop.epoch_of is not None and loop.iterator is not loop.epoch_of:
-            loop.evaluation += now - loop.asked
+            loop.evaluation += now - asked
     else:
-        if not loop.described and loop.trained:
+        if trained and not loop.described:
             _describe(None)
-        if loop.trained and loop.updated is not None:
-            loop.after += now - loop.updated
         if loop.epoch_of is not loop.iterator:
             _close_epoch()
             loop.epoch_of = loop.iterator
             loop.epoch += 1
-            loop.epoch_start = loop.asked
-        recorder = probe.recorder
-        cpu = loop.cpu
-        # Inlined `recorder.step`: this is the hot path.
-        recorder.pending.append(
-            (
-                recorder.steps,
-                loop.epoch,
-                loop.asked,
-                now - loop.asked,
-                loop.waited,
-                loop.samples,
-                loop.backward if cpu else None,
-                loop.optimizer_time if cpu else None,
-                loop.loss if cpu else None,
-                loop.trained,
-                False,
-            )
-        )
-        recorder.steps += 1
-        if now - recorder.last_flush > recorder.flush_seconds:
-            recorder.flush()
+            loop.epoch_start = asked
+        seen = loop.seen
+        seen.steps += 1
+        seen.passes += loop.passes - passes
+        seen.syncs += loop.syncs - syncs
+        seen.updates += loop.all_updates - updates
+        loop.updates += trained
+        if trained and loop.updated is not None:
+            loop.after += now - loop.updated
+            seen.after += now - loop.updated
         loop.epoch_end = now
         loop.epoch_steps += 1
-        loop.updates += 1 if loop.trained else 0
         loop.epoch_samples += loop.samples or 0
-        if loop.cpu and loop.loss is not None:
-            loop.losses.append(loop.loss)
+        recorder = probe.recorder
+        if loop.full or now - asked > recorder.sampling.long:
+            _record_step(recorder, now)
+        else:
+            recorder.steps += 1
+        loop.trained = False
     loop.asked = None
-    loop.backward = 0.0
+
+
+def _begin_counting(iterator):
+    """Steps of this loader are only counted from now on, if others have shown what they do."""
+    if loop.epoch_of is not iterator or loop.all_updates < _summed_updates:
+        return
+    # Hooks that the compiler has swallowed cost nothing, and must not change behind its back.
+    if loop.seen.updates and listener.stop():
+        sampling = probe.recorder.sampling
+        loop.counted, loop.long = iterator, sampling.long
+        loop.left = loop.counted_steps = sampling.next - probe.recorder.steps
+        loop.samples_before = samples_before(iterator, loop.samples)
+        if loop.samples_before is None:
+            # Batches are counted when they arrive, as this one has.
+            loop.epoch_samples += loop.samples or 0
+
+
+def _end_counting():
+    """Adds the steps that were only counted. The hooks listen again."""
+    listener.start()
+    steps = loop.counted_now()
+    loop.counted = None
+    probe.recorder.steps += steps
+    _add_counted(steps)
+
+
+def _add_counted(steps):
+    """Steps do what those that were observed do on average."""
+    first = loop.epoch_steps
+    loop.epoch_steps += steps
+    loop.epoch_counted += steps
+    sizes = loop.samples_before
+    loop.epoch_samples += sizes(loop.epoch_steps) - sizes(first) if sizes else 0
+    each = steps / loop.seen.steps
+    loop.passes += loop.seen.passes * each
+    loop.syncs += loop.seen.syncs * each
+    loop.all_updates += loop.seen.updates * each
+    loop.after += loop.seen.after * each
+
+
+def _close_counted(now):
+    """Ends a step that was only counted: a long one, or the one before a step that is recorded."""
+    _end_counting()
+    _add_counted(1)
+    recorder = probe.recorder
+    if now - loop.asked > recorder.sampling.long:
+        loop.trained = True
+        _record_step(recorder, now)
+        loop.trained = False
+    else:
+        recorder.steps += 1
+    loop.epoch_end = now
+    loop.asked = None
+
+
+def _record_step(recorder, now):
+    timed = loop.cpu and loop.full
+    if timed and loop.loss is not None:
+        loop.losses.append(loop.loss)
+    # Observing a step makes it longer.
+    duration = now - loop.asked - (recorder.own if loop.full else 0.0)
+    recorder.step(
+        loop.epoch, loop.asked, duration, loop.waited, loop.samples, loop.backward if timed else None,
+        loop.optimizer_time if timed else None, loop.loss if timed else None, loop.trained, False,
+    )
+    loop.backward = loop.optimizer_time = 0.0
     loop.loss = None
-    loop.trained = False
-    loop.optimizer_time = 0.0
 
 
 def _close_epoch():
@@ -132,33 +147,47 @@ def _close_epoch():
     if losses:
         fields["trainLoss"] = sum(losses) / len(losses)
     probe.recorder.record("epoch", **fields)
-    if loop.updates and loop.epoch_steps >= 2 * loop.updates:
-        probe.recorder.fact(accumulation=round(loop.epoch_steps / loop.updates))
+    observed = loop.epoch_steps - loop.epoch_counted
+    # Epochs of which few steps were observed say it less exactly than the first.
+    if loop.updates and observed >= 2 * loop.updates and not (loop.epoch_counted and "accumulation" in probe.recorder.facts):
+        probe.recorder.fact(accumulation=round(observed / loop.updates))
     loop.updates = 0
-    loop.epoch_steps = 0
+    loop.epoch_steps = loop.epoch_counted = 0
     loop.epoch_samples = 0
     loop.losses = []
     loop.epoch_start = None
     loop.epoch_of = None
     if wrapped_model() is not None and probe.recorder.facts.get("ddpBucketBytes") is None:
         guarded("buckets")(bucket_facts)()
-    _tell_loop()
     if _clock() - probe.recorder.last_flush > probe.recorder.flush_seconds:
         probe.recorder.flush()
 
 
+def _end_epoch(iterator, counted=None):
+    """A loader has no further batch; `counted`: when, where its last steps were only counted."""
+    if counted is not None:
+        _end_counting()
+        loop.epoch_end, loop.asked = counted, None
+    if loop.epoch_of is iterator:
+        _close_epoch()
+    if loop.iterator is iterator:
+        # A loop without a loader may follow.
+        loop.iterator = loop.last_update = None
+
+
 def _tell_loop():
-    """Totals of the training loop so far, as facts."""
+    """Totals of the training loop so far, as facts; before every write."""
+    if not loop.described:
+        return
     probe.recorder.fact(
         evaluationSeconds=round(loop.evaluation, 5),
         afterUpdateSeconds=round(loop.after, 5),
-        backwardPasses=loop.passes,
-        gradientSyncs=loop.syncs,
-        updates=loop.all_updates,
+        backwardPasses=round(loop.passes),
+        gradientSyncs=round(loop.syncs),
+        updates=round(loop.all_updates),
         loaderStarts=loop.loader_starts,
         loaderStartSeconds=round(loop.loader_start_time, 5),
     )
-    weft_probe_side.tell()
 
 
 def _watch_starts(loader):
@@ -186,10 +215,26 @@ def watch_data(module):
     original = base.__next__
 
     def __next__(self):
+        asked = _clock()
+        if loop.counted is self:
+            left = loop.left - 1
+            if left and asked - loop.asked <= loop.long:
+                loop.left = left
+                loop.asked = asked
+                try:
+                    batch = original(self)
+                except StopIteration:
+                    guarded("counted steps")(_end_epoch)(self, asked)
+                    raise
+                loop.waited = _clock() - asked
+                if loop.samples_before is None:
+                    loop.epoch_samples += size_of(batch) or 0
+                return batch
         recorder = probe.recorder
         if recorder.folder is None:
             return original(self)
-        asked = _clock()
+        if loop.counted is not None:
+            guarded("counted steps")(_close_counted)(asked)
         if loop.thread is not None and threading.get_ident() != loop.thread:
             return background.next_batch(self, original, asked)
         # Another loader that is used between batch and optimizer step (validation inside the epoch) must not end the step.
@@ -198,14 +243,13 @@ def watch_data(module):
                 _close_step(asked)
             except Exception as problem:  # noqa: BLE001
                 recorder.error("step: %r" % problem)
+            loop.before = (loop.passes, loop.syncs, loop.all_updates)
+        full = recorder.steps == recorder.sampling.next
+        closed = _clock()
         try:
             batch = original(self)
         except StopIteration:
-            if loop.epoch_of is self:
-                guarded("epoch")(_close_epoch)()
-            if loop.iterator is self:
-                # A loop without a loader may follow.
-                loop.iterator = loop.last_update = None
+            guarded("epoch")(_end_epoch)(self)
             raise
         got = _clock()
         if loop.thread is not None and threading.get_ident() != loop.thread:
@@ -214,14 +258,21 @@ def watch_data(module):
             return batch
         loop.iterator = self
         loop.asked = asked
-        loop.waited = got - asked
+        loop.waited = got - closed
+        loop.full = full
         loop.samples = None
         try:
             loop.samples = size_of(batch)
-            if loop.thread is None:
-                background.note(self, asked, loop.samples)
-            if loop.content_batches < _hashed_batches:
-                _hash_content(batch)
+            if full:
+                _note_batch(self, batch)
+            elif recorder.sampling.level:
+                _begin_counting(self)
+            took = closed - asked + _clock() - got
+            if full:
+                recorder.own = took
+            else:
+                # The fewer steps are recorded, the less there is of it.
+                recorder.besides += took
         except Exception as problem:  # noqa: BLE001
             recorder.error("batch: %r" % problem)
         return batch
@@ -234,7 +285,7 @@ def watch_data(module):
     def _next_index(self):
         index = original_index(self)
         seen = self._weft_batches
-        if seen < _hashed_batches and probe.recorder.folder is not None:
+        if seen < _hashed_batches and len(loop.orders) < _hashed_epochs and probe.recorder.folder is not None:
             try:
                 self._weft_batches = seen + 1
                 found = whole_indices(getattr(self, "_dataset", None), index)
@@ -267,6 +318,13 @@ def watch_data(module):
     base.__init__ = __init__
 
 
+def _note_batch(iterator, batch):
+    if loop.thread is None:
+        background.note(iterator, loop.asked, loop.samples)
+    if loop.content_batches < _hashed_batches:
+        _hash_content(batch)
+
+
 def _hash_content(batch):
     """Adds the first values of a batch to the hash: ranks with equal hashes work on the same data, whatever indices say."""
     values = first_values(batch)
@@ -279,136 +337,36 @@ def _hash_content(batch):
         probe.recorder.fact(contentHash="%08x" % loop.content)
 
 
-@guarded("loader")
-def _loader_facts(iterator):
-    loader = getattr(iterator, "_weft_loader", None)
-    if loader is None:
-        return
-    sampler = getattr(loader, "sampler", None)
-    batch_sampler = getattr(loader, "batch_sampler", None)
-    deciding = sampler
-    if type(sampler).__name__ == "SequentialSampler" and type(batch_sampler).__name__ not in ("BatchSampler", "NoneType"):
-        deciding = batch_sampler
-    replicas = getattr(deciding, "num_replicas", None)
-    shuffle = getattr(deciding, "shuffle", None)
-    if shuffle is None:
-        shuffle = "Random" in type(deciding).__name__
-    batch = getattr(loader, "batch_size", None) or getattr(batch_sampler, "batch_size", None)
-    probe.recorder.fact(
-        dataset=type(base_data(loader.dataset)).__name__,
-        datasetSamples=length_of(base_data(loader.dataset)),
-        datasetHash=identity_of(base_data(loader.dataset)),
-        localSamples=length_of(loader.dataset),
-        samplerClass=type(deciding).__name__,
-        samplerSharded=bool(replicas is not None and replicas > 1) or _length_says_shard(loader, deciding),
-        samplerLength=length_of(deciding if deciding is sampler else sampler),
-        batchPerRank=batch,
-        stepsPerEpoch=length_of(loader),
-        dropLast=bool(getattr(loader, "drop_last", False)),
-        shuffle=bool(shuffle),
-        loaderWorkers=getattr(loader, "num_workers", None),
-        persistentWorkers=bool(getattr(loader, "persistent_workers", False)),
-        pinMemory=bool(getattr(loader, "pin_memory", False)),
-        prefetchFactor=getattr(loader, "prefetch_factor", None),
-    )
-    value = getattr(iterator, "_weft_hash", None)
-    if value is not None:
-        probe.recorder.fact(indexHash="%08x" % value)
-    if loop.content_batches and loop.content:
-        probe.recorder.fact(contentHash="%08x" % loop.content)
-
-
-def _length_says_shard(loader, sampler):
-    """A custom sampler shards if its length is about the data set's divided by the world size."""
-    _, world, _ = probe.whereabouts()
-    whole, part = length_of(base_data(loader.dataset)), length_of(sampler)
-    if not world or world < 2 or not whole or not part:
-        return False
-    return part <= whole / world * 1.05 + 1
-
-
 def _describe(optimizer):
     """Facts that are known at the first step; without an optimizer where the compiler has swallowed its hooks."""
     loop.described = True
     probe.first_step()
     torch = sys.modules["torch"]
     if optimizer is not None:
-        _model_facts(optimizer)
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        if parameters:
+            loop.parameters = parameters
+            loop.cpu = parameters[0].device.type == "cpu"
+            model_facts(optimizer, parameters)
     elif torch.cuda.is_initialized():
         loop.cpu = False
         probe.recorder.fact(**cuda.device_facts(torch, torch.device("cuda", torch.cuda.current_device())))
     iterator = background.state.iterator if loop.iterator is None else loop.iterator
     if iterator is not None:
-        _loader_facts(iterator)
+        loader_facts(iterator)
+        if loop.content_batches and loop.content:
+            probe.recorder.fact(contentHash="%08x" % loop.content)
 
 
-@guarded("model")
-def _model_facts(optimizer):
-    torch = sys.modules["torch"]
-    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-    if not parameters:
-        return
-    first = parameters[0]
-    loop.parameters = parameters
-    loop.cpu = first.device.type == "cpu"
-    names = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
-    facts = {
-        "optimizer": type(optimizer).__name__,
-        "learningRate": float(optimizer.param_groups[0].get("lr", 0.0)) or None,
-        "device": str(first.device),
-        "ompThreads": torch.get_num_threads(),
-        "cudnnBenchmark": bool(torch.backends.cudnn.benchmark),
-        # A wrapper counts the parameters of its module, which may be more, or those of another model.
-        "optimizerParameters": sum(p.numel() for p in parameters),
-    }
-    if probe.recorder.facts.get("parameters") is None:
-        facts["parameters"] = sum(p.numel() for p in parameters)
-        facts["gradientBytes"] = sum(p.numel() * p.element_size() for p in parameters)
-        facts["gradientElementBytes"] = first.element_size()
-    if probe.recorder.facts.get("precision") is None:
-        facts["precision"] = names.get(first.dtype, str(first.dtype))
-    if probe.recorder.facts.get("parallelism") is None:
-        facts["parallelism"] = "none"
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        facts["backend"] = torch.distributed.get_backend()
-        facts["worldSize"] = torch.distributed.get_world_size()
-    if not loop.cpu:
-        facts.update(cuda.device_facts(torch, first.device))
-    probe.recorder.fact(**facts)
-
-
-@guarded("parameter sums")
-def _sum_parameters(step):
-    """Sums of some parameters: replicas of one model have equal ones on every rank."""
-    parameters = loop.parameters
-    if not parameters or probe.recorder.facts.get("parallelism") == "fsdp":
-        return
-    if any(hasattr(p, "device_mesh") or hasattr(p, "placements") for p in parameters[:1]):
-        return
-    torch = sys.modules["torch"]
-    stride = max(1, len(parameters) // _summed_parameters)
-    with torch.no_grad():
-        chosen = [p.detach().reshape(-1)[:4096].double() for p in parameters[::stride][:_summed_parameters]]
-        sums = torch.stack([(p * torch.arange(1, p.numel() + 1, device=p.device)).sum() for p in chosen]).tolist()
-    if all(x == x and abs(x) != float("inf") for x in sums):
-        hang = sys.modules.get("weft_probe_hang")
-        issued = hang.collectives() if hang is not None else None
-        loop.sums.append({"step": step, "sums": sums, **({} if issued is None else {"collectives": issued})})
-        probe.recorder.fact(parameterSums=list(loop.sums))
-
-
-def _not_compiling():
+def _is_compiling():
     return False
-
-
-# PyTorch's compiler follows calls into hooks. Its own test shortens them to what it compiles without a break of the graph.
-_is_compiling = _not_compiling
 
 
 def _before_optimizer(optimizer, args, kwargs):
     if _is_compiling():
         return
-    loop.optimizer_began = _clock()
+    if loop.full:
+        loop.optimizer_began = _clock()
 
 
 def _after_optimizer(optimizer, args, kwargs):
@@ -417,13 +375,18 @@ def _after_optimizer(optimizer, args, kwargs):
         return
     if probe.recorder.folder is None:
         return
-    if not loop.cpu or not loop.described:
-        if cuda.capturing(sys.modules["torch"]):
-            # Nothing runs now, and reading a parameter would destroy the graph: the step is counted at each replay.
-            loop.optimizer = optimizer
-            cuda.note_captured_update()
-            return
+    if not (loop.cpu and loop.described) and cuda.capturing(sys.modules["torch"]):
+        # Nothing runs now, and reading a parameter would destroy the graph: the step is counted at each replay.
+        loop.optimizer = optimizer
+        cuda.note_captured_update()
+        return
     _updated(optimizer)
+
+
+def _captures():
+    """A graph is going to be captured: what it contains must be seen."""
+    if loop.counted is not None:
+        _end_counting()
 
 
 def _replayed():
@@ -432,86 +395,63 @@ def _replayed():
         _updated(loop.optimizer)
 
 
-def _trains_here():
-    """Notes the thread that trains. Where another one fetches the batches, steps are those of a loop without a loader."""
-    loop.thread = threading.get_ident()
-    if background.fetches(loop.thread, loop):
-        loop.iterator = loop.asked = None
-
-
 def _updated(optimizer):
     """An optimizer step was issued."""
+    now = _clock()
+    loop.updated = now
+    loop.all_updates += 1
+    if not loop.full and loop.iterator is not None and loop.all_updates > _summed_updates:
+        loop.trained = True
+        return
     try:
         if not loop.described:
             _describe(optimizer)
+            now = loop.updated = _clock()
         if loop.thread is None:
-            _trains_here()
-        now = _clock()
-        loop.updated = now
+            trains_here()
         if loop.optimizer_began is not None:
             loop.optimizer_time += now - loop.optimizer_began
-        loop.all_updates += 1
-        # After 1, 2, 4, ... 64 steps: few enough to cost nothing, and from the second on replicas have exchanged gradients.
-        if loop.all_updates <= 64 and loop.all_updates & (loop.all_updates - 1) == 0:
-            _sum_parameters(loop.all_updates)
+            loop.optimizer_began = None
+        # After 1, 2, 4, ... steps: few enough to cost nothing, and from the second on replicas have exchanged gradients.
+        if loop.all_updates <= _summed_updates and loop.all_updates & (loop.all_updates - 1) == 0:
+            sum_parameters(loop.all_updates, loop.parameters)
         if loop.iterator is None:
-            # Without a data loader a step is the time between the ends of two optimizer steps.
-            if loop.last_update is not None:
-                probe.recorder.step(
-                    None, loop.last_update, now - loop.last_update, None, None, loop.backward if loop.cpu else None,
-                    loop.optimizer_time if loop.cpu else None, loop.loss, True, False,
-                )
-            loop.last_update = now
-            loop.backward = loop.optimizer_time = 0.0
-            loop.loss = None
-            return
-        loop.trained = True
+            _between_updates(now)
+        else:
+            loop.trained = True
+        if loop.full:
+            probe.recorder.own += _clock() - now
     except Exception as problem:  # noqa: BLE001
         probe.recorder.error("optimizer: %r" % problem)
 
 
+def _between_updates(now):
+    """Without a data loader a step is the time between the ends of two optimizer steps."""
+    recorder = probe.recorder
+    if loop.last_update is not None:
+        duration = now - loop.last_update
+        if recorder.due(duration):
+            timed = loop.cpu and loop.full
+            recorder.step(
+                None, loop.last_update, duration, None, None, loop.backward if timed else None,
+                loop.optimizer_time if timed else None, loop.loss, True, False,
+            )
+        else:
+            recorder.steps += 1
+        loop.full = recorder.steps == recorder.sampling.next
+    loop.last_update = now
+    loop.backward = loop.optimizer_time = 0.0
+    loop.loss = None
+
+
 def watch(torch):
     global _is_compiling
+    probe.recorder.tellers.append(guarded("loop totals")(_tell_loop))
     probe.recorder.fact(framework="torch", frameworkVersion=str(torch.__version__))
-    compiler = getattr(torch, "compiler", None)
-    _is_compiling = is_compiling = getattr(compiler, "is_compiling", _not_compiling)
+    _is_compiling = is_compiling = compiling(torch)
     guarded("torch.save")(weft_probe_side.watch_torch)(torch)
-    original = torch.Tensor.backward
-
-    def backward(self, *args, **kwargs):
-        if is_compiling():
-            return original(self, *args, **kwargs)
-        if loop.thread is None and probe.recorder.folder is not None:
-            guarded("thread")(_trains_here)()
-        began = _clock()
-        result = original(self, *args, **kwargs)
-        try:
-            if probe.recorder.folder is not None:
-                loop.backward += _clock() - began
-                loop.passes += 1
-                wrapper = wrapped_model()
-                if wrapper is not None and wrapper.require_backward_grad_sync:
-                    loop.syncs += 1
-                # Reading a loss on a GPU would synchronize; on a CPU it is cheap, but not free: one in eight is read.
-                if loop.cpu and (loop.epoch_steps < 8 or loop.epoch_steps % 8 == 0):
-                    if not self.is_cuda and self.dim() == 0:
-                        loop.loss = self.item()
-        except Exception as problem:  # noqa: BLE001
-            probe.recorder.error("backward: %r" % problem)
-        return result
-
-    backward.__doc__ = original.__doc__
-    torch.Tensor.backward = backward
-
-    import torch.optim.optimizer as optimizer
-
-    if hasattr(optimizer, "register_optimizer_step_post_hook"):
-        optimizer.register_optimizer_step_pre_hook(_before_optimizer)
-        optimizer.register_optimizer_step_post_hook(_after_optimizer)
-    else:
-        _wrap_steps(optimizer.Optimizer)
-
-    cuda.watch_graphs(getattr(torch.cuda, "graphs", None), _replayed)
+    listener.watch(torch, _before_optimizer, _after_optimizer)
+    cuda.watch_graphs(getattr(torch.cuda, "graphs", None), _captures, _replayed)
     autocast = getattr(torch, "autocast", None)
     if autocast is not None:
         enter = autocast.__enter__
@@ -535,38 +475,16 @@ def watch(torch):
     atexit.register(guarded("last epoch")(_finish))
 
 
-def _wrap_steps(base):
-    """PyTorch before 2.0 has no global hooks: the step of each optimizer is wrapped when it is created."""
-    original = base.__init__
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        step = self.step
-
-        def wrapped(*step_args, **step_kwargs):
-            _before_optimizer(self, None, None)
-            result = step(*step_args, **step_kwargs)
-            _after_optimizer(self, None, None)
-            return result
-
-        wrapped.__doc__ = step.__doc__
-        # Schedulers expect the attributes that they set on the method.
-        wrapped.__self__ = self
-        wrapped.__func__ = getattr(step, "__func__", step)
-        self.step = wrapped
-
-    base.__init__ = __init__
-
-
 def _finish():
     if not probe.recorder.alive():
         return
     if loop.asked is not None and loop.trained:
         # The loop was left early: the last step ended with its optimizer step.
-        _close_step((loop.optimizer_began or loop.asked) + loop.optimizer_time)
+        _close_step(max(loop.asked, loop.updated or loop.asked))
+    if loop.counted is not None:
+        _end_counting()
     _close_epoch()
     guarded("background epoch")(background.close)()
-    guarded("loop totals")(_tell_loop)()
     if wrapped_model() is not None:
         guarded("communication times")(communication_facts)()
     torch = sys.modules.get("torch")

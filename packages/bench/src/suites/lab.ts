@@ -266,21 +266,36 @@ function probeRow(context: Context): void {
     return;
   }
   const quarter = (values: number[]): number => mean([...values].sort((a, b) => a - b).slice(0, values.length >> 2));
-  for (const hidden of [64, 512, 1024])
+  // An epoch costs as much as a few recorded steps: short and long ones.
+  for (const [hidden, batches] of [
+    [64, 20],
+    [64, 200],
+    [512, 20],
+    [1024, 20],
+  ] as const)
     inScratch("probe", (folder) => {
       process.env.PYTHONPATH = join(repository, "packages/lab/probe");
       process.env.WEFT_PROBE_DIR = folder;
       type Sample = { with: number[]; without: number[]; torch: string };
-      const line = ["-W", "ignore", peerScript("probe_cost.py"), String(hidden)];
+      const line = ["-W", "ignore", peerScript("probe_cost.py"), String(hidden), String(batches)];
       const { lines, problem } = pythonLines<Sample>(torch.command, line);
       if (problem !== null) throw new Error(problem);
       const [sample] = lines;
       const stepUs = quarter(sample.without);
       const costUs = quarter(sample.with) - stepUs;
       record.versions.torch = sample.torch;
-      record.sizes.push({ hidden, stepUs, costUs, costPercent: (100 * costUs) / stepUs, samples: sample });
+      record.sizes.push({
+        hidden,
+        batchesPerEpoch: batches,
+        stepUs,
+        costUs,
+        costPercent: (100 * costUs) / stepUs,
+        samples: sample,
+      });
       save();
-      console.log(`step of ${stepUs.toFixed(0)} us: ${costUs.toFixed(1)} us, ${((100 * costUs) / stepUs).toFixed(2)}%`);
+      console.log(
+        `step of ${stepUs.toFixed(0)} us, epoch of ${batches}: ${costUs.toFixed(1)} us, ${((100 * costUs) / stepUs).toFixed(2)}%`,
+      );
     });
 }
 

@@ -106,9 +106,12 @@ async function measuredOn(path: string, options: PredictCommandOptions): Promise
   const [study] = await labWork(() => readStudies([path]));
   const run = study?.runs.find((r) => r.devices === 1) ?? study?.runs[0];
   const facts = run?.ranks[0]?.facts;
-  const steps = (run?.steps ?? [])
+  const recorded = (run?.steps ?? [])
     .filter((s) => s.compile !== true)
     .slice(Math.min(10, Math.floor((run?.steps.length ?? 0) / 5)));
+  // Where the probe sampled, those that stand for the same number of steps: the first ones and long ones were all recorded.
+  const sampling = recorded.reduce((most, s) => Math.max(most, s.weight ?? 1), 1);
+  const steps = recorded.filter((s) => (s.weight ?? 1) * 2 > sampling);
   const samples = batch ?? facts?.batchPerRank ?? steps[0]?.samples;
   const elements =
     given ??

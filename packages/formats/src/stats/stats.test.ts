@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bootstrapInterval, halfWidth95, median, quantile, seededRandom, summarize } from "./index.js";
+import {
+  bootstrapInterval,
+  halfWidth95,
+  median,
+  quantile,
+  seededRandom,
+  summarize,
+  summarizeWeighted,
+  weightedMean,
+  weightedMedian,
+} from "./index.js";
 
 test("a summary has population and sample deviations; an empty list has none", () => {
   const d = summarize([2, 4, 4, 4, 5, 5, 7, 9]);
@@ -9,6 +19,24 @@ test("a summary has population and sample deviations; an empty list has none", (
   assert.ok(Math.abs(d!.sampleStd - Math.sqrt(32 / 7)) < 1e-12);
   assert.equal(d?.median, 4.5);
   assert.equal(summarize([]), null);
+});
+
+test("weighted statistics are those of the list with repeated values", () => {
+  const random = seededRandom(3);
+  for (let round = 0; round < 50; round++) {
+    const values = Array.from({ length: 1 + Math.floor(random() * 12) }, () => ({
+      value: Math.floor(random() * 20),
+      weight: 1 + Math.floor(random() * 5),
+    }));
+    const repeated = values.flatMap(({ value, weight }) => Array.from({ length: weight }, () => value));
+    const expected = summarize(repeated)!;
+    const found = summarizeWeighted(values)!;
+    assert.ok(Math.abs(weightedMean(values) - expected.mean) < 1e-12);
+    assert.equal(weightedMedian(values), expected.median);
+    assert.ok(Math.abs(found.std - expected.std) < 1e-12);
+    assert.deepEqual([found.n, found.min, found.max], [values.length, expected.min, expected.max]);
+  }
+  assert.equal(summarizeWeighted([]), null);
 });
 
 test("quantiles interpolate", () => {

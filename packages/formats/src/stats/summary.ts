@@ -25,6 +25,55 @@ export function mean(values: readonly number[]): number {
   return sum(values) / values.length;
 }
 
+/** A value that stands for `weight` equal ones. */
+export interface Weighted {
+  value: number;
+  weight: number;
+}
+
+/** Mean of a nonempty list in which every value stands for as many as its weight says. */
+export function weightedMean(values: readonly Weighted[]): number {
+  let total = 0;
+  let weights = 0;
+  for (const { value, weight } of values) {
+    total += value * weight;
+    weights += weight;
+  }
+  return total / weights;
+}
+
+/** Median of the list in which every value is repeated as often as its weight says. */
+export function weightedMedian(values: readonly Weighted[]): number {
+  const sorted = [...values].sort((a, b) => a.value - b.value);
+  const position = (sum(values.map(({ weight }) => weight)) - 1) / 2;
+  const at = (index: number): number => {
+    let before = 0;
+    for (const { value, weight } of sorted) {
+      before += weight;
+      if (index < before) return value;
+    }
+    return sorted.at(-1)!.value;
+  };
+  return (at(Math.floor(position)) + at(Math.ceil(position))) / 2;
+}
+
+/** Summary statistics of weighted values, or null when the list is empty; `n` counts the values, which is what was measured. */
+export function summarizeWeighted(values: readonly Weighted[]): Summary | null {
+  if (values.length === 0) return null;
+  const m = weightedMean(values);
+  const n = values.length;
+  const variance = weightedMean(values.map(({ value, weight }) => ({ value: (value - m) ** 2, weight })));
+  return {
+    n,
+    mean: m,
+    std: Math.sqrt(variance),
+    sampleStd: n > 1 ? Math.sqrt((variance * n) / (n - 1)) : 0,
+    min: values.reduce((least, { value }) => Math.min(least, value), Number.POSITIVE_INFINITY),
+    max: values.reduce((most, { value }) => Math.max(most, value), Number.NEGATIVE_INFINITY),
+    median: weightedMedian(values),
+  };
+}
+
 /** Quantile of an ascending, nonempty list, by linear interpolation between order statistics. */
 export function quantileSorted(sorted: readonly number[], q: number): number {
   const position = (sorted.length - 1) * q;

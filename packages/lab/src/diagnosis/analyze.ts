@@ -40,6 +40,8 @@ export interface RunReport {
   source: string;
   /** How the run ended. */
   status: string;
+  /** The probe recorded one of so many steps, because each took little more time than its record. */
+  stepSampling?: number;
   /** Time of an epoch after the warm-up. */
   epochSeconds: { mean: number; std: number; n: number } | null;
   /** The mean over the whole file; only when two jobs wrote to it. */
@@ -117,6 +119,7 @@ function runReports(verdict: Verdict): RunReport[] {
       devices: run.devices,
       ...(run.devicesUnknown === true && { devicesUnknown: true as const }),
       ...(disturbanceIn(run) !== null && { disturbed: true as const }),
+      ...((summary.steps?.sampling ?? 1) > 1 && { stepSampling: summary.steps!.sampling }),
       source: run.source.path,
       status: run.status,
       epochSeconds: summary.seconds === null ? null : short(summary.seconds),

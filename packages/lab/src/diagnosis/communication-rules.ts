@@ -1,6 +1,6 @@
 // Rules about communication and load balance. They are evaluated last, because a late host looks like a slow network.
 
-import { mean } from "@weft/formats/stats";
+import { mean, weightedMean } from "@weft/formats/stats";
 import {
   allReduceUs,
   busBandwidthGBps,
@@ -10,6 +10,7 @@ import {
   type Imbalance,
   imbalance,
   popEfficiencies,
+  weightedTimes,
 } from "../metrics/index.js";
 import { evidence, type RuleFinding } from "../model/index.js";
 import {
@@ -46,8 +47,8 @@ const exposedShare = (r: RunView): number | null =>
   r.summary.steps?.exposedCommShare ??
   (r.parts === null || r.parts.commUs === 0 ? null : r.parts.exposedUs / r.parts.stepUs);
 const backwardUs = (r: RunView): number | null => {
-  const values = r.run.steps.flatMap((s) => (s.backwardUs === undefined ? [] : [s.backwardUs]));
-  return values.length === 0 ? null : mean(values);
+  const values = weightedTimes(r.run.steps, "backwardUs");
+  return values.length === 0 ? null : weightedMean(values);
 };
 
 /** Waits of the ranks for each other; null where nothing shows them. */

@@ -1,7 +1,7 @@
 // Rules about the training loop itself, from what the probe counts inside it: garbage collection, messages, checkpoints and
 // evaluation between steps, loaders that start again, gradients that are exchanged too often, steps that get slower.
-import { mean, median } from "@weft/formats/stats";
-import { imbalance } from "../metrics/index.js";
+import { mean, median, sum, type Weighted, weightedMedian } from "@weft/formats/stats";
+import { imbalance, stepWeight, weightedTimes } from "../metrics/index.js";
 import { evidence } from "../model/index.js";
 import { type EffectEstimate, estimateRemoved } from "../predict/index.js";
 import { type DiagnosisRule, graded, percent } from "./catalog.js";
@@ -14,7 +14,7 @@ function trainingSeconds({ run }: RunView): number | null {
   const first = run.ranks[0]?.rank ?? 0;
   const epochs = run.epochs.filter((e) => (e.rank ?? first) === first && e.seconds !== undefined);
   const byEpochs = epochs.reduce((a, e) => a + e.seconds!, 0);
-  const bySteps = run.steps.reduce((a, s) => a + (s.rank === first ? s.durationUs : 0), 0) / 1e6;
+  const bySteps = run.steps.reduce((a, s) => a + (s.rank === first ? s.durationUs * stepWeight(s) : 0), 0) / 1e6;
   return Math.max(byEpochs, bySteps) || null;
 }
 
@@ -74,9 +74,15 @@ function sideRule(row: {
 }
 
 /** Medians of equal parts of a rank's steps, in order. */
-function partMedians(times: readonly number[], parts: number): number[] {
-  const size = times.length / parts;
-  return Array.from({ length: parts }, (_, k) => median(times.slice(Math.floor(k * size), Math.floor((k + 1) * size))));
+function partMedians(times: readonly Weighted[], parts: number): number[] {
+  const size = sum(times.map(({ weight }) => weight)) / parts;
+  const lists: Weighted[][] = Array.from({ length: parts }, () => []);
+  let before = 0;
+  for (const time of times) {
+    lists[Math.min(parts - 1, Math.floor(before / size))]!.push(time);
+    before += time.weight;
+  }
+  return lists.map((list) => (list.length === 0 ? Number.NaN : weightedMedian(list)));
 }
 
 /**
@@ -84,7 +90,7 @@ function partMedians(times: readonly number[], parts: number): number[] {
  * single slow parts: every part of the second half must be above the first quarter, and the rise above what
  * neighboring parts differ by.
  */
-function slowdown(times: readonly number[]): { start: number; end: number } | null {
+function slowdown(times: readonly Weighted[]): { start: number; end: number } | null {
   if (times.length < 24) return null;
   const [start, , , end] = partMedians(times, 4) as [number, number, number, number];
   const eighths = partMedians(times, 8);
@@ -174,7 +180,7 @@ export const loopRules: readonly DiagnosisRule[] = [
       const first = r.run.ranks[0]?.rank ?? 0;
       const own = r.run.steps.filter((s) => s.rank === first && s.dataWaitUs !== undefined && s.epoch !== undefined);
       const opening = own.filter((s, i) => i === 0 || own[i - 1]!.epoch !== s.epoch).map((s) => s.dataWaitUs!);
-      const usual = own.length === 0 ? 0 : median(own.map((s) => s.dataWaitUs!));
+      const usual = own.length === 0 ? 0 : weightedMedian(weightedTimes(own, "dataWaitUs"));
       const waited = opening.reduce((a, us) => a + Math.max(0, us - usual), 0) / 1e6;
       const share = (loaderStartSeconds + waited) / (whole + loaderStartSeconds);
       if (share < 0.05) return null;
@@ -241,9 +247,7 @@ export const loopRules: readonly DiagnosisRule[] = [
       const skip = r.summary.steps?.warmupSteps ?? 0;
       const ranks = r.summary.steps?.perRank.map(({ rank }) => rank) ?? [];
       const trends = ranks.map((rank) =>
-        slowdown(
-          r.run.steps.filter((s) => s.rank === rank && s.step >= skip && s.compile !== true).map((s) => s.durationUs),
-        ),
+        slowdown(weightedTimes(r.run.steps.filter((s) => s.rank === rank && s.step >= skip && s.compile !== true))),
       );
       const rising = trends.flatMap((t) => t ?? []);
       if (r.disturbed || rising.length === 0 || rising.length < trends.length) return null;

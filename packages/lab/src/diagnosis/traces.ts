@@ -1,7 +1,8 @@
 // Attaches summaries of the traces in a run's folder to the run.
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { mean } from "@weft/formats/stats";
+import { weightedMean } from "@weft/formats/stats";
+import { weightedTimes } from "../metrics/index.js";
 import type { Run, Study, TraceSummary } from "../model/index.js";
 import { analyzeTraces, type RankReport } from "../trace/index.js";
 import { traceFindings } from "./trace-rules.js";
@@ -60,11 +61,11 @@ const aboutIdleTime = new Set(["trace-host-bound", "trace-small-kernels"]);
  * where either is not known. Near 1 the device is never idle without the profiler.
  */
 function stepOverBusy(run: Run, report: RankReport): number | null {
-  const times = run.steps.filter((s) => s.rank === report.rank && s.compile !== true).map((s) => s.durationUs);
+  const times = weightedTimes(run.steps.filter((s) => s.rank === report.rank && s.compile !== true));
   const { spanUs, idleUs, steps } = report;
   if (times.length < 20 || spanUs === undefined || idleUs === undefined || steps.length === 0) return null;
   // The mean, because a host that runs ahead has short steps and then a long one.
-  const own = mean(times.slice(Math.min(10, Math.floor(times.length / 5))));
+  const own = weightedMean(times.slice(Math.min(10, Math.floor(times.length / 5))));
   const busy = (spanUs - idleUs) / steps.length;
   return busy > 0 ? own / busy : null;
 }

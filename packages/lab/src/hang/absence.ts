@@ -13,7 +13,7 @@ export function absentRank(context: HangContext): HangVerdict | null {
     const absent = members.filter((rank) => {
       const own = context.evidence.ranks.get(rank);
       if (waiting.ranks.includes(rank)) return false;
-      const last = own === undefined ? null : lastSequence(own, group);
+      const last = own === undefined ? null : (lastSequence(own, group) ?? lastInLogs(own));
       return last === null || last < (waiting.sequence as number);
     });
     if (absent.length === 0) continue;
@@ -29,6 +29,12 @@ export function absentRank(context: HangContext): HangVerdict | null {
     );
   }
   return null;
+}
+
+/** The last call that a rank has issued according to its log; null where that says nothing. */
+function lastInLogs({ calls, watchdog, status }: RankEvidence): number | null {
+  if (calls !== undefined || (watchdog === undefined && status.length === 0)) return null;
+  return Math.max(watchdog?.sequence ?? -1, ...status.map(({ enqueued }) => enqueued));
 }
 
 /** A rank that waits in a call which it always issued in another group before. */
@@ -150,7 +156,16 @@ export function reasonOfAbsence(
       site: null,
       facts: [`rank ${own.rank} wrote nothing, but ${own.process.detail}: a call into C keeps the interpreter lock`],
     };
-  if (frames.length === 0) return own.calls === undefined ? null : { kind: "late", site: null, facts: [] };
+  if (frames.length === 0 && own.calls === undefined) {
+    const last = lastInLogs(own);
+    if (last === null) return null;
+    const fact =
+      own.watchdog === undefined
+        ? `rank ${own.rank} issued collectives up to number ${last}, says its log`
+        : `rank ${own.rank} waits in ${own.watchdog.op.toLowerCase()} number ${own.watchdog.sequence}, says its log`;
+    return { kind: "late", site: null, facts: [fact] };
+  }
+  if (frames.length === 0) return { kind: "late", site: null, facts: [] };
   const site = userSite(frames);
   const what = occupations.find(({ frame }) => frames.some(({ file, name }) => frame.test(`${file} ${name}`)))?.does;
   const fact = `rank ${own.rank} ${what === undefined ? "" : `${what}: it `}is in ${frames

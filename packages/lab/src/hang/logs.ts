@@ -6,7 +6,7 @@ import { isConsequence } from "./verdict.js";
 /** `[rank3]: `, `[default3]:` (torchrun) and `3: ` (srun --label). */
 const rankPrefix = /^(?:\[\d+\] )?(?:\[(?:rank|default)(\d{1,7})\]:|\s{0,6}(\d{1,7}): )\s?/;
 const watchdog =
-  /\[(?:PG (?:ID )?\S+ (?:PG GUID \S+ )?)?Rank (\d{1,7})\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w+)(?:, NumelIn=(\d+))?/;
+  /\[(?:PG (?:ID )?(\S+) (?:PG GUID \S+ )?)?Rank (\d{1,7})\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,15}), OpType=(\w+)(?:, NumelIn=(\d+))?/;
 const status =
   /\[PG (?:ID )?(\S+) (?:PG GUID \S+ )?Rank (\d{1,7})\].*?last enqueued(?: NCCL)? work: (-?\d{1,15}), last completed(?: NCCL)? work: (-?\d{1,15})/;
 const raisedLine =
@@ -48,13 +48,19 @@ export function readLog(text: string, file: string, fileRank: number | null, evi
 
     const caught = watchdog.exec(line);
     if (caught !== null) {
-      const own = about(Number(caught[1]));
-      own.watchdog ??= {
-        sequence: Number(caught[2]),
-        op: caught[3],
-        group: "0",
-        numel: caught[4] === undefined ? null : Number(caught[4]),
-      };
+      const own = about(Number(caught[2]));
+      const [group, sequence] = [caught[1] ?? null, Number(caught[3])];
+      // Later calls of the same group time out as well, and are not reported in order: the first one is what it waits for.
+      if (
+        own.watchdog === undefined ||
+        ((group ?? own.watchdog.group) === own.watchdog.group && sequence < own.watchdog.sequence)
+      )
+        own.watchdog = {
+          sequence,
+          op: caught[4],
+          group: group ?? own.watchdog?.group ?? "0",
+          numel: caught[5] === undefined ? null : Number(caught[5]),
+        };
     }
     const last = status.exec(line);
     if (last !== null)

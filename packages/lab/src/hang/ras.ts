@@ -1,50 +1,115 @@
-// Output of NCCL's RAS client (ncclras): ranks that are missing, dead, or behind in their collectives.
+// Output of NCCL's RAS client (ncclras), as text and as JSON (NCCL 2.28.7 and later): ranks that are missing, dead, or behind in
+// their collectives. Communicators number their own ranks: only those of the whole job are named by rank, others are noted.
 import { type HangEvidence, isRank, rankEvidence } from "./evidence.js";
 
 export function looksLikeRas(text: string): boolean {
-  return /^Job summary\s*$/m.test(text) && /^(?:Communicators|Errors|Warnings)/m.test(text);
+  return /^\s*Job summary\s*$/m.test(text) && /^\s*(?:Communicators|Errors|Warnings)/m.test(text);
 }
 
-const rankLine = /^\s*Ranks?\s+(\d{1,7})\s+--\s+(.*)$/;
-const launched = /(\d+) ranks? ha(?:s|ve) launched up to operation (\d{1,15})/;
+/** Nodes, processes per node, GPUs per process, processes and GPUs of the job. */
+const jobRow = /^\s*\d+\s+[\d-]+\s+[\d-]+\s+\d+\s+(\d+)\s*$/;
+/** A row of the table of communicators: number of the group and ranks per communicator. */
+const groupRow = /^\s*(\d+)\s+\d+\s+[\d-]+\s+[\d-]+\s+([\d-]+)\s+\d+\s+[A-Z]+\s+[A-Z]/;
+const section = /^\s*(?:#(\d+)-(\d+) \(\w+\) )?(INCOMPLETE|DEAD|MISMATCH|NOCOMM|ABORT|TIMEOUT)\s*$/;
+const operations = /ha(?:s|ve) (?:launched up to operation (\d{1,15})|not launched any operations)/;
+const rankLine = /^\s*Rank (\d{1,7})\b(.*)$/;
+const missing = /^\s*The missing ranks?: ([\d, -]+)$/;
 
-/** Takes a RAS report into the evidence. Sections name a condition first and list ranks below it. */
+const mostNotes = 32;
+
+function* listed(text: string): Generator<number> {
+  for (const part of text.split(",")) {
+    const [first, last = first] = part.split("-").map((n) => Number(n.trim()));
+    for (let rank = first!; rank <= last! && isRank(rank); rank++) yield rank;
+  }
+}
+
+/** Takes a RAS report into the evidence. Sections name a communicator and a condition first and list ranks below them. */
 export function readRas(text: string, file: string, evidence: HangEvidence): void {
-  let condition = "";
+  const ranksPerComm = new Map<string, string>();
   let operation: number | null = null;
   let most = -1;
+  let ofWholeJob = true;
   for (const line of text.split("\n")) {
-    const total = /^\s*(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s*$/.exec(line);
-    if (total !== null && evidence.worldSize === null && isRank(Number(total[5]) - 1))
-      evidence.worldSize = Number(total[5]);
-    const heading = /\b(INCOMPLETE|DEAD|MISMATCH|NOCOMM|ABORT|TIMEOUT)\b/.exec(line);
-    if (heading !== null) {
-      condition = heading[1];
+    const job = jobRow.exec(line);
+    if (job !== null && evidence.worldSize === null && isRank(Number(job[1]) - 1)) evidence.worldSize = Number(job[1]);
+    const group = groupRow.exec(line);
+    if (group !== null) ranksPerComm.set(group[1]!, group[2]!);
+    const head = section.exec(line);
+    if (head !== null) {
       operation = null;
+      const size = head[1] === undefined ? undefined : ranksPerComm.get(head[1]);
+      ofWholeJob = size === undefined || evidence.worldSize === null || size === String(evidence.worldSize);
     }
-    const count = launched.exec(line);
-    if (count !== null) {
-      operation = Number(count[2]);
-      most = Math.max(most, operation);
-    }
+    if (/Communicator ranks have different|ranks have status/.test(line)) operation = null;
+    const count = operations.exec(line);
+    if (count !== null) operation = Number(count[1] ?? 0);
     const rank = rankLine.exec(line);
-    if (rank === null || !isRank(Number(rank[1]))) continue;
-    const own = rankEvidence(evidence, Number(rank[1]));
-    if (!own.files.includes(file)) own.files.push(file);
-    if (operation !== null) own.status.push({ group: "0", enqueued: operation, completed: operation });
-    else if (condition === "DEAD" || condition === "INCOMPLETE")
-      own.process ??= {
-        state: "dead",
-        detail: `NCCL RAS cannot reach it (${condition.toLowerCase()}): ${rank[2].trim().slice(0, 200)}`,
-      };
-  }
-  // RAS lists only the smaller sets: everybody else has launched the most.
-  if (most >= 0 && evidence.worldSize !== null)
-    for (let rank = 0; rank < evidence.worldSize; rank++) {
-      const own = rankEvidence(evidence, rank);
-      if (own.status.length === 0 && own.process === undefined) {
-        own.files.push(file);
-        own.status.push({ group: "0", enqueued: most, completed: most });
-      }
+    const absent = missing.exec(line);
+    if (!ofWholeJob) {
+      if ((rank !== null || absent !== null || count !== null) && evidence.notes.length < mostNotes)
+        evidence.notes.push(`a communicator of a part of the ranks: ${line.trim().slice(0, 200)}`);
+      continue;
     }
+    if (operation !== null) most = Math.max(most, operation);
+    if (rank !== null && isRank(Number(rank[1])) && operation !== null)
+      launchedUpTo(evidence, file, Number(rank[1]), operation);
+    // One rank has its operation in its own line.
+    if (rank !== null && count !== null) operation = null;
+    if (absent !== null) for (const one of listed(absent[1]!)) unreachable(evidence, file, one, "its data are missing");
+  }
+  everybodyElse(evidence, file, most);
+}
+
+function about(evidence: HangEvidence, file: string, rank: number) {
+  const own = rankEvidence(evidence, rank);
+  if (!own.files.includes(file)) own.files.push(file);
+  return own;
+}
+
+function launchedUpTo(evidence: HangEvidence, file: string, rank: number, operation: number): void {
+  about(evidence, file, rank).status.push({ group: "0", enqueued: operation, completed: operation });
+}
+
+function unreachable(evidence: HangEvidence, file: string, rank: number, why: string): void {
+  about(evidence, file, rank).process ??= { state: "dead", detail: `NCCL RAS cannot reach it: ${why}` };
+}
+
+/** RAS lists only the smaller sets: everybody else has launched the most. */
+function everybodyElse(evidence: HangEvidence, file: string, most: number): void {
+  if (most < 0 || evidence.worldSize === null) return;
+  for (let rank = 0; rank < evidence.worldSize; rank++) {
+    const own = rankEvidence(evidence, rank);
+    if (own.status.length === 0 && own.process === undefined) launchedUpTo(evidence, file, rank, most);
+  }
+}
+
+const record = (value: unknown): Record<string, unknown> =>
+  value !== null && typeof value === "object" ? (value as Record<string, unknown>) : {};
+const list = (value: unknown): Record<string, unknown>[] => (Array.isArray(value) ? value.map(record) : []);
+
+/** Whether a JSON file is a report of RAS. */
+export const isRasJson = (value: unknown): boolean =>
+  typeof record(value)["nccl_version"] === "string" && Array.isArray(record(value)["communicators"]);
+
+/** Takes a RAS report in JSON: of its largest communicator, whose ranks are those of the job. */
+export function readRasJson(value: unknown, file: string, evidence: HangEvidence): void {
+  const size = (one: Record<string, unknown>): number => (typeof one["size"] === "number" ? one["size"] : 0);
+  const comms = list(record(value)["communicators"]);
+  if (comms.length === 0) return;
+  const whole = comms.reduce((a, b) => (size(b) > size(a) ? b : a));
+  if (evidence.worldSize === null && isRank(size(whole) - 1)) evidence.worldSize = size(whole);
+  for (const one of list(whole["ranks"])) {
+    if (!isRank(one["rank"] as number)) continue;
+    const counts = Object.values(record(one["collective_counts"])).filter((n) => typeof n === "number");
+    launchedUpTo(
+      evidence,
+      file,
+      one["rank"] as number,
+      counts.reduce((a, b) => a + b, 0),
+    );
+  }
+  for (const one of list(whole["missing_ranks"]))
+    if (isRank(one["rank"] as number))
+      unreachable(evidence, file, one["rank"] as number, `process ${String(one["pid"])} on ${String(one["host"])}`);
 }

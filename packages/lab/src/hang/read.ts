@@ -17,7 +17,7 @@ import {
 import { CallTable, type FlightRecorderDump, readFlightRecorder } from "./flight-recorder.js";
 import { readLog } from "./logs.js";
 import { PickleError, readPickle } from "./pickle.js";
-import { looksLikeRas, readRas } from "./ras.js";
+import { isRasJson, looksLikeRas, readRas, readRasJson } from "./ras.js";
 import { looksLikeFaulthandler, looksLikePySpy, readFaulthandler, readPySpy } from "./stacks.js";
 
 const largestDump = 256 * 2 ** 20;
@@ -136,6 +136,7 @@ class Reader {
     else if (isObject(value) && value["format"] === "weft.hang") this.probeDump(file, value);
     else if (Array.isArray(value) && isObject(value[0]) && Array.isArray(value[0]["frames"]) && "thread_id" in value[0])
       this.pySpyJson(file, value);
+    else if (isRasJson(value)) readRasJson(value, file, this.evidence);
     else this.flightRecorder(file, value, rankInName(file));
   }
 

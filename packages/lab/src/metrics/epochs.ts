@@ -3,6 +3,7 @@
 import type { TrainingEpoch } from "@weft/formats";
 import { median, type Summary, summarize } from "@weft/formats/stats";
 import type { Run } from "../model/index.js";
+import { stepWeight } from "./steps.js";
 
 export interface EpochSummary {
   /** Statistics of the rows that are used, of the main job. */
@@ -113,7 +114,8 @@ function withoutJumps(rows: readonly TrainingEpoch[]): { kept: TrainingEpoch[]; 
 function recordedSteps(run: Run, rank: number): Map<number, number> {
   const counts = new Map<number, number>();
   for (const step of run.steps)
-    if (step.rank === rank && step.epoch !== undefined) counts.set(step.epoch, (counts.get(step.epoch) ?? 0) + 1);
+    if (step.rank === rank && step.epoch !== undefined)
+      counts.set(step.epoch, (counts.get(step.epoch) ?? 0) + stepWeight(step));
   return counts;
 }
 

@@ -1,8 +1,9 @@
 // Load imbalance from the steps of all ranks. Synchronized ranks have equal step times, so that the own time of a rank is its step
 // without its waits: the recorded exposed communication or, where only the backward pass was timed, how much longer it
-// took than on the rank that arrived last.
+// took than on the rank that arrived last. Where the probe sampled, all ranks recorded the same steps.
 import type { TrainingStep } from "@weft/formats";
 import { mean, summarize } from "@weft/formats/stats";
+import { stepWeight } from "./steps.js";
 
 /** How the ranks of a run wait for each other. */
 export interface Imbalance {
@@ -54,7 +55,10 @@ export function imbalance(steps: readonly TrainingStep[], skip: number, synchron
   const above = new Map<number, number[]>();
   let lost = 0;
   let total = 0;
+  let weights = 0;
   for (const row of rows) {
+    const weight = mean(row.map(stepWeight));
+    weights += weight;
     const shortest = recorded ? 0 : row.reduce((a, s) => Math.min(a, s.backwardUs!), Number.POSITIVE_INFINITY);
     const waits = row.map((s) => (recorded ? s.exposedCommUs! : s.backwardUs! - shortest));
     const own = row.map((s, i) => s.durationUs - waits[i]!);
@@ -64,16 +68,16 @@ export function imbalance(steps: readonly TrainingStep[], skip: number, synchron
       if (list === undefined) above.set(s.rank, [own[i]! - usual]);
       else list.push(own[i]! - usual);
       const sum = totals.get(s.rank) ?? { us: 0, waitUs: 0 };
-      totals.set(s.rank, { us: sum.us + own[i]!, waitUs: sum.waitUs + waits[i]! });
+      totals.set(s.rank, { us: sum.us + own[i]! * weight, waitUs: sum.waitUs + waits[i]! * weight });
     }
     const most = own.reduce((a, us) => Math.max(a, us), 0);
     const at = row[own.indexOf(most)]!.rank;
-    slowestIn.set(at, (slowestIn.get(at) ?? 0) + 1);
-    lost += most - usual;
-    total += mean(row.map((s) => s.durationUs));
+    slowestIn.set(at, (slowestIn.get(at) ?? 0) + weight);
+    lost += (most - usual) * weight;
+    total += mean(row.map((s) => s.durationUs)) * weight;
   }
   const own = [...totals]
-    .map(([rank, sum]) => ({ rank, us: sum.us / rows.length, waitUs: sum.waitUs / rows.length }))
+    .map(([rank, sum]) => ({ rank, us: sum.us / weights, waitUs: sum.waitUs / weights }))
     .sort((a, b) => a.rank - b.rank);
   const middle = mean(own.map((o) => o.us));
   const top = own.reduce((a, b) => (b.us > a.us ? b : a));
@@ -82,7 +86,7 @@ export function imbalance(steps: readonly TrainingStep[], skip: number, synchron
     lostShare: total > 0 ? lost / total : 0,
     slowest: {
       rank: top.rank,
-      share: (slowestIn.get(top.rank) ?? 0) / rows.length,
+      share: (slowestIn.get(top.rank) ?? 0) / weights,
       aboveMean: top.us / middle - 1,
       standardErrors: inStandardErrors(above.get(top.rank)!),
     },

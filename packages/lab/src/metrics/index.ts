@@ -18,4 +18,5 @@ export {
 } from "./laws.js";
 export { type PopEfficiencies, popEfficiencies } from "./pop.js";
 export { type CountSummary, type RunSummary, type StudySummary, summarizeStudy, type TimeBasis } from "./scaling.js";
+export { stepWeight, weightedTimes } from "./steps.js";
 export { fitUsl, type Usl, uslThroughput } from "./usl.js";

@@ -1,6 +1,7 @@
 // Summarizes the steps of all ranks: step time, waits, throughput and the work per epoch. Warm-up and compile steps are excluded.
+// Where the probe sampled, a step counts for all that it stands for.
 import type { TrainingStep } from "@weft/formats";
-import { mean, median, type Summary, sum, summarize } from "@weft/formats/stats";
+import { type Summary, sum, summarizeWeighted, type Weighted, weightedMean, weightedMedian } from "@weft/formats/stats";
 import type { Run } from "../model/index.js";
 
 interface RankSteps {
@@ -32,7 +33,19 @@ export interface StepSummary {
   compiledInWindow: number;
   /** Steps that were excluded as clock jumps. */
   clockJumps: number;
+  /** The largest number of steps that one record stands for: 1 where every step was recorded. */
+  sampling: number;
 }
+
+/** Number of steps that a record stands for. */
+export const stepWeight = (step: TrainingStep): number => Math.max(1, step.weight ?? 1);
+
+/** A time of the steps that have it, with the number of steps that each stands for. */
+export const weightedTimes = (
+  steps: readonly TrainingStep[],
+  field: "durationUs" | "dataWaitUs" | "commUs" | "exposedCommUs" | "backwardUs" | "samples" = "durationUs",
+): Weighted[] =>
+  steps.flatMap((step) => (step[field] === undefined ? [] : [{ value: step[field], weight: stepWeight(step) }]));
 
 /** A step longer than this multiple of its rank's median is a clock jump; checkpoints and stalls are shorter. */
 const clockJump = 1000;
@@ -55,18 +68,20 @@ function meanOf(
   steps: readonly TrainingStep[],
   field: "dataWaitUs" | "commUs" | "exposedCommUs" | "samples",
 ): number | null {
-  const values = steps.flatMap((step) => (step[field] === undefined ? [] : [step[field]]));
-  return values.length === 0 ? null : mean(values);
+  const values = weightedTimes(steps, field);
+  return values.length === 0 ? null : weightedMean(values);
 }
 
-/**
- * The work of the longest recorded epoch. If a limit on steps ended it early and its length is known, the samples are scaled to
- * the whole epoch, because they are compared with the time of a whole epoch.
- */
-function epochTotals(
+/** Steps and samples of each epoch of a rank: of its steps or, where the probe sampled, as it counted them; null without epochs. */
+function epochWork(
+  run: Run,
+  rank: number,
   steps: readonly TrainingStep[],
-  stepsPerEpoch: number | undefined,
-): { steps: number; samples: number | null } | null {
+): { steps: number; samples: number | null }[] | null {
+  if (steps.some((step) => stepWeight(step) > 1))
+    return run.epochs.flatMap((row) =>
+      (row.rank ?? 0) === rank && row.steps !== undefined ? [{ steps: row.steps, samples: row.samples ?? null }] : [],
+    );
   const epochs = new Map<number, TrainingStep[]>();
   for (const step of steps) {
     if (step.epoch === undefined) return null;
@@ -74,14 +89,28 @@ function epochTotals(
     if (list === undefined) epochs.set(step.epoch, [step]);
     else list.push(step);
   }
-  const lists = [...epochs].sort((a, b) => a[0] - b[0]).map(([, list]) => list);
-  if (lists.length === 0) return null;
-  const longest = lists.reduce((a, b) => (b.length > a.length ? b : a));
-  const samples = longest.every((step) => step.samples !== undefined)
-    ? sum(longest.map((step) => step.samples!))
-    : null;
-  const missing = Math.max(1, (stepsPerEpoch ?? 0) / longest.length);
-  return { steps: longest.length, samples: samples === null ? null : samples * missing };
+  return [...epochs]
+    .sort((a, b) => a[0] - b[0])
+    .map(([, list]) => ({
+      steps: list.length,
+      samples: list.every((step) => step.samples !== undefined) ? sum(list.map((step) => step.samples!)) : null,
+    }));
+}
+
+/**
+ * The work of the longest epoch. If a limit on steps ended it early and its length is known, the samples are scaled to the whole
+ * epoch, because they are compared with the time of a whole epoch.
+ */
+function epochTotals(
+  run: Run,
+  rank: number,
+  list: readonly TrainingStep[],
+): { steps: number; samples: number | null } | null {
+  const epochs = epochWork(run, rank, list);
+  if (epochs === null || epochs.length === 0) return null;
+  const { steps, samples } = epochs.reduce((a, b) => (b.steps > a.steps ? b : a));
+  const missing = Math.max(1, (run.workload.stepsPerEpoch ?? 0) / steps);
+  return { steps, samples: samples === null ? null : samples * missing };
 }
 
 export function summarizeSteps(run: Run, warmup?: number): StepSummary | null {
@@ -101,22 +130,22 @@ export function summarizeSteps(run: Run, warmup?: number): StepSummary | null {
     compiledInWindow += window.filter((step) => step.compile === true).length;
     const clean = window.filter((step) => step.compile !== true);
     const candidates = clean.length > 0 ? clean : window;
-    const bound = median(candidates.map((step) => step.durationUs)) * clockJump;
+    const bound = weightedMedian(weightedTimes(candidates)) * clockJump;
     const used = candidates.filter((step) => step.durationUs <= bound);
     clockJumps += candidates.length - used.length;
     for (const step of used) counted.push(step);
     perRank.push({
       rank,
       steps: used.length,
-      meanUs: mean(used.map((step) => step.durationUs)),
+      meanUs: weightedMean(weightedTimes(used)),
       dataWaitUs: meanOf(used, "dataWaitUs"),
       samplesPerStep: meanOf(used, "samples"),
     });
-    const totals = epochTotals(steps, run.workload.stepsPerEpoch);
+    const totals = epochTotals(run, rank, steps);
     stepsPerEpoch ??= totals?.steps ?? null;
     samplesPerEpoch = totals?.samples == null || samplesPerEpoch === null ? null : samplesPerEpoch + totals.samples;
   }
-  const duration = summarize(counted.map((step) => step.durationUs))!;
+  const duration = summarizeWeighted(weightedTimes(counted))!;
   const shareOf = (field: "dataWaitUs" | "commUs" | "exposedCommUs"): number | null => {
     const value = meanOf(counted, field);
     return value === null ? null : value / duration.mean;
@@ -137,9 +166,10 @@ export function summarizeSteps(run: Run, warmup?: number): StepSummary | null {
     samplesPerSecond: samples === null ? null : samples * complete,
     stepsPerEpoch,
     samplesPerEpoch: samplesPerEpoch === null ? null : samplesPerEpoch * complete,
-    firstStepRatio: firsts.reduce((a, b) => Math.max(a, b)) / median(counted.map((step) => step.durationUs)),
+    firstStepRatio: firsts.reduce((a, b) => Math.max(a, b)) / duration.median,
     warmupSteps,
     compiledInWindow,
     clockJumps,
+    sampling: run.steps.reduce((most, step) => Math.max(most, stepWeight(step)), 1),
   };
 }

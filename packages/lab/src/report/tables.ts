@@ -133,6 +133,10 @@ function studyText(report: StudyReport): string[] {
     if (run.totalSeconds !== null && report.basis !== "run")
       out.push(`  Total training time: ${run.totalSeconds.toFixed(1)} s (${(run.totalSeconds / 60).toFixed(1)} min)`);
     if (run.samplesPerSecond !== null) out.push(`  Throughput: ${run.samplesPerSecond.toFixed(0)} samples/s`);
+    if (run.stepSampling !== undefined)
+      out.push(
+        `  Short steps: the probe counted all and recorded one of ${run.stepSampling}, so that it costs less than 1%.`,
+      );
     if (run.disturbed === true) out.push("  Others used the machine during this run.");
     if (point !== undefined && point.class === "baseline") out.push("  Baseline.");
     else if (point?.valid === true)

@@ -64,6 +64,7 @@ function* stepRows(studies: readonly Study[]): Generator<Cell[]> {
           s.exposedCommUs,
           s.samples,
           s.loss,
+          s.weight ?? 1,
         ];
 }
 
@@ -140,6 +141,7 @@ export function studyTables(studies: readonly Study[]): Table[] {
         ["exposed_comm_us", "DOUBLE"],
         ["samples", "DOUBLE"],
         ["loss", "DOUBLE"],
+        ["weight", "INTEGER"],
       ],
       rows: stepRows(studies),
     },

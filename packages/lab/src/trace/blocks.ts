@@ -1,32 +1,14 @@
-// Reads one file with several threads. The bytes are cut where an event seems to begin, and worker threads parse the blocks.
+// Reads one file with several threads. The bytes are cut where an event seems to begin, and this and other threads parse blocks.
 // A block counts only if the one before it ended behind a whole event and it does so, too: then it was cut at the right place.
 // All others are parsed again here, so that the result is always that of one thread.
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
+import { type BlockAnswer, type BlockQuestion, parseBlock } from "./block.js";
 import type { TraceData } from "./data.js";
-import { appendPiece, type TracePiece } from "./piece.js";
+import { appendPiece } from "./piece.js";
 import type { Sorter } from "./sorter.js";
 import type { TraceStream } from "./stream.js";
 import { hashSeed } from "./symbols.js";
-
-/**
- * Bytes are shared and tables copied, never moved: once a buffer has been moved, V8 checks at every access to any typed array
- * whether it still has one, which makes parsing half as fast.
- */
-export interface BlockQuestion {
-  bytes: SharedArrayBuffer;
-  length: number;
-  unit: "ns" | "us";
-  originUs: number;
-}
-
-export interface BlockAnswer {
-  /** Null where the block does not consist of whole events. */
-  piece: TracePiece | null;
-  events: number;
-  /** Offset behind the last event. */
-  behindLast: number;
-}
 
 const usualBlock = 4 << 20;
 /** Bytes that are read at a time until the first event is known. */
@@ -36,6 +18,10 @@ const searchBytes = 1 << 20;
 /** Smaller files are read before the threads have started. */
 const worthThreads = 24 << 20;
 const mostThreads = 4;
+/** Blocks that another thread has at a time; when all have as many, this thread parses the next one. */
+const blocksAhead = 2;
+/** Blocks of this thread that may wait for earlier ones of others. */
+const ownBlocks = 3;
 
 /** Number of threads that a file of so many (uncompressed) bytes is worth; 1: no others. */
 export function threadsFor(bytes: number): number {
@@ -81,6 +67,11 @@ class Thread {
     });
   }
 
+  /** Blocks that it has not answered. */
+  get outstanding(): number {
+    return this.waiting.length;
+  }
+
   parse(question: BlockQuestion): Promise<BlockAnswer> {
     return new Promise((resolve, reject) => {
       this.waiting.push({ resolve, reject });
@@ -103,7 +94,6 @@ export class ParallelStream implements ByteSink {
   private readonly spare: Buffer[] = [];
   private block: Buffer;
   private used = 0;
-  private blocks = 0;
 
   constructor(
     private readonly stream: TraceStream,
@@ -129,7 +119,7 @@ export class ParallelStream implements ByteSink {
   }
 
   async advance(bytes: number): Promise<void> {
-    if (this.threads.length === 0) this.threads = Array.from({ length: this.threadCount }, () => new Thread());
+    if (this.threads.length === 0) this.threads = Array.from({ length: this.threadCount - 1 }, () => new Thread());
     this.used += bytes;
     if (this.used >= this.blockBytes || !this.hasBegun) await this.cut();
   }
@@ -170,13 +160,14 @@ export class ParallelStream implements ByteSink {
     this.block.copy(next, 0, at, this.used);
     const { unit, originUs } = this.data;
     const question = { bytes: this.block.buffer as unknown as SharedArrayBuffer, length: at, unit, originUs };
-    const answer = this.threads[this.blocks++ % this.threadCount].parse(question);
+    const free = this.threads.reduce((a, b) => (b.outstanding < a.outstanding ? b : a));
+    const answer = free.outstanding < blocksAhead ? free.parse(question) : Promise.resolve(parseBlock(question));
     // Awaited in order; until then a failure must not count as unhandled.
     answer.catch(() => {});
     this.pending.push({ block: this.block.subarray(0, at), answer });
     this.used -= at;
     this.block = next;
-    if (this.pending.length >= 2 * this.threadCount) await this.take();
+    if (this.pending.length >= blocksAhead * this.threads.length + ownBlocks) await this.take();
   }
 
   /** Takes the oldest block. */

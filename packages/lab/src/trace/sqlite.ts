@@ -1,7 +1,7 @@
 // Reports of profilers as SQLite databases: each profiler has a reader that turns its tables into SQL queries whose rows are
 // events of a Chrome trace, which the one parser reads. Only plain tables and columns are read: views, virtual tables and
 // generated columns run what the author of the file wrote, for as long as they like.
-import sqlite from "node-sqlite3-wasm";
+import type sqlite from "node-sqlite3-wasm";
 import type { TraceStream } from "./stream.js";
 
 type Database = InstanceType<typeof sqlite.Database>;
@@ -130,7 +130,7 @@ export async function streamSqlite(
   readers: readonly ((report: SqliteReport) => SqliteTrace | null)[],
   options: SqliteOptions = {},
 ): Promise<SqliteSource> {
-  const db = open(file);
+  const db = await open(file);
   try {
     const report = new SqliteReport(db);
     let trace: SqliteTrace | null = null;
@@ -163,7 +163,9 @@ function header({ deviceNames, baseNanoseconds }: SqliteTrace): string {
   return `{${base}"deviceProperties":${properties},"traceEvents":[{"ph":"M","name":"process_sort_index","pid":0,"tid":0}`;
 }
 
-function open(file: string): Database {
+async function open(file: string): Promise<Database> {
+  // Loaded when it is needed: most traces are JSON.
+  const { default: sqlite } = await import("node-sqlite3-wasm");
   try {
     return new sqlite.Database(file, { readOnly: true, fileMustExist: true });
   } catch (error) {
