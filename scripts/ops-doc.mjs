@@ -142,14 +142,14 @@ const plainList = (names, declared, prefix = "") =>
 
 const sections = [
   ["Making tensors", ["create", "grids", "random", "distributions"]],
-  ["Element by element", ["math", "elementwise", "elementary", "special"]],
+  ["Element by element", ["math", "elementwise", "elementary", "integers", "special"]],
   ["Reductions and statistics", ["reduce", "cumulative", "statistics", "samples"]],
   ["Shape", ["shape", "padding", "windows", "einops"]],
   ["Indexing and sorting", ["indexing", "selection", "scatter"]],
   ["Products", ["einsum", "conv"]],
   [
     "Neural networks: activations, normalization, losses",
-    ["nnfunctions", "activations", "class-losses", "losses", "attention", "pool", "normalize", "resize"],
+    ["nnfunctions", "activations", "class-losses", "losses", "attention", "pool", "normalize", "resize", "patches"],
   ],
   ["Linear algebra", ["linalg", "matrix-functions"]],
   ["Properties of dtypes", ["dtypes"]],
@@ -253,7 +253,7 @@ const expected =
   "elu selu mish hardtanh nllLoss ctcLoss cosineSimilarity gammaln digamma erfinv erfc i0 asinh acosh atanh hypot " +
   "logaddexp nanToNum isInf leftShift rightShift bitwiseNot scatter mask repeat bitcast histogram2d tensorsolve binomial " +
   "cummax cummin logcumsumexp partition argpartition lerp gcd lcm frexp ldexp bitwiseCount unravelIndex cdist pixelShuffle fold " +
-  "gridSample associativeScan reduceWindow packbits logm embeddingBag maxUnpool2d alphaDropout";
+  "gridSample associativeScan reduceWindow packBits unpackBits logm embeddingBag maxUnpool2d alphaDropout";
 const missing = expected.split(" ").filter((name) => !(name in weft));
 const noGradient = [...documented]
   .filter((name) => casesOf(name).length > 0 && gradientOf(casesOf(name)) === "none")

@@ -211,6 +211,39 @@ def interpolate(x, options):
     return x
 
 
+def fold(x, kernel, height, width):
+    n, channels = x.shape[0], x.shape[1] // kernel**2
+    out = np.zeros((n, channels, height, width))
+    across = width - kernel + 1
+    for c, i, j, at in np.ndindex(channels, kernel, kernel, x.shape[2]):
+        out[:, c, at // across + i, at % across + j] += x[:, (c * kernel + i) * kernel + j, at]
+    return out
+
+
+def grid_sample(x, grid, padding, align, nearest):
+    def pixel(image, row, column):
+        inside = 0 <= row < image.shape[1] and 0 <= column < image.shape[2]
+        return image[:, int(row), int(column)] if inside else np.zeros(image.shape[0])
+
+    def place(g, n):
+        at = (g + 1) / 2 * (n - 1) if align else ((g + 1) * n - 1) / 2
+        low, high = (0, n - 1) if align else (-0.5, n - 0.5)
+        while padding == "reflection" and not low <= at <= high:
+            at = 2 * low - at if at < low else 2 * high - at
+        return at if padding == "zeros" else min(max(at, 0), n - 1)
+
+    out = np.zeros((x.shape[0], x.shape[1], *grid.shape[1:3]))
+    for n, i, j in np.ndindex(*grid.shape[:3]):
+        column, row = place(grid[n, i, j, 0], x.shape[3]), place(grid[n, i, j, 1], x.shape[2])
+        if nearest:
+            out[n, :, i, j] = pixel(x[n], np.round(row), np.round(column))
+            continue
+        top, left = np.floor(row), np.floor(column)
+        for r, c in ((top, left), (top + 1, left), (top, left + 1), (top + 1, left + 1)):
+            out[n, :, i, j] += pixel(x[n], r, c) * (1 - abs(row - r)) * (1 - abs(column - c))
+    return out
+
+
 def triangles(a, lower):
     t = np.tril(a) if lower else np.triu(a)
     unit = (np.tril(a, -1) if lower else np.triu(a, 1)) + np.eye(a.shape[-1])

@@ -40,7 +40,7 @@ export interface ConvTransposeOptions extends Omit<ConvOptions, "padding"> {
 
 /** One integer per axis, from a number for all axes or a list. */
 export function perAxis(op: string, name: string, value: PerAxis, n: number, least: number): number[] {
-  const list = typeof value === "number" ? new Array<number>(n).fill(value) : [...value];
+  const list = Array.isArray(value) ? [...(value as number[])] : new Array<number>(n).fill(value as number);
   if (list.length !== n || list.some((x) => !Number.isInteger(x) || x < least || x >= 2 ** 31))
     throw new ShapeError(
       `${op}: ${name} needs ${n} whole number${n > 1 ? "s" : ""} >= ${least}, got [${list.join(", ")}]`,

@@ -63,6 +63,7 @@ export {
   take,
   topk,
 } from "./indexing.js";
+export * from "./integers.js";
 export * from "./jacobian.js";
 export { type Buckets, type JitOptions, type Jitted, jit, type VaryingAxes } from "./jit.js";
 export {
@@ -111,6 +112,7 @@ export {
 } from "./nnfunctions.js";
 export * from "./normalize.js";
 export * from "./padding.js";
+export * from "./patches.js";
 export * as poly from "./polynomials.js";
 export * from "./pool.js";
 export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";

@@ -2,7 +2,7 @@
 // general eigenvalues.
 import { checkOptions, type Node, ShapeError, showShape, showValue, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { checkArguments, commonDType, inexactNode, inFloat32, type TensorLike, wrap } from "./convert.js";
+import { checkArguments, commonDType, inexactNode, inFloat32, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { customVjp } from "./custom.js";
 import { matmul } from "./einsum.js";
 import { adjoint, diagonal, eigh, factorDType, inv, matrix, norm, solve, svd } from "./linalg.js";
@@ -336,4 +336,13 @@ export function matrixPower(a: Tensor, exponent: number): Tensor {
     if (e > 1) base = matmul(base, base);
   }
   return result;
+}
+
+/** Distances of all pairs of rows of two matrices or batches of them, as torch.cdist: [..., P, M] and [..., R, M] to [..., P, R]. */
+export function cdist(a: TensorLike, b: TensorLike, options: { order?: number } = {}): Tensor {
+  const { order = 2 } = checkOptions("cdist", options, ["order"]);
+  const [x, y] = [wrap(nodeOf("cdist", a)), wrap(nodeOf("cdist", b))];
+  if (x.rank < 2 || y.rank < 2 || x.shape[x.rank - 1] !== y.shape[y.rank - 1])
+    throw new ShapeError(`cdist: needs rows of one length, got shapes ${showShape(x.shape)} and ${showShape(y.shape)}`);
+  return vectorNorm(unsqueeze(x, -2).sub(unsqueeze(y, -3)), { axes: -1, order });
 }

@@ -304,11 +304,21 @@ function slopesOf(t: Tensor, at: number, spacing: number | Tensor, edgeOrder: 1 
   return concat([start, inner, end], at);
 }
 
-/** Positions (int32) of the bins that elements fall into: `edges` ascend; with `right`, bins include their upper edge instead of the lower. */
+/**
+ * Positions (int32) of the bins that elements fall into, as numpy.digitize: `edges` ascend or descend; with `right`, bins include their
+ * upper edge instead of the lower.
+ */
 export function digitize(x: TensorLike, edges: Tensor, options: { right?: boolean } = {}): Tensor {
   const { right = false } = checkOptions("digitize", options, ["right"]);
   if (typeof right !== "boolean") throw new WeftError(`digitize: right is true or false, got ${String(right)}`);
-  return searchsorted(edges, x, { side: right ? "left" : "right" });
+  checkArguments("digitize", "tensor", { edges });
+  const side = right ? "left" : "right";
+  const ascending = searchsorted(edges, x, { side });
+  if (edges.rank !== 1 || edges.size < 2) return ascending;
+  const descending = searchsorted(edges.flip([0]), x, { side })
+    .neg()
+    .add(edges.size);
+  return where(edges.index(0).greater(edges.index(-1)), descending, ascending);
 }
 
 /** Indices (int32) that sort by several keys of one shape along the last axis; the last key counts first, as numpy.lexsort. */

@@ -236,11 +236,11 @@ export function tile(x: TensorLike, repeats: readonly number[]): Tensor {
   );
 }
 
-/** Shifts elements cyclically along an axis, along several, or (null) in the order of the flattened tensor. */
+/** Shifts elements cyclically along an axis, along several, or (null, the default) in the order of the flattened tensor. */
 export function roll(
   x: TensorLike,
   shift: number | readonly number[],
-  axis: number | readonly number[] | null = 0,
+  axis: number | readonly number[] | null = null,
 ): Tensor {
   const node = nodeOf("roll", x);
   if (axis === null) return reshape(roll(reshape(x, [-1]), shift, 0), node.shape);

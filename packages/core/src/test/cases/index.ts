@@ -10,6 +10,7 @@ import { indexing } from "./indexing.js";
 import { linalg } from "./linalg.js";
 import { nn } from "./nn.js";
 import { numeric } from "./numeric.js";
+import { patches } from "./patches.js";
 import { products } from "./products.js";
 import { reductions } from "./reduce.js";
 import { sequences } from "./sequences.js";
@@ -32,6 +33,7 @@ export const cases: readonly Case[] = [
   ...linalg,
   ...arrayApi,
   ...numeric,
+  ...patches,
   ...sequences,
   ...specials,
 ];

@@ -375,6 +375,14 @@ const samples: Case[] = [
     { ...none, vmap: false, dtypes: reals.filter((d) => !d.startsWith("u")) },
   ),
   plain(
+    "digitize: descending edges",
+    reals,
+    (s) => [s.any([8]), s.exact([4], [3, 1, 0, -2])],
+    (x, b) => [weft.digitize(x, b), weft.digitize(x, b, { right: true })],
+    "(np.digitize(a, b), np.digitize(a, b, True))",
+    { ...none, vmap: false, dtypes: reals.filter((d) => !d.startsWith("u")) },
+  ),
+  plain(
     "lexsort: two keys",
     reals,
     (s) => [s.exact([6], [3, 1, 2, 3, 1, 2]), s.exact([6], [1, 2, 1, 2, 1, 2])],

@@ -164,7 +164,7 @@ const moving: Case[] = [
     dtypes: inexact,
     inputs: (s) => [s.any([4, 3])],
     fn: (x) => [weft.roll(x, 1), x.roll(-1, 1), x.roll(9, 0), x.roll(0)],
-    np: "(np.roll(a, 1, 0), np.roll(a, -1, 1), np.roll(a, 9, 0), a)",
+    np: "(np.roll(a, 1), np.roll(a, -1, 1), np.roll(a, 9, 0), a)",
   },
   {
     name: "slice: steps and negative positions",
