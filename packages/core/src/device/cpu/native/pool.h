@@ -22,10 +22,6 @@
 #define POOL_GAP 60000
 /* Lost time is looked for this often. */
 #define POOL_WINDOW 200000
-/* The share of its time that a thread may lose, 1/16, to what runs on every machine now and then, and the loss beyond that after
-   which other processes count as needing the core. */
-#define POOL_SHARE 16
-#define POOL_LOSS 2000000
 /* Without spinning, after a first preemption and at most. */
 #define POOL_SHORT_CALM 5000000
 #define POOL_LONG_CALM 320000000
@@ -77,17 +73,9 @@ static void pool_preempted(int64_t now) {
   atomic_store(&pool.calm, calm);
   atomic_store(&pool.calm_until, now + calm);
 }
-/* How long this thread was without its core since the window opened, and beyond its share before. Time counts, not the number of
-   preemptions: the system's own threads need every core for a moment, also where no other process runs, and regions of tens of
-   microseconds are over before a sleeping thread is awake. */
-static __thread int64_t window_opened, window_used, lost_before;
-static void pool_lost(int64_t lost, int64_t length, int64_t now) {
-  lost_before += lost - length / POOL_SHARE;
-  if (lost_before < 0) lost_before = 0;
-  if (lost_before < POOL_LOSS) return;
-  lost_before = 0;
-  pool_preempted(now);
-}
+/* How long this thread was without its core since the window opened. Time counts, not the number of preemptions: the system's own
+   threads need every core for microseconds, also where no other process runs. */
+static __thread int64_t window_opened, window_used;
 static void pool_open_window(void) {
   window_opened = pool_now();
   window_used = pool_clock(CLOCK_THREAD_CPUTIME_ID);
@@ -96,7 +84,7 @@ static void pool_check_window(void) {
   const int64_t now = pool_now(), length = now - window_opened;
   if (length < POOL_WINDOW) return;
   const int64_t used = pool_clock(CLOCK_THREAD_CPUTIME_ID);
-  pool_lost(length - (used - window_used), length, now);
+  if (length - (used - window_used) > POOL_GAP + length / 50) pool_preempted(now);
   window_opened = now;
   window_used = used;
 }
@@ -113,8 +101,7 @@ static int pool_is_busy(int64_t now) { return now < atomic_load_explicit(&pool.c
         if (ok) break;                                                                                                 \
         const int64_t now = pool_now();                                                                                \
         if (now - last > POOL_GAP) {                                                                                   \
-          pool_lost(now - last, now - last, now);                                                                      \
-          pool_open_window();                                                                                          \
+          pool_preempted(now);                                                                                         \
           break;                                                                                                       \
         }                                                                                                              \
         if (now - start > (nanoseconds)) break;                                                                        \
