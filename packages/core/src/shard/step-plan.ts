@@ -79,28 +79,35 @@ function nameOf(model: StepModel, { split, stages, rematerialized }: StepDecisio
   return names.join(", ");
 }
 
-/** The splits of a step over its devices. */
-function splitsOf(model: StepModel, options: StepPlanOptions, devices: StepDevices): StepSplit[] {
+/** The splits of a step over its devices whose model axis divides these classes. */
+function splitsOf(model: StepModel, devices: StepDevices, rates: Rates, divided: ReadonlySet<number>[]): StepSplit[] {
   const { count } = devices;
-  const most = options.rates.between?.devices ?? 8;
-  // What the model axis may divide: the layers that it makes faster, sequences, or parameters for which there is no memory.
-  const divided = count === 1 ? [] : [modelClasses(model, options), model.sequenceClasses()];
-  if (count > 1 && Number.isFinite(devices.memory[0])) {
-    const classes = model.parameterClasses();
-    const key = (set: ReadonlySet<number>): string => [...set].sort().join();
-    if (key(classes) !== key(divided[0])) divided.push(classes);
-  }
+  const most = rates.between?.devices ?? 8;
   const splits = divisors(count).flatMap((parts): StepSplit[] => {
     const data = count / parts;
-    if (parts === 1) return [{ data, model: 1, classes: new Set() }];
-    if (parts > most || data > model.rows) return [];
+    if (parts === 1 || parts > most || data > model.rows) return [];
     return divided.filter(({ size }) => size > 0).map((classes) => ({ data, model: parts, classes }));
   });
+  return splits.flatMap((split) => withDivisions(split, devices));
+}
+
+/** A split with every division of the rows that makes a difference. */
+function withDivisions(split: StepSplit, devices: StepDevices): StepSplit[] {
   const divisions = divisionsOf(devices);
-  if (divisions.length === 1) return splits;
-  return splits.flatMap((split) =>
-    split.data === 1 ? [split] : divisions.map((division) => ({ ...split, division })),
-  );
+  return divisions.length === 1 || split.data === 1 ? [split] : divisions.map((division) => ({ ...split, division }));
+}
+
+/** What the model axis may divide, in the order of search: rows alone, layers that it makes faster, or sequences; then parameters. */
+function splitGroups(model: StepModel, options: StepPlanOptions, devices: StepDevices): (() => StepSplit[])[] {
+  const { rates } = options;
+  const whole = { data: devices.count, model: 1, classes: new Set<number>() };
+  const fast = (): StepSplit[] => [
+    ...withDivisions(whole, devices),
+    ...splitsOf(model, devices, rates, [modelClasses(model, options), model.sequenceClasses()]),
+  ];
+  if (devices.count === 1) return [() => [whole]];
+  // Only where nothing else fits: every layer has classes of its own, and they take long to compare.
+  return [fast, () => splitsOf(model, devices, rates, [model.parameterClasses()])];
 }
 
 interface Solved {
@@ -118,48 +125,51 @@ export function planStep(fn: GraphFn, roles: StepRoles, options: StepPlanOptions
   const none = new Set<number>();
   const all = new Set(range(model.segments));
   const candidates: StepCandidate[] = [];
-  const problems: SplitProblem[] = [];
-  for (const split of splitsOf(model, options, devices)) {
-    const problem = new SplitProblem(model, split, options);
-    problems.push(problem);
-    const uniform = (stage: Stage): Stage[] => roles.params.map(() => stage);
-    const tried: [Stage, ReadonlySet<number>][] = [[0, none]];
-    if (Number.isFinite(most)) {
-      const stages = new Set(problem.increments.flatMap(({ item, stage }) => (item < 0 ? [] : [stage])));
-      for (const stage of stages) tried.push([stage, none]);
-      tried.push([stages.has(3) ? 3 : 0, all]);
-    }
-    for (const [stage, again] of tried) {
-      const decision = { split, stages: uniform(stage), rematerialized: again };
-      candidates.push(problem.candidate(nameOf(model, decision), decision.stages, again));
-      notifyPlanning(candidates.length);
-    }
-  }
   let best: Solved | null = null;
   let least: Solved | null = null;
-  for (const problem of problems) {
-    // Estimates are coarse: what the life of every value needs decides, and a tighter limit makes up for the difference.
-    let limit = most;
-    for (let isLast = false; !isLast; ) {
-      const solved = problem.solve(limit);
-      // Where no estimate fits, the one that needs least is still worth a look.
-      isLast = solved === null;
-      const found = solved ?? problem.least();
-      const decision = { split: problem.split, ...found };
-      const candidate = problem.candidate(nameOf(model, decision), found.stages, found.rematerialized);
-      if (best !== null && candidate.seconds >= 0.99 * best.candidate.seconds) break;
-      const estimate = problem.bytes(found.stages, found.rematerialized);
-      const needs = problem.confirm(candidate);
-      candidates.push(candidate);
-      notifyPlanning(candidates.length);
-      // Among what was confirmed: the estimates before are coarser.
-      if (least === null || candidate.bytes - candidate.limit < least.candidate.bytes - least.candidate.limit)
-        least = { candidate, problem };
-      if (needs <= most) {
-        best = { candidate, problem };
-        break;
+  for (const splits of splitGroups(model, options, devices)) {
+    if (best !== null) break;
+    const problems: SplitProblem[] = [];
+    for (const split of splits()) {
+      const problem = new SplitProblem(model, split, options);
+      problems.push(problem);
+      const uniform = (stage: Stage): Stage[] => roles.params.map(() => stage);
+      const tried: [Stage, ReadonlySet<number>][] = [[0, none]];
+      if (Number.isFinite(most)) {
+        const stages = new Set(problem.increments.flatMap(({ item, stage }) => (item < 0 ? [] : [stage])));
+        for (const stage of stages) tried.push([stage, none]);
+        tried.push([stages.has(3) ? 3 : 0, all]);
       }
-      limit = Math.min(most - (needs - estimate), 0.98 * estimate);
+      for (const [stage, again] of tried) {
+        const decision = { split, stages: uniform(stage), rematerialized: again };
+        candidates.push(problem.candidate(nameOf(model, decision), decision.stages, again));
+        notifyPlanning(candidates.length);
+      }
+    }
+    for (const problem of problems) {
+      // Estimates are coarse: what the life of every value needs decides, and a tighter limit makes up for the difference.
+      let limit = most;
+      for (let isLast = false; !isLast; ) {
+        const solved = problem.solve(limit);
+        // Where no estimate fits, the one that needs least is still worth a look.
+        isLast = solved === null;
+        const found = solved ?? problem.least();
+        const decision = { split: problem.split, ...found };
+        const candidate = problem.candidate(nameOf(model, decision), found.stages, found.rematerialized);
+        if (best !== null && candidate.seconds >= 0.99 * best.candidate.seconds) break;
+        const estimate = problem.bytes(found.stages, found.rematerialized);
+        const needs = problem.confirm(candidate);
+        candidates.push(candidate);
+        notifyPlanning(candidates.length);
+        // Among what was confirmed: the estimates before are coarser.
+        if (least === null || candidate.bytes - candidate.limit < least.candidate.bytes - least.candidate.limit)
+          least = { candidate, problem };
+        if (needs <= most) {
+          best = { candidate, problem };
+          break;
+        }
+        limit = Math.min(most - (needs - estimate), 0.98 * estimate);
+      }
     }
   }
   notifyPlanning(null);
