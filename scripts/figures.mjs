@@ -23,7 +23,7 @@ const typescript = code.filter((path) => /\.tsx?$/.test(path));
 const tests = code.filter((path) => isTest(`/${path}`));
 
 const all = exportedNames().filter(({ file }) => !isTest(`/${file}`));
-const exported = all.filter(({ isAgain }) => !isAgain);
+const exported = all.filter(({ isReexport }) => !isReexport);
 const places = Map.groupBy?.(exported, ({ name }) => name) ?? groupBy(exported);
 function groupBy(items) {
   const groups = new Map();

@@ -124,12 +124,12 @@ export function exportedNames() {
   return files
     .filter((file) => file.includes("/src/"))
     .flatMap((file) =>
-      [...exportsIn(modules.get(file))].map(([name, isAgain]) => {
+      [...exportsIn(modules.get(file))].map(([name, isReexport]) => {
         const by = [...(used.get(`${file} ${name}`) ?? [])];
         return {
           file: relative(root, file),
           name,
-          isAgain,
+          isReexport,
           isPublic: by.includes("public"),
           by: by.filter((one) => one !== "public").map((one) => relative(root, one)),
         };

@@ -4,9 +4,9 @@ import { run } from "node:test";
 import { spec, tap } from "node:test/reporters";
 import slowestFiles from "./slowest-files.mjs";
 
-const [together, ...files] = process.argv.slice(2);
+const [concurrency, ...files] = process.argv.slice(2);
 // `node --test` sorts files by name; here the longest ones come first, so that none of them is left for the end.
-const events = run({ files, concurrency: Number(together) });
+const events = run({ files, concurrency: Number(concurrency) });
 events.on("test:fail", ({ todo }) => {
   if (todo === undefined || todo === false) process.exitCode = 1;
 });

@@ -40,7 +40,7 @@ process.env.WEFT_PROGRESS ??= "0";
 process.env.WEFT_INTERPRET ??= "0";
 // One file more than cores: the suites start real processes and wait for them a fifth of their time. Not many more, because each
 // file may start several.
-const together = process.env.WEFT_TEST_CONCURRENCY ?? String(Math.min(availableParallelism(), 4) + 1);
+const concurrency = process.env.WEFT_TEST_CONCURRENCY ?? String(Math.min(availableParallelism(), 4) + 1);
 // Temporary files of the test files: whatever is there at the end was left behind.
 const temporary = mkdtempSync(join(realpathSync(tmpdir()), "wt-"));
 process.env.WEFT_TEST_FOLDER = temporary;
@@ -48,7 +48,7 @@ const status = sh(process.execPath, [
   "--import",
   pathToFileURL(join(root, "scripts/test-environment.mjs")).href,
   join(root, "scripts/test-files.mjs"),
-  together,
+  concurrency,
   ...longestFirst(files).map((file) => join(root, file)),
 ]);
 for (const line of leftBehind(temporary, files)) console.error(`weft: left behind by ${line}`);

@@ -15,7 +15,7 @@ import type { ConstantArguments } from "./protocol.js";
 type Handle = ExecutableHandle<CachedExecutable>;
 
 /** What is compiled, and for whom. */
-export interface Compilation {
+interface Compilation {
   client: number;
   fn: GraphFn;
   donated: readonly boolean[];

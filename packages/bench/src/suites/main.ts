@@ -27,6 +27,10 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   control: ["calls per second of a dispatcher, joining, round trips", () => import("./control.js")],
   drill: ["faults injected into real processes and hosts, and what became of the results", () => import("./drill.js")],
   soak: ["a random program while workers are killed at random, compared with a model", () => import("./soak.js")],
+  "soak-programs": [
+    "10,000 distinct programs on the CPU, a recorded CUDA driver and a worker: memory and handles",
+    () => import("./soak-programs.js"),
+  ],
   preflight: ["slow workers, hosts and links, and whether preflight names them", () => import("./preflight.js")],
   lab: ["speed of `weft analyze` and of traces; cost of the probe", () => import("./lab.js")],
   ui: ["the web app in Chromium: first picture, page weight, frames per second", () => import("./ui.js")],

@@ -19,6 +19,7 @@ import { quantumTable } from "./quantum-rows.js";
 import { type ContestRecord, type RowResult, recordProblems, recordText, resultFolder } from "./record.js";
 import { pagesOf, readResults } from "./report/index.js";
 import { currentName } from "./report/stored.js";
+import type { SoakProgramsRecord } from "./soak-programs.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler";
 
@@ -60,6 +61,14 @@ test("the drill: faults on one host lead to right results or one clear error, an
       assert.deepEqual(left, [], id);
     }
   assert.equal(rows.length, ids.length);
+});
+
+test("distinct programs give right results on every kind of device, and hold no handles", { skip }, () => {
+  const { rows } = runQuick(["soak-programs"]) as unknown as SoakProgramsRecord;
+  assert.deepEqual(
+    rows.map(({ id, programs, wrong, growth }) => [id, programs, wrong, growth]),
+    ["cpu", "cuda", "worker"].map((id) => [id, 60, 0, []]),
+  );
 });
 
 test("the first-hour suite measures and checks its rows", { skip }, () => {

@@ -21,7 +21,7 @@ interface InitFiles {
   next: readonly [string, string, string];
 }
 
-export interface InitGoal {
+interface InitGoal {
   title: string;
   write: (answers: InitAnswers) => InitFiles;
 }

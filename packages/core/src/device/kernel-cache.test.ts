@@ -78,6 +78,16 @@ test("pruning keeps files in use, new files and other files, and removes tempora
   for (const path of [...unused, old]) assert.ok(!existsSync(path), path);
 });
 
+test("a process that runs for long does not protect what it used long ago", (t) => {
+  const used = file(kernel(1), 1);
+  assert.ok(isCached(used));
+  pruneCache(0);
+  assert.ok(existsSync(used));
+  t.mock.timers.enable({ apis: ["Date"], now: Date.now() + 3600e3 });
+  pruneCache(0);
+  assert.ok(!existsSync(used));
+});
+
 test("a hit counts as use, and sets a file's time at most once a day", () => {
   const [recent, old] = [file(kernel(1), 20), file(kernel(2), 30)];
   const before = statSync(recent).mtimeMs;

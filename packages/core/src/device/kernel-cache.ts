@@ -28,9 +28,19 @@ const lookAfter = 256;
 /** Maximum size of the kernel cache on disk in bytes. */
 export const cacheLimit = (): number => settings.cacheBytes.get();
 
-/** Files that this process has used; it does not remove them. */
-const own = new Set<string>();
+/** When this process last looked for a file that it found or added: it removes none that it may be about to open. */
+const lookedAt = new Map<string, number>();
 let added = 0;
+
+function noteUse(path: string): void {
+  lookedAt.delete(path);
+  lookedAt.set(path, Date.now());
+  // The oldest come first. A process that never ends must remember neither every file nor keep them all on disk.
+  for (const [oldest, time] of lookedAt) {
+    if (Date.now() - time < justUsed) break;
+    lookedAt.delete(oldest);
+  }
+}
 
 /** Size and times of a file; null if it cannot be read. */
 function lookAt(path: string): Stats | null {
@@ -49,7 +59,7 @@ const isOurs = ({ uid, mode }: Stats): boolean =>
 export function isCached(path: string): boolean {
   const found = lookAt(path);
   if (found === null || !isOurs(found)) return false;
-  own.add(path);
+  noteUse(path);
   const now = Date.now();
   if (now - found.mtimeMs > day) {
     try {
@@ -63,7 +73,7 @@ export function isCached(path: string): boolean {
 
 /** Records that a file was added, and prunes the cache from time to time. */
 export function addedToCache(path: string): void {
-  own.add(path);
+  noteUse(path);
   added++;
   const stamp = join(dirname(path), "..", ".pruned");
   const last = lookAt(stamp)?.mtimeMs ?? 0;
@@ -128,7 +138,7 @@ export function pruneCache(limit = cacheLimit()): CacheContents {
   let count = files.length;
   if (bytes <= limit) return { files: count, bytes };
   const now = Date.now();
-  const removable = files.filter(({ path, used }) => !own.has(path) && now - used > justUsed);
+  const removable = files.filter(({ path, used }) => now - Math.max(used, lookedAt.get(path) ?? 0) > justUsed);
   for (const file of removable.sort((a, b) => a.used - b.used)) {
     if (bytes <= 0.9 * limit) break;
     rmSync(file.path, { force: true });

@@ -117,6 +117,21 @@ test("a program that its holder dropped without a release is unloaded by the gar
   assert.equal(loadedLibraries() - before, 1);
 });
 
+test("a synchronous loop that drops programs without a release does not load them all", () =>
+  new FakeCuda({ memoryBytes: 2 ** 32 }).within((fake) => {
+    const device = new CudaDevice(0);
+    const session = new Session(device, 16);
+    let most = 0;
+    for (let i = 0; i < 5000; i++) {
+      session.compile(program(i));
+      fake.calls.length = 0;
+      most = Math.max(most, fake.loadedModules);
+    }
+    assert.equal(fake.modulesLoaded, 5000);
+    assert.ok(most < 2200, `${most} modules were loaded at once`);
+    device.close();
+  }));
+
 test("parallel regions of other programs work after libraries with parallel regions were unloaded", {
   skip: noCompiler,
 }, () => {

@@ -116,13 +116,13 @@ export function runPrograms(
       notRun.test(program.code) ? [] : [{ program, file: `./example${i}.js` }],
     );
     for (const cwd of new Set(running.map(({ program }) => program.cwd))) {
-      const together = running.filter(({ program }) => program.cwd === cwd);
-      const done = run([join(folder, "driver.js"), ...together.map(({ file }) => file)], cwd);
+      const ofFolder = running.filter(({ program }) => program.cwd === cwd);
+      const done = run([join(folder, "driver.js"), ...ofFolder.map(({ file }) => file)], cwd);
       const outputs = done.stdout.split(mark);
-      const reached = together[outputs.length - 1]?.program.name ?? "the end";
+      const reached = ofFolder[outputs.length - 1]?.program.name ?? "the end";
       assert.equal(done.status, 0, `${reached}: ${done.stderr}`);
-      assert.equal(outputs.length, together.length + 1, `${reached} ended the process`);
-      together.forEach(({ program }, i) => {
+      assert.equal(outputs.length, ofFolder.length + 1, `${reached} ended the process`);
+      ofFolder.forEach(({ program }, i) => {
         check(program, outputs[i]);
       });
     }

@@ -275,7 +275,7 @@ function candidates(run: string): string[] {
 }
 
 /** A readable checkpoint, with a note on each one that should have been taken before it. */
-export interface FoundCheckpoint {
+interface FoundCheckpoint {
   folder: string;
   progress: Progress;
   skipped: string[];

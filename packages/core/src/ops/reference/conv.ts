@@ -21,15 +21,13 @@ import {
 function forEachProduct(node: Node<"conv">, visit: (x: number, w: number, y: number) => void): void {
   const { x, w, y } = convRoles(node);
   const { stride, dilation, low, groups, channelsLast } = node.attrs;
-  const parts = ({ shape }: Node): { lead: number; channels: number; size: Shape } =>
-    channelsLast
-      ? { lead: shape[0], channels: shape[shape.length - 1], size: shape.slice(1, -1) }
-      : { lead: shape[0], channels: shape[1], size: shape.slice(2) };
+  const parts = ({ shape }: Node): { lead: number; channels: number; size: Shape; positions: number } => {
+    const size = channelsLast ? shape.slice(1, -1) : shape.slice(2);
+    return { lead: shape[0], channels: shape[channelsLast ? shape.length - 1 : 1], size, positions: numel(size) };
+  };
   const [px, pw, py] = [x, w, y].map(parts);
   const place = (p: ReturnType<typeof parts>, lead: number, channel: number, at: number): number =>
-    channelsLast
-      ? (lead * numel(p.size) + at) * p.channels + channel
-      : (lead * p.channels + channel) * numel(p.size) + at;
+    channelsLast ? (lead * p.positions + at) * p.channels + channel : (lead * p.channels + channel) * p.positions + at;
   const perGroup = pw.lead / groups;
   forEachIndex(py.size, (p, py_) => {
     forEachIndex(pw.size, (k, pk) => {
