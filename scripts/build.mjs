@@ -3,7 +3,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { buildPage } from "./build-page.mjs";
-import { bundlePackages } from "./bundle.mjs";
 import { globSync } from "./glob.mjs";
 import { isNative } from "./native-files.mjs";
 import { root, sh } from "./setup.mjs";
@@ -13,7 +12,7 @@ const status = sh(process.execPath, [join(root, "node_modules/typescript/bin/tsc
 for (const name of readdirSync(join(root, "packages"))) {
   const [dist, src] = ["dist", "src"].map((folder) => join(root, "packages", name, folder));
   if (!existsSync(dist) || !existsSync(src)) continue; // a folder without sources was a package once
-  for (const file of globSync(dist, (path) => /\.(d\.ts|js)$/.test(path) && !/\/dist\/bundle-\d+\.js$/.test(path))) {
+  for (const file of globSync(dist, (path) => /\.(d\.ts|js)$/.test(path))) {
     const source = join(src, relative(dist, file)).replace(/\.(d\.ts|js)$/, "");
     if (![".ts", ".tsx", ".mjs"].some((extension) => existsSync(source + extension))) rmSync(file);
   }
@@ -27,8 +26,5 @@ for (const name of readdirSync(join(root, "packages"))) {
     writeFileSync(target, text);
   }
 }
-if (status === 0) {
-  await bundlePackages();
-  await buildPage();
-}
+if (status === 0) await buildPage();
 process.exit(status);

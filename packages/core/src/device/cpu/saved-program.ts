@@ -2,7 +2,7 @@
 // scheduling or generating it again, which takes most of the time of a warm start. The key includes everything that a
 // schedule depends on, including the files of this package. An invalid entry is ignored.
 import { createHash } from "node:crypto";
-import { closeSync, openSync, readdirSync, readFileSync, readSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Aval, bytesOf, type GraphFn, numel, structuralKey } from "../../graph/index.js";
@@ -40,25 +40,9 @@ const layers = [
   "device/cpu/native",
 ];
 
-/** The first line of every bundle, which is a digest of all modules; package managers do not preserve times. */
-function bundleDigest(root: string): string {
-  const line = Buffer.alloc(80);
-  try {
-    const file = openSync(join(root, "bundle-0.js"), "r");
-    try {
-      readSync(file, line);
-    } finally {
-      closeSync(file);
-    }
-  } catch {
-    return "";
-  }
-  return line.toString("latin1");
-}
-
-/** Changes with every build of this package: the digest of its modules; names, sizes and times of its files. */
+/** Changes with every build of this package: names, sizes and times of its files. */
 export function engineIdentity(root = fileURLToPath(new URL("../..", import.meta.url))): string {
-  const hash = createHash("sha256").update(bundleDigest(root));
+  const hash = createHash("sha256");
   for (const layer of layers)
     for (const name of readdirSync(join(root, layer)).sort()) {
       if (!/\.(js|c|h)$/.test(name) || name.endsWith(".test.js")) continue;
