@@ -1,5 +1,5 @@
 """PyTorch as a peer of the general suite (src/suites/general-rows.ts and general-models.ts; torch_arrays.py,
-torch_images.py and torch_more.py have further rows).
+torch_images.py, torch_more.py and torch_classes.py have further rows).
 
 A row is a name and numbers, such as "attention bf16 4 16 16 4096 64 1 1 0"; "compiled" at its end compiles the function.
 Inputs and numbers for comparison are computed as the suite computes them.
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch_common import device, digest, indices, numbers, on_gpu, s, synchronize
 
 from torch_arrays import ARRAYS, EXACT, adamw
+from torch_classes import CLASSES
 from torch_images import IMAGES
 from torch_more import MORE
 
@@ -320,7 +321,7 @@ def make(name):
     if kind in SINGLES:
         f, shape, *dtype = SINGLES[kind]
         return row(f, [numbers(shape, 1, *dtype)], compiled)
-    return row(*(OTHERS | ARRAYS | IMAGES | MORE)[kind](), compiled)
+    return row(*(OTHERS | ARRAYS | IMAGES | MORE | CLASSES)[kind](), compiled)
 
 
 serve(make, {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}, torch.cuda.empty_cache if on_gpu else lambda: None)

@@ -4,6 +4,7 @@ import { runContest, type Seat } from "./contest.js";
 import { LocalContestant } from "./contestant.js";
 import type { Suite } from "./context.js";
 import { arrayRows } from "./general-arrays.js";
+import { classRows } from "./general-classes.js";
 import { imageRows } from "./general-images.js";
 import { modelRows } from "./general-models.js";
 import { moreRows } from "./general-more.js";
@@ -27,7 +28,7 @@ const suite: Suite = {
     const device = weft.setDevice(context.device);
     const [divide, floor] = context.quick ? [2 ** 30, 8] : [context.number("divide"), 64];
     const size = sizer(divide, floor);
-    const table = [generalRows, arrayRows, imageRows, moreRows, modelRows].flatMap((rows) => rows(size));
+    const table = [generalRows, arrayRows, imageRows, moreRows, classRows, modelRows].flatMap((rows) => rows(size));
     const script = ["torch_general.py", "--device", context.device, "--divide", `${divide}`, "--floor", `${floor}`];
     const { start, absent } = startPeers(context, { torch: script });
     const makers = Object.fromEntries(
