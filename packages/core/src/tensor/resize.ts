@@ -1,9 +1,20 @@
 // Interpolation of images and sequences, one axis after the other: every element is a weighted sum of a few of the input.
-import { checkOptions, isFloat, isHalf, range, ShapeError, showShape, showValue, WeftError } from "../graph/index.js";
+import {
+  checkOptions,
+  isFloat,
+  isHalf,
+  isInexact,
+  range,
+  ShapeError,
+  showShape,
+  showValue,
+  WeftError,
+} from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { type PerAxis, perAxis } from "./conv.js";
 import { checkArguments, wrap } from "./convert.js";
 import { tensor } from "./create.js";
+import { customVjp } from "./custom.js";
 import { take } from "./indexing.js";
 import { repeat } from "./selection.js";
 import type { Tensor } from "./tensor.js";
@@ -59,6 +70,50 @@ function taps(
   }));
 }
 
+/** Terms of a gradient up to which it is a sum of elements that are looked up; beyond, gradients are scattered. */
+const maxTerms = 24;
+
+/**
+ * For each element of the input, the elements of the result that it is part of, with their weights: the taps of the gradient. Null
+ * where an element is part of too many.
+ */
+function transposedTaps(n: number, given: readonly Tap[]): Tap[] | null {
+  const users = range(n).map(() => new Map<number, number>());
+  for (const { at, weight } of given)
+    at.forEach((i, j) => {
+      const share = weight?.[j] ?? 1;
+      if (share !== 0) users[i].set(j, (users[i].get(j) ?? 0) + share);
+    });
+  const most = Math.max(1, ...users.map((all) => all.size));
+  if (most > maxTerms) return null;
+  const found = users.map((all) => [...all]);
+  // Elements with fewer users look up any other, with weight 0.
+  return range(most).map((k) => ({
+    at: found.map((all) => all[k]?.[0] ?? all[0]?.[0] ?? 0),
+    weight: found.map((all) => all[k]?.[1] ?? 0),
+  }));
+}
+
+/** Sums of the elements along an axis that taps name. */
+function tapped(x: Tensor, axis: number, given: readonly Tap[]): Tensor {
+  const terms = given.map(({ at, weight }) => {
+    const found = take(x, at, axis);
+    if (weight === null) return found;
+    const shape = found.shape.map((_, k) => (k === axis ? at.length : 1));
+    return found.mul(tensor(weight, { dtype: found.dtype }).reshape(shape));
+  });
+  return terms.reduce((a, b) => a.add(b));
+}
+
+/** The same with a gradient that looks elements up instead of scattering them. */
+function resampled(x: Tensor, axis: number, forth: readonly Tap[], back: readonly Tap[]): Tensor {
+  const apply = customVjp(
+    (t: Tensor) => tapped(t, axis, forth),
+    (_args: [Tensor], _y, g) => [resampled(g, axis, back, forth)],
+  );
+  return apply(x);
+}
+
 /**
  * Resizes the spatial axes of x [batch, channels, ...], as torch.nn.functional.interpolate without antialiasing.
  *
@@ -105,13 +160,9 @@ export function interpolate(x: Tensor, options: InterpolateOptions): Tensor {
       result = repeat(result, out / n, axis);
       return;
     }
-    const terms = taps(n, out, ratio, options).map(({ at, weight }) => {
-      const found = take(result, at, axis);
-      if (weight === null) return found;
-      const shape = found.shape.map((_, k) => (k === axis ? out : 1));
-      return found.mul(tensor(weight, { dtype: found.dtype }).reshape(shape));
-    });
-    result = terms.reduce((a, b) => a.add(b));
+    const forth = taps(n, out, ratio, options);
+    const back = isInexact(result.dtype) ? transposedTaps(n, forth) : null;
+    result = back === null ? tapped(result, axis, forth) : resampled(result, axis, forth, back);
   });
   return wrap(build.cast(result.node, x.dtype));
 }
