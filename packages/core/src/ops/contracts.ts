@@ -3,6 +3,7 @@
 import {
   type Aval,
   type BinaryFn,
+  bytesOf,
   type GraphFn,
   isComplex,
   isDType,
@@ -157,6 +158,21 @@ function checkGather([x, indices]: readonly Node[], { axis, batch }: OpAttrs["ga
     `the first ${batch} dimensions of ${showShape(x.shape)} and the indices ${showShape(indices.shape)} differ`,
   );
 }
+
+function checkScatter(inputs: readonly Node[], attrs: OpAttrs["scatterAdd"]): void {
+  checkGather(inputs, attrs);
+  const [base, indices, updates] = inputs;
+  checkSameDType(base, updates);
+  const { axis, batch } = attrs;
+  const expected = [...base.shape.slice(0, axis), ...indices.shape.slice(batch), ...base.shape.slice(axis + 1)];
+  demand(
+    sameShape(updates.shape, expected),
+    `updates are ${showShape(updates.shape)} and should be ${showShape(expected)}`,
+  );
+}
+
+/** Numbers that devices compare and exchange at once. */
+const isWideReal: DTypeTest = (dtype) => isReal(dtype) && dtype !== "bool" && bytesOf(dtype) >= 4;
 
 function checkBody(body: GraphFn, expected: readonly Aval[]): void {
   demand(
@@ -380,18 +396,12 @@ const contracts: { [K in OpName]: Row<K> } = {
       );
     },
   },
-  scatterAdd: {
+  scatterAdd: { operands: 3, check: checkScatter },
+  scatterExtreme: {
     operands: 3,
     check: (inputs, attrs) => {
-      checkGather(inputs, attrs);
-      const [base, indices, updates] = inputs;
-      checkSameDType(base, updates);
-      const { axis, batch } = attrs;
-      const expected = [...base.shape.slice(0, axis), ...indices.shape.slice(batch), ...base.shape.slice(axis + 1)];
-      demand(
-        sameShape(updates.shape, expected),
-        `updates are ${showShape(updates.shape)} and should be ${showShape(expected)}`,
-      );
+      checkScatter(inputs, attrs);
+      checkDType("scatterExtreme", isWideReal, inputs[0].dtype);
     },
   },
   fft: {

@@ -6,6 +6,7 @@ import {
   type DType,
   type GraphFn,
   InternalError,
+  isOp,
   kindOf,
   type Node,
   type OpAttrs,
@@ -237,8 +238,8 @@ function transformed(node: Node<"fft">): Factors {
   return { factors: node.shape.slice(0, lead).map(kept), inputs: [dims], outputs: [dims] };
 }
 
-/** Factors of gather and scatterAdd: the dimensions of the table, then those of the indices. */
-function lookup(node: Node<"gather"> | Node<"scatterAdd">): {
+/** Factors of gather and scatters: the dimensions of the table, then those of the indices. */
+function lookup(node: Node<"gather"> | Node<"scatterAdd"> | Node<"scatterExtreme">): {
   table: DimMap[];
   indices: DimMap[];
   found: DimMap[];
@@ -287,12 +288,13 @@ function updated({ shape, attrs: { axis, batch } }: Node<"updateSlice">): Factor
   return { factors: shape.map(kept), inputs: [dims, dims.slice(0, batch), dims], outputs: [dims] };
 }
 
-/** Rows of the base may be split (updates elsewhere are dropped); updates may be split and give partial sums. */
-function scattered(node: Node<"scatterAdd">): Factors {
+/** Rows of the base may be split (updates elsewhere are dropped); updates may be split and give partial sums or extremes. */
+function scattered(node: Node<"scatterAdd"> | Node<"scatterExtreme">): Factors {
   const { table, indices, found, sizes } = lookup(node);
   const rank = table.length;
   const updates = found.map((map) => map);
-  const factors = sizes.map((size, i) => (i >= rank ? contracted(size) : kept(size)));
+  const fn = isOp(node, "scatterExtreme") ? node.attrs.fn : "sum";
+  const factors = sizes.map((size, i) => (i >= rank ? contracted(size, fn) : kept(size)));
   return { factors, inputs: [table, indices, updates], outputs: [table] };
 }
 
@@ -304,6 +306,14 @@ function scatterLocal({ node, inputs, parts, first }: LocalContext<"scatterAdd">
   const start = parts[axis].start;
   const shifted = start === 0 ? indices : b.sub(indices, b.fullLike(indices, start));
   return b.scatterAdd(isFirst ? base : zeroed(base), shifted, updates, axis, batch);
+}
+
+/** The base may count on every device: it does not change its own extremes. */
+function extremeLocal({ node, inputs, parts }: LocalContext<"scatterExtreme">): Node {
+  const [base, indices, updates] = inputs;
+  const { start } = parts[node.attrs.axis];
+  const shifted = start === 0 ? indices : b.sub(indices, b.fullLike(indices, start));
+  return b.scatterExtreme(base, shifted, updates, node.attrs);
 }
 
 /** Zeros that depend on what they replace: no device may remove a collective that others wait in. */
@@ -412,6 +422,7 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   conv: convRule,
   gather: { factors: gathered, local: gatherLocal },
   scatterAdd: { factors: scattered, local: scatterLocal },
+  scatterExtreme: { factors: scattered, local: extremeLocal },
   updateSlice: { factors: updated },
   fft: { factors: transformed },
   argsort: { factors: (node) => moved(node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },

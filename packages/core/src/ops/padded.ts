@@ -270,7 +270,11 @@ function gathered({ nodes: [node], inputs: [x, indices], slots }: PadContext<"ga
 }
 
 /** Padded updates get an index out of range, which drops them. */
-function scattered({ nodes: [node], inputs: [x, indices, updates], slots }: PadContext<"scatterAdd">): Padded {
+function scattered({
+  nodes: [node],
+  inputs: [x, indices, updates],
+  slots,
+}: PadContext<"scatterAdd" | "scatterExtreme">): Padded {
   const { axis, batch } = node.attrs;
   const base = compacted(x, slots, [axis]);
   const chosen = layoutOf(indices).length - batch;
@@ -472,6 +476,7 @@ export const padRules: { [K in Exclude<OpName, StructuralOp>]: PadRule<K> } = {
   conv: convolved,
   gather: gathered,
   scatterAdd: scattered,
+  scatterExtreme: scattered,
   updateSlice: updated,
   fft: transformed,
   argsort: sorted,

@@ -128,6 +128,10 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     expectPlaces("scatter", inputs[0].shape[axis]);
     return same(inputs);
   },
+  scatterExtreme: (inputs, { axis }) => {
+    expectPlaces("scatter", inputs[0].shape[axis]);
+    return same(inputs);
+  },
   updateSlice: (inputs, { axis }) => {
     expectPlaces("dynamicUpdateSlice", inputs[0].shape[axis]);
     return same(inputs);

@@ -6,6 +6,8 @@ import {
   binary,
   cast,
   cumsum,
+  div,
+  eq,
   expand,
   flip,
   fullLike,
@@ -14,6 +16,7 @@ import {
   lt,
   make,
   matmul,
+  mul,
   pad,
   permute,
   pick,
@@ -175,6 +178,16 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
     sliceAt(g!, start, update.shape[axis], axis, batch),
   ],
   scatterAdd: (node, [g]) => [g, null, gatherInside(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
+  scatterExtreme: (node, [g]) => {
+    const [base, indices, updates] = node.inputs;
+    const { axis, batch } = node.attrs;
+    // Elements and updates that are equal to the result share its cotangent evenly, as maxima do elsewhere.
+    const own = cast(eq(base, node), g!.dtype);
+    const theirs = cast(eq(updates, gather(node, clamped(indices, base.shape[axis]), axis, batch)), g!.dtype);
+    const count = scatterAdd(own, indices, theirs, axis, batch);
+    const share = div(g!, binary("max", count, fullLike(count, 1)));
+    return [mul(own, share), null, mul(theirs, gatherInside(share, indices, axis, batch))];
+  },
   fft: (node, [g]) => [fftVjp(node, g!)],
   argsort: none,
   cholesky: (node, [g]) => [choleskyVjp(node, g!)],

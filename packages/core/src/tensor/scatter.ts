@@ -1,11 +1,15 @@
-// Scatter with other functions than a sum, and reductions of segments. Only sums are ops of the graph; the others sort by index, so
-// that the updates of one place become neighbors, and pick or combine them.
+// Scatter with other functions than a sum, and reductions of segments. Sums and extremes are ops of the graph; the others sort by
+// index, so that the updates of one place become neighbors, and pick or combine them.
 import {
+  bytesOf,
   checkOptions,
   DTypeError,
+  type ExtremeFn,
   isComplex,
+  isHalf,
   isInexact,
   kindOf,
+  type Node,
   ShapeError,
   showShape,
   WeftError,
@@ -14,9 +18,8 @@ import { build } from "../ops/index.js";
 import { checkArguments, nodeOf, resolveAxis, type TensorLike, updateNode, wrap } from "./convert.js";
 import { onesLike, zeros } from "./create.js";
 import { cumsum } from "./cumulative.js";
-import { customVjp } from "./custom.js";
 import { argsort, gather, scatterAdd } from "./indexing.js";
-import { cast, equal, isNaN, less, logicalAnd, maximum, minimum, mul, where } from "./math.js";
+import { equal, less, logicalAnd, mul, where } from "./math.js";
 import { pad } from "./padding.js";
 import { concat, expand, moveAxis, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
@@ -53,42 +56,18 @@ function lastOf(updates: Tensor, order: Tensor, at: Tensor, size: number, fallba
   return where(count.greater(0), found, fallback);
 }
 
-/** Stable order by place; updates of one place are in ascending order of `key`, if there is one. */
-function orderBy(at: Tensor, key: Tensor | null): Tensor {
-  if (key === null) return argsort(at);
-  const first = argsort(key);
-  return gather(first, argsort(gather(at, first)));
+/** Largest or smallest of the elements of x and the updates at their indices along an axis; NaN wins. */
+function extreme(x: Tensor, at: Node, updates: Tensor, attrs: { axis: number; batch: number; fn: ExtremeFn }): Tensor {
+  // Devices compare numbers of four or eight bytes; wider ones hold the narrow ones exactly.
+  const wide = isHalf(x.dtype) ? "float32" : bytesOf(x.dtype) < 4 ? "int32" : x.dtype;
+  const [base, values] = [x, updates].map(({ node }) => build.cast(node, wide));
+  return wrap(build.cast(build.scatterExtreme(base, at, values, attrs), x.dtype));
 }
-
-/** Largest (or smallest) of an element and its updates. NaN wins. */
-function extreme(x: Tensor, at: Tensor, updates: Tensor, largest: boolean): Tensor {
-  const size = x.shape[x.rank - 1];
-  const order = orderBy(at, updates);
-  const top = lastOf(updates, order, at, size, x);
-  if (largest) return maximum(x, top);
-  const { count, end } = segments(at, size);
-  const first = gather(gather(updates, order), end.sub(count).minimum(updates.shape[updates.rank - 1] - 1));
-  const least = where(count.greater(0), first, x);
-  // NaN is sorted to the end of a run, where only the largest is looked at.
-  return minimum(x, isInexact(x.dtype) ? where(isNaN(top), top, least) : least);
-}
-
-/** Elements and updates that are equal to the result share its cotangent evenly, as maxima do elsewhere. */
-const extremeWithGradient = (largest: boolean) =>
-  customVjp(
-    (x: Tensor, at: Tensor, updates: Tensor) => extreme(x, at, updates, largest),
-    ([x, at, updates], y, g) => {
-      const [own, theirs] = [equal(x, y), equal(updates, gather(y, at))].map((hit) => cast(hit, g.dtype));
-      const share = g.div(maximum(scatterAdd(own, at, theirs), 1));
-      return [mul(own, share), null, mul(theirs, gather(share, at))];
-    },
-  );
-const [minimumOf, maximumOf] = [extremeWithGradient(false), extremeWithGradient(true)];
 
 /** Product of an element and its updates: products of runs by doubling, in log2(n) steps. */
 function product(x: Tensor, at: Tensor, updates: Tensor): Tensor {
   const n = updates.shape[updates.rank - 1];
-  const order = orderBy(at, null);
+  const order = argsort(at);
   const sorted = gather(at, order);
   let running = gather(updates, order);
   const front = (t: Tensor, by: number): Tensor =>
@@ -109,12 +88,24 @@ function product(x: Tensor, at: Tensor, updates: Tensor): Tensor {
   return where(count.greater(0), mul(x, total), x);
 }
 
-const combine: Record<ScatterMode, (x: Tensor, at: Tensor, updates: Tensor) => Tensor> = {
-  set: (x, at, updates) => lastOf(updates, orderBy(at, null), at, x.shape[x.rank - 1], x),
-  add: (x, at, updates) => scatterAdd(x, at, updates),
-  mul: product,
-  min: (x, at, updates) => minimumOf(x, at, updates),
-  max: (x, at, updates) => maximumOf(x, at, updates),
+/** Extremes along the last axis, in which every row has its own indices. */
+const extremeOfRows =
+  (fn: ExtremeFn) =>
+  (x: Tensor, at: Tensor, updates: Tensor): Tensor =>
+    extreme(x, at.node, updates, { axis: x.rank - 1, batch: x.rank - 1, fn });
+
+interface Combination {
+  combine(x: Tensor, at: Tensor, updates: Tensor): Tensor;
+  /** Updates out of range need a place; otherwise `combine` drops them. */
+  keepsAll: boolean;
+}
+
+const modes: Record<ScatterMode, Combination> = {
+  set: { combine: (x, at, updates) => lastOf(updates, argsort(at), at, x.shape[x.rank - 1], x), keepsAll: true },
+  add: { combine: (x, at, updates) => scatterAdd(x, at, updates), keepsAll: false },
+  mul: { combine: product, keepsAll: true },
+  min: { combine: extremeOfRows("min"), keepsAll: false },
+  max: { combine: extremeOfRows("max"), keepsAll: false },
 };
 
 /**
@@ -133,8 +124,8 @@ const combine: Record<ScatterMode, (x: Tensor, at: Tensor, updates: Tensor) => T
 export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, options: ScatterOptions = {}): Tensor {
   checkOptions("scatter", options, ["axis", "mode"]);
   const { axis = -1, mode = "set" } = options;
-  if (!Object.hasOwn(combine, mode))
-    throw new WeftError(`scatter: the mode is one of ${Object.keys(combine).join(", ")}, got ${String(mode)}`);
+  if (!Object.hasOwn(modes, mode))
+    throw new WeftError(`scatter: the mode is one of ${Object.keys(modes).join(", ")}, got ${String(mode)}`);
   const t = wrap(nodeOf("scatter", x));
   checkArguments("scatter", "tensor", { indices });
   if (kindOf(indices.dtype) !== "int")
@@ -151,9 +142,12 @@ export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, opt
   const [rows, index, values] = [t, indices, given].map((part) => moveAxis(part, at, -1));
   const size = rows.shape[rows.rank - 1];
   const { at: place, inside } = places(index, size);
+  const { combine, keepsAll } = modes[mode];
+  const target = where(inside, place, size).cast("int32");
+  if (!keepsAll) return moveAxis(combine(rows, target, values), -1, at);
   // One more place takes the updates that are dropped.
   const padded = concat([rows, zeros(rows.shape.with(-1, 1), { dtype: rows.dtype })], -1);
-  const result = combine[mode](padded, where(inside, place, size).cast("int32"), values);
+  const result = combine(padded, target, values);
   const cut = result.slice(
     result.shape.map(() => 0),
     result.shape.with(-1, size),
@@ -185,6 +179,14 @@ export function segmentReduce(x: Tensor, ids: Tensor, count: number, options: Se
   if (ids.rank !== 1 || x.rank < 1 || ids.size !== x.shape[0])
     throw new ShapeError(`segmentReduce: ${showShape(x.shape)} needs one id per row, got ids ${showShape(ids.shape)}`);
   const start = zeros([count, ...x.shape.slice(1)], { dtype: x.dtype }).add(neutral[mode]);
+  if (mode !== "mul") {
+    // Whole rows; ids out of range, negative ones too, drop theirs.
+    const rows = build.toIndex(ids.node);
+    const [base, attrs] = [start.cast(x.dtype), { axis: 0, batch: 0 }];
+    if (x.size === 0 || count === 0) return base;
+    if (mode === "add") return wrap(build.scatterAdd(base.node, rows, x.node, attrs.axis, attrs.batch));
+    return extreme(base, rows, x, { ...attrs, fn: mode });
+  }
   const at = expand(reshape(ids, [ids.size, ...x.shape.slice(1).map(() => 1)]), x.shape);
   return scatter(start.cast(x.dtype), where(less(at, 0), count, at), x, { axis: 0, mode });
 }

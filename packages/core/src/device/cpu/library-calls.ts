@@ -26,6 +26,14 @@ const squares = (node: Node<LibraryOp>): string => {
 };
 const rightSides = (node: Node<LibraryOp>): number => node.shape[node.shape.length - 1];
 
+/** Batches, slices before the axis, its length, elements after it, and indices per batch. */
+function scatterSizes(node: Node<"scatterAdd"> | Node<"scatterExtreme">): string {
+  const { axis, batch } = node.attrs;
+  const [{ shape }, indices] = node.inputs;
+  const outer = [numel(shape.slice(0, batch)), numel(shape.slice(batch, axis))];
+  return [...outer, shape[axis], numel(shape.slice(axis + 1)), numel(indices.shape.slice(batch))].join(", ");
+}
+
 /** The description of a convolution that native/conv.c reads. */
 function convShape(node: Node<"conv">, code: number): number[] {
   const { x, w, y } = convRoles(node);
@@ -79,18 +87,11 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     return `w_update(${input(0)}, ${input(1)}, ${input(2)}, ${output()}, ${sizes.join(", ")});`;
   },
   scatterAdd: (node, { input, output }) => {
-    const { shape, dtype } = node.inputs[0];
-    const { axis, batch } = node.attrs;
-    const sizes = [
-      numel(shape.slice(0, batch)),
-      numel(shape.slice(batch, axis)),
-      shape[axis],
-      numel(shape.slice(axis + 1)),
-    ];
-    const count = numel(node.inputs[1].shape.slice(batch));
     const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
-    return `rt->scatter_add(${codeOf(dtype)}, ${sizes.join(", ")}, ${count}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
+    return `rt->scatter_add(${codeOf(node.dtype)}, ${scatterSizes(node)}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
   },
+  scatterExtreme: (node, { input, output }) =>
+    `rt->scatter_extreme(${codeOf(node.dtype)}, ${Number(node.attrs.fn === "max")}, ${scatterSizes(node)}, ${input(0)}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`,
   cholesky: (node, { code, input, output }) =>
     `W_TRY(rt->cholesky(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,
   det: (node, { code, input, output }) => `W_TRY(rt->det(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,

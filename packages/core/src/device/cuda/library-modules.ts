@@ -8,6 +8,7 @@ const families: Record<string, string> = {
   sort: "cuda/native/sort.cu",
   topk: "cuda/native/topk.cu",
   scatter: "cuda/native/scatter.cu",
+  extreme: "cuda/native/extreme.cu",
   depthwise: "cuda/native/depthwise.cu",
   update: "cuda/native/update.cu",
   vector: "cuda/native/vector.cu",

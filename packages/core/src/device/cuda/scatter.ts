@@ -1,4 +1,4 @@
-// How scatterAdd is launched: the kernels of native/scatter.cu in order, and the memory that they work in.
+// How scatters are launched: the kernels of native/scatter.cu and native/extreme.cu in order, and the memory that they work in.
 import { isZeroBase } from "../../compile/index.js";
 import { bytesOf, type DType, isComplex, isHalf, isOp, kindOf, type Node, numel } from "../../graph/index.js";
 import { type LibraryCalls, launchOrder, orderWorkspace, type SortShape } from "./scan-sort.js";
@@ -32,7 +32,7 @@ interface ScatterShape {
   after: number;
 }
 
-function scatterShape(node: Node<"scatterAdd">): ScatterShape {
+function scatterShape(node: Node<"scatterAdd"> | Node<"scatterExtreme">): ScatterShape {
   const { axis, batch } = node.attrs;
   const { shape, dtype } = node.inputs[0];
   const batches = numel(shape.slice(0, batch));
@@ -168,4 +168,21 @@ export function launchScatter(
     const blocks = Math.min(calls.multiprocessors, Math.ceil(total / lightRow));
     calls.launch(`w_scatter_heavy_${type}`, blocks, 1024, args);
   }
+}
+
+/** Extremes of elements and their updates. */
+export function launchExtreme(
+  node: Node<"scatterExtreme">,
+  type: string,
+  { base, indices, updates, out }: Omit<ScatterAddresses, "workspace">,
+  calls: LibraryCalls,
+): void {
+  const { before, n, after, count } = scatterShape(node);
+  const largest = Number(node.attrs.fn === "max");
+  const [size, total] = [numel(node.shape), numel(node.inputs[2].shape)];
+  const blocks = Math.min(blocksFor(size), 16 * calls.multiprocessors);
+  calls.launch(`w_extreme_base_${type}`, blocks, 256, [base, out, size, largest]);
+  if (total === 0) return;
+  const args = [indices, updates, out, total, before, n, after, count, largest];
+  calls.launch(`w_extreme_join_${type}`, blocksFor(total), 256, args);
 }

@@ -1,5 +1,14 @@
 // Ops whose positions depend on data: gather, scatterAdd, argsort, argmax and argmin.
-import { InternalError, isComplex, makeStorage, numel, range, type Shape, withoutAxes } from "../../graph/index.js";
+import {
+  InternalError,
+  isComplex,
+  makeStorage,
+  numel,
+  type OpAttrs,
+  range,
+  type Shape,
+  withoutAxes,
+} from "../../graph/index.js";
 import * as c from "./complex.js";
 import {
   complexes,
@@ -70,6 +79,27 @@ function scatterAdd(base: Value, indices: Value, updates: Value, axis: number, b
   );
 }
 
+function scatterExtreme(
+  base: Value,
+  indices: Value,
+  updates: Value,
+  { axis, batch, fn }: OpAttrs["scatterExtreme"],
+): Value {
+  const layout = gatherLayout(base.shape, indices.shape, axis, batch);
+  const [found, candidates] = [ordered(base), ordered(updates)];
+  forEachIndex(layout.shape, (index, linear) => {
+    const picked = Number(indices.data[layout.decider(index)]);
+    if (picked < 0 || picked >= base.shape[axis]) return;
+    const target = layout.source(index, picked);
+    const [a, x] = [found[target], candidates[linear]];
+    const isNaN = typeof x === "number" && Number.isNaN(x);
+    if (isNaN || (fn === "max" ? x > a : x < a)) found[target] = x;
+  });
+  return isIntegral(base.dtype)
+    ? fromIntegers(base.dtype, base.shape, found as bigint[])
+    : fromReals(base.dtype, base.shape, found as number[]);
+}
+
 /** Elements that compare with < and >: exact for every real dtype. */
 function ordered(x: Value): (number | bigint)[] {
   return isIntegral(x.dtype) ? integers(x) : Array.from(reals(x));
@@ -125,10 +155,13 @@ function updateSlice(base: Value, start: Value, update: Value, axis: number, bat
   return { shape: base.shape, dtype: base.dtype, data };
 }
 
-export const indexingRules: ReferenceRules<"gather" | "scatterAdd" | "updateSlice" | "argsort" | "argreduce"> = {
+export const indexingRules: ReferenceRules<
+  "gather" | "scatterAdd" | "scatterExtreme" | "updateSlice" | "argsort" | "argreduce"
+> = {
   gather: ([x, indices], { attrs }) => gather(x, indices, attrs.axis, attrs.batch),
   updateSlice: ([base, start, update], { attrs }) => updateSlice(base, start, update, attrs.axis, attrs.batch),
   scatterAdd: ([base, indices, updates], { attrs }) => scatterAdd(base, indices, updates, attrs.axis, attrs.batch),
+  scatterExtreme: ([base, indices, updates], { attrs }) => scatterExtreme(base, indices, updates, attrs),
   argsort: ([x], { attrs: { descending, first = 0 }, shape }) => argsort(x, descending, first, shape[shape.length - 1]),
   argreduce: ([x], { attrs }) => argreduce(x, attrs.fn, attrs.axis),
 };

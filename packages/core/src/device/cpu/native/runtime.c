@@ -42,6 +42,7 @@ int wr_init(const char* path, int spins) {
                          .cumsum = wr_cumsum,
                          .argsort = wr_argsort,
                          .scatter_add = wr_scatter,
+                         .scatter_extreme = wr_scatter_extreme,
                          .enter = wr_enter,
                          .leave = wr_leave,
                          .share = wr_share,

@@ -15,6 +15,7 @@ static long grain_of(long elements, long least) {
 }
 typedef struct {
   long outer, n, inner, first, count, flag;
+  int largest;
   int dtype;
   const void *x, *base, *updates;
   const int32_t* indices;
@@ -419,4 +420,51 @@ static void wr_scatter(int dtype, long batch, long before, long n, long after, l
   }
   /* One chunk per thread: each reads all indices. */
   pool_run(scatters[dtype].add, p, 0, n, work <= 65536 ? 1 : n < threads ? n : threads, work / 2e4);
+}
+
+/* Extremes of elements and their updates; NaN wins. Chunks are ranges of rows of the result. */
+#define EXTREME(name, T)                                                                                               \
+  static void name(void* const* job, long lo, long hi) {                                                               \
+    const order_job* j = job[0];                                                                                       \
+    const long before = j->outer, n = j->n, after = j->inner, count = j->count, block = n * after;                     \
+    for (long q = 0; q < j->flag * before; q++) {                                                                      \
+      T* to = (T*)j->out + q * block;                                                                                  \
+      memcpy(to + lo * after, (const T*)j->base + q * block + lo * after, (hi - lo) * after * sizeof(T));              \
+      const T* from = (const T*)j->updates + q * count * after;                                                        \
+      for (long i = 0; i < count; i++) {                                                                               \
+        long row = j->indices[q / before * count + i];                                                                 \
+        if (row < lo || row >= hi) continue;                                                                           \
+        T* t = to + row * after;                                                                                       \
+        const T* f = from + i * after;                                                                                 \
+        if (j->largest)                                                                                                \
+          for (long k = 0; k < after; k++) t[k] = f[k] > t[k] || f[k] != f[k] ? f[k] : t[k];                           \
+        else                                                                                                           \
+          for (long k = 0; k < after; k++) t[k] = f[k] < t[k] || f[k] != f[k] ? f[k] : t[k];                           \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+EXTREME(extreme_i32, int32_t)
+EXTREME(extreme_i64, int64_t)
+EXTREME(extreme_u32, uint32_t)
+EXTREME(extreme_u64, uint64_t)
+EXTREME(extreme_f, float)
+EXTREME(extreme_d, double)
+/* By the number of the dtype; others have no extremes. */
+static const w_kernel extremes[] = {[2] = extreme_i32, [3] = extreme_i64,  [6] = extreme_f,
+                                    [7] = extreme_d,   [13] = extreme_u32, [14] = extreme_u64};
+
+static void wr_scatter_extreme(int dtype, int largest, long batch, long before, long n, long after, long count,
+                               const void* base, const int32_t* indices, const void* updates, void* out, int threads) {
+  order_job job = {.outer = before,
+                   .n = n,
+                   .inner = after,
+                   .count = count,
+                   .flag = batch,
+                   .largest = largest,
+                   .base = base,
+                   .updates = updates,
+                   .indices = indices,
+                   .out = out};
+  const long work = batch * (before * n * after + before * count * after);
+  pool_run(extremes[dtype], (void*[]){&job}, 0, n, work <= 65536 ? 1 : n < threads ? n : threads, work / 2e4);
 }

@@ -110,6 +110,16 @@ template <class T> static inline T atomicAdd(T* p, T x) {
   *p += x;
   return old;
 }
+template <class T> static inline T atomicMax(T* p, T x) {
+  T old = *p;
+  if (x > old) *p = x;
+  return old;
+}
+template <class T> static inline T atomicMin(T* p, T x) {
+  T old = *p;
+  if (x < old) *p = x;
+  return old;
+}
 static inline float __int_as_float(int x) {
   float f;
   memcpy(&f, &x, 4);

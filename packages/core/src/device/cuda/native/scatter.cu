@@ -4,6 +4,7 @@
 // their sums do not depend on the order. Many updates of narrow rows are added atomically in float64, where sums of narrower numbers
 // are exact unless these differ by 2^27 in size or more.
 #include "numbers.cuh"
+#include "target.cuh"
 
 #define W_LIGHT 32
 #define W_SORTABLE 4096
@@ -218,18 +219,6 @@ template <int BYTES> struct w_atomic {
 template <> struct w_atomic<8> {
   typedef unsigned long long word;
 };
-/* The place of element e of the updates in the result, or -1. Long divisions cost more than everything else: single numbers that
-   are added along the only axis take none. */
-W_INLINE long long w_scatter_target(const int* indices, long long e, long long before, long long n, long long after,
-                                    long long count, long long total) {
-  if (after == 1 && count == total) {
-    int row = indices[e];
-    return row < 0 || row >= n ? -1 : row;
-  }
-  long long c = e % after, i = e / after % count, outer = e / after / count;
-  int row = indices[outer / before * count + i];
-  return row < 0 || row >= n ? -1 : (outer * n + row) * after + c;
-}
 template <class T> W_INLINE void w_scatter_whole(const int* indices, const T* updates, T* out, long long total,
                                                  long long before, long long n, long long after, long long count) {
   typedef typename w_atomic<sizeof(T)>::word W;
