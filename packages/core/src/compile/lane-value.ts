@@ -223,8 +223,10 @@ export class LaneEvaluator {
 
   /** A value of a loop's step at a time. */
   past(v: LaneScalar, loop: LaneLoop, time: Ix): LaneScalar {
-    // Rows of steps that did not run are zero, which is no value of a step.
-    if (loop.stop !== null && !time.equals(loop.time) && !this.#runsStepsOf(this.loopOf(time), loop))
+    // Rows of steps that did not run are zero, which is no value of a step. The time of a loop of one step is a constant, which does
+    // not say whether the row is read inside the step.
+    const isInside = loop.length > 1 && time.equals(loop.time);
+    if (loop.stop !== null && !isInside && !this.#runsStepsOf(this.loopOf(time), loop))
       throw new NotLane("results of a loop that may stop early");
     if (v.op === "neg") return this.pool.neg(this.past(v.args[0], loop, time));
     if (v.loop !== loop) return v;

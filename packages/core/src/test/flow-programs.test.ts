@@ -9,8 +9,11 @@ import { type Dual, type FlowProgram, flowProgram, plain, tensors } from "./flow
 import { compiled, perProgram } from "./modes.js";
 
 const first = Number(process.env.WEFT_FUZZ_SEED ?? 0);
-/** Found wrong once: a tangent of branches and loops in two lane programs, the second of which took the first for zeros. */
-const found = process.env.WEFT_FUZZ === undefined ? [20040] : [];
+/**
+ * Found wrong once: a tangent of branches and loops in two lane programs, the second of which took the first for zeros; rows of a loop
+ * of one step that did not run, read inside a loop.
+ */
+const found = process.env.WEFT_FUZZ === undefined ? [20040, 10987] : [];
 const seeds = [...Array.from({ length: Number(process.env.WEFT_FUZZ ?? 8) }, (_, i) => first + i), ...found];
 after(() => void useDevice(new ReferenceDevice()));
 
