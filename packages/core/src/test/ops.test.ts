@@ -135,7 +135,7 @@ const elsewhere = new Set(
     "finfo iinfo isOfKind canCast namespaceInfo",
     "exponential gumbel laplace truncatedNormal gamma beta dirichlet studentT poisson binomial categorical choice shuffle",
     "cauchy logistic rayleigh logNormal pareto weibull geometric triangular multivariateNormal",
-    "jacrev jacfwd jacobian hessian customJvp vjpWithAux",
+    "jacrev jacfwd jacobian hessian customJvp vjpWithAux residual",
     "dynamicSlice dynamicUpdateSlice cond foriLoop switchCase whileLoop grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
     "named shard grad valueAndGrad vjp jvp vmap scan customVjp checkpoint jit flattenTree treeLeaves treeMap",
   ].flatMap((line) => line.split(" ")),

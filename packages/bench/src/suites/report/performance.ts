@@ -496,12 +496,6 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
   ...generalSection("GPU, general work", files.general, notes),
-  ...generalSection("GPU, general work, further rows", files["general-more"], notes, [
-    "- Rows that no list asked for, and rows of the table above whose kernels changed since, in one later run",
-  ]),
-  ...generalSection("GPU, whole models", files["general-models"], notes, [
-    "- The rows of whole models of an earlier run of the suite",
-  ]),
   ...modelsSection("GPU, models people know", files.models),
   ...modelsSection("GPU, generation of text, later run", files["models-decode"]),
   ...generalSection("CPU, general work", files["general-cpu"], notes),
