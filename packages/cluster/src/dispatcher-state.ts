@@ -40,6 +40,7 @@ export interface Quotas {
 
 export interface WorkerEntry {
   info: Omit<WorkerInfo, "key">;
+  stream: ServerStream;
   outbox: Outbox;
   stats: WorkerStats | null;
   /** Identifies its heartbeats, and when the last one arrived. */
@@ -58,8 +59,8 @@ export interface ClientEntry {
   near: boolean;
   out: Outgoing;
   hello: Extract<FromClient, { t: "hello" }>;
-  /** The workers that run a program, whether they are a group, and why it cannot run, if so. */
-  programs: Map<number, { members: string[]; collective: boolean; problem: DispatchProblem | null }>;
+  /** The workers that run a program, the name of their group if they are one, and why it cannot run, if so. */
+  programs: Map<number, { members: string[]; group: string | null; problem: DispatchProblem | null }>;
   /** The workers that hold shards of a tensor. */
   holders: Map<number, string[]>;
   /** Instructions that workers have not yet reported as done. */

@@ -23,7 +23,7 @@ import {
 import { silenceOf } from "./hung-worker.js";
 import { dataKey, randomKey, sameSecret } from "./identity.js";
 import { Instructions, instruction } from "./instructions.js";
-import { groupOf } from "./member-group.js";
+import { groupOf, groupsWith } from "./member-group.js";
 import { Outbox } from "./outbox.js";
 import { Outgoing, whenOver } from "./outgoing.js";
 import { PlanBook } from "./plan-report.js";
@@ -185,6 +185,7 @@ export class Dispatcher {
     };
     const entry: WorkerEntry = {
       info: { ...facts, id },
+      stream,
       // Messages of many clients that arrive in one turn leave together.
       outbox: new Outbox(write, setImmediate),
       stats: null,
@@ -318,15 +319,18 @@ export class Dispatcher {
       if (delayed) worker.lastBeat = now;
       const silent = now - worker.lastBeat > this.#stopTimeout * 1e3;
       if (silent === worker.suspended) continue;
-      worker.suspended = silent;
       const { id } = worker.info;
       if (!silent) {
-        log("dispatcher", () => `${id} continued`);
-        this.#changes.joined(worker);
+        // What it was sent meanwhile would make it wait for groups that the others have left: it joins anew, with nothing to do.
+        this.#workerEnded(worker, `worker ${id} continued, and joins anew`);
+        worker.stream.end();
         continue;
       }
-      for (const client of this.#clients.values()) client.instructions.suspended(id);
-      this.#removed(worker, silenceOf(worker.info, this.#stopTimeout));
+      worker.suspended = true;
+      const reason = silenceOf(worker.info, this.#stopTimeout);
+      for (const { instructions, programs } of this.#clients.values())
+        instructions.suspended(id, groupsWith(id, programs.values()), reason);
+      this.#removed(worker, reason);
     }
     if (this.#watchers.size > 0) this.#report();
   }
@@ -493,7 +497,7 @@ export class Dispatcher {
     } catch (error) {
       problem = { message: (error as Error).message, code: "error" };
     }
-    client.programs.set(program, { members, collective, problem });
+    client.programs.set(program, { members, group: group?.name ?? null, problem });
     if (problem !== null) return;
     log(
       "dispatcher",
@@ -511,7 +515,7 @@ export class Dispatcher {
         group: group === null ? null : { ...group, rank, size: members.length },
       }),
     );
-    if (collective) client.instructions.send(members, texts, true);
+    if (group !== null) client.instructions.send(members, texts, true);
     else members.forEach((id, rank) => void client.instructions.send([id], [texts[rank]], true));
   }
 
@@ -519,7 +523,7 @@ export class Dispatcher {
     this.#plans.ran(client.id, message.program);
     const program = client.programs.get(message.program);
     if (program === undefined) throw new WeftError(`run: program ${message.program} was not defined`);
-    const { members, collective, problem } = program;
+    const { members, group, problem } = program;
     if (problem !== null) {
       if (message.free !== undefined) this.#free(client, message.free);
       this.#toClient(client, {
@@ -542,7 +546,7 @@ export class Dispatcher {
     const { free = [], ...rest } = message;
     const here = free.filter((id) => sameMembers(client.holders.get(id), members));
     const text = instruction({ ...rest, client: client.id, free: here.length > 0 ? here : undefined });
-    if (collective) this.#send(client, members, Array<string>(members.length).fill(text), message.outputs);
+    if (group !== null) this.#send(client, members, Array<string>(members.length).fill(text), message.outputs);
     else this.#sendEach(client, members, text, message.outputs);
     for (const id of here) client.holders.delete(id);
     if (here.length < free.length)

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import * as weft from "@weft/core";
 import { connect } from "./connect.js";
 import { Instructions } from "./instructions.js";
+import { groupsWith } from "./member-group.js";
 import { skip, testWorker } from "./workers.testkit.js";
 
 /** Workers that remember what they were sent. */
@@ -63,7 +64,7 @@ test("members of groups get the instructions of several clients in the same orde
   };
   complete(ids.slice(0, 2));
   workers.get("w3")!.suspended = true;
-  for (const client of clients) client.suspended("w3");
+  for (const client of clients) client.suspended("w3", new Map(), "it hangs");
   complete(ids.slice(0, 2));
   const all = ids.reduce((n, id) => n + sent.get(id)!.length, 0);
   const groups = ids.map((id) => sent.get(id)!.filter((text) => text.startsWith("all")));
@@ -82,6 +83,30 @@ test("members of groups get the instructions of several clients in the same orde
       );
     }
   }
+});
+
+test("members hear that one hangs before they get the calls that waited for it", () => {
+  const { sent, workers } = recorders("w1", "w2", "w3");
+  const client = new Instructions(workers);
+  const members = ["w1", "w2"];
+  client.send(members, ["define", "define"], true);
+  client.send(members, ["run", "run"]);
+  // The definition is not completed on w2: nobody has got the call.
+  client.done("w1", 1, 0.01);
+  assert.deepEqual(sent.get("w1"), ["define"]);
+  workers.get("w2")!.suspended = true;
+  const programs = [
+    { members, group: "a", problem: null },
+    { members: ["w1", "w3"], group: "b", problem: null },
+    { members, group: null, problem: null },
+  ];
+  const groups = groupsWith("w2", programs.values());
+  assert.deepEqual([...groups], [["a", members]]);
+  client.suspended("w2", groups, "w2 hangs");
+  const abandon = JSON.stringify({ t: "abandon", group: "a", reason: "w2 hangs" });
+  assert.deepEqual(sent.get("w1"), ["define", abandon, "run"]);
+  assert.deepEqual(sent.get("w2"), ["define", "run"]);
+  assert.deepEqual(sent.get("w3"), []);
 });
 
 test("what waits for a worker that has left keeps the other members of its groups from nothing", () => {

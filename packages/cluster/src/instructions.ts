@@ -2,7 +2,7 @@
 // follows waits here. So a client that queues thousands of calls makes others wait for a few of them, and clients that compute at
 // once get equal shares of a worker's time. The order of instructions is decided here alone: members of a group must see the
 // collectives of several clients in the same order.
-import { WeftError } from "@weft/core/internal/graph";
+import { shortened, WeftError } from "@weft/core/internal/graph";
 import { Backlog, type QueuedInstruction } from "./backlog.js";
 import { maxMessageBytes, type ToWorker } from "./protocol.js";
 
@@ -68,8 +68,15 @@ export class Instructions {
     this.#advance([worker]);
   }
 
-  /** A worker hangs: what waits for it must not keep the other members of its groups waiting. */
-  suspended(worker: string): void {
+  /**
+   * A worker hangs: what waits for it must not keep the other members of its groups (their names and members) waiting. They hear it
+   * first, so that these calls fail at once, and the client repeats them without that worker.
+   */
+  suspended(worker: string, groups: ReadonlyMap<string, readonly string[]>, reason: string): void {
+    for (const [group, members] of groups)
+      for (const member of members)
+        if (member !== worker)
+          this.workers.get(member)?.outbox.post(instruction({ t: "abandon", group, reason: shortened(reason) }));
     this.#advance([worker]);
   }
 

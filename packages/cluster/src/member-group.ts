@@ -25,3 +25,14 @@ export function groupOf(prefix: string, infos: readonly Omit<WorkerInfo, "key">[
   const places = infos.map(({ process: { host }, data, links: port }) => ({ host, data: { ...data, port } }));
   return { ...one, links: { key: groupKey(secret, name), members: places } };
 }
+
+/** The groups of a client's programs that a worker is a member of, with all members. */
+export function groupsWith(
+  worker: string,
+  programs: Iterable<{ members: readonly string[]; group: string | null }>,
+): Map<string, readonly string[]> {
+  const groups = new Map<string, readonly string[]>();
+  for (const { members, group } of programs)
+    if (group !== null && members.includes(worker)) groups.set(group, members);
+  return groups;
+}

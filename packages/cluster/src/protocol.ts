@@ -225,6 +225,8 @@ export const toWorker = z.discriminatedUnion("t", [
   z.object({ t: z.literal("welcome"), worker: name, key }),
   z.object({ t: z.literal("client"), client: id, key, settings }),
   z.object({ t: z.literal("leave"), client: id }),
+  /** A member of a group hangs: who waited for it in a collective would wait long. */
+  z.object({ t: z.literal("abandon"), group: name, reason: text }),
   z.object({
     ...define,
     client: id,

@@ -187,6 +187,35 @@ test("a stopped worker is worked around, and its late results are ignored when i
   assert.ok(cluster.device.counts.sharded > before, "both workers are used again");
 });
 
+for (const joined of [true, false])
+  test(`calls of a program that a stopped worker has not compiled are repeated without it (${joined ? "old" : "new"} group)`, {
+    skip,
+    timeout: 120_000,
+  }, async () => {
+    const cluster = await begin(3);
+    const x = rows(wave([300, 200], 3));
+    const expected = alone(cluster, () => wave([300, 200], 3).sum().itemSync());
+    const near = (total: number, factor: number): void =>
+      assert.ok(Math.abs(total - factor * expected) < 1e-3 * Math.abs(expected), `${total}, not ${factor * expected}`);
+    await x.data();
+    assertSplit(cluster, x);
+    if (joined) near(await x.sum().item(), 1);
+    const { pid } = cluster.workers[1].process;
+    process.kill(pid, "SIGSTOP");
+    try {
+      const begun = performance.now();
+      near(await x.sum().mul(3).item(), 3);
+      const seconds = (performance.now() - begun) / 1e3;
+      // It is suspended after 4 s. The others would need 5 s more to notice in a collective that it is stopped.
+      assert.ok(seconds > 2 && seconds < 8, `${seconds} s`);
+    } finally {
+      process.kill(pid, "SIGCONT");
+    }
+    // It continues with what it was sent, and must not wait for a group that the others have left.
+    await untilLeft(cluster, 3);
+    near(await x.sum().mul(2).item(), 2);
+  });
+
 for (const [rates, setPlanner] of Object.entries(planners))
   test(`tensors lost while idle are recomputed on use, and uploads are sent again (${rates})`, {
     skip,

@@ -14,7 +14,7 @@ import type { BackgroundThread } from "./background.js";
 import { log } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
 import type { ToWorker } from "./protocol.js";
-import { FailedError } from "./store.js";
+import { FailedError, type Failure } from "./store.js";
 
 /** The group of a program, as the dispatcher describes it. */
 export type GroupOfProgram = NonNullable<Extract<ToWorker, { t: "define" }>["group"]>;
@@ -30,8 +30,8 @@ const generationOf = (group: string): string => group.split("-")[1];
 
 export class WorkerGroups {
   readonly #groups = new Map<string, ProcessGroup>();
-  /** Groups that failed, with the reason; they are not joined again. */
-  readonly #broken = new Map<string, string>();
+  /** Groups that failed; they are not joined again. */
+  readonly #broken = new Map<string, Failure>();
 
   constructor(
     readonly device: Device,
@@ -42,8 +42,8 @@ export class WorkerGroups {
   /** The group of this name, as the device's; joined with its other members if needed. */
   join(wanted: GroupOfProgram): void {
     const { name } = wanted;
-    const reason = this.#broken.get(name);
-    if (reason !== undefined) throw new FailedError({ message: reason, code: "aborted" });
+    const failure = this.#broken.get(name);
+    if (failure !== undefined) throw new FailedError(failure);
     let group = this.#groups.get(name);
     if (group === undefined) {
       // Groups of earlier generations are obsolete: every member receives the same instructions in the same order.
@@ -56,7 +56,7 @@ export class WorkerGroups {
         const host = this.#connect(wanted);
         group = this.device.joinGroup?.(host) ?? host;
       } catch (error) {
-        this.#markBroken(name, (error as Error).message);
+        this.#markBroken(name, { message: (error as Error).message, code: "aborted" });
         throw error;
       }
       this.#groups.set(name, group);
@@ -84,7 +84,17 @@ export class WorkerGroups {
     if (group === undefined) return;
     abort(group);
     this.#close(name, group);
-    this.#markBroken(name, reason);
+    this.#markBroken(name, { message: reason, code: "aborted" });
+  }
+
+  /** A member hangs: calls of this group fail from now on, and do not wait for it. */
+  abandon(name: string, reason: string): void {
+    const group = this.#groups.get(name);
+    if (group !== undefined) {
+      abort(group);
+      this.#close(name, group);
+    }
+    this.#markBroken(name, { message: reason, code: "lost" });
   }
 
   /** Other members may be in a collective of this client that is no longer issued here. */
@@ -105,8 +115,8 @@ export class WorkerGroups {
     this.#groups.clear();
   }
 
-  #markBroken(name: string, reason: string): void {
-    this.#broken.set(name, reason);
+  #markBroken(name: string, failure: Failure): void {
+    this.#broken.set(name, failure);
     if (this.#broken.size > 64) this.#broken.delete(this.#broken.keys().next().value!);
     this.onBroken(name);
   }

@@ -283,6 +283,10 @@ export class Worker {
       this.#leave(message.client);
       return;
     }
+    if (message.t === "abandon") {
+      this.#groups.abandon(message.group, message.reason);
+      return;
+    }
     if (message.t === "upload" && message.part.offset === null) {
       void this.#receive(message);
       return;

@@ -16,6 +16,8 @@ export interface Aval {
 export interface NodeValue {
   /** Registers a node that will read the value. Throws if the value was released. */
   addReader(): void;
+  /** A node that was registered is computed. */
+  readerDone(): void;
 }
 
 let lastId = 0;
@@ -56,6 +58,8 @@ export class Node<out K extends OpName = OpName> {
   readonly depth: number;
   /** The computed value; null until the runtime attaches it. */
   readonly value: NodeValue | null = null;
+  /** Uncomputed nodes that read this one, until it has a value: that counts them from then on. */
+  readonly readers: number = 0;
   /** The part of the user's program that this node belongs to. Sharding rules match it. */
   readonly scope: Scope | null = currentScope;
 
@@ -74,7 +78,10 @@ export class Node<out K extends OpName = OpName> {
     let depth = 0;
     for (const input of inputs) {
       if (input.value !== null) input.value.addReader();
-      else if (input.depth > depth) depth = input.depth;
+      else {
+        (input as Writable<Node>).readers++;
+        if (input.depth > depth) depth = input.depth;
+      }
     }
     this.depth = depth + 1;
   }
@@ -82,13 +89,17 @@ export class Node<out K extends OpName = OpName> {
 
 type Writable<T> = { -readonly [P in keyof T]: T[P] };
 
-/** Runtime only: stores the computed value of a node. */
+/** Runtime only: stores the computed value of a node, which the nodes that wait for this one will read. */
 export function attachValue(node: Node, value: NodeValue): void {
+  for (let i = 0; i < node.readers; i++) value.addReader();
   (node as Writable<Node>).value = value;
 }
 
-/** Runtime only: turns a computed node into a `data` leaf, so that its inputs can be garbage collected. */
+/** Runtime only: turns a computed node into a `data` leaf, which reads its inputs no more. */
 export function makeLeaf(node: Node): void {
+  for (const input of node.inputs)
+    if (input.value !== null) input.value.readerDone();
+    else (input as Writable<Node>).readers--;
   const leaf = node as Writable<Node>;
   leaf.inputs = [];
   leaf.op = "data";

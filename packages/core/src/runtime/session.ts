@@ -538,7 +538,6 @@ function detach(node: Node): void {
     waiting.push(node);
     return;
   }
-  for (const input of node.inputs) (input.value as TensorValue | null)?.readerDone();
   makeLeaf(node);
 }
 

@@ -222,6 +222,50 @@ onEachDevice((device) => {
     assert.throws(() => weft.jit((v: Tensor) => v.add(1))(x), /was disposed/);
   });
 
+  test("operations that were pending before a tensor was computed get its value after it is disposed", async () => {
+    const step = weft.jit((v: Tensor) => v.add(1));
+    const donating = weft.jit((v: Tensor) => v.add(1), { donate: [0] });
+    const compute: Record<string, (x: Tensor) => unknown> = {
+      dataSync: (x) => x.dataSync(),
+      data: (x) => x.data(),
+      "argument of jit": (x) => step(x),
+      "argument of runAsync": (x) => step.runAsync(x),
+      "donated argument": (x) => assertClose(donating(x), [3, 4]),
+      "another reader": (x) => x.dataSync() && x.mul(7).dataSync(),
+    };
+    for (const [name, run] of Object.entries(compute)) {
+      const x = weft.tensor([1, 2]).add(1);
+      const readers = [x.mul(2), x.mul(x), x.sum().add(x)];
+      await run(x);
+      x.dispose();
+      const got = readers.map((reader) => reader.dataSync().join());
+      assert.deepEqual(got, ["4,6", "4,9", "7,8"], name);
+    }
+    // A reader that ran must not be counted for one that did not.
+    const x = weft.tensor([1, 2]).add(1);
+    const first = x.mul(2);
+    x.realize();
+    first.realize();
+    const second = x.mul(3);
+    x.dispose();
+    assertClose(second, [6, 9]);
+  });
+
+  test("the memory of a tensor is freed after readers that were older than its value", () => {
+    weft.collectGarbage();
+    const start = device.memory().usedBytes;
+    const x = weft.ones([5000]).add(1);
+    const [before, after] = [x.sum(), x.max()];
+    before.realize();
+    x.realize();
+    x.dispose();
+    assert.ok(device.memory().usedBytes >= start + 20_000);
+    assertClose(after, 2);
+    assert.ok(device.memory().usedBytes < start + 1000);
+    before.dispose();
+    after.dispose();
+  });
+
   test("the memory of a disposed tensor is freed after its last reader has run", () => {
     weft.collectGarbage();
     const start = device.memory().usedBytes;
