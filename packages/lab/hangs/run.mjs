@@ -24,6 +24,8 @@ const unknown = names.filter((name) => !Object.hasOwn(scenarios, name));
 if (unknown.length > 0)
   throw new Error(`no scenario ${unknown.join(", ")}; there are ${Object.keys(scenarios).join(", ")}`);
 
+// The ranks lead process groups of their own, which a terminal does not interrupt: ending this program ends them.
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
 const torch = await pythonWith("torch");
 if (typeof torch === "string") throw new Error(torch);
 const rows = [];

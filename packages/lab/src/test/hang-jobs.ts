@@ -42,6 +42,18 @@ function faultLine(job: string, name: string): number {
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const ended = (job: ChildProcess) => job.exitCode !== null || job.signalCode !== null;
 
+/** Ends jobs that lead process groups, and what they have forked: a loader's process outlives its rank, even one that has ended. */
+export function endGroups(jobs: readonly ChildProcess[]): void {
+  for (const { pid } of jobs) {
+    if (pid === undefined) continue;
+    try {
+      process.kill(-pid, "SIGKILL");
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+    }
+  }
+}
+
 /** Dumps of ranks in a folder, and when the last one was written. */
 function dumps(run: string): { count: number; last: number } {
   const hang = join(run, "hang");
@@ -65,12 +77,15 @@ export async function runScenario(
   const run = keep ?? mkdtempSync(join(tmpdir(), "weft-hang-"));
   const began = performance.now();
   const jobs: ChildProcess[] = [];
+  const end = (): void => endGroups(jobs);
+  process.once("exit", end);
   try {
     for (let rank = 0; rank < ranks; rank++) {
       const log = openSync(join(run, `rank${rank}.log`), "w");
       jobs.push(
         spawn(python, ["-W", "ignore", join(folder, program), name, join(run, "store")], {
           stdio: ["ignore", log, log],
+          detached: true,
           env: {
             ...process.env,
             RANK: String(rank),
@@ -104,7 +119,8 @@ export async function runScenario(
       seconds: (performance.now() - began) / 1000,
     };
   } finally {
-    for (const job of jobs) if (!ended(job)) job.kill("SIGKILL");
+    end();
+    process.off("exit", end);
     if (keep === undefined) rmSync(run, { recursive: true, force: true });
   }
 }

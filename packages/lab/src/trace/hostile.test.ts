@@ -216,3 +216,55 @@ test("files in other containers are named", async () => {
     assert.match(ranks[0].problems.join("; "), new RegExp(`this is a ${name} file`));
   }
 });
+
+/** Kernels of 40 us with one event of 20 us in every gap, by what that event and the kernels are called. */
+const vendors: Record<string, { kernel: string; between: { cat: string; name: string }; type: string }> = {
+  "AMD, hipBLASLt": { kernel: "hipblasLt_gemm", between: { cat: "gpu_memcpy", name: "hipMemcpyHtoD" }, type: "MEMORY" },
+  "AMD, old copies": { kernel: "Cijk_Ailk", between: { cat: "gpu_memcpy", name: "CopyHostToDevice" }, type: "MEMORY" },
+  "AMD, MSCCL": {
+    kernel: "hip_norm",
+    between: { cat: "kernel", name: "mscclKernel_Sum_float" },
+    type: "COMMUNICATION",
+  },
+  "AMD, RCCL": {
+    kernel: "hip_norm",
+    between: { cat: "kernel", name: "ncclDevKernel_Generic_4" },
+    type: "COMMUNICATION",
+  },
+  "Intel, Level Zero": {
+    kernel: "gemm_kernel",
+    between: { cat: "gpu_memcpy", name: "zeCommandListAppendMemoryCopy(M2D)" },
+    type: "MEMORY",
+  },
+  "Intel, memset": { kernel: "gemm_kernel", between: { cat: "gpu_memset", name: "zeFill" }, type: "MEMORY" },
+};
+
+for (const [name, { kernel: own, between, type }] of Object.entries(vendors))
+  test(`kernels, copies and collectives are told apart: ${name}`, async () => {
+    using folder = new TestFolder();
+    const events = Array.from({ length: 20 }, (_, i) => [
+      ...launched(2 * i + 1, { ts: 100 * i, dur: 5 }, { name: own, ts: 100 * i + 30, dur: 40 }),
+      ...launched(2 * i + 2, { ts: 100 * i + 5, dur: 5 }, { ...between, ts: 100 * i + 75, dur: 20, stream: 8 }),
+    ]).flat();
+    const report = await analyzeTraces([folder.file("t.json", JSON.stringify({ traceEvents: events }))]);
+    const [rank] = report.ranks;
+    assert.deepEqual([rank.computeUs, rank.nonComputeUs], [800, 400]);
+    assert.deepEqual(
+      rank.kernels.map((k) => [k.name, k.type]),
+      [
+        [own, "COMPUTATION"],
+        [between.name, type],
+      ],
+    );
+  });
+
+test("nanoseconds where the format has microseconds are told", async () => {
+  using folder = new TestFolder();
+  const at = async (base: number, per: number): Promise<string> => {
+    const events = plain.map((e) => ({ ...e, ts: base + per * (e.ts as number), dur: per * (e.dur as number) }));
+    const text = JSON.stringify({ displayTimeUnit: "ns", traceEvents: events });
+    return (await analyzeTraces([folder.file("t.json", text)])).ranks[0].problems.join("; ");
+  };
+  assert.equal(await at(1.7e15, 1), "");
+  assert.match(await at(1.7e18, 1000), /seem to be in nanoseconds/);
+});

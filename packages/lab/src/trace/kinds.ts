@@ -1,23 +1,30 @@
-// Classifies events by category and name with rule tables that are evaluated from top to bottom. Where Holistic Trace Analysis
-// defines a class (communication, memory, computation), its patterns are used.
+// Classifies events by category and name with rule tables that are evaluated from top to bottom.
 
 export type KernelType = "COMMUNICATION" | "MEMORY" | "COMPUTATION" | "OTHER";
 
 /** The classes of device events; columns hold indices into this list. */
 export const kernelTypes: readonly KernelType[] = ["COMMUNICATION", "MEMORY", "COMPUTATION", "OTHER"];
 
-const notComputation =
-  /^(?:nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|runFunction|hip|job_exe|packet|pe_exe|cpum_exe_subgraph|hccl|collective_subgraph_execution)/;
-
-const gpuRules: [RegExp, KernelType][] = [
-  [/^(?:nccl|hip|hccl|.*ncclKernel)/, "COMMUNICATION"],
+const otherWork: [RegExp, KernelType][] = [
   [/^(?:(?:hip)?Memcpy|(?:hip)?Memset|dma)/, "MEMORY"],
-  [notComputation, "OTHER"],
+  [
+    /^(?:.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|runFunction|job_exe|packet|pe_exe|cpum_exe_subgraph|collective_subgraph_execution)/,
+    "OTHER",
+  ],
 ];
 
-/** Class of a GPU event. */
-export function gpuKernelType(name: string): KernelType {
-  for (const [pattern, type] of gpuRules) if (pattern.test(name)) return type;
+const gpuRules: [RegExp, KernelType][] = [
+  [/^(?:nccl|rccl|msccl|hccl|oneccl|.*ncclKernel|.*ncclDevKernel)/, "COMMUNICATION"],
+  ...otherWork,
+];
+
+/** Holistic Trace Analysis takes every kernel that begins with "hip" for a collective. */
+const htaRules: [RegExp, KernelType][] = [[/^(?:nccl|hip|hccl|.*ncclKernel)/, "COMMUNICATION"], ...otherWork];
+
+/** Class of a GPU event: of copies by their category, because the vendors name them differently. */
+export function gpuKernelType(name: string, category: Category, asHta: boolean): KernelType {
+  if (!asHta && (category === "memcpy" || category === "memset")) return "MEMORY";
+  for (const [pattern, type] of asHta ? htaRules : gpuRules) if (pattern.test(name)) return type;
   return "COMPUTATION";
 }
 

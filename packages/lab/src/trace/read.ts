@@ -98,6 +98,10 @@ async function readOnce(
     [doubtful.withoutStream, "kernels and copies without a stream were left out: device times lack them"],
   ];
   for (const [count, what] of told) if (count > 0) data.problems.push(`${count} ${what}`);
+  if (Math.abs(data.originUs) > Number.MAX_SAFE_INTEGER)
+    data.problems.push(
+      `times begin at ${data.originUs} us, centuries from now: they seem to be in nanoseconds, but the format counts in microseconds (displayTimeUnit is only how to show them), so that every duration may be 1000 times too long`,
+    );
   return { data, sorter };
 }
 

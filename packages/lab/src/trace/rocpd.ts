@@ -51,6 +51,12 @@ class RocpdProcess {
       if (query !== null) trace.events.push(query);
     const ranges = this.rangeQuery();
     if (ranges !== null) trace.ranges.push(ranges);
+    const isKnown = { kernel_dispatch: this.hasKernels, memory_copy: this.hasCopies, region: this.hasRegions };
+    for (const [table, known] of Object.entries(isKnown))
+      if (!known && this.has(table))
+        (trace.problems ??= []).push(
+          `rocpd_${table}${this.suffix} or what it refers to has other columns than those of rocprofv3 (schema 3): its rows were left out`,
+        );
   }
 
   private has(table: string, ...columns: string[]): boolean {

@@ -184,3 +184,15 @@ test("a database of rocprofv3 that other tools wrote, without events, has its ke
   );
   assert.deepEqual([rank.spanUs, rank.source], [6, "rocpd"]);
 });
+
+test("tables of another rocpd schema are named", { skip }, async () => {
+  using folder = new TestFolder();
+  const file = join(folder.path, "tracks.db");
+  // A layout of rocprofiler-sdk with times and places in tables of their own.
+  const tables = `CREATE TABLE rocpd_kernel_dispatch_a (id INTEGER PRIMARY KEY, track_id, kernel_id, start_id, end_id, event_id);
+    INSERT INTO rocpd_kernel_dispatch_a VALUES (1, 1, 1, 1, 2, 1);`;
+  const code = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.executescript(sys.argv[2]); db.commit()";
+  assert.equal(spawnSync("python3", ["-c", code, file, tables]).status, 0);
+  const [rank] = (await analyzeTraces([file])).ranks;
+  assert.match(rank.problems.join("; "), /rocpd_kernel_dispatch_a .* other columns/);
+});

@@ -3,7 +3,7 @@
 import type { Column } from "./columns.js";
 import type { StepMark, TraceData } from "./data.js";
 import { sortedBy } from "./intervals.js";
-import { gpuKernelType, type KernelType, kernelTypes } from "./kinds.js";
+import { categories, gpuKernelType, type KernelType, kernelTypes } from "./kinds.js";
 import { hashSeed } from "./symbols.js";
 
 export interface DeviceView {
@@ -93,16 +93,18 @@ export function deviceView(data: TraceData, only: number | null = null): DeviceV
   const runtimeKept = new Uint8Array(runtime.rows);
   for (let i = 0; i < runtime.rows; i++) if (runtime.ts[i] < cut) runtimeKept[i] = 1;
 
-  const typeOfName = new Map<number, number>();
+  const types = new Map<number, number>();
   const type = new Uint8Array(device.rows);
   const launch = new Int32Array(device.rows).fill(-1);
   const kept = new Uint8Array(device.rows);
   let count = 0;
   for (let i = 0; i < device.rows; i++) {
-    let t = typeOfName.get(device.name[i]);
+    const key = device.name[i] * categories.length + device.category[i];
+    let t = types.get(key);
     if (t === undefined) {
-      t = kernelTypes.indexOf(gpuKernelType(data.symbols.text(device.name[i])));
-      typeOfName.set(device.name[i], t);
+      const category = categories[device.category[i]];
+      t = kernelTypes.indexOf(gpuKernelType(data.symbols.text(device.name[i]), category, data.unit === "us"));
+      types.set(key, t);
     }
     type[i] = t;
     const correlation = device.correlation[i];
