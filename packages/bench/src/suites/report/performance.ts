@@ -160,19 +160,13 @@ function contestSection(
 }
 
 /** The general suite: one line per row and peer. */
-const generalSection = (
-  title: string,
-  record: ContestRecord | undefined,
-  notes: Record<string, string>,
-  remarks: readonly string[] = [],
-): string[] =>
+const generalSection = (title: string, record: ContestRecord | undefined, notes: Record<string, string>): string[] =>
   contestSection(
     title,
     record,
     [
       "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
       "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
-      ...remarks,
     ],
     notes,
   );
