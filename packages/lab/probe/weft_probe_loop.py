@@ -7,6 +7,13 @@ class _Seen:
     def __init__(self):
         self.steps = self.passes = self.syncs = self.updates = 0
         self.after = 0.0
+        self.odd = 0  # batches of the training loader that trained nothing, or between whose parts another loader was used
+        self.last = None  # optimizer steps of the last step that was observed, and how often they were others than before
+        self.changes = 0
+
+    def all_alike(self):
+        """Whether the others may be taken for steps like these. One change in a hundred is that of a scaler that skips an update."""
+        return self.updates > 0 and self.odd == 0 and 100 * self.changes <= self.steps
 
 
 class _Loop:
@@ -57,6 +64,16 @@ class _Loop:
         self.loader_starts = 0
         self.loader_start_time = 0.0
         self.thread = None  # the thread that trains, known from the first backward pass on
+        self.suspended = None  # the training loader and its batch while another loader is used
+
+    def suspend(self):
+        """Another loader is used before the current batch has trained: for an evaluation, or instead of it."""
+        self.seen.odd += 1
+        self.suspended = (self.iterator, self.asked, self.waited, self.samples, self.full, self.before)
+
+    def resume(self):
+        self.iterator, self.asked, self.waited, self.samples, self.full, self.before = self.suspended
+        self.suspended = None
 
     def counted_now(self):
         """Steps that were counted and are not yet among those of the recorder."""

@@ -33,11 +33,14 @@ def _close_step(now):
     if not trained and loop.passes == passes:
         if loop.epoch_of is not None and loop.iterator is not loop.epoch_of:
             loop.evaluation += now - asked
+        elif loop.epoch_of is not None:
+            loop.seen.odd += 1
     else:
         if trained and not loop.described:
             _describe(None)
         if loop.epoch_of is not loop.iterator:
             _close_epoch()
+            loop.suspended = None
             loop.epoch_of = loop.iterator
             loop.epoch += 1
             loop.epoch_start = asked
@@ -45,7 +48,10 @@ def _close_step(now):
         seen.steps += 1
         seen.passes += loop.passes - passes
         seen.syncs += loop.syncs - syncs
-        seen.updates += loop.all_updates - updates
+        made = round(loop.all_updates - updates)
+        seen.updates += made
+        seen.changes += made != seen.last
+        seen.last = made
         loop.updates += trained
         if trained and loop.updated is not None:
             loop.after += now - loop.updated
@@ -63,11 +69,11 @@ def _close_step(now):
 
 
 def _begin_counting(iterator):
-    """Steps of this loader are only counted from now on, if others have shown what they do."""
+    """Steps of this loader are only counted from now on, if others have shown what they do, and all do the same."""
     if loop.epoch_of is not iterator or loop.all_updates < _summed_updates:
         return
     # Hooks that the compiler has swallowed cost nothing, and must not change behind its back.
-    if loop.seen.updates and listener.stop():
+    if loop.seen.all_alike() and listener.stop():
         sampling = probe.recorder.sampling
         loop.counted, loop.long = iterator, sampling.long
         loop.left = loop.counted_steps = sampling.next - probe.recorder.steps
@@ -170,7 +176,9 @@ def _end_epoch(iterator, counted=None):
         loop.epoch_end, loop.asked = counted, None
     if loop.epoch_of is iterator:
         _close_epoch()
-    if loop.iterator is iterator:
+    if loop.suspended is not None and loop.iterator is iterator:
+        loop.resume()
+    elif loop.iterator is iterator:
         # A loop without a loader may follow.
         loop.iterator = loop.last_update = None
 
@@ -237,6 +245,8 @@ def watch_data(module):
             guarded("counted steps")(_close_counted)(asked)
         if loop.thread is not None and threading.get_ident() != loop.thread:
             return background.next_batch(self, original, asked)
+        if loop.suspended is not None and loop.suspended[0] is self:
+            loop.resume()
         # Another loader that is used between batch and optimizer step (validation inside the epoch) must not end the step.
         if loop.iterator is self or loop.trained or loop.asked is None:
             try:
@@ -244,6 +254,12 @@ def watch_data(module):
             except Exception as problem:  # noqa: BLE001
                 recorder.error("step: %r" % problem)
             loop.before = (loop.passes, loop.syncs, loop.all_updates)
+        elif loop.iterator is loop.epoch_of:
+            loop.suspend()
+            loop.before = (loop.passes, loop.syncs, loop.all_updates)
+        elif loop.passes != loop.before[0]:
+            # Two loaders feed one step.
+            loop.seen.odd += 1
         full = recorder.steps == recorder.sampling.next
         closed = _clock()
         try:
@@ -482,7 +498,10 @@ def _finish():
         # The loop was left early: the last step ended with its optimizer step.
         _close_step(max(loop.asked, loop.updated or loop.asked))
     if loop.counted is not None:
+        # Nobody has asked for a batch after the last one.
         _end_counting()
+        _add_counted(1)
+        probe.recorder.steps += 1
     _close_epoch()
     guarded("background epoch")(background.close)()
     if wrapped_model() is not None:

@@ -30,8 +30,8 @@ export const tracePageScript = `
   var start = new Uint32Array(bytes("starts")), duration = new Uint32Array(bytes("durations")), name = new Uint32Array(bytes("nameIds")), kind = new Uint8Array(bytes("kinds"));
   var tick = meta.tick, span = meta.span, rows = meta.rows, canvas = document.getElementById("canvas"), view = document.getElementById("view"), detail = document.getElementById("detail");
   var dark = matchMedia("(prefers-color-scheme: dark)");
-  var light = ["#dc2626", "#d97706", "#2563eb", "#6b7280", "#64748b", "#9d174d", "#c026d3", "#7c3aed", "#0f766e", "#fca5a5", "#fde68a", "#d1d5db"];
-  var night = ["#f87171", "#fbbf24", "#60a5fa", "#9ca3af", "#7f8ea3", "#fb923c", "#e879f9", "#a78bfa", "#2dd4bf", "#7f1d1d", "#78350f", "#374151"];
+  var light = ["#dc2626", "#d97706", "#2563eb", "#854d0e", "#64748b", "#9d174d", "#c026d3", "#7c3aed", "#0f766e", "#fca5a5", "#fde68a", "#d1d5db"];
+  var night = ["#f87171", "#fbbf24", "#60a5fa", "#d6b48a", "#7f8ea3", "#f9a8d4", "#e879f9", "#a78bfa", "#2dd4bf", "#7f1d1d", "#78350f", "#374151"];
   var left = 170, rowHeight = 18, top0 = 24;
   var from = 0, to = span, scroll = 0, selected = null, found = [], foundAt = -1, pending = false, frames = 0;
   function colors() { return dark.matches ? night : light; }

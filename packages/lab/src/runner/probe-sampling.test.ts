@@ -214,6 +214,28 @@ test("a sampled run gives the statistics of the whole one", { skip }, () => {
   assert.equal(y!.slowest.rank, x!.slowest.rank);
 });
 
+/** Records of a program under the probe, and the totals of its facts. */
+function recorded(python: string, folder: string, code: string) {
+  const done = spawnSync(python, ["-W", "ignore", "-c", code], {
+    encoding: "utf8",
+    env: { ...process.env, ...probeEnvironment(folder, {}) },
+  });
+  assert.equal(done.status, 0, done.stderr);
+  const records = readFileSync(join(folder, "rank0.jsonl"), "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+  const facts = Object.assign({}, ...records.filter((r) => r["type"] === "facts").map((r) => r["facts"])) as Record<
+    string,
+    number
+  >;
+  return {
+    epochs: records.filter((r) => r["type"] === "epoch"),
+    steps: records.filter((r) => r["type"] === "step") as unknown as TrainingStep[],
+    facts,
+  };
+}
+
 test("a PyTorch loop of short steps: epochs, samples and updates are counted, evaluation is none of them", async (t) => {
   const found = await pythonWith("torch");
   if (typeof found === "string") return t.skip(loudly(found));
@@ -236,26 +258,93 @@ for epoch in range(30):
     with torch.no_grad():
         for a, b in held: model(a)
 `;
-  const done = spawnSync(found.python, ["-W", "ignore", "-c", code], {
-    encoding: "utf8",
-    env: { ...process.env, ...probeEnvironment(folder.path, {}) },
-  });
-  assert.equal(done.status, 0, done.stderr);
-  const records = readFileSync(join(folder.path, "rank0.jsonl"), "utf8")
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
-  const epochs = records.filter((r) => r["type"] === "epoch");
+  const { epochs, steps, facts } = recorded(found.python, folder.path, code);
   assert.deepEqual(
     epochs.map((r) => [r["epoch"], r["steps"], r["samples"]]),
     Array.from({ length: 30 }, (_, k) => [k + 1, 41, 645]),
   );
-  const steps = records.filter((r) => r["type"] === "step") as unknown as TrainingStep[];
   assert.ok(steps.length < 1000 && steps.some((s) => stepWeight(s) > 1), `${steps.length} records`);
   assert.equal((steps.find((s) => s.step === 20 * 41 + 17)?.durationUs ?? 0) > 60_000, true);
-  const facts = Object.assign({}, ...records.filter((r) => r["type"] === "facts").map((r) => r["facts"])) as Record<
-    string,
-    number
-  >;
   assert.deepEqual([facts["updates"], facts["backwardPasses"], facts["probeErrors"]], [1230, 1230, undefined]);
 });
+
+/** Loops whose steps are not all alike, of 30 epochs: `step` trains on a batch, `grads` only adds gradients. */
+const unlike: Record<string, { loop: string; perEpoch: [steps: number, samples: number, updates: number] }> = {
+  "left after a step": {
+    loop: `
+    for i, a in enumerate(train):
+        step(a)
+        if i == 36: break`,
+    perEpoch: [37, 592, 37],
+  },
+  "left with a batch that is not used": {
+    loop: `
+    for i, a in enumerate(train):
+        if i == 37: break
+        step(a)`,
+    perEpoch: [37, 592, 37],
+  },
+  "with skipped batches": {
+    loop: `
+    for i, a in enumerate(train):
+        try:
+            if i % 5 == 4: raise ValueError
+            step(a)
+        except ValueError: pass`,
+    perEpoch: [32, 512, 32],
+  },
+  "that accumulates gradients": {
+    loop: `
+    for i, a in enumerate(train):
+        grads(a)
+        if i % 4 == 3: optimizer.step(); optimizer.zero_grad()`,
+    perEpoch: [40, 640, 10],
+  },
+  "that evaluates while it accumulates": {
+    loop: `
+    for i, a in enumerate(train):
+        grads(a)
+        if i % 4 == 3: optimizer.step(); optimizer.zero_grad()
+        if i % 10 == 9: evaluate(9)`,
+    perEpoch: [40, 640, 10],
+  },
+  "that evaluates some batches between a batch and its step": {
+    loop: `
+    for i, a in enumerate(train):
+        if i % 10 == 9: evaluate(2)
+        step(a)`,
+    perEpoch: [40, 640, 40],
+  },
+};
+
+for (const [name, { loop, perEpoch }] of Object.entries(unlike))
+  test(`a sampled PyTorch loop ${name}: steps, samples and updates are counted`, async (t) => {
+    const found = await pythonWith("torch");
+    if (typeof found === "string") return t.skip(loudly(found));
+    using folder = new TestFolder();
+    const code = `
+import torch
+from torch.utils.data import DataLoader
+torch.set_num_threads(1)
+train, held = DataLoader(torch.randn(640, 8), batch_size=16), DataLoader(torch.randn(64, 8), batch_size=16)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+def grads(a): model(a).square().mean().backward()
+def step(a): optimizer.zero_grad(); grads(a); optimizer.step()
+@torch.no_grad()
+def evaluate(batches):
+    for i, a in enumerate(held):
+        model(a)
+        if i + 1 == batches: break
+for epoch in range(30):${loop}
+`;
+    const { epochs, steps, facts } = recorded(found.python, folder.path, code);
+    const [count, samples, updates] = perEpoch;
+    assert.deepEqual(
+      epochs.map((r) => [r["steps"], r["samples"]]),
+      Array.from({ length: 30 }, () => [count, samples]),
+    );
+    assert.deepEqual([facts["updates"], facts["backwardPasses"]], [30 * updates, 30 * count]);
+    assert.ok(facts["stepSampling"]! > 1 && steps.length < 30 * count);
+    assert.equal(facts["probeErrors"], undefined);
+  });
