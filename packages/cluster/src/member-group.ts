@@ -32,7 +32,6 @@ export function groupsWith(
   programs: Iterable<{ members: readonly string[]; group: string | null }>,
 ): Map<string, readonly string[]> {
   const groups = new Map<string, readonly string[]>();
-  for (const { members, group } of programs)
-    if (group !== null && members.includes(worker)) groups.set(group, members);
+  for (const { members, group } of programs) if (group !== null && members.includes(worker)) groups.set(group, members);
   return groups;
 }
