@@ -1,7 +1,7 @@
 // Collectives as messages of bytes between pairs of processes, reduced here in the order of the members, so that results
 // have the same bits everywhere. How messages travel is the transport's affair (mpi.h, links.h).
 #pragma once
-#include "shm.h"
+#include "shm-collectives.h"
 
 /* Messages of one step of a collective: at most one to and one from each member. */
 enum { MESSAGES = 512 };
