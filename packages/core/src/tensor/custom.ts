@@ -11,7 +11,7 @@ import {
 import { build } from "../ops/index.js";
 import { forGradient } from "../runtime/index.js";
 import { backward, closeOver, instantiate, residualName } from "../transform/index.js";
-import { checkArguments, wrap } from "./convert.js";
+import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { emitEffect } from "./effects.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, outputsOf } from "./trace.js";
@@ -185,4 +185,5 @@ export function checkpoint<F extends AnyFunction>(fn: F): F {
  * Marks a value inside the step of a `scan`: the reverse pass stores it for every step instead of rematerializing it from the
  * carries. For values that are large and take long to compute; elsewhere it is the identity.
  */
-export const residual = (x: Tensor): Tensor => wrap(build.make("alias", [x.node], { name: residualName }));
+export const residual = (x: TensorLike): Tensor =>
+  wrap(build.make("alias", [nodeOf("residual", x)], { name: residualName }));

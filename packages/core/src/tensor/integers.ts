@@ -136,7 +136,7 @@ export function unpackBits(x: TensorLike, options: BitOptions = {}): Tensor {
 
 /**
  * The indices along each axis of the elements with the given places in row-major order, as numpy.unravel_index. Negative places count
- * from the end; places out of range are clamped.
+ * from the end; places out of range are clamped. The indices are int32, or int64 where places may need it.
  *
  * @example
  * ```ts
@@ -148,16 +148,19 @@ export function unpackBits(x: TensorLike, options: BitOptions = {}): Tensor {
  */
 export function unravelIndex(places: TensorLike, shape: Shape): Tensor[] {
   checkShape("unravelIndex", shape);
-  const [given] = wholeNumbers("unravelIndex", places);
+  const [narrow] = wholeNumbers("unravelIndex", places);
   const size = numel(shape);
   if (size === 0) throw new WeftError("unravelIndex: a shape without elements has no places");
+  // Places of a narrow dtype count from the end of any shape.
+  const isWide = size >= 2 ** 31 || ["int64", "uint32", "uint64"].includes(narrow.dtype);
+  const given = cast(narrow, isWide ? "int64" : "int32");
   let rest = clip(where(less(given, 0), given.add(size), given), 0, size - 1);
   return [...shape]
     .reverse()
     .map((n) => {
       const index = mod(rest, n);
       rest = floorDivide(rest, n);
-      return cast(index, given.dtype);
+      return index;
     })
     .reverse();
 }
@@ -194,6 +197,8 @@ export function ldexp(x: TensorLike, exponent: TensorLike): Tensor {
   const { t, dtype, exponent: own, isScaled } = exponentOf("ldexp", x);
   const mantissa = scaled(t, own.neg());
   // From 2,200 on every result is 0 or infinite.
-  const by = clip(cast(exponent, "float64").add(own), -2200, 2200);
-  return cast(where(isScaled, scaled(mantissa, by), t), dtype);
+  const given = cast(exponent, "float64");
+  const by = clip(given.add(own), -2200, 2200);
+  // The factor of a zero is its derivative.
+  return cast(where(isScaled, scaled(mantissa, by), scaled(t, clip(given, -1000, 1000))), dtype);
 }

@@ -83,8 +83,9 @@ export function argumentsOf(program: JitProgram, leaves: readonly Tensor[]): Cal
   for (const node of program.captured) inputs.push(node.value as TensorValue);
   if (program.hasKey) inputs.push(freshKey());
   for (const leaf of leaves) inputs.push(leaf.node.value as TensorValue);
-  for (const number of program.numbers) inputs.push(number);
   for (const value of inputs) value.assertUsable();
+  // The program's own; a call holds them where the program may be evicted before it has ended.
+  for (const number of program.numbers) inputs.push(number);
   if (resized === null) return { inputs, finish: (values) => values, end: () => {} };
   const copies: TensorValue[] = [];
   const end = (): void => {

@@ -314,17 +314,23 @@ export function jitLowered<F extends AnyFunction>(
     const { args, made } = withTensors(given);
     if (isTracing()) return fn(...args) as ReturnType<F>;
     const { program, leaves } = prepare(args);
-    const { session: own, graph, donated, constants } = program;
-    const compiled = program.compiled === null ? await own.compileAsync(graph, donated, constants) : null;
-    if (program.compiled === null) program.compiled = compiled;
-    else compiled?.release();
-    const pending = pendingOf(leaves);
-    if (pending.length > 0) await own.realizeAsync(pending);
-    const { inputs, finish, end } = argumentsOf(program, leaves);
+    const { session: own, graph, donated, constants, numbers } = program;
+    // Calls that begin meanwhile may evict this program.
+    for (const number of numbers) number.hold();
     try {
-      return resultOf(program, finish(await runProgramAsync(program, inputs))) as ReturnType<F>;
+      const compiled = program.compiled === null ? await own.compileAsync(graph, donated, constants) : null;
+      if (program.compiled === null) program.compiled = compiled;
+      else compiled?.release();
+      const pending = pendingOf(leaves);
+      if (pending.length > 0) await own.realizeAsync(pending);
+      const { inputs, finish, end } = argumentsOf(program, leaves);
+      try {
+        return resultOf(program, finish(await runProgramAsync(program, inputs))) as ReturnType<F>;
+      } finally {
+        end();
+      }
     } finally {
-      end();
+      for (const number of numbers) number.readerDone();
       for (const number of made) number.dispose();
     }
   };

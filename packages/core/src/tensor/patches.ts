@@ -1,5 +1,14 @@
 // Patches and pixels of images [N, C, H, W]: patches as columns and back, channels as pixels and back, and images at given places.
-import { checkOptions, DTypeError, isFloat, range, ShapeError, showShape, WeftError } from "../graph/index.js";
+import {
+  checkOptions,
+  DTypeError,
+  isFloat,
+  isInexact,
+  range,
+  ShapeError,
+  showShape,
+  WeftError,
+} from "../graph/index.js";
 import { type PerAxis, perAxis } from "./conv.js";
 import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { zeros } from "./create.js";
@@ -50,8 +59,8 @@ export function unfold(x: TensorLike, options: PatchOptions): Tensor {
   const [n, c] = t.shape;
   // [N, C, kh * patches down, kw * patches across] -> [N, C, kh, kw, down, across].
   const picked = take(take(padded, places(0), 2), places(1), 3);
-  const apart = reshape(picked, [n, c, size[0], counts[0], size[1], counts[1]]);
-  return reshape(permute(apart, [0, 1, 2, 4, 3, 5]), [n, c * size[0] * size[1], counts[0] * counts[1]]);
+  const blocks = reshape(picked, [n, c, size[0], counts[0], size[1], counts[1]]);
+  return reshape(permute(blocks, [0, 1, 2, 4, 3, 5]), [n, c * size[0] * size[1], counts[0] * counts[1]]);
 }
 
 /** Adds patches up into images of a size, as torch.nn.functional.fold: [N, C kh kw, patches] to [N, C, ...outputSize]. */
@@ -62,6 +71,7 @@ export function fold(x: TensorLike, outputSize: readonly [number, number], optio
   const [height, width] = perAxis("fold", "outputSize", outputSize, 2, 1);
   const size = perAxis("fold", "kernel", kernel, 2, 1);
   const area = size[0] * size[1];
+  if (!isInexact(t.dtype)) throw new DTypeError(`fold: needs floats or complex numbers, got ${t.dtype}; cast it first`);
   if (t.rank !== 3 || t.shape[1] % area !== 0)
     throw new ShapeError(`fold: needs patches [N, C ${area}, L], got shape ${showShape(t.shape)}`);
   const images = zeros([t.shape[0], t.shape[1] / area, height, width], { dtype: t.dtype });
@@ -87,9 +97,9 @@ export function pixelShuffle(x: TensorLike, factor: number): Tensor {
   const lead = t.shape.slice(0, -3);
   const [c, h, w] = t.shape.slice(-3);
   const k = lead.length;
-  const apart = reshape(t, [...lead, c / (r * r), r, r, h, w]);
+  const blocks = reshape(t, [...lead, c / (r * r), r, r, h, w]);
   const order = [...range(k), k, k + 3, k + 1, k + 4, k + 2];
-  return reshape(permute(apart, order), [...lead, c / (r * r), h * r, w * r]);
+  return reshape(permute(blocks, order), [...lead, c / (r * r), h * r, w * r]);
 }
 
 /** The inverse of {@link pixelShuffle}: [..., C, H r, W r] to [..., C r^2, H, W]. */
@@ -101,9 +111,9 @@ export function pixelUnshuffle(x: TensorLike, factor: number): Tensor {
     throw new ShapeError(`pixelUnshuffle: needs [..., C, H ${r}, W ${r}], got shape ${showShape(t.shape)}`);
   const lead = t.shape.slice(0, -3);
   const k = lead.length;
-  const apart = reshape(t, [...lead, c, h / r, r, w / r, r]);
+  const blocks = reshape(t, [...lead, c, h / r, r, w / r, r]);
   const order = [...range(k), k, k + 2, k + 4, k + 1, k + 3];
-  return reshape(permute(apart, order), [...lead, c * r * r, h / r, w / r]);
+  return reshape(permute(blocks, order), [...lead, c * r * r, h / r, w / r]);
 }
 
 /** Options of {@link gridSample}. */
@@ -152,14 +162,13 @@ export function gridSample(x: TensorLike, grid: Tensor, options: GridSampleOptio
   const [px, py] = [width, height].map((size, i) =>
     pixelsOf(reshape(take(wide, [i], 3), [n, 1, down * across]), size, padding, alignCorners),
   );
-  /** Pixels at whole places, 0 outside. */
-  const at = (column: Tensor, row: Tensor): Tensor => {
+  /** Weighted pixels at whole places; 0 outside, where weights may be NaN. */
+  const at = (column: Tensor, row: Tensor, weigh = (pixels: Tensor): Tensor => pixels): Tensor => {
     const inside = (v: Tensor, size: number): Tensor => logicalAnd(lessEqual(0, v), less(v, size));
-    const place = clip(row, 0, height - 1)
-      .mul(width)
-      .add(clip(column, 0, width - 1));
-    const pixels = gather(flat, expand(cast(place, "int32"), [n, c, down * across]), 2);
-    return where(logicalAnd(inside(column, width), inside(row, height)), pixels, 0);
+    const whole = (v: Tensor, size: number): Tensor => cast(clip(v, 0, size - 1), "int32");
+    const place = whole(row, height).mul(width).add(whole(column, width));
+    const pixels = gather(flat, expand(place, [n, c, down * across]), 2);
+    return where(logicalAnd(inside(column, width), inside(row, height)), weigh(pixels), 0);
   };
   const shaped = (v: Tensor): Tensor => cast(reshape(v, [n, c, down, across]), t.dtype);
   if (mode === "nearest") return shaped(at(round(px), round(py)));
@@ -167,8 +176,8 @@ export function gridSample(x: TensorLike, grid: Tensor, options: GridSampleOptio
   const [right, bottom] = [px.sub(left), py.sub(top)];
   const rest = (v: Tensor): Tensor => v.neg().add(1);
   const corner = (dx: 0 | 1, dy: 0 | 1): Tensor =>
-    at(left.add(dx), top.add(dy))
-      .mul(dx === 1 ? right : rest(right))
-      .mul(dy === 1 ? bottom : rest(bottom));
+    at(left.add(dx), top.add(dy), (pixels) =>
+      pixels.mul(dx === 1 ? right : rest(right)).mul(dy === 1 ? bottom : rest(bottom)),
+    );
   return shaped(corner(0, 0).add(corner(1, 0)).add(corner(0, 1)).add(corner(1, 1)));
 }

@@ -16,6 +16,7 @@ import { checkArguments, wrap } from "./convert.js";
 import { tensor } from "./create.js";
 import { customVjp } from "./custom.js";
 import { take } from "./indexing.js";
+import { where } from "./math.js";
 import { repeat } from "./selection.js";
 import type { Tensor } from "./tensor.js";
 
@@ -37,6 +38,8 @@ export interface InterpolateOptions {
 interface Tap {
   at: number[];
   weight: number[] | null;
+  /** Whether the element is part of the result; all are where this is missing. */
+  used?: boolean[];
 }
 
 const clamp = (i: number, n: number): number => Math.min(n - 1, Math.max(0, i));
@@ -87,20 +90,22 @@ function transposedTaps(n: number, given: readonly Tap[]): Tap[] | null {
   const most = Math.max(1, ...users.map((all) => all.size));
   if (most > maxTerms) return null;
   const found = users.map((all) => [...all]);
-  // Elements with fewer users look up any other, with weight 0.
+  // Elements with fewer users look up any other, which may be infinite.
   return range(most).map((k) => ({
     at: found.map((all) => all[k]?.[0] ?? all[0]?.[0] ?? 0),
     weight: found.map((all) => all[k]?.[1] ?? 0),
+    used: found.map((all) => k < all.length),
   }));
 }
 
 /** Sums of the elements along an axis that taps name. */
 function tapped(x: Tensor, axis: number, given: readonly Tap[]): Tensor {
-  const terms = given.map(({ at, weight }) => {
+  const terms = given.map(({ at, weight, used }) => {
     const found = take(x, at, axis);
     if (weight === null) return found;
     const shape = found.shape.map((_, k) => (k === axis ? at.length : 1));
-    return found.mul(tensor(weight, { dtype: found.dtype }).reshape(shape));
+    const weighted = found.mul(tensor(weight, { dtype: found.dtype }).reshape(shape));
+    return used?.includes(false) ? where(tensor(used).reshape(shape), weighted, 0) : weighted;
   });
   return terms.reduce((a, b) => a.add(b));
 }

@@ -3,6 +3,7 @@
 import {
   bytesOf,
   checkOptions,
+  type DType,
   DTypeError,
   type ExtremeFn,
   isComplex,
@@ -108,6 +109,14 @@ const modes: Record<ScatterMode, Combination> = {
   max: { combine: extremeOfRows("max"), keepsAll: false },
 };
 
+/** Indices are integers, and only numbers with an order have extremes. */
+function checkDTypes(op: string, name: string, indices: Tensor, dtype: DType, mode: ScatterMode): void {
+  if (kindOf(indices.dtype) !== "int")
+    throw new DTypeError(`${op}: ${name} are integers, got ${indices.dtype}; use cast("int32")`);
+  if (isComplex(dtype) && (mode === "min" || mode === "max"))
+    throw new DTypeError(`${op}: complex numbers have no order, so that "${mode}" is not defined`);
+}
+
 /**
  * Copy of x with updates at indices along an axis: out[i][indices[i][j]] = updates[i][j], or the sum, product, minimum or maximum of
  * the element and all its updates. Updates at indices out of range are dropped; those that need a wider dtype than x has are refused.
@@ -128,10 +137,7 @@ export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, opt
     throw new WeftError(`scatter: the mode is one of ${Object.keys(modes).join(", ")}, got ${String(mode)}`);
   const t = wrap(nodeOf("scatter", x));
   checkArguments("scatter", "tensor", { indices });
-  if (kindOf(indices.dtype) !== "int")
-    throw new DTypeError(`scatter: indices are integers, got ${indices.dtype}; use cast("int32")`);
-  if (isComplex(t.dtype) && (mode === "min" || mode === "max"))
-    throw new DTypeError(`scatter: complex numbers have no order, so that "${mode}" is not defined`);
+  checkDTypes("scatter", "indices", indices, t.dtype, mode);
   const at = resolveAxis("scatter", axis, t.rank);
   if (indices.rank !== t.rank || indices.shape.some((d, i) => i !== at && d !== t.shape[i]))
     throw new ShapeError(
@@ -172,6 +178,7 @@ export function segmentReduce(x: Tensor, ids: Tensor, count: number, options: Se
   const { mode = "add" } = checkOptions("segmentReduce", options, ["mode"]);
   if (!Object.hasOwn(neutral, mode))
     throw new WeftError(`segmentReduce: the mode is one of ${Object.keys(neutral).join(", ")}, got ${String(mode)}`);
+  checkDTypes("segmentReduce", "ids", ids, x.dtype, mode);
   if (!isInexact(x.dtype) && (mode === "min" || mode === "max"))
     throw new DTypeError(
       `segmentReduce: "${mode}" of an empty segment is infinite, which ${x.dtype} cannot be; cast to a float`,

@@ -149,5 +149,5 @@ test("mistakes in costs, spread and bases are errors", () => {
   bad("robust: {spread: {sigma: 0.1, devices: 2, parameters: [el]}}", /no part has one of el/);
   bad("robust: {}", /at least one parameter, or give spread/);
   bad("", /must be positive/, "filtered", "[0.1], bandwidth: -1");
-  bad("", /finite number/, "fourier", "[]");
+  bad("", /must be a list of numbers, got \[\]/, "fourier", "[]");
 });

@@ -1,0 +1,72 @@
+// Functions that are composed of others at the edges of their domains: dtypes that they do not have, infinities, zeros, large images.
+// Expected values are written out.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import * as weft from "../index.js";
+import { type Tensor, useDevice } from "../index.js";
+import { testDevices } from "./devices.js";
+
+const int32 = { dtype: "int32" } as const;
+
+for (const device of testDevices())
+  describe(`edges of composed functions (${device.name})`, () => {
+    test("segments need ids that are integers, and extremes numbers with an order", () => {
+      useDevice(device.make());
+      const ids = weft.tensor([0, 1, 1], int32);
+      const complex = weft.ones([3]).cast("complex64");
+      assert.throws(() => weft.segmentReduce(complex, ids, 2, { mode: "max" }), /no order/);
+      assert.throws(() => weft.segmentReduce(weft.ones([3]), weft.tensor([0, 1.5, 1]), 2), /ids are integers/);
+    });
+
+    test("fold refuses integers, which have no pullback", () => {
+      useDevice(device.make());
+      assert.throws(() => weft.fold(weft.ones([1, 4, 4], int32), [3, 3], { kernel: 2 }), /fold: needs floats/);
+    });
+
+    test("gridSample finds pixels beyond 2^24, and zeros at infinite places", () => {
+      useDevice(device.make());
+      const size = 4100;
+      const image = weft.arange(size, { dtype: "float32" }).reshape([1, 1, 1, size]).expand([1, 1, size, size]);
+      const center = (i: number): number => (2 * i + 1) / size - 1;
+      const grid = weft.tensor([[[[center(4097), center(4099)]]]]);
+      assert.equal(weft.gridSample(image, grid, { mode: "nearest" }).itemSync(), 4097);
+      const far = weft.tensor([[[[Number.POSITIVE_INFINITY, 0]]]]);
+      assert.equal(weft.gridSample(weft.ones([1, 1, 2, 2]), far).itemSync(), 0);
+    });
+
+    test("gradients of interpolation are 0 where no element of the result uses one", () => {
+      useDevice(device.make());
+      const nearest = (x: Tensor): Tensor => weft.interpolate(x, { size: 2, mode: "nearest" }).log().sum();
+      const slope = weft.grad(nearest)(weft.tensor([[[0, 1, 2, 3]]]));
+      assert.deepEqual(slope.arraySync(), [[[Number.POSITIVE_INFINITY, 0, 0.5, 0]]]);
+    });
+
+    test("the derivative of ldexp at 0 is the power of two", () => {
+      useDevice(device.make());
+      const slope = weft.grad((x: Tensor) => weft.ldexp(x, weft.tensor(3, int32)).sum())(weft.tensor([0, 1]));
+      assert.deepEqual(slope.arraySync(), [8, 8]);
+      const [zero, infinite] = weft.ldexp(weft.tensor([-0, Number.NEGATIVE_INFINITY]), 5000).arraySync() as number[];
+      assert.ok(Object.is(zero, -0) && infinite === Number.NEGATIVE_INFINITY);
+    });
+
+    test("narrow places count from the end of wide shapes", () => {
+      useDevice(device.make());
+      const [row, column] = weft.unravelIndex(weft.tensor([-1], { dtype: "int8" }), [1, 1000]);
+      assert.deepEqual([row.arraySync(), column.arraySync(), column.dtype], [[0], [999], "int32"]);
+    });
+
+    test("asynchronous calls keep their numbers when another one evicts their program", async () => {
+      useDevice(device.make());
+      const scaled = weft.jit((x: Tensor, by: number) => x.mul(by), { maxPrograms: 1 });
+      const x = weft.tensor([1, 2], { dtype: "float64" });
+      const results = await Promise.all([0.1, 0.2, 0.3].map((by) => scaled.runAsync(x, by)));
+      assert.deepEqual(
+        results.map((t) => t.arraySync()),
+        [
+          [0.1, 0.2],
+          [0.2, 0.4],
+          [0.3, 0.6],
+        ],
+      );
+    });
+  });
