@@ -13,7 +13,7 @@ export type Entry = [
   f: (...args: Tensor[]) => unknown,
   options?: Options,
 ];
-export interface Options {
+interface Options {
   tolerance?: number;
   /** Users compile such work. */
   fused?: boolean;
@@ -21,7 +21,7 @@ export interface Options {
 
 export const fused: Options = { fused: true };
 export const loose: Options = { tolerance: 0.05 };
-export const fusedLoose: Options = { fused: true, tolerance: 0.05 };
+const fusedLoose: Options = { fused: true, tolerance: 0.05 };
 
 /** Gradients of the sum of squares with respect to the first operands. */
 export const gradients =

@@ -14,13 +14,11 @@ export {
   boundPending,
   dataNode,
   forGradient,
-  isTracing,
   materializeWhenComputed,
-  nextCollective,
   Session,
   session,
   setDefaultDevice,
-  tracing,
   useDevice,
 } from "./session.js";
 export { instructionRecords, tape } from "./tape.js";
+export { isTracing, nextCollective, tracing } from "./tracing.js";

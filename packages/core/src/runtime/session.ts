@@ -16,7 +16,6 @@ import {
   avalOf,
   bytesOf,
   type GraphFn,
-  makeLeaf,
   makeStorage,
   type Node,
   numel,
@@ -41,6 +40,7 @@ import { memory, TensorValue } from "./memory.js";
 import { isSearching, reportFound, searchFunction } from "./nans.js";
 import { profiler } from "./profile.js";
 import { taped } from "./tape.js";
+import { detach, isTracing } from "./tracing.js";
 
 /** Compiled functions that stay loaded although nobody holds them; the least recently used one is released first. */
 const maxExecutables = 1024;
@@ -528,38 +528,6 @@ export const materializeWhenComputed = (node: Node): void => {
   if (node.value === null) kept.add(node);
 };
 
-/** Number of nested traces, which may need the inputs of computed nodes. */
-let traces = 0;
-const waiting: Node[] = [];
-
-/** Drops the inputs of a computed node, unless a trace may still differentiate through it. */
-function detach(node: Node): void {
-  if (traces > 0) {
-    waiting.push(node);
-    return;
-  }
-  makeLeaf(node);
-}
-
-/** Runs a function that a transform traces. */
-export function tracing<T>(body: () => T): T {
-  if (traces === 0) collectives = 0;
-  traces++;
-  try {
-    return body();
-  } finally {
-    traces--;
-    if (traces === 0) for (const node of waiting.splice(0)) detach(node);
-  }
-}
-
-let collectives = 0;
-
-/** Sequence number of the next collective in the traced program; null outside a trace. */
-export const nextCollective = (): number | null => (traces === 0 ? null : collectives++);
-
-export const isTracing = (): boolean => traces > 0;
-
 /** A leaf node that holds a value. */
 export function dataNode(value: TensorValue): Node {
   const node = make("data", [], { shape: value.aval.shape, dtype: value.aval.dtype });
@@ -611,5 +579,5 @@ export function useDevice(device: Device): Session {
 const maxPendingDepth = 400;
 
 export function boundPending(node: Node): void {
-  if (node.depth > maxPendingDepth && node.value === null && traces === 0) session().realize([node]);
+  if (node.depth > maxPendingDepth && node.value === null && !isTracing()) session().realize([node]);
 }

@@ -39,7 +39,7 @@ export function zeroShare(model: StepModel, i: number, split: StepSplit, grid: D
 }
 
 /** Bytes that the values of a step need at one time, by split of a device and its parts of divided state. */
-export type LivePeak = (split: StepSplit, shares: readonly number[]) => number;
+type LivePeak = (split: StepSplit, shares: readonly number[]) => number;
 
 /** The largest number of bytes that live at one time, after the step is rewritten for a decision. */
 export function livePeak(model: StepModel, { stages, rematerialized }: Decided): LivePeak {
