@@ -33,13 +33,17 @@ int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *celsius) {
 const program = `
 import types, weft_probe, weft_probe_cuda, time
 class CUDAGraph:
+    def capture_begin(self): pass
     def capture_end(self): pass
     def replay(self): return "ran"
-steps = []
-weft_probe_cuda.watch_graphs(types.SimpleNamespace(CUDAGraph=CUDAGraph), lambda: steps.append(1))
+steps, captures = [], []
+weft_probe_cuda.watch_graphs(types.SimpleNamespace(CUDAGraph=CUDAGraph), lambda: captures.append(1), lambda: steps.append(1))
 training, inference = CUDAGraph(), CUDAGraph()
+training.capture_begin()
 weft_probe_cuda.note_captured_update()
-training.capture_end(); inference.capture_end()
+training.capture_end()
+inference.capture_begin(); inference.capture_end()
+assert len(captures) == 2, captures
 assert training.replay() == inference.replay() == "ran"
 training.replay()
 assert len(steps) == 2, steps
