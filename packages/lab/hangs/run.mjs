@@ -18,7 +18,7 @@ const jobs = Number(option("--jobs") ?? 1);
 const limit = Number(option("--limit") ?? 6);
 const add = args.includes("--add");
 const subset = args.includes("--subset") ? ["skip-2", "stopped-2", "p2p-2", "checkpoint-2"] : undefined;
-const named = args.filter((arg) => !arg.startsWith("--"));
+const named = [...new Set(args.filter((arg) => !arg.startsWith("--")))];
 const names = subset ?? (named.length > 0 ? named : Object.keys(scenarios));
 const unknown = names.filter((name) => !Object.hasOwn(scenarios, name));
 if (unknown.length > 0)
