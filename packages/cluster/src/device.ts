@@ -144,8 +144,11 @@ export class ClusterDevice implements Device {
     it.freed = true;
     this.#used -= it.bytes;
     this.#do(() => {
-      if (it.staging !== null && !this.#uploads.has(it.id)) releaseStaging(it.staging);
-      it.staging = null;
+      // Workers that have not read an upload yet may end: what they did not read is sent again from here.
+      if (it.staging !== null && !this.#uploads.has(it.id)) {
+        releaseStaging(it.staging);
+        it.staging = null;
+      }
       if (it.location !== null) this.connection.free(it.id);
       this.#freeCopies(it);
       this.#lineage.freed(it);
