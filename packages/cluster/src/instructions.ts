@@ -69,8 +69,8 @@ export class Instructions {
   }
 
   /**
-   * A worker hangs: what waits for it must not keep the other members of its groups (their names and members) waiting. They hear it
-   * first, so that these calls fail at once, and the client repeats them without that worker.
+   * A worker hangs: what waits for it must not keep the other members of its groups (their names and members) waiting. They are
+   * notified first, so that these calls fail at once, and the client repeats them without that worker.
    */
   suspended(worker: string, groups: ReadonlyMap<string, readonly string[]>, reason: string): void {
     for (const [group, members] of groups)
