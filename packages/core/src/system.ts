@@ -1,7 +1,8 @@
 // Properties of this machine: compiler, libraries, kernel cache, devices. Measures nothing.
 import { accessSync, constants } from "node:fs";
+import { findCompiler } from "./device/cpu/compiler.js";
 import { findOpenBlas } from "./device/cpu/openblas.js";
-import { compilerSelfTest, findCompiler, type SelfTest } from "./device/cpu/toolchain.js";
+import { compilerSelfTest, type SelfTest } from "./device/cpu/toolchain.js";
 import { cudaLibraries, type LibraryName, type LibraryPaths, libraryVersions } from "./device/cuda/index.js";
 import { cacheContents, cacheLimit, cacheRoot, makeFolder } from "./device/index.js";
 import { type SavedRates, savedRates } from "./runtime/index.js";

@@ -220,6 +220,18 @@ def fold(x, kernel, height, width):
     return out
 
 
+def max_unpool2d(x):
+    """Places of the maxima of windows of two by two elements, and the maxima at their places."""
+    n, c, h, w = x.shape
+    parts = x.reshape(n, c, h // 2, 2, w // 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(n, c, h // 2, w // 2, 4)
+    at = parts.argmax(-1)
+    rows, columns = np.meshgrid(np.arange(h // 2) * 2, np.arange(w // 2) * 2, indexing="ij")
+    places = ((rows + at // 2) * w + columns + at % 2).astype(np.int32)
+    out = np.zeros((n, c, h * w), x.dtype)
+    np.put_along_axis(out, places.reshape(n, c, -1), parts.max(-1).reshape(n, c, -1), -1)
+    return places, out.reshape(x.shape)
+
+
 def grid_sample(x, grid, padding, align, nearest):
     def pixel(image, row, column):
         inside = 0 <= row < image.shape[1] and 0 <= column < image.shape[2]

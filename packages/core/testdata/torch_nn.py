@@ -115,7 +115,8 @@ def differentiate(request):
 
 
 optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamW": torch.optim.AdamW,
-              "rmsprop": torch.optim.RMSprop}
+              "rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad, "adadelta": torch.optim.Adadelta,
+              "adamax": torch.optim.Adamax, "nadam": torch.optim.NAdam, "radam": torch.optim.RAdam}
 
 
 def train(request):
@@ -163,6 +164,18 @@ def optimize(request):
     return answer
 
 
+def schedule(request):
+    """The learning rate of each step."""
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=request["rate"])
+    plan = getattr(torch.optim.lr_scheduler, request["kind"])(optimizer, **request["settings"])
+    rates = []
+    for _ in range(request["steps"]):
+        rates.append(plan.get_last_lr()[0])
+        optimizer.step()
+        plan.step()
+    return {"rates": write(torch.tensor(rates, dtype=torch.float64))}
+
+
 def clip(request):
     grads = [read(g) for g in request["grads"]]
     holders = [torch.zeros_like(g).requires_grad_(True) for g in grads]
@@ -180,5 +193,5 @@ def initialize(request):
     return {name: write(torch.stack([p.std(correction=0), p.abs().max()])) for name, p in module.named_parameters()}
 
 
-tasks = {"differentiate": differentiate, "train": train, "pretrained": pretrained, "optimize": optimize, "clip": clip, "initialize": initialize}
+tasks = {"differentiate": differentiate, "train": train, "pretrained": pretrained, "optimize": optimize, "schedule": schedule, "clip": clip, "initialize": initialize}
 json.dump([tasks[r["task"]](r) for r in json.load(sys.stdin)], sys.stdout)

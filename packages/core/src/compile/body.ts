@@ -70,7 +70,8 @@ export class EmitScope implements Emitter {
 interface VectorLoads {
   variable: string;
   width: number;
-  add(line: string): void;
+  /** Where the loads are, in front of the elements of a vector. */
+  scope: EmitScope;
 }
 
 /**
@@ -314,6 +315,32 @@ export class BodyPrinter {
     return isComplex(dtype) ? [part(0), part(1)] : [part(0)];
   }
 
+  /** A number of a half type that is only moved, as it is in memory; null where something is computed. */
+  moved(expr: KExpr): string | null {
+    const isMove = (e: KExpr): boolean =>
+      e.kind === "load" ||
+      (e.kind === "const" && e.value === 0 && !Object.is(e.value, -0)) ||
+      (e.kind === "where" && e.args.slice(1).every(isMove));
+    return isHalf(expr.dtype) && isMove(expr) ? this.#moved(expr) : null;
+  }
+
+  #moved(expr: KExpr): string {
+    const scope = this.#scopeFor(expr);
+    const type = storageType[expr.dtype];
+    if (expr.kind === "where") {
+      const [test] = this.value(expr.args[0]);
+      const [a, b] = expr.args.slice(1).map((arg) => this.#moved(arg));
+      return scope.define(type, `${test} ? ${a} : ${b}`);
+    }
+    if (expr.kind !== "load") return "0";
+    for (const index of expr.dynamic) this.value(index);
+    this.#count(expr);
+    const tile = this.tiles.get(expr.id);
+    if (tile !== undefined) return scope.define(type, `${tile.name}[${tile.index}]`);
+    const address = this.#addressInRange(expr, scope);
+    return address === null ? "0" : scope.define(type, `p${expr.buffer}[${address}]`);
+  }
+
   /**
    * The address of a load. Where its guard fails it reads another valid element, which the select of the guard discards.
    * Null where there is nothing to read.
@@ -411,7 +438,7 @@ export class BodyPrinter {
     if (base === null || guard === null) return base;
     const box = guardBox(guard);
     if (box === null || box === "never" || numel(this.kernel.buffers[buffer].shape) === 0) return null;
-    const { variable, width } = vector;
+    const { variable, width, scope } = vector;
     const clamped = new Map<string, Ix>();
     for (const [name, { low, high }] of box) {
       if (!address.mentions(name)) continue;
@@ -419,10 +446,12 @@ export class BodyPrinter {
         if (low % width !== 0 || high % width !== 0) return null;
         const last = width - 1;
         const interval = { low, high: high - last };
-        const first = this.#clampedIn(this.scopes.row, firstOf(name), sizeIn(address, name) - last, interval);
+        const first = this.#clampedIn(scope, firstOf(name), sizeIn(address, name) - last, interval);
         if (first !== null) clamped.set(firstOf(name), Ix.variable(first, high));
       } else {
-        const at = this.#clamp(name, { low, high }, address, this.scopes.row);
+        // Inner variables are defined where the loads are, which come before those of the elements.
+        const home = this.outerNames.has(name) ? this.scopes.row : scope;
+        const at = this.#clampedIn(home, name, sizeIn(address, name), { low, high });
         if (at !== null) clamped.set(name, Ix.variable(at, high));
       }
     }
@@ -439,11 +468,11 @@ export class BodyPrinter {
     const loaded = this.keptVectors.get(expr.id);
     if (loaded !== undefined) {
       const name = `${keptName(expr.id)}[c]`;
-      if (!loaded) this.vector.add(`w_load<${width}>(${name}, p${expr.buffer} + ${base.print()});`);
+      if (!loaded) this.vector.scope.add(`w_load<${width}>(${name}, p${expr.buffer} + ${base.print()});`);
       return name;
     }
     const name = `l${expr.id}_`;
-    this.vector.add(
+    this.vector.scope.add(
       `__align__(16) ${storageType[expr.dtype]} ${name}[${width}]; w_load<${width}>(${name}, p${expr.buffer} + ${base.print()});`,
     );
     return name;
@@ -460,7 +489,7 @@ export class BodyPrinter {
     const [type, draw] = [expr.draw === "dropoutMask" ? "uint8_t" : "float", randomName(expr.draw, expr.dtype)];
     const rest = expr.draw === "dropoutMask" ? `, ${expr.threshold}u` : "";
     const args = `${name}, (uint32_t)${k0}, (uint32_t)${k1}, (uint64_t)(${base.print()})${rest}`;
-    this.vector.add(`${type} ${name}[${width}]; ${draw}_vector<${width}>(${args});`);
+    this.vector.scope.add(`${type} ${name}[${width}]; ${draw}_vector<${width}>(${args});`);
     return `${name}[j]`;
   }
 

@@ -4,7 +4,8 @@
 import { isExpensive } from "../cost/index.js";
 import { bytesOf, type DType, isComplex, kindOf, numel, range } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
-import { chooseStash, foldCode, initial, isArg, mentionsAny, unpackIndex, writeRounded } from "./emit-common.js";
+import { chooseStash, foldCode, initial, isArg, mentionsAny, storeLines, unpackIndex } from "./emit-common.js";
+import { emitNarrowC } from "./emit-narrow-c.js";
 import { emitTilesC } from "./emit-tile-c.js";
 import { splitPoints, unsplitGuards } from "./guards.js";
 import { Ix } from "./index-expr.js";
@@ -135,6 +136,96 @@ function rowPositionText(inner: readonly LoopVariable[]): string {
   return parts.join(" + ") || "0";
 }
 
+/** Elements that are compared at a time when the place of an extreme is looked for. */
+const searchBlock = 64;
+
+/**
+ * A pass that only looks for the place of an extreme: the extreme is found by vectors, then the first block that has it. Null for others.
+ */
+function searchLines(
+  kernel: LoopKernel,
+  printer: BodyPrinter,
+  reductions: readonly Reduction[],
+  stores: readonly Store[],
+): string[] | null {
+  const [r, ...more] = reductions;
+  const [variable, ...others] = kernel.inner;
+  if (r === undefined || !isArg(r) || more.length + stores.length + others.length + printer.stash.size > 0) return null;
+  if (variable === undefined || variable.size < 2 * searchBlock) return null;
+  if (splitPoints(kernel, variable).length > 0 || isExpensiveUnder(r.argument)) return null;
+  const { name, size } = variable;
+  const [v] = printer.value(r.argument);
+  const body = printer.scopes.element.lines;
+  const extreme: Reduction = { ...r, fn: r.fn === "argmax" ? "max" : "min" };
+  const shared = sharedSums(kernel, [extreme], [[v]], body);
+  const code = reductionCode(extreme, [v], size, `r${r.slot}`);
+  printer.tally.add("simple", 2 * kernel.size);
+  const best = `b${r.slot}`;
+  const isNan = isFloatKind(r.argument.dtype) ? `nr${r.slot} ? ${v} != ${v} : ` : "";
+  return [
+    `    int32_t at${r.slot} = 0;`,
+    "    {",
+    ...code.declare.map((line) => `    ${line}`),
+    ...(shared === null ? [] : shared.lines),
+    ...innerLoops(
+      kernel,
+      [...body, ...code.update.map((line) => `      ${line}`)],
+      code.simd,
+      false,
+      shared?.count ?? 0,
+    ),
+    `    const ${computeType[r.argument.dtype]} ${best} = r${r.slot}; (void)${best};`,
+    `    for (long c_ = 0; c_ < ${size}; c_ += ${searchBlock}) {`,
+    `      const long e_ = c_ + ${searchBlock} < ${size} ? c_ + ${searchBlock} : ${size};`,
+    "      int some_ = 0;",
+    '      _Pragma("omp simd reduction(|:some_)")',
+    `      for (long ${name} = c_; ${name} < e_; ${name}++) {`,
+    ...body,
+    `        some_ |= ${isNan}${v} == ${best};`,
+    "      }",
+    "      if (!some_) continue;",
+    `      for (long ${name} = c_; ${name} < e_; ${name}++) {`,
+    ...body,
+    `        if (${isNan}${v} == ${best}) { at${r.slot} = (int32_t)(${r.position.print()}); break; }`,
+    "      }",
+    "      break;",
+    "    }",
+    "    }",
+    `    const int32_t r${r.slot} = at${r.slot};`,
+  ];
+}
+
+/** Shorter rows compute all parts of a concatenation and select: a branch that is not predicted takes as long. */
+const minBranch = 32;
+
+/** A pass over rows that belong to one part each of a concatenation: a loop per part. Null for others. */
+function branchLines(
+  kernel: LoopKernel,
+  printer: BodyPrinter,
+  reductions: readonly Reduction[],
+  stores: readonly Store[],
+): string[] | null {
+  const [store, ...others] = stores;
+  if (store === undefined || reductions.length + others.length + printer.stash.size > 0) return null;
+  if (numel(kernel.inner.map((v) => v.size)) < minBranch) return null;
+  const testOf = (e: KExpr): KExpr | null =>
+    e.kind === "where" && e.args[0].kind === "inRange" && printer.depth(e.args[0]) === 1 ? e.args[0] : null;
+  const linesOf = (value: KExpr): string[] => {
+    const test = testOf(value);
+    if (test !== null && value.kind === "where") {
+      const [, chosen, rest] = value.args;
+      return [`    if (${printer.value(test)[0]}) {`, ...linesOf(chosen), "    } else {", ...linesOf(rest), "    }"];
+    }
+    const element = new EmitScope("      ");
+    printer.scopes.element = element;
+    for (const line of storeLines(kernel, printer, [{ ...store, value }])) element.add(line);
+    return innerLoops(kernel, element.lines, [], false);
+  };
+  if (testOf(store.value) === null) return null;
+  printer.tally.add("simple", 0.5 * kernel.size);
+  return linesOf(store.value);
+}
+
 interface EmittedKernel {
   /** The function without its name: equal texts are equal kernels. */
   text: string;
@@ -205,6 +296,13 @@ function emitRows(given: LoopKernel): EmittedKernel {
     const simd: string[] = [];
     let vector = true;
     const ends: string[] = [];
+    const special =
+      searchLines(kernel, printer, reductions, stores) ??
+      (flat || mayReadAhead ? null : branchLines(kernel, printer, reductions, stores));
+    if (special !== null) {
+      row.append(special);
+      continue;
+    }
     const folded = reductions.map((r) => printer.value(r.argument));
     const shared = stores.length === 0 && !mayReadAhead ? sharedSums(kernel, reductions, folded, element.lines) : null;
     for (const [k, r] of reductions.entries()) {
@@ -217,9 +315,7 @@ function emitRows(given: LoopKernel): EmittedKernel {
       if (code.simd === null) vector = false;
       else simd.push(...code.simd);
     }
-    // All reads before all writes: a result may alias an operand.
-    const values = stores.map((s) => printer.value(s.value));
-    const writes = stores.flatMap((s, i) => writeRounded(kernel, s, values[i]));
+    const writes = storeLines(kernel, printer, stores);
     for (const [id, stash] of before) {
       const value = element.values.get(id);
       printer.stash.set(id, stash);
@@ -240,10 +336,7 @@ function emitRows(given: LoopKernel): EmittedKernel {
     if (!flat && last % vectorLanes !== 0) printer.tally.rows += kernel.size / last;
     for (const line of ends) row.add(line);
   }
-  const rowValues = rowStores.map((s) => printer.value(s.value));
-  rowStores.forEach((s, i) => {
-    for (const line of writeRounded(kernel, s, rowValues[i])) row.add(line);
-  });
+  for (const line of storeLines(kernel, printer, rowStores)) row.add(line);
   const head = printer.pointers().map((l) => `  ${l}`);
   const rowText = flat
     ? row.lines
@@ -270,10 +363,7 @@ function withReadAhead(
   printer.unclamped = { variable: name, size, conditions: new Set() };
   const updates = pass.reductions.flatMap((r) => reductionCode(r, printer.value(r.argument), size).update);
   for (const line of updates) element.add(line);
-  const values = pass.stores.map((s) => printer.value(s.value));
-  pass.stores.forEach((s, i) => {
-    for (const line of writeRounded(kernel, s, values[i])) element.add(line);
-  });
+  for (const line of storeLines(kernel, printer, pass.stores)) element.add(line);
   const conditions = [...printer.unclamped.conditions];
   printer.unclamped = null;
   const ahead = innerLoops(kernel, element.lines, pass.vector ? pass.simd : null, false);
@@ -336,22 +426,31 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
   const at = `(${vector.name} - cb)`;
   const accumulate: string[] = [];
   const finish: string[] = [];
+  /** Statements that move sums in single precision to those in double precision, column by column. */
+  const flush: string[] = [];
+  const isLong = numel(reduced.map((v) => v.size)) > columnRows;
   kernel.reductions.forEach((r, i) => {
     const value = printer.value(r.argument);
     const dtype = r.argument.dtype;
     const type = computeType[dtype];
     const name = `a${r.slot}`;
+    const isFlushed = isLong && r.fn === "sum" && type === "float";
     const parts = isComplex(dtype) ? 2 : 1;
     const starts = parts === 2 ? [literal(r.fn === "sum" ? 0 : 1, dtype), literal(0, dtype)] : [initial(r.fn, dtype)];
     for (let k = 0; k < parts; k++) {
       row.add(`${type} ${name}${k}[${block}] __attribute__((aligned(64)));`);
       row.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
+      if (!isFlushed) continue;
+      row.add(`double d${name}${k}[${block}] __attribute__((aligned(64)));`);
+      row.add(`for (long c = 0; c < ${block}; c++) d${name}${k}[c] = 0;`);
+      flush.push(`d${name}${k}[c] += ${name}${k}[c];`, `${name}${k}[c] = 0;`);
     }
     accumulate.push(...columnUpdate(r, name, at, value, type));
     printer.tally.add("simple", 2 * parts * kernel.size);
     const store = kernel.stores[i];
-    const result: CValue =
-      parts === 2 ? [`${name}0[${at}]`, `${name}1[${at}]`] : [wrapText(`${name}0[${at}]`, r.dtype)];
+    const total = (k: number): string =>
+      isFlushed ? `(float)(d${name}${k}[${at}] + ${name}${k}[${at}])` : `${name}${k}[${at}]`;
+    const result: CValue = parts === 2 ? [total(0), total(1)] : [wrapText(total(0), r.dtype)];
     finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
   });
   const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => {
@@ -375,8 +474,11 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
     `    const long ce = cb + ${block} < ${vector.size} ? cb + ${block} : ${vector.size};`,
     ...unpackIndex(outer, "o").map((l) => `    ${l}`),
     ...row.lines,
-    ...reducedLoops(reduced, [...element.lines, ...accumulate.map((l) => `        ${l}`)], (body) =>
-      columnLoop("      ", body, true),
+    ...reducedLoops(
+      reduced,
+      [...element.lines, ...accumulate.map((l) => `        ${l}`)],
+      (body) => columnLoop("      ", body, true),
+      flush.length === 0 ? null : `for (long c = 0; c < ${block}; c++) { ${flush.join(" ")} }`,
     ),
     ...columnLoop(
       "    ",
@@ -391,14 +493,19 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
 
 /** Rows that are added to accumulators in memory at a time. */
 const rowsAtOnce = 4;
+/** Rows of a column that are summed in single precision before they are added to what came before. */
+const columnRows = 512;
 
 /** Loops over the reduced variables. Several rows of a cheap body are added together: the accumulators are read and written once. */
 function reducedLoops(
   reduced: readonly LoopVariable[],
   body: readonly string[],
   columns: (body: readonly string[]) => string[],
+  flush: string | null,
 ): string[] {
   const [last] = reduced.slice(-1);
+  const flushed = (rows: number): string[] =>
+    flush === null ? [] : [`      if ((n_ += ${rows}) >= ${columnRows}) { n_ = 0; ${flush} }`];
   const several = last !== undefined && last.size >= 2 * rowsAtOnce && body.length <= maxSharedLines;
   const whole = several ? last.size - (last.size % rowsAtOnce) : 0;
   const rows = range(rowsAtOnce).flatMap((k) => [
@@ -406,13 +513,16 @@ function reducedLoops(
     ...body,
     "        }",
   ]);
+  const shared = [...columns(rows), ...flushed(rowsAtOnce)];
   return [
+    ...(flush === null ? [] : ["    long n_ = 0;"]),
     ...reduced.slice(0, -1).map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
-    ...(whole > 0 ? [`    for (long r_ = 0; r_ < ${whole}; r_ += ${rowsAtOnce}) {`, ...columns(rows), "    }"] : []),
+    ...(whole > 0 ? [`    for (long r_ = 0; r_ < ${whole}; r_ += ${rowsAtOnce}) {`, ...shared, "    }"] : []),
     ...(last === undefined
       ? []
       : [`    for (long ${last.name} = ${whole}; ${last.name} < ${last.size}; ${last.name}++) {`]),
     ...columns(body),
+    ...flushed(1),
     ...reduced.map(() => "    }"),
   ];
 }
@@ -548,7 +658,7 @@ function emitJoined(kernel: LoopKernel): EmittedKernel | null {
 export function emitKernel(kernel: LoopKernel, inRows = false): EmittedKernel {
   EmitScope.reset();
   if (kernel.kind === "rows" && !inRows) {
-    for (const emit of [emitKept, emitJoined, emitTilesC]) {
+    for (const emit of [emitKept, emitJoined, emitTilesC, emitNarrowC]) {
       const special = emit(kernel);
       if (special !== null) return special;
       EmitScope.reset();

@@ -1,8 +1,9 @@
 // Parts that both dialects share: sums and products, values stored between passes, loop variables from a linear index, stores.
-import { type DType, isComplex, numel } from "../graph/index.js";
+import { type DType, isComplex, isHalf, numel } from "../graph/index.js";
 import type { BodyPrinter } from "./body.js";
+import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
-import { type CValue, literal, storeText, wrapText } from "./scalar.js";
+import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
 
 const lowest: Record<DType, string> = {
   bool: "0",
@@ -39,7 +40,7 @@ const highest: Record<DType, string> = {
 };
 
 export const initial = (fn: Reduction["fn"], dtype: DType): string =>
-  fn === "sum"
+  fn === "sum" || fn === "spread"
     ? literal(0, dtype)
     : fn === "prod"
       ? literal(1, dtype)
@@ -58,6 +59,16 @@ export function unpackIndex(variables: readonly LoopVariable[], from: string): s
     lines.push(`const long ${v.name} = ${i === 0 ? divided : `(${divided}) % ${v.size}`};`);
   });
   return lines;
+}
+
+/** The address of an element in memory that has the shape of the loops. */
+export function linearAddress(variables: readonly LoopVariable[]): Ix {
+  let stride = 1;
+  return [...variables].reverse().reduce((sum, { name, size }) => {
+    const term = Ix.variable(name, size).times(stride);
+    stride *= size;
+    return sum.add(term);
+  }, Ix.zero);
 }
 
 /** The loads that expressions consist of, those of guards and data indices included. */
@@ -90,13 +101,28 @@ function isRounded(expr: KExpr): boolean {
   return (expr.kind === "unary" || expr.kind === "binary") && keepsRounding.has(expr.fn) && expr.args.every(isRounded);
 }
 
-/** As {@link writeText} in C; numbers of half types that need no rounding are not rounded once more. */
-export const writeRounded = (kernel: LoopKernel, s: Store, value: CValue): string[] => {
-  const { dtype } = kernel.buffers[s.buffer];
-  const name = dtype === "bfloat16" ? "w_bfloat_of" : dtype === "float16" ? "w_half_of" : null;
-  if (name === null || s.value.dtype !== dtype || !isRounded(s.value)) return writeText(kernel, s, value);
-  return [`p${s.buffer}[${s.address.print()}] = ${name}(${value[0]});`];
-};
+/**
+ * The statements of stores in C. All reads come before all writes: a result may alias an operand. Numbers of half types that need no
+ * rounding are not rounded once more, and those that are only moved are not converted.
+ */
+export function storeLines(kernel: LoopKernel, printer: BodyPrinter, stores: readonly Store[]): string[] {
+  const lines = stores.map((s) => {
+    const { dtype } = kernel.buffers[s.buffer];
+    const place = `p${s.buffer}[${s.address.print()}]`;
+    const moved = s.value.dtype === dtype ? printer.moved(s.value) : null;
+    if (moved !== null) return [`${place} = ${moved};`];
+    // A conversion to a half type rounds when it is stored: nothing is widened again in between.
+    if (isHalf(dtype) && s.value.kind === "cast" && s.value.dtype === dtype) {
+      const [unrounded] = s.value.args;
+      if (computeType[unrounded.dtype] === "float") return writeText(kernel, s, printer.value(unrounded));
+    }
+    const value = printer.value(s.value);
+    const name = dtype === "bfloat16" ? "w_bfloat_of" : dtype === "float16" ? "w_half_of" : null;
+    if (name === null || s.value.dtype !== dtype || !isRounded(s.value)) return writeText(kernel, s, value);
+    return [`${place} = ${name}(${value[0]});`];
+  });
+  return lines.flat();
+}
 
 export const mentionsAny = (address: { mentions(name: string): boolean }, names: ReadonlySet<string>): boolean =>
   [...names].some((name) => address.mentions(name));

@@ -1,72 +1,32 @@
 // The CUDA dialect of loop kernels. Element-wise kernels assign several elements to every thread; rows are reduced by a thread,
 // part of a warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
-import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
+import { bytesOf, isComplex, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope, firstOf, keptName, vectorBase } from "./body.js";
+import { chooseStash, isArg, loadsUnder, mentionsAny, writeText } from "./emit-common.js";
+import { emitColumns } from "./emit-cuda-columns.js";
 import {
-  chooseStash,
-  foldCode,
-  initial,
-  isArg,
-  loadsUnder,
-  mentionsAny,
-  type ReductionCode,
-  unpackIndex,
-  writeText,
-} from "./emit-common.js";
+  blockSize,
+  type CudaEmitOptions,
+  type CudaKernel,
+  joinSpread,
+  pointers,
+  reductionCode,
+  unpackAs,
+  vectorWidths,
+} from "./emit-cuda-common.js";
+import { emitMap } from "./emit-cuda-map.js";
 import { emitNarrow, narrowThreads } from "./emit-narrow.js";
 import { emitTiles, readsTiles } from "./emit-tile.js";
 import { vectorLines, vectorStores } from "./emit-vector.js";
-import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
+import type { KExpr, LoopKernel, Reduction, Store } from "./kernel.js";
 import { isProductRow, matrixLoads, prefetches, rowThreads, vectorsAhead } from "./row-threads.js";
-import { type CValue, computeType, eachPart, storageType } from "./scalar.js";
+import { computeType, storageType } from "./scalar.js";
+import { joinShortAxes } from "./short-axes.js";
 import { word } from "./text.js";
 
-export interface CudaKernel {
-  /** The body of a function of `void* const* p` (the buffers), `bx` of `gx` blocks, and `n` elements. */
-  text: string;
-  /** Number of elements of a kernel that is one plain loop; texts of different sizes are then equal. */
-  n: number;
-  blocks: number;
-  threads: number;
-  /** Minimum number of blocks per multiprocessor. */
-  together?: number;
-}
-
-interface CudaEmitOptions {
-  /** A result aliases an operand: the compiler must not assume otherwise. */
-  mayAlias: boolean;
-  /** Number of blocks after which threads take a second turn; kernels with a launch of their own have no limit, and are faster. */
-  maxBlocks: number;
-  /** Buffers are aligned to 16 bytes (not inside loops, which read slices). */
-  aligned: boolean;
-}
-
-const blockSize = 256;
-/** Elements per thread and vector, if enough threads remain: one vector load of halves, two of floats. */
-const vectorWidths = [8, 4, 2];
-/** Number of sums per thread. */
-const maxSums = 24;
-/** Number of blocks of column sums that keeps all multiprocessors reading. */
-const enoughTiles = 192;
-/** Number of threads below which a vector of halves, or of floats, would leave multiprocessors idle. */
-const enoughThreads = { halves: 1 << 16, floats: 1 << 14 };
-/** Number of elements from which a thread takes several, if they are read one by one. */
-const enoughElements = 1 << 18;
-/** Cost per element from which loops are not unrolled. */
-const longBody = 96;
-/** Number of row values that a thread keeps in registers between passes. */
+/** Number of row values that a thread keeps in registers between passes, and of more where they are few registers in all. */
 const maxKept = 16;
-
-/** Variables from one linear index; 32-bit arithmetic where everything fits. */
-const unpackAs = (variables: readonly LoopVariable[], from: string): string[] =>
-  unpackIndex(variables, from).map((line) => line.replace("const long", "const ix"));
-
-function pointers(printer: BodyPrinter, options: CudaEmitOptions): string[] {
-  return printer.pointers().map((line) => {
-    const marked = options.mayAlias ? line : line.replace(/\* (p\d+) =/, "* __restrict__ $1 =");
-    return options.aligned ? marked.replace(/p\[(\d+)\];/, "__builtin_assume_aligned(p[$1], 16);") : marked;
-  });
-}
+const maxKeptWords = 64;
 
 /** Whether a kernel has tiles in shared memory. */
 export const isTiled = (kernel: LoopKernel): boolean => readsTiles(kernel) || narrowThreads(kernel) !== null;
@@ -79,155 +39,17 @@ export function cudaThreads(kernel: LoopKernel): number {
   return Math.max(blockSize, rowThreads(kernel));
 }
 
-function emitMap(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
-  const variables = [...kernel.outer, ...kernel.inner];
-  const last = variables[variables.length - 1];
-  const width = vectorOf(kernel);
-  const top = new EmitScope("  ");
-  const row = new EmitScope("    ");
-  const element = new EmitScope("      ");
-  const innerNames = new Set(width === 1 ? variables.map((v) => v.name) : [last.name]);
-  const outerNames = new Set(variables.map((v) => v.name).filter((name) => !innerNames.has(name)));
-  const printer = new BodyPrinter(
-    kernel,
-    { top, row: width === 1 ? element : row, element },
-    innerNames,
-    outerNames,
-    "0",
-  );
-  if (width > 1 && options.aligned) printer.vector = { variable: last.name, width, add: (line) => row.add(line) };
-  const values = kernel.stores.map((s) => printer.value(s.value));
-  const vectors = kernel.size / width;
-  const plain = variables.length <= 1;
-  const count = plain ? "n" : String(kernel.size);
-  const lines = [...pointers(printer, options).map((l) => `  ${l}`), ...top.lines];
-  const turns = (index: string, first: string, end: string, each: number): string =>
-    `  for (ix ${index} = (ix)bx * ${each}${first}; ${index} < ${end}; ${index} += (ix)gx * ${each}) {`;
-  const loop = turns("v", " + threadIdx.x", width === 1 ? count : `${count} / ${width}`, blockSize);
-  // Elements of a block, in rounds: its loads are on their way before the first of them is needed. Long bodies have enough
-  // independent loads, and four copies of them take the compiler long.
-  const rounds = width === 1 && kernel.size >= enoughElements && kernel.cost <= longBody ? 4 : 1;
-  if (width === 1) {
-    const unpacked = unpackAs(variables, "v").map((l) => `      ${l}`);
-    const written = (of: readonly CValue[]): string[] =>
-      kernel.stores.flatMap((s, i) => writeText(kernel, s, of[i]).map((line) => `      ${line}`));
-    const body = [...unpacked, ...element.lines, ...written(values)];
-    const held = values.map((value, k) => eachPart(value, (_, part) => `o${k}_${part}`));
-    const each = [
-      "#pragma unroll",
-      `    for (int round = 0; round < ${rounds}; round++) {`,
-      `      const ix v = first + round * ${blockSize} + threadIdx.x;`,
-    ];
-    if (rounds === 1) lines.push(loop, ...body);
-    else
-      lines.push(
-        turns("first", "", count, rounds * blockSize),
-        `    if (first + ${rounds * blockSize} <= ${count}) {`,
-        ...held.flatMap((names, k) =>
-          names.map((name) => `    ${computeType[kernel.stores[k].value.dtype]} ${name}[${rounds}];`),
-        ),
-        ...each,
-        ...unpacked,
-        ...element.lines,
-        ...held.flatMap((names, k) => names.map((name, part) => `      ${name}[round] = ${values[k][part]};`)),
-        "    }",
-        ...each,
-        ...unpacked,
-        ...written(held.map((names) => eachPart(names, (name) => `${name}[round]`))),
-        "    } } else",
-        `    for (ix v = first + threadIdx.x; v < ${count}; v += ${blockSize}) {`,
-        ...body,
-        "    }",
-      );
-  } else {
-    // Vectors run along the last variable: the other variables are the same for all elements of one.
-    const part = { name: `${last.name}q`, size: last.size / width };
-    const unpacked = plain ? [`const ix ${part.name} = v;`] : unpackAs([...variables.slice(0, -1), part], "v");
-    const vector = { variable: last.name, width };
-    const stores = vectorStores(kernel, kernel.stores, values, vector, options.aligned);
-    lines.push(
-      loop,
-      ...unpacked.map((l) => `    ${l}`),
-      `    const ix ${firstOf(last.name)} = ${part.name} * ${width};`,
-    );
-    lines.push(...row.lines, ...vectorLines(vector, [], element.lines, stores, "").map((l) => `    ${l}`));
-  }
-  lines.push("  }");
-  return {
-    text: lines.join("\n"),
-    n: plain ? kernel.size : 0,
-    blocks: Math.max(1, Math.min(options.maxBlocks, Math.ceil(vectors / blockSize / rounds))),
-    threads: blockSize,
-  };
-}
-
-/** Whether an operand is read element by element along a variable, because neighbors lie apart or are not aligned. */
-function readsScattered(kernel: LoopKernel, variable: string, width: number): boolean {
-  const vector = { variable, width };
-  return loadsUnder(kernel.stores.map((s) => s.value)).some(({ address, dynamic, dtype }) => {
-    if (dynamic.length > 0 || address.stride(variable) === 0) return false;
-    return isComplex(dtype) || vectorBase(address, vector) === null;
-  });
-}
-
-/** Several elements per thread where the innermost variable allows it and enough threads remain. */
-function vectorOf(kernel: LoopKernel): number {
-  const variable = kernel.inner[kernel.inner.length - 1];
-  const last = variable?.size ?? 1;
-  const small = kernel.buffers.some((b) => bytesOf(b.dtype) <= 2 && numel(b.shape) * 2 > kernel.size);
-  // Elements that are read one by one are read by neighboring threads, which then share cache lines; halves are stored in pairs
-  // and more.
-  const isWide = kernel.stores.every((s) => bytesOf(kernel.buffers[s.buffer].dtype) >= 4);
-  if (isWide && variable !== undefined && readsScattered(kernel, variable.name, 2)) return 1;
-  for (const width of vectorWidths) {
-    // No thread stores more than 16 bytes at once: its stores would each be a part of a sector.
-    if (last % width !== 0 || (width === 8 && (!small || isWide))) continue;
-    if (kernel.size / width >= (width === 8 ? enoughThreads.halves : enoughThreads.floats)) return width;
-  }
-  return 1;
-}
-
-/** How partial results of threads are combined: a statement on one lane's value and another's. */
-function joinStatements(r: Reduction, group: number): string[] {
+/** How partial results of threads are combined: a statement on one lane's value and another's. `count`: elements of a lane, and of all. */
+function joinStatements(r: Reduction, group: number, count: { own: string; all: number }): string[] {
   const name = `r${r.slot}`;
   const dtype = r.argument.dtype;
+  if (r.fn === "spread") return [joinSpread(r, name, count.own, count.all, (x) => `w_join_sum<${group}>(${x})`)];
   if (isComplex(dtype)) {
     const fn = r.fn === "sum" ? "w_join_csum" : "w_join_cprod";
     return [`${fn}<${group}>(&${name}r, &${name}i);`];
   }
   if (isArg(r)) return [`w_join_${word(r.fn)}<${group}>(&b${name}, &${name});`];
   return [`${name} = w_join_${word(r.fn)}<${group}>(${name});`];
-}
-
-function reductionCode(r: Reduction, value: CValue, name = `r${r.slot}`): ReductionCode {
-  const { dtype } = r.argument;
-  const type = computeType[dtype];
-  const fold = foldCode(r, value, name, type);
-  if (fold !== null) return fold;
-  const [v] = value;
-  if (isArg(r)) {
-    const order = r.fn === "argmax" ? ">" : "<";
-    const nan = kindOf(dtype) === "float" ? ` || (${v} != ${v} && b${name} == b${name})` : "";
-    return {
-      // An index beyond every row marks a lane without elements.
-      declare: [`int ${name} = 0x7fffffff; ${type} b${name} = ${initial(r.fn, dtype)};`],
-      update: [
-        `if (${name} == 0x7fffffff || ${v} ${order} b${name}${nan}) { b${name} = ${v}; ${name} = (int)(${r.position.print()}); }`,
-      ],
-      end: [],
-    };
-  }
-  return {
-    declare: [`${type} ${name} = ${initial(r.fn, dtype)};`],
-    update: [extremum(r.fn as "max" | "min", name, v, dtype)],
-    end: [],
-  };
-}
-
-/** NaN propagates. */
-function extremum(fn: "max" | "min", name: string, v: string, dtype: DType): string {
-  const nan = kindOf(dtype) === "float" ? ` || ${v} != ${v}` : "";
-  return `${name} = (${v} ${fn === "max" ? ">" : "<"} ${name}${nan}) ? ${v} : ${name};`;
 }
 
 /** Values that one pass computes and a later one needs stay in registers, loads included. */
@@ -309,8 +131,12 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   );
   const width = rowVector(kernel, length, group);
   const items = Math.ceil(length / (group * width)) * width;
-  if (items <= maxKept && !isProductRow(kernel)) chooseStash(printer, kernel, stashRule);
-  else if (width > 1 && options.aligned) keepVectors(printer, kernel, { width, items, threads });
+  const mayStash = (items <= maxKept || (items <= 2 * maxKept && threads <= 256)) && !isProductRow(kernel);
+  if (mayStash) chooseStash(printer, kernel, stashRule);
+  const words = [...printer.stash.values()].reduce((sum, { dtype }) => sum + items * Math.ceil(bytesOf(dtype) / 4), 0);
+  if (mayStash && items > maxKept && words > maxKeptWords) printer.stash.clear();
+  if (printer.stash.size === 0 && items > maxKept && width > 1 && options.aligned && !isProductRow(kernel))
+    keepVectors(printer, kernel, { width, items, threads });
   const ahead =
     width > 1 && options.aligned && items <= vectorsAhead * width && isProductRow(kernel)
       ? matrixLoads(kernel, width)
@@ -334,6 +160,9 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   if (ahead.length > 0) row.add("__syncwarp();");
   const written = new Set<number>();
   const guard = units % rowsPerBlock === 0 ? "" : "if (active)";
+  const number = width > 1 ? `c * ${width} + j + 1` : `e / ${group} + 1`;
+  const turn = group * width;
+  const own = `${Math.floor(length / turn) * width} + (lane * ${width} < ${length % turn} ? ${width} : 0)`;
   for (let stage = 0; stage <= last; stage++) {
     const reductions = kernel.reductions.filter((r) => printer.stage(r.argument) === stage);
     const stores = elementStores.filter((s) => stageOf(s) === stage);
@@ -341,18 +170,17 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     if (reductions.length + stores.length + summed.length === 0) continue;
     const element = new EmitScope("    ");
     scopes.element = element;
-    const loads: string[] = [];
-    if (width > 1 && options.aligned)
-      printer.vector = { variable: inner[0].name, width, add: (line) => loads.push(line) };
+    const loads = new EmitScope("");
+    if (width > 1 && options.aligned) printer.vector = { variable: inner[0].name, width, scope: loads };
     // The first pass computes and writes a stashed value; only later passes read it.
     const fresh = [...printer.stash].filter(([id]) => !written.has(id));
     for (const [id] of fresh) printer.stash.delete(id);
     const after: string[] = [];
     for (const r of reductions) {
-      const code = reductionCode(r, printer.value(r.argument));
+      const code = reductionCode(r, printer.value(r.argument), undefined, number);
       for (const line of code.declare) row.add(line);
       for (const line of code.update) element.add(line);
-      after.push(...joinStatements(r, group), ...code.end);
+      after.push(...joinStatements(r, group, { own, all: length }), ...code.end);
     }
     const values = stores.map((s) => printer.value(s.value));
     for (const s of summed) element.add(`a${sums.indexOf(s)}[i] += ${printer.value(s.argument)[0]};`);
@@ -375,7 +203,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
       row.add(`for (int c = 0; c < ${items / width}; c++) {`);
       row.add(`  const ix ${firstOf(vector.variable)} = (c * ${group} + lane) * ${width};`);
       if (length % (group * width) !== 0) row.add(`  if (${firstOf(vector.variable)} >= ${length}) break;`);
-      for (const line of vectorLines(vector, loads, body, written, guard)) row.add(`  ${line}`);
+      for (const line of vectorLines(vector, loads.lines, body, written, guard)) row.add(`  ${line}`);
     } else {
       if (unrolled) {
         row.add(`for (int i = 0; i < ${items}; i++) {`);
@@ -449,92 +277,10 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
 }
 
-/** Columns per thread: as many as leave enough blocks, and no lane of a warp idle. */
-function columnVector(kernel: LoopKernel, columns: number, outerCount: number): number {
-  if (kernel.reductions.some((r) => isArg(r) || isComplex(r.argument.dtype))) return 1;
-  const fits = (w: number): boolean =>
-    columns % w === 0 &&
-    columns >= 32 * w &&
-    w * kernel.reductions.length <= maxSums &&
-    outerCount * Math.ceil(columns / (32 * w)) >= enoughTiles;
-  return vectorWidths.find(fits) ?? 1;
-}
-
-function emitColumns(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
-  const { outer, inner, reduced } = kernel;
-  const vector = inner[0] ?? { name: "c_", size: 1 };
-  const outerCount = numel(outer.map((v) => v.size));
-  const width = columnVector(kernel, vector.size, outerCount);
-  const tiles = Math.ceil(vector.size / (32 * width));
-  const depth = numel(reduced.map((v) => v.size));
-  const top = new EmitScope("  ");
-  const row = new EmitScope("  ");
-  const element = new EmitScope("    ");
-  const names = new Set([vector.name, ...reduced.map((v) => v.name)]);
-  const printer = new BodyPrinter(kernel, { top, row, element }, names, new Set(outer.map((v) => v.name)), "0");
-  const loads: string[] = [];
-  if (width > 1 && options.aligned)
-    printer.vector = { variable: vector.name, width, add: (line) => loads.push(`    ${line}`) };
-  const declare: string[] = [];
-  const update: string[] = [];
-  const finish: string[] = [];
-  const each = `for (int j = 0; j < ${width}; j++)`;
-  kernel.reductions.forEach((r, i) => {
-    const slot = `r${r.slot}`;
-    const name = width === 1 ? slot : `${slot}[j]`;
-    const code = reductionCode(r, printer.value(r.argument), name);
-    update.push(...code.update);
-    const start = `${each} ${name} = ${initial(r.fn, r.argument.dtype)};`;
-    if (width === 1) declare.push(...code.declare);
-    else declare.push(`${computeType[r.argument.dtype]} ${slot}[${width}];`, "#pragma unroll", start);
-    const fn = isComplex(r.argument.dtype)
-      ? `w_tile_c${word(r.fn)}(&${name}r, &${name}i);`
-      : `${name} = w_tile_${word(r.fn)}(${name});`;
-    const store = kernel.stores[i];
-    const value: CValue = isComplex(r.argument.dtype) ? [`${name}r`, `${name}i`] : [name];
-    const written = writeText(kernel, store, value).map((line) => `if (ty == 0 && inside) { ${line} }`);
-    const column = width === 1 ? [] : [`const ix ${vector.name} = ${firstOf(vector.name)} + j;`];
-    if (width > 1) finish.push("#pragma unroll", `${each} {`);
-    finish.push(...column, fn, ...code.end, ...written);
-    if (width > 1) finish.push("}");
-  });
-  const first = width === 1 ? vector.name : firstOf(vector.name);
-  const body =
-    width === 1
-      ? [...element.lines, ...update.map((l) => `    ${l}`)]
-      : [
-          ...loads,
-          "    #pragma unroll",
-          `    ${each} {`,
-          `    const ix ${vector.name} = ${first} + j;`,
-          ...element.lines,
-          ...update.map((l) => `    ${l}`),
-          "    }",
-        ];
-  const text = [
-    ...pointers(printer, options).map((l) => `  ${l}`),
-    ...top.lines,
-    "  const ix tx = threadIdx.x % 32, ty = threadIdx.x / 32;",
-    `  const ix o = (ix)bx / ${tiles};`,
-    `  ix ${first} = (((ix)bx % ${tiles}) * 32 + tx) * ${width};`,
-    `  const int inside = ${first} < ${vector.size};`,
-    `  if (!inside) ${first} = ${vector.size - width};`,
-    ...unpackAs(outer, "o").map((l) => `  ${l}`),
-    ...row.lines,
-    ...declare.map((l) => `  ${l}`),
-    "#pragma unroll 4",
-    `  for (ix e = ty; e < ${depth}; e += 8) {`,
-    ...unpackAs(reduced, "e").map((l) => `    ${l}`),
-    ...body,
-    "  }",
-    ...finish.map((l) => `  ${l}`),
-  ].join("\n");
-  return { text, n: 0, blocks: outerCount * tiles, threads: 256 };
-}
-
 /** A kernel as the body of a device function; see CudaKernel. */
 export function emitCudaKernel(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   EmitScope.reset();
+  joinShortAxes(kernel);
   const emitted =
     kernel.kind === "columns"
       ? emitColumns(kernel, options)

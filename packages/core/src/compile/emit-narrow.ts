@@ -2,11 +2,10 @@
 // the shape of the rows go back through shared memory. Part of a warp per row would leave lanes idle and access memory in pieces.
 import { bytesOf, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope } from "./body.js";
-import { loadsUnder, mentionsAny, type ReductionCode, unpackIndex, writeText } from "./emit-common.js";
-import type { CudaKernel } from "./emit-cuda.js";
+import { linearAddress, loadsUnder, mentionsAny, type ReductionCode, unpackIndex, writeText } from "./emit-common.js";
+import type { CudaKernel } from "./emit-cuda-common.js";
 import { rawTypes } from "./emit-tile.js";
-import { Ix } from "./index-expr.js";
-import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
+import type { KExpr, LoopKernel, Reduction, Store } from "./kernel.js";
 import { type CValue, storageType, storeText } from "./scalar.js";
 
 type Load = Extract<KExpr, { kind: "load" }>;
@@ -33,16 +32,6 @@ export const narrowRows = { length: 96, rows: 1 << 14 };
 /** Shared memory of a block: several blocks share a multiprocessor. */
 const tileBytes = 28 << 10;
 const rowCounts = [256, 128, 64];
-
-/** The address of an element in memory that has the shape of the loops. */
-function linearAddress(variables: readonly LoopVariable[]): Ix {
-  let stride = 1;
-  return [...variables].reverse().reduce((sum, { name, size }) => {
-    const term = Ix.variable(name, size).times(stride);
-    stride *= size;
-    return sum.add(term);
-  }, Ix.zero);
-}
 
 const commonDivisor = (a: number, b: number): number => (b === 0 ? a : commonDivisor(b, a % b));
 

@@ -2,7 +2,7 @@
 // operand, and computed along the one that is contiguous in the result.
 import { bytesOf, isComplex, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope } from "./body.js";
-import { loadsUnder, unpackIndex, writeRounded } from "./emit-common.js";
+import { loadsUnder, storeLines, unpackIndex } from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable } from "./kernel.js";
 import { storageType } from "./scalar.js";
 import type { Tally } from "./tally.js";
@@ -65,11 +65,7 @@ export function emitTilesC(kernel: LoopKernel): { text: string; units: number; t
   loads.forEach((load, k) => {
     printer.tiles.set(load.id, { name: `q${k}`, index: `yi * ${width} + xi` });
   });
-  // All reads before all writes: a result may alias an operand.
-  const values = kernel.stores.map((s) => printer.value(s.value));
-  kernel.stores.forEach((s, i) => {
-    for (const line of writeRounded(kernel, s, values[i])) element.add(line);
-  });
+  for (const line of storeLines(kernel, printer, kernel.stores)) element.add(line);
   printer.tally.add("simple", 0.5 * kernel.stores.length * kernel.size);
   const [across, down] = [Math.ceil(x.size / width), Math.ceil(y.size / rows)];
   // Inside the braces, the variables have their values at the first element of the tile.

@@ -3,7 +3,7 @@
 import { bytesOf, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope, firstOf, vectorBase } from "./body.js";
 import { loadsUnder, unpackIndex } from "./emit-common.js";
-import type { CudaKernel } from "./emit-cuda.js";
+import type { CudaKernel } from "./emit-cuda-common.js";
 import { vectorLines, vectorStores } from "./emit-vector.js";
 import type { KExpr, LoopKernel, LoopVariable } from "./kernel.js";
 import { storageType } from "./scalar.js";

@@ -5,7 +5,7 @@ import { bareCollective, type Node } from "../graph/index.js";
 import { build, make } from "../ops/index.js";
 import { scheduleFunction } from "./index.js";
 
-const conv = { supports: () => true, widensHalf: true, symmetric: false, loopsDepthwise: false };
+const conv = { supports: () => true, widensHalf: () => true, symmetric: false, loopsDepthwise: false };
 
 const results: Record<string, (whole: Node) => Node> = {
   "an empty product": (whole) => build.mul(build.slice(whole, [0], [0]), build.slice(whole, [0], [0])),

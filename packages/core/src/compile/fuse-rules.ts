@@ -3,6 +3,7 @@
 import { bytesOf, isComplex, isOp, kindOf, type Node, numel, sameShape } from "../graph/index.js";
 import { reductionOps } from "../ops/index.js";
 import { uniformValue } from "../transform/index.js";
+import { deviationsOf } from "./moments.js";
 import { asStrided, type Layouts, type Strided } from "./views.js";
 
 export interface MatrixOperand extends Strided {
@@ -47,6 +48,16 @@ export const manyParts = 256;
 export const joinsMany = (node: Node): boolean => node.op === "concat" && node.inputs.length >= manyParts;
 
 export const isReduction = (node: Node): boolean => reductionOps.has(node.op);
+
+/** Length of rows from which squared deviations are summed in one pass; shorter ones stay in registers between two. */
+const longRow = 1 << 14;
+
+/** What a reduction reads: its input, or the operand of squared deviations from the mean where one pass sums them. */
+export function reductionOperand(node: Node, onePass: boolean): { operand: Node; isSpread: boolean } {
+  const [, count, after] = reductionParts(node);
+  const found = onePass && (after > 1 || count > longRow) ? deviationsOf(node) : null;
+  return { operand: found?.x ?? node.inputs[0], isSpread: found !== null };
+}
 
 /** The axes of a reduction as [before, reduced, after] sizes. */
 export function reductionParts(node: Node): [number, number, number] {

@@ -3,7 +3,16 @@
 import { isExpensive } from "../cost/index.js";
 import { functionOrder, type GraphFn, isOp, type Node, numel, stridesOf } from "../graph/index.js";
 import { elementwiseOps, leafOps } from "../ops/index.js";
-import { isCounted, isReduction, isShift, isZeroBase, joinsMany, matrixOperand, reductionParts } from "./fuse-rules.js";
+import {
+  isCounted,
+  isReduction,
+  isShift,
+  isZeroBase,
+  joinsMany,
+  matrixOperand,
+  reductionOperand,
+  reductionParts,
+} from "./fuse-rules.js";
 import { chooseStored } from "./fuse-store.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
@@ -49,6 +58,8 @@ export interface Fusion {
   order: Node[];
   /** Memory order of products that write their result permuted. */
   layouts: Layouts;
+  /** Whether reductions are what {@link reductionOperand} says. */
+  onePass: boolean;
   /** For each result of the function the stored node (or parameter) that has its elements. */
   results: Node[];
 }
@@ -62,6 +73,8 @@ export interface FuseOptions {
   countsOnes?: boolean;
   /** Dropout masks get their own loops, which draw whole blocks of random bits. */
   separateDraws?: boolean;
+  /** Squared deviations from the mean of columns and long rows are summed in one pass. */
+  onePassMoments?: boolean;
   /** Column sums over pieces of rows are fused into the loop over the rows: at most this many numbers per 32nd of a row. */
   columnsInRows?: number;
 }
@@ -78,6 +91,9 @@ const maxNested = 500;
 
 /** Nodes of constants alone that are computed wherever they are read, one after the other; longer chains are computed once. */
 const maxFreeDepth = 64;
+/** Values of expensive functions of indices are stored where each is read so often, by so many elements in all (angles of positions). */
+const tableReads = 16;
+const minTable = 1 << 16;
 
 /** An operand of a loop, and how its elements relate to those of the loop. */
 interface Base {
@@ -113,7 +129,7 @@ class Fuser {
     readonly fn: GraphFn,
     readonly options: FuseOptions,
   ) {
-    this.order = functionOrder(fn);
+    this.order = this.#onePass ? liveOrder(fn) : functionOrder(fn);
     this.params = new Set(fn.params);
     this.#position = new Map(this.order.map((node, i) => [node, i]));
     this.#reach = new Reach(this.order.length);
@@ -125,6 +141,10 @@ class Fuser {
       isLoopNode: (node) => this.isLoopNode(node),
       stop: this.#stop,
     });
+  }
+
+  get #onePass(): boolean {
+    return this.options.onePassMoments === true;
   }
 
   isLoopNode(node: Node): boolean {
@@ -158,22 +178,37 @@ class Fuser {
       library: this.library,
       order: this.order,
       results: this.#results,
+      onePass: this.#onePass,
       layouts: this.#layouts,
     };
   }
 
-  /** Nodes of constants and indices alone: cheaper to rematerialize than to load. */
+  /** Nodes of constants and indices alone: cheaper to rematerialize than to load, apart from tables of expensive functions. */
   #markFree(): void {
     const depths = new Map<Node, number>();
+    const widest = this.#widestReaders();
     for (const node of this.order) {
       if (this.params.has(node)) continue;
       const simple = leafOps.has(node.op) || isView(node) || (elementwiseOps.has(node.op) && node.op !== "random");
       if (!simple || joinsMany(node) || !node.inputs.every((input) => this.free.has(input))) continue;
       const depth = node.inputs.reduce((n, input) => Math.max(n, depths.get(input)! + 1), 0);
       if (depth > maxFreeDepth) continue;
+      const calls = (isOp(node, "unary") || isOp(node, "binary")) && isExpensive(node.attrs.fn);
+      if (calls && (widest.get(node) ?? 0) >= Math.max(minTable, tableReads * numel(node.shape))) continue;
       depths.set(node, depth);
       this.free.add(node);
     }
+  }
+
+  /** The size of the largest node that reads each node, also through views and element-wise nodes. */
+  #widestReaders(): Map<Node, number> {
+    const widest = new Map<Node, number>();
+    for (const node of this.order.toReversed()) {
+      const own = isView(node) || elementwiseOps.has(node.op) ? (widest.get(node) ?? 0) : 0;
+      const size = Math.max(own, numel(node.shape));
+      for (const input of node.inputs) widest.set(input, Math.max(widest.get(input) ?? 0, size));
+    }
+    return widest;
   }
 
   /** Values that are computed where they are read nest: chains of views and shifts go through memory after so many. */
@@ -235,12 +270,7 @@ class Fuser {
       if (this.params.has(node) || this.isLoopNode(node) || isView(node) || leafOps.has(node.op) || node.op === "pick")
         continue;
       this.library.push(node);
-      for (const input of node.inputs) {
-        if (node.op === "matmul") this.#requireMatrix(input);
-        else if (isOp(node, "custom")) this.#requireStrided(node, input);
-        else if (!isZeroBase(node, input) && !isCounted(node, input, this.options.countsOnes))
-          this.requireContiguous(input);
-      }
+      this.#markOperands(node);
     }
     for (const node of this.order) {
       if (!isOp(node, "gather") || this.params.has(node)) continue;
@@ -263,6 +293,21 @@ class Fuser {
         claimed.add(output);
         this.#results.push(output);
       }
+    }
+    // Chains of views end at copies, and a later copy may lie inside the chain of an operand: flip(flip(x)) is x as long as flip(x) is not
+    // in memory itself.
+    for (let copies = -1; copies < this.forced.size; ) {
+      copies = this.forced.size;
+      for (const node of this.library) this.#markOperands(node);
+    }
+  }
+
+  #markOperands(node: Node): void {
+    for (const input of node.inputs) {
+      if (node.op === "matmul") this.#requireMatrix(input);
+      else if (isOp(node, "custom")) this.#requireStrided(node, input);
+      else if (!isZeroBase(node, input) && !isCounted(node, input, this.options.countsOnes))
+        this.requireContiguous(input);
     }
   }
 
@@ -298,7 +343,7 @@ class Fuser {
     if (cached !== undefined) return cached;
     const found = new Set<Node>();
     const seen = new Set<Node>();
-    const stack = [...node.inputs];
+    const stack = isReduction(node) ? [reductionOperand(node, this.#onePass).operand] : [...node.inputs];
     while (stack.length > 0) {
       const at = stack.pop()!;
       if (seen.has(at)) continue;
@@ -433,17 +478,19 @@ class Fuser {
   }
 
   #findBases(node: Node): Base[] {
-    return operands(node, this.forced.has(node) && isView(node)).map(({ node: operand, domain, index }) => {
-      const copied = operand === node;
-      const start = index ?? axisVariables(operand.shape);
-      const place = copied ? resolveCopied(node, start, this.#stop) : resolveViews(operand, start, this.#stop);
-      if (this.#shifts.has(place.node))
-        return { base: this.#shifted(place.node), relation: { kind: "other" as const } };
-      return {
-        base: place.node,
-        relation: index === null ? { kind: "other" as const } : relationOf(domain, place, this.#layouts),
-      };
-    });
+    return operands(node, this.forced.has(node) && isView(node), this.#onePass).map(
+      ({ node: operand, domain, index }) => {
+        const copied = operand === node;
+        const start = index ?? axisVariables(operand.shape);
+        const place = copied ? resolveCopied(node, start, this.#stop) : resolveViews(operand, start, this.#stop);
+        if (this.#shifts.has(place.node))
+          return { base: this.#shifted(place.node), relation: { kind: "other" as const } };
+        return {
+          base: place.node,
+          relation: index === null ? { kind: "other" as const } : relationOf(domain, place, this.#layouts),
+        };
+      },
+    );
   }
 
   /** What a shift, or a shift of a shift, reads. */
@@ -532,6 +579,7 @@ class Fuser {
     const [pieces, depth, length] = parts;
     if (columnsInRows === 0 || !isOp(node, "reduce") || node.attrs.fn !== "sum" || node.dtype !== "float32")
       return null;
+    if (reductionOperand(node, this.#onePass).isSpread) return null;
     if (length <= 32 || length > 1024 || length % 32 !== 0 || pieces < 128 || depth < 16) return null;
     const size = pieces * depth * length;
     for (const { base, relation } of this.#bases(node)) {
@@ -562,11 +610,22 @@ class Fuser {
       this.#bases(member).flatMap(({ base }) => this.#groupOf.get(base) ?? [])[0];
     const own = origin(node);
     if (own !== undefined) return group.members.some((member) => origin(member) === own);
-    const leaves = new Set(this.#rematerializer.leafLoads(node.inputs[0], false).keys());
-    return group.members.some((member) =>
-      [...this.#rematerializer.leafLoads(member.inputs[0], false).keys()].some((leaf) => leaves.has(leaf)),
-    );
+    const leavesOf = (reduction: Node): Node[] => [
+      ...this.#rematerializer.leafLoads(reductionOperand(reduction, this.#onePass).operand, false).keys(),
+    ];
+    const leaves = new Set(leavesOf(node));
+    return group.members.some((member) => leavesOf(member).some((leaf) => leaves.has(leaf)));
   }
+}
+
+/** Nodes in order without those that only squared deviations would read: one pass needs neither mean nor deviation. */
+function liveOrder(fn: GraphFn): Node[] {
+  const order = functionOrder(fn);
+  const live = new Set<Node>([...fn.outputs, ...(fn.effects ?? [])]);
+  for (const node of order.toReversed())
+    if (live.has(node))
+      for (const input of isReduction(node) ? [reductionOperand(node, true).operand] : node.inputs) live.add(input);
+  return order.filter((node) => live.has(node));
 }
 
 const compatible = (a: FusionGroup, b: FusionGroup, inner: number | null): boolean => {

@@ -14,7 +14,7 @@ import {
 } from "../graph/index.js";
 import { numbering } from "../ops/index.js";
 import type { Fusion, FusionGroup } from "./fuse.js";
-import { isReduction } from "./fuse-rules.js";
+import { isReduction, reductionOperand } from "./fuse-rules.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { addressIn, isView, throughView } from "./views.js";
 
@@ -41,7 +41,8 @@ export type KExpr = { id: number; dtype: DType } & (
 
 export interface Reduction {
   slot: number;
-  fn: ReduceFn | "argmax" | "argmin";
+  /** "spread": the sum of squared deviations from the mean. */
+  fn: ReduceFn | "argmax" | "argmin" | "spread";
   dtype: DType;
   argument: KExpr;
   /** The index along the row, for argmax and argmin. */
@@ -363,10 +364,11 @@ class KernelBuilder {
 
   /** Adds a reduction of the group; later expressions refer to it by its slot. */
   reduce(node: Node, position: Ix): void {
-    const [x] = node.inputs;
+    const { operand: x, isSpread } = reductionOperand(node, this.fusion.onePass);
     const argument = this.value(x, delinearize(this.#position, x.shape));
     const slot = this.reductions.length;
-    const { fn } = isOp(node, "reduce") ? node.attrs : (node as Node<"argreduce">).attrs;
+    const { fn: plain } = isOp(node, "reduce") ? node.attrs : (node as Node<"argreduce">).attrs;
+    const fn = isSpread ? "spread" : plain;
     this.reductions.push({ slot, fn, dtype: node.dtype, argument, position });
     this.#reducedBy.set(node, slot);
   }

@@ -242,8 +242,9 @@ export class LaneOps {
   }
 
   cumsum(node: Node<"cumsum">, index: readonly Ix[], value: Lookup): LaneValue {
-    const { axis, reverse } = node.attrs;
+    const { axis, reverse, fn } = node.attrs;
     const at = index[axis];
+    if (fn !== undefined) throw new NotLane("a long running function");
     if (!at.isConstant) throw new NotLane("a running sum over lanes");
     const n = node.shape[axis];
     const places = reverse

@@ -45,6 +45,8 @@ const threadStates = 64;
 const smallScalars = 3000;
 /** One problem whose loop ends by itself takes few steps: above this many scalars, compiling them takes longer than it saves. */
 const singleScalars = 2000;
+/** One problem with a step of more than `threadScalars` takes the compiler half a minute, which pays only in a loop of at least this many steps. */
+const manySteps = 1000;
 /** Number of multiplications of a step, zeros included, beyond which unrolling is not tried. */
 const maxStepWork = 200_000;
 
@@ -407,8 +409,11 @@ function attempt(
     const region = new Region(graph, scans, prefix);
     region.collect();
     const program = region.program(options);
-    const isSingle = !options.blocks && numel(prefix) === 1 && scans.some(stopsItself);
-    if (isSingle && program.scalars > singleScalars) throw new NotLane("one problem with a large step");
+    const isSingle = !options.blocks && numel(prefix) === 1;
+    if (isSingle && scans.some(stopsItself) && program.scalars > singleScalars)
+      throw new NotLane("one problem with a large step");
+    if (isSingle && program.scalars > threadScalars && scans.every(({ attrs }) => attrs.length < manySteps))
+      throw new NotLane("one problem with few large steps");
     return { region, cut: region as Cut, program };
   });
 }

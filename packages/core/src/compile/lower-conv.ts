@@ -18,8 +18,8 @@ import { rebuild } from "../transform/index.js";
 export interface ConvSupport {
   /** Whether the library runs this node; others are lowered to matrix products. */
   supports(node: Node<"conv">): boolean;
-  /** The library wants halves as float32. */
-  widensHalf: boolean;
+  /** Whether the library needs the operands of this convolution of halves as float32. */
+  widensHalf(node: Node<"conv">): boolean;
   /** The library takes the same number of zeros at both sides and no other rows. */
   symmetric: boolean;
   /** Depthwise convolutions with channels last are faster as fused loops than in the library. */
@@ -266,7 +266,7 @@ function prepareConv(node: Node<"conv">, support: ConvSupport | undefined): Node
   // A constant in its place would take the collectives of its operands out of the program; prepare knows them.
   if (node.inputs.some(({ shape }) => numel(shape) === 0)) return node;
   if (support === undefined || kindOf(node.dtype) === "int") return lowerConv(node);
-  if (isHalf(node.dtype) && support.widensHalf) {
+  if (isHalf(node.dtype) && support.widensHalf(node)) {
     const [a, b] = node.inputs.map((x) => build.cast(x, "float32"));
     return build.cast(prepareConv(build.make("conv", [a, b], node.attrs), support), node.dtype);
   }

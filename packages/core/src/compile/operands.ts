@@ -1,5 +1,6 @@
 // Operands of a loop node: each with the index it is read at, in terms of the node's own axes.
 import { isOp, type Node } from "../graph/index.js";
+import { reductionOperand } from "./fuse-rules.js";
 import type { Ix } from "./index-expr.js";
 import { axisVariables } from "./views.js";
 
@@ -14,13 +15,13 @@ interface Operand {
   index: readonly Ix[] | null;
 }
 
-/** `copied`: the node is a view that is written out, so it reads itself. */
-export function operands(node: Node, copied: boolean): Operand[] {
+/** `copied`: the node is a view that is written out, so it reads itself. `onePass`: see reductionOperand. */
+export function operands(node: Node, copied: boolean, onePass = false): Operand[] {
   const own = axisVariables(node.shape);
   if (copied) return [{ node, domain: node, index: own }];
   if (node.op === "reduce" || node.op === "argreduce") {
-    const [x] = node.inputs;
-    return [{ node: x, domain: x, index: axisVariables(x.shape) }];
+    const { operand } = reductionOperand(node, onePass);
+    return [{ node: operand, domain: operand, index: axisVariables(operand.shape) }];
   }
   if (isOp(node, "gather")) {
     const { axis, batch } = node.attrs;

@@ -15,10 +15,11 @@ import {
   type ReduceFn,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { rebuild } from "../transform/index.js";
+import { rebuild, runningOf } from "../transform/index.js";
 import { manyParts } from "./fuse-rules.js";
 import { type ConvSupport, prepareConvs, rewriteOps } from "./lower-conv.js";
 import { prepareHalfSpectrum } from "./lower-fft.js";
+import { deviationsOf, joinMoments, type Moments, plainMoments } from "./moments.js";
 
 export interface PrepareOptions {
   /** Reductions with fewer rows than this and more elements than `longReduction` are split in two. */
@@ -26,8 +27,10 @@ export interface PrepareOptions {
   longReduction: number;
   /** Column reductions with fewer columns than this are split along the reduced axis; 0 never. */
   splitColumns?: number;
-  /** The library supports products of half types. */
-  halfMatmul?: boolean;
+  /** Kernels sum squared deviations from the mean in one pass; see moments.ts. */
+  onePassMoments?: boolean;
+  /** Whether the library supports this product of half types; others are computed in float32. */
+  halfMatmul?: (node: Node<"matmul">) => boolean;
   /** Products of a matrix of up to so many bytes, whose rows lie in memory, with one vector are sums of rows, fused with what follows. */
   vectorRows?: number;
   /** The convolution library; without one, convolutions become matrix products. */
@@ -36,6 +39,10 @@ export interface PrepareOptions {
   selects?: (rows: number, n: number) => boolean;
   /** Rows whose elements alone are wanted in order are sorted without their places. */
   sortsValues?: boolean;
+  /** Whether running sums of one dtype read numbers of another, without a cast. */
+  sumsNarrow?: (from: DType, to: DType) => boolean;
+  /** Whether the library has running products and extrema of a dtype. */
+  scans?: (dtype: DType) => boolean;
   /** The library of Fourier transforms needs half spectra with true symmetry, one axis at a time. */
   trueHalfSpectra?: boolean;
 }
@@ -72,21 +79,78 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
     return prepareReduce(build.reduce(fn, first, rest) as Node<"reduce">, options);
   }
   const count = numel(axes.map((a) => x.shape[a]));
-  const after = numel(x.shape.slice(axes[axes.length - 1] + 1));
-  const rows = numel(node.shape);
-  if (after === 1 && rows < options.parallelRows && count >= options.longReduction) {
+  const division = divide(x.shape, axes, options);
+  if (division === null) return node;
+  if (division.pieces > 1) return inTwoStages(node, division);
+  const { before, after } = division;
+  return after === 1 ? withTail(node, before, count) : columnsWithTail(node, [before, count, after], division.wanted);
+}
+
+/** A reduction of x as [before, pieces, length, beside, after], along `length` first; `pieces` is 1 where the number of elements has no suitable divisor. */
+interface Division {
+  before: number;
+  pieces: number;
+  length: number;
+  /** Neighboring rows that count as columns of their own: single columns would leave threads idle. */
+  beside: number;
+  after: number;
+  wanted: number;
+}
+
+/** Columns that keep a warp reading whole sectors. */
+const enoughColumns = 64;
+
+/** How a reduction of adjacent axes is divided in two; null where one stage is enough. */
+function divide(shape: readonly number[], axes: readonly number[], options: PrepareOptions): Division | null {
+  const count = numel(axes.map((a) => shape[a]));
+  const after = numel(shape.slice(axes[axes.length - 1] + 1));
+  const before = numel(shape.slice(0, axes[0]));
+  const { splitColumns = 0, parallelRows, longReduction } = options;
+  if (after === 1) {
+    if (before >= parallelRows || count < longReduction) return null;
     const split = pieces(count, 64);
-    return split >= enoughPieces ? inTwoStages(node, [rows, split, count / split]) : withTail(node, rows, count);
+    const isEven = split >= enoughPieces;
+    return { before, pieces: isEven ? split : 1, length: count / split, beside: 1, after, wanted: 64 };
   }
-  const before = numel(x.shape.slice(0, axes[0]));
-  const { splitColumns = 0 } = options;
-  if (after > 1 && before * after < splitColumns * 32 && count >= 256) {
-    const wanted = count < 1 << 13 ? 64 : Math.max(64, Math.min(512, Math.floor((1 << 18) / after)));
-    const split = pieces(count, wanted);
-    if (split >= wanted / 2) return inTwoStages(node, [before, split, count / split, after]);
-    return columnsWithTail(node, [before, count, after], wanted);
+  if (before * after >= splitColumns * 32 || count < 256) return null;
+  const beside = after >= 32 || count < 1 << 13 ? 1 : pieces(count, 2 ** Math.ceil(Math.log2(enoughColumns / after)));
+  const columns = after * beside;
+  const rows = count / beside;
+  // Many columns need few pieces.
+  const wanted =
+    before * after >= 1 << 14 ? 16 : rows < 1 << 13 ? 64 : Math.max(64, Math.min(512, Math.floor((1 << 18) / columns)));
+  const split = pieces(rows, wanted);
+  const isEven = split >= wanted / 2;
+  return { before, pieces: isEven ? split : 1, length: rows / split, beside, after, wanted };
+}
+
+const divided = (x: Node, { before, pieces, length, beside, after }: Division): Node =>
+  build.reshape(x, [before, pieces, length, beside * after]);
+
+/** Welford's recurrence waits for every step: columns are divided until so many times more of them are under way than sums need. */
+const manyLanes = 8;
+
+/** Sums and squared deviations from the mean, which together read x once. */
+function prepareMoments(x: Node, axes: readonly number[], options: PrepareOptions): Moments {
+  const sum = (part: Node, over: readonly number[]): Node =>
+    prepareReduce(build.reduce("sum", part, over) as Node<"reduce">, options);
+  const runs = runsOf(axes, x.shape);
+  if (runs.length > 1) {
+    const last = runs[runs.length - 1];
+    const rest = axes.filter((a) => !last.includes(a));
+    const { total, spread } = prepareMoments(x, last, options);
+    return joinMoments(sum(spread, rest), prepareMoments(total, rest, options), numel(last.map((a) => x.shape[a])));
   }
-  return node;
+  const division = divide(x.shape, axes, { ...options, splitColumns: manyLanes * (options.splitColumns ?? 0) });
+  if (division === null) return plainMoments(x, axes);
+  if (division.pieces === 1) {
+    const { spread } = plainMoments(x, axes);
+    return { total: sum(x, axes), spread: prepareReduce(spread as Node<"reduce">, options) };
+  }
+  const parts = plainMoments(divided(x, division), [2]);
+  const shape = [division.before, division.pieces * division.beside, division.after];
+  const [total, spread] = [parts.total, parts.spread].map((part) => build.reshape(part, shape));
+  return joinMoments(sum(spread, [1]), prepareMoments(total, [1], options), division.length);
 }
 
 /** Fewer pieces leave processors idle. */
@@ -131,12 +195,14 @@ function columnsWithTail(node: Node<"reduce">, shape: readonly [number, number, 
   return build.cast(build.reshape(whole, node.shape), node.dtype);
 }
 
-/** Reduces x as `shape`, first its axis 2, then its axis 1. The intermediate value is not rounded to a half type. */
-function inTwoStages(node: Node<"reduce">, shape: readonly number[]): Node {
+/** Reduces x along the length of its pieces, then all pieces. The intermediate value is not rounded to a half type. */
+function inTwoStages(node: Node<"reduce">, division: Division): Node {
   const { fn } = node.attrs;
   const [x] = node.inputs;
   const wide = isHalf(x.dtype) ? build.cast(x, "float32") : x;
-  const whole = build.reduce(fn, build.reduce(fn, build.reshape(wide, shape), [2]), [1]);
+  const parts = build.reduce(fn, divided(wide, division), [2]);
+  const { before, pieces, beside, after } = division;
+  const whole = build.reduce(fn, build.reshape(parts, [before, pieces * beside, after]), [1]);
   return build.cast(build.reshape(whole, node.shape), node.dtype);
 }
 
@@ -168,9 +234,9 @@ function prepareMatmul(node: Node<"matmul">, options: PrepareOptions): Node {
   const [a, b] = node.inputs;
   const k = a.shape[a.shape.length - 1];
   if (k === 0) return build.zerosLike(node);
-  if (isHalf(node.dtype) && !options.halfMatmul && node.shape.slice(-2).includes(1)) return vectorProduct(node);
-  if (isHalf(node.dtype) && !options.halfMatmul)
-    return build.cast(build.matmul(build.cast(a, "float32"), build.cast(b, "float32")), node.dtype);
+  const isWidened = isHalf(node.dtype) && !options.halfMatmul?.(node);
+  if (isWidened && node.shape.slice(-2).includes(1)) return vectorProduct(node);
+  if (isWidened) return build.cast(build.matmul(build.cast(a, "float32"), build.cast(b, "float32")), node.dtype);
   if (isVectorOfRows(node, options.vectorRows ?? 0)) return vectorProduct(node);
   if (kindOf(node.dtype) === "int") {
     const batch = node.shape.slice(0, -2);
@@ -190,7 +256,8 @@ function prepareArgreduce(node: Node<"argreduce">, options: PrepareOptions): Nod
   const rows = numel(node.shape);
   const count = x.shape[axis];
   const after = numel(x.shape.slice(axis + 1));
-  if ((options.splitColumns ?? 0) > 0 && after >= minColumns) return argOfColumns(node, options);
+  if ((options.splitColumns ?? 0) > 0 && after >= minColumns)
+    return argOfDivided(node, divide(x.shape, [axis], options)) ?? argOfColumns(node, options);
   const moved = axis === last ? x : build.moveAxis(x, axis, last);
   if (rows < options.parallelRows && count >= options.longReduction) return argInTwoStages(node, moved, rows, count);
   return axis === last ? node : build.make("argreduce", [moved], { fn, axis: last });
@@ -212,6 +279,23 @@ function argOfColumns(node: Node<"argreduce">, options: PrepareOptions): Node {
   const found = kindOf(x.dtype) === "float" ? build.where(isNaN, isNaN, isBest) : isBest;
   const none = build.full(x.shape, x.shape[axis], "int32");
   return reduced("min", build.where(found, build.iota(x.shape, axis, "int32"), none));
+}
+
+/** Along columns, in one pass: the best of every piece with its place, then the first of the best pieces. Null for an uneven division. */
+function argOfDivided(node: Node<"argreduce">, division: Division | null): Node | null {
+  if (division === null) return node;
+  const { before, pieces, length, beside, after } = division;
+  if (pieces === 1 || beside > 1) return null;
+  const { fn } = node.attrs;
+  const parts = divided(node.inputs[0], division);
+  const places = build.make("argreduce", [parts], { fn, axis: 2 });
+  const values = build.reduce(fn === "argmax" ? "max" : "min", parts, [2]);
+  const piece = build.iota(values.shape, 1, "int32");
+  const winner = build.reshape(build.make("argreduce", [values], { fn, axis: 1 }), [before, 1, after]);
+  const isWinner = build.eq(piece, build.expand(winner, values.shape));
+  const position = build.add(places, build.scale(piece, length));
+  const chosen = build.sum(build.where(isWinner, position, build.zerosLike(position)), [1]);
+  return build.reshape(chosen, node.shape);
 }
 
 /** Whether a node is a view of an argument. */
@@ -330,6 +414,13 @@ function prepareSorted(node: Node<"gather">, isShared: (x: Node) => boolean): No
   return build.make("argsort", [x], { descending, values: true });
 }
 
+/** A running sum that widens what it reads. */
+function prepareScan(node: Node<"cumsum">, { sumsNarrow }: PrepareOptions): Node {
+  const [x] = node.inputs;
+  const isNarrow = isOp(x, "cast") && sumsNarrow?.(x.inputs[0].dtype, node.dtype);
+  return isNarrow ? build.make("cumsum", [x.inputs[0]], { ...node.attrs, dtype: node.dtype }) : node;
+}
+
 /** The gradient of attention without that of its added mask, which is as large as the scores, where nobody reads it. */
 function withoutMaskGradient(node: Node<"custom">, isRead: (index: number) => boolean): Node {
   const { kernel, body, rule } = node.attrs;
@@ -349,6 +440,13 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
   const order = functionOrder(fn);
   const users = new Map<Node, number>();
   for (const node of [...order.flatMap((n) => n.inputs), ...fn.outputs]) users.set(node, (users.get(node) ?? 0) + 1);
+  // Sums whose operands are also read for squared deviations: both are made at once.
+  const spreads = new Map<Node, Node>(
+    order.flatMap((node) => {
+      const found = options.onePassMoments ? deviationsOf(node) : null;
+      return found === null ? [] : [[found.total, node] as const];
+    }),
+  );
   const picked = new Set(order.flatMap((n) => (isOp(n, "pick") ? [`${n.inputs[0].id}:${n.attrs.index}`] : [])));
   for (const node of order) {
     if (map.has(node)) continue;
@@ -357,7 +455,10 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
       node.inputs.map((input) => map.get(input)!),
     );
     const empty = prepareEmpty(next);
+    const scan = options.scans?.(node.dtype) ? runningOf(node) : null;
     if (empty !== null) map.set(node, empty);
+    else if (scan !== null)
+      map.set(node, build.make("cumsum", [map.get(scan.x)!], { axis: scan.axis, reverse: false, fn: scan.fn }));
     else if (isOp(next, "pin")) map.set(node, next.inputs[0]);
     else if (isOp(next, "permute"))
       map.set(node, prepareTransposed(next, () => users.get(node.inputs[0]) !== 1) ?? next);
@@ -365,10 +466,15 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
       map.set(node, prepareSelection(next, () => users.get(node.inputs[0]) !== 1, options) ?? next);
     else if (isOp(next, "gather"))
       map.set(node, (options.sortsValues && prepareSorted(next, () => users.get(node.inputs[1]) !== 1)) || next);
-    else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
+    else if (isOp(next, "reduce") && spreads.has(node)) {
+      const { total, spread } = prepareMoments(next.inputs[0], next.attrs.axes, options);
+      map.set(node, build.reshape(total, node.shape));
+      map.set(spreads.get(node)!, build.reshape(spread, node.shape));
+    } else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
     else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next, options));
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next, options));
     else if (isOp(next, "concat")) map.set(node, prepareConcat(next));
+    else if (isOp(next, "cumsum")) map.set(node, prepareScan(next, options));
     else if (isOp(next, "custom"))
       map.set(
         node,

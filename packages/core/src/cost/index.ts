@@ -17,6 +17,7 @@ export { expectedSteps, opCost } from "./op-cost.js";
 export {
   arithmetic,
   fewestSmall,
+  isSmallProduct,
   type Local,
   type OpWork,
   smallProduct,

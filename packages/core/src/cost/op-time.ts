@@ -143,7 +143,8 @@ const lookupTime = (elements: number, row: number, rates: Rates): number =>
 export const smallProduct: Partial<Record<DType, number>> = { float32: 16, float64: 16, complex64: 24, complex128: 24 };
 export const fewestSmall = 8;
 
-const isSmall = (dtype: DType, batch: number, sizes: readonly number[]): boolean =>
+/** Whether a batch of products is unrolled. */
+export const isSmallProduct = (dtype: DType, batch: number, sizes: readonly number[]): boolean =>
   batch >= fewestSmall && sizes.every((size) => size <= (smallProduct[dtype] ?? 0));
 
 /** Whether an operand of a product is transposed. */
@@ -181,7 +182,7 @@ export function workTime(
       // A complex product is several real ones.
       const parts = opCost(node).flops / Math.max(1, 2 * numel(whole.results[0]) * full);
       const batch = (parts * numel(local.results[0])) / Math.max(1, m * n);
-      if (rates.ops?.product !== undefined && isSmall(node.dtype, batch / parts, [m, n, k]))
+      if (rates.ops?.product !== undefined && isSmallProduct(node.dtype, batch / parts, [m, n, k]))
         return fixed + Math.max(streaming, (batch * m * n * k) / rates.ops.product);
       const [left, right] = node.inputs.map(isTransposed);
       const product = productTime(rates, { dtype: node.dtype, batch, m, n, k, left, right });

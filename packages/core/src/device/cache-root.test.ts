@@ -20,7 +20,7 @@ import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { unoptimizedCompiler } from "../testing/fast-compiler.js";
-import { findCompiler } from "./cpu/toolchain.js";
+import { findCompiler } from "./cpu/compiler.js";
 import { isIntact, readSealed, seal } from "./sealed-file.js";
 
 const skip = findCompiler() === null ? "no C compiler on this machine" : false;
@@ -177,6 +177,33 @@ test("a disk that is full: the compiler writes somewhere else", { skip }, () => 
   assert.equal(out, "3000", err);
   assert.match(err, /No space left on device.*WEFT_CACHE_DIR/s);
 });
+
+const canMount = spawnSync("unshare", ["-m", "mount", "-t", "tmpfs", "weft", tmpdir()]).status === 0;
+
+const inBackground = "console.log(await (await weft.jit((x) => x.add(2).sum()).runAsync(weft.ones([1000]))).item());";
+for (const [kilobytes, how, program] of [
+  // The first file does not fit, or a later one.
+  [32, "", body],
+  [256, "", body],
+  [256, " in the background", body.split("\n")[0] + inBackground],
+] as const)
+  test(`a cache on a disk of ${kilobytes} kB, on which the compiler's messages do not fit either${how}`, {
+    skip: skip || (canMount ? false : "mounts need root"),
+  }, () => {
+    const folder = freshFolder();
+    const mount = `mount -t tmpfs -o size=${kilobytes}k,mode=700 weft ${folder} && exec "$@"`;
+    const line = ["-m", "sh", "-c", mount, "sh", process.execPath, "--input-type=module", "-e", program];
+    const env = {
+      ...process.env,
+      WEFT_DEVICE: "cpu",
+      WEFT_INTERPRET: "0",
+      WEFT_CC_FLAGS: "-O0",
+      WEFT_CACHE_DIR: folder,
+    };
+    const done = spawnSync("unshare", line, { encoding: "utf8", env });
+    assert.equal(done.stdout, "3000\n", done.stderr);
+    assert.match(done.stderr, /no space left on device.*WEFT_CACHE_DIR/is);
+  });
 
 test("without a home folder nothing is written into the working folder", { skip }, () => {
   for (const home of ["", "relative"]) {

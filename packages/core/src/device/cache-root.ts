@@ -148,7 +148,18 @@ export function cacheRoot(): string {
   return root;
 }
 
-const diskProblems = new Set(["EROFS", "EACCES", "EPERM", "ENOSPC", "EDQUOT", "ENOENT", "ENOTDIR", "EIO", "ELOOP"]);
+const diskProblems = new Set([
+  "EROFS",
+  "EACCES",
+  "EPERM",
+  "ENOSPC",
+  "EDQUOT",
+  "ENOENT",
+  "ENOTDIR",
+  "EIO",
+  "ELOOP",
+  "ENAMETOOLONG",
+]);
 const diskMessages =
   /no space left on device|disk quota exceeded|read-only file system|error writing to|permission denied/i;
 
@@ -156,21 +167,38 @@ const diskMessages =
 const isDiskProblem = (error: unknown): boolean =>
   diskProblems.has((error as NodeJS.ErrnoException).code ?? "") || diskMessages.test((error as Error).message ?? "");
 
+function madeFolder(root: string, name: string): string {
+  const folder = join(root, name);
+  makeFolder(folder);
+  return folder;
+}
+
+/** The folder to use after an error in the cache; throws the error if another folder does not help. */
+function folderAfter(error: unknown, root: string, name: string): string {
+  if (!isDiskProblem(error) || root === privateRoot) throw error;
+  noticeOnce(
+    `the kernel cache ${root} cannot be written (${(error as Error).message.split("\n").slice(0, 2).join(" ")}); ${remedy}`,
+  );
+  return madeFolder(privateCache(), name);
+}
+
 /** Writes a file to the cache, or to the private folder if the cache is not writable. */
 export function inWritableFolder<T>(name: string, make: (folder: string) => T): T {
   const root = cacheRoot();
   try {
-    const folder = join(root, name);
-    makeFolder(folder);
-    return make(folder);
+    return make(madeFolder(root, name));
   } catch (error) {
-    if (!isDiskProblem(error) || root === privateRoot) throw error;
-    noticeOnce(
-      `the kernel cache ${root} cannot be written (${(error as Error).message.split("\n").slice(0, 2).join(" ")}); ${remedy}`,
-    );
-    const folder = join(privateCache(), name);
-    makeFolder(folder);
-    return make(folder);
+    return make(folderAfter(error, root, name));
+  }
+}
+
+/** The same for what takes a while. */
+export async function inWritableFolderAsync<T>(name: string, make: (folder: string) => Promise<T>): Promise<T> {
+  const root = cacheRoot();
+  try {
+    return await make(madeFolder(root, name));
+  } catch (error) {
+    return await make(folderAfter(error, root, name));
   }
 }
 

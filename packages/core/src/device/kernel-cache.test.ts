@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { after, beforeEach, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { findCompiler } from "./cpu/toolchain.js";
+import { findCompiler } from "./cpu/compiler.js";
 import { addedToCache, cacheContents, cacheLimit, isCached, pruneCache } from "./kernel-cache.js";
 
 const entry = join(dirname(fileURLToPath(import.meta.url)), "../index.js");

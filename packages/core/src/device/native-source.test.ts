@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
+import { findCompiler } from "./cpu/compiler.js";
 import { runtimeUnits, unitsOf, vectorMathUnits, wholePrelude } from "./cpu/native-units.js";
 import { selfTestSource } from "./cpu/self-test.js";
-import { findCompiler } from "./cpu/toolchain.js";
 import { canEmulate } from "./cuda/emulated/index.js";
 import { libraryFiles } from "./cuda/library-modules.js";
 import { preludeFiles } from "./cuda/prelude.js";

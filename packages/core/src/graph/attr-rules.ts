@@ -228,7 +228,7 @@ const attrRules: { readonly [K in OpName]: Rules<OpAttrs[K]> } = {
   concat: { axis },
   reduce: { fn: oneOf(reduceFns), axes },
   argreduce: { fn: oneOf(argReduceFns), axis },
-  cumsum: { axis, reverse: flag },
+  cumsum: { axis, reverse: flag, dtype: absent, fn: absent },
   matmul: { precision },
   conv: {
     kind: oneOf(convKinds),

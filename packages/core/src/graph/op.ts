@@ -81,6 +81,9 @@ type RandomKind = (typeof randomKinds)[number];
 
 export const extremeFns = ["max", "min"] as const;
 export type ExtremeFn = (typeof extremeFns)[number];
+/** Running functions beside sums, in the order of native/scan.h. */
+export const scanFns = ["prod", "max", "min"] as const;
+export type ScanFn = (typeof scanFns)[number];
 
 /** When a loop ends before its last step; see the op scan. */
 export const loopStops = ["while", "count"] as const;
@@ -200,7 +203,8 @@ export interface OpAttrs {
   reduce: { fn: ReduceFn; axes: readonly number[] };
   /** Index (int32) of the first largest or smallest element along an axis, which is dropped. */
   argreduce: { fn: ArgReduceFn; axis: number };
-  cumsum: { axis: number; reverse: boolean };
+  /** `dtype`: that of the sums where numbers are narrower; `fn`: another running function. Compilers alone set these. */
+  cumsum: { axis: number; reverse: boolean; dtype?: DType; fn?: ScanFn };
   /**
    * [...b, m, k] x [...b, k, n] -> [...b, m, n]; batch dimensions are equal. `precision`: rounding of float32 operands (sums stay
    * in float32); by default the device decides. CPUs do not round operands.

@@ -82,16 +82,16 @@ const all = (rule: OptionRule, names: string): [string, OptionRule][] => names.s
 const rules: ReadonlyMap<string, OptionRule> = new Map([
   ...all(
     flag,
-    "adjoint alignCorners amsgrad approximate causal ceilMode centered channelsLast compress countIncludePad descending endpoint equalNaN finalNorm " +
-      "fullMatrices graphs hasAux includeInitial increasing invert keepDims lower nesterov replace reverse rows shared training unit upper",
+    "adjoint alignCorners amsgrad approximate causal ceilMode centered channelsLast compress countIncludePad decoupled descending endpoint equalNaN finalNorm " +
+      "full fullMatrices graphs hasAux includeInitial increasing invert keepDims logInput logTarget lower nesterov replace reverse rows shared staircase swap training unit upper zeroInfinity",
   ),
   ...all(finite, "base correction loc low high mean margin discontinuity"),
-  ...all(notNegative, "atol rtol epsilon std totalSteps warmupSteps"),
+  ...all(notNegative, "atol beta rtol epsilon std totalSteps warmupSteps"),
   ...all(
     numbers("a finite number greater than 0", (x) => x > 0 && x < Infinity),
-    "beta delta period",
+    "delta period",
   ),
-  ...all(whole, "axis ignoreIndex k outAxes seed"),
+  ...all(whole, "axis ignoreIndex k paddingIndex seed"),
   ...all(count, "blank columns length maxBytes"),
   ...all(size, "interval maxLength"),
   ...all(share, "labelSmoothing momentum minRatio"),
@@ -147,6 +147,7 @@ function showObject(value: object): string {
   if (Array.isArray(value)) return `[${value.slice(0, 8).map(showValue).join(", ")}${value.length > 8 ? ", ..." : ""}]`;
   if (ArrayBuffer.isView(value)) return `a ${value.constructor.name} of ${(value as Uint8Array).length} elements`;
   if ("dtype" in value && "shape" in value) return `a tensor of shape [${value.shape}]`;
+  if (value instanceof Promise) return "a Promise; await it first";
   const keys = Object.keys(value).slice(0, 8).join(", ");
   return keys === "" ? `a ${value.constructor?.name ?? "value"} without keys` : `an object with keys ${keys}`;
 }

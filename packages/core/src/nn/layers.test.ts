@@ -79,6 +79,19 @@ onEachDevice(() => {
     assertClose(nn.layerNorm.apply(params, x, { epsilon: 4 }), [-1, -2 / 3, 2, 5]);
   });
 
+  test("alphaDropout keeps mean 0 and variance 1", () => {
+    const x = weft.randn([40, 1000], { seed: 3 });
+    assert.equal(nn.alphaDropout(x, { rate: 0.3 }), x);
+    const out = numbers(nn.alphaDropout(x, { rate: 0.3, key: key() }));
+    const mean = out.reduce((sum, v) => sum + v, 0) / out.length;
+    const variance = out.reduce((sum, v) => sum + (v - mean) ** 2, 0) / out.length;
+    assert.ok(Math.abs(mean) < 0.03 && Math.abs(variance - 1) < 0.05, `mean ${mean}, variance ${variance}`);
+    // 0.3 of the elements have the value that PyTorch gives to dropped ones.
+    const [scale, low] = [1 / Math.sqrt(0.7 * (1 + 0.3 * 1.7580993408473766 ** 2)), -1.7580993408473766];
+    const dropped = out.filter((v) => Math.abs(v - (scale * low - scale * 0.3 * low)) < 1e-6).length / out.length;
+    assert.ok(Math.abs(dropped - 0.3) < 0.02, `${dropped}`);
+  });
+
   test("dropout drops the given fraction, preserves the mean, and does nothing without a key", () => {
     const x = weft.full([100, 100], 2);
     assert.equal(nn.dropout(x, { rate: 0.25 }), x);

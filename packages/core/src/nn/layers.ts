@@ -160,6 +160,19 @@ export function dropout(x: Tensor, options: DropoutOptions): Tensor {
   return kept === null ? x : x.mul(keptScale(options.rate)).where(kept, 0);
 }
 
+/** Dropout that keeps mean 0 and variance 1 of what `selu` makes, as torch.nn.AlphaDropout. */
+export function alphaDropout(x: Tensor, options: DropoutOptions): Tensor {
+  const kept = maskOf("alphaDropout", x, options);
+  if (kept === null) return x;
+  // What selu makes of very negative numbers takes the place of dropped elements.
+  const [rate, low] = [options.rate, -1.7580993408473766];
+  const scale = 1 / Math.sqrt((1 - rate) * (1 + rate * low * low));
+  return x
+    .where(kept, low)
+    .mul(scale)
+    .add(-scale * rate * low);
+}
+
 /**
  * dropout(relu(x)) with a gradient that reads only the result: it is positive exactly where the gradient passes, so neither x nor
  * the mask is stored.

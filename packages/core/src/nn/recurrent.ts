@@ -29,7 +29,9 @@ export interface RecurrentOptions {
 
 /** State of {@link lstm}: [..., out] each. */
 export interface LstmState {
+  /** Output of the last step [batch, out]. */
   hidden: Tensor;
+  /** Cell state [batch, out]. */
   cell: Tensor;
 }
 

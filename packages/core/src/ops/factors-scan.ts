@@ -24,7 +24,7 @@ class Classes {
   readonly #parent: number[] = [];
   readonly #sizes: number[] = [];
   readonly #blocked: boolean[] = [];
-  readonly #dims = new Map<string, number>();
+  readonly #dims = new Map<Node, number[][]>();
 
   add(size: number): number {
     this.#sizes.push(size);
@@ -33,13 +33,12 @@ class Classes {
   }
 
   dim(node: Node, index: number, axis: number): number {
-    const key = `${node.id}:${index}:${axis}`;
-    let found = this.#dims.get(key);
+    let found = this.#dims.get(node);
     if (found === undefined) {
-      found = this.add(outputAvals(node)[index].shape[axis]);
-      this.#dims.set(key, found);
+      found = outputAvals(node).map(({ shape }) => shape.map((size) => this.add(size)));
+      this.#dims.set(node, found);
     }
-    return found;
+    return found[index][axis];
   }
 
   find(element: number): number {

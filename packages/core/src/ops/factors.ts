@@ -4,12 +4,10 @@
 import {
   bytesOf,
   type DType,
-  type GraphFn,
   InternalError,
   isOp,
   kindOf,
   type Node,
-  numel,
   type OpAttrs,
   type OpName,
   outputAvals,
@@ -20,7 +18,7 @@ import {
 import * as b from "./build.js";
 import { convRule } from "./conv.js";
 import { attentionRule } from "./factors-attention.js";
-import { type BodyDimensions, classify, scanRule } from "./factors-scan.js";
+import { type BodyDimensions, scanRule } from "./factors-scan.js";
 
 /**
  * How a dimension follows a factor. scaled: `scale` positions per position of the factor. window: position p is p + offset of the
@@ -442,28 +440,6 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
 
 /** Dimensions inside a loop that are split with a factor of the loop. */
 export const bodyDimensions = (node: Node<"scan">): BodyDimensions => loopRule.dimensions(node);
-
-/** Whether a node repeats one number, which says nothing about the dimensions of what reads it. */
-const repeatsNumber = (node: Node): boolean => node.op === "expand" && numel(node.inputs[0].shape) === 1;
-
-/**
- * Classes of dimensions of a function that are split together, and the class of the factors of each node.
- *
- * @param separate - One number that several tensors of a shape read (a learning rate) does not tie their dimensions. With it, layers of
- *   equal shapes have classes of their own; without it, they share them.
- */
-export function dimensionClasses(fn: GraphFn, separate = false): DimensionClasses {
-  const { classes, elements, dimsOf } = classify(fn, 0, 0, factorsOf, separate ? repeatsNumber : undefined);
-  return {
-    ofParam: (param) => dimsOf(param).map((element) => classes.find(element)),
-    ofNode: (node) => elements.get(node)?.map((element) => classes.find(element)) ?? [],
-  };
-}
-
-export interface DimensionClasses {
-  ofParam(param: Node): number[];
-  ofNode(node: Node): number[];
-}
 
 const known = new WeakMap<Node, Factors>();
 

@@ -6,12 +6,11 @@ export { make } from "./build.js";
 export * as composed from "./composed.js";
 export { convRoles } from "./conv.js";
 export { decodeFunction } from "./decode.js";
+export { type DimensionClasses, dimensionClasses } from "./dimension-classes.js";
 export {
   bodyDimensions,
   boundOf,
-  type DimensionClasses,
   type DimMap,
-  dimensionClasses,
   type FactorRange,
   type Factors,
   factorBound,

@@ -108,7 +108,7 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     expectPlaces(fn, x.shape[axis]);
     return { shape: withoutAxes(x.shape, [axis]), dtype: "int32" };
   },
-  cumsum: same,
+  cumsum: ([x], { dtype = x.dtype }) => ({ shape: x.shape, dtype }),
   matmul: ([a, b]) => {
     const left = matrixParts(a.shape);
     const right = matrixParts(b.shape);

@@ -31,7 +31,7 @@ export interface AdamOptions {
   amsgrad?: boolean;
 }
 
-/** State of {@link adam} and {@link adamW}. */
+/** State of {@link adam}, {@link adamW} and the other adaptive optimizers; null where one has no such running mean. */
 export interface AdamState {
   /** Steps taken, int32. */
   step: Tensor;
@@ -41,6 +41,8 @@ export interface AdamState {
   square: unknown;
   /** The largest of these means so far; absent without amsgrad. */
   largest?: unknown;
+  /** The product of the momenta so far, float64; in NAdam alone. */
+  product?: Tensor;
 }
 
 function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number): Optimizer<AdamState> {
@@ -101,7 +103,8 @@ function make(name: "adam" | "adamW", options: AdamOptions, defaultDecay: number
   };
 }
 
-const shrinkage = (rate: Tensor | number, decay: number): Tensor | number =>
+/** The factor of a parameter in a step with decoupled weight decay. */
+export const shrinkage = (rate: Tensor | number, decay: number): Tensor | number =>
   typeof rate === "number" ? 1 - rate * decay : sub(1, rate.mul(decay));
 
 /**

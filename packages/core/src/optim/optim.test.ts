@@ -49,6 +49,48 @@ onEachDevice(() => {
     assertClose(path(optim.adamW(settings), [4], [[0]]), [4 * (1 - 0.05)]);
   });
 
+  test("Lion and LAMB end 20 steps where optax does", () => {
+    const gradients = Array.from({ length: 20 }, (_, t) => [1, 2, 3].map((k) => Math.sin((t + 1) * k)));
+    const last = <S>(optimizer: optim.Optimizer<S>): number[] => path(optimizer, [1, -2, 0.5], gradients).slice(-3);
+    const settings = { learningRate: 0.01, betas: [0.8, 0.95], weightDecay: 0.1 } as const;
+    const close = { rtol: 1e-12, atol: 0 };
+    assertClose(last(optim.lion(settings)), [0.9405460604165258, -1.9805162365100235, 0.49019353764323387], close);
+    assertClose(
+      last(optim.lion({ learningRate: 0.1 })),
+      [0.7982816290161212, -2.1961436477896497, 0.49910085948272076],
+      close,
+    );
+    assertClose(
+      last(optim.lamb({ ...settings, epsilon: 1e-3 })),
+      [0.8615663840288289, -1.8481820160599922, 0.42234766450452493],
+      close,
+    );
+    assertClose(
+      last(optim.lamb({ learningRate: 0.1 })),
+      [0.14565921827723602, -2.9529947791015356, 0.2073298803738055],
+      close,
+    );
+  });
+
+  test("adaptive optimizers keep the tree, its dtypes and one program", () => {
+    const params = { layer: [weft.ones([2, 2]), weft.ones([2], double)], name: "net" };
+    const makers = [optim.adagrad, optim.adadelta, optim.adamax, optim.nadam, optim.radam, optim.lion, optim.lamb];
+    for (const make of makers) {
+      const optimizer = make({ weightDecay: 0.1 });
+      const step = weft.jit((p: typeof params, s: optim.AdamState) => optimizer.update(p, p, s), { donate: [1] });
+      let [after, state] = step(params, optimizer.init(params));
+      [after, state] = step(after, state);
+      assert.deepEqual([after.name, state.step.itemSync(), step.programs], ["net", 2, 1]);
+      assert.deepEqual(
+        after.layer.map((t) => t.dtype),
+        ["float32", "float64"],
+      );
+      assert.ok(after.layer.every((t) => t.less(1).all().itemSync()));
+    }
+    assert.throws(() => optim.lion({ epsilon: 1 } as object), /lion: there is no option "epsilon"/);
+    assert.throws(() => optim.nadam({ betas: [1, 0.9] }), /nadam: betas\[0\] must be at least 0 and below 1, got 1/);
+  });
+
   test("decayVectors: false leaves out biases and norms, in every optimizer", () => {
     const settings = { learningRate: 0.1, weightDecay: 0.5, decayVectors: false };
     for (const optimizer of [
@@ -132,7 +174,10 @@ onEachDevice(() => {
 describe("error messages", () => {
   test("settings out of range are named", () => {
     assert.throws(() => optim.sgd({ learningRate: -1 }), /sgd: learningRate must be at least 0, got -1/);
-    assert.throws(() => optim.sgd({ learningRate: 1, nesterov: true }), /nesterov needs a momentum above 0/);
+    assert.throws(
+      () => optim.sgd({ learningRate: 1, nesterov: true }),
+      /nesterov needs a momentum above 0 and no dampening/,
+    );
     assert.throws(() => optim.adam({ betas: [0.9, 1] }), /adam: betas\[1\] must be at least 0 and below 1, got 1/);
     assert.throws(() => optim.adamW({ weightDecay: Number.NaN }), /adamW: weightDecay must be at least 0, got NaN/);
   });

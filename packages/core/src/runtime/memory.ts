@@ -94,7 +94,8 @@ export class TensorValue implements NodeValue {
 }
 
 interface Entry {
-  ref: WeakRef<TensorValue>;
+  /** Null while the value is young. */
+  ref: WeakRef<TensorValue> | null;
   device: Device;
   buffer: DeviceBuffer;
   aval: Aval;
@@ -110,8 +111,18 @@ export interface MemoryReport {
   groups: { what: string; site: string | null; count: number; bytes: number }[];
 }
 
+/** Values that may be young at a time, and the bytes of the largest: what they hold although nobody can reach them. */
+const maxYoung = 64;
+const maxYoungBytes = 1 << 16;
+
 class MemoryManager {
   #entries = new Map<number, Entry>();
+  /**
+   * Small values of this turn of the event loop that the garbage collector does not watch yet. Most are released soon, and a weak
+   * reference with a finalizer takes as long as the rest of a small call.
+   */
+  #young: TensorValue[] = [];
+  #willSettle = false;
   #nextId = 1;
   #bytes = 0;
   /** Collect when this much is held; grows with what survives a collection. */
@@ -136,12 +147,40 @@ class MemoryManager {
 
   register(value: TensorValue, device: Device, buffer: DeviceBuffer, aval: Aval, site: string | null): number {
     const id = this.#nextId++;
-    const ref = new WeakRef(value);
-    this.#entries.set(id, { ref, device, buffer, aval, site: site ?? this.callSite() });
-    this.#finalizers.register(value, id);
+    const entry: Entry = { ref: null, device, buffer, aval, site: site ?? this.callSite() };
+    this.#entries.set(id, entry);
     this.#bytes += buffer.bytes;
-    this.#scopes[this.#scopes.length - 1]?.push(ref);
+    if (this.#scopes.length > 0) this.#scopes[this.#scopes.length - 1].push(this.#watch(value, id, entry));
+    else if (buffer.bytes > maxYoungBytes) this.#watch(value, id, entry);
+    else this.#addYoung(value);
     return id;
+  }
+
+  /** From now on the garbage collector frees the value when the program cannot reach it. */
+  #watch(value: TensorValue, id: number, entry: Entry): WeakRef<TensorValue> {
+    entry.ref = new WeakRef(value);
+    this.#finalizers.register(value, id);
+    return entry.ref;
+  }
+
+  #addYoung(value: TensorValue): void {
+    if (this.#young.length === maxYoung) this.#settle();
+    this.#young.push(value);
+    if (this.#willSettle) return;
+    this.#willSettle = true;
+    setImmediate(() => {
+      this.#willSettle = false;
+      this.#settle();
+    });
+  }
+
+  /** Ends the youth of values: those that were not released are watched. */
+  #settle(): void {
+    for (const value of this.#young) {
+      const entry = this.#entries.get(value.id);
+      if (entry !== undefined) this.#watch(value, value.id, entry);
+    }
+    this.#young.length = 0;
   }
 
   /** The line of the user's program that is running, if those are recorded. */
@@ -200,8 +239,9 @@ class MemoryManager {
   /** Frees every tensor that nobody can reach, now. */
   collect(): void {
     this.collections++;
+    this.#settle();
     collectNow();
-    for (const [id, entry] of this.#entries) if (entry.ref.deref() === undefined) this.unregister(id);
+    for (const [id, entry] of this.#entries) if (entry.ref?.deref() === undefined) this.unregister(id);
     this.#threshold = this.#bytes * 1.5;
   }
 

@@ -1,7 +1,7 @@
 // How one mesh axis divides the values of a step, if every op follows its operands as the partitioner does: which dimension of
 // which value is split, where sums are pending, and what the collectives between them move. It builds nothing, so that thousands of
 // nodes take milliseconds.
-import { type CollectiveKind, isOp, type Node, outputAvals } from "../graph/index.js";
+import { type CollectiveKind, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { factorsOf, isLinear } from "../ops/index.js";
 import { markOf } from "./marks.js";
 
@@ -11,9 +11,18 @@ interface FlowValue {
   pending: boolean;
 }
 
+/** An op with what a flow looks up. */
+interface FlowOp {
+  node: Node;
+  rule: ReturnType<typeof factorsOf>;
+  mark: ReturnType<typeof markOf>;
+  /** Operands, the largest first. */
+  bySize: number[];
+}
+
 interface AxisFlowOptions {
-  /** Nodes in order, without the parameters. */
-  nodes: Iterable<Node>;
+  /** Ops in order, without the parameters. */
+  ops: readonly FlowOp[];
   /** Dimensions of the function's parameters that the axis splits. */
   seeds: ReadonlyMap<Node, number>;
   /** The dimension of a complete gradient that the axis splits, by the number of its parameter. */
@@ -24,13 +33,21 @@ interface AxisFlowOptions {
 
 const whole: FlowValue = { dim: -1, pending: false };
 
+/** Looks up once what every flow over these nodes needs. */
+export const flowOps = (nodes: readonly Node[]): FlowOp[] =>
+  nodes.map((node) => {
+    const sizes = node.inputs.map((input) => numel(input.shape));
+    const bySize = node.inputs.map((_, i) => i).sort((a, b) => sizes[b] - sizes[a]);
+    return { node, rule: factorsOf(node), mark: markOf(node), bySize };
+  });
+
 export class AxisFlow {
   readonly #values = new Map<Node, FlowValue[]>();
   readonly #factors = new Map<Node, number>();
   readonly #converted = new Set<string>();
 
   constructor(private readonly options: AxisFlowOptions) {
-    for (const node of options.nodes) this.#visit(node);
+    for (const op of options.ops) this.#visit(op);
   }
 
   /** The dimension of a result that is split, or -1. */
@@ -50,17 +67,16 @@ export class AxisFlow {
     return this.#values.get(node)?.[index] ?? whole;
   }
 
-  #visit(node: Node): void {
-    const rule = factorsOf(node);
+  #visit({ node, rule, mark, bySize }: FlowOp): void {
     const current = node.inputs.map((input) => this.#value(input));
-    const mark = markOf(node);
     if (mark?.kind === "gradient" || mark?.kind === "sums") {
       const dim = mark.kind === "sums" ? -1 : (this.options.gradients[mark.index] ?? -1);
       this.#convert(node.inputs[0], current[0], { dim, pending: false });
       this.#values.set(node, [{ dim, pending: false }]);
       return;
     }
-    const bySize = node.inputs.map((_, i) => i).sort((a, b) => elements(node.inputs[b]) - elements(node.inputs[a]));
+    // Most ops of a step see nothing that is divided.
+    if (current.every(({ dim, pending }) => dim < 0 && !pending)) return;
     let factor = -1;
     for (const i of bySize) {
       const { dim } = current[i];
@@ -106,5 +122,3 @@ export class AxisFlow {
     this.options.onCollective(kind, source, index);
   }
 }
-
-const elements = (node: Node): number => node.shape.reduce((n, d) => n * d, 1);

@@ -20,7 +20,14 @@ interface HullStep {
 }
 
 /** Most nodes of the search; what was found until then is returned. */
-const maxNodes = 20_000;
+const maxNodes = 4_000;
+
+/** Sums of the same numbers in another order. */
+const isClose = (a: number, b: number): boolean => Math.abs(a - b) <= 1e-9 * Math.abs(a);
+
+const isAlike = (a: CoverItem, b: CoverItem): boolean =>
+  a.ways.length === b.ways.length &&
+  a.ways.every(({ saves, costs }, i) => isClose(saves, b.ways[i].saves) && isClose(costs, b.ways[i].costs));
 
 /** Ways that are on the lower hull of costs over savings, as steps from one to the next. */
 function hullOf(item: number, ways: readonly Way[]): HullStep[] {
@@ -69,8 +76,8 @@ export function cheapestCover<W extends Way>(
   };
   let best: { costs: number; chosen: (W | null)[] } | null = null;
   const taken: (W | null)[] = items.map(() => null);
-  /** Takes whole steps until enough is saved, then drops what is not needed after all. */
-  const round = (k: number, left: number, spent: number): void => {
+  /** Takes whole steps until enough is saved, then drops what is not needed after all. Returns what was taken before that. */
+  const round = (k: number, left: number, spent: number): (W | null)[] => {
     const chosen = [...taken];
     let [rest, costs] = [left, spent];
     for (const step of steps) {
@@ -84,7 +91,8 @@ export function cheapestCover<W extends Way>(
       rest -= next.saves - before.saves;
       costs += next.costs - before.costs;
     }
-    if (rest > rounding) return;
+    const whole = [...chosen];
+    if (rest > rounding) return whole;
     for (const item of [...order].sort((a, b) => (chosen[b]?.costs ?? 0) - (chosen[a]?.costs ?? 0))) {
       const own = chosen[item];
       if (place[item] < k || own === null || own.costs <= 0) continue;
@@ -100,22 +108,28 @@ export function cheapestCover<W extends Way>(
       chosen[item] = other;
     }
     if (costs < (best?.costs ?? below)) best = { costs, chosen };
+    return whole;
   };
+  // Of items that are alike (layers), the later ones save no more than the earlier ones: other choices are the same ones in other order.
+  const likeBefore = order.map((item, k) => k > 0 && isAlike(items[item], items[order[k - 1]]));
   let nodes = 0;
-  const visit = (k: number, left: number, spent: number): void => {
+  /** `rounded` is what rounding gives before this node; it gives the same where the node takes that. */
+  const visit = (k: number, left: number, spent: number, rounded: (W | null)[] | null): void => {
     const least = spent + bound(k, left);
     const isHopeless = (): boolean => least >= (best?.costs ?? below) - tolerance;
-    if (least === Number.POSITIVE_INFINITY || (k === 0 && isHopeless()) || nodes++ >= maxNodes) return;
-    round(k, left, spent);
-    if (isHopeless()) return;
-    if (k === order.length) return;
+    if (least === Number.POSITIVE_INFINITY || isHopeless() || nodes++ >= maxNodes) return;
+    const isSame = k > 0 && rounded?.[order[k - 1]] === taken[order[k - 1]];
+    const next = isSame ? rounded : round(k, left, spent);
+    if (isHopeless() || k === order.length) return;
     const item = order[k];
+    const most = likeBefore[k] ? (taken[order[k - 1]]?.saves ?? 0) : Number.POSITIVE_INFINITY;
     for (const way of [...[...items[item].ways].sort((a, b) => b.saves - a.saves), null]) {
+      if ((way?.saves ?? 0) > most) continue;
       taken[item] = way;
-      visit(k + 1, left - (way?.saves ?? 0), spent + (way?.costs ?? 0));
+      visit(k + 1, left - (way?.saves ?? 0), spent + (way?.costs ?? 0), next);
     }
     taken[item] = null;
   };
-  visit(0, need, 0);
+  visit(0, need, 0, null);
   return best;
 }

@@ -11,9 +11,9 @@ import {
   outputAvals,
   type Shape,
 } from "../graph/index.js";
-import { type DimensionClasses, dimensionClasses, factorsOf } from "../ops/index.js";
+import { factorsOf } from "../ops/index.js";
 import { dependents } from "../transform/index.js";
-import { AxisFlow } from "./axis-flow.js";
+import { AxisFlow, flowOps } from "./axis-flow.js";
 import { type Item, Problem } from "./problem.js";
 import { type Phase, phasesOf, type StepRoles } from "./step-rewrite.js";
 
@@ -65,9 +65,6 @@ const receivedPart: Readonly<Record<CollectiveKind, (members: number) => number>
 /** The larger part of a dimension; parts that are no whole number come from rows of devices that differ. */
 const partOf = (size: number, parts: number): number => Math.ceil(size / parts - 1e-9);
 
-/** The number of a class that a layer has for itself, among those of classes that layers share. */
-const ownId = (id: number): number => -2 - id;
-
 /** Segments that the forward pass is divided into, at most. */
 const maxSegments = 64;
 
@@ -77,12 +74,12 @@ export class StepModel {
   readonly #order: Node[];
   readonly #batch: ReadonlySet<number>;
   readonly #dims = new Map<Node, number[][]>();
-  readonly #seconds = new Map<string, number>();
+  /** The ops with what their time depends on: `look` is a number of the signature and of the factors that are rows of the batch. */
+  readonly #timed: { item: Item; phase: Phase; segment: number; look: number; isRow: boolean[] }[];
   readonly #segment = new Map<Node, number>();
   readonly #params: ReadonlySet<Node>;
   readonly #crossing = new Set<Node>();
-  /** Classes in which layers of equal shapes are not tied, once they are needed. */
-  #own: DimensionClasses | null = null;
+  #ops: ReturnType<typeof flowOps> | null = null;
   readonly #flows = new WeakMap<ReadonlySet<number>, Flow>();
   segments = 0;
 
@@ -98,6 +95,17 @@ export class StepModel {
     const { classes } = this.problem;
     this.#batch = new Set(roles.batch.map((at) => classes.ofParam(fn.params[at])[0]));
     this.#divide();
+    const looks = new Map<string, number>();
+    this.#timed = this.problem.items
+      .filter(({ node }) => this.problem.work.get(node)!.kind !== "nothing")
+      .map((item) => {
+        const { node, sig } = item;
+        const isRow = this.problem.classesOf(node).map((id) => this.#batch.has(id));
+        const text = `${sig}|${isRow.map(Number).join("")}`;
+        const look = looks.get(text) ?? looks.size;
+        looks.set(text, look);
+        return { item, phase: this.phaseOf(node), segment: this.segmentOf(node), look, isRow };
+      });
   }
 
   /** Whether a class is that of the batch's rows. */
@@ -127,10 +135,7 @@ export class StepModel {
 
   /** The dimension of a parameter or input of the step that has one of the classes, or -1. */
   splitDim(param: Node, classes: ReadonlySet<number>): number {
-    const shared = this.dimsOf(param)[0].findIndex((id) => classes.has(id));
-    return shared >= 0 || this.#own === null
-      ? shared
-      : this.#own.ofParam(param).findIndex((id) => classes.has(ownId(id)));
+    return this.dimsOf(param)[0].findIndex((id) => classes.has(id));
   }
 
   /** How the model axis divides the values of the step. */
@@ -141,7 +146,7 @@ export class StepModel {
       const { params } = this.fn;
       const collectives: Flow["collectives"] = [];
       const flow = new AxisFlow({
-        nodes: this.problem.items.map(({ node }) => node),
+        ops: (this.#ops ??= flowOps(this.problem.items.map(({ node }) => node))),
         seeds: new Map(params.map((param) => [param, this.splitDim(param, classes)])),
         gradients: this.roles.params.map((at) => this.splitDim(params[at], classes)),
         onCollective: (kind, node, index) => collectives.push({ kind, node, index }),
@@ -221,17 +226,18 @@ export class StepModel {
     return new Set(ofInputs.filter((id) => id >= 0 && !this.#batch.has(id) && !ofParams.has(id)));
   }
 
-  /** Classes that the model axis could split, by how much of the work they divide. */
-  candidateClasses(limit = 6): number[] {
-    const weights = new Map<number, number>();
+  /** Classes of parameters that the model axis could split, by how much of the work they divide. */
+  candidateClasses(limit = 5): number[] {
+    const ofParams = this.roles.params.flatMap((at) => this.dimsOf(this.fn.params[at])[0]);
+    const weights = new Map(ofParams.filter((id) => !this.#batch.has(id)).map((id) => [id, 0]));
     for (const { node } of this.problem.items) {
       const work = this.problem.work.get(node)!;
       if (work.kind === "nothing" || this.phaseOf(node) === "update") continue;
       const flops = work.kind === "matmul" ? 2 * numel(node.shape) * (node.inputs[0].shape.at(-1) ?? 1) : 0;
       for (const id of new Set(this.problem.classesOf(node)))
-        if (!this.#batch.has(id)) weights.set(id, (weights.get(id) ?? 0) + flops);
+        if (weights.has(id)) weights.set(id, weights.get(id)! + flops);
     }
-    const twice = this.#twice(this.problem.classes);
+    const twice = this.#twice();
     return [...weights]
       .filter(([id, weight]) => weight > 0 && !twice.has(id))
       .sort((a, b) => b[1] - a[1])
@@ -240,73 +246,77 @@ export class StepModel {
   }
 
   /** Classes that are two dimensions of one parameter (a residual stream of square layers): no axis can split them everywhere. */
-  #twice(of: DimensionClasses): Set<number> {
+  #twice(): Set<number> {
     return new Set(
       this.roles.params.flatMap((at) => {
-        const dims = of.ofParam(this.fn.params[at]);
+        const dims = this.dimsOf(this.fn.params[at])[0];
         return dims.filter((id, i) => dims.indexOf(id) !== i);
       }),
     );
   }
 
-  /** Classes that divide as much of the parameters as possible, with as few classes as possible; every layer has its own ones. */
+  /** Classes that divide as much of the parameters as possible, with as few classes as possible. */
   parameterClasses(): Set<number> {
-    this.#own ??= dimensionClasses(this.fn, true);
-    const own = this.#own;
     const { params } = this.fn;
-    const twice = this.#twice(own);
-    const rows = new Set(this.roles.batch.map((at) => own.ofParam(params[at])[0]));
+    const twice = this.#twice();
     let open = this.roles.params.map((at) => {
       const { shape, dtype } = params[at];
-      const ids = own.ofParam(params[at]).filter((id, dim) => shape[dim] > 1 && !rows.has(id) && !twice.has(id));
+      const ids = this.dimsOf(params[at])[0].filter(
+        (id, dim) => shape[dim] > 1 && !this.#batch.has(id) && !twice.has(id),
+      );
       return { ids: new Set(ids), bytes: numel(shape) * bytesOf(dtype) };
     });
     const all = open.reduce((n, { bytes }) => n + bytes, 0);
     const chosen = new Set<number>();
+    /** Other dimensions of parameters that are divided already: dividing these, too, moves more. */
+    const beside = new Set<number>();
     for (;;) {
       const gains = new Map<number, number>();
       for (const { ids, bytes } of open) for (const id of ids) gains.set(id, (gains.get(id) ?? 0) + bytes);
-      const [best, gain] = [...gains].reduce((a, b) => (b[1] > a[1] ? b : a), [-1, 0]);
+      const bestOf = (list: [number, number][]): [number, number] =>
+        list.reduce((a, b) => (b[1] > a[1] ? b : a), [-1, 0]);
+      const free = bestOf([...gains].filter(([id]) => !beside.has(id)));
+      const [best, gain] = free[0] < 0 ? bestOf([...gains]) : free;
       // What is less than a thousandth is not worth its collectives.
       if (gain < 1e-3 * all) return chosen;
-      chosen.add(ownId(best));
+      chosen.add(best);
+      for (const { ids } of open) if (ids.has(best)) for (const id of ids) beside.add(id);
       open = open.filter(({ ids }) => !ids.has(best));
     }
   }
 
-  #time({ node, sig }: Item, split: StepSplit, rates: Rates): number {
-    const work = this.problem.work.get(node)!;
-    if (work.kind === "nothing") return 0;
-    const divided = this.#flowOf(split)?.flow.factor(node) ?? -1;
-    const rowParts = this.#rowParts(split);
-    const parts = this.problem
-      .classesOf(node)
-      .map((id, factor) => (this.#batch.has(id) ? rowParts : factor === divided ? split.model : 1));
-    const key = `${sig}|${parts.join()}`;
-    let seconds = this.#seconds.get(key);
-    if (seconds === undefined) {
-      const rule = factorsOf(node);
-      const cut = (shape: Shape, maps: readonly ({ factor: number } | null)[]): number[] =>
-        shape.map((size, dim) => partOf(size, parts[maps[dim]?.factor ?? -1] ?? 1));
-      const local = {
-        operands: node.inputs.map((input, i) => cut(input.shape, rule.inputs[i])),
-        results: outputAvals(node).map(({ shape }, i) => cut(shape, rule.outputs[i])),
-      };
-      seconds = workTime(node, work, local, rates, (part) => this.problem.loopTime(node as Node<"scan">, rates, part));
-      this.#seconds.set(key, seconds);
-    }
-    return seconds;
+  /** Seconds of an op whose factors are divided into these parts. */
+  #time({ node }: Item, parts: readonly number[], rates: Rates): number {
+    const rule = factorsOf(node);
+    const cut = (shape: Shape, maps: readonly ({ factor: number } | null)[]): number[] =>
+      shape.map((size, dim) => partOf(size, parts[maps[dim]?.factor ?? -1] ?? 1));
+    const local = {
+      operands: node.inputs.map((input, i) => cut(input.shape, rule.inputs[i])),
+      results: outputAvals(node).map(({ shape }, i) => cut(shape, rule.outputs[i])),
+    };
+    return workTime(node, this.problem.work.get(node)!, local, rates, (part) =>
+      this.problem.loopTime(node as Node<"scan">, rates, part),
+    );
   }
 
   /** Cost of a split. Rates are those of the devices and of the links of the model axis. */
   cost(split: StepSplit, rates: Rates): SplitCost {
-    this.#seconds.clear();
     const compute: Record<Phase, number> = { forward: 0, backward: 0, update: 0 };
     const segments = new Array<number>(this.segments).fill(0);
-    for (const item of this.problem.items) {
-      const seconds = this.#time(item, split, rates);
-      compute[this.phaseOf(item.node)] += seconds;
-      const segment = this.segmentOf(item.node);
+    const flow = this.#flowOf(split)?.flow;
+    const rowParts = this.#rowParts(split);
+    /** Seconds by look and divided factor. */
+    const known: (number[] | undefined)[] = [];
+    for (const { item, phase, segment, look, isRow } of this.#timed) {
+      const divided = flow?.factor(item.node) ?? -1;
+      const own = (known[look] ??= []);
+      own[divided + 1] ??= this.#time(
+        item,
+        isRow.map((is, factor) => (is ? rowParts : factor === divided ? split.model : 1)),
+        rates,
+      );
+      const seconds = own[divided + 1];
+      compute[phase] += seconds;
       if (segment >= 0) segments[segment] += seconds;
     }
     const byRows = { ...split, model: 1 };

@@ -35,25 +35,24 @@ const mostShown = 32;
 
 const divisors = (n: number): number[] => range(n + 1).filter((k) => k > 0 && n % k === 0);
 
-/** Classes of layers for the model axis, added as long as they make the step faster. */
+/**
+ * Classes of layers for the model axis: those that make the step fastest together. One that divides most of the work alone (the residual
+ * stream) is slower than several others (heads, hidden units and the vocabulary), so that all combinations are compared.
+ */
 function modelClasses(model: StepModel, options: StepPlanOptions): Set<number> {
   const { devices, rates } = options;
   const parts = divisors(devices)
     .filter((k) => k > 1 && k <= (rates.between?.devices ?? 8))
     .at(-1);
   if (parts === undefined) return new Set();
-  const time = (classes: ReadonlySet<number>): number => {
-    const { compute, communicate } = model.cost({ data: devices / parts, model: parts, classes }, rates);
-    return compute.forward + compute.backward + compute.update + communicate;
-  };
-  let chosen = new Set<number>();
-  let best = time(chosen);
   const sequence = model.sequenceClasses();
-  for (const id of model.candidateClasses()) {
-    if (sequence.has(id)) continue;
-    const more = new Set([...chosen, id]);
-    const seconds = time(more);
-    if (seconds < best) [chosen, best] = [more, seconds];
+  const candidates = model.candidateClasses().filter((id) => !sequence.has(id));
+  let [chosen, best] = [new Set<number>(), Number.POSITIVE_INFINITY];
+  for (let bits = 0; bits < 1 << candidates.length; bits++) {
+    const classes = new Set(candidates.filter((_, i) => (bits >> i) & 1));
+    const { compute, communicate } = model.cost({ data: devices / parts, model: parts, classes }, rates);
+    const seconds = compute.forward + compute.backward + compute.update + communicate;
+    if (seconds < best) [chosen, best] = [classes, seconds];
   }
   return chosen;
 }
@@ -124,6 +123,7 @@ export function planStep(fn: GraphFn, roles: StepRoles, options: StepPlanOptions
   const most = Math.max(...devices.memory);
   const none = new Set<number>();
   const all = new Set(range(model.segments));
+  const uniform = (stage: Stage): Stage[] => roles.params.map(() => stage);
   const candidates: StepCandidate[] = [];
   let best: Solved | null = null;
   let least: Solved | null = null;
@@ -133,7 +133,6 @@ export function planStep(fn: GraphFn, roles: StepRoles, options: StepPlanOptions
     for (const split of splits()) {
       const problem = new SplitProblem(model, split, options);
       problems.push(problem);
-      const uniform = (stage: Stage): Stage[] => roles.params.map(() => stage);
       const tried: [Stage, ReadonlySet<number>][] = [[0, none]];
       if (Number.isFinite(most)) {
         const stages = new Set(problem.increments.flatMap(({ item, stage }) => (item < 0 ? [] : [stage])));
@@ -146,7 +145,11 @@ export function planStep(fn: GraphFn, roles: StepRoles, options: StepPlanOptions
         notifyPlanning(candidates.length);
       }
     }
+    // The fastest without a limit comes first: what takes longer than its solution even without one needs no search.
+    const fastest = new Map(problems.map((problem) => [problem, problem.candidate("", uniform(0), none).seconds]));
+    problems.sort((a, b) => fastest.get(a)! - fastest.get(b)!);
     for (const problem of problems) {
+      if (best !== null && fastest.get(problem)! >= 0.99 * best.candidate.seconds) continue;
       // Estimates are coarse: what the life of every value needs decides, and a tighter limit makes up for the difference.
       let limit = most;
       for (let isLast = false; !isLast; ) {

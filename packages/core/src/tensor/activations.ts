@@ -1,15 +1,20 @@
 // More activation functions, with PyTorch's names and definitions.
 import { ShapeError, showShape } from "../graph/index.js";
 import { inexactNode, resolveAxis, type TensorLike, wrap } from "./convert.js";
-import { abs, clip, expm1, greater, less, lessEqual, mul, sqrt, sub, tanh, where } from "./math.js";
+import { abs, expm1, greater, greaterEqual, less, lessEqual, mul, sqrt, sub, tanh, where } from "./math.js";
 import { sigmoid } from "./nnfunctions.js";
 import { split } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 const floating = (op: string, x: TensorLike): Tensor => wrap(inexactNode(op, x));
 
-/** x limited to [0, 6]. */
-export const relu6 = (x: TensorLike): Tensor => clip(floating("relu6", x), 0, 6);
+/** Limits x to [low, high], by default [-1, 1]. The derivative at a bound is 0, as in PyTorch (that of `clip` is 1/2). */
+export const hardtanh = (x: TensorLike, low = -1, high = 1): Tensor => {
+  const t = floating("hardtanh", x);
+  return where(lessEqual(t, low), low, where(greaterEqual(t, high), high, t));
+};
+/** x limited to [0, 6]. The derivative at a bound is 0. */
+export const relu6 = (x: TensorLike): Tensor => hardtanh(floating("relu6", x), 0, 6);
 /** x / (1 + |x|). */
 export const softsign = (x: TensorLike): Tensor => {
   const t = floating("softsign", x);
@@ -18,7 +23,10 @@ export const softsign = (x: TensorLike): Tensor => {
 /** Piecewise linear approximation of the sigmoid: (x + 3) / 6, limited to [0, 1]. */
 export const hardSigmoid = (x: TensorLike): Tensor => mul(relu6(floating("hardSigmoid", x).add(3)), 1 / 6);
 /** x hardSigmoid(x), also called hard swish. */
-export const hardSilu = (x: TensorLike): Tensor => mul(x, hardSigmoid(x));
+export const hardSilu = (x: TensorLike): Tensor => {
+  const t = floating("hardSilu", x);
+  return where(lessEqual(t, -3), 0, where(greaterEqual(t, 3), t, mul(t, t.add(3)).mul(1 / 6)));
+};
 /** max(0, x) + min(0, alpha (exp(x / alpha) - 1)). */
 export function celu(x: TensorLike, alpha = 1): Tensor {
   const t = floating("celu", x);
@@ -39,7 +47,7 @@ export const squareplus = (x: TensorLike, b = 4): Tensor => {
   return mul(t.add(sqrt(mul(t, t).add(b))), 0.5);
 };
 /** x where x > threshold, and `value` elsewhere. */
-export const threshold = (x: TensorLike, limit: number, value: number): Tensor => where(greater(x, limit), x, value);
+export const threshold = (x: TensorLike, limit: number, value: number): Tensor => where(lessEqual(x, limit), value, x);
 /** x moved toward 0 by lambda: 0 where |x| <= lambda. */
 export const softshrink = (x: TensorLike, lambda = 0.5): Tensor => {
   const t = floating("softshrink", x);

@@ -9,14 +9,13 @@ import {
   abs,
   cast,
   equal,
+  greaterEqual,
   isFinite,
   isNaN,
   less,
   lessEqual,
   logicalAnd,
   logicalOr,
-  maximum,
-  minimum,
   mod,
   mul,
   notEqual,
@@ -27,7 +26,7 @@ import {
   trunc,
   where,
 } from "./math.js";
-import { all } from "./reduce.js";
+import { all, stopGradient } from "./reduce.js";
 import { broadcastTensors } from "./shape.js";
 import { inDouble } from "./special.js";
 import type { Tensor } from "./tensor.js";
@@ -105,21 +104,25 @@ export function fmod(a: TensorLike, b: TensorLike): Tensor {
   const dtype = commonDType("fmod", [a, b]);
   if (isComplex(dtype)) throw new DTypeError(`fmod: not defined for ${dtype}; take real(x), imag(x) or abs(x) first`);
   const [x, y] = [a, b].map((operand) => wrap(nodeAs("fmod", operand, dtype === "bool" ? "int32" : dtype)));
-  if (isInexact(dtype)) return copysign(mod(abs(x), abs(y)), x);
+  if (isInexact(dtype)) {
+    // Multiplied by its sign, and not abs(x): the derivative at 0 is 1 too.
+    const sign = stopGradient(copysign(1, x));
+    return mul(mod(mul(x, sign), abs(y)), sign);
+  }
   const r = mod(x, y);
   const turned = logicalAnd(notEqual(r, 0), notEqual(less(r, 0), less(x, 0)));
   return where(turned, sub(r, y), r);
 }
 
 const ignoringNaN =
-  (fn: (a: TensorLike, b: TensorLike) => Tensor) =>
+  (isBetter: (a: TensorLike, b: TensorLike) => Tensor) =>
   (a: TensorLike, b: TensorLike): Tensor =>
-    where(isNaN(a), b, where(isNaN(b), a, fn(a, b)));
+    where(logicalOr(isBetter(a, b), isNaN(b)), a, b);
 
 /** Elementwise maximum, with broadcasting. Where one operand is NaN, the other one. */
-export const fmax = ignoringNaN(maximum);
+export const fmax = ignoringNaN(greaterEqual);
 /** Elementwise minimum, with broadcasting. Where one operand is NaN, the other one. */
-export const fmin = ignoringNaN(minimum);
+export const fmin = ignoringNaN(lessEqual);
 
 /** Whole and fractional parts of numbers; both have the sign of the number. */
 export interface Parts {

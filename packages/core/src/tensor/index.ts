@@ -2,6 +2,7 @@
 export * from "./activations.js";
 export { named, type ShardSpec, shard } from "./annotate.js";
 export * from "./attention.js";
+export * from "./bags.js";
 export * from "./class-losses.js";
 export * from "./control.js";
 export {
@@ -93,7 +94,6 @@ export {
   cosineSimilarity,
   elu,
   gelu,
-  hardtanh,
   huberLoss,
   type LossOptions,
   l1Loss,

@@ -146,13 +146,12 @@ function planIndex(x: Node, specs: readonly PlainSpec[]): Plan {
 }
 
 /** NumPy's integer-array indexing: arrays broadcast together; adjacent ones stay in place, others move to the front. */
-function applyArrays(x: Node, arrays: Plan["arrays"]): { node: Node; axis: number; added: number } {
+function applyArrays(x: Node, arrays: Plan["arrays"], adjacent: boolean): Node {
   const axes = arrays.map((a) => a.axis);
   const shape = broadcastAll(
     "index",
     arrays.map((a) => a.indices.shape),
   );
-  const adjacent = axes.every((a, i) => i === 0 || a === axes[i - 1] + 1);
   const rest = range(x.shape.length).filter((a) => !axes.includes(a));
   const at = adjacent ? axes[0] : 0;
   const order = adjacent ? range(x.shape.length) : [...axes, ...rest];
@@ -169,7 +168,13 @@ function applyArrays(x: Node, arrays: Plan["arrays"]): { node: Node; axis: numbe
     numel(sizes),
     ...moved.shape.slice(at + axes.length),
   ]);
-  return { node: build.gather(flat, linear!, at, 0), axis: at, added: shape.length };
+  return build.gather(flat, linear!, at, 0);
+}
+
+/** Whether no slice, "..." (of no axes too) or new axis stands between index arrays and numbers. */
+function areAdjacent(specs: readonly PlainSpec[]): boolean {
+  const isArray = (spec: PlainSpec): boolean => typeof spec !== "string" && spec !== null;
+  return specs.slice(specs.findIndex(isArray), specs.findLastIndex(isArray)).every(isArray);
 }
 
 /**
@@ -187,7 +192,8 @@ function applyArrays(x: Node, arrays: Plan["arrays"]): { node: Node; axis: numbe
  */
 export function index(x: TensorLike, ...specs: IndexSpec[]): Tensor {
   const source = nodeOf("index", x);
-  const { node, dropped, fresh, arrays } = planIndex(source, withoutMasks(source.shape, specs));
+  const plain = withoutMasks(source.shape, specs);
+  const { node, dropped, fresh, arrays } = planIndex(source, plain);
   const gone = arrays.length === 0 ? dropped : [];
   const shape: number[] = [];
   for (let i = 0; i <= node.shape.length; i++) {
@@ -200,7 +206,7 @@ export function index(x: TensorLike, ...specs: IndexSpec[]): Tensor {
   const all = [...arrays, ...dropped.map((axis) => ({ axis, indices: build.constant(0, "int32") }))]
     .map(({ axis, indices }) => ({ axis: axis + fresh.filter((f) => f <= axis).length, indices }))
     .sort((a, b) => a.axis - b.axis);
-  return wrap(applyArrays(viewed, all).node);
+  return wrap(applyArrays(viewed, all, areAdjacent(plain)));
 }
 
 /**

@@ -4,46 +4,104 @@ import { checkArguments, type TensorLike } from "./convert.js";
 import { arange, full } from "./create.js";
 import { logaddexp } from "./elementwise.js";
 import { gather } from "./indexing.js";
-import { norm } from "./linalg.js";
 import { scan } from "./mapping.js";
-import { cast, equal, exp, log, logicalAnd, maximum, mul, notEqual, sub, where } from "./math.js";
-import { cosineSimilarity, huberLoss, type LossOptions, reduceLoss } from "./nnfunctions.js";
+import { cast, equal, exp, greater, log, logicalAnd, maximum, minimum, mul, notEqual, sub, where } from "./math.js";
+import { vectorNorm } from "./matrix-functions.js";
+import { cosineSimilarity, huberLoss, type LossOptions, l1Loss, reduceLoss, softplus } from "./nnfunctions.js";
 import { pad } from "./padding.js";
 import { stopGradient } from "./reduce.js";
 import { expand, reshape, stack, transpose } from "./shape.js";
 import { xlogy } from "./special-functions.js";
 import type { Tensor } from "./tensor.js";
 
-/** Kullback-Leibler divergence of targets (probabilities) from predicted log probabilities, per element; "mean" is over elements. */
-export const klDivLoss = (logProbabilities: Tensor, targets: Tensor, options: LossOptions = {}): Tensor =>
-  reduceLoss("klDivLoss", sub(xlogy(targets, targets), mul(targets, logProbabilities)), options);
+/**
+ * Kullback-Leibler divergence of targets (probabilities, or with `logTarget` their logarithms) from predicted log probabilities, per
+ * element; "mean" is over elements.
+ */
+export function klDivLoss(
+  logProbabilities: Tensor,
+  targets: Tensor,
+  options: LossOptions & { logTarget?: boolean } = {},
+): Tensor {
+  const { logTarget = false } = checkOptions("klDivLoss", options, ["reduction", "logTarget"]);
+  const losses = logTarget
+    ? mul(exp(targets), sub(targets, logProbabilities))
+    : sub(xlogy(targets, targets), mul(targets, logProbabilities));
+  return reduceLoss("klDivLoss", losses, options, ["logTarget"]);
+}
+
+/**
+ * Cross-entropy of predicted probabilities against targets in [0, 1]; logarithms below -100 count as -100, as in PyTorch. Of logits,
+ * use `binaryCrossEntropyWithLogits`, which loses no digits.
+ */
+export function binaryCrossEntropy(
+  probabilities: Tensor,
+  targets: TensorLike,
+  options: LossOptions & { weight?: Tensor } = {},
+): Tensor {
+  const { weight } = checkOptions("binaryCrossEntropy", options, ["reduction", "weight"]);
+  const logarithm = (x: Tensor): Tensor => maximum(log(x), -100);
+  const hit = mul(targets, logarithm(probabilities));
+  const losses = hit.add(mul(sub(1, targets), logarithm(sub(1, probabilities)))).neg();
+  return reduceLoss("binaryCrossEntropy", weight === undefined ? losses : losses.mul(weight), options, ["weight"]);
+}
+
+/** log(1 + exp(-target x)) for targets 1 and -1. */
+export const softMarginLoss = (x: Tensor, targets: Tensor, options: LossOptions = {}): Tensor =>
+  reduceLoss("softMarginLoss", softplus(mul(targets, x).neg()), options);
+
+/** Options of {@link poissonNllLoss}. */
+export interface PoissonOptions extends LossOptions {
+  /** false: the rates themselves are given, not their logarithms; true by default. */
+  logInput?: boolean;
+  /** Whether Stirling's approximation of log(target!) is added for targets above 1. */
+  full?: boolean;
+  /** Added to rates before their logarithm is taken; 1e-8 by default. */
+  epsilon?: number;
+}
 
 /** Negative log likelihood of counts under Poisson distributions with predicted logarithms of their rates, without log(target!). */
-export const poissonNllLoss = (logRates: Tensor, targets: TensorLike, options: LossOptions = {}): Tensor =>
-  reduceLoss("poissonNllLoss", sub(exp(logRates), mul(logRates, targets)), options);
+export function poissonNllLoss(logRates: Tensor, targets: TensorLike, options: PoissonOptions = {}): Tensor {
+  const names = ["reduction", "logInput", "full", "epsilon"] as const;
+  const { logInput = true, full: isFull = false, epsilon = 1e-8 } = checkOptions("poissonNllLoss", options, names);
+  const losses = logInput
+    ? sub(exp(logRates), mul(logRates, targets))
+    : sub(logRates, mul(targets, log(logRates.add(epsilon))));
+  if (!isFull) return reduceLoss("poissonNllLoss", losses, options, names.slice(1));
+  const isLarge = greater(targets, 1);
+  const safe = where(isLarge, targets, 1);
+  const stirling = mul(safe, log(safe))
+    .sub(safe)
+    .add(log(mul(safe, 2 * Math.PI)).mul(0.5));
+  return reduceLoss("poissonNllLoss", losses.add(where(isLarge, stirling, 0)), options, names.slice(1));
+}
 
-/** Negative log likelihood under normal distributions with predicted means and variances, without its constant. */
+/** Negative log likelihood under normal distributions with predicted means and variances, without its constant unless `full`. */
 export function gaussianNllLoss(
   means: Tensor,
   targets: TensorLike,
   variances: Tensor,
-  options: LossOptions & { epsilon?: number } = {},
+  options: LossOptions & { epsilon?: number; full?: boolean } = {},
 ): Tensor {
   checkArguments("gaussianNllLoss", "tensor", { means, variances });
   // Variances below epsilon count as epsilon in the value; the gradient flows as if they did not, as in PyTorch.
-  const { epsilon: low = 1e-6 } = checkOptions("gaussianNllLoss", options, ["reduction", "epsilon"]);
+  const names = ["reduction", "epsilon", "full"] as const;
+  const { epsilon: low = 1e-6, full: isFull = false } = checkOptions("gaussianNllLoss", options, names);
   const spread = variances.add(stopGradient(maximum(sub(low, variances), 0)));
   const error = sub(means, targets);
-  return reduceLoss("gaussianNllLoss", log(spread).add(mul(error, error).div(spread)).mul(0.5), options, ["epsilon"]);
+  const losses = log(spread).add(mul(error, error).div(spread)).mul(0.5);
+  const constant = isFull ? 0.5 * Math.log(2 * Math.PI) : 0;
+  return reduceLoss("gaussianNllLoss", losses.add(constant), options, names.slice(1));
 }
 
-/** Quadratic up to an error of `beta`, linear beyond: the {@link huberLoss} divided by beta. */
+/** Quadratic up to an error of `beta`, linear beyond: the {@link huberLoss} divided by beta, or the {@link l1Loss} if it is 0. */
 export const smoothL1Loss = (
   prediction: Tensor,
   target: TensorLike,
   options: LossOptions & { beta?: number } = {},
 ): Tensor => {
   const { beta = 1, ...rest } = checkOptions("smoothL1Loss", options, ["reduction", "beta"]);
+  if (beta === 0) return l1Loss(prediction, target, rest);
   return huberLoss(prediction, target, { ...rest, delta: beta }).div(beta);
 };
 
@@ -81,24 +139,31 @@ export function cosineEmbeddingLoss(
   return reduceLoss("cosineEmbeddingLoss", losses, options, ["margin"]);
 }
 
-/** max(0, |anchor - positive| - |anchor - negative| + margin) with Euclidean distances along the last axis. */
+/**
+ * max(0, |anchor - positive| - |anchor - negative| + margin) with distances of an order (2 by default) along the last axis. With `swap`
+ * the distance of the negative from the positive counts where it is smaller than that from the anchor.
+ */
 export function tripletMarginLoss(
   anchor: Tensor,
   positive: Tensor,
   negative: Tensor,
-  options: LossOptions & { margin?: number } = {},
+  options: LossOptions & { margin?: number; order?: number; swap?: boolean } = {},
 ): Tensor {
-  const { margin = 1 } = checkOptions("tripletMarginLoss", options, ["reduction", "margin"]);
-  const distance = (other: Tensor): Tensor => norm(sub(anchor, other).add(1e-6), -1);
-  return reduceLoss("tripletMarginLoss", maximum(sub(distance(positive), distance(negative)).add(margin), 0), options, [
-    "margin",
-  ]);
+  const names = ["reduction", "margin", "order", "swap"] as const;
+  const { margin = 1, order = 2, swap = false } = checkOptions("tripletMarginLoss", options, names);
+  const distance = (a: Tensor, b: Tensor): Tensor => vectorNorm(sub(a, b).add(1e-6), { axes: -1, order });
+  const apart = distance(anchor, negative);
+  const used = swap ? minimum(apart, distance(positive, negative)) : apart;
+  const losses = maximum(sub(distance(anchor, positive), used).add(margin), 0);
+  return reduceLoss("tripletMarginLoss", losses, options, names.slice(1));
 }
 
 /** Options of {@link ctcLoss}. */
 export interface CtcOptions extends LossOptions {
   /** Class of the blank; 0 by default. */
   blank?: number;
+  /** Whether infinite losses, of sequences that do not fit, count as 0, and so do their gradients. */
+  zeroInfinity?: boolean;
 }
 
 /** Logarithms below this stand for impossible; finite, so that differences of them are not NaN. */
@@ -117,8 +182,8 @@ export function ctcLoss(
   options: CtcOptions = {},
 ): Tensor {
   checkArguments("ctcLoss", "tensor", { logProbabilities, labels, inputLengths, labelLengths });
-  checkOptions("ctcLoss", options, ["blank", "reduction"]);
-  const { blank = 0, reduction = "mean" } = options;
+  checkOptions("ctcLoss", options, ["blank", "reduction", "zeroInfinity"]);
+  const { blank = 0, reduction = "mean", zeroInfinity = false } = options;
   if (logProbabilities.rank !== 3 || labels.rank !== 2 || labels.shape[0] !== logProbabilities.shape[1])
     throw new ShapeError(
       `ctcLoss: needs log probabilities [time, batch, classes] and labels [batch, length], got ` +
@@ -200,7 +265,8 @@ export function ctcLoss(
   const whole = pick(ends);
   const onLabel = where(reshape(ends, [batch]).greater(0), pick(maximum(ends.sub(1), 0)), impossible);
   const total = logaddexp(whole, onLabel);
-  const losses = where(total.less(impossible / 2), Number.POSITIVE_INFINITY, total.neg());
+  const unfit = zeroInfinity ? 0 : Number.POSITIVE_INFINITY;
+  const losses = where(total.less(impossible / 2), unfit, total.neg());
   if (reduction !== "mean") return reduceLoss("ctcLoss", losses, { reduction });
   return losses.div(maximum(cast(labelLengths, dtype), 1)).mean();
 }

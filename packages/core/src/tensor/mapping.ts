@@ -1,5 +1,5 @@
 // vmap and scan over trees of tensors. Both trace the function once, with placeholders for one slice.
-import { checkOptions, type Node, ShapeError, WeftError } from "../graph/index.js";
+import { checkOptions, type Node, ShapeError, showValue, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { batchNodes, closeOver, makeScan } from "../transform/index.js";
 import { checkArguments, resolveAxis, wrap } from "./convert.js";
@@ -12,10 +12,46 @@ import { flattenTree, treeMap } from "./tree.js";
 
 /** Options of {@link vmap}. */
 export interface VmapOptions {
-  /** The axis to map over: one number for all arguments, or one per argument (null: not mapped). */
-  inAxes?: number | readonly (number | null)[];
-  /** Position of the mapped axis in the results. */
-  outAxes?: number;
+  /**
+   * The axis to map over: one number for all arguments, or a list with one entry per argument. An entry is a number, null (not
+   * mapped), or for an argument that is a tree, a tree of these.
+   */
+  inAxes?: number | readonly AxisTree[];
+  /** Position of the mapped axis in the results: a number, null (a result that is the same for all slices), or a tree of these. */
+  outAxes?: AxisTree;
+}
+
+/** An axis, null for none, or a tree of them whose structure is that of a tree of tensors down to some depth, as in JAX. */
+export type AxisTree = number | null | readonly AxisTree[] | { readonly [name: string]: AxisTree };
+
+/** Applies a function to every tensor of a tree with its axis. */
+function mapAxes(
+  option: string,
+  tree: unknown,
+  axes: AxisTree,
+  fn: (leaf: Tensor, axis: number | null) => Tensor,
+): unknown {
+  if (axes === null || typeof axes === "number") {
+    if (axes !== null && !Number.isInteger(axes))
+      throw new WeftError(`vmap: ${option} holds ${axes}, which is not an axis`);
+    return treeMap((leaf) => fn(leaf, axes), tree);
+  }
+  const isList = Array.isArray(axes);
+  const isTree = typeof tree === "object" && tree !== null && !(tree instanceof Tensor);
+  const [wanted, present] = [Object.keys(axes), isTree ? Object.keys(tree) : []];
+  if (
+    typeof axes !== "object" ||
+    !isTree ||
+    isList !== Array.isArray(tree) ||
+    wanted.length !== present.length ||
+    !present.every((name) => Object.hasOwn(axes, name))
+  )
+    throw new WeftError(
+      `vmap: ${option} is a number, null or a tree of them with the structure of the arguments or results, got ${showValue(axes)}`,
+    );
+  const at = (name: string): unknown =>
+    mapAxes(option, (tree as Record<string, unknown>)[name], (axes as Record<string, AxisTree>)[name], fn);
+  return isList ? present.map(at) : Object.fromEntries(present.map((name) => [name, at(name)]));
 }
 
 /**
@@ -42,11 +78,11 @@ export function vmap<F extends AnyFunction>(
     let size: number | null = null;
     const sources = new Map<Node, Node>();
     const traced = args.map((arg, i) => {
-      const axis = typeof inAxes === "number" ? inAxes : inAxes[i];
-      if (axis === undefined)
+      const axes = typeof inAxes === "number" ? inAxes : inAxes[i];
+      if (axes === undefined)
         throw new WeftError(`vmap: inAxes has ${(inAxes as unknown[]).length} entries for ${args.length} arguments`);
-      if (axis === null) return arg as unknown;
-      return treeMap((leaf) => {
+      return mapAxes("inAxes", arg, axes, (leaf, axis) => {
+        if (axis === null) return leaf;
         if (leaf.shape.length === 0)
           throw new ShapeError(`vmap: argument ${i} holds a scalar, which has no axis to map over; use inAxes null`);
         const at = resolveAxis("vmap", axis, leaf.shape.length);
@@ -59,7 +95,7 @@ export function vmap<F extends AnyFunction>(
         const placeholder = build.input(front.shape.slice(1), leaf.dtype, "vmap");
         sources.set(placeholder, front);
         return new Tensor(placeholder);
-      }, arg);
+      });
     });
     if (size === null)
       throw new WeftError("vmap: no argument is mapped over; give at least one inAxes that is not null");
@@ -73,11 +109,22 @@ export function vmap<F extends AnyFunction>(
     batched.slice(leaves.length).forEach(({ node }, i) => {
       emitEffect(frame.effects[i].label, node);
     });
+    const isPerSlice = new Map<Tensor, boolean>();
     const outputs = batched.slice(0, leaves.length).map(({ node, batched: isBatched }) => {
-      const full = isBatched ? node : build.expand(build.reshape(node, [1, ...node.shape]), [count, ...node.shape]);
-      return wrap(build.moveAxis(full, 0, resolveAxis("vmap outAxes", outAxes, full.shape.length)));
+      const output = wrap(node);
+      isPerSlice.set(output, isBatched);
+      return output;
     });
-    return def.rebuild(outputs) as ReturnType<F>;
+    return mapAxes("outAxes", def.rebuild(outputs), outAxes, (output, axis) => {
+      const { node } = output;
+      const isBatched = isPerSlice.get(output)!;
+      if (axis === null) {
+        if (isBatched) throw new WeftError("vmap: a result differs between slices, and its outAxes is null");
+        return output;
+      }
+      const full = isBatched ? node : build.expand(build.reshape(node, [1, ...node.shape]), [count, ...node.shape]);
+      return wrap(build.moveAxis(full, 0, resolveAxis("vmap outAxes", axis, full.shape.length)));
+    }) as ReturnType<F>;
   };
 }
 

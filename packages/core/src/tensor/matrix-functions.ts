@@ -211,7 +211,9 @@ export function matrixNorm(
   const keep = (x: Tensor): Tensor => (keepDims ? reshape(x, [...t.shape.slice(0, -2), 1, 1]) : x);
   if (order === "fro") return norm(t, [rank - 2, rank - 1], { keepDims });
   if (order === "nuc") return keep(sum(svdvals(t), -1));
-  if (order === 2) return keep(max(svdvals(t), -1));
+  // The norm of nothing is 0, of which there is no largest element.
+  const largest = t.size === 0 ? sum : max;
+  if (order === 2) return keep(largest(svdvals(t), -1));
   if (order === -2) return keep(min(svdvals(t), -1));
   const axis = Math.abs(order as number) === 1 ? -2 : -1;
   if (Math.abs(order as number) !== 1 && Math.abs(order as number) !== Infinity)
@@ -219,7 +221,7 @@ export function matrixNorm(
       `matrixNorm: order ${String(order)} is not known; use "fro", "nuc", 1, -1, 2, -2 or infinities`,
     );
   const sums = sum(abs(t), axis);
-  return keep((order as number) > 0 ? max(sums, -1) : min(sums, -1));
+  return keep((order as number) > 0 ? largest(sums, -1) : min(sums, -1));
 }
 
 /**
@@ -234,15 +236,17 @@ export function vectorNorm(x: TensorLike, options: { axes?: Axes; order?: number
   if (order === 2) return norm(t, axes, { keepDims });
   const sizes = abs(t);
   if (order === 1) return sum(sizes, axes, { keepDims });
-  if (order === Infinity) return max(sizes, axes, { keepDims });
+  if (order === Infinity) return (t.size === 0 ? sum : max)(sizes, axes, { keepDims });
   if (order === -Infinity) return min(sizes, axes, { keepDims });
   if (order === 0) return sum(where(equal(sizes, 0), wrap(build.zerosLike(sizes.node)), 1), axes, { keepDims });
   return inFloat32("vectorNorm", sizes, (wide) => {
-    const total = sum(pow(wide, order), axes, { keepDims });
-    if (order < 0) return pow(total, 1 / order);
+    if (order < 0) return pow(sum(pow(wide, order), axes, { keepDims }), 1 / order);
     // As for order 2, the slope at 0 is taken as 0.
-    const isZero = equal(total, 0);
-    return where(isZero, 0, pow(where(isZero, 1, total), 1 / order));
+    const power = (x: Tensor, exponent: number): Tensor => {
+      const isZero = equal(x, 0);
+      return where(isZero, 0, pow(where(isZero, 1, x), exponent));
+    };
+    return power(sum(order < 1 ? power(wide, order) : pow(wide, order), axes, { keepDims }), 1 / order);
   });
 }
 

@@ -16,12 +16,12 @@ import {
   abs,
   add,
   cast,
-  clip,
   div,
   erfc,
   exp,
   expm1,
   greater,
+  greaterEqual,
   less,
   lessEqual,
   log1p,
@@ -60,9 +60,6 @@ export const mish = (x: TensorLike): Tensor => {
   const t = wrap(inexactNode("mish", x));
   return mul(t, tanh(softplus(t)));
 };
-
-/** Limits x to [low, high], by default [-1, 1]. */
-export const hardtanh = (x: TensorLike, low = -1, high = 1): Tensor => clip(x, low, high);
 
 /** Cosine of the angle between vectors along an axis, with broadcasting; lengths below epsilon count as epsilon. */
 export function cosineSimilarity(a: Tensor, b: Tensor, options: { axis?: number; epsilon?: number } = {}): Tensor {
@@ -206,12 +203,16 @@ export function huberLoss(
 export function binaryCrossEntropyWithLogits(
   logits: Tensor,
   targets: TensorLike,
-  options: LossOptions & { positiveWeight?: TensorLike } = {},
+  options: LossOptions & { positiveWeight?: TensorLike; weight?: Tensor } = {},
 ): Tensor {
-  const { positiveWeight } = checkOptions("binaryCrossEntropyWithLogits", options, ["reduction", "positiveWeight"]);
+  const names = ["reduction", "positiveWeight", "weight"] as const;
+  const { positiveWeight, weight } = checkOptions("binaryCrossEntropyWithLogits", options, names);
+  // softplus(x) - x t without cancellation: small losses of large logits keep their digits.
+  const isHigh = greaterEqual(targets, 0.5);
   const losses =
     positiveWeight === undefined
-      ? sub(softplus(logits), mul(logits, targets))
-      : add(mul(sub(1, targets), logits), mul(softplus(neg(logits)), add(mul(sub(positiveWeight, 1), targets), 1)));
-  return reduceLoss("binaryCrossEntropyWithLogits", losses, options, ["positiveWeight"]);
+      ? add(softplus(where(isHigh, neg(logits), logits)), mul(logits, sub(cast(isHigh, logits.dtype), targets)))
+      : add(mul(sub(1, targets), softplus(logits)), mul(mul(targets, positiveWeight), softplus(neg(logits))));
+  const weighted = weight === undefined ? losses : losses.mul(weight);
+  return reduceLoss("binaryCrossEntropyWithLogits", weighted, options, names.slice(1));
 }

@@ -1,7 +1,8 @@
-// Normalization over batches, groups of channels and single images, with one scale and shift per channel.
+// Normalization over batches, groups of channels and single images, with one scale and shift per channel, and of vectors.
 import { checkOptions, range, ShapeError, showShape } from "../graph/index.js";
 import { checkArguments, inFloat32 } from "./convert.js";
-import { rsqrt } from "./math.js";
+import { maximum, rsqrt } from "./math.js";
+import { vectorNorm } from "./matrix-functions.js";
 import { mean, variance } from "./reduce.js";
 import { Tensor } from "./tensor.js";
 
@@ -88,3 +89,26 @@ export const instanceNorm = (x: Tensor, options: ChannelNormOptions = {}): Tenso
   const axis = options.channelsLast ? x.shape.length - 1 : 1;
   return groupNorm(x, Math.max(1, x.shape[axis] ?? 1), options);
 };
+
+/** Divides by the root of the mean square over the last axes, then scales, as torch.nn.functional.rms_norm. */
+export function rmsNorm(
+  x: Tensor,
+  options: { weight?: Tensor; axes?: number | readonly number[]; epsilon?: number } = {},
+): Tensor {
+  checkArguments("rmsNorm", "tensor", { x });
+  const { weight, axes = -1, epsilon = 1e-6 } = checkOptions("rmsNorm", options, ["weight", "axes", "epsilon"]);
+  const scaledRows = inFloat32("rmsNorm", x, (t) =>
+    t.mul(rsqrt(mean(t.mul(t), axes, { keepDims: true }).add(epsilon))),
+  );
+  return weight === undefined ? scaledRows : scaledRows.mul(weight);
+}
+
+/** Divides vectors along axes (the last by default) by their norm, or by epsilon where the norm is smaller. */
+export function normalize(
+  x: Tensor,
+  options: { axes?: number | readonly number[]; order?: number; epsilon?: number } = {},
+): Tensor {
+  checkArguments("normalize", "tensor", { x });
+  const { axes = -1, order = 2, epsilon = 1e-12 } = checkOptions("normalize", options, ["axes", "order", "epsilon"]);
+  return inFloat32("normalize", x, (t) => t.div(maximum(vectorNorm(t, { axes, order, keepDims: true }), epsilon)));
+}

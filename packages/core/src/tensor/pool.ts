@@ -1,9 +1,10 @@
 // Pooling over one to three spatial axes, one axis after the other. Of equal elements the first one is the maximum, also for gradients.
 import { checkOptions, isFloat, type Node, range, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { type PerAxis, paddingPairs, perAxis } from "./conv.js";
+import { type PerAxis, perAxis } from "./conv.js";
 import { checkArguments, wrap } from "./convert.js";
 import { take } from "./indexing.js";
+import { firstSpatial, type Window, windowsOf } from "./pool-windows.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of the pooling functions. */
@@ -28,19 +29,6 @@ export interface AvgPoolOptions extends Omit<PoolOptions, "dilation"> {
   countIncludePad?: boolean;
 }
 
-interface Window {
-  axis: number;
-  n: number;
-  kernel: number;
-  stride: number;
-  dilation: number;
-  low: number;
-  high: number;
-  out: number;
-}
-
-const firstSpatial = (channelsLast: boolean): number => (channelsLast ? 1 : 2);
-
 function checkInput(op: string, x: Tensor, spatial: number, channelsLast = false): Node {
   checkArguments(op, "tensor", { x });
   if (x.shape.length !== spatial + 2)
@@ -52,28 +40,6 @@ function checkInput(op: string, x: Tensor, spatial: number, channelsLast = false
 }
 
 const poolNames = ["kernel", "stride", "padding", "ceilMode", "channelsLast"] as const;
-
-function windowsOf(op: string, x: Node, spatial: number, options: PoolOptions): Window[] {
-  const first = firstSpatial(options.channelsLast ?? false);
-  const kernel = perAxis(op, "kernel", options.kernel, spatial, 1);
-  const stride = perAxis(op, "stride", options.stride ?? kernel, spatial, 1);
-  const dilation = perAxis(op, "dilation", options.dilation ?? 1, spatial, 1);
-  const around = paddingPairs(op, options.padding ?? 0, spatial);
-  return range(spatial).map((i) => {
-    const n = x.shape[first + i];
-    const [low, high] = around[i];
-    const span = dilation[i] * (kernel[i] - 1) + 1;
-    if (2 * Math.max(low, high) > span)
-      throw new ShapeError(`${op}: padding [${low}, ${high}] is more than half of the window of ${span}`);
-    const steps = (n + low + high - span) / stride[i];
-    let out = (options.ceilMode ? Math.ceil(steps) : Math.floor(steps)) + 1;
-    // A window that starts beyond the input does not count.
-    if (options.ceilMode && (out - 1) * stride[i] >= n + low) out--;
-    if (out < 1 || n === 0)
-      throw new ShapeError(`${op}: the window of ${span} is larger than the padded input ${showShape(x.shape)}`);
-    return { axis: first + i, n, kernel: kernel[i], stride: stride[i], dilation: dilation[i], low, high, out };
-  });
-}
 
 type Combine = (left: Node, right: Node) => Node;
 const firstMax: Combine = (left, right) => {

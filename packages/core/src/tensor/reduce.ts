@@ -158,7 +158,7 @@ function wideVariance(op: string, x: TensorLike, axes: Axes | undefined, options
 /** The dtype of a variance: real, and that of the elements if they are floating-point numbers. */
 const spreadDType = (x: TensorLike): DType => realOf(toInexact(nodeOf("variance", x).dtype));
 
-/** Variance over axes, computed in two passes. For complex numbers it is the mean of |x - mean|^2. */
+/** Variance over axes, as accurate as in two passes. For complex numbers it is the mean of |x - mean|^2. */
 export const variance = (x: TensorLike, axes?: Axes, options: VarOptions = {}): Tensor =>
   wrap(build.cast(wideVariance("variance", x, axes, options), spreadDType(x)));
 

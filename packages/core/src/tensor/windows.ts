@@ -1,8 +1,23 @@
 // Windows over the axes of a tensor: a gather whose indices are known on the host.
-import { checkOptions, range, ShapeError, showShape } from "../graph/index.js";
+import {
+  checkOptions,
+  DTypeError,
+  isComplex,
+  isInexact,
+  range,
+  ShapeError,
+  showShape,
+  showValue,
+  WeftError,
+} from "../graph/index.js";
 import { perAxis } from "./conv.js";
 import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
+import { iinfo } from "./dtypes.js";
+import { bitwiseNot } from "./elementwise.js";
 import { take } from "./indexing.js";
+import { cast } from "./math.js";
+import { pad } from "./padding.js";
+import { max, min, prod, sum } from "./reduce.js";
 import { reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
@@ -43,4 +58,47 @@ export function slidingWindow(x: TensorLike, size: readonly number[], options: S
     t = apart.permute([...order, lead + i + 1]);
   });
   return t;
+}
+
+/** Options of {@link reduceWindow}. */
+export interface ReduceWindowOptions extends SlidingWindowOptions {
+  /** Elements before and after every axis, [before, after] per axis, that do not count. */
+  padding?: readonly (readonly [number, number])[];
+}
+
+const windowReductions = { sum, prod, max, min } as const;
+
+/**
+ * Reduces every window of a size over the last axes, as jax.lax.reduce_window with its four usual functions. Padding is neutral.
+ *
+ * @example
+ * ```ts
+ * import { arange, reduceWindow } from "@weft/core";
+ *
+ * console.log(await reduceWindow(arange(5), [3], "sum").array()); // [3, 6, 9]
+ * ```
+ */
+export function reduceWindow(
+  x: TensorLike,
+  size: readonly number[],
+  fn: keyof typeof windowReductions,
+  options: ReduceWindowOptions = {},
+): Tensor {
+  const { stride, padding } = checkOptions("reduceWindow", options, ["stride", "padding"]);
+  if (!Object.hasOwn(windowReductions, fn))
+    throw new WeftError(`reduceWindow: fn is ${Object.keys(windowReductions).join(", ")}, got ${showValue(fn)}`);
+  checkArguments("reduceWindow", "array", { size });
+  if (padding !== undefined) checkArguments("reduceWindow", "array", { padding });
+  const t = wrap(nodeOf("reduceWindow", x));
+  const isExtreme = fn === "max" || fn === "min";
+  if (isExtreme && (isComplex(t.dtype) || t.dtype === "bool"))
+    throw new DTypeError(`reduceWindow: ${fn} is not defined for ${t.dtype}`);
+  // The highest 64-bit integers are no JavaScript numbers; inverted bits reverse the order.
+  if (fn === "min" && !isInexact(t.dtype)) return bitwiseNot(reduceWindow(bitwiseNot(t), size, "max", options));
+  const lowest = isInexact(t.dtype) || !isExtreme ? -Infinity : Number(iinfo(t.dtype).min);
+  const value = { sum: 0, prod: 1, max: lowest, min: Infinity }[fn];
+  const lead = range(t.rank - size.length).map((): [number, number] => [0, 0]);
+  const padded = padding === undefined ? t : pad(t, [...lead, ...padding], value);
+  const windows = slidingWindow(padded, size, stride === undefined ? {} : { stride });
+  return cast(windowReductions[fn](windows, range(windows.rank).slice(-size.length)), t.dtype);
 }

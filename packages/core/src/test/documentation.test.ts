@@ -29,7 +29,15 @@ test("no more public names than before lack TSDoc", needsRepository, async () =>
   assert.equal(missing.length, undocumentedLimit, "fewer names lack TSDoc than before: lower undocumentedLimit");
 });
 
-test("the site is published as one commit on a branch, without touching the index", needsRepository, () => {
+test("the sources of the API reference compile as its generator reads them", needsRepository, () => {
+  const { status, stdout } = run("node_modules/typescript/bin/tsc", "-p", "scripts/docs/tsconfig.json");
+  assert.equal(status, 0, stdout);
+});
+
+const hasGit = spawnSync("git", ["--version"]).status === 0;
+const needsGit = hasGit ? needsRepository : { skip: "no git" };
+
+test("the site is published as one commit on a branch, without touching the index", needsGit, () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-publish-"));
   try {
     const [repository, site] = ["repository", "site"].map((name) => join(folder, name));

@@ -1,7 +1,13 @@
 // Documentation of the public API: every exported name has TSDoc, and every `@example` runs and prints what its comments say.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { needsRepository, packageExamples, runPrograms, undocumentedExports } from "../testing/examples.js";
+import {
+  needsCompiler,
+  needsRepository,
+  packageExamples,
+  runPrograms,
+  undocumentedExports,
+} from "../testing/examples.js";
 
 for (const entry of ["index.ts", "nn/index.ts", "optim/index.ts", "io/index.ts"])
   test(`every name that ${entry} exports has TSDoc`, needsRepository, () => {
@@ -10,7 +16,7 @@ for (const entry of ["index.ts", "nn/index.ts", "optim/index.ts", "io/index.ts"]
 
 const dense = (text: string): string => text.replaceAll(/[\s'"]/g, "");
 
-test("every @example compiles strictly and prints what its comments say", needsRepository, () => {
+test("every @example compiles strictly and prints what its comments say", needsCompiler, () => {
   const programs = packageExamples("packages/core");
   assert.ok(programs.length >= 20);
   runPrograms(programs, ({ name, code }, output) => {

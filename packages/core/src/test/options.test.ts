@@ -102,9 +102,13 @@ const argumentsOf: Record<string, readonly unknown[]> = {
   vander: [vector],
   gamma: [1, [2]],
   beta: [1, 2, [2]],
+  associativeScan: [(a: Tensor, b: Tensor) => a.add(b), vector],
+  reduceWindow: [x, [1], "sum"],
   slidingWindow: [x, [1]],
   tensor: [[1, 2]],
   triangular: [0, 1, 3, [2]],
+  embeddingBag: [weft.zeros([1, 2], { dtype: "int32" }), x],
+  maxUnpool2d: [weft.ones([1, 1, 1, 1]), weft.zeros([1, 1, 1, 1], { dtype: "int32" })],
   unfold: [weft.ones([1, 1, 2, 2])],
   unpackBits: [weft.zeros([2], { dtype: "uint8" })],
   unwrap: [x, 0],
@@ -134,9 +138,12 @@ const optionsOf: Record<string, object> = {
   "linear.init": { in: 2, out: 2 },
   "textClassifier.apply": { heads: 2 },
   "textClassifier.init": classifier,
+  alphaDropout: { rate: 0.5 },
   dropout: { rate: 0.5 },
   interpolate: { size: 2 },
   reluDropout: { rate: 0.5 },
+  decay: { learningRate: 1, factor: 0.5 },
+  maxUnpool2d: { kernel: 1 },
   schedule: { learningRate: 1 },
   sgd: { learningRate: 1 },
 };
@@ -153,7 +160,11 @@ async function errorOf({ name, module, parameters, at }: (typeof found)[number],
   const isWindow = /Pool/.test(name) && !name.startsWith("adaptive");
   const spatial = Number(/(?:conv|pool)\w*([123])d$/i.exec(name)?.[1] ?? 0);
   const special =
-    spatial === 0 ? argumentsOf[name] : /conv/.test(name) ? [cube(spatial, 4), cube(spatial, 3)] : [cube(spatial, 4)];
+    spatial === 0 || name in argumentsOf
+      ? argumentsOf[name]
+      : /conv/.test(name)
+        ? [cube(spatial, 4), cube(spatial, 3)]
+        : [cube(spatial, 4)];
   const others = parameters.filter((_, i) => i !== at);
   const usual = (p: { name: string; type: string }): unknown => argumentOf[p.name] ?? argumentOf[p.type];
   const args = others.map((p, i) => (special !== undefined && i in special ? special[i] : spatial > 0 ? 2 : usual(p)));
@@ -166,7 +177,8 @@ async function errorOf({ name, module, parameters, at }: (typeof found)[number],
   try {
     const result = await call.call(owner, ...args);
     // Functions of functions look at their options when they are called.
-    if (typeof result === "function" && name !== "schedule") (result as (t: Tensor) => unknown)(vector);
+    if (typeof result === "function" && !["decay", "schedule"].includes(name))
+      (result as (t: Tensor) => unknown)(vector);
     await (result as { close?: () => Promise<void> } | undefined)?.close?.();
     return null;
   } catch (error) {

@@ -36,4 +36,20 @@ onEachDevice(() => {
       });
     });
   });
+
+  test("means of long columns in single precision have its digits", () => {
+    // Added one after the other, 200,000 numbers of about 128 lose three of seven digits.
+    const rows = 200_000;
+    const values = Float32Array.from({ length: 3 * rows }, (_, i) => (Math.imul(i, 2654435761) >>> 13) % 256);
+    const sums = [0, 0, 0];
+    values.forEach((v, i) => {
+      sums[i % 3] += v;
+    });
+    const x = weft.tensor(values, { shape: [rows / 200, 200, 3] });
+    const means = weft.jit((t: weft.Tensor) => [t.mean([0, 1]), t.reshape([rows, 3]).mean(0)])(x);
+    for (const mean of means)
+      (mean.dataSync() as Float32Array).forEach((m, c) => {
+        assert.ok(Math.abs((m * rows) / sums[c] - 1) < 1e-6, `column ${c}: ${m}, expected ${sums[c] / rows}`);
+      });
+  });
 });

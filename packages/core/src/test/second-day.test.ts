@@ -1,6 +1,6 @@
 // Results that a user of NumPy, PyTorch or JAX compares on the second day, and that were wrong or refused once: masks among indices,
-// logarithms of powers, statistics of large integers, updates of another dtype, tails of distributions, trees. Expected values are
-// theirs, or closed forms.
+// derivatives at kinks, logarithms of powers, statistics of large integers, updates of another dtype, tails of distributions, trees.
+// Expected values are theirs, or closed forms.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../index.js";
@@ -12,6 +12,7 @@ const int = (data: Parameters<typeof tensor>[0]): Tensor => tensor(data, { dtype
 const { Infinity: inf, NaN: nan } = globalThis;
 const cube = (): Tensor => weft.arange(24).reshape([2, 3, 4]);
 const isTrue = (x: readonly boolean[]): Tensor => tensor([...x]);
+const slopes = (fn: (x: Tensor) => Tensor, at: number[]): Tensor => weft.grad((x: Tensor) => fn(x).sum())(f64(at));
 /** Numbers of one integer after another, of which float32 has every second one at most. */
 const large = (): Tensor => int([100000001, 100000002, 100000004]);
 
@@ -21,6 +22,24 @@ const rows: [name: string, result: () => Tensor, shape: number[], expected: numb
   ["a mask as an array", () => cube().index(0, "1:", [true, false, false, true]), [2, 2], [4, 8, 7, 11]],
   ["new axes beside an index array", () => cube().index(null, [1], 2, "::-3"), [1, 1, 2], [23, 20]],
   ["new axes between index arrays", () => cube().index([0, 1], null, [0, 2], 1), [2, 1], [1, 21]],
+  [
+    "an ellipsis of no axes between indices",
+    () => cube().index(":", [0, 1, 1], "...", 1),
+    [3, 2],
+    [1, 13, 5, 17, 5, 17],
+  ],
+  ["the same with a mask", () => cube().index(":", [true, false, true], "...", 1), [2, 2], [1, 13, 9, 21]],
+  ["slopes of hardtanh at its bounds", () => slopes(weft.hardtanh, [-1, 0, 1, 2]), [4], [0, 1, 0, 0]],
+  ["slopes of relu6 at its bounds", () => slopes(weft.relu6, [0, 3, 6]), [3], [0, 1, 0]],
+  ["slopes of hardSilu at its bounds", () => slopes(weft.hardSilu, [-3, 0, 3]), [3], [0, 0.5, 1]],
+  ["slopes of fmax at a tie", () => slopes((x) => weft.fmax(x, x.mul(2)), [0, 1]), [2], [1, 2]],
+  [
+    "slopes of a norm of order 1/2 at 0",
+    () => slopes((x) => weft.vectorNorm(x, { order: 0.5 }), [4, 0, 4]),
+    [3],
+    [2, 0, 2],
+  ],
+  ["a threshold keeps NaN", () => weft.threshold(f64([nan, 0, 2]), 1, 9), [3], [nan, 9, 2]],
   ["log2 of powers", () => weft.log2(f64([8, 2 ** 29, 2 ** -31, 0, inf, -1])), [6], [3, 29, -31, -inf, inf, nan]],
   ["log2 of powers in float32", () => weft.log2(tensor([8, 2 ** 29, 2 ** -31, 5e-324])), [4], [3, 29, -31, -inf]],
   ["log10 of powers", () => weft.log10(f64([1e3, 1e-5, 1e15, 1e-300])), [4], [3, -5, 15, -300]],

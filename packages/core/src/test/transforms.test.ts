@@ -334,3 +334,30 @@ onEachDevice(() => {
     assert.throws(() => weft.jvp((v: Tensor) => v, [x], [t([1])]), /tangent \[1\] for an argument of shape \[2\]/);
   });
 });
+
+test("vmap takes trees of axes for arguments and results", () => {
+  const x = weft.tensor([
+    [1, 2, 3],
+    [4, 5, 6],
+  ]);
+  const [same, sums] = weft.vmap((a: weft.Tensor) => [a, a.sum()], { inAxes: 1, outAxes: [1, 0] })(x);
+  assert.deepEqual(same.arraySync(), x.arraySync());
+  assert.deepEqual(sums.arraySync(), [5, 7, 9]);
+  const shift = (o: { x: weft.Tensor; by: weft.Tensor }): { moved: weft.Tensor; by: weft.Tensor } => ({
+    moved: o.x.add(o.by),
+    by: o.by.mul(2),
+  });
+  const options = { inAxes: [{ x: 0, by: null }], outAxes: { moved: -1, by: null } };
+  const { moved, by } = weft.vmap(shift, options)({ x, by: weft.tensor([10, 20, 30]) });
+  assert.deepEqual(moved.arraySync(), [
+    [11, 14],
+    [22, 25],
+    [33, 36],
+  ]);
+  assert.deepEqual(by.arraySync(), [20, 40, 60]);
+  const sum = (a: weft.Tensor): weft.Tensor => a.sum();
+  assert.throws(() => weft.vmap(sum, { outAxes: null })(x), /a result differs between slices, and its outAxes is null/);
+  assert.throws(() => weft.vmap(sum, { outAxes: [0] })(x), /vmap: outAxes is a number, null or a tree/);
+  assert.throws(() => weft.vmap(sum, { inAxes: [[0]] })(x), /vmap: inAxes is a number, null or a tree/);
+  assert.throws(() => weft.vmap(sum, { inAxes: [0.5] })(x), /vmap: inAxes holds 0.5, which is not an axis/);
+});

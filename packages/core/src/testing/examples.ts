@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { CpuDevice } from "../device/index.js";
 
 /** Root of the repository. */
 export const repositoryRoot = fileURLToPath(new URL("../../../../", import.meta.url));
@@ -13,6 +14,9 @@ const compiler = join(repositoryRoot, "node_modules/typescript/bin/tsc");
 /** Test option: skips tests that need the sources and the compiler where only the built package is there. */
 export const needsRepository =
   existsSync(join(repositoryRoot, "README.md")) && existsSync(compiler) ? {} : { skip: "no repository here" };
+
+/** The same for programs that run, some of them on the CPU device. */
+export const needsCompiler = CpuDevice.available() ? needsRepository : { skip: "no C compiler" };
 
 /** A program in the documentation. */
 export interface DocumentedProgram {

@@ -27,7 +27,7 @@ export function useFastCompiler(): FastCompiler {
   const folder = mkdtempSync(join(tmpdir(), "weft-fast-cc-"));
   const template = join(folder, "template.so");
   const copies = `*-shared*) while [ "$1" != -o ]; do shift; done; exec cp "${template}" "$2";;`;
-  const copy = `if [ -f "${template}" ]; then case "$*" in ${copies} *" -c "*) exit 0;; esac; fi\n`;
+  const copy = `if [ -f "${template}" ]; then case " $* " in ${copies} *".c "*) exit 0;; esac; fi\n`;
   process.env.WEFT_CACHE_DIR = folder;
   process.env.WEFT_CC = unoptimizedCompiler(folder, copy);
   const cached = join(folder, "cpu");

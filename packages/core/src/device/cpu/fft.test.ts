@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../../index.js";
 
+const skip = weft.CpuDevice.available() ? false : "no C compiler";
+
 const numbers = (count: number, salt: number): Float64Array =>
   Float64Array.from({ length: count }, (_, i) => ((Math.imul(i + 1, 0x9e3779b1) + salt * 40503) >>> 0) * 2 ** -31 - 1);
 
@@ -31,7 +33,7 @@ const cases: [lines: number, n: number][] = [
 ];
 
 for (const [lines, n] of cases)
-  test(`${lines} lines of ${n}`, () => {
+  test(`${lines} lines of ${n}`, { skip }, () => {
     weft.setDevice("cpu");
     const [re, im] = [numbers(lines * n, 1), numbers(lines * n, 2)];
     const none = new Float64Array(lines * n);

@@ -3,8 +3,8 @@ import { Worker } from "node:worker_threads";
 import { functionOrder, type GraphFn, type PlainFunction, toPlain, WeftError } from "../../graph/index.js";
 import type { Value } from "../../ops/index.js";
 import type { CompileOptions } from "../contract.js";
+import { InterruptedError } from "./compiler.js";
 import { type GeneratedProgram, generate } from "./generate.js";
-import { InterruptedError } from "./toolchain.js";
 
 export interface GenerationRequest {
   id: number;

@@ -1,8 +1,11 @@
 // From a graph to C: the schedule of a function and the source of its program. Everything that goes in and comes out is plain data, so
 // that it can happen in another thread.
-import { type Schedule, scheduleFunction } from "../../compile/index.js";
-import { type GraphFn, WeftError } from "../../graph/index.js";
+import { type ConvSupport, type Schedule, scheduleFunction } from "../../compile/index.js";
+import { isSmallProduct } from "../../cost/index.js";
+import { type DType, type GraphFn, type Node, numel, WeftError } from "../../graph/index.js";
+import { convRoles } from "../../ops/index.js";
 import type { CompileOptions } from "../contract.js";
+import { processorHas } from "./compiler.js";
 import { type Extension, extensionOf } from "./native-units.js";
 import { writeProgram } from "./program.js";
 import type { SavedProgram } from "./saved-program.js";
@@ -11,8 +14,8 @@ import type { SavedProgram } from "./saved-program.js";
 export interface GeneratedProgram extends Omit<SavedProgram, "library"> {
   /** Translation units in C. */
   units: readonly string[];
-  /** Whether it exchanges data with other processes. */
-  needsGroup: boolean;
+  /** What it exchanges with other processes; empty if it needs no group. */
+  tables: readonly bigint[];
 }
 
 function extensionsOf(plan: Schedule): Set<Extension> {
@@ -25,20 +28,47 @@ function extensionsOf(plan: Schedule): Set<Extension> {
   return found;
 }
 
-const needsGroup = (plan: Schedule): boolean =>
-  plan.steps.some((step) => (step.kind === "loop" ? needsGroup(step.body) : step.kind === "collective"));
+/** Whether the library has products of this half type. Others run in float32, where they are as fast and casts are fused. */
+const hasProducts = (dtype: DType): boolean => dtype === "bfloat16" && processorHas("avx512_bf16");
 
-/** Products run in float32; the code takes every geometry. */
-const conv = { supports: () => true, widensHalf: true, symmetric: false, loopsDepthwise: false };
+/** Vectors and small matrices are generated code, which computes in float32. */
+function halfMatmul({ shape, dtype, inputs: [a] }: Node<"matmul">): boolean {
+  const sizes = [...shape.slice(-2), a.shape[a.shape.length - 1]];
+  const isSmall = isSmallProduct("float32", numel(shape.slice(0, -2)), sizes);
+  return hasProducts(dtype) && !shape.slice(-2).includes(1) && !isSmall;
+}
+
+/** Groups of fewer channels are direct loops in float32. */
+const enoughChannels = 16;
+
+/** The code takes every geometry. */
+const conv: ConvSupport = {
+  supports: () => true,
+  symmetric: false,
+  loopsDepthwise: false,
+  widensHalf(node) {
+    const { x, w } = convRoles(node);
+    const { groups, channelsLast } = node.attrs;
+    const channels = x.shape[channelsLast ? x.shape.length - 1 : 1];
+    const isWide = groups === 1 || Math.min(channels, w.shape[0]) >= groups * enoughChannels;
+    return !hasProducts(node.dtype) || !isWide;
+  },
+};
+
+/** Dtypes of running products and extrema in native/scan.h. */
+const scanned: ReadonlySet<DType> = new Set<DType>(["float32", "float64", "int32", "int64"]);
 
 export const planFor = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
   scheduleFunction(fn, {
     parallelRows: 16,
+    countsOnes: true,
     separateDraws: true,
     longReduction: 32768,
     donated,
     conv,
+    halfMatmul,
     selects: () => true,
+    scans: (dtype) => scanned.has(dtype),
     lanes: { constants },
   });
 
@@ -54,13 +84,13 @@ export function generate(fn: GraphFn, options: CompileOptions): GeneratedProgram
 
 function generateDeep(fn: GraphFn, options: CompileOptions): GeneratedProgram {
   const plan = planFor(fn, options);
-  const { units, kernels } = writeProgram(plan);
+  const { units, kernels, tables } = writeProgram(plan);
   return {
     units,
     kernels,
+    tables,
     scratchBytes: plan.scratchBytes,
     aliases: [...plan.aliases],
     extensions: [...extensionsOf(plan)],
-    needsGroup: needsGroup(plan),
   };
 }

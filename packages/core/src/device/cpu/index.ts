@@ -22,6 +22,7 @@ import {
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
 import { availableMemory } from "./available-memory.js";
+import { findCompiler } from "./compiler.js";
 import { defaultThreads, maySpin } from "./cores.js";
 import { type GeneratedProgram, generate, planFor } from "./generate.js";
 import { generateAsync } from "./generate-async.js";
@@ -30,14 +31,7 @@ import { type Extension, runtimeUnits, unitsOf } from "./native-units.js";
 import { findOpenBlas } from "./openblas.js";
 import { writeProgram } from "./program.js";
 import { programFile, readSaved, type SavedProgram, worthSaving, writeSaved } from "./saved-program.js";
-import {
-  cachedLibrary,
-  compileInBackground,
-  discard,
-  findCompiler,
-  type LinkOptions,
-  sharedObject,
-} from "./toolchain.js";
+import { cachedLibrary, compileInBackground, discard, type LinkOptions, sharedObject } from "./toolchain.js";
 
 export { compileListeners } from "./toolchain.js";
 
@@ -64,6 +58,7 @@ export interface CpuOptions {
 interface LoadedProgram {
   lib: Native;
   program: Omit<SavedProgram, "library">;
+  tables: readonly bigint[];
 }
 
 const extensionLink: LinkOptions = { resident: true };
@@ -175,7 +170,8 @@ function loadRuntime(): Runtime {
 /** Rounds a buffer size up, so that freed buffers can be reused: four sizes per power of two. */
 function bucket(bytes: number): number {
   if (bytes <= 256) return 256;
-  const step = 2 ** (Math.ceil(Math.log2(bytes)) - 3);
+  // An eighth of the next power of two, by bit operations where they reach: every result of a small call asks.
+  const step = bytes <= 2 ** 30 ? 1 << (29 - Math.clz32(bytes - 1)) : 2 ** (Math.ceil(Math.log2(bytes)) - 3);
   return Math.ceil(bytes / step) * step;
 }
 
@@ -388,21 +384,21 @@ export class CpuDevice implements Device {
     const lib = loadSaved(saved);
     if (lib === null) return null;
     this.programs.saved++;
-    return { lib, program: saved };
+    return { lib, program: saved, tables: [] };
   }
 
   /** Compiles generated code, unless that has happened before, and loads it. */
   #load(generated: GeneratedProgram, file: string | null): LoadedProgram {
-    const { units, needsGroup, ...program } = generated;
+    const { units, tables, ...program } = generated;
     this.programs.planned++;
     this.#need(program.extensions);
     const { lib, path } = load(units);
-    if (file !== null && program.kernels.length >= worthSaving && !needsGroup) writeSaved(file, path, program);
-    return { lib, program };
+    if (file !== null && program.kernels.length >= worthSaving && tables.length === 0) writeSaved(file, path, program);
+    return { lib, program, tables };
   }
 
-  #checkGroup({ needsGroup }: GeneratedProgram, group: ProcessGroup | null): void {
-    if (group === null && needsGroup)
+  #checkGroup({ tables }: GeneratedProgram, group: ProcessGroup | null): void {
+    if (group === null && tables.length > 0)
       throw new WeftError(
         "this function exchanges data with other processes, and this one is in no group; call distributed.init() of @weft/cluster first",
       );
@@ -436,16 +432,17 @@ export class CpuDevice implements Device {
     return this.#executable(fn, this.#load(generated, file));
   }
 
-  #executable(fn: GraphFn, { lib, program }: LoadedProgram): Executable {
+  #executable(fn: GraphFn, { lib, program, ...loaded }: LoadedProgram): Executable {
     const { kernels, scratchBytes } = program;
     const aliases: ReadonlyMap<number, number> = new Map(program.aliases);
     let run: NativeFunction | null = lib.func(
-      "int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times)",
+      "int weft_run(const double* a, uint64_t rt, int threads, _Out_ double* times, const int64_t* tables)",
     );
     const inputs = fn.params.length;
     const outputBytes = fn.outputs.map((o) => numel(o.shape) * bytesOf(o.dtype));
     const ownAddresses = new Float64Array(inputs + outputBytes.length + 1);
     const times = new Float64Array(kernels.length);
+    const tables = BigInt64Array.from(loaded.tables);
     const isLong = secondsOf(kernels) > worthThread && kernels.every(({ kind }) => kind !== "collective");
     // Idle threads wait inside the runtime library, so that only calls that run in the background are in this code.
     let running = 0;
@@ -499,7 +496,10 @@ export class CpuDevice implements Device {
         lifetime.check();
         if (active !== this) this.#activate();
         const outputs = issue(buffers, ownAddresses, scratchBytes > 0 ? this.#scratchFor(scratchBytes) : 0);
-        return checked(outputs, run!(ownAddresses, this.#runtime.table, this.threads, this.timing ? times : null));
+        return checked(
+          outputs,
+          run!(ownAddresses, this.#runtime.table, this.threads, this.timing ? times : null, tables),
+        );
       },
       runAsync: (buffers) => {
         lifetime.check();
@@ -518,8 +518,9 @@ export class CpuDevice implements Device {
         }
         running++;
         return new Promise<number>((resolve, reject) => {
-          run!.async(addresses, this.#runtime.table, this.threads, null, (error: Error | null, failed: number) =>
-            error ? reject(error) : resolve(failed),
+          run!.async(
+            ...([addresses, this.#runtime.table, this.threads, null, tables] as const),
+            (error: Error | null, failed: number) => (error ? reject(error) : resolve(failed)),
           );
         })
           .finally(() => {

@@ -1,7 +1,7 @@
 // The library ops of the CPU device: each is one call through the table of the runtime library (native/abi.h).
 
-import { isZeroBase } from "../../compile/index.js";
-import { bytesOf, codeOf, convKinds, fftKinds, InternalError, type Node, numel } from "../../graph/index.js";
+import { isCounted, isZeroBase } from "../../compile/index.js";
+import { bytesOf, codeOf, convKinds, fftKinds, InternalError, type Node, numel, scanFns } from "../../graph/index.js";
 import { convRoles, type LibraryOp } from "../../ops/index.js";
 
 /** C expressions for the arguments of a call. */
@@ -55,8 +55,10 @@ function convShape(node: Node<"conv">, code: number): number[] {
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   cumsum: (node, { input, output }) => {
     const { shape, dtype } = node.inputs[0];
-    const { axis, reverse } = node.attrs;
+    const { axis, reverse, fn } = node.attrs;
     const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1))];
+    if (fn !== undefined)
+      return `rt->scan(${codeOf(dtype)}, ${scanFns.indexOf(fn)}, ${outer}, ${n}, ${inner}, ${input(0)}, ${output()}, threads);`;
     return `rt->cumsum(${codeOf(dtype)}, ${outer}, ${n}, ${inner}, ${Number(reverse)}, ${input(0)}, ${output()}, threads);`;
   },
   conv: (node, { code, input, output }) =>
@@ -88,7 +90,8 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   },
   scatterAdd: (node, { input, output }) => {
     const base = isZeroBase(node, node.inputs[0]) ? "NULL" : input(0);
-    return `rt->scatter_add(${codeOf(node.dtype)}, ${scatterSizes(node)}, ${base}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`;
+    const updates = isCounted(node, node.inputs[2], true) ? "NULL" : input(2);
+    return `rt->scatter_add(${codeOf(node.dtype)}, ${scatterSizes(node)}, ${base}, (const int32_t*)${input(1)}, ${updates}, ${output()}, threads);`;
   },
   scatterExtreme: (node, { input, output }) =>
     `rt->scatter_extreme(${codeOf(node.dtype)}, ${Number(node.attrs.fn === "max")}, ${scatterSizes(node)}, ${input(0)}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`,

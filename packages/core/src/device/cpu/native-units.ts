@@ -10,6 +10,7 @@ const preludeParts = [
     calls: /\bw_(?!cos_|cosh_|ceil_|copysign_)(?:c[a-z0-9]+|hypot|scale|larger|finite|infinite)_[df]\b/,
   },
   { file: "cpu/native/prelude-transpose.h", calls: /\bw_transpose_/ },
+  { file: "cpu/native/prelude-half.h", calls: /\bw_(?:from_half|to_half|half_of|round_half)\(/ },
   { file: "cpu/native/prelude-random.h", calls: /\bw_(?:uniform|normal|dropout|bits\b)/ },
 ];
 
@@ -49,7 +50,7 @@ const vectorFunctions: { names: string[]; operands: number; suffixes: string }[]
 /** The cosine is the sine one quarter turn later. */
 const quarterTurns: Record<string, number> = { sin: 0, cos: 1 };
 const callable = vectorFunctions.map(({ names, suffixes }) => `(?:${names.join("|")})_${suffixes}`);
-const vectorCalls = new RegExp(`\\bw_(?:${callable.join("|")}|c[a-z0-9]+_[df])\\(`);
+const vectorCalls = new RegExp(`\\bw_(?:${callable.join("|")}|c[a-z0-9]+_[df]|(?:widened|narrowed)_h)\\(`);
 
 /** Whether C text may call a function that has vector forms: by name, or through a complex function. */
 export const callsVectorMath = (text: string): boolean => vectorCalls.test(text);
@@ -63,8 +64,10 @@ const instructionSets = [
 ];
 
 /** One unit per function, so that a linker takes only those that a program calls. */
-export const vectorMathUnits = (): string[] =>
-  vectorFunctions.flatMap(({ names, operands }) => names.map((name) => vectorMathUnit(name, operands)));
+export const vectorMathUnits = (): string[] => [
+  ...vectorFunctions.flatMap(({ names, operands }) => names.map((name) => vectorMathUnit(name, operands))),
+  nativeSource("cpu/native/vector-half.c"),
+];
 
 function vectorMathUnit(name: string, operands: number): string {
   const forms = instructionSets.map(
@@ -81,18 +84,21 @@ const types = {
   d: { name: "double", bytes: 8 },
   c: { name: "float complex", bytes: 8 },
   z: { name: "double complex", bytes: 16 },
+  /** Halves, which are only moved. */
+  h: { name: "uint16_t", bytes: 2 },
 };
 
 const typed = (path: string, suffixes: readonly (keyof typeof types)[]): string[] =>
   suffixes.map((suffix) => {
     const { name, bytes } = types[suffix];
-    const real = Number(!name.includes("complex"));
-    return `#define T ${name}\n#define BYTES ${bytes}\n#define REAL ${real}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`;
+    const real = Number(name === "float" || name === "double");
+    const moves = Number(suffix === "h");
+    return `#define T ${name}\n#define BYTES ${bytes}\n#define REAL ${real}\n#define MOVES_ONLY ${moves}\n#define TYPED(name) name##_${suffix}\n${nativeSource(path)}`;
   });
 
 const convUnits = (): string[] => [
   nativeSource("cpu/native/conv.c"),
-  ...typed("cpu/native/conv-typed.c", ["s", "d", "c", "z"]),
+  ...typed("cpu/native/conv-typed.c", ["s", "d", "c", "z", "h"]),
 ];
 
 const fftUnits = (): string[] => [nativeSource("cpu/native/fft.c"), ...typed("cpu/native/fft-typed.c", ["s", "d"])];

@@ -6,6 +6,7 @@ import {
   contiguousOperand,
   emitKernel,
   emitLaneC,
+  isCounted,
   isZeroBase,
   kernelBytes,
   type Location,
@@ -28,6 +29,7 @@ import {
   type DType,
   InternalError,
   isComplex,
+  isOp,
   type Node,
   numel,
   outputAvals,
@@ -42,18 +44,21 @@ interface CpuProgramText {
   /** Translation units, compiled in parallel. */
   units: string[];
   kernels: KernelInfo[];
+  /** What its collectives exchange: members of a group differ in these numbers only, and share the compiled code. */
+  tables: bigint[];
 }
 
 const processors = cpus().length;
 
 /** Matrix dtypes as the library numbers them. */
-const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3 };
+const matrixCode: Partial<Record<DType, number>> = { float32: 0, float64: 1, complex64: 2, complex128: 3, bfloat16: 4 };
 
 class ProgramWriter {
   readonly #functions = new Map<string, string>();
   readonly kernels: KernelInfo[] = [];
   readonly #bodies: string[] = [];
-  readonly #constants = new Map<string, string>();
+  readonly tables: bigint[] = [];
+  readonly #descriptors = new Map<Node, string>();
 
   /** The name of a kernel function with this text; equal kernels are generated once. */
   #function(text: string): string {
@@ -147,7 +152,7 @@ class ProgramWriter {
   /** The work of a library call. */
   #libraryWork(plan: Schedule, node: Node): KernelWork {
     const inputs = node.inputs
-      .filter((input) => !isZeroBase(node, input))
+      .filter((input) => !isZeroBase(node, input) && !isCounted(node, input, true))
       .map((input) => ({ place: this.#place(plan, input), bytes: numel(input.shape) * bytesOf(input.dtype) }));
     const outputs = outputAvals(node).map((aval, i) => ({
       place: this.#at(plan, node, i),
@@ -291,7 +296,7 @@ class ProgramWriter {
   #collectiveStep(plan: Schedule, { node, phase }: Extract<ScheduleStep, { kind: "collective" }>): string {
     const { attrs } = node;
     const [input] = node.inputs;
-    const descriptor = this.#constant(`{${describe(attrs, input.shape).join(", ")}}`);
+    const descriptor = this.#descriptor(node);
     if (phase === "finish")
       this.#note({
         name: `${attrs.kind}_${input.shape.join("x")}`,
@@ -313,14 +318,15 @@ class ProgramWriter {
     return `if ((failed = rt->collective(rt->group, ${descriptor}, ${operands}, ${phase === "start" ? 1 : 2}))) return failed;`;
   }
 
-  /** The name of a table of numbers. */
-  #constant(text: string): string {
-    let name = this.#constants.get(text);
-    if (name === undefined) {
-      name = `d${this.#constants.size}`;
-      this.#constants.set(text, name);
+  /** The place of a collective's numbers. */
+  #descriptor(node: Node<"collective">): string {
+    let place = this.#descriptors.get(node);
+    if (place === undefined) {
+      place = `tables + ${this.tables.length}`;
+      this.tables.push(...describe(node.attrs, node.inputs[0].shape));
+      this.#descriptors.set(node, place);
     }
-    return name;
+    return place;
   }
 
   /** A scan over small problems: one kernel over blocks of lanes. */
@@ -353,7 +359,7 @@ class ProgramWriter {
     const used = this.kernels.splice(before);
     const name = `body${this.#bodies.length}`;
     this.#bodies.push(
-      `static int ${name}(void* const* b, char* scratch, const weft_runtime* rt, int threads) {\n  int failed = 0; (void)failed;\n${inner.join("\n")}\n  return 0;\n}`,
+      `W_DRIVER static int ${name}(void* const* b, char* scratch, const weft_runtime* rt, int threads, const int64_t* tables) {\n  int failed = 0; (void)failed; (void)tables;\n${inner.join("\n")}\n  return 0;\n}`,
     );
     const start = step.offset;
     const memory = loopMemory(step).carries;
@@ -387,7 +393,7 @@ class ProgramWriter {
       if (i >= carries)
         lines.push(`q[${body.fn.params.length + i}] = (char*)${this.#at(plan, node, i)} + t * ${bytes(y)};`);
     });
-    lines.push(`if ((failed = ${name}(q, scratch + ${start}, rt, threads))) return failed;`);
+    lines.push(`if ((failed = ${name}(q, scratch + ${start}, rt, threads, tables))) return failed;`);
     for (let c = 0; c < carries; c++) {
       const [from, to] = [consts + c, body.fn.params.length + c];
       if (memory[c].reads === memory[c].writes) continue;
@@ -418,21 +424,20 @@ class ProgramWriter {
     const pointers = plan.fn.params.length + plan.fn.outputs.length;
     const kernels = [...this.#functions].map(([text, name]) => ({ name, text }));
     const main = [
-      ...[...this.#constants].map(([text, name]) => `static const int64_t ${name}[] = ${text};`),
       ...this.#bodies,
-      `static int program(const double* a, const weft_runtime* rt, int threads, double* times) {`,
+      `W_DRIVER static int program(const double* a, const weft_runtime* rt, int threads, double* times, const int64_t* tables) {`,
       `  void* b[${pointers + 1}];`,
       `  for (int i = 0; i < ${pointers + 1}; i++) b[i] = (void*)(uintptr_t)a[i];`,
       `  char* scratch = b[${pointers}];`,
-      "  int failed = 0; double start = times ? rt->now() : 0, now; (void)scratch; (void)now; (void)start; (void)failed;",
+      "  int failed = 0; double start = times ? rt->now() : 0, now; (void)scratch; (void)now; (void)start; (void)failed; (void)tables;",
       ...steps,
       "  return 0;",
       "}",
       "const volatile int32_t* w_stop;",
-      "int weft_run(const double* a, const weft_runtime* rt, int threads, double* times) {",
+      "W_DRIVER int weft_run(const double* a, const weft_runtime* rt, int threads, double* times, const int64_t* tables) {",
       "  rt->enter(threads);",
       "  w_stop = rt->stop;",
-      "  const int failed = program(a, rt, threads, times);",
+      "  const int failed = program(a, rt, threads, times, tables);",
       "  rt->leave();",
       "  return failed;",
       "}",
@@ -473,6 +478,7 @@ const inLoop = (work: KernelWork, name: string): KernelWork => ({
 
 function libraryName(node: Node): string {
   const dims = node.inputs[0].shape.join("x");
+  if (isOp(node, "cumsum") && node.attrs.fn !== undefined) return `cum${node.attrs.fn}_${dims}`;
   return node.op === "matmul"
     ? `gemm_${dims}_${node.inputs[1].shape[node.inputs[1].shape.length - 1]}`
     : `${node.op}_${dims}`;
@@ -552,5 +558,5 @@ function smallMatmul(
 export function writeProgram(plan: Schedule): CpuProgramText {
   const writer = new ProgramWriter();
   const units = writer.program(plan);
-  return { units, kernels: writer.kernels };
+  return { units, kernels: writer.kernels, tables: writer.tables };
 }

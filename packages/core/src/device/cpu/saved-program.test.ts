@@ -17,8 +17,8 @@ import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { unoptimizedCompiler } from "../../testing/fast-compiler.js";
+import { findCompiler } from "./compiler.js";
 import { engineIdentity } from "./saved-program.js";
-import { findCompiler } from "./toolchain.js";
 
 const skip = findCompiler() === null ? "no C compiler on this machine" : false;
 const dist = join(dirname(fileURLToPath(import.meta.url)), "../..");

@@ -1,6 +1,6 @@
 // The compiler and its cache on bad days: killed half way, damaged files, several processes at once, no compiler at all.
 import assert from "node:assert/strict";
-import { execFile, spawnSync } from "node:child_process";
+import { execFile, spawn, spawnSync } from "node:child_process";
 import {
   chmodSync,
   existsSync,
@@ -16,7 +16,7 @@ import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { findCompiler } from "./toolchain.js";
+import { findCompiler } from "./compiler.js";
 
 const skip = findCompiler() === null ? "no C compiler on this machine" : false;
 const entry = join(dirname(fileURLToPath(import.meta.url)), "../../index.js");
@@ -36,6 +36,10 @@ const program = (body: string): string[] => [
   `import * as weft from ${JSON.stringify(`file://${entry}`)};\n${body}`,
 ];
 const adds = program("console.log(weft.ones([1000]).add(2).sum().itemSync());");
+/** The same without blocking the event loop, as workers of a cluster compile. */
+const addsInBackground = program(
+  "console.log(await (await weft.jit((x) => x.add(2).sum()).runAsync(weft.ones([1000]))).item());",
+);
 
 // Programs of these processes must be compiled, however small, and with an empty cache the runtime library too: quickly.
 process.env.WEFT_INTERPRET = "0";
@@ -67,7 +71,7 @@ function watchedCompiler(line: string): { cc: string; calls(): string[] } {
   const bin = freshFolder();
   const [cc, log] = [join(bin, "cc"), join(bin, "log")];
   writeFileSync(log, "");
-  const note = `case " $* " in *" -c "*) ${line} >> ${log};; esac`;
+  const note = `case " $* " in *".c "*) ${line} >> ${log};; esac`;
   writeFileSync(cc, `#!/bin/sh\n${note}\nexec ${findCompiler()!.command} "$@"\n`);
   chmodSync(cc, 0o755);
   return { cc, calls: () => readFileSync(log, "utf8").split("\n").filter(Boolean) };
@@ -82,15 +86,39 @@ test("kernels of another compiler are not reused, even if it calls itself the sa
   assert.equal(second, first);
 });
 
-test("of four processes that need the same kernels, one compiles them", { skip }, async () => {
-  const { cc, calls } = watchedCompiler("echo unit");
-  const alone = { ...process.env, WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc };
-  await promisify(execFile)(process.execPath, adds, { env: alone });
-  const once = calls().length;
-  assert.ok(once >= 2);
-  const env = { ...alone, WEFT_CACHE_DIR: freshFolder() };
-  await Promise.all([1, 2, 3, 4].map(() => promisify(execFile)(process.execPath, adds, { env })));
-  assert.equal(calls().length, 2 * once);
+for (const [how, line] of [
+  ["", adds],
+  [" in the background", addsInBackground],
+] as const)
+  test(`of four processes that need the same kernels${how}, one compiles them`, { skip }, async () => {
+    const { cc, calls } = watchedCompiler("echo unit");
+    const alone = { ...process.env, WEFT_CACHE_DIR: freshFolder(), WEFT_CC: cc };
+    await promisify(execFile)(process.execPath, line, { env: alone });
+    const once = calls().length;
+    assert.ok(once >= 2);
+    const env = { ...alone, WEFT_CACHE_DIR: freshFolder() };
+    await Promise.all([1, 2, 3, 4].map(() => promisify(execFile)(process.execPath, line, { env })));
+    assert.equal(calls().length, 2 * once);
+  });
+
+test("a lock of a stopped process is ignored", {
+  skip: skip || !existsSync("/proc/self/stat"),
+  timeout: 60_000,
+}, () => {
+  const folder = freshFolder();
+  run(adds, { WEFT_CACHE_DIR: folder });
+  const stopped = spawn("sleep", ["1000"]);
+  stopped.kill("SIGSTOP");
+  try {
+    for (const name of files(folder)) {
+      rmSync(join(folder, "cpu", name));
+      writeFileSync(join(folder, "cpu", `${name}.lock`), `${hostname()} ${stopped.pid}`);
+    }
+    const again = run(addsInBackground, { WEFT_CACHE_DIR: folder });
+    assert.equal(again.out, "3000", again.err);
+  } finally {
+    stopped.kill("SIGKILL");
+  }
 });
 
 test("a lock of a dead process is ignored", { skip }, () => {
@@ -196,7 +224,7 @@ function wrongCompiler(flags: string): string {
   writeFileSync(
     cc,
     `#!/bin/sh
-case " $* " in *"${flags}"*" -c "*)
+case " $* " in *"${flags}"*".c "*)
   for a in "$@"; do case "$a" in *.c) sed -i '${swap}' "$a";; esac; done;;
 esac
 exec ${findCompiler()!.command} "$@"

@@ -3,118 +3,25 @@
 // the others wait. The compiler may use all cores that the process started with, even if the process has pinned itself since.
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import {
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { hostname, totalmem } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
-import { inWritableFolder, noticeOnce } from "../cache-root.js";
+import { inWritableFolder, inWritableFolderAsync, noticeOnce } from "../cache-root.js";
 import { addedToCache, cachePlaces, isCached } from "../kernel-cache.js";
 import { isIntact, seal } from "../sealed-file.js";
+import { takeTurn, takeTurnInBackground } from "./compile-lock.js";
+import {
+  allLibraries,
+  type Compiler,
+  findCompiler,
+  InterruptedError,
+  processorKey,
+  vectorMathFlag,
+} from "./compiler.js";
 import { callsVectorMath, vectorMathUnits } from "./native-units.js";
 import { selfTestFailure, selfTestSource } from "./self-test.js";
-
-const vectorMathFlag = "-DW_VECTOR_MATH";
-const baseFlags = [
-  "-std=gnu11",
-  "-O2",
-  "-ftree-vectorize",
-  "-fno-math-errno",
-  "-fno-trapping-math",
-  "-fwrapv",
-  "-march=native",
-  "-fopenmp-simd",
-  "-fPIC",
-  "-Werror=implicit-function-declaration",
-];
-// Flags that only one of the two compilers knows.
-const compilerFlags: Record<string, string[]> = {
-  // Only gcc calls vector forms of a program's own functions (native/vector-math.c). Processors order instructions by themselves, and
-  // kernels call nothing that could be specialized: these passes take a sixth of the compiler's time and change no kernel's.
-  gcc: [
-    ...["-fvect-cost-model=dynamic", "-mprefer-vector-width=512", "-ffunction-sections", vectorMathFlag],
-    ...["-fno-schedule-insns2", "-fno-ipa-cp", "-fno-ipa-sra", "-fno-ipa-icf", "-fno-ipa-ra"],
-  ],
-  clang: ["-mprefer-vector-width=512"],
-};
-
-/** Without vectorization, for compilers that fail the self-test. */
-const safeFlags = [
-  ...["-std=gnu11", "-O1", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fopenmp-simd", "-fPIC"],
-  "-Werror=implicit-function-declaration",
-];
-const noVectors: Record<string, string[]> = {
-  gcc: ["-fno-tree-vectorize", "-fno-tree-loop-vectorize", "-fno-tree-slp-vectorize"],
-  clang: ["-fno-vectorize", "-fno-slp-vectorize"],
-};
-
-/** What programs are linked with. The process has loaded the C library already, and reading its symbols takes linkers most of their time. */
-const programLibraries: Record<string, string[]> = {
-  gcc: ["-nostdlib", "-fno-use-linker-plugin", "-lgcc"],
-  clang: ["-lm"],
-};
-const allLibraries = ["-lm", "-ldl"];
-
-interface Compiler {
-  command: string;
-  version: string;
-  flags: string[];
-  /** Flags for a compiler that fails the self-test with its usual flags. */
-  safeFlags: string[];
-  /** Arguments of the linker for programs. */
-  programLibraries: string[];
-}
-
-let found: Compiler | null = null;
-
-/** The first of $CC, cc, gcc, clang that runs; null if there is none. */
-export function findCompiler(): Compiler | null {
-  if (found !== null) return found;
-  const chosen = settings.compiler.get();
-  const candidates = chosen !== undefined ? [chosen] : [process.env.CC, "cc", "gcc", "clang"];
-  for (const command of candidates) {
-    if (command === undefined || command === "") continue;
-    const answer = spawnSync(command, ["--version"], { encoding: "utf8" });
-    if (answer.status !== 0) continue;
-    const family = /clang/i.test(answer.stdout) ? "clang" : "gcc";
-    const arm = process.arch === "arm64";
-    const extra = arm ? [] : compilerFlags[family];
-    const added = (settings.compilerFlags.get() ?? "").split(/\s+/).filter((flag) => flag !== "");
-    found = {
-      command,
-      version: answer.stdout.split("\n")[0],
-      flags: [...baseFlags, ...extra, ...added],
-      safeFlags: [...safeFlags, ...noVectors[family], ...added],
-      programLibraries: programLibraries[family],
-    };
-    return found;
-  }
-  return null;
-}
-
-let cpuKey: string | null = null;
-
-/** What -march=native depends on: machines of several kinds may share a cache. */
-function processorKey(): string {
-  if (cpuKey === null) {
-    try {
-      const info = readFileSync("/proc/cpuinfo", "utf8");
-      cpuKey = /^(flags|Features)\s*:.*$/m.exec(info)?.[0] ?? process.arch;
-    } catch {
-      cpuKey = process.arch;
-    }
-  }
-  return cpuKey;
-}
 
 function fail(message: string, detail: string): never {
   throw new WeftError(`${message}\n${detail.split("\n").slice(0, 12).join("\n")}`);
@@ -131,15 +38,15 @@ function ownCores(): string | null {
 /** Those that the process was started with; workers pin themselves to one of them later. */
 const firstCores = ownCores();
 
-/** How object files become one file: a shared object, or one object file for later links. */
-type Join = (command: string, out: string, objects: readonly string[]) => string[];
+/** Arguments of the compiler that make one file of objects or sources: a shared object, or one object file for later links. */
+type Join = (out: string, objects: readonly string[]) => string[];
 const shared =
   (linkFlags: readonly string[], libraries: readonly string[] = [], system = allLibraries): Join =>
-  (command, out, objects) => [
-    ...[command, "-shared", ...linkFlags, ...(libraries.length > 0 ? ["-Wl,--gc-sections"] : [])],
+  (out, objects) => [
+    ...["-shared", ...linkFlags, ...(libraries.length > 0 ? ["-Wl,--gc-sections"] : [])],
     ...["-o", out, ...objects, ...libraries, ...system],
   ];
-const merged: Join = (command, out, objects) => [command, "-r", "-nostdlib", "-o", out, ...objects];
+const merged: Join = (out, objects) => ["-r", "-nostdlib", "-o", out, ...objects];
 
 interface Job {
   folder: string;
@@ -202,19 +109,25 @@ function isRunning(pid: number): boolean {
 function startJob(compiler: Compiler, units: readonly string[], target: string, linked: Join): Job {
   removeAbandoned(dirname(target));
   const folder = mkdtempSync(`${target}${ownMark}${process.pid}-`);
-  const objects = units.map((source, i) => {
-    writeFileSync(join(folder, `${i}.c`), source);
-    return join(folder, `${i}.o`);
+  const sources = units.map((source, i) => {
+    const path = join(folder, `${i}.c`);
+    writeFileSync(path, source);
+    return path;
   });
-  const compile = (i: number): string =>
-    [compiler.command, ...compiler.flags, "-c", join(folder, `${i}.c`), "-o", objects[i]].map(quote).join(" ");
+  const out = join(folder, "out");
+  const objects = units.map((_, i) => join(folder, `${i}.o`));
+  // A single unit becomes a shared object in one run of the compiler: starting another one for the linker takes as long as linking.
+  const inOne = units.length === 1;
+  const command = (i: number): string[] =>
+    inOne
+      ? [compiler.command, ...compiler.flags, ...linked(out, sources)]
+      : [compiler.command, ...compiler.flags, "-c", sources[i], "-o", objects[i]];
+  const quoted = (words: readonly string[]): string => words.map(quote).join(" ");
   // Messages go to files: whoever reads a pipe would wait for every process that holds it, also after Ctrl-C.
   const messages = (name: string | number): string => `>/dev/null 2>${quote(join(folder, `${name}.err`))} 3>&-`;
   // All units start together; the shell waits for each and keeps the first failure.
-  const jobs = units.map((_, i) => `${compile(i)} ${messages(i)} & p${i}=$!`).join("\n");
+  const jobs = units.map((_, i) => `${quoted(command(i))} ${messages(i)} & p${i}=$!`).join("\n");
   const waits = units.map((_, i) => `wait $p${i} || failed=1`).join("\n");
-  const out = join(folder, "out");
-  const link = linked(compiler.command, out, objects).map(quote).join(" ");
   // The units of a worker that stays on one core would be compiled one after the other.
   const spread = firstCores === ownCores() ? "" : `taskset -cp ${firstCores} $$ >/dev/null 2>&1`;
   // Ctrl-C reaches every process of the terminal. Background jobs of a shell ignore it, so the shell ends them and removes
@@ -222,10 +135,14 @@ function startJob(compiler: Compiler, units: readonly string[], target: string, 
   const pids = units.map((_, i) => `$p${i}`).join(" ");
   const clean = `rm -rf ${quote(folder)}`;
   const onSignal = `trap 'trap "" INT TERM HUP; for i in ${pids} $p; do pkill -P $i; kill $i; done 2>/dev/null; kill $clock 2>/dev/null; ${clean.replaceAll("'", "'\\''")}; exit ${interruptedStatus}' INT TERM HUP`;
-  const linking = `{ ${link} ${messages("link")} & p=$!; wait $p; }`;
+  const linking = inOne
+    ? "true"
+    : `{ ${quoted([compiler.command, ...linked(out, objects)])} ${messages("link")} & p=$!; wait $p; }`;
   const orphaned = `ended=$?; [ $ended = 0 ] || cat ${quote(folder)}/*.err >&2; kill -0 ${process.pid} 2>/dev/null || ${clean}; (exit $ended)`;
   const limit = `ulimit -v ${Math.ceil(memoryEach(units.length) / 1024)} 2>/dev/null`;
-  const work = `${spread}\n${limit}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${linking}\n${orphaned}`;
+  // The compiler's own temporary files go with the folder, however it ends.
+  const temporary = `export TMPDIR=${quote(folder)}`;
+  const work = `${spread}\n${limit}\n${temporary}\nfailed=0\n${jobs}\n${waits}\n[ $failed = 0 ] && ${linking}\n${orphaned}`;
   return {
     folder,
     out,
@@ -233,13 +150,18 @@ function startJob(compiler: Compiler, units: readonly string[], target: string, 
   };
 }
 
+/** Whether a disk is full: messages of the compiler that say so do not fit on it either. */
+function isFull(folder: string): boolean {
+  try {
+    const { bavail, bsize, files, ffree } = statfsSync(folder);
+    return bavail * bsize < 1 << 20 || (files > 0 && ffree === 0);
+  } catch {
+    return false;
+  }
+}
+
 /** Exit code of a compilation that a signal ended. */
 const interruptedStatus = 130;
-
-/** Ctrl-C or SIGTERM ended a compilation. */
-export class InterruptedError extends WeftError {
-  override name = "InterruptedError";
-}
 
 /** Called before and after each run of the compiler; the command line shows progress. */
 export const compileListeners = new Set<(event: "start" | "end") => void>();
@@ -250,7 +172,7 @@ const notify = (event: "start" | "end"): void => {
 /** Puts the result of a job into its place; only a finished file enters the cache. */
 function finishJob(
   compiler: Compiler,
-  { out }: Job,
+  { folder, out }: Job,
   target: string,
   ended: { error?: Error; status: string | number | null; stderr: string },
 ): void {
@@ -259,6 +181,8 @@ function finishJob(
   if (ended.error) fail(`the C compiler could not be started (${compiler.command})`, String(ended.error.message));
   if (ended.status !== 0 && outOfMemory.test(ended.stderr))
     fail(`the C compiler ${compiler.command} needs more memory for one program than it may use (WEFT_CC_BYTES)`, "");
+  if (ended.status !== 0 && isFull(folder))
+    fail(`no space left on device for what the C compiler ${compiler.command} writes`, ended.stderr);
   if (ended.status !== 0) fail(`the C compiler failed (${compiler.command}, exit ${ended.status})`, ended.stderr);
   seal(out);
   renameSync(out, target);
@@ -316,8 +240,8 @@ async function buildInBackground(
   }
 }
 
-const identityOf = ({ command, version, flags, programLibraries }: Compiler): string =>
-  [command, version, flags.join(" "), programLibraries.join(" "), processorKey()].join("\0");
+const identityOf = ({ command, version, flags, programFlags: own, programLibraries }: Compiler): string =>
+  [command, version, flags.join(" "), own.join(" "), programLibraries.join(" "), processorKey()].join("\0");
 
 /** Everything that compiled code depends on except its source; null without a compiler. */
 export function compilerIdentity(): string | null {
@@ -488,7 +412,7 @@ function libraryTarget(
   const linkFlags = [...(resident ? residentFlags : []), ...threads];
   const identity = [...linkFlags, ...libraries.map((path) => basename(path))];
   const system = resident ? allLibraries : compiler.programLibraries;
-  const own = { ...compiler, flags: [...compiler.flags, ...threads] };
+  const own = { ...compiler, flags: [...compiler.flags, ...(resident ? [] : compiler.programFlags), ...threads] };
   return targetOf(own, "so", identity, units, shared(linkFlags, libraries, system));
 }
 
@@ -517,12 +441,19 @@ async function cachedInBackground(target: Target, signal?: AbortSignal): Promise
   const { compiler, units, joined, file } = target;
   const made = cachedLibrary(file);
   if (made !== null) return made;
-  const compile = async (): Promise<string> => {
-    const path = inWritableFolder("cpu", (folder) => join(folder, file));
-    await buildInBackground(compiler, units, path, joined, signal);
-    addedToCache(path);
-    return path;
-  };
+  const compile = (): Promise<string> =>
+    inWritableFolderAsync("cpu", async (folder) => {
+      const path = join(folder, file);
+      const turn = await takeTurnInBackground(path, signal);
+      try {
+        if (isUsable(path)) return path;
+        await buildInBackground(compiler, units, path, joined, signal);
+        addedToCache(path);
+        return path;
+      } finally {
+        turn.release();
+      }
+    });
   const others = running.get(file);
   const found = others ?? compile().finally(() => running.delete(file));
   running.set(file, found);
@@ -557,40 +488,6 @@ const isUsable = (path: string): boolean => isCached(path) && isIntact(path);
 
 /** The path of an intact shared object of this name; null if it must be compiled. */
 export const cachedLibrary = (file: string): string | null => cachePlaces("cpu", file).find(isUsable) ?? null;
-
-/** Seconds after which a process stops waiting for another one's compiler and compiles itself. */
-const patienceSeconds = 120;
-const owner = `${hostname()} ${process.pid}`;
-
-/** Whether the owner of a lock has died. For processes of other machines, the age of the lock decides. */
-function isAbandoned(lock: string): boolean {
-  try {
-    if (Date.now() - statSync(lock).mtimeMs > patienceSeconds * 1e3) return true;
-    const [host, pid] = readFileSync(lock, "utf8").split(" ");
-    if (host !== hostname() || !(Number(pid) > 0)) return false;
-    process.kill(Number(pid), 0);
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ESRCH";
-  }
-}
-
-/** Takes the lock of a file. Two processes that compile the same file at once do no harm. */
-function takeTurn(path: string): { release(): void } {
-  const lock = `${path}.lock`;
-  const pause = new Int32Array(new SharedArrayBuffer(4));
-  for (const end = Date.now() + patienceSeconds * 1e3; Date.now() < end && !existsSync(path); ) {
-    try {
-      writeFileSync(lock, owner, { flag: "wx" });
-      return { release: () => rmSync(lock, { force: true }) };
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") break;
-    }
-    if (isAbandoned(lock)) rmSync(lock, { force: true });
-    else Atomics.wait(pause, 0, 0, 10);
-  }
-  return { release: () => {} };
-}
 
 /** Removes a cached file that could not be loaded. */
 export function discard(path: string): void {

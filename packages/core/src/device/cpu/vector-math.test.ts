@@ -4,8 +4,11 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import * as weft from "../../index.js";
+import { findCompiler } from "./compiler.js";
 import { callsVectorMath, vectorMathUnits } from "./native-units.js";
-import { findCompiler, sharedObject } from "./toolchain.js";
+import { sharedObject } from "./toolchain.js";
+
+const skip = weft.CpuDevice.available() ? false : "no C compiler";
 
 type Pair = [op: (x: weft.Tensor) => weft.Tensor, of: (x: number) => number, from: number, to: number];
 const functions: Record<string, Pair> = {
@@ -63,7 +66,7 @@ const random = (): number => {
 for (const dtype of ["float32", "float64"] as const) {
   const Values = dtype === "float32" ? Float32Array : Float64Array;
   for (const [name, [op, of, from, to]] of Object.entries(functions)) {
-    test(`${name} of ${dtype} has its digits at every position`, () => {
+    test(`${name} of ${dtype} has its digits at every position`, { skip }, () => {
       weft.setDevice("cpu");
       const wide = Array.from({ length: 2000 }, () => from + (to - from) * random());
       const near = Array.from({ length: 500 }, () => (random() - 0.5) * 2 ** (-20 * random()));

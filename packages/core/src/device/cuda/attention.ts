@@ -239,13 +239,31 @@ export function cudnnCallOf(node: Node, operands: readonly Strided[]): CudnnAtte
   const shape = shapeOf(node, kernel);
   // cuDNN gives no zeros for queries that see nothing.
   const sees = seesEverywhere(kernel, shape.queries, shape.keys);
-  if (mask !== "none" || dropout > 0 || !isHalf(shape.dtype) || !sees) return null;
+  if (dropout > 0 || !isHalf(shape.dtype) || !sees || givesMaskGradient(kernel)) return null;
+  const bias = mask === "float" ? biasOf(node, operands, shape) : null;
+  if (mask !== "none" && bias === null) return null;
   const places = Object.entries(placesOf(node, operands)).filter(
     ([name]) => gradient || ["q", "k", "v", "out"].includes(name),
   );
   if (places.some(([, place]) => place.offset % 8 !== 0)) return null;
   const strides = places.map(([name, { batch, head, row }]) => [name, { batch, head, row }]);
-  return oneQuery({ kernel: { gradient, scale, lower, upper }, ...shape, strides: Object.fromEntries(strides) });
+  const call = { kernel: { gradient, scale, lower, upper }, ...shape, strides: Object.fromEntries(strides) };
+  return bias === null ? oneQuery(call) : { ...call, bias };
+}
+
+/** An added mask as cuDNN takes it: rows of keys in memory, aligned. */
+function biasOf(node: Node, operands: readonly Strided[], shape: AttentionShape): CudnnAttentionCall["bias"] | null {
+  const at = attentionOf(node)!.packed ? 1 : 3;
+  const { strides, offset } = operands[at];
+  const batch = mergedBatch(node.inputs[at].shape.slice(0, -3), strides);
+  const [head, row, key] = strides.slice(-3);
+  const lead = [batch ?? -1, head, row];
+  if (key !== 1 || node.inputs[at].dtype !== "float32" || [offset, ...lead].some((n) => n < 0 || n % 4 !== 0))
+    return null;
+  const dims = [shape.batch, shape.heads, shape.queries].map((n, i) => (lead[i] === 0 ? 1 : n));
+  // Strides of axes of one element are those of a tensor in order.
+  const packed = [dims[1] * dims[2] * shape.keys, dims[2] * shape.keys, shape.keys];
+  return { dims: [...dims, shape.keys], strides: [...lead.map((n, i) => (n === 0 ? packed[i] : n)), 1] };
 }
 
 /** Heads that share keys, with one query each, are the queries of one head: keys and values are read once for all of them. */
@@ -438,7 +456,7 @@ export function attentionArguments(
 
 /** The same addresses by name, for cuDNN. */
 export function attentionPlaces(node: Node, args: readonly number[]): AttentionPlaces {
-  const [q, k, v] = args;
-  if (!attentionOf(node)!.gradient) return { q, k, v, out: args[5], logSums: args[6] };
-  return { q, k, v, out: args[4], logSums: args[5], g: args[7], dq: args[8], dk: args[9], dv: args[10] };
+  const [q, k, v, bias] = args;
+  if (!attentionOf(node)!.gradient) return { q, k, v, bias, out: args[5], logSums: args[6] };
+  return { q, k, v, bias, out: args[4], logSums: args[5], g: args[7], dq: args[8], dk: args[9], dv: args[10] };
 }

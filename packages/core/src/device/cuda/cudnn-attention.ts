@@ -1,5 +1,6 @@
 // Attention by cuDNN's fused kernels: the operation graphs of the forward and backward pass, in the form that cuDNN recognizes.
-// Used on half types without dropout where the mask is a band or none; everything else runs the kernels of native/attention.ts.
+// Used on half types without dropout where the mask is a band, added numbers or none; everything else runs the kernels of
+// native/attention.ts.
 import type { AttentionKernel, DType } from "../../graph/index.js";
 import type { CudaContext } from "./context.js";
 import { CudnnError, CudnnGraph, type CudnnTensor, type CudnnType, cudnnOf } from "./cudnn.js";
@@ -22,12 +23,14 @@ export interface CudnnAttentionCall {
   queries: number;
   keys: number;
   size: number;
+  /** Numbers added to the scores, float32: sizes and strides [batch, heads, queries, keys], with sizes of 1 where all see the same. */
+  bias?: { dims: number[]; strides: number[] };
   strides: Record<"q" | "k" | "v" | "out", HeadStrides> & Partial<Record<"g" | "dq" | "dk" | "dv", HeadStrides>>;
 }
 
 /** Addresses of a call; gradients are given for backward passes. */
 export type AttentionPlaces = Record<"q" | "k" | "v" | "out" | "logSums", number> &
-  Partial<Record<"g" | "dq" | "dk" | "dv", number>>;
+  Partial<Record<"g" | "dq" | "dk" | "dv" | "bias", number>>;
 
 /** A plan that was found for a call. */
 export interface CudnnAttention {
@@ -53,6 +56,7 @@ class Builder {
   ) {
     this.graph = new CudnnGraph(context, cudnnOf(context)!);
     this.type = types[call.dtype]!;
+    this.bias = call.bias === undefined ? null : this.graph.tensor({ ...call.bias, type: "float" });
   }
 
   /** [batch, heads, length, size] in memory. */
@@ -93,6 +97,20 @@ class Builder {
     });
   }
 
+  /** What is added to the scores, in memory. */
+  readonly bias: CudnnTensor | null;
+
+  /** Products of queries and keys, scaled, with the bias. */
+  biased(product: CudnnTensor): CudnnTensor {
+    const scaled = this.graph.pointwise("mul", [product, this.graph.scalar(this.call.kernel.scale)]);
+    return this.bias === null ? scaled : this.graph.pointwise("add", [scaled, this.bias]);
+  }
+
+  /** The bias among the tensors of a run. */
+  biasAt({ bias }: AttentionPlaces): [CudnnTensor, number][] {
+    return this.bias === null ? [] : [[this.bias, bias!]];
+  }
+
   /** Scores outside the band become -infinity. cuDNN skips tiles if the comparisons have exactly this form. */
   banded(scores: CudnnTensor): CudnnTensor {
     const { graph, call } = this;
@@ -128,8 +146,7 @@ function buildForward(context: CudaContext, call: CudnnAttentionCall): CudnnAtte
   const q = builder.rows(strides.q, heads, queries);
   const k = builder.columns(strides.k, shared, keys);
   const product = graph.matmul(q, k, builder.scores());
-  const scaled = graph.pointwise("mul", [product, graph.scalar(call.kernel.scale)]);
-  const masked = builder.banded(scaled);
+  const masked = builder.banded(builder.biased(product));
   const top = graph.reduce("max", masked, builder.perQuery(false));
   const exp = graph.pointwise("exp", [graph.pointwise("sub", [masked, top])]);
   const total = graph.reduce("add", exp, builder.perQuery(false));
@@ -145,13 +162,7 @@ function buildForward(context: CudaContext, call: CudnnAttentionCall): CudnnAtte
     workspaceBytes: plan.workspaceBytes,
     run: (at, workspace) =>
       plan.run(
-        [
-          [q, at.q],
-          [k, at.k],
-          [v, at.v],
-          [out, at.out],
-          [logSums, at.logSums],
-        ],
+        [[q, at.q], [k, at.k], [v, at.v], [out, at.out], [logSums, at.logSums], ...builder.biasAt(at)],
         workspace,
       ),
   };
@@ -182,8 +193,7 @@ function buildBackward(context: CudaContext, call: CudnnAttentionCall): CudnnAtt
   graph.pointwise("mul", [sums, graph.scalar(1)], { out: delta });
   // weights = exp(scores - log-sums); dv = weights^T g.
   const product = graph.matmul(q, k, builder.scores());
-  const scaled = graph.pointwise("mul", [product, scale]);
-  const shifted = graph.pointwise("sub", [scaled, logSums]);
+  const shifted = graph.pointwise("sub", [builder.biased(product), logSums]);
   const weights = graph.pointwise("exp", [builder.banded(shifted)]);
   const turned = {
     dims: [batch, heads, keys, queries],
@@ -243,6 +253,7 @@ function buildBackward(context: CudaContext, call: CudnnAttentionCall): CudnnAtt
           [dv, at.dv!],
           [delta, workspace],
           [sum, workspace + deltaBytes],
+          ...builder.biasAt(at),
         ],
         workspace + deltaBytes + sumBytes,
       ),

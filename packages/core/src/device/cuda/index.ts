@@ -196,7 +196,7 @@ export class CudaDevice implements Device {
       ...cudaScheduleOptions,
       conv: {
         supports: (node) => convolutions?.supports(node) ?? false,
-        widensHalf: false,
+        widensHalf: () => false,
         symmetric: true,
         loopsDepthwise: true,
         hasDepthwise: isDepthwiseKernel,

@@ -61,8 +61,10 @@ export function updateCall(node: Node<"updateSlice">): { name: string; count: nu
 
 /** One entry per library op: a missing one is a type error. */
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
-  cumsum: (node, { input, output, workspace, kernels }) =>
-    launchScan(node, kernelDType[node.inputs[0].dtype], { x: input(0), out: output, workspace }, kernels),
+  cumsum: (node, { input, output, workspace, kernels }) => {
+    const [from, to] = [node.inputs[0].dtype, node.dtype].map((dtype) => kernelDType[dtype]);
+    launchScan(node, from === to ? to : from + to, { x: input(0), out: output, workspace }, kernels);
+  },
   conv: (node, { input, output, workspace, kernels, convolutions }) => {
     const operands = { inputs: [input(0), input(1)], output, workspace };
     if (isDepthwiseKernel(node)) launchDepthwise(node, kernelDType[node.dtype], operands, kernels);

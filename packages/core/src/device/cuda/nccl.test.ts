@@ -8,6 +8,7 @@ import { type CollectiveAttrs, GroupError, movedBytes } from "../group/index.js"
 import type { CudaBuffer } from "./context.js";
 import { CudaDevice } from "./index.js";
 import { contiguous, type NcclGroup, ncclGroup } from "./nccl.js";
+import { gpuId, joinNccl } from "./nccl-join.js";
 import { FakeCuda } from "./testkit.js";
 
 /** The host's side of rank 1 of 2: rank 0's id arrives from it. */
@@ -52,6 +53,24 @@ function onRank1(body: (group: NcclGroup, fake: FakeCuda, host: Host, from: numb
     device.close();
   });
 }
+
+test("GPUs with equal bus ids on two machines are two, and those of containers of one machine are one", () =>
+  new FakeCuda().within(() => {
+    const device = new CudaDevice(0);
+    const { busId } = device.context;
+    const joined = (other: Buffer): string => {
+      const host = new Host(0, 2);
+      host.collective = (_, input, output) => {
+        output.set(input, 0);
+        output.set(other, input.length);
+      };
+      return joinNccl(device, host).kind;
+    };
+    assert.equal(joined(gpuId(busId, "another machine")), "nccl");
+    assert.equal(joined(gpuId("0000:99:00.0")), "nccl");
+    assert.equal(joined(gpuId(busId)), "shm");
+    device.close();
+  }));
 
 test("boxes without gaps", () => {
   assert.deepEqual(contiguous({ start: [2, 0], size: [3, 4] }, [8, 4]), { start: 8, length: 12 });

@@ -37,8 +37,17 @@ const sumBytesOf = (dtype: DType): number => {
   return isHalf(dtype) ? 4 : dtype === "float32" || dtype === "complex64" ? 8 : part;
 };
 
+/** Integers whose running sums are wider: kernels read them as they are (the types of native/scan.cu). */
+const narrowSums: Partial<Record<DType, readonly DType[]>> = {
+  int32: ["int64"],
+  uint8: ["uint64", "int32"],
+  bool: ["int64", "int32"],
+};
+export const sumsNarrow = (from: DType, to: DType): boolean => narrowSums[from]?.includes(to) ?? false;
+
 function scanShape(node: Node<"cumsum">): ScanShape {
-  const { shape, dtype } = node.inputs[0];
+  const { dtype } = node;
+  const { shape } = node.inputs[0];
   const { axis } = node.attrs;
   const parts = isComplex(dtype) ? 2 : 1;
   const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
@@ -64,7 +73,8 @@ export function launchScan(
   const reverse = Number(node.attrs.reverse);
   const sums = segments > 1 ? workspace : 0;
   if (inner === 1) {
-    const wide = Number((n * bytes) % 16 === 0 && x % 16 === 0 && out % 16 === 0);
+    const isAligned = (size: number, at: number): boolean => (n * size) % 16 === 0 && at % 16 === 0;
+    const wide = Number(isAligned(bytesOf(node.inputs[0].dtype), x) && isAligned(bytes, out));
     const blocks = lines * segments;
     if (segments > 1)
       calls.launch(`w_scan_sums_${type}`, blocks, scanThreads, [x, sums, n, segments, length, reverse, wide]);

@@ -15,7 +15,7 @@ import type { Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
 import { preludeFor } from "./prelude.js";
 import { isResident, type ResidentLoop, residentLoop } from "./resident-loop.js";
-import { scanSortWorkspace, selectsPlaces } from "./scan-sort.js";
+import { scanSortWorkspace, selectsPlaces, sumsNarrow } from "./scan-sort.js";
 import { scatterWorkspace } from "./scatter.js";
 
 /** Schedule options of this device. */
@@ -24,12 +24,14 @@ export const cudaScheduleOptions: ScheduleOptions = {
   longReduction: 4096,
   splitColumns: 512,
   columnsInRows: 32,
-  halfMatmul: true,
+  onePassMoments: true,
+  halfMatmul: () => true,
   // Beyond, the library reads memory as fast and what is fused weighs nothing.
   vectorRows: 64 << 20,
   trueHalfSpectra: true,
   selects: selectsPlaces,
   sortsValues: true,
+  sumsNarrow,
   countsOnes: true,
   overwrites: true,
   workspace: (node) => scatterWorkspace(node) + scanSortWorkspace(node) + attentionWorkspace(node),

@@ -138,6 +138,10 @@ const binaryTable: Record<BinaryFn, BinaryRow> = {
   complex: {},
 };
 
+/** The function on doubles, or undefined if there is none. */
+export const realFunction = (fn: UnaryFn): ((x: number) => number) | undefined => unaryTable[fn].real;
+export const realFunction2 = (fn: BinaryFn): ((x: number, y: number) => number) | undefined => binaryTable[fn].real;
+
 const undefinedOn = (name: string, dtype: DType): InternalError =>
   new InternalError(`${name} is not defined on ${dtype}`);
 

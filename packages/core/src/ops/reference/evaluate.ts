@@ -1,5 +1,6 @@
 // The table of all ops, and the evaluator of functions.
 import {
+  type Aval,
   functionOrder,
   type GraphFn,
   InternalError,
@@ -41,15 +42,13 @@ export const referenceRules: ReferenceRules<Exclude<OpName, ControlOp>> = {
 const running = controlRules(evaluateSteps);
 const isControl = (op: OpName): op is ControlOp => Object.hasOwn(running, op);
 
-function checkResults(node: Node, results: readonly Value[]): void {
-  const avals = outputAvals(node);
-  const agree =
-    results.length === avals.length && results.every((value, i) => hasAval(value, avals[i].shape, avals[i].dtype));
-  if (!agree) {
+function checkResults(node: Node, avals: readonly Aval[], results: readonly Value[]): void {
+  let agree = results.length === avals.length;
+  for (let i = 0; agree && i < avals.length; i++) agree = hasAval(results[i], avals[i].shape, avals[i].dtype);
+  if (!agree)
     throw new InternalError(
       `${node.op} %${node.id} should be ${avals.map(showAval).join(", ")} and is ${results.map(showAval).join(", ")}`,
     );
-  }
 }
 
 /** Elements of a value that is evaluated: the rules build lists, and V8 ends the process where a list grows past 2^27. */
@@ -72,6 +71,54 @@ export function evaluate(fn: GraphFn, args: readonly Value[], group: CollectiveG
   return at.value;
 }
 
+interface EvaluationStep {
+  node: Node;
+  avals: readonly Aval[];
+  place: number;
+  inputs: readonly number[];
+  /** Places of values that nobody reads after this step. */
+  lastUses: readonly number[];
+}
+
+/** The order of evaluation, with places of values in a list instead of nodes: bodies of loops run thousands of times. */
+interface EvaluationPlan {
+  /** Places of parameters: those that no node reads have one too. */
+  params: readonly number[];
+  steps: readonly EvaluationStep[];
+  outputs: readonly number[];
+}
+
+const plans = new WeakMap<GraphFn, EvaluationPlan>();
+
+function planOf(fn: GraphFn): EvaluationPlan {
+  const known = plans.get(fn);
+  if (known !== undefined) return known;
+  const order = functionOrder(fn);
+  order.forEach(checkExtents);
+  const places = new Map<Node, number>();
+  const placeOf = (node: Node): number => {
+    const place = places.get(node) ?? places.size;
+    places.set(node, place);
+    return place;
+  };
+  const params = fn.params.map(placeOf);
+  const isParam = new Set(fn.params);
+  const computed = order.filter((node) => !isParam.has(node));
+  const last = new Map<Node, number>();
+  for (const [i, node] of computed.entries()) for (const input of node.inputs) last.set(input, i);
+  for (const node of fn.outputs) last.delete(node);
+  const steps = computed.map((node, i) => ({
+    node,
+    avals: outputAvals(node),
+    place: placeOf(node),
+    inputs: node.inputs.map(placeOf),
+    lastUses: [...new Set(node.inputs)].filter((input) => last.get(input) === i).map(placeOf),
+  }));
+  const plan = { params, steps, outputs: fn.outputs.map(placeOf) };
+  plans.set(fn, plan);
+  return plan;
+}
+
 /**
  * Runs a function on host values up to each of its collectives. Intermediate values are dropped after their last use. A result may share its
  * memory with an argument; neither is ever written to.
@@ -79,33 +126,22 @@ export function evaluate(fn: GraphFn, args: readonly Value[], group: CollectiveG
 export function* evaluateSteps(fn: GraphFn, args: readonly Value[]): EvaluationSteps {
   if (args.length !== fn.params.length)
     throw new InternalError(`a function of ${fn.params.length} parameters was given ${args.length} values`);
-  const params = new Set(fn.params);
-  const order = functionOrder(fn);
-  order.forEach(checkExtents);
-  const uses = new Map<Node, number>();
-  const use = (node: Node): void => void uses.set(node, (uses.get(node) ?? 0) + 1);
-  for (const node of order) if (!params.has(node)) node.inputs.forEach(use);
-  fn.outputs.forEach(use);
-
-  const values = new Map<Node, Value[]>();
-  fn.params.forEach((param, i) => {
-    checkResults(param, [args[i]]);
-    values.set(param, [args[i]]);
-  });
-  for (const node of order) {
-    if (params.has(node)) continue;
-    const inputs = node.inputs.flatMap((input) => values.get(input) as Value[]);
+  const { params, steps, outputs } = planOf(fn);
+  const values: (Value[] | undefined)[] = [];
+  for (const [i, param] of fn.params.entries()) {
+    checkResults(param, outputAvals(param), [args[i]]);
+    values[params[i]] = [args[i]];
+  }
+  for (const { node, avals, place, inputs: places, lastUses } of steps) {
+    const inputs: Value[] = [];
+    for (const input of places) for (const value of values[input] as Value[]) inputs.push(value);
     const result = isControl(node.op)
       ? yield* (running[node.op] as (inputs: readonly Value[], node: Node) => EvaluationSteps)(inputs, node)
       : (referenceRules[node.op] as ReferenceRule<OpName>)(inputs, node);
     const results = Array.isArray(result) ? result : [result];
-    checkResults(node, results);
-    values.set(node, results);
-    for (const input of node.inputs) {
-      const left = (uses.get(input) as number) - 1;
-      uses.set(input, left);
-      if (left === 0) values.delete(input);
-    }
+    checkResults(node, avals, results);
+    values[place] = results;
+    for (const input of lastUses) values[input] = undefined;
   }
-  return fn.outputs.map((output) => (values.get(output) as Value[])[0]);
+  return outputs.map((output) => (values[output] as Value[])[0]);
 }

@@ -2,6 +2,7 @@
 
 export { combine, membersOf } from "./collective.js";
 export type { EvaluationSteps, PendingCollective } from "./control.js";
+export { realFunction, realFunction2 } from "./elementwise.js";
 export { evaluate, evaluateSteps, referenceRules } from "./evaluate.js";
 export { droppedOf, keptScale, numbering, threefry2x32 } from "./random.js";
 export { erf } from "./scalar.js";

@@ -46,6 +46,22 @@ const pointwise: Case[] = [
 ];
 
 const normalizations: Case[] = [
+  {
+    name: "rmsNorm: weight",
+    dtypes: floats,
+    inputs: (s) => [s.nonzero([3, 4]), s.nonzero([4])],
+    fn: (x, weight) => weft.rmsNorm(x, { weight, epsilon: 1e-3 }),
+    np: "a / np.sqrt(np.mean(a * a, -1, keepdims=True) + 1e-3) * b",
+    loose: 8,
+  },
+  {
+    name: "normalize: orders",
+    dtypes: floats,
+    inputs: (s) => [s.nonzero([3, 4])],
+    fn: (x) => [weft.normalize(x), weft.normalize(x, { axes: 0, order: 1 }), weft.normalize(x, { epsilon: 1e3 })],
+    np: "(a / np.linalg.norm(a, axis=-1, keepdims=True), a / np.abs(a).sum(0, keepdims=True), a / 1e3)",
+    loose: 8,
+  },
   ...[0, 1, -1].flatMap((axis): Case[] => [
     {
       name: `softmax: axis ${axis}`,

@@ -62,7 +62,7 @@ const elementary: Case[] = [
     "fmod: special values",
     singles,
     (s) => [s.exact([6], [5.5, -5.5, -0, 3, Infinity, 1]), s.exact([6], [-2, 2, 2, Infinity, 2, 0])],
-    (a, b) => [weft.fmod(a, b), weft.signbit(weft.fmod(a, b))],
+    (a, b) => [weft.fmod(a, b), weft.signbit(weft.nanToNum(weft.fmod(a, b)))],
     "(np.fmod(a, b), np.signbit(a))",
     { ...none, dtypes: ["float64"] },
   ),
@@ -224,6 +224,33 @@ const grids: Case[] = [
     (s) => [s.any([4, 5])],
     (x) => [weft.slidingWindow(x, [2, 3]), weft.slidingWindow(x, [2], { stride: 2 })],
     "(np.lib.stride_tricks.sliding_window_view(a, (2, 3)), np.lib.stride_tricks.sliding_window_view(a, 2, -1)[:, ::2])",
+  ),
+  plain(
+    "reduceWindow: sums and products",
+    numbers,
+    (s) => [s.any([4, 5])],
+    (x) => [weft.reduceWindow(x, [2, 3], "sum"), weft.reduceWindow(x, [2], "prod", { stride: 2, padding: [[1, 0]] })],
+    "(np.lib.stride_tricks.sliding_window_view(a, (2, 3)).sum((-2, -1)).astype(a.dtype), np.lib.stride_tricks.sliding_window_view(np.pad(a, ((0, 0), (1, 0)), constant_values=1), 2, -1)[:, ::2].prod(-1).astype(a.dtype))",
+    { loose: 4 },
+  ),
+  plain(
+    "reduceWindow: extrema",
+    reals,
+    (s) => [s.distinct([3, 5])],
+    (x) => [weft.reduceWindow(x, [3], "max", { padding: [[1, 1]] }), weft.reduceWindow(x, [2, 2], "min")],
+    "(np.lib.stride_tricks.sliding_window_view(np.pad(a, ((0, 0), (1, 1)), mode='edge'), 3, -1).max(-1), np.lib.stride_tricks.sliding_window_view(a, (2, 2)).min((-2, -1)))",
+  ),
+  plain(
+    "associativeScan: sums, products and lines",
+    inexact,
+    (s) => [s.nonzero([5, 3]), s.nonzero([5, 3])],
+    (x, y) => [
+      weft.associativeScan((p, q) => p.add(q), x),
+      weft.associativeScan((p, q) => p.mul(q), x, { axis: 1, reverse: true }),
+      weft.associativeScan(([a, b], [c, d]) => [a.mul(c), c.mul(b).add(d)], [x, y])[1],
+    ],
+    "(np.cumsum(a, 0), np.cumprod(a[:, ::-1], 1)[:, ::-1], (lambda f: f(f, 0, b[:1]))(lambda f, i, y: y if i == 4 else f(f, i + 1, np.concatenate([y, (a[i + 1] * y[-1] + b[i + 1])[None]]))))",
+    { loose: 32, vmap: false },
   ),
   ...(["edge", "reflect", "symmetric", "wrap", "maximum", "minimum"] as const).map((mode) =>
     plain(

@@ -126,6 +126,49 @@ const pixels: Case[] = [
     ),
   ),
   plain(
+    "embeddingBag: rows of ids, three modes, padding",
+    singles,
+    (s) => [s.any([5, 4])],
+    (table) => {
+      const ids = weft.tensor([[0, 2, 2], [1, 4, 0], [3, 3, 3]], { dtype: "int32" }); // biome-ignore format: a table
+      return [
+        ...(["sum", "mean", "max"] as const).map((mode) => weft.embeddingBag(ids, table, { mode })),
+        weft.embeddingBag(ids, table, { paddingIndex: 3 }),
+      ];
+    },
+    "(lambda r: (r.sum(1), r.mean(1), r.max(1), r.mean(1) * np.array([[1], [1], [0]], a.dtype)))" +
+      "(a[[[0, 2, 2], [1, 4, 0], [3, 3, 3]]])",
+    { grad2: false },
+  ),
+  plain(
+    "embeddingBag: offsets with an empty bag, weights",
+    singles,
+    (s) => [s.any([5, 4]), s.any([4])],
+    (table, weights) => {
+      const ids = weft.tensor([0, 2, 2, 4], { dtype: "int64" });
+      const offsets = weft.tensor([0, 3, 3], { dtype: "int64" });
+      return weft.embeddingBag(ids, table, { mode: "sum", offsets, weights });
+    },
+    "np.stack([(a[[0, 2, 2]] * b[:3, None]).sum(0), 0 * a[0], a[4] * b[3]])",
+    { vmap: false },
+  ),
+  plain(
+    "maxPoolIndices2d: places in images",
+    singles,
+    (s) => [s.any([1, 2, 4, 6])],
+    (x) => weft.maxPoolIndices2d(x, { kernel: 2 }),
+    "max_unpool2d(a)[0]",
+    { ...none, vmap: false },
+  ),
+  plain(
+    "maxUnpool2d: of maxPoolIndices2d",
+    singles,
+    (s) => [s.any([1, 2, 4, 6])],
+    (x) => weft.maxUnpool2d(weft.maxPool2d(x, { kernel: 2 }), weft.maxPoolIndices2d(x, { kernel: 2 }), { kernel: 2 }),
+    "max_unpool2d(a)[1]",
+    { vmap: false, grad2: false },
+  ),
+  plain(
     "cdist: several orders",
     singles,
     (s) => [s.any([4, 3]), s.nonzero([2, 3])],

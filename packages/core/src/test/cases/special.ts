@@ -401,6 +401,33 @@ const two: Case["inputs"] = (s) => [s.any([3, 4]), s.any([3, 4])];
 const signs: Case["inputs"] = (s) => [s.any([3, 4]), s.any([3, 4]), s.exact([3], [1, -1, 1])];
 const losses: Case[] = [
   plain(
+    "binaryCrossEntropy: reductions",
+    singles,
+    (s) => [s.between(0.05, 0.95, [3, 4]), s.between(0, 1, [3, 4])],
+    (p, t) => [
+      weft.binaryCrossEntropy(p, t),
+      weft.binaryCrossEntropy(p, t, { reduction: "none", weight: weft.fullLike(t, 2) }),
+    ],
+    "(np.mean(-b * np.log(a) - (1 - b) * np.log(1 - a)), -2 * (b * np.log(a) + (1 - b) * np.log(1 - a)))",
+    { loose: 8 },
+  ),
+  plain(
+    "binaryCrossEntropy: certain",
+    singles,
+    (s) => [s.exact([3], [0, 1, 0]), s.exact([3], [1, 0, 0])],
+    (p, t) => weft.binaryCrossEntropy(p, t, { reduction: "none" }),
+    "np.array([100, 100, 0]) + 0 * a",
+    none,
+  ),
+  plain(
+    "softMarginLoss: both classes",
+    singles,
+    (s) => [s.any([4]), s.exact([4], [1, -1, 1, -1])],
+    (x, t) => weft.softMarginLoss(x, t),
+    "np.mean(np.log1p(np.exp(-a * b)))",
+    { grad: [0], loose: 4 },
+  ),
+  plain(
     "klDivLoss: reductions",
     singles,
     (s) => [s.between(-4, -0.1, [3, 4]), s.between(0, 1, [3, 4])],

@@ -10,6 +10,8 @@ typedef struct {
                long bcs, int bconj, void* c, long crs, int rank, const long* sizes, const long* as, const long* bs,
                const long* cs, int threads);
   void (*cumsum)(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads);
+  /* Running products (0), largest (1) and smallest (2) elements. */
+  void (*scan)(int dtype, int fn, long outer, long n, long inner, const void* x, void* out, int threads);
   /* The places of the first "count" elements of each row in its order. */
   int (*argsort)(int dtype, long rows, long n, long first, long count, int descending, const void* x, int32_t* out,
                  int threads);

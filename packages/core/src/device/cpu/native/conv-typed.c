@@ -2,6 +2,7 @@
 // with T as the type and TYPED giving functions its suffix.
 #define _GNU_SOURCE
 #include <complex.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,10 @@
 #define SUMS(name)
 #endif
 
+#if REAL
+#include "conv-grouped.h"
+#endif
+
 /* First index of y whose window position k is inside x, and the index after the last one. */
 static void TYPED(inside)(const wc_shape* s, int axis, long k, long* low, long* high) {
   const long offset = s->dilation[axis] * k - s->low[axis], stride = s->stride[axis];
@@ -25,24 +30,21 @@ static void TYPED(inside)(const wc_shape* s, int axis, long k, long* low, long* 
   *high = after < s->y[axis] ? (after > *low ? after : *low) : s->y[axis];
 }
 
-/* One row of windows, channels first: positions [from, to) of the last axis for one tap. */
-static inline void TYPED(row)(const wc_shape* s, T* x, T* panel, long from, long to, long tap, int back) {
-  long low, high;
-  TYPED(inside)(s, 2, tap, &low, &high);
+/* One row of windows, channels first: positions [from, to) of the last axis for one tap, of which [low, high) are inside x. */
+static inline void TYPED(row)(T* x, T* panel, long from, long to, long low, long high, long stride, int back) {
   low = low < from ? from : low > to ? to : low;
   high = high < low ? low : high > to ? to : high;
-  const long stride = s->stride[2], offset = s->dilation[2] * tap - s->low[2];
   if (back) {
     if (stride == 1)
-      for (long j = low; j < high; j++) x[j + offset] += panel[j - from];
+      for (long j = low; j < high; j++) x[j] += panel[j - from];
     else
-      for (long j = low; j < high; j++) x[j * stride + offset] += panel[j - from];
+      for (long j = low; j < high; j++) x[j * stride] += panel[j - from];
     return;
   }
   for (long j = from; j < low; j++) panel[j - from] = 0;
-  if (stride == 1) memcpy(panel + low - from, x + low + offset, (high - low) * sizeof(T));
+  if (stride == 1) memcpy(panel + low - from, x + low, (high - low) * sizeof(T));
   else
-    for (long j = low; j < high; j++) panel[j - from] = x[j * stride + offset];
+    for (long j = low; j < high; j++) panel[j - from] = x[j * stride];
   for (long j = high; j < to; j++) panel[j - from] = 0;
 }
 
@@ -52,30 +54,34 @@ static void TYPED(windows_first)(const wc_shape* s, long group, long first, long
   for (long done = 0; done < count;) {
     const long n = (first + done) / positions, start = (first + done) % positions;
     const long part = positions - start < count - done ? positions - start : count - done;
+    const long j0 = start % s->y[2], r1 = start / s->y[2] % s->y[1], r0 = start / s->y[2] / s->y[1];
     long line = 0;
     for (long c = 0; c < channels; c++)
       for (long k0 = 0; k0 < s->k[0]; k0++)
         for (long k1 = 0; k1 < s->k[1]; k1++)
           for (long k2 = 0; k2 < s->k[2]; k2++, line++) {
             T* image = x + (n * s->c + group * channels + c) * pixels;
-            T* to = panel + line * count + done;
-            for (long p = start; p < start + part;) {
-              const long j = p % s->y[2], rest = p / s->y[2], i1 = rest % s->y[1], i0 = rest / s->y[1];
-              const long stop = s->y[2] - j < start + part - p ? s->y[2] : j + start + part - p;
-              const long x0 = s->stride[0] * i0 + s->dilation[0] * k0 - s->low[0];
+            T *to = panel + line * count + done, *end = to + part;
+            const long offset = s->dilation[2] * k2 - s->low[2];
+            long low, high, x0 = s->stride[0] * r0 + s->dilation[0] * k0 - s->low[0], i1 = r1;
+            TYPED(inside)(s, 2, k2, &low, &high);
+            /* Row by row of y; the first may begin, and the last end, in its middle. */
+            for (long j = j0; to < end; j = 0) {
+              const long stop = s->y[2] - j < end - to ? s->y[2] : j + (end - to);
               const long x1 = s->stride[1] * i1 + s->dilation[1] * k1 - s->low[1];
+              T* from = image + (x0 * s->x[1] + x1) * s->x[2] + offset;
               int in = x0 >= 0 && x0 < s->x[0] && x1 >= 0 && x1 < s->x[1];
               if (back && axis == 0) in = in && x0 >= slab_low && x0 < slab_high;
               if (back && axis == 1) in = in && x1 >= slab_low && x1 < slab_high;
               if (in && back && axis == 2) {
                 for (long q = j; q < stop; q++) {
-                  const long x2 = s->stride[2] * q + s->dilation[2] * k2 - s->low[2];
-                  if (x2 >= slab_low && x2 < slab_high)
-                    image[(x0 * s->x[1] + x1) * s->x[2] + x2] += to[p - start + q - j];
+                  const long x2 = s->stride[2] * q + offset;
+                  if (x2 >= slab_low && x2 < slab_high) from[s->stride[2] * q] += to[q - j];
                 }
-              } else if (in) TYPED(row)(s, image + (x0 * s->x[1] + x1) * s->x[2], to + p - start, j, stop, k2, back);
-              else if (!back) memset(to + p - start, 0, (stop - j) * sizeof(T));
-              p += stop - j;
+              } else if (in) TYPED(row)(from, to, j, stop, low, high, s->stride[2], back);
+              else if (!back) memset(to, 0, (stop - j) * sizeof(T));
+              to += stop - j;
+              if (++i1 == s->y[1]) i1 = 0, x0 += s->stride[0];
             }
           }
     done += part;
@@ -87,9 +93,9 @@ static void TYPED(windows_last)(const wc_shape* s, long group, long first, long 
   const long positions = wc_volume(s->y), pixels = wc_volume(s->x), channels = s->c / s->groups;
   /* Neighboring taps of one row lie side by side in x where no group and no dilation separates them. */
   const int joined = s->groups == 1 && s->dilation[2] == 1 && !back;
+  long n = first / positions, i2 = first % s->y[2], i1 = first % positions / s->y[2] % s->y[1];
+  long i0 = first % positions / s->y[2] / s->y[1];
   for (long q = 0; q < count; q++) {
-    const long n = (first + q) / positions, p = (first + q) % positions;
-    const long i2 = p % s->y[2], rest = p / s->y[2], i1 = rest % s->y[1], i0 = rest / s->y[1];
     const long b2 = s->stride[2] * i2 - s->low[2];
     T* to = panel + q * s->window;
     T* image = x + n * pixels * s->c + group * channels;
@@ -118,6 +124,11 @@ static void TYPED(windows_last)(const wc_shape* s, long group, long first, long 
         }
       }
     }
+    if (++i2 < s->y[2]) continue;
+    i2 = 0;
+    if (++i1 < s->y[1]) continue;
+    i1 = 0;
+    if (++i0 == s->y[0]) i0 = 0, n++;
   }
 }
 
@@ -132,6 +143,7 @@ void TYPED(wc_windows)(const wc_shape* s, long group, long first, long count, vo
                                                          slab_high);
 }
 
+#if !MOVES_ONLY
 /* One channel in, one out, channels first. a and b are the operands of the kind; x, w and y its three tensors. */
 static void TYPED(plane)(const wc_shape* s, T* x, T* w, T* y) {
   const long pixels = wc_volume(s->x), positions = wc_volume(s->y);
@@ -220,6 +232,19 @@ static void TYPED(planes)(void* const* p, long lo, long hi) {
   const TYPED(depthwise_job)* j = p[0];
   const wc_shape* s = j->s;
   const long taps = wc_volume(s->k), pixels = wc_volume(s->x), positions = wc_volume(s->y), c = s->c;
+#if REAL
+  if (s->kind != 2 && s->stride[0] * s->stride[1] * s->stride[2] == 1) {
+    const TYPED(geometry) g = TYPED(geometry_of)(s);
+    const TYPED(padded) pad = TYPED(padded_of)(&g, s);
+    T* copy = calloc(wc_volume((const long[3]){pad.size[0], pad.size[1], pad.pitch}), sizeof(T));
+    for (long at = lo; at < hi && copy; at++) {
+      T *x = j->x + at * pixels, *y = j->y + at * positions;
+      TYPED(padded_plane)(s, &g, &pad, s->kind == 1 ? y : x, j->w + at % c * taps, s->kind == 1 ? x : y, copy);
+    }
+    free(copy);
+    if (copy) return;
+  }
+#endif
   for (long at = lo; at < hi; at++)
     for (long n = at / c; n < (s->kind == 2 ? s->n : at / c + 1); n++)
       TYPED(plane)(s, j->x + (n * c + at % c) * pixels, j->w + at % c * taps, j->y + (n * c + at % c) * positions);
@@ -238,12 +263,24 @@ static void TYPED(pieces)(void* const* p, long lo, long hi) {
   }
 }
 
-/* One channel in and one out in every group. */
+int TYPED(wc_is_grouped)(const wc_shape* s) {
+#if REAL
+  return TYPED(is_grouped)(s);
+#else
+  (void)s;
+  return 0;
+#endif
+}
+
+/* One channel in and one out in every group, or those for which wc_is_grouped holds. */
 int TYPED(wc_depthwise)(const wc_shape* s, const void* a, const void* b, void* out, int threads, double work) {
   T* x = (T*)(s->kind == 1 ? out : a);
   T* w = (T*)(s->kind == 2 ? out : b);
   T* y = (T*)(s->kind == 0 ? out : s->kind == 1 ? a : b);
   const long taps = wc_volume(s->k), pixels = wc_volume(s->x), positions = wc_volume(s->y), c = s->c;
+#if REAL
+  if (TYPED(is_grouped)(s)) return TYPED(grouped)(s, x, w, y, s->kind == 1 ? x : y, threads, work);
+#endif
   TYPED(depthwise_job) job = {.s = s, .x = x, .w = w, .y = y};
   void* p[] = {&job};
   if (!s->last) {
@@ -272,3 +309,4 @@ int TYPED(wc_depthwise)(const wc_shape* s, const void* a, const void* b, void* o
   free(turned);
   return 0;
 }
+#endif

@@ -9,24 +9,44 @@
 #include "abi.h"
 #include "blas.h"
 #include "conv.h"
+#include "gemm-half.h"
 #include "share.h"
 
 /* Bytes of a panel of windows: a share of the second-level cache. */
-#define PANEL_BYTES (768L << 10)
+#define PANEL_BYTES (384L << 10)
 
 static long least(long a, long b) { return a < b ? a : b; }
 static long most(long a, long b) { return a > b ? a : b; }
 
-static wc_move_windows* const movers[4] = {wc_windows_s, wc_windows_d, wc_windows_c, wc_windows_z};
+static wc_move_windows* const movers[5] = {wc_windows_s, wc_windows_d, wc_windows_c, wc_windows_z, wc_windows_h};
+static wc_is_direct* const few_per_group[4] = {wc_is_grouped_s, wc_is_grouped_d, wc_is_grouped_c, wc_is_grouped_z};
 static wc_run_depthwise* const depthwise[4] = {wc_depthwise_s, wc_depthwise_d, wc_depthwise_c, wc_depthwise_z};
 
-static const long sizes[4] = {4, 8, 8, 16};
+/* Of an element, and of a sum of products: those of bfloat16 numbers are float32 until they are rounded. */
+#define HALF 4
+static const long sizes[5] = {4, 8, 8, 16, 2};
+static const long sum_sizes[5] = {4, 8, 8, 16, 4};
 
-/* Row-major c = a b, or c += a b, on the calling thread. */
+/* Row-major c = a b, or c += a b, on the calling thread; what is written follows gemm-half.h. */
 static void multiply(int dtype, long m, long n, long k, const char* a, long ars, long acs, const char* b, long brs,
-                     long bcs, char* c, long crs, int accumulate) {
-  one_gemm(dtype, m, n, k, a, ars, acs, 0, b, brs, bcs, 0, c, crs, accumulate);
+                     long bcs, char* c, long crs, int write) {
+  if (dtype == HALF)
+    half_gemm(&(half_product){.m = m,
+                              .n = n,
+                              .k = k,
+                              .a = (const uint16_t*)a,
+                              .ars = ars,
+                              .acs = acs,
+                              .b = (const uint16_t*)b,
+                              .brs = brs,
+                              .bcs = bcs,
+                              .c = c,
+                              .crs = crs,
+                              .write = write});
+  else one_gemm(dtype, m, n, k, a, ars, acs, 0, b, brs, bcs, 0, c, crs, write == HALF_ADD);
 }
+
+static int is_complex(const wc_shape* s) { return s->dtype == 2 || s->dtype == 3; }
 
 /* A kernel of one element, without padding or stride: its windows are the input itself. */
 static int is_pointwise(const wc_shape* s) {
@@ -37,7 +57,7 @@ static int is_pointwise(const wc_shape* s) {
 
 /* Positions of a panel, and the number of panels of "total" positions that divide the work evenly. */
 static long panel_positions(const wc_shape* s, long total, int threads) {
-  const long bytes = s->window * sizes[s->dtype];
+  const long bytes = s->window * (s->kind == 1 ? sum_sizes : sizes)[s->dtype];
   long positions = most(64, PANEL_BYTES / most(1, bytes));
   positions = least(positions, 8192);
   const long share = (total + threads - 1) / threads;
@@ -56,6 +76,7 @@ typedef struct {
   long panel, per_image, images, widest, parts;
   int axis;
   char* sums;
+  float* wide; /* results that are to be rounded; NULL where there are none */
   double work;
   atomic_int failed;
 } conv_job;
@@ -133,10 +154,11 @@ static void input_slabs(void* const* p, long lo, long hi) {
   const wc_shape* s = j->s;
   const long size = sizes[s->dtype], positions = wc_volume(s->y), pixels = wc_volume(s->x);
   const long per_out = s->o / s->groups, per_in = s->c / s->groups, slabs = j->parts;
-  const int axis = j->axis, direct = j->direct;
+  const int axis = j->axis, direct = j->direct, half = s->dtype == HALF, write = direct ? HALF_ROUND : HALF_STORE;
+  char* into = j->wide ? (char*)j->wide : j->out;
   const long row = positions / s->y[axis]; /* positions for each step along the axis */
   char* columns;
-  if (get_memory(j, &columns, j->panel * s->window * size, !direct))
+  if (get_memory(j, &columns, j->panel * s->window * sum_sizes[s->dtype], !direct))
     for (long item = lo; item < hi; item++) {
       const long slab = item % slabs, g = item / slabs % s->groups, n = item / slabs / s->groups;
       const long low = s->x[axis] * slab / slabs, high = s->x[axis] * (slab + 1) / slabs;
@@ -152,17 +174,31 @@ static void input_slabs(void* const* p, long lo, long hi) {
           const char* left = j->a + ((n * positions + q) * s->o + g * per_out) * size;
           char* out = direct ? j->out + ((n * pixels + q) * s->c + g * per_in) * size : columns;
           multiply(s->dtype, count, s->window, per_out, left, s->o, 1, filters, s->window, 1, out,
-                   direct ? s->c : s->window, 0);
+                   direct ? s->c : s->window, write);
         } else {
           const char* right = j->a + ((n * s->o + g * per_out) * positions + q) * size;
           char* out = direct ? j->out + ((n * s->c + g * per_in) * pixels + q) * size : columns;
           multiply(s->dtype, s->window, count, per_out, filters, 1, s->window, right, positions, 1, out,
-                   direct ? pixels : count, 0);
+                   direct ? pixels : count, write);
         }
-        if (!direct) movers[s->dtype](s, g, n * positions + q, count, j->out, columns, 1, low, high);
+        if (!direct) movers[half ? 0 : s->dtype](s, g, n * positions + q, count, into, columns, 1, low, high);
       }
     }
   free(columns);
+}
+
+/* Elements [lo, hi) of the result, rounded. */
+static void round_sums(void* const* p, long lo, long hi) {
+  const conv_job* j = p[0];
+  for (long i = lo; i < hi; i++) ((uint16_t*)j->out)[i] = w_to_bfloat(j->wide[i]);
+}
+static void round_wide(conv_job* j, long count, int threads) {
+  if (j->wide) wx_share(round_sums, (void*[]){j}, count, threads, (double)count);
+  free(j->wide);
+}
+/* Memory for float32 results that are rounded at the end. */
+static int get_wide(conv_job* j, long count) {
+  return get_memory(j, (char**)&j->wide, count * sizeof(float), j->s->dtype == HALF);
 }
 
 /* Windows of the result are products of the weight with y, added to x where they overlap: one item per image and group, or per
@@ -173,8 +209,11 @@ static void input(conv_job* j, int threads) {
   const long units = s->n * s->groups;
   j->parts = j->direct || units >= threads ? 1 : least(s->x[j->axis], (threads + units - 1) / units);
   j->panel = panel_positions(s, wc_volume(s->y), 1);
-  if (!j->direct) memset(j->out, 0, s->n * s->c * wc_volume(s->x) * sizes[s->dtype]);
+  const long count = s->n * s->c * wc_volume(s->x);
+  if (!j->direct && !get_wide(j, count)) return;
+  if (!j->direct) memset(j->wide ? (char*)j->wide : j->out, 0, count * sum_sizes[s->dtype]);
   wx_share(input_slabs, (void*[]){j}, units * j->parts, threads, j->work);
+  round_wide(j, count, threads);
 }
 
 static void weight_parts(void* const* p, long lo, long hi) {
@@ -182,29 +221,30 @@ static void weight_parts(void* const* p, long lo, long hi) {
   const wc_shape* s = j->s;
   const long size = sizes[s->dtype], positions = wc_volume(s->y);
   const long per_out = s->o / s->groups, per_in = s->c / s->groups, each = per_out * s->window;
-  const long panels = s->n * j->per_image;
+  const long panels = s->n * j->per_image, wide = sum_sizes[s->dtype];
   const int direct = j->direct;
   char* columns;
   if (get_memory(j, &columns, j->panel * s->window * size, !direct))
     for (long part = lo; part < hi; part++) {
-      char* mine = part == 0 ? j->out : j->sums + (part - 1) * s->groups * each * size;
+      char* mine = part > 0 ? j->sums + (part - 1) * s->groups * each * wide : j->wide ? (char*)j->wide : j->out;
       const long begin = panels * part / j->parts, end = panels * (part + 1) / j->parts;
-      if (begin == end) memset(mine, 0, s->groups * each * size);
+      if (begin == end) memset(mine, 0, s->groups * each * wide);
       for (long g = 0; g < s->groups; g++)
         for (long at = begin; at < end; at++) {
           const long n = at / j->per_image, q = at % j->per_image * j->panel, count = least(j->panel, positions - q);
           if (!direct) movers[s->dtype](s, g, n * positions + q, count, (void*)j->a, columns, 0, 0, 0);
-          char* out = mine + g * each * size;
+          char* out = mine + g * each * wide;
+          const int write = at > begin ? HALF_ADD : HALF_STORE;
           if (s->last) {
             const char* left = j->b + ((n * positions + q) * s->o + g * per_out) * size;
             const char* right = direct ? j->a + ((n * positions + q) * s->c + g * per_in) * size : columns;
             multiply(s->dtype, per_out, s->window, count, left, 1, s->o, right, direct ? s->c : s->window, 1, out,
-                     s->window, at > begin);
+                     s->window, write);
           } else {
             const char* left = j->b + ((n * s->o + g * per_out) * positions + q) * size;
             const char* right = direct ? j->a + ((n * s->c + g * per_in) * positions + q) * size : columns;
             multiply(s->dtype, per_out, s->window, count, left, positions, 1, right, 1, direct ? positions : count, out,
-                     s->window, at > begin);
+                     s->window, write);
           }
         }
     }
@@ -215,12 +255,13 @@ static void weight_parts(void* const* p, long lo, long hi) {
 static void add_sums(void* const* p, long lo, long hi) {
   const conv_job* j = p[0];
   const wc_shape* s = j->s;
-  const long reals = s->o / s->groups * s->window * s->groups * (s->dtype > 1 ? 2 : 1);
+  const long reals = s->o / s->groups * s->window * s->groups * (is_complex(s) ? 2 : 1);
+  float* out = j->wide ? j->wide : (float*)j->out;
   for (long t = 0; t < j->parts - 1; t++) {
     if (s->dtype & 1)
       for (long i = lo; i < hi; i++) ((double*)j->out)[i] += ((const double*)j->sums)[t * reals + i];
     else
-      for (long i = lo; i < hi; i++) ((float*)j->out)[i] += ((const float*)j->sums)[t * reals + i];
+      for (long i = lo; i < hi; i++) out[i] += ((const float*)j->sums)[t * reals + i];
   }
 }
 
@@ -231,15 +272,21 @@ static void weight(conv_job* j, int threads) {
   j->panel = least(panel_positions(s, positions, 1), positions);
   j->per_image = (positions + j->panel - 1) / j->panel;
   j->parts = least(threads, most(1, s->n * j->per_image));
-  if (!get_memory(j, &j->sums, (j->parts - 1) * each * sizes[s->dtype], j->parts > 1)) return;
-  wx_share(weight_parts, (void*[]){j}, j->parts, threads, j->work);
-  if (j->parts > 1) wx_share(add_sums, (void*[]){j}, each * (s->dtype > 1 ? 2 : 1), threads, (double)j->parts * each);
+  if (!get_wide(j, each)) return;
+  if (get_memory(j, &j->sums, (j->parts - 1) * each * sum_sizes[s->dtype], j->parts > 1)) {
+    wx_share(weight_parts, (void*[]){j}, j->parts, threads, j->work);
+    if (j->parts > 1)
+      wx_share(add_sums, (void*[]){j}, each * (is_complex(s) ? 2 : 1), threads, (double)j->parts * each);
+  }
+  round_wide(j, each, threads);
   free(j->sums);
 }
 
+#include "conv-direct.h"
+
 weft_runtime* wx_runtime;
 
-/* d: kind (0 forward, 1 input, 2 weight), dtype (0 to 3), channels last, batch, channels of x, channels of y, groups, then x, kernel,
+/* d: kind (0 forward, 1 input, 2 weight), dtype (0 to 4), channels last, batch, channels of x, channels of y, groups, then x, kernel,
    y, stride, dilation and low, three numbers each. Not 0: no memory. */
 static int conv(const int64_t* d, const void* a, const void* b, void* out, int threads) {
   wc_shape s = {.dtype = (int)d[1], .last = (int)d[2], .n = d[3], .c = d[4], .o = d[5], .groups = d[6]};
@@ -249,12 +296,14 @@ static int conv(const int64_t* d, const void* a, const void* b, void* out, int t
   }
   s.kind = (int)d[0];
   s.window = s.c / s.groups * wc_volume(s.k);
-  const double work = 2.0 * s.n * wc_volume(s.y) * (s.o / s.groups) * s.window * s.groups * (s.dtype > 1 ? 4 : 1);
+  const double work = 2.0 * s.n * wc_volume(s.y) * (s.o / s.groups) * s.window * s.groups * (is_complex(&s) ? 4 : 1);
   if (work < 2e5) threads = 1;
-  if (s.c == s.groups && s.o == s.groups) return depthwise[s.dtype](&s, a, b, out, threads, work);
+  if (s.dtype != HALF && ((s.c == s.groups && s.o == s.groups) || (s.groups > 1 && few_per_group[s.dtype](&s))))
+    return depthwise[s.dtype](&s, a, b, out, threads, work);
   conv_job job = {.s = &s, .a = a, .b = b, .out = out, .direct = is_pointwise(&s), .work = work};
   static void (*const kinds[])(conv_job*, int) = {forward, input, weight};
-  kinds[s.kind](&job, threads);
+  if (is_direct(&job)) run_direct(&job, threads);
+  else kinds[s.kind](&job, threads);
   return atomic_load(&job.failed);
 }
 

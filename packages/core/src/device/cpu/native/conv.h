@@ -16,5 +16,8 @@ typedef void wc_move_windows(const wc_shape* s, long group, long first, long cou
                              long slab_low, long slab_high);
 /* "work" is the number of operations. Not 0: no memory. */
 typedef int wc_run_depthwise(const wc_shape* s, const void* a, const void* b, void* out, int threads, double work);
-wc_move_windows wc_windows_s, wc_windows_d, wc_windows_c, wc_windows_z;
+wc_move_windows wc_windows_s, wc_windows_d, wc_windows_c, wc_windows_z, wc_windows_h;
+/* Whether it is for a convolution that has few channels per group. */
+typedef int wc_is_direct(const wc_shape* s);
+wc_is_direct wc_is_grouped_s, wc_is_grouped_d, wc_is_grouped_c, wc_is_grouped_z;
 wc_run_depthwise wc_depthwise_s, wc_depthwise_d, wc_depthwise_c, wc_depthwise_z;

@@ -1,10 +1,13 @@
 // Batches of matrix products, shared out over threads.
 #pragma once
 #include "blas.h"
+#include "gemm-half.h"
 #include "gemm-thin.h"
 #include "pool.h"
 
-static const long gemm_bytes[4] = {4, 8, 8, 16};
+/* float32, float64, complex64, complex128, bfloat16 */
+static const long gemm_bytes[5] = {4, 8, 8, 16, 2};
+#define GEMM_HALF 4
 
 typedef struct {
   int dtype, aconj, bconj, rank, thin;
@@ -40,6 +43,18 @@ static void gemm_items(void* const* p, long lo, long hi) {
     const char *a = j->a + (ao + i0 * j->ars) * size, *b = j->b + (bo + j0 * j->bcs) * size;
     char* c = j->c + (co + i0 * j->crs + j0) * size;
     if (j->thin) thin_gemm(j->dtype, i1 - i0, j1 - j0, j->k, a, j->ars, j->acs, b, j->brs, j->bcs, c, j->crs);
+    else if (j->dtype == GEMM_HALF)
+      half_gemm(&(half_product){.m = i1 - i0,
+                                .n = j1 - j0,
+                                .k = j->k,
+                                .a = (const uint16_t*)a,
+                                .ars = j->ars,
+                                .acs = j->acs,
+                                .b = (const uint16_t*)b,
+                                .brs = j->brs,
+                                .bcs = j->bcs,
+                                .c = c,
+                                .crs = j->crs});
     else
       one_gemm(j->dtype, i1 - i0, j1 - j0, j->k, a, j->ars, j->acs, j->aconj, b, j->brs, j->bcs, j->bconj, c, j->crs,
                0);
@@ -59,7 +74,7 @@ static void wr_gemm(int dtype, long m, long n, long k, const void* a, long ars, 
   void* p[] = {&job};
   long batch = 1;
   for (int i = 0; i < rank; i++) batch *= sizes[i];
-  const double work = 2.0 * m * n * k * batch * (dtype > 1 ? 4 : 1);
+  const double work = 2.0 * m * n * k * batch * (dtype == GEMM_HALF ? 0.5 : dtype > 1 ? 4 : 1);
   /* Small products are faster on one thread: a second one pays from about n = 128, or where memory is read. */
   if (threads < 2 || work < (batch == 1 && !thin ? 3e6 : 4e5)) {
     gemm_items(p, 0, batch);

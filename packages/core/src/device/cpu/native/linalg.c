@@ -258,6 +258,40 @@ static void wl_plain_lu(int d, long m, long n, char* a, int* pivots) {
   }
 }
 
+/* The same for real numbers. The rows of a small matrix are a few vectors each, so that calls of LAPACK take longer than its work. */
+#define WL_SMALL_LU 32
+#define WL_REAL_LU(name, T)                                                                                            \
+  static void name(long m, long n, T* a, int* pivots) {                                                                \
+    for (long j = 0; j < (m < n ? m : n); j++) {                                                                       \
+      T* top = a + j * n;                                                                                              \
+      long best = j;                                                                                                   \
+      T largest = top[j] < 0 ? -top[j] : top[j];                                                                       \
+      for (long i = j + 1; i < m; i++) {                                                                               \
+        const T x = a[i * n + j], size = x < 0 ? -x : x;                                                               \
+        best = size > largest ? i : best;                                                                              \
+        largest = size > largest ? size : largest;                                                                     \
+      }                                                                                                                \
+      pivots[j] = (int)best + 1;                                                                                       \
+      T* other = a + best * n;                                                                                         \
+      if (best != j)                                                                                                   \
+        for (long l = 0; l < n; l++) {                                                                                 \
+          const T x = top[l];                                                                                          \
+          top[l] = other[l];                                                                                           \
+          other[l] = x;                                                                                                \
+        }                                                                                                              \
+      if (top[j] == 0) continue;                                                                                       \
+      const T pivot = top[j];                                                                                          \
+      for (long i = j + 1; i < m; i++) {                                                                               \
+        T* row = a + i * n;                                                                                            \
+        const T factor = row[j] / pivot;                                                                               \
+        row[j] = factor;                                                                                               \
+        _Pragma("omp simd") for (long l = j + 1; l < n; l++) row[l] -= factor * top[l];                                \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+WL_REAL_LU(wl_lu_s, float)
+WL_REAL_LU(wl_lu_d, double)
+
 typedef struct {
   int dtype, threads;
   long m, n;
@@ -276,7 +310,12 @@ static void wl_lu_matrices(void* const* p, long lo, long hi) {
   for (long g = lo; g < hi && columns && pivots; g++) {
     const char* from = t->a + g * each;
     char* to = t->lu + g * each;
-    if (wl_lapack.getrf[t->dtype] && k > 0) {
+    const int small = !wl_is_complex(t->dtype) && m <= WL_SMALL_LU && n <= WL_SMALL_LU;
+    if (small) {
+      memcpy(to, from, each);
+      if (t->dtype == 0) wl_lu_s(m, n, (float*)to, pivots);
+      else wl_lu_d(m, n, (double*)to, pivots);
+    } else if (wl_lapack.getrf[t->dtype] && k > 0) {
       const int rows = (int)m, width = (int)n;
       int info = 0;
       wl_transpose(t->dtype, m, n, from, columns);

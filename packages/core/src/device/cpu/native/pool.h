@@ -22,9 +22,12 @@
 #define POOL_GAP 60000
 /* Lost time is looked for this often. */
 #define POOL_WINDOW 200000
-/* Without spinning, after a first preemption and at most. */
-#define POOL_SHORT_CALM 5000000
-#define POOL_LONG_CALM 320000000
+/* Time lost to other threads adds up to a debt, and a share of the time that passes pays it off: threads of the system, which need a core
+   for a moment now and then, cause none that lasts. Nobody spins while the debt is above a limit; it is never so large that paying it
+   takes longer than a third of a second. */
+#define POOL_SHARE 8
+#define POOL_LIMIT 4000000
+#define POOL_MOST_DEBT (POOL_LIMIT + 320000000 / POOL_SHARE)
 
 static struct {
   /* Generation of the region, and its number of chunks in the low 16 bits: always read together. */
@@ -37,7 +40,8 @@ static struct {
   _Atomic uint32_t signal;
   _Atomic int sleepers;
   _Atomic int team;
-  _Atomic int64_t calm_until, calm;
+  /* When the debt will be down to the limit. */
+  _Atomic int64_t calm_until;
   int workers;
   int spins; /* 0: never spin */
   w_kernel fn;
@@ -65,26 +69,38 @@ static long pool_futex(_Atomic uint32_t* word, int op, uint32_t value) {
   return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
-/* Another thread had this core. Preemptions that follow each other keep spinning off for longer. */
-static void pool_preempted(int64_t now) {
-  int64_t calm = atomic_load(&pool.calm);
-  calm = now < atomic_load(&pool.calm_until) + calm ? 2 * calm : POOL_SHORT_CALM;
-  if (calm > POOL_LONG_CALM) calm = POOL_LONG_CALM;
-  atomic_store(&pool.calm, calm);
-  atomic_store(&pool.calm_until, now + calm);
+/* Another thread had this core for so long. The debt of this moment follows from when it would be down to the limit. */
+static void pool_preempted(int64_t now, int64_t lost) {
+  int64_t debt = POOL_LIMIT + (atomic_load(&pool.calm_until) - now) / POOL_SHARE;
+  debt = (debt > 0 ? debt : 0) + lost;
+  if (debt > POOL_MOST_DEBT) debt = POOL_MOST_DEBT;
+  atomic_store(&pool.calm_until, now + (debt - POOL_LIMIT) * POOL_SHARE);
 }
 /* How long this thread was without its core since the window opened. Time counts, not the number of preemptions: the system's own
    threads need every core for microseconds, also where no other process runs. */
 static __thread int64_t window_opened, window_used;
+/* When the last program of this thread ended, while no other has begun to use its window. */
+static __thread int64_t window_left;
 static void pool_open_window(void) {
   window_opened = pool_now();
   window_used = pool_clock(CLOCK_THREAD_CPUTIME_ID);
+  window_left = 0;
+}
+/* Programs that follow each other closely share a window, without the time between them: reading the clock of the thread takes as long as
+   a small program. */
+static void pool_resume_window(void) {
+  if (window_left == 0) return;
+  const int64_t now = pool_now();
+  if (now - window_left > POOL_WINDOW) pool_open_window();
+  else window_opened += now - window_left;
+  window_left = 0;
 }
 static void pool_check_window(void) {
   const int64_t now = pool_now(), length = now - window_opened;
   if (length < POOL_WINDOW) return;
   const int64_t used = pool_clock(CLOCK_THREAD_CPUTIME_ID);
-  if (length - (used - window_used) > POOL_GAP + length / 50) pool_preempted(now);
+  const int64_t lost = length - (used - window_used);
+  if (lost > POOL_GAP + length / 50) pool_preempted(now, lost);
   window_opened = now;
   window_used = used;
 }
@@ -101,7 +117,7 @@ static int pool_is_busy(int64_t now) { return now < atomic_load_explicit(&pool.c
         if (ok) break;                                                                                                 \
         const int64_t now = pool_now();                                                                                \
         if (now - last > POOL_GAP) {                                                                                   \
-          pool_preempted(now);                                                                                         \
+          pool_preempted(now, now - last);                                                                             \
           break;                                                                                                       \
         }                                                                                                              \
         if (now - start > (nanoseconds)) break;                                                                        \
@@ -177,6 +193,7 @@ static void pool_run(w_kernel fn, void* const* p, long from, long count, long ch
     return;
   }
   if (window_opened == 0) pool_open_window();
+  else pool_resume_window();
   pool.fn = fn;
   pool.p = p;
   pool.from = from;
@@ -226,7 +243,9 @@ static void wr_enter(int threads) {
   if (thread_setup) thread_setup();
   if (threads - 1 > pool.workers) pool_grow(threads - 1);
   atomic_store(&pool.team, threads);
-  /* The first region opens the window: a program without one need not read the clocks. */
-  window_opened = 0;
 }
-static void wr_leave(void) { pthread_mutex_unlock(&pool.lock); }
+static void wr_leave(void) {
+  /* The first region of the next program goes on with the window, or opens one: a program without one need not read the clocks. */
+  if (window_opened != 0 && window_left == 0) window_left = pool_now();
+  pthread_mutex_unlock(&pool.lock);
+}

@@ -49,7 +49,7 @@
     for (long i = 0; i < down; i += n)                                                                                 \
       for (long j = 0; j < across; j += n) {                                                                           \
         own a[n], b[n];                                                                                                \
-        for (int k = 0; k < n; k++) a[k] = (own) * (const vec*)(from + (i + k) * stride + j);                          \
+        _Pragma("GCC unroll 16") for (int k = 0; k < n; k++) a[k] = (own) * (const vec*)(from + (i + k) * stride + j); \
         _Pragma("GCC unroll 16") for (int bit = 1; bit < n; bit *= 2) {                                                \
           _Pragma("GCC unroll 16") for (int k = 0; k < n / 2; k++) {                                                   \
             b[2 * k] = W_SHUFFLE(a[k], a[k + n / 2], first);                                                           \
@@ -59,8 +59,10 @@
         }                                                                                                              \
         _Pragma("GCC unroll 16") for (int k = 0; k < n; k++) * (vec*)(to + (j + k) * pitch + i) = (vec)a[k];           \
       }                                                                                                                \
-    for (long i = 0; i < rows; i++)                                                                                    \
-      for (long j = i < down ? across : 0; j < columns; j++) to[j * pitch + i] = from[i * stride + j];                 \
+    for (long j = across; j < columns; j++)                                                                            \
+      for (long i = 0; i < down; i++) to[j * pitch + i] = from[i * stride + j];                                        \
+    for (long i = down; i < rows; i++)                                                                                 \
+      for (long j = 0; j < columns; j++) to[j * pitch + i] = from[i * stride + j];                                     \
   }
 W_TRANSPOSE(1, uint8_t)
 W_TRANSPOSE(2, uint16_t)

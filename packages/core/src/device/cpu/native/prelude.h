@@ -240,24 +240,30 @@ W_INLINE float w_erfc_f(float x) {
   float r = q * t * (1.0f - rest) * h * h;
   return x < 0.0f ? 2.0f - r : r;
 }
-/* For results of half types: what rounding takes from x^2 does not show there. */
+/* For results of half types: shorter polynomials, and what rounding takes from x^2 does not show there. */
 W_INLINE float w_erfc_h(float x) {
   float a = __builtin_fabsf(x);
   a = a > 11.0f ? 11.0f : a;
   float t = 1.0f / (1.0f + 0.5f * a);
-  float q = 3.260208625464e-02f;
-  q = q * t - 1.728468720981e-01f;
-  q = q * t + 3.357754535154e-01f;
-  q = q * t - 2.238751933296e-01f;
-  q = q * t - 8.189862275228e-02f;
-  q = q * t + 7.148567594126e-02f;
-  q = q * t + 4.040488966243e-02f;
-  q = q * t + 1.894045338594e-01f;
-  q = q * t + 2.445509712887e-01f;
-  q = q * t + 2.823108925943e-01f;
-  q = q * t + 2.820861871236e-01f;
-  float r = q * t * w_exp_f(-a * a);
-  return x < 0.0f ? 2.0f - r : r;
+  float q = 8.648010119e-02f;
+  q = q * t - 3.507009244e-01f;
+  q = q * t + 3.808318809e-01f;
+  q = q * t + 4.377925801e-02f;
+  q = q * t + 2.793204430e-01f;
+  q = q * t + 2.779848240e-01f;
+  q = q * t + 2.823027194e-01f;
+  float s = a * a, n = __builtin_rintf(s * -1.44269504f), r = -s - n * 0.693147182f;
+  float p = 8.375156955e-3f;
+  p = p * r + 4.166635244e-2f;
+  p = p * r + 1.666641515e-1f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  /* As in w_exp_f: no product that underflows, and the power of two in two factors. */
+  p = s >= 104.0f ? 0.0f : p * q * t;
+  int32_t e = (int32_t)n, half = e >> 1;
+  float y = p * w_bits_to_f((uint32_t)(half + 127) << 23) * w_bits_to_f((uint32_t)(e - half + 127) << 23);
+  return x < 0.0f ? 2.0f - y : y;
 }
 W_INLINE float w_expm1_f(float x) {
   float v = x > 89.0f ? 89.0f : x;

@@ -8,6 +8,13 @@ extern const volatile int32_t* w_stop __attribute__((visibility("hidden")));
 #define W_STOPPED (w_stop[0] == w_stop[1])
 #define W_STOPPED_CODE (1 << 21)
 
+/* Functions that only call kernels and libraries. Optimizing them gains nothing, and takes compilers up to half their time. */
+#ifdef __clang__
+#define W_DRIVER __attribute__((noinline, optnone))
+#else
+#define W_DRIVER __attribute__((noinline, optimize(0)))
+#endif
+
 #define W_RUN(fn, from, count, grain, ...)                                                                             \
   do {                                                                                                                 \
     void* const p_[] = {__VA_ARGS__};                                                                                  \

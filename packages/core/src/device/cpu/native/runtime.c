@@ -8,6 +8,7 @@
 #include "memory.h"
 #include "pool.h"
 #include "prelude.h"
+#include "scan.h"
 #include "sort-scatter.h"
 
 static weft_runtime table;
@@ -40,6 +41,7 @@ int wr_init(const char* path, int spins) {
   pool.spins = spins;
   table = (weft_runtime){.gemm = wr_gemm,
                          .cumsum = wr_cumsum,
+                         .scan = wr_scan,
                          .argsort = wr_argsort,
                          .scatter_add = wr_scatter,
                          .scatter_extreme = wr_scatter_extreme,

@@ -195,7 +195,8 @@ static void fill_items(const order_job* j, long row, long from, long to, order_i
   }
 }
 /* The items of a row that come before all others, at least "count" of them and room for more: elements that are not before the worst of
-   those found so far are passed over, mostly a block at a time. Returns their number. */
+   those found so far are passed over, mostly a part of a block at a time. Returns their number. */
+#define KEY_PART 16
 #define BEST_ROOM(count) (2 * (count) + KEY_BLOCK)
 static long best_items(const order_job* j, long row, long count, order_item* items) {
   const int bytes = key_bytes(j->dtype);
@@ -204,14 +205,14 @@ static long best_items(const order_job* j, long row, long count, order_item* ite
   for (long at = 0; at < j->n; at += KEY_BLOCK / 2) {
     const long length = j->n - at < KEY_BLOCK / 2 ? j->n - at : KEY_BLOCK / 2;
     fill_keys(j->dtype, j->x, row * j->n + at, length, order_flip(j), keys);
-    if (full) {
-      uint64_t least = UINT64_MAX;
-      for (long i = 0; i < length; i++) least = keys[i] < least ? keys[i] : least;
-      if (least >= worst) continue;
-    }
-    for (long i = 0; i < length; i++) {
-      items[m] = (order_item){keys[i], (int32_t)(at + i)};
-      m += !full || keys[i] < worst;
+    if (!full)
+      for (long i = 0; i < length; i++) items[m++] = (order_item){keys[i], (int32_t)(at + i)};
+    for (long part = 0; part < (full ? length : 0); part += KEY_PART) {
+      const long end = length - part < KEY_PART ? length - part : KEY_PART;
+      int some = 0;
+      for (long i = 0; i < end; i++) some |= keys[part + i] < worst;
+      for (long i = 0; i < (some ? end : 0); i++)
+        if (keys[part + i] < worst) items[m++] = (order_item){keys[part + i], (int32_t)(at + part + i)};
     }
     if (m < 2 * count + KEY_BLOCK / 2 && (full || m < 4 * count)) continue;
     m = select_items(items, m, 0, count, bytes);
@@ -270,17 +271,55 @@ static void argsort_rows(void* const* p, long lo, long hi) {
   }
   free(items);
 }
-/* One long row: parts are sorted at the same time, and then merged in pairs. */
+/* One long row: parts are sorted at the same time, and then merged in pairs. Keys of up to four bytes are sorted together with their
+   places in one number each, eleven bits at a time: half of the memory, and a pass less. */
+#define DIGIT_BITS 11
+static uint64_t* sort_packed(uint64_t* from, uint64_t* to, long n) {
+  enum { digits = 1 << DIGIT_BITS };
+  for (int shift = 32; shift < 64; shift += DIGIT_BITS) {
+    long places[digits] = {0}, next = 0;
+    for (long i = 0; i < n; i++) places[from[i] >> shift & (digits - 1)]++;
+    if (n > 0 && places[from[0] >> shift & (digits - 1)] == n) continue;
+    for (int d = 0; d < digits; d++) {
+      const long count = places[d];
+      places[d] = next;
+      next += count;
+    }
+    for (long i = 0; i < n; i++) to[places[from[i] >> shift & (digits - 1)]++] = from[i];
+    uint64_t* swap = from;
+    from = to;
+    to = swap;
+  }
+  return from;
+}
 static void sort_parts(void* const* p, long lo, long hi) {
   sort_job* s = p[0];
+  const order_job* j = &s->job;
   for (long part = lo; part < hi; part++) {
-    const long from = part * s->length, end = from + s->length, to = end < s->job.n ? end : s->job.n;
+    const long from = part * s->length, end = from + s->length, to = end < j->n ? end : j->n;
     if (from >= to) continue;
-    fill_items(&s->job, 0, from, to, s->items + from);
-    const order_item* sorted = sort_items(s->items + from, s->other + from, to - from, key_bytes(s->job.dtype));
-    if (sorted != s->items + from) memcpy(s->items + from, sorted, (to - from) * sizeof(order_item));
+    if (key_bytes(j->dtype) > 4) {
+      fill_items(j, 0, from, to, s->items + from);
+      const order_item* sorted = sort_items(s->items + from, s->other + from, to - from, key_bytes(j->dtype));
+      if (sorted != s->items + from) memcpy(s->items + from, sorted, (to - from) * sizeof(order_item));
+      continue;
+    }
+    uint64_t* packed = (uint64_t*)s->items + from;
+    for (long at = from; at < to; at += KEY_BLOCK) {
+      const long count = to - at < KEY_BLOCK ? to - at : KEY_BLOCK;
+      fill_keys(j->dtype, j->x, at, count, order_flip(j), packed + (at - from));
+      for (long i = 0; i < count; i++) packed[at - from + i] = packed[at - from + i] << 32 | (uint64_t)(at + i);
+    }
+    const uint64_t* sorted = sort_packed(packed, (uint64_t*)s->other + from, to - from);
+    if (sorted != packed) memcpy(packed, sorted, (to - from) * sizeof(uint64_t));
   }
 }
+#define MERGE(T, KEY)                                                                                                  \
+  for (long k = from; k < to; k++) {                                                                                   \
+    const int first = i < mid && (j >= to || ((T*)s->items)[i] KEY <= ((T*)s->items)[j] KEY);                          \
+    ((T*)s->other)[k] = ((T*)s->items)[first ? i : j];                                                                 \
+    i += first, j += !first;                                                                                           \
+  }
 static void merge_parts(void* const* p, long lo, long hi) {
   sort_job* s = p[0];
   for (long pair = lo; pair < hi; pair++) {
@@ -288,14 +327,15 @@ static void merge_parts(void* const* p, long lo, long hi) {
     const long mid = from + s->length < n ? from + s->length : n,
                to = from + 2 * s->length < n ? from + 2 * s->length : n;
     long i = from, j = mid;
-    for (long k = from; k < to; k++)
-      s->other[k] = i < mid && (j >= to || s->items[i].key <= s->items[j].key) ? s->items[i++] : s->items[j++];
+    if (key_bytes(s->job.dtype) > 4) MERGE(order_item, .key)
+    else MERGE(uint64_t, )
   }
 }
 static int argsort_long(sort_job* s, int threads) {
   const long n = s->job.n;
-  s->items = malloc(n * sizeof(order_item));
-  s->other = malloc(n * sizeof(order_item));
+  const int packed = key_bytes(s->job.dtype) <= 4;
+  s->items = malloc(n * (packed ? sizeof(uint64_t) : sizeof(order_item)));
+  s->other = malloc(n * (packed ? sizeof(uint64_t) : sizeof(order_item)));
   int failed = !s->items || !s->other;
   if (!failed) {
     void* p[] = {s};
@@ -307,7 +347,9 @@ static int argsort_long(sort_job* s, int threads) {
       s->items = s->other;
       s->other = swap;
     }
-    for (long i = 0; i < s->job.count; i++) ((int32_t*)s->job.out)[i] = s->items[s->job.first + i].at;
+    int32_t* out = s->job.out;
+    for (long i = 0; i < s->job.count; i++)
+      out[i] = packed ? (int32_t)((const uint64_t*)s->items)[s->job.first + i] : s->items[s->job.first + i].at;
   }
   free(s->items);
   free(s->other);
@@ -319,7 +361,7 @@ static int wr_argsort(int dtype, long rows, long n, long first, long count, int 
   sort_job s = {
       .job = {.n = n, .first = first, .count = count, .dtype = dtype, .flag = descending, .x = x, .out = out}};
   if (count == 0) return 0;
-  if (rows == 1 && threads > 1 && n > 65536 && count > n / 4) return argsort_long(&s, threads);
+  if (rows == 1 && n > 65536 && count > n / 4) return argsort_long(&s, threads);
   void* p[] = {&s};
   wr_share(argsort_rows, p, 0, rows, grain_of(n, 16384), threads);
   return atomic_load(&s.failed);
@@ -328,26 +370,43 @@ static int wr_argsort(int dtype, long rows, long n, long first, long count, int 
 /* Rows of the result are shared out among threads: each reads all indices and adds only into its own rows, so the
    order of additions, and with it the result, does not depend on the number of threads. Neither does the number of parts below. */
 #define SCATTER_PARTS 4
+/* Updates of single elements: each is so little work that several threads, which all read all indices and cannot predict which are their
+   own, take longer than one. More than this many have few elements each, and pass over the others. */
+#define SCATTER_ALONE 4
 #define SCATTER(name, T, LOAD, STORE)                                                                                  \
-  static void name(void* const* job, long lo, long hi) {                                                               \
+  static void name(void* const* job, long from, long to) {                                                             \
     const order_job* j = job[0];                                                                                       \
-    const long before = j->outer, n = j->n, after = j->inner, count = j->count, block = before * n * after;            \
-    const T *base = j->base, *updates = j->updates;                                                                    \
-    for (long q = 0; q < j->flag; q++)                                                                                 \
-      for (long p = 0; p < before; p++) {                                                                              \
-        T* to = (T*)j->out + q * block + p * n * after;                                                                \
-        if (base)                                                                                                      \
-          memcpy(to + lo * after, base + q * block + p * n * after + lo * after, (hi - lo) * after * sizeof(T));       \
-        else memset((void*)(to + lo * after), 0, (hi - lo) * after * sizeof(T));                                       \
-        const T* from = updates + (q * before + p) * count * after;                                                    \
+    const long n = j->n, after = j->inner, count = j->count;                                                           \
+    const long lo = j->first ? 0 : from, hi = j->first ? n : to;                                                       \
+    for (long block = j->first ? from : 0; block < (j->first ? to : j->flag * j->outer); block++) {                    \
+      T* out = (T*)j->out + block * n * after;                                                                         \
+      const T* f = (const T*)j->updates + block * count * after;                                                       \
+      const int32_t* indices = j->indices + block / j->outer * count;                                                  \
+      const long size = (hi - lo) * after * sizeof(T);                                                                 \
+      if (j->base) memcpy(out + lo * after, (const T*)j->base + block * n * after + lo * after, size);                 \
+      else memset((void*)(out + lo * after), 0, size);                                                                 \
+      /* Loops of their own for single elements: they are a few instructions each. */                                  \
+      if (after == 1 && !j->updates)                                                                                   \
         for (long i = 0; i < count; i++) {                                                                             \
-          long row = j->indices[q * count + i];                                                                        \
-          if (row < lo || row >= hi) continue;                                                                         \
-          T* t = to + row * after;                                                                                     \
-          const T* f = from + i * after;                                                                               \
-          for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + LOAD(f[k]));                                      \
+          const long row = indices[i];                                                                                 \
+          if (row >= lo && row < hi) out[row] = STORE(LOAD(out[row]) + 1);                                             \
         }                                                                                                              \
-      }                                                                                                                \
+      else if (after == 1)                                                                                             \
+        for (long i = 0; i < count; i++) {                                                                             \
+          const long row = indices[i];                                                                                 \
+          if (row >= lo && row < hi) out[row] = STORE(LOAD(out[row]) + LOAD(f[i]));                                    \
+        }                                                                                                              \
+      else                                                                                                             \
+        for (long i = 0; i < count; i++) {                                                                             \
+          const long row = indices[i];                                                                                 \
+          if (row < lo || row >= hi) continue;                                                                         \
+          T* t = out + row * after;                                                                                    \
+          if (!j->updates)                                                                                             \
+            for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + 1);                                             \
+          else                                                                                                         \
+            for (long k = 0; k < after; k++) t[k] = STORE(LOAD(t[k]) + LOAD(f[i * after + k]));                        \
+        }                                                                                                              \
+    }                                                                                                                  \
   }                                                                                                                    \
   static void name##_sum(void* const* job, long lo, long hi) {                                                         \
     const order_job* j = job[0];                                                                                       \
@@ -377,6 +436,17 @@ static const struct {
     {scatter_z, scatter_z_sum, 16},    {scatter_u8, scatter_u8_sum, 1},   {scatter_u16, scatter_u16_sum, 2},
     {scatter_u16, scatter_u16_sum, 2}, {scatter_i32, scatter_i32_sum, 4}, {scatter_i64, scatter_i64_sum, 8}};
 
+/* Runs a kernel over the blocks of a batch where there are enough of them, otherwise over ranges of rows of all blocks, one per thread:
+   each reads all indices. */
+static void scatter_share(w_kernel fn, order_job* job, long work, int threads) {
+  void* p[] = {job};
+  const long blocks = job->flag * job->outer, n = job->n;
+  job->first = blocks >= 2L * threads;
+  const long units = job->first ? blocks : n;
+  const int alone = work <= 65536 || (!job->first && job->inner == 1 && threads <= SCATTER_ALONE);
+  pool_run(fn, p, 0, units, alone ? 1 : units < threads ? units : threads, work / 2e4);
+}
+
 /* Parts [lo, hi) of the updates, each into a result of its own. */
 static void scatter_parts(void* const* p, long lo, long hi) {
   const order_job* all = p[0];
@@ -387,12 +457,13 @@ static void scatter_parts(void* const* p, long lo, long hi) {
     const long from = all->count * part / SCATTER_PARTS;
     job.count = all->count * (part + 1) / SCATTER_PARTS - from;
     job.indices += from;
-    job.updates = (const char*)all->updates + from * all->inner * bytes;
+    if (all->updates) job.updates = (const char*)all->updates + from * all->inner * bytes;
     if (part > 0) job.base = NULL, job.out = more + (part - 1) * all->n * all->inner * bytes;
     scatters[all->dtype].add((void*[]){&job}, 0, all->n);
   }
 }
 
+/* Without updates, ones are added. */
 static void wr_scatter(int dtype, long batch, long before, long n, long after, long count, const void* base,
                        const int32_t* indices, const void* updates, void* out, int threads) {
   order_job job = {.outer = before,
@@ -418,25 +489,32 @@ static void wr_scatter(int dtype, long batch, long before, long n, long after, l
       return;
     }
   }
-  /* One chunk per thread: each reads all indices. */
-  pool_run(scatters[dtype].add, p, 0, n, work <= 65536 ? 1 : n < threads ? n : threads, work / 2e4);
+  scatter_share(scatters[dtype].add, &job, work, threads);
 }
 
 /* Extremes of elements and their updates; NaN wins. Chunks are ranges of rows of the result. */
 #define EXTREME(name, T)                                                                                               \
-  static void name(void* const* job, long lo, long hi) {                                                               \
+  static void name(void* const* job, long from, long to) {                                                             \
     const order_job* j = job[0];                                                                                       \
-    const long before = j->outer, n = j->n, after = j->inner, count = j->count, block = n * after;                     \
-    for (long q = 0; q < j->flag * before; q++) {                                                                      \
-      T* to = (T*)j->out + q * block;                                                                                  \
-      memcpy(to + lo * after, (const T*)j->base + q * block + lo * after, (hi - lo) * after * sizeof(T));              \
-      const T* from = (const T*)j->updates + q * count * after;                                                        \
-      for (long i = 0; i < count; i++) {                                                                               \
-        long row = j->indices[q / before * count + i];                                                                 \
+    const long n = j->n, after = j->inner, count = j->count;                                                           \
+    const long lo = j->first ? 0 : from, hi = j->first ? n : to;                                                       \
+    const int largest = j->largest;                                                                                    \
+    for (long block = j->first ? from : 0; block < (j->first ? to : j->flag * j->outer); block++) {                    \
+      T* out = (T*)j->out + block * n * after;                                                                         \
+      const T* f = (const T*)j->updates + block * count * after;                                                       \
+      const int32_t* indices = j->indices + block / j->outer * count;                                                  \
+      memcpy(out + lo * after, (const T*)j->base + block * n * after + lo * after, (hi - lo) * after * sizeof(T));     \
+      for (long i = 0; i < (after == 1 ? count : 0); i++) {                                                            \
+        const long row = indices[i];                                                                                   \
         if (row < lo || row >= hi) continue;                                                                           \
-        T* t = to + row * after;                                                                                       \
-        const T* f = from + i * after;                                                                                 \
-        if (j->largest)                                                                                                \
+        const T x = f[i], old = out[row], best = largest ? (x > old ? x : old) : (x < old ? x : old);                  \
+        out[row] = x != x ? x : best;                                                                                  \
+      }                                                                                                                \
+      for (long i = 0; i < (after == 1 ? 0 : count); i++, f += after) {                                                \
+        const long row = indices[i];                                                                                   \
+        if (row < lo || row >= hi) continue;                                                                           \
+        T* t = out + row * after;                                                                                      \
+        if (largest)                                                                                                   \
           for (long k = 0; k < after; k++) t[k] = f[k] > t[k] || f[k] != f[k] ? f[k] : t[k];                           \
         else                                                                                                           \
           for (long k = 0; k < after; k++) t[k] = f[k] < t[k] || f[k] != f[k] ? f[k] : t[k];                           \
@@ -466,5 +544,5 @@ static void wr_scatter_extreme(int dtype, int largest, long batch, long before, 
                    .indices = indices,
                    .out = out};
   const long work = batch * (before * n * after + before * count * after);
-  pool_run(extremes[dtype], (void*[]){&job}, 0, n, work <= 65536 ? 1 : n < threads ? n : threads, work / 2e4);
+  scatter_share(extremes[dtype], &job, work, threads);
 }

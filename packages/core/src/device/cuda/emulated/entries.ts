@@ -21,13 +21,17 @@ export function emulatorEntries(source: string): string {
   return entries.join("\n");
 }
 
-/** Kernels that a macro defines for every dtype (`W_SORT(f32, ...)`) as text. */
+/** Kernels that a macro defines for every dtype (`W_SORT(f32, ...)`) as text; parameters after the second are types. */
 function expandMacros(source: string): string {
-  const expanded: string[] = [source.replace(/#define (W_\w+)\(name, N, T\)[\s\S]*?[^\\]\n/g, "")];
-  for (const [, macro, body] of source.matchAll(/#define (W_\w+)\(name, N, T\)([\s\S]*?[^\\])\n/g)) {
-    const uses = source.matchAll(new RegExp(`^${macro}\\((\\w+), ([^\\n]*), (\\w+)\\)$`, "gm"));
-    for (const [, name, , type] of uses)
-      expanded.push(body.replaceAll("\\\n", "\n").replaceAll("##name", name).replace(/\bT\b/g, type));
+  const macros = /#define (W_\w+)\(name, N, (T(?:, \w+)*)\)([\s\S]*?[^\\])\n/g;
+  const expanded: string[] = [source.replace(macros, "")];
+  for (const [, macro, list, body] of source.matchAll(macros)) {
+    const parameters = list.split(", ");
+    const types = parameters.map(() => "(\\w+)").join(", ");
+    for (const [, name, ...given] of source.matchAll(new RegExp(`^${macro}\\((\\w+), [^\\n]*, ${types}\\)$`, "gm"))) {
+      const text = body.replaceAll("\\\n", "\n").replaceAll("##name", name);
+      expanded.push(parameters.reduce((made, T, k) => made.replace(new RegExp(`\\b${T}\\b`, "g"), given[k]), text));
+    }
   }
   return expanded.join("\n");
 }

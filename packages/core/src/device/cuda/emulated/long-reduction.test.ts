@@ -54,7 +54,7 @@ function check(): void {
   );
 }
 
-test("long reductions on the CPU", () => {
+test("long reductions on the CPU", { skip: weft.CpuDevice.available() ? false : "no C compiler" }, () => {
   weft.setDevice("cpu");
   check();
 });

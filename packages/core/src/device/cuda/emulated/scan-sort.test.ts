@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as weft from "../../../index.js";
-import { device, prepareEmulator, skip } from "./testkit.js";
+import { agree, data, device, prepareEmulator, skip } from "./testkit.js";
 
 before(prepareEmulator);
 
@@ -47,6 +47,42 @@ test("running sums along every axis, forward and in reverse", { skip }, () => {
       assert.deepEqual(got, want, `${shape} along ${axis}${reverse ? ", reversed" : ""}`);
     }
   }
+});
+
+test("running sums of narrower integers read them without a cast", { skip }, () => {
+  for (const dtype of ["int32", "uint8", "bool"] as const)
+    for (const [shape, axis] of [
+      [[70000], 0],
+      [[3, 4099], 1],
+      [[64, 40], 0],
+    ] as const) {
+      const launched = agree(() => [
+        weft.cumsum(
+          data([...shape], 3, 300)
+            .round()
+            .abs()
+            .cast(dtype),
+          axis,
+        ),
+        weft.flip(
+          weft.cumsum(
+            weft.flip(
+              data([...shape], 4, 300)
+                .round()
+                .abs()
+                .cast(dtype),
+              axis,
+            ),
+            axis,
+          ),
+          axis,
+        ),
+      ]);
+      assert.ok(
+        launched.some((name) => /^w_scan_\w+_(i32|u8)[iu]64$/.test(name)),
+        launched.join(", "),
+      );
+    }
 });
 
 test("running sums in every dtype", { skip }, () => {

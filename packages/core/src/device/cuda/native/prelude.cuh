@@ -24,6 +24,12 @@ typedef unsigned long long uint64_t;
 #include <stdint.h>
 #endif
 #define W_INLINE static __device__ __forceinline__
+/* What the compiler may rely on. */
+#ifdef W_EMULATED
+#define W_ASSUME(test)
+#else
+#define W_ASSUME(test) __builtin_assume(test)
+#endif
 /* A test that most threads fail. */
 #define W_SELDOM(test) (test)
 #ifdef W_MANY_CALLS

@@ -1,6 +1,6 @@
 // Running sums (cumsum) on the GPU. Lines are cut into segments where there are fewer lines than the GPU needs: a first pass adds up
 // the segments, the second one starts each at the sum of those before it. The order of additions depends on the shape alone,
-// so that results are the same in every run.
+// so that results are the same in every run. Integers may be narrower than the sums of them.
 #include "numbers.cuh"
 #include "prelude.cuh"
 
@@ -10,15 +10,27 @@ template <class T> struct w_scan_items {
   static const int COUNT = 32 / sizeof(T) > 16 ? 16 : 32 / sizeof(T);
 };
 
+/* Words of so many bytes. */
+template <int BYTES> struct w_scan_words {
+  typedef uint4 word;
+};
+template <> struct w_scan_words<8> {
+  typedef uint2 word;
+};
+template <> struct w_scan_words<4> {
+  typedef unsigned word;
+};
 /* Elements pos .. pos + COUNT of a line in the order of the scan; zeros beyond end. wide: whole vectors are aligned. */
-template <class N, class T, int COUNT> W_INLINE void w_scan_load(const T* line, long long n, long long pos,
+template <class N, class I, int COUNT> W_INLINE void w_scan_load(const I* line, long long n, long long pos,
                                                                  long long end, int reverse, int wide,
                                                                  typename N::sum* v) {
   long long at = reverse ? n - pos - COUNT : pos;
   if (wide && pos + COUNT <= end) {
-    __align__(16) T raw[COUNT];
+    /* Numbers that are narrower than their sums make up half a vector, or less. */
+    typedef typename w_scan_words<(COUNT * sizeof(I)) % 16 == 0 ? 16 : COUNT * sizeof(I)>::word W;
+    __align__(16) I raw[COUNT];
 #pragma unroll
-    for (int k = 0; k < COUNT * (int)sizeof(T) / 16; k++) ((uint4*)raw)[k] = ((const uint4*)(line + at))[k];
+    for (int k = 0; k < (int)(COUNT * sizeof(I) / sizeof(W)); k++) ((W*)raw)[k] = ((const W*)(line + at))[k];
 #pragma unroll
     for (int k = 0; k < COUNT; k++) v[k] = N::load(raw[reverse ? COUNT - 1 - k : k]);
     return;
@@ -65,8 +77,9 @@ template <class S> W_INLINE S w_scan_before(const S* sums, long long segment, S*
 }
 
 /* Contiguous lines, one block per segment. sums: one number per segment, or null where a line is one segment. */
-template <class N, class T> W_INLINE void w_scan_sums(const T* x, typename N::sum* sums, long long n,
-                                                      long long segments, long long length, int reverse, int wide) {
+template <class N, class T, class I> W_INLINE void w_scan_sums(const I* x, typename N::sum* sums, long long n,
+                                                               long long segments, long long length, int reverse,
+                                                               int wide) {
   typedef typename N::sum S;
   const int COUNT = w_scan_items<T>::COUNT;
   __shared__ S parts[W_SCAN_THREADS / 32];
@@ -75,15 +88,16 @@ template <class N, class T> W_INLINE void w_scan_sums(const T* x, typename N::su
   S total = 0;
   for (long long tile = from; tile < to; tile += W_SCAN_THREADS * COUNT) {
     S v[COUNT];
-    w_scan_load<N, T, COUNT>(x + line * n, n, tile + threadIdx.x * COUNT, to, reverse, wide, v);
+    w_scan_load<N, I, COUNT>(x + line * n, n, tile + threadIdx.x * COUNT, to, reverse, wide, v);
 #pragma unroll
     for (int k = 0; k < COUNT; k++) total += v[k];
   }
   total = w_scan_total(total, parts);
   if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
-template <class N, class T> W_INLINE void w_scan_lines(const T* x, T* out, const typename N::sum* sums, long long n,
-                                                       long long segments, long long length, int reverse, int wide) {
+template <class N, class T, class I> W_INLINE void w_scan_lines(const I* x, T* out, const typename N::sum* sums,
+                                                                long long n, long long segments, long long length,
+                                                                int reverse, int wide) {
   typedef typename N::sum S;
   const int COUNT = w_scan_items<T>::COUNT;
   __shared__ S parts[W_SCAN_THREADS / 32];
@@ -96,7 +110,7 @@ template <class N, class T> W_INLINE void w_scan_lines(const T* x, T* out, const
   for (long long tile = from; tile < to; tile += W_SCAN_THREADS * COUNT) {
     S v[COUNT];
     long long pos = tile + threadIdx.x * COUNT;
-    w_scan_load<N, T, COUNT>(x + line * n, n, pos, to, reverse, wide, v);
+    w_scan_load<N, I, COUNT>(x + line * n, n, pos, to, reverse, wide, v);
 #pragma unroll
     for (int k = 1; k < COUNT; k++) v[k] += v[k - 1];
     S sum = v[COUNT - 1];
@@ -121,9 +135,9 @@ template <class N, class T> W_INLINE void w_scan_lines(const T* x, T* out, const
   }
 }
 /* Lines side by side in memory: one thread per line and segment, so that a warp reads 32 neighbors. */
-template <class N, class T> W_INLINE void w_scan_column_sums(const T* x, typename N::sum* sums, long long lines,
-                                                             long long n, long long inner, long long segments,
-                                                             long long length, int reverse) {
+template <class N, class T, class I>
+W_INLINE void w_scan_column_sums(const I* x, typename N::sum* sums, long long lines, long long n, long long inner,
+                                 long long segments, long long length, int reverse) {
   long long id = (long long)blockIdx.x * W_SCAN_THREADS + threadIdx.x, line = id % lines, segment = id / lines;
   if (segment >= segments) return;
   long long from = segment * length, to = from + length < n ? from + length : n,
@@ -133,9 +147,9 @@ template <class N, class T> W_INLINE void w_scan_column_sums(const T* x, typenam
   for (long long s = from; s < to; s++) total += N::load(x[base + (reverse ? n - 1 - s : s) * inner]);
   sums[id] = total;
 }
-template <class N, class T> W_INLINE void w_scan_columns(const T* x, T* out, const typename N::sum* sums,
-                                                         long long lines, long long n, long long inner,
-                                                         long long segments, long long length, int reverse) {
+template <class N, class T, class I> W_INLINE void w_scan_columns(const I* x, T* out, const typename N::sum* sums,
+                                                                  long long lines, long long n, long long inner,
+                                                                  long long segments, long long length, int reverse) {
   long long id = (long long)blockIdx.x * W_SCAN_THREADS + threadIdx.x, line = id % lines, segment = id / lines;
   if (segment >= segments) return;
   long long from = segment * length, to = from + length < n ? from + length : n,
@@ -157,35 +171,39 @@ template <class N, class T> W_INLINE void w_scan_columns(const T* x, T* out, con
       }
   }
 }
-#define W_SCAN(name, N, T)                                                                                             \
-  extern "C" __global__ void w_scan_sums_##name(const T* x, void* sums, long long n, long long segments,               \
+#define W_SCAN(name, N, T, I)                                                                                          \
+  extern "C" __global__ void w_scan_sums_##name(const I* x, void* sums, long long n, long long segments,               \
                                                 long long length, long long reverse, long long wide) {                 \
-    w_scan_sums<N, T>(x, (typename N::sum*)sums, n, segments, length, (int)reverse, (int)wide);                        \
+    w_scan_sums<N, T, I>(x, (typename N::sum*)sums, n, segments, length, (int)reverse, (int)wide);                     \
   }                                                                                                                    \
-  extern "C" __global__ void w_scan_lines_##name(const T* x, T* out, const void* sums, long long n,                    \
+  extern "C" __global__ void w_scan_lines_##name(const I* x, T* out, const void* sums, long long n,                    \
                                                  long long segments, long long length, long long reverse,              \
                                                  long long wide) {                                                     \
-    w_scan_lines<N, T>(x, out, (const typename N::sum*)sums, n, segments, length, (int)reverse, (int)wide);            \
+    w_scan_lines<N, T, I>(x, out, (const typename N::sum*)sums, n, segments, length, (int)reverse, (int)wide);         \
   }                                                                                                                    \
-  extern "C" __global__ void w_scan_column_sums_##name(const T* x, void* sums, long long lines, long long n,           \
+  extern "C" __global__ void w_scan_column_sums_##name(const I* x, void* sums, long long lines, long long n,           \
                                                        long long inner, long long segments, long long length,          \
                                                        long long reverse) {                                            \
-    w_scan_column_sums<N, T>(x, (typename N::sum*)sums, lines, n, inner, segments, length, (int)reverse);              \
+    w_scan_column_sums<N, T, I>(x, (typename N::sum*)sums, lines, n, inner, segments, length, (int)reverse);           \
   }                                                                                                                    \
-  extern "C" __global__ void w_scan_columns_##name(const T* x, T* out, const void* sums, long long lines, long long n, \
+  extern "C" __global__ void w_scan_columns_##name(const I* x, T* out, const void* sums, long long lines, long long n, \
                                                    long long inner, long long segments, long long length,              \
                                                    long long reverse) {                                                \
-    w_scan_columns<N, T>(x, out, (const typename N::sum*)sums, lines, n, inner, segments, length, (int)reverse);       \
+    w_scan_columns<N, T, I>(x, out, (const typename N::sum*)sums, lines, n, inner, segments, length, (int)reverse);    \
   }
-W_SCAN(i8, w_number<int8_t>, int8_t)
-W_SCAN(u8, w_number<uint8_t>, uint8_t)
-W_SCAN(i16, w_number<int16_t>, int16_t)
-W_SCAN(u16, w_number<uint16_t>, uint16_t)
-W_SCAN(i32, w_number<int32_t>, int32_t)
-W_SCAN(u32, w_number<uint32_t>, uint32_t)
-W_SCAN(i64, w_number<int64_t>, int64_t)
-W_SCAN(u64, w_number<uint64_t>, uint64_t)
-W_SCAN(f16, w_half_number, w_half)
-W_SCAN(bf16, w_bfloat_number, w_bfloat)
-W_SCAN(f32, w_float_number, float)
-W_SCAN(f64, w_number<double>, double)
+W_SCAN(i8, w_number<int8_t>, int8_t, int8_t)
+W_SCAN(u8, w_number<uint8_t>, uint8_t, uint8_t)
+W_SCAN(i16, w_number<int16_t>, int16_t, int16_t)
+W_SCAN(u16, w_number<uint16_t>, uint16_t, uint16_t)
+W_SCAN(i32, w_number<int32_t>, int32_t, int32_t)
+W_SCAN(u32, w_number<uint32_t>, uint32_t, uint32_t)
+W_SCAN(i64, w_number<int64_t>, int64_t, int64_t)
+W_SCAN(u64, w_number<uint64_t>, uint64_t, uint64_t)
+W_SCAN(f16, w_half_number, w_half, w_half)
+W_SCAN(bf16, w_bfloat_number, w_bfloat, w_bfloat)
+W_SCAN(f32, w_float_number, float, float)
+W_SCAN(f64, w_number<double>, double, double)
+W_SCAN(i32i64, w_number<int64_t>, int64_t, int32_t)
+W_SCAN(u8u64, w_number<uint64_t>, uint64_t, uint8_t)
+W_SCAN(u8i64, w_number<int64_t>, int64_t, uint8_t)
+W_SCAN(u8i32, w_number<int32_t>, int32_t, uint8_t)

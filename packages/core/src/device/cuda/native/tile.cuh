@@ -2,7 +2,7 @@
 #pragma once
 #include "join.cuh"
 
-/* Joining the 8 row lanes of a tile of 32 columns; the first lane gets the result. */
+/* Joining the 8 row lanes of a tile of 32 columns; all of them get the result. */
 template <class Op, class T> W_INLINE T w_tile(T x) {
   __shared__ T parts[8][32];
   int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
@@ -37,3 +37,17 @@ template <class T> W_INLINE void w_tile_cprod(T* re, T* im) {
   *re = x;
   *im = y;
 }
+template <bool MAX, class T> W_INLINE void w_tile_arg(T* best, int* at) {
+  __shared__ T parts[8][32];
+  __shared__ int places[8][32];
+  int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+  __syncthreads();
+  parts[ty][tx] = *best;
+  places[ty][tx] = *at;
+  __syncthreads();
+  *best = parts[0][tx];
+  *at = places[0][tx];
+  for (int w = 1; w < 8; w++) w_better<MAX>(best, at, parts[w][tx], places[w][tx]);
+}
+template <class T> W_INLINE void w_tile_argmax(T* best, int* at) { w_tile_arg<true>(best, at); }
+template <class T> W_INLINE void w_tile_argmin(T* best, int* at) { w_tile_arg<false>(best, at); }

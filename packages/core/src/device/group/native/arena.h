@@ -327,34 +327,42 @@ int wg_share_open(char* name) {
   return 0;
 }
 
-/* Sends this process's arena with the receiver's secret and a ticket. 0, or errno. */
-int wg_share_send(const char* to, const uint8_t* ticket) {
+/*
+ * Sends the receiver's secret and a ticket, with this process's arena or without: the latter announces this socket, and the kernel
+ * states its user. 0, or errno.
+ */
+int wg_share_send(const char* to, const uint8_t* ticket, int with_arena) {
   struct sockaddr_un address;
   struct iovec data = {(void*)ticket, TICKET};
   union {
     struct cmsghdr head;
     char room[CMSG_SPACE(sizeof(int))];
   } control = {0};
-  struct msghdr message = {&address, share_address(&address, to), &data, 1, &control, sizeof control.room, 0};
-  struct cmsghdr* head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(head), &arena.fd, sizeof(int));
+  struct msghdr message = {&address, share_address(&address, to), &data, 1, NULL, 0, 0};
+  if (with_arena) {
+    message.msg_control = &control;
+    message.msg_controllen = sizeof control.room;
+    struct cmsghdr* head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &arena.fd, sizeof(int));
+  }
   return sendmsg(share.fd, &message, MSG_NOSIGNAL) == TICKET ? 0 : errno ? errno : EIO;
 }
 
 /*
- * Receives one arena; who: process, user, file, in this order. The file is -1 when the message brought none or not
- * exactly a ticket. 1 when there was a message, 0 when there is none.
+ * Receives one arena or announcement; who: process, user, file, in this order; from: 64 bytes, for the name of the sender's socket.
+ * The file is -1 when the message brought none, and -2 when it was not a ticket. 1 when there was a message, 0 when there is none.
  */
-int wg_share_receive(uint8_t* ticket, int32_t* who) {
+int wg_share_receive(uint8_t* ticket, int32_t* who, char* from) {
+  struct sockaddr_un address = {0};
   struct iovec data = {ticket, TICKET};
   union {
     struct cmsghdr head;
     char room[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
   } control = {0};
-  struct msghdr message = {NULL, 0, &data, 1, &control, sizeof control.room, 0};
+  struct msghdr message = {&address, sizeof address, &data, 1, &control, sizeof control.room, 0};
   long n = recvmsg(share.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0) return 0;
   int fd = -1;
@@ -364,10 +372,14 @@ int wg_share_receive(uint8_t* ticket, int32_t* who) {
     if (head->cmsg_type == SCM_CREDENTIALS) memcpy(&sender, CMSG_DATA(head), sizeof sender);
     if (head->cmsg_type == SCM_RIGHTS && fd < 0) memcpy(&fd, CMSG_DATA(head), sizeof fd);
   }
-  if (n != TICKET && fd >= 0) {
-    close(fd);
-    fd = -1;
+  if (n != TICKET) {
+    if (fd >= 0) close(fd);
+    fd = -2;
   }
+  /* An abstract name begins with a zero. */
+  memset(from, 0, 64);
+  if (message.msg_namelen > offsetof(struct sockaddr_un, sun_path) + 1)
+    memcpy(from, address.sun_path + 1, strnlen(address.sun_path + 1, 63));
   who[0] = sender.pid;
   who[1] = (int32_t)sender.uid;
   who[2] = fd;

@@ -18,8 +18,8 @@ const signatures = {
   processStart: "uint64_t wg_process_start(int pid)",
   processState: "int wg_process_state(int pid, uint64_t start)",
   shareOpen: "int wg_share_open(_Out_ uint8_t* name)",
-  shareSend: "int wg_share_send(const char* to, const uint8_t* ticket)",
-  shareReceive: "int wg_share_receive(_Out_ uint8_t* ticket, _Out_ int32_t* who)",
+  shareSend: "int wg_share_send(const char* to, const uint8_t* ticket, int withArena)",
+  shareReceive: "int wg_share_receive(_Out_ uint8_t* ticket, _Out_ int32_t* who, _Out_ uint8_t* from)",
   shareDiscard: "void wg_share_discard(int fd)",
   shareMap: "uint64_t wg_share_map(int fd, _Out_ uint64_t* bytes)",
   unmap: "void wg_unmap(uint64_t base, uint64_t bytes)",
@@ -77,7 +77,9 @@ export function groupLibrary(): GroupLibrary {
   ) as GroupLibrary;
   const error = made.arenaOpen(totalmem()) as number;
   if (error !== 0)
-    throw new WeftError(`this process could not open shared memory (system error ${error}); is memfd_create allowed?`);
+    throw new WeftError(
+      `this process could not open shared memory (system error ${error}); is memfd_create allowed, and the size of files not limited (ulimit -f)?`,
+    );
   library = made;
   return library;
 }

@@ -6,8 +6,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { findCompiler } from "../../cpu/compiler.js";
 import { runtimeUnits } from "../../cpu/native-units.js";
-import { findCompiler } from "../../cpu/toolchain.js";
 import { groupSource } from "./library.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-sanitize-"));
@@ -102,11 +102,11 @@ int main(int argc, char** argv) {
   /* Nobody can shrink the memory below a mapping. */
   EXPECT(ftruncate(arena.fd, 4096) != 0 && errno == EPERM);
   /* Exchanged files: the own arena, one that can be shrunk, a plain file, a message without any, and a short one. */
-  char name[96];
+  char name[96], from[64];
   uint8_t ticket[TICKET] = {0}, got[TICKET];
   int32_t who[3];
   uint64_t bytes = 0;
-  EXPECT(wg_share_open(name) == 0 && wg_share_receive(got, who) == 0);
+  EXPECT(wg_share_open(name) == 0 && wg_share_receive(got, who, from) == 0);
   EXPECT(strlen(name) == 5 + 32 + 1 + 2 * SECRET);
   name[5 + 32] = 0;
   /* Without the secret, or with another size, nothing takes up room. */
@@ -117,9 +117,9 @@ int main(int argc, char** argv) {
     (void)!sendto(share.fd, ticket, TICKET, MSG_DONTWAIT, (struct sockaddr*)&address, length);
     (void)!sendto(share.fd, share.secret, 3, MSG_DONTWAIT, (struct sockaddr*)&address, length);
   }
-  EXPECT(wg_share_receive(got, who) == 0);
+  EXPECT(wg_share_receive(got, who, from) == 0);
   memcpy(ticket, share.secret, SECRET);
-  EXPECT(wg_share_send(name, ticket) == 0 && wg_share_receive(got, who) == 1);
+  EXPECT(wg_share_send(name, ticket, 1) == 0 && wg_share_receive(got, who, from) == 1);
   EXPECT(memcmp(got, ticket, TICKET) == 0 && who[0] == getpid() && who[1] == (int32_t)geteuid() && who[2] >= 0);
   uint64_t mapped = wg_share_map(who[2], &bytes);
   EXPECT(mapped && bytes == arena.bytes);
@@ -129,12 +129,17 @@ int main(int argc, char** argv) {
   const int files[] = {loose, open("/etc/passwd", O_RDONLY), open("/dev/null", O_RDWR)};
   for (int i = 0; i < 3; i++) {
     arena.fd = files[i];
-    EXPECT(wg_share_send(name, ticket) == 0 && wg_share_receive(got, who) == 1 && wg_share_map(who[2], &bytes) == 0 && bytes == 0);
+    EXPECT(wg_share_send(name, ticket, 1) == 0 && wg_share_receive(got, who, from) == 1 && wg_share_map(who[2], &bytes) == 0 && bytes == 0);
   }
   arena.fd = own;
   EXPECT(sendto(share.fd, ticket, TICKET, 0, (struct sockaddr*)&address, length) == TICKET);
-  EXPECT(wg_share_receive(got, who) == 1 && who[2] == -1);
-  EXPECT(wg_share_send("weft-nobody", ticket) != 0);
+  EXPECT(wg_share_receive(got, who, from) == 1 && who[2] == -1);
+  /* An announcement names the socket that it came from; a socket without a name has none. */
+  EXPECT(wg_share_send(name, ticket, 0) == 0 && wg_share_receive(got, who, from) == 1 && who[2] == -1 && strcmp(from, name) == 0);
+  int unnamed = socket(AF_UNIX, SOCK_DGRAM, 0);
+  EXPECT(sendto(unnamed, ticket, TICKET, 0, (struct sockaddr*)&address, length) == TICKET);
+  EXPECT(wg_share_receive(got, who, from) == 1 && who[2] == -1 && from[0] == 0);
+  EXPECT(wg_share_send("weft-nobody", ticket, 1) != 0);
   /* Groups of impossible sizes. */
   int32_t error, detail, nobody[256] = {0};
   int sizes[][2] = {{0, 0}, {0, -1}, {0, 257}, {0, 1 << 30}, {-1, 2}, {2, 2}};

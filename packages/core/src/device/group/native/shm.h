@@ -165,17 +165,30 @@ static int await_word(group_t* g, int p, _Atomic uint64_t* word, uint64_t value)
 
 static uint64_t control_bytes(int size) { return sizeof(control_t) + (uint64_t)size * sizeof(member_t); }
 
+/*
+ * A new file of this size beside the path, with its memory: on a full file system a page that is first written later would end the
+ * process. temporary: at least 300 bytes, for its name.
+ */
+static int create_file(const char* path, uint64_t bytes, char* temporary) {
+  uint64_t random = 0; /* other users can write to the folder, and must not have taken the name */
+  if (syscall(SYS_getrandom, &random, sizeof random, 0) != sizeof random) return -1;
+  snprintf(temporary, 300, "%s.%d.%016llx", path, getpid(), (unsigned long long)random);
+  int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return -1;
+  /* Whatever the mask of new files is, the other members open it. */
+  if (fchmod(fd, 0600) == 0 && posix_fallocate(fd, 0, (off_t)bytes) == 0) return fd;
+  close(fd);
+  unlink(temporary);
+  return -1;
+}
+
 /* A new control segment at the path, in place of one whose owner is gone. */
 static int create_control(const char* path, int size, int replace) {
   char temporary[300];
-  uint64_t random = 0; /* other users can write to the folder, and must not have taken the name */
-  if (syscall(SYS_getrandom, &random, sizeof random, 0) != sizeof random) return E_SYSTEM;
-  snprintf(temporary, sizeof temporary, "%s.%d.%016llx", path, getpid(), (unsigned long long)random);
-  int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return E_SYSTEM;
   uint64_t bytes = control_bytes(size);
-  control_t* c =
-      ftruncate(fd, (off_t)bytes) == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  int fd = create_file(path, bytes, temporary);
+  if (fd < 0) return E_SYSTEM;
+  control_t* c = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (c == MAP_FAILED) {
     unlink(temporary);
@@ -301,6 +314,18 @@ uint64_t wg_join(const char* path, int rank, int size, const int32_t* expected, 
       free(g);
       return 0;
     }
+  }
+  if (rank != 0) {
+    /* Where this member can create nothing, rank 0 cannot either, and would be waited for in vain. */
+    char temporary[300];
+    int fd = create_file(path, g->bytes, temporary);
+    if (fd < 0) {
+      *error = E_SYSTEM;
+      free(g);
+      return 0;
+    }
+    close(fd);
+    unlink(temporary);
   }
   double stopped_since = 0;
   while (!(g->c = map_control(path, size, &stale, &wrong))) {

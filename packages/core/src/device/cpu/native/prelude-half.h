@@ -1,0 +1,10 @@
+// Conversions of float16 numbers in generated kernels: by the processor, several at a time (vector-half.c), where it and the compiler
+// have them.
+#pragma once
+#if defined(W_VECTOR_MATH) && defined(__F16C__) && defined(__AVX2__) && !defined(__AVX512FP16__)
+extern W_SIMD float w_widened_h(int32_t h);
+extern W_SIMD int32_t w_narrowed_h(float f);
+#define w_to_half(f) ((w_half)w_narrowed_h(f))
+#define w_half_of(f) ((w_half)w_narrowed_h(f))
+#define w_round_half(f) w_widened_h(w_narrowed_h(f))
+#endif
