@@ -26,14 +26,17 @@ export interface Cluster {
 
 type Target = string | (LaunchOptions & ConnectOptions) | (RayOptions & { device?: string } & ConnectOptions);
 
-const connectNames = [
-  ...["token", "workerToken", "tokenFile", "workerTokenFile", "insecure", "cert", "key", "ca"],
-  ...["tape", "maxTensors", "maxBytes", "maxQueue", "timeout", "label", "sharding", "mesh"],
-] as (keyof ConnectOptions)[];
-const startNames = [
-  ...["devices", "device", "cores", "pin", "port", "timeout", "env", "calibrate"],
-  ...["ray", "gpus", "strategy"],
-] as (keyof LaunchOptions | keyof RayOptions)[];
+/** Names of options; the compiler reports a missing one. */
+const namesOf = <T>(names: Record<keyof T, true>): (keyof T)[] => Object.keys(names) as (keyof T)[];
+const connectNames = namesOf<ConnectOptions>({
+  ...({ token: true, workerToken: true, tokenFile: true, workerTokenFile: true, insecure: true } as const),
+  ...({ cert: true, key: true, ca: true, tape: true, maxTensors: true, maxBytes: true, maxQueue: true } as const),
+  ...({ maxSeconds: true, maxCompileSeconds: true, timeout: true, label: true, sharding: true, mesh: true } as const),
+});
+const startNames = namesOf<LaunchOptions & RayOptions & { device?: string }>({
+  ...({ devices: true, device: true, cores: true, pin: true, port: true, timeout: true, env: true } as const),
+  ...({ calibrate: true, ray: true, gpus: true, strategy: true } as const),
+});
 
 const connectionOptions = (options: ConnectOptions): ConnectOptions => ({
   ...options,

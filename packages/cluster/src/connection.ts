@@ -1,6 +1,7 @@
 // A client's connection to a dispatcher: the list of workers, outgoing messages, and reported failures. It handles
 // messages, not tensors.
 import { WeftError } from "@weft/core/internal/graph";
+import { AnnouncedWorkers } from "./announced-workers.js";
 import type { Measurement } from "./clocks.js";
 import { DataLink, reopenedMs } from "./data-link.js";
 import { log } from "./debug.js";
@@ -43,14 +44,12 @@ interface Reported {
 }
 
 export class Connection {
-  workers: WorkerInfo[] = [];
-  generation = 0;
+  readonly #announced = new AnnouncedWorkers();
   client = 0;
   /** The dispatcher's id (prefix of its group names) and host. */
   dispatcher = "";
   /** Why the connection ended; null while it is open. */
   lost: string | null = null;
-  readonly deadWorkers = new Map<string, string>();
   readonly failures = new Map<number, Reported>();
   readonly #links = new Map<string, DataLink>();
   readonly #security: Security;
@@ -59,11 +58,18 @@ export class Connection {
   readonly #port: number;
   readonly #outbox = new Outbox((bytes) => this.#write(bytes));
   #freed: number[] = [];
+  /** Tensors that were sent or asked for, and not freed: failures of others are of no interest. */
+  readonly #live = new Set<number>();
   #flushing = false;
+  /** Questions to the dispatcher, and the last one that it answered. */
+  #asked = 0;
+  #answered = 0;
   /** Messages and bytes sent to the dispatcher. */
   readonly sent = { messages: 0, bytes: 0 };
   onChange: () => void = () => {};
   onUploaded: (id: number, worker: string) => void = () => {};
+  /** The data connection to a worker broke; the worker may be there, and `link` opens another one. */
+  onLinkBroken: (worker: string) => void = () => {};
   /** The worker's process has ended and no longer reads this process's memory. */
   onWorkerEnded: (worker: string) => void = () => {};
   onEnd: () => void = () => {};
@@ -97,43 +103,50 @@ export class Connection {
         resolve();
       };
       const onData = (bytes: Buffer): void => {
+        if (this.lost !== null) return;
         let message: ToClient;
         try {
           message = decode(toClient, bytes);
         } catch (error) {
           this.#end(`the dispatcher at ${this.address} sent an invalid message: ${(error as Error).message}`, reject);
+          this.#channel?.stream.cancel();
           return;
         }
-        if (message.t === "welcome" || message.t === "workers") ({ more } = message);
+        try {
+          follow(message, bytes.length);
+        } catch (error) {
+          this.#end(`the dispatcher at ${this.address} contradicts itself: ${(error as Error).message}`, reject);
+          this.#channel?.stream.cancel();
+        }
+      };
+      const follow = (message: ToClient, bytes: number): void => {
+        if (message.t === "refused") {
+          this.#end(`the dispatcher at ${this.address} refused: ${message.message}`, reject);
+          return;
+        }
+        if (welcomed === (message.t === "welcome"))
+          throw new WeftError(`"${message.t}" ${welcomed ? "after" : "before"} its welcome`);
         if (message.t === "welcome") {
           welcomed = true;
+          ({ more } = message);
           if (!more) clearTimeout(late);
-          ({
-            client: this.client,
-            generation: this.generation,
-            workers: this.workers,
-            dispatcher: this.dispatcher,
-          } = message);
+          ({ client: this.client, dispatcher: this.dispatcher } = message);
+          this.#follow({ ...message, joined: message.workers, lost: [] }, bytes);
           log(
             "client",
             () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,
           );
-          this.#openLinks();
           if (this.workers.length === 0 && !more)
             setTimeout(() => this.workers.length === 0 && noWorkers(), Math.min(timeout, 5) * 1e3);
           maybeReady();
         } else if (message.t === "workers") {
-          const left = new Set(
-            [...message.lost, ...message.joined.map(({ id }) => ({ worker: id }))].map((w) => w.worker),
-          );
-          this.generation = message.generation;
-          this.workers = [...this.workers.filter(({ id }) => !left.has(id)), ...message.joined];
-          for (const { worker, reason } of message.lost) this.#workerLost(worker, reason);
-          this.#openLinks();
+          ({ more } = message);
+          this.#follow(message, bytes);
           maybeReady();
           if (!more) this.onChange();
         } else if (message.t === "failed") {
-          const { ids, message: text, code } = message;
+          const { message: text, code } = message;
+          const ids = message.ids.filter((id) => this.#live.has(id));
           for (const id of ids) {
             // The original cause is more informative than the abort that follows from it.
             const earlier = this.failures.get(id);
@@ -142,8 +155,10 @@ export class Connection {
           // No worker answers for an instruction that the dispatcher could not forward.
           const failed = new Set(ids);
           for (const link of this.#links.values()) link.failTensors(failed, text, code);
-        } else if (message.t === "refused")
-          this.#end(`the dispatcher at ${this.address} refused: ${message.message}`, reject);
+        } else if (message.t === "confirmed") {
+          if (message.question > this.#asked) throw new WeftError(`an answer to question ${message.question}`);
+          this.#answered = message.question;
+        } else throw new WeftError(`"${message.t}" is for watchers`);
       };
       const onError = (error: Error): void => {
         clearTimeout(late);
@@ -199,9 +214,32 @@ export class Connection {
     this.onChange();
   }
 
+  /** The workers of the dispatcher. */
+  get workers(): readonly WorkerInfo[] {
+    return this.#announced.list;
+  }
+
+  get generation(): number {
+    return this.#announced.generation;
+  }
+
+  isDead(worker: string): boolean {
+    return this.#announced.isDead(worker);
+  }
+
+  /** Why a worker is dead; null if it is not. */
+  deathOf(worker: string): string | null {
+    return this.#announced.reasonOf(worker);
+  }
+
+  #follow(changes: Parameters<AnnouncedWorkers["change"]>[0], bytes: number): void {
+    for (const { worker, reason } of this.#announced.change(changes, bytes, this.#channel!.isNear()))
+      this.#workerLost(worker, reason);
+    this.#openLinks();
+  }
+
   #openLinks(): void {
     for (const worker of this.workers) {
-      this.deadWorkers.delete(worker.id);
       const open = this.#links.get(worker.id);
       if (open === undefined || open.broken !== null) this.#openLink(worker, open);
     }
@@ -210,6 +248,10 @@ export class Connection {
   #openLink(worker: WorkerInfo, before?: DataLink): DataLink {
     const listener = {
       uploaded: (id: number) => this.onUploaded(id, worker.id),
+      broken: () => {
+        // A host that does not answer has given up what it waited for.
+        if (this.lost === null && !this.isDead(worker.id) && !link.silent) this.onLinkBroken(worker.id);
+      },
       tape: (records: unknown[]) => this.onTape(records),
       measured: (value: Measurement) => this.onMeasured(worker.id, value),
     };
@@ -219,7 +261,6 @@ export class Connection {
   }
 
   #workerLost(worker: string, reason: string): void {
-    this.deadWorkers.set(worker, reason);
     const link = this.#links.get(worker);
     link?.fail(reason);
     this.#links.delete(worker);
@@ -235,7 +276,7 @@ export class Connection {
     if (reader === null || !isAlive(reader)) this.onWorkerEnded(worker);
     else
       setTimeout(() => {
-        if (this.lost === null && this.deadWorkers.has(worker)) this.#releaseWhenEnded(worker, reader);
+        if (this.lost === null && this.isDead(worker)) this.#releaseWhenEnded(worker, reader);
       }, 100).unref();
   }
 
@@ -255,16 +296,25 @@ export class Connection {
     return link?.broken == null ? null : { reason: link.broken, silent: link.silent };
   }
 
+  /** Asks the dispatcher which workers are there; tells whether it has reported all that are not. */
+  confirm(): () => boolean {
+    const question = ++this.#asked;
+    this.send({ t: "confirm", question });
+    return () => this.#answered >= question;
+  }
+
   link(worker: string): DataLink {
     const link = this.#links.get(worker);
     // The worker may be there although its data connection broke: a network that failed for seconds, or a firewall.
     const info = link?.broken == null || this.lost !== null ? undefined : this.workers.find(({ id }) => id === worker);
     if (info !== undefined && performance.now() - link!.begun > reopenMs) return this.#openLink(info, link);
     if (link !== undefined) return link;
-    throw new WeftError(this.lost ?? this.deadWorkers.get(worker) ?? `worker ${worker} is not connected`);
+    throw new WeftError(this.lost ?? this.deathOf(worker) ?? `worker ${worker} is not connected`);
   }
 
   send(message: FromClient): void {
+    if (message.t === "run") for (const id of message.outputs) this.#live.add(id);
+    else if (message.t === "upload") this.#live.add(message.id);
     if (this.lost === null) this.#outbox.post(JSON.stringify(message));
   }
 
@@ -278,6 +328,7 @@ export class Connection {
   /** Frees are batched: they are sent with the next message or at the end of the event-loop turn. */
   free(id: number): void {
     this.#freed.push(id);
+    this.#live.delete(id);
     this.failures.delete(id);
     if (this.#freed.length >= 1000) this.flush();
     else if (!this.#flushing) {

@@ -23,7 +23,7 @@ test("a fetch from a worker that cannot be reached is an error within seconds", 
     const port = Number(await once(child.stdout, "data"));
     for (let i = 0; i < 4; i++) fill.push(connect(port, "127.0.0.1").on("error", () => {}));
     const worker = { id: "w1", key: "k", data: { host: "127.0.0.1", port, tls: false } } as WorkerInfo;
-    const listener = { uploaded() {}, tape() {}, measured() {} };
+    const listener = { uploaded() {}, broken() {}, tape() {}, measured() {} };
     const begun = performance.now();
     const link = new DataLink(worker, 1, {}, listener);
     await assert.rejects(link.peek(1), /no connection to worker w1 at 127.0.0.1:\d+ within 5 s/);

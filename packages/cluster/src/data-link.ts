@@ -3,6 +3,8 @@
 import { connect, Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { groupLibrary } from "@weft/core/internal/device";
+import { instructionSchema } from "@weft/formats";
+import { z } from "zod";
 import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
 import { type Measurement, measurement } from "./clocks.js";
 import { ClusterError } from "./errors.js";
@@ -10,7 +12,7 @@ import { type DataPlaneFrame, drained, framePayload, readFrames, writeFrame } fr
 import { printable } from "./printable.js";
 import { type FailureCode, failureCode, type WorkerInfo } from "./protocol.js";
 import { addressOf, certificates, needsTls, type Security } from "./security.js";
-import { receiveMemory, type SharedMapping, sendMemory, shareName, unmapMemory } from "./shared-memory.js";
+import { answerWithMemory, receiveMemory, type SharedMapping, shareName, unmapMemory } from "./shared-memory.js";
 import { boundSilence, SilenceError } from "./silence.js";
 
 /** Where a shard is written in the array of the whole tensor. */
@@ -21,11 +23,18 @@ export interface Destination extends ArrayPart {
 interface Waiting {
   id: number;
   to: Destination;
-  pieces: Buffer[];
+  /** The shard as far as it has arrived: in one array, however many pieces it comes in. */
+  dense: Uint8Array | null;
   have: number;
   resolve(): void;
   reject(error: Error): void;
 }
+
+/** What a worker adds to this program's tape: its own instructions, and nothing else. */
+const tapeRecords = z.array(instructionSchema);
+
+const bytesOfShard = ({ sizes, element }: Pick<Destination, "sizes" | "element">): number =>
+  sizes.reduce((n, size) => n * size, element);
 
 /**
  * Milliseconds for a connection to be accepted; a worker that computes need not do anything for it. Less for one that replaces a
@@ -63,6 +72,8 @@ export class DataLink {
     security: Security,
     readonly listener: {
       uploaded(id: number): void;
+      /** The connection broke; what was sent on it may not have arrived. */
+      broken(): void;
       tape(records: unknown[]): void;
       measured(value: Measurement): void;
     },
@@ -94,7 +105,9 @@ export class DataLink {
     const late = setTimeout(() => setImmediate(() => setTimeout(giveUp, 300).unref()), patienceMs).unref();
     this.#socket.once("connect", () => clearTimeout(late));
     readFrames(this.#socket, (frame) => this.#frame(frame));
-    writeFrame(this.#socket, { client, key: worker.key, name: shareName() });
+    const name = shareName();
+    if (name === null) this.#settle();
+    writeFrame(this.#socket, { client, key: worker.key, name });
   }
 
   /** A socket that may not be one yet: what is wrong with a worker's address is an error of its tensors, not of the program. */
@@ -123,6 +136,7 @@ export class DataLink {
 
   /** Fails the connection and all pending requests. */
   fail(reason: string): void {
+    const first = this.#broken === null;
     this.#broken ??= reason;
     this.#settle();
     this.#socket.destroy();
@@ -130,6 +144,7 @@ export class DataLink {
     this.#waiting.clear();
     if (this.#memory !== null) unmapMemory(this.#memory);
     this.#memory = null;
+    if (first) this.listener.broken();
   }
 
   /** Fails the pending requests for these tensors. */
@@ -156,7 +171,7 @@ export class DataLink {
     const request = this.#next++;
     this.#socket.ref();
     return new Promise<void>((resolve, reject) => {
-      this.#waiting.set(request, { id: what.id, to, pieces: [], have: 0, resolve, reject });
+      this.#waiting.set(request, { id: what.id, to, dense: null, have: 0, resolve, reject });
       if (this.#outgoing.push({ fetch: request, ...what }) === 1) setImmediate(() => this.#sendRequests());
     }).finally(() => {
       if (this.#waiting.size === 0) this.#socket.unref();
@@ -184,7 +199,8 @@ export class DataLink {
   }
 
   #frame({ header, bytes }: DataPlaneFrame): void {
-    if (Array.isArray(header.tape)) this.listener.tape(header.tape);
+    if (header.tape !== undefined)
+      this.listener.tape(tapeRecords.parse(header.tape).map((record) => ({ ...record, workerId: this.worker.id })));
     else if (typeof header.uploaded === "number") this.listener.uploaded(header.uploaded);
     else if (header.measured !== undefined) this.listener.measured(measurement.parse(header.measured));
     else if (typeof header.fetch === "number") this.#arrived(header.fetch, header, bytes);
@@ -192,10 +208,12 @@ export class DataLink {
     else if (typeof header.shared === "boolean") this.#takeMemory(header.shared);
   }
 
-  /** Passes this process's memory to the worker, which must be on this host to receive it. */
+  /** Passes this process's memory to the worker, if it has asked for it on this host, and as this user. */
   #offerMemory(name: string, ticket: string): void {
+    // Once: the worker asks when the connection begins.
+    if (this.#ticket !== "") return;
     this.#ticket = ticket;
-    const sent = shareName() !== null && /^[0-9a-f]{64}$/.test(ticket) && sendMemory(name, ticket);
+    const sent = shareName() !== null && answerWithMemory(name, ticket);
     if (sent) writeFrame(this.#socket, { shared: true });
     else this.#settle();
   }
@@ -223,19 +241,9 @@ export class DataLink {
         this.#copyShared(header.offset, waiting.to);
         writeFrame(this.#socket, { release: request });
       } else {
-        if (bytes.length > 0) waiting.pieces.push(bytes);
-        waiting.have += bytes.length;
-        const expected = waiting.to.sizes.reduce((n, size) => n * size, waiting.to.element);
-        if (waiting.have > expected || (header.last === true && waiting.have < expected))
-          throw new ClusterError(
-            `worker ${this.worker.id} sent ${waiting.have} bytes for a shard of ${expected}`,
-            "error",
-          );
-        if (header.last !== true) return;
-        const all = waiting.pieces.length === 1 ? waiting.pieces[0] : Buffer.concat(waiting.pieces, waiting.have);
-        putPart(all, waiting.to.into, waiting.to);
+        if (!this.#takePiece(waiting, header, bytes)) return;
       }
-      this.fetchedBytes += Number(header.bytes);
+      this.fetchedBytes += bytesOfShard(waiting.to);
       this.#waiting.delete(request);
       waiting.resolve();
     } catch (error) {
@@ -244,9 +252,28 @@ export class DataLink {
     }
   }
 
+  /** Takes a piece of a shard, in order; returns whether it was the last. */
+  #takePiece(waiting: Waiting, header: DataPlaneFrame["header"], bytes: Buffer): boolean {
+    const { to, have } = waiting;
+    const expected = bytesOfShard(to);
+    const isLast = header.last === true;
+    const end = have + bytes.length;
+    if ((header.at !== undefined && header.at !== have) || end > expected || (isLast && end < expected))
+      throw new ClusterError(`worker ${this.worker.id} sent ${end} bytes for a shard of ${expected}`, "error");
+    waiting.have = end;
+    if (isLast && have === 0) {
+      putPart(bytes, to.into, to);
+      return true;
+    }
+    waiting.dense ??= new Uint8Array(expected);
+    waiting.dense.set(bytes, have);
+    if (isLast) putPart(waiting.dense, to.into, to);
+    return isLast;
+  }
+
   #copyShared(offset: number, { into, offset: at, sizes, strides, element }: Destination): void {
     const dense = denseStrides(sizes, element);
-    const bytes = sizes.reduce((n, size) => n * size, element);
+    const bytes = bytesOfShard({ sizes, element });
     if (this.#memory === null || !(Number.isSafeInteger(offset) && offset >= 0 && offset + bytes <= this.#memory.bytes))
       throw new ClusterError(`worker ${this.worker.id} sent an invalid offset ${offset}`, "error");
     const big = (values: readonly number[]): BigInt64Array => BigInt64Array.from(values, BigInt);

@@ -11,8 +11,8 @@ import koffi from "koffi";
 import { type DataPlaneFrame, drained, framePayload, readFrames, writeFrame } from "./frames.js";
 import { sameSecret } from "./identity.js";
 import { addressOf, certificates, isLoopback, type Security } from "./security.js";
-import { receiveMemory, sendMemory, shareName } from "./shared-memory.js";
-import { boundSilence } from "./silence.js";
+import { askForMemory, receiveMemory, sendMemory, shareName } from "./shared-memory.js";
+import { boundSilence, SilenceError } from "./silence.js";
 import { type Failure, type Held, isFailure, type Namespace } from "./store.js";
 import { Strangers } from "./strangers.js";
 
@@ -24,6 +24,8 @@ const patienceMs = 600_000;
 const stallMs = 5_000;
 const againMs = 1_000;
 const shortWhileMs = 60_000;
+/** Milliseconds for a client to open another connection in place of one that broke. */
+const reconnectMs = 2_000;
 /** Bytes that wait for a client to read them before its next request is looked at, and before it is disconnected. */
 const enoughUnread = 8 << 20;
 const maxUnread = 64 << 20;
@@ -142,7 +144,10 @@ export class DataServer {
 
   #open(socket: Socket): void {
     socket.setNoDelay(true);
-    socket.on("error", () => {});
+    let silent = false;
+    socket.on("error", (error) => {
+      silent = error instanceof SilenceError;
+    });
     boundSilence(socket);
     const connection: Connection = {
       socket,
@@ -160,11 +165,20 @@ export class DataServer {
       for (const release of connection.requests.values()) release?.();
       connection.space?.giveUp(connection);
       const client = connection.space?.client;
-      if (client !== undefined && this.spaceOf(client) !== undefined)
+      if (client !== undefined && this.spaceOf(client) !== undefined) {
         this.#pendingOf(client).closedAt = performance.now();
+        // A client that is there opens another connection and sends again what instructions wait for; an unreachable one does not.
+        const lost = [...this.#awaited].filter(([, awaited]) => awaited.client === client);
+        const cancel = (): void => {
+          if (this.#isConnected(client)) return;
+          for (const [key, awaited] of lost) if (this.#awaited.get(key) === awaited) this.#cancelUpload(key);
+        };
+        if (silent) cancel();
+        else if (lost.length > 0) setTimeout(cancel, reconnectMs);
+      }
       // What has arrived of an interrupted upload is of no use.
       for (const [key, arrival] of [...this.#arrived])
-        if (arrival.connection === connection && !arrival.done) this.#cancelUpload(key);
+        if (arrival.connection === connection && !arrival.done) this.#drop(key);
     });
     readFrames(
       socket,
@@ -185,16 +199,18 @@ export class DataServer {
       socket.destroy();
       return;
     }
-    const others = [...this.#connections].filter((other) => other.space === space);
+    // One that was just closed is listed until its end is reported.
+    const others = [...this.#connections].filter((other) => other.space === space && !other.socket.destroyed);
     if (others.length >= maxOfClient) others[0].socket.destroy();
     connection.space = space;
     this.#strangers.delete(socket);
     const own = shareName();
-    if (own !== null && claim!.name !== null) {
-      connection.ticket = randomBytes(32).toString("hex");
+    const ticket = randomBytes(32).toString("hex");
+    if (own !== null && claim!.name !== null && askForMemory(claim!.name, ticket)) {
+      connection.ticket = ticket;
       connection.name = claim!.name;
-      writeFrame(socket, { ticket: connection.ticket, name: own });
-    }
+      writeFrame(socket, { ticket, name: own });
+    } else if (claim!.name !== null) writeFrame(socket, { shared: false });
     for (const message of this.#queued.get(space.client)?.messages ?? []) writeFrame(socket, message);
     this.#queued.delete(space.client);
     socket.resume();
@@ -437,7 +453,8 @@ export class DataServer {
       return Promise.resolve(found.bytes);
     }
     const pending = this.#pendingOf(client);
-    if (this.spaceOf(client) === undefined) return Promise.resolve(null);
+    if (this.spaceOf(client) === undefined || this.#awaited.size >= maxPending || this.#awaited.has(key))
+      return Promise.resolve(null);
     return new Promise((resolve) => {
       const awaited: Awaited = {
         client,
@@ -462,9 +479,12 @@ export class DataServer {
     });
   }
 
+  #isConnected(client: number): boolean {
+    return [...this.#connections].some(({ space }) => space?.client === client);
+  }
+
   #patience(client: number, { stalled, closedAt }: PendingUploads): number {
-    const isConnected = [...this.#connections].some(({ space }) => space?.client === client);
-    if (isConnected && performance.now() - closedAt > shortWhileMs) return patienceMs;
+    if (this.#isConnected(client) && performance.now() - closedAt > shortWhileMs) return patienceMs;
     return stalled ? againMs : stallMs;
   }
 

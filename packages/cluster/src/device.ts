@@ -33,8 +33,8 @@ import { releaseStaging, stage, Uploads } from "./upload.js";
 /** Maximum number of copies of a tensor in other placements. */
 const maxCopies = 2;
 /**
- * Milliseconds for a dispatcher to report a worker that others already miss, that this process itself has not heard from for seconds,
- * and for another worker in place of the last one.
+ * Milliseconds for a dispatcher to confirm which workers are there: any of them may be missing, or only those that this process itself
+ * has not heard from for seconds. And for another worker in place of the last one.
  */
 const reportMs = 4000;
 const silentReportMs = 1500;
@@ -63,7 +63,10 @@ export class ClusterDevice implements Device {
   /** Plans, partitions and defines functions on the workers; holds the user's sharding constraints. */
   readonly executables: ExecutableCache;
 
-  constructor(readonly connection: Connection) {
+  constructor(
+    /** The connection to the dispatcher. */
+    readonly connection: Connection,
+  ) {
     this.name = `cluster at ${connection.address}`;
     this.#uploads = new Uploads(connection);
     const executables = new ExecutableCache(connection);
@@ -78,7 +81,7 @@ export class ClusterDevice implements Device {
       },
     };
     this.#lineage = new Lineage({
-      isDead: (worker) => connection.deadWorkers.has(worker),
+      isDead: (worker) => connection.isDead(worker),
       isFailed: (id) => connection.failures.has(id),
       reset: (it) => this.#reset(it),
       scratchLike: (like) => this.#emptyLike(like),
@@ -206,20 +209,29 @@ export class ClusterDevice implements Device {
 
   /** Waits for a tensor and recomputes it if a worker that held a shard dies meanwhile. */
   async #withRecovery<T>(it: ClusterBuffer, wait: () => Promise<T>): Promise<T> {
+    let begun: number | null = null;
     for (let attempt = 1; ; attempt++) {
       const { id } = it;
       try {
-        const result = await wait();
+        const result = begun === null ? await wait() : await this.#withinLimit(wait(), begun, it);
         it.computed = true;
         return result;
       } catch (error) {
         if (!(error instanceof LostTensorError)) throw error;
-        const final = attempt > maxRecoveryAttempts || it.freed || this.lost !== null;
-        if (final) throw new ClusterError(withCallSite(error.message, it.site), error.code);
+        begun ??= performance.now();
+        if (it.freed || this.lost !== null) throw new ClusterError(withCallSite(error.message, it.site), error.code);
+        const seconds = (performance.now() - begun) / 1e3;
+        if (attempt > maxRecoveryAttempts || (attempt > fewRecoveryAttempts && seconds > recoverySeconds)) {
+          const often = `lost ${attempt} times within ${seconds.toFixed(1)} s: workers end faster than it is recomputed`;
+          throw new ClusterError(withCallSite(addReason(error.message, often), it.site), error.code);
+        }
         // Another wait may already have recovered it.
         if (it.id !== id) continue;
         // A worker may report an aborted collective before the dispatcher reports the dead worker.
-        await holds(() => this.#lineage.isLost(it), error.silent ? silentReportMs : reportMs);
+        if (!this.#lineage.isLost(it)) {
+          const confirmed = this.connection.confirm();
+          await holds(() => this.#lineage.isLost(it) || confirmed(), error.silent ? silentReportMs : reportMs);
+        }
         // The last worker may be replaced by another one that is starting.
         await holds(() => this.workers > 0 || this.lost !== null, replacementMs);
         const problem = it.id === id ? this.#recover([it]) : null;
@@ -227,6 +239,24 @@ export class ClusterDevice implements Device {
         const reason = error.reported ? null : this.#failureReason(it);
         throw new ClusterError(withCallSite(addReason(reason ?? error.message, problem), it.site), error.code);
       }
+    }
+  }
+
+  /** Waits for a tensor that is being recomputed. Recovery has a time, whatever was predicted: the rest may be slow, or wait too. */
+  async #withinLimit<T>(coming: Promise<T>, begun: number, it: ClusterBuffer): Promise<T> {
+    const { seconds } = this.#lineage.limits;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      const text = `this tensor was lost with a worker and not recomputed within ${seconds} s (WEFT_RECOMPUTE_SECONDS)`;
+      const giveUp = (): void => reject(new ClusterError(withCallSite(text, it.site), "lost"));
+      const left = Math.max(0, begun + 1e3 * seconds - performance.now());
+      // A process that computed meanwhile looks at what has arrived before it gives up.
+      timer = setTimeout(() => (timer = setTimeout(giveUp, 300)), Math.min(left, 2 ** 31 - 1));
+    });
+    try {
+      return await Promise.race([coming, late]);
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -333,10 +363,10 @@ export class ClusterDevice implements Device {
     if (it.failure !== null) return it.failure;
     const failure = this.connection.failures.get(it.id);
     if (failure !== undefined) return failure.message;
-    const { deadWorkers } = this.connection;
-    if (it.location === null || !isGone(it.location, (worker) => deadWorkers.has(worker))) return null;
-    const [dead] = [...it.location.members.values()].filter((worker) => deadWorkers.has(worker));
-    return `${deadWorkers.get(dead)}; its shards are lost: recompute them`;
+    const isDead = (worker: string): boolean => this.connection.isDead(worker);
+    if (it.location === null || !isGone(it.location, isDead)) return null;
+    const dead = [...it.location.members.values()].find(isDead)!;
+    return `${this.connection.deathOf(dead)}; its shards are lost: recompute them`;
   }
 
   /** The placement of a tensor in the current worker numbering; null while it is on no worker. */
@@ -509,8 +539,10 @@ export class ClusterDevice implements Device {
   trim(): void {}
 }
 
-/** Maximum number of recovery attempts per await. */
+/** Maximum number of recovery attempts per await, and of those that may take longer than this: who waits shall know within about ten seconds. */
 const maxRecoveryAttempts = 8;
+const fewRecoveryAttempts = 2;
+const recoverySeconds = 4;
 
 /** Appends the reason why a tensor was not recomputed. */
 const addReason = (message: string, why: string): string => (why === "" ? message : `${message} (${why})`);

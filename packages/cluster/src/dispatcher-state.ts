@@ -67,6 +67,8 @@ export interface ClientEntry {
   instructions: Instructions;
   /** Uploads over sockets that have not arrived, as `worker/id`, and the messages after them that wait. */
   uploading: Set<string>;
+  /** Workers that were not heard from since the client's last question; null if it has an answer. */
+  unheard: { question: number; workers: Set<string> } | null;
   held: FromClient[];
 }
 

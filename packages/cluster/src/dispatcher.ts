@@ -56,6 +56,7 @@ const helloSeconds = 5;
 
 /** The process that forwards instructions of clients to workers; `weft server` runs one. */
 export class Dispatcher {
+  /** Name of this process in logs, new at every start. */
   readonly id = randomKey().slice(0, 8);
   readonly #server = makeServer();
   readonly #workers = new Map<string, WorkerEntry>();
@@ -68,6 +69,7 @@ export class Dispatcher {
   /** From which the keys of data connections are derived. */
   readonly #secret = randomKey();
   readonly #stopTimeout: number;
+  /** Messages and bytes that were forwarded, and tensors that clients recomputed. */
   readonly counters: Counters = { messages: 0, bytes: 0, recomputed: 0 };
   #nextClient = 1;
   #nextWorker = 1;
@@ -76,6 +78,7 @@ export class Dispatcher {
   #timer: NodeJS.Timeout | null = null;
   #lastCheck = performance.now();
   readonly #changes = new WorkerChanges((joined, lost) => this.#sendChanges(joined, lost));
+  /** Port that it listens on; 0 before `start`. */
   port = 0;
 
   constructor(options: DispatcherOptions = {}) {
@@ -101,6 +104,7 @@ export class Dispatcher {
     });
   }
 
+  /** Starts a dispatcher and waits until it listens. */
   static async start(options: DispatcherOptions = {}): Promise<Dispatcher> {
     const dispatcher = new Dispatcher(options);
     const { security } = dispatcher.#admission;
@@ -116,6 +120,7 @@ export class Dispatcher {
     return dispatcher;
   }
 
+  /** Ends all connections and stops listening. */
   stop(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#changes.stop();
@@ -123,6 +128,7 @@ export class Dispatcher {
     this.#server.forceShutdown();
   }
 
+  /** Workers that can be used now. */
   get workers(): Omit<WorkerInfo, "key">[] {
     return this.#available().map((w) => w.info);
   }
@@ -238,15 +244,22 @@ export class Dispatcher {
       this.#clients.get(message.client)?.instructions.done(worker.info.id, message.done, message.seconds);
     } else if (message.t === "failed") {
       const { client, ...rest } = message;
-      log("dispatcher", () => `${worker.info.id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
+      const { id } = worker.info;
+      log("dispatcher", () => `${id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
       const entry = this.#clients.get(client);
-      if (entry !== undefined) this.#toClient(entry, rest);
+      // A worker speaks for the tensors that it has been told to make, and for nobody else's.
+      const ids = rest.ids.filter((tensor) => entry?.holders.get(tensor)?.includes(id));
+      if (entry !== undefined && ids.length > 0) this.#toClient(entry, { ...rest, ids, worker: id });
     } else if (message.t === "arrived") {
       const [entry, upload] = [this.#clients.get(message.client), `${worker.info.id}/${message.id}`];
       if (entry !== undefined) this.#arrived(entry, (one) => one === upload);
     } else if (message.t === "broken") {
       log("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; programs will use a new one`);
-      if (message.group.includes(`-${this.#generation}-`)) this.#changes.changed();
+      const { id } = worker.info;
+      const isMember = [...this.#clients.values()].some(({ programs }) =>
+        groupsWith(id, programs.values()).has(message.group),
+      );
+      if (isMember && message.group.includes(`-${this.#generation}-`)) this.#changes.changed();
     } else throw new WeftError("a worker sends hello once");
   }
 
@@ -260,6 +273,27 @@ export class Dispatcher {
     log("dispatcher", () => reason);
     for (const client of this.#clients.values()) this.#arrived(client, (one) => one.startsWith(`${worker.info.id}/`));
     this.#changes.lost(worker.info.id, reason);
+    this.#heard(worker.info.id);
+  }
+
+  /** Answers when all workers have been heard from: whoever misses one learns at once whether it is there. */
+  #confirm(client: ClientEntry, question: number): void {
+    client.unheard = { question, workers: new Set(this.#available().map(({ info }) => info.id)) };
+    this.#answer(client);
+  }
+
+  /** A worker has reported, or is reported as lost. */
+  #heard(worker: string): void {
+    for (const client of this.#clients.values()) if (client.unheard?.workers.delete(worker)) this.#answer(client);
+  }
+
+  #answer(client: ClientEntry): void {
+    const { unheard } = client;
+    if (unheard === null || unheard.workers.size > 0) return;
+    client.unheard = null;
+    // The client learns of lost workers first.
+    this.#changes.flush();
+    this.#toClient(client, { t: "confirmed", question: unheard.question });
   }
 
   /** Starts a new generation, for which clients plan. */
@@ -291,6 +325,7 @@ export class Dispatcher {
         return;
       }
       worker.lastBeat = performance.now();
+      this.#heard(id);
       if (worker.beats !== stream) whenOver(stream, () => worker.beats === stream && (worker.beats = null));
       worker.beats = stream;
       const client = stuck === undefined ? undefined : this.#clients.get(stuck);
@@ -368,6 +403,7 @@ export class Dispatcher {
       holders: new Map(),
       instructions: new Instructions(this.#workers),
       uploading: new Set(),
+      unheard: null,
       held: [],
     };
     this.#clients.set(client.id, client);
@@ -439,6 +475,7 @@ export class Dispatcher {
     else if (message.t === "free") this.#free(client, message.ids);
     else if (message.t === "plan") this.#plans.add(client.id, message);
     else if (message.t === "recomputed") this.counters.recomputed += message.tensors;
+    else if (message.t === "confirm") this.#confirm(client, message.question);
     else if (message.t === "forget") {
       const { members = [] } = client.programs.get(message.program) ?? {};
       this.#sendEach(client, members, instruction({ ...message, client: client.id }));

@@ -213,7 +213,7 @@ export function reduceScatter(
 }
 
 /** Splits n into `parts` integers that differ by at most one, larger ones first. */
-export const evenSizes = (n: number, parts: number): number[] =>
+const evenSizes = (n: number, parts: number): number[] =>
   Array.from({ length: parts }, (_, i) => Math.floor(n / parts) + (i < n % parts ? 1 : 0));
 
 /** Sends the tensor of process `root` to all; the other processes' tensors give shape and dtype. */

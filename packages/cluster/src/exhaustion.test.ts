@@ -1,7 +1,7 @@
 // Attempts to use up what a dispatcher, a worker or a host has: connections, memory of pending requests, names in shared memory,
 // the size of messages. Whoever tries it may lose its own connection; everybody else is served.
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { type SpawnOptions, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { connect as connectHttp2, constants } from "node:http2";
@@ -13,7 +13,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { connect as connectTls, createServer as createTlsServer } from "node:tls";
 import { gzipSync } from "node:zlib";
 import * as weft from "@weft/core";
-import { groupFiles, groupPath } from "@weft/core/internal/device";
+import { collectNow, groupFiles, groupPath } from "@weft/core/internal/device";
 import { connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
 import { writeFrame } from "./frames.js";
@@ -166,14 +166,16 @@ test("a client that does not read what its dispatcher says is disconnected befor
     // Every run fails, and the answer names all its outputs.
     const outputs = Array.from({ length: 50_000 }, (_, i) => 1e9 + i);
     const run = encode({ t: "run", program: 1, inputs: [], outputs, step: 0, site: null });
-    const before = process.memoryUsage().rss;
+    const before = process.memoryUsage().arrayBuffers;
     let over = false;
     stream.on("close", () => (over = true));
     for (let i = 0; i < 1000 && !over; i++) {
       if (stream.write(run)) continue;
       await Promise.race([once(stream, "drain"), delay(3000).then(() => (over = true))]);
     }
-    const grown = process.memoryUsage().rss - before;
+    // What is held, without memory that the process has not given back yet.
+    collectNow();
+    const grown = process.memoryUsage().arrayBuffers - before;
     assert.ok(grown < 350e6, `${Math.round(grown / 1e6)} MB`);
     await letsIn(dispatcher.port, token);
   } finally {
@@ -330,12 +332,44 @@ test("thousands of streams on connections of strangers keep no client out", asyn
 });
 
 const member = `
-  const { ShmGroup } = await import(${JSON.stringify(import.meta.resolve("@weft/core/internal/device"))});
-  const [name, rank] = process.argv.slice(1);
+  const { groupLibrary, ShmGroup } = await import(${JSON.stringify(import.meta.resolve("@weft/core/internal/device"))});
+  const [name, rank, mask = "077"] = process.argv.slice(1);
+  groupLibrary();
+  process.umask(mask);
   const group = ShmGroup.join(name, Number(rank), 2, { joinTimeout: 20 });
   group.barrier();
   console.log("met", group.rank);
   group.close();`;
+
+/** What two members print that join a group, started with a command before theirs. */
+function meet(before: readonly string[], args: readonly string[], options: SpawnOptions = {}): Promise<string[]> {
+  const [name, ...more] = args;
+  const ranks = ["0", "1"].map((rank) => {
+    const line = [...before, process.execPath, "--input-type=module", "-e", member, name, rank, ...more];
+    const child = spawn(line[0], line.slice(1), { ...options, stdio: "pipe" });
+    let output = "";
+    for (const pipe of [child.stdout, child.stderr]) pipe!.on("data", (text) => (output += text));
+    return once(child, "close").then(() => output);
+  });
+  return Promise.all(ranks);
+}
+
+test("members that cannot create a file for their group all say so at once, and their mask does not matter", {
+  skip,
+}, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip("needs root, to be another user and to mount a small file system");
+  const begin = performance.now();
+  for (const room of ["size=4k", "size=64k,ro"]) {
+    // Two members in two mounts see the same: nothing can be created.
+    const mounted = ["unshare", "-m", "sh", "-c", `mount -t tmpfs -o ${room} none /dev/shm && exec "$0" "$@"`];
+    for (const said of await meet(mounted, [`full-${process.pid}`])) assert.match(said, /\/dev\/shm cannot be written/);
+  }
+  // Rank 1 would wait for 20 s each time.
+  assert.ok(performance.now() - begin < 36_000, "a member was waited for that could not come");
+  const other = { uid: 65534, gid: 65534, cwd: "/" };
+  const met = await meet([], [`mask-${process.pid}`, "777"], other);
+  for (const [rank, said] of met.entries()) assert.ok(said.endsWith(`met ${rank}\n`), said);
+});
 
 test("names in shared memory that another user has taken do not keep a group from meeting", { skip }, async (t) => {
   if (process.getuid?.() !== 0) return t.skip("needs root, to be another user");
@@ -352,13 +386,7 @@ test("names in shared memory that another user has taken do not keep a group fro
   try {
     assert.notEqual(groupPath(name), path);
     assert.ok(!groupFiles().some((file) => path.endsWith(file)), "another user's file counts as this user's");
-    const ranks = [0, 1].map((rank) => {
-      const child = spawn(process.execPath, ["--input-type=module", "-e", member, name, String(rank)]);
-      let output = "";
-      for (const pipe of [child.stdout, child.stderr]) pipe.on("data", (text) => (output += text));
-      return once(child, "close").then(() => output);
-    });
-    assert.deepEqual(await Promise.all(ranks), ["met 0\n", "met 1\n"]);
+    assert.deepEqual(await meet([], [name]), ["met 0\n", "met 1\n"]);
   } finally {
     rmSync(path, { force: true });
     rmSync(`${path}.1`, { force: true });

@@ -119,14 +119,21 @@ for (const data of ["shared", "socket"])
       const doubled = async (): Promise<number> => Number((await weft.tensor(values).mul(2).data())[49_999]);
       assert.equal(await doubled(), 99_998);
       await delay(1000);
-      cluster.device.connection.link(id).fail("the network failed for a moment");
+      const { connection } = cluster.device;
+      connection.link(id).fail("the network failed for a moment");
       assert.equal(await doubled(), 99_998);
+      // The connection breaks while an array is uploaded: it is sent again.
+      await delay(1100);
+      const pending = doubled();
+      await new Promise(setImmediate);
+      connection.link(id).fail("the network failed during an upload");
+      assert.equal(await pending, 99_998);
     } finally {
       delete process.env.WEFT_CLUSTER_DATA;
     }
   });
 
-test("whoever listens and never answers is given up within seconds, and keeps no process alive", async () => {
+test("whoever listens and never answers is given up within seconds, and keeps no process alive", { skip }, async () => {
   const silent = createServer((socket) => socket.on("error", () => {}).resume());
   await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
   const { port } = silent.address() as { port: number };

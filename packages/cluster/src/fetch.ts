@@ -5,7 +5,7 @@ import { bytesOf, numel, WeftError } from "@weft/core/internal/graph";
 import { denseStrides } from "./boxes.js";
 import { type ClusterBuffer, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
-import type { Destination } from "./data-link.js";
+import type { DataLink, Destination } from "./data-link.js";
 import { ClusterError, LostTensorError } from "./errors.js";
 import { readStaging } from "./upload.js";
 
@@ -43,7 +43,7 @@ export async function fetchTensor(
   const seen = new Set<string>();
   const parts: Promise<void>[] = [];
   // Prefer live workers among the replicas of a shard.
-  const isLost = (rank: number): number => Number(connection.deadWorkers.has(members.get(rank)!));
+  const isLost = (rank: number): number => Number(connection.isDead(members.get(rank)!));
   for (const rank of [...placement.mesh.ranks].sort((a, b) => isLost(a) - isLost(b))) {
     const { start, stop } = placement.box(rank, shape);
     const key = start.join();
@@ -59,10 +59,12 @@ export async function fetchTensor(
 
 async function fetchPart(connection: Connection, it: ClusterBuffer, worker: string, to: Destination): Promise<void> {
   const { id } = it;
+  let link: DataLink | null = null;
   try {
     const failure = connection.failures.get(id);
     if (failure !== undefined) throw new ClusterError(failure.message, failure.code);
-    await connection.link(worker).fetch(id, to);
+    link = connection.link(worker);
+    await link.fetch(id, to);
   } catch (error) {
     // A worker that aborted or disconnected does not know why: the dispatcher reports the cause shortly after.
     const vague = !(error instanceof ClusterError) || error.code === "aborted" || error.code === "lost";
@@ -71,14 +73,18 @@ async function fetchPart(connection: Connection, it: ClusterBuffer, worker: stri
     const reason =
       connection.lost ??
       (failure !== undefined && failure.code !== "aborted" ? failure.message : null) ??
-      connection.deadWorkers.get(worker) ??
+      connection.deathOf(worker) ??
       (error as Error).message;
-    const isDead = connection.deadWorkers.has(worker);
+    const isDead = connection.isDead(worker);
     const left = connection.workers.length;
     const advice = isDead
       ? `; its shards are lost: recompute them (${left} worker${left === 1 ? " is" : "s are"} left)`
       : "";
     const broken = isDead ? null : connection.brokenLink(worker);
+    // The worker is there, and so is its shard: only the connection broke. Another one is opened where the broken one held for a while.
+    const onlyBroke =
+      link?.broken != null && !link.silent && failure === undefined && !isDead && connection.lost === null;
+    if (onlyBroke && connection.link(worker).broken === null) return fetchPart(connection, it, worker, to);
     const because = broken === null || broken.reason === reason ? "" : ` (${broken.reason})`;
     const text = `${reason}${because}${advice}`;
     const ownFault = failure?.code === "error" || failure?.code === "memory";

@@ -26,6 +26,24 @@ export function writeFrame(socket: Socket, header: object, bytes: Uint8Array | n
   return more;
 }
 
+/** Lists of records, each short enough for one header; a record that is too long for any is left out. */
+export function* inHeaders(records: readonly object[]): Generator<object[]> {
+  let list: object[] = [];
+  let room = maxHeader / 2;
+  for (const record of records) {
+    const length = Buffer.byteLength(JSON.stringify(record));
+    if (length > maxHeader / 2) continue;
+    if (length > room) {
+      yield list;
+      list = [];
+      room = maxHeader / 2;
+    }
+    list.push(record);
+    room -= length + 1;
+  }
+  if (list.length > 0) yield list;
+}
+
 /** Resolves when more can be written, or the connection has closed. */
 export const drained = (socket: Socket): Promise<void> =>
   new Promise((resolve) => {
@@ -90,6 +108,9 @@ export function readFrames(
   return () => {
     socket.off("data", read);
     socket.off("resume", resumed);
-    return take();
+    const rest = take();
+    // What follows is not for this reader, which may be in the middle of a frame.
+    have = 0;
+    return rest;
   };
 }

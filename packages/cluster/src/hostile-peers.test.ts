@@ -137,7 +137,7 @@ test("a worker that sends more, less or other bytes than it should gives an erro
     ["half an offset", (socket, fetch) => writeFrame(socket, { fetch, bytes: 16, offset: 0.5 })],
     ["wrong measurements", (socket) => writeFrame(socket, { measured: { wall: "x" } })],
   ];
-  const listener = { uploaded: () => {}, tape: () => {}, measured: () => {} };
+  const listener = { uploaded: () => {}, broken: () => {}, tape: () => {}, measured: () => {} };
   for (const [what, answer] of answers) {
     const [server, info] = await falseWorker(answer);
     const link = new DataLink(info, 1, {}, listener);
@@ -162,7 +162,7 @@ test("a worker at an impossible address is refused, and one that a client cannot
   decode(fromWorker, hello(65_535));
   for (const bytes of [hello(65_536), hello(1, 1e6), hello(0.5), hello(-1)])
     assert.throws(() => decode(fromWorker, bytes), /is wrong: (data.port|links)/);
-  const listener = { uploaded: () => {}, tape: () => {}, measured: () => {} };
+  const listener = { uploaded: () => {}, broken: () => {}, tape: () => {}, measured: () => {} };
   const data = { host: "localhost", port: 70_000, tls: false };
   const link = new DataLink({ id: "w1", key: "", data } as WorkerInfo, 1, {}, listener);
   await assert.rejects(link.peek(1), /the connection to worker w1 failed: Port should be/);
@@ -202,7 +202,7 @@ test("uploads that nobody asked for are bounded in total: whoever sent most of t
 
 test("nobody is talked out of TLS beyond loopback, and a key that others can read is refused", async () => {
   const far = { id: "w1", key: "", data: { host: "192.0.2.1", port: 1, tls: false } } as WorkerInfo;
-  const listener = { uploaded: () => {}, tape: () => {}, measured: () => {} };
+  const listener = { uploaded: () => {}, broken: () => {}, tape: () => {}, measured: () => {} };
   await assert.rejects(new DataLink(far, 1, {}, listener).peek(1), /give a TLS certificate/);
   const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
   writeFileSync(cert, "certificate");

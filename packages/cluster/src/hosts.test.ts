@@ -29,12 +29,12 @@ interface Network {
 }
 
 /** Hosts with a dispatcher at the test's own address. */
-async function network(count: number): Promise<Network> {
-  const hosts = new Hosts(count);
-  const dispatcher = await Dispatcher.start({ host: hosts.address(0), port: 0, ...hosts.security });
+async function network(count: number, ipv6 = false, hosts = new Hosts(count)): Promise<Network> {
+  const addressOf = (host: number): string => (ipv6 ? hosts.address6(host) : hosts.address(host));
+  const dispatcher = await Dispatcher.start({ host: addressOf(0), port: 0, ...hosts.security });
   made.push({ hosts, dispatcher });
   const worker = async (host: number): Promise<ChildProcess> => {
-    const options = { host: hosts.address(0), port: dispatcher.port, dataHost: hosts.address(host), ...testWorker };
+    const options = { host: addressOf(0), port: dispatcher.port, dataHost: addressOf(host), ...testWorker };
     const child = hosts.start(host, [
       process.execPath,
       main,
@@ -44,7 +44,7 @@ async function network(count: number): Promise<Network> {
     await once(child.stdout!, "data");
     return child;
   };
-  return { hosts, address: `${hosts.address(0)}:${dispatcher.port}`, worker };
+  return { hosts, address: `${ipv6 ? `[${addressOf(0)}]` : addressOf(0)}:${dispatcher.port}`, worker };
 }
 
 const value = (i: number, j: number): number => ((i * 60 + j * 7) % 11) - 5;
@@ -84,6 +84,40 @@ test("workers of two hosts, started by hand in any order, compute together", { s
       assert.ok(columns.every((x, i) => x === value(Math.floor(i / 60), i % 60)));
       await cluster.close();
     }
+  });
+});
+
+test("workers compute together over IPv6, and over cables with small packets that drop some of them", {
+  skip,
+  timeout: 120_000,
+}, async (t) => {
+  const { hosts, address, worker } = await network(2);
+  const compute = async (at: string): Promise<void> => {
+    const cluster = await connect(at, hosts.security);
+    assert.equal(new Set(cluster.workers.map(({ process: { host } }) => host)).size, 2);
+    const large = Float32Array.from({ length: 200_000 }, (_, i) => i % 1000);
+    const sums = await weft
+      .shard(weft.tensor(large).reshape([200, 1000]), { 0: "d" })
+      .sum(0)
+      .data();
+    assert.ok(sums.every((sum, i) => sum === 200 * i));
+    await checkProduct(weft.shard(matrix(), { 0: "d" }));
+    await cluster.close();
+  };
+  await forced(async () => {
+    if (hosts.hasIpv6) {
+      const six = await network(2, true, hosts);
+      const workers = [await six.worker(1), await six.worker(2)];
+      await compute(six.address);
+      for (const child of workers) child.kill();
+    } else t.diagnostic("NOT TESTED: this kernel has no IPv6");
+    for (const host of [1, 2]) await worker(host);
+    if (![1, 2].every((host) => hosts.rough(host, 600))) {
+      t.diagnostic("NOT TESTED: this kernel cannot limit a network device (tc tbf)");
+      return;
+    }
+    await compute(address);
+    assert.ok(hosts.dropped(1) + hosts.dropped(2) > 0, "no packet was dropped");
   });
 });
 

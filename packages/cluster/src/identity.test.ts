@@ -77,6 +77,22 @@ test("a user's tokens are created once, for their owner only, and files that oth
   if (existsSync(join(folder, "fifo"))) assert.throws(() => readTokenFile(join(folder, "fifo")), /not a plain file/);
 });
 
+test("tokens are not kept in a folder that depends on the working directory", (t) => {
+  if (existsSync(`/run/user/${process.getuid?.()}`)) return t.skip("this user has a runtime folder");
+  const { HOME } = process.env;
+  try {
+    for (const home of ["", "relative"]) {
+      process.env.HOME = home;
+      withRuntimeFolder("relative", () => {
+        assert.throws(() => ownToken("token"), /there is no home folder for tokens; set XDG_RUNTIME_DIR/);
+      });
+    }
+  } finally {
+    if (HOME === undefined) delete process.env.HOME;
+    else process.env.HOME = HOME;
+  }
+});
+
 test("processes that start at the same time agree on one token", async () => {
   const runtime = join(folder, "together");
   mkdirSync(runtime, { mode: 0o700 });

@@ -99,13 +99,25 @@ function isOwnFolder(path: string): boolean {
   return facts?.isDirectory() === true && (own === undefined || (facts.uid === own && (facts.mode & 0o022) === 0));
 }
 
+/** This user's home folder; null if there is none. One that depends on the working directory is none. */
+function homeFolder(): string | null {
+  try {
+    const home = homedir();
+    return isAbsolute(home) ? home : null;
+  } catch {
+    return null;
+  }
+}
+
 /** The folder of this user's tokens, created if needed. */
 function tokenFolder(): string {
   const { XDG_RUNTIME_DIR: given } = process.env;
   const runtime = [given, `/run/user/${process.getuid?.() ?? ""}`].filter((path) => path !== undefined);
   const root = runtime.find((path) => isAbsolute(path) && isOwnFolder(path));
-  const folder = root === undefined ? join(homedir(), ".cache", "weft", "run") : join(root, "weft");
   const remedy = "set XDG_RUNTIME_DIR to a folder of your own, or WEFT_TOKEN and WEFT_WORKER_TOKEN";
+  const home = root === undefined ? homeFolder() : null;
+  if (root === undefined && home === null) throw new WeftError(`there is no home folder for tokens; ${remedy}`);
+  const folder = home === null ? join(root!, "weft") : join(home, ".cache", "weft", "run");
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
   } catch (error) {

@@ -25,7 +25,7 @@ export {
   ShmGroup,
 } from "@weft/core/internal/device";
 export type { ClusterBuffer } from "./buffer.js";
-export { type Cluster, connect, makeClusterDevice } from "./connect.js";
+export { type Cluster, connect } from "./connect.js";
 export type { ConnectOptions } from "./connection.js";
 export { ClusterDevice } from "./device.js";
 export { Dispatcher } from "./dispatcher.js";

@@ -34,7 +34,7 @@ export interface LinkMembers {
 /** Milliseconds for a member to be connected, for its worker to join, which may compute for another client, and without a sign of life. */
 const connectMs = 10_000;
 const joinMs = 600_000;
-const silentMs = 4_000;
+const silentMs = 3_000;
 const beatMs = 1_000;
 /** An empty piece. */
 const beat = Buffer.alloc(4);

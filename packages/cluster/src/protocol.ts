@@ -7,7 +7,7 @@ import { planReport, watchedClients } from "./plan-report.js";
 import { isPrintable, printable } from "./printable.js";
 
 /** Incremented when the meaning of a message changes; both sides must agree. */
-export const protocolVersion = 9;
+export const protocolVersion = 10;
 /** Larger messages are rejected; a program of ten thousand nodes needs a tenth of it. */
 export const maxMessageBytes = 32 << 20;
 
@@ -44,7 +44,7 @@ export type ClientSettings = z.infer<typeof settings>;
 /** The first message after the handshake, which has settled role and version (wire.ts). */
 const hello = { t: z.literal("hello") };
 /** A key that the dispatcher issued. */
-const key = z.string().max(100);
+const key = z.string().regex(/^[0-9a-f]{0,64}$/, "is not a key");
 
 const port = z.number().int().min(0).max(65_535);
 const address = z.object({ host: name, port, tls: z.boolean() });
@@ -139,6 +139,8 @@ export const fromClient = z.discriminatedUnion("t", [
   z.object({ ...probe, worker: name }),
   /** Number of tensors recomputed after a worker failure. */
   z.object({ t: z.literal("recomputed"), tensors: id }),
+  /** Asks for an answer when every worker was heard from after this, or is reported as lost. */
+  z.object({ t: z.literal("confirm"), question: id }),
   planReport,
 ]);
 export type FromClient = z.infer<typeof fromClient>;
@@ -180,6 +182,7 @@ export const toClient = z.discriminatedUnion("t", [
     lost: z.array(z.object({ worker: name, reason: text })).max(maxWorkers),
   }),
   failure,
+  z.object({ t: z.literal("confirmed"), question: id }),
   z.object({ t: z.literal("refused"), message: text }),
   z.object({
     t: z.literal("status"),

@@ -16,7 +16,7 @@ import { skip, testWorker } from "./workers.testkit.js";
 
 process.env.WEFT_FORCE_SHARD = "1";
 const open: Cluster[] = [];
-const settings = ["WEFT_RECOMPUTE", "WEFT_RECOMPUTE_BYTES", "WEFT_RECOMPUTE_CALLS"];
+const settings = ["WEFT_RECOMPUTE", "WEFT_RECOMPUTE_BYTES", "WEFT_RECOMPUTE_CALLS", "WEFT_RECOMPUTE_SECONDS"];
 
 afterEach(async () => {
   for (const name of settings) delete process.env[name];
@@ -189,6 +189,25 @@ test("a stopped worker is worked around, and its late results are ignored when i
   const before = cluster.device.counts.sharded;
   assertNear(await chain(steps / 2, half).data(), expected);
   assert.ok(cluster.device.counts.sharded > before, "both workers are used again");
+});
+
+test("a recovery that takes longer than its limit is an error that names the limit", { skip }, async () => {
+  const cluster = await begin(2, { WEFT_RECOMPUTE_SECONDS: "1" });
+  const half = chain(2);
+  await half.data();
+  assertSplit(cluster, half);
+  const { pid } = cluster.workers[1].process;
+  // The worker on which everything is recomputed does nothing, and nobody knows yet.
+  process.kill(pid, "SIGSTOP");
+  try {
+    const late = chain(1, half).data();
+    late.catch(() => {});
+    await delay(100);
+    killOne(cluster);
+    await assert.rejects(late, /not recomputed within 1 s \(WEFT_RECOMPUTE_SECONDS\)/);
+  } finally {
+    process.kill(pid, "SIGCONT");
+  }
 });
 
 for (const joined of [true, false])

@@ -1,9 +1,10 @@
 // Reads sharding rules: WEFT_SHARD_RULES names a YAML or JSON file with rules for named parts of the program. Cached by
 // modification time.
-import { readFileSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { WeftError } from "@weft/core/internal/graph";
 import { parseRules, type ShardRules } from "@weft/core/internal/shard";
-import { parse } from "yaml";
+import { readText } from "@weft/formats/file";
+import { parseYaml } from "@weft/formats/yaml";
 import { clusterSettings } from "./settings.js";
 
 let cached: { key: string; rules: ShardRules } | null = null;
@@ -16,15 +17,15 @@ export function readRules(given: string | object, named = "sharding"): ShardRule
   try {
     key = `${given}@${statSync(given).mtimeMs}`;
     if (cached?.key === key) return cached.rules;
-    text = readFileSync(given, "utf8");
+    text = readText(given);
   } catch (error) {
     throw new WeftError(`${named}: ${given} cannot be read (${(error as Error).message})`);
   }
   let config: unknown;
   try {
-    config = parse(text);
+    config = parseYaml(text);
   } catch (error) {
-    throw new WeftError(`${named}: ${given} is not YAML: ${(error as Error).message}`);
+    throw new WeftError(`${named}: ${given} ${(error as Error).message}`);
   }
   cached = { key, rules: parseRules(config) };
   return cached.rules;

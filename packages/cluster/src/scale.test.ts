@@ -1,7 +1,10 @@
 // The control plane with 1,024 workers: stand-ins that speak the real protocol and compute nothing.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { groupPath } from "@weft/core/internal/device";
 import { Dispatcher } from "./dispatcher.js";
+import { announced } from "./false-dispatcher.testkit.js";
+import { groupOf } from "./member-group.js";
 import { encode, maxMessageBytes, type ToWorker } from "./protocol.js";
 import { StandInClient, StandInWorker } from "./stand-ins.js";
 import { inParts } from "./worker-changes.js";
@@ -63,4 +66,21 @@ test("a list of 4,096 workers with the longest descriptions is sent in messages 
   assert.deepEqual([parts.filter(({ more }) => !more).length, parts.at(-1)!.more], [1, false]);
   assert.ok(encode(parts[0].part).length < 0.8 * maxMessageBytes);
   assert.deepEqual(inParts([]), [{ part: [], more: false }]);
+});
+
+test("every set of many workers has a group name of its own, which fits into shared memory", () => {
+  const infos = (ids: readonly number[]) => ids.map((i) => announced(`w${i}`, 1));
+  const names = new Set<string>();
+  let sets = 0;
+  // Sets that differ in their last member alone, in one order and the other.
+  for (let size = 1; size <= 120; size++)
+    for (const last of [size, size + 1, 1000 + size]) {
+      const ids = [...Array.from({ length: size - 1 }, (_, i) => i), last];
+      for (const members of new Set([ids, size > 1 ? [...ids].reverse() : ids])) {
+        names.add(groupOf("0123abcd-123456-4096", infos(members), "secret").name);
+        sets++;
+      }
+    }
+  assert.equal(names.size, sets);
+  for (const name of names) assert.ok(groupPath(name).endsWith(name));
 });

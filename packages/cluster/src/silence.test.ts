@@ -86,7 +86,7 @@ const client = (index: string, core: string, address: string, security: object):
   }
   process.exit(0);`;
 
-test("whoever is cut off from a worker that others reach gets an error within ten seconds, and goes on when it no longer is", {
+test("whoever is cut off from a worker that others reach gets an error within seconds, and goes on when it no longer is", {
   skip,
   timeout: 180_000,
 }, async (t) => {
@@ -134,7 +134,8 @@ test("whoever is cut off from a worker that others reach gets an error within te
         t.diagnostic(`${name}: ${seconds.toFixed(1)} s`);
         assert.ok(error !== undefined, `${name} gave ${value}`);
         assert.match(error, /worker w\d|rank \d|cannot be reached|did not arrive/, name);
-        assert.ok(seconds < 10, `${name} ended after ${seconds} s: ${error}`);
+        // Five on an idle machine.
+        assert.ok(seconds < 7, `${name} ended after ${seconds} s: ${error}`);
         await heals(name);
       }
   } finally {

@@ -5,8 +5,8 @@ import type { Socket } from "node:net";
 import koffi from "koffi";
 
 /** Seconds without an acknowledgment of what was sent after which a connection fails. */
-const silentSeconds = 4;
-const tickMs = 500;
+const silentSeconds = 3;
+const tickMs = 250;
 const tcp = { level: 6, keepIdle: 4, keepInterval: 5, keepCount: 6, info: 11 } as const;
 /** Places in the kernel's tcp_info: probes without an answer, packets without an acknowledgment, and milliseconds since the last one. */
 const [infoBytes, probesAt, unackedAt, lastAckAt] = [60, 3, 24, 56];

@@ -40,6 +40,8 @@ export class Namespace {
   /** Number of pending fetches, of all tensors and connections. */
   #pending = 0;
   bytes = 0;
+  /** Number of programs that the client has defined here. */
+  programs = 0;
   /** The memory that the client passed to this worker, from which uploads are copied. */
   #memory: SharedMapping | null = null;
 

@@ -26,13 +26,17 @@ export function readStaging({ address, bytes }: StagingBuffer, size: number): Ui
 }
 
 export class Uploads {
-  /** Workers that have not confirmed an upload, and what to do when all have. */
-  readonly #waiting = new Map<number, { workers: Set<string>; done: () => void }>();
+  /** Uploads that workers have not confirmed: what sends a worker its shard over its socket, and what to do when all have confirmed. */
+  readonly #waiting = new Map<number, { workers: Map<string, () => void>; done: () => void }>();
 
   constructor(readonly connection: Connection) {
     connection.onUploaded = (id, worker) => this.#arrived(id, worker);
     connection.onWorkerEnded = (worker) => {
       for (const id of [...this.#waiting.keys()]) this.#arrived(id, worker);
+    };
+    // A new connection carries what the broken one may have lost; the worker waits for it.
+    connection.onLinkBroken = (worker) => {
+      for (const { workers } of [...this.#waiting.values()]) workers.get(worker)?.();
     };
   }
 
@@ -61,18 +65,22 @@ export class Uploads {
       const shared = staging.address !== 0 && connection.link(worker).shares;
       return { worker, offset: shared ? staging.address - base + at : null, sizes, strides, element, at };
     });
+    const sendings = parts.map(({ worker, offset, sizes, at }): [string, () => void] => [
+      worker,
+      () => {
+        if (offset !== null) return;
+        const whole = staging.bytes ?? readStaging(staging, it.bytes);
+        void connection
+          .link(worker)
+          .upload(it.id, takePart(whole, { offset: at, sizes, strides, element }))
+          .catch(() => {});
+      },
+    ]);
     // Empty tensors are not confirmed by workers.
     if (it.bytes === 0) done();
-    else this.#waiting.set(it.id, { workers: new Set(parts.map(({ worker }) => worker)), done });
+    else this.#waiting.set(it.id, { workers: new Map(sendings), done });
     connection.send({ t: "upload", id: it.id, bytes: it.bytes, parts: parts.map(({ at: _, ...part }) => part) });
-    for (const { worker, offset, sizes, at } of parts) {
-      if (offset !== null) continue;
-      const whole = staging.bytes ?? readStaging(staging, it.bytes);
-      void connection
-        .link(worker)
-        .upload(it.id, takePart(whole, { offset: at, sizes, strides, element }))
-        .catch(() => {});
-    }
+    for (const [, send] of sendings) send();
   }
 
   #arrived(id: number, worker: string): void {

@@ -4,10 +4,11 @@ import { hash } from "node:crypto";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { readFileSync, readlinkSync, statSync } from "node:fs";
 import { createServer, isIP, type Socket } from "node:net";
-import { hostname } from "node:os";
+import { hostname, networkInterfaces } from "node:os";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
+import { z } from "zod";
 import {
   type Handshake,
   listenerOwners,
@@ -126,6 +127,8 @@ export function unreachable(host: string, port: number, error: Error): string {
 
 export interface Channel {
   stream: grpc.ClientDuplexStream<Buffer, Buffer>;
+  /** Whether the other side is on this machine, once it has answered. */
+  isNear(): boolean;
   /** From now on the connection does not keep the process alive. */
   unref(): void;
   close(): void;
@@ -157,6 +160,13 @@ function socketsTo(port: number): { unref(): void; stop(): void } {
     },
     stop,
   };
+}
+
+/** Whether an address with a port is one of this machine. */
+export function isOwnAddress(peer: string): boolean {
+  const { host } = parseAddress(peer);
+  const own = Object.values(networkInterfaces()).flatMap((list) => list?.map(({ address }) => address) ?? []);
+  return isLoopback(host) || own.includes(host);
 }
 
 const nothing = { unref(): void {}, stop(): void {} };
@@ -210,12 +220,18 @@ export async function openStream(
     const headers = await prove(client, role, token, security.insecure === true, seconds);
     const { path, requestSerialize, responseDeserialize } = service[methods[role]];
     const opened = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, headers);
-    return { stream: opened, unref: () => sockets.unref(), close };
+    // Whoever asked may have given up meanwhile and listens to nothing: an error must not end the program.
+    opened.on("error", () => {});
+    return { stream: opened, isNear: () => isOwnAddress(opened.getPeer()), unref: () => sockets.unref(), close };
   } catch (error) {
     close();
     throw error;
   }
 }
+
+const hex = z.string().regex(/^[0-9a-f]{1,64}$/);
+/** What a dispatcher answers to a handshake. */
+const challenge = z.object({ nonce: hex, proof: hex.nullable() });
 
 /** Runs the handshake and returns the headers that prove this side's knowledge of the token. */
 async function prove(
@@ -231,12 +247,12 @@ async function prove(
   asked.set("weft-role", role);
   asked.set("weft-nonce", peerNonce);
   const { path, requestSerialize, responseDeserialize } = service.Challenge;
-  const answer = await new Promise<{ nonce?: unknown; proof?: unknown }>((resolve, reject) => {
+  const answer = await new Promise<z.infer<typeof challenge>>((resolve, reject) => {
     const deadline = Date.now() + seconds * 1e3;
     const call = client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, asked, { deadline });
     call.on("data", (bytes: Buffer) => {
       try {
-        resolve(JSON.parse(bytes.toString("utf8")) as object);
+        resolve(challenge.parse(JSON.parse(bytes.toString("utf8"))));
       } catch {
         reject(new WeftError("this is not a dispatcher of weft"));
       }
@@ -247,10 +263,10 @@ async function prove(
     );
     call.on("end", () => reject(new WeftError("this is not a dispatcher of weft")));
   });
-  const facts: Handshake = { role, version: protocolVersion, peerNonce, serverNonce: String(answer.nonce) };
+  const facts: Handshake = { role, version: protocolVersion, peerNonce, serverNonce: answer.nonce };
   if (answer.proof === null && !insecure)
     throw new WeftError("it runs without tokens (--insecure); to use it, set insecure or WEFT_INSECURE=1");
-  if (token !== undefined && !sameSecret(String(answer.proof), proof(token, "dispatcher", facts)))
+  if (token !== undefined && !sameSecret(answer.proof ?? "", proof(token, "dispatcher", facts)))
     throw new WeftError(`the token is wrong; give the dispatcher's (${sources(role)})`);
   if (token === undefined && answer.proof !== null)
     throw new WeftError(`a token is needed; give the dispatcher's (${sources(role)})`);

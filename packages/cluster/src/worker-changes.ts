@@ -48,11 +48,14 @@ export class WorkerChanges {
   changed(): void {
     if (this.#timer !== null) return;
     const wait = this.#sent + interval - performance.now();
-    if (wait <= 0) this.#flush();
-    else this.#timer = setTimeout(() => this.#flush(), wait);
+    this.#timer = setTimeout(() => this.flush(), wait);
+    if (wait <= 0) this.flush();
   }
 
-  #flush(): void {
+  /** Sends what has changed. */
+  flush(): void {
+    if (this.#timer === null) return;
+    clearTimeout(this.#timer);
     this.#timer = null;
     this.#sent = performance.now();
     const [joined, lost] = [[...this.#joined.values()], this.#lost];

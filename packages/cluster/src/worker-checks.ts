@@ -7,8 +7,20 @@ export type UploadPart = Extract<ToWorker, { t: "upload" }>["part"];
 
 /** Checks that collectives match the program's group: others would disturb the group's other users. */
 export function checkGroup(fn: GraphFn, group: GroupOfProgram | null): void {
+  if (group !== null) checkMembers(group);
+  checkNodes(fn, group);
+}
+
+/** A dispatcher that describes a group wrongly is not followed into it. */
+function checkMembers({ rank, size, pids, mpi, links }: GroupOfProgram): void {
+  const counts = [pids, mpi, links?.members].flatMap((list) => (list == null ? [] : [list.length]));
+  if (rank >= size || size > 256 || counts.some((count) => count !== size))
+    throw new WeftError(`define: rank ${rank} of a group of ${size} with ${counts.join(", ")} members`);
+}
+
+function checkNodes(fn: GraphFn, group: GroupOfProgram | null): void {
   for (const node of functionOrder(fn)) {
-    if (isOp(node, "scan") || isOp(node, "custom")) checkGroup((node.attrs as { body: GraphFn }).body, group);
+    if (isOp(node, "scan") || isOp(node, "custom")) checkNodes((node.attrs as { body: GraphFn }).body, group);
     if (!isOp(node, "collective")) continue;
     const { groups, rank } = node.attrs;
     if (group === null || rank !== group.rank || groups.some((members) => members.some((r) => r >= group.size)))

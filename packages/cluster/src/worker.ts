@@ -14,7 +14,7 @@ import {
   movedBytes,
   OutOfMemoryError,
 } from "@weft/core/internal/device";
-import { bytesOf, type GraphFn, numel, shortened, WeftError } from "@weft/core/internal/graph";
+import { bytesOf, type GraphFn, limits, numel, shortened, WeftError } from "@weft/core/internal/graph";
 import { decodeFunction } from "@weft/core/internal/ops";
 import { instructionRecords } from "@weft/core/internal/runtime";
 import { BackgroundThread } from "./background.js";
@@ -28,11 +28,13 @@ import { DataServer } from "./data-server.js";
 import { log } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
 import { failureOf } from "./failure.js";
+import { inHeaders } from "./frames.js";
 import { ProgressReports } from "./progress.js";
 import { decodeAll, encode, type FromWorker, type ToWorker, toWorker } from "./protocol.js";
 import { type Security, securityFrom } from "./security.js";
 import { FailedError, type Failure, Namespace } from "./store.js";
 import { type Channel, hostId, isSilence, openStream, unreachable } from "./wire.js";
+import { WorkQueue } from "./work-queue.js";
 import { checkGroup, checkReach, partBytes, type UploadPart } from "./worker-checks.js";
 import { type GroupOfProgram, joinJob, WorkerGroups } from "./worker-groups.js";
 
@@ -66,6 +68,7 @@ interface Program {
 }
 
 const maxExecutables = 1024;
+const maxClients = 65_536;
 /** Seconds for a dispatcher to answer. */
 const answerSeconds = 20;
 
@@ -86,8 +89,6 @@ export class Worker {
   readonly #spaces = new Map<number, Namespace>();
   readonly #programs = new Map<string, Program>();
   readonly #compilations: Compilations;
-  /** Clients whose program is being compiled, and what arrived from them meanwhile. */
-  readonly #compiling = new Map<number, ToWorker[]>();
   readonly #groups: WorkerGroups;
   readonly #work: CurrentWork;
   readonly #begin = performance.now();
@@ -97,9 +98,10 @@ export class Worker {
   #linkPort = 0;
   /** Whether this worker is a rank of an MPI job. */
   #mpi = false;
-  #queue: ToWorker[] = [];
+  readonly #queue = new WorkQueue();
   #draining = false;
   #stopped = false;
+  #warned = "";
   readonly #rates: Rates | null;
   /** The id that the dispatcher gave it; "?" before that. */
   id = "?";
@@ -131,13 +133,11 @@ export class Worker {
   async run(onReady: (id: string) => void = () => {}): Promise<void> {
     await this.#data.listen();
     this.#mpi = joinJob();
-    const { host = "localhost", port = 9000, wait = 10 } = this.#options;
+    const { host = "localhost", port = 9000, wait = 10, dataHost = "localhost" } = this.#options;
     const deadline = performance.now() + wait * 1e3;
-    const stats = setInterval(() => this.#sendStats(), 1000);
-    stats.unref();
+    const stats = setInterval(() => this.#sendStats(), 1000).unref();
     this.#background = new BackgroundThread();
     this.#background.watch(this.#work.shared);
-    const { dataHost = "localhost" } = this.#options;
     this.#linkPort = await this.#background.listen({ host: dataHost, security: this.#security });
     try {
       let everConnected = false;
@@ -185,28 +185,34 @@ export class Worker {
     const { stream } = channel;
     if (this.#stopped) channel.close();
     return new Promise((resolve) => {
+      let isOver = false;
       const over = (why: WeftError | string): void => {
+        if (isOver) return;
+        isOver = true;
         this.#background?.report(null);
+        // Closing alone would leave the stream open, and this worker with a dispatcher that it has left.
+        stream.cancel();
         channel.close();
         resolve(why);
       };
       stream.on("data", (bytes: Buffer) => {
-        let messages: ToWorker[] = [];
+        if (isOver) return;
         try {
-          messages = decodeAll(toWorker, bytes);
+          const messages = this.#decode(bytes);
+          for (const message of messages) {
+            if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
+            else if (message.t === "welcome") {
+              if (this.id !== "?") throw new WeftError("it welcomes this worker twice");
+              this.id = message.worker;
+              const { worker, key } = message;
+              this.#background?.report({ host, port, security: this.#security, worker, key });
+              log("worker", () => `this is ${this.id} on ${this.device.name}`);
+              onReady(this.id);
+            } else this.#enqueue(message, bytes.length / messages.length);
+          }
         } catch (error) {
-          // The dispatcher validates messages; an invalid one is not a reason to disconnect.
-          log("worker", () => `message ignored: ${(error as Error).message}`);
-        }
-        for (const message of messages) {
-          if (message.t === "refused") over(new WeftError(`the dispatcher refused this worker: ${message.message}`));
-          else if (message.t === "welcome") {
-            this.id = message.worker;
-            const { worker, key } = message;
-            this.#background?.report({ host, port, security: this.#security, worker, key });
-            log("worker", () => `this is ${this.id} on ${this.device.name}`);
-            onReady(this.id);
-          } else this.#enqueue(message);
+          this.#warn(`the dispatcher at ${host}:${port} is left: ${(error as Error).message}`);
+          over((error as Error).message);
         }
       });
       stream.on("error", (error) => over(error.message));
@@ -226,6 +232,22 @@ export class Worker {
         mpi: this.#mpi ? { job: place.name, rank: place.rank, size: place.size } : null,
       });
     });
+  }
+
+  /** The dispatcher validates what clients send: what is invalid nevertheless is left out, and reported once. */
+  #decode(bytes: Buffer): ToWorker[] {
+    try {
+      return decodeAll(toWorker, bytes);
+    } catch (error) {
+      this.#warn(`a message is ignored: ${(error as Error).message}`);
+      return [];
+    }
+  }
+
+  /** Prints a warning, once while it stays the same: a dispatcher may cause it several times per second. */
+  #warn(text: string): void {
+    if (text !== this.#warned) process.stderr.write(`weft: ${text}\n`);
+    this.#warned = text;
   }
 
   #send(message: FromWorker): void {
@@ -251,18 +273,14 @@ export class Worker {
         sentBytes: this.#data.sentBytes,
         allocations: this.device.allocations ?? null,
         movedBytes: movedBytes(),
-        utilization: this.#utilization(),
+        utilization: this.device.utilization?.() ?? null,
       },
     });
   }
 
-  #utilization(): number | null {
-    return this.device.utilization?.() ?? null;
-  }
-
   /** Drops the state of all clients of a lost dispatcher. */
   #cleanUp(): void {
-    this.#queue = [];
+    this.#queue.clear();
     this.#progress.forget(null);
     this.id = "?";
     for (const client of [...this.#spaces.keys()]) this.#leave(client);
@@ -271,15 +289,16 @@ export class Worker {
   }
 
   /** Clients come and go at once, and bytes of uploads arrive meanwhile; other messages wait for their turn. */
-  #enqueue(message: ToWorker): void {
+  #enqueue(message: ToWorker, bytes: number): void {
     if (message.t === "client") {
+      if (this.#spaces.has(message.client)) throw new WeftError(`it introduces client ${message.client} twice`);
+      if (this.#spaces.size >= maxClients) throw new WeftError(`it introduces more than ${maxClients} clients`);
       const space = new Namespace(message.client, message.key, message.settings, this.device);
       this.#spaces.set(message.client, space);
       this.#data.introduce(space);
       return;
     }
     if (message.t === "leave") {
-      this.#queue = this.#queue.filter((queued) => !("client" in queued) || queued.client !== message.client);
       this.#leave(message.client);
       return;
     }
@@ -291,27 +310,24 @@ export class Worker {
       void this.#receive(message);
       return;
     }
-    this.#queue.push(message);
+    this.#queue.push(message, bytes);
     if (!this.#draining) void this.#drain();
   }
 
   async #drain(): Promise<void> {
     this.#draining = true;
     let last = performance.now();
-    for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
+    for (let work = this.#queue.next(); work !== undefined; work = this.#queue.next()) {
       const begin = performance.now();
-      const isCompiling = (): boolean => "client" in message! && this.#compiling.has(message.client);
-      if (isCompiling()) {
-        this.#compiling.get((message as { client: number }).client)!.push(message);
-        continue;
-      }
+      const { message } = work;
       try {
         this.#within(message);
       } catch (error) {
         this.#failMessage(message, error as Error);
       }
+      this.#queue.done(work);
       const now = performance.now();
-      if ("client" in message && !isCompiling()) this.#completed(message, (now - begin) / 1e3);
+      if ("client" in message && !this.#queue.isHeld(message.client)) this.#completed(message, (now - begin) / 1e3);
       // Yield so that fetches are served during a long queue.
       if (now - last > 4) {
         await nextTurn();
@@ -366,7 +382,7 @@ export class Worker {
   #leave(client: number): void {
     this.#spaces.get(client)?.clear();
     this.#spaces.delete(client);
-    this.#compiling.delete(client);
+    this.#queue.drop(client);
     this.#compilations.leave(client);
     this.#progress.forget(client);
     this.#data.forget(client);
@@ -383,6 +399,10 @@ export class Worker {
     if (space === undefined) return;
     const key = `${client}/${program}`;
     this.#forget(key);
+    if (++space.programs > limits.programs) {
+      space.programs--;
+      throw new WeftError(`define: client ${client} has ${limits.programs} programs already`);
+    }
     this.#programs.set(key, entry);
     const take = (executable: ExecutableHandle<CachedExecutable>): void => {
       entry.executable = executable;
@@ -413,15 +433,11 @@ export class Worker {
 
   /** Other clients' instructions go on; those of this client wait until its program is compiled. */
   #whenCompiled(message: Extract<ToWorker, { t: "define" }>, done: Promise<void>): void {
-    const { client } = message;
-    const held: ToWorker[] = [];
-    this.#compiling.set(client, held);
+    const goOn = this.#queue.hold(message.client);
     void done.then(() => {
       // It has left meanwhile.
-      if (this.#compiling.get(client) !== held) return;
-      this.#compiling.delete(client);
+      if (!goOn()) return;
       this.#completed(message);
-      this.#queue.unshift(...held);
       if (!this.#draining) void this.#drain();
     });
   }
@@ -429,7 +445,8 @@ export class Worker {
   /** Drops a program; its executable stays in the cache for programs with the same function. */
   #forget(key: string): void {
     this.#programs.get(key)?.executable?.release();
-    this.#programs.delete(key);
+    const space = this.#spaces.get(Number(key.split("/")[0]));
+    if (this.#programs.delete(key) && space !== undefined) space.programs--;
   }
 
   #run(message: Extract<ToWorker, { t: "run" }>): void {
@@ -497,7 +514,8 @@ export class Worker {
       const { program, inputs: read, outputs: written, step, site } = message;
       const worker = Number(/\d+/.exec(this.id)?.[0] ?? 0);
       const facts = { program, inputs: read, outputs: written, step, site, worker, workerId: this.id, begin, end };
-      this.#data.notify(space.client, { tape: instructionRecords(facts, fn.outputs, executable) });
+      for (const tape of inHeaders(instructionRecords(facts, fn.outputs, executable)))
+        this.#data.notify(space.client, { tape });
     }
     results.forEach((buffer, i) => {
       space.put(outputs[i], buffer);
