@@ -47,7 +47,7 @@ savePicture(
   import.meta.dirname,
   "populations.svg",
   populationsSvg(
-    labels.slice(0, 4).map((label, s) => ({ name: `|${label}⟩`, x: times, y: weights.map((row) => row[s]) })),
-    "Populations from |0⟩",
+    labels.slice(0, 4).map((label, s) => ({ name: `|${label}>`, x: times, y: weights.map((row) => row[s]) })),
+    "Populations from |0>",
   ),
 );

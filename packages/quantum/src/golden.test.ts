@@ -118,7 +118,8 @@ test("an X gate by seven half rotations in 40 ns has the published infidelity", 
   });
   const run = evolve(device, { steps: 1279 });
   near(averageGateInfidelity(run, gate("X")).itemSync(), 6.473e-5, 2e-7);
-  run.check();
+  // The steps are those of the publication: they turn phases of the states by up to 4e-3.
+  run.check({ error: 0.01 });
 });
 
 test("every device agrees with the reference on a coupled pair with all gradients", () => {

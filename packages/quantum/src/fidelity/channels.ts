@@ -7,7 +7,7 @@ import {
   matmul,
   real,
   stopGradient,
-  Tensor,
+  type Tensor,
   tensor,
   trace,
   vmap,
@@ -16,7 +16,7 @@ import {
 import { Operator, type OperatorLike } from "../operators/index.js";
 import { hermitianBasis } from "../solvers/internal.js";
 import { type Compensation, singleQubitGates, virtualZAngles } from "./compensate.js";
-import { choiOfUnitary, targetOf, unitaryTarget } from "./gates.js";
+import { choiOfUnitary, goalOf, targetOf } from "./gates.js";
 
 /**
  * Choi matrix sum |i><j| x map(|i><j|) of a map of density matrices. The map is only applied to Hermitian matrices, because
@@ -38,12 +38,9 @@ export function choi(
     .reshape([n * n, n * n]);
 }
 
-const goalOf = (target: Tensor | OperatorLike, matrix: Tensor): Tensor =>
-  target instanceof Tensor ? target : unitaryTarget(target).tensor(matrix.dtype);
-
 /** Process fidelity tr(C C_target) / n^2 of a Choi matrix with a unitary target. */
 export function choiFidelity(matrix: Tensor, target: Tensor | OperatorLike): Tensor {
-  const t = goalOf(target, matrix);
+  const t = goalOf(target, matrix.dtype);
   const n = t.shape[0];
   return real(
     matmul(adjoint(choiOfUnitary(t)), matrix)
@@ -90,7 +87,7 @@ export function compensatedTarget(
   kind: Compensation,
   options: { rounds?: number } = {},
 ): Tensor {
-  const goal = goalOf(target, matrix);
+  const goal = goalOf(target, matrix.dtype);
   if (kind === "none") return goal;
   const map = stopGradient(matrix);
   const n = goal.shape[0];

@@ -172,3 +172,18 @@ test("targets that are no states or gates are refused", () => {
     /not unitary/,
   );
 });
+
+test("what the norm of a state misses is missed by its infidelity, and targets that are tensors are checked", () => {
+  const up = basisState(2, 0).tensor().squeeze(1);
+  // A state of which three quarters left the computational states.
+  for (const size of [0.5, 0.9, 2]) {
+    near(stateInfidelity(up.mul(size), basisState(2, 0)).itemSync(), 1 - size ** 2, 1e-14);
+    near(stateFidelity(up.mul(size), basisState(2, 0)).itemSync(), size ** 2, 1e-14);
+  }
+  const slope = weft.grad((x: Tensor) => stateInfidelity(up.mul(x), basisState(2, 0)))(weft.tensor(0.5, f64));
+  near(slope.itemSync(), -1, 1e-12);
+  assert.throws(() => stateFidelity(up, up.mul(2).realize()), /target has the norm 2 instead of 1/);
+  const x = sigmaX.tensor();
+  for (const measure of [averageGateFidelity, choiFidelity, processInfidelity])
+    assert.throws(() => measure(x, x.mul(2).realize()), /the target is not unitary/);
+});

@@ -2,6 +2,7 @@
 // Infidelities are computed from the deviation from the target, so that values of 1e-10 are accurate.
 import { WeftError } from "@weft/core/internal/graph";
 import { abs, adjoint, conj, matmul, real, Tensor, trace, where } from "@weft/core/internal/tensor";
+import { concreteOperator } from "../concrete.js";
 import {
   hadamard,
   identityOperator,
@@ -100,11 +101,11 @@ export const blockOf = (u: Unitary): Tensor => (u instanceof Tensor ? u : u.unit
 const unitaryTargets = new WeakSet<object>();
 
 /** A target of numbers, which must be unitary: the fidelity with another matrix would not be in [0, 1]. */
-export function unitaryTarget(target: OperatorLike): Operator {
+export function unitaryTarget(target: OperatorLike, room = 1e-6): Operator {
   const operator = Operator.from(target, "target");
   if (unitaryTargets.has(target)) return operator;
   const error = operator.unitaryError();
-  if (operator.rows !== operator.columns || !(error <= 1e-6))
+  if (operator.rows !== operator.columns || !(error <= room))
     throw new WeftError(
       `fidelity: the target is not unitary, M^H M differs from the identity by ${error.toExponential(1)}`,
     );
@@ -112,8 +113,19 @@ export function unitaryTarget(target: OperatorLike): Operator {
   return operator;
 }
 
+/** A target as a tensor. One whose values are known must be unitary. */
+export function goalOf(target: Tensor | OperatorLike, dtype: Tensor["dtype"]): Tensor {
+  if (!(target instanceof Tensor)) return unitaryTarget(target).tensor(dtype);
+  if (target.node.value !== null && !unitaryTargets.has(target)) {
+    const numbers = concreteOperator(target);
+    if (numbers !== null) unitaryTarget(numbers, target.dtype === "complex64" ? 1e-4 : 1e-6);
+    unitaryTargets.add(target);
+  }
+  return target;
+}
+
 export function targetOf(target: Tensor | OperatorLike, block: Tensor): Tensor {
-  const t = target instanceof Tensor ? target : unitaryTarget(target).tensor(block.dtype);
+  const t = goalOf(target, block.dtype);
   const [n, m] = block.shape.slice(-2);
   if (n !== m) throw new WeftError(`fidelity: the block must be square, got ${n}x${m}`);
   if (t.shape[t.rank - 1] !== n || t.shape[t.rank - 2] !== n)

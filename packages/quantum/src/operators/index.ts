@@ -11,7 +11,7 @@ export {
   tensorDiagonals,
 } from "./apply.js";
 export { addDiagonals, type Diagonals, localDiagonals, scaleDiagonals, sparseDiagonals } from "./diagonals.js";
-export { isTensor, kronAll, Operator, type OperatorEntry, type OperatorLike } from "./operator.js";
+export { checkFinite, isTensor, kronAll, Operator, type OperatorEntry, type OperatorLike } from "./operator.js";
 export {
   basisState,
   coherentState,

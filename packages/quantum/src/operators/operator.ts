@@ -51,7 +51,10 @@ export class Operator {
     const columns = matrix[0]?.length ?? 0;
     if (columns === 0 || matrix.some((row) => row.length !== columns))
       throw new WeftError(`${name}: needs rows of one length, got lengths ${matrix.map((r) => r.length).join(", ")}`);
-    return Operator.build(matrix.length, columns, (i, j) => matrix[i][j]);
+    return checkFinite(
+      Operator.build(matrix.length, columns, (i, j) => matrix[i][j]),
+      name,
+    );
   }
 
   /** An operator from a function of row and column. */
@@ -64,10 +67,12 @@ export class Operator {
 
   /** An operator from interleaved real and imaginary parts, as complex tensors are stored. */
   static fromPairs(rows: number, columns: number, pairs: ArrayLike<number>, start = 0): Operator {
-    return Operator.build(rows, columns, (i, j) => {
-      const k = start + 2 * (i * columns + j);
-      return { re: pairs[k], im: pairs[k + 1] };
-    });
+    const out = Operator.zeros(rows, columns);
+    for (let k = 0; k < out.re.length; k++) {
+      out.re[k] = pairs[start + 2 * k];
+      out.im[k] = pairs[start + 2 * k + 1];
+    }
+    return out;
   }
 
   /** The entry in row i and column j. */
@@ -104,7 +109,12 @@ export class Operator {
   /** Product with a number. */
   scale(factor: OperatorEntry): Operator {
     const [a, b] = parts(factor);
-    return this.map((re, im) => [a * re - b * im, a * im + b * re]);
+    const out = Operator.zeros(this.rows, this.columns);
+    for (let k = 0; k < out.re.length; k++) {
+      out.re[k] = a * this.re[k] - b * this.im[k];
+      out.im[k] = a * this.im[k] + b * this.re[k];
+    }
+    return out;
   }
 
   /** Matrix product. */
@@ -176,10 +186,18 @@ export class Operator {
     return { re, im };
   }
 
-  /** Largest entry of |a - a^H|: 0 for Hermitian matrices. */
+  /** Largest entry of |a - a^H|: 0 for Hermitian matrices, infinite for those that are not square. */
   hermitianError(): number {
-    const other = this.adjoint();
-    return this.re.reduce((worst, re, k) => Math.max(worst, Math.hypot(re - other.re[k], this.im[k] - other.im[k])), 0);
+    const n = this.rows;
+    if (this.columns !== n) return Number.POSITIVE_INFINITY;
+    let worst = 0;
+    for (let i = 0; i < n; i++)
+      for (let j = 0; j <= i; j++) {
+        const [u, v] = [i * n + j, j * n + i];
+        const [a, b] = [this.re[u] - this.re[v], this.im[u] + this.im[v]];
+        if (!(Math.abs(a) + Math.abs(b) <= worst)) worst = Math.max(worst, Math.hypot(a, b));
+      }
+    return worst;
   }
 
   /** Largest entry of |a^H a - 1|: 0 for unitary matrices. */
@@ -192,7 +210,13 @@ export class Operator {
 
   /** Largest magnitude of an entry. */
   size(): number {
-    return this.re.reduce((worst, re, k) => Math.max(worst, Math.hypot(re, this.im[k])), 0);
+    let worst = 0;
+    for (let k = 0; k < this.re.length; k++) {
+      const [a, b] = [Math.abs(this.re[k]), Math.abs(this.im[k])];
+      // The square root is needed for a new largest entry alone; NaN is one.
+      if (!(a + b <= worst)) worst = Math.max(worst, Math.hypot(a, b));
+    }
+    return worst;
   }
 
   /** The matrix as a tensor. A real dtype requires imaginary parts of zero. */
@@ -232,6 +256,18 @@ export class Operator {
       ? full([this.rows, this.columns], 0, { dtype })
       : entries.reduce((sum, entry) => sum.add(entry));
   }
+}
+
+/** The operator. Throws if an entry is not a finite number: what is computed from it would be NaN far from here. */
+export function checkFinite<T extends Operator>(operator: T, name: string): T {
+  const { re, im, columns } = operator;
+  for (let k = 0; k < re.length; k++)
+    if (!(Number.isFinite(re[k]) && Number.isFinite(im[k])))
+      throw new WeftError(
+        `${name}: the entry in row ${Math.floor(k / columns)} and column ${k % columns} is not a finite number ` +
+          `(${re[k]}, ${im[k]}); entries are numbers or { re, im }`,
+      );
+  return operator;
 }
 
 /** Kronecker product of all factors; the first factor has the slowest index. */

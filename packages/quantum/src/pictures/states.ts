@@ -17,6 +17,8 @@ export function blochVector(state: OperatorLike): [number, number, number] {
  * The Bloch sphere with the path of a qubit: vectors in order of time, such as those of `blochVector`. The last one is an arrow.
  */
 export function blochSvg(path: readonly (readonly [number, number, number])[], title = "Bloch sphere"): string {
+  if (!Array.isArray(path) || !path.every((v) => Array.isArray(v) && v.length === 3 && v.every(Number.isFinite)))
+    throw new WeftError("blochSvg: path must be a list of vectors [x, y, z], such as states.map(blochVector)");
   const [size, cx, cy, r] = [440, 220, 240, 165];
   const [turn, tilt] = [(-32 * Math.PI) / 180, (20 * Math.PI) / 180];
   /** Seen from the front right and slightly above: depth is positive towards the viewer. */
@@ -49,8 +51,8 @@ export function blochSvg(path: readonly (readonly [number, number, number])[], t
     `<circle class="axis" cx="${cx}" cy="${cy}" r="${r}"/>`,
     circle((a) => [Math.cos(a), Math.sin(a), 0]),
     circle((a) => [Math.cos(a), 0, Math.sin(a)]),
-    tip([0, 0, 1], "|0⟩", 0, -8),
-    tip([0, 0, -1], "|1⟩", 0, 18),
+    tip([0, 0, 1], "|0>", 0, -18),
+    tip([0, 0, -1], "|1>", 0, 26),
     tip([1, 0, 0], "x", -12, 8),
     tip([0, 1, 0], "y", 12, 4),
     path.length > 1 ? polyline(projected, seriesColors[0], 2) : "",

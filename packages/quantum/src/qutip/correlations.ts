@@ -4,7 +4,16 @@ import { solve } from "@weft/core/internal/tensor";
 import { Operator, type OperatorEntry } from "../operators/index.js";
 import { expect } from "./metrics.js";
 import { checkDims, densityMatrix, Qobj } from "./qobj.js";
-import { checkOptions, checkTimes, evolve, mesolve, optionNames, type SolverOptions, steadystate } from "./solve.js";
+import {
+  checkOptions,
+  checkState,
+  evolve,
+  mesolve,
+  optionNames,
+  type SolverOptions,
+  steadystate,
+  timesOf,
+} from "./solve.js";
 import { liouvillian, operatorToVector, vectorToOperator } from "./superoperators.js";
 import { collapseList, hamiltonianOf, jumpsOf } from "./terms.js";
 
@@ -16,13 +25,14 @@ type Problem = readonly [H: Qobj, rho0: Qobj | null, taulist: readonly number[],
 /** tr(A V(tau)(start)) at all times, for a start that need not be a state. */
 function regression(
   name: string,
-  [H, rho0, taulist, cOps]: Problem,
+  [H, rho0, given, cOps]: Problem,
   A: Qobj,
   startFrom: (rho: Qobj) => Qobj,
   options: SolverOptions,
 ): OperatorEntry[] {
   checkOptions(options, optionNames, name);
-  checkTimes(taulist);
+  const taulist = timesOf(given);
+  if (rho0 !== null) checkState(rho0, !rho0.isket, "initial");
   const start = startFrom(rho0 === null ? steadystate(H, cOps) : densityMatrix(rho0));
   const context = { tlist: taulist, args: options.args ?? {} };
   const { h, first } = hamiltonianOf(H, context);

@@ -1,7 +1,7 @@
 // Expectation values, entropies, distances and phase-space functions under the names of QuTiP.
 import { WeftError } from "@weft/core/internal/graph";
 import { Operator, type OperatorEntry } from "../operators/index.js";
-import { checkDims, densityMatrix, Qobj } from "./qobj.js";
+import { checkDims, checkQobj, densityMatrix, Qobj } from "./qobj.js";
 import { sigmay, tensor } from "./states.js";
 
 /** tr(op rho) or <psi|op|psi> as a function of the state: a number if op is Hermitian and the state is one, else { re, im }. */
@@ -39,14 +39,20 @@ export function expect(op: readonly Qobj[], state: Qobj): OperatorEntry[];
 export function expect(op: Qobj, state: readonly Qobj[]): OperatorEntry[];
 export function expect(op: readonly Qobj[], state: readonly Qobj[]): OperatorEntry[][];
 export function expect(op: Qobj | readonly Qobj[], state: Qobj | readonly Qobj[]): unknown {
-  if (!(op instanceof Qobj)) return op.map((one) => expect(one, state as Qobj));
-  const value = expectation(op);
-  return state instanceof Qobj ? value(state) : state.map(value);
+  if (Array.isArray(op)) return op.map((one) => expect(one, state as Qobj));
+  checkQobj(op, "expect: op");
+  const value = expectation(op as Qobj);
+  const valueOf = (x: Qobj): OperatorEntry => {
+    checkQobj(x, "expect: state");
+    return value(x);
+  };
+  return Array.isArray(state) ? state.map(valueOf) : valueOf(state as Qobj);
 }
 
 /** <op^2> - <op>^2 of a Hermitian operator. */
 export function variance(op: Qobj, state: Qobj): number {
   if (!op.isherm) throw new WeftError("variance: the operator is not Hermitian");
+  checkNormalized(state, "variance");
   return Number(expect(op.mul(op), state)) - Number(expect(op, state)) ** 2;
 }
 
@@ -56,11 +62,21 @@ export const ptrace = (state: Qobj, sel: number | readonly number[]): Qobj => st
 /** Room for rounding in eigenvalues of density matrices. */
 const room = 1e-6;
 
+/** Throws unless the norm of a ket or the trace of a density matrix is 1: fidelities above 1 and entropies without meaning follow. */
+function checkNormalized(state: Qobj, name: string): void {
+  const norm = state.isoper ? state.trace().re : state.norm();
+  if (!(Math.abs(norm - 1) <= room))
+    throw new WeftError(
+      `${name}: the ${state.isoper ? "trace" : "norm"} of a state is 1, got ${norm}; divide it by that (unit())`,
+    );
+}
+
 /** Eigenvalues of a density matrix. Throws if one is negative: a logarithm or root of it would be left out without a word. */
 function probabilities(rho: Qobj, name: string): number[] {
   const values = densityMatrix(rho).eigenenergies();
   if (!(values[0] >= -room * Math.max(1, values[values.length - 1])))
     throw new WeftError(`${name}: needs a ket or a density matrix, got one with the eigenvalue ${values[0]}`);
+  checkNormalized(rho, name);
   return values.map((x) => Math.max(0, x));
 }
 
@@ -71,13 +87,18 @@ export function entropyVn(rho: Qobj, base = Math.E): number {
   return probabilities(rho, "entropyVn").reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0) / Math.log(base);
 }
 /** Linear entropy 1 - tr(rho^2). */
-export const entropyLinear = (rho: Qobj): number => 1 - purity(rho);
+export function entropyLinear(rho: Qobj): number {
+  checkNormalized(rho, "entropyLinear");
+  return 1 - purity(rho);
+}
 /** tr(rho^2). */
 export const purity = (rho: Qobj): number => rho.purity();
 
 /** Fidelity tr sqrt(sqrt(A) B sqrt(A)) of two states, the square root convention of QuTiP. */
 export function fidelity(A: Qobj, B: Qobj): number {
-  for (const state of [A, B]) if (state.isoper) probabilities(state, "fidelity");
+  for (const state of [A, B])
+    if (state.isoper) probabilities(state, "fidelity");
+    else checkNormalized(state, "fidelity");
   if (A.isket && B.isket) {
     const { re, im } = A.dag().mul(B).trace();
     return Math.hypot(re, im);
@@ -141,6 +162,7 @@ export function entropyRelative(rho: Qobj, sigma: Qobj, base = Math.E): number {
 /** Wootters concurrence of two qubits. */
 export function concurrence(rho: Qobj): number {
   if (rho.rows !== 4) throw new WeftError(`concurrence: needs two qubits (4 levels), got ${rho.rows}`);
+  probabilities(rho, "concurrence");
   const flip = tensor(sigmay(), sigmay());
   const state = new Qobj(densityMatrix(rho), flip.dims);
   const conjugated = state.conj();
@@ -161,6 +183,8 @@ export function partialTranspose(rho: Qobj, mask: readonly number[]): Qobj {
   const [dims] = state.dims;
   if (mask.length !== dims.length)
     throw new WeftError(`partialTranspose: needs one entry per subsystem (${dims.length}), got ${mask.length}`);
+  if (!mask.every((x) => [0, 1, true, false].includes(x as number)))
+    throw new WeftError(`partialTranspose: entries of the mask are 0 or 1, got [${mask.join(", ")}]`);
   const digits = (index: number): number[] => {
     const out: number[] = [];
     for (let k = dims.length - 1, left = index; k >= 0; k--) {
@@ -183,6 +207,7 @@ export function partialTranspose(rho: Qobj, mask: readonly number[]): Qobj {
 
 /** Negativity (|rho^T| - 1) / 2 with respect to one subsystem. */
 export function negativity(rho: Qobj, subsystem: number): number {
+  checkNormalized(rho, "negativity");
   const [dims] = rho.isbra ? [rho.dims[1]] : rho.dims;
   if (!(subsystem in dims))
     throw new WeftError(`negativity: there is no subsystem ${subsystem} in 0..${dims.length - 1}`);
@@ -198,6 +223,22 @@ export function negativity(rho: Qobj, subsystem: number): number {
 
 /** Values by row (y) and column (x). */
 export type PhaseSpace = number[][];
+
+/** Throws unless a state is one of a single mode, and the grid and its scale g are numbers. */
+function checkMode(state: Qobj, [xvec, yvec, g]: readonly [unknown, unknown, unknown], name: string): void {
+  const dims = state.dims[state.isbra ? 1 : 0];
+  if (dims.filter((d) => d > 1).length > 1)
+    throw new WeftError(
+      `${name}: needs a state of one mode, got [${dims.join(", ")}]; take ptrace(state, k) of mode k`,
+    );
+  if (state.isoper && !state.isherm)
+    throw new WeftError(`${name}: needs a ket or a density matrix, got an operator that is not Hermitian`);
+  for (const [key, list] of Object.entries({ xvec, yvec }))
+    if (!Array.isArray(list) || !list.every(Number.isFinite))
+      throw new WeftError(`${name}: ${key} must be a list of finite numbers`);
+  if (!(typeof g === "number" && g > 0 && Number.isFinite(g)))
+    throw new WeftError(`${name}: g must be a positive number, got ${typeof g === "object" ? "an object" : String(g)}`);
+}
 
 /** A function of the complex amplitude (x + i y) g / 2 on a grid; `re` and `im` are space for M numbers. */
 function onGrid(
@@ -225,6 +266,7 @@ function fillPowers(scale: number, { ar, ai }: { ar: number; ai: number }, re: F
  * yvec. Any number of levels: the Laguerre functions of every diagonal of the density matrix come from a recurrence that is stable.
  */
 export function wigner(state: Qobj, xvec: readonly number[], yvec: readonly number[], g = Math.SQRT2): PhaseSpace {
+  checkMode(state, [xvec, yvec, g], "wigner");
   const rho = densityMatrix(state);
   const diagonals = Array.from({ length: rho.rows }, (_, k) => diagonalOf(rho, k)).filter(({ isZero }) => !isZero);
   return yvec.map((y) =>
@@ -286,6 +328,7 @@ function laguerreSum({ offset: k, re, im, logRoot }: MatrixDiagonal, b: number):
 
 /** Husimi Q function at alpha = (x + i y) g / 2, scaled so that its integral over x and y is 1. Rows are yvec. */
 export function qfunc(state: Qobj, xvec: readonly number[], yvec: readonly number[], g = Math.SQRT2): PhaseSpace {
+  checkMode(state, [xvec, yvec, g], "qfunc");
   return onGrid(state, [xvec, yvec, g], (rho, alpha, re, im) => {
     const M = rho.rows;
     re[0] = Math.exp(-(alpha.ar ** 2 + alpha.ai ** 2) / 2);

@@ -1,7 +1,7 @@
 // Operators and states with the dimensions of their subsystems, as QuTiP's Qobj.
 import { WeftError } from "@weft/core/internal/graph";
 import { eigh, expm, solve, svd } from "@weft/core/internal/tensor";
-import { Operator, type OperatorEntry, type OperatorLike } from "../operators/index.js";
+import { checkFinite, Operator, type OperatorEntry, type OperatorLike } from "../operators/index.js";
 
 const size = (dims: readonly number[]): number => dims.reduce((a, b) => a * b, 1);
 const ones = (dims: readonly number[]): number[] => dims.map(() => 1);
@@ -9,6 +9,20 @@ const ones = (dims: readonly number[]): number[] => dims.map(() => 1);
 type Dims = readonly [readonly number[], readonly number[]];
 const printed = ([rows, columns]: Dims): string => `[${rows.join(", ")}] x [${columns.join(", ")}]`;
 const isSame = (a: readonly number[], b: readonly number[]): boolean => a.join() === b.join();
+
+/** Kets and bras with a 1 per subsystem: QuTiP writes one for all of them since 5.1. */
+function withOnes(dims: Dims): Dims {
+  const [rows, columns] = dims;
+  if (rows.length === columns.length) return dims;
+  if (columns.join() === "1") return [rows, ones(rows)];
+  return rows.join() === "1" ? [ones(columns), columns] : dims;
+}
+
+/** Throws unless the argument is an operator. */
+export function checkQobj(given: unknown, name: string): void {
+  if (!(given instanceof Operator))
+    throw new WeftError(`${name}: needs a Qobj, got ${given === null ? "null" : typeof given}; make one with Qobj.of`);
+}
 
 /** Throws unless the subsystems of an operator are those of `dims`: levels in another order are other states. */
 export function checkDims(operator: Qobj, dims: Dims, name: string): void {
@@ -23,14 +37,17 @@ export function checkDims(operator: Qobj, dims: Dims, name: string): void {
  * `Operator`.
  */
 export class Qobj extends Operator {
-  constructor(
-    matrix: Operator,
-    /** Dimensions of the subsystems of rows and columns; 1 for the columns of a ket. */
-    readonly dims: Dims = [[matrix.rows], [matrix.columns]],
-  ) {
+  /** Dimensions of the subsystems of rows and columns; a 1 per subsystem for the columns of a ket. */
+  readonly dims: Dims;
+
+  constructor(matrix: Operator, dims: Dims = [[matrix.rows], [matrix.columns]]) {
     super(matrix.rows, matrix.columns, matrix.re, matrix.im);
+    if (!Array.isArray(dims) || dims.length !== 2 || !dims.every(Array.isArray))
+      throw new WeftError(`Qobj: dims are two lists of dimensions, [[2, 3], [2, 3]], got ${JSON.stringify(dims)}`);
+    this.dims = withOnes(dims);
     if (size(dims[0]) !== matrix.rows || size(dims[1]) !== matrix.columns)
       throw new WeftError(`Qobj: dims ${printed(dims)} do not fit a ${matrix.rows}x${matrix.columns} matrix`);
+    checkFinite(this, "Qobj");
   }
 
   /** A Qobj of a matrix, or the argument if it is one. */
@@ -75,6 +92,7 @@ export class Qobj extends Operator {
       throw new WeftError(
         `Qobj.${name}: adds operators; write qeye(${this.rows}).scale(${String(other)}) for a number`,
       );
+    checkQobj(other, `Qobj.${name}`);
     checkDims(Qobj.of(other, other instanceof Qobj ? undefined : sizesOf(other, this.dims)), this.dims, `Qobj.${name}`);
   }
 
@@ -84,6 +102,7 @@ export class Qobj extends Operator {
 
   override mul(other: Operator): Qobj {
     if (typeof other === "number") throw new WeftError("Qobj.mul: multiplies operators; use scale for numbers");
+    checkQobj(other, "Qobj.mul");
     const product = super.mul(other);
     if (!(other instanceof Qobj)) return new Qobj(product, [this.dims[0], columnsOf(other, this.dims[1])]);
     checkDims(other, [this.dims[1], other.dims[1]], "Qobj.mul");
@@ -152,6 +171,8 @@ export class Qobj extends Operator {
 
   /** Norm: by default that of a ket, or the trace norm of an operator. "fro": Frobenius, "max": largest magnitude, "one": largest column sum. */
   norm(kind: "tr" | "l2" | "fro" | "max" | "one" = this.isoper ? "tr" : "l2"): number {
+    if (!["tr", "l2", "fro", "max", "one"].includes(kind))
+      throw new WeftError(`Qobj.norm: kind must be "tr", "l2", "fro", "max" or "one", got ${String(kind)}`);
     if (kind === "max") return this.size();
     if (kind === "one")
       return Math.max(
@@ -172,7 +193,9 @@ export class Qobj extends Operator {
 
   /** The state with norm (or trace) 1. */
   unit(): Qobj {
-    return this.scale(1 / this.norm());
+    const norm = this.norm();
+    if (!(norm > 0)) throw new WeftError("Qobj.unit: the norm is 0, so that there is no state of norm 1");
+    return this.scale(1 / norm);
   }
 
   /** Eigenvalues of a Hermitian operator, ascending. */

@@ -66,6 +66,42 @@ test("what is no state, no sum and no Hamiltonian is refused", () => {
 
 const twice = (n: number): [Float64Array, Float64Array] => [new Float64Array(n), new Float64Array(n)];
 
+test("measures of what is not normalized, and phase spaces of several modes, are refused", () => {
+  const [up, half] = [q.basis(2, 0), q.qeye(2).scale(0.5)];
+  const large = up.scale(2);
+  // Their fidelity would be 2, and their distance 0.
+  for (const measure of [q.fidelity, q.buresDist, q.buresAngle])
+    for (const [a, b] of [
+      [large, up],
+      [up, q.ket2dm(large)],
+      [half.scale(1.1), half],
+    ])
+      assert.throws(() => measure(a, b), /fidelity: the (norm|trace) of a state is 1, got/);
+  for (const measure of [q.entropyVn, q.entropyLinear])
+    assert.throws(() => measure(q.qeye(2)), /the trace of a state is 1, got 2; divide it by that \(unit\(\)\)/);
+  const bell = q.bellState("00");
+  assert.throws(() => q.concurrence(bell.scale(2)), /norm of a state is 1/);
+  assert.throws(() => q.negativity(q.ket2dm(bell).scale(3), 0), /trace of a state is 1/);
+  for (const draw of [q.wigner, q.qfunc]) {
+    assert.throws(() => draw(q.tensor(q.basis(3, 0), q.basis(3, 1)), [0], [0]), /one mode, got \[3, 3\]; take ptrace/);
+    assert.throws(() => draw(q.basis(3, 0), [0], [0], { g: 2 } as never), /g must be a positive number, got an object/);
+    assert.throws(() => draw(q.basis(3, 0), [0, Number.NaN], [0]), /xvec must be a list of finite numbers/);
+    assert.ok(Number.isFinite(draw(q.tensor(q.basis(3, 0), q.basis(1, 0)), [0], [0])[0][0]));
+  }
+});
+
+test("kets of several subsystems whose columns have one dimension, as QuTiP writes them since 5.1", () => {
+  const ket = q.tensor(q.basis(2, 1), q.basis(3, 2));
+  const read = q.Qobj.of(new Operator(6, 1, ket.re, ket.im), [[2, 3], [1]]);
+  assert.deepEqual(read.dims, ket.dims);
+  assert.equal(read.add(ket).norm(), 2);
+  assert.deepEqual(read.permute([1, 0]).dims[0], [3, 2]);
+  assert.equal(read.permute([1, 0]).re[5], 1);
+  assert.deepEqual(q.tensor(read, q.basis(2, 0)).dims[1], [1, 1, 1]);
+  const bra = q.Qobj.of(new Operator(1, 6, ket.re, ket.im), [[1], [2, 3]]);
+  assert.deepEqual(bra.dims, ket.dag().dims);
+});
+
 test("averages of trajectories equal the master equation within their errors", () => {
   const lower = q.sigmam().scale(Math.sqrt(0.5));
   const tlist = [0, 1, 2];
@@ -81,6 +117,14 @@ test("averages of trajectories equal the master equation within their errors", (
       near(expect[0][k], Number(wanted[k]), 4 * errors[0][k] + 1e-3);
     });
   assert.throws(() => q.mcsolve(q.sigmax(), q.basis(2, 0), [0, 1, 3], [lower], options), /equal distances/);
+});
+
+test("the bias of measured trajectories stays below their standard error, however many there are", () => {
+  const [jumps, eOps] = [[q.sigmam().scale(0.5)], [q.sigmaz()]];
+  const exact = Number(q.mesolve(q.sigmax(), q.basis(2, 0), [0, 1], jumps, { eOps }).expect[0][1]);
+  const { expect, errors } = q.smesolve(q.sigmax(), q.basis(2, 0), [0, 1], [], jumps, { eOps, ntraj: 20_000 });
+  // With the steps of a few hundred trajectories it is off by 4.4e-3, seven standard errors.
+  assert.ok(Math.abs(expect[0][1] - exact) <= 3.5 * errors[0][1], `${expect[0][1]} +- ${errors[0][1]}, not ${exact}`);
 });
 
 test("states and measures agree with closed forms", () => {

@@ -1,15 +1,17 @@
 // Solvers under the names and with the argument order of QuTiP: sesolve, mesolve, steadystate, propagator. Small problems
 // are solved on the host, larger ones by compiled programs, with the same method.
 import { WeftError } from "@weft/core/internal/graph";
-import type { Tensor } from "@weft/core/internal/tensor";
+import { concat, type Tensor } from "@weft/core/internal/tensor";
 import { Operator, type OperatorEntry } from "../operators/index.js";
 import { unknownName } from "../schema/index.js";
 import {
+  checkArrival,
   checkJumps,
   dopri8,
   type Evolution,
   evolveOnHost,
   type Hamiltonian,
+  type HamiltonianTerm,
   type HostRun,
   type Jump,
   lindblad,
@@ -21,7 +23,8 @@ import {
   superPropagator,
 } from "../solvers/index.js";
 import { expectation } from "./metrics.js";
-import { checkDims, densityMatrix, Qobj } from "./qobj.js";
+import { checkDims, checkQobj, densityMatrix, Qobj } from "./qobj.js";
+import { lindbladDissipator, liouvillian } from "./superoperators.js";
 import { type Args, type CollapseOperator, collapseList, hamiltonianOf, jumpsOf, type QobjEvo } from "./terms.js";
 
 /** An observable: an operator, or a function of time and state. */
@@ -74,7 +77,7 @@ const qutipOptions: Record<string, string> = {
 
 /** Throws if there is an option that is not known; a list in place of the options is the eOps of QuTiP's argument order. */
 export function checkOptions(options: object, known: readonly string[], name: string): void {
-  if (Array.isArray(options) || options instanceof Operator)
+  if (typeof options !== "object" || options === null || Array.isArray(options) || options instanceof Operator)
     throw new WeftError(`${name}: options are an object; write { eOps: [...] } for a list of observables`);
   for (const key of Object.keys(options))
     if (!known.includes(key)) {
@@ -94,19 +97,24 @@ function methodOf({ method, rtol, atol, nsteps, maxStep }: SolverOptions): Metho
   return dopri8({ relative: rtol ?? 1e-8, absolute: atol ?? 1e-10, maxSteps: nsteps ?? 10_000, maxStep });
 }
 
-/** Throws unless the times ascend. */
-export function checkTimes(tlist: readonly number[]): void {
+/** The times as a list. Throws unless they ascend. */
+export function timesOf(given: readonly number[]): number[] {
+  // Results of typed arrays would be typed arrays, which hold no complex numbers.
+  const tlist = Array.isArray(given) || ArrayBuffer.isView(given) ? Array.from(given) : null;
+  if (tlist === null)
+    throw new WeftError(`tlist: needs a list of times, got ${given === null ? "null" : typeof given}`);
   const bad = tlist.findIndex((t, k) => !Number.isFinite(t) || (k > 0 && t <= tlist[k - 1]));
   if (tlist.length === 0 || bad >= 0)
     throw new WeftError(
       `tlist: needs ascending times, got ${tlist.length === 0 ? "none" : `${tlist[bad]} at index ${bad}`}`,
     );
+  return tlist;
 }
 
 /** Observables as a list, with their names. */
 function observablesOf(eOps: SolverOptions["eOps"], dims: Qobj["dims"]): { names: string[] | null; list: EOp[] } {
   const isOne = eOps instanceof Operator || typeof eOps === "function";
-  const given = eOps === undefined ? [] : isOne ? [eOps] : eOps;
+  const given = eOps === undefined || eOps === null ? [] : isOne ? [eOps] : eOps;
   const list = Object.values(given) as EOp[];
   list.forEach((op, k) => {
     if (typeof op === "function") return;
@@ -148,6 +156,14 @@ export function evolve(problem: Problem, options: SolverOptions): Solved {
     const run = evolveOnHost({ h, jumps: checked, start, times, tableau: tableau!, limits: tolerance! });
     if (run !== null) return fromHost(problem, run);
   }
+  if (
+    !problem.isState &&
+    (method as Method).tolerance === undefined &&
+    !["tsit5", "dopri8", "sdirk4"].includes(method as string)
+  )
+    throw new WeftError(
+      "method: correlations need a method that controls its error: leave it out, or give tsit5, dopri8 or sdirk4",
+    );
   const operators = observables.filter((op): op is Qobj => typeof op !== "function");
   const needsStates = operators.length < observables.length || (options.storeStates ?? observables.length === 0);
   const solver = {
@@ -159,8 +175,9 @@ export function evolve(problem: Problem, options: SolverOptions): Solved {
     observables: Object.fromEntries(operators.map((op, k) => [String(k), op])),
   };
   const run = jumps === null ? schrodinger(h, start, solver) : lindblad({ hamiltonian: h, jumps }, start, solver);
-  if (problem.isState) run.check();
-  return fromTensors(problem, run);
+  const error = problem.isState ? run.check().error : null;
+  if (!problem.isState) checkArrival(run);
+  return fromTensors(problem, run, error);
 }
 
 function fromHost({ start, tlist, observables, isState, jumps }: Problem, run: HostRun): Solved {
@@ -223,7 +240,7 @@ function isPositive({ rows: n, re, im }: Operator, shift: number): boolean {
   return true;
 }
 
-function fromTensors({ start, tlist, observables }: Problem, run: Evolution): Solved {
+function fromTensors({ start, tlist, observables }: Problem, run: Evolution, error: number | null): Solved {
   const stateOf = (numbers: ArrayLike<number>, at: number): Qobj =>
     new Qobj(Operator.fromPairs(start.rows, start.columns, numbers, 2 * at * start.re.length), start.dims);
   const all = run.states === null ? null : (run.states.dataSync() as Float64Array);
@@ -237,7 +254,7 @@ function fromTensors({ start, tlist, observables }: Problem, run: Evolution): So
     solver: "compiled",
     method: run.method.name,
     steps: item(run.accepted),
-    error: item(run.error),
+    error: error ?? item(run.error),
   } as const;
   return { states, final: stateOf(run.final.dataSync() as Float64Array, 0), values, stats };
 }
@@ -253,12 +270,12 @@ function solve(
   name: string,
   H: QobjEvo,
   start: Qobj,
-  tlist: readonly number[],
+  given: readonly number[],
   cOps: CollapseOperator | readonly CollapseOperator[] | null,
   options: SolverOptions,
 ): SolverResult {
   checkOptions(options, optionNames, name);
-  checkTimes(tlist);
+  const tlist = timesOf(given);
   const context = { tlist, args: options.args ?? {} };
   const { h, first } = hamiltonianOf(H, context);
   checkDims(start, [first.dims[0], start.dims[1]], `${name}: the initial state`);
@@ -292,6 +309,7 @@ function solve(
  * ```
  */
 export function sesolve(H: QobjEvo, psi0: Qobj, tlist: readonly number[], options: SolverOptions = {}): SolverResult {
+  checkQobj(psi0, "sesolve: psi0");
   if (!psi0.isket) throw new WeftError("sesolve: psi0 must be a ket; density matrices go through mesolve");
   return solve("sesolve", H, psi0, tlist, null, options);
 }
@@ -315,6 +333,7 @@ export function mesolve(
   cOps: CollapseOperator | readonly CollapseOperator[] = [],
   options: SolverOptions = {},
 ): SolverResult {
+  checkQobj(rho0, "mesolve: rho0");
   if (collapseList(cOps).length === 0 && rho0.isket) return sesolve(H, rho0, tlist, options);
   return solve("mesolve", H, densityMatrix(rho0), tlist, cOps, options);
 }
@@ -361,17 +380,19 @@ type PropagatorJumps = CollapseOperator | readonly CollapseOperator[];
 /** Propagators from the first time to every time. */
 function propagators(
   H: QobjEvo,
-  tlist: readonly number[],
+  given: readonly number[],
   cOps: readonly CollapseOperator[],
   options: SolverOptions,
 ): Qobj[] {
-  checkTimes(tlist);
+  const tlist = timesOf(given);
   const context = { tlist, args: options.args ?? {} };
   const { h, first } = hamiltonianOf(H, context);
   const times = tlist.map((t) => t - tlist[0]);
   const method = methodOf(options);
   if (cOps.length > 0) {
     const system = { hamiltonian: h, jumps: jumpsOf(cOps, first.dims, context) };
+    const maps = options.method === undefined ? mapsOnHost(system, times, method as Method) : null;
+    if (maps !== null) return maps.map((x) => new Qobj(x, identityMap(first, true).dims));
     return times.map((duration) =>
       duration === 0
         ? identityMap(first, true)
@@ -390,6 +411,49 @@ function propagators(
     run.check();
     return operatorOf(run.final, first.dims);
   });
+}
+
+/** Generators of maps with more rows than this are not written out as matrices. */
+const largestMap = 256;
+
+/** Maps of density matrices, with stacked columns, as propagators of the generator; null if that is too large for the host. */
+function mapsOnHost(
+  { hamiltonian: h, jumps }: { hamiltonian: Hamiltonian; jumps: readonly Jump[] },
+  times: readonly number[],
+  { tableau, tolerance }: Method,
+): Operator[] | null {
+  const size = h.dims.reduce((a, b) => a * b, 1) ** 2;
+  if (size > largestMap) return null;
+  // The generator L as the "Hamiltonian" i L.
+  const term = (L: Qobj) => ({ sites: [0], matrix: L.scale({ re: 0, im: 1 }) });
+  const unitary = ({ matrix }: HamiltonianTerm) => term(liouvillian(new Qobj(matrix as Operator)));
+  const decay = ({ operator }: Jump) => term(lindbladDissipator(new Qobj(operator as Operator)));
+  const moving = jumps.filter(({ rate }) => typeof rate === "function");
+  const { amplitudes } = h;
+  const values = [
+    ...(typeof amplitudes === "function" ? [amplitudes] : []),
+    ...moving.map(
+      ({ rate }) =>
+        (t: Tensor) =>
+          (rate as (t: Tensor) => Tensor)(t).unsqueeze(1),
+    ),
+  ];
+  const generator: Hamiltonian = {
+    dims: [size],
+    static: [...h.static.map(unitary), ...jumps.filter((jump) => !moving.includes(jump)).map(decay)],
+    drives: [...h.drives.map(unitary), ...moving.map(decay)],
+    amplitudes:
+      values.length === 0
+        ? null
+        : (t) =>
+            concat(
+              values.map((value) => value(t)),
+              1,
+            ),
+  };
+  const start = Operator.build(size, size, (i, j) => Number(i === j));
+  const run = evolveOnHost({ h: generator, jumps: null, start, times, tableau: tableau!, limits: tolerance! });
+  return run?.reached ? run.states : null;
 }
 
 /** A map of density matrices whose rows are stacked, as one of stacked columns. */

@@ -8,7 +8,7 @@ import {
   sigmaZ,
   destroy as truncatedDestroy,
 } from "../operators/index.js";
-import { densityMatrix, ketOf, Qobj } from "./qobj.js";
+import { checkQobj, densityMatrix, ketOf, Qobj } from "./qobj.js";
 
 /** Largest number of levels of a ket. */
 const mostLevels = 2 ** 24;
@@ -55,8 +55,16 @@ function onDims(N: Levels, name: string, value: number): Qobj {
   );
 }
 
-/** Matrix with entries on diagonals: `offsets[k]` is the place of `diagonals[k]`, positive above the main diagonal. */
-export function qdiags(diagonals: readonly (readonly OperatorEntry[])[], offsets: readonly number[]): Qobj {
+/**
+ * Matrix with entries on diagonals: `offsets[k]` is the place of `diagonals[k]`, positive above the main diagonal. One list of
+ * numbers is one diagonal.
+ */
+export function qdiags(
+  given: readonly OperatorEntry[] | readonly (readonly OperatorEntry[])[],
+  places: number | readonly number[] = 0,
+): Qobj {
+  const diagonals = (Array.isArray(given[0]) ? given : [given]) as readonly (readonly OperatorEntry[])[];
+  const offsets = [places].flat() as number[];
   if (diagonals.length !== offsets.length || diagonals.length === 0)
     throw new WeftError(
       `qdiags: needs one offset per diagonal, got ${diagonals.length} diagonals, ${offsets.length} offsets`,
@@ -127,6 +135,7 @@ export function jmat(j: number, which?: "x" | "y" | "z" | "+" | "-"): Qobj | [Qo
 export const tensor = (...factors: readonly (Qobj | readonly Qobj[])[]): Qobj => {
   const all = factors.flat() as Qobj[];
   if (all.length === 0) throw new WeftError("tensor: needs at least one factor");
+  all.forEach((factor, k) => void checkQobj(factor, `tensor: factor ${k}`));
   return all.reduce((a, b) => a.kron(b));
 };
 
@@ -202,6 +211,7 @@ export function coherent(N: number, alpha: OperatorEntry, method: "operator" | "
   if (method === "operator") return displace(N, alpha).mul(basis(N, 0));
   if (method !== "analytic")
     throw new WeftError(`coherent: method must be "operator" or "analytic", got ${String(method)}`);
+  check(N, "coherent");
   const { re, im } = parts(alpha);
   const amplitudes = [{ re: Math.exp(-(re * re + im * im) / 2), im: 0 }];
   for (let k = 1; k < N; k++) {
@@ -214,14 +224,19 @@ export function coherent(N: number, alpha: OperatorEntry, method: "operator" | "
 export const coherentDm = (N: number, alpha: OperatorEntry, method?: "operator" | "analytic"): Qobj =>
   ket2dm(coherent(N, alpha, method));
 
-/** Thermal state with n quanta on average in the truncated space, populations proportional to (n / (1 + n))^k. */
-export function thermalDm(N: number, n: number): Qobj {
+/**
+ * Thermal state with n quanta on average, populations proportional to (n / (1 + n))^k: normalized in the truncated space ("operator", as
+ * QuTiP's default), or with the populations of the infinite space ("analytic"), whose sum is below 1.
+ */
+export function thermalDm(N: number, n: number, method: "operator" | "analytic" = "operator"): Qobj {
+  if (method !== "operator" && method !== "analytic")
+    throw new WeftError(`thermalDm: method must be "operator" or "analytic", got ${String(method)}`);
   if (!(n >= 0 && Number.isFinite(n)))
     throw new WeftError(`thermalDm: the average number of quanta must be a finite number >= 0, got ${n}`);
   const weights = Array.from({ length: check(N, "thermalDm") }, (_, k) =>
     n === 0 ? Number(k === 0) : (n / (1 + n)) ** k,
   );
-  const total = weights.reduce((a, b) => a + b, 0);
+  const total = method === "analytic" ? 1 + n : weights.reduce((a, b) => a + b, 0);
   return diagonal(N, (k) => weights[k] / total);
 }
 /** Identity divided by the number of levels. */
@@ -242,19 +257,24 @@ export function bellState(state: "00" | "01" | "10" | "11" = "00"): Qobj {
   if (!Object.hasOwn(table, state)) throw new WeftError(`bellState: known are 00, 01, 10, 11, got ${String(state)}`);
   return ketOf(table[state], [2, 2]);
 }
-/** (|0...0> + |1...1>) / sqrt(2) of N qubits. */
-export const ghzState = (N = 3): Qobj =>
-  ketOf(
-    Array.from({ length: 2 ** N }, (_, k) => (k === 0 || k === 2 ** N - 1 ? Math.SQRT1_2 : 0)),
+/** A state of N qubits from the amplitudes of its basis states. */
+function qubits(N: number, name: string, amplitude: (k: number) => number): Qobj {
+  if (!Number.isInteger(N) || N < 1 || 2 ** N > mostLevels)
+    throw new WeftError(`${name}: the number of qubits must be a whole number from 1 to 24, got ${N}`);
+  return ketOf(
+    Array.from({ length: 2 ** N }, (_, k) => amplitude(k)),
     Array.from({ length: N }, () => 2),
   );
+}
+/** (|0...0> + |1...1>) / sqrt(2) of N qubits. */
+export const ghzState = (N = 3): Qobj => qubits(N, "ghzState", (k) => (k === 0 || k === 2 ** N - 1 ? Math.SQRT1_2 : 0));
 /** Equal superposition of one excitation among N qubits. */
 export const wState = (N = 3): Qobj =>
-  ketOf(
-    Array.from({ length: 2 ** N }, (_, k) => (Number.isInteger(Math.log2(k)) ? 1 / Math.sqrt(N) : 0)),
-    Array.from({ length: N }, () => 2),
-  );
+  qubits(N, "wState", (k) => (Number.isInteger(Math.log2(k)) ? 1 / Math.sqrt(N) : 0));
 
 /** A B - B A, or A B + B A for kind "anti". */
-export const commutator = (A: Qobj, B: Qobj, kind: "normal" | "anti" = "normal"): Qobj =>
-  kind === "anti" ? A.mul(B).add(B.mul(A)) : A.mul(B).sub(B.mul(A));
+export function commutator(A: Qobj, B: Qobj, kind: "normal" | "anti" = "normal"): Qobj {
+  if (kind !== "normal" && kind !== "anti")
+    throw new WeftError(`commutator: kind must be "normal" or "anti", got ${String(kind)}`);
+  return kind === "anti" ? A.mul(B).add(B.mul(A)) : A.mul(B).sub(B.mul(A));
+}

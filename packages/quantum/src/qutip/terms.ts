@@ -1,9 +1,10 @@
 // Hamiltonians and collapse operators in the forms of QuTiP: operators, and [operator, coefficient] pairs whose coefficient is a
 // function of time or a list of values.
 import { WeftError } from "@weft/core/internal/graph";
+import { tracing } from "@weft/core/internal/runtime";
 import { maximum, stack, Tensor, tensor as tensorOf } from "@weft/core/internal/tensor";
 import { Operator, type OperatorEntry } from "../operators/index.js";
-import { type Hamiltonian, hamiltonian, type Jump } from "../solvers/index.js";
+import { type Hamiltonian, hamiltonian, hostFunction, type Jump } from "../solvers/index.js";
 import { checkDims, Qobj } from "./qobj.js";
 import { spline } from "./spline.js";
 
@@ -114,36 +115,43 @@ const checkedTimes = 1024;
  */
 function checkSum(still: Qobj, moving: readonly { A: Qobj; c(t: Tensor): Tensor }[], tlist: readonly number[]): void {
   const duration = tlist[tlist.length - 1] - tlist[0];
-  const at =
-    moving.length === 0 ? [0] : Array.from({ length: checkedTimes }, (_, k) => ((k + 0.5) / checkedTimes) * duration);
-  const times = tensorOf(at, { dtype: "float64" });
+  const count = moving.length === 0 ? 1 : checkedTimes;
+  const at = Float64Array.from({ length: count }, (_, k) => ((k + 0.5) / count) * duration);
   const excess = [still, ...moving.map(({ A }) => A)].map((A) => A.sub(A.dag()));
   const sums = moving.map(({ A }) => A.add(A.dag()));
-  const values = moving.map(({ c }) => {
-    const found = c(times);
-    const numbers = found.dataSync() as Float64Array;
-    const isComplex = found.dtype.startsWith("complex");
-    return at.map((_, k) => (isComplex ? [numbers[2 * k], numbers[2 * k + 1]] : [Number(numbers[k]), 0]));
+  const values = moving.map(({ c }, j) => {
+    // A real coefficient of a Hermitian operator cannot be wrong.
+    const isComplex = tracing(() => c(tensorOf([0, 1], { dtype: "float64" }))).dtype.startsWith("complex");
+    if (!isComplex && excess[j + 1].size() === 0) return null;
+    const [re, im] = [(t: Tensor) => c(t).real(), (t: Tensor) => imaginary(c(t))].map(
+      (part) => hostFunction(part)(at)[0],
+    );
+    return { re, im, isTurned: im.some((x) => x !== 0) };
   });
   const size = Math.max(1, still.size(), ...moving.map(({ A }) => A.size()));
   // Entries at which a term alone is not Hermitian; a coefficient with an imaginary part makes all entries of its term such.
-  const isTurned = values.map((list) => list.some(([, im]) => im !== 0));
   const entries = Array.from(still.re.keys()).filter(
     (e) =>
       excess.some(({ re, im }) => re[e] !== 0 || im[e] !== 0) ||
-      sums.some(({ re, im }, j) => isTurned[j] && (re[e] !== 0 || im[e] !== 0)),
+      sums.some(({ re, im }, j) => values[j]?.isTurned === true && (re[e] !== 0 || im[e] !== 0)),
   );
-  const isBad = (k: number, e: number): boolean => {
-    let [re, im] = [excess[0].re[e], excess[0].im[e]];
-    moving.forEach((_, j) => {
-      const [a, b] = values[j][k];
-      re += a * excess[j + 1].re[e] - b * sums[j].im[e];
-      im += a * excess[j + 1].im[e] + b * sums[j].re[e];
-    });
-    const most = values.reduce((sum, list) => sum + Math.hypot(...list[k]), 1);
-    return Math.hypot(re, im) > 1e-9 * size * most;
+  const isBad = (k: number): boolean => {
+    let most = 1;
+    for (const value of values) if (value !== null) most += Math.hypot(value.re[k], value.im[k]);
+    for (const e of entries) {
+      let [re, im] = [excess[0].re[e], excess[0].im[e]];
+      for (let j = 0; j < values.length; j++) {
+        const value = values[j];
+        if (value === null) continue;
+        const [a, b] = [value.re[k], value.im[k]];
+        re += a * excess[j + 1].re[e] - b * sums[j].im[e];
+        im += a * excess[j + 1].im[e] + b * sums[j].re[e];
+      }
+      if (Math.hypot(re, im) > 1e-9 * size * most) return true;
+    }
+    return false;
   };
-  const bad = at.findIndex((_, k) => entries.some((e) => isBad(k, e)));
+  const bad = entries.length === 0 ? -1 : at.findIndex((_, k) => isBad(k));
   if (bad >= 0)
     throw new WeftError(
       `H: is not Hermitian at t = ${at[bad] + tlist[0]}; add the adjoint terms [A.dag(), conjugate coefficient], and put decay into cOps`,
@@ -173,16 +181,37 @@ function rateOf(c: Coefficient, name: string, context: TimeContext): (t: Tensor)
   const squares = (list: readonly OperatorEntry[]): number[] =>
     list.map((x) => (typeof x === "number" ? x * x : x.re ** 2 + x.im ** 2));
   const coefficient = coefficientOf(isList ? squares(c) : c, name, context);
+  if (isList) checkRate(coefficient, name, context.tlist);
   return (t) => {
     const value = coefficient(t);
     return (isList ? maximum(value, 0) : value.real().square().add(imaginary(value).square())).cast(t.dtype);
   };
 }
 
+/**
+ * Throws if a spline through squared values falls below zero by more than rounding and a little overshoot, which is cut off: with negative
+ * rates a state is no state any more.
+ */
+function checkRate(rate: (t: Tensor) => Tensor, name: string, tlist: readonly number[]): void {
+  const duration = tlist[tlist.length - 1] - tlist[0];
+  const at = Float64Array.from({ length: checkedTimes }, (_, k) => ((k + 0.5) / checkedTimes) * duration);
+  const [values] = hostFunction(rate)(at);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  if (least < -overshoot * most)
+    throw new WeftError(
+      `${name}: the cubic spline through the squared values falls to ${least.toPrecision(3)} at t = ${tlist[0] + at[values.indexOf(least)]}, ` +
+        "which is no rate; give more times, or a function",
+    );
+}
+/** Negative rates of splines that are cut off, relative to the largest rate. */
+const overshoot = 0.01;
+
 /** Collapse operators as a list. A list of an operator and a coefficient is one pair. */
 export function collapseList(cOps: CollapseOperator | readonly CollapseOperator[]): readonly CollapseOperator[] {
   if (cOps instanceof Operator) return [cOps as Qobj];
+  if (cOps === null || cOps === undefined) return [];
   const list = cOps as readonly unknown[];
+  if (!Array.isArray(list)) throw new WeftError(`cOps: needs an operator or a list of operators, got ${typeof cOps}`);
   const isOnePair =
     list.length === 2 && list[0] instanceof Operator && (typeof list[1] === "function" || isNumbers(list[1]));
   return isOnePair ? [cOps as Pair] : (cOps as readonly CollapseOperator[]);

@@ -14,7 +14,7 @@ import {
 } from "../solvers/index.js";
 import { expect } from "./metrics.js";
 import { checkDims, densityMatrix, Qobj } from "./qobj.js";
-import { checkOptions, checkState } from "./solve.js";
+import { checkOptions, checkState, timesOf } from "./solve.js";
 import { type Args, type CollapseOperator, collapseList, hamiltonianOf, jumpsOf, type QobjEvo } from "./terms.js";
 
 /** Options of `mcsolve` and `smesolve`. */
@@ -27,7 +27,10 @@ export interface StochasticOptions {
   ntraj?: number;
   /** Fixes the noise. Default: 0. */
   seed?: number;
-  /** Number of steps between two times. Default: steps that resolve the Hamiltonian and the rates. */
+  /**
+   * Number of steps between two times. Default: steps that resolve the Hamiltonian and the rates; those of `smesolve` are shorter for
+   * more trajectories, so that their bias stays below the standard errors.
+   */
   substeps?: number;
 }
 
@@ -58,13 +61,14 @@ function simulate(
   name: string,
   H: QobjEvo,
   start: Qobj,
-  tlist: readonly number[],
+  given: readonly number[],
   cOps: readonly CollapseOperator[],
   options: StochasticOptions,
   run: (system: Parameters<typeof diffusive>[0], settings: Parameters<typeof jumpTrajectories>[2]) => Trajectories,
 ): StochasticResult {
   checkOptions(options, optionNames, name);
   const eOps = options.eOps === undefined ? [] : options.eOps instanceof Qobj ? [options.eOps] : options.eOps;
+  const tlist = timesOf(given);
   const { count, duration } = intervalsOf(tlist);
   const context = { tlist, args: options.args ?? {} };
   const { h, first } = hamiltonianOf(H, context);
@@ -77,18 +81,23 @@ function simulate(
   const jumps = jumpsOf(cOps, first.dims, context);
   // One step turns phases by at most 1/40 and loses about 1/20 of the population.
   const perInterval = (20 * fastestRate(h, jumps, duration) * duration) / count;
-  const substeps = options.substeps ?? Math.max(8, Math.ceil(perInterval));
+  const ntraj = options.ntraj ?? 500;
+  // The bias of diffusive steps falls with their length, the standard error with the root of the number of trajectories.
+  const finer = name === "smesolve" ? Math.sqrt(Math.max(1, ntraj / 500)) : 1;
+  const substeps = options.substeps ?? Math.ceil(finer * Math.max(8, perInterval));
   const trajectories = run(
     { hamiltonian: h, jumps },
     {
       duration,
       steps: count * substeps,
       saves: count,
-      trajectories: options.ntraj ?? 500,
+      trajectories: ntraj,
       seed: options.seed ?? 0,
       observables: Object.fromEntries(eOps.map((op, k) => [String(k), op])),
     },
   );
+  // The default steps are short enough by construction.
+  if (options.substeps !== undefined) trajectories.check();
   const numbers = (x: Tensor): number[] => Array.from(x.real().dataSync() as Float64Array, Number);
   return {
     times: [...tlist],

@@ -1,6 +1,6 @@
 // Schemas of YAML files, built on zod. An error names the file, the place and the value, and suggests the nearest known key.
 import { WeftError } from "@weft/core/internal/graph";
-import { parse } from "yaml";
+import { parseYaml as parse } from "@weft/formats/yaml";
 import { z } from "zod";
 import { unknownName } from "./suggestion.js";
 
@@ -204,38 +204,11 @@ export function readValue<S extends z.ZodType>(
   throw new SpecError([name, where, what].filter((part) => part !== "").join(": "));
 }
 
-/** Largest length of a file, and deepest nesting of its brackets: the YAML reader takes seconds beyond. */
-const [longest, deepest] = [2 ** 20, 100];
-
-/** What makes a text unreadable before it is read, or null. */
-function unreadable(source: string): string | null {
-  if (source.length > longest) return `has ${source.length} characters, more than ${longest}`;
-  // A key of this name would be lost: it sets what an object inherits.
-  if (source.includes("__proto__")) return 'contains the name "__proto__", which no key can have';
-  let depth = 0;
-  for (let k = 0; k < source.length; k++) {
-    const c = source[k];
-    if (c === "[" || c === "{") depth++;
-    else if (c === "]" || c === "}") depth--;
-    if (depth > deepest) return `has more than ${deepest} brackets inside each other`;
-  }
-  return null;
-}
-
 /** The data of a YAML (or JSON) text; an empty text is an empty object. */
 export function parseYaml(source: string, name: string): unknown {
-  const problem = unreadable(source);
-  if (problem !== null) throw new SpecError(`${name}: ${problem}`);
-  let value: unknown;
   try {
-    value = parse(source, { logLevel: "error" }) ?? {};
+    return parse(source) ?? {};
   } catch (error) {
-    throw new SpecError(`${name}: is not YAML: ${(error as Error).message.split("\n")[0]}`);
+    throw new SpecError(`${name}: ${(error as Error).message}`);
   }
-  try {
-    JSON.stringify(value);
-  } catch {
-    throw new SpecError(`${name}: an alias refers to a value that contains it`);
-  }
-  return value;
 }

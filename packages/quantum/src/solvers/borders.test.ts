@@ -13,8 +13,7 @@ const near = (got: number, want: number, tolerance: number, name: string): void 
   assert.ok(Math.abs(got - want) <= tolerance, `${name}: ${got}, wanted ${want} +- ${tolerance}`);
 
 test("borders are where coefficients begin or end to change, or change much faster", () => {
-  const rows = (f: (i: number) => number): Float64Array[] =>
-    Array.from({ length: 1001 }, (_, i) => Float64Array.of(f(i)));
+  const rows = (f: (i: number) => number): Float64Array[] => [Float64Array.from({ length: 1001 }, (_, i) => f(i))];
   const box = bordersOf(rows((i) => (i >= 300 && i < 305 ? 1 : 0)));
   assert.deepEqual(box, [299, 300, 304, 305]);
   const spike = bordersOf(rows((i) => 1e-3 * i + (i === 700 ? 5 : 0)));

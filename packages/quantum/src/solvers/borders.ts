@@ -37,13 +37,24 @@ function endsOfRuns(changes: Float64Array, limit: number, gap: number): number[]
   });
 }
 
-/** Indices of the samples at which one of the coefficients begins or ends to change; rows are samples at equal distances. */
-export function bordersOf(rows: readonly Float64Array[]): number[] {
-  const last = rows.length - 1;
-  const moving = Array.from(rows[0].keys()).flatMap((k) => {
-    const changes = Float64Array.from({ length: last }, (_, i) => Math.abs(rows[i + 1][k] - rows[i][k]));
-    const largest = changes.reduce((a, b) => Math.max(a, b), 0);
-    const size = rows.reduce((a, row) => Math.max(a, Math.abs(row[k])), 0);
+/** Changes between the samples of a coefficient, the largest one, and the largest sample. */
+function changesOf(samples: Float64Array): { changes: Float64Array; largest: number; size: number } {
+  const changes = new Float64Array(samples.length - 1);
+  let largest = 0;
+  let size = Math.abs(samples[0]);
+  for (let i = 0; i < changes.length; i++) {
+    changes[i] = Math.abs(samples[i + 1] - samples[i]);
+    largest = Math.max(largest, changes[i]);
+    size = Math.max(size, Math.abs(samples[i + 1]));
+  }
+  return { changes, largest, size };
+}
+
+/** Indices of the samples at which one of the coefficients begins or ends to change, from samples at equal distances. */
+export function bordersOf(coefficients: readonly Float64Array[]): number[] {
+  const last = coefficients[0].length - 1;
+  const moving = coefficients.flatMap((samples) => {
+    const { changes, largest, size } = changesOf(samples);
     const limits = bands.map((band) => Math.max(rounding * size, band * largest));
     return limits.map((limit) => ({ changes, limit }));
   });
@@ -54,8 +65,11 @@ export function bordersOf(rows: readonly Float64Array[]): number[] {
   }
 }
 
-const sampleTimes = (from: number, to: number): number[] =>
-  Array.from({ length: intervals + 1 }, (_, i) => from + ((to - from) * i) / intervals);
+function sampleTimes(from: number, to: number): Float64Array {
+  const times = new Float64Array(intervals + 1);
+  for (let i = 0; i <= intervals; i++) times[i] = from + ((to - from) * i) / intervals;
+  return times;
+}
 
 /** Borders of coefficients between two times. */
 export function borderTimes(inputs: HostInputs, from: number, to: number): number[] {
@@ -74,14 +88,9 @@ export function coefficientScales(
     jumps.filter(({ rate }) => typeof rate === "function"),
   );
   if (inputs === null) return { sizes: [], fastest: 0 };
-  const rows = inputs(sampleTimes(0, duration));
-  const most = (value: (row: Float64Array, i: number) => number): number =>
-    rows.reduce((largest, row, i) => Math.max(largest, value(row, i)), 0);
-  const sizes = Array.from(rows[0].keys(), (k) => most((row) => Math.abs(row[k])));
-  const changes = sizes.map((size, k) =>
-    size === 0 ? 0 : most((row, i) => Math.abs(row[k] - rows[Math.max(0, i - 1)][k])) / size,
-  );
-  return { sizes, fastest: (Math.max(0, ...changes) * intervals) / duration };
+  const found = inputs(sampleTimes(0, duration)).map(changesOf);
+  const relative = found.map(({ largest, size }) => (size === 0 ? 0 : largest / size));
+  return { sizes: found.map(({ size }) => size), fastest: (Math.max(0, ...relative) * intervals) / duration };
 }
 
 /**

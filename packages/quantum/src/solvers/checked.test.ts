@@ -18,8 +18,10 @@ import {
   sigmaZ,
 } from "../operators/index.js";
 import {
+  diffusive,
   dopri8,
   expectation,
+  explainRightHandSide,
   floquetModes,
   type Hamiltonian,
   hamiltonian,
@@ -199,6 +201,44 @@ test("the check of a result names what is not physical", () => {
   assert.ok(smallestEigenvalue! > -1e-9 && smallestEigenvalue! < 0.1);
 });
 
+test("the check of steps that keep the norm estimates their error, and refuses steps that are too long", () => {
+  const h = hamiltonian({
+    static: sigmaZ.scale(1.5),
+    drives: [sigmaX],
+    amplitudes: (t) => t.mul(2.5).cos().unsqueeze(1),
+  });
+  const system = { hamiltonian: h, jumps: [{ operator: sigmaMinus, rate: 0.1 }] };
+  const exact = { duration: 3, method: dopri8({ relative: 1e-11, absolute: 1e-12 }) };
+  const numbers = (x: weft.Tensor): number[] => Array.from(x.dataSync() as Float64Array);
+  const ket = numbers(schrodinger(h, basisState(2, 0), exact).final);
+  const rho = numbers(lindblad(system, excited, exact).final);
+  const runs = [
+    ...(["trotter2", "trotter4", "pwcExpm", "krylov"] as const).map((method) => ({
+      run: (steps: number) => schrodinger(h, basisState(2, 0), { duration: 3, steps, method }),
+      want: ket,
+    })),
+    ...(["cptp2", "rouchon2", "krylov"] as const).map((method) => ({
+      run: (steps: number) => lindblad(system, excited, { duration: 3, steps, method }),
+      want: rho,
+    })),
+  ];
+  for (const { run, want } of runs) {
+    const fine = run(240);
+    const { error } = fine.check();
+    const truth = Math.hypot(...numbers(fine.final).map((x, k) => x - want[k]));
+    // Of a matrix the estimate is that of its worst column.
+    assert.ok(error! > 0.6 * truth && error! < 1.6 * truth, `${fine.method.name}: ${error} beside ${truth}`);
+    assert.throws(() => run(3).check(), /3 steps of \w+ leave an estimated error of .* more than 0\.001; use more/);
+    assert.throws(() => run(240).check({ error: truth / 10 }), /240 steps/);
+    assert.equal(run(3).check({ error: Number.POSITIVE_INFINITY }).norm > 0.9, true);
+  }
+  const period = { duration: (2 * Math.PI) / 2.5, steps: 4, method: "trotter2" as const };
+  assert.throws(() => floquetModes(h, period), /4 steps of trotter2 leave an estimated error/);
+  assert.throws(() => superPropagator(system, { ...period, method: "cptp2" }), /4 steps of cptp2 leave an estimated/);
+  const few = { duration: 3, method: tsit5({ maxSteps: 2 }) };
+  assert.throws(() => superPropagator(system, few), /did not reach the end/);
+});
+
 const skip = weft.CpuDevice.available() ? false : "needs a compiler";
 
 test("maps of steps are stored for a bounded number of steps", { skip }, () => {
@@ -320,4 +360,46 @@ test("Floquet modes of phases that differ by a fraction of pi", () => {
     .matmul(modes)
     .sub(modes.mul(energies.cast("complex128")));
   near(image.abs().max().itemSync(), 0, 1e-8, "modes");
+});
+
+test("Hamiltonians that are written as objects are checked like those of hamiltonian()", () => {
+  const plain = (sites: number[], matrix = sigmaX.kron(sigmaZ), dims = [2, 2]): Hamiltonian => ({
+    dims,
+    static: [{ sites, matrix }],
+    drives: [],
+    amplitudes: null,
+  });
+  const options = { duration: 1, steps: 10, method: "rk4" } as const;
+  const rho = densityOf(basisState(4, 1));
+  const jumps = [0, 1].map((site) => ({ operator: sigmaMinus, sites: [site] }));
+  // X Z on sites 1 and 0 evolved as if it were on 0 and 1, and a site that does not exist as if it were the last one.
+  const solvers: ((h: Hamiltonian) => unknown)[] = [
+    (h) => schrodinger(h, basisState(4, 1), options),
+    (h) => propagator(h, { duration: 1, steps: 10 }),
+    (h) => lindblad({ hamiltonian: h, jumps }, rho, options),
+    (h) => steadyState({ hamiltonian: h, jumps }),
+    (h) =>
+      diffusive({ hamiltonian: h, jumps }, basisState(4, 1).tensor().squeeze(1), {
+        duration: 1,
+        steps: 10,
+        trajectories: 2,
+      }),
+    (h) => explainRightHandSide(h),
+  ];
+  for (const solve of solvers) {
+    assert.throws(() => solve(plain([1, 0])), /static term 0 acts on sites \[1, 0\]; they must ascend and lie in 0..1/);
+    assert.throws(() => solve(plain([0, 2])), /acts on sites \[0, 2\]/);
+    assert.throws(() => solve(plain([0], sigmaX.kron(sigmaZ))), /needs a 2x2 matrix, got 4x4/);
+    assert.throws(() => solve(plain([1], sigmaMinus)), /static term 0: is not Hermitian/);
+    assert.throws(() => solve(plain([0], sigmaX, [2, 0])), /dims must be whole numbers >= 1, got \[2, 0\]/);
+    solve(plain([0, 1]));
+  }
+});
+
+test("the trace of a final density matrix is 1, as the norm of a final ket is", () => {
+  const system = { hamiltonian: hamiltonian({ static: sigmaZ }), jumps: [{ operator: sigmaMinus, rate: 0.1 }] };
+  const run = (scale: number) => lindblad(system, densityOf(basisState(2, 0)).scale(scale), { duration: 1, steps: 50 });
+  assert.throws(() => run(2).check(), /trace of the final state is (2|1\.99)\S* instead of 1/);
+  assert.throws(() => run(0.9).check(), /trace of the final state is 0\.[89]\S* instead of 1/);
+  run(1).check();
 });

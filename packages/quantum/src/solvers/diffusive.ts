@@ -4,6 +4,7 @@ import { adjoint, randn, real, stack, Tensor } from "@weft/core/internal/tensor"
 import { Operator, type OperatorLike } from "../operators/index.js";
 import type { OpenSystem } from "./lindblad.js";
 import {
+  biasOf,
   norm2,
   overlap,
   runTrajectories,
@@ -239,5 +240,6 @@ export function diffusive(system: OpenSystem, initial: Tensor | OperatorLike, op
     const drawn = dw ?? randn([channels], { key: stepKey(seed, trajectory, at), dtype: grid.real }).mul(root);
     return advance(x, u, drawn.cast(grid.real));
   };
-  return runTrajectories(ready, options, { start: () => start, step, state: (x) => x, isPure }, noise);
+  const run = runTrajectories(ready, options, { start: () => start, step, state: (x) => x, isPure }, noise);
+  return { ...run, check: () => biasOf(system, initial, options, method === "platen" ? "rouchon2" : "rouchon1") };
 }

@@ -8,7 +8,7 @@ import { type HostInputs, hostInputs } from "./host-inputs.js";
 import type { Tolerance } from "./methods.js";
 import { type CheckedJump, type Hamiltonian, onWholeSpace, wholeJump } from "./problem.js";
 import { embedded, reachable, restricted, squareOf } from "./reachable.js";
-import { rateOn, type SparseMatrix, sparseOf } from "./sparse.js";
+import { packed, rateOn, type SparseMatrix, sparseOf, unpack } from "./sparse.js";
 import type { Tableau } from "./tableaus.js";
 
 /** A problem of numbers: a Hamiltonian, jumps (null: the Schrödinger equation), and times from 0 on. */
@@ -157,57 +157,147 @@ interface Integration {
   isDensity: boolean;
 }
 
-/** target = base + sum of the rows of `ks` with these weights times h, four rows at a time. */
+/** The weights of a sum that are not zero, and whose they are. */
+interface Weights {
+  weights: Float64Array;
+  stages: Int32Array;
+}
+
+function weightsOf(row: readonly number[]): Weights {
+  const stages = Int32Array.from(row.keys()).filter((j) => row[j] !== 0);
+  return { stages, weights: Float64Array.from(stages, (j) => row[j]) };
+}
+
+/** target = base + h times the weighted sum of stages, four at a time. */
 function combine(
   target: Float64Array,
   base: Float64Array | null,
-  weights: readonly number[],
+  { weights, stages }: Weights,
   ks: readonly Float64Array[],
   h: number,
 ): void {
   if (base === null) target.fill(0);
   else target.set(base);
-  const used = weights.flatMap((weight, j) => (weight === 0 ? [] : [{ w: weight * h, k: ks[j] }]));
-  const size = target.length;
+  const [size, count] = [target.length, weights.length];
   let at = 0;
-  for (; at + 4 <= used.length; at += 4) {
-    const { w: w0, k: k0 } = used[at];
-    const { w: w1, k: k1 } = used[at + 1];
-    const { w: w2, k: k2 } = used[at + 2];
-    const { w: w3, k: k3 } = used[at + 3];
+  for (; at + 4 <= count; at += 4) {
+    const w0 = h * weights[at];
+    const w1 = h * weights[at + 1];
+    const w2 = h * weights[at + 2];
+    const w3 = h * weights[at + 3];
+    const k0 = ks[stages[at]];
+    const k1 = ks[stages[at + 1]];
+    const k2 = ks[stages[at + 2]];
+    const k3 = ks[stages[at + 3]];
     for (let x = 0; x < size; x++) target[x] += w0 * k0[x] + w1 * k1[x] + (w2 * k2[x] + w3 * k3[x]);
   }
-  for (; at < used.length; at++) {
-    const { w, k } = used[at];
+  for (; at < count; at++) {
+    const w = h * weights[at];
+    const k = ks[stages[at]];
     for (let x = 0; x < size; x++) target[x] += w * k[x];
   }
 }
 
-/** Square of the 2-norm. */
-function squared(x: Float64Array): number {
+/** How a state is stored as numbers. */
+interface StateLayout {
+  length: number;
+  load(start: Operator): Float64Array;
+  operator(y: Float64Array): Operator;
+  /** Mean of the squared errors of all entries in units of the tolerance. */
+  norm(e: Float64Array, y: Float64Array, next: Float64Array, limits: Tolerance): number;
+  /** Square of the 2-norm. */
+  squared(x: Float64Array): number;
+}
+
+/** Kets and columns: real parts, then imaginary parts. */
+function columnStates({ rows, columns }: Operator): StateLayout {
+  const size = rows * columns;
+  const counts = new Float64Array(size).fill(1);
+  return {
+    length: 2 * size,
+    load({ re, im }) {
+      const out = new Float64Array(2 * size);
+      out.set(re);
+      out.set(im, size);
+      return out;
+    },
+    operator: (y) => new Operator(rows, columns, y.slice(0, size), y.slice(size)),
+    norm: (e, y, next, limits) => weighted(e, y, next, counts, limits) / size,
+    squared(x) {
+      let sum = 0;
+      for (let k = 0; k < x.length; k++) sum += x[k] * x[k];
+      return sum;
+    },
+  };
+}
+
+/** Density matrices: packed, so that an entry beside the diagonal counts twice. */
+function hermitianStates(d: number): StateLayout {
+  const n = (d * (d + 1)) / 2;
+  // 1 on the diagonal, 2 beside it.
+  const counts = new Float64Array(n).fill(2);
+  for (let i = 0; i < d; i++) counts[i * d - (i * (i + 1)) / 2 + i] = 1;
+  return {
+    length: 2 * n,
+    load: (start) => packed(start, d),
+    operator(y) {
+      const whole = new Float64Array(2 * d * d);
+      unpack(y, whole, d);
+      return new Operator(d, d, whole.slice(0, d * d), whole.slice(d * d));
+    },
+    norm: (e, y, next, limits) => weighted(e, y, next, counts, limits) / (d * d),
+    squared(x) {
+      let sum = 0;
+      for (let k = 0; k < n; k++) sum += counts[k] * (x[k] * x[k] + x[k + n] * x[k + n]);
+      return sum;
+    },
+  };
+}
+
+/** Sum of the squared errors of complex entries in units of the tolerance, each as often as it counts. */
+function weighted(
+  e: Float64Array,
+  y: Float64Array,
+  next: Float64Array,
+  counts: Float64Array,
+  { relative, absolute }: Tolerance,
+): number {
+  // Products, because powers are calls of a function in this loop.
+  const n = counts.length;
   let sum = 0;
-  for (let k = 0; k < x.length; k++) sum += x[k] * x[k];
+  for (let k = 0; k < n; k++) {
+    const i = k + n;
+    const before = y[k] * y[k] + y[i] * y[i];
+    const after = next[k] * next[k] + next[i] * next[i];
+    const scale = Math.sqrt(before > after ? before : after) * relative + absolute;
+    sum += (counts[k] * (e[k] * e[k] + e[i] * e[i])) / (scale * scale);
+  }
   return sum;
 }
 
 function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensity }: Integration): HostRun {
   const { a, c, errors, order } = tableau;
   const stages = c.length;
-  const size = start.re.length;
-  const make = (): Float64Array => new Float64Array(2 * size);
-  let y = make();
-  y.set(start.re);
-  y.set(start.im, size);
+  const { length, load, norm, squared, operator } = isDensity ? hermitianStates(start.rows) : columnStates(start);
+  const make = (): Float64Array => new Float64Array(length);
+  let y = load(start);
   let [next, stage] = [make(), make()];
   const ks = c.map(make);
   const estimates = errors.map(make);
-  const nothing = new Float64Array(0);
-  const u = (at: readonly number[]): Float64Array[] => inputs?.(at) ?? at.map(() => nothing);
+  const [sums, differences] = [a.map(weightsOf), errors.map(weightsOf)];
+  const one = new Float64Array(1);
+  const at = new Float64Array(stages);
+  // Inputs of every stage, copied from one array per input.
+  const u = (times: Float64Array): Float64Array[] => {
+    const columns = inputs?.(times) ?? [];
+    return Array.from(times, (_, k) => Float64Array.from(columns, (column) => column[k]));
+  };
   // A last stage that no estimate uses is the first one of the next step, and needed for that alone.
   const isLastUnused = errors.every((e) => (e[stages - 1] ?? 0) === 0);
   let [time, isFirstKnown, accepted, total] = [times[0], false, 0, 0];
   let h = 0;
-  const states = [schrodingerPicture(y, frame, time, start, isDensity)];
+  const picture = (): Operator => schrodingerPicture(operator(y), frame, time, isDensity);
+  const states = [picture()];
   const last = times[times.length - 1];
   const borders = inputs === null ? [] : borderTimes(inputs, times[0], last);
   const stops = [...new Set([...times.slice(1), ...borders])].sort((x, z) => x - z);
@@ -215,20 +305,21 @@ function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensi
     let trials = 0;
     while (time < end) {
       if (++trials > limits.maxSteps) return { states, accepted, error: total, reached: false };
-      if (!isFirstKnown) rate.apply(y, time, u([time])[0], ks[0]);
+      one[0] = time;
+      if (!isFirstKnown) rate.apply(y, time, u(one)[0], ks[0]);
       isFirstKnown = true;
-      if (h === 0) h = firstStep(y, ks[0], size, limits, end - time);
+      if (h === 0) h = firstStep(norm(y, y, y, limits), norm(ks[0], y, y, limits), end - time);
       const left = end - time;
       const trial = Math.min(h, left, limits.maxStep);
-      const at = c.map((x) => time + x * trial);
+      for (let s = 0; s < stages; s++) at[s] = time + c[s] * trial;
       const values = u(at);
       for (let s = 1; s < stages; s++) {
         const target = s === stages - 1 ? next : stage;
-        combine(target, y, a[s], ks, trial);
+        combine(target, y, sums[s], ks, trial);
         if (s < stages - 1 || !isLastUnused) rate.apply(target, at[s], values[s], ks[s]);
       }
-      errors.forEach((e, k) => void combine(estimates[k], null, e, ks, trial));
-      const [high, low] = estimates.map((e) => norm(e, y, next, size, limits));
+      differences.forEach((e, k) => void combine(estimates[k], null, e, ks, trial));
+      const [high, low] = estimates.map((e) => norm(e, y, next, limits));
       const both = low === undefined ? high : high ** 2 / Math.max(high + 0.01 * low, 1e-40);
       const error = Math.max(Math.sqrt(both), 1e-10);
       if (Number.isNaN(error))
@@ -245,44 +336,21 @@ function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensi
         h = Math.max(trial * factor, trial < h ? h : 0);
       } else h = trial * factor;
     }
-    if (end === times[states.length]) states.push(schrodingerPicture(y, frame, time, start, isDensity));
+    if (end === times[states.length]) states.push(picture());
   }
   return { states, accepted, error: total, reached: true };
 }
 
-/** Mean of the squared errors in units of the tolerance. */
-function norm(e: Float64Array, y: Float64Array, next: Float64Array, size: number, limits: Tolerance): number {
-  // Products, because powers are calls of a function in this loop.
-  let sum = 0;
-  for (let k = 0; k < size; k++) {
-    const i = k + size;
-    const before = y[k] * y[k] + y[i] * y[i];
-    const after = next[k] * next[k] + next[i] * next[i];
-    const scale = Math.sqrt(before > after ? before : after) * limits.relative + limits.absolute;
-    sum += (e[k] * e[k] + e[i] * e[i]) / (scale * scale);
-  }
-  return sum / size;
+/** A first step in which the state changes by a hundredth of its size; both are given as squares. */
+function firstStep(state: number, slope: number, left: number): number {
+  return Math.min(left, slope > 1e-10 && state > 1e-10 ? 0.01 * Math.sqrt(state / slope) : 1e-2 * left);
 }
 
-/** A first step in which the state changes by a hundredth of its size. */
-function firstStep(y: Float64Array, k: Float64Array, size: number, limits: Tolerance, left: number): number {
-  const [state, slope] = [y, k].map((x) => Math.sqrt(norm(x, y, y, size, limits)));
-  return Math.min(left, slope > 1e-5 && state > 1e-5 ? (0.01 * state) / slope : 1e-2 * left);
-}
-
-/** The state in the Schrödinger picture, as a copy. */
-function schrodingerPicture(
-  y: Float64Array,
-  frame: Float64Array | null,
-  time: number,
-  { rows, columns }: Operator,
-  isDensity: boolean,
-): Operator {
-  const size = rows * columns;
-  const state = new Operator(rows, columns, y.slice(0, size), y.slice(size));
+/** The state in the Schrödinger picture. */
+function schrodingerPicture(state: Operator, frame: Float64Array | null, time: number, isDensity: boolean): Operator {
   if (frame === null) return state;
   return state.map((re, im, k) => {
-    const angle = (frame[Math.floor(k / columns)] - (isDensity ? frame[k % columns] : 0)) * time;
+    const angle = (frame[Math.floor(k / state.columns)] - (isDensity ? frame[k % state.columns] : 0)) * time;
     const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
     return [cos * re + sin * im, cos * im - sin * re];
   });

@@ -1,6 +1,7 @@
 // Diagonally implicit stages without a matrix of the whole generator, for density matrices of many levels: the linear system of a stage
 // is solved by BiCGStab, preconditioned with the decay and the energies, which is where stiffness comes from.
-import { WeftError } from "@weft/core/internal/graph";
+import { build } from "@weft/core/internal/ops";
+import { tracing } from "@weft/core/internal/runtime";
 import {
   adjoint,
   complex,
@@ -11,10 +12,12 @@ import {
   matmul,
   real,
   stopGradient,
-  type Tensor,
+  Tensor,
+  vjp,
   where,
   whileLoop,
 } from "@weft/core/internal/tensor";
+import { closeOver, instantiate } from "@weft/core/internal/transform";
 import type { Stages } from "./adaptive.js";
 import type { Tableau } from "./tableaus.js";
 
@@ -103,13 +106,59 @@ export function decayInverse(hamiltonian: Tensor, decay: Tensor): (x: Tensor, h:
   };
 }
 
-/** Gradients would need the adjoint systems. */
-const withoutGradient = customVjp(
-  (x: Tensor): Tensor => x,
-  () => {
-    throw new WeftError("lindblad: sdirk4 has no gradient above 32 levels; use tsit5, krylov or fewer levels");
-  },
-);
+/** A map as a function of a matrix and of the tensors that it closes over. */
+function closed(map: LinearMap, like: Tensor): { captured: Tensor[]; apply(x: Tensor, captured: Tensor[]): Tensor } {
+  const x = build.input(like.shape, like.dtype);
+  const output = tracing(() => map(new Tensor(x)).node);
+  const { fn, captured } = closeOver([output], [x]);
+  return {
+    captured: captured.map((node) => new Tensor(node)),
+    apply: (at, values) =>
+      new Tensor(
+        instantiate(
+          fn,
+          [...values, at].map(({ node }) => node),
+        )[0],
+      ),
+  };
+}
+
+/**
+ * Solves map(x) = b, with gradients: the cotangent of b solves the transposed system, and everything that the map closes over gets
+ * minus the gradient of map(x) at the solution. A transposed system that cannot be solved gives NaN.
+ */
+function solveImplicit(
+  map: LinearMap,
+  precondition: LinearMap,
+  b: Tensor,
+  room: number,
+): { x: Tensor; isSolved: Tensor } {
+  const [system, near] = [closed(map, b), closed(precondition, b)];
+  type Solved = ReturnType<typeof solveLinear>;
+  const solve = customVjp(
+    (right: Tensor, own: Tensor[], nearby: Tensor[]): Solved =>
+      solveLinear(
+        (x) => system.apply(x, own),
+        (x) => near.apply(x, nearby),
+        right,
+        room,
+      ),
+    ([, own, nearby], { x }, cotangent): [Tensor, Tensor[], null] => {
+      const [, transposed] = vjp((at: Tensor) => system.apply(at, own), x);
+      const [, transposedNear] = vjp((at: Tensor) => near.apply(at, nearby), x);
+      const found = solveLinear(
+        (y) => transposed(y)[0],
+        (y) => transposedNear(y)[0],
+        cotangent.x,
+        room,
+      );
+      const slope = where(found.isSolved, found.x, Number.NaN);
+      const [, pull] = vjp((values: Tensor[]) => system.apply(x, values), own);
+      return [slope, pull(slope.neg())[0], null];
+    },
+  );
+  return solve(b, system.captured, near.captured);
+}
 
 /**
  * Stages of a method whose stages share one diagonal coefficient.
@@ -126,13 +175,12 @@ export function iterativeStages(
 ): Stages {
   const [[gamma]] = a;
   const room = Math.max(1e-13, 0.01 * relative);
-  return (given, time, h, u) => {
-    const y = withoutGradient(given);
+  return (y, time, h, u) => {
     const length = h.mul(gamma);
     const ks: Tensor[] = [];
     let isSolved: Tensor | null = null;
     const solved = (b: Tensor, at: Tensor): Tensor => {
-      const found = solveLinear(
+      const found = solveImplicit(
         (x) => x.sub(times(rate(x, at, u), length)),
         (x) => inverse(x, length),
         b,

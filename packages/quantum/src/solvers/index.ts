@@ -4,6 +4,7 @@ export { type DiffusiveOptions, diffusive } from "./diffusive.js";
 export { hermitianExponential } from "./exponential.js";
 export { denseTerms } from "./generators.js";
 export { evolveOnHost, type HostRun } from "./host.js";
+export { hostFunction } from "./host-inputs.js";
 export { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
 export { explainRightHandSide } from "./matrix-free.js";
 export {
@@ -41,8 +42,10 @@ export {
 export { jumpTrajectories } from "./quantum-jumps.js";
 export { squareOf } from "./reachable.js";
 export {
+  type CheckLimits,
   checkArrival,
   checkDensity,
+  checkSteps,
   computeTogether,
   type Evolution,
   expectation,

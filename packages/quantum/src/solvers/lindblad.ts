@@ -27,6 +27,7 @@ import { type GradientKind, type GradientMethod, type Method, type MethodName, r
 import { needsPieces, type Piece, runPieces, shiftedTo } from "./pieces.js";
 import {
   adaptivePieces,
+  checkHamiltonian,
   checkHermitian,
   checkJumps,
   checkKeys,
@@ -99,7 +100,7 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   checkKeys(options, [...stateOptionNames, "representation"], "lindblad");
   checkKeys(system, ["hamiltonian", "jumps"], "lindblad: system");
   const { method, gradient } = resolveMethod(options.method, "lindblad", options.gradient);
-  const d = dimensionOf(system.hamiltonian);
+  const d = dimensionOf(checkHamiltonian(system.hamiltonian));
   const given = checkJumps(system.jumps, system.hamiltonian);
   const duration = durationFor(options);
   const plan = savePlan(options, duration);
@@ -128,7 +129,9 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   const snapshot = (rho: Tensor): Snapshot => ({ state: plan.keepStates ? [rho] : [], values: values(rho) });
   const finish = (final: Tensor, all: Snapshot | null, more: Partial<Evolution> = {}): Evolution => {
     const saved = all === null ? single(snapshot(final)) : plan.pick(all, () => snapshot(start));
-    return summary({ final, saved, plan, grid, method, gradient, kind: "density", ...more });
+    const refined = (): Tensor =>
+      lindblad(system, rho0, { ...options, steps: 2 * grid.steps, progress: undefined }).final;
+    return summary({ final, saved, plan, grid, method, gradient, kind: "density", refined, ...more });
   };
 
   if (needsPieces(options, plan, method, grid.steps)) {

@@ -19,6 +19,7 @@ import {
 } from "../operators/index.js";
 import {
   type CheckedJump,
+  checkHamiltonian,
   checkJumps,
   dimensionOf,
   type Grid,
@@ -195,7 +196,7 @@ export function usesTerms(h: Hamiltonian, jumps: readonly CheckedJump[] | null):
 export function explainRightHandSide(
   system: Hamiltonian | { hamiltonian: Hamiltonian; jumps: readonly Jump[] },
 ): string {
-  const h = "hamiltonian" in system ? system.hamiltonian : system;
+  const h = checkHamiltonian("hamiltonian" in system ? system.hamiltonian : system);
   const jumps = "hamiltonian" in system ? checkJumps(system.jumps, h) : null;
   const { terms, dense } = rateCost(h, jumps);
   const numbers = [`${terms} terms per element`, `${dense} multiplications`];

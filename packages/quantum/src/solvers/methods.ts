@@ -218,7 +218,7 @@ export const dopri8 = (options: Partial<Tolerance> = {}): Method => adaptiveMeth
 
 /**
  * Adaptive implicit method of order 4 for stiff systems, such as cavities that decay much faster than anything else happens. Every
- * step solves linear systems of the size of the density matrix: directly up to 32 levels, above by iteration and without gradients.
+ * step solves linear systems of the size of the density matrix: directly up to 32 levels, above by iteration.
  */
 export const sdirk4 = (options: Partial<Tolerance> = {}): Method => adaptiveMethod("sdirk4", hairerWanner4, options);
 

@@ -55,14 +55,19 @@ export interface HamiltonianParts {
 
 const tolerance = 1e-9;
 
-function checked(matrix: Tensor | OperatorLike, name: string, levels: number | null): Tensor | Operator {
+function checked(
+  matrix: Tensor | OperatorLike,
+  name: string,
+  levels: number | null,
+  readsValues = true,
+): Tensor | Operator {
   const operator = isTensor(matrix) ? matrix : Operator.from(matrix, name);
   const [rows, columns] = operator instanceof Tensor ? operator.shape.slice(-2) : [operator.rows, operator.columns];
   if (rows !== columns || (levels !== null && rows !== levels))
     throw new WeftError(
       `${name}: needs a ${levels ?? "square"}${levels === null ? "" : `x${levels}`} matrix, got ${rows}x${columns}`,
     );
-  const values = operator instanceof Operator ? operator : concreteOperator(operator);
+  const values = operator instanceof Operator ? operator : readsValues ? concreteOperator(operator) : null;
   if (values !== null) checkHermitian(values, name, "take (H + H^H) / 2, or put decay into jumps");
   return operator;
 }
@@ -121,8 +126,18 @@ export function hamiltonian(parts: HamiltonianParts): Hamiltonian {
   });
 }
 
-/** Checks the sites, sizes and hermiticity of the terms. */
-function checkHamiltonian(h: Hamiltonian): Hamiltonian {
+/** Hamiltonians whose terms were checked. */
+const known = new WeakSet<Hamiltonian>();
+
+/**
+ * Checks the sites, sizes and hermiticity of the terms. Solvers call it, because a Hamiltonian may be written as an object; tensors that
+ * would have to be computed for it are not read.
+ */
+export function checkHamiltonian(h: Hamiltonian): Hamiltonian {
+  if (known.has(h)) return h;
+  const bad = h.dims.findIndex((d) => !(Number.isInteger(d) && d >= 1));
+  if (h.dims.length === 0 || bad >= 0)
+    throw new WeftError(`hamiltonian: dims must be whole numbers >= 1, got [${h.dims.join(", ")}]`);
   for (const [kind, terms] of [
     ["static", h.static],
     ["drive", h.drives],
@@ -132,7 +147,11 @@ function checkHamiltonian(h: Hamiltonian): Hamiltonian {
         throw new WeftError(
           `hamiltonian: ${kind} term ${k} acts on sites [${sites.join(", ")}]; they must ascend and lie in 0..${h.dims.length - 1}`,
         );
-      checked(matrix, `hamiltonian: ${kind} term ${k}`, levelsOf(h.dims, sites));
+      const name = `hamiltonian: ${kind} term ${k}`;
+      if (!(matrix instanceof Operator || matrix instanceof Tensor))
+        throw new WeftError(`${name}: its matrix must be an Operator or a tensor; make one with Operator.from(rows)`);
+      const isComputed = matrix instanceof Operator || matrix.node.value !== null;
+      checked(matrix, name, levelsOf(h.dims, sites), isComputed);
     });
   if (h.drives.length > 0 && h.amplitudes === null)
     throw new WeftError(
@@ -142,6 +161,7 @@ function checkHamiltonian(h: Hamiltonian): Hamiltonian {
     throw new WeftError(
       `hamiltonian: amplitudes must be [segments, ${h.drives.length}] for ${h.drives.length} drives, got [${h.amplitudes.shape.join(", ")}]`,
     );
+  known.add(h);
   return h;
 }
 

@@ -4,6 +4,7 @@ import { rand, stack, type Tensor, where } from "@weft/core/internal/tensor";
 import type { OperatorLike } from "../operators/index.js";
 import type { OpenSystem } from "./lindblad.js";
 import {
+  biasOf,
   norm2,
   runTrajectories,
   seedWords,
@@ -117,7 +118,8 @@ export function jumpTrajectories(
     psi,
     threshold: rand([], { key: stepKey(seed, trajectory, trajectory.mul(0).sub(1)), dtype: grid.real }),
   });
-  return runTrajectories(ready, options, { start, step, state: ({ psi: ket }) => normalized(ket), isPure: true });
+  const run = runTrajectories(ready, options, { start, step, state: ({ psi: ket }) => normalized(ket), isPure: true });
+  return { ...run, check: () => biasOf(system, initial, options, "rk4") };
 }
 
 /** One of the channels by a uniform number, as a row of one 1 and zeros. */

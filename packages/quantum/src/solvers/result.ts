@@ -18,6 +18,17 @@ export interface Validity {
   norm: number;
   /** Smallest eigenvalue of the final density matrix, else null. */
   smallestEigenvalue: number | null;
+  /** Estimated error of the final state, as the 2-norm of its entries; null if it was not asked for. */
+  error: number | null;
+}
+
+/** What `Evolution.check` accepts. */
+export interface CheckLimits {
+  /**
+   * Largest estimated error of the final state after steps of fixed length. The estimate takes a second run with twice as many
+   * steps; `Infinity` leaves it out. Default: 1e-3.
+   */
+  error?: number;
 }
 
 /** Result of a solver. */
@@ -45,8 +56,11 @@ export interface Evolution {
    * of `krylov`, without what comes from drives that change within its steps. Null for other methods.
    */
   error: Tensor | null;
-  /** Throws if the result is not physical: not arrived, not a number, a norm that changed, a negative eigenvalue. */
-  check(): Validity;
+  /**
+   * Throws if the result cannot be trusted: not arrived, not a number, a norm that changed, a negative eigenvalue, or steps of fixed
+   * length that are too long.
+   */
+  check(limits?: CheckLimits): Validity;
 }
 
 type Kind = "state" | "density" | "propagator";
@@ -109,6 +123,8 @@ interface SummaryParts {
   accepted?: Tensor | null;
   reached?: Tensor | null;
   error?: Tensor | null;
+  /** The final state after twice as many steps of a method of fixed steps. */
+  refined: () => Tensor;
 }
 
 export function summary(parts: SummaryParts): Evolution {
@@ -125,7 +141,7 @@ export function summary(parts: SummaryParts): Evolution {
     reached: parts.reached ?? null,
     error: parts.error ?? null,
   };
-  return { ...run, check: () => checkPhysical(run, kind) };
+  return { ...run, check: (limits) => checkPhysical(run, kind, limits, parts.refined) };
 }
 
 /** Throws if an adaptive method ended before the end of the evolution. */
@@ -137,26 +153,37 @@ export function checkArrival({ reached, method, steps }: Pick<Evolution, "reache
   );
 }
 
-/** Largest estimated error of a method of fixed steps that keeps the norm whatever the error is. */
-const largestError = 1e-4;
+/** Default of `CheckLimits.error`. */
+const largestError = 1e-3;
 
-/** Throws if the steps of a method that estimates its error are too long. */
-function checkEstimate({ error, method, steps }: Pick<Evolution, "error" | "method" | "steps">): void {
-  if (error === null || method.tolerance !== undefined) return;
-  const most = Math.max(...Array.from(error.dataSync(), Number));
-  if (most <= largestError) return;
+/** Throws if the steps of a method of fixed steps are too long; else the estimated error of its result. */
+export function checkSteps(
+  { final, error, method, steps }: Pick<Evolution, "final" | "error" | "method" | "steps">,
+  refined: () => Tensor,
+  { error: limit = largestError }: CheckLimits = {},
+): number | null {
+  if (!(typeof limit === "number" && limit > 0))
+    throw new WeftError(`check: error must be a positive number, or Infinity for no estimate, got ${String(limit)}`);
+  const own = error === null ? null : Math.max(...Array.from(error.dataSync(), Number));
+  if (method.tolerance !== undefined || limit === Number.POSITIVE_INFINITY) return own;
+  const change = final.sub(refined());
+  const columns = real(change).square().add(change.imag().square());
+  // Of a matrix the column that is wrong most, so that a propagator is as good as the states that it gives.
+  const norms = Array.from((columns.rank < 2 ? columns.sum() : columns.sum(-2)).dataSync(), Number).map(Math.sqrt);
+  const most = Math.max(own ?? 0, (Math.max(...norms) * 2 ** method.order) / (2 ** method.order - 1));
+  if (most <= limit) return most;
   throw new WeftError(
-    `evolve: ${steps} steps of ${method.name} leave an estimated error of ${most.toExponential(1)} in the final state; ` +
-      "use more steps or a larger dimension",
+    `evolve: ${steps} steps of ${method.name} leave an estimated error of ${most.toExponential(1)} in the final state, ` +
+      `more than ${limit}; use more steps${method.dimension === undefined ? ", or an adaptive method (dopri8)" : " or a larger dimension"}`,
   );
 }
 
 /** Throws unless a density matrix (or the Choi matrix of a map, of trace up to `total`) has no negative eigenvalue. */
-export function checkDensity(rho: Tensor, run: Pick<Evolution, "method" | "steps">, total: number | null): Validity {
+export function checkDensity(rho: Tensor, run: Pick<Evolution, "method" | "steps">, total: number): Validity {
   const remedy = `after ${run.steps} steps of ${run.method.name}; use more steps, or a method that preserves states (cptp2)`;
   const norm = real(rho.diagonal().sum()).itemSync();
   const room = roomFor(rho);
-  const isTotal = total === null || (norm < total * (1 + room) && (total > 1 || norm > 1 - room));
+  const isTotal = norm < total * (1 + room) && (total > 1 || norm > 1 - room);
   if (!Number.isFinite(norm) || !isTotal)
     throw new WeftError(`evolve: the trace of the final state is ${norm} instead of ${total} ${remedy}`);
   const smallest = eigh(rho.add(adjoint(rho)).mul(0.5))
@@ -164,18 +191,27 @@ export function checkDensity(rho: Tensor, run: Pick<Evolution, "method" | "steps
     .itemSync();
   if (smallest < -room * Math.max(1, norm))
     throw new WeftError(`evolve: the final state has an eigenvalue of ${smallest.toExponential(1)} ${remedy}`);
-  return { norm, smallestEigenvalue: smallest };
+  return { norm, smallestEigenvalue: smallest, error: null };
 }
 
 /** Computes tensors in one program, so that the evolution that they share is compiled and run once. */
 export const computeTogether = (tensors: readonly (Tensor | null)[]): void =>
   session().realize(tensors.flatMap((x) => (x === null ? [] : [x.node])));
 
-function checkPhysical(run: Omit<Evolution, "check">, kind: Kind): Validity {
+function checkPhysical(
+  run: Omit<Evolution, "check">,
+  kind: Kind,
+  limits: CheckLimits | undefined,
+  refined: () => Tensor,
+): Validity {
   computeTogether([run.final, run.states, run.accepted, run.reached, run.error, ...Object.values(run.expectations)]);
   checkArrival(run);
-  checkEstimate(run);
-  if (kind === "density") return checkDensity(run.final, run, null);
+  // What is not physical is said first: it needs no second run.
+  const validity = kind === "density" ? checkDensity(run.final, run, 1) : checkNorm(run, kind);
+  return { ...validity, error: checkSteps(run, refined, limits) };
+}
+
+function checkNorm(run: Omit<Evolution, "check">, kind: Kind): Validity {
   const squares = real(run.final).square().add(run.final.imag().square());
   const norms = Array.from((kind === "state" ? squares.sum() : squares.sum(0)).dataSync(), Number).map(Math.sqrt);
   const norm = Math.max(...norms);
@@ -184,5 +220,5 @@ function checkPhysical(run: Omit<Evolution, "check">, kind: Kind): Validity {
     throw new WeftError(
       `evolve: the norm of the final state is ${norm} instead of 1 after ${run.steps} steps of ${run.method.name}; use more steps`,
     );
-  return { norm, smallestEigenvalue: null };
+  return { norm, smallestEigenvalue: null, error: null };
 }

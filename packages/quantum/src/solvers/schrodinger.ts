@@ -36,6 +36,7 @@ import { type GradientKind, type GradientMethod, type Method, type MethodName, r
 import { needsPieces, type Piece, runPieces, shiftedTo } from "./pieces.js";
 import {
   adaptivePieces,
+  checkHamiltonian,
   checkKeys,
   dimensionOf,
   driveTable,
@@ -133,7 +134,7 @@ function prepare(h: Hamiltonian, options: SchrodingerOptions): SolverSetup {
   const { method, gradient } = resolveMethod(options.method, "schrodinger", options.gradient);
   const duration = durationFor(options);
   const grid = timeGrid({ dtype: options.dtype, duration, steps: stepsFor(method, options.steps) });
-  const D = dimensionOf(h);
+  const D = dimensionOf(checkHamiltonian(h));
   const same = (state: Tensor): Tensor => state;
   let gates: SolverSetup["gates"] = null;
   if (method.name === "trotter2" || method.name === "trotter4") {
@@ -248,7 +249,9 @@ export function schrodinger(given: Hamiltonian, psi0: Tensor | OperatorLike, opt
   const snapshot = (psi: Tensor): Snapshot => ({ state: plan.keepStates ? [psi] : [], values: values(psi) });
   const finish = (final: Tensor, all: Snapshot | null, more: Partial<Evolution> = {}): Evolution => {
     const saved = all === null ? single(snapshot(final)) : plan.pick(all, () => snapshot(start));
-    return summary({ final, saved, plan, grid, method, gradient, kind: "state", ...more });
+    const refined = (): Tensor =>
+      schrodinger(given, psi0, { ...options, steps: 2 * grid.steps, progress: undefined }).final;
+    return summary({ final, saved, plan, grid, method, gradient, kind: "state", refined, ...more });
   };
   if (needsPieces(options, plan, method, grid.steps)) {
     const solve = (psi: Tensor, piece: Piece, steps: number): Evolution =>
@@ -456,6 +459,7 @@ export function propagator(h: Hamiltonian, options: PropagatorOptions): Evolutio
       method,
       gradient,
       kind: "propagator",
+      refined: () => propagator(h, { ...options, steps: 2 * grid.steps }).final,
       ...more,
     });
   const starts = options.columns?.cast(grid.complex) ?? identityOperator(D).tensor(grid.complex);

@@ -132,7 +132,7 @@ describe("Krylov exponentials", () => {
       steps: 2,
       method: krylov({ dimension: 8 }),
     });
-    assert.throws(() => run.check(), /2 steps of krylov leave an estimated error of .*use more steps/);
+    assert.throws(() => run.check(), /2 steps of krylov.*use more steps/);
     assert.throws(() => krylov({ dimension: 1 }), /dimension must be a whole number from 2 to 40/);
   });
 });
@@ -214,7 +214,9 @@ describe("methods on drives and rates that change", () => {
       jumps: [{ operator: sigmaMinus, rate: 9 }],
     };
     const run = (method: MethodName) =>
-      lindblad(strong, densityOf(basisState(2, 1)), { duration: 8, steps: 8, method }).check();
+      lindblad(strong, densityOf(basisState(2, 1)), { duration: 8, steps: 8, method }).check({
+        error: Number.POSITIVE_INFINITY,
+      });
     assert.throws(() => run("rk4"), /trace|eigenvalue/);
     for (const method of ["rouchon1", "rouchon2", "rouchon3"] as const) {
       const { norm, smallestEigenvalue } = run(method);

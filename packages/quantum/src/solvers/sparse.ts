@@ -54,7 +54,7 @@ interface RateParts {
   isDensity: boolean;
 }
 
-/** d state / dt; states are real parts followed by imaginary parts. */
+/** d state / dt; states are real parts followed by imaginary parts, density matrices as `packed` says. */
 interface HostRate {
   /** Complex multiplications of one evaluation. */
   work: number;
@@ -67,11 +67,15 @@ export function rateOn({ generator, leaps, movingFrom, drives, frame, columns, i
   const size = d * columns;
   const g = evaluated(generator);
   const ls = leaps.map(evaluated);
-  const scratch = new Float64Array(2 * size);
+  // A jump operator that turns as a whole leaves L x L^H as it is.
+  const turning = frame === null ? [] : [g, ...ls.filter((_, k) => !turnsAsWhole(leaps[k], frame))];
+  const isReal = ls.map((l, k) => !turning.includes(l) && leaps[k].parts[0].im.every((x) => x === 0));
+  const [whole, scratch] = isDensity ? [new Float64Array(2 * size), new Float64Array(2 * size)] : [null, null];
   const [cos, sin] = [new Float64Array(d), new Float64Array(d)];
-  const nonzeros = generator.columns.length + 2 * leaps.reduce((n, l) => n + l.columns.length, 0);
+  const nonzeros =
+    generator.columns.length + leaps.reduce((n, l) => n + (hasOnePerRow(l) ? 0.5 : 2) * l.columns.length, 0);
   return {
-    work: nonzeros * columns + (isDensity ? size : 0) + 6 * size,
+    work: nonzeros * columns + (isDensity ? 4 : 6) * size,
     apply(state, time, inputs, out) {
       g.sum(inputs);
       ls.forEach((l, k) => void l.scale(k < movingFrom ? 1 : Math.sqrt(inputs[drives + k - movingFrom])));
@@ -80,18 +84,67 @@ export function rateOn({ generator, leaps, movingFrom, drives, frame, columns, i
           cos[i] = Math.cos(frame[i] * time);
           sin[i] = Math.sin(frame[i] * time);
         }
-        for (const m of [g, ...ls]) m.rotate(cos, sin);
+        for (const m of turning) m.rotate(cos, sin);
       }
-      if (!isDensity) return multiply(g, state, out, columns);
-      multiply(g, state, scratch, columns);
+      if (whole === null) return multiply(g, state, out, columns);
+      unpack(state, whole, d);
+      multiply(g, whole, scratch, columns);
       addAdjoint(scratch, out, d);
-      for (const l of ls) {
-        multiply(l, state, scratch, columns);
-        addRight(l, scratch, out, d);
-      }
-      mirror(out, d);
+      for (const [k, l] of ls.entries())
+        if (l.hasOnePerRow) addSandwich(l, whole, out, d, isReal[k]);
+        else {
+          multiply(l, whole, scratch, columns);
+          addRight(l, scratch, out, d);
+        }
     },
   };
+}
+
+/** Whether all entries of a matrix have one frequency in the interaction picture. */
+function turnsAsWhole({ rows, columns }: SparseMatrix, energies: Float64Array): boolean {
+  const frequencies: number[] = [];
+  for (let i = 0; i < energies.length; i++)
+    for (let e = rows[i]; e < rows[i + 1]; e++) frequencies.push(energies[i] - energies[columns[e]]);
+  const room = 1e-14 * energies.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+  return frequencies.every((x) => Math.abs(x - frequencies[0]) <= room);
+}
+
+/** Whether no row has two entries, as in jump operators of oscillators and spins. */
+const hasOnePerRow = ({ rows }: Pick<SparseMatrix, "rows">): boolean =>
+  rows.every((r, i) => i === 0 || r - rows[i - 1] <= 1);
+
+/**
+ * A Hermitian matrix as the rows of its upper triangle, real parts and then imaginary parts: sums of stages and estimates of errors cost
+ * half.
+ */
+export function packed({ re, im }: Pick<Operator, "re" | "im">, d: number): Float64Array {
+  const n = (d * (d + 1)) / 2;
+  const out = new Float64Array(2 * n);
+  let k = 0;
+  for (let i = 0; i < d; i++)
+    for (let j = i; j < d; j++, k++) {
+      out[k] = re[i * d + j];
+      out[k + n] = i === j ? 0 : im[i * d + j];
+    }
+  return out;
+}
+
+/** Real parts, then imaginary parts of a packed matrix. */
+export function unpack(x: Float64Array, out: Float64Array, d: number): void {
+  const size = d * d;
+  const n = x.length / 2;
+  let k = 0;
+  for (let i = 0; i < d; i++)
+    for (let j = i; j < d; j++, k++) {
+      const a = x[k];
+      const b = x[k + n];
+      const u = i * d + j;
+      const v = j * d + i;
+      out[u] = a;
+      out[v] = a;
+      out[u + size] = b;
+      out[v + size] = -b;
+    }
 }
 
 interface Evaluated {
@@ -99,6 +152,7 @@ interface Evaluated {
   columns: Int32Array;
   re: Float64Array;
   im: Float64Array;
+  hasOnePerRow: boolean;
   /** First part plus the others times inputs. */
   sum(inputs: Float64Array): void;
   /** First part times a number. */
@@ -114,6 +168,7 @@ function evaluated({ rows, columns, parts }: SparseMatrix): Evaluated {
     columns,
     re,
     im,
+    hasOnePerRow: hasOnePerRow({ rows }),
     sum(inputs) {
       re.set(parts[0].re);
       im.set(parts[0].im);
@@ -145,72 +200,109 @@ function evaluated({ rows, columns, parts }: SparseMatrix): Evaluated {
   };
 }
 
-/** out = m x for columns of x. Entries that are real or imaginary cost half. */
+/** out = m x for columns of x: two entries of a row at a time, and imaginary ones at half the cost. */
 function multiply({ rows, columns, re, im }: Evaluated, x: Float64Array, out: Float64Array, width: number): void {
   const d = rows.length - 1;
   const size = d * width;
   out.fill(0);
   for (let i = 0; i < d; i++) {
     const at = i * width;
-    for (let e = rows[i]; e < rows[i + 1]; e++) {
-      const from = columns[e] * width;
+    const end = rows[i + 1];
+    for (let e = rows[i]; e < end; e += 2) {
+      const isLast = e + 1 === end;
+      const f = columns[e] * width;
+      const g = isLast ? f : columns[e + 1] * width;
       const a = re[e];
       const b = im[e];
-      if (b === 0)
+      const a2 = isLast ? 0 : re[e + 1];
+      const b2 = isLast ? 0 : im[e + 1];
+      if (a === 0 && a2 === 0)
         for (let c = 0; c < width; c++) {
-          out[at + c] += a * x[from + c];
-          out[at + c + size] += a * x[from + c + size];
-        }
-      else if (a === 0)
-        for (let c = 0; c < width; c++) {
-          out[at + c] -= b * x[from + c + size];
-          out[at + c + size] += b * x[from + c];
+          out[at + c] -= b * x[f + c + size] + b2 * x[g + c + size];
+          out[at + c + size] += b * x[f + c] + b2 * x[g + c];
         }
       else
         for (let c = 0; c < width; c++) {
-          const p = x[from + c];
-          const q = x[from + c + size];
-          out[at + c] += a * p - b * q;
-          out[at + c + size] += a * q + b * p;
+          const p = x[f + c];
+          const q = x[f + c + size];
+          const r = x[g + c];
+          const s = x[g + c + size];
+          out[at + c] += a * p - b * q + (a2 * r - b2 * s);
+          out[at + c + size] += a * q + b * p + (a2 * s + b2 * r);
         }
     }
   }
 }
 
-/** Upper triangle of x + x^H. */
+/** x + x^H, packed. */
 function addAdjoint(x: Float64Array, out: Float64Array, d: number): void {
   const size = d * d;
+  const n = out.length / 2;
+  let k = 0;
   for (let i = 0; i < d; i++)
-    for (let j = i; j < d; j++) {
-      const k = i * d + j;
-      const t = j * d + i;
-      out[k] = x[k] + x[t];
-      out[k + size] = x[k + size] - x[t + size];
+    for (let j = i; j < d; j++, k++) {
+      const u = i * d + j;
+      const v = j * d + i;
+      out[k] = x[u] + x[v];
+      out[k + n] = x[u + size] - x[v + size];
     }
 }
 
-/** Adds the upper triangle of x m^H. */
+/** Adds x m^H, packed. */
 function addRight({ rows, columns, re, im }: Evaluated, x: Float64Array, out: Float64Array, d: number): void {
   const size = d * d;
+  const n = out.length / 2;
+  let k = 0;
   for (let i = 0; i < d; i++)
-    for (let j = i; j < d; j++)
+    for (let j = i; j < d; j++, k++)
       for (let e = rows[j]; e < rows[j + 1]; e++) {
         const from = i * d + columns[e];
         const p = x[from];
         const q = x[from + size];
-        out[i * d + j] += p * re[e] + q * im[e];
-        out[i * d + j + size] += q * re[e] - p * im[e];
+        out[k] += p * re[e] + q * im[e];
+        if (i !== j) out[k + n] += q * re[e] - p * im[e];
       }
 }
 
-/** The lower triangle from the upper one. */
-function mirror(x: Float64Array, d: number): void {
+/** Adds m x m^H, packed, for a matrix m with at most one entry per row. */
+function addSandwich(
+  { rows, columns, re, im }: Evaluated,
+  x: Float64Array,
+  out: Float64Array,
+  d: number,
+  isReal: boolean,
+): void {
   const size = d * d;
+  const n = out.length / 2;
   for (let i = 0; i < d; i++) {
-    x[i * d + i + size] = 0;
+    const e = rows[i];
+    if (e === rows[i + 1]) continue;
+    const a = re[e];
+    const b = im[e];
+    const row = columns[e] * d;
+    // Where row i of the triangle would start with column 0.
+    const at = i * d - (i * (i + 1)) / 2;
+    out[at + i] += (a * a + b * b) * x[row + columns[e]];
+    if (isReal) {
+      for (let j = i + 1; j < d; j++) {
+        const f = rows[j];
+        if (f === rows[j + 1]) continue;
+        const c = a * re[f];
+        out[at + j] += c * x[row + columns[f]];
+        out[at + j + n] += c * x[row + columns[f] + size];
+      }
+      continue;
+    }
     for (let j = i + 1; j < d; j++) {
-      x[j * d + i] = x[i * d + j];
-      x[j * d + i + size] = -x[i * d + j + size];
+      const f = rows[j];
+      if (f === rows[j + 1]) continue;
+      const p = x[row + columns[f]];
+      const q = x[row + columns[f] + size];
+      // Entry i times the conjugate of entry j.
+      const c = a * re[f] + b * im[f];
+      const s = b * re[f] - a * im[f];
+      out[at + j] += c * p - s * q;
+      out[at + j + n] += c * q + s * p;
     }
   }
 }

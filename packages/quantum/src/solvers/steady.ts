@@ -22,7 +22,17 @@ import { identityOperator, Operator } from "../operators/index.js";
 import { superoperators } from "./generators.js";
 import { hermitianBasis } from "./hermitian.js";
 import { type LindbladOptions, lindblad, type OpenSystem } from "./lindblad.js";
-import { checkJumps, checkKeys, dimensionOf, type Hamiltonian, timeGrid, wholeJump } from "./problem.js";
+import { resolveMethod } from "./methods.js";
+import {
+  checkHamiltonian,
+  checkJumps,
+  checkKeys,
+  dimensionOf,
+  type Hamiltonian,
+  timeGrid,
+  wholeJump,
+} from "./problem.js";
+import { checkArrival, checkSteps } from "./result.js";
 import { type PropagatorOptions, propagator } from "./schrodinger.js";
 
 /** Largest dimension of a system whose generator is stored as a d^2 x d^2 matrix. */
@@ -30,7 +40,7 @@ const denseLimit = 64;
 
 /** Inputs of a generator without drives. */
 function staticGenerator({ hamiltonian: h, jumps: given }: OpenSystem, dtype: "complex64" | "complex128"): Tensor {
-  const d = dimensionOf(h);
+  const d = dimensionOf(checkHamiltonian(h));
   if (h.drives.length > 0 || given.some(({ rate }) => typeof rate === "function"))
     throw new WeftError("steadyState: needs a system without time dependence; use floquetModes or a long evolution");
   if (d > denseLimit)
@@ -92,7 +102,7 @@ function uniqueness(matrix: Tensor, rho: Tensor): Tensor {
 
 /**
  * Propagator of an open system [d^2, d^2]: maps vectorized density matrices (rows one after the other) at time 0 to those at the
- * end. It solves the equation for d^2 Hermitian matrices in one batch.
+ * end. It solves the equation for d^2 Hermitian matrices in one batch. Steps that are too long are refused, as by `Evolution.check`.
  */
 export function superPropagator(
   system: OpenSystem,
@@ -101,10 +111,26 @@ export function superPropagator(
   const d = dimensionOf(system.hamiltonian);
   const basis = hermitianBasis(d);
   const rows = Operator.build(d * d, d * d, (k, at) => basis[k].at(Math.floor(at / d), at % d)).tensor(options.dtype);
-  const images = vmap((rho: Tensor) => lindblad(system, rho, options).final)(rows.reshape([d * d, d, d])) as Tensor;
-  // |i><j| = sum of conj(B_k)_ij B_k; rows of the product are images of the matrix units.
-  return matmul(conj(rows).T, images.reshape([d * d, d * d])).T;
+  const map = (steps: number | undefined): { final: Tensor; reached: Tensor[] } => {
+    const image = (rho: Tensor): { state: Tensor; reached: Tensor[] } => {
+      const run = lindblad(system, rho, { ...options, steps });
+      return { state: run.final, reached: run.reached === null ? [] : [run.reached] };
+    };
+    const images = vmap(image)(rows.reshape([d * d, d, d])) as { state: Tensor; reached: Tensor[] };
+    // |i><j| = sum of conj(B_k)_ij B_k; rows of the product are images of the matrix units.
+    return { final: matmul(conj(rows).T, images.state.reshape([d * d, d * d])).T, reached: images.reached };
+  };
+  const { final, reached } = map(options.steps);
+  if (!hasValues(final)) return final;
+  const { method } = resolveMethod(options.method, "lindblad", options.gradient);
+  const steps = method.tolerance?.maxSteps ?? options.steps!;
+  checkArrival({ reached: reached[0] ?? null, method, steps });
+  checkSteps({ final, error: null, method, steps }, () => map(2 * steps).final);
+  return final;
 }
+
+/** Inside `jit`, `grad` and `vmap` there are no values to check; a wrong map or mode looks like any other. */
+const hasValues = (x: Tensor): boolean => concreteValues(stopGradient(x).real()) !== null;
 
 /** Floquet modes at time 0 as columns [D, D], and their quasi-energies [D] in (-pi / period, pi / period], ascending in no order. */
 export interface FloquetModes {
@@ -121,12 +147,15 @@ export interface FloquetModes {
 const mixing = 0.3719;
 
 /**
- * Floquet modes and quasi-energies of a periodic Hamiltonian, from the propagator over one period.
+ * Floquet modes and quasi-energies of a periodic Hamiltonian, from the propagator over one period. Steps that are too long for it are
+ * refused with an estimate of its error; inside `jit`, `grad` and `vmap`, where there are no values, prefer an adaptive method.
  *
  * @param options - As for `propagator`; `duration` is the period.
  */
 export function floquetModes(h: Hamiltonian, options: PropagatorOptions): FloquetModes {
-  const { final } = propagator(h, options);
+  const run = propagator(h, options);
+  const { final } = run;
+  if (hasValues(final)) run.check();
   const plus = final.add(adjoint(final)).mul(0.5);
   const minus = final.sub(adjoint(final)).mul({ re: 0, im: -0.5 });
   // Both parts are Hermitian and commute, so that a combination has the eigenvectors of the propagator.

@@ -19,9 +19,10 @@ import {
 import { concreteValues } from "../concrete.js";
 import { Operator, type OperatorLike } from "../operators/index.js";
 import { inputTable } from "./generators.js";
-import type { OpenSystem } from "./lindblad.js";
+import { lindblad, type OpenSystem } from "./lindblad.js";
+import type { MethodName } from "./methods.js";
 import { channelsOf, type OpenRates, openRates } from "./open-rates.js";
-import { checkJumps, dimensionOf, type Grid, matrixOf, timeGrid } from "./problem.js";
+import { checkHamiltonian, checkJumps, dimensionOf, type Grid, matrixOf, timeGrid } from "./problem.js";
 import { expectation, type Observables, roomFor } from "./result.js";
 
 /** Options that all kinds of trajectories share. */
@@ -65,6 +66,26 @@ export interface Trajectories {
    * channel between saves.
    */
   records: Tensor;
+  /**
+   * Estimated bias of the mean final density matrix from the length of the steps: that of the master equation with steps of the same
+   * order. Throws if it is above 0.02.
+   */
+  check(): number;
+}
+
+/** Largest bias of the mean state that `check` accepts. */
+const largestBias = 0.02;
+
+/** The bias of averages: the error of equally long steps of `method` in the master equation, which averages obey. */
+export function biasOf(
+  system: OpenSystem,
+  initial: Tensor | OperatorLike,
+  { duration, steps, dtype }: TrajectoryOptions,
+  method: MethodName,
+): number {
+  const grid = timeGrid({ duration, steps, dtype });
+  const rho = startOf(initial, dimensionOf(system.hamiltonian), grid, false);
+  return lindblad(system, rho, { duration, steps, dtype, method }).check({ error: largestBias }).error!;
 }
 
 /** A checked system with its operators as functions. */
@@ -95,7 +116,7 @@ export function setup(system: OpenSystem, options: TrajectoryOptions): Setup {
   const grid = timeGrid(options);
   if (grid.steps % saves !== 0)
     throw new WeftError(`trajectories: ${grid.steps} steps do not divide into ${saves} saves`);
-  const h = system.hamiltonian;
+  const h = checkHamiltonian(system.hamiltonian);
   const jumps = checkJumps(system.jumps, h);
   if (jumps.length === 0) throw new WeftError("trajectories: the system has no jump operators; use schrodinger");
   const channels = channelsOf(h, jumps, grid);
@@ -158,7 +179,7 @@ export function runTrajectories<C>(
   options: TrajectoryOptions,
   process: Process<C>,
   noise: Tensor | null = null,
-): Trajectories {
+): Omit<Trajectories, "check"> {
   const { grid, saves, every, drives, channels } = ready;
   const observables = Object.entries(options.observables ?? {}).map(([name, given]) => {
     const matrix =

@@ -4,7 +4,9 @@ import { adjoint, full, matmul, real, stack, Tensor } from "@weft/core/internal/
 import { concreteValues } from "../concrete.js";
 import { identityOperator } from "../operators/index.js";
 import {
+  type CheckLimits,
   checkArrival,
+  checkSteps,
   type Evolution,
   type PropagatorOptions,
   propagator,
@@ -14,6 +16,14 @@ import {
 import type { BoundDevice, QuantumDevice } from "./device.js";
 import { checkSampling } from "./sampling.js";
 import { checkAssignment, computationalStates, dressedStates, levelsOfState } from "./spectrum.js";
+
+/** What `DeviceEvolution.check` accepts. */
+interface DeviceLimits extends CheckLimits {
+  /** Largest population of the highest level of a part. Default: 1e-3. */
+  topWeight?: number;
+  /** Largest change of a squared norm. Default: 1e-6, in complex64 1e-3. */
+  norm?: number;
+}
 
 /** Options of `evolve`. */
 export interface EvolveOptions extends Omit<PropagatorOptions, "duration" | "columns"> {
@@ -32,7 +42,7 @@ export interface DeviceEvolution extends Evolution {
   /** Mean population of the highest level of each part that has non-computational levels. */
   topWeight: Record<string, Tensor>;
   /** Throws if the result is not valid: NaN, a populated highest level (truncation), or a norm that differs from 1. */
-  check(options?: { topWeight?: number; norm?: number }): Validity;
+  check(limits?: DeviceLimits): Validity;
 }
 
 /**
@@ -66,18 +76,22 @@ export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptio
   const total = durationOf(bound, duration);
   const states = computationalStates(bound);
   const whole = states.length === D && basis === "product";
-  const solve = (columns?: Tensor): Evolution => propagator(h, { ...rest, duration: total, columns });
+  const solve = (columns?: Tensor, more: PropagatorOptions = {}): Evolution =>
+    propagator(h, { ...rest, duration: total, columns, ...more });
+  let columns: Tensor | undefined;
   let run: Evolution;
   let unitary: Tensor;
   if (whole) {
     run = solve();
     unitary = run.final;
   } else if (basis === "product") {
-    run = solve(computationalFrame(bound, basis, rest.dtype).T);
+    columns = computationalFrame(bound, basis, rest.dtype).T;
+    run = solve(columns);
     unitary = run.final.take(states, 0);
   } else {
     const frame = computationalFrame(bound, basis);
-    run = solve(frame.T);
+    columns = frame.T;
+    run = solve(columns);
     unitary = matmul(adjoint(frame.cast(run.final.dtype)), run.final);
   }
   const weight = (x: Tensor): Tensor => real(x).square().add(x.imag().square());
@@ -92,7 +106,8 @@ export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptio
   const norms = weight(run.final).sum(0);
   const check: DeviceEvolution["check"] = (limits = {}) => {
     checkSampling(bound, total, run);
-    return checkResult(run, norms, topWeight, limits, (name) => bound.device.parts[name].structure.levels);
+    const validity = checkResult(run, norms, topWeight, limits, (name) => bound.device.parts[name].structure.levels);
+    return { ...validity, error: checkSteps(run, () => solve(columns, { steps: 2 * run.steps }).final, limits) };
   };
   return { ...run, unitary, leaked, topWeight, check };
 }
@@ -148,7 +163,7 @@ function checkResult(
   run: Evolution,
   norms: Tensor,
   topWeight: Record<string, Tensor>,
-  limits: { topWeight?: number; norm?: number },
+  limits: DeviceLimits,
   levelsOf: (name: string) => number,
 ): Validity {
   const { topWeight: topLimit = 1e-3, norm = roomFor(run.final) } = limits;
@@ -171,5 +186,5 @@ function checkResult(
           `(${levelsOf(name)} levels): the truncation is too small; raise levels`,
       );
   }
-  return { norm: Math.max(...sizes), smallestEigenvalue: null };
+  return { norm: Math.max(...sizes), smallestEigenvalue: null, error: null };
 }
