@@ -29,7 +29,7 @@ export {
   streamText,
   type TokenOptions,
 } from "./generate/index.js";
-export { defineModel, type Model, type ModelLossOptions, type ModelOptions } from "./model/index.js";
+export { defineModel, type Model, type ModelLossOptions, type ModelOptions, type ProblemType } from "./model/index.js";
 export {
   type BatchOptions,
   type ChatMessage,
@@ -47,6 +47,8 @@ export {
 export {
   type Adapter,
   type Adapters,
+  type ClassifyOptions,
+  classifyTexts,
   type FineTuning,
   type FineTuningOptions,
   fineTuning,
@@ -60,6 +62,8 @@ export {
   packSequences,
   readTexts,
   splitParams,
+  type TextColumns,
+  type TextPrediction,
   type Trained,
   type TuningBatch,
 } from "./tune/index.js";

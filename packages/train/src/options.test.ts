@@ -11,7 +11,7 @@ const others = [
   ...["syntheticTable", "watch", "resolveConfig", "readConfig", "loadConfig", "loadAnyConfig"],
 ];
 
-for (const name of ["@weft/cluster", "@weft/models", "@weft/train", "@weft/train/data"])
+for (const name of ["@weft/cluster", "@weft/models", "@weft/train"])
   test(`every function of ${name} refuses options that do not exist`, async () => {
     const entry = import.meta.resolve(name);
     const module = (await import(entry)) as Record<string, unknown>;

@@ -89,11 +89,12 @@ function readConfig(fields: Fields, vocabulary: number): BertConfig {
   };
 }
 
-function backboneTable(name: string, c: BertConfig): ParameterTable {
+/** @param positions - Rows of the table of positions. */
+function backboneTable(name: string, c: BertConfig, positions = c.maxPositions): ParameterTable {
   const { width, feedForward } = c;
   return {
     ...embeddingTable(`${name}.embeddings.word_embeddings`, c.vocabulary, width),
-    ...embeddingTable(`${name}.embeddings.position_embeddings`, c.maxPositions, width),
+    ...embeddingTable(`${name}.embeddings.position_embeddings`, positions, width),
     ...embeddingTable(`${name}.embeddings.token_type_embeddings`, c.types, width),
     ...normTable(`${name}.embeddings.LayerNorm`, width),
     ...layerTables(`${name}.encoder.layer`, c.layers, (at) => ({
@@ -215,11 +216,10 @@ export const roberta: Architecture<BertConfig> = {
   ignored: [/(^|\.)embeddings\.position_ids$/, /^lm_head\.decoder\./],
   config(fields) {
     const c = readConfig(fields, 50265);
-    // Positions start after the padding id, so the table has that many rows more than there are positions.
     const padToken = c.padToken ?? 1;
     if (c.maxPositions <= padToken + 1)
       throw fields.error("max_position_embeddings", `is ${c.maxPositions}; it must be above pad_token_id + 1`);
-    return { ...c, padToken };
+    return { ...c, padToken, maxPositions: c.maxPositions - padToken - 1 };
   },
 
   parameters(c, task) {
@@ -238,7 +238,9 @@ export const roberta: Architecture<BertConfig> = {
         ...(c.tied ? {} : denseTable("lm_head.decoder", c.vocabulary, width)),
       },
     };
-    return { ...backboneTable("roberta", c), ...heads[task as keyof typeof heads] };
+    // Positions start after the padding id, so the table has that many rows more than there are positions.
+    const positions = c.maxPositions + (c.padToken as number) + 1;
+    return { ...backboneTable("roberta", c, positions), ...heads[task as keyof typeof heads] };
   },
 
   apply(params, batch, c, task, options): Outputs {
@@ -249,7 +251,7 @@ export const roberta: Architecture<BertConfig> = {
     };
     const { ids, length } = idsOf("apply", batch);
     const padToken = c.padToken as number;
-    checkLength("apply", length, c.maxPositions - padToken - 1);
+    checkLength("apply", length, c.maxPositions);
     const dropout = Dropout.of(options);
     const real = ids.notEqual(padToken).cast("int32");
     const counted =

@@ -43,7 +43,9 @@ export interface Batch {
 
 /** Keys and values of earlier tokens: one tensor [batch, heads, slots, size] per layer. */
 export interface KeyValueCache {
+  /** Keys of every layer. */
   keys: Tensor[];
+  /** Values of every layer. */
   values: Tensor[];
 }
 
@@ -94,11 +96,13 @@ export interface CommonConfig {
   readonly initializerRange: number;
   /** Number of classes of a head. */
   readonly labels: number;
+  /** Number of layers. */
   readonly layers: number;
+  /** Size of the hidden state of a token. */
   readonly width: number;
   /** Number of token ids; 0 for models of images. */
   readonly vocabulary: number;
-  /** Maximum number of positions. */
+  /** Maximum number of tokens of a text, or of patches and the class token of an image. */
   readonly maxPositions: number;
   /** Id of the padding token, null without one. */
   readonly padToken: number | null;

@@ -1,12 +1,14 @@
 // Loading: every tensor of the files is matched with the parameter table of the architecture, read, and moved to the device
 // before the next one, so that the host holds one tensor at a time.
 
+import { readdir } from "node:fs/promises";
 import { type DType, key, OutOfMemoryError, session, splitKey, type Tensor } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
 import { fromStorage } from "@weft/core/internal/tensor";
 import { type ModelTask, type Params, sizeOf, tasks, treeOf } from "../architectures/index.js";
-import { ModelError, readGenerationConfig, readJson } from "../config/index.js";
+import { Fields, ModelError, readGenerationConfig, readJson } from "../config/index.js";
 import { defineModel, drawParameter, type Model, type ModelOptions } from "../model/index.js";
+import { type AdapterFolder, adapterConfigName, mergeAdapters, openAdapters } from "./adapters.js";
 import { openTensors, type TensorFolder } from "./shards.js";
 
 /** Options of {@link loadPretrained}. */
@@ -17,6 +19,8 @@ export interface LoadOptions extends ModelOptions {
   onTensor?: (name: string, done: number, total: number) => void;
   /** Seed of parameters that the files lack, such as a new classification head. */
   seed?: number;
+  /** Folder of LoRA adapters that `peft` or Weft wrote; they are merged into the weights. */
+  adapter?: string;
 }
 
 /** A model with its parameters. */
@@ -131,6 +135,21 @@ async function upload(files: TensorFolder, name: string, dtype: DType | "auto"):
   return cast;
 }
 
+/** Why a folder without config.json is not that of a model. */
+async function noModel(folder: string): Promise<ModelError> {
+  const files = await readdir(folder).catch((): string[] => []);
+  if (files.includes(adapterConfigName))
+    return new ModelError(
+      `${folder}: holds LoRA adapters, not a model; load the model that they belong to, with this folder as its adapter`,
+    );
+  const gguf = files.find((name) => name.toLowerCase().endsWith(".gguf"));
+  if (gguf !== undefined)
+    return new ModelError(
+      `${folder}: holds ${gguf}, and the format GGUF is not read; give the folder that it was made from (config.json, model.safetensors)`,
+    );
+  return new ModelError(`${folder}: has no config.json; give the folder of a model`);
+}
+
 /**
  * Loads a model from a folder with `config.json` and `model.safetensors` (or shards with an index). Tensors go to the current
  * device one by one. A head that the files lack is drawn anew, and listed in `initialized`.
@@ -140,11 +159,30 @@ async function upload(files: TensorFolder, name: string, dtype: DType | "auto"):
  */
 export async function loadPretrained(folder: string, options: LoadOptions = {}): Promise<PretrainedModel> {
   // The dtype may be "auto", which is checked below.
-  const { dtype = "float32", seed = 0, onTensor: _, ...modelOptions } = options;
-  checkOptions("loadPretrained", { ...options, dtype: undefined }, ["task", "labels", "dtype", "onTensor", "seed"]);
+  const { adapter } = options;
+  const known = ["task", "labels", "dtype", "onTensor", "seed", "adapter"] as const;
+  checkOptions("loadPretrained", { ...options, dtype: undefined }, known);
+  if (adapter === undefined) return loadFolder(folder, options, null);
+  const opened = await openAdapters(adapter);
+  try {
+    return await loadFolder(folder, { ...(opened.task !== undefined && { task: opened.task }), ...options }, opened);
+  } finally {
+    await opened.close();
+  }
+}
+
+async function loadFolder(
+  folder: string,
+  options: LoadOptions,
+  adapters: AdapterFolder | null,
+): Promise<PretrainedModel> {
+  const { dtype = "float32", seed = 0, onTensor: _, adapter: __, ...modelOptions } = options;
   const json = await readJson(folder, "config.json");
-  if (json === null) throw new ModelError(`${folder}: has no config.json; give the folder of a model`);
-  const model = defineModel(json, modelOptions);
+  if (json === null) throw await noModel(folder);
+  // A head that was trained with the adapters has their number of classes.
+  const labels = adapters?.labels;
+  const hasOther = labels !== undefined && new Fields(json).labels() !== labels;
+  const model = defineModel(json, { ...(hasOther && { labels }), ...modelOptions });
   const generation = await readGenerationConfig(folder);
   if (dtype !== "auto" && !floats.includes(dtype))
     throw new ModelError(`loadPretrained: dtype is auto, float32, bfloat16, float16 or float64, got ${String(dtype)}`);
@@ -177,13 +215,14 @@ export async function loadPretrained(folder: string, options: LoadOptions = {}):
         drawParameter(model.parameters[name], keys.index(i), model.config.initializerRange, own).realize(),
       );
     });
+    const given = adapters === null ? [] : await mergeAdapters(model, loaded, adapters);
     const ordered = Object.keys(model.parameters).map((name) => [name, loaded.get(name) as Tensor] as const);
     return {
       ...model,
       ...(generation !== null && { generation }),
       params: treeOf(ordered),
       folder,
-      initialized: missing,
+      initialized: missing.filter((name) => !given.includes(name)),
       unused,
     };
   } catch (error) {

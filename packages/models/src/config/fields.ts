@@ -1,7 +1,8 @@
 // Checked access to the fields of config.json: every number has bounds, every choice a list, and errors name the field.
 import { type JsonObject, ModelError } from "./json.js";
 
-const show = (value: unknown): string => (JSON.stringify(value) ?? "undefined").slice(0, 80);
+const show = (value: unknown): string =>
+  (typeof value === "number" ? String(value) : (JSON.stringify(value) ?? "undefined")).slice(0, 80);
 
 /** Bounds and default of a number. */
 interface NumberField {

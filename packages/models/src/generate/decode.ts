@@ -4,6 +4,7 @@
 import { setImmediate } from "node:timers/promises";
 import {
   arange,
+  gather,
   type Jitted,
   jit,
   type Key,
@@ -94,11 +95,17 @@ const positionsFrom = (slots: Tensor, pads: Tensor, most: number): Tensor =>
     .minimum(most - 1)
     .cast("int32");
 
+/** What is emitted for a token whose score is NaN. */
+const notANumber = -1;
+
 function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tensor, sampling: Sampling): Step {
   const [rest, mine] = splitKey(state.key, 2);
   const token = chooseToken(logits, sampling, state.seen ?? null, mine);
   const seen = state.seen === undefined ? {} : { seen: withToken(state.seen, token) };
-  return { emitted: token, state: { ...state, ...seen, token: token.add(0), slot, key: rest } };
+  // A score that is not a number compares with nothing: the choice would be any token.
+  const score = gather(logits, token.unsqueeze(1), 1).squeeze(1);
+  const emitted = token.where(score.isNaN().logicalNot(), notANumber).cast("int32");
+  return { emitted, state: { ...state, ...seen, token: token.add(0), slot, key: rest } };
 }
 
 function makePrograms(model: Model): Programs {
@@ -268,6 +275,10 @@ export async function* generateTokens(
       yield prompts.map((_, row) => {
         if (done[row]) return null;
         const token = Number(tokens[row]);
+        if (token === notANumber)
+          throw new ModelError(
+            `generate: the scores of prompt ${row} are not numbers (NaN); are weights of the model damaged${firstLeaf(params).dtype === "float16" ? ", or do values overflow in float16? Load it in bfloat16" : "?"}`,
+          );
         done[row] = ends.has(token) || --room[row] === 0;
         return token;
       });

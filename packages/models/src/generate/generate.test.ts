@@ -5,6 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { key, memory, setDevice, tensor } from "@weft/core";
+import { mapNamed } from "@weft/core/nn";
 import {
   defineModel,
   generate,
@@ -255,4 +256,21 @@ test("tokenizers and chat templates equal transformers", needsTransformers, asyn
   });
   assert.equal(tokenizer.decode(own[1]), texts[1]);
   await assert.rejects(loadTokenizer(dir, 100), /ids up to 261, its model has 100/);
+});
+
+test("scores that are not numbers are an error, not a token", async () => {
+  const model = defineModel(configs.gpt2, { task: "causal-lm" });
+  const params = mapNamed(model.init(key(1)), (name, leaf) =>
+    name === "transformer.ln_f.bias" ? leaf.mul(Number.NaN) : leaf,
+  );
+  for (const options of [
+    {},
+    { temperature: 1, topK: 3, seed: 4 },
+    { temperature: 0.7, topP: 0.5 },
+    { repetitionPenalty: 2 },
+  ])
+    await assert.rejects(
+      generateTokens(model, params, [[5, 6]], { maxNewTokens: 2, ...options }).next(),
+      /the scores of prompt 0 are not numbers \(NaN\)/,
+    );
 });

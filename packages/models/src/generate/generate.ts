@@ -16,6 +16,7 @@ export interface GenerateOptions extends TokenOptions {
 
 /** One generated text. */
 export interface Generated {
+  /** The text after the prompt. */
   text: string;
   /** New tokens, without the one that ended the text. */
   tokens: number[];

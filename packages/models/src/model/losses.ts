@@ -39,6 +39,15 @@ function problemOf(logits: Tensor, labels: Tensor): ProblemType {
 
 function classLoss(logits: Tensor, labels: Tensor, given: ProblemType | null): Tensor {
   const problem = given ?? problemOf(logits, labels);
+  // Shapes that only broadcast would give a loss that nobody meant.
+  const shape = problem === "single_label_classification" ? logits.shape.slice(0, -1) : logits.shape;
+  const isFlat = problem === "regression" && logits.shape.at(-1) === 1 && labels.shape.length === 1;
+  if (labels.shape.join() !== shape.join() && !(isFlat && labels.shape[0] === logits.shape[0]))
+    throw new ModelError(
+      `loss: labels have shape [${labels.shape.join(", ")}], expected [${shape.join(", ")}]: ${problem} (problem_type of the configuration, or by the dtype of the labels)`,
+    );
+  if (problem === "single_label_classification" && floats.includes(labels.dtype))
+    throw new ModelError(`loss: labels are ${labels.dtype}; classes are whole numbers (int32)`);
   if (problem === "regression")
     return mseLoss(logits.cast("float32").reshape([...labels.shape]), labels.cast("float32"));
   if (problem === "multi_label_classification")

@@ -51,6 +51,8 @@ export interface Model {
   readonly json: JsonObject;
   /** Names of the classes. */
   readonly labels: readonly string[];
+  /** The kind of classification that the configuration names; null if the labels of a batch decide. */
+  readonly problem: ProblemType | null;
   /** Shapes of the parameters by name. */
   readonly parameters: ParameterTable;
   /** The architecture. */
@@ -155,6 +157,7 @@ export function defineModel(config: JsonObject, options: ModelOptions = {}): Mod
     config: checked,
     json: { ...json, architectures: [architecture.classes[task]] },
     labels: labelNames(fields, checked.labels),
+    problem,
     parameters,
     architecture,
     unknownKeys: unknownKeys(fields),

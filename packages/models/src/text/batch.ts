@@ -19,8 +19,11 @@ export interface BatchOptions {
 
 /** Inputs of a model, int32 [texts, length]. */
 export interface TextBatch {
+  /** Token ids, padded. */
   inputIds: Tensor;
+  /** 1 for tokens, 0 for padding. */
   attentionMask: Tensor;
+  /** 0 for the first text of a pair, 1 for the second. */
   tokenTypeIds: Tensor;
 }
 

@@ -33,6 +33,14 @@ test("a byte-level tokenizer without special tokens keeps the second text, types
   assert.deepEqual((await loadTokenizer(dir)).encode("a!!b").ids, [97, 33, 33, 98]);
 });
 
+test("a chat template of a file of its own has the same limit of length as one of the settings", async () => {
+  const dir = join(folder, "long-template");
+  writeTokenizer(dir);
+  writeFileSync(join(dir, "chat_template.jinja"), "a".repeat(2 ** 18 + 1));
+  const tokenizer = await loadTokenizer(dir);
+  await assert.rejects(tokenizer.chat([{ role: "user", content: "x" }]), /chat template has 262145 characters/);
+});
+
 test("texts are cut as by the published tokenizers, whatever the script and the behavior of delimiters", () => {
   const digits = { type: "Split", pattern: { Regex: "\\d+|[.,!?]" } };
   // Values of `pre_tokenize_str` of the Python package tokenizers.

@@ -18,7 +18,9 @@ export interface EncodeOptions {
 
 /** A message of a conversation. The model's chat template may read further keys, such as `tool_calls`. */
 export interface ChatMessage {
+  /** Who speaks, such as `system`, `user` or `assistant`. */
   role: string;
+  /** What is said: a text, or parts as the template expects them. */
   content?: string | readonly object[] | null;
   [key: string]: unknown;
 }
@@ -37,7 +39,9 @@ export interface ChatOptions {
 
 /** Ids of a text; `types` are 0 for the first text of a pair and 1 for the second. */
 export interface Encoded {
+  /** Token ids, special tokens included. */
   ids: number[];
+  /** 0 for tokens of the first text, 1 for those of the second. */
   types: number[];
 }
 
@@ -49,11 +53,15 @@ export interface TextTokenizer {
   readonly vocabulary: number;
   /** Ids of special tokens by name; null where the tokenizer has none. */
   readonly special: { readonly pad: number | null; readonly eos: number | null; readonly mask: number | null };
+  /** Side at which long texts are cut. */
+  readonly truncationSide: "left" | "right";
   /** Side at which batches are padded. */
   readonly paddingSide: "left" | "right";
   /** All special ids. */
   readonly specialIds: ReadonlySet<number>;
+  /** Token ids of a text or of a pair of texts. */
   encode(text: string, options?: EncodeOptions): Encoded;
+  /** The text of token ids. */
   decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): string;
   /** The text of a conversation by the model's chat template, ready to be encoded without special tokens. */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): Promise<string>;
@@ -67,8 +75,16 @@ function templateOf(settings: JsonObject, folder: string): string {
   const chosen = Array.isArray(given) ? given.find((t) => isJsonObject(t) && t["name"] === "default") : given;
   const text = isJsonObject(chosen) ? chosen["template"] : chosen;
   if (typeof text !== "string") throw new ModelError(`${folder}: its tokenizer_config.json has no chat_template`);
-  if (text.length > maxTemplate) throw new ModelError(`${folder}: its chat_template has ${text.length} characters`);
   return text;
+}
+
+/** The chat template of a folder: of a file of its own, or of the settings. */
+async function readTemplate(file: string | null, settings: JsonObject, folder: string): Promise<string> {
+  const { readFile, stat } = await import("node:fs/promises");
+  const length = file === null ? templateOf(settings, folder).length : (await stat(file)).size;
+  if (length > maxTemplate)
+    throw new ModelError(`${folder}: its chat template has ${length} characters; at most ${maxTemplate} are read`);
+  return file === null ? templateOf(settings, folder) : readFile(file, "utf8");
 }
 
 /** Where a sequence occurs in a list from a position on; -1 if it does not. */
@@ -157,6 +173,15 @@ export function tokenizerOf(file: unknown, label: string): TextTokenizer {
   return makeTokenizer(joinTokenizerFiles(label, file, {}, {}), label, label, null);
 }
 
+/** The largest id of the pieces of a `tokenizer.json`; -1 if it has none. */
+function largestId(file: JsonObject): number {
+  const pieces = isJsonObject(file["model"]) ? file["model"]["vocab"] : null;
+  if (Array.isArray(pieces)) return pieces.length - 1;
+  let largest = -1;
+  if (isJsonObject(pieces)) for (const id of Object.values(pieces)) largest = Math.max(largest, Number(id));
+  return largest;
+}
+
 function makeTokenizer(
   { file, settings }: TokenizerFiles,
   label: string,
@@ -164,6 +189,14 @@ function makeTokenizer(
   templateFile: string | null,
   vocabulary?: number,
 ): TextTokenizer {
+  const checkIds = (largest: number): void => {
+    if (vocabulary !== undefined && largest >= vocabulary)
+      throw new ModelError(
+        `${folder}: its tokenizer makes ids up to ${largest}, its model has ${vocabulary} (vocab_size); they do not belong together`,
+      );
+  };
+  // Before anything is made of a vocabulary that may be huge.
+  checkIds(largestId(file));
   let own: Tokenizer;
   let known: Map<string, number>;
   try {
@@ -183,10 +216,7 @@ function makeTokenizer(
   let largest = -1;
   for (const id of known.values()) largest = Math.max(largest, id);
   if (largest < 0) throw new ModelError(`${label}: has no vocabulary`);
-  if (vocabulary !== undefined && largest >= vocabulary)
-    throw new ModelError(
-      `${folder}: its tokenizer makes ids up to ${largest}, its model has ${vocabulary} (vocab_size); they do not belong together`,
-    );
+  checkIds(largest);
   const idOf = (name: string): number | null => {
     const text = tokenText(settings[name]);
     return text === null ? null : (own.token_to_id(text) ?? null);
@@ -247,6 +277,7 @@ function makeTokenizer(
     vocabulary: largest + 1,
     special: { pad: idOf("pad_token"), eos: idOf("eos_token"), mask: idOf("mask_token") },
     specialIds,
+    truncationSide: cutsLeft ? "left" : "right",
     paddingSide: settings["padding_side"] === "left" ? "left" : "right",
     encode(text, { pair, specialTokens = true, maxLength } = {}) {
       const { ids, types } = whole(text, pair, specialTokens);
@@ -270,8 +301,7 @@ function makeTokenizer(
       if (wrong >= 0) throw new ModelError(`chat: message ${wrong} has no role; a message is { role, content }`);
       if (messages.length === 0) throw new ModelError("chat: there is no message; give at least one { role, content }");
       const { renderTemplate } = await import("./chat-template.js");
-      const { readFile } = await import("node:fs/promises");
-      const text = templateFile === null ? templateOf(settings, folder) : await readFile(templateFile, "utf8");
+      const text = await readTemplate(templateFile, settings, folder);
       try {
         return renderTemplate(text, {
           ...Object.fromEntries(named),

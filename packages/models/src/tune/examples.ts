@@ -6,6 +6,7 @@ import { ignoredLabel } from "../model/index.js";
 
 /** Rows of packed sequences. */
 export interface Packed {
+  /** Token ids [rows, length], int32. */
   inputIds: Tensor;
   /** Number of the sequence within its row, from 1; 0 is padding. */
   segmentIds: Tensor;

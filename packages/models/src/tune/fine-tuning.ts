@@ -2,7 +2,7 @@
 // and a few options.
 import { type Key, key, type Tensor, tensor } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
-import { loadStateDict, stateDict } from "@weft/core/nn";
+import { classCounts, loadStateDict, stateDict } from "@weft/core/nn";
 import type { Batch, ModelTask, Params } from "../architectures/index.js";
 import { type PretrainedModel, savePretrained } from "../checkpoint/index.js";
 import { type JsonObject, ModelError } from "../config/index.js";
@@ -11,12 +11,14 @@ import { encodeTexts, frameOf, padRows, type TextTokenizer } from "../text/index
 import { maskTokens, packSequences } from "./examples.js";
 import { type Adapters, type Lora, type LoraOptions, loraOf, splitParams } from "./lora.js";
 import { openModel } from "./open-model.js";
-import { type LabeledText, readTexts } from "./rows.js";
+import { type LabeledText, readTexts, type TextColumns } from "./rows.js";
 
 /** Options of {@link fineTuning}. */
 export interface FineTuningOptions {
   /** Folder of the pretrained model; none for a new one, see `config`. */
   from?: string;
+  /** Folder of LoRA adapters that are merged into the pretrained model first. */
+  adapter?: string;
   /**
    * Configuration of a new model in the format of `config.json`, instead of `from`: it starts with random parameters and a tokenizer
    * with `vocab_size` pieces of the texts.
@@ -24,8 +26,12 @@ export interface FineTuningOptions {
   config?: JsonObject;
   /** `classification` (default), `causal-lm` or `masked-lm`. */
   task?: ModelTask;
-  /** Texts with labels: a `.csv` or `.jsonl` file, or several. */
+  /** Texts with labels: a `.csv`, `.tsv`, `.jsonl` or `.parquet` file, or several. */
   data: string | readonly string[];
+  /** Columns of the text, if it has no usual name. */
+  text?: string | readonly string[];
+  /** Column of the class, if it has no usual name. */
+  label?: string;
   /** Texts for the evaluation after each epoch: a file, or the share of the training texts that are held out for it. */
   validation?: string | number;
   /** Texts for one evaluation at the end. */
@@ -51,29 +57,48 @@ export interface FineTuningOptions {
 }
 
 const fineTuningNames = [
-  ...["from", "config", "task", "data", "validation", "test", "maskShare", "packed", "labels"],
+  ...[
+    "from",
+    "adapter",
+    "config",
+    "task",
+    "data",
+    "text",
+    "label",
+    "validation",
+    "test",
+    "maskShare",
+    "packed",
+    "labels",
+  ],
   ...["maxLength", "compute", "lora", "freeze", "checkpoint", "seed"],
 ] as (keyof FineTuningOptions)[];
 
 /** The trained parameters: those of the model that are not frozen, and adapters. */
 export interface Trained {
+  /** Parameters of the model by name. */
   params?: Record<string, Tensor>;
+  /** LoRA adapters by layer. */
   adapters?: Adapters;
 }
 
 /** A fine-tuning task for `train` of @weft/train. */
 export interface FineTuning {
+  /** The model before training. */
   readonly pretrained: PretrainedModel;
+  /** The tokenizer of its folder. */
   readonly tokenizer: TextTokenizer;
   /** Draws what is trained. */
   model: { init(key: Key): Trained };
+  /** Mean loss of a batch. */
   loss(trained: Trained, batch: TuningBatch, options: { key: Key; train: boolean }): Tensor;
   /** Number of labels in a batch that the loss is a mean over. */
   weight(batch: TuningBatch, options: { key: Key; train: boolean }): Tensor;
+  /** The splits as token ids. */
   data: { train: TuningBatch; validation?: TuningBatch; test?: TuningBatch };
   /** Names of the classes; none for language models. */
   readonly classes: readonly string[];
-  /** Number of rows of a batch whose class is predicted; for token classification the sum of the shares of right tags. */
+  /** Counts of right predictions, predictions and labels by class [3, classes]; of tags for token classification. */
   correct(trained: Trained, batch: TuningBatch): Tensor;
   /** All parameters of the model after training: adapters are merged. */
   finish(trained: Trained): Params;
@@ -85,11 +110,13 @@ export interface FineTuning {
 
 /** Texts as tensors with one row per text, or several texts per row. */
 export interface TuningBatch {
+  /** Token ids [rows, length], int32. */
   inputIds: Tensor;
   /** Absent for packed rows. */
   attentionMask?: Tensor;
   /** Packed rows only. */
   segmentIds?: Tensor;
+  /** Class per row, or label per token; -100 is ignored. */
   labels: Tensor;
 }
 
@@ -151,7 +178,12 @@ async function encodeRows(
     );
   const cut = rows.map((_, i) => pieces(all.subarray(offsets[i], offsets[i + 1]), frame, length));
   if (packed) return packSequences(cut.flat(), length, padToken);
-  const encoded = cut.map(([first]) => first);
+  // A text that is too long loses its end, or its beginning if the tokenizer cuts there.
+  const encoded = cut.map(([first], i) => {
+    if (cut[i].length === 1 || tokenizer.truncationSide === "right") return first;
+    const own = all.subarray(offsets[i], offsets[i + 1]);
+    return [...own.subarray(0, frame.before), ...own.subarray(own.length - length + frame.before)];
+  });
   const shape = [rows.length, length];
   const ids = padRows(encoded, length, padToken);
   const mask = padRows(
@@ -210,10 +242,12 @@ function encodeWords(
         labels.push(at === 0 ? (numbers.get(tags[k]) as number) : ignoredLabel);
       });
     });
+    const kept = (list: readonly number[]): number[] =>
+      tokenizer.truncationSide === "right" ? list.slice(0, room) : list.slice(-room);
     const blank = (list: readonly number[]): number[] => list.map(() => ignoredLabel);
     return {
-      ids: [...start, ...ids.slice(0, room), ...close],
-      labels: [...blank(start), ...labels.slice(0, room), ...blank(close)],
+      ids: [...start, ...kept(ids), ...close],
+      labels: [...blank(start), ...kept(labels), ...blank(close)],
     };
   });
   const shape = [rows.length, length];
@@ -234,20 +268,42 @@ function encodeWords(
   };
 }
 
+/** The columns that options name. */
+const columnsOf = ({ text, label }: FineTuningOptions): TextColumns => ({
+  ...(text !== undefined && { text }),
+  ...(label !== undefined && { label }),
+});
+
+/** Numbers of the texts that are held out: the same at every call, and without a rhythm, because the classes of a file may have one. */
+function heldOut(rows: number, share: number): Set<number> {
+  const count = Math.floor(rows * share);
+  if (count === 0)
+    throw new ModelError(
+      `fineTuning: validation is ${share}, which is less than one of ${rows} texts; give a larger share`,
+    );
+  const random = Uint32Array.from({ length: rows }, (_, i) => {
+    const mixed = Math.imul(i ^ (i >>> 16), 0x7feb352d);
+    return Math.imul(mixed ^ (mixed >>> 15), 0x846ca68b);
+  });
+  const order = Array.from(random, (_, i) => i).sort((a, b) => random[a] - random[b] || a - b);
+  return new Set(order.slice(0, count));
+}
+
 /** Training texts, and those held out or read for validation. */
 async function trainingRows(
-  data: FineTuningOptions["data"],
-  validation: FineTuningOptions["validation"],
+  options: FineTuningOptions,
 ): Promise<{ train: LabeledText[]; validation: LabeledText[] | null }> {
+  const { data, validation } = options;
+  const columns = columnsOf(options);
   const rows: LabeledText[] = [];
-  for (const path of typeof data === "string" ? [data] : data) for (const row of await readTexts(path)) rows.push(row);
+  for (const path of typeof data === "string" ? [data] : data)
+    for (const row of await readTexts(path, columns)) rows.push(row);
   if (validation === undefined) return { train: rows, validation: null };
-  if (typeof validation === "string") return { train: rows, validation: await readTexts(validation) };
+  if (typeof validation === "string") return { train: rows, validation: await readTexts(validation, columns) };
   if (!(validation > 0 && validation < 1))
     throw new ModelError(`fineTuning: validation is a file, or a share between 0 and 1, got ${validation}`);
-  // Every n-th text: the same ones at every call, whatever the order of classes in the file.
-  const isHeldOut = (i: number): boolean => Math.floor((i + 1) * validation) > Math.floor(i * validation);
-  return { train: rows.filter((_, i) => !isHeldOut(i)), validation: rows.filter((_, i) => isHeldOut(i)) };
+  const held = heldOut(rows.length, validation);
+  return { train: rows.filter((_, i) => !held.has(i)), validation: rows.filter((_, i) => held.has(i)) };
 }
 
 /** Whether a parameter belongs to a new head, which LoRA trains as a whole. */
@@ -260,14 +316,14 @@ const isNew = (pretrained: PretrainedModel, name: string): boolean => pretrained
  */
 export async function fineTuning(options: FineTuningOptions): Promise<FineTuning> {
   checkOptions("fineTuning", options, fineTuningNames);
-  const { task = "classification", data, maxLength = 128, compute, lora, freeze = [], packed = false } = options;
+  const { task = "classification", maxLength = 128, compute, lora, freeze = [], packed = false } = options;
   if (task === "base")
     throw new ModelError("fineTuning: task is classification, token-classification, causal-lm or masked-lm, got base");
   const isTagger = task === "token-classification";
   if (packed && (task === "classification" || isTagger))
     throw new ModelError("fineTuning: packed is for language models; a text of a classifier has a row of its own");
-  const { train: rows, validation: others } = await trainingRows(data, options.validation);
-  const tests = options.test === undefined ? null : await readTexts(options.test);
+  const { train: rows, validation: others } = await trainingRows(options);
+  const tests = options.test === undefined ? null : await readTexts(options.test, columnsOf(options));
   const splits = { data: rows, validation: others, test: tests };
   const classes = isTagger
     ? classNames(mapped(splits, asTags), options.labels)
@@ -275,6 +331,10 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
       ? classNames(splits, options.labels)
       : null;
   const { pretrained, tokenizer } = await openModel({ ...options, task }, classes, () => rows.map(({ text }) => text));
+  if (task === "classification" && pretrained.problem !== null && pretrained.problem !== "single_label_classification")
+    throw new ModelError(
+      `${pretrained.folder}: problem_type is ${pretrained.problem}, and the texts have one class each; remove problem_type from config.json`,
+    );
   const { mask } = tokenizer.special;
   if (task === "masked-lm" && mask === null)
     throw new ModelError(`${pretrained.folder}: its tokenizer has no mask token`);
@@ -343,11 +403,7 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
     },
     classes: classes ?? [],
     correct(trained, batch) {
-      const right = logits(trained, batch).argmax(-1).equal(batch.labels).cast("float32");
-      if (!isTagger) return right.sum();
-      // Of a text with tags, the share of those that are right.
-      const counted = batch.labels.notEqual(ignoredLabel).cast("float32");
-      return right.mul(counted).sum(-1).div(counted.sum(-1).maximum(1)).sum();
+      return classCounts(logits(trained, batch).argmax(-1), batch.labels, Math.max(1, classes?.length ?? 0));
     },
     data: {
       train: await encode(rows),
@@ -364,7 +420,8 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
 }
 
 /**
- * Writes the model of a finished training as a folder that `loadPretrained` and `transformers` load; adapters are merged.
+ * Writes the model of a finished training as a folder that `loadPretrained` and `transformers` load; adapters are merged, unless
+ * `asAdapter` asks for them as a folder that `peft` loads.
  *
  * @param options - The options of the training.
  * @param tensors - The trained tensors by name, as a checkpoint of the training holds them.
@@ -376,9 +433,16 @@ export async function saveTuned(
   tensors: Record<string, Tensor>,
   classes: readonly string[],
   folder: string,
+  asAdapter = false,
 ): Promise<void> {
-  const { task = "classification", data, lora } = options;
-  const texts = options.from === undefined ? (await trainingRows(data, options.validation)).train : [];
+  const { task = "classification", lora } = options;
+  if (asAdapter && (lora === undefined || options.adapter !== undefined))
+    throw new ModelError(
+      lora === undefined
+        ? "the run trained all parameters, not LoRA adapters; export it as a model"
+        : `the adapters of the run belong to a model with other adapters (${options.adapter}); export it as a model`,
+    );
+  const texts = options.from === undefined ? (await trainingRows(options)).train : [];
   const names = classes.length === 0 ? null : classes;
   const { pretrained } = await openModel({ ...options, task }, names, () => texts.map(({ text }) => text));
   const whole = stateDict(pretrained.params);
@@ -398,5 +462,8 @@ export async function saveTuned(
       .filter(([name]) => name.startsWith("adapters."))
       .map(([name, value]) => [name.slice("adapters.".length), value]),
   );
-  return savePretrained(folder, pretrained, updates.merge(params, loadStateDict(updates.init(key(0)), adapters)));
+  const restored = loadStateDict(updates.init(key(0)), adapters);
+  if (!asAdapter) return savePretrained(folder, pretrained, updates.merge(params, restored));
+  const heads = own.map(([name, value]) => [name.slice("params.".length), value] as const);
+  return updates.save(folder, restored, Object.fromEntries(heads));
 }

@@ -5,10 +5,17 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type DType, io, type Key, randn, splitKey, type Tensor, zeros } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
-import { fromStorage } from "@weft/core/internal/tensor";
 import { mapNamed } from "@weft/core/nn";
-import type { Dense, Params } from "../architectures/index.js";
-import { fileOf, type JsonObject, ModelError, readJson } from "../config/index.js";
+import type { Dense, ModelTask, Params } from "../architectures/index.js";
+import {
+  adapterConfigName,
+  adapterFileName,
+  isTransposed,
+  mergedWeight,
+  openAdapters,
+  peftPrefix,
+} from "../checkpoint/index.js";
+import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
 
 /** Options of {@link loraOf}. */
@@ -25,7 +32,9 @@ export interface LoraOptions {
 
 /** One low-rank update: B A. */
 export interface Adapter {
+  /** Maps the input to the rank: [rank, in]. */
   lora_A: Tensor;
+  /** Maps the rank to the output: [out, rank]. */
   lora_B: Tensor;
 }
 
@@ -34,6 +43,7 @@ export type Adapters = Record<string, Adapter>;
 
 /** LoRA for one model. */
 export interface Lora {
+  /** The settings, with defaults filled in. */
   readonly options: Required<LoraOptions>;
   /** Names of the adapted layers. */
   readonly layers: readonly string[];
@@ -45,9 +55,13 @@ export interface Lora {
   merge(params: Params, adapters: Adapters): Params;
   /** Parameters with the updates subtracted again: those before, but for rounding. */
   unmerge(params: Params, adapters: Adapters): Params;
-  /** Writes `adapter_model.safetensors` and `adapter_config.json` in the layout of PEFT. */
-  save(folder: string, adapters: Adapters): Promise<void>;
-  /** Reads adapters. */
+  /**
+   * Writes `adapter_model.safetensors` and `adapter_config.json` in the layout of PEFT.
+   *
+   * @param trained - Parameters that were trained as a whole, by name: those of a new head.
+   */
+  save(folder: string, adapters: Adapters, trained?: Record<string, Tensor>): Promise<void>;
+  /** Reads adapters with these settings. Others are merged by `loadPretrained(folder, { adapter })`. */
   load(folder: string): Promise<Adapters>;
 }
 
@@ -66,9 +80,6 @@ const attentionLayers = [
   "o_proj",
   "out_lin",
 ];
-
-/** GPT-2 stores the weights of its layers as [in, out], but not those of its heads. */
-const isTransposed = (model: Model, layer: string): boolean => model.type === "gpt2" && layer.includes(".h.");
 
 /** Tables whose rows are looked up: they have no product that an update could be added to. */
 const isTable = (name: string): boolean => /embed|(^|\.)w[tp]e$/.test(name);
@@ -92,34 +103,6 @@ function layersOf(model: Model, given: readonly string[] | undefined): string[] 
   return dense.filter((name) => targets.some((target) => isCalled(name, target)));
 }
 
-/** Options of PEFT that change what adapters compute, and their values without effect. */
-const peftOptions: Readonly<Record<string, readonly unknown[]>> = {
-  use_rslora: [false],
-  use_dora: [false],
-  use_qalora: [false],
-  rank_pattern: [],
-  alpha_pattern: [],
-  lora_bias: [false],
-  bias: ["none"],
-  modules_to_save: [],
-  layers_to_transform: [],
-  trainable_token_indices: [],
-  target_parameters: [],
-};
-
-/** Throws if a file of adapters says more than rank, alpha and layers. */
-function checkPeft(folder: string, config: JsonObject): void {
-  if (config["peft_type"] !== undefined && config["peft_type"] !== "LORA")
-    throw new ModelError(`${folder}: has adapters of the kind ${String(config["peft_type"])}; LORA is supported`);
-  for (const [name, neutral] of Object.entries(peftOptions)) {
-    const value = config[name];
-    const isEmpty =
-      value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0);
-    if (!isEmpty && !neutral.includes(value))
-      throw new ModelError(`${folder}: ${name} is ${JSON.stringify(value).slice(0, 80)}, which is not supported`);
-  }
-}
-
 /** Replaces the layers of a tree that have adapters. */
 function mapLayers(
   params: Params,
@@ -137,11 +120,31 @@ function mapLayers(
   return walk(params, "") as Params;
 }
 
-/** Name of a part of an adapter in files. */
-const nameOf = (layer: string, part: string): string => `base_model.model.${layer}.${part}.weight`;
+/** Tasks by the names of PEFT. */
+const taskTypes: Partial<Record<ModelTask, string>> = {
+  classification: "SEQ_CLS",
+  "token-classification": "TOKEN_CLS",
+  "causal-lm": "CAUSAL_LM",
+};
+
+/** The name in files: those of a backbone alone have no prefix. */
+function fileName(model: Model, name: string): string {
+  const { prefix } = model.architecture;
+  const short = model.task === "base" && name.startsWith(`${prefix}.`) ? name.slice(prefix.length + 1) : name;
+  return peftPrefix + short;
+}
+
+/** Modules that PEFT keeps as a whole: a head, or the module of a parameter inside the backbone. */
+const wholeModules = (model: Model, names: readonly string[]): string[] => [
+  ...new Set(
+    names.map((name) =>
+      name.startsWith(`${model.architecture.prefix}.`) ? name.slice(0, name.lastIndexOf(".")) : name.split(".")[0],
+    ),
+  ),
+];
 
 /** Defines LoRA for a model. */
-export function loraOf(model: Model, given: LoraOptions): Lora {
+export function loraOf(model: Model & { folder?: string }, given: LoraOptions): Lora {
   checkOptions("lora", given, ["rank", "alpha", "targets", "dropout"]);
   const { rank, alpha = 2 * rank, dropout = 0 } = given;
   if (!Number.isInteger(rank) || rank < 1 || rank > 4096)
@@ -161,15 +164,9 @@ export function loraOf(model: Model, given: LoraOptions): Lora {
     return mapLayers(
       params,
       (name, layer) => {
-        const { lora_A, lora_B } = adapters[name];
-        const { dtype } = layer.weight;
-        const wide = dtype === "float64" ? "float64" : "float32";
-        const update = lora_B
-          .cast(wide)
-          .matmul(lora_A.cast(wide))
-          .mul(sign * scale);
-        const oriented = isTransposed(model, name) ? update.transpose() : update;
-        return { ...layer, weight: layer.weight.cast(wide).add(oriented).cast(dtype).realize() };
+        const { lora_A: A, lora_B: B } = adapters[name];
+        const update = { A, B, scale: sign * scale, isTable: false };
+        return { ...layer, weight: mergedWeight(layer.weight, update, isTransposed(model, name)) };
       },
       adapted,
     );
@@ -207,63 +204,58 @@ export function loraOf(model: Model, given: LoraOptions): Lora {
     },
     merge: (params, adapters) => shifted(params, adapters, 1),
     unmerge: (params, adapters) => shifted(params, adapters, -1),
-    async save(folder, adapters) {
+    async save(folder, adapters, trained = {}) {
       await mkdir(folder, { recursive: true });
       const named = Object.fromEntries(
         Object.entries(adapters).flatMap(([layer, adapter]) =>
-          (["lora_A", "lora_B"] as const).map((part) => [nameOf(layer, part), adapter[part]]),
+          (["lora_A", "lora_B"] as const).map((part) => [fileName(model, `${layer}.${part}.weight`), adapter[part]]),
         ),
       );
-      await io.save(join(folder, "adapter_model.safetensors"), named);
+      const whole = Object.fromEntries(Object.entries(trained).map(([name, value]) => [fileName(model, name), value]));
+      await io.save(join(folder, adapterFileName), { ...named, ...whole });
+      const modules = wholeModules(model, Object.keys(trained));
+      const task = taskTypes[model.task];
       const config = {
         peft_type: "LORA",
+        ...(task !== undefined && { task_type: task }),
         r: rank,
         lora_alpha: alpha,
         lora_dropout: dropout,
         target_modules: [...new Set(layers.map((name) => name.split(".").at(-1)))],
+        ...(modules.length > 0 && { modules_to_save: modules }),
         fan_in_fan_out: layers.every((name) => isTransposed(model, name)),
         bias: "none",
-        base_model_name_or_path: null,
+        base_model_name_or_path: model.folder ?? null,
       };
-      await writeFile(join(folder, "adapter_config.json"), `${JSON.stringify(config, null, 2)}\n`);
+      await writeFile(join(folder, adapterConfigName), `${JSON.stringify(config, null, 2)}\n`);
     },
     async load(folder) {
-      const config = await readJson(folder, "adapter_config.json");
-      if (config === null) throw new ModelError(`${folder}: has no adapter_config.json`);
-      if (config["r"] !== rank || config["lora_alpha"] !== alpha)
-        throw new ModelError(
-          `${folder}: has rank ${String(config["r"])} and alpha ${String(config["lora_alpha"])}, expected ${rank} and ${alpha}`,
-        );
-      checkPeft(folder, config);
-      const path = await fileOf(folder, "adapter_model.safetensors");
-      if (path === null) throw new ModelError(`${folder}: has no adapter_model.safetensors`);
-      const file = await io.openSafetensors(path);
+      const opened = await openAdapters(folder);
       try {
-        const read = async (layer: string, part: string, shape: number[]): Promise<Tensor> => {
-          const name = nameOf(layer, part);
-          const found = file.info(name).shape;
-          if (found.join() !== shape.join())
-            throw new ModelError(`${path}: ${name} has shape [${found.join(", ")}], expected [${shape.join(", ")}]`);
-          const host = await file.read(name);
-          return fromStorage(host.shape, host.dtype, host.data);
-        };
-        const expected = new Set(layers.flatMap((layer) => ["lora_A", "lora_B"].map((part) => nameOf(layer, part))));
-        const other = file.names.find((name) => !expected.has(name));
+        const { adapters, replaced } = await opened.read(model);
+        const other = [...replaced.keys()][0] ?? [...adapters.keys()].find((layer) => !adapted.has(layer));
         if (other !== undefined)
           throw new ModelError(
-            `${path}: has ${other}, which is not an adapter of the layers ${layers.join(", ")}; set targets`,
+            `${folder}: has ${other}, which is not one of the adapted layers; set targets, or merge it: loadPretrained(base, { adapter })`,
           );
-        const adapters: Adapters = {};
-        for (const layer of layers) {
-          const { inputs, out } = sizes(layer);
-          adapters[layer] = {
-            lora_A: await read(layer, "lora_A", [rank, inputs]),
-            lora_B: await read(layer, "lora_B", [out, rank]),
-          };
-        }
-        return adapters;
+        return Object.fromEntries(
+          layers.map((layer) => {
+            const found = adapters.get(layer);
+            if (found === undefined) throw new ModelError(`${folder}: has no adapter of ${layer}`);
+            const { A, B, scale: own, magnitude, bias } = found;
+            if (A.shape[0] !== rank || own !== scale)
+              throw new ModelError(
+                `${folder}: ${layer} has rank ${A.shape[0]} and scale ${own}, expected ${rank} and ${scale}`,
+              );
+            if (magnitude !== undefined || bias !== undefined)
+              throw new ModelError(
+                `${folder}: ${layer} has a ${bias === undefined ? "magnitude (DoRA)" : "bias"}; it can only be merged: loadPretrained(base, { adapter })`,
+              );
+            return [layer, { lora_A: A, lora_B: B }];
+          }),
+        );
       } finally {
-        await file.close();
+        await opened.close();
       }
     },
   };

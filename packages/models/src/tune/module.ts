@@ -20,9 +20,12 @@ function prepared(): FineTuning {
 /** Keys of the options, which YAML files write with underscores. */
 const keys: readonly (keyof FineTuningOptions)[] = [
   "from",
+  "adapter",
   "config",
   "task",
   "data",
+  "text",
+  "label",
   "validation",
   "test",
   "packed",
@@ -70,7 +73,7 @@ export const loss = (trained: Trained, batch: TuningBatch, options: { key: Key; 
 export const weight = (batch: TuningBatch, options: { key: Key; train: boolean }): Tensor =>
   prepared().weight(batch, options);
 
-/** Number of rows whose class is predicted. */
+/** Counts by class: right predictions, predictions, labels. */
 export const correct = (trained: Trained, batch: TuningBatch): Tensor => prepared().correct(trained, batch);
 
 /** Names of the classes; none for language models. */
@@ -87,6 +90,7 @@ export async function save(
   tensors: Record<string, Tensor>,
   names: readonly string[],
   folder: string,
+  asAdapter = false,
 ): Promise<void> {
-  await saveTuned(checked(options), tensors, names, folder);
+  await saveTuned(checked(options), tensors, names, folder, asAdapter);
 }

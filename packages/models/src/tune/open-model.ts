@@ -12,6 +12,7 @@ import { loadTokenizer, type TextTokenizer, trainTokenizer } from "../text/index
 
 interface Source {
   from?: string;
+  adapter?: string;
   config?: JsonObject;
   task: ModelTask;
   seed?: number;
@@ -41,13 +42,13 @@ function tokenizerFolder(texts: readonly string[], size: number): string {
 
 /** Opens the model of a folder, or makes a new one; `texts` are those that a new tokenizer is made from. */
 export async function openModel(
-  { from, config, task, seed = 0 }: Source,
+  { from, adapter, config, task, seed = 0 }: Source,
   classes: readonly string[] | null,
   texts: () => readonly string[],
 ): Promise<{ pretrained: PretrainedModel; tokenizer: TextTokenizer }> {
   const labels = classes === null ? {} : { labels: classes };
   if (from !== undefined) {
-    const pretrained = await loadPretrained(from, { task, seed, ...labels });
+    const pretrained = await loadPretrained(from, { task, seed, ...labels, ...(adapter !== undefined && { adapter }) });
     return { pretrained, tokenizer: await loadTokenizer(from, pretrained.config.vocabulary) };
   }
   if (config === undefined)

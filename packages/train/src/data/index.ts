@@ -1,4 +1,4 @@
-// @weft/train/data: text data sets as tokens: downloaded, tokenized once, shuffled, divided over ranks, prefetched.
+// Text data sets as tokens: downloaded, tokenized once, shuffled, divided over ranks, prefetched.
 export { columns, headColumns, type MicroBatch, rowsPerRank } from "./batch.js";
 export {
   type DatasetName,

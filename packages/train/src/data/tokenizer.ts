@@ -2,7 +2,7 @@
 // lower-case, split at white space, FNV-1a over the code points of a word, as `lower().split()` and a loop over `ord`
 // do in Python.
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readBytes } from "@weft/formats/file";
 import { DataError, type TextTable } from "./table.js";
 
 /** Converts text to ids. */
@@ -176,7 +176,7 @@ function wideWord(
 /** WordPiece, BPE or Unigram from a `tokenizer.json`. Its ids are shifted by one, because 0 is padding. */
 export async function fileTokenizer(path: string): Promise<Tokenizer> {
   const { tokenizerOf } = await import("@weft/models");
-  const raw = readFileSync(path);
+  const raw = readBytes(path, 256 << 20);
   let made: ReturnType<typeof tokenizerOf>;
   try {
     made = tokenizerOf(JSON.parse(raw.toString("utf8")), path);

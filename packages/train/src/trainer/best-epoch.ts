@@ -11,13 +11,14 @@ export interface BestEpoch {
   epoch: number;
   /** Optimizer steps at its end: the step of its checkpoint. */
   step: number;
-  /** Its validation loss or accuracy. */
+  /** Its validation loss, accuracy or F1. */
   value: number;
 }
 
 /** How epochs are compared, by the value of `training.best`. */
 const measures = {
   loss: { of: (row: EpochRow) => row.valLoss, isBetter: (a: number, b: number) => a < b },
+  f1: { of: (row: EpochRow) => row.valF1 ?? null, isBetter: (a: number, b: number) => a > b },
   accuracy: { of: (row: EpochRow) => row.valAccuracy, isBetter: (a: number, b: number) => a > b },
 } as const;
 
@@ -26,8 +27,8 @@ export function checkBest({ training }: RunConfig, task: Pick<Task, "samples" | 
   if (training.best === undefined) return;
   if (task.samples.validation === null)
     throw new TrainError("training.best compares epochs on validation rows, and this run has none");
-  if (training.best === "accuracy" && !task.hasAccuracy)
-    throw new TrainError("training.best: accuracy needs a model that counts correct predictions; use loss");
+  if (training.best !== "loss" && !task.hasAccuracy)
+    throw new TrainError("training.best: accuracy and f1 need a model that counts correct predictions; use loss");
 }
 
 /** The best epoch after one more: an equal one is not better, and neither is one whose value is not a number. */

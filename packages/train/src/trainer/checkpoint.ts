@@ -9,22 +9,21 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
-  readFileSync,
   readSync,
   renameSync,
   rmSync,
-  writeFileSync,
 } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
+import { type Storage, shortened } from "@weft/core/internal/graph";
 import { type Tensor, tensor, treeMap } from "@weft/core/internal/tensor";
-import { save } from "@weft/core/io";
+import { type ArraySource, writeSafetensors } from "@weft/core/io";
 import { loadStateDict, type StateDict, stateDict } from "@weft/core/nn";
 import type { BestEpoch } from "./best-epoch.js";
-import type { RunConfig } from "./config.js";
 import { CheckpointError } from "./errors.js";
 import { isFeedback } from "./feedback.js";
 import type { RankGroup } from "./group.js";
-import type { EpochRow } from "./records.js";
+import { checkPlain, marksOf, type Progress, progressFile, readPlainText, readProgress } from "./progress.js";
+import { writeSynced } from "./run-files.js";
 import {
   filesOf,
   finishedShards,
@@ -40,33 +39,10 @@ import {
   writeShard,
 } from "./shards.js";
 
-/** State of a run besides tensors. */
-export interface Progress {
-  version: 1;
-  /** Optimizer steps taken. */
-  step: number;
-  /** The next batch: epoch from 0, and its index within the epoch. */
-  epoch: number;
-  index: number;
-  /** Of the current epoch: sum of losses times samples, samples, seconds. */
-  lossSum: number;
-  samples: number;
-  seconds: number;
-  epochs: EpochRow[];
-  ranks: number;
-  globalBatch: number;
-  /** Content hashes of the token files. */
-  data: { train: string; test: string | null };
-  classes: readonly string[];
-  config: RunConfig;
-  /** Measured speeds of the ranks, by which batches are divided. */
-  speeds?: readonly number[] | undefined;
-  /** The best epoch so far, if the configuration asks for it. */
-  best?: BestEpoch | undefined;
-}
+export type { Progress };
 
 const checksums = "SHA256SUMS";
-const parts = { model: "model.safetensors", optimizer: "optimizer.safetensors", progress: "state.json" } as const;
+const parts = { model: "model.safetensors", optimizer: "optimizer.safetensors", progress: progressFile } as const;
 /** Only of models with a state. */
 export const stateFile = "state.safetensors";
 const stepFolder = /^step-(\d+)$/;
@@ -109,16 +85,6 @@ function hashOf(path: string): string {
   return hash.digest("hex");
 }
 
-function writeSynced(path: string, text: string): void {
-  const fd = openSync(path, "w");
-  try {
-    writeFileSync(fd, text);
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
-  }
-}
-
 /** Completes a folder: writes its checksums and gives it its name. */
 function publish(temporary: string, target: string, sums: readonly { file: string; sum: string }[]): void {
   writeSynced(join(temporary, checksums), sums.map(({ file, sum }) => `${sum}  ${file}\n`).join(""));
@@ -132,6 +98,14 @@ function publish(temporary: string, target: string, sums: readonly { file: strin
   rmSync(aside, { recursive: true, force: true });
 }
 
+/** Makes a new folder, in place of what a killed writer left. */
+function makeEmpty(folder: string): void {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(dirname(folder), { recursive: true });
+  // Not a folder or link that somebody has placed there since.
+  mkdirSync(folder);
+}
+
 /** Files of a checkpoint besides its checksums. */
 function filesIn(folder: string): string[] {
   const index = readIndex(folder);
@@ -141,11 +115,15 @@ function filesIn(folder: string): string[] {
 
 /** Throws if a file of a checkpoint is not as it was written. */
 function verify(folder: string): void {
-  const lines = readFileSync(join(folder, checksums), "utf8").trimEnd().split("\n");
+  const lines = readPlainText(join(folder, checksums)).trimEnd().split("\n");
   const expected = new Map(lines.map((line) => [line.slice(66), line.slice(0, 64)]));
+  const outside = [...expected.keys()].find((name) => basename(name) !== name);
+  if (outside !== undefined)
+    throw new Error(`${checksums} names ${shortened(outside, 80)}, which is not in its folder`);
   // A file that is listed must be there, also one that not every checkpoint has.
   for (const name of new Set([...filesIn(folder), ...expected.keys()])) {
     if (!existsSync(join(folder, name))) throw new Error(`${name} is missing`);
+    checkPlain(join(folder, name));
     if (expected.get(name) !== hashOf(join(folder, name))) throw new Error(`${name} is damaged: its checksum differs`);
   }
 }
@@ -195,14 +173,15 @@ export function startShardedCheckpoint(
   const temporary = join(folder, `.${nameOf(step)}.sharded.tmp`);
   const state = `${JSON.stringify(progress, null, 1)}\n`;
   if (group.rank === 0) {
-    rmSync(temporary, { recursive: true, force: true });
-    mkdirSync(temporary, { recursive: true });
+    makeEmpty(temporary);
   }
   group.barrier();
   const index = shardIndex(tensors, group.size);
   const arrays = snapshot(tensors, index, group.rank);
+  // The run goes on while the files are written.
+  const then = { ...progress };
   const write = async (): Promise<void> => {
-    await writeShard(temporary, index, group.rank, arrays);
+    await writeShard(temporary, index, group.rank, arrays, (part) => marksOf(then, part));
     if (group.rank !== 0) return;
     const shards = await waitFor(temporary, () => finishedShards(temporary, index));
     for (const name of sumFiles(index)) rmSync(join(temporary, name));
@@ -233,6 +212,18 @@ async function waitFor<T>(folder: string, look: () => T | null): Promise<T> {
   }
 }
 
+/** Tensors that are read from the device when they are written, one at a time. */
+const arraysOf = (dict: StateDict): Record<string, ArraySource> =>
+  Object.fromEntries(
+    Object.entries(dict).map(([name, t]) => [
+      name,
+      {
+        ...{ shape: t.shape, dtype: t.dtype },
+        load: async () => ({ shape: t.shape, dtype: t.dtype, data: t.rawSync() as Storage }),
+      },
+    ]),
+  );
+
 /** Writes a checkpoint, then removes the oldest beyond `keep`. On failure the existing ones are unchanged. */
 export async function writeCheckpoint(
   run: string,
@@ -244,12 +235,13 @@ export async function writeCheckpoint(
   const target = join(folder, nameOf(progress.step));
   const temporary = join(folder, `.${nameOf(progress.step)}.${process.pid}.tmp`);
   try {
-    rmSync(temporary, { recursive: true, force: true });
-    mkdirSync(temporary, { recursive: true });
-    await save(join(temporary, parts.model), stateDict(state.params));
-    await save(join(temporary, parts.optimizer), stateDict(state.optimizer));
+    makeEmpty(temporary);
+    const put = (file: string, dict: StateDict): Promise<void> =>
+      writeSafetensors(join(temporary, file), arraysOf(dict), marksOf(progress, file));
+    await put(parts.model, stateDict(state.params));
+    await put(parts.optimizer, stateDict(state.optimizer));
     const modelState = stateDict(state.modelState ?? {});
-    if (Object.keys(modelState).length > 0) await save(join(temporary, stateFile), modelState);
+    if (Object.keys(modelState).length > 0) await put(stateFile, modelState);
     writeSynced(join(temporary, parts.progress), `${JSON.stringify(progress, null, 1)}\n`);
     const sums = filesIn(temporary).map((file) => ({ file, sum: hashOf(join(temporary, file)) }));
     publish(temporary, target, sums);
@@ -282,8 +274,9 @@ interface FoundCheckpoint {
 }
 
 function openCheckpoint(folder: string): Progress {
-  const progress = JSON.parse(readFileSync(join(folder, parts.progress), "utf8")) as Progress;
-  if (progress.version !== 1) throw new Error(`version ${String(progress.version)}, this is version 1`);
+  const progress = readProgress(folder);
+  const step = (asideFolder.exec(basename(folder))?.[1] ?? basename(folder)).match(stepFolder)?.[1];
+  if (Number(step) !== progress.step) throw new Error(`it is the checkpoint of step ${progress.step}, renamed`);
   verify(folder);
   return progress;
 }

@@ -1,5 +1,6 @@
 // Classifies texts with a trained run: label and probabilities. It reads checkpoints only.
 
+import { basename } from "node:path";
 import { type Jitted, jit, key, softmax, type Tensor, tensor } from "@weft/core/internal/tensor";
 import type { TextClassifier } from "@weft/core/nn";
 import { columns, headColumns, IdList, makeTokenizer, type Tokenizer } from "../data/index.js";
@@ -50,7 +51,9 @@ export class Classifier {
       throw new TrainError(`${run} holds no checkpoint; give the folder of a run that weft train has written`);
     const { classes } = found.progress;
     if (typeof found.progress.config.model === "string")
-      throw new TrainError(`${run} is a run of the model ${found.progress.config.model}, not of a text classifier`);
+      throw new TrainError(
+        `${run} is a run of a model of its own (${basename(found.progress.config.model)}), not of a text classifier`,
+      );
     const config = found.progress.config as unknown as RawConfig;
     const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);
     const dtype = config.precision.compute === "float64" ? "float64" : "float32";
@@ -88,8 +91,12 @@ export class Classifier {
       this.#params,
       tensor(packed, { shape: [rows, width], dtype: "int32" }),
     ).dataSync() as Float64Array;
-    return texts.map((_, i) => {
+    return texts.map((text, i) => {
       const own = shares.subarray(i * this.classes.length, (i + 1) * this.classes.length);
+      if (own.some(Number.isNaN))
+        throw new TrainError(
+          `the scores of the text ${JSON.stringify(text.slice(0, 40))} are not numbers (NaN); the checkpoint of step ${this.step} is damaged, or its training diverged`,
+        );
       return {
         label: this.classes[own.indexOf(Math.max(...own))],
         probabilities: Object.fromEntries(this.classes.map((name, c) => [name, own[c]])),

@@ -1,11 +1,13 @@
 // Configurations of training runs. Every key is validated; an unknown key is an error with a suggestion, and so is a
 // key without effect. It knows nothing of tensors.
-import { readFileSync } from "node:fs";
+
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import { WeftError } from "@weft/core/internal/graph";
 import { scheduleShapes } from "@weft/core/optim";
 import { suggestKey, valueOf, withSettings } from "@weft/formats";
-import { parseDocument, stringify } from "yaml";
+import { readText } from "@weft/formats/file";
+import { parseYaml as parse } from "@weft/formats/yaml";
+import { stringify } from "yaml";
 import { z } from "zod";
 import { datasetNames, type OwnFormat, ownFormats } from "../data/index.js";
 import { foreignKeys, translateConfig } from "./foreign-config.js";
@@ -39,8 +41,8 @@ const common = {
     max_steps: count.optional(),
     gradient_clip: positive.optional(),
     evaluate: z.boolean().default(true),
-    /** The result is the epoch with the best validation loss or accuracy; the last epoch by default. */
-    best: z.enum(["loss", "accuracy"]).optional(),
+    /** The result is the epoch with the best validation loss, accuracy or F1 (mean of the classes); the last epoch by default. */
+    best: z.enum(["loss", "accuracy", "f1"]).optional(),
     /** Ends the run after this many epochs without a better one. */
     patience: count.optional(),
   }),
@@ -224,7 +226,7 @@ const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string]
     (c) => c.training.evaluate && c.data?.validation !== 0,
     "rows to evaluate on (data.validation above 0)",
   ],
-  ["training.patience", (c) => c.training.best !== undefined, "training.best: loss or accuracy"],
+  ["training.patience", (c) => c.training.best !== undefined, "training.best: loss, accuracy or f1"],
 ];
 
 function knownKeys(shape: z.ZodType, path = ""): string[] {
@@ -420,14 +422,11 @@ function derived({ name, output, training, distributed }: RawConfig | RawModuleC
 }
 
 function parseYaml(file: string): unknown {
-  const text = readFileSync(file, "utf8");
+  const text = readText(file);
   try {
-    const document = parseDocument(text, { uniqueKeys: true });
-    if (document.errors.length > 0) throw document.errors[0];
-    return document.toJS();
+    return parse(text);
   } catch (error) {
-    // Aliases that multiply and brackets without end are errors too.
-    throw new ConfigError(`${file} is not YAML: ${(error as Error).message.split("\n")[0].replace(/:$/, "")}`);
+    throw new ConfigError(`${file} ${(error as Error).message}`);
   }
 }
 

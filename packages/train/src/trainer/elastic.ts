@@ -3,7 +3,7 @@
 import { launchRanks, RankDeath, type RanksOptions } from "./ranks.js";
 
 /** Options of `launchElastic`. */
-export interface ElasticOptions extends Omit<RanksOptions, "command" | "size"> {
+interface ElasticOptions extends Omit<RanksOptions, "command" | "size"> {
   /** Ranks to train on, and the fewest to continue with. */
   most: number;
   /** Smallest number of ranks to continue with. */

@@ -3,7 +3,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { bytesOf, numel } from "@weft/core/internal/graph";
+import { bytesOf, checkOptions, numel } from "@weft/core/internal/graph";
 import { fromStorage, type Tensor } from "@weft/core/internal/tensor";
 import { type ArraySource, writeSafetensors } from "@weft/core/io";
 import { findResult, hasState, type Progress, stateFile } from "./checkpoint.js";
@@ -89,12 +89,19 @@ const isFineTuning = (config: RunConfig): config is ModuleConfig =>
     String(config.model).endsWith(own),
   );
 
+/** Whether the folder is that of a run that fine-tuned a pretrained model. */
+export function isFineTunedRun(run: string): boolean {
+  const found = findResult(run);
+  return found !== null && isFineTuning(found.progress.config);
+}
+
 /** Writes the whole model of a fine-tuning, with its own configuration and tokenizer; adapters are merged. */
 async function writeFineTuned(
   config: ModuleConfig,
   reader: SectionReader,
   classes: readonly string[],
   temporary: string,
+  asAdapter: boolean,
 ): Promise<string[]> {
   const { save } = (await import(fineTuningModule)) as {
     save(
@@ -102,6 +109,7 @@ async function writeFineTuned(
       tensors: Record<string, Tensor>,
       classes: readonly string[],
       folder: string,
+      asAdapter: boolean,
     ): Promise<void>;
   };
   const tensors: Record<string, Tensor> = {};
@@ -109,7 +117,7 @@ async function writeFineTuned(
     const { shape, dtype, data } = await reader.read(name);
     tensors[name] = fromStorage(shape, dtype, data);
   }
-  await save(config.options, tensors, classes, temporary);
+  await save(config.options, tensors, classes, temporary, asAdapter);
   return readdirSync(temporary).filter((name) => name.endsWith(".safetensors"));
 }
 
@@ -119,21 +127,29 @@ async function writeFineTuned(
  * @param run - Folder of a run that `weft train` has written.
  * @param target - Folder to create; it must not exist, or be empty.
  * @param maxBytes - Largest size of one file.
+ * @param options - `adapter`: writes the LoRA adapters of a fine-tuning as a folder that `peft` loads, instead of the whole model.
  */
-export async function exportRun(run: string, target: string, maxBytes = 5e9): Promise<ExportedRun> {
+export async function exportRun(
+  run: string,
+  target: string,
+  maxBytes = 5e9,
+  options: { adapter?: boolean } = {},
+): Promise<ExportedRun> {
+  const { adapter = false } = checkOptions("exportRun", options, ["adapter"]);
   const found = findResult(run);
   if (found === null) throw new TrainError(`${run} holds no checkpoint; give the folder of a run of weft train`);
   const folder = resolve(target);
   if (existsSync(folder) && readdirSync(folder).length > 0)
     throw new TrainError(`${target} is not empty; name a folder that does not exist yet`);
-  mkdirSync(dirname(folder), { recursive: true });
-  const temporary = mkdtempSync(join(dirname(folder), `.${basename(folder)}-`));
   const reader = await SectionReader.open(found.folder, "model");
   const state = hasState(found.folder) ? await SectionReader.open(found.folder, "state") : null;
+  mkdirSync(dirname(folder), { recursive: true });
+  const temporary = mkdtempSync(join(dirname(folder), `.${basename(folder)}-`));
   try {
     const { config, classes } = found.progress;
+    if (adapter && !isFineTuning(config)) throw new TrainError(`${run} did not train LoRA adapters`);
     const files = isFineTuning(config)
-      ? await writeFineTuned(config, reader, classes, temporary)
+      ? await writeFineTuned(config, reader, classes, temporary, adapter)
       : await writePlain({ config, classes }, reader, temporary, maxBytes);
     if (state !== null) {
       const arrays = state.names.map((name) => [name, { ...state.info(name), load: () => state.read(name) }]);

@@ -5,12 +5,14 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import * as weft from "@weft/core";
+import { serverCore } from "@weft/core/internal/cost";
 import type { Stage } from "@weft/core/internal/shard";
 import { scratch } from "../data/testkit.js";
 import { singleRank } from "./group.js";
-import { type PlacedAnswer, type PlacedCase, takeSteps } from "./placed-steps.testkit.js";
+import { optionsOf, type PlacedAnswer, type PlacedCase, takeSteps } from "./placed-steps.testkit.js";
+import { planFor } from "./plan-run.js";
 import { launchRanks } from "./ranks.js";
-import { type PlacementDecision, parseBytes, parseMemory } from "./state-placement.js";
+import { decisionOf, type PlacementDecision, parseBytes, parseMemory } from "./state-placement.js";
 
 const folder = scratch();
 const skip = weft.CpuDevice.available() ? false : "needs the CPU device";
@@ -87,6 +89,26 @@ test("sequences over two ranks have the losses of one device, also with divided 
     { ...tiny, positions: 7, name: "odd sequence", decision: along(1, 2, 2) },
   ];
   compare(await onRanks(2, two), two);
+});
+
+test("heads, hidden units and the vocabulary over 2 and 3 ranks have the losses of one device", { skip }, async () => {
+  const given: PlacedCase = { name: "layers", rows: 8, layers: 2, width: 16, positions: 6, steps: 3 };
+  // Links that cost nothing, so that the tiny layers are divided.
+  const free = [{ members: 8, latency: 1e-9, bandwidth: 1e15 }];
+  const links = Object.fromEntries(Object.keys(serverCore.links).map((kind) => [kind, free])) as never;
+  for (const size of [2, 3]) {
+    // Four heads in two groups: three ranks have different parts of them.
+    const inputs = weft.zeros([1, 6], { dtype: "int32" });
+    const { plan } = planFor(optionsOf(given, { rank: 0, size }), { inputs, rows: 8 }, size, undefined, {
+      ...serverCore,
+      links,
+    });
+    const candidate = plan.candidates.find(({ name }) => name === `data 1, model ${size}`)!;
+    const decision = decisionOf({ ...plan, ...candidate });
+    assert.equal(decision.params.filter(({ dim }) => dim >= 0).length, 15, "seven tensors per layer, and the head");
+    const cases = [{ ...given, decision }];
+    compare(await onRanks(size, cases), cases);
+  }
 });
 
 test("a step that needs four times the memory of a worker is placed on four, with the losses of one", {

@@ -102,6 +102,58 @@ test("devices of other speeds get other parts of the batch, where that is faster
   assert.throws(() => plan([1, 1, 1], [1, 2]), /3 devices need 3 limits of memory/);
 });
 
+test("heads, hidden units and the vocabulary are divided together, and so are residual stacks of square layers", () => {
+  const shape = { layers: 3, width: 1024, heads: 16, groups: 8, hidden: 2816, vocabulary: 8192 };
+  const { plan } = planFor(optionsOf(shape, 8), ids(16, 256), 8, undefined, h200);
+  const { fn, roles } = plan.model;
+  const divided = plan.candidates.find(({ name }) => name === "data 1, model 8")!;
+  // Each layer: q, k, v, gate and up by columns, o and down by rows; the head by the vocabulary. The embedding and norms stay whole.
+  const dims = roles.params.map((at) => plan.model.splitDim(fn.params[at], divided.split.classes));
+  const shapes = roles.params.map((at) => fn.params[at].shape.join("x"));
+  const of = (text: string): string => String([...new Set(dims.filter((_, i) => shapes[i] === text))].sort());
+  assert.deepEqual(["1024x2816", "2816x1024", "1024x512", "1024x8192", "8192x1024", "1024"].map(of), [
+    "1",
+    "0",
+    "1",
+    "1",
+    "-1",
+    "-1",
+  ]);
+  assert.equal(dims.filter((dim, i) => shapes[i] === "1024x1024" && dim === 0).length, 3, "o");
+  assert.equal(dims.filter((dim, i) => shapes[i] === "1024x1024" && dim === 1).length, 3, "q");
+  // Almost all work is divided: it takes about as long as with rows divided.
+  const rows = plan.candidates.find(({ name }) => name === "data 8")!;
+  const compute = (one: typeof rows): number => one.seconds - one.communicate;
+  assert.ok(compute(divided) < 1.4 * compute(rows), `${compute(divided)} and ${compute(rows)}`);
+
+  const square = (residual: boolean): StepOptions<weft.Tensor[]> => ({
+    ...(optionsOf(tiny, 4) as unknown as StepOptions<weft.Tensor[]>),
+    task: {
+      init: () => Array.from({ length: 6 }, () => weft.zeros([96, 96])),
+      loss: (layers, batch) => {
+        let x = batch as weft.Tensor;
+        for (let i = 0; i < layers.length; i += 2) {
+          const y = weft.relu(x.matmul(layers[i])).matmul(layers[i + 1]);
+          x = residual ? x.add(y) : weft.relu(y);
+        }
+        return x.square().mean();
+      },
+      evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
+    },
+  });
+  for (const residual of [true, false]) {
+    const batch = { inputs: weft.zeros([1, 96]), rows: 8 };
+    const { plan: made } = planFor(square(residual), batch, 4, undefined, serverCore);
+    const classes = made.model.parameterClasses();
+    const chosen = made.model.roles.params.map((at) => made.model.splitDim(made.model.fn.params[at], classes));
+    // Columns and rows in turns.
+    assert.ok(
+      chosen.every((dim, i) => dim === (i % 2 === 0 ? chosen[0] : 1 - chosen[0])),
+      `${chosen}`,
+    );
+  }
+});
+
 test("a Llama of 8 billion parameters is placed on 16 x 8 devices within their memory", () => {
   const far = { members: 128, latency: 30e-6, bandwidth: 45e9 };
   const links = Object.fromEntries(
@@ -115,6 +167,8 @@ test("a Llama of 8 billion parameters is placed on 16 x 8 devices within their m
   // Everything on every device would need 128 GB for parameters, gradients and moments alone.
   assert.ok(plan.stages.some((stage: Stage) => stage > 0) || plan.split.model > 1);
   assert.match(explainStep(plan), /chosen[\s\S]*needs [\d.]+x the memory/);
+  // Within a host layers are divided: with rows alone a step would take 30% longer.
+  assert.ok(plan.split.model > 1, plan.name);
   console.log(`planned in ${plan.planned.toFixed(0)} ms: ${plan.name}`);
   // Five seconds of an idle core; the machine of the tests may be busy.
   assert.ok(plan.planned < 60_000);

@@ -1,22 +1,41 @@
 // Configurations of pretrained models: `model: { from: DIR }` fine-tunes one, `model: { config: {...} }` trains a new one. Both
 // become the module of @weft/models, with the keys of `model`, `data` and `lora` as its options.
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { isAbsolute, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { WeftError } from "@weft/core/internal/graph";
-import { dataHome, datasetNames } from "../data/index.js";
+import { dataHome, datasetNames, ownFormats } from "../data/index.js";
 
 /** Options that are paths, relative to the configuration. */
-const paths = ["from", "data", "validation", "test"];
+const paths = ["from", "adapter", "data", "validation", "test"];
 
 /** The file of a split, in a folder of its data set or of several. */
 function splitFile(dataset: string, split: string, folder: string | undefined): string {
   const places = folder === undefined ? [join(dataHome(), dataset)] : [join(folder, dataset), folder];
   const files = places.flatMap((place) =>
-    [".csv", ".jsonl"].flatMap((ending) => ["", ".gz"].map((packed) => join(place, `${split}${ending}${packed}`))),
+    [".csv", ".jsonl", ".parquet"].flatMap((ending) =>
+      ["", ".gz"].map((packed) => join(place, `${split}${ending}${packed}`)),
+    ),
   );
   // A configuration is valid before its data is there; the error comes when it is read.
   return files.find((file) => existsSync(file)) ?? files[0];
+}
+
+/** A file of texts, or the splits of a folder: train.csv, validation.csv and test.csv, also in the other formats. */
+function splitsIn(path: string, isClassifier: boolean): Record<string, unknown> {
+  if (!existsSync(path) || !statSync(path).isDirectory()) return { data: path };
+  const find = (split: string): string | undefined =>
+    [".csv", ".tsv", ".jsonl", ".parquet"]
+      .flatMap((ending) => ["", ".gz"].map((packed) => join(path, `${split}${ending}${packed}`)))
+      .find((file) => existsSync(file));
+  const [train, validation, test] = ["train", "validation", "test"].map(find);
+  if (train === undefined)
+    throw new WeftError(`data: ${path} is a folder without a training split (train.csv, .tsv, .jsonl or .parquet)`);
+  return {
+    data: train,
+    ...(validation !== undefined && { validation }),
+    ...(test !== undefined && isClassifier && { test }),
+  };
 }
 
 /** The rows that `data` names: a file, files by key, or data sets by name. */
@@ -26,8 +45,12 @@ function rowsOf(
   base: string,
   given: string | undefined,
 ): Record<string, unknown> {
-  if (typeof data !== "object" || data === null) return data === undefined ? {} : { data };
+  if (typeof data === "string") return splitsIn(resolve(base, data), isClassifier);
+  if (typeof data !== "object" || data === null || Array.isArray(data)) return data === undefined ? {} : { data };
   const { dataset, path, ...rest } = data as Record<string, unknown>;
+  // Own data, as configurations of text classifiers name it.
+  if (typeof path === "string" && (dataset === undefined || (ownFormats as readonly unknown[]).includes(dataset)))
+    return { ...splitsIn(resolve(base, path), isClassifier), ...rest };
   if (dataset === undefined) return { ...data };
   const names = Array.isArray(dataset) ? dataset : [dataset];
   const unknown = names.find((name) => !(datasetNames as readonly unknown[]).includes(name) || name === "synthetic");

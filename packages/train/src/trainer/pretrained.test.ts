@@ -1,13 +1,14 @@
 // `model: { from: DIR }`: fine-tuning of a pretrained model through the trainer, from a configuration.
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { io, key, setDevice, type Tensor } from "@weft/core";
+import { stateDict } from "@weft/core/nn";
 import { defineModel, loadPretrained, savePretrained } from "@weft/models";
 import { scratch } from "../data/testkit.js";
 import { loadAnyConfig } from "./config.js";
-import { exportRun } from "./export.js";
+import { exportRun, isFineTunedRun } from "./export.js";
 import { train } from "./train.js";
 
 setDevice("reference");
@@ -54,7 +55,44 @@ for (const more of ["", "lora: { rank: 2 }"])
     const first = await train(load(`${name}-cut`, more, { maxSteps: 5 }));
     const rest = await train(load(`${name}-cut`, more), { resume: true });
     assert.deepEqual([...first.losses, ...rest.losses], losses);
+    assert.ok(isFineTunedRun(join(folder, "runs", name)));
+    const [run, alone] = [join(folder, "runs", name), join(folder, `${name}-adapter`)];
+    if (more === "") return assert.rejects(exportRun(run, alone, 5e9, { adapter: true }), /trained all parameters/);
+    // The adapters with their new head, beside the base model, are the whole model.
+    await exportRun(run, alone, 5e9, { adapter: true });
+    await exportRun(run, join(folder, "lora-whole"));
+    const both = [
+      await loadPretrained(join(folder, "lora-whole")),
+      await loadPretrained(join(folder, "base"), { adapter: alone }),
+    ];
+    assert.deepEqual(both[1].initialized, []);
+    const [whole, merged] = both.map(({ params }) => stateDict(params));
+    assert.deepEqual(Object.keys(merged), Object.keys(whole));
+    for (const [at, value] of Object.entries(whole)) assert.deepEqual(merged[at].rawSync(), value.rawSync(), at);
   });
+
+test("own data is a file or a folder of splits, with columns by name", () => {
+  mkdirSync(join(folder, "splits"));
+  for (const name of ["train.csv", "validation.csv", "test.tsv"]) writeFileSync(join(folder, "splits", name), "a,b\n");
+  const optionsOf = (data: string): Record<string, unknown> => {
+    const path = join(folder, "own.yaml");
+    const rest = "training: { epochs: 1, global_batch: 4 }\noptimizer: { learning_rate: 0.1 }\n";
+    writeFileSync(path, `name: own\nmodel: { from: ./base }\ndata: ${data}\n${rest}`);
+    return (loadAnyConfig(path) as { options: Record<string, unknown> }).options;
+  };
+  const split = (name: string): string => join(folder, "splits", name);
+  const splits = { data: split("train.csv"), validation: split("validation.csv"), test: split("test.tsv") };
+  const from = join(folder, "base");
+  assert.deepEqual(optionsOf("splits"), { from, ...splits });
+  assert.deepEqual(optionsOf("{ dataset: csv, path: splits, text: [t, u], label: c }"), {
+    ...{ from, ...splits },
+    ...{ text: ["t", "u"], label: "c" },
+  });
+  assert.deepEqual(optionsOf("{ path: rows.csv, validation: 0.2 }"), {
+    ...{ from, data: join(folder, "rows.csv"), validation: 0.2 },
+  });
+  assert.throws(() => optionsOf("base"), /base is a folder without a training split/);
+});
 
 test("a new model is pretrained on packed texts, exported, fine-tuned and tested", async () => {
   const words = ["good", "bad", "film", "plot", "day"];

@@ -24,7 +24,7 @@ export interface RanksOptions {
 }
 
 /** Cores that this process may use. */
-export function ownCores(): number[] {
+function ownCores(): number[] {
   const shown = spawnSync("taskset", ["-cp", String(process.pid)], { encoding: "utf8" });
   const list = /:\s*([\d,-]+)\s*$/.exec(shown.stdout ?? "")?.[1];
   if (list === undefined) return [];

@@ -1,6 +1,6 @@
 // Writes the files of a training run: metrics.csv (one row per epoch) and record files (one JSON line per step and rank). The
 // formats are those of @weft/formats.
-import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import {
@@ -12,6 +12,7 @@ import {
   type TrainingStep,
   type Workload,
 } from "@weft/formats";
+import { appendWhole, replaceFile } from "./run-files.js";
 
 /** One row of metrics.csv. */
 export interface EpochRow {
@@ -25,14 +26,13 @@ export interface EpochRow {
   valLoss: number | null;
   /** Accuracy on held-out rows; null without evaluation. */
   valAccuracy: number | null;
+  /** Mean F1 of the classes on held-out rows; null or absent without counts by class. */
+  valF1?: number | null;
 }
 
 /** Replaces metrics.csv as a whole, so that a resumed run has each epoch once. */
 export function writeMetrics(folder: string, rows: readonly EpochRow[]): void {
-  const path = join(folder, "metrics.csv");
-  const temporary = `${path}.tmp`;
-  writeFileSync(temporary, formatMetrics(rows));
-  renameSync(temporary, path);
+  replaceFile(join(folder, "metrics.csv"), formatMetrics(rows));
 }
 
 /** What the writer itself adds to every record. */
@@ -57,7 +57,7 @@ export class RecordWriter {
     for (const path of this.#paths) {
       mkdirSync(join(path, ".."), { recursive: true });
       const kept = fromStep > 0 && existsSync(path) ? linesBefore(readFileSync(path, "utf8"), fromStep) : "";
-      writeFileSync(path, kept);
+      replaceFile(path, kept);
     }
   }
 
@@ -75,9 +75,9 @@ export class RecordWriter {
   flush(): void {
     if (this.#lines.length === 0) return;
     const text = `${this.#lines.join("\n")}\n`;
+    for (const path of this.#paths) appendWhole(path, text);
     this.#lines = [];
     this.#last = performance.now();
-    for (const path of this.#paths) appendFileSync(path, text);
   }
 }
 
@@ -138,6 +138,5 @@ export function writeTrainingRunFile(
     steps: head.steps,
     ...more,
   };
-  writeFileSync(`${path}.tmp`, `${JSON.stringify(record, null, 1)}\n`);
-  renameSync(`${path}.tmp`, path);
+  replaceFile(path, `${JSON.stringify(record, null, 1)}\n`);
 }

@@ -1,13 +1,13 @@
 // Whether a checkpoint may be continued with a configuration: everything that determines the training curve must be as it was.
-import type { Progress } from "./checkpoint.js";
 import type { Config, ModuleConfig, RunConfig } from "./config.js";
 import { TrainError } from "./errors.js";
+import type { Progress } from "./progress.js";
 
 /** Options that are paths of data, which is compared by its content. */
 const dataPaths = ["data", "validation", "test"];
 
-/** What determines the training curve, by key. */
-function curveOf(config: RunConfig): Record<string, unknown> {
+/** What determines the training curve, by key; the same on all ranks. */
+export function curveOf(config: RunConfig): Record<string, unknown> {
   const { gradient_clip, label_smoothing = 0 } = config.training as Partial<Config["training"]>;
   const options = Object.entries((config as Partial<ModuleConfig>).options ?? {});
   return {

@@ -2,3 +2,4 @@
 // of a gate) is followed like one.
 export { lockRun } from "./lock.js";
 export { RecordWriter, type RunHead, writeTrainingRunFile } from "./records.js";
+export { replaceFile } from "./run-files.js";

@@ -1,17 +1,30 @@
 // Sharded checkpoints: written by any number of ranks and read by any other, bit for bit; killed writers, lost ranks and
 // damaged files never cost the last good one.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { hash } from "node:crypto";
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import * as weft from "@weft/core";
-import { openSafetensors, readSafetensors } from "@weft/core/io";
+import { openSafetensors, readSafetensors, writeSafetensors } from "@weft/core/io";
 import { scratch } from "../data/testkit.js";
-import { findCheckpoint, readShards, removeUnfinished, writeCheckpoint } from "./checkpoint.js";
+import { findCheckpoint, readShards, removeUnfinished, startShardedCheckpoint, writeCheckpoint } from "./checkpoint.js";
 import { exportRun } from "./export.js";
-import { progressOf, saveAll, shapes, storedBy, valuesOf } from "./shards.testkit.js";
+import { progressOf, rankOf, saveAll, shapes, storedBy, valuesOf } from "./shards.testkit.js";
 
 weft.setDevice("reference");
 const folder = scratch();
@@ -125,6 +138,33 @@ test("damaged parts, and an index that lies, are passed over in favor of the che
     ["a lying index", (at) => edit(join(at, "index.json"), (text) => text.replace("[7,5]", "[8,5]"))],
     ["no JSON", (at) => writeFileSync(join(at, "index.json"), "{")],
     [
+      "parts that overlap, and leave others out, with a checksum of their own",
+      (at) => {
+        const path = join(at, "index.json");
+        const [before, index] = [readFileSync(path), JSON.parse(readFileSync(path, "utf8"))];
+        type Tensors = Record<string, { parts: { start: number[]; stop: number[] }[] }>;
+        const { parts } = Object.values(index.tensors as Tensors).find((tensor) => tensor.parts.length > 2)!;
+        const sizes = parts.map(({ start, stop }) => stop.map((to, d) => to - start[d]).join());
+        const twin = sizes.findIndex((size, i) => sizes.indexOf(size) < i);
+        const { start, stop } = parts[sizes.indexOf(sizes[twin])];
+        Object.assign(parts[twin], { start, stop });
+        writeFileSync(path, JSON.stringify(index));
+        const sum = (bytes: Buffer): string => hash("sha256", bytes, "hex");
+        edit(join(at, "SHA256SUMS"), (text) => text.replace(sum(before), sum(readFileSync(path))));
+      },
+    ],
+    [
+      "the folder of another step",
+      (at) => {
+        rmSync(at, { recursive: true });
+        cpSync(
+          at.replace(/\d+$/, (n) => String(Number(n) - 1).padStart(8, "0")),
+          at,
+          { recursive: true },
+        );
+      },
+    ],
+    [
       "an index of other files",
       (at) => edit(join(at, "index.json"), (text) => text.replace(/rank-00000/g, "../rank-0")),
     ],
@@ -147,6 +187,145 @@ test("damaged parts, and an index that lies, are passed over in favor of the che
   function edit(path: string, change: (text: string) => string): void {
     writeFileSync(path, change(readFileSync(path, "utf8")));
   }
+});
+
+/** The checksums that somebody writes who has changed files. */
+function sum(at: string): void {
+  const names = readdirSync(at).filter((name) => name !== "SHA256SUMS");
+  writeFileSync(
+    join(at, "SHA256SUMS"),
+    names.map((name) => `${hash("sha256", readFileSync(join(at, name)), "hex")}  ${name}\n`).join(""),
+  );
+}
+
+test("files that were exchanged between ranks, steps and runs are noticed, also with new checksums", async () => {
+  const [run, other] = [join(folder, "swapped"), join(folder, "swapped-other")];
+  const at = (step: number, of = run): string => join(of, "checkpoints", `step-${String(step).padStart(8, "0")}`);
+  const [first, second] = [0, 1].map((rank) => `rank-0000${rank}-of-00002.safetensors`);
+  const read = (): Promise<void> => checkOn(2, findCheckpoint(run)!.folder, 2);
+  const fresh = async (): Promise<void> => {
+    rmSync(run, { recursive: true, force: true });
+    for (const step of [1, 2]) await Promise.all(saveAll(run, 2, step));
+  };
+  await fresh();
+  await read();
+  // Between ranks.
+  renameSync(join(at(2), first), join(at(2), "x"));
+  renameSync(join(at(2), second), join(at(2), first));
+  renameSync(join(at(2), "x"), join(at(2), second));
+  assert.equal(findCheckpoint(run)!.progress.step, 1);
+  sum(at(2));
+  await assert.rejects(read(), /rank-0000\d-of-00002.safetensors belongs to another checkpoint: its weft_part is rank/);
+  // Between steps.
+  await fresh();
+  cpSync(join(at(1), first), join(at(2), first));
+  sum(at(2));
+  await assert.rejects(read(), /belongs to another checkpoint: its weft_step is 1, not 2/);
+  // Between runs.
+  await fresh();
+  for (const rank of [0, 1])
+    void startShardedCheckpoint(
+      other,
+      storedBy(rank, 2, 2),
+      { ...progressOf(2), data: { train: "other data", test: null } },
+      2,
+      rankOf(rank, 2),
+    );
+  for (const begin = Date.now(); !existsSync(at(2, other)); await delay(10)) assert.ok(Date.now() - begin < 30_000);
+  cpSync(join(at(2, other), second), join(at(2), second));
+  sum(at(2));
+  await assert.rejects(read(), /belongs to another checkpoint: its weft_run is/);
+  // A whole folder under another name.
+  await fresh();
+  renameSync(at(2), at(3));
+  const found = findCheckpoint(run);
+  assert.deepEqual([found?.progress.step, found?.skipped.length], [1, 1]);
+  assert.match(found!.skipped[0], /it is the checkpoint of step 2, renamed/);
+  // Files of earlier versions have no marks.
+  await fresh();
+  for (const file of [first, second])
+    await writeSafetensors(join(at(2), file), await readSafetensors(join(at(2), file)));
+  sum(at(2));
+  await read();
+});
+
+test("a checkpoint folder of somebody else is read in bounded time and memory, or passed over", {
+  timeout: 60_000,
+}, async () => {
+  const run = join(folder, "hostile");
+  const text = (at: string, change: (value: Record<string, unknown>) => unknown): void => {
+    const path = join(at, "state.json");
+    writeFileSync(path, JSON.stringify(change(JSON.parse(readFileSync(path, "utf8")))));
+    sum(at);
+  };
+  const pipe = (path: string): void => {
+    rmSync(path);
+    execFileSync("mkfifo", [path]);
+  };
+  const attacks: [string, (at: string) => void, RegExp][] = [
+    ["a pipe as a part", (at) => pipe(join(at, "rank-00000-of-00002.safetensors")), /not a plain file/],
+    ["a pipe as progress", (at) => pipe(join(at, "state.json")), /not a plain file/],
+    ["a pipe as checksums", (at) => pipe(join(at, "SHA256SUMS")), /not a plain file/],
+    [
+      "a device behind a link",
+      (at) => {
+        rmSync(join(at, "index.json"));
+        symlinkSync("/dev/zero", join(at, "index.json"));
+      },
+      /not a plain file/,
+    ],
+    [
+      "checksums of other files",
+      (at) => appendFileSync(join(at, "SHA256SUMS"), `${"0".repeat(64)}  ../../x\n`),
+      /is not in its folder/,
+    ],
+    ["no object", (at) => text(at, () => null), /version undefined/],
+    ["no configuration", (at) => text(at, (v) => ({ ...v, config: null })), /state.json: config/],
+    ["epochs that are none", (at) => text(at, (v) => ({ ...v, epochs: [1] })), /state.json: epochs.0/],
+    ["a negative step", (at) => text(at, (v) => ({ ...v, step: -1 })), /state.json: step/],
+    ["half a batch", (at) => text(at, (v) => ({ ...v, index: 0.5 })), /state.json: index/],
+    ["speeds without end", (at) => text(at, (v) => ({ ...v, speeds: [0, "x"] })), /state.json: speeds/],
+  ];
+  for (const [what, attack, expected] of attacks) {
+    rmSync(run, { recursive: true, force: true });
+    for (const step of [1, 2]) await Promise.all(saveAll(run, 2, step));
+    attack(join(run, "checkpoints", "step-00000002"));
+    const found = findCheckpoint(run);
+    assert.equal(found?.progress.step, 1, what);
+    assert.match(found.skipped[0], expected, what);
+  }
+  // Losses that are no numbers are JSON's null.
+  text(join(run, "checkpoints", "step-00000001"), (v) => ({
+    ...v,
+    epochs: [{ epoch: 1, trainLoss: null, seconds: 1, valLoss: null, valAccuracy: null }],
+  }));
+  assert.ok(Number.isNaN(findCheckpoint(run)!.progress.epochs[0].trainLoss));
+});
+
+test("on a full disk neither a checkpoint nor an export is left half written, and the one before is whole", async (t) => {
+  if (process.getuid?.() !== 0) return t.skip("needs root, to mount a small file system");
+  const small = join(folder, "small");
+  mkdirSync(small);
+  const url = (name: string): string => JSON.stringify(new URL(name, import.meta.url).href);
+  const script = `
+    import { readdirSync, writeFileSync } from "node:fs";
+    import { findCheckpoint } from ${url("./checkpoint.js")};
+    import { exportRun } from ${url("./export.js")};
+    import { saveAll } from ${url("./shards.testkit.js")};
+    const weft = await import(${JSON.stringify(import.meta.resolve("@weft/core"))});
+    weft.setDevice("reference");
+    const run = ${JSON.stringify(small)} + "/run";
+    await Promise.all(saveAll(run, 2, 1));
+    try { writeFileSync(${JSON.stringify(small)} + "/other", Buffer.alloc(1 << 20)); } catch {}
+    const said = await Promise.all([...saveAll(run, 2, 2), exportRun(run, ${JSON.stringify(small)} + "/out")].map((one) => one.then(() => "", (e) => e.message)));
+    console.log(JSON.stringify({ said, step: findCheckpoint(run).progress.step, files: readdirSync(${JSON.stringify(small)}), left: readdirSync(run + "/checkpoints") }));
+    process.exit(0);`;
+  const line = ["-m", "sh", "-c", `mount -t tmpfs -o size=96k none ${small} && exec "$0" --input-type=module -e "$1"`];
+  const done = spawnSync("unshare", [...line, process.execPath, script], { encoding: "utf8" });
+  assert.equal(done.status, 0, done.stderr);
+  const { said, step, files, left } = JSON.parse(done.stdout) as Record<string, unknown>;
+  for (const text of said as string[]) assert.match(text, /no space left|removed|disk is full/i);
+  assert.deepEqual([step, files, left], [1, ["other", "run"], ["step-00000001"]]);
 });
 
 test("a run is exported as one folder, or in several files with an index", async () => {

@@ -54,7 +54,7 @@ export const progressOf = (step: number): Progress =>
     globalBatch: 1,
     data: { train: "", test: null },
     classes: [],
-    config: { model: "test" },
+    config: { model: "test", training: {}, distributed: {} },
   }) as unknown as Progress;
 
 /** Writes a checkpoint of all ranks; `lost` ranks never write their part. */

@@ -5,11 +5,20 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { open, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { bytesOf, type DType, makeStorage, numel, type Shape, type Storage } from "@weft/core/internal/graph";
+import {
+  bytesOf,
+  type DType,
+  makeStorage,
+  numel,
+  type Shape,
+  type Storage,
+  shortened,
+} from "@weft/core/internal/graph";
 import type { IndexBox, Placement } from "@weft/core/internal/shard";
 import { type Tensor, tensor } from "@weft/core/internal/tensor";
 import { type HostArray, openSafetensors, type SafetensorsFile, writeSafetensors } from "@weft/core/io";
 import { CheckpointError } from "./errors.js";
+import { marksOf, readPlainText, readProgress } from "./progress.js";
 
 /** The sections of a state that are stored. */
 const sections = ["model", "optimizer", "state"] as const;
@@ -90,9 +99,11 @@ export async function writeShard(
   index: ShardIndex,
   rank: number,
   arrays: Record<string, HostArray>,
+  marksOf: (part: string) => Record<string, string>,
 ): Promise<void> {
-  const path = join(folder, fileOf(rank, index.ranks));
-  await writeSafetensors(path, arrays);
+  const file = fileOf(rank, index.ranks);
+  const path = join(folder, file);
+  await writeSafetensors(path, arrays, marksOf(file));
   const sum = await hashFile(path);
   await writeFile(`${path}${sumSuffix}.tmp`, sum);
   await rename(`${path}${sumSuffix}.tmp`, `${path}${sumSuffix}`);
@@ -132,6 +143,14 @@ export const filesOf = (index: ShardIndex): string[] =>
 const isIndices = (list: unknown, rank: number): list is number[] =>
   Array.isArray(list) && list.length === rank && list.every((n) => Number.isSafeInteger(n) && n >= 0);
 
+/** Whether two boxes have elements in common. */
+const overlap = (boxes: readonly IndexBox[]): boolean =>
+  boxes.some((a, i) =>
+    boxes
+      .slice(i + 1)
+      .some((b) => a.start.every((from, d) => Math.max(from, b.start[d]) < Math.min(a.stop[d], b.stop[d]))),
+  );
+
 /** Reads and checks the index of a folder; null if its checkpoint is not sharded. */
 export function readIndex(folder: string): ShardIndex | null {
   const path = join(folder, indexFile);
@@ -141,7 +160,7 @@ export function readIndex(folder: string): ShardIndex | null {
   };
   let index: ShardIndex;
   try {
-    index = JSON.parse(readFileSync(path, "utf8")) as ShardIndex;
+    index = JSON.parse(readPlainText(path)) as ShardIndex;
   } catch (error) {
     return wrong(`is not JSON: ${(error as Error).message}`);
   }
@@ -150,6 +169,8 @@ export function readIndex(folder: string): ShardIndex | null {
   if (!Number.isSafeInteger(index.ranks) || index.ranks < 1 || index.ranks > 1e6)
     return wrong(`says ${index.ranks} ranks`);
   const files = new Set(filesOf(index));
+  // Many tensors are divided alike.
+  const checked = new Set<string>();
   for (const [name, { shape, parts }] of Object.entries(index.tensors)) {
     if (!Array.isArray(shape) || !isIndices(shape, shape.length) || !Array.isArray(parts))
       return wrong(`${name} has no shape or no parts`);
@@ -161,9 +182,30 @@ export function readIndex(folder: string): ShardIndex | null {
         wrong(`${name} has a part outside of its shape`);
       covered += numel(sizeOf({ start, stop }));
     }
+    const divided = JSON.stringify(parts.map(({ start, stop }) => [start, stop]));
+    if (!checked.has(divided) && overlap(parts)) wrong(`${name} has parts that overlap`);
+    checked.add(divided);
     if (covered !== numel(shape)) wrong(`the parts of ${name} have ${covered} of ${numel(shape)} elements`);
   }
   return index;
+}
+
+/** Opens a file of a checkpoint. One that carries the marks of another place was put there by mistake, or by somebody. */
+async function openMarked(folder: string, file: string): Promise<SafetensorsFile> {
+  const path = join(folder, file);
+  const opened = await openSafetensors(path);
+  const { metadata } = opened;
+  // Files of earlier versions have no marks.
+  const wrong =
+    metadata.weft_part === undefined
+      ? undefined
+      : Object.entries(marksOf(readProgress(folder), file)).find(([mark, value]) => metadata[mark] !== value);
+  if (wrong === undefined) return opened;
+  await opened.close();
+  const [mark, value] = wrong;
+  throw new CheckpointError(
+    `${path} belongs to another checkpoint: its ${mark} is ${shortened(metadata[mark] ?? "missing", 60)}, not ${value}; put the right file there, or remove the folder to continue from the checkpoint before`,
+  );
 }
 
 /** The tensors of one section of a checkpoint; any box of them can be read. */
@@ -179,7 +221,7 @@ export class SectionReader {
 
   static async open(folder: string, section: Section): Promise<SectionReader> {
     const index = readIndex(folder);
-    const whole = index === null ? await openSafetensors(join(folder, `${section}.safetensors`)) : null;
+    const whole = index === null ? await openMarked(folder, `${section}.safetensors`) : null;
     return new SectionReader(folder, section, index, whole);
   }
 
@@ -219,7 +261,7 @@ export class SectionReader {
 
   #open(file: string): Promise<SafetensorsFile> {
     let found = this.#files.get(file);
-    if (found === undefined) this.#files.set(file, (found = openSafetensors(join(this.folder, file))));
+    if (found === undefined) this.#files.set(file, (found = openMarked(this.folder, file)));
     return found;
   }
 

@@ -3,7 +3,7 @@ import { checkOptionNames } from "@weft/core/internal/graph";
 import { ConfigError } from "./config.js";
 
 /** Options of `slurmScript`. */
-export interface SlurmOptions {
+interface SlurmOptions {
   /** Name of the job. */
   name: string;
   /** The command after `weft train`: a configuration and its options, without --devices. */

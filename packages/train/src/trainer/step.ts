@@ -47,7 +47,10 @@ export interface StepTask<P = unknown> {
   loss(params: P, batch: unknown, options: StepContext): Tensor | { loss: Tensor; state: unknown };
   /** How many terms the mean of the loss has, by which micro-steps are weighted; absent for means over rows. */
   weight?(batch: unknown, options: { key: Key; train: boolean }): Tensor;
-  /** Sums over the rows of a batch: loss, correct predictions, rows; then the weight, for tasks that have one. */
+  /**
+   * Sums over the rows of a batch: loss, correct predictions, rows; then the weight, for tasks that have
+   * one; then counts of right predictions, predictions and labels by class, for tasks that have them.
+   */
   evaluate(params: P, batch: unknown, modelState?: unknown): Tensor;
 }
 

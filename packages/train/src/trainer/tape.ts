@@ -1,7 +1,7 @@
 // The tape of a training run: each kernel and collective of its first steps, with its time, in the format of docs/tape.md.
-import { appendFileSync, writeFileSync } from "node:fs";
 import type { Executable } from "@weft/core/internal/device";
 import { type Instruction, tapeHeader } from "@weft/formats";
+import { appendWhole, replaceFile } from "./run-files.js";
 
 /** Writes the instructions of the first steps of one rank. */
 export class StepTape {
@@ -14,7 +14,7 @@ export class StepTape {
     steps: number,
   ) {
     this.#left = steps;
-    writeFileSync(path, `${JSON.stringify(tapeHeader())}\n`);
+    replaceFile(path, `${JSON.stringify(tapeHeader())}\n`);
   }
 
   get full(): boolean {
@@ -50,7 +50,7 @@ export class StepTape {
         };
         return [`${JSON.stringify(line)}\n`];
       });
-      appendFileSync(this.path, lines.join(""));
+      appendWhole(this.path, lines.join(""));
     };
   }
 }

@@ -1,7 +1,7 @@
 // The text classifier of a configuration as a task: data sets, tokens, packed batches, loss and evaluation.
 import { type DType, WeftError } from "@weft/core/internal/graph";
-import { crossEntropy, type Key, logicalAnd, stack, type Tensor, tensor, where } from "@weft/core/internal/tensor";
-import type { TextClassifier } from "@weft/core/nn";
+import { concat, crossEntropy, type Key, stack, type Tensor, tensor, where } from "@weft/core/internal/tensor";
+import { classCounts, type TextClassifier } from "@weft/core/nn";
 import type { Workload } from "@weft/formats";
 import {
   columns,
@@ -44,13 +44,15 @@ function textLoss(
   return where(batch.real, each, 0).cast(dtype).div(batch.total.cast(dtype)).sum();
 }
 
-/** Sums over the rows of a packed batch: loss, correct predictions, rows. */
+/** Sums over the rows of a packed batch: loss, correct predictions, rows (twice), and counts by class. */
 function textEvaluation(model: ClassifierModel, params: TextClassifier, packed: Tensor, dtype: DType): Tensor {
   const batch = unpackBatch(packed);
   const logits = model.logits(params, batch, null);
   const losses = where(batch.real, crossEntropy(logits, batch.labels, { reduction: "none" }), 0);
-  const right = logicalAnd(logits.argmax(-1).equal(batch.labels), batch.real);
-  return stack([losses.sum(), right.cast(dtype).sum(), batch.real.cast(dtype).sum()].map((t) => t.cast(dtype)));
+  const counts = classCounts(logits.argmax(-1), where(batch.real, batch.labels, -1), logits.shape[1]).cast(dtype);
+  const rows = batch.real.cast(dtype).sum();
+  const sums = stack([losses.sum().cast(dtype), counts.index(0).sum(), rows, rows]);
+  return concat([sums, counts.reshape([-1])]);
 }
 
 async function openSplit(config: Config, split: DatasetSplit): Promise<TokenSet> {

@@ -290,6 +290,15 @@ test("a damaged checkpoint is skipped in favor of the previous one", async () =>
   rmSync(place, { recursive: true });
 });
 
+test("a clock that is set back during a run gives no negative times", async (t) => {
+  const now = Date.now.bind(Date);
+  let back = 0;
+  t.mock.method(Date, "now", () => now() - (back += 60_000));
+  await run("clock", { training: { epochs: 1, max_steps: 4 } });
+  const end = lines("clock").at(-1)!;
+  assert.ok(end.type === "end" && Number(end.seconds) >= 0, JSON.stringify(end));
+});
+
 test("a full disk while writing a checkpoint leaves the previous one intact", () => {
   const script = `
     import { train } from ${JSON.stringify(fileURLToPath(new URL("./train.js", import.meta.url)))};

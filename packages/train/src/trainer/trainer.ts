@@ -1,6 +1,6 @@
 // The training loop of one rank: data, steps, evaluation, records, checkpoints and the end of the run. All ranks do the
 // same things in the same order.
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import { session } from "@weft/core/internal/runtime";
@@ -30,6 +30,7 @@ import { makeOptimizer } from "./optimizer.js";
 import { abstractState, placeRun } from "./plan-run.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
 import { checkResume } from "./resume.js";
+import { replaceFile } from "./run-files.js";
 import { SampleCounter } from "./sample-counter.js";
 import type { Section } from "./shards.js";
 import { speedsOf } from "./speeds.js";
@@ -86,6 +87,8 @@ class Run {
   #loader!: TaskLoader;
   #losses: number[] = [];
   readonly #head: RunHead;
+  /** When the run began, on a clock that nobody sets. */
+  readonly #begun = performance.now();
   readonly #steps: StepOptions;
   #programs!: StepExecutables;
   readonly #rate: (step: number) => number;
@@ -244,7 +247,7 @@ class Run {
     if (this.#main) {
       mkdirSync(config.output, { recursive: true });
       removeUnfinished(config.output);
-      writeFileSync(join(config.output, "config.yaml"), showConfig(config));
+      replaceFile(join(config.output, "config.yaml"), showConfig(config));
       writeMetrics(config.output, this.#progress.epochs);
     }
     const folders = [config.output, ...(options.probeFolder === undefined ? [] : [options.probeFolder])];
@@ -524,6 +527,7 @@ class Run {
       seconds: progress.seconds,
       valLoss: result?.loss ?? null,
       valAccuracy: result?.accuracy ?? null,
+      valF1: result?.scores?.f1 ?? null,
     };
     this.#records.write("epoch", {
       epoch: row.epoch,
@@ -576,7 +580,7 @@ class Run {
 
   #end(status: RunStatus, more: { message?: string; test?: EvaluationResult }): void {
     const { message } = more;
-    const seconds = Date.now() / 1000 - this.#head.startedAt;
+    const seconds = (performance.now() - this.#begun) / 1000;
     this.#records.write("end", { status, seconds, ...(message !== undefined && { message }) });
     this.#records.flush();
     if (this.#main)

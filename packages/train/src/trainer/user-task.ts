@@ -14,6 +14,7 @@ import {
   WeftError,
 } from "@weft/core/internal/graph";
 import {
+  concat,
   flattenTree,
   type Key,
   stack,
@@ -143,7 +144,10 @@ export interface UserDefinition<P = unknown, S = unknown> {
   weight?(batch: never, options: { key: Key; train: boolean }): Tensor;
   /** Data to train on, or training and validation data. */
   data: unknown;
-  /** Classifiers: the number of rows of a batch whose class is predicted. */
+  /**
+   * Classifiers: the number of rows of a batch whose class is predicted; or, for precision, recall and F1 too, counts by class
+   * [3, classes] (`classCounts` of `@weft/core/nn`).
+   */
   correct?(params: P, batch: never, options: { state: S }): Tensor;
   /** Classifiers: names of the classes. */
   classes?: readonly string[];
@@ -298,15 +302,22 @@ export class UserTask<P = unknown> implements Task<P> {
     const dtype = this.config.precision.compute === "float64" ? "float64" : "float32";
     const key = tensor(Int32Array.from([0, 0]), { dtype: "int32" });
     const loss = this.loss(params, batch, { key, train: false, state }).loss.cast(dtype);
-    const counted = this.definition.correct?.(params, batch as never, { state });
+    const counted = this.hasAccuracy ? this.definition.correct?.(params, batch as never, { state }) : undefined;
+    const byClass = counted?.shape.length === 2 && counted.shape[0] === 3 ? counted.cast(dtype) : null;
     const correct =
-      counted === undefined
+      counted === undefined || byClass !== null
         ? zeros([], { dtype })
-        : scalarOf("correct", counted, "the number of rows whose class is predicted").cast(dtype);
+        : scalarOf("correct", counted, "the number of rows whose class is predicted, or counts [3, classes]").cast(
+            dtype,
+          );
     const weight = this.weight?.(batch, { key, train: false }).cast(dtype);
-    if (weight === undefined) return stack([loss.mul(rows), correct, loss.mul(0).add(rows)]);
+    const number = loss.mul(0).add(rows);
     // A batch without a term has no mean.
-    return stack([where(weight.equal(0), 0, loss.mul(weight)), correct, weight.mul(0).add(rows), weight]);
+    const sums =
+      weight === undefined
+        ? [loss.mul(rows), correct, number, ...(byClass === null ? [] : [number])]
+        : [where(weight.equal(0), 0, loss.mul(weight)), correct, weight.mul(0).add(rows), weight];
+    return byClass === null ? stack(sums) : concat([stack(sums), byClass.reshape([-1])]);
   }
 
   load(split: SplitName, share: DataShare, from: Position): TaskLoader {
