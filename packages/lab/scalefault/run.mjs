@@ -18,7 +18,7 @@ import { score, tensorboardSays } from "./score.mjs";
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../../..");
 const venvs = process.env.WEFT_VENVS ?? join(homedir(), ".cache/weft/venvs");
-const python = (name) => join(venvs, name, "bin/python");
+const python = join(venvs, "shared/bin/python");
 const option = (name, otherwise) => {
   const at = process.argv.indexOf(`--${name}`);
   return at < 0 ? otherwise : process.argv[at + 1];
@@ -49,7 +49,7 @@ const launched = (script) => (job, fixed) => [
   "bash",
   join(here, "launch.sh"),
   "{n}",
-  python("torch"),
+  python,
   join(here, script),
   ...job.args,
   ...fixed,
@@ -59,7 +59,7 @@ const launched = (script) => (job, fixed) => [
 const commandOf = {
   torch: launched("job.py"),
   more: launched("more_job.py"),
-  jax: (job, fixed) => [python("jax"), join(here, "jax_job.py"), "--devices", "{n}", ...job.args, ...fixed],
+  jax: (job, fixed) => [python, join(here, "jax_job.py"), "--devices", "{n}", ...job.args, ...fixed],
   weft: () => [
     process.execPath,
     join(root, "packages/cli/bin/weft.js"),
@@ -193,7 +193,7 @@ for (const [k, job] of list.entries()) {
 }
 const results = list.map((job) => done.get(job.name));
 const version = (name) =>
-  execFileSync(python(name), ["-c", `import ${name}; print(${name}.__version__)`], { encoding: "utf8" }).trim();
+  execFileSync(python, ["-c", `import ${name}; print(${name}.__version__)`], { encoding: "utf8" }).trim();
 const summary = {
   what: "ScaleFault: small jobs of PyTorch (DDP over gloo), JAX and Weft's trainer on CPU with one injected fault each, measured at one and two devices and judged by the lab; promised gains compared with a run after the fix",
   torch: version("torch"),

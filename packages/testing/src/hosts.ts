@@ -54,6 +54,7 @@ let networks = 0;
 /** Several hosts in one network; the test itself is at the first address. */
 export class Hosts {
   readonly folder = mkdtempSync(join(tmpdir(), "weft-hosts-"));
+  readonly #number: number;
   readonly #bridge: string;
   readonly #names: string[];
   readonly #children = new Set<ChildProcess>();
@@ -61,11 +62,14 @@ export class Hosts {
   /** Control groups by host. */
   readonly #limited = new Map<number, string>();
   readonly #net: string;
+  /** Whether the hosts have addresses of IPv6 too. */
+  readonly hasIpv6: boolean;
   readonly tls: { cert: string; key: string; ca: string };
 
   constructor(readonly count: number) {
     // Names of network devices have at most 15 characters.
     const number = networks++;
+    this.#number = number;
     const tag = `${process.pid.toString(36)}${number.toString(36)}`;
     this.#net = `10.${100 + (process.pid % 100)}.${((process.pid >> 3) + number) % 250}`;
     this.#bridge = `wb${tag}`;
@@ -76,17 +80,20 @@ export class Hosts {
     must(ip("link", "add", this.#bridge, "type", "bridge"), "the bridge");
     must(ip("addr", "add", `${this.address(0)}/24`, "dev", this.#bridge), "its address");
     must(ip("link", "set", this.#bridge, "up"), "the bridge");
+    // Without IPv6 in the kernel, tests of it are skipped.
+    this.hasIpv6 = ip("addr", "add", `${this.address6(0)}/64`, "dev", this.#bridge, "nodad");
     this.#names.forEach((name, i) => {
       must(ip("netns", "add", name), "a namespace");
       must(ip("link", "add", `${name}a`, "type", "veth", "peer", "name", "eth0", "netns", name), "a cable");
       must(ip("link", "set", `${name}a`, "master", this.#bridge, "up"), "a cable");
       must(ip("-n", name, "addr", "add", `${this.address(i + 1)}/24`, "dev", "eth0"), "an address");
+      if (this.hasIpv6) ip("-n", name, "addr", "add", `${this.address6(i + 1)}/64`, "dev", "eth0", "nodad");
       must(ip("-n", name, "link", "set", "eth0", "up") && ip("-n", name, "link", "set", "lo", "up"), "a link");
     });
     this.#inits = this.#names.map((_, i) => this.#boot(i + 1));
     const at = (file: string): string => join(this.folder, file);
     this.tls = { cert: at("cert.pem"), key: at("key.pem"), ca: at("cert.pem") };
-    const names = Array.from({ length: count + 1 }, (_, i) => `IP:${this.address(i)}`).join();
+    const names = Array.from({ length: count + 1 }, (_, i) => `IP:${this.address(i)},IP:${this.address6(i)}`).join();
     must(
       openssl(
         ..."req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=weft".split(" "),
@@ -104,6 +111,11 @@ export class Hosts {
   /** Of the test itself (0) or of a host, from 1. */
   address(i: number): string {
     return `${this.#net}.${i + 1}`;
+  }
+
+  /** The same as an address of IPv6, where the kernel has it. */
+  address6(i: number): string {
+    return `fd57:${(process.pid & 0xffff).toString(16)}:${this.#number.toString(16)}::${i + 1}`;
   }
 
   /** Options of a dispatcher, worker or client. */
@@ -211,6 +223,29 @@ export class Hosts {
   slow(host: number, megabits: number | null): boolean {
     const name = this.#names[host - 1];
     return shape(["ip", "netns", "exec", name], "eth0", megabits) && shape([], `${name}a`, megabits);
+  }
+
+  /** Lets a host's cable carry packets of so many bytes, and drop those for which it has no room; false where the kernel cannot. */
+  rough(host: number, packetBytes: number): boolean {
+    const name = this.#names[host - 1];
+    const rule = `root tbf rate 40mbit burst 16kbit limit ${8 * packetBytes}`.split(" ");
+    return [
+      ["eth0", ["ip", "netns", "exec", name]],
+      [`${name}a`, []],
+    ].every(([device, within]) => {
+      const run = (...line: string[]): boolean => {
+        const [command, ...args] = [...(within as string[]), ...line];
+        return spawnSync(command, args).status === 0;
+      };
+      const small = run("ip", "link", "set", device as string, "mtu", String(packetBytes));
+      return small && run("tc", "qdisc", "replace", "dev", device as string, ...rule);
+    });
+  }
+
+  /** Packets that a host's cable has dropped. */
+  dropped(host: number): number {
+    const shown = spawnSync("tc", ["-s", "qdisc", "show", "dev", `${this.#names[host - 1]}a`], { encoding: "utf8" });
+    return Number(/dropped (\d+)/.exec(shown.stdout)?.[1] ?? 0);
   }
 
   /** Puts a cable of its own between two hosts, of so many megabits per second in each direction; null takes it away. */

@@ -1,10 +1,12 @@
 // weft bench: measures the sharding benchmark at several device counts; the lab judges and draws the record.
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { type BenchOptions, coreOrder, parseSize, type RowSpec, rowsOf, runBench, runJitBench } from "@weft/bench";
 import * as weft from "@weft/core";
 import { settings } from "@weft/core/internal/settings";
+import { readText } from "@weft/formats/file";
 import {
   type BenchRecord,
   benchFiles,
@@ -287,7 +289,7 @@ async function measure(options: Options, bench: BenchOptions): Promise<BenchReco
 function readRecord(path: string): BenchRecord {
   let value: unknown;
   try {
-    value = JSON.parse(readFileSync(path, "utf8"));
+    value = JSON.parse(readText(path, 5e8));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== undefined) throw error;
     throw new CommandError(`${path} is not JSON: ${(error as Error).message}`);

@@ -1,5 +1,8 @@
-// weft classify: label and probabilities of texts by a trained run.
-import { existsSync, readFileSync, statSync } from "node:fs";
+// weft classify: label and probabilities of texts by a trained run, or by a model of a Hugging Face folder.
+import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readText } from "@weft/formats/file";
 import type { ClassPrediction } from "@weft/train";
 import type { Command } from "commander";
 import { attempt, CommandError, print, printJson, wrongUsage } from "../terminal/index.js";
@@ -7,6 +10,7 @@ import { engineWork } from "./engine-work.js";
 
 interface Options {
   file?: string;
+  adapter?: string;
   json?: boolean;
 }
 
@@ -15,16 +19,20 @@ Examples:
   weft classify runs/ag_news_small "Oil prices fall as stocks rise"
   weft classify runs/ag_news_small --file headlines.txt       one text per line
   cat headlines.txt | weft classify runs/ag_news_small        the same from standard input
+  weft classify runs/reviews "A lovely film"                  a run that fine-tuned a pretrained model
+  weft classify ./reviews "A lovely film"                     a folder with config.json, as weft export writes it
+  weft classify ./bert-base "A lovely film" --adapter ./my-lora
 
 Prints one line per text: label, probability of each class, text. With --json one object per line.`;
 
 export function add(program: Command): void {
   program
     .command("classify")
-    .description("Classify texts with a trained run.")
-    .argument("<run>", "folder of a run, such as runs/ag_news_small")
+    .description("Classify texts with a trained run, or with a model of a Hugging Face folder.")
+    .argument("<run>", "folder of a run, such as runs/ag_news_small, or of a model")
     .argument("[texts...]", "texts; without any, or with -, they are read from --file or standard input, one per line")
     .option("--file <path>", "read texts from a file, one per line (- is standard input)")
+    .option("--adapter <folder>", "merge the LoRA adapters of this folder into the model")
     .option("--json", "one JSON object per line")
     .addHelpText("after", help)
     .action((run: string, texts: string[], options: Options) => attempt(() => classify(run, texts, options)));
@@ -33,22 +41,46 @@ export function add(program: Command): void {
 async function classify(run: string, given: string[], options: Options): Promise<void> {
   if (given.length > 0 && options.file !== undefined)
     throw new CommandError("give texts or --file, not both", wrongUsage);
-  if (!existsSync(run) || !statSync(run).isDirectory()) throw new CommandError(`${run} is not the folder of a run`);
+  if (!existsSync(run) || !statSync(run).isDirectory())
+    throw new CommandError(`${run} is not the folder of a run or of a model`);
   const texts = given.length > 0 && given.join() !== "-" ? given : readTexts(options.file ?? "-");
   if (texts.length === 0) throw new CommandError("there is no text to classify", wrongUsage);
-  const { Classifier } = await import("@weft/train");
-  const classifier = await engineWork(() => Classifier.open(run));
-  const predictions = await engineWork(async () => classifier.classify(texts));
+  const predictions = await engineWork(() => predict(run, texts, options.adapter));
   predictions.forEach((prediction, i) => {
     if (options.json) printJson({ text: texts[i], ...prediction }, 0);
     else print(show(prediction, texts[i]));
   });
 }
 
+/** Classes of texts by whatever the folder holds. */
+async function predict(folder: string, texts: readonly string[], adapter?: string): Promise<ClassPrediction[]> {
+  const { Classifier, exportRun } = await import("@weft/train");
+  const { isFineTunedRun } = await import("@weft/train/internal/commands");
+  const isModel = ["config.json", "adapter_config.json"].some((name) => existsSync(join(folder, name)));
+  if (isModel || adapter !== undefined) return byModel(folder, texts, adapter);
+  if (!isFineTunedRun(folder)) return (await Classifier.open(folder)).classify(texts);
+  // The whole model, with merged adapters.
+  const temporary = mkdtempSync(join(tmpdir(), "weft-classify-"));
+  try {
+    return await byModel((await exportRun(folder, join(temporary, "model"))).folder, texts);
+  } finally {
+    rmSync(temporary, { recursive: true, force: true });
+  }
+}
+
+async function byModel(folder: string, texts: readonly string[], adapter?: string): Promise<ClassPrediction[]> {
+  const { classifyTexts, loadPretrained, loadTokenizer } = await import("@weft/models");
+  const model = await loadPretrained(folder, { task: "classification", ...(adapter !== undefined && { adapter }) });
+  return classifyTexts(model, await loadTokenizer(folder, model.config.vocabulary), texts);
+}
+
+/** Bytes of the largest file of texts. */
+const mostBytes = 2 ** 30;
+
 function readTexts(file: string): string[] {
   if (file === "-" && process.stdin.isTTY)
     throw new CommandError("no text was given; write it behind the run, or pipe texts in, one per line", wrongUsage);
-  return readFileSync(file === "-" ? 0 : file, "utf8")
+  return readText(file === "-" ? 0 : file, mostBytes)
     .split("\n")
     .map((line) => line.trim())
     .filter((line) => line !== "");

@@ -1,8 +1,9 @@
 // Reads what `weft compare` compares: a training run, a quantum result or a benchmark, as settings and measured rows.
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
+import { readText } from "@weft/formats/file";
 import { plainText } from "@weft/formats/text";
-import { parse } from "yaml";
+import { parseYaml } from "@weft/formats/yaml";
 import { CommandError } from "../terminal/index.js";
 
 /** One measured quantity: a single value, or its samples. */
@@ -27,10 +28,7 @@ export interface ComparedThing {
 
 const mostBytes = 5e8;
 
-function read(path: string): string {
-  if (statSync(path).size > mostBytes) throw new CommandError(`${path} is larger than 500 MB`);
-  return readFileSync(path, "utf8");
-}
+const read = (path: string): string => readText(path, mostBytes);
 
 function readJson(path: string): unknown {
   try {
@@ -93,7 +91,7 @@ const unfinishedText = (status: unknown, message: unknown): string =>
 
 function training(path: string): ComparedThing {
   const settings = new Map<string, unknown>();
-  walk(parse(read(join(path, "config.yaml")), { maxAliasCount: 100 }), "", (key, value) => {
+  walk(parseYaml(readText(join(path, "config.yaml"))), "", (key, value) => {
     if (!names.has(key)) settings.set(key, value);
   });
   const metrics = columns(join(path, "metrics.csv"));

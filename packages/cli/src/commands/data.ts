@@ -10,7 +10,7 @@ import {
   ownSplit,
   splits,
   textOf,
-} from "@weft/train/data";
+} from "@weft/train/internal/data";
 import type { Command } from "commander";
 import {
   attempt,

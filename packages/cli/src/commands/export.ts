@@ -6,6 +6,7 @@ import { engineWork } from "./engine-work.js";
 
 interface Options {
   fileSize: string;
+  adapter?: boolean;
   json?: boolean;
 }
 
@@ -13,6 +14,7 @@ const help = `
 Examples:
   weft export runs/ag_news_small exported            model.safetensors and config.json
   weft export runs/large exported --file-size 2GB    several files with model.safetensors.index.json
+  weft export runs/reviews adapter --adapter         the LoRA adapters alone, in the layout of PEFT
 
 Reads the newest checkpoint of the run, sharded or not, tensor by tensor.`;
 
@@ -23,6 +25,7 @@ export function add(program: Command): void {
     .argument("<run>", "folder of a run, such as runs/ag_news_small")
     .argument("<folder>", "folder to create")
     .option("--file-size <size>", "largest size of one file", "5GB")
+    .option("--adapter", "write the LoRA adapters of a fine-tuning instead of the whole model")
     .option("--json", "the result as JSON")
     .addHelpText("after", help)
     .action((run: string, folder: string, options: Options) => attempt(() => exportTo(run, folder, options)));
@@ -30,8 +33,11 @@ export function add(program: Command): void {
 
 async function exportTo(run: string, folder: string, options: Options): Promise<void> {
   if (!existsSync(run) || !statSync(run).isDirectory()) throw new CommandError(`${run} is not the folder of a run`);
-  const { exportRun, parseBytes } = await import("@weft/train");
-  const result = await engineWork(() => exportRun(run, folder, parseBytes(options.fileSize)));
+  const { exportRun } = await import("@weft/train");
+  const { parseBytes } = await import("@weft/train/internal/commands");
+  const result = await engineWork(() =>
+    exportRun(run, folder, parseBytes(options.fileSize), { adapter: options.adapter === true }),
+  );
   const { tensors, files, step } = result;
   if (options.json) printJson(result, 0);
   else

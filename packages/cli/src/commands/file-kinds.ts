@@ -1,9 +1,10 @@
 // The kinds of YAML files that Weft reads: how each is recognized, its JSON Schema, and the check of its reader. `weft schema`,
 // `weft lint`, `weft init` and the tests use this table.
-import { readFileSync } from "node:fs";
+
 import { basename } from "node:path";
 import { setValue, valueOf } from "@weft/formats";
-import { parse } from "yaml";
+import { readText } from "@weft/formats/file";
+import { parseYaml } from "@weft/formats/yaml";
 
 /** One kind of file. */
 interface FileKind {
@@ -32,7 +33,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
       ) &&
       has(file, "training") &&
       has(file, "model"),
-    schema: async () => (await import("@weft/train")).configJsonSchema(),
+    schema: async () => (await import("@weft/train/internal/commands")).configJsonSchema(),
     check: async (path) => {
       const { loadAnyConfig } = await import("@weft/train");
       const lines: string[] = [];
@@ -46,7 +47,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
     schema: async () => titled("Gate specification of weft quantum", (await import("@weft/quantum")).gateJsonSchema()),
     check: async (path) => {
       const { GateProblem, parseGateSpec } = await import("@weft/quantum");
-      new GateProblem(parseGateSpec(readFileSync(path, "utf8"), basename(path)));
+      new GateProblem(parseGateSpec(readText(path), basename(path)));
       return [];
     },
   },
@@ -57,7 +58,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
     schema: async () =>
       titled("Pulse optimization of weft quantum", (await import("@weft/quantum")).controlJsonSchema()),
     check: async (path) => {
-      (await import("@weft/quantum")).parseControlFile(readFileSync(path, "utf8"), basename(path));
+      (await import("@weft/quantum")).parseControlFile(readText(path), basename(path));
       return [];
     },
   },
@@ -68,7 +69,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
     check: async (path) => {
       const lines: string[] = [];
       const onTranslated = (found: readonly string[]): void => void lines.push(...found);
-      (await import("@weft/quantum")).parseMetaFile(readFileSync(path, "utf8"), basename(path), {}, { onTranslated });
+      (await import("@weft/quantum")).parseMetaFile(readText(path), basename(path), {}, { onTranslated });
       return lines;
     },
   },
@@ -88,7 +89,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
     schema: async () => shardingSchema(),
     check: async (path) => {
       const { parseRules } = await import("@weft/core/internal/shard");
-      parseRules(parse(readFileSync(path, "utf8")));
+      parseRules(parseYaml(readText(path)));
       return [];
     },
   },

@@ -1,5 +1,6 @@
 // weft generate: text from a language model, printed as it is made.
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
+import { readText } from "@weft/formats/file";
 import { type Command, InvalidArgumentError } from "commander";
 import {
   attempt,
@@ -23,6 +24,7 @@ interface Options {
   repetitionPenalty?: number;
   seed: number;
   stop?: string[];
+  adapter?: string;
   chat?: boolean;
   dtype: "auto" | "float32" | "bfloat16" | "float16";
   device?: string;
@@ -35,6 +37,7 @@ Examples:
   weft generate ./gpt2 "Once upon a time" --tokens 200
   weft generate ./llama-3.2-1b-instruct "Why is the sky blue?" --chat --dtype bfloat16 --device cuda
   weft generate ./gpt2 "A list:" --temperature 0.8 --top-p 0.95 --seed 7 --stop "\\n\\n"
+  weft generate ./llama "Dear" --adapter ./my-lora        adapters that peft or weft export --adapter wrote
   cat prompt.txt | weft generate ./gpt2
 
 The folder holds config.json, model.safetensors (or shards) and tokenizer.json. The text goes to standard output, speed to
@@ -61,6 +64,7 @@ export function add(program: Command): void {
     .option("--seed <n>", "seed of the draws", number, 0)
     .option("--stop <texts...>", "end before one of these texts")
     .option("--chat", "put the prompt into the model's chat template")
+    .option("--adapter <folder>", "merge the LoRA adapters of this folder into the model")
     .option("--dtype <name>", "auto (that of the files), float32, bfloat16, float16", "auto")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
     .option("--ignore-unsupported", "generate although generation_config.json has options that are not supported")
@@ -74,7 +78,7 @@ export function add(program: Command): void {
 function readPrompt(): string {
   if (process.stdin.isTTY)
     throw new CommandError("no prompt was given; write it behind the folder, or pipe it in", wrongUsage);
-  return readFileSync(0, "utf8").trimEnd();
+  return readText(0).trimEnd();
 }
 
 async function run(folder: string, given: string | undefined, options: Options): Promise<void> {
@@ -106,6 +110,7 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
     loadPretrained(folder, {
       task: "causal-lm",
       dtype: options.dtype,
+      ...(options.adapter !== undefined && { adapter: options.adapter }),
       onTensor: (_, done, total) => progress.update(`loading ${shorten(folder, 40)}`, done, total),
     }),
   );

@@ -41,6 +41,8 @@ async function run(paths: string[], options: Options): Promise<void> {
   const evidence = await (options.live ? liveHang(processIds(paths)) : readHang(paths));
   for (const problem of evidence.problems) warn(problem);
   for (const note of evidence.notes) warn(note);
+  if (evidence.ranks.size + evidence.calls.length + evidence.notes.length === 0)
+    throw new CommandError("there is no dump, stack or log of a rank here; weft hang --help lists what is read");
   const verdict = judgeHang(evidence);
   if (options.json) printJson(verdict);
   else print(hangText(verdict));

@@ -25,7 +25,7 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
   },
   classify: {
     usage: "classify [options] <run> [texts...]",
-    description: "Classify texts with a trained run.",
+    description: "Classify texts with a trained run, or with a model of a Hugging Face folder.",
     load: () => import("./classify.js"),
   },
   export: {

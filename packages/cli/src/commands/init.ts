@@ -90,7 +90,7 @@ async function ownData(
     return {};
   }
   const columns = { ...(label !== undefined && { label }), ...(text !== undefined && { text }) };
-  const { ownFormatOf, ownSplit, splits } = await import("@weft/train/data");
+  const { ownFormatOf, ownSplit, splits } = await import("@weft/train/internal/data");
   return engineWork(async () => {
     const dataset = ownFormatOf(data);
     for (const split of splits) await ownSplit({ format: dataset, path: data, ...columns }, split);
@@ -150,7 +150,7 @@ async function run(given: string | undefined, folder: string, options: Options):
     throw new CommandError(`${present.join(", ")} exists in ${folder}; choose another folder, or give --force`);
   const written = writeFiles(folder, all);
   if (train !== undefined) {
-    const { slurmScript } = await import("@weft/train");
+    const { slurmScript } = await import("@weft/train/internal/commands");
     const job = { name: answers.name, command: [train], nodes: 1, ranksPerNode: answers.devices, cpusPerRank: 1 };
     written.push(...writeFiles(folder, { "job.sh": slurmScript(job) }));
   }

@@ -1,9 +1,10 @@
 // weft lint: finds mistakes in job scripts and configurations before they are submitted.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
+import { readText } from "@weft/formats/file";
 import { listSome } from "@weft/formats/text";
+import { parseYaml } from "@weft/formats/yaml";
 import { type LintProblem, lintFiles, readStudies } from "@weft/lab/internal";
 import { type Command, Option } from "commander";
-import { parse } from "yaml";
 import { attempt, failed, print, printJson, writeFiles } from "../terminal/index.js";
 import { fileKinds, kindOf } from "./file-kinds.js";
 import { labWork } from "./studies.js";
@@ -46,7 +47,7 @@ async function ownProblems(
   for (const file of files.filter((path) => /\.ya?ml$/.test(path) && existsSync(path))) {
     let kind: string | null;
     try {
-      kind = as ?? kindOf(parse(readFileSync(file, "utf8"), { maxAliasCount: 100 }));
+      kind = as ?? kindOf(parseYaml(readText(file)));
     } catch {
       continue; // Not YAML: reported with its line already.
     }

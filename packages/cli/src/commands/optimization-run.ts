@@ -1,5 +1,4 @@
 // The folder of an optimization as a run: `weft ui` lists it, draws its infidelity and pulses while they change, and can stop it.
-import { renameSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { session } from "@weft/core";
@@ -24,12 +23,6 @@ const betweenMs = 500;
 export const parametersText = (params: NamedParameters): string =>
   `${JSON.stringify(Object.fromEntries(Object.entries(params).map(([key, t]) => [key, t.arraySync()])), null, 1)}\n`;
 
-/** A file that readers see whole. */
-function replaceFile(path: string, text: string): void {
-  writeFileSync(`${path}.tmp`, text);
-  renameSync(`${path}.tmp`, path);
-}
-
 /** Writes an optimization as a run while it goes on. */
 export class OptimizationRun {
   #last = 0;
@@ -39,12 +32,15 @@ export class OptimizationRun {
     private readonly folder: string,
     private readonly write: (status: RunFile["status"], more?: Partial<RunFile>) => void,
     private readonly records: import("@weft/train/internal/run-folder").RecordWriter,
+    private readonly replaceFile: (path: string, text: string) => void,
     private readonly unlock: () => void,
   ) {}
 
   /** Locks the folder and writes the start of the run. Throws if another process works there. */
   static async start(folder: string, head: OptimizationHead): Promise<OptimizationRun> {
-    const { lockRun, RecordWriter, writeTrainingRunFile } = await import("@weft/train/internal/run-folder");
+    const { lockRun, RecordWriter, replaceFile, writeTrainingRunFile } = await import(
+      "@weft/train/internal/run-folder"
+    );
     const unlock = lockRun(folder);
     const run = {
       name: head.name,
@@ -60,8 +56,8 @@ export class OptimizationRun {
     records.write("rank", { worldSize: 1, pid: process.pid, device: session().device.name });
     records.flush();
     write("running");
-    if (head.gate !== null) writeFileSync(join(folder, "gate.yaml"), head.gate);
-    return new OptimizationRun(folder, write, records, unlock);
+    if (head.gate !== null) replaceFile(join(folder, "gate.yaml"), head.gate);
+    return new OptimizationRun(folder, write, records, replaceFile, unlock);
   }
 
   /** Records an iteration that began at a time of `performance.now()`. */
@@ -75,7 +71,7 @@ export class OptimizationRun {
     if (now - this.#last < betweenMs) return;
     this.#last = now;
     this.records.flush();
-    replaceFile(join(this.folder, "parameters.json"), parametersText(minimizer.params));
+    this.replaceFile(join(this.folder, "parameters.json"), parametersText(minimizer.params));
   }
 
   /** Writes the end of the run and releases its folder. */

@@ -1,8 +1,10 @@
 // weft quantum meta: meta-trains a policy over a distribution of noise environments.
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { key, session, setDevice } from "@weft/core";
+import { readText } from "@weft/formats/file";
 import { type ChartSpec, framed, gray, palette, renderPng, renderSvg } from "@weft/lab/internal";
 import {
   type Baseline,
@@ -112,7 +114,7 @@ async function makeTrainer(file: string | undefined, options: Options): Promise<
     if (existsSync(path)) return MetaTrainer.resume(path, iterations === undefined ? {} : { iterations });
     warn(`${path} does not exist: starting a new run`);
   }
-  const text = file === undefined ? "" : readFileSync(file, "utf8");
+  const text = file === undefined ? "" : readText(file);
   const name = file === undefined ? "weft quantum meta" : basename(file);
   const files = { set: options.set, onTranslated: translationNote(name) };
   return new MetaTrainer(await engineWork(async () => parseMetaFile(text, name, overrides, files), wrongUsage));

@@ -17,7 +17,7 @@ test("levels, populations, pulses and the error budget of a gate", () => {
   const problem = new GateProblem(parseGateSpec(spec));
   const pictures = Object.fromEntries(draws(problem).map(([name, draw]) => [name, draw()]));
   assert.deepEqual(Object.keys(pictures).sort(), ["budget", "levels", "populations", "pulses"]);
-  assert.match(pictures.levels!, /\|1⟩ {2}0\.500/);
+  assert.match(pictures.levels!, /\|1&gt; {2}0\.500/);
   const budget = errorBudget(problem);
   assert.deepEqual(
     budget.map(({ name }) => name),

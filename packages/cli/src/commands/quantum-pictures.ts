@@ -75,18 +75,18 @@ function levelsPicture(problem: quantum.GateProblem): string {
   const levels = problem.bind().levels();
   const columns = device.names.map((part) => {
     const energies = Array.from(levels[part]!.energies.dataSync() as Float64Array, (e) => e / (2 * Math.PI));
-    return { name: part, levels: energies.map((e, k) => ({ label: `|${k}⟩`, energy: e - energies[0]! })) };
+    return { name: part, levels: energies.map((e, k) => ({ label: `|${k}>`, energy: e - energies[0]! })) };
   });
   return quantum.levelsSvg(columns, `${name}: levels of the parts`);
 }
 
 function populationsPicture(problem: quantum.GateProblem): string {
-  const { labels, times, weights, from } = problem.populations();
+  const { labels, times, weights, from } = problem.populations(800);
   const peak = (s: number): number => Math.max(...weights.map((row) => row[s]!));
   const shown = labels
     .map((_, s) => s)
     .sort((a, b) => peak(b) - peak(a))
     .slice(0, 6);
-  const lines = shown.map((s) => ({ name: `|${labels[s]}⟩`, x: times, y: weights.map((row) => row[s]!) }));
-  return quantum.populationsSvg(lines, `${problem.spec.name}: populations from |${from}⟩`);
+  const lines = shown.map((s) => ({ name: `|${labels[s]}>`, x: times, y: weights.map((row) => row[s]!) }));
+  return quantum.populationsSvg(lines, `${problem.spec.name}: populations from |${from}>`);
 }

@@ -3,7 +3,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { settings } from "@weft/core/internal/settings";
-import type { Config, loadConfig, ModuleConfig } from "@weft/train";
+import type { Config, loadConfig, ModuleConfig, TrainResult } from "@weft/train";
 import { type Command, Option } from "commander";
 import {
   addSet,
@@ -122,14 +122,15 @@ async function reportOnce(work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
-    const { reportToParent } = await import("@weft/train");
+    const { reportToParent } = await import("@weft/train/internal/commands");
     if (!(error instanceof CommandError) || !reportToParent(error.message)) throw error;
     process.exitCode = error.exitCode;
   }
 }
 
 async function run(file: string, options: Options): Promise<void> {
-  const { followLauncher, isRank, loadAnyConfig } = await import("@weft/train");
+  const { followLauncher, isRank } = await import("@weft/train/internal/commands");
+  const { loadAnyConfig } = await import("@weft/train");
   await engineWork(async () => {
     const speaks = settings.rank.get() === undefined && ["0", undefined].includes(process.env.SLURM_PROCID);
     const config = loadAnyConfig(file, {
@@ -169,7 +170,7 @@ function checkGpus(config: Config | ModuleConfig, { gpusPerRank, slurm }: Option
 /** Prints the plan of the step, without starting ranks. */
 async function explain(config: Config | ModuleConfig): Promise<void> {
   const { setDevice } = await import("@weft/core");
-  const { explainTraining } = await import("@weft/train");
+  const { explainTraining } = await import("@weft/train/internal/commands");
   const name = config.device ?? settings.device.get();
   if (name !== undefined && name !== "") setDevice(name);
   print(`${await explainTraining(config)}\n`);
@@ -192,7 +193,7 @@ function overridesOf(options: Options): Parameters<typeof loadConfig>[1] {
 
 /** Starts this command once per rank; rank 0 prints. */
 async function startRanks(config: Config | ModuleConfig, options: Options): Promise<void> {
-  const { launchElastic, launchOnRay } = await import("@weft/train");
+  const { launchElastic, launchOnRay } = await import("@weft/train/internal/commands");
   const ray = { ray: options.ray, gpus: options.gpusPerRank };
   const least = options.minDevices ?? config.ranks;
   if (least > config.ranks)
@@ -252,7 +253,7 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
   let hasStepped = false;
   const group = config.ranks > 1 ? await joinGroup(config.ranks) : singleRank;
   const progress = new ProgressLine();
-  const { tokenizeListeners } = await import("@weft/train/data");
+  const { tokenizeListeners } = await import("@weft/train/internal/data");
   const tokenizing = new ProgressLine();
   const onTokens = (what: string, done: number, total: number): void => {
     tokenizing.update(what, done, total);
@@ -290,13 +291,13 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
             (row.valLoss === null
               ? ""
               : `  ${onTest ? "test" : "validation"} loss ${row.valLoss.toFixed(4)}` +
-                (row.valAccuracy === null ? "" : `  accuracy ${row.valAccuracy.toFixed(4)}`)),
+                (row.valAccuracy === null ? "" : `  accuracy ${row.valAccuracy.toFixed(4)}`) +
+                (row.valF1 == null ? "" : `  F1 ${row.valF1.toFixed(4)}`)),
         ),
       onNote: (text) => warn(text),
     });
     progress.clear();
-    if (result.test !== null)
-      say(`test accuracy ${result.test.accuracy?.toFixed(4)}, loss ${result.test.loss.toFixed(4)}`);
+    if (result.test !== null) for (const line of testLines(result.test)) say(line);
     if (options.json && group.rank === 0) printJson(result, 0);
     else say(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {
@@ -307,6 +308,25 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
     process.off("SIGINT", stop);
     group.close();
   }
+}
+
+/** Classes that are listed with scores of their own. */
+const mostListed = 20;
+
+/** The evaluation on the test split, in words. */
+function testLines({ loss, accuracy, scores }: NonNullable<TrainResult["test"]>): string[] {
+  if (accuracy === null) return [`test loss ${loss.toFixed(4)}`];
+  const first = `test accuracy ${accuracy.toFixed(4)}, loss ${loss.toFixed(4)}`;
+  if (scores === null) return [first];
+  const all = Object.entries(scores.classes);
+  const listed = all.length > mostListed ? [] : all;
+  return [
+    `${first}, F1 ${scores.f1.toFixed(4)} (weighted ${scores.weightedF1.toFixed(4)}), correlation ${scores.correlation.toFixed(4)}`,
+    ...listed.map(
+      ([name, { precision, recall, f1, support }]) =>
+        `  ${name}: precision ${precision.toFixed(3)}, recall ${recall.toFixed(3)}, F1 ${f1.toFixed(3)}, ${support} rows`,
+    ),
+  ];
 }
 
 /** Options of this command that the ranks of a job need too. */
@@ -329,7 +349,7 @@ async function writeScript(
   options: Options,
   target: string,
 ): Promise<void> {
-  const { slurmScript } = await import("@weft/train");
+  const { slurmScript } = await import("@weft/train/internal/commands");
   if (config.ranks % options.nodes !== 0)
     throw new CommandError(
       `--devices ${config.ranks} cannot be spread evenly over --nodes ${options.nodes}`,

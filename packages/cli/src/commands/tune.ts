@@ -10,7 +10,7 @@ import {
   recordPredictions,
   scorePrediction,
 } from "@weft/lab/internal";
-import { type RawConfig, readConfig, showConfig } from "@weft/train";
+import { type RawConfig, readConfig, showConfig } from "@weft/train/internal/commands";
 import type { Command } from "commander";
 import {
   addSet,

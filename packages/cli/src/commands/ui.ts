@@ -1,6 +1,6 @@
 // weft ui: the local web app of a runs folder and, if asked for, of a running cluster.
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import type { Command } from "commander";
 import { attempt, CommandError, printLines, warn, wrongUsage } from "../terminal/index.js";
 import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
@@ -42,6 +42,8 @@ export function add(program: Command): void {
 }
 
 async function run(runs: string, options: Options): Promise<void> {
+  if (statSync(runs, { throwIfNoEntry: false })?.isDirectory() === false)
+    throw new CommandError(`${runs} is a file; give a folder with runs, or the folder of one`, wrongUsage);
   const { isLoopback, startUi } = await import("@weft/ui");
   const { host, port: wanted } = options;
   const ledger = cliSettings.ledger.get();

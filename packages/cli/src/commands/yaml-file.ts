@@ -1,8 +1,9 @@
 // The text of a YAML file with the values of --set, for readers that take text.
-import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { readSetting, withSettings } from "@weft/formats";
-import { parse, stringify } from "yaml";
+import { readText } from "@weft/formats/file";
+import { parseYaml } from "@weft/formats/yaml";
+import { stringify } from "yaml";
 import { CommandError, wrongUsage } from "../terminal/index.js";
 
 /** A file with --set applied. */
@@ -18,13 +19,13 @@ interface FileText {
  * @param sections - Its sections. Entries that begin with another name are returned, such as parameters of a device.
  */
 export function readWithSettings(file: string, set: readonly string[], sections: readonly string[]): FileText {
-  const text = readFileSync(file, "utf8");
+  const text = readText(file);
   const own = set.filter((entry) => sections.includes(readSetting(entry)?.key.split(".")[0] ?? ""));
   const rest = set.filter((entry) => !own.includes(entry));
   if (own.length === 0) return { text, rest };
   try {
-    return { text: stringify(withSettings(parse(text), own).file), rest };
+    return { text: stringify(withSettings(parseYaml(text), own).file), rest };
   } catch (error) {
-    throw new CommandError(`${basename(file)}: is not YAML: ${(error as Error).message.split("\n")[0]}`, wrongUsage);
+    throw new CommandError(`${basename(file)}: ${(error as Error).message}`, wrongUsage);
   }
 }

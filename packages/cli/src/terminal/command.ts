@@ -1,5 +1,5 @@
 // Shared by all commands: parsers of counts, messages on standard error, output folders, exit codes.
-import { mkdirSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { mostDevices } from "@weft/formats/limits";
 import { plainText } from "@weft/formats/text";
@@ -65,6 +65,16 @@ export function writeFiles(folder: string, files: Record<string, string>): strin
 export const isInterrupted = (error: unknown): error is Error =>
   error instanceof Error && error.name === "InterruptedError";
 
+/** What is wrong with a file, by the code of the system's error. */
+const fileProblems: Readonly<Record<string, string>> = {
+  ENOENT: " does not exist",
+  EISDIR: " is a folder, and a file is needed",
+  ENOTDIR: " is not a folder, and a folder is needed",
+  EACCES: " may not be read or written by this user",
+  ENOSPC: " could not be written: the disk is full",
+  EROFS: " could not be written: its file system is read-only",
+};
+
 /** Runs a command; a CommandError or a missing file becomes a message and an exit code. */
 export async function attempt(work: () => Promise<void>): Promise<void> {
   try {
@@ -81,15 +91,8 @@ export async function attempt(work: () => Promise<void>): Promise<void> {
       return;
     }
     const system = error as NodeJS.ErrnoException;
-    if (system.code === "EISDIR" && system.path === undefined) {
-      // Reading an open folder fails without its name.
-      const folder = process.argv.slice(2).find((word) => statSync(word, { throwIfNoEntry: false })?.isDirectory());
-      warn(`${folder ?? "an argument"} is a folder, and a file is needed`, "bad");
-      process.exitCode = failed;
-      return;
-    }
     if (system.code !== undefined && system.path !== undefined) {
-      warn(system.code === "ENOENT" ? `${system.path} does not exist` : `${system.path}: ${system.message}`, "bad");
+      warn(`${system.path}${fileProblems[system.code] ?? `: ${system.message}`}`, "bad");
       process.exitCode = failed;
       return;
     }

@@ -32,7 +32,7 @@ async function compiling(signals: boolean): Promise<{ child: ReturnType<typeof s
   // The self-test of the compiler is also a compilation.
   writeFileSync(
     cc,
-    `#!/bin/sh\ncase "$*" in *" -c "*) echo $$ > ${marker}.new; mv ${marker}.new ${marker}; sleep 20;; esac\nexec cc "$@"\n`,
+    `#!/bin/sh\ncase " $* " in *".c "*) echo $$ > ${marker}.new; mv ${marker}.new ${marker}; sleep 20;; esac\nexec cc "$@"\n`,
     { mode: 0o755 },
   );
   const program = `${signals ? 'process.on("SIGINT", () => {});' : ""}

@@ -10,6 +10,7 @@ import { parseRules } from "@weft/core/internal/shard";
 import { parseControlFile, parseGateSpec, parseMetaFile } from "@weft/quantum";
 import {
   allBlocks,
+  needsCompiler,
   needsRepository,
   notRun,
   packageExamples,
@@ -67,7 +68,7 @@ const dense = (text: string): string => text.replaceAll(/[\s'"]/g, "");
 
 test(
   "every TypeScript block and @example compiles strictly, runs and prints what its comments say",
-  needsRepository,
+  needsCompiler,
   () => {
     // The other packages run their examples in their own tests.
     const examples = ["packages/lab", "packages/train", "packages/ui"].flatMap(packageExamples);

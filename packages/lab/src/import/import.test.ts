@@ -101,7 +101,7 @@ test("study.yaml: mistakes name the key and the remedy", () => {
     () => study("studies:\n  - name: A\n    samples: many\n    runs:\n      - {dir: a, devices: 1}\n"),
     /samples must be a count/,
   );
-  assert.throws(() => study("a: [1,"), /not valid YAML/);
+  assert.throws(() => study("a: [1,"), /is not YAML/);
   assert.throws(() => study("name: A"), /expected "studies:"/);
   assert.equal(study("studies:\n  - name: Empty\n    runs: []\n")[0]!.problems[0]!.id, "empty-study");
 });

@@ -1,6 +1,6 @@
 // Exports of the import layer: reads paths as studies.
 export { type ConfigurationRow, readConfigurations } from "./configurations.js";
-export { checkFile, ImportError, ProblemLog, readCsv, readLines, yamlProblem } from "./lines.js";
+export { checkFile, ImportError, ProblemLog, readCsv, readLines } from "./lines.js";
 export { readMetricsCsv } from "./metrics-csv.js";
 export { type MlperfResult, mlperfResult, readMlperfLog } from "./mlperf.js";
 export { readStudies, type StudyReadOptions } from "./read-studies.js";

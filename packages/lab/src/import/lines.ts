@@ -39,26 +39,6 @@ export function readWhole(path: string, mostBytes = 256 << 20): Buffer {
   return readFileSync(path);
 }
 
-const deepest = 200;
-
-const longestYamlLine = 1 << 16;
-
-/** Why YAML is none that a person wrote: deep nesting and long lines take minutes to parse. Null where it may be. */
-export function yamlProblem(text: string): string | null {
-  let depth = 0;
-  let line = 0;
-  for (let i = 0; i < text.length; i++) {
-    const c = text.charCodeAt(i);
-    if (c === 0x5b || c === 0x7b) depth++;
-    else if (c === 0x5d || c === 0x7d) depth--;
-    // Behind a comment or a string with brackets the count may be off: no file has so many of them.
-    if (depth > deepest) return "nests deeper than any study or configuration";
-    line = c === 0x0a ? 0 : line + 1;
-    if (line > longestYamlLine) return "has a line of more than 64 KiB";
-  }
-  return null;
-}
-
 export function* readLines(path: string): Generator<Line> {
   checkFile(path);
   const file = openSync(path, "r");

@@ -2,9 +2,9 @@
 // calls the importer for it.
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { parse as parseYaml } from "yaml";
+import { parseYaml } from "@weft/formats/yaml";
 import { emptyRun, type Study } from "../model/index.js";
-import { ImportError, ProblemLog, readLines, readWhole, yamlProblem } from "./lines.js";
+import { ImportError, ProblemLog, readLines, readWhole } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
 import { adoptFacts, readRecords } from "./records.js";
 import { readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";
@@ -21,13 +21,11 @@ export interface StudyReadOptions {
 
 function readYamlStudy(path: string): Study[] {
   const text = readWhole(path, 16 << 20).toString("utf8");
-  const problem = yamlProblem(text);
-  if (problem !== null) throw new ImportError(`${path}: ${problem}`);
   let value: unknown;
   try {
-    value = parseYaml(text, { maxAliasCount: 100 });
+    value = parseYaml(text);
   } catch (error) {
-    throw new ImportError(`${path}: not valid YAML (${(error as Error).message.split("\n")[0]})`);
+    throw new ImportError(`${path}: ${(error as Error).message}`);
   }
   return studiesFromYaml(value, dirname(path), path);
 }

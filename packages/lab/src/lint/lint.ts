@@ -1,6 +1,6 @@
 // Lints job scripts and configurations, cross-checked with each other and with the facts of the probe.
 import { existsSync, readFileSync, statSync } from "node:fs";
-import { yamlProblem } from "../import/index.js";
+import { yamlProblem } from "@weft/formats/yaml";
 import type { Run } from "../model/index.js";
 import { type ConfigFile, lintConfig, readConfigFile } from "./config-rules.js";
 import type { LintProblem } from "./problem.js";
@@ -40,6 +40,10 @@ export function lintFiles(paths: readonly string[], { runs = [] }: LintOptions =
       refuse("larger than 5 MB: not a configuration or script", "name another file");
     else {
       const text = readFileSync(file, "utf8");
+      if (text.includes("\0")) {
+        refuse("not text", "name configurations (.yaml) and job scripts");
+        continue;
+      }
       if (!/\.ya?ml$/.test(file)) scripts.push(readScript(text, file));
       else if (yamlProblem(text) !== null) refuse(yamlProblem(text)!, "name another file");
       else configs.push(readConfigFile(text, file));

@@ -1,7 +1,8 @@
 // Writes configurations and job scripts for fixes: YAML with the changed keys, each with its finding and predicted effect, and a
 // SLURM script. Only for valid studies.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { readText } from "@weft/formats/file";
 import { isMap, parseDocument } from "yaml";
 import type { Analysis } from "../diagnosis/index.js";
 import type { Finding } from "../model/index.js";
@@ -62,7 +63,7 @@ function weftConfiguration(analysis: Analysis, chosen: { finding: Finding; setti
   const { run } = analysis.verdict.view.runs.at(-1)!;
   const path = join(run.source.path, "config.yaml");
   if (run.source.kind !== "scale" || !existsSync(path)) return null;
-  const document = parseDocument(readFileSync(path, "utf8"));
+  const document = parseDocument(readText(path));
   if (document.errors.length > 0 || !isMap(document.contents)) return null;
   const said: string[] = [];
   for (const { finding, settings: list } of chosen)

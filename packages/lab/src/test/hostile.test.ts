@@ -2,7 +2,7 @@
 // form, in bounded time and memory.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { symlinkSync } from "node:fs";
+import { mkdirSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -173,16 +173,34 @@ test("pipes, devices, deep nesting and endless lines are refused at once by ever
   using folder = new TestFolder();
   folder.file("deep.yaml", "[".repeat(100_000));
   folder.file("quotes.yaml", '"'.repeat(200_001));
+  folder.file("keys.yaml", Array.from({ length: 30_000 }, (_, i) => `k${i}: ${i}\n`).join(""));
+  folder.file("binary.txt", "\0\u0001\u0002");
+  mkdirSync(join(folder.path, "folder.yaml"));
   folder.file("bad.csv", '"'.repeat(1001));
   for (const name of ["pipe.yaml", "pipe.json", "pipe.jsonl", "pipe.csv"])
     spawnSync("mkfifo", [join(folder.path, name)]);
-  symlinkSync("/dev/zero", join(folder.path, "zero.yaml"));
+  for (const name of ["zero.yaml", "zero.csv", "zero.json"]) symlinkSync("/dev/zero", join(folder.path, name));
   const refusals: [string[], RegExp][] = [
-    [["analyze", "deep.yaml"], /nests deeper/],
-    [["analyze", "quotes.yaml"], /line of more than 64 KiB/],
+    [["analyze", "deep.yaml"], /brackets inside each other/],
+    [["analyze", "quotes.yaml"], /more than 20000 quotes/],
+    [["analyze", "keys.yaml"], /more than 20000 keys/],
+    [["train", "deep.yaml"], /brackets inside each other/],
+    [["train", "keys.yaml"], /more than 20000 keys/],
+    [["train", "zero.yaml"], /more than 16 MiB/],
+    [["train", "folder.yaml"], /is a folder, and a file is needed/],
+    [["tune", "quotes.yaml"], /more than 20000 quotes/],
+    [["quantum", "run", "quotes.yaml"], /more than 20000 quotes/],
+    [["quantum", "optimize", "zero.yaml"], /more than 16 MiB/],
+    [["quantum", "meta", "keys.yaml"], /more than 20000 keys/],
+    [["data", "show", "zero.csv"], /more than 2 GiB/],
+    [["compare", "zero.json", "zero.json"], /more than/],
+    [["hang", "binary.txt"], /no dump, stack or log of a rank/],
+    [["lint", "binary.txt"], /not text/],
+    [["ui", "binary.txt"], /is a file; give a folder/],
+    [["audit", "binary.txt"], /is not a folder/],
     [["analyze", "pipe.csv"], /not a regular file/],
     [["analyze", "pipe.jsonl"], /not a regular file/],
-    [["lint", "zero.yaml", "pipe.yaml", "deep.yaml", "quotes.yaml"], /not a file[\s\S]*nests deeper/],
+    [["lint", "zero.yaml", "pipe.yaml", "deep.yaml", "quotes.yaml"], /not a file[\s\S]*brackets inside each other/],
     [["trace", "pipe.json"], /not a regular file/],
     [["hang", "pipe.json"], /not a regular file/],
     [["predict", "bad.csv", "--at", "8"], /quoted field/],

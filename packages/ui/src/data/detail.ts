@@ -30,9 +30,9 @@ export async function readSettings(place: RunPlace): Promise<Record<string, stri
   const settings: Record<string, string> = {};
   const text = readSmall(place.root, join(place.folder, "config.yaml"), 256 << 10);
   if (text !== null) {
-    const { parse } = await import("yaml");
+    const { parseYaml } = await import("@weft/formats/yaml");
     try {
-      flatten(parse(text, { maxAliasCount: 20 }), "", settings);
+      flatten(parseYaml(text), "", settings);
     } catch {
       // Not YAML; the workload says at least something.
     }

@@ -123,7 +123,7 @@ function blochOf({ re, im }: { re: number[][]; im: number[][] }): string {
     const [a, b, c, d] = [row[0], im[k][0], row[1], im[k][1]];
     return [2 * (a * c + b * d), 2 * (a * d - b * c), a * a + b * b - c * c - d * d];
   });
-  return blochSvg(path, "Lowest two levels, from |0⟩");
+  return blochSvg(path, "Lowest two levels, from |0>");
 }
 
 /** Pictures of the Wigner function over the evolution. */
@@ -201,7 +201,7 @@ export async function viewGate(task: GateTask): Promise<GateView> {
     populations: {
       from,
       open: isOpen,
-      labels: shown.map((s) => `|${labels[s]}⟩`),
+      labels: shown.map((s) => `|${labels[s]}>`),
       t: times,
       weights: shown.map((s) => weights.map((row) => row[s])),
     },
