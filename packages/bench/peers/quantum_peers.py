@@ -293,7 +293,7 @@ def main():
         TOLERANCE = {"rtol": 1e-8, "atol": 1e-10}
         out["values"] = flat(solve())
         times = []
-        for _ in range(request["repeats"]):
+        while len(times) < request["repeats"] or (request["repeats"] > 0 and sum(times) < 300 and len(times) < 300):
             start = time.perf_counter()
             solve()
             times.append(1e3 * (time.perf_counter() - start))

@@ -1,5 +1,5 @@
 """PyTorch as a peer of the general suite (src/suites/general-rows.ts and general-models.ts; torch_arrays.py,
-torch_images.py, torch_more.py and torch_classes.py have further rows).
+torch_images.py, torch_more.py, torch_classes.py and torch_programs.py have further rows).
 
 A row is a name and numbers, such as "attention bf16 4 16 16 4096 64 1 1 0"; "compiled" at its end compiles the function.
 Inputs and numbers for comparison are computed as the suite computes them.
@@ -17,6 +17,7 @@ from torch_arrays import ARRAYS, EXACT, adamw
 from torch_classes import CLASSES
 from torch_images import IMAGES
 from torch_more import MORE
+from torch_programs import PROGRAMS
 
 
 def row(f, args, compiled=False):
@@ -321,7 +322,7 @@ def make(name):
     if kind in SINGLES:
         f, shape, *dtype = SINGLES[kind]
         return row(f, [numbers(shape, 1, *dtype)], compiled)
-    return row(*(OTHERS | ARRAYS | IMAGES | MORE | CLASSES)[kind](), compiled)
+    return row(*(OTHERS | ARRAYS | IMAGES | MORE | CLASSES | PROGRAMS)[kind](), compiled)
 
 
 serve(make, {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}, torch.cuda.empty_cache if on_gpu else lambda: None)

@@ -18,7 +18,7 @@ export const benchSettings = {
     summary: "Python with PyTorch, for the comparisons.",
   }),
   venvs: text("WEFT_VENVS", "a folder", {
-    summary: "Folder of the Python environments of the comparisons.",
+    summary: "Folder of the Python environment of the comparisons.",
     otherwise: "`~/.cache/weft/venvs`",
   }),
 } as const;

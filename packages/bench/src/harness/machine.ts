@@ -59,6 +59,19 @@ export function threadEnvironment(cores: readonly number[]): NodeJS.ProcessEnv {
   return { OMP_NUM_THREADS: threads, OPENBLAS_NUM_THREADS: threads, MKL_NUM_THREADS: threads, WEFT_THREADS: threads };
 }
 
+/** Variables by which libraries take the processor for another one. */
+const kernelChoices = [
+  ...["OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS"],
+  ...["ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"],
+];
+
+/** Every contestant uses the kernels that it chooses on this processor itself: removes variables that say otherwise, and names them. */
+export function clearKernelChoices(): string[] {
+  const found = kernelChoices.filter((name) => process.env[name] !== undefined);
+  for (const name of found) delete process.env[name];
+  return found;
+}
+
 let hasTaskset: boolean | null = null;
 
 /** Command line that stays on the given cores, where taskset is installed. */

@@ -2,6 +2,7 @@
 // prints one line of JSON with its samples in milliseconds.
 import { type ChildProcess, spawn } from "node:child_process";
 import {
+  crossEntropy,
   grad,
   jit,
   key,
@@ -16,8 +17,11 @@ import {
   tensor,
   treeMap,
   valueAndGrad,
+  zeros,
+  zerosLike,
 } from "@weft/core";
-import { encoderLayer } from "@weft/core/nn";
+import { encoder, encoderLayer } from "@weft/core/nn";
+import { adamW } from "@weft/core/optim";
 import { MetaTrainer } from "@weft/quantum";
 
 interface Measured {
@@ -124,6 +128,41 @@ function gptStep(): () => number {
   };
 }
 
+/** A training step of the size of GPT-2 124M with AdamW, as text classifiers and language models have it; nothing runs. */
+function compileGpt2(): Measured {
+  const sizes = { width: 768, heads: 12, vocabulary: 50257, length: 128, batch: 4 };
+  const params = {
+    embedding: zeros([sizes.vocabulary, sizes.width]),
+    positions: zeros([sizes.length, sizes.width]),
+    layers: treeMap(
+      (x) => zerosLike(x),
+      encoder.init(
+        { width: sizes.width, heads: sizes.heads, feedForward: 4 * sizes.width, layers: 12, finalNorm: true },
+        key(0),
+      ),
+    ),
+  };
+  const ids = zeros([sizes.batch, sizes.length], { dtype: "int32" });
+  const loss = (p: typeof params, x: Tensor): Tensor => {
+    const from = take(p.embedding, x, 0).add(p.positions);
+    const h = encoder.apply(p.layers, from, { heads: sizes.heads, activation: "gelu", norm: "pre", causal: true });
+    return crossEntropy(matmul(h, p.embedding.transpose()).index(":", ":-1"), x.index(":", "1:"));
+  };
+  const optimizer = adamW({ learningRate: 1e-4 });
+  const step = jit(
+    (p: typeof params, s: ReturnType<typeof optimizer.init>, x: Tensor) => {
+      const [value, gradient] = valueAndGrad(loss)(p, x);
+      return [...optimizer.update(p, gradient, s), value] as const;
+    },
+    { donate: [0, 1] },
+  );
+  const state = optimizer.init(params);
+  jit((x: Tensor) => x.add(1))(ones([3])).dispose();
+  const start = now();
+  const kernels = step.kernels(params, state, ids);
+  return { samples: [now() - start], check: kernels.length };
+}
+
 const chain = (x: Tensor, times: number): Tensor => {
   let y = x;
   for (let i = 0; i < times; i++) y = y.sin().add(x);
@@ -191,6 +230,7 @@ export const firstHourRows: Record<string, Row> = {
     const check = slope(x).sum().itemSync();
     return { samples: [now() - start], check };
   },
+  "gpt2-compile": compileGpt2,
   step: ({ seconds, busy }) => {
     const step = gptStep();
     for (let i = 0; i < 10; i++) step();

@@ -1,5 +1,8 @@
 // What a user meets in the first hour: the cost of a small operation, of a new shape and of a jitted call, how long reading a value
-// blocks the event loop, and a training step beside busy neighbors. PyTorch runs the same rows in the same conditions.
+// blocks the event loop, how long a large step compiles, and a training step beside busy neighbors. PyTorch runs the same rows in the same conditions.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { mean, median } from "@weft/formats/stats";
 import type { Suite } from "./context.js";
 import { firstHourRows } from "./first-hour-rows.js";
@@ -17,6 +20,8 @@ interface Row {
   peer: boolean;
   /** The expected answer, where it is the same for everybody. */
   expected?: number;
+  /** What the kernel cache holds before the row; by default that of the user. */
+  cache?: "empty" | "filled";
 }
 
 const neighbors = [0, 2, 12];
@@ -51,6 +56,13 @@ const rows: Row[] = [
   },
   { id: "loop-compile", measure: "loop-compile", title: "longest block of the event loop, new program", peer: true },
   { id: "sine-gradient", measure: "sine-gradient", title: "first gradient through 2000 sines", peer: true },
+  ...(["empty", "filled"] as const).map((cache) => ({
+    id: `gpt2-${cache}`,
+    measure: "gpt2-compile",
+    title: `compiling a training step of GPT-2 124M, ${cache} cache`,
+    peer: false,
+    cache,
+  })),
   ...neighbors.map((busy) => ({
     id: `step-${busy}`,
     measure: "step",
@@ -88,10 +100,32 @@ const summary = ({ samples, check }: Answer): FirstHourTimes => ({
   check,
 });
 
-async function answerOf(command: string, args: (string | number)[]): Promise<Answer & Record<string, unknown>> {
-  const [answer] = jsonLines<Answer & Record<string, unknown>>(await commandOutput(null, command, args));
+async function answerOf(
+  command: string,
+  args: (string | number)[],
+  env = process.env,
+): Promise<Answer & Record<string, unknown>> {
+  const [answer] = jsonLines<Answer & Record<string, unknown>>(await commandOutput(null, command, args, env));
   if (answer === undefined) throw new Error(`${command} ${args[0]} printed no result`);
   return answer;
+}
+
+/** Processes that start with an empty kernel cache, or with that of the one before. */
+async function answersWithCache(cache: "empty" | "filled", args: (string | number)[]): Promise<Answer> {
+  const answers: Answer[] = [];
+  let folder = mkdtempSync(join(tmpdir(), "weft-first-hour-"));
+  try {
+    for (let round = cache === "empty" ? 1 : 0; round <= 3; round++) {
+      const answer = await answerOf(process.execPath, args, { ...process.env, WEFT_CACHE_DIR: folder });
+      if (round > 0) answers.push(answer);
+      if (cache === "filled") continue;
+      rmSync(folder, { recursive: true });
+      folder = mkdtempSync(join(tmpdir(), "weft-first-hour-"));
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  return { samples: answers.flatMap(({ samples }) => samples), check: answers[0].check };
 }
 
 const suite: Suite = {
@@ -101,10 +135,9 @@ const suite: Suite = {
     const peer = findPeer(context, "torch");
     const { record, save, path } = context.open("first-hour", { rows: [] as object[] }, { settings: { seconds } });
     if ("reason" in peer) record.absent.torch = peer.reason;
-    for (const { id, measure, busy = 0, title, peer: hasPeer, expected } of context.choose(rows)) {
-      const weft = await answerOf(process.execPath, [
-        ...[entryPoint, "serve", "first-hour", "--rows", id, "--seconds", seconds],
-      ]);
+    for (const { id, measure, busy = 0, title, peer: hasPeer, expected, cache } of context.choose(rows)) {
+      const own = [entryPoint, "serve", "first-hour", "--rows", id, "--seconds", seconds];
+      const weft = await (cache === undefined ? answerOf(process.execPath, own) : answersWithCache(cache, own));
       const times: Record<string, FirstHourTimes> = { weft: summary(weft) };
       if (hasPeer && "command" in peer) {
         const args = ["-W", "ignore", peerScript("first_hour.py"), measure, seconds, busy, process.execPath];

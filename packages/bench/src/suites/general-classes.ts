@@ -1,8 +1,8 @@
 // Rows of the general suite by classes of work, first part: other dtypes, odd sizes, strided operands, running and searching
 // functions, scatter and gather of every shape. The peer is peers/torch_classes.py.
 import * as weft from "@weft/core";
-import { type Entry, fused, gradients, layerEntries, loose, type Operand } from "./general-layers.js";
-import { compiled, eager, type GeneralRow, indices, numbers, rowOf, type Sizer } from "./general-row.js";
+import { type Entry, entryRows, fused, gradients, layerEntries, loose, type Operand } from "./general-layers.js";
+import type { GeneralRow, Sizer } from "./general-row.js";
 
 const scans = (s: Sizer): Entry[] => {
   const [n, line, half] = [s(4096), s(1 << 24), s(1 << 22)];
@@ -234,17 +234,4 @@ const layouts = (s: Sizer): Entry[] => {
 };
 
 export const classRows = (s: Sizer): GeneralRow[] =>
-  [scans, scatters, layouts, layerEntries].flatMap((rows) =>
-    rows(s).map(([id, title, operands, f, { fused: isFused = false, tolerance = 1e-3 } = {}]) =>
-      rowOf(
-        id,
-        title,
-        f as never,
-        () =>
-          operands.map(([shape, kind], i) =>
-            typeof kind === "number" ? indices(shape, i + 1, kind) : numbers(shape, i + 1, kind),
-          ),
-        { peers: isFused ? compiled : eager, tolerance },
-      ),
-    ),
-  );
+  [scans, scatters, layouts, layerEntries].flatMap((rows) => entryRows(rows(s)));

@@ -2,7 +2,7 @@
 // both parts are made of. The peer is peers/torch_classes.py.
 import type { DType, Tensor } from "@weft/core";
 import * as weft from "@weft/core";
-import { type Sizer, tf32 } from "./general-row.js";
+import { compiled, eager, type GeneralRow, indices, numbers, rowOf, type Sizer, tf32 } from "./general-row.js";
 
 /** An operand: uniform numbers of a dtype, or whole numbers below a bound. */
 export type Operand = [shape: number[], dtype: DType] | [shape: number[], below: number];
@@ -21,7 +21,7 @@ interface Options {
 
 export const fused: Options = { fused: true };
 export const loose: Options = { tolerance: 0.05 };
-const fusedLoose: Options = { fused: true, tolerance: 0.05 };
+export const fusedLoose: Options = { fused: true, tolerance: 0.05 };
 
 /** Gradients of the sum of squares with respect to the first operands. */
 export const gradients =
@@ -342,5 +342,20 @@ const products = (s: Sizer): Entry[] => {
     ],
   ];
 };
+
+/** Rows of entries. */
+export const entryRows = (entries: readonly Entry[]): GeneralRow[] =>
+  entries.map(([id, title, operands, f, { fused: isFused = false, tolerance = 1e-3 } = {}]) =>
+    rowOf(
+      id,
+      title,
+      f as never,
+      () =>
+        operands.map(([shape, kind], i) =>
+          typeof kind === "number" ? indices(shape, i + 1, kind) : numbers(shape, i + 1, kind),
+        ),
+      { peers: isFused ? compiled : eager, tolerance },
+    ),
+  );
 
 export const layerEntries = (s: Sizer): Entry[] => [...norms(s), ...images(s), ...products(s)];

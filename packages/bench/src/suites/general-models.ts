@@ -279,10 +279,10 @@ function resnetRow(s: Sizer, precision: "bf16" | "tf32"): GeneralRow {
 }
 
 export const modelRows = (s: Sizer): GeneralRow[] => [
+  resnetRow(s, "tf32"),
   gptRow(s, 16, "bf16", 1.05),
   gptRow(s, 8, "tf32", 1),
   llamaRow(s),
   lstmRow(s),
   resnetRow(s, "bf16"),
-  resnetRow(s, "tf32"),
 ];

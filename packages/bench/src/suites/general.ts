@@ -8,9 +8,11 @@ import { classRows } from "./general-classes.js";
 import { imageRows } from "./general-images.js";
 import { modelRows } from "./general-models.js";
 import { moreRows } from "./general-more.js";
+import { programRows } from "./general-programs.js";
 import { sizer } from "./general-row.js";
 import { generalRows } from "./general-rows.js";
 import { startPeers } from "./peers.js";
+import { profileCall } from "./profile.js";
 import { printTable } from "./report/table.js";
 
 const seats: Record<string, Seat> = {
@@ -21,6 +23,7 @@ const seats: Record<string, Seat> = {
 
 const suite: Suite = {
   options: {
+    profile: { flag: true, help: "record the time of every kernel" },
     divide: { value: "1", help: "divide sizes above 64 by this; 16 is good for CPUs" },
   },
   defaults: { device: "cuda", rounds: "3", seconds: "0.1" },
@@ -28,7 +31,10 @@ const suite: Suite = {
     const device = weft.setDevice(context.device);
     const [divide, floor] = context.quick ? [2 ** 30, 8] : [context.number("divide"), 64];
     const size = sizer(divide, floor);
-    const table = [generalRows, arrayRows, imageRows, moreRows, classRows, modelRows].flatMap((rows) => rows(size));
+    // What is new, or was cut off by a limit of time before, comes first.
+    const table = [programRows, modelRows, classRows, moreRows, arrayRows, imageRows, generalRows].flatMap((rows) =>
+      rows(size),
+    );
     const script = ["torch_general.py", "--device", context.device, "--divide", `${divide}`, "--floor", `${floor}`];
     const { start, absent } = startPeers(context, { torch: script });
     const makers = Object.fromEntries(
@@ -41,7 +47,8 @@ const suite: Suite = {
             weft.collectGarbage();
             device.trim();
           };
-          return { ...made, release };
+          const info = context.flag("profile") ? { profile: profileCall(made.call) } : {};
+          return { ...made, info: { ...made.info, ...info }, release };
         },
       ]),
     );

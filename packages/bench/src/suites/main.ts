@@ -1,6 +1,7 @@
 // Entry point of the repository's benchmarks: `node packages/bench/dist/suites/main.js SUITE [options]`. In a checkout
 // `npm run bench -- SUITE` builds first. Suites are loaded one at a time, because each needs other packages: the GPU
 // suite runs where only koffi and the @weft packages are.
+import { clearKernelChoices } from "../harness/index.js";
 import { Context, commonOptions, type Suite } from "./context.js";
 
 const suites: Record<string, [summary: string, load: () => Promise<{ default: Suite }>]> = {
@@ -23,6 +24,7 @@ const suites: Record<string, [summary: string, load: () => Promise<{ default: Su
   "train-scale": ["`weft scale` on `weft train` at 1 and 2 workers", () => import("./train-scale.js")],
   "train-runs": ["full trainings, one worker against two, settings", () => import("./train-runs.js")],
   planner: ["predicted against measured step times", () => import("./planner.js")],
+  placements: ["plans of training steps for simulated clusters: time and choice", () => import("./placements.js")],
   collectives: ["all-reduce against OpenMPI; round trips to workers", () => import("./collectives.js")],
   control: ["calls per second of a dispatcher, joining, round trips", () => import("./control.js")],
   drill: ["faults injected into real processes and hosts, and what became of the results", () => import("./drill.js")],
@@ -57,6 +59,8 @@ function listOptions(name: string, { options = {}, defaults = {} }: Suite): void
 }
 
 async function main(): Promise<void> {
+  const cleared = clearKernelChoices();
+  if (cleared.length > 0) console.error(`bench: measuring without ${cleared.join(", ")} of the environment`);
   const serves = process.argv[2] === "serve";
   const [name, ...args] = process.argv.slice(serves ? 3 : 2);
   if (name === undefined || name === "--help") return listSuites();

@@ -193,7 +193,7 @@ export const problems: Record<string, () => number[]> = {
       drives: [sx.scale(0.4)],
       amplitudes: (t) => cosine(1.7)(t).unsqueeze(1),
     });
-    const { energies } = floquetModes(h, { duration: (2 * Math.PI) / 1.7, steps: 2000, method: "trotter4" });
+    const { energies } = floquetModes(h, { duration: (2 * Math.PI) / 1.7, steps: 400, method: "trotter4" });
     return Array.from(energies.dataSync() as Float64Array).sort((x, y) => x - y);
   },
   optomechanics: () => {

@@ -1,5 +1,6 @@
-// Quantum problems of other libraries' documentation: errors and times beside QuTiP, at the same tolerance. The reference is QuTiP
-// at a tolerance of 1e-11. Nobody's time includes the other's; the first call of Weft includes its compiler.
+// Quantum problems of other libraries' documentation: errors and times beside QuTiP and, for those of several sizes, dynamiqs, at the
+// same tolerance. The reference is QuTiP at a tolerance of 1e-11. Nobody's time includes the other's; the first call of Weft includes its
+// compiler. Times of Weft and QuTiP include building the operators, those of dynamiqs neither that nor its compiler.
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { pythonWith } from "@weft/testing/python";
@@ -18,6 +19,8 @@ export interface PeerRow {
   weftFirstMs: number;
   weftMs: number;
   qutipMs: number | null;
+  dynamiqsError: number | null;
+  dynamiqsMs: number | null;
 }
 
 /** Results of the peer by problem. */
@@ -27,26 +30,34 @@ export interface PeerAnswer {
   ms: number[];
 }
 
-/** Runs problems with QuTiP. */
-export function runQutip(
-  python: string,
-  ids: readonly string[],
-  repeats: number,
-): { versions: Record<string, string>; answers: Map<string, PeerAnswer> } {
-  const done = spawnSync(python, [join(peerFolder, "quantum_peers.py")], {
-    input: JSON.stringify({ ids, repeats }),
+/** Runs problems with a peer. */
+function runPeer<T extends { id: string }>(
+  name: string,
+  [python, script]: readonly [string, string],
+  request: { ids: readonly string[]; repeats: number },
+): { versions: Record<string, string>; answers: Map<string, T> } {
+  const done = spawnSync(python, [join(peerFolder, script)], {
+    input: JSON.stringify(request),
     encoding: "utf8",
     timeout: 900_000,
     maxBuffer: 1 << 28,
     env: { ...process.env, OMP_NUM_THREADS: "2", OPENBLAS_NUM_THREADS: "2" },
   });
-  if (done.status !== 0) throw new Error(`QuTiP failed: ${done.stderr.trim().split("\n").at(-1)}`);
+  if (done.status !== 0) throw new Error(`${name} failed: ${done.stderr.trim().split("\n").at(-1)}`);
   const [versions, ...lines] = done.stdout
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line));
   return { versions, answers: new Map(lines.map((line) => [line.id, line])) };
 }
+
+/** Runs problems with QuTiP. */
+export const runQutip = (python: string, ids: readonly string[], repeats: number) =>
+  runPeer<PeerAnswer & { id: string }>("QuTiP", [python, "quantum_peers.py"], { ids, repeats });
+
+/** Calls of every library are repeated for so many milliseconds, but not more often than this; the scripts of the peers have the same. */
+const shortestTotal = 300;
+const mostRepeats = 300;
 
 const suite: Suite = {
   defaults: { rounds: "5" },
@@ -55,10 +66,11 @@ const suite: Suite = {
     const rows = context.choose(Object.keys(all).map((id) => ({ id })));
     const chosen = context.quick ? rows.slice(0, 2) : rows;
     const { record, save } = context.open("quantum-peers", { rows: [] as PeerRow[], solvers: [] as SolverRow[] });
-    const found = context.peers ? pythonWith("qutip") : { reason: "not requested" };
+    const find = (name: "qutip" | "dynamiqs") => (context.peers ? pythonWith(name) : { reason: "not requested" });
+    const [found, second] = [find("qutip"), find("dynamiqs")];
     const repeats = context.number("rounds");
     if ("reason" in found) record.absent.qutip = found.reason;
-    record.absent.dynamiqs = "pip has no distribution of it here";
+    if ("reason" in second) record.absent.dynamiqs = second.reason;
     const peer =
       "python" in found
         ? runQutip(
@@ -67,15 +79,27 @@ const suite: Suite = {
             repeats,
           )
         : null;
-    if (peer !== null) record.versions = { ...record.versions, ...peer.versions };
+    const ids = chosen.map(({ id }) => id);
+    const other =
+      "python" in second
+        ? runPeer<Omit<PeerAnswer, "exact"> & { id: string }>("dynamiqs", [second.python, "dynamiqs_peers.py"], {
+            ids,
+            repeats,
+          })
+        : null;
+    record.versions = { ...record.versions, ...peer?.versions, ...other?.versions };
     for (const { id } of chosen) {
       const timed = (): { values: number[]; ms: number } => {
         const start = performance.now();
         return { values: all[id](), ms: performance.now() - start };
       };
       const first = timed();
-      const later = Array.from({ length: Math.max(1, repeats) }, () => timed().ms);
+      const later: number[] = [];
+      const total = (): number => later.reduce((sum, ms) => sum + ms, 0);
+      do later.push(timed().ms);
+      while (later.length < repeats || (total() < shortestTotal && later.length < mostRepeats));
       const answer = peer?.answers.get(id);
+      const compiled = other?.answers.get(id);
       const row: PeerRow = {
         id,
         weftError: answer === undefined ? null : largestDifference(first.values, answer.exact),
@@ -83,13 +107,16 @@ const suite: Suite = {
         weftFirstMs: first.ms,
         weftMs: Math.min(...later),
         qutipMs: answer === undefined ? null : Math.min(...answer.ms),
+        dynamiqsError:
+          answer === undefined || compiled === undefined ? null : largestDifference(compiled.values, answer.exact),
+        dynamiqsMs: compiled === undefined ? null : Math.min(...compiled.ms),
       };
       record.rows.push(row);
       save();
       const shown = (x: number | null): string => (x === null ? "-" : x < 0.01 ? x.toExponential(1) : x.toFixed(1));
       context.log(
         `${id.padEnd(22)} error ${shown(row.weftError)} (QuTiP ${shown(row.qutipError)}), ${shown(row.weftMs)} ms ` +
-          `(first ${shown(row.weftFirstMs)}, QuTiP ${shown(row.qutipMs)})`,
+          `(first ${shown(row.weftFirstMs)}, QuTiP ${shown(row.qutipMs)}, dynamiqs ${shown(row.dynamiqsMs)})`,
       );
     }
     if (context.quick || context.rows !== undefined) return;

@@ -124,6 +124,9 @@ test("`weft scale` on a training records the steps of one and of two ranks", { s
 test("planner, collectives and lab suites write valid records", { skip }, () => {
   const planner = runQuick(["planner", "--devices", "1"]);
   assert.equal((planner.rows as unknown as { mode: string }[])[0].mode, "one device");
+  const [placed] = runQuick(["placements"]).rows as unknown as { placement: string; rounds: number[] }[];
+  assert.match(placed.placement, /^data \d+/);
+  assert.equal(placed.rounds.length, 1);
   const collectives = runQuick(["collectives", "--rows", "all-reduce"]);
   assert.equal((collectives.allreduce as { ranks: number }[])[0].ranks, 2);
   assert.equal((runQuick(["lab", "--rows", "analyze"]).seconds as { samples: number[] }).samples.length, 1);

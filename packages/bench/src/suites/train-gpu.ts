@@ -6,7 +6,8 @@ import { join } from "node:path";
 import * as weft from "@weft/core";
 import { mean, median } from "@weft/formats/stats";
 import * as trainer from "@weft/train";
-import * as data from "@weft/train/data";
+import { checkConfig, resolveConfig } from "@weft/train/internal/commands";
+import * as data from "@weft/train/internal/data";
 import { halfOf, makeModel } from "@weft/train/internal/model";
 import { makeOptimizer } from "@weft/train/internal/optimizer";
 import { freshState, StepExecutables } from "@weft/train/internal/step";
@@ -75,7 +76,7 @@ class TrainerOnGpu {
       precision: { compute },
       logging: { every_steps: this.every(size) },
     };
-    return trainer.resolveConfig(trainer.checkConfig(raw, "bench"), { output: join(this.#folder, name) });
+    return resolveConfig(checkConfig(raw, "bench"), { output: join(this.#folder, name) });
   }
 
   /** Milliseconds per step of each window of a run, without the windows that compile and choose algorithms. */

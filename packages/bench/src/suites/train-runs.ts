@@ -163,6 +163,7 @@ async function compareSettings(context: Context, folder: string): Promise<void> 
   if (path === undefined || !existsSync(path)) throw new Error(`--data ${path}: expected the folder of AG News`);
   const weft = await import("@weft/core");
   const trainer = await import("@weft/train");
+  const { checkConfig, resolveConfig } = await import("@weft/train/internal/commands");
   process.env.WEFT_DATASETS ??= join(folder, "home");
   weft.setDevice(context.device);
   const began = performance.now();
@@ -191,7 +192,7 @@ async function compareSettings(context: Context, folder: string): Promise<void> 
       optimizer: { learning_rate: rate, weight_decay: decay, schedule: "cosine", warmup_steps: 200 },
     };
     const output = join(folder, name.replaceAll(/\W+/g, "-"));
-    const { epochs } = await trainer.train(trainer.resolveConfig(trainer.checkConfig(raw, name), { output }));
+    const { epochs } = await trainer.train(resolveConfig(checkConfig(raw, name), { output }));
     rows.push({ name, setting, validation: epochs.map(({ valAccuracy }) => valAccuracy) });
     save();
   }

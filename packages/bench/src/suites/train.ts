@@ -263,7 +263,7 @@ const suite: Suite = {
   },
   /** Tokenizes texts in memory, as the Python side does. */
   async serve(context) {
-    const data = await import("@weft/train/data");
+    const data = await import("@weft/train/internal/data");
     const table = await data.findSplit("imdb", "train", context.text("texts")!).read();
     const tokenizer = data.hashTokenizer(20000);
     const start = performance.now();

@@ -1,6 +1,7 @@
 // The sections of docs/performance.md, from stored results. Reasons for missed rows come from bench/notes.json and are
 // printed only while the row is missed.
 import { type BenchRecord, judgeBench } from "@weft/lab/internal";
+import type { PlacementRow } from "../placements.js";
 import type { ContestRecord, RowResult } from "../record.js";
 import { currentName, gpuRecord, quantumRows, type StoredFiles } from "./stored.js";
 import { comparisonLines, markdownTable, showMs, showVerdict } from "./table.js";
@@ -159,6 +160,12 @@ function contestSection(
   ];
 }
 
+/** Rows of the general suite have reasons of their own on the CPU, whose keys start with "cpu:". */
+const notesOfCpu = (notes: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(notes).flatMap(([key, text]) => (key.startsWith("cpu:") ? [[key.slice("cpu:".length), text]] : [])),
+  );
+
 /** The general suite: one line per row and peer. */
 const generalSection = (title: string, record: ContestRecord | undefined, notes: Record<string, string>): string[] =>
   contestSection(
@@ -271,6 +278,27 @@ function plannerSection(files: StoredFiles): string[] {
     "- By `npm run bench -- planner`: the planner's choice and one device, predicted from measured rates before they run; medians over rounds",
     "",
     ...markdownTable(columns, rows),
+    "",
+  ];
+}
+
+function placementsSection({ placements }: StoredFiles): string[] {
+  if (placements === undefined) return [];
+  const rows = (placements.rows as PlacementRow[]).map((row) => [
+    `${row.model}, ${row.rows} x ${row.length}`,
+    `${row.hosts} x ${row.perHost}`,
+    row.memory === null ? "none" : `${(row.memory / 1e9).toFixed(0)} GB`,
+    row.placement,
+    `${row.stepSeconds.toPrecision(3)} s`,
+    `${(row.bytes / 1e9).toPrecision(3)} GB`,
+    `${(row.planMilliseconds / 1e3).toFixed(2)} s`,
+  ]);
+  return [
+    "## Plans of training steps",
+    "",
+    "- By `npm run bench -- placements`: steps in bfloat16 with float32 parameters on simulated hosts with H200 devices, 400 Gbit/s between hosts; planning time without tracing, median of rounds",
+    "",
+    ...markdownTable("step,hosts x devices,memory limit,placement,predicted step,memory,planned in".split(","), rows),
     "",
   ];
 }
@@ -490,13 +518,15 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
   ...generalSection("GPU, general work", files.general, notes),
+  ...generalSection("GPU, general work, rows of an earlier run", files["general-first"], notes),
   ...modelsSection("GPU, models people know", files.models),
   ...modelsSection("GPU, generation of text, later run", files["models-decode"]),
-  ...generalSection("CPU, general work", files["general-cpu"], notes),
+  ...generalSection("CPU, general work", files["general-cpu"], notesOfCpu(notes)),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")
     .flatMap(shardSection),
   ...plannerSection(files),
+  ...placementsSection(files),
   ...collectivesSection(files),
   ...quantumSection(files),
   ...middleSection("one GPU", files["quantum-middle"], notes),
