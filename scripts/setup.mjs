@@ -1,4 +1,4 @@
-// Makes a checkout ready to run: npm packages, and OpenBLAS where this machine lacks it and we may install it.
+// Makes a checkout ready to run: npm packages, and a C compiler and OpenBLAS where this machine lacks them and we may install them.
 // `npm start` and `npm test` call it first; it does nothing when everything is there.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
@@ -44,30 +44,58 @@ function isDebian() {
   }
 }
 
+/** Whether a C compiler runs: the CPU device compiles its kernels. */
+const hasCompiler = () =>
+  [process.env.WEFT_CC, process.env.CC, "cc", "gcc", "clang"].some(
+    (command) => command && spawnSync(command, ["--version"], { stdio: "ignore" }).status === 0,
+  );
+
+/** Programs and libraries beside Node: how to see that they are here, their packages, and what happens without them. */
+const needed = [
+  {
+    name: "a C compiler",
+    isHere: hasCompiler,
+    debian: ["gcc", "libc6-dev"],
+    fedora: "gcc",
+    without: "tensors are computed by the reference device, which is far slower",
+  },
+  {
+    name: "OpenBLAS",
+    isHere: hasOpenBlas,
+    debian: ["libopenblas0-openmp"],
+    fedora: "openblas-openmp",
+    without: "matrix products run on the slower built-in fallback",
+  },
+];
+
+function installMissing() {
+  const missing = needed.filter(({ isHere }) => !isHere());
+  if (missing.length === 0) return;
+  const mayInstall = process.getuid?.() === 0 && isDebian();
+  if (mayInstall) {
+    const packages = missing.flatMap(({ debian }) => debian);
+    console.log(`weft: installing ${packages.join(", ")} ...`);
+    const quiet = {
+      stdio: ["ignore", "ignore", "inherit"],
+      env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
+    };
+    sh("apt-get", ["-qq", "update"], quiet);
+    sh("apt-get", ["-qq", "install", "-y", "--no-install-recommends", ...packages], quiet);
+  }
+  for (const { name, isHere, debian, fedora, without } of missing) {
+    if (mayInstall && isHere()) continue;
+    console.log(`weft: ${name} was not found; ${without}.`);
+    console.log(`      Debian, Ubuntu: sudo apt install ${debian.join(" ")}    Fedora: sudo dnf install ${fedora}`);
+  }
+}
+
 export function setup() {
   if (!packagesInstalled()) {
     console.log("weft: installing npm packages ...");
     const status = sh("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
     if (status !== 0) process.exit(status);
   }
-  if (!hasOpenBlas()) {
-    const root = process.getuid?.() === 0;
-    if (root && isDebian()) {
-      console.log("weft: installing OpenBLAS (libopenblas0-openmp) ...");
-      const quiet = {
-        stdio: ["ignore", "ignore", "inherit"],
-        env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-      };
-      sh("apt-get", ["-qq", "update"], quiet);
-      if (sh("apt-get", ["-qq", "install", "-y", "--no-install-recommends", "libopenblas0-openmp"], quiet) !== 0)
-        console.log("weft: OpenBLAS could not be installed; matrix products run on the slower built-in fallback.");
-    } else {
-      console.log("weft: OpenBLAS was not found; matrix products run on the slower built-in fallback.");
-      console.log(
-        "      Debian, Ubuntu: sudo apt install libopenblas0-openmp    Fedora: sudo dnf install openblas-openmp",
-      );
-    }
-  }
+  installMissing();
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) setup();

@@ -11,15 +11,16 @@ import { folderOf, processorSeconds, timesOf } from "./test-folders.mjs";
 const quick = [
   /^packages\/(bench|core|models|quantum|train)\//,
   /^packages\/cli\/dist\/commands\//,
-  /^packages\/cli\/dist\/test\/(cluster-commands|examples|files|hosts|init|kubernetes|pages|startup|terminal|train)\.test/,
-  /^packages\/cluster\/dist\/cluster\.test/,
+  /^packages\/cli\/dist\/test\/(cluster-commands|examples|files|hosts|init|kubernetes|pages|startup|terminal|train|train-ray|train-slurm|tune)\.test/,
+  /^packages\/cluster\/dist\/(attack|attention|cluster|distributed|docs|exhaustion|faults|hostile-peers|hosts|identity|links)\.test/,
+  /^packages\/cluster\/dist\/(liveness|mpi|recompute|release|rendezvous|silence|steady|stopping|tape|uneven|test\/shard-cluster)\.test/,
   /^packages\/ui\/dist\/test\/gates\.test/,
 ];
 // These are about it, or compare the digits of two programs: every op, gradients, random programs, kernels, lanes, layers, models and
 // quantum systems. Programs of event-loop compute long.
 const optimized = [
   /^packages\/core\/dist\/compile\/(fusion|guards|lane|shifts)\.test/,
-  /^packages\/core\/dist\/device\/cpu\/(epilogue|fft|kernel-forms|order|threads|vector-math|native\/linalg)\.test/,
+  /^packages\/core\/dist\/device\/cpu\/(epilogue|fft|direct-conv|half-products|kernel-forms|order|short-rows|threads|vector-math|native\/linalg)\.test/,
   /^packages\/core\/dist\/nn\/(layers|torch|transformer)\.test/,
   /^packages\/core\/dist\/test\/(edges|event-loop|fuzz|gradients|nans|near-padding|operand-forms|ops|precision|reduce-axes|single-ops)\.test/,
   /^packages\/core\/dist\/test\/(complex|flow|integer|large)-programs\.test/,

@@ -38,11 +38,6 @@ export const entries = [
     text: "The trainer of text classifiers. Guide: [training](docs/training.md).",
   },
   {
-    name: "@weft/train/data",
-    source: "packages/train/src/data/index.ts",
-    text: "Data sets: readers, tokenizers, token files and batches. Guide: [training](docs/training.md).",
-  },
-  {
     name: "@weft/quantum",
     source: "packages/quantum/src/index.ts",
     text: "Differentiable quantum systems, pulses, solvers, control and meta-learning. Guides: [quantum](docs/quantum.md), [noise, control and meta-learning](docs/meta.md).",

@@ -31,11 +31,13 @@ rows.forEach((row, i) => {
 });
 
 const cache = join(process.env.XDG_CACHE_HOME ?? join(process.env.HOME ?? "", ".cache"), "weft/venvs");
-/** What a row may need beside Weft, and whether it is here. */
-const needs = {
-  torch: existsSync(join(cache, "torch/bin/python")),
-  jax: existsSync(join(cache, "jax/bin/python")),
+/** Whether the tests have found these packages, or installed them. */
+const works = (name) => {
+  const note = join(cache, `${name}.json`);
+  return existsSync(note) && JSON.parse(readFileSync(note, "utf8")).works;
 };
+/** What a row may need beside Weft, and whether it is here. */
+const needs = { torch: works("torch"), jax: works("jax") };
 
 /** A folder in which the commands run: `weft` and `node` as after an installation, and the files that the rows use. */
 function prepare() {
@@ -73,7 +75,7 @@ function type(folder, row) {
     writeFileSync(join(folder, name), row.program);
     command = `node ${name}`;
   }
-  const venvs = ["torch", "jax"].filter((name) => needs[name]).map((name) => join(cache, name, "bin"));
+  const venvs = needs.torch || needs.jax ? [join(cache, "shared/bin")] : [];
   const start = performance.now();
   const done = spawnSync("bash", ["-c", `trap 'kill $(jobs -p) 2>/dev/null' EXIT\n${command}`], {
     cwd: folder,
@@ -83,8 +85,8 @@ function type(folder, row) {
     env: {
       ...process.env,
       PATH: [join(folder, "bin"), ...venvs, process.env.PATH].join(":"),
-      PYTHON: needs.torch ? join(cache, "torch/bin/python") : "python3",
-      JAX_PYTHON: needs.jax ? join(cache, "jax/bin/python") : "python3",
+      PYTHON: needs.torch ? join(cache, "shared/bin/python") : "python3",
+      JAX_PYTHON: needs.jax ? join(cache, "shared/bin/python") : "python3",
       WEFT_LEDGER: join(folder, "ledger.jsonl"),
       WEFT_PROGRESS: "0",
       NO_COLOR: "1",
