@@ -2,6 +2,7 @@
 // scripts/test.mjs starts it.
 import { run } from "node:test";
 import { spec, tap } from "node:test/reporters";
+import failedAndSkipped from "./failed-tests.mjs";
 import slowestFiles from "./slowest-files.mjs";
 
 const [concurrency, ...files] = process.argv.slice(2);
@@ -12,3 +13,4 @@ events.on("test:fail", ({ todo }) => {
 });
 events.compose(process.stdout.isTTY ? new spec() : tap).pipe(process.stdout);
 events.compose(slowestFiles).pipe(process.stdout);
+events.compose(failedAndSkipped).pipe(process.stdout);

@@ -1,7 +1,7 @@
 // The whole test suite: set-up, build, style and layer checks, then node:test on the compiled output.
 // Arguments are passed on as path filters: `npm test -- compile` runs the test files whose path contains "compile".
 
-import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -43,6 +43,8 @@ process.env.WEFT_INTERPRET ??= "0";
 const concurrency = process.env.WEFT_TEST_CONCURRENCY ?? String(Math.min(availableParallelism(), 4) + 1);
 // Temporary files of the test files: whatever is there at the end was left behind.
 const temporary = mkdtempSync(join(realpathSync(tmpdir()), "wt-"));
+// Some tests run programs as another user, who must reach the folder that was made for them.
+chmodSync(temporary, 0o711);
 process.env.WEFT_TEST_FOLDER = temporary;
 const status = sh(process.execPath, [
   "--import",

@@ -75,7 +75,7 @@ async function serve(site) {
 
 /** Visits the site in Chromium; returns what is wrong. */
 async function visit(site) {
-  const { provideChromium } = await import(join(root, "packages/lab/dist/report/browser.js"));
+  const { provideChromium } = await import(join(root, "packages/testing/dist/debian.js"));
   const chromium = provideChromium();
   if ("reason" in chromium) {
     console.log(`weft docs: SKIPPED the check in a browser: ${chromium.reason}`);

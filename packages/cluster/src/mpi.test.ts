@@ -6,13 +6,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import * as weft from "@weft/core";
 import { CpuDevice } from "@weft/core/internal/device";
 import { dtypes } from "@weft/core/internal/graph";
-import { findMpirun, runMpi } from "@weft/testing/groups";
+import { noMpirun } from "@weft/testing/debian";
+import { runMpi } from "@weft/testing/groups";
 import { connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
 
 const members = new URL(import.meta.resolve("@weft/testing/group-members")).href;
 const programs = new URL("./distributed.testkit.js", import.meta.url).href;
-const skip = !CpuDevice.available() ? "no C compiler" : findMpirun() === null ? "no mpirun" : false;
+const skip = !CpuDevice.available() ? "no C compiler" : noMpirun();
 
 /** No rank saw a wrong value, and the ranks together counted the expected bytes. */
 function judge(answers: unknown[]): void {
@@ -69,7 +70,7 @@ test("workers of one MPI job on several hosts compute together, in any order and
     await new Worker({ port: ${dispatcher.port}, cores: 1 }).run();`;
   const line = `hostname host$OMPI_COMM_WORLD_RANK && exec "${process.execPath}" --input-type=module -e "$PROGRAM"`;
   const child = spawn(
-    findMpirun()!,
+    "mpirun",
     ["--allow-run-as-root", "--oversubscribe", "-n", "3", "unshare", "--uts", "sh", "-c", line],
     { env: { ...process.env, PROGRAM: program, WEFT_RATES: "assumed" }, stdio: ["ignore", "inherit", "inherit"] },
   );

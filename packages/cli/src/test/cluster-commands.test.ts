@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { CpuDevice } from "@weft/core";
+import { noMpirun } from "@weft/testing/debian";
 
 const main = fileURLToPath(new URL("../main.js", import.meta.url));
 const skip = CpuDevice.available() ? false : "no C compiler";
@@ -122,7 +123,7 @@ test("SIGINT ends server and worker cleanly", { skip }, async () => {
   }
 });
 
-const noMpi = spawnSync("mpirun", ["--version"]).status === 0 ? skip : "no mpirun";
+const noMpi = skip || noMpirun();
 
 test("workers under mpirun join", { skip: noMpi }, async () => {
   const server = await start([main, "server", "-p", "0", "--json"]);

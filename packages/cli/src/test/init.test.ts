@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { CpuDevice } from "@weft/core";
+import { has, installDebian } from "@weft/testing/debian";
 import { goals } from "../commands/init-templates.js";
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
@@ -69,7 +70,7 @@ test("every goal writes files that pass the linter, name their schema, and run",
   type("bash -n measure.sh && grep -q -- '--devices 1,2' measure.sh", join(folder, "pytorch"));
 });
 
-test("init asks on a terminal, refuses to overwrite, and suggests a goal", () => {
+test("init refuses to overwrite and suggests a goal", () => {
   const refused = (line: string): string => {
     const env = { ...process.env, PATH: `${bin}:${process.env.PATH}` };
     const { status, stderr } = spawnSync("bash", ["-c", line], { cwd: folder, env, encoding: "utf8" });
@@ -82,7 +83,9 @@ test("init asks on a terminal, refuses to overwrite, and suggests a goal", () =>
   assert.match(refused("weft init text new --name ../x"), /letters, digits/);
   type("weft init text text --force --name other", folder);
   assert.match(readFileSync(join(folder, "text", "other.yaml"), "utf8"), /^name: other$/m);
-  if (spawnSync("script", ["--version"]).status !== 0) return;
+});
+
+test("init asks on a terminal", { skip: installDebian(["bsdutils"], () => has("script")) ?? false }, () => {
   const line = `(echo 3; echo gate; sleep 3) | script -qec "weft init" /dev/null`;
   const asked = spawnSync("bash", ["-c", line], {
     cwd: bin,
@@ -104,9 +107,9 @@ test("the completion of bash completes commands, options and choices", () => {
   assert.equal(complete("weft", "train", "--launcher", ""), "local ray");
 });
 
-const has = (shell: string): boolean => spawnSync(shell, ["--version"]).status === 0;
-
-test("fish completes commands, options and choices", { skip: has("fish") ? false : "no fish" }, () => {
+test("fish completes commands, options and choices", {
+  skip: installDebian(["fish"], () => has("fish")) ?? false,
+}, () => {
   type("weft completion fish > weft.fish", folder);
   const complete = (line: string): string =>
     type(`fish -c 'source weft.fish; complete -C "${line}"' | cut -f1`, folder).trim();
@@ -116,7 +119,7 @@ test("fish completes commands, options and choices", { skip: has("fish") ? false
 });
 
 test("zsh completes commands, options, choices and files without a start-up file", {
-  skip: has("zsh") && has("script") ? false : "no zsh or no script",
+  skip: installDebian(["zsh", "bsdutils"], () => has("zsh") && has("script")) ?? false,
 }, () => {
   type("weft completion zsh > weft.zsh; touch only-file.yaml", folder);
   // What is completed on a terminal is typed into a function that prints it.

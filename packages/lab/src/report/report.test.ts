@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { provideChromium, providePdflatex } from "@weft/testing/debian";
 import { type Analysis, analyzeStudy } from "../diagnosis/index.js";
 import { readStudies } from "../import/index.js";
 import { emptyRun } from "../model/index.js";
-import { provideChromium, providePdflatex } from "./browser.js";
 import { textWidth } from "./font.js";
 import {
   effectText,

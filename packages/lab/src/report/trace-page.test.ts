@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { provideChromium } from "@weft/testing/debian";
 import { traceFindings } from "../diagnosis/index.js";
 import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "../trace/fixtures.js";
 import { analyzeTraces, readTimeline } from "../trace/index.js";
-import { provideChromium } from "./browser.js";
 import { tracePage } from "./trace-page.js";
 
 const hostile = "<script>document.title='broken'</script>";

@@ -1,7 +1,7 @@
 // For tests: a SLURM cluster of one or several nodes (one daemon each, on this host or on hosts of tests), started as root in a
 // temporary folder.
 // Installs Debian's packages where that is allowed; otherwise returns the reason.
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import {
   chmodSync,
@@ -16,39 +16,13 @@ import {
 } from "node:fs";
 import { availableParallelism, hostname, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
+import { has, installDebian } from "@weft/testing/debian";
 import type { Hosts } from "@weft/testing/hosts";
-
-const has = (program: string): boolean =>
-  ["/usr/sbin", "/usr/bin", "/sbin", "/usr/local/sbin", "/usr/local/bin"].some((folder) =>
-    existsSync(join(folder, program)),
-  );
 
 const hasPmix = (): boolean =>
   ["x86_64-linux-gnu", "aarch64-linux-gnu"].some((folder) => existsSync(join("/usr/lib", folder, "libpmix.so")));
 
 const isRoot = (): boolean => process.getuid?.() === 0;
-
-function isDebian(): boolean {
-  try {
-    return /^ID(_LIKE)?=.*(debian|ubuntu)/m.test(readFileSync("/etc/os-release", "utf8"));
-  } catch {
-    return false;
-  }
-}
-
-/** Installs Debian packages as root; returns whether they are installed. */
-function aptInstall(packages: readonly string[], present: () => boolean): boolean {
-  if (present()) return true;
-  if (!isRoot() || !isDebian()) return false;
-  const options = {
-    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-    stdio: "ignore",
-    timeout: 240_000,
-  } as const;
-  spawnSync("apt-get", ["-qq", "update"], options);
-  spawnSync("apt-get", ["-qq", "install", "-y", "--no-install-recommends", ...packages], options);
-  return present();
-}
 
 export interface Slurm {
   env: Record<string, string>;
@@ -61,11 +35,12 @@ export interface Slurm {
  */
 export async function startSlurm(nodes = 1, gpus = 0, hosts: Hosts | null = null): Promise<Slurm | string> {
   if (!isRoot()) return "SLURM's daemons need root";
-  if (!aptInstall(["slurm-wlm", "munge"], () => has("slurmctld") && has("slurmd") && has("munged")))
-    return "slurm-wlm and munge are not installed and could not be";
+  const programs = ["slurmctld", "slurmd", "munged"];
+  const missing = installDebian(["slurm-wlm", "munge"], () => programs.every(has));
+  if (missing !== null) return missing;
   // Ranks on two nodes talk over MPI. SLURM's PMIx plugin opens libpmix.so by this name, which only the -dev package has.
-  if (nodes > 1 && !aptInstall(["openmpi-bin", "libpmix-dev"], () => has("mpirun") && hasPmix()))
-    return "openmpi-bin and libpmix-dev are not installed and could not be";
+  const noMpi = nodes > 1 ? installDebian(["openmpi-bin", "libpmix-dev"], () => has("mpirun") && hasPmix()) : null;
+  if (noMpi !== null) return noMpi;
   const folder = mkdtempSync(join(tmpdir(), "weft-slurm-"));
   // munge refuses keys and sockets in folders that others may write to.
   chmodSync(folder, 0o755);

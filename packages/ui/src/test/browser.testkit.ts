@@ -1,14 +1,11 @@
 // For tests: the page in a real Chromium.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { provideChromium } from "@weft/testing/debian";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 
-type Provided = { path: string } | { reason: string };
-
-/** Chromium as the tests of the lab get it; null and a loud message where there is none. */
+/** A Chromium; null and a loud message where there is none. */
 export async function openChromium(): Promise<Browser | null> {
-  const module = new URL("../../../lab/dist/report/browser.js", import.meta.url).href;
-  const { provideChromium } = (await import(module)) as { provideChromium: () => Provided };
   const provided = provideChromium();
   if ("reason" in provided) {
     process.stderr.write(`\nweft: SKIPPED: the page is not tested in a browser: ${provided.reason}\n`);

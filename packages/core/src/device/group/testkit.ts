@@ -1,5 +1,5 @@
 // For tests: runs one exported function in several processes, one per rank, and collects what each returned.
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 export interface RankContext {
@@ -47,19 +47,6 @@ export function startRanks(
     return collect(child, rank);
   });
   return { processes, results: Promise.all(results) };
-}
-
-/** mpirun from Debian's packages where it is missing and this is root; null with the reason printed otherwise. */
-export function findMpirun(): string | null {
-  const present = (): boolean => spawnSync("mpirun", ["--version"]).status === 0;
-  if (!present() && process.getuid?.() === 0) {
-    const options = { stdio: "ignore", env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" } } as const;
-    spawnSync("apt-get", ["-qq", "update"], options);
-    spawnSync("apt-get", ["-qq", "install", "-y", "--no-install-recommends", "openmpi-bin"], options);
-  }
-  if (present()) return "mpirun";
-  console.error("SKIPPED: no mpirun (Debian: apt install openmpi-bin); MPI groups were not tested");
-  return null;
 }
 
 /** The same under a real mpirun: ranks come from its variables. */
