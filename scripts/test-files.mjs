@@ -11,6 +11,8 @@ const events = run({ files, concurrency: Number(concurrency) });
 events.on("test:fail", ({ todo }) => {
   if (todo === undefined || todo === false) process.exitCode = 1;
 });
+// Three reporters read the events.
+events.setMaxListeners(30);
 events.compose(process.stdout.isTTY ? new spec() : tap).pipe(process.stdout);
 events.compose(slowestFiles).pipe(process.stdout);
 events.compose(failedAndSkipped).pipe(process.stdout);

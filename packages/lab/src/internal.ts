@@ -34,7 +34,7 @@ export {
   type ConfigurationRow,
   mlperfResult,
   readConfigurations,
-  readJson,
+  readJsonFile,
   readMlperfLog,
   runFromTape,
   studyFromScaleDirectory,

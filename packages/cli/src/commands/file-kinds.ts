@@ -96,7 +96,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
 };
 
 /** The kind of a parsed file; null if it belongs to another program. */
-export const kindOf = (file: unknown): string | null =>
+export const fileKindOf = (file: unknown): string | null =>
   Object.entries(fileKinds).find(([, kind]) => kind.recognizes(file))?.[0] ?? null;
 
 /** The rules are read by the core, which has no zod. */

@@ -6,7 +6,7 @@ import { parseYaml } from "@weft/formats/yaml";
 import { type LintProblem, lintFiles, readStudies } from "@weft/lab/internal";
 import { type Command, Option } from "commander";
 import { attempt, failed, print, printJson, writeFiles } from "../terminal/index.js";
-import { fileKinds, kindOf } from "./file-kinds.js";
+import { fileKindOf, fileKinds } from "./file-kinds.js";
 import { labWork } from "./studies.js";
 
 interface Options {
@@ -47,7 +47,7 @@ async function ownProblems(
   for (const file of files.filter((path) => /\.ya?ml$/.test(path) && existsSync(path))) {
     let kind: string | null;
     try {
-      kind = as ?? kindOf(parseYaml(readText(file)));
+      kind = as ?? fileKindOf(parseYaml(readText(file)));
     } catch {
       continue; // Not YAML: reported with its line already.
     }

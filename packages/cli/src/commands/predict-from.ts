@@ -7,7 +7,7 @@ import {
   mlperfResult,
   type OneDeviceRun,
   predictFromOne,
-  readJson,
+  readJsonFile,
   readMlperfLog,
   readStudies,
 } from "@weft/lab/internal";
@@ -50,7 +50,7 @@ export function pointsOfLogs(paths: readonly string[]): unknown {
 
 function linkOf(options: PredictCommandOptions): OneDeviceRun["link"] {
   if (options.allreduce !== undefined) {
-    const value = readJson(options.allreduce) as { devices?: unknown; curve?: unknown } | null;
+    const value = readJsonFile(options.allreduce) as { devices?: unknown; curve?: unknown } | null;
     const curve = value?.curve;
     const isPair = (p: unknown): p is [number, number] =>
       Array.isArray(p) && p.length === 2 && p.every((x) => typeof x === "number" && Number.isFinite(x) && x > 0);

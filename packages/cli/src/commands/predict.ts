@@ -7,7 +7,7 @@ import { plainText, shortNumber } from "@weft/formats/text";
 import {
   predict,
   predictionChart,
-  readJson,
+  readJsonFile,
   readPoints,
   renderPng,
   renderSvg,
@@ -109,7 +109,7 @@ function batches(value: string, previous: number[] | undefined): number[] {
 async function pointsOf(path: string, options: PredictCommandOptions): Promise<unknown> {
   if (!existsSync(path)) throw new CommandError(`${path} does not exist`);
   if (statSync(path).isFile() && path.endsWith(".json") && !path.endsWith("study.json"))
-    return labWork(() => readJson(path));
+    return labWork(() => readJsonFile(path));
   const studies = await loadStudies([path], options.study === undefined ? {} : { datasets: [options.study] });
   if (studies.length !== 1)
     throw new CommandError(

@@ -47,7 +47,12 @@ export interface Total {
   moved: { kind: string; bytes: number }[];
 }
 
-export function rowsOf(pattern: Pattern, devices: number, result: Measured, base: readonly ProfileRow[]): ProfileRow[] {
+export function profileRows(
+  pattern: Pattern,
+  devices: number,
+  result: Measured,
+  base: readonly ProfileRow[],
+): ProfileRow[] {
   return Object.entries(result.components).map(([component, { firstMs, steadyMs, bytes }]) => {
     const ms = medianOrNull(steadyMs) ?? 0;
     const single = base.find((r) => r.component === component && r.pattern === pattern);

@@ -16,8 +16,8 @@ import {
   type Measured,
   type ProfileRow,
   profileReport,
+  profileRows,
   rank,
-  rowsOf,
   type Total,
   totalOf,
 } from "./quantum-profile-report.js";
@@ -164,7 +164,7 @@ async function run(file: string, options: Options): Promise<void> {
         progress.update(`${devices} device${devices === 1 ? "" : "s"}, pattern ${pattern}: ${name}`, done++, steps);
       const measured = await measureCount(problem, devices, chosen, options, onComponent);
       for (const [pattern, result] of measured) {
-        rows.push(...rowsOf(pattern, devices, result, rows));
+        rows.push(...profileRows(pattern, devices, result, rows));
         totals.push(totalOf(pattern, devices, result, totals));
       }
     }

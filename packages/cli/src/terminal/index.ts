@@ -23,7 +23,7 @@ export {
 } from "./command.js";
 export { hasColors, paint, widthOf, wrapped } from "./paint.js";
 export { print, printJson, printLines } from "./print.js";
-export { ProgressLine, progressSetting, showCompiling, showPlanning, showSeconds, withProgress } from "./progress.js";
+export { durationText, ProgressLine, progressSetting, showCompiling, showPlanning, withProgress } from "./progress.js";
 export { addSet, formerOutput, translationNote, withOut } from "./settings.js";
 export { suggestName } from "./suggest.js";
 export { table } from "./table.js";

@@ -15,7 +15,7 @@ const betweenLinesMs = 5000;
 const erase = "\r\u001b[2K";
 
 /** 75 -> "1 min 15 s". */
-export function showSeconds(seconds: number): string {
+export function durationText(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
   const minutes = Math.floor(whole / 60);
@@ -54,7 +54,7 @@ export class ProgressLine {
     const seconds = ((at - first.at) / 1000) * ((total - done) / (done - first.done));
     // The estimate counts down until the next report.
     const left = (): string =>
-      done > first.done && share < 1 ? `, ${showSeconds(seconds - (Date.now() - at) / 1000)} left` : "";
+      done > first.done && share < 1 ? `, ${durationText(seconds - (Date.now() - at) / 1000)} left` : "";
     const width = 24;
     const filled = Math.round(share * width);
     const bar = `[${"#".repeat(filled)}${".".repeat(width - filled)}] `;
@@ -63,7 +63,7 @@ export class ProgressLine {
 
   /** Shows a text for work without a known length. */
   note(text: string): void {
-    this.#show(text, () => showSeconds((Date.now() - this.started) / 1000), true);
+    this.#show(text, () => durationText((Date.now() - this.started) / 1000), true);
   }
 
   #show(what: string, end: (hasRoom: boolean) => string, force: boolean): void {

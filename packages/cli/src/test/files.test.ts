@@ -9,7 +9,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { testPython } from "@weft/testing/python";
 import { parse } from "yaml";
-import { fileKinds, kindOf } from "../commands/file-kinds.js";
+import { fileKindOf, fileKinds } from "../commands/file-kinds.js";
 import { schemaText } from "../commands/schema.js";
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
@@ -137,7 +137,7 @@ test("weft lint checks Weft's own files with the readers of their commands", () 
       readFileSync(path, "utf8"),
     );
   // Files of other programs are not Weft's; that one was hardly checked is said.
-  assert.equal(kindOf(parse(ddp)), null);
+  assert.equal(fileKindOf(parse(ddp)), null);
   const almost = file("almost.yaml", "dataset: csv\npath: texts.csv\n");
   assert.match(call("lint", almost).stdout, /not recognized .*almost\.yaml/);
   const strict = call("lint", "--as", "train", almost);
@@ -151,7 +151,7 @@ test("an independent validator accepts Weft's files by their schemas, and reject
   const all = [...ownFiles, ...Object.entries(examples).map(([kind, text]) => file(`${kind}.yaml`, text))];
   const cases = all.map((path) => {
     const value: unknown = parse(readFileSync(path, "utf8"));
-    return { path, value, kind: kindOf(value) };
+    return { path, value, kind: fileKindOf(value) };
   });
   assert.deepEqual(new Set(cases.map((c) => c.kind)), new Set(Object.keys(fileKinds)));
   const program = `

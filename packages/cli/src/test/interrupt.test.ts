@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { CpuDevice } from "@weft/core";
-import { hasColors, ProgressLine, showSeconds, wrapped } from "../terminal/index.js";
+import { durationText, hasColors, ProgressLine, wrapped } from "../terminal/index.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-interrupt-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -96,7 +96,7 @@ test("progress: a line that is redrawn on a terminal, a line every few seconds e
   t.mock.timers.tick(100);
   short.line.update("quick", 1, 1);
   assert.equal(short.text(), "");
-  assert.equal(showSeconds(75), "1 min 15 s");
+  assert.equal(durationText(75), "1 min 15 s");
 });
 
 test("colors and wrapped text", () => {

@@ -3,7 +3,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { median } from "@weft/formats/stats";
-import { ImportError, type MlperfResult, mlperfResult, readJson, readMlperfLog } from "../import/index.js";
+import { ImportError, type MlperfResult, mlperfResult, readJsonFile, readMlperfLog } from "../import/index.js";
 
 /** One run of a submission. */
 export interface SubmissionRun extends MlperfResult {
@@ -58,7 +58,7 @@ function readSystem(path: string): System {
   if (!existsSync(path)) return none;
   let value: Record<string, unknown>;
   try {
-    value = readJson(path) as Record<string, unknown>;
+    value = readJsonFile(path) as Record<string, unknown>;
   } catch {
     return none;
   }

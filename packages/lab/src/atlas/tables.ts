@@ -1,7 +1,7 @@
 // The tables of imported public results: MLPerf submissions and their runs, and vTrain's measured configurations.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { ImportError, readCsv } from "../import/index.js";
+import { ImportError, readCsvFile } from "../import/index.js";
 import type { Table } from "../store/index.js";
 import type { Submission } from "./submissions.js";
 
@@ -74,7 +74,7 @@ export function vtrainTables(directory: string): Table[] {
   const tables = (["single", "multi"] as const).flatMap((kind): Table[] => {
     const path = join(directory, "data", `ground_truth_${kind}.csv`);
     if (!existsSync(path)) return [];
-    const [header, ...rows] = readCsv(path, largestCsv).map((row) => row.fields);
+    const [header, ...rows] = readCsvFile(path, largestCsv).map((row) => row.fields);
     if (header === undefined) throw new ImportError(`${path}: the file is empty`);
     const isNumber = header.map((_, i) => rows.every((row) => row[i] === "" || Number.isFinite(Number(row[i]))));
     return [

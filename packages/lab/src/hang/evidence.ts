@@ -161,6 +161,6 @@ export function userSite(frames: readonly Site[]): Site | null {
 /** Largest rank number that is accepted: larger ones come from damaged files. */
 export const mostRanks = 1 << 20;
 
-export function isRank(value: unknown): value is number {
+export function isRankNumber(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value < mostRanks;
 }

@@ -2,7 +2,7 @@
 // (`collective_seq_id`, `process_group`). Fields that a version lacks stay unknown. Entries become columns; calls that are
 // equal share one record, so that thousands of ranks with thousands of entries fit into memory.
 import type { Call, GroupInfo, HangEvidence, RankCalls, Site } from "./evidence.js";
-import { isRank, userSite } from "./evidence.js";
+import { isRankNumber, userSite } from "./evidence.js";
 import { PickleDict } from "./pickle.js";
 import type { PickleTemplate } from "./pickle-template.js";
 
@@ -389,7 +389,7 @@ function readGroup(name: string, value: unknown, table: CallTable): void {
   const printed = Array.isArray(listed) ? listed.join() : text(listed);
   let ranks = table.rankLists.get(printed);
   if (ranks === undefined) {
-    ranks = (printed.match(/\d+/g) ?? []).map(Number).filter(isRank);
+    ranks = (printed.match(/\d+/g) ?? []).map(Number).filter(isRankNumber);
     table.rankLists.set(printed, ranks);
   }
   if (ranks.length === 0) return;
@@ -421,7 +421,7 @@ function rankOf(value: unknown): number | null {
     if (state === null) continue;
     const size = Number(lookup(state, "nRanks") ?? lookup(state, "nranks") ?? 0);
     const own = Number(lookup(state, "rank"));
-    if (isRank(own) && size > best) {
+    if (isRankNumber(own) && size > best) {
       best = size;
       rank = own;
     }

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type HangEvidence, isRank, rankEvidence } from "./evidence.js";
+import { type HangEvidence, isRankNumber, rankEvidence } from "./evidence.js";
 import { readHang } from "./read.js";
 
 const sigusr1 = 10;
@@ -141,7 +141,7 @@ function spyOn(one: LiveProcess, folder: string): void {
 }
 
 function applyState(one: LiveProcess, evidence: HangEvidence): void {
-  if (!isRank(one.rank)) return;
+  if (!isRankNumber(one.rank)) return;
   const own = rankEvidence(evidence, one.rank);
   own.pid = one.pid;
   if (own.files.length === 0) own.files.push(`process ${one.pid}`);

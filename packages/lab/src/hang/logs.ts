@@ -1,5 +1,5 @@
 // Logs of a job (torchrun, srun, plain): tracebacks, watchdog reports, exit codes, signals and notes of SLURM, by rank.
-import { type HangEvidence, isRank, type RankEvidence, rankEvidence } from "./evidence.js";
+import { type HangEvidence, isRankNumber, type RankEvidence, rankEvidence } from "./evidence.js";
 import { fileLine, tracebackFrames } from "./stacks.js";
 import { isConsequence } from "./verdict.js";
 
@@ -43,7 +43,7 @@ export function readLog(text: string, file: string, fileRank: number | null, evi
   for (const whole of text.split("\n")) {
     const prefix = rankPrefix.exec(whole);
     const named = prefix === null ? Number.NaN : Number(prefix[1] ?? prefix[2]);
-    const rank = isRank(named) ? named : fileRank;
+    const rank = isRankNumber(named) ? named : fileRank;
     const line = (prefix === null ? whole : whole.slice(prefix[0].length)).slice(0, 4000).replace(/\r$/, "");
 
     const caught = watchdog.exec(line);

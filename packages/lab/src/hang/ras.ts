@@ -1,6 +1,6 @@
 // Output of NCCL's RAS client (ncclras), as text and as JSON (NCCL 2.28.7 and later): ranks that are missing, dead, or behind in
 // their collectives. Communicators number their own ranks: only those of the whole job are named by rank, others are noted.
-import { type HangEvidence, isRank, rankEvidence } from "./evidence.js";
+import { type HangEvidence, isRankNumber, rankEvidence } from "./evidence.js";
 
 export function looksLikeRas(text: string): boolean {
   return /^\s*Job summary\s*$/m.test(text) && /^\s*(?:Communicators|Errors|Warnings)/m.test(text);
@@ -20,7 +20,7 @@ const mostNotes = 32;
 function* listed(text: string): Generator<number> {
   for (const part of text.split(",")) {
     const [first, last = first] = part.split("-").map((n) => Number(n.trim()));
-    for (let rank = first!; rank <= last! && isRank(rank); rank++) yield rank;
+    for (let rank = first!; rank <= last! && isRankNumber(rank); rank++) yield rank;
   }
 }
 
@@ -32,7 +32,8 @@ export function readRas(text: string, file: string, evidence: HangEvidence): voi
   let ofWholeJob = true;
   for (const line of text.split("\n")) {
     const job = jobRow.exec(line);
-    if (job !== null && evidence.worldSize === null && isRank(Number(job[1]) - 1)) evidence.worldSize = Number(job[1]);
+    if (job !== null && evidence.worldSize === null && isRankNumber(Number(job[1]) - 1))
+      evidence.worldSize = Number(job[1]);
     const group = groupRow.exec(line);
     if (group !== null) ranksPerComm.set(group[1]!, group[2]!);
     const head = section.exec(line);
@@ -52,7 +53,7 @@ export function readRas(text: string, file: string, evidence: HangEvidence): voi
       continue;
     }
     if (operation !== null) most = Math.max(most, operation);
-    if (rank !== null && isRank(Number(rank[1])) && operation !== null)
+    if (rank !== null && isRankNumber(Number(rank[1])) && operation !== null)
       launchedUpTo(evidence, file, Number(rank[1]), operation);
     // One rank has its operation in its own line.
     if (rank !== null && count !== null) operation = null;
@@ -98,9 +99,9 @@ export function readRasJson(value: unknown, file: string, evidence: HangEvidence
   const comms = list(record(value)["communicators"]);
   if (comms.length === 0) return;
   const whole = comms.reduce((a, b) => (size(b) > size(a) ? b : a));
-  if (evidence.worldSize === null && isRank(size(whole) - 1)) evidence.worldSize = size(whole);
+  if (evidence.worldSize === null && isRankNumber(size(whole) - 1)) evidence.worldSize = size(whole);
   for (const one of list(whole["ranks"])) {
-    if (!isRank(one["rank"] as number)) continue;
+    if (!isRankNumber(one["rank"] as number)) continue;
     const counts = Object.values(record(one["collective_counts"])).filter((n) => typeof n === "number");
     launchedUpTo(
       evidence,
@@ -110,6 +111,6 @@ export function readRasJson(value: unknown, file: string, evidence: HangEvidence
     );
   }
   for (const one of list(whole["missing_ranks"]))
-    if (isRank(one["rank"] as number))
+    if (isRankNumber(one["rank"] as number))
       unreachable(evidence, file, one["rank"] as number, `process ${String(one["pid"])} on ${String(one["host"])}`);
 }

@@ -5,7 +5,7 @@ import { basename, join } from "node:path";
 import { Worker } from "node:worker_threads";
 import {
   type HangEvidence,
-  isRank,
+  isRankNumber,
   type MadeGroup,
   newEvidence,
   type PointToPoint,
@@ -39,7 +39,7 @@ const isObject = (value: unknown): value is Fields =>
 function rankInName(path: string): number | null {
   const name = basename(path);
   const match = /rank[_.-]?(\d{1,7})/i.exec(name) ?? /(\d{1,7})(?:\.[A-Za-z]+)*$/.exec(name);
-  return match !== null && isRank(Number(match[1])) ? Number(match[1]) : null;
+  return match !== null && isRankNumber(Number(match[1])) ? Number(match[1]) : null;
 }
 
 class Reader {
@@ -169,7 +169,7 @@ class Reader {
 
   private card(card: Fields): void {
     const { rank, pid, worldSize, exit } = card;
-    if (!isRank(rank)) return;
+    if (!isRankNumber(rank)) return;
     const own = rankEvidence(this.evidence, rank);
     if (typeof pid === "number") {
       own.pid = pid;
@@ -177,7 +177,7 @@ class Reader {
     }
     if (typeof card["host"] === "string") own.host = card["host"].slice(0, 256);
     this.world(worldSize);
-    if (isRank(worldSize)) own.world = worldSize;
+    if (isRankNumber(worldSize)) own.world = worldSize;
     if (exit === "ok") {
       own.process = {
         state: "exited",
@@ -188,17 +188,17 @@ class Reader {
   }
 
   private world(value: unknown): void {
-    if (isRank(value)) this.evidence.worldSize = Math.max(this.evidence.worldSize ?? 0, value);
+    if (isRankNumber(value)) this.evidence.worldSize = Math.max(this.evidence.worldSize ?? 0, value);
   }
 
   private probeDump(file: string, dump: Fields): void {
-    const rank = isRank(dump["rank"]) ? dump["rank"] : rankInName(file);
+    const rank = isRankNumber(dump["rank"]) ? dump["rank"] : rankInName(file);
     if (rank === null) {
       this.problem(`${file}: a dump of the probe without a rank`);
       return;
     }
     this.world(dump["worldSize"]);
-    if (isRank(dump["worldSize"])) rankEvidence(this.evidence, rank).world = dump["worldSize"];
+    if (isRankNumber(dump["worldSize"])) rankEvidence(this.evidence, rank).world = dump["worldSize"];
     if (isObject(dump["flightRecorder"])) {
       const recorded = readFlightRecorder(dump["flightRecorder"], this.table);
       if (recorded !== null) this.place(file, recorded, rank);
@@ -223,11 +223,11 @@ class Reader {
     if (isObject(dump["handling"])) own.handling = raisedOf(dump["handling"]);
     for (const [name, group] of Object.entries(isObject(dump["groups"]) ? dump["groups"] : {})) {
       if (!isObject(group) || !Array.isArray(group["ranks"])) continue;
-      const ranks = group["ranks"].filter(isRank);
+      const ranks = group["ranks"].filter(isRankNumber);
       for (const info of this.evidence.groups) if (info.name === name && ranks.length > 0) info.ranks ??= ranks;
     }
     for (const sibling of objects(dump["siblings"]).slice(0, 65536))
-      if (isRank(sibling["rank"]))
+      if (isRankNumber(sibling["rank"]))
         this.siblings.push({
           rank: sibling["rank"],
           state: String(sibling["state"]),
@@ -331,7 +331,7 @@ function pointToPointOf(call: Fields): PointToPoint {
   const { op, peer, tag, done, index, site } = call;
   return {
     op: String(op).slice(0, 64),
-    peer: isRank(peer) ? peer : null,
+    peer: isRankNumber(peer) ? peer : null,
     tag: typeof tag === "number" ? tag : null,
     done: done === true ? true : done === false ? false : null,
     index: typeof index === "number" && Number.isSafeInteger(index) ? index : null,
@@ -341,7 +341,7 @@ function pointToPointOf(call: Fields): PointToPoint {
 
 function madeOf({ ranks, done, site }: Fields): MadeGroup {
   return {
-    ranks: Array.isArray(ranks) ? ranks.filter(isRank).slice(0, 4096) : [],
+    ranks: Array.isArray(ranks) ? ranks.filter(isRankNumber).slice(0, 4096) : [],
     done: done === true,
     site: isObject(site) ? siteOf(site) : null,
   };
@@ -350,7 +350,7 @@ function madeOf({ ranks, done, site }: Fields): MadeGroup {
 function rootedOf({ op, root, done, site }: Fields): RootedCall {
   return {
     op: String(op).slice(0, 64),
-    root: isRank(root) ? root : null,
+    root: isRankNumber(root) ? root : null,
     done: done === true,
     site: isObject(site) ? siteOf(site) : null,
   };

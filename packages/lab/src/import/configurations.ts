@@ -1,7 +1,7 @@
 // Reads configurations of three kinds of parallelism from CSV: the columns of vTrain's measured files. A row without a time asks
 // for a prediction.
 import type { ParallelConfiguration } from "../model/index.js";
-import { ImportError, readCsv } from "./lines.js";
+import { ImportError, readCsvFile } from "./lines.js";
 
 const largestCsv = 64 << 20;
 const mostRows = 100_000;
@@ -29,7 +29,7 @@ const columns: Record<string, Exclude<keyof ConfigurationRow, "line">> = {
 
 /** Reads a CSV file of configurations; columns that are not known are ignored. */
 export function readConfigurations(path: string): ConfigurationRow[] {
-  const [header, ...lines] = readCsv(path, largestCsv);
+  const [header, ...lines] = readCsvFile(path, largestCsv);
   const at = new Map(
     (header?.fields ?? []).map((name, i) => [
       columns[

@@ -1,8 +1,8 @@
 // Exports of the import layer: reads paths as studies.
 export { type ConfigurationRow, readConfigurations } from "./configurations.js";
-export { checkFile, ImportError, ProblemLog, readCsv, readLines } from "./lines.js";
+export { checkFile, ImportError, ProblemLog, readCsvFile, readLines } from "./lines.js";
 export { readMetricsCsv } from "./metrics-csv.js";
 export { type MlperfResult, mlperfResult, readMlperfLog } from "./mlperf.js";
 export { readStudies, type StudyReadOptions } from "./read-studies.js";
-export { readJson, studyFromScaleDirectory } from "./scale-directory.js";
+export { readJsonFile, studyFromScaleDirectory } from "./scale-directory.js";
 export { runFromTape } from "./tape.js";

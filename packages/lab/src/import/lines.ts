@@ -24,8 +24,8 @@ export function checkFile(path: string, mostBytes = Number.POSITIVE_INFINITY): v
 }
 
 /** The rows of a CSV file that is read as a whole; a damaged one is refused. */
-export function readCsv(path: string, mostBytes: number): CsvRow<string>[] {
-  const bytes = readWhole(path, mostBytes);
+export function readCsvFile(path: string, mostBytes: number): CsvRow<string>[] {
+  const bytes = readImport(path, mostBytes);
   try {
     return [...readCsvText(bytes, path)];
   } catch (error) {
@@ -34,7 +34,7 @@ export function readCsv(path: string, mostBytes: number): CsvRow<string>[] {
 }
 
 /** The bytes of a file that is read as a whole. */
-export function readWhole(path: string, mostBytes = 256 << 20): Buffer {
+export function readImport(path: string, mostBytes = 256 << 20): Buffer {
   checkFile(path, mostBytes);
   return readFileSync(path);
 }

@@ -2,7 +2,7 @@
 // whether two jobs wrote to one file is decided later.
 import { type MetricsColumn, metricsColumn, metricsColumns, metricsHeader, type TrainingEpoch } from "@weft/formats";
 import { CsvError, type CsvRow, readCsvText } from "@weft/formats/csv";
-import { type ProblemLog, readWhole } from "./lines.js";
+import { type ProblemLog, readImport } from "./lines.js";
 import { secondsOf, type TimeColumn, timeColumn, timeValue } from "./time-column.js";
 
 /** The epochs of a metrics.csv. */
@@ -13,7 +13,7 @@ interface MetricsCsv {
 }
 
 function* rowsOf(path: string, problems: ProblemLog): Generator<CsvRow<string>> {
-  const bytes = readWhole(path);
+  const bytes = readImport(path);
   try {
     yield* readCsvText(bytes, path);
   } catch (error) {

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { parseYaml } from "@weft/formats/yaml";
 import { emptyRun, type Study } from "../model/index.js";
-import { ImportError, ProblemLog, readLines, readWhole } from "./lines.js";
+import { ImportError, ProblemLog, readImport, readLines } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
 import { adoptFacts, readRecords } from "./records.js";
 import { readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";
@@ -20,7 +20,7 @@ export interface StudyReadOptions {
 }
 
 function readYamlStudy(path: string): Study[] {
-  const text = readWhole(path, 16 << 20).toString("utf8");
+  const text = readImport(path, 16 << 20).toString("utf8");
   let value: unknown;
   try {
     value = parseYaml(text);

@@ -5,13 +5,13 @@ import { basename, join } from "node:path";
 import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats";
 import { listSome } from "@weft/formats/text";
 import { emptyRun, type Run, type Study } from "../model/index.js";
-import { ImportError, ProblemLog, readWhole } from "./lines.js";
+import { ImportError, ProblemLog, readImport } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";
 import { adoptFacts, readRecords } from "./records.js";
 
 /** Reads a JSON file, with or without the byte order mark of Windows programs; an error names the file. */
-export function readJson(path: string): unknown {
-  const text = readWhole(path)
+export function readJsonFile(path: string): unknown {
+  const text = readImport(path)
     .toString("utf8")
     .replace(/^\ufeff/, "");
   try {
@@ -26,7 +26,7 @@ const parseStudyFile = lenientParser(studyFileSchema.partial());
 
 /** Reads run.json; fields that cannot be used are left out and reported. */
 function readRunFile(path: string, problems: ProblemLog): Partial<RunFile> {
-  const parsed = parseRunFile(readJson(path));
+  const parsed = parseRunFile(readJsonFile(path));
   if (!parsed.ok) throw new ImportError(`${path}: not a JSON object`);
   for (const field of parsed.dropped) problems.add(path, "bad-field", `${field} left out: not a valid value`);
   return parsed.value;
@@ -34,7 +34,7 @@ function readRunFile(path: string, problems: ProblemLog): Partial<RunFile> {
 
 /** Reads study.json; fields that cannot be used are left out and reported. */
 function readStudyFile(path: string, problems: ProblemLog): Partial<StudyFile> {
-  const parsed = parseStudyFile(readJson(path));
+  const parsed = parseStudyFile(readJsonFile(path));
   if (!parsed.ok || parsed.value.v !== 1) throw new ImportError(`${path}: not a study file of version 1`);
   for (const field of parsed.dropped) problems.add(path, "bad-field", `${field} left out: not a valid value`);
   return parsed.value;

@@ -12,7 +12,7 @@ import {
   findingTitle,
   ratioText,
   readingText,
-  secondsText,
+  secondsColumn,
   verdictLine,
   workText,
 } from "./words.js";
@@ -77,7 +77,7 @@ export function summaryTex(reports: readonly StudyReport[]): string {
       const time =
         run.epochSeconds === null
           ? "--"
-          : `$${secondsText(run.epochSeconds.mean)} \\pm ${secondsText(run.epochSeconds.std, run.epochSeconds.mean)}$`;
+          : `$${secondsColumn(run.epochSeconds.mean)} \\pm ${secondsColumn(run.epochSeconds.std, run.epochSeconds.mean)}$`;
       const tex = (text: string): string => (text === "-" ? "--" : texText(text.replaceAll("x", "")));
       const ratio = point?.valid === false ? point.status : tex(ratioText(point));
       const normalized = tex(workText(point));
@@ -123,11 +123,11 @@ function studyText(report: StudyReport): string[] {
       const mixed = run.epochSecondsMixed;
       const label = mixed === undefined ? "" : " separated";
       out.push(
-        `  ${time}: ${secondsText(run.epochSeconds.mean)} +- ${secondsText(run.epochSeconds.std, run.epochSeconds.mean)} s${label} (n = ${run.epochSeconds.n})`,
+        `  ${time}: ${secondsColumn(run.epochSeconds.mean)} +- ${secondsColumn(run.epochSeconds.std, run.epochSeconds.mean)} s${label} (n = ${run.epochSeconds.n})`,
       );
       if (mixed !== undefined)
         out.push(
-          `  ${time}: ${secondsText(mixed.mean)} +- ${secondsText(mixed.std, mixed.mean)} s mixed with a second job (n = ${mixed.n})`,
+          `  ${time}: ${secondsColumn(mixed.mean)} +- ${secondsColumn(mixed.std, mixed.mean)} s mixed with a second job (n = ${mixed.n})`,
         );
     }
     if (run.totalSeconds !== null && report.basis !== "run")

@@ -10,7 +10,7 @@ const times = (x: number): string => `${x.toFixed(2)}x`;
 const percent = (x: number): string => `${(x * 100).toFixed(1)}%`;
 
 /** Seconds with two decimals; those of short times (`mean`) with as many digits as they need. */
-export const secondsText = (x: number, mean = x): string => (mean >= 1 || x === 0 ? x.toFixed(2) : shortNumber(x));
+export const secondsColumn = (x: number, mean = x): string => (mean >= 1 || x === 0 ? x.toFixed(2) : shortNumber(x));
 
 /** The speedup of a count, or what it is instead. */
 export const ratioText = (point: ScalingPoint | undefined): string =>

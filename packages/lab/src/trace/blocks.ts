@@ -24,7 +24,7 @@ const blocksAhead = 2;
 const ownBlocks = 3;
 
 /** Number of threads that a file of so many (uncompressed) bytes is worth; 1: no others. */
-export function threadsFor(bytes: number): number {
+export function threadsForBytes(bytes: number): number {
   return bytes < worthThreads ? 1 : Math.min(mostThreads, availableParallelism());
 }
 

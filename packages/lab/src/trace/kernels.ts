@@ -2,7 +2,7 @@
 import { busFactor } from "../metrics/index.js";
 import type { Column } from "./columns.js";
 import type { CollectiveArguments } from "./data.js";
-import { type Collective, collectiveOf, type KernelType, kernelTypes } from "./kinds.js";
+import { type Collective, collectiveOfKernel, type KernelType, kernelTypes } from "./kinds.js";
 import type { Symbols } from "./symbols.js";
 
 /** Events in columns, independent of the kind of device. */
@@ -122,7 +122,7 @@ export function collectiveCalls(activity: Activity, worldSize: number | null): C
     if (activity.type[row] !== communication) continue;
     const kernel = activity.symbols.text(activity.name[row]);
     const args = activity.collectives.get(row);
-    const collective = collectiveOf(args?.name ?? kernel);
+    const collective = collectiveOfKernel(args?.name ?? kernel);
     calls.push({
       collective,
       ts: activity.ts[row],

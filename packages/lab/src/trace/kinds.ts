@@ -202,7 +202,7 @@ const collectiveRules: [RegExp, Collective][] = [
   [/reduce/i, "reduce"],
 ];
 
-export function collectiveOf(name: string): Collective {
+export function collectiveOfKernel(name: string): Collective {
   for (const [pattern, collective] of collectiveRules) if (pattern.test(name)) return collective;
   return "other";
 }

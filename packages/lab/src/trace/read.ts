@@ -3,7 +3,7 @@
 import { statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { checkFile } from "../import/index.js";
-import { type ByteSink, ParallelStream, threadsFor } from "./blocks.js";
+import { type ByteSink, ParallelStream, threadsForBytes } from "./blocks.js";
 import { TraceData } from "./data.js";
 import type { DevicePeaks } from "./gpus.js";
 import { gunzipFile } from "./gzip.js";
@@ -53,7 +53,7 @@ async function readOnce(
   if (originUs !== undefined) data.originUs = originUs;
   const sorter = new Sorter(data, originUs !== undefined);
   const stream = new TraceStream(sorter);
-  const threads = options.threads ?? threadsFor(uncompressedBytes(file));
+  const threads = options.threads ?? threadsForBytes(uncompressedBytes(file));
   const parallel = threads > 1 ? new ParallelStream(stream, sorter, data, threads, options.blockBytes) : null;
   try {
     const onProblem = (problem: string): void => {
