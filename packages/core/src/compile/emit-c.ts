@@ -445,11 +445,16 @@ function emitColumns(kernel: LoopKernel): EmittedKernel {
       row.add(`for (long c = 0; c < ${block}; c++) d${name}${k}[c] = 0;`);
       flush.push(`d${name}${k}[c] += ${name}${k}[c];`, `${name}${k}[c] = 0;`);
     }
+    if (isArg(r)) row.add(`int32_t i${name}[${block}] __attribute__((aligned(64))) = {0};`);
     accumulate.push(...columnUpdate(r, name, at, value, type));
     printer.tally.add("simple", 2 * parts * kernel.size);
     const store = kernel.stores[i];
     const total = (k: number): string =>
-      isFlushed ? `(float)(d${name}${k}[${at}] + ${name}${k}[${at}])` : `${name}${k}[${at}]`;
+      isArg(r)
+        ? `i${name}[${at}]`
+        : isFlushed
+          ? `(float)(d${name}${k}[${at}] + ${name}${k}[${at}])`
+          : `${name}${k}[${at}]`;
     const result: CValue = parts === 2 ? [total(0), total(1)] : [wrapText(total(0), r.dtype)];
     finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
   });
@@ -537,6 +542,15 @@ function columnUpdate(r: Reduction, name: string, at: string, value: CValue, typ
     ];
   }
   const [v] = value;
+  if (isArg(r)) {
+    // Only a better element replaces the best one, so that the first of equals stays; the first NaN is better than all numbers.
+    const isNan = isFloatKind(r.argument.dtype) ? ` | ((${v} != ${v}) & (${a} == ${a}))` : "";
+    return [
+      `{ const int w = (${v} ${r.fn === "argmax" ? ">" : "<"} ${a})${isNan};`,
+      `i${name}[${at}] = w ? (int32_t)(${r.position.print()}) : i${name}[${at}];`,
+      `${a} = w ? ${v} : ${a}; }`,
+    ];
+  }
   if (r.fn === "sum") return [`${a} += ${v};`];
   if (r.fn === "prod") return [`${a} *= ${v};`];
   const order = r.fn === "max" ? ">" : "<";

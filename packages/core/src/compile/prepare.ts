@@ -27,6 +27,8 @@ export interface PrepareOptions {
   longReduction: number;
   /** Column reductions with fewer columns than this are split along the reduced axis; 0 never. */
   splitColumns?: number;
+  /** Kernels of columns find places of extremes; otherwise the axis is moved to the end first. */
+  argsOfColumns?: boolean;
   /** Kernels sum squared deviations from the mean in one pass; see moments.ts. */
   onePassMoments?: boolean;
   /** Whether the library supports this product of half types; others are computed in float32. */
@@ -260,6 +262,7 @@ function prepareArgreduce(node: Node<"argreduce">, options: PrepareOptions): Nod
     return argOfDivided(node, divide(x.shape, [axis], options)) ?? argOfColumns(node, options);
   const moved = axis === last ? x : build.moveAxis(x, axis, last);
   if (rows < options.parallelRows && count >= options.longReduction) return argInTwoStages(node, moved, rows, count);
+  if (options.argsOfColumns === true && after >= minColumns) return node;
   return axis === last ? node : build.make("argreduce", [moved], { fn, axis: last });
 }
 

@@ -62,6 +62,7 @@ export const planFor = (fn: GraphFn, { donated, constants = new Map() }: Compile
   scheduleFunction(fn, {
     parallelRows: 16,
     countsOnes: true,
+    argsOfColumns: true,
     separateDraws: true,
     longReduction: 32768,
     donated,

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../../index.js";
+import { build } from "../../ops/index.js";
 import { CpuDevice } from "./index.js";
 
 const skip = CpuDevice.available() ? false : "no C compiler";
@@ -294,4 +295,61 @@ test("long lines in both orders: equals keep their order, NaN comes last in risi
       dtype,
     );
   }
+});
+
+test("places of extremes along axes that are not the last", { skip }, async () => {
+  weft.setDevice("cpu");
+  const dtypes = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8", "int16", "uint64"] as const;
+  for (const [before, n, after] of [
+    [1, 5, 16],
+    [3, 21, 17],
+    [2, 1, 33],
+    [1, 300, 259],
+    [2, 9, 600],
+  ]) {
+    const values = Array.from({ length: before * n * after }, (_, i) => Math.abs(numberAt(i * 31)));
+    const f = weft.jit((...xs: Tensor[]) => xs.flatMap((x) => [x.argmax(1), x.argmin(1), x.max(1)]));
+    const results = await Promise.all(
+      f(...dtypes.map((dtype) => make([before, n, after], dtype, values))).map(numbers),
+    );
+    const columns = Array.from({ length: before * after }, (_, c) =>
+      Array.from({ length: n }, (_, k) => values[(Math.floor(c / after) * n + k) * after + (c % after)]),
+    );
+    const expected = [
+      (column: number[]) => column.indexOf(Math.max(...column)),
+      (column: number[]) => column.indexOf(Math.min(...column)),
+      (column: number[]) => Math.max(...column),
+    ];
+    results.forEach((result, k) => {
+      const message = `${dtypes[Math.floor(k / 3)]} ${before} x ${n} x ${after}, ${k % 3}`;
+      assert.deepEqual(result, columns.map(expected[k % 3]), message);
+    });
+  }
+});
+
+test("the first NaN of a column is its extreme, and the first of equal infinities", { skip }, async () => {
+  weft.setDevice("cpu");
+  const [n, after] = [37, 50];
+  const values = Array.from({ length: n * after }, (_, i) => numberAt(i));
+  const set = (row: number, column: number, value: number): void => {
+    values[row * after + column] = value;
+  };
+  for (const row of [4, 9]) set(row, 3, Number.NaN);
+  set(36, 49, Number.NaN);
+  for (let row = 0; row < n; row++) set(row, 7, Number.NEGATIVE_INFINITY);
+  for (let row = 0; row < n; row++) set(row, 8, Number.POSITIVE_INFINITY);
+  for (let row = 0; row < n; row++) set(row, 9, row === 20 ? -3e38 : Number.NEGATIVE_INFINITY);
+  for (const dtype of ["float32", "float64", "bfloat16"] as const) {
+    const f = weft.jit((t: Tensor) => [t.argmax(0), t.argmin(0)]);
+    const [most, least] = await Promise.all(f(make([n, after], dtype, values)).map(numbers));
+    for (const found of [most, least])
+      assert.deepEqual([found[3], found[49], found[7], found[8]], [4, 36, 0, 0], dtype);
+    assert.deepEqual([most[9], least[9]], [20, 0], dtype);
+  }
+});
+
+test("places of extremes of columns are found in the order of memory", { skip }, () => {
+  const x = build.input([20, 32], "float32");
+  const y = build.make("argreduce", [x], { fn: "argmax", axis: 0 });
+  assert.match(new CpuDevice().source({ params: [x], outputs: [y] }), /int32_t ia0\[/);
 });
