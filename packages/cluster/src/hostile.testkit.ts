@@ -55,7 +55,7 @@ const samples: { [K in OpName]: (() => [inputs: ReturnType<typeof f32>[], attrs:
   ],
   gather: () => [[f32(4, 3), i32(2)], { axis: 0, batch: 0 }],
   scatterAdd: () => [[f32(4, 3), i32(2), f32(2, 3)], { axis: 0, batch: 0 }],
-  scatterExtreme: () => [[f32(4, 3), i32(2), f32(2, 3)], { axis: 0, batch: 0, fn: "max" }],
+  scatterReduce: () => [[f32(4, 3), i32(2), f32(2, 3)], { axis: 0, batch: 0, fn: "max" }],
   fft: () => [[input([2, 5], "complex64")], { kind: "c2r", inverse: true, axes: 1, size: 8 }],
   updateSlice: () => [[f32(2, 5, 3), i32(2), f32(2, 4, 3)], { axis: 1, batch: 1 }],
   argsort: () => [[f32(5)], { descending: false }],

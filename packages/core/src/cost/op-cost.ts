@@ -101,7 +101,7 @@ const flops: { [K in OpName]: (node: Node<K>) => number } = {
   },
   gather: nothing,
   scatterAdd: (node) => perElement(node.inputs[2]),
-  scatterExtreme: (node) => perElement(node.inputs[2]),
+  scatterReduce: (node) => perElement(node.inputs[2]),
   updateSlice: nothing,
   fft: ({ attrs: { kind, axes, size }, inputs: [x] }) => {
     const lengths = [...x.shape.slice(-axes, -1), size];

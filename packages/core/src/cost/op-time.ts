@@ -110,7 +110,7 @@ function kindOf(node: Node): WorkKind {
   if (isOp(node, "custom")) return "attention";
   if (node.op === "conv") return "conv";
   if (factorizationOps.has(node.op)) return "linalg";
-  if (node.op === "scatterAdd" || node.op === "scatterExtreme" || node.op === "updateSlice") return "scatter";
+  if (node.op === "scatterAdd" || node.op === "scatterReduce" || node.op === "updateSlice") return "scatter";
   if (node.op === "argsort") return "sort";
   return "fused";
 }

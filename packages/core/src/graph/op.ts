@@ -79,9 +79,8 @@ type ArgReduceFn = (typeof argReduceFns)[number];
 export const randomKinds = ["bits", "uniform", "normal", "dropoutMask"] as const;
 type RandomKind = (typeof randomKinds)[number];
 
-export const extremeFns = ["max", "min"] as const;
-export type ExtremeFn = (typeof extremeFns)[number];
-/** Running functions beside sums, in the order of native/scan.h. */
+export type ExtremeFn = "max" | "min";
+/** Functions of scans and scatters beside sums, in the order of native/scan.h. */
 export const scanFns = ["prod", "max", "min"] as const;
 export type ScanFn = (typeof scanFns)[number];
 
@@ -233,8 +232,8 @@ export interface OpAttrs {
   gather: { axis: number; batch: number };
   /** Inputs: base (like gather's x), indices, updates (like gather's output). Out-of-range updates are dropped. */
   scatterAdd: { axis: number; batch: number };
-  /** The same with the largest or smallest of an element and its updates instead of their sum; NaN wins. Numbers of 4 or 8 bytes. */
-  scatterExtreme: { axis: number; batch: number; fn: ExtremeFn };
+  /** The same with another function of an element and its updates than their sum; NaN wins. Numbers of 4 or 8 bytes. */
+  scatterReduce: { axis: number; batch: number; fn: ScanFn };
   /**
    * Discrete Fourier transform over the last `axes` axes (one to three), without normalization. The sign of the exponent is negative
    * unless `inverse`; r2c is never and c2r always inverse. r2c gives the first size / 2 + 1 numbers of the last axis of a spectrum

@@ -90,7 +90,7 @@ export const batchRules: { [K in Exclude<OpName, StructuralOp>]: BatchRule<K> } 
   },
   updateSlice: sameOp((node) => ({ axis: node.attrs.axis + 1, batch: node.attrs.batch + 1 })),
   scatterAdd: sameOp((node) => ({ axis: node.attrs.axis + 1, batch: node.attrs.batch + 1 })),
-  scatterExtreme: sameOp(({ attrs: { axis, batch, fn } }) => ({ axis: axis + 1, batch: batch + 1, fn })),
+  scatterReduce: sameOp(({ attrs: { axis, batch, fn } }) => ({ axis: axis + 1, batch: batch + 1, fn })),
   fft: anyRank,
   argsort: anyRank,
   cholesky: anyRank,

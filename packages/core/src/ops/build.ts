@@ -2,7 +2,6 @@
 import {
   type BinaryFn,
   type DType,
-  type ExtremeFn,
   isComplex,
   keepAxes,
   Node,
@@ -139,12 +138,8 @@ export const gather = (x: Node, indices: Node, axis: number, batch: number): Nod
 export const scatterAdd = (base: Node, indices: Node, updates: Node, axis: number, batch: number): Node =>
   make("scatterAdd", [base, indices, updates], { axis, batch });
 
-export const scatterExtreme = (
-  base: Node,
-  indices: Node,
-  updates: Node,
-  attrs: { axis: number; batch: number; fn: ExtremeFn },
-): Node => make("scatterExtreme", [base, indices, updates], attrs);
+export const scatterReduce = (base: Node, indices: Node, updates: Node, attrs: OpAttrs["scatterReduce"]): Node =>
+  make("scatterReduce", [base, indices, updates], attrs);
 
 export const updateSlice = (base: Node, start: Node, update: Node, axis: number, batch: number): Node =>
   make("updateSlice", [base, start, update], { axis, batch });

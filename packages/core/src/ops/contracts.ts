@@ -397,11 +397,11 @@ const contracts: { [K in OpName]: Row<K> } = {
     },
   },
   scatterAdd: { operands: 3, check: checkScatter },
-  scatterExtreme: {
+  scatterReduce: {
     operands: 3,
     check: (inputs, attrs) => {
       checkScatter(inputs, attrs);
-      checkDType("scatterExtreme", isWideReal, inputs[0].dtype);
+      checkDType("scatterReduce", isWideReal, inputs[0].dtype);
     },
   },
   fft: {

@@ -238,7 +238,7 @@ function transformed(node: Node<"fft">): Factors {
 }
 
 /** Factors of gather and scatters: the dimensions of the table, then those of the indices. */
-function lookup(node: Node<"gather"> | Node<"scatterAdd"> | Node<"scatterExtreme">): {
+function lookup(node: Node<"gather"> | Node<"scatterAdd"> | Node<"scatterReduce">): {
   table: DimMap[];
   indices: DimMap[];
   found: DimMap[];
@@ -287,32 +287,31 @@ function updated({ shape, attrs: { axis, batch } }: Node<"updateSlice">): Factor
   return { factors: shape.map(kept), inputs: [dims, dims.slice(0, batch), dims], outputs: [dims] };
 }
 
-/** Rows of the base may be split (updates elsewhere are dropped); updates may be split and give partial sums or extremes. */
-function scattered(node: Node<"scatterAdd"> | Node<"scatterExtreme">): Factors {
+/** Rows of the base may be split (updates elsewhere are dropped); updates may be split and give partial results. */
+function scattered(node: Node<"scatterAdd"> | Node<"scatterReduce">): Factors {
   const { table, indices, found, sizes } = lookup(node);
   const rank = table.length;
   const updates = found.map((map) => map);
-  const fn = isOp(node, "scatterExtreme") ? node.attrs.fn : "sum";
+  const fn = isOp(node, "scatterReduce") ? node.attrs.fn : "sum";
   const factors = sizes.map((size, i) => (i >= rank ? contracted(size, fn) : kept(size)));
   return { factors, inputs: [table, indices, updates], outputs: [table] };
 }
 
-function scatterLocal({ node, inputs, parts, first }: LocalContext<"scatterAdd">): Node {
+/** The base of sums and products counts once. Other devices still read it, so that all devices run the same collectives. */
+function scatterLocal({
+  node,
+  inputs,
+  parts,
+  first,
+}: LocalContext<"scatterAdd"> | LocalContext<"scatterReduce">): Node {
   const { axis, batch } = node.attrs;
   const [base, indices, updates] = inputs;
-  // The base counts once. Other devices still read it, so that all devices run the same collectives.
   const isFirst = first.every((yes, i) => i < node.shape.length || yes);
   const start = parts[axis].start;
   const shifted = start === 0 ? indices : b.sub(indices, b.fullLike(indices, start));
-  return b.scatterAdd(isFirst ? base : zeroed(base), shifted, updates, axis, batch);
-}
-
-/** The base may count on every device: it does not change its own extremes. */
-function extremeLocal({ node, inputs, parts }: LocalContext<"scatterExtreme">): Node {
-  const [base, indices, updates] = inputs;
-  const { start } = parts[node.attrs.axis];
-  const shifted = start === 0 ? indices : b.sub(indices, b.fullLike(indices, start));
-  return b.scatterExtreme(base, shifted, updates, node.attrs);
+  if (!isOp(node, "scatterReduce")) return b.scatterAdd(isFirst ? base : zeroed(base), shifted, updates, axis, batch);
+  const isOnce = node.attrs.fn === "prod" && !isFirst;
+  return b.scatterReduce(isOnce ? b.add(zeroed(base), b.fullLike(base, 1)) : base, shifted, updates, node.attrs);
 }
 
 /** Zeros that depend on what they replace: no device may remove a collective that others wait in. */
@@ -421,7 +420,7 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   conv: convRule,
   gather: { factors: gathered, local: gatherLocal },
   scatterAdd: { factors: scattered, local: scatterLocal },
-  scatterExtreme: { factors: scattered, local: extremeLocal },
+  scatterReduce: { factors: scattered, local: scatterLocal },
   updateSlice: { factors: updated },
   fft: { factors: transformed },
   argsort: { factors: (node) => moved(node, (axis) => (axis === node.shape.length - 1 ? null : axis)) },

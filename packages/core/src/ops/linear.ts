@@ -74,7 +74,7 @@ const linearRules: { [K in ShardableOp]: LinearRule<K> } = {
   conv: (_, parts, fn) => fn === "sum" && one(parts),
   gather: (_, parts) => parts[0] && !parts[1],
   scatterAdd: added,
-  scatterExtreme: never,
+  scatterReduce: never,
   updateSlice: added,
   fft: sums,
   argsort: never,

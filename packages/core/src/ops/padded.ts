@@ -274,7 +274,7 @@ function scattered({
   nodes: [node],
   inputs: [x, indices, updates],
   slots,
-}: PadContext<"scatterAdd" | "scatterExtreme">): Padded {
+}: PadContext<"scatterAdd" | "scatterReduce">): Padded {
   const { axis, batch } = node.attrs;
   const base = compacted(x, slots, [axis]);
   const chosen = layoutOf(indices).length - batch;
@@ -476,7 +476,7 @@ export const padRules: { [K in Exclude<OpName, StructuralOp>]: PadRule<K> } = {
   conv: convolved,
   gather: gathered,
   scatterAdd: scattered,
-  scatterExtreme: scattered,
+  scatterReduce: scattered,
   updateSlice: updated,
   fft: transformed,
   argsort: sorted,

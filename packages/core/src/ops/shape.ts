@@ -128,7 +128,7 @@ export const shapeRules: { [K in OpName]: ShapeRule<K> } = {
     expectPlaces("scatter", inputs[0].shape[axis]);
     return same(inputs);
   },
-  scatterExtreme: (inputs, { axis }) => {
+  scatterReduce: (inputs, { axis }) => {
     expectPlaces("scatter", inputs[0].shape[axis]);
     return same(inputs);
   },

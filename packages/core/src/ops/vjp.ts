@@ -2,6 +2,7 @@
 // nodes, so gradients of gradients (and forward mode, which transposes twice) need nothing more.
 import { inversePermutation, isComplex, isInexact, type Node, type OpName, range, WeftError } from "../graph/index.js";
 import {
+  add,
   adjoint,
   binary,
   cast,
@@ -26,6 +27,7 @@ import {
   slice,
   sliceAt,
   sliceAxis,
+  sub,
   sum,
   updateSlice,
   where,
@@ -80,6 +82,28 @@ function gatherInside(g: Node, indices: Node, axis: number, batch: number): Node
   const chosen = indices.shape.slice(batch);
   const shape = found.shape.map((d, i) => (i < batch || (i >= axis && i < axis + chosen.length) ? d : 1));
   return where(expand(reshape(isInside, shape), found.shape), found, zerosLike(found));
+}
+
+/**
+ * Cotangents of the elements and updates of a scatter by product: each times the product of the others at its place. Beside zeros
+ * that is not the result divided by it, but the product of what is not zero, for the only zero, or for one of two times the other,
+ * so that second derivatives are right too.
+ */
+function scatterProductVjp(node: Node<"scatterReduce">, g: Node): Node[] {
+  const [base, indices, updates] = node.inputs;
+  const { axis, batch } = node.attrs;
+  const isZero = (x: Node): Node => eq(x, zerosLike(x));
+  const withoutZeros = (x: Node): Node => where(isZero(x), fullLike(x, 1), x);
+  const onlyZeros = (x: Node): Node => where(isZero(x), x, zerosLike(x));
+  const rest = make("scatterReduce", [withoutZeros(base), indices, withoutZeros(updates)], node.attrs);
+  const [own, theirs] = [base, updates].map((x) => cast(isZero(x), x.dtype));
+  const count = scatterAdd(own, indices, theirs, axis, batch);
+  const zeros = scatterAdd(onlyZeros(base), indices, onlyZeros(updates), axis, batch);
+  const are = (n: number): Node => cast(eq(count, fullLike(count, n)), g.dtype);
+  const [divided, lone, pair] = [mul(g, node), mul(mul(g, rest), are(1)), mul(mul(g, rest), are(2))];
+  const others = (x: Node, at: (t: Node) => Node): Node =>
+    where(isZero(x), add(at(lone), mul(at(pair), sub(at(zeros), x))), div(at(divided), withoutZeros(x)));
+  return [others(base, (t) => t), others(updates, (t) => gatherInside(t, indices, axis, batch))];
 }
 
 export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
@@ -178,9 +202,13 @@ export const vjpRules: { [K in Exclude<OpName, StructuralOp>]: VjpRule<K> } = {
     sliceAt(g!, start, update.shape[axis], axis, batch),
   ],
   scatterAdd: (node, [g]) => [g, null, gatherInside(g!, node.inputs[1], node.attrs.axis, node.attrs.batch)],
-  scatterExtreme: (node, [g]) => {
+  scatterReduce: (node, [g]) => {
     const [base, indices, updates] = node.inputs;
-    const { axis, batch } = node.attrs;
+    const { axis, batch, fn } = node.attrs;
+    if (fn === "prod") {
+      const [toBase, toUpdates] = scatterProductVjp(node, g!);
+      return [toBase, null, toUpdates];
+    }
     // Elements and updates that are equal to the result share its cotangent evenly, as maxima do elsewhere.
     const own = cast(eq(base, node), g!.dtype);
     const theirs = cast(eq(updates, gather(node, clamped(indices, base.shape[axis]), axis, batch)), g!.dtype);

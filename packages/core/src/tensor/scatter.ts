@@ -1,16 +1,16 @@
-// Scatter with other functions than a sum, and reductions of segments. Sums and extremes are ops of the graph; the others sort by
-// index, so that the updates of one place become neighbors, and pick or combine them.
+// Scatter with other functions than a sum, and reductions of segments. Most are ops of the graph; the others sort by index, so that
+// the updates of one place become neighbors, and pick or combine them.
 import {
   bytesOf,
   checkOptions,
   type DType,
   DTypeError,
-  type ExtremeFn,
   isComplex,
   isHalf,
   isInexact,
   kindOf,
   type Node,
+  type ScanFn,
   ShapeError,
   showShape,
   WeftError,
@@ -57,16 +57,16 @@ function lastOf(updates: Tensor, order: Tensor, at: Tensor, size: number, fallba
   return where(count.greater(0), found, fallback);
 }
 
-/** Largest or smallest of the elements of x and the updates at their indices along an axis; NaN wins. */
-function extreme(x: Tensor, at: Node, updates: Tensor, attrs: { axis: number; batch: number; fn: ExtremeFn }): Tensor {
-  // Devices compare numbers of four or eight bytes; wider ones hold the narrow ones exactly.
+/** Product, largest or smallest of the elements of x and the updates at their indices along an axis; NaN wins. */
+function reduced(x: Tensor, at: Node, updates: Tensor, attrs: { axis: number; batch: number; fn: ScanFn }): Tensor {
+  // Devices take numbers of four or eight bytes; wider ones hold the narrow ones exactly.
   const wide = isHalf(x.dtype) ? "float32" : bytesOf(x.dtype) < 4 ? "int32" : x.dtype;
   const [base, values] = [x, updates].map(({ node }) => build.cast(node, wide));
-  return wrap(build.cast(build.scatterExtreme(base, at, values, attrs), x.dtype));
+  return wrap(build.cast(build.scatterReduce(base, at, values, attrs), x.dtype));
 }
 
-/** Product of an element and its updates: products of runs by doubling, in log2(n) steps. */
-function product(x: Tensor, at: Tensor, updates: Tensor): Tensor {
+/** Product of a complex element and its updates: products of runs by doubling, in log2(n) steps. */
+function complexProduct(x: Tensor, at: Tensor, updates: Tensor): Tensor {
   const n = updates.shape[updates.rank - 1];
   const order = argsort(at);
   const sorted = gather(at, order);
@@ -89,11 +89,11 @@ function product(x: Tensor, at: Tensor, updates: Tensor): Tensor {
   return where(count.greater(0), mul(x, total), x);
 }
 
-/** Extremes along the last axis, in which every row has its own indices. */
-const extremeOfRows =
-  (fn: ExtremeFn) =>
+/** Along the last axis, in which every row has its own indices. */
+const reducedRows =
+  (fn: ScanFn) =>
   (x: Tensor, at: Tensor, updates: Tensor): Tensor =>
-    extreme(x, at.node, updates, { axis: x.rank - 1, batch: x.rank - 1, fn });
+    reduced(x, at.node, updates, { axis: x.rank - 1, batch: x.rank - 1, fn });
 
 interface Combination {
   combine(x: Tensor, at: Tensor, updates: Tensor): Tensor;
@@ -104,10 +104,12 @@ interface Combination {
 const modes: Record<ScatterMode, Combination> = {
   set: { combine: (x, at, updates) => lastOf(updates, argsort(at), at, x.shape[x.rank - 1], x), keepsAll: true },
   add: { combine: (x, at, updates) => scatterAdd(x, at, updates), keepsAll: false },
-  mul: { combine: product, keepsAll: true },
-  min: { combine: extremeOfRows("min"), keepsAll: false },
-  max: { combine: extremeOfRows("max"), keepsAll: false },
+  mul: { combine: reducedRows("prod"), keepsAll: false },
+  min: { combine: reducedRows("min"), keepsAll: false },
+  max: { combine: reducedRows("max"), keepsAll: false },
 };
+
+const complexProducts: Combination = { combine: complexProduct, keepsAll: true };
 
 /** Indices are integers, and only numbers with an order have extremes. */
 function checkDTypes(op: string, name: string, indices: Tensor, dtype: DType, mode: ScatterMode): void {
@@ -148,7 +150,7 @@ export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, opt
   const [rows, index, values] = [t, indices, given].map((part) => moveAxis(part, at, -1));
   const size = rows.shape[rows.rank - 1];
   const { at: place, inside } = places(index, size);
-  const { combine, keepsAll } = modes[mode];
+  const { combine, keepsAll } = isComplex(t.dtype) && mode === "mul" ? complexProducts : modes[mode];
   const target = where(inside, place, size).cast("int32");
   if (!keepsAll) return moveAxis(combine(rows, target, values), -1, at);
   // One more place takes the updates that are dropped.
@@ -186,13 +188,13 @@ export function segmentReduce(x: Tensor, ids: Tensor, count: number, options: Se
   if (ids.rank !== 1 || x.rank < 1 || ids.size !== x.shape[0])
     throw new ShapeError(`segmentReduce: ${showShape(x.shape)} needs one id per row, got ids ${showShape(ids.shape)}`);
   const start = zeros([count, ...x.shape.slice(1)], { dtype: x.dtype }).add(neutral[mode]);
-  if (mode !== "mul") {
+  if (mode !== "mul" || !isComplex(x.dtype)) {
     // Whole rows; ids out of range, negative ones too, drop theirs.
     const rows = build.toIndex(ids.node);
     const [base, attrs] = [start.cast(x.dtype), { axis: 0, batch: 0 }];
     if (x.size === 0 || count === 0) return base;
     if (mode === "add") return wrap(build.scatterAdd(base.node, rows, x.node, attrs.axis, attrs.batch));
-    return extreme(base, rows, x, { ...attrs, fn: mode });
+    return reduced(base, rows, x, { ...attrs, fn: mode === "mul" ? "prod" : mode });
   }
   const at = expand(reshape(ids, [ids.size, ...x.shape.slice(1).map(() => 1)]), x.shape);
   return scatter(start.cast(x.dtype), where(less(at, 0), count, at), x, { axis: 0, mode });

@@ -27,7 +27,7 @@ const squares = (node: Node<LibraryOp>): string => {
 const rightSides = (node: Node<LibraryOp>): number => node.shape[node.shape.length - 1];
 
 /** Batches, slices before the axis, its length, elements after it, and indices per batch. */
-function scatterSizes(node: Node<"scatterAdd"> | Node<"scatterExtreme">): string {
+function scatterSizes(node: Node<"scatterAdd"> | Node<"scatterReduce">): string {
   const { axis, batch } = node.attrs;
   const [{ shape }, indices] = node.inputs;
   const outer = [numel(shape.slice(0, batch)), numel(shape.slice(batch, axis))];
@@ -93,8 +93,8 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const updates = isCounted(node, node.inputs[2], true) ? "NULL" : input(2);
     return `rt->scatter_add(${codeOf(node.dtype)}, ${scatterSizes(node)}, ${base}, (const int32_t*)${input(1)}, ${updates}, ${output()}, threads);`;
   },
-  scatterExtreme: (node, { input, output }) =>
-    `rt->scatter_extreme(${codeOf(node.dtype)}, ${Number(node.attrs.fn === "max")}, ${scatterSizes(node)}, ${input(0)}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`,
+  scatterReduce: (node, { input, output }) =>
+    `rt->scatter_reduce(${codeOf(node.dtype)}, ${scanFns.indexOf(node.attrs.fn)}, ${scatterSizes(node)}, ${input(0)}, (const int32_t*)${input(1)}, ${input(2)}, ${output()}, threads);`,
   cholesky: (node, { code, input, output }) =>
     `W_TRY(rt->cholesky(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,
   det: (node, { code, input, output }) => `W_TRY(rt->det(${code}, ${squares(node)}, ${input(0)}, ${output()}));`,

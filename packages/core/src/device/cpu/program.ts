@@ -160,7 +160,7 @@ class ProgramWriter {
     }));
     const work: KernelWork = { touches: [...inputs, ...outputs], ops: {}, rows: 0 };
     const { flops } = opCost(node);
-    if (node.op === "scatterAdd" || node.op === "scatterExtreme") {
+    if (node.op === "scatterAdd" || node.op === "scatterReduce") {
       // Rows of a table are added as rows: only their starts are looked up.
       const { axis } = (node as Node<"scatterAdd">).attrs;
       const row = numel(node.shape.slice(axis + 1));

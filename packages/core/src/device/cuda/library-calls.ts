@@ -6,7 +6,7 @@ import type { Convolutions } from "./convolution.js";
 import { isDepthwiseKernel, launchDepthwise } from "./depthwise.js";
 import type { FourierTransforms } from "./fourier.js";
 import { type LibraryCalls, launchScan, launchSort } from "./scan-sort.js";
-import { launchExtreme, launchScatter } from "./scatter.js";
+import { launchReduced, launchScatter } from "./scatter.js";
 
 /** Storage names of the library kernels. */
 const kernelDType: Record<DType, string> = {
@@ -84,9 +84,9 @@ const calls: { [K in LibraryOp]: LibraryCall<K> } = {
     const places = { base, indices: input(1), updates, out: output, workspace };
     launchScatter(node, kernelDType[node.inputs[0].dtype], places, kernels);
   },
-  scatterExtreme: (node, { input, output, kernels }) => {
-    const places = { base: input(0), indices: input(1), updates: input(2), out: output };
-    launchExtreme(node, kernelDType[node.dtype], places, kernels);
+  scatterReduce: (node, { input, output, workspace, kernels }) => {
+    const places = { base: input(0), indices: input(1), updates: input(2), out: output, workspace };
+    launchReduced(node, kernelDType[node.dtype], places, kernels);
   },
   cholesky: linearAlgebra,
   triangularSolve: linearAlgebra,

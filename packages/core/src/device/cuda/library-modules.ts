@@ -8,13 +8,14 @@ const families: Record<string, string> = {
   sort: "cuda/native/sort.cu",
   topk: "cuda/native/topk.cu",
   scatter: "cuda/native/scatter.cu",
+  product: "cuda/native/scatter.cu",
   extreme: "cuda/native/extreme.cu",
   depthwise: "cuda/native/depthwise.cu",
   update: "cuda/native/update.cu",
   vector: "cuda/native/vector.cu",
   pointers: "cuda/native/pointers.cu",
 };
-export const libraryFiles = Object.values(families);
+export const libraryFiles = [...new Set(Object.values(families))];
 
 /** A use of a macro that defines the kernels of one dtype. */
 const perType = /^W_[A-Z]+\((\w+), .*\n/gm;

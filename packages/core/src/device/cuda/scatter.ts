@@ -32,7 +32,7 @@ interface ScatterShape {
   after: number;
 }
 
-function scatterShape(node: Node<"scatterAdd"> | Node<"scatterExtreme">): ScatterShape {
+function scatterShape(node: Node<"scatterAdd"> | Node<"scatterReduce">): ScatterShape {
   const { axis, batch } = node.attrs;
   const { shape, dtype } = node.inputs[0];
   const batches = numel(shape.slice(0, batch));
@@ -64,9 +64,11 @@ const orderOf = ({ total, count }: ScatterShape): SortShape => ({
 const isSorted = ({ rows, total }: ScatterShape): boolean =>
   total >= Math.max(manyUpdates.total, manyUpdates.perRow * rows);
 
-/** Bytes of scratch memory of scatterAdd. */
+/** Bytes of scratch memory of sums and products. */
 export function scatterWorkspace(node: Node): number {
-  if (!isOp(node, "scatterAdd") || isWhole(node.dtype)) return 0;
+  const isProduct = isOp(node, "scatterReduce") && node.attrs.fn === "prod";
+  if (!(isProduct || isOp(node, "scatterAdd")) || isWhole(node.dtype)) return 0;
+  if (isProduct && node.dtype === "float32") return numel(node.shape) * 8;
   const shape = scatterShape(node);
   const { rows, total, before, after } = shape;
   if (usesWideSums(node.dtype, shape)) return rows * before * after * 8;
@@ -130,7 +132,6 @@ export function launchScatter(
   calls: LibraryCalls,
 ): void {
   const shape = scatterShape(node);
-  const { rows, count, total, before, n, after } = shape;
   const base = isZeroBase(node, node.inputs[0]) ? 0 : addresses.base;
   if (isWhole(node.dtype)) {
     launchWhole(node, type, { ...addresses, base }, calls);
@@ -140,7 +141,17 @@ export function launchScatter(
     launchWide(node, type, { ...addresses, base }, calls);
     return;
   }
-  const { indices, updates, out, workspace } = addresses;
+  launchLists(shape, type, { ...addresses, base }, calls);
+}
+
+/** Lists of the updates of each row, which are joined in their order. */
+function launchLists(
+  shape: ScatterShape,
+  type: string,
+  { base, indices, updates, out, workspace }: ScatterAddresses,
+  calls: LibraryCalls,
+): void {
+  const { rows, count, total, before, n, after } = shape;
   const counts = workspace;
   const cursor = counts + padded(rows);
   const offsets = cursor + 64;
@@ -170,13 +181,41 @@ export function launchScatter(
   }
 }
 
-/** Extremes of elements and their updates. */
-export function launchExtreme(
-  node: Node<"scatterExtreme">,
+/** Products of elements and their updates: of integers exact, of float32 in float64, of float64 in the order of the updates. */
+function launchProduct(
+  node: Node<"scatterReduce">,
   type: string,
-  { base, indices, updates, out }: Omit<ScatterAddresses, "workspace">,
+  { base, indices, updates, out, workspace }: ScatterAddresses,
   calls: LibraryCalls,
 ): void {
+  const shape = scatterShape(node);
+  if (node.dtype === "float64") {
+    launchLists(shape, `p${type}`, { base, indices, updates, out, workspace }, calls);
+    return;
+  }
+  const [size, total] = [numel(node.shape), numel(node.inputs[2].shape)];
+  const products = node.dtype === "float32" ? workspace : out;
+  const { before, n, after, count } = shape;
+  calls.launch(`w_product_base_${type}`, blocksFor(size), 256, [base, products, size]);
+  if (total > 0) {
+    const args = [indices, updates, products, total, before, n, after, count];
+    calls.launch(`w_product_join_${type}`, blocksFor(total), 256, args);
+  }
+  if (products !== out) calls.launch(`w_scatter_rounded_${type}`, blocksFor(size), 256, [0, products, out, size]);
+}
+
+/** Products or extremes of elements and their updates. */
+export function launchReduced(
+  node: Node<"scatterReduce">,
+  type: string,
+  addresses: ScatterAddresses,
+  calls: LibraryCalls,
+): void {
+  if (node.attrs.fn === "prod") {
+    launchProduct(node, type, addresses, calls);
+    return;
+  }
+  const { base, indices, updates, out } = addresses;
   const { before, n, after, count } = scatterShape(node);
   const largest = Number(node.attrs.fn === "max");
   const [size, total] = [numel(node.shape), numel(node.inputs[2].shape)];

@@ -79,11 +79,11 @@ function scatterAdd(base: Value, indices: Value, updates: Value, axis: number, b
   );
 }
 
-function scatterExtreme(
+function scatterReduce(
   base: Value,
   indices: Value,
   updates: Value,
-  { axis, batch, fn }: OpAttrs["scatterExtreme"],
+  { axis, batch, fn }: OpAttrs["scatterReduce"],
 ): Value {
   const layout = gatherLayout(base.shape, indices.shape, axis, batch);
   const [found, candidates] = [ordered(base), ordered(updates)];
@@ -92,8 +92,8 @@ function scatterExtreme(
     if (picked < 0 || picked >= base.shape[axis]) return;
     const target = layout.source(index, picked);
     const [a, x] = [found[target], candidates[linear]];
-    const isNaN = typeof x === "number" && Number.isNaN(x);
-    if (isNaN || (fn === "max" ? x > a : x < a)) found[target] = x;
+    if (fn === "prod") found[target] = ((a as number) * (x as number)) as typeof a;
+    else if (isNaNElement(x) || (fn === "max" ? x > a : x < a)) found[target] = x;
   });
   return isIntegral(base.dtype)
     ? fromIntegers(base.dtype, base.shape, found as bigint[])
@@ -156,12 +156,12 @@ function updateSlice(base: Value, start: Value, update: Value, axis: number, bat
 }
 
 export const indexingRules: ReferenceRules<
-  "gather" | "scatterAdd" | "scatterExtreme" | "updateSlice" | "argsort" | "argreduce"
+  "gather" | "scatterAdd" | "scatterReduce" | "updateSlice" | "argsort" | "argreduce"
 > = {
   gather: ([x, indices], { attrs }) => gather(x, indices, attrs.axis, attrs.batch),
   updateSlice: ([base, start, update], { attrs }) => updateSlice(base, start, update, attrs.axis, attrs.batch),
   scatterAdd: ([base, indices, updates], { attrs }) => scatterAdd(base, indices, updates, attrs.axis, attrs.batch),
-  scatterExtreme: ([base, indices, updates], { attrs }) => scatterExtreme(base, indices, updates, attrs),
+  scatterReduce: ([base, indices, updates], { attrs }) => scatterReduce(base, indices, updates, attrs),
   argsort: ([x], { attrs: { descending, first = 0 }, shape }) => argsort(x, descending, first, shape[shape.length - 1]),
   argreduce: ([x], { attrs }) => argreduce(x, attrs.fn, attrs.axis),
 };

@@ -18,9 +18,9 @@ typedef struct {
   /* base may be NULL for zeros. Shapes: x [batch, before, n, after], indices [batch, count]. */
   void (*scatter_add)(int dtype, long batch, long before, long n, long after, long count, const void* base,
                       const int32_t* indices, const void* updates, void* out, int threads);
-  /* The same with the largest or smallest of an element and its updates. */
-  void (*scatter_extreme)(int dtype, int largest, long batch, long before, long n, long after, long count,
-                          const void* base, const int32_t* indices, const void* updates, void* out, int threads);
+  /* The same with the product (0), largest (1) or smallest (2) of an element and its updates. */
+  void (*scatter_reduce)(int dtype, int fn, long batch, long before, long n, long after, long count, const void* base,
+                         const int32_t* indices, const void* updates, void* out, int threads);
   int (*cholesky)(int dtype, long batch, long n, const void* a, void* out);
   int (*triangular_solve)(int dtype, long batch, long n, long k, int lower, int adjoint, int unit, const void* a,
                           const void* b, void* out);

@@ -44,7 +44,7 @@ int wr_init(const char* path, int spins) {
                          .scan = wr_scan,
                          .argsort = wr_argsort,
                          .scatter_add = wr_scatter,
-                         .scatter_extreme = wr_scatter_extreme,
+                         .scatter_reduce = wr_scatter_reduce,
                          .enter = wr_enter,
                          .leave = wr_leave,
                          .share = wr_share,

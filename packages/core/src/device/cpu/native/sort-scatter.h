@@ -15,7 +15,7 @@ static long grain_of(long elements, long least) {
 }
 typedef struct {
   long outer, n, inner, first, count, flag;
-  int largest;
+  int fn;
   int dtype;
   const void *x, *base, *updates;
   const int32_t* indices;
@@ -492,13 +492,13 @@ static void wr_scatter(int dtype, long batch, long before, long n, long after, l
   scatter_share(scatters[dtype].add, &job, work, threads);
 }
 
-/* Extremes of elements and their updates; NaN wins. Chunks are ranges of rows of the result. */
-#define EXTREME(name, T)                                                                                               \
+/* Products and extremes of elements and their updates; NaN wins. Chunks are ranges of rows of the result. */
+#define SCATTER_REDUCE(name, T)                                                                                        \
   static void name(void* const* job, long from, long to) {                                                             \
     const order_job* j = job[0];                                                                                       \
     const long n = j->n, after = j->inner, count = j->count;                                                           \
     const long lo = j->first ? 0 : from, hi = j->first ? n : to;                                                       \
-    const int largest = j->largest;                                                                                    \
+    const int fn = j->fn;                                                                                              \
     for (long block = j->first ? from : 0; block < (j->first ? to : j->flag * j->outer); block++) {                    \
       T* out = (T*)j->out + block * n * after;                                                                         \
       const T* f = (const T*)j->updates + block * count * after;                                                       \
@@ -507,42 +507,44 @@ static void wr_scatter(int dtype, long batch, long before, long n, long after, l
       for (long i = 0; i < (after == 1 ? count : 0); i++) {                                                            \
         const long row = indices[i];                                                                                   \
         if (row < lo || row >= hi) continue;                                                                           \
-        const T x = f[i], old = out[row], best = largest ? (x > old ? x : old) : (x < old ? x : old);                  \
-        out[row] = x != x ? x : best;                                                                                  \
+        const T x = f[i], old = out[row], best = fn == 1 ? (x > old ? x : old) : (x < old ? x : old);                  \
+        out[row] = fn == 0 ? (T)(old * x) : x != x ? x : best;                                                         \
       }                                                                                                                \
       for (long i = 0; i < (after == 1 ? 0 : count); i++, f += after) {                                                \
         const long row = indices[i];                                                                                   \
         if (row < lo || row >= hi) continue;                                                                           \
         T* t = out + row * after;                                                                                      \
-        if (largest)                                                                                                   \
+        if (fn == 0)                                                                                                   \
+          for (long k = 0; k < after; k++) t[k] *= f[k];                                                               \
+        else if (fn == 1)                                                                                              \
           for (long k = 0; k < after; k++) t[k] = f[k] > t[k] || f[k] != f[k] ? f[k] : t[k];                           \
         else                                                                                                           \
           for (long k = 0; k < after; k++) t[k] = f[k] < t[k] || f[k] != f[k] ? f[k] : t[k];                           \
       }                                                                                                                \
     }                                                                                                                  \
   }
-EXTREME(extreme_i32, int32_t)
-EXTREME(extreme_i64, int64_t)
-EXTREME(extreme_u32, uint32_t)
-EXTREME(extreme_u64, uint64_t)
-EXTREME(extreme_f, float)
-EXTREME(extreme_d, double)
-/* By the number of the dtype; others have no extremes. */
-static const w_kernel extremes[] = {[2] = extreme_i32, [3] = extreme_i64,  [6] = extreme_f,
-                                    [7] = extreme_d,   [13] = extreme_u32, [14] = extreme_u64};
+SCATTER_REDUCE(reduced_i32, int32_t)
+SCATTER_REDUCE(reduced_i64, int64_t)
+SCATTER_REDUCE(reduced_u32, uint32_t)
+SCATTER_REDUCE(reduced_u64, uint64_t)
+SCATTER_REDUCE(reduced_f, float)
+SCATTER_REDUCE(reduced_d, double)
+/* By the number of the dtype; others have neither. */
+static const w_kernel scatter_reduces[] = {[2] = reduced_i32, [3] = reduced_i64,  [6] = reduced_f,
+                                           [7] = reduced_d,   [13] = reduced_u32, [14] = reduced_u64};
 
-static void wr_scatter_extreme(int dtype, int largest, long batch, long before, long n, long after, long count,
-                               const void* base, const int32_t* indices, const void* updates, void* out, int threads) {
+static void wr_scatter_reduce(int dtype, int fn, long batch, long before, long n, long after, long count,
+                              const void* base, const int32_t* indices, const void* updates, void* out, int threads) {
   order_job job = {.outer = before,
                    .n = n,
                    .inner = after,
                    .count = count,
                    .flag = batch,
-                   .largest = largest,
+                   .fn = fn,
                    .base = base,
                    .updates = updates,
                    .indices = indices,
                    .out = out};
   const long work = batch * (before * n * after + before * count * after);
-  scatter_share(extremes[dtype], &job, work, threads);
+  scatter_share(scatter_reduces[dtype], &job, work, threads);
 }

@@ -120,6 +120,11 @@ template <class T> static inline T atomicMin(T* p, T x) {
   if (x < old) *p = x;
   return old;
 }
+template <class T> static inline T atomicCAS(T* p, T seen, T next) {
+  T old = *p;
+  if (old == seen) *p = next;
+  return old;
+}
 static inline float __int_as_float(int x) {
   float f;
   memcpy(&f, &x, 4);

@@ -1,4 +1,4 @@
-// scatterExtreme on the GPU: the largest or smallest of elements and their updates, by atomic operations, whose result does not depend
+// Scatters by extreme on the GPU: the largest or smallest of elements and their updates, by atomic operations, whose result does not depend
 // on their order. NaN wins: it is stored with the bits that compare as the largest, or smallest.
 #include "prelude.cuh"
 #include "target.cuh"

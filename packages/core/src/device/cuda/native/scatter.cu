@@ -1,10 +1,22 @@
-// scatterAdd on the GPU, deterministic: positions are gathered into one list per row, each list is put in order, and a row
+// Scatters by sum and product on the GPU, deterministic: positions are gathered into one list per row, each list is put in order, and a row
 // adds its updates in that order. Light rows take a warp, or a thread per element where rows are narrow; rows with many updates a
 // block, which adds parts side by side. Many updates per row are put in order by argsort before. Integers are added atomically:
 // their sums do not depend on the order. Many updates of narrow rows are added atomically in float64, where sums of narrower numbers
 // are exact unless these differ by 2^27 in size or more.
 #include "numbers.cuh"
 #include "target.cuh"
+
+/* What joins an element and its updates: sums of numbers, products of factors. */
+template <class N> struct w_joined {
+  typedef typename N::sum S;
+  W_INLINE S none() { return 0; }
+  W_INLINE S join(S a, S b) { return a + b; }
+};
+struct w_factor : w_number<double> {};
+template <> struct w_joined<w_factor> {
+  W_INLINE double none() { return 1; }
+  W_INLINE double join(double a, double b) { return a * b; }
+};
 
 #define W_LIGHT 32
 #define W_SORTABLE 4096
@@ -89,11 +101,11 @@ template <class N, class T> W_INLINE void w_scatter_light(const T* base, const T
     for (long long c0 = 0; c0 < after; c0 += 32) {
       long long c = c0 + lane;
       bool inside = c < after;
-      typename N::sum total = base && inside ? N::load(base[to + c]) : (typename N::sum)0;
+      typename N::sum total = base && inside ? N::load(base[to + c]) : w_joined<N>::none();
 #pragma unroll 4
       for (int j = 0; j < k; j++) {
         long long at = __shfl_sync(0xffffffffu, order, j);
-        if (inside) total += N::load(from[at * after + c]);
+        if (inside) total = w_joined<N>::join(total, N::load(from[at * after + c]));
       }
       if (inside) out[to + c] = N::store(total);
     }
@@ -111,7 +123,7 @@ template <class N, class T> W_INLINE void w_scatter_narrow(const T* base, const 
   for (long long p = 0; p < before; p++) {
     const T* from = updates + (q * before + p) * count * after;
     long long to = ((q * before + p) * n + row) * after + c;
-    typename N::sum total = base ? N::load(base[to]) : (typename N::sum)0;
+    typename N::sum total = base ? N::load(base[to]) : w_joined<N>::none();
     for (int j = 0, last = -1; j < k; j++) {
       int next = 0x7fffffff;
       for (int i = 0; i < k; i++) {
@@ -119,7 +131,7 @@ template <class N, class T> W_INLINE void w_scatter_narrow(const T* base, const 
         if (at > last && at < next) next = at;
       }
       last = next;
-      total += N::load(from[last * after + c]);
+      total = w_joined<N>::join(total, N::load(from[last * after + c]));
     }
     out[to] = N::store(total);
   }
@@ -188,10 +200,11 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
       long long target = ((q * before + p) * n + row) * after;
       for (long long c0 = 0; c0 < after; c0 += 32) {
         long long c = c0 + column;
-        typename N::sum total = 0;
+        typename N::sum total = w_joined<N>::none();
         if (c < after) {
 #pragma unroll 4
-          for (int j = from; j < to; j++) total += N::load(source[(long long)ordered[j] * after + c]);
+          for (int j = from; j < to; j++)
+            total = w_joined<N>::join(total, N::load(source[(long long)ordered[j] * after + c]));
         }
         __syncthreads();
         parts[warp][lane] = total;
@@ -199,13 +212,13 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
         /* Stretches of a warp are joined first. */
         if (lane < wide) {
           typename N::sum sum = parts[warp][lane];
-          for (int s = 1; s < shares; s++) sum += parts[warp][s * wide + lane];
+          for (int s = 1; s < shares; s++) sum = w_joined<N>::join(sum, parts[warp][s * wide + lane]);
           parts[warp][lane] = sum;
         }
         __syncthreads();
         if (warp == 0 && lane < wide && c < after) {
-          typename N::sum sum = base ? N::load(base[target + c]) : (typename N::sum)0;
-          for (int w = 0; w < 32; w++) sum += parts[w][lane];
+          typename N::sum sum = base ? N::load(base[target + c]) : w_joined<N>::none();
+          for (int w = 0; w < 32; w++) sum = w_joined<N>::join(sum, parts[w][lane]);
           out[target + c] = N::store(sum);
         }
       }
@@ -349,3 +362,40 @@ W_SCATTER(f64, w_number<double>, double)
 W_WIDE(f16, w_half_number, w_half)
 W_WIDE(bf16, w_bfloat_number, w_bfloat)
 W_WIDE(f32, w_number<float>, float)
+/* Products. Those of float32 are held in float64, where the order of the factors changes them by far less than their rounding. */
+template <class A, class T> W_INLINE void w_product_join(const int* indices, const T* updates, A* out, long long total,
+                                                         long long before, long long n, long long after,
+                                                         long long count) {
+  typedef typename w_atomic<sizeof(A)>::word W;
+  union bits {
+    W word;
+    A value;
+  };
+  long long e = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (e >= total) return;
+  long long to = w_scatter_target(indices, e, before, n, after, count, total);
+  if (to < 0) return;
+  bits seen, next;
+  A x = (A)updates[e];
+  seen.value = out[to];
+  for (W found;; seen.word = found) {
+    next.value = seen.value * x;
+    found = atomicCAS((W*)out + to, seen.word, next.word);
+    if (found == seen.word) break;
+  }
+}
+#define W_PRODUCT(name, N, T, A)                                                                                       \
+  extern "C" __global__ void w_product_base_##name(const T* base, A* out, long long size) {                            \
+    long long i = (long long)blockIdx.x * 256 + threadIdx.x;                                                           \
+    if (i < size) out[i] = (A)base[i];                                                                                 \
+  }                                                                                                                    \
+  extern "C" __global__ void w_product_join_##name(const int* indices, const T* updates, A* out, long long total,      \
+                                                   long long before, long long n, long long after, long long count) {  \
+    w_product_join<A, T>(indices, updates, out, total, before, n, after, count);                                       \
+  }
+W_PRODUCT(f32, w_number<float>, float, double)
+W_PRODUCT(i32, w_number<int32_t>, int32_t, int32_t)
+W_PRODUCT(u32, w_number<uint32_t>, uint32_t, uint32_t)
+W_PRODUCT(i64, w_number<int64_t>, int64_t, int64_t)
+W_PRODUCT(u64, w_number<uint64_t>, uint64_t, uint64_t)
+W_SCATTER(pf64, w_factor, double)
