@@ -8,7 +8,9 @@ import { copysign, isInf, logaddexp } from "./elementwise.js";
 import {
   abs,
   cast,
+  complex,
   equal,
+  exp,
   greaterEqual,
   isFinite,
   isNaN,
@@ -41,7 +43,12 @@ function realFloat(op: string, x: TensorLike): Tensor {
 /** Elementwise 2^x. */
 export const exp2 = (x: TensorLike): Tensor => {
   const node = nodeOf("exp2", x);
-  return pow(2, cast(wrap(node), toInexact(node.dtype)));
+  const exponent = cast(wrap(node), toInexact(node.dtype));
+  if (!isComplex(node.dtype)) return pow(2, exponent);
+  // Part by part: a complex product would turn infinite parts into NaN. In double precision: the rounded product is an argument
+  // of exp, whose relative error grows with its size.
+  const [re, im] = [exponent.real(), exponent.imag()].map((part) => cast(part, "float64").mul(Math.LN2));
+  return cast(exp(complex(re, im)), node.dtype);
 };
 
 /** Elementwise a + weight (b - a), with broadcasting: a at weight 0, b at weight 1. */
