@@ -214,9 +214,9 @@ const realOnly =
 
 /** Elementwise remainder with the sign of the divisor, with broadcasting. Integers modulo 0 give 0. */
 export const mod = realOnly("mod", "mod");
-/** Elementwise maximum, with broadcasting. */
+/** Elementwise maximum, with broadcasting. NaN propagates, and 0 is above -0. */
 export const maximum = realOnly("maximum", "max");
-/** Elementwise minimum, with broadcasting. */
+/** Elementwise minimum, with broadcasting. NaN propagates, and -0 is below 0. */
 export const minimum = realOnly("minimum", "min");
 
 /**

@@ -29,11 +29,14 @@ for (const { name: deviceName, make } of testDevicesAndEmulator())
       const [re, im] = [parts.flatMap((a) => parts.map(() => a)), parts.flatMap(() => parts)];
       test(dtype, () => {
         const problems: string[] = [];
-        for (const [name, row] of Object.entries(table)) {
-          if (name === "parts") continue;
-          const y = functions[name](weft.complex(weft.tensor(re, { dtype: real }), weft.tensor(im, { dtype: real })));
+        const names = Object.keys(table).filter((name) => name !== "parts");
+        // Compiled: small programs outside jit are interpreted.
+        const program = weft.jit((x: Tensor, y: Tensor) => names.map((name) => functions[name](weft.complex(x, y))));
+        const results = program(weft.tensor(re, { dtype: real }), weft.tensor(im, { dtype: real }));
+        for (const [at, name] of names.entries()) {
+          const y = results[at];
           const got = y.dtype === dtype ? [y.real(), y.imag()].map((t) => t.dataSync()) : [y.dataSync()];
-          const expected = row.split(" ");
+          const expected = table[name].split(" ");
           re.forEach((_, i) => {
             const texts = got.map((_, k) => expected[got.length * i + k]);
             const size = Math.max(...texts.map((text) => Math.abs(toNumber(text))).filter(Number.isFinite), 0);
