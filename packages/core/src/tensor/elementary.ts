@@ -89,7 +89,8 @@ const sincSeries = [-1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800];
 
 /** Elementwise sin(pi x) / (pi x), which is 1 at 0. */
 export function sinc(x: TensorLike): Tensor {
-  const p = mul(realFloat("sinc", x), Math.PI);
+  const node = nodeOf("sinc", x);
+  const p = mul(cast(wrap(node), toInexact(node.dtype)), Math.PI);
   // The quotient has no second derivative at 0; the series, which is exact to rounding there, has.
   const isSmall = less(abs(p), 0.25);
   const [near, far] = [where(isSmall, p, 0), where(isSmall, 1, p)];
