@@ -224,22 +224,21 @@ export function binaryValue(out: Emitter, fn: BinaryFn, a: CValue, b: CValue, fr
   }
   if (fn === "div") return [out.define(type, `${a[0]} / ${b[0]}`)];
   const name = isFloat ? suffix(from) : integerSuffix(from);
-  if (fn === "max" || fn === "min") return [out.define(type, extremumText(fn, a[0], b[0], isFloat))];
+  if (fn === "max" || fn === "min") return [out.define(type, extremumText(fn, a[0], b[0], isFloat, name))];
   return [out.define(type, wrapText(`w_${word(fn)}_${name}(${a[0]}, ${b[0]})`, to))];
 }
 
 const isLiteral = (text: string): boolean => /^\(?-?[0-9][0-9.e+-]*[fu]?\)?$/.test(text);
 
 /**
- * The larger or smaller of two; NaN propagates. A comparison that fails for NaN keeps the left value, so a literal needs
- * one test.
+ * The larger or smaller of two; NaN propagates, and -0 is below 0. A comparison that fails for NaN keeps the left value, so a literal
+ * needs one test; that of a zero also passes for the other zero.
  */
-function extremumText(fn: "max" | "min", a: string, b: string, isFloat: boolean): string {
+function extremumText(fn: "max" | "min", a: string, b: string, isFloat: boolean, name: string): string {
   const [x, y] = isLiteral(a) ? [b, a] : [a, b];
-  const order = fn === "max" ? "<" : ">";
-  return isFloat && !isLiteral(y)
-    ? `(${x} ${order} ${y} || ${y} != ${y}) ? ${y} : ${x}`
-    : `${x} ${order} ${y} ? ${y} : ${x}`;
+  if (isFloat && !isLiteral(y)) return `w_${fn}_${name}(${x}, ${y})`;
+  const replaced = isFloat && y.includes("-") === (fn === "min") ? "=" : "";
+  return `${x} ${fn === "max" ? "<" : ">"}${replaced} ${y} ? ${y} : ${x}`;
 }
 
 function complexBinary(

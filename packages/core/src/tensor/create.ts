@@ -375,7 +375,7 @@ function countingDType(dtype: DType): DType {
   return isBig(dtype) || dtype === "uint32" ? "int64" : "int32";
 }
 
-/** `count` evenly spaced numbers from start to stop, both included unless `endpoint` is false. */
+/** `count` evenly spaced numbers from start to stop, both included unless `endpoint` is false. Integers are rounded down. */
 export function linspace(
   start: number,
   stop: number,
@@ -389,7 +389,10 @@ export function linspace(
   checkDType("linspace", dtype);
   const last = options.endpoint === false ? count : count - 1;
   const step = last > 0 ? (stop - start) / last : 0;
-  const data = Float64Array.from({ length: count }, (_, i) => (i === last && count > 1 ? stop : start + i * step));
+  const toElement = kindOf(dtype) === "int" ? Math.floor : (x: number): number => x;
+  const data = Float64Array.from({ length: count }, (_, i) =>
+    toElement(i === last && count > 1 ? stop : start + i * step),
+  );
   // A typed array of a complex dtype would be taken as pairs of parts.
   return tensor(isComplex(dtype) ? Array.from(data) : data, { dtype });
 }

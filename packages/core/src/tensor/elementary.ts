@@ -8,7 +8,9 @@ import { copysign, isInf, logaddexp } from "./elementwise.js";
 import {
   abs,
   cast,
+  complex,
   equal,
+  exp,
   greaterEqual,
   isFinite,
   isNaN,
@@ -41,7 +43,12 @@ function realFloat(op: string, x: TensorLike): Tensor {
 /** Elementwise 2^x. */
 export const exp2 = (x: TensorLike): Tensor => {
   const node = nodeOf("exp2", x);
-  return pow(2, cast(wrap(node), toInexact(node.dtype)));
+  const exponent = cast(wrap(node), toInexact(node.dtype));
+  if (!isComplex(node.dtype)) return pow(2, exponent);
+  // Part by part: a complex product would turn infinite parts into NaN. In double precision: the rounded product is an argument
+  // of exp, whose relative error grows with its size.
+  const [re, im] = [exponent.real(), exponent.imag()].map((part) => cast(part, "float64").mul(Math.LN2));
+  return cast(exp(complex(re, im)), node.dtype);
 };
 
 /** Elementwise a + weight (b - a), with broadcasting: a at weight 0, b at weight 1. */
@@ -82,7 +89,8 @@ const sincSeries = [-1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800];
 
 /** Elementwise sin(pi x) / (pi x), which is 1 at 0. */
 export function sinc(x: TensorLike): Tensor {
-  const p = mul(realFloat("sinc", x), Math.PI);
+  const node = nodeOf("sinc", x);
+  const p = mul(cast(wrap(node), toInexact(node.dtype)), Math.PI);
   // The quotient has no second derivative at 0; the series, which is exact to rounding there, has.
   const isSmall = less(abs(p), 0.25);
   const [near, far] = [where(isSmall, p, 0), where(isSmall, 1, p)];

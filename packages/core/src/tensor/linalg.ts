@@ -182,7 +182,10 @@ function atLeastMatrix(op: string, a: TensorLike): Node {
 /** Conjugate transpose of the last two axes. */
 export const adjoint = (a: TensorLike): Tensor => wrap(build.adjoint(atLeastMatrix("adjoint", a)));
 
-/** 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. */
+/**
+ * 2-norm (the default; Frobenius norm of a matrix), 1-norm or maximum magnitude over the axes. Squares are not scaled, as in NumPy and
+ * PyTorch: the 2-norm is infinite where their sum is out of range.
+ */
 export function norm(x: TensorLike, axes?: Axes, options: { order?: 1 | 2 | "max"; keepDims?: boolean } = {}): Tensor {
   const { order = 2, keepDims } = checkOptions("norm", options, ["order", "keepDims"]);
   const node = nodeOf("norm", x);

@@ -214,9 +214,9 @@ const realOnly =
 
 /** Elementwise remainder with the sign of the divisor, with broadcasting. Integers modulo 0 give 0. */
 export const mod = realOnly("mod", "mod");
-/** Elementwise maximum, with broadcasting. */
+/** Elementwise maximum, with broadcasting. NaN propagates, and 0 is above -0. */
 export const maximum = realOnly("maximum", "max");
-/** Elementwise minimum, with broadcasting. */
+/** Elementwise minimum, with broadcasting. NaN propagates, and -0 is below 0. */
 export const minimum = realOnly("minimum", "min");
 
 /**
@@ -359,13 +359,13 @@ export function where(condition: TensorLike, a: TensorLike, b: TensorLike): Tens
 
 /**
  * Elementwise rounding to a number of decimals, by default 0: to the nearest multiple of 10^-decimals, halves to the even one.
- * Integers change only with negative decimals.
+ * Integers change only with negative decimals; complex numbers are rounded part by part.
  */
 export function round(x: TensorLike, decimals = 0): Tensor {
   if (!Number.isInteger(decimals)) throw new WeftError(`round: decimals is a whole number, got ${decimals}`);
-  if (decimals === 0) return roundToWhole(x);
   const t = wrap(nodeOf("round", x));
-  if (isComplex(t.dtype)) throw new DTypeError(`round: not defined for ${t.dtype}; round real(x) and imag(x)`);
+  if (isComplex(t.dtype)) return complex(round(real(t), decimals), round(imag(t), decimals));
+  if (decimals === 0) return roundToWhole(t);
   const scale = 10 ** Math.abs(decimals);
   if (kindOf(t.dtype) === "float") {
     const scaled = decimals > 0 ? mul(t, scale) : div(t, scale);

@@ -1,6 +1,6 @@
 // Functions of matrices that are composed of factorizations: least squares, norms, ranks, determinants as logarithms, exponentials,
 // general eigenvalues.
-import { checkOptions, type Node, ShapeError, showShape, showValue, WeftError } from "../graph/index.js";
+import { checkOptions, kindOf, type Node, ShapeError, showShape, showValue, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { checkArguments, commonDType, inexactNode, inFloat32, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { customVjp } from "./custom.js";
@@ -327,14 +327,16 @@ export function expmSquarings(norm1: number): number {
   return Math.max(0, Math.ceil(Math.log2(Math.max(norm1, 1e-300) / theta13)));
 }
 
-/** Integer power of a square matrix, by repeated squaring. */
+/** Integer power of a square matrix, by repeated squaring. Powers of integers are integers, unless the exponent is negative. */
 export function matrixPower(a: Tensor, exponent: number): Tensor {
   if (!Number.isInteger(exponent))
     throw new WeftError(`matrixPower: the exponent must be a whole number, got ${exponent}`);
   const node = matrix("matrixPower", a, true);
   const n = node.shape[node.shape.length - 1];
-  let base = exponent < 0 ? inv(a) : wrap(node);
-  let result = wrap(build.identityLike(n, node.dtype, node.shape.slice(0, -2)));
+  // Products of integers are integers; an inverse needs floats.
+  const isWhole = exponent >= 0 && kindOf(a.dtype) === "int";
+  let base = exponent < 0 ? inv(a) : isWhole ? a : wrap(node);
+  let result = wrap(build.identityLike(n, base.dtype, node.shape.slice(0, -2)));
   for (let e = Math.abs(exponent); e > 0; e = Math.floor(e / 2)) {
     if (e % 2 === 1) result = matmul(result, base);
     if (e > 1) base = matmul(base, base);

@@ -84,10 +84,10 @@ function extremum(fn: "max" | "min", x: TensorLike, axes: Axes | undefined, keep
   return wrap(reduceNode(fn, node, resolved, keepDims));
 }
 
-/** Maximum over axes, by default all. NaN propagates. */
+/** Maximum over axes, by default all. NaN propagates. Zeros of either sign are equal. */
 export const max = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
   extremum("max", x, axes, keepsDims("max", options));
-/** Minimum over axes, by default all. NaN propagates. */
+/** Minimum over axes, by default all. NaN propagates. Zeros of either sign are equal. */
 export const min = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
   extremum("min", x, axes, keepsDims("min", options));
 

@@ -7,6 +7,7 @@ import { type Tensor, useDevice } from "../index.js";
 import { testDevices } from "./devices.js";
 
 const int32 = { dtype: "int32" } as const;
+const f64 = { dtype: "float64" } as const;
 
 for (const device of testDevices())
   describe(`edges of composed functions (${device.name})`, () => {
@@ -16,6 +17,98 @@ for (const device of testDevices())
       const complex = weft.ones([3]).cast("complex64");
       assert.throws(() => weft.segmentReduce(complex, ids, 2, { mode: "max" }), /no order/);
       assert.throws(() => weft.segmentReduce(weft.ones([3]), weft.tensor([0, 1.5, 1]), 2), /ids are integers/);
+    });
+
+    test("powers of whole matrices are whole, and inverses are not", () => {
+      useDevice(device.make());
+      const fibonacci = weft.tensor([1, 1, 1, 0], int32).reshape([2, 2]);
+      const powers = [45, 0, -1].map((exponent) => weft.matrixPower(fibonacci, exponent));
+      assert.deepEqual(
+        powers.map((t) => [t.dtype, t.arraySync()]),
+        [
+          // 1836311903 needs 31 bits.
+          [
+            "int32",
+            [
+              [1836311903, 1134903170],
+              [1134903170, 701408733],
+            ],
+          ],
+          [
+            "int32",
+            [
+              [1, 0],
+              [0, 1],
+            ],
+          ],
+          [
+            "float32",
+            [
+              [0, 1],
+              [1, -1],
+            ],
+          ],
+        ],
+      );
+    });
+
+    test("complex numbers are rounded part by part", () => {
+      useDevice(device.make());
+      const z = weft.complex(weft.tensor([1.5, -0.25, 2.344], f64), weft.tensor([2.5, -1.75, 6.786], f64));
+      const parts = weft.jit((t: Tensor) => [t.round(), weft.round(t, 1)].flatMap((r) => [r.real(), r.imag()]));
+      assert.deepEqual(
+        parts(z).map((t) => t.arraySync()),
+        [
+          [2, -0, 2],
+          [2, -2, 7],
+          [1.5, -0.2, 2.3],
+          [2.5, -1.8, 6.8],
+        ],
+      );
+    });
+
+    test("sinc of complex numbers", () => {
+      useDevice(device.make());
+      const z = weft.complex(weft.tensor([1.5, -0.5, 0, 0.01, 0], f64), weft.tensor([2.5, -1.5, 0, 0.02, 2], f64));
+      // np.sinc, and sinh(2 pi) / (2 pi) on the imaginary axis.
+      const expected = [
+        [-72.34914698414939, 3.543640887168104, 1, 1.0004934233757654, Math.sinh(2 * Math.PI) / (2 * Math.PI)],
+        [120.58191164024893, -10.630922661504313, 0, -0.0006581684533135666, 0],
+      ];
+      const got = weft.jit((t: Tensor) => [weft.sinc(t).real(), weft.sinc(t).imag()])(z);
+      got.forEach((t, k) => {
+        for (const [i, x] of (t.arraySync() as number[]).entries())
+          assert.ok(Math.abs(x - expected[k][i]) <= 1e-13 * Math.max(1, Math.abs(expected[k][i])), `${i}: ${x}`);
+      });
+    });
+
+    test("linspace rounds integers down", () => {
+      useDevice(device.make());
+      const rows = [weft.linspace(0, 10, 4, int32), weft.linspace(-1, 1, 4, int32), weft.linspace(0, -3, 5, int32)];
+      const open = weft.linspace(-2.5, 2.5, 6, { ...int32, endpoint: false });
+      assert.deepEqual(
+        [...rows, open].map((t) => t.arraySync()),
+        [
+          [0, 3, 6, 10],
+          [-1, -1, 0, 1],
+          [0, -1, -2, -3, -3],
+          [-3, -2, -1, 0, 0, 1],
+        ],
+      );
+    });
+
+    test("gammaln and quantiles of infinities", () => {
+      useDevice(device.make());
+      const inf = Number.POSITIVE_INFINITY;
+      assert.deepEqual(weft.gammaln(weft.tensor([-inf, inf])).arraySync(), [inf, inf]);
+      const quantiles = (x: number[]): unknown =>
+        weft
+          .jit((t: Tensor) => weft.quantile(t, [0, 0.25, 0.5, 0.75, 1]))(weft.tensor(x, f64))
+          .arraySync();
+      assert.deepEqual(quantiles([1, 2, inf]), [1, 1.5, 2, inf, inf]);
+      assert.deepEqual(quantiles([-inf, 1, 2]), [-inf, -inf, 1, 1.5, 2]);
+      assert.deepEqual(quantiles([inf, inf]), [inf, inf, inf, inf, inf]);
+      assert.deepEqual(quantiles([-inf, inf]), [-inf, Number.NaN, Number.NaN, Number.NaN, inf]);
     });
 
     test("fold refuses integers, which have no pullback", () => {

@@ -178,6 +178,28 @@ for (const [name, make, skip] of devices)
     test("against exact answers", check);
     test("slopes against closed forms", checkSlopes);
     test("constants as data", checkFolding);
+    test("the larger and the smaller of zeros", () => {
+      for (const dtype of ["float16", "float32", "float64"] as const) {
+        const [a, b] = [at([-0, 0, -0, 0, Number.NaN, 1], dtype), at([0, -0, -0, 0, 1, Number.NaN], dtype)];
+        const program = weft.jit((x: Tensor, y: Tensor) => [
+          [weft.maximum(x, y), weft.maximum(x, 0), weft.maximum(-0, x), weft.relu(x)],
+          [weft.minimum(x, y), weft.minimum(x, -0), weft.minimum(0, x)],
+        ]);
+        const [larger, smaller] = program(a, b).map((row) => row.map((t) => Array.from(t.dataSync(), Number)));
+        const nan = Number.NaN;
+        assert.deepEqual(larger, [
+          [0, 0, -0, 0, nan, nan],
+          [0, 0, 0, 0, nan, 1],
+          [-0, 0, -0, 0, nan, 1],
+          [0, 0, 0, 0, nan, 1],
+        ]);
+        assert.deepEqual(smaller, [
+          [-0, -0, -0, 0, nan, nan],
+          [-0, -0, -0, -0, nan, -0],
+          [-0, 0, -0, 0, nan, 0],
+        ]);
+      }
+    });
     test("a row divided by a number that has no inverse", () => {
       const tiny = at([1e-40, 2e-40, -3e-40, 0], "float32").reshape([2, 2]);
       const quotient = weft.jit((x: Tensor) => x.div(x.abs().sum(1, { keepDims: true })));

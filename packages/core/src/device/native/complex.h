@@ -123,7 +123,7 @@
   W_CALL void w_ccosh_##s(T a, T b, T* re, T* im) {                                                                    \
     if (b == 0) {                                                                                                      \
       *re = cosh##F(a);                                                                                                \
-      *im = a < 0 ? -b : b;                                                                                            \
+      *im = w_signbit_##s(a) ? -b : b;                                                                                 \
     } else if (!w_finite_##s(b, b)) {                                                                                  \
       *re = fabs##F(a)                                                                                                 \
       == w_inf_##s() ? w_inf_##s() : w_nan_##s();                                                                      \
@@ -141,6 +141,11 @@
     if (b == 0 || a == 0) {                                                                                            \
       *re = b == 0 ? tanh##F(a) : a;                                                                                   \
       *im = b == 0 ? b : tan##F(b);                                                                                    \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    if (!w_finite_##s(b, b) && fabs##F(a) != w_inf_##s()) {                                                            \
+      *re = w_nan_##s();                                                                                               \
+      *im = w_nan_##s();                                                                                               \
       return;                                                                                                          \
     }                                                                                                                  \
     if (fabs##F(a) > 20) {                                                                                             \
@@ -170,7 +175,20 @@
     *re = y;                                                                                                           \
     *im = -x;                                                                                                          \
   }                                                                                                                    \
+  W_INLINE int w_cinfinite_##s(T a, T b) { return (fabs##F(a) == w_inf_##s()) | (fabs##F(b) == w_inf_##s()); }         \
+  /* x with the sign of y; a NaN, whose sign means nothing, counts as positive. */                                     \
+  W_INLINE T w_csigned_##s(T x, T y) { return y != y ? x : copysign##F(x, y); }                                        \
   W_CALL void w_casin_##s(T a, T b, T* re, T* im) { /* Kahan: both sides of the cuts */                                \
+    if (w_cinfinite_##s(a, b)) {                                                                                       \
+      *re = atan2##F(a, fabs##F(b));                                                                                   \
+      *im = w_csigned_##s(w_inf_##s(), b);                                                                             \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    if (a != a || b != b) {                                                                                            \
+      *re = a == 0 ? a : w_nan_##s();                                                                                  \
+      *im = w_nan_##s();                                                                                               \
+      return;                                                                                                          \
+    }                                                                                                                  \
     T lr, li, hr, hi;                                                                                                  \
     w_csqrt_##s(1 - a, -b, &lr, &li);                                                                                  \
     w_csqrt_##s(1 + a, b, &hr, &hi);                                                                                   \
@@ -178,6 +196,16 @@
     *im = asinh##F(lr * hi - li * hr);                                                                                 \
   }                                                                                                                    \
   W_CALL void w_cacos_##s(T a, T b, T* re, T* im) {                                                                    \
+    if (w_cinfinite_##s(a, b)) {                                                                                       \
+      *re = atan2##F(fabs##F(b), a);                                                                                   \
+      *im = -w_csigned_##s(w_inf_##s(), b);                                                                            \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    if (a != a || b != b) {                                                                                            \
+      *re = a == 0 ? (T)1.5707963267948966 : w_nan_##s();                                                              \
+      *im = w_nan_##s();                                                                                               \
+      return;                                                                                                          \
+    }                                                                                                                  \
     T lr, li, hr, hi;                                                                                                  \
     w_csqrt_##s(1 - a, -b, &lr, &li);                                                                                  \
     w_csqrt_##s(1 + a, b, &hr, &hi);                                                                                   \
@@ -185,12 +213,22 @@
     *im = asinh##F(hr * li - hi * lr);                                                                                 \
   }                                                                                                                    \
   W_CALL void w_catan_##s(T a, T b, T* re, T* im) {                                                                    \
+    if (w_cinfinite_##s(a, b)) {                                                                                       \
+      *re = a != a ? a : copysign##F((T)1.5707963267948966, a);                                                        \
+      *im = w_csigned_##s((T)0, b);                                                                                    \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    if (a != a || b != b) {                                                                                            \
+      *re = w_nan_##s();                                                                                               \
+      *im = b == 0 ? b : w_nan_##s();                                                                                  \
+      return;                                                                                                          \
+    }                                                                                                                  \
     if (w_larger_##s(a, b) > W_BIG_##s) { /* the square is out of range; 1/z is all that is left */                    \
       T x, y;                                                                                                          \
       w_creciprocal_##s(a, b, &x, &y);                                                                                 \
       *re = copysign##F((T)1.5707963267948966, a)                                                                      \
       -x;                                                                                                              \
-      *im = -y;                                                                                                        \
+      *im = copysign##F(y, b);                                                                                         \
       return;                                                                                                          \
     }                                                                                                                  \
     T away = (1 - b) * (1 - b) + a * a;                                                                                \
@@ -214,6 +252,16 @@
     *im = -x;                                                                                                          \
   }                                                                                                                    \
   W_CALL void w_cacosh_##s(T a, T b, T* re, T* im) {                                                                   \
+    if (w_cinfinite_##s(a, b)) {                                                                                       \
+      *re = w_inf_##s();                                                                                               \
+      *im = atan2##F(b, a);                                                                                            \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    if (a != a || b != b) {                                                                                            \
+      *re = w_nan_##s();                                                                                               \
+      *im = a == 0 ? (T)1.5707963267948966 : w_nan_##s();                                                              \
+      return;                                                                                                          \
+    }                                                                                                                  \
     T lr, li, hr, hi;                                                                                                  \
     w_csqrt_##s(a - 1, b, &lr, &li);                                                                                   \
     w_csqrt_##s(a + 1, b, &hr, &hi);                                                                                   \

@@ -61,6 +61,13 @@ W_REAL(d, double, )
 W_INLINE int w_signbit_f(float x) { return (int)(w_f_to_bits(x) >> 31); }
 W_INLINE int w_signbit_d(double x) { return (int)(w_d_to_bits(x) >> 63); }
 
+/* The larger and the smaller of two; NaN propagates, and -0 is below 0. Without branches, so that loops vectorize. */
+#define W_EXTREMA(s, T)                                                                                                \
+  W_INLINE T w_max_##s(T a, T b) { return (a < b) | (b != b) | ((a == b) & w_signbit_##s(a)) ? b : a; }                \
+  W_INLINE T w_min_##s(T a, T b) { return (a > b) | (b != b) | ((a == b) & w_signbit_##s(b)) ? b : a; }
+W_EXTREMA(f, float)
+W_EXTREMA(d, double)
+
 /* Integers wrap around: their arithmetic is that of the unsigned type U, whose overflow is defined. */
 #define W_INTEGER(s, T, U)                                                                                              \
   W_INLINE T w_add_##s(T a, T b) { return (T)((U)a + (U)b); }                                                           \

@@ -29,6 +29,10 @@ const oneMinus = (a: Complex): Complex => complex(1 - a.re, -a.im);
 const onePlus = (a: Complex): Complex => complex(1 + a.re, a.im);
 
 const isInfinite = (x: number): boolean => Math.abs(x) === Number.POSITIVE_INFINITY;
+const hasInfinity = (a: Complex): boolean => isInfinite(a.re) || isInfinite(a.im);
+const isMinus = (x: number): boolean => x < 0 || Object.is(x, -0);
+/** A size with the sign of y; a NaN counts as positive. */
+const signed = (size: number, y: number): number => (isMinus(y) ? -size : size);
 const largest = (a: Complex): number => Math.max(Math.abs(a.re), Math.abs(a.im));
 
 /** A power of two that brings a size to the middle of the range, where squares neither overflow nor lose digits. */
@@ -38,16 +42,16 @@ function scaleOf(size: number): number {
 }
 
 /** The direction of an infinite number, part by part. */
-const box = (x: number): number => (isInfinite(x) ? Math.sign(x) : x < 0 || Object.is(x, -0) ? -0 : 0);
+const box = (x: number): number => signed(isInfinite(x) ? 1 : 0, x);
 
 /** Quotients whose plain formula is NaN: by zero (as NumPy has them), by infinity and of infinity (as C has them). */
 function specialQuotient(a: Complex, b: Complex): Complex {
   if (b.re === 0 && b.im === 0) return complex(a.re / Math.abs(b.re), a.im / Math.abs(b.re));
-  if (isFiniteComplex(a) && (isInfinite(b.re) || isInfinite(b.im))) {
+  if (isFiniteComplex(a) && hasInfinity(b)) {
     const [x, y] = [box(b.re), box(b.im)];
     return complex(0 * (a.re * x + a.im * y), 0 * (a.im * x - a.re * y));
   }
-  if (isFiniteComplex(b) && (isInfinite(a.re) || isInfinite(a.im))) {
+  if (isFiniteComplex(b) && hasInfinity(a)) {
     const [x, y] = [box(a.re), box(a.im)];
     return scale(complex(x * b.re + y * b.im, y * b.re - x * b.im), Number.POSITIVE_INFINITY);
   }
@@ -70,20 +74,17 @@ export const reciprocal = (a: Complex): Complex => div(one, a);
 
 /** z / |z|, and 0 at 0. */
 export function sign(a: Complex): Complex {
-  const infinite = isInfinite(a.re) || isInfinite(a.im);
-  const scaled = infinite ? complex(box(a.re), box(a.im)) : scale(a, scaleOf(largest(a)));
+  const scaled = hasInfinity(a) ? complex(box(a.re), box(a.im)) : scale(a, scaleOf(largest(a)));
   const size = abs(scaled);
   return size === 0 ? zero : complex(scaled.re / size, scaled.im / size);
 }
 
 export function sqrt(a: Complex): Complex {
   if (a.re === 0 && a.im === 0) return complex(0, a.im);
-  const isNegative = a.im < 0 || Object.is(a.im, -0);
-  const signed = (x: number): number => (isNegative ? -x : x);
   if (isInfinite(a.im)) return complex(Number.POSITIVE_INFINITY, a.im);
   if (isInfinite(a.re)) {
     const rest = Number.isNaN(a.im) ? a.im : 0;
-    return a.re > 0 ? complex(a.re, signed(rest)) : complex(rest, signed(Number.POSITIVE_INFINITY));
+    return a.re > 0 ? complex(a.re, signed(rest, a.im)) : complex(rest, signed(Number.POSITIVE_INFINITY, a.im));
   }
   const size = largest(a);
   const k = size > 2 ** 500 ? 0.25 : size < 2 ** -500 ? 2 ** 600 : 1;
@@ -91,7 +92,7 @@ export function sqrt(a: Complex): Complex {
   const back = 1 / Math.sqrt(k);
   const long = Math.sqrt((x + Math.hypot(x, y)) / 2);
   const short = (y / (2 * long)) * back;
-  return a.re >= 0 ? complex(long * back, signed(short)) : complex(short, signed(long * back));
+  return a.re >= 0 ? complex(long * back, signed(short, a.im)) : complex(short, signed(long * back, a.im));
 }
 
 /** k e^x times (re, im), where e^x alone may be out of range; the large part of it goes in before the rest. */
@@ -146,7 +147,7 @@ export function sinh(a: Complex): Complex {
 }
 
 export function cosh(a: Complex): Complex {
-  if (a.im === 0) return complex(Math.cosh(a.re), a.re < 0 ? -a.im : a.im);
+  if (a.im === 0) return complex(Math.cosh(a.re), isMinus(a.re) ? -a.im : a.im);
   if (!Number.isFinite(a.im))
     return complex(isInfinite(a.re) ? Number.POSITIVE_INFINITY : Number.NaN, a.re === 0 ? 0 : Number.NaN);
   const side = a.re < 0 ? -1 : 1;
@@ -157,6 +158,7 @@ export function cosh(a: Complex): Complex {
 export function tanh(a: Complex): Complex {
   if (a.im === 0) return complex(Math.tanh(a.re), a.im);
   if (a.re === 0) return complex(a.re, Math.tan(a.im));
+  if (!Number.isFinite(a.im) && !isInfinite(a.re)) return complex(Number.NaN, Number.NaN);
   if (Math.abs(a.re) > 20) {
     const turn = Number.isFinite(a.im) ? 4 * Math.sin(a.im) * Math.cos(a.im) : 0;
     return complex(Math.sign(a.re), turn * Math.exp(-2 * Math.abs(a.re)));
@@ -174,22 +176,29 @@ export const tan = (a: Complex): Complex => timesMinusI(tanh(timesI(a)));
 
 // Inverse functions by Kahan's formulas ("Branch cuts for complex elementary functions"), which keep the sides of cuts.
 export function asin(a: Complex): Complex {
+  if (hasInfinity(a)) return complex(Math.atan2(a.re, Math.abs(a.im)), signed(Number.POSITIVE_INFINITY, a.im));
+  if (isNaNComplex(a)) return complex(a.re === 0 ? a.re : Number.NaN, Number.NaN);
   const low = sqrt(oneMinus(a));
   const high = sqrt(onePlus(a));
   return complex(Math.atan2(a.re, mul(low, high).re), Math.asinh(mul(conj(low), high).im));
 }
 
 export function acos(a: Complex): Complex {
+  if (hasInfinity(a)) return complex(Math.atan2(Math.abs(a.im), a.re), -signed(Number.POSITIVE_INFINITY, a.im));
+  if (isNaNComplex(a)) return complex(a.re === 0 ? Math.PI / 2 : Number.NaN, Number.NaN);
   const low = sqrt(oneMinus(a));
   const high = sqrt(onePlus(a));
   return complex(2 * Math.atan2(low.re, high.re), Math.asinh(mul(conj(high), low).im));
 }
 
 export function atanh(a: Complex): Complex {
+  const quarter = signed(Math.PI / 2, a.im);
+  if (hasInfinity(a)) return complex(signed(0, a.re), Number.isNaN(a.im) ? Number.NaN : quarter);
+  if (isNaNComplex(a)) return complex(a.re === 0 ? a.re : Number.NaN, Number.NaN);
   // The square is out of range: 1/z is all that is left of the series.
   if (largest(a) > 2 ** 500) {
     const inverse = reciprocal(a);
-    return complex(inverse.re, (a.im < 0 || Object.is(a.im, -0) ? -Math.PI / 2 : Math.PI / 2) + inverse.im);
+    return complex(signed(Math.abs(inverse.re), a.re), quarter + inverse.im);
   }
   // Near the poles, where the square vanishes first.
   if (Math.hypot(1 - Math.abs(a.re), a.im) < 1e-3)
@@ -207,6 +216,8 @@ export function atanh(a: Complex): Complex {
 export const asinh = (a: Complex): Complex => timesMinusI(asin(timesI(a)));
 
 export function acosh(a: Complex): Complex {
+  if (hasInfinity(a)) return complex(Number.POSITIVE_INFINITY, angle(a));
+  if (isNaNComplex(a)) return complex(Number.NaN, a.re === 0 ? Math.PI / 2 : Number.NaN);
   const low = sqrt(neg(oneMinus(a)));
   const high = sqrt(onePlus(a));
   return complex(Math.asinh(mul(conj(low), high).re), 2 * Math.atan2(low.im, high.re));
