@@ -62,6 +62,8 @@ export {
   packSequences,
   readTexts,
   splitParams,
+  storedAsInFiles,
+  storedByHead,
   type TextColumns,
   type TextPrediction,
   type Trained,

@@ -117,6 +117,12 @@ export interface CommonConfig {
   } | null;
 }
 
+/** Sizes of a projection to queries, keys and values in one parameter. */
+export interface FusedProjection {
+  readonly heads: number;
+  readonly size: number;
+}
+
 /** One family of models. */
 export interface Architecture<C extends CommonConfig = CommonConfig> {
   /** Name of the backbone in parameter names; checkpoints of the task `base` omit it. */
@@ -131,6 +137,11 @@ export interface Architecture<C extends CommonConfig = CommonConfig> {
   config(fields: Fields): C;
   /** The parameters of a task. */
   parameters(config: C, task: ModelTask): ParameterTable;
+  /**
+   * Layout of a parameter that holds queries, keys and values in one dimension; null for others. {@link Architecture.apply} also takes its
+   * weight as [inputs, heads, 3, size], which devices can divide by heads.
+   */
+  fused?(name: string, config: C): FusedProjection | null;
   /** Computes the outputs. */
   apply(params: Params, batch: Batch, config: C, task: ModelTask, options: ApplyOptions): Outputs;
 }

@@ -56,6 +56,18 @@ const transposedTable = (name: string, out: number, inputs: number, gain = 1): P
   [`${name}.bias`]: { shape: [out], init: "zeros" },
 });
 
+/** Queries, keys and values [rows, length, 3, heads, size]. A weight of four dimensions is stored by head, see {@link Architecture.fused}. */
+function project(layer: Dense, x: Tensor, { heads, width }: Gpt2Config): Tensor {
+  const { weight } = layer;
+  const size = width / heads;
+  const lead = x.shape.slice(0, -1);
+  const isByHead = weight.shape.length === 4;
+  const joint = denseTransposed(isByHead ? { ...layer, weight: weight.reshape([width, 3 * width]) } : layer, x);
+  return isByHead
+    ? joint.reshape([...lead, heads, 3, size]).transpose(-3, -2)
+    : joint.reshape([...lead, 3, heads, size]);
+}
+
 export const gpt2: Architecture<Gpt2Config> = {
   prefix: "transformer",
   classes: {
@@ -98,6 +110,9 @@ export const gpt2: Architecture<Gpt2Config> = {
       cache: { heads, size: width / heads },
     };
   },
+
+  fused: (name, { heads, width }) =>
+    /\.attn\.c_attn\.(weight|bias)$/.test(name) ? { heads, size: width / heads } : null,
 
   parameters(c, task) {
     const { width, feedForward } = c;
@@ -147,8 +162,7 @@ export const gpt2: Architecture<Gpt2Config> = {
       return joinHeads(made.attended);
     };
     const layer = (block: Gpt2Layer, h: Tensor, drop: Dropout, index: number): Tensor => {
-      const joint = denseTransposed(block.attn.c_attn, norm(block.ln_1, h, c.epsilon));
-      const attended = attend(joint.reshape([rows, length, 3, c.heads, c.width / c.heads]), index, drop);
+      const attended = attend(project(block.attn.c_attn, norm(block.ln_1, h, c.epsilon), c), index, drop);
       const middle = h.add(drop.apply(denseTransposed(block.attn.c_proj, attended), c.residualDropout));
       const inner = activate(c.activation, denseTransposed(block.mlp.c_fc, norm(block.ln_2, middle, c.epsilon)));
       return middle.add(drop.apply(denseTransposed(block.mlp.c_proj, inner), c.residualDropout));

@@ -8,6 +8,7 @@ import { type PretrainedModel, savePretrained } from "../checkpoint/index.js";
 import { type JsonObject, ModelError } from "../config/index.js";
 import { ignoredLabel, nextLabels } from "../model/index.js";
 import { encodeTexts, frameOf, padRows, type TextTokenizer } from "../text/index.js";
+import { storedAsInFiles, storedByHead } from "./by-head.js";
 import { maskTokens, packSequences } from "./examples.js";
 import { type Adapters, type Lora, type LoraOptions, loraOf, splitParams } from "./lora.js";
 import { openModel } from "./open-model.js";
@@ -52,6 +53,11 @@ export interface FineTuningOptions {
   freeze?: readonly string[];
   /** Rematerializes every layer in the reverse pass. */
   checkpoint?: boolean;
+  /**
+   * Trains fused attention projections (GPT-2's `c_attn`) in a layout by head, which several devices can divide under a memory limit.
+   * Checkpoints of the training have that layout; exported models do not.
+   */
+  byHead?: boolean;
   /** Seed of a new head. */
   seed?: number;
 }
@@ -71,7 +77,7 @@ const fineTuningNames = [
     "packed",
     "labels",
   ],
-  ...["maxLength", "compute", "lora", "freeze", "checkpoint", "seed"],
+  ...["maxLength", "compute", "lora", "freeze", "checkpoint", "byHead", "seed"],
 ] as (keyof FineTuningOptions)[];
 
 /** The trained parameters: those of the model that are not frozen, and adapters. */
@@ -316,7 +322,15 @@ const isNew = (pretrained: PretrainedModel, name: string): boolean => pretrained
  */
 export async function fineTuning(options: FineTuningOptions): Promise<FineTuning> {
   checkOptions("fineTuning", options, fineTuningNames);
-  const { task = "classification", maxLength = 128, compute, lora, freeze = [], packed = false } = options;
+  const {
+    task = "classification",
+    maxLength = 128,
+    compute,
+    lora,
+    freeze = [],
+    packed = false,
+    byHead = false,
+  } = options;
   if (task === "base")
     throw new ModelError("fineTuning: task is classification, token-classification, causal-lm or masked-lm, got base");
   const isTagger = task === "token-classification";
@@ -353,10 +367,15 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
     throw new ModelError(
       "freeze: all parameters are frozen, so that there is nothing to train; freeze fewer, or use lora",
     );
-  const split = hasOwn ? splitParams(pretrained.params, isTrained) : null;
+  if (byHead && updates !== null)
+    throw new ModelError(
+      "fineTuning: byHead is for all parameters; lora trains none of the projections that it divides",
+    );
+  const start = byHead ? storedByHead(pretrained, pretrained.params) : pretrained.params;
+  const split = hasOwn ? splitParams(start, isTrained) : null;
 
   const joined = (trained: Trained, key: Key | null): Params => {
-    const whole = split === null ? pretrained.params : split.join(trained.params ?? {});
+    const whole = split === null ? start : split.join(trained.params ?? {});
     return updates === null ? whole : updates.combine(whole, trained.adapters as Adapters, { key });
   };
   const how = {
@@ -411,7 +430,8 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
       ...(tests !== null && { test: await encode(tests) }),
     },
     finish(trained) {
-      const whole = split === null ? pretrained.params : split.join(trained.params ?? {});
+      const whole = split === null ? start : split.join(trained.params ?? {});
+      if (byHead) return storedAsInFiles(pretrained, whole);
       return updates === null ? whole : updates.merge(whole, trained.adapters as Adapters);
     },
     logits,
@@ -445,7 +465,8 @@ export async function saveTuned(
   const texts = options.from === undefined ? (await trainingRows(options)).train : [];
   const names = classes.length === 0 ? null : classes;
   const { pretrained } = await openModel({ ...options, task }, names, () => texts.map(({ text }) => text));
-  const whole = stateDict(pretrained.params);
+  const start = options.byHead === true ? storedByHead(pretrained, pretrained.params) : pretrained.params;
+  const whole = stateDict(start);
   const own = Object.entries(tensors).filter(([name]) => name.startsWith("params."));
   const wrong = own.find(([name]) => !Object.hasOwn(whole, name.slice("params.".length)));
   if (wrong !== undefined)
@@ -454,7 +475,8 @@ export async function saveTuned(
     ...whole,
     ...Object.fromEntries(own.map(([name, value]) => [name.slice("params.".length), value])),
   };
-  const params = loadStateDict(pretrained.params, trained);
+  const loaded = loadStateDict(start, trained);
+  const params = options.byHead === true ? storedAsInFiles(pretrained, loaded) : loaded;
   if (lora === undefined) return savePretrained(folder, pretrained, params);
   const updates = loraOf(pretrained, lora);
   const adapters = Object.fromEntries(

@@ -36,6 +36,7 @@ const keys: readonly (keyof FineTuningOptions)[] = [
   "lora",
   "freeze",
   "checkpoint",
+  "byHead",
   "seed",
 ];
 

@@ -18,6 +18,8 @@ import {
   readTexts,
   savePretrained,
   splitParams,
+  storedAsInFiles,
+  storedByHead,
   withRates,
 } from "../index.js";
 import { byteVocabulary, integers, scratch, writeTokenizer } from "../transformers.testkit.js";
@@ -164,6 +166,30 @@ test("rematerialized layers have the gradients of stored ones, dropout included"
       for (const [name, tensor] of Object.entries(gradsOf(policy))) await close(tensor, stored[name], 1e-5, name);
     assert.throws(() => model.loss(params, { inputIds, labels }, { train: true }), /needs a key/);
   }
+});
+
+test("projections of GPT-2 stored by head have the logits and gradients of the layout of the files", async () => {
+  const model = defineModel(gpt2, { task: "causal-lm" });
+  const params = model.init(key(5));
+  const byHead = storedByHead(model, params);
+  const shapes = Object.entries(stateDict(byHead)).filter(([name]) => name.includes("c_attn"));
+  assert.deepEqual(shapes.map(([, { shape }]) => shape).slice(0, 2), [[16, 2, 3, 8], [48]]);
+  await close(
+    model.apply(byHead, { inputIds }).logits as Tensor,
+    model.apply(params, { inputIds }).logits as Tensor,
+    1e-5,
+  );
+  for (const more of [{}, { train: true, key: key(6), checkpoint: "all" as const }]) {
+    const gradient = grad((p: Params) => model.loss(p, { inputIds, labels }, more));
+    const [expected, own] = [gradient(params), storedAsInFiles(model, gradient(byHead))].map(stateDict);
+    for (const [name, leaf] of Object.entries(own)) await close(leaf, expected[name], 1e-6, name);
+  }
+  const back = stateDict(storedAsInFiles(model, byHead));
+  for (const [name, leaf] of Object.entries(stateDict(params))) await close(back[name], leaf, 0, name);
+  // Models without fused projections stay as they are.
+  const bert = defineModel(configs.bert, { task: "classification" });
+  const own = bert.init(key(1));
+  assert.deepEqual(treeLeaves(storedByHead(bert, own)), treeLeaves(own));
 });
 
 test("bfloat16 with float32 parameters is close to float32, and gradients are float32", async () => {

@@ -462,7 +462,7 @@ export function loadAnyConfig(file: string, overrides: Overrides = {}): Config |
     return isModuleConfig(raw) ? resolveModuleConfig(raw, overrides, base) : resolveConfig(raw, overrides, base);
   }
   const { data, ...others } = overrides;
-  const raw = checkAnyConfig(asModule(given, base, data), basename(file)) as RawModuleConfig;
+  const raw = checkAnyConfig(asModule(given, base, data, others.memory), basename(file)) as RawModuleConfig;
   return resolveModuleConfig(raw, others, base);
 }
 

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import * as weft from "@weft/core";
 import { evenBounds } from "@weft/core/internal/shard";
 import { adamW } from "@weft/core/optim";
+import { defineModel, storedByHead } from "@weft/models";
 import { boundsBySpeed } from "../data/index.js";
 import { joinGroup, type RankGroup } from "./group.js";
 import { initLlama, type Llama, type LlamaShape, llamaLoss } from "./llama.testkit.js";
@@ -21,6 +22,8 @@ export interface PlacedCase {
   steps: number;
   /** A language model over sequences of this many positions instead of layers on rows. */
   positions?: number;
+  /** That language model is a GPT-2, whose attention projections are stored by head. */
+  gpt2?: boolean;
   /** Layers without a residual stream, and with this many rows of an embedding table before them. */
   table?: number;
   decision?: PlacementDecision;
@@ -57,6 +60,18 @@ export function optionsOf(given: PlacedCase, group: Pick<RankGroup, "rank" | "si
     loss: (params, batch) => llamaLoss(shape, params, batch as weft.Tensor),
     evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
   };
+  const gpt2 = defineModel(
+    {
+      ...{ model_type: "gpt2", vocab_size: 24, n_embd: width, n_layer: layers, n_head: 4, n_positions: 16 },
+      ...{ initializer_range: 0.3, embd_pdrop: 0, attn_pdrop: 0, resid_pdrop: 0 },
+    },
+    { task: "causal-lm" },
+  );
+  const fused: StepOptions<never>["task"] = {
+    init: (key) => storedByHead(gpt2, gpt2.init(key)) as never,
+    loss: (params, batch) => gpt2.loss(params, { inputIds: batch as weft.Tensor, labels: batch as weft.Tensor }),
+    evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
+  };
   const rows: StepOptions<Params>["task"] = {
     init(key) {
       const keys = weft.splitKey(key, layers + 2);
@@ -83,7 +98,7 @@ export function optionsOf(given: PlacedCase, group: Pick<RankGroup, "rank" | "si
     evaluate: (_params, batch) => (batch as weft.Tensor).sum(),
   };
   return {
-    task: (given.positions === undefined ? rows : language) as never,
+    task: (given.positions === undefined ? rows : given.gpt2 === true ? fused : language) as never,
     optimizer: adamW({ learningRate: 1e-4 }) as never,
     group,
     dtype: "float32",

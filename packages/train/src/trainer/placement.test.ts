@@ -10,7 +10,7 @@ import type { Stage } from "@weft/core/internal/shard";
 import { scratch } from "../data/testkit.js";
 import { singleRank } from "./group.js";
 import { optionsOf, type PlacedAnswer, type PlacedCase, takeSteps } from "./placed-steps.testkit.js";
-import { planFor } from "./plan-run.js";
+import { explainStep, planFor } from "./plan-run.js";
 import { launchRanks } from "./ranks.js";
 import { decisionOf, type PlacementDecision, parseBytes, parseMemory } from "./state-placement.js";
 
@@ -106,6 +106,31 @@ test("heads, hidden units and the vocabulary over 2 and 3 ranks have the losses 
     const candidate = plan.candidates.find(({ name }) => name === `data 1, model ${size}`)!;
     const decision = decisionOf({ ...plan, ...candidate });
     assert.equal(decision.params.filter(({ dim }) => dim >= 0).length, 15, "seven tensors per layer, and the head");
+    const cases = [{ ...given, decision }];
+    compare(await onRanks(size, cases), cases);
+  }
+});
+
+test("GPT-2's fused attention projection is divided by heads over 2 and 3 ranks, with the losses of one device", {
+  skip,
+}, async () => {
+  const given: PlacedCase = { name: "gpt2", rows: 8, layers: 2, width: 16, positions: 6, steps: 3, gpt2: true };
+  // Collectives cost as much as those of a large model in proportion, so that layers are divided inside and not between them.
+  const link = [{ members: 8, latency: 1e-6, bandwidth: 1e15 }];
+  const links = Object.fromEntries(Object.keys(serverCore.links).map((kind) => [kind, link])) as never;
+  for (const size of [2, 3]) {
+    const inputs = weft.zeros([1, 6], { dtype: "int32" });
+    const { plan } = planFor(optionsOf(given, { rank: 0, size }), { inputs, rows: 8 }, size, undefined, {
+      ...serverCore,
+      links,
+    });
+    const candidate = plan.candidates.find(({ name }) => name === `data 1, model ${size}`)!;
+    const decision = decisionOf({ ...plan, ...candidate });
+    const { fn, roles } = plan.model;
+    // Weights [width, heads, 3, size] by heads, in both layers.
+    const fused = roles.params.flatMap((at, i) => (fn.params[at].shape.length === 4 ? [decision.params[i].dim] : []));
+    assert.deepEqual(fused, [1, 1]);
+    assert.match(explainStep(plan), new RegExp(`data 1, model ${size}`));
     const cases = [{ ...given, decision }];
     compare(await onRanks(size, cases), cases);
   }

@@ -71,6 +71,49 @@ for (const more of ["", "lora: { rank: 2 }"])
     for (const [at, value] of Object.entries(whole)) assert.deepEqual(merged[at].rawSync(), value.rawSync(), at);
   });
 
+test("a memory limit stores GPT-2's attention by head: same losses and export, and resumed in that layout only", async () => {
+  const gpt2 = defineModel(
+    { model_type: "gpt2", vocab_size: 8, n_embd: 8, n_layer: 1, n_head: 2, n_positions: 16, resid_pdrop: 0 },
+    { task: "causal-lm" },
+  );
+  const base = join(folder, "gpt2");
+  await savePretrained(base, gpt2, gpt2.init(key(0)));
+  writeFileSync(join(base, "tokenizer.json"), JSON.stringify(tokenizer));
+  const config = (name: string, options = {}, set: string[] = []) =>
+    load(name, "", { set: ["model.from=gpt2", "model.task=causal-lm", ...set], ...options });
+  const limit = { memory: "1GiB" };
+  const optionsOf = (given: unknown) => (given as { options: Record<string, unknown> }).options;
+  assert.equal(optionsOf(config("limited", limit))["by_head"], true);
+  assert.equal(optionsOf(config("limited", limit, ["model.by_head=false"]))["by_head"], false);
+  for (const other of [config("limited"), load("limited", "", limit), load("limited", "lora: { rank: 2 }", limit)])
+    assert.equal(optionsOf(other)["by_head"], undefined);
+
+  const [files, byHead] = [await train(config("files")), await train(config("limited", limit))];
+  assert.equal(byHead.losses.length, files.losses.length);
+  const far = (a: ArrayLike<unknown>, b: ArrayLike<unknown>): number =>
+    Math.max(...Array.from(a, (value, i) => Math.abs(Number(value) - Number(b[i]))));
+  assert.ok(far(files.losses, byHead.losses) < 1e-4, `${files.losses} and ${byHead.losses}`);
+  for (const name of ["files", "limited"]) await exportRun(join(folder, "runs", name), join(folder, `${name}-export`));
+  const [one, two] = await Promise.all(
+    ["files", "limited"].map((name) => io.load(join(folder, `${name}-export/model.safetensors`))),
+  );
+  assert.deepEqual(Object.keys(two), Object.keys(one));
+  for (const [name, leaf] of Object.entries(one as Record<string, Tensor>)) {
+    const own = (two as Record<string, Tensor>)[name];
+    assert.deepEqual(own.shape, leaf.shape, name);
+    assert.ok(far(leaf.dataSync(), own.dataSync()) < 1e-3, name);
+  }
+
+  await train(config("cut", { ...limit, maxSteps: 5 }));
+  const resumed = await train(config("cut", limit), { resume: true });
+  assert.deepEqual(resumed.losses, byHead.losses.slice(5));
+  await train(config("cut-files", { maxSteps: 5 }));
+  await assert.rejects(
+    train(config("cut-files", limit), { resume: true }),
+    /by_head was none and is true now \(set model/,
+  );
+});
+
 test("own data is a file or a folder of splits, with columns by name", () => {
   mkdirSync(join(folder, "splits"));
   for (const name of ["train.csv", "validation.csv", "test.tsv"]) writeFileSync(join(folder, "splits", name), "a,b\n");

@@ -5,6 +5,8 @@ import type { Progress } from "./progress.js";
 
 /** Options that are paths of data, which is compared by its content. */
 const dataPaths = ["data", "validation", "test"];
+/** Option of the layout of attention projections, which a memory limit changes. */
+const layoutOption = "options.by_head";
 
 /** What determines the training curve, by key; the same on all ranks. */
 export function curveOf(config: RunConfig): Record<string, unknown> {
@@ -30,7 +32,8 @@ export function checkResume(progress: Progress, config: RunConfig, data: string)
   const problems = Object.keys({ ...before, ...now }).flatMap((name) => {
     const [old, given] = [before[name], now[name]].map((value) => JSON.stringify(value) ?? "none");
     if (old === given) return [];
-    return [old.length + given.length > 120 ? `${name} differs` : `${name} was ${old} and is ${given} now`];
+    const advice = name === layoutOption ? " (set model.by_head as it was; distributed.memory turns it on)" : "";
+    return [old.length + given.length > 120 ? `${name} differs` : `${name} was ${old} and is ${given} now${advice}`];
   });
   if (progress.globalBatch !== config.globalBatch)
     problems.push(
