@@ -52,6 +52,26 @@ for (const device of testDevices())
       );
     });
 
+    test("qr and eigenvalues of matrices of zeros, of tiny and of huge numbers", () => {
+      useDevice(device.make());
+      for (const unit of [1e-200, 1, 1e200]) {
+        const a = weft
+          .tensor(
+            [1, 2, 3, -1].map((x) => x * unit),
+            f64,
+          )
+          .reshape([2, 2]);
+        const inUnits = (t: Tensor): number[] => [...(t.dataSync() as Float64Array)].map((x) => x / unit);
+        const values = inUnits(weft.eigvals(a).real()).sort((x, y) => x - y);
+        const r = inUnits(weft.qr(a).r);
+        const expected = [-Math.sqrt(7), Math.sqrt(7), Math.sqrt(10), -1 / Math.sqrt(10), 0, 7 / Math.sqrt(10)];
+        [...values, ...r].forEach((x, i) => void assert.ok(Math.abs(x - expected[i]) < 1e-14, `${unit}: ${x}`));
+      }
+      const { values, vectors } = weft.eig(weft.zeros([3, 3], f64));
+      assert.deepEqual(values.real().arraySync(), [0, 0, 0]);
+      assert.deepEqual(weft.vectorNorm(vectors, { axes: 0 }).arraySync(), [1, 1, 1]);
+    });
+
     test("complex numbers are rounded part by part", () => {
       useDevice(device.make());
       const z = weft.complex(weft.tensor([1.5, -0.25, 2.344], f64), weft.tensor([2.5, -1.75, 6.786], f64));

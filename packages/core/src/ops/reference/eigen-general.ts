@@ -2,7 +2,7 @@
 // triangle, whose eigenvectors follow by substitution.
 import * as c from "./complex.js";
 import { turned } from "./eigen.js";
-import { build, identity, isFiniteMatrix, type Matrix, multiply, norm } from "./matrix.js";
+import { build, identity, isFiniteMatrix, largestSize, type Matrix, multiply, norm } from "./matrix.js";
 
 /** A rotation of rows (p, q) that makes (x, y) into (r, 0); cos is real. */
 function givens(x: c.Complex, y: c.Complex): { cos: number; sin: c.Complex } {
@@ -81,8 +81,10 @@ export function eig(a: Matrix): { values: c.Complex[]; vectors: Matrix } {
   const n = a.length;
   const nan = c.complex(Number.NaN, Number.NaN);
   if (!isFiniteMatrix(a)) return { values: a.map(() => nan), vectors: build(n, n, () => nan) };
-  const { t, q } = schur(a);
-  const scale = Math.max(...t.map((row) => norm(row)), Number.MIN_VALUE);
+  // In units of the largest entry: products of entries, which shifts need, neither over- nor underflow.
+  const unit = largestSize(a.flat()) || 1;
+  const { t, q } = schur(a.map((row) => row.map((x) => c.complex(x.re / unit, x.im / unit))));
+  const scale = Math.max(...t.map((row) => norm(row))) || 1;
   const triangle = build(n, n, (i, j) => (i === j ? c.one : c.zero));
   for (let j = 0; j < n; j++)
     for (let i = j - 1; i >= 0; i--) {
@@ -96,5 +98,5 @@ export function eig(a: Matrix): { values: c.Complex[]; vectors: Matrix } {
     const column = whole.map((row) => row[j]);
     return turned(column.map((x) => c.scale(x, 1 / norm(column))));
   });
-  return { values: t.map((row, i) => row[i]), vectors: build(n, n, (i, j) => columns[j][i]) };
+  return { values: t.map((row, i) => c.scale(row[i], unit)), vectors: build(n, n, (i, j) => columns[j][i]) };
 }

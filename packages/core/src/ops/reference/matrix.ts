@@ -147,8 +147,9 @@ export function qr(a: Matrix): { q: Matrix; r: Matrix } {
       reflectors.push(null);
       continue;
     }
-    const v = [...x];
-    v[0] = c.add(x[0], c.scale(phaseOf(x[0]), length));
+    // In units of the length: squares of the entries, which the reflection needs, neither over- nor underflow.
+    const v = x.map((z) => c.complex(z.re / length, z.im / length));
+    v[0] = c.add(v[0], phaseOf(x[0]));
     reflect(work, v, j);
     for (let i = j + 1; i < m; i++) work[i][j] = c.zero;
     reflectors.push(v);
