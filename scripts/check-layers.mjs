@@ -1,8 +1,9 @@
 // The layer rule: inside a package a folder imports only from folders before it in the list, and only their index.js (or
-// internal.js, which the package does not export). And the rule of names: a type has one meaning.
+// internal.js, which the package does not export). And the rule of names: an exported name has one meaning.
 import { readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { globSync } from "./glob.mjs";
+import { namesInSeveralFiles } from "./modules.mjs";
 import { root } from "./setup.mjs";
 
 const layers = {
@@ -106,23 +107,8 @@ for (const [name, order] of Object.entries(layers)) {
     }
   }
 }
-// A type or class has one meaning: no two files of the published code define the same name.
-const defined = new Map();
-for (const name of Object.keys(layers))
-  for (const file of globSync(
-    join(root, "packages", name, "src"),
-    (path) => /\.tsx?$/.test(path) && !/test/.test(path),
-  ))
-    for (const [, type] of readFileSync(file, "utf8").matchAll(
-      /^export (?:declare )?(?:abstract )?(?:interface|class|type|enum|const|function) ([A-Z]\w*)/gm,
-    )) {
-      const other = defined.get(type);
-      if (other !== undefined && other !== file)
-        problems.push(
-          `${relative(root, file)}: ${type} is defined in ${relative(root, other)} too; one name, one meaning`,
-        );
-      defined.set(type, file);
-    }
+for (const { name, files } of namesInSeveralFiles())
+  problems.push(`${files.join(", ")}: all of them define ${name}; one name, one meaning`);
 // The table of packages in the documentation shows the same layers.
 const page = readFileSync(join(root, "docs/architecture.md"), "utf8");
 for (const [name, order] of Object.entries(layers)) {

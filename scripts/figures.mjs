@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { undocumentedExports } from "../packages/core/dist/testing/examples.js";
 import { entries } from "./docs/entries.mjs";
-import { exportedNames, isTest } from "./modules.mjs";
+import { exportedNames, isTest, namesInSeveralFiles } from "./modules.mjs";
 import { root } from "./setup.mjs";
 
 const text = (path) => readFileSync(join(root, path), "utf8");
@@ -24,12 +24,6 @@ const tests = code.filter((path) => isTest(`/${path}`));
 
 const all = exportedNames().filter(({ file }) => !isTest(`/${file}`));
 const exported = all.filter(({ isReexport }) => !isReexport);
-const places = Map.groupBy?.(exported, ({ name }) => name) ?? groupBy(exported);
-function groupBy(items) {
-  const groups = new Map();
-  for (const item of items) groups.set(item.name, [...(groups.get(item.name) ?? []), item]);
-  return groups;
-}
 // The compiler needs the name of this class in the declarations of other packages.
 const needed = new Set(["Setting"]);
 const unused = all.filter(({ name, isPublic, by }) => !isPublic && by.length === 0 && !needed.has(name));
@@ -73,7 +67,7 @@ if (process.argv.includes("--unused")) {
     "files of code": code.length,
     "files over 600 lines": code.filter((path) => linesOf(path) > 600).length,
     "exported names, without tests": exported.length,
-    "names in more than one file": [...places.values()].filter((list) => list.length > 1).length,
+    "names in more than one file": namesInSeveralFiles().length,
     "exports that nobody imports": unused.length,
     "public names": exported.filter(({ isPublic }) => isPublic).length,
     "public names without TSDoc": new Set(entries.flatMap(({ source }) => undocumentedExports(source))).size,

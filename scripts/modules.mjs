@@ -1,5 +1,5 @@
 // Which exports of the packages are used where: read from the import and export statements of their sources.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { entries } from "./docs/entries.mjs";
 import { globSync } from "./glob.mjs";
@@ -98,6 +98,49 @@ function parse(file, find) {
 const exportsIn = ({ defined, again }) =>
   new Map([...again.map(({ name }) => [name, true]), ...defined.map((name) => [name, false])]);
 
+/**
+ * Whether a name has a qualifier: it is used outside of its folder through a namespace (`build.add`, `io.load`), or it belongs to an
+ * entry point other than the root of its package (`mean` of `@weft/formats/stats`, `destroy` of `@weft/quantum/qutip`).
+ */
+function qualifiedNames(modules) {
+  const namespaces = new Set();
+  const byName = new Set();
+  for (const [file, { uses, again, stars }] of modules) {
+    const add = (to, name) => {
+      if (name === "*") namespaces.add(to);
+      else if (dirname(to) !== dirname(file)) byName.add(to);
+    };
+    for (const { to, name } of uses) add(to, name);
+    for (const { to, as } of again) add(to, as);
+    for (const to of stars) byName.add(to);
+  }
+  /** Files and names that an entry exports, without those of its namespaces. */
+  const exportedBy = (file, name, found = new Set()) => {
+    const { defined, again, stars } = modules.get(file);
+    if (defined.includes(name) || name === "*")
+      for (const own of name === "*" ? defined : [name]) found.add(`${file} ${own}`);
+    for (const { name: as, to, as: original } of again)
+      if (original !== "*" && (name === "*" || name === as)) exportedBy(to, original, found);
+    for (const to of stars) exportedBy(to, name, found);
+    return found;
+  };
+  const namespacesOf = (file) => {
+    const { again, stars } = modules.get(file);
+    return [...again.filter(({ as }) => as === "*").map(({ to }) => to), ...stars.flatMap(namespacesOf)];
+  };
+  const roots = new Set();
+  const others = new Set();
+  for (const folder of readdirSync(join(root, "packages")))
+    for (const [key, source] of existsSync(join(root, "packages", folder, "package.json")) ? exportsOf(folder) : []) {
+      const entry = source.replace(/\.js$/, ".ts");
+      if (!modules.has(entry) || key.includes("/internal")) continue;
+      for (const one of exportedBy(entry, "*")) (key.split("/").length === 2 ? roots : others).add(one);
+      for (const to of namespacesOf(entry)) for (const one of exportedBy(to, "*")) others.add(one);
+    }
+  return (file, name) =>
+    (namespaces.has(file) && !byName.has(file)) || (others.has(`${file} ${name}`) && !roots.has(`${file} ${name}`));
+}
+
 /** Every exported name of the packages: its file, whether it is exported again from another file, whether a public entry exports it, and the files that import it. */
 export function exportedNames() {
   const files = sources();
@@ -121,6 +164,7 @@ export function exportedNames() {
   };
   for (const [file, { uses }] of modules) for (const { to, name } of uses) mark(to, name, file);
   for (const { source } of entries) mark(join(root, source), "*", "public");
+  const isQualified = qualifiedNames(modules);
   return files
     .filter((file) => file.includes("/src/"))
     .flatMap((file) =>
@@ -131,8 +175,21 @@ export function exportedNames() {
           name,
           isReexport,
           isPublic: by.includes("public"),
+          isQualified: isQualified(file, name),
           by: by.filter((one) => one !== "public").map((one) => relative(root, one)),
         };
       }),
     );
+}
+
+/**
+ * Exported names that more than one file defines. Functions and values with a qualifier do not count (see `qualifiedNames`); types
+ * do, because their names stand alone in declarations and messages.
+ */
+export function namesInSeveralFiles() {
+  const places = new Map();
+  for (const { file, name, isReexport, isQualified } of exportedNames())
+    if (!isReexport && !isTest(`/${file}`) && (!isQualified || /^[A-Z]/.test(name)))
+      places.set(name, [...(places.get(name) ?? []), file]);
+  return [...places].filter(([, files]) => files.length > 1).map(([name, files]) => ({ name, files }));
 }

@@ -3,7 +3,7 @@
 import { predictParts } from "@weft/cluster";
 import { h200, type Rates } from "@weft/core/internal/cost";
 import { type GraphFn, WeftError } from "@weft/core/internal/graph";
-import { partition, planSharding, type ShardingPlan } from "@weft/core/internal/shard";
+import { partitionFunction, planSharding, type ShardingPlan } from "@weft/core/internal/shard";
 import { copyGraph, simplify } from "@weft/core/internal/transform";
 import { batchOf, graphOf, type RowSpec, resizeBatch } from "./rows.js";
 
@@ -26,7 +26,8 @@ function planRow(row: RowSpec, devices: number, rates: Rates): { fn: GraphFn; pl
 export function expectRow(row: RowSpec, devices: number, rates: Rates): number {
   const { fn, plan: made } = planRow(row, devices, rates);
   const { mesh, params, strategy, results } = made;
-  return predictParts(partition(fn, { mesh, params, strategy: (node) => strategy(node), results }), rates).seconds;
+  return predictParts(partitionFunction(fn, { mesh, params, strategy: (node) => strategy(node), results }), rates)
+    .seconds;
 }
 
 interface RowPrediction {

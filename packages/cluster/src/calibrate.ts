@@ -4,7 +4,7 @@ import { cpus } from "node:os";
 import type { Rates } from "@weft/core/internal/cost";
 import { type Device, ShmGroup } from "@weft/core/internal/device";
 import { allAgree, isQuiet, knownRates, measureGroup, ratesOf, saveRates } from "@weft/core/internal/runtime";
-import { log } from "./debug.js";
+import { logDebug } from "./debug.js";
 import { clusterSettings } from "./settings.js";
 
 /** The workers of one launcher: this worker's rank among them, their number, and the name of their group. */
@@ -49,7 +49,7 @@ export function workerRates(device: Device, { calibrate, neighbors }: CalibrateO
 function announce(): void {
   const text = "measuring this device for the planner, once per machine (WEFT_RATES=assumed skips it)";
   if (process.stderr.isTTY) process.stderr.write(`weft worker: ${text}\n`);
-  log("worker", () => text);
+  logDebug("worker", () => text);
 }
 
 function measureTogether(device: Device, { rank, count, name }: Neighbors, isForced: boolean): Rates | null {
@@ -64,7 +64,7 @@ function measureTogether(device: Device, { rank, count, name }: Neighbors, isFor
     group.barrier();
     return rates ?? knownRates(device, count);
   } catch (error) {
-    log("worker", () => `the workers could not measure together: ${(error as Error).message}`);
+    logDebug("worker", () => `the workers could not measure together: ${(error as Error).message}`);
     return null;
   } finally {
     device.group = null;

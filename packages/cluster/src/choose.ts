@@ -84,7 +84,7 @@ function hostFor(
 }
 
 /** The best plan for the workers of one host, and for all hosts with the rates of the network. */
-export function choose(fn: GraphFn, options: ChooseOptions): ShardingChoice {
+export function chooseSharding(fn: GraphFn, options: ChooseOptions): ShardingChoice {
   const { devices, rates, params, hosts = [range(devices)] } = options;
   const ranks = islandOf(params, options.islands ?? [range(devices)]);
   const near = hosts.map((host) => host.filter((rank) => ranks.includes(rank))).filter((host) => host.length > 0);

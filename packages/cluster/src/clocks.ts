@@ -133,7 +133,7 @@ export const loaderBytes = loaderLines * loaderWords * 7;
  * What loading data costs a host: a file is written, read and split into lines and numbers. Only this process's own file in
  * the system's temporary folder is used.
  */
-export function load(): number {
+export function loadData(): number {
   const line = Array.from({ length: loaderWords }, (_, i) => String(100_000 + i)).join(" ");
   const file = join(tmpdir(), `weft-preflight-${process.pid}-${Math.random().toString(36).slice(2)}`);
   try {

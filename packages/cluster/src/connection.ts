@@ -4,7 +4,7 @@ import { WeftError } from "@weft/core/internal/graph";
 import { AnnouncedWorkers } from "./announced-workers.js";
 import type { Measurement } from "./clocks.js";
 import { DataLink, reopenedMs } from "./data-link.js";
-import { log } from "./debug.js";
+import { logDebug } from "./debug.js";
 import { Outbox } from "./outbox.js";
 import { isAlive } from "./process-state.js";
 import {
@@ -132,7 +132,7 @@ export class Connection {
           if (!more) clearTimeout(late);
           ({ client: this.client, dispatcher: this.dispatcher } = message);
           this.#follow({ ...message, joined: message.workers, lost: [] }, bytes);
-          log(
+          logDebug(
             "client",
             () => `connected to ${message.dispatcher} as client ${this.client}: ${this.workers.length} workers`,
           );
@@ -205,7 +205,7 @@ export class Connection {
 
   #end(reason: string, reject: (error: Error) => void): void {
     this.lost ??= reason;
-    log("client", () => reason);
+    logDebug("client", () => reason);
     for (const link of this.#links.values()) link.fail(this.lost);
     this.#channel?.stream.end();
     this.#channel?.close();
@@ -265,7 +265,7 @@ export class Connection {
     link?.fail(reason);
     this.#links.delete(worker);
     this.#releaseWhenEnded(worker, link?.reader ?? null);
-    log("client", () => reason);
+    logDebug("client", () => reason);
   }
 
   /**

@@ -9,7 +9,7 @@ const isLogging = (part: Part): boolean => clusterSettings.debug[part].get();
 
 const begin = performance.now();
 
-export function log(part: Part, text: () => string): void {
+export function logDebug(part: Part, text: () => string): void {
   if (isLogging(part))
     process.stderr.write(`[${part} ${((performance.now() - begin) / 1e3).toFixed(3)}] ${printable(text())}\n`);
 }

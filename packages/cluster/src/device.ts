@@ -22,7 +22,7 @@ import { denseStrides } from "./boxes.js";
 import { ClusterBuffer, isGone, withCallSite } from "./buffer.js";
 import type { Connection } from "./connection.js";
 import { maxConstantBytes } from "./constants.js";
-import { log } from "./debug.js";
+import { logDebug } from "./debug.js";
 import { ClusterError, LostTensorError } from "./errors.js";
 import { type ClusterFunction, ExecutableCache } from "./executable-cache.js";
 import { delay, fetchTensor } from "./fetch.js";
@@ -268,7 +268,10 @@ export class ClusterDevice implements Device {
     if (typeof done === "string") return done;
     this.counts.recomputed += done.made;
     this.connection.send({ t: "recomputed", tensors: done.made });
-    log("client", () => `${done.made} tensors are recomputed by ${done.calls} calls, ${done.sent} are uploaded again`);
+    logDebug(
+      "client",
+      () => `${done.made} tensors are recomputed by ${done.calls} calls, ${done.sent} are uploaded again`,
+    );
     return null;
   }
 

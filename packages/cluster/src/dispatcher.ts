@@ -6,7 +6,7 @@ import { shortened, WeftError } from "@weft/core/internal/graph";
 import { Admission } from "./admission.js";
 import { overQuota } from "./backlog.js";
 import { checkCollectives } from "./collectives.js";
-import { log } from "./debug.js";
+import { logDebug } from "./debug.js";
 import { canReach, checkDefine, checkTensors, checkWorker } from "./dispatcher-checks.js";
 import {
   type ClientEntry,
@@ -116,7 +116,7 @@ export class Dispatcher {
     }
     dispatcher.#admission.port = dispatcher.port;
     dispatcher.#timer = setInterval(() => dispatcher.#checkWorkers(), 500);
-    log("dispatcher", () => `${dispatcher.id} listens on port ${dispatcher.port}`);
+    logDebug("dispatcher", () => `${dispatcher.id} listens on port ${dispatcher.port}`);
     return dispatcher;
   }
 
@@ -166,7 +166,7 @@ export class Dispatcher {
   }
 
   #refuse(stream: ServerStream, message: string): void {
-    log("dispatcher", () => `refused: ${message}`);
+    logDebug("dispatcher", () => `refused: ${message}`);
     stream.write(encode({ t: "refused", message: shortened(message) } satisfies ToClient));
     stream.end();
   }
@@ -203,7 +203,7 @@ export class Dispatcher {
     this.#workers.set(id, entry);
     this.#toWorker(entry, { t: "welcome", worker: id, key: entry.key });
     for (const client of this.#clients.values()) this.#introduce(entry, client);
-    log("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
+    logDebug("dispatcher", () => `${id} joined: ${facts.device}, process ${facts.process.pid}`);
     this.#changes.joined(entry);
     const ended = `worker ${id} (${facts.device}, process ${facts.process.pid}) ended`;
     whenOver(stream, () => this.#workerEnded(entry, ended));
@@ -212,7 +212,7 @@ export class Dispatcher {
         this.#fromWorker(entry, decode(fromWorker, more));
       } catch (error) {
         // An invalid message must not disconnect a worker that other clients use.
-        log("dispatcher", () => `${id}: message ignored: ${(error as Error).message}`);
+        logDebug("dispatcher", () => `${id}: message ignored: ${(error as Error).message}`);
       }
     };
   }
@@ -245,7 +245,7 @@ export class Dispatcher {
     } else if (message.t === "failed") {
       const { client, ...rest } = message;
       const { id } = worker.info;
-      log("dispatcher", () => `${id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
+      logDebug("dispatcher", () => `${id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
       const entry = this.#clients.get(client);
       // A worker speaks for the tensors that it has been told to make, and for nobody else's.
       const ids = rest.ids.filter((tensor) => entry?.holders.get(tensor)?.includes(id));
@@ -254,7 +254,7 @@ export class Dispatcher {
       const [entry, upload] = [this.#clients.get(message.client), `${worker.info.id}/${message.id}`];
       if (entry !== undefined) this.#arrived(entry, (one) => one === upload);
     } else if (message.t === "broken") {
-      log("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; programs will use a new one`);
+      logDebug("dispatcher", () => `${worker.info.id}: group ${message.group} is broken; programs will use a new one`);
       const { id } = worker.info;
       const isMember = [...this.#clients.values()].some(({ programs }) =>
         groupsWith(id, programs.values()).has(message.group),
@@ -270,7 +270,7 @@ export class Dispatcher {
   }
 
   #removed(worker: WorkerEntry, reason: string): void {
-    log("dispatcher", () => reason);
+    logDebug("dispatcher", () => reason);
     for (const client of this.#clients.values()) this.#arrived(client, (one) => one.startsWith(`${worker.info.id}/`));
     this.#changes.lost(worker.info.id, reason);
     this.#heard(worker.info.id);
@@ -408,7 +408,7 @@ export class Dispatcher {
     };
     this.#clients.set(client.id, client);
     for (const worker of this.#workers.values()) this.#introduce(worker, client);
-    log("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
+    logDebug("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
     // Pending ones are announced to everybody with the next change.
     const known = this.#available().filter(({ info }) => !this.#changes.announces(info.id));
     this.#tellJoined(client, known, [], true);
@@ -451,7 +451,7 @@ export class Dispatcher {
   #toClient(client: ClientEntry, message: ToClient): void {
     client.out.write(encode(message));
     if (client.out.unread <= maxUnread) return;
-    log("dispatcher", () => `client ${client.id} does not read its messages`);
+    logDebug("dispatcher", () => `client ${client.id} does not read its messages`);
     this.#clientEnded(client);
     client.stream.destroy();
   }
@@ -460,7 +460,7 @@ export class Dispatcher {
     if (!this.#clients.delete(client.id)) return;
     this.#plans.left(client.id);
     client.stream.end();
-    log("dispatcher", () => `client ${client.id} left; its tensors are freed`);
+    logDebug("dispatcher", () => `client ${client.id} left; its tensors are freed`);
     for (const worker of this.#workers.values()) {
       this.#toWorker(worker, { t: "leave", client: client.id });
       // A worker that computes reads this at once, and the other when it has finished.
@@ -536,7 +536,7 @@ export class Dispatcher {
     }
     client.programs.set(program, { members, group: group?.name ?? null, problem });
     if (problem !== null) return;
-    log(
+    logDebug(
       "dispatcher",
       () =>
         `client ${client.id} defines program ${program} for ${members.join(", ")}${group === null ? "" : ` (group ${group.name})`}`,
@@ -579,7 +579,7 @@ export class Dispatcher {
       return;
     }
     for (const id of message.outputs) client.holders.set(id, members);
-    log("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
+    logDebug("dispatcher", () => `client ${client.id} runs program ${message.program} on ${members.join(", ")}`);
     const { free = [], ...rest } = message;
     const here = free.filter((id) => sameMembers(client.holders.get(id), members));
     const text = instruction({ ...rest, client: client.id, free: here.length > 0 ? here : undefined });

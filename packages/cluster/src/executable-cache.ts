@@ -7,16 +7,16 @@ import { type DType, type GraphFn, type Shape, toPlain, WeftError } from "@weft/
 import type { Value } from "@weft/core/internal/ops";
 import { tape } from "@weft/core/internal/runtime";
 import { settings } from "@weft/core/internal/settings";
-import { type Partitioned, type Placement, partition } from "@weft/core/internal/shard";
-import { type ChooseOptions, choose, type ShardingChoice } from "./choose.js";
+import { type Partitioned, type Placement, partitionFunction } from "@weft/core/internal/shard";
+import { type ChooseOptions, chooseSharding, type ShardingChoice } from "./choose.js";
 import { distinctFunctions, hasCollective } from "./collectives.js";
 import type { Connection } from "./connection.js";
 import { scatterConstants } from "./constants.js";
-import { log } from "./debug.js";
+import { logDebug } from "./debug.js";
 import { reportPlan } from "./plan-report.js";
 import { type CallPrediction, predictParts, predictWhole } from "./predict.js";
 import type { ConstantArguments } from "./protocol.js";
-import { betweenHosts, ratesFor, speedsOf, withoutLinks } from "./rates.js";
+import { betweenHosts, ratesFor, withoutLinks, workerSpeeds } from "./rates.js";
 import { hostsOf, islandsOf } from "./reach.js";
 import { renumber } from "./renumber.js";
 
@@ -60,7 +60,7 @@ export class ExecutableCache {
   /** The user's sharding constraints. */
   constraints: Pick<ChooseOptions, "rules" | "mesh"> = {};
   /** The planner; tests may replace it. */
-  chooser: (fn: GraphFn, options: ChooseOptions) => ShardingChoice = choose;
+  chooser: (fn: GraphFn, options: ChooseOptions) => ShardingChoice = chooseSharding;
   planned = 0;
   /** What was called last: predictions and explanations are about it, also where its plan was made earlier. */
   #last: ShardedExecutable | null = null;
@@ -91,7 +91,7 @@ export class ExecutableCache {
   #predictAmong(plan: Partitioned, ranks: readonly number[]): CallPrediction {
     const members = ranks.map((rank) => this.connection.workers[rank]);
     const isFar = hostsOf(members).length > 1;
-    const speeds = speedsOf(this.connection.workers);
+    const speeds = workerSpeeds(this.connection.workers);
     return predictParts(
       plan,
       isFar ? betweenHosts(this.rates, members) : this.rates,
@@ -122,7 +122,7 @@ export class ExecutableCache {
         executables.delete(old);
       }
       const choice = this.#choose(call, placements);
-      ready = this.#lower(call, choice, partition(call.fn, choice));
+      ready = this.#lower(call, choice, partitionFunction(call.fn, choice));
     } else if (!ready.settled) ready = this.#replan(call, placements, ids, ready);
     executables.set(key, ready);
     ready.last = [...ids];
@@ -137,7 +137,7 @@ export class ExecutableCache {
     const enabled = settings.autoShard.get();
     const { workers } = this.connection;
     const places = { islands: islandsOf(workers), hosts: hostsOf(workers) };
-    const speeds = speedsOf(workers);
+    const speeds = workerSpeeds(workers);
     const between = (ranks: readonly number[]): Rates =>
       betweenHosts(
         rates,
@@ -154,7 +154,7 @@ export class ExecutableCache {
       const kernels = { seconds: predict().seconds, single: predictWhole(call.fn, this.rates).seconds };
       return choice.explain?.(partitioned.moves, kernels) ?? choice.why;
     };
-    log("planner", explain);
+    logDebug("planner", explain);
     this.planned++;
     const ranks = [...choice.mesh.ranks];
     const functions = new Map(ranks.map((rank, i) => [rank, partitioned.functions[i]]));
@@ -195,12 +195,12 @@ export class ExecutableCache {
     if (now.partitioned.moves.length === 0 || !again.some(Boolean)) return now;
     const free = placements.map((placement, i) => (again[i] ? null : placement));
     let choice = this.#choose(call, free);
-    let partitioned = partition(call.fn, choice);
+    let partitioned = partitionFunction(call.fn, choice);
     if (partitioned.moves.length > 0 && again.every(Boolean)) {
       const still = this.#choose(call, free, withoutLinks(this.rates));
       if (still.seconds <= choice.seconds * communicationFreeMargin) {
         choice = still;
-        partitioned = partition(call.fn, still);
+        partitioned = partitionFunction(call.fn, still);
       }
     }
     const moves = partitioned.moves.length;

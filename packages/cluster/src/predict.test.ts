@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { h200, type Rates } from "@weft/core/internal/cost";
 import { build } from "@weft/core/internal/ops";
-import { Mesh, Placement, partition } from "@weft/core/internal/shard";
+import { Mesh, Placement, partitionFunction } from "@weft/core/internal/shard";
 import { predictParts } from "./predict.js";
 
 const { links, ...alone } = h200;
@@ -22,7 +22,7 @@ test("the largest shard decides, at the rates of that many devices", () => {
   const x = build.input([7, 1000], "float32");
   const fn = { params: [x], outputs: [build.neg(x)] };
   const mesh = Mesh.of({ d: 2 });
-  const parts = partition(fn, { mesh, params: [Placement.split(mesh, x.shape, { 0: "d" })] });
+  const parts = partitionFunction(fn, { mesh, params: [Placement.split(mesh, x.shape, { 0: "d" })] });
   // Four rows of seven: 16 kB in, 16 kB out.
   const { seconds, rates: name, assumed } = predictParts(parts, rates);
   assert.ok(Math.abs(seconds - (1e-3 + 32e-6)) < 1e-12, String(seconds));

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { seededRandom } from "@weft/formats/stats";
 import type { Measurement } from "./clocks.js";
-import { effectiveSeconds, judge, type LinkRow, type WorkerRow } from "./preflight-judge.js";
+import { effectiveSeconds, judgePreflight, type LinkRow, type WorkerRow } from "./preflight-judge.js";
 
 interface Fault {
   what: "worker" | "host" | "link";
@@ -74,7 +74,7 @@ test("faults of every kind are named, and nothing else", () => {
       else if (free.length > 1)
         faults.push({ what: "link", places: [free.pop()!, free.pop()!].sort((a, b) => a - b), by: by + 1 });
     }
-    const { findings } = judge(...cluster(random, count, faults));
+    const { findings } = judgePreflight(...cluster(random, count, faults));
     injected += faults.length;
     const texts = faults.map(({ what, places }) => `${what} ${places.map((place) => `w${place}`).join()}`);
     const said = findings.map(({ what, workers }) => `${what} ${workers.join()}`);
@@ -100,7 +100,7 @@ test("time that other processes take away does not count, time that a quota take
 test("two that differ, and a crowded worker, are undecided", () => {
   const random = seededRandom(2);
   const [rows, links] = cluster(random, 2, [{ what: "worker", places: [0], by: 2, how: "clock" }]);
-  const two = judge(rows, links);
+  const two = judgePreflight(rows, links);
   assert.deepEqual(two.findings, []);
   assert.match(two.undecided.join(), /w0: products: .*/);
   assert.match(two.undecided.join(), /links between hosts: 1 cannot be compared/);
@@ -109,7 +109,7 @@ test("two that differ, and a crowded worker, are undecided", () => {
     sample.wait += 9 * sample.cpu;
     sample.wall += 9 * sample.cpu;
   }
-  const crowded = judge(many, []);
+  const crowded = judgePreflight(many, []);
   assert.deepEqual(crowded.findings, []);
   assert.match(crowded.undecided.join(), /w1: .*other processes use its processors/);
 });
@@ -121,14 +121,14 @@ test("links that vary, or were measured twice only, are not named", () => {
       ...row,
       seconds: row.seconds.slice(0, samples).map((seconds) => seconds * (1 + 4 * random())),
     }));
-  const few = judge([], rows(2));
+  const few = judgePreflight([], rows(2));
   assert.deepEqual(few.findings, []);
   assert.match(few.undecided.join(), /no time to look again|^$/);
-  assert.ok(judge([], rows(8)).findings.length <= 1);
+  assert.ok(judgePreflight([], rows(8)).findings.length <= 1);
 });
 
 test("of three hosts the one with slow links is named", () => {
-  const { findings } = judge(...cluster(seededRandom(4), 3, [{ what: "host", places: [1], by: 25 }]));
+  const { findings } = judgePreflight(...cluster(seededRandom(4), 3, [{ what: "host", places: [1], by: 25 }]));
   assert.deepEqual(
     findings.map(({ what, workers }) => [what, ...workers]),
     [["host", "w1"]],

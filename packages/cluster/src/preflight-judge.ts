@@ -287,7 +287,7 @@ function judgeLinks(rows: readonly LinkRow[], near: boolean, busy: ReadonlyMap<s
 }
 
 /** Names what is slow. */
-export function judge(workers: readonly WorkerRow[], links: readonly LinkRow[]): PreflightVerdict {
+export function judgePreflight(workers: readonly WorkerRow[], links: readonly LinkRow[]): PreflightVerdict {
   const { slow, ...own } = judgeWorkers(workers);
   const all = [
     own,

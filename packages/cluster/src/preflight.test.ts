@@ -13,7 +13,7 @@ import { connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
 import { measuredLinks, saveReport } from "./network-rates.js";
 import { preflight } from "./preflight.js";
-import { ratesFor, speedsOf } from "./rates.js";
+import { ratesFor, workerSpeeds } from "./rates.js";
 import { skip as noCompiler, testWorker } from "./workers.testkit.js";
 
 const main = fileURLToPath(new URL("./main.js", import.meta.url));
@@ -76,7 +76,7 @@ test("a slow worker and a slow host are named, and the planner gets their rates"
       const workers = [...cluster.workers];
       assert.equal(measuredLinks(workers), null);
       assert.ok(saveReport(report, workers));
-      const [first, ...others] = speedsOf(workers);
+      const [first, ...others] = workerSpeeds(workers);
       assert.ok(first === 1 && others.every((speed) => speed > 1.5), `${[first, ...others]}`);
       assert.match(ratesFor(workers).name, /preflight/);
       // 50 megabits are 6.25 MB/s: all four are as slow as the cable of one, the others are not.

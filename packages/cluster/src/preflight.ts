@@ -7,7 +7,7 @@ import type { Cluster } from "./connect.js";
 import { saveReport } from "./network-rates.js";
 import {
   bestOf,
-  judge,
+  judgePreflight,
   type LinkRow,
   type PreflightFinding,
   suspectLinks,
@@ -368,7 +368,7 @@ class Preflight {
         samples: seconds,
       })),
       collectives: this.collectives,
-      ...judge(this.workers, this.links),
+      ...judgePreflight(this.workers, this.links),
       seconds: (performance.now() - this.begin) / 1e3,
     };
   }

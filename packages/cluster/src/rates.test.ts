@@ -5,7 +5,7 @@ import { h200, type Rates } from "@weft/core/internal/cost";
 import { type CollectiveKind, collectiveKinds } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { assumedRates } from "./assumed-rates.js";
-import { choose } from "./choose.js";
+import { chooseSharding } from "./choose.js";
 import { groupLinks } from "./network-rates.js";
 import type { PreflightCollective } from "./preflight.js";
 import type { WorkerInfo } from "./protocol.js";
@@ -107,7 +107,7 @@ test("the explanation of a plan says that its rates are assumed", () => {
   const x = build.input([512, 512], "float32");
   const fn = { params: [x], outputs: [build.matmul(x, x)] };
   const rates = ratesFor([worker({ accelerator: gpus.t4 }), worker({ accelerator: gpus.t4 })]);
-  const choice = choose(fn, { devices: 2, rates, params: [null], donated: [false], enabled: true });
+  const choice = chooseSharding(fn, { devices: 2, rates, params: [null], donated: [false], enabled: true });
   assert.match(choice.explain!([], { seconds: 1, single: 1 }), /predicted for GPU workers of 40 .*\(assumed\)/);
 });
 

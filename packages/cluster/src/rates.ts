@@ -99,7 +99,7 @@ const leastUneven = 1.15;
 const mostUneven = 64;
 
 /** How many times faster than the slowest worker each one computes products: all 1 where they are about the same. */
-export function speedsOf(workers: readonly WorkerInfo[]): number[] {
+export function workerSpeeds(workers: readonly WorkerInfo[]): number[] {
   const speeds = workers.map((worker) =>
     matmulRate(ratesOfWorker(worker), "float32", measuredSide, measuredSide, measuredSide),
   );

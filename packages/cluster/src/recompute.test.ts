@@ -8,7 +8,7 @@ import { h200 } from "@weft/core/internal/cost";
 import { arena } from "@weft/core/internal/device";
 import type { TensorValue } from "@weft/core/internal/runtime";
 import { ClusterBuffer } from "./buffer.js";
-import { choose } from "./choose.js";
+import { chooseSharding } from "./choose.js";
 import { type Cluster, connect } from "./connect.js";
 import { Lineage, type LineageHooks } from "./lineage.js";
 import { type ClusterStatus, watch } from "./watch.js";
@@ -33,7 +33,7 @@ async function begin(devices: number, env: Record<string, string> = {}): Promise
 
 /** Plans with GPU rates, which prefer replicated computation over communication. */
 const planAsGpus = ({ device }: Cluster): void => {
-  device.executables.chooser = (fn, options) => choose(fn, { ...options, rates: h200 });
+  device.executables.chooser = (fn, options) => chooseSharding(fn, { ...options, rates: h200 });
 };
 const planners: Record<string, (cluster: Cluster) => void> = { "its own rates": () => {}, "a GPU's rates": planAsGpus };
 

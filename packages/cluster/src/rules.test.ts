@@ -6,7 +6,7 @@ import { afterEach, test } from "node:test";
 import { h200 } from "@weft/core/internal/cost";
 import { inScope } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
-import { choose } from "./choose.js";
+import { chooseSharding } from "./choose.js";
 import { rulesFromEnvironment } from "./rules.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-rules-"));
@@ -27,9 +27,9 @@ test("rules of a YAML file decide how a named part is split, even a small one", 
   const y = inScope({ name: "encoder.0", backward: false }, () => build.unary("exp", x));
   const fn = { params: [x], outputs: [y] };
   const options = { devices: 4, rates: h200, params: [null], donated: [false], enabled: true };
-  assert.equal(choose(fn, options).mesh.size, 1);
+  assert.equal(chooseSharding(fn, options).mesh.size, 1);
   use("scopes:\n  encoder:\n    shard: { axis: 1, mesh: wide }\n");
-  const choice = choose(fn, options);
+  const choice = chooseSharding(fn, options);
   assert.equal(String(choice.mesh), "wide=4");
   assert.deepEqual(choice.strategy?.(y), { split: { wide: 1 }, carry: [] });
 });

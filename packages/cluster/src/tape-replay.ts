@@ -1,6 +1,6 @@
 // Replays a tape: runs the recorded functions on the recorded data, on any device or cluster, and compares every
 // fetched result with the recorded one.
-import { checkArguments, type Device, type DeviceBuffer, type Executable } from "@weft/core/internal/device";
+import { checkBuffers, type Device, type DeviceBuffer, type Executable } from "@weft/core/internal/device";
 import {
   bfloat16Value,
   bytesOf,
@@ -67,7 +67,7 @@ export async function replay(tape: TapeFile, device: Device): Promise<ReplayResu
     } else if (line.type === "run") {
       const { fn, executable } = programs.get(line.program) ?? missing(line.program);
       const given = line.inputs.map(need);
-      checkArguments(fn, given);
+      checkBuffers(fn, given);
       if (line.outputs.length !== fn.outputs.length)
         throw new WeftError(`replay: a run names ${line.outputs.length} results of ${fn.outputs.length}`);
       const made = executable.run(given);

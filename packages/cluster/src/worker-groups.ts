@@ -11,7 +11,7 @@ import {
 } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import type { BackgroundThread } from "./background.js";
-import { log } from "./debug.js";
+import { logDebug } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
 import type { ToWorker } from "./protocol.js";
 import { FailedError, type Failure } from "./store.js";
@@ -51,7 +51,7 @@ export class WorkerGroups {
         if (clientOf(old) === clientOf(name) && generationOf(old) !== generationOf(name)) this.#close(old, other);
       if (this.#groups.size >= maxGroups)
         throw new WeftError(`this worker is in ${maxGroups} groups already; use fewer sets of workers`);
-      log("worker", () => `joins group ${name} as ${wanted.rank} of ${wanted.size}`);
+      logDebug("worker", () => `joins group ${name} as ${wanted.rank} of ${wanted.size}`);
       try {
         const host = this.#connect(wanted);
         group = this.device.joinGroup?.(host) ?? host;
@@ -148,7 +148,7 @@ export function joinJob(): boolean {
     MpiGroup.join().close();
     return true;
   } catch (error) {
-    log("worker", () => `MPI is not used: ${(error as Error).message}`);
+    logDebug("worker", () => `MPI is not used: ${(error as Error).message}`);
     return false;
   }
 }

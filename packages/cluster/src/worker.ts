@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Rates } from "@weft/core/internal/cost";
 import {
   type CachedExecutable,
-  checkArguments,
+  checkBuffers,
   createDevice,
   type Device,
   type DeviceBuffer,
@@ -20,12 +20,12 @@ import { instructionRecords } from "@weft/core/internal/runtime";
 import { BackgroundThread } from "./background.js";
 import { denseStrides } from "./boxes.js";
 import { type CalibrateOptions, workerRates } from "./calibrate.js";
-import { load, startClocks } from "./clocks.js";
+import { loadData, startClocks } from "./clocks.js";
 import { withRank } from "./collectives.js";
 import { Compilations } from "./compilations.js";
 import { CurrentWork } from "./current-work.js";
 import { DataServer } from "./data-server.js";
-import { log } from "./debug.js";
+import { logDebug } from "./debug.js";
 import { rankFromEnvironment } from "./environment.js";
 import { failureOf } from "./failure.js";
 import { inHeaders } from "./frames.js";
@@ -150,7 +150,7 @@ export class Worker {
         if (this.#stopped) break;
         if (problem instanceof WeftError) throw problem;
         if (!everConnected && performance.now() > deadline) throw new WeftError(problem);
-        log("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
+        logDebug("worker", () => `connection to ${host}:${port} lost (${problem}); trying again`);
         await new Promise((resolve) => setTimeout(resolve, everConnected ? 300 : 100));
       }
     } finally {
@@ -206,7 +206,7 @@ export class Worker {
               this.id = message.worker;
               const { worker, key } = message;
               this.#background?.report({ host, port, security: this.#security, worker, key });
-              log("worker", () => `this is ${this.id} on ${this.device.name}`);
+              logDebug("worker", () => `this is ${this.id} on ${this.device.name}`);
               onReady(this.id);
             } else this.#enqueue(message, bytes.length / messages.length);
           }
@@ -340,7 +340,7 @@ export class Worker {
   /** Marks the outputs of a failed instruction as failed for its client; instructions of other clients continue. */
   #failMessage(message: ToWorker, error: Error): void {
     const failure = failureOf(error);
-    log("worker", () => `"${message.t}" failed: ${failure.message}`);
+    logDebug("worker", () => `"${message.t}" failed: ${failure.message}`);
     const ids = message.t === "run" ? message.outputs : message.t === "upload" ? [message.id] : [];
     if (!("client" in message) || ids.length === 0) return;
     for (const id of ids) this.#spaces.get(message.client)?.fail(id, failure);
@@ -365,7 +365,7 @@ export class Worker {
     else if (message.t === "forget") this.#forget(`${message.client}/${message.program}`);
     else if (message.t === "probe") {
       const stop = startClocks();
-      load();
+      loadData();
       this.#data.notify(message.client, { measured: stop(message.measure) });
     }
   }
@@ -389,7 +389,7 @@ export class Worker {
     for (const key of [...this.#programs.keys()]) if (key.startsWith(`${client}/`)) this.#forget(key);
     this.#groups.leave(client);
     if (this.#spaces.size === 0) this.device.trim();
-    log("worker", () => `client ${client} left`);
+    logDebug("worker", () => `client ${client} left`);
   }
 
   #define(message: Extract<ToWorker, { t: "define" }>): void {
@@ -408,14 +408,14 @@ export class Worker {
       entry.executable = executable;
       // It was forgotten meanwhile.
       if (this.#programs.get(key) !== entry) executable.release();
-      log(
+      logDebug(
         "worker",
         () => `program ${program} of client ${client}: ${executable.value.executable.kernels.length} kernels`,
       );
     };
     const fail = (error: Error): void => {
       entry.problem = failureOf(error);
-      log("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem?.message}`);
+      logDebug("worker", () => `program ${program} of client ${client} cannot run: ${entry.problem?.message}`);
     };
     try {
       const fn = decodeFunction(group === null ? graph : withRank(graph, group.rank));
@@ -467,7 +467,7 @@ export class Worker {
       for (const id of outputs) space.fail(id, failure);
       const { id } = this;
       this.#send({ t: "failed", client, ids: outputs, ...failure, worker: id });
-      log("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${failure.message}`);
+      logDebug("worker", () => `program ${program} of client ${client} failed on [${inputs}]: ${failure.message}`);
     }
   }
 
@@ -479,7 +479,7 @@ export class Worker {
     const bytes = fn.outputs.reduce((n, o) => n + numel(o.shape) * bytesOf(o.dtype), 0);
     space.admit(outputs.length, bytes);
     const buffers = inputs.map((id) => space.get(id).buffer);
-    checkArguments(fn, buffers);
+    checkBuffers(fn, buffers);
     const given = inputs.filter((_, i) => entry.donated[i]);
     if (given.some((id) => inputs.indexOf(id) !== inputs.lastIndexOf(id)))
       throw new WeftError("run: a donated tensor is also another argument");

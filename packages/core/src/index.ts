@@ -1,7 +1,7 @@
 // Public API of @weft/core: differentiable tensors for TypeScript.
 import { type Device, device } from "./device/index.js";
 import { WeftError } from "./graph/index.js";
-import { memory as memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
+import { memoryManager, setDefaultDevice, useDevice } from "./runtime/index.js";
 import { settings } from "./settings/index.js";
 
 /**

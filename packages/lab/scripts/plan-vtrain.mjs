@@ -10,7 +10,7 @@ import * as weft from "../../core/dist/index.js";
 import { adamW } from "../../core/dist/optim/index.js";
 import { mean, median, quantile } from "../../formats/dist/stats/index.js";
 import { defineModel } from "../../models/dist/index.js";
-import { planFor } from "../../train/dist/trainer/plan-run.js";
+import { planRun } from "../../train/dist/trainer/plan-run.js";
 import { readConfigurations } from "../dist/internal.js";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
@@ -66,7 +66,7 @@ function candidatesOf({ devices, hidden, heads, layers, sequence }, rows, accumu
     ...{ dtype: "float32", seed: 1, gradientClip: 1, bucketBytes: 4 << 20, window: 1, scaling: null },
   };
   const batch = { inputs: weft.zeros([1, sequence], { dtype: "int32" }), rows };
-  return planFor(options, batch, devices, undefined, a100(devices), { accumulation }).plan.candidates;
+  return planRun(options, batch, devices, undefined, a100(devices), { accumulation }).plan.candidates;
 }
 
 const plans = new Map();

@@ -46,4 +46,4 @@ export {
   type TraceDiff,
   type TraceReport,
 } from "./trace/index.js";
-export { judge, type PointStatus, type ScalingPoint, type Verdict, type VerdictStatus } from "./validity/index.js";
+export { judgeStudy, type PointStatus, type ScalingPoint, type Verdict, type VerdictStatus } from "./validity/index.js";

@@ -7,7 +7,7 @@ import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import { type Rates, sameLinks } from "@weft/core/internal/cost";
 import { range } from "@weft/core/internal/graph";
-import { type Partitioned, partition, planSharding } from "@weft/core/internal/shard";
+import { type Partitioned, partitionFunction, planSharding } from "@weft/core/internal/shard";
 import { simplify } from "@weft/core/internal/transform";
 import { shardedProblems } from "@weft/testing/sharded";
 import { type Traced, trace } from "@weft/testing/traced";
@@ -47,7 +47,7 @@ function divide(fn: (...x: Tensor[]) => Tensor[], args: Tensor[], devices: numbe
   const simple = simplify(traced.fn);
   const made = planSharding(simple, { ranks: range(devices), rates, params: simple.params.map(() => null) });
   const { mesh, params, strategy, results } = made;
-  const parts = partition(simple, { mesh, params, strategy, results });
+  const parts = partitionFunction(simple, { mesh, params, strategy, results });
   const factor = { allReduce: (2 * (devices - 1)) / devices } as Record<string, number>;
   const moves = parts.moves.map(({ kind, bytes }) => [kind, Math.round(bytes / (factor[kind] ?? 1))] as const);
   const { problems, run } = shardedProblems("quantum", simple, traced.args, parts, 50);

@@ -69,7 +69,7 @@ function single(fn: (...args: Tensor[]) => Tensor, args: Tensor[], check: (t: Te
 }
 
 function matmul(n: number): PreparedRow {
-  const [a, b] = [inputs.uniform(n * n, 1), inputs.uniform(n * n, 2)];
+  const [a, b] = [inputs.uniformNumbers(n * n, 1), inputs.uniformNumbers(n * n, 2)];
   return single(
     (x, y) => x.matmul(y),
     [tensor(a, [n, n]), tensor(b, [n, n])],
@@ -121,15 +121,18 @@ function mlpStep(size: inputs.MlpSize): PreparedRow {
 /** Weft's rows by name. */
 export function cpuRows(sizes: CpuSizes): RowMakers {
   const [rows, columns] = sizes.rows;
-  const rowInput = (): Tensor => tensor(inputs.uniform(rows * columns, 5, -4, 4), [rows, columns]);
+  const rowInput = (): Tensor => tensor(inputs.uniformNumbers(rows * columns, 5, -4, 4), [rows, columns]);
   const complex = (salt: number): Tensor =>
-    weft.tensor(inputs.uniform(2 * sizes.matrices * 64, salt), { shape: [sizes.matrices, 8, 8], dtype: "complex64" });
+    weft.tensor(inputs.uniformNumbers(2 * sizes.matrices * 64, salt), {
+      shape: [sizes.matrices, 8, 8],
+      dtype: "complex64",
+    });
   return {
     ...Object.fromEntries(sizes.products.map((n) => [`matmul-${n}`, () => matmul(n)])),
     chain: () =>
       single(
         (x) => x.mul(x).neg().mul(0.5).exp().mul(1.5).add(0.25).maximum(0.3).sub(0.1),
-        [tensor(inputs.uniform(sizes.chain, 6, -3, 3), [sizes.chain])],
+        [tensor(inputs.uniformNumbers(sizes.chain, 6, -3, 3), [sizes.chain])],
         sampled,
       ),
     softmax: () => single((x) => x.softmax(), [rowInput()], sampled),
@@ -138,8 +141,8 @@ export function cpuRows(sizes: CpuSizes): RowMakers {
         (x, weight, bias) => weft.layerNorm(x, { weight, bias }),
         [
           rowInput(),
-          tensor(inputs.uniform(columns, 6, 0.5, 1.5), [columns]),
-          tensor(inputs.uniform(columns, 7, 0, 1), [columns]),
+          tensor(inputs.uniformNumbers(columns, 6, 0.5, 1.5), [columns]),
+          tensor(inputs.uniformNumbers(columns, 7, 0, 1), [columns]),
         ],
         sampled,
       ),
@@ -170,7 +173,7 @@ export function nativeRows(sizes: CpuSizes): RowMakers {
       "void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float* a, int lda, " +
         "const float* b, int ldb, float beta, _Out_ float* c, int ldc)",
     );
-    const [a, b, c] = [inputs.uniform(n * n, 1), inputs.uniform(n * n, 2), new Float32Array(n * n)];
+    const [a, b, c] = [inputs.uniformNumbers(n * n, 1), inputs.uniformNumbers(n * n, 2), new Float32Array(n * n)];
     const call = (): void => sgemm(101, 111, 111, n, n, n, 1, a, n, b, n, 0, c, n);
     call();
     return { check: [inputs.freivalds(a, b, c, n)], call };
@@ -184,7 +187,7 @@ export function nativeRows(sizes: CpuSizes): RowMakers {
     if (done.status !== 0) throw new Error(`copy.c does not compile: ${done.stderr}`);
     const fn = koffi.load(target).func(`void ${name}(_Out_ float* to, const float* from, int64_t count, int threads)`);
     rmSync(folder, { recursive: true });
-    const from = inputs.uniform(sizes.chain, 6, -3, 3);
+    const from = inputs.uniformNumbers(sizes.chain, 6, -3, 3);
     const to = new Float32Array(from.length);
     const call = (): void => fn(to, from, from.length, threads);
     call();

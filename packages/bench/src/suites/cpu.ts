@@ -52,13 +52,13 @@ const product = (answers: Answers): string | null =>
 export function cpuTable(sizes: CpuSizes): ContestRow[] {
   const [rows, columns] = sizes.rows;
   const chainInput = (): number[] => {
-    const data = inputs.uniform(sizes.chain, 6, -3, 3);
+    const data = inputs.uniformNumbers(sizes.chain, 6, -3, 3);
     return inputs.sampleIndices(sizes.chain).map((i) => data[i]);
   };
   const normalized = (kind: "softmax" | "layer-norm") => (): number[] =>
     inputs.sampleIndices(rows * columns).map((index) => inputs.rowValue(kind, columns, index));
   const complexSamples = (): number[] => {
-    const [a, b] = [8, 9].map((salt) => inputs.uniform(2 * sizes.matrices * 64, salt));
+    const [a, b] = [8, 9].map((salt) => inputs.uniformNumbers(2 * sizes.matrices * 64, salt));
     return inputs.sampleIndices(a.length).map((index) => inputs.complexProductValue(a, b, 8, index));
   };
   const t = sizes.transformer;

@@ -13,7 +13,7 @@ const between = (index: number, salt: number, low: number, high: number): number
   low + (high - low) * (hash(index, salt) / 2 ** 32);
 
 /** float32 numbers in [low, high). */
-export function uniform(count: number, salt: number, low = -1, high = 1): Float32Array {
+export function uniformNumbers(count: number, salt: number, low = -1, high = 1): Float32Array {
   const data = new Float32Array(count);
   for (let i = 0; i < count; i++) data[i] = between(i, salt, low, high);
   return data;
@@ -48,13 +48,13 @@ export function mlpParameters({ sizes } = mlpSize): DenseLayer[] {
   return sizes.slice(1).map((out, i) => {
     const inputs = sizes[i];
     const bound = 1 / Math.sqrt(inputs);
-    const weight = uniform(out * inputs, 10 + 2 * i, -bound, bound);
-    return { out, inputs, weight, bias: uniform(out, 11 + 2 * i, -bound, bound) };
+    const weight = uniformNumbers(out * inputs, 10 + 2 * i, -bound, bound);
+    return { out, inputs, weight, bias: uniformNumbers(out, 11 + 2 * i, -bound, bound) };
   });
 }
 
 export const mlpBatch = ({ sizes, batch } = mlpSize): { x: Float32Array; y: Int32Array } => ({
-  x: uniform(batch * sizes[0], 1, 0, 1),
+  x: uniformNumbers(batch * sizes[0], 1, 0, 1),
   y: hashedIntegers(batch, 2, sizes.at(-1)!),
 });
 
@@ -64,7 +64,7 @@ export function transformerParameter(name: string, shape: readonly number[], ind
   if (/norm\d\.weight$/.test(name)) return new Float32Array(count).fill(1);
   if (/norm\d\.bias$/.test(name)) return new Float32Array(count);
   const bound = name === "embedding.weight" ? Math.sqrt(3) : 1 / Math.sqrt(shape.at(-1)!);
-  return uniform(count, 100 + index, -bound, bound);
+  return uniformNumbers(count, 100 + index, -bound, bound);
 }
 
 /** One element of softmax or layer norm over rows of uniform(..., 5, -4, 4), in float64. */

@@ -5,7 +5,7 @@ import { h200, type Rates } from "@weft/core/internal/cost";
 import { adamW } from "@weft/core/optim";
 import { median } from "@weft/formats/stats";
 import { defineModel } from "@weft/models";
-import { planFor } from "@weft/train/internal/plan-run";
+import { planRun } from "@weft/train/internal/plan-run";
 import type { Suite } from "./context.js";
 
 interface PlacementCase {
@@ -92,7 +92,7 @@ function measure(given: PlacementCase, rounds: number): PlacementRow {
   const { config, task, rows, length, hosts, perHost, memory } = given;
   const devices = hosts * perHost;
   const model = defineModel(config, { task });
-  const options: Parameters<typeof planFor>[0] = {
+  const options: Parameters<typeof planRun>[0] = {
     task: {
       init: (key) => model.init(key),
       loss: (params, ids) =>
@@ -115,7 +115,7 @@ function measure(given: PlacementCase, rounds: number): PlacementRow {
   const batch = { inputs: weft.zeros([1, length], { dtype: "int32" }), rows };
   const all = Array.from({ length: rounds }, () => {
     const begin = performance.now();
-    const { plan } = planFor(options, batch, devices, memory ?? undefined, clusterRates(devices, perHost));
+    const { plan } = planRun(options, batch, devices, memory ?? undefined, clusterRates(devices, perHost));
     return { plan, traced: performance.now() - begin - plan.planned };
   });
   const [{ plan }] = all;

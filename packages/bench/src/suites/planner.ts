@@ -18,7 +18,7 @@ import { CpuDevice, coreOrder, type DeviceBuffer, type Executable, ShmGroup } fr
 import { bareCollective } from "@weft/core/internal/graph";
 import { build } from "@weft/core/internal/ops";
 import { measureGroup } from "@weft/core/internal/runtime";
-import { partition, planSharding, scatterValue } from "@weft/core/internal/shard";
+import { partitionFunction, planSharding, scatterValue } from "@weft/core/internal/shard";
 import { median } from "@weft/formats/stats";
 import * as make from "@weft/testing/programs";
 import type { Context, Suite } from "./context.js";
@@ -190,7 +190,7 @@ function preparePlan(
   const donated = fn.params.map((_, i) => i < fn.params.length - data);
   const ranks = mode === "planned" ? Array.from({ length: group.size }, (_, i) => i) : [0];
   const p = planSharding(fn, { ranks, rates, params: fn.params.map(() => null), donated });
-  const parts = partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
+  const parts = partitionFunction(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
   const row: PlannerRow = {
     program,
     mode,

@@ -4,7 +4,7 @@
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import * as quantum from "@weft/quantum";
-import { uniform } from "./inputs.js";
+import { uniformNumbers } from "./inputs.js";
 
 export const segments = 60;
 const policySizes = [3, 128, 128, 128, 120];
@@ -12,14 +12,14 @@ const oneStep = { method: "rk4", perSegment: 1 } as const;
 
 /** Dephasing and relaxation rates of n tasks, [n, 2]. */
 function ratesOf(n: number, saltDephasing: number, saltRelaxation: number): Float32Array {
-  const [d, r] = [uniform(n, saltDephasing, 0.02, 0.15), uniform(n, saltRelaxation, 0.01, 0.08)];
+  const [d, r] = [uniformNumbers(n, saltDephasing, 0.02, 0.15), uniformNumbers(n, saltRelaxation, 0.01, 0.08)];
   return Float32Array.from({ length: 2 * n }, (_, i) => (i % 2 === 0 ? d : r)[i >> 1]);
 }
 
 /** Pulses [b, 60, 2] and rates [b, 2]. The first task is the published test pulse, whose fidelity is known. */
 export function ensembleInputs(b: number): { pulses: Tensor; rates: Tensor } {
   const pulses = new Float32Array(b * segments * 2);
-  const [x, y] = [uniform(b * segments, 1), uniform(b * segments, 2)];
+  const [x, y] = [uniformNumbers(b * segments, 1), uniformNumbers(b * segments, 2)];
   for (let i = 0; i < b * segments; i++) {
     const angle = (2 * Math.PI * i) / segments;
     pulses[2 * i] = (Math.PI / 2) * (1 + 0.1 * (i < segments ? Math.sin(angle) : x[i]));
@@ -46,7 +46,7 @@ export function controlledZInfidelity(): (pulse: Tensor, rates: Tensor) => Tenso
 }
 
 export const controlledZInputs = (b: number): { pulses: Tensor; rates: Tensor } => ({
-  pulses: weft.tensor(uniform(b * 30 * 6, 20, -2, 2), { shape: [b, 30, 6] }),
+  pulses: weft.tensor(uniformNumbers(b * 30 * 6, 20, -2, 2), { shape: [b, 30, 6] }),
   rates: weft.tensor(ratesOf(b, 3, 4), { shape: [b, 2] }),
 });
 
@@ -71,7 +71,7 @@ export const policyParameters = (): quantum.PolicyParameters => ({
   layers: policySizes.slice(1).map((out, i) => {
     const inputs = policySizes[i];
     const bound = 1 / Math.sqrt(inputs);
-    const weight = uniform(out * inputs, 50 + i, -bound, bound);
+    const weight = uniformNumbers(out * inputs, 50 + i, -bound, bound);
     return { weight: weft.tensor(weight, { shape: [out, inputs] }), bias: weft.zeros([out]) };
   }),
 });

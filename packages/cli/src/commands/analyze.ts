@@ -9,7 +9,16 @@ import {
   writeTables,
 } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, CommandError, failed, print, printJson, table, withProgress, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  failed,
+  printJson,
+  printText,
+  table,
+  withProgress,
+  wrongUsage,
+} from "../terminal/index.js";
 import {
   analyzeAll,
   findingsText,
@@ -49,7 +58,7 @@ A study.yaml says which directories belong together:
         - {dir: exp020_imdb_single_gpu, devices: 1}
         - {dir: exp021_imdb_ddp, devices: 4}`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("analyze")
     .description("Is this scaling study valid, how well does it scale, why, and what would help?")
@@ -148,10 +157,10 @@ async function run(paths: string[], options: Options): Promise<void> {
   if (options.json) printJson({ studies: reports });
   else {
     for (const report of reports)
-      print(`${verdictText(report)}\n\n${scalingTable(report)}\n\n${findingsText(report)}\n\n`);
+      printText(`${verdictText(report)}\n\n${scalingTable(report)}\n\n${findingsText(report)}\n\n`);
     if (written.length > 0)
-      print(`${written.length} files in ${directory}${options.pictures ? ": open report.html" : ""}\n`);
-    if (kept !== "") print(`${kept}\n`);
+      printText(`${written.length} files in ${directory}${options.pictures ? ": open report.html" : ""}\n`);
+    if (kept !== "") printText(`${kept}\n`);
   }
   if (options.sql !== undefined) await printQuery(options.db!, options.sql);
   process.exitCode = reports.every((report) => report.runs.every((r) => r.epochSeconds === null))
@@ -164,9 +173,9 @@ async function printQuery(path: string, sql: string): Promise<void> {
     throw new CommandError(`--sql: ${error.message}`);
   });
   const header = Object.keys(rows[0] ?? {});
-  if (header.length === 0) print("no rows\n");
+  if (header.length === 0) printText("no rows\n");
   else
-    print(
+    printText(
       `${table(
         header,
         rows.map((row) => header.map((key) => String(row[key] ?? ""))),

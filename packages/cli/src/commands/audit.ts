@@ -2,7 +2,7 @@
 import { plainText } from "@weft/formats/text";
 import { type AuditFinding, auditSubmissions, readSubmissions } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, print, printJson, withProgress } from "../terminal/index.js";
+import { attempt, printJson, printText, withProgress } from "../terminal/index.js";
 import { labWork } from "./studies.js";
 
 const help = `
@@ -12,7 +12,7 @@ Examples:
 
 A finding is a contradiction, not an accusation: the readings that would explain it are printed with it.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("audit")
     .description("Find published results that contradict themselves or their neighbors.")
@@ -42,5 +42,5 @@ async function run(directories: string[], options: { json?: boolean }): Promise<
       f.readings.map((r) => `     reading   ${r}\n`).join("") +
       f.rows.map((r) => `     from      ${r}\n`).join(""),
   );
-  print(plainText(`${text.join("\n")}\n${submissions.length} submissions, ${findings.length} contradictions\n`));
+  printText(plainText(`${text.join("\n")}\n${submissions.length} submissions, ${findings.length} contradictions\n`));
 }

@@ -20,11 +20,11 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   attempt,
   CommandError,
-  counts,
   failed,
   ProgressLine,
-  print,
+  parseCounts,
   printJson,
+  printText,
   warn,
   wrongUsage,
 } from "../terminal/index.js";
@@ -83,12 +83,12 @@ const listed = (value: string, previous: string[] | undefined): string[] => [
   ...value.split(/[\s,]+/).filter((part) => part !== ""),
 ];
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("bench")
     .description("Measure how products, batches and MLPs scale over the devices of this machine, and explain why.")
-    .addOption(new Option("--devices <counts...>", "device counts: 1,2,4 or 1 2 4").argParser(counts))
-    .addOption(new Option("--gpus <counts...>", "the same, on GPUs").argParser(counts))
+    .addOption(new Option("--devices <counts...>", "device counts: 1,2,4 or 1 2 4").argParser(parseCounts))
+    .addOption(new Option("--gpus <counts...>", "the same, on GPUs").argParser(parseCounts))
     .option("--device <kind>", "cpu or cuda; a GPU when there is one")
     .option("--quick", "three rows, three calls each: a square, a large batch, an element-wise pass")
     .addOption(new Option("--suite <name>", "what to run").choices(["shard", "jit", "pytorch"]).default("shard"))
@@ -135,7 +135,7 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
       const rows = await runJitBench({ ...bench, warmup: options.warmup ?? 10, repeats: options.repeats ?? 100 });
       progress.clear();
       if (options.json) printJson({ suite: "jit", rows }, 1);
-      else print(`${jitText(rows)}\n`);
+      else printText(`${jitText(rows)}\n`);
       return;
     }
     const record = await measure(options, bench);
@@ -144,7 +144,7 @@ async function run(options: Options & { gpus?: number[]; port?: string }): Promi
       const torch = torchRows(bench);
       const result = { suite: "pytorch", weft: record, torch };
       if (options.json) printJson(result, 1);
-      else print(`${torchText(record, torch)}\n`);
+      else printText(`${torchText(record, torch)}\n`);
       return;
     }
     await judge(record, options);
@@ -307,7 +307,7 @@ async function judge(record: BenchRecord, options: Options): Promise<void> {
   mkdirSync(folder, { recursive: true });
   if (options.from === undefined) writeFileSync(join(folder, "bench.json"), `${JSON.stringify(record, null, 1)}\n`);
   if (options.json) printJson(record, 1);
-  else print(`${benchText(judged)}\n`);
+  else printText(`${benchText(judged)}\n`);
   if (options.pictures) {
     const files = await benchFiles(judged);
     for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { readText } from "@weft/formats/file";
 import type { ClassPrediction } from "@weft/train";
 import type { Command } from "commander";
-import { attempt, CommandError, print, printJson, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, printJson, printText, wrongUsage } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -25,7 +25,7 @@ Examples:
 
 Prints one line per text: label, probability of each class, text. With --json one object per line.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("classify")
     .description("Classify texts with a trained run, or with a model of a Hugging Face folder.")
@@ -48,7 +48,7 @@ async function classify(run: string, given: string[], options: Options): Promise
   const predictions = await engineWork(() => predict(run, texts, options.adapter));
   predictions.forEach((prediction, i) => {
     if (options.json) printJson({ text: texts[i], ...prediction }, 0);
-    else print(show(prediction, texts[i]));
+    else printText(show(prediction, texts[i]));
   });
 }
 

@@ -5,8 +5,8 @@ import type { Command } from "commander";
 import {
   attempt,
   CommandError,
-  print,
   printJson,
+  printText,
   shorten,
   significant,
   table,
@@ -28,7 +28,7 @@ Examples:
 
 A time counts as different only if the 95% interval of the ratio of medians excludes 1.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("compare")
     .description("Compare two trainings, quantum results or benchmarks: what differs, and which is better.")
@@ -148,5 +148,5 @@ async function run(first: string, second: string, options: Options): Promise<voi
       rows.map((d) => [d.name, shown(d.first, d.unit), shown(d.second, d.unit), ratioText(d), d.verdict]),
     ),
   ];
-  print(`${text.join("\n\n")}\n`);
+  printText(`${text.join("\n\n")}\n`);
 }

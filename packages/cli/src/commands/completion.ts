@@ -134,7 +134,7 @@ const shells: Readonly<Record<string, (nodes: readonly Node[]) => string>> = {
   fish,
 };
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("completion")
     .description("Print a script that completes commands and options in a shell.")

@@ -16,8 +16,8 @@ import {
   attempt,
   CommandError,
   ProgressLine,
-  print,
   printJson,
+  printText,
   size,
   suggestName,
   table,
@@ -42,7 +42,7 @@ Examples:
   weft data show reviews.csv --label stars   the same of your own file or folder
   weft data list`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   const data = program.command("data").description("Download and inspect data sets.").addHelpText("after", help);
   data
     .command("get")
@@ -110,7 +110,7 @@ async function get(name: string, options: Options): Promise<void> {
     if (options.json) printJson(done, 0);
     else
       for (const { split, path, bytes, how } of done)
-        print(`${split}  ${how === "there" ? "cached" : how}  ${size(bytes)}  ${path}\n`);
+        printText(`${split}  ${how === "there" ? "cached" : how}  ${size(bytes)}  ${path}\n`);
   } finally {
     progress.clear();
     process.off("SIGINT", stop);
@@ -161,7 +161,7 @@ async function show(name: string, options: Options): Promise<void> {
       const range = `${Math.min(...classes)} to ${Math.max(...classes)}`;
       return [split, String(rows), ...(isListed ? classes.map(String) : [range]), first];
     });
-    print(`${table(header, lines)}\n`);
+    printText(`${table(header, lines)}\n`);
   }
 }
 
@@ -173,7 +173,7 @@ async function list(options: Options): Promise<void> {
   }));
   if (options.json) printJson(all, 0);
   else
-    print(
+    printText(
       `${table(
         ["name", "from", "classes"],
         all.map((d) => [d.name, d.hub ?? "made here", d.classes.join(", ")]),

@@ -1,7 +1,7 @@
 // weft diagnose: findings with evidence, cause, fix and predicted effect, of a study, of a single run, or of traces alone.
 import { attachTraces, traceFindings, verdictExitCode } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, failed, print, printJson, warn, withProgress, writeFiles } from "../terminal/index.js";
+import { attempt, failed, printJson, printText, warn, withProgress, writeFiles } from "../terminal/index.js";
 import {
   analyzeAll,
   findingsText,
@@ -31,7 +31,7 @@ Examples:
 Findings come in the order: is it valid, then the host, the device, and communication last. Nothing is recommended from a
 study that is not valid.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("diagnose")
     .description("Find performance problems: evidence, cause, fix and predicted effect.")
@@ -63,7 +63,7 @@ async function diagnoseTraces(paths: string[], options: Options): Promise<void> 
       "findings.txt": text,
     });
   if (options.json) printJson({ findings, whatIf });
-  else print(text);
+  else printText(text);
   if (isEmpty) process.exitCode = failed;
 }
 
@@ -88,7 +88,7 @@ async function run(paths: string[], options: Options): Promise<void> {
   const kept =
     options.ledger === false || (options.json && ledger === undefined) ? "" : keepLedger(reports, ledgerPath(ledger));
   if (options.json) printJson(result);
-  else print(kept === "" ? text : `${text}\n${kept}\n`);
+  else printText(kept === "" ? text : `${text}\n${kept}\n`);
   if (reports.every((report) => report.runs.length === 0)) {
     warn("no run could be read");
     process.exitCode = failed;

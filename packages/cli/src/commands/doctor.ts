@@ -9,8 +9,8 @@ import {
   attempt,
   failed,
   ProgressLine,
-  print,
   printJson,
+  printText,
   significant,
   size,
   table,
@@ -121,7 +121,7 @@ Examples:
 
 Exits with 1 if a device does not work, with 0 otherwise.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("doctor")
     .description("Report what this machine has and lacks for Weft, what that costs, and the remedy.")
@@ -139,7 +139,7 @@ async function run(options: Options): Promise<void> {
   const report = examine(weft, options.measure ? new MachineWitness({ gpus: true }) : null);
   if (options.out !== undefined) writeFiles(options.out, { "doctor.json": `${JSON.stringify(report, null, 2)}\n` });
   if (options.json) printJson(report);
-  else print(show(report));
+  else printText(show(report));
   const broken = report.devices.filter(({ problem }) => problem !== undefined);
   for (const { name, problem } of broken) warn(`${name}: ${problem}`);
   if (broken.length > 0) process.exitCode = failed;

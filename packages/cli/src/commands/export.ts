@@ -1,7 +1,7 @@
 // weft export: the parameters of a trained run as one folder in the layout of Hugging Face.
 import { existsSync, statSync } from "node:fs";
 import type { Command } from "commander";
-import { attempt, CommandError, print, printJson } from "../terminal/index.js";
+import { attempt, CommandError, printJson, printText } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -18,7 +18,7 @@ Examples:
 
 Reads the newest checkpoint of the run, sharded or not, tensor by tensor.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("export")
     .description("Write the parameters of a run as one folder of .safetensors files.")
@@ -41,7 +41,7 @@ async function exportTo(run: string, folder: string, options: Options): Promise<
   const { tensors, files, step } = result;
   if (options.json) printJson(result, 0);
   else
-    print(
+    printText(
       `${folder}: ${tensors} tensors of step ${step} in ${files.length === 1 ? files[0] : `${files.length} files`}`,
     );
 }

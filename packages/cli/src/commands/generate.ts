@@ -5,8 +5,8 @@ import { type Command, InvalidArgumentError } from "commander";
 import {
   attempt,
   CommandError,
-  count,
   note,
+  parseCount,
   printJson,
   shorten,
   significant,
@@ -49,15 +49,15 @@ const number = (value: string): number => {
   return parsed;
 };
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("generate")
     .description("Generate text with a language model from a Hugging Face folder.")
     .argument("<model>", "folder of the model")
     .argument("[prompt]", "text to continue; without one it is read from standard input")
-    .option("--tokens <n>", "maximum number of new tokens", count, 100)
+    .option("--tokens <n>", "maximum number of new tokens", parseCount, 100)
     .option("--temperature <t>", "draw tokens; scores are divided by this", number)
-    .option("--top-k <n>", "draw among the n most probable tokens", count)
+    .option("--top-k <n>", "draw among the n most probable tokens", parseCount)
     .option("--top-p <p>", "draw among tokens whose probabilities add up to p", number)
     .option("--min-p <p>", "draw among tokens with this share of the largest probability", number)
     .option("--repetition-penalty <x>", "above 1: avoid tokens that occurred", number)

@@ -3,7 +3,16 @@ import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { hangText, judgeHang, liveHang, probeEnvironment, readHang } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, CommandError, failed, print, printJson, printLines, warn, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  failed,
+  printJson,
+  printLines,
+  printText,
+  warn,
+  wrongUsage,
+} from "../terminal/index.js";
 
 interface Options {
   live?: boolean;
@@ -24,7 +33,7 @@ Examples:
 
 Exit code: 0 a culprit was named; 1 none could be; 2 wrong usage.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("hang")
     .description("Explain a stuck distributed job: culprit rank, collective, source line and kind.")
@@ -45,7 +54,7 @@ async function run(paths: string[], options: Options): Promise<void> {
     throw new CommandError("there is no dump, stack or log of a rank here; weft hang --help lists what is read");
   const verdict = judgeHang(evidence);
   if (options.json) printJson(verdict);
-  else print(hangText(verdict));
+  else printText(hangText(verdict));
   if (verdict.culprits.length === 0) process.exitCode = failed;
 }
 

@@ -1,7 +1,7 @@
 // weft import: public results (MLPerf Training, vTrain) into a DuckDB file, for SQL.
 import { readSubmissions, submissionTables, type Table, vtrainTables, writeTables } from "@weft/lab/internal";
 import { Argument, type Command } from "commander";
-import { attempt, print, printJson, withProgress } from "../terminal/index.js";
+import { attempt, printJson, printText, withProgress } from "../terminal/index.js";
 import { labWork } from "./studies.js";
 
 const help = `
@@ -10,7 +10,7 @@ Examples:
   weft import vtrain vTrain --db atlas.duckdb                   measured 3-D-parallel configurations
   weft analyze --help                                           --db and --sql query such a file`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("import")
     .description("Import public results (MLPerf Training, vTrain) into a DuckDB file.")
@@ -35,5 +35,5 @@ async function run(kind: string, directory: string, options: { db: string; json?
     return writeTables(options.db, tables);
   });
   if (options.json) printJson(written, 0);
-  else for (const [name, rows] of Object.entries(written)) print(`${name}: ${rows} rows in ${options.db}\n`);
+  else for (const [name, rows] of Object.entries(written)) printText(`${name}: ${rows} rows in ${options.db}\n`);
 }

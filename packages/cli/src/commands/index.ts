@@ -2,14 +2,12 @@
 // used: `weft --help` and `weft --version` load neither the engine nor the lab. A test compares this list with the modules.
 import type { Command } from "commander";
 
-/** Adds a command to the program. */
-type AddCommand = (program: Command) => void;
-
 interface CommandEntry {
   /** Name and arguments, as `weft --help` shows them. */
   usage: string;
   description: string;
-  load: () => Promise<{ add: AddCommand }>;
+  /** The module of the command: its default export adds the command to a program. */
+  load: () => Promise<{ default: (program: Command) => void }>;
 }
 
 export const commands: Readonly<Record<string, CommandEntry>> = {
@@ -179,7 +177,7 @@ export async function addCommands(program: Command, args: readonly string[], all
     for (const name of names) {
       const { usage, description, load } = commands[name];
       if (all || name === used) {
-        (await load()).add(program);
+        (await load()).default(program);
         continue;
       }
       const listed = program.command(usage.replace(" [options]", "")).description(description);

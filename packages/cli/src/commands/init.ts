@@ -6,9 +6,9 @@ import { type Command, InvalidArgumentError } from "commander";
 import {
   attempt,
   CommandError,
-  count,
   interrupted,
-  print,
+  parseCount,
+  printText,
   suggestName,
   writeFiles,
   wrongUsage,
@@ -42,14 +42,14 @@ const name = (value: string): string => {
   return value;
 };
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("init")
     .description("Write a configuration, a job script and the commands to type, for one of five goals.")
     .argument("[goal]", Object.keys(goals).join(", "))
     .argument("[folder]", "where to write", ".")
     .option("--name <name>", "name of the configuration and its run (default: the goal)", name)
-    .option("--devices <n>", "devices of the job script", count, 2)
+    .option("--devices <n>", "devices of the job script", parseCount, 2)
     .option(
       "--command <line>",
       "the job to measure, with {n} for the number of devices",
@@ -155,6 +155,6 @@ async function run(given: string | undefined, folder: string, options: Options):
     written.push(...writeFiles(folder, { "job.sh": slurmScript(job) }));
   }
   const where = folder === "." ? "" : `cd ${folder}\n  `;
-  print(`wrote ${written.join(", ")}\n\nType:\n  ${where}${next.join("\n  ")}\n`);
-  if (!isOnPath()) print(`weft is not on your path; type once: alias weft='node ${process.argv[1]}'\n`);
+  printText(`wrote ${written.join(", ")}\n\nType:\n  ${where}${next.join("\n  ")}\n`);
+  if (!isOnPath()) printText(`weft is not on your path; type once: alias weft='node ${process.argv[1]}'\n`);
 }

@@ -2,7 +2,7 @@
 import { shortNumber } from "@weft/formats/text";
 import { type Ledger, ledgerScore, readLedger, scoreLedger } from "@weft/lab/internal";
 import type { Command } from "commander";
-import { attempt, CommandError, print, printJson, table, warn, writeFiles } from "../terminal/index.js";
+import { attempt, CommandError, printJson, printText, table, warn, writeFiles } from "../terminal/index.js";
 import { analyzeAll, ledgerPath, loadStudies } from "./studies.js";
 
 interface Options {
@@ -19,7 +19,7 @@ Examples:
 analyze and diagnose write predictions here and score them when a later run of the same study (the same name) arrives. The predicted effect of a
 fix is scored by a study without that finding.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("ledger")
     .description("Show recorded predictions and their outcomes.")
@@ -49,7 +49,7 @@ async function run(options: Options & { score?: string[] }): Promise<void> {
   const result = { ...ledger, score: ledgerScore(ledger) };
   if (options.out !== undefined) writeFiles(options.out, { "ledger.json": `${JSON.stringify(result, null, 2)}\n` });
   if (options.json) printJson(result);
-  else print(`${show(ledger)}\n`);
+  else printText(`${show(ledger)}\n`);
 }
 
 function show(ledger: Ledger): string {

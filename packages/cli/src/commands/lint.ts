@@ -5,7 +5,7 @@ import { listSome } from "@weft/formats/text";
 import { parseYaml } from "@weft/formats/yaml";
 import { type LintProblem, lintFiles, readStudies } from "@weft/lab/internal";
 import { type Command, Option } from "commander";
-import { attempt, failed, print, printJson, writeFiles } from "../terminal/index.js";
+import { attempt, failed, printJson, printText, writeFiles } from "../terminal/index.js";
 import { fileKindOf, fileKinds } from "./file-kinds.js";
 import { labWork } from "./studies.js";
 
@@ -24,7 +24,7 @@ Examples:
 
 Exits with 1 when there is an error, with 0 when there are only warnings.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("lint")
     .description("Find mistakes in YAML configurations and SLURM scripts.")
@@ -82,14 +82,14 @@ async function run(files: string[], options: Options): Promise<void> {
   if (options.json) printJson({ problems, unrecognized });
   else {
     for (const p of problems)
-      print(
+      printText(
         `${p.file}${p.line === undefined ? "" : `:${p.line}`}: ${p.severity}: ${p.message} [${p.id}]\n    fix: ${p.fix}\n`,
       );
-    print(
+    printText(
       `${files.length} file${files.length === 1 ? "" : "s"}, ${errors} error${errors === 1 ? "" : "s"}, ${problems.length - errors} other\n`,
     );
     if (unrecognized.length > 0)
-      print(
+      printText(
         `not recognized as files of Weft, checked only for what holds in any program: ${listSome(unrecognized, 5)}\n    if one is of Weft, say of which kind: weft lint --as ${Object.keys(fileKinds)[0]} FILE\n`,
       );
   }

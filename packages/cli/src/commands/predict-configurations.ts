@@ -7,7 +7,7 @@ import {
   type MeasuredConfiguration,
   readConfigurations,
 } from "@weft/lab/internal";
-import { CommandError, csv, print, printJson, table, writeFiles } from "../terminal/index.js";
+import { CommandError, csv, printJson, printText, table, writeFiles } from "../terminal/index.js";
 import { labWork } from "./studies.js";
 
 /** Fewer measured rows cannot determine the law's constants at all. */
@@ -91,5 +91,5 @@ export async function predictConfigurations(path: string, options: { json?: bool
       )
       .join("\n")}`,
   ];
-  print(`${plainText(lines.join("\n\n"))}\n`);
+  printText(`${plainText(lines.join("\n\n"))}\n`);
 }

@@ -3,7 +3,7 @@ import { shortNumber } from "@weft/formats/text";
 import { CommandError, wrongUsage } from "../terminal/index.js";
 
 /** A positive number of an option, or undefined. */
-export function positive(name: string, text: string | undefined): number | undefined {
+export function positiveNumber(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const value = Number(text.replace(/\/h$/, ""));
   if (!(Number.isFinite(value) && value > 0))

@@ -11,9 +11,9 @@ import {
   readMlperfLog,
   readStudies,
 } from "@weft/lab/internal";
-import { CommandError, print, printJson, table, wrongUsage } from "../terminal/index.js";
+import { CommandError, printJson, printText, table, wrongUsage } from "../terminal/index.js";
 import type { PredictCommandOptions } from "./predict.js";
-import { costsOf, costText, positive } from "./predict-cost.js";
+import { costsOf, costText, positiveNumber } from "./predict-cost.js";
 import { labWork } from "./studies.js";
 
 /** Whether a file is an MLPerf log: its first part contains the marker of such lines. */
@@ -86,7 +86,7 @@ function parametersOf(text: string | undefined): number[] | undefined {
 /** What the steps of one device say: from a trace, or from records of the probe. */
 async function measuredOn(path: string, options: PredictCommandOptions): Promise<Omit<OneDeviceRun, "link">> {
   const given = parametersOf(options.parameters);
-  const batch = positive("batch", options.batch);
+  const batch = positiveNumber("batch", options.batch);
   const isTrace = statSync(path).isFile() && /\.json(\.gz)?$/.test(path) && !/(study|run)\.json$/.test(path);
   if (isTrace) {
     const report = await analyzeTraces([path]);
@@ -145,8 +145,8 @@ export async function predictOne(paths: readonly string[], options: PredictComma
   const predictions = await labWork(() => predictFromOne({ ...run, link }, options.at!));
   const costs = costsOf(
     { metric: "throughput", predictions },
-    positive("price", options.price),
-    positive("watts", options.watts),
+    positiveNumber("price", options.price),
+    positiveNumber("watts", options.watts),
   );
   const calibration =
     "not fitted: bucket rule of PyTorch DDP, latencies of NCCL's tuning model, bandwidths as measured by others";
@@ -160,7 +160,7 @@ export async function predictOne(paths: readonly string[], options: PredictComma
     `${shortNumber(p.interval[0])} to ${shortNumber(p.interval[1])}`,
   ]);
   const reasons = predictions.map((p) => `  ${p.devices}: ${p.reason}`);
-  print(
+  printText(
     `${table(["devices", "throughput", "80% interval"], rows, 0)}\n\n${reasons.join("\n")}\n  ${calibration}\n${costs.length === 0 ? "" : `\n${costText(costs, "throughput")}\n`}`,
   );
 }

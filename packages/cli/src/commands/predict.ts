@@ -19,18 +19,18 @@ import { type Command, InvalidArgumentError } from "commander";
 import {
   attempt,
   CommandError,
-  counts,
   csv,
   failed,
-  print,
+  parseCounts,
   printJson,
+  printText,
   table,
   warn,
   writeFiles,
   wrongUsage,
 } from "../terminal/index.js";
 import { predictConfigurations } from "./predict-configurations.js";
-import { type Cost, costsOf, costText, positive } from "./predict-cost.js";
+import { type Cost, costsOf, costText, positiveNumber } from "./predict-cost.js";
 import { isMlperfLog, pointsOfLogs, predictOne } from "./predict-from.js";
 import { analyzeAll, labWork, loadStudies } from "./studies.js";
 
@@ -68,12 +68,12 @@ points.json:
   metric "seconds" means the time for the same work, say an epoch; points may repeat a count, and the spread then widens
   the interval.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("predict")
     .description("Predict throughput or time at other device counts, with 80% intervals.")
     .argument("[path]", "points.json, a study, or a CSV file of configurations")
-    .option("--at <counts...>", "device counts: 8,16 or 8 16", counts)
+    .option("--at <counts...>", "device counts: 8,16 or 8 16", parseCounts)
     .option(
       "--global-batch <batches...>",
       "samples per step over all devices: one for all counts, or one each",
@@ -142,8 +142,8 @@ async function run(path: string | undefined, options: PredictCommandOptions): Pr
     );
   if (path?.endsWith(".csv")) return predictConfigurations(path, options);
   if (options.at === undefined) throw new CommandError("--at is missing: the device counts to predict", wrongUsage);
-  const price = positive("price", options.price);
-  const watts = positive("watts", options.watts);
+  const price = positiveNumber("price", options.price);
+  const watts = positiveNumber("watts", options.watts);
   if (options.from !== undefined && !isMlperfLog(options.from[0]!)) return predictOne(options.from, options);
   const where = path ?? options.from!.join(", ");
   const value = path === undefined ? await labWork(() => pointsOfLogs(options.from!)) : await pointsOf(path, options);
@@ -184,7 +184,7 @@ async function run(path: string | undefined, options: PredictCommandOptions): Pr
     writeFileSync(join(options.out, "predictions.png"), await renderPng(svg));
   }
   if (options.json) printJson(output);
-  else print(`${plainText(show(result, costs))}\n`);
+  else printText(`${plainText(show(result, costs))}\n`);
   if (result.predictions.every((p) => p.value === null)) process.exitCode = failed;
 }
 

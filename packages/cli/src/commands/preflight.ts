@@ -1,6 +1,6 @@
 // weft preflight: measures the workers of a cluster and their links before a job, and names the slow ones.
 import type { Command } from "commander";
-import { attempt, count, ProgressLine, print, printJson, table } from "../terminal/index.js";
+import { attempt, ProgressLine, parseCount, printJson, printText, table } from "../terminal/index.js";
 import { addSecurity, type SecurityFlags, security } from "./cluster-common.js";
 import { engineWork } from "./engine-work.js";
 
@@ -24,17 +24,17 @@ other processes took from a worker does not count, and whatever seems slow is me
 are needed to tell which one is slow. The rates are saved for the planner, on this machine.
 Exit code: 0 nothing is slow; 4 something is; 1 an error.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   addSecurity(
     program
       .command("preflight")
       .description("Measure every worker and link of a cluster before a job, and name the slow ones.")
       .option("--server <host:port>", "use a running dispatcher and its workers")
-      .option("--devices <n>", "start this many workers of one core here (3 by default)", count),
+      .option("--devices <n>", "start this many workers of one core here (3 by default)", parseCount),
     "client",
   )
-    .option("--repeats <n>", "samples of each measurement", count, 3)
-    .option("--seconds <n>", "begin no repeat after this time", count, 50)
+    .option("--repeats <n>", "samples of each measurement", parseCount, 3)
+    .option("--seconds <n>", "begin no repeat after this time", parseCount, 50)
     .option("--json", "the report as JSON on standard output")
     .addHelpText("after", help)
     .action((options: Options) => attempt(() => engineWork(() => run(options))));
@@ -56,7 +56,7 @@ async function run(options: Options): Promise<void> {
     });
     progress.clear();
     if (options.json) printJson(report, 0);
-    else print(show(report));
+    else printText(show(report));
     if (report.findings.length > 0) process.exitCode = 4;
   } finally {
     progress.clear();

@@ -4,7 +4,16 @@
 import * as weft from "@weft/core";
 import * as quantum from "@weft/quantum";
 import { type Command, InvalidArgumentError } from "commander";
-import { attempt, CommandError, print, printJson, significant, table, time, withProgress } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  printJson,
+  printText,
+  significant,
+  table,
+  time,
+  withProgress,
+} from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 
 interface Options {
@@ -25,7 +34,7 @@ const positive = (value: string): number => {
   return n;
 };
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("bench")
     .description("Time one problem retraced on every call, compiled once, batched, and on the GPU.")
@@ -139,6 +148,6 @@ function run({ batch, seconds, json }: Options, onRung: (name: string, done: num
     `${significant(first / r.usPerTask)}x`,
     time(r.firstMs * 1e3),
   ]);
-  print(`${table(["rung", "device", "batch", "per problem", "speedup", "first call"], rows)}\n`);
-  if (rungs.length === 3) print("no GPU available: the GPU row is skipped\n");
+  printText(`${table(["rung", "device", "batch", "per problem", "speedup", "first call"], rows)}\n`);
+  if (rungs.length === 3) printText("no GPU available: the GPU row is skipped\n");
 }

@@ -26,8 +26,8 @@ import {
   csv,
   failed,
   ProgressLine,
-  print,
   printJson,
+  printText,
   size,
   table,
   time,
@@ -70,7 +70,7 @@ meta.yaml (all keys are optional):
   integration: {training: {tolerance: 1.0e-5}, evaluation: {tolerance: 1.0e-9}}
 All keys: docs/meta.md.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("meta")
     .description("Meta-train a policy over a distribution of noise environments.")
@@ -129,7 +129,7 @@ async function run(file: string | undefined, options: Options): Promise<void> {
     const kernels = trainer.kernels().length;
     const text = `${trainer.explain()}\none iteration: ${trainer.config.batch} tasks, ${trainer.config.inner.steps} steps each, one program of ${kernels} kernels on ${session().device.name}`;
     if (options.json) printJson({ training: trainer.training, evaluation: trainer.evaluation, kernels });
-    else print(`${text}\n`);
+    else printText(`${text}\n`);
     return;
   }
   for (const warning of [...trainer.training.warnings, ...trainer.evaluation.warnings]) warn(warning);
@@ -148,7 +148,7 @@ async function run(file: string | undefined, options: Options): Promise<void> {
     cache: cacheStats(),
   };
   if (options.json) printJson(result);
-  else print(`${report(trainer, curves, baselines, seconds)}\n`);
+  else printText(`${report(trainer, curves, baselines, seconds)}\n`);
 }
 
 /** Trains. Ctrl-C and SIGTERM stop after the current iteration, with a checkpoint if --out is given. */

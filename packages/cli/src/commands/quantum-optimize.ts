@@ -32,8 +32,8 @@ import {
   csv,
   failed,
   ProgressLine,
-  print,
   printJson,
+  printText,
   table,
   time,
   warn,
@@ -78,7 +78,7 @@ pulse.yaml: a pulse for an open system, one environment or an ensemble
   integration: {tolerance: 1.0e-7}
 All keys: docs/meta.md.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   define(program, "optimize", false);
   // The former spelling still works; help does not list it.
   define(program, "optimise", true);
@@ -214,7 +214,7 @@ async function run(file: string, options: Options): Promise<void> {
   let work = await workOf(file, options.set ?? []);
   if (options.explain) {
     if (options.json) printJson({ explain: work.explain.split("\n") }, 0);
-    else print(`${work.explain}\n`);
+    else printText(`${work.explain}\n`);
     return;
   }
   for (const warning of work.warnings) warn(warning);
@@ -263,7 +263,7 @@ async function run(file: string, options: Options): Promise<void> {
     parameters: Object.fromEntries(Object.entries(params).map(([key, t]) => [key, t.arraySync()])),
   };
   if (options.json) printJson(result);
-  else print(`${report(work, result, params)}\n`);
+  else printText(`${report(work, result, params)}\n`);
   if (reason === "stopped") process.exitCode = failed;
 }
 
@@ -325,7 +325,7 @@ async function shortest(file: string, target: number, settings: MinimizeOptions,
     }
     progress.clear();
     const rows = [...tried].sort((a, b) => a.duration - b.duration);
-    print(
+    printText(
       `${table(
         ["duration", "infidelity", "reached"],
         rows.map((r) => [

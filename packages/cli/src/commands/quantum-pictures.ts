@@ -16,7 +16,7 @@ interface Options {
   device?: string;
 }
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("pictures")
     .description("Draw levels, pulses, populations and the error budget of a gate.")

@@ -1,7 +1,7 @@
 // What `weft quantum profile` concludes: the component that does not scale is named first, unless others used the machine.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ProfileRow, rank, rankSentence } from "./quantum-profile-report.js";
+import { type ProfileRow, rankProfiles, rankSentence } from "./quantum-profile-report.js";
 
 /** Milliseconds of the components of a call on one device and on two. */
 function rowsOf(times: Record<string, [number, number]>): ProfileRow[] {
@@ -31,7 +31,7 @@ test("components are ranked by the time that perfect scaling would save", () => 
     fidelity: [0.1, 0.1],
     transfers: [0.2, 0.4],
   });
-  const ranked = rank(rows, "states");
+  const ranked = rankProfiles(rows, "states");
   // 44 - 20 ms, 51 - 50 ms, 0.4 - 0.1 ms, 0.1 - 0.05 ms.
   assert.deepEqual(
     ranked.map(({ component, lost }) => [component, Number(lost.toFixed(2))]),
@@ -57,10 +57,10 @@ test("where all large components scale, that is what is said", () => {
     transfers: [0.2, 0.4],
   });
   assert.match(
-    rankSentence(rank(rows, "states"), null),
+    rankSentence(rankProfiles(rows, "states"), null),
     /^every component that takes 5% of a call or more scales to 2 devices/,
   );
-  const single = rank(
+  const single = rankProfiles(
     rows.filter(({ devices }) => devices === 1),
     "states",
   );

@@ -4,7 +4,7 @@ import { availableParallelism } from "node:os";
 import { medianOrNull } from "@weft/formats/stats";
 import {
   emptyRun,
-  judge,
+  judgeStudy,
   karpFlatt,
   type ScalingClass,
   type Study,
@@ -100,7 +100,7 @@ interface Ranked {
 }
 
 /** Ranks the components of a call by the time that they would save with perfect scaling, or by their time on one device. */
-export function rank(rows: readonly ProfileRow[], pattern: Pattern): Ranked[] {
+export function rankProfiles(rows: readonly ProfileRow[], pattern: Pattern): Ranked[] {
   const own = rows.filter((row) => row.pattern === pattern && inTotal.includes(row.component));
   const devices = Math.max(...own.map((row) => row.devices));
   const at = (component: string, count: number): number =>
@@ -165,7 +165,7 @@ interface ProfileChoice {
 }
 
 /** Compares the planner's choice at the largest count with the fastest pattern; sharding must gain at least 10%. */
-export function choose(totals: readonly Total[]): ProfileChoice {
+export function chooseProfile(totals: readonly Total[]): ProfileChoice {
   const gates = totals.filter((t) => t.pattern !== "tasks");
   const most = Math.max(...gates.map((t) => t.devices));
   const best = [...gates].sort((a, b) => a.ms - b.ms)[0];
@@ -210,7 +210,7 @@ export function assess(totals: readonly Total[], pattern: Pattern) {
     machine: { cores: availableParallelism() },
     problems: [],
   };
-  const { valid, status, findings, scaling } = judge(summarizeStudy(study));
+  const { valid, status, findings, scaling } = judgeStudy(summarizeStudy(study));
   return {
     valid,
     status,
@@ -234,7 +234,7 @@ export function profileReport(
   disturbance: string | null,
 ): string {
   const pattern = fastest(totals);
-  const ranked = rank(rows, pattern);
+  const ranked = rankProfiles(rows, pattern);
   const { devices } = ranked[0];
   const lines: string[] = [
     rankSentence(ranked, disturbance),

@@ -6,18 +6,26 @@ import { type ClusterBuffer, connect } from "@weft/cluster";
 import { MachineWitness } from "@weft/lab/internal";
 import type { GateProblem } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { attempt, CommandError, counts, ProgressLine, print, printJson, wrongUsage } from "../terminal/index.js";
+import {
+  attempt,
+  CommandError,
+  ProgressLine,
+  parseCounts,
+  printJson,
+  printText,
+  wrongUsage,
+} from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { componentNames, measureComponents, type Pattern, patterns } from "./quantum-components.js";
 import {
   assess,
-  choose,
+  chooseProfile,
   fastest,
   type Measured,
   type ProfileRow,
   profileReport,
   profileRows,
-  rank,
+  rankProfiles,
   type Total,
   totalOf,
 } from "./quantum-profile-report.js";
@@ -49,12 +57,12 @@ const whole = (value: string): number => {
   return n;
 };
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("profile")
     .description("Time and memory of components at several device counts, and how each scales.")
     .argument("[file]", "specification, YAML or JSON (default: X on a chain of three fluxonium qubits)")
-    .option("--devices <counts...>", "device counts: 1,2 or 1 2 (default 1 2)", counts)
+    .option("--devices <counts...>", "device counts: 1,2 or 1 2 (default 1 2)", parseCounts)
     .addOption(new Option("--patterns <names...>", "sharding patterns").choices([...patterns]))
     .option("--device <kind>", "device of the workers: cpu, cuda or reference", "cpu")
     .option("--tasks <n>", "number of gates of the pattern tasks", whole, 8)
@@ -172,12 +180,12 @@ async function run(file: string, options: Options): Promise<void> {
     progress.clear();
   }
   const { disturbance } = witness.report();
-  const choice = choose(totals);
+  const choice = chooseProfile(totals);
   const verdict = assess(totals, choice.pattern);
-  const ranked = rank(rows, fastest(totals));
+  const ranked = rankProfiles(rows, fastest(totals));
   if (options.json) {
     printJson({ file, cores: availableParallelism(), rows, totals, ranked, choice, verdict, disturbance });
     return;
   }
-  print(profileReport(rows, totals, choice, verdict, disturbance));
+  printText(profileReport(rows, totals, choice, verdict, disturbance));
 }

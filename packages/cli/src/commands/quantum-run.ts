@@ -11,8 +11,8 @@ import {
   interrupted,
   isInterrupted,
   note,
-  print,
   printJson,
+  printText,
   table,
   time,
   withProgress,
@@ -46,7 +46,7 @@ gate.yaml:
   target: {gate: X, compensation: virtual-z}
 All keys: docs/quantum.md.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("run")
     .description("Spectrum, evolution, fidelity and gradient of one gate.")
@@ -100,7 +100,7 @@ async function run(file: string, options: Options): Promise<void> {
     printJson(result);
     return;
   }
-  print(`${report(result)}\n`);
+  printText(`${report(result)}\n`);
   if (picture !== undefined) note(`wrote ${picture}`);
 }
 

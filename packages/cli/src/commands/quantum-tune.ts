@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { setDevice } from "@weft/core";
 import { type MethodName, methodNames, type TunedEvolution, tuneEvolution } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { attempt, ProgressLine, print, printJson, significant, table, time } from "../terminal/index.js";
+import { attempt, ProgressLine, printJson, printText, significant, table, time } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { loadProblem, physical } from "./quantum-run.js";
 
@@ -30,7 +30,7 @@ const fraction = (value: string): number => {
   return x;
 };
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("tune")
     .description("Choose method, steps and pieces of time of a gate by measurement.")
@@ -72,7 +72,7 @@ async function run(file: string, options: Options): Promise<void> {
     printJson({ evolution: section(best!), candidates: rows });
     return;
   }
-  print(
+  printText(
     `evolution: ${yaml(section(best!))}\n\n${table(
       ["method", "steps or tolerance", "pieces", "error", "value and gradient", "first call"],
       rows.map((row) => [

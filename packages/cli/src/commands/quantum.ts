@@ -1,12 +1,12 @@
 // weft quantum: the list of its subcommands.
 import type { Command } from "commander";
-import { add as bench } from "./quantum-bench.js";
-import { add as meta } from "./quantum-meta.js";
-import { add as optimize } from "./quantum-optimize.js";
-import { add as pictures } from "./quantum-pictures.js";
-import { add as profile } from "./quantum-profile.js";
-import { add as run } from "./quantum-run.js";
-import { add as tune } from "./quantum-tune.js";
+import bench from "./quantum-bench.js";
+import meta from "./quantum-meta.js";
+import optimize from "./quantum-optimize.js";
+import pictures from "./quantum-pictures.js";
+import profile from "./quantum-profile.js";
+import run from "./quantum-run.js";
+import tune from "./quantum-tune.js";
 
 const help = `
 Examples:
@@ -19,7 +19,7 @@ Examples:
   weft quantum profile gate.yaml --devices 1 2
   weft quantum bench`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   const quantum = program
     .command("quantum")
     .description("Differentiable simulation and control of quantum devices.")

@@ -25,12 +25,12 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   attempt,
   CommandError,
-  counts,
   failed,
   ProgressLine,
-  print,
+  parseCounts,
   printJson,
   printLines,
+  printText,
   significant,
   warn,
   withProgress,
@@ -100,12 +100,12 @@ function duration(value: string): number {
   return positive("a time limit")(String(Number(plain[1]) * units[plain[2]]));
 }
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("scale")
     .description("Run a command at several device counts, measure it, and analyze how it scales.")
     .argument("[command...]", "the command, behind --; {n} stands for the device count")
-    .option("--devices <counts...>", "device counts: 1,2,4 or 1 2 4", counts)
+    .option("--devices <counts...>", "device counts: 1,2,4 or 1 2 4", parseCounts)
     .option("--repeats <n>", "runs at each count", whole("--repeats"), 1)
     .addOption(new Option("--launcher <how>", "how the command is started").choices(launchers).default("local"))
     .option("--name <name>", "name of the study (and its folder)")
@@ -218,7 +218,7 @@ function reporter(quiet: boolean): (event: StudyEvent) => void {
   const progress = new ProgressLine();
   const say = (text: string): void => {
     progress.clear(false);
-    if (!quiet) print(text);
+    if (!quiet) printText(text);
   };
   return (event) => {
     switch (event.kind) {
@@ -268,7 +268,7 @@ async function judge(result: StudyResult, options: Options): Promise<void> {
     return judged;
   });
   if (options.json) printJson({ folder: result.folder, studies: [analysis.report] }, 0);
-  else print(`\n${performanceReport([analysis.report])}\nreport in ${join(result.folder, "report")}\n`);
+  else printText(`\n${performanceReport([analysis.report])}\nreport in ${join(result.folder, "report")}\n`);
   if (!result.canceled && result.runs.every((run) => run.status !== "ok"))
     throw new CommandError("no run ended well; there is nothing to judge");
   process.exitCode = verdictExitCode([analysis.report]);

@@ -3,8 +3,8 @@ import type { Command } from "commander";
 import {
   attempt,
   CommandError,
-  print,
   printLines,
+  printText,
   suggestName,
   table,
   writeFiles,
@@ -25,7 +25,7 @@ Examples:
 In the first line of a YAML file, editors with the YAML language server read:
   # yaml-language-server: $schema=train.schema.json`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("schema")
     .description("Print the JSON Schema of a kind of YAML file, for completion and checks in editors.")
@@ -49,7 +49,7 @@ async function run(kind: string | undefined, { out }: Options): Promise<void> {
     printLines(`${writeFiles(out, Object.fromEntries(texts) as Record<string, string>).join("\n")}\n`);
   } else if (kind !== undefined) printLines(await schemaText(kind));
   else
-    print(
+    printText(
       `${table(
         ["kind", "file"],
         names.map((name) => [name, fileKinds[name].description]),

@@ -1,6 +1,6 @@
 // weft server: the dispatcher of a cluster.
 import { type Command, InvalidArgumentError } from "commander";
-import { attempt, CommandError, print, printJson } from "../terminal/index.js";
+import { attempt, CommandError, printJson, printText } from "../terminal/index.js";
 import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
 
 const help = `
@@ -32,7 +32,7 @@ function quota(text: string, before: Record<string, number> = {}): Record<string
   return { ...before, [name]: Number(value) };
 }
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   addSecurity(
     program
       .command("server")
@@ -67,7 +67,7 @@ async function run(options: Options): Promise<void> {
   const facts = { ready: true, host: options.host, port: dispatcher.port };
   if (options.json) printJson(facts, 0);
   else
-    print(
+    printText(
       `dispatcher on ${options.host}:${dispatcher.port}; start workers with: weft worker --host ${options.host} -p ${dispatcher.port}\n`,
     );
   await untilSignal();

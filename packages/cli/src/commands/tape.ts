@@ -5,8 +5,8 @@ import {
   attempt,
   CommandError,
   failed,
-  print,
   printJson,
+  printText,
   shorten,
   size,
   table,
@@ -48,7 +48,7 @@ function report(...tapes: Tape[]): void {
 
 const json = (value: unknown): void => void printJson(value);
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   const command = program
     .command("tape")
     .description("Read, export, replay and compare recorded runs.")
@@ -125,8 +125,8 @@ async function show(file: string, options: { limit: string; json?: boolean }): P
     i.shapes.join(" "),
     shorten(i.cause ?? "-", 60),
   ]);
-  print(`${table(["worker", "op", "step", "at", "took", "bytes", "results", "cause"], rows, 2)}\n`);
-  if (tape.instructions.length > limit) print(`... ${tape.instructions.length - limit} more (-n shows them)\n`);
+  printText(`${table(["worker", "op", "step", "at", "took", "bytes", "results", "cause"], rows, 2)}\n`);
+  if (tape.instructions.length > limit) printText(`... ${tape.instructions.length - limit} more (-n shows them)\n`);
 }
 
 async function stats(file: string, options: { json?: boolean }): Promise<void> {
@@ -152,7 +152,7 @@ async function stats(file: string, options: { json?: boolean }): Promise<void> {
     time(row.communicateUs),
     time(Math.max(0, row.spanUs - row.busyUs)),
   ]);
-  print(
+  printText(
     [
       `${found.runs} runs of ${found.programs} programs, ${found.fetches} results fetched`,
       "",
@@ -171,7 +171,7 @@ async function exportTape(file: string, options: { out?: string; json?: boolean 
   const out = options.out ?? `${file}.json`;
   writeFileSync(out, JSON.stringify(tools.chromeTrace(tape)));
   if (options.json) json({ out, events: tape.instructions.length });
-  else print(`${out}: ${tape.instructions.length} events; open it at ui.perfetto.dev\n`);
+  else printText(`${out}: ${tape.instructions.length} events; open it at ui.perfetto.dev\n`);
 }
 
 async function replayTape(file: string, options: { devices: string; device: string; json?: boolean }): Promise<void> {
@@ -202,7 +202,7 @@ async function replayTape(file: string, options: { devices: string; device: stri
       r.difference.toExponential(1),
       r.ok ? "equal" : "DIFFERS",
     ]);
-    print(
+    printText(
       `${result.runs} runs on ${devices === 0 ? options.device : `${devices} workers (${options.device})`}; ${result.results.length} results compared, ${wrong.length} differ${result.unchecked > 0 ? `, ${result.unchecked} not on the tape` : ""}\n${table(["result", "step", "relative difference", ""], rows)}\n`,
     );
   }
@@ -230,7 +230,7 @@ async function diff(first: string, second: string, options: { json?: boolean }):
         time(row.secondUs),
         row.firstUs > 0 ? `${(row.secondUs / row.firstUs).toFixed(2)}x` : "new",
       ]);
-    print(
+    printText(
       [
         found.firstDifference === null
           ? "The same instructions on the same data."

@@ -21,7 +21,7 @@ Examples:
 ops, kernels and bytes received from other workers (moved) are counted since the worker started; idle is the share of the
 last interval without computation.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   addSecurity(
     program
       .command("top")

@@ -22,8 +22,8 @@ import {
   csv,
   failed,
   percent,
-  print,
   printJson,
+  printText,
   shorten,
   significant,
   size,
@@ -56,7 +56,7 @@ Examples:
 A folder stands for the .json and .json.gz files in it, or its .xplane.pb and .sqlite files. Traces may be cut off or lack their ranks: what is there is
 used, and what is missing is reported on standard error.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   program
     .command("trace")
     .description("Show the time breakdown of traces of PyTorch, JAX, Nsight Systems or rocprofv3, per rank.")
@@ -98,8 +98,8 @@ async function run(files: string[], options: Options): Promise<void> {
         : { ...report, diff, changes: second === null ? null : traceChanges(report, second), second },
       0,
     );
-  else if (diff === null || second === null) print(`${show(report, top)}\n`);
-  else print(`${changesText(traceChanges(report, second))}\n\n${showDiff(diff, top)}\n`);
+  else if (diff === null || second === null) printText(`${show(report, top)}\n`);
+  else printText(`${changesText(traceChanges(report, second))}\n\n${showDiff(diff, top)}\n`);
   if (report.ranks.every((rank) => rank.spanUs === undefined)) process.exitCode = failed;
 }
 

@@ -9,14 +9,14 @@ import {
   addSet,
   attempt,
   CommandError,
-  count,
-  counts,
   formerOutput,
   interrupted,
   ProgressLine,
-  print,
+  parseCount,
+  parseCounts,
   printJson,
   printLines,
+  printText,
   significant,
   translationNote,
   warn,
@@ -73,14 +73,14 @@ Examples:
 Writes runs/NAME: config.yaml, metrics.csv, rank0.jsonl (one line per step), checkpoints. SIGTERM and Ctrl-C write a
 checkpoint and end the run. Under srun or mpirun each process is a rank.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   const command = program
     .command("train")
     .description("Train the model of a configuration, on one device or several.")
     .argument("<config>", "a YAML file, such as those in configs/")
-    .option("--devices <n>", "ranks to train on", counts)
-    .option("--min-devices <n>", "continue with as few ranks when ranks die, and with all of them later", count)
-    .option("--global-batch <n>", "samples of one step over all ranks, instead of the configuration's", count)
+    .option("--devices <n>", "ranks to train on", parseCounts)
+    .option("--min-devices <n>", "continue with as few ranks when ranks die, and with all of them later", parseCount)
+    .option("--global-batch <n>", "samples of one step over all ranks, instead of the configuration's", parseCount)
     .option(
       "--memory <size>",
       "memory of one device, such as 2GB, or of each (2GB,1GB): the step is placed so that it fits",
@@ -91,12 +91,12 @@ export function add(program: Command): void {
     .option("--out <dir>", "folder of the run (runs/NAME)")
     .addOption(formerOutput("dir"))
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
-    .option("--max-steps <n>", "maximum number of steps", count)
-    .option("--epochs <n>", "instead of the configuration's", count)
-    .option("--seed <n>", "instead of the configuration's", count)
+    .option("--max-steps <n>", "maximum number of steps", parseCount)
+    .option("--epochs <n>", "instead of the configuration's", parseCount)
+    .option("--seed <n>", "instead of the configuration's", parseCount)
     .option("--no-evaluate", "do not evaluate: for measurements")
     .option("--resume", "continue from the newest checkpoint of the run")
-    .option("--tape <steps>", "record every kernel of the first steps in tape-rankK.jsonl", count)
+    .option("--tape <steps>", "record every kernel of the first steps in tape-rankK.jsonl", parseCount)
     .option("--json", "the result as JSON on standard output")
     .addOption(
       new Option("--launcher <kind>", "who starts the ranks: this command, or a Ray cluster")
@@ -105,13 +105,13 @@ export function add(program: Command): void {
     )
     .option("--ray <address>", "address of the Ray cluster", "auto")
     .option("--slurm <file>", "write a SLURM script for this run and exit")
-    .option("--nodes <n>", "nodes of the SLURM job", count, 1)
+    .option("--nodes <n>", "nodes of the SLURM job", parseCount, 1)
     .option("--partition <name>", "SLURM partition")
     .option("--account <name>", "SLURM account")
     .option("--time <hh:mm:ss>", "SLURM time limit")
     .option("--modules <names...>", "modules to load in the job")
     .option("--env <settings...>", "variables of the job: NAME=value")
-    .option("--gpus-per-rank <n>", "GPUs of each rank in the job (SLURM, Ray)", count);
+    .option("--gpus-per-rank <n>", "GPUs of each rank in the job (SLURM, Ray)", parseCount);
   addSet(command, "optimizer.learning_rate=0.001")
     .addHelpText("after", help)
     .action((config: string, options: Options) => attempt(() => reportOnce(() => run(config, withOut(options)))));
@@ -173,7 +173,7 @@ async function explain(config: Config | ModuleConfig): Promise<void> {
   const { explainTraining } = await import("@weft/train/internal/commands");
   const name = config.device ?? settings.device.get();
   if (name !== undefined && name !== "") setDevice(name);
-  print(`${await explainTraining(config)}\n`);
+  printText(`${await explainTraining(config)}\n`);
 }
 
 /** Output folder: under `weft scale` each run has its own. */
@@ -262,7 +262,7 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
   if (group.rank === 0) tokenizeListeners.add(onTokens);
   const say = (text: string): void => {
     progress.clear(false);
-    if (!options.json && group.rank === 0) print(text);
+    if (!options.json && group.rank === 0) printText(text);
   };
   const onTest = "data" in config && config.data.validation === 0;
   const probeFolder = cliSettings.probeDir.get();

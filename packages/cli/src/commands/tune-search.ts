@@ -159,7 +159,7 @@ const keyOf = (s: Settings): string => JSON.stringify(s);
  * Measures the change with the largest predicted gain, keeps it if confirmed, and continues until no gain is large
  * enough or the runs are used up.
  */
-export async function search(from: Settings, options: SearchOptions): Promise<SearchResult> {
+export async function searchSettings(from: Settings, options: SearchOptions): Promise<SearchResult> {
   const start = await options.measure(from);
   const trials: Trial[] = [{ what: "as given", settings: from, expected: null, got: start, kept: true }];
   options.onTrial?.(trials[0], null);

@@ -16,13 +16,13 @@ import {
   addSet,
   attempt,
   CommandError,
-  count,
-  counts,
   formerOutput,
   ProgressLine,
+  parseCount,
+  parseCounts,
   percent,
-  print,
   printJson,
+  printText,
   significant,
   table,
   translationNote,
@@ -31,7 +31,7 @@ import {
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
 import { ledgerPath } from "./studies.js";
-import { type SearchResult, type Settings, search, type Trial, type TrialMeasurement } from "./tune-search.js";
+import { type SearchResult, type Settings, searchSettings, type Trial, type TrialMeasurement } from "./tune-search.js";
 
 interface Options {
   set?: string[];
@@ -56,16 +56,16 @@ Varies per-rank batch, accumulation, precision (on GPUs), buckets, loaders and t
 change with the largest predicted gain is measured, and kept if confirmed. Every prediction is recorded in the ledger with
 its outcome. A larger batch changes training: adjust the learning rate, or use --keep-batch.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   const command = program
     .command("tune")
     .description("Find the fastest settings of a training configuration by short measured runs.")
     .argument("<config>", "a YAML file, such as those in configs/")
-    .option("--devices <n>", "maximum number of devices", counts)
+    .option("--devices <n>", "maximum number of devices", parseCounts)
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--device <name>", "cpu, cuda, reference")
-    .option("--steps <n>", "measured steps of the given configuration; others use as many samples", count, 30)
-    .option("--probes <n>", "maximum number of runs", count, 8)
+    .option("--steps <n>", "measured steps of the given configuration; others use as many samples", parseCount, 30)
+    .option("--probes <n>", "maximum number of runs", parseCount, 8)
     .option("--keep-batch", "keep the global batch")
     .addOption(formerOutput("file"))
     .option("--out <file>", "file for the best configuration (NAME_tuned.yaml)")
@@ -134,7 +134,7 @@ async function run(file: string, options: Options): Promise<void> {
   const budget = options.steps * from.batchPerRank * from.devices * from.accumulation;
   let probe = 0;
   try {
-    const result = await search(from, {
+    const result = await searchSettings(from, {
       maxDevices,
       probes: options.probes,
       leastGain: 0.02,
@@ -167,7 +167,7 @@ async function run(file: string, options: Options): Promise<void> {
         const promise = promises.get(trial);
         if (promise !== undefined && trial.got !== null)
           scorePrediction(ledger, promise, trial.got.samplesPerSecond, [trial.got.run]);
-        if (!options.json) print(`${line(trial)}\n`);
+        if (!options.json) printText(`${line(trial)}\n`);
       },
     });
     const target = options.out ?? `${raw.name}_tuned.yaml`;
@@ -178,7 +178,7 @@ async function run(file: string, options: Options): Promise<void> {
       `# ${raw.name} tuned by weft tune: ${significant(result.now.samplesPerSecond)} samples/s measured here.\n${showConfig(tuned)}`,
     );
     if (options.json) printJson({ ...result, config: target, ledger, disturbances: [...disturbances] }, 0);
-    else print(`\n${summary(result, target, ledger)}\n`);
+    else printText(`\n${summary(result, target, ledger)}\n`);
   } finally {
     process.off("SIGINT", stop);
     process.off("SIGTERM", stop);

@@ -26,7 +26,7 @@ Examples:
 Runs appear and change by themselves while they train. The server listens on this machine only, and the printed address holds
 a token that is new at every start: without it nobody sees or stops your runs. Ctrl-C ends the server, not the runs.`;
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   const command = program
     .command("ui")
     .description("Show runs, scaling studies, clusters and quantum controls live in a browser.")
@@ -44,7 +44,7 @@ export function add(program: Command): void {
 async function run(runs: string, options: Options): Promise<void> {
   if (statSync(runs, { throwIfNoEntry: false })?.isDirectory() === false)
     throw new CommandError(`${runs} is a file; give a folder with runs, or the folder of one`, wrongUsage);
-  const { isLoopback, startUi } = await import("@weft/ui");
+  const { isLoopbackName, startUi } = await import("@weft/ui");
   const { host, port: wanted } = options;
   const ledger = cliSettings.ledger.get();
   const watched = options.server === undefined ? {} : { server: options.server, security: security(options) };
@@ -69,7 +69,7 @@ async function run(runs: string, options: Options): Promise<void> {
   printLines(`${ui.url}\n`);
   if (process.stdout.isTTY) printLines(`It shows the runs in ${runs}. Ctrl-C ends it.\n`);
   if (!existsSync(runs)) warn(`there is no folder ${runs} yet; what is written there will appear`);
-  if (!isLoopback(host))
+  if (!isLoopbackName(host))
     warn("others can reach this server, and the connection is not encrypted: prefer the default host and ssh -L");
   if (options.open && process.stdout.isTTY) openBrowser(ui.url);
   await untilSignal();

@@ -1,7 +1,7 @@
 // weft worker: one device of a cluster.
 import { availableParallelism } from "node:os";
 import { type Command, InvalidArgumentError } from "commander";
-import { attempt, CommandError, count, print, printJson, wrongUsage } from "../terminal/index.js";
+import { attempt, CommandError, parseCount, printJson, printText, wrongUsage } from "../terminal/index.js";
 import { addSecurity, port, type SecurityFlags, security, untilSignal } from "./cluster-common.js";
 
 interface Options extends SecurityFlags {
@@ -33,7 +33,7 @@ function coreCount(text: string): number {
     throw new InvalidArgumentError(
       `"${text}" is a list of cores; --cores takes their number: write --core-ids ${text}`,
     );
-  return count(text);
+  return parseCount(text);
 }
 
 /** Parses core ids: 0,1 or 4-7. */
@@ -48,7 +48,7 @@ function coreIds(text: string): number[] {
   return [...new Set(ids)];
 }
 
-export function add(program: Command): void {
+export default function add(program: Command): void {
   addSecurity(
     program
       .command("worker")
@@ -93,7 +93,7 @@ async function run(options: Options): Promise<void> {
     const work = worker.run((id) => {
       const facts = { ready: true, id, device: worker.device.name };
       if (options.json) printJson(facts, 0);
-      else print(`${id}: ${worker.device.name} works for ${options.host}:${options.port}\n`);
+      else printText(`${id}: ${worker.device.name} works for ${options.host}:${options.port}\n`);
     });
     await untilSignal(work);
     worker.stop();

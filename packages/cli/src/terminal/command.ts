@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { mostDevices } from "@weft/formats/limits";
 import { plainText } from "@weft/formats/text";
 import { InvalidArgumentError } from "commander";
-import { failed, interrupted, wrongUsage } from "../usage/index.js";
+import { failed, interrupted } from "../usage/index.js";
 import { paint, widthOf, wrapped } from "./paint.js";
 import { makeRoom } from "./progress.js";
 
-export { failed, interrupted, wrongUsage };
+export { failed, interrupted, wrongUsage } from "../usage/index.js";
 
 /** An error for the user: printed as a message, without a stack trace. */
 export class CommandError extends Error {
@@ -21,7 +21,7 @@ export class CommandError extends Error {
 }
 
 /** Parses `1,2,4` or `1 2 4`; commander calls this for each argument of a variadic option. */
-export function counts(value: string, previous: number[] | undefined): number[] {
+export function parseCounts(value: string, previous: number[] | undefined): number[] {
   const list = previous ?? [];
   for (const part of value.split(/[\s,]+/)) {
     if (part === "") continue;
@@ -34,7 +34,7 @@ export function counts(value: string, previous: number[] | undefined): number[] 
 }
 
 /** Parses a count of 1 or more. */
-export function count(value: string): number {
+export function parseCount(value: string): number {
   const number = Number(value);
   if (!Number.isInteger(number) || number < 1)
     throw new InvalidArgumentError(`"${value}" is not a whole number above 0`);

@@ -11,18 +11,18 @@ export {
 export {
   attempt,
   CommandError,
-  count,
-  counts,
   failed,
   interrupted,
   isInterrupted,
   note,
+  parseCount,
+  parseCounts,
   warn,
   writeFiles,
   wrongUsage,
 } from "./command.js";
 export { hasColors, paint, widthOf, wrapped } from "./paint.js";
-export { print, printJson, printLines } from "./print.js";
+export { printJson, printLines, printText } from "./print.js";
 export { durationText, ProgressLine, progressSetting, showCompiling, showPlanning, withProgress } from "./progress.js";
 export { addSet, formerOutput, translationNote, withOut } from "./settings.js";
 export { suggestName } from "./suggest.js";

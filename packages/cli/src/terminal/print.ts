@@ -50,7 +50,7 @@ function highlight(text: string): string {
 }
 
 /** Prints a report for people. Control characters of text from outside are replaced; a line break ends it. */
-export function print(text: string): void {
+export function printText(text: string): void {
   const whole = text.endsWith("\n") ? text : `${text}\n`;
   makeRoom();
   process.stdout.write(highlight(wrapped(plainText(whole))));

@@ -1,11 +1,11 @@
 // Progress on standard error: one line that is redrawn on a terminal; elsewhere a line every few seconds, so that logs show
 // that work goes on. Standard output is for results.
-import { flag } from "@weft/core/internal/settings";
+import { flagSetting } from "@weft/core/internal/settings";
 import { plainText } from "@weft/formats/text";
 import { paint, widthOf } from "./paint.js";
 
 /** Whether lines appear where standard error is not a terminal. */
-export const progressSetting = flag("WEFT_PROGRESS", true, {
+export const progressSetting = flagSetting("WEFT_PROGRESS", true, {
   summary: "Progress of long work on standard error, also where that is not a terminal.",
 });
 

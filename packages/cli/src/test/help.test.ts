@@ -17,7 +17,7 @@ test("the help of every command has an example that it accepts, and describes ev
   let examples = 0;
   for (const [name, { load }] of Object.entries(commands)) {
     const program = new Command("weft");
-    (await load()).add(program);
+    (await load()).default(program);
     for (const { path, command, help } of program.commands.flatMap((child) => helpOf(child, `weft ${child.name()}`))) {
       for (const option of command.options.filter(({ hidden }) => !hidden))
         if (option.description.trim() === "") wrong.push(`${path}: ${option.flags} has no description`);

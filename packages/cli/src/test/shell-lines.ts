@@ -41,7 +41,7 @@ async function loadCommand(name: string): Promise<Command | undefined> {
   if (!(name in commands)) return undefined;
   if (!loaded.has(name)) {
     const program = new Command("weft");
-    (await commands[name].load()).add(program);
+    (await commands[name].load()).default(program);
     loaded.set(name, program);
   }
   return loaded.get(name)!.commands.find((command) => command.name() === name);

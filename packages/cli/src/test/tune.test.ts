@@ -8,7 +8,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type Ledger, ledgerScore, readLedger } from "@weft/lab/internal";
 import { loadConfig } from "@weft/train";
-import { type Settings, search, type Trial, type TrialMeasurement } from "../commands/tune-search.js";
+import { type Settings, searchSettings, type Trial, type TrialMeasurement } from "../commands/tune-search.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-tune-test-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -48,7 +48,7 @@ const find = async (
   keepGlobalBatch = true,
 ) => {
   const order: string[] = [];
-  const result = await search(
+  const result = await searchSettings(
     { ...start, ...over },
     {
       maxDevices: 4,

@@ -8,7 +8,7 @@ import {
   Mesh,
   type Partitioned,
   type Placement,
-  partition,
+  partitionFunction,
   runLockstep,
   type Strategy,
   scatterValue,
@@ -168,7 +168,7 @@ class Suite {
       if (!answers.has(node)) answers.set(node, work[0].kind === "following" ? null : random(node));
       return answers.get(node)!;
     };
-    return { fn, strategy, parts: partition(fn, { mesh: this.#mesh, params, strategy }) };
+    return { fn, strategy, parts: partitionFunction(fn, { mesh: this.#mesh, params, strategy }) };
   }
 
   async #run(work: readonly Work[]): Promise<void> {

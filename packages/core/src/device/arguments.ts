@@ -3,7 +3,7 @@
 import { bytesOf, type GraphFn, numel, WeftError } from "../graph/index.js";
 import type { DeviceBuffer } from "./contract.js";
 
-export function checkArguments({ params }: GraphFn, buffers: readonly Pick<DeviceBuffer, "bytes">[]): void {
+export function checkBuffers({ params }: GraphFn, buffers: readonly Pick<DeviceBuffer, "bytes">[]): void {
   if (buffers.length !== params.length)
     throw new WeftError(`run: the program takes ${params.length} tensors, and ${buffers.length} are given`);
   params.forEach(({ shape, dtype }, i) => {

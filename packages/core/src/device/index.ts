@@ -1,5 +1,5 @@
 // The Device contract and its makers.
-export { checkArguments } from "./arguments.js";
+export { checkBuffers } from "./arguments.js";
 export { cacheRoot, makeFolder } from "./cache-root.js";
 export { collectNow } from "./collect.js";
 export * from "./contract.js";

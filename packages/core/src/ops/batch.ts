@@ -2,8 +2,9 @@
 // its operands unchanged and builds the batched op.
 import { type Node, type OpAttrs, type OpName, range, WeftError } from "../graph/index.js";
 import { type BatchContext, withBatch } from "./batch-operand.js";
-import { concat, make, permute, reshape } from "./build.js";
+import { concat, permute, reshape } from "./build.js";
 import { convBatch } from "./conv.js";
+import { make } from "./make.js";
 import type { StructuralOp } from "./vjp.js";
 
 type BatchRule<K extends OpName> = (context: BatchContext<K>) => Node;

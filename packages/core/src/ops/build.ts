@@ -1,12 +1,11 @@
-// Builders of graph nodes. Shapes must already fit. Ops that would change nothing are omitted.
+// Builders of graph nodes, which are used as `build.add`. Shapes must already fit. Ops that would change nothing are omitted.
 import {
   type BinaryFn,
   type DType,
   isComplex,
   keepAxes,
-  Node,
+  type Node,
   type OpAttrs,
-  type OpName,
   outputAvals,
   type Precision,
   type ReduceFn,
@@ -17,16 +16,9 @@ import {
   storedScalar,
   type UnaryFn,
 } from "../graph/index.js";
-import { shapeRules } from "./shape.js";
+import { make } from "./make.js";
 
-/** Builds a node of any op; the shape rules determine its shape and dtype. */
-export function make<K extends OpName>(op: K, inputs: readonly Node[], attrs: OpAttrs[K]): Node<K> {
-  return new Node(op, inputs, attrs, shapeRules[op](inputs, attrs));
-}
-
-/** The same op with other operands. */
-export const withInputs = <K extends OpName>(node: Node<K>, inputs: readonly Node[]): Node<K> =>
-  make(node.op, inputs, node.attrs);
+export { make, withInputs } from "./make.js";
 
 export const input = (shape: Shape, dtype: DType, name = ""): Node => make("input", [], { shape, dtype, name });
 /** A constant as its dtype stores it, so that constant folding agrees with computation on a device. */

@@ -60,7 +60,7 @@ export const isLogical: DTypeTest = (dtype) => kindOf(dtype) === "bool" || kindO
 export const isNumber: DTypeTest = (dtype) => kindOf(dtype) !== "bool";
 export const isLinalg: DTypeTest = (dtype) => isInexact(dtype) && !isHalf(dtype);
 
-export function checkDType(what: string, test: DTypeTest, dtype: DType): void {
+export function checkOperandDType(what: string, test: DTypeTest, dtype: DType): void {
   demand(test(dtype), `${what} is not defined on ${dtype}`);
 }
 
@@ -78,7 +78,7 @@ export function checkMatrix(a: Node): void {
 
 export function checkLinalg(a: Node): void {
   checkMatrix(a);
-  checkDType("linear algebra", isLinalg, a.dtype);
+  checkOperandDType("linear algebra", isLinalg, a.dtype);
 }
 
 export function checkSquare(a: Node): void {

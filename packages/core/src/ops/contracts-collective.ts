@@ -3,7 +3,7 @@ import { type CollectiveKind, type Node, type OpAttrs, type Shape, showShape, ty
 import {
   checkAxes,
   checkAxis,
-  checkDType,
+  checkOperandDType,
   checkSameAval,
   demand,
   demandShape,
@@ -78,7 +78,7 @@ const collectiveChecks: {
 export function checkCollective([x]: readonly Node[], attrs: OpAttrs["collective"]): void {
   const { me, members } = checkGroup(attrs);
   demand(isCount(attrs.sequence), `its sequence ${attrs.sequence} is not a whole number >= 0`);
-  if (attrs.fn === "max" || attrs.fn === "min") checkDType(attrs.fn, isReal, x.dtype);
+  if (attrs.fn === "max" || attrs.fn === "min") checkOperandDType(attrs.fn, isReal, x.dtype);
   demandShape(attrs.shape);
   const expected = collectiveChecks[attrs.kind](x, attrs, me, members);
   checkSameAval("its result", attrs, { shape: expected, dtype: x.dtype });

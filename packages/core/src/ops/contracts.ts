@@ -27,10 +27,10 @@ import {
   anyDType,
   checkAxes,
   checkAxis,
-  checkDType,
   checkIndices,
   checkLinalg,
   checkMatrix,
+  checkOperandDType,
   checkPerAxis,
   checkSameAval,
   checkSameDType,
@@ -126,7 +126,7 @@ function checkConv([first, second]: readonly Node[], attrs: OpAttrs["conv"]): vo
   const { kind, size, stride, dilation, low, groups, channelsLast, precision } = attrs;
   demand(precision === undefined || precisions.includes(precision), `there is no precision ${precision}`);
   checkSameDType(first, second);
-  checkDType("conv", isNumber, first.dtype);
+  checkOperandDType("conv", isNumber, first.dtype);
   const spatial = first.shape.length - 2;
   demand(
     spatial >= 1 && spatial <= 3 && second.shape.length === first.shape.length,
@@ -233,7 +233,7 @@ const contracts: { [K in OpName]: Row<K> } = {
     operands: 0,
     check: (_, { shape, axis, dtype }) => {
       checkAxis(axis, shape);
-      checkDType("iota", isNumber, dtype);
+      checkOperandDType("iota", isNumber, dtype);
     },
   },
   random: {
@@ -242,7 +242,7 @@ const contracts: { [K in OpName]: Row<K> } = {
       checkIndices(keys);
       demand(keys.shape[keys.shape.length - 1] === 2, `keys are [..., 2], not ${showShape(keys.shape)}`);
       demandShape(shape);
-      checkDType(`random ${kind}`, randomDTypes[kind], dtype);
+      checkOperandDType(`random ${kind}`, randomDTypes[kind], dtype);
       const whole = threshold !== undefined && Number.isInteger(threshold) && threshold >= 0 && threshold <= 65535;
       demand(
         kind === "dropoutMask" ? whole : threshold === undefined,
@@ -269,13 +269,13 @@ const contracts: { [K in OpName]: Row<K> } = {
         );
     },
   },
-  unary: { operands: 1, check: ([x], { fn }) => checkDType(fn, unaryDTypes[fn], x.dtype) },
+  unary: { operands: 1, check: ([x], { fn }) => checkOperandDType(fn, unaryDTypes[fn], x.dtype) },
   binary: {
     operands: 2,
     check: ([a, b], { fn }) => {
       checkSameShape(a, b);
       checkSameDType(a, b);
-      checkDType(fn, binaryDTypes[fn], a.dtype);
+      checkOperandDType(fn, binaryDTypes[fn], a.dtype);
     },
   },
   where: {
@@ -354,7 +354,7 @@ const contracts: { [K in OpName]: Row<K> } = {
         axes.every((axis, i) => i === 0 || axes[i - 1] < axis),
         `the axes [${axes}] do not ascend`,
       );
-      if (fn === "max" || fn === "min") checkDType(fn, isReal, x.dtype);
+      if (fn === "max" || fn === "min") checkOperandDType(fn, isReal, x.dtype);
     },
   },
   argreduce: {
@@ -362,7 +362,7 @@ const contracts: { [K in OpName]: Row<K> } = {
     check: ([x], { fn, axis }) => {
       checkAxis(axis, x.shape);
       demand(x.shape[axis] > 0, `axis ${axis} of ${showShape(x.shape)} is empty`);
-      checkDType(fn, isReal, x.dtype);
+      checkOperandDType(fn, isReal, x.dtype);
     },
   },
   cumsum: { operands: 1, check: ([x], { axis }) => checkAxis(axis, x.shape) },
@@ -401,7 +401,7 @@ const contracts: { [K in OpName]: Row<K> } = {
     operands: 3,
     check: (inputs, attrs) => {
       checkScatter(inputs, attrs);
-      checkDType("scatterReduce", isWideReal, inputs[0].dtype);
+      checkOperandDType("scatterReduce", isWideReal, inputs[0].dtype);
     },
   },
   fft: {
@@ -411,7 +411,7 @@ const contracts: { [K in OpName]: Row<K> } = {
         isCount(axes) && axes >= 1 && axes <= 3 && axes <= x.shape.length,
         `${axes} axes of ${showShape(x.shape)}`,
       );
-      checkDType(kind, kind === "r2c" ? (dtype) => isLinalg(dtype) && isReal(dtype) : isComplex, x.dtype);
+      checkOperandDType(kind, kind === "r2c" ? (dtype) => isLinalg(dtype) && isReal(dtype) : isComplex, x.dtype);
       demand(kind === "c2c" || inverse === (kind === "c2r"), `${kind} has one direction`);
       const last = x.shape[x.shape.length - 1];
       demand(!x.shape.slice(-axes).includes(0) && isCount(size) && size >= 1, `an empty axis of ${showShape(x.shape)}`);
@@ -427,7 +427,7 @@ const contracts: { [K in OpName]: Row<K> } = {
       demand(x.shape.length >= 1, "a scalar has no order");
       const n = x.shape[x.shape.length - 1];
       demand(isCount(first) && isCount(count) && first + count <= n, `${count} of ${n} elements from ${first} on`);
-      checkDType("argsort", isReal, x.dtype);
+      checkOperandDType("argsort", isReal, x.dtype);
     },
   },
   cholesky: { operands: 1, check: ([a]) => checkSquare(a) },

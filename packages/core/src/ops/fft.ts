@@ -1,7 +1,8 @@
 // The gradient of Fourier transforms. The transpose of a transform is the transform in the other direction; between real numbers and
 // half spectra, numbers that stand for two (themselves and their conjugates) count twice.
 import { type Node, realOf } from "../graph/index.js";
-import { binary, cast, eq, fullLike, iota, make, mul, where } from "./build.js";
+import { binary, cast, eq, fullLike, iota, mul, where } from "./build.js";
+import { make } from "./make.js";
 
 /** Weight of every number of a half spectrum: `twice`, and 1 for those without a conjugate partner. */
 function weighted(x: Node, size: number, twice: number): Node {

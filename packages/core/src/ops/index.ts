@@ -2,7 +2,6 @@
 export { batchRules } from "./batch.js";
 export { type BatchContext, type Batched, withBatch } from "./batch-operand.js";
 export * as build from "./build.js";
-export { make } from "./build.js";
 export * as composed from "./composed.js";
 export { convRoles } from "./conv.js";
 export { decodeFunction } from "./decode.js";
@@ -29,6 +28,7 @@ export {
   viewOps,
 } from "./kinds.js";
 export { isLinear } from "./linear.js";
+export { make } from "./make.js";
 export { type PadContext, padRules, sizesOfNodes } from "./padded.js";
 export {
   aligned,
@@ -38,11 +38,11 @@ export {
   isPrefix,
   isVarying,
   masked,
+  multiplySizes,
   type Padded,
   reshaped,
   type Slots,
   sizesOf,
-  times,
   UnpaddableError,
 } from "./padded-layout.js";
 export * from "./reference/index.js";

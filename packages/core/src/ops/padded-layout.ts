@@ -36,10 +36,10 @@ export class UnpaddableError extends WeftError {
 
 export const isVarying = (sizes: Sizes): boolean => sizes.some((size) => size !== sizes[0]);
 export const compact = (sizes: Sizes): DimLayout => ({ parts: [sizes], uniform: false });
-export const uniform = (sizes: Sizes): DimLayout => ({ parts: [sizes], uniform: true });
-export const times = (one: Sizes, other: Sizes): Sizes => one.map((size, i) => size * other[i]);
+export const uniformLayout = (sizes: Sizes): DimLayout => ({ parts: [sizes], uniform: true });
+export const multiplySizes = (one: Sizes, other: Sizes): Sizes => one.map((size, i) => size * other[i]);
 const product = (parts: readonly Sizes[], traces: number): Sizes =>
-  parts.reduce(times, new Array<number>(traces).fill(1));
+  parts.reduce(multiplySizes, new Array<number>(traces).fill(1));
 export const sizesOf = ({ parts }: DimLayout): Sizes => product(parts, parts[0].length);
 /** Whether every position is valid. */
 export const isWhole = ({ parts }: DimLayout): boolean => !parts.some(isVarying);
@@ -137,7 +137,7 @@ function positionOf(element: Node, from: readonly Sizes[], at: Indices): Node {
     if (i > 0) rest = at.divided(rest, from[i]);
     const term = at.scaled(digit, stride);
     position = position === null ? term : b.add(term, position);
-    stride = times(stride, padded(from[i])) as number[];
+    stride = multiplySizes(stride, padded(from[i])) as number[];
   }
   return position!;
 }
@@ -151,7 +151,7 @@ function elementAt(at: Indices, layout: readonly DimLayout[], axes: readonly num
     for (let i = positions.length - 1; i >= 0; i--) {
       const term = at.scaled(positions[i], stride);
       element = element === null ? term : b.add(term, element);
-      stride = times(stride, layout[axis].parts[i]);
+      stride = multiplySizes(stride, layout[axis].parts[i]);
     }
   }
   return element!;
@@ -207,13 +207,13 @@ function regrouped(from: readonly DimLayout[], to: readonly Sizes[]): DimLayout[
         queue.unshift({ sizes: one.map(() => inner), uniform: next.uniform });
         sizes = one.map(() => left);
       }
-      have = times(have, sizes);
+      have = multiplySizes(have, sizes);
       if (have[0] > target[0]) return null;
       isUniform &&= next.uniform;
       // Neighbors without padding are one part.
       const before = parts[parts.length - 1];
       if (before !== undefined && !isVarying(before) && !isVarying(sizes))
-        parts[parts.length - 1] = times(before, sizes);
+        parts[parts.length - 1] = multiplySizes(before, sizes);
       else parts.push(sizes);
     }
     dims.push({ parts: parts.length === 0 ? [one] : parts, uniform: isUniform && parts.length > 0 });

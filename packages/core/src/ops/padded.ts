@@ -19,7 +19,7 @@ import {
   sizesOf,
   strided,
   UnpaddableError,
-  uniform,
+  uniformLayout,
 } from "./padded-layout.js";
 
 export interface PadContext<K extends OpName> {
@@ -105,7 +105,7 @@ function sliced({ nodes, inputs: [x], slots }: PadContext<"slice">): Padded {
   return result(
     node,
     sizes.map((size, axis) =>
-      isAll[axis] ? layoutOf(source)[axis] : layoutOf(source)[axis].uniform ? uniform(size) : compact(size),
+      isAll[axis] ? layoutOf(source)[axis] : layoutOf(source)[axis].uniform ? uniformLayout(size) : compact(size),
     ),
   );
 }
@@ -438,7 +438,7 @@ export const padRules: { [K in Exclude<OpName, StructuralOp>]: PadRule<K> } = {
   iota: ({ nodes }) =>
     result(
       nodes[0],
-      sizesOfNodes(nodes).map((size, axis) => (axis === nodes[0].attrs.axis ? compact(size) : uniform(size))),
+      sizesOfNodes(nodes).map((size, axis) => (axis === nodes[0].attrs.axis ? compact(size) : uniformLayout(size))),
     ),
   random: drawn,
   alias: elementwise,
@@ -460,7 +460,7 @@ export const padRules: { [K in Exclude<OpName, StructuralOp>]: PadRule<K> } = {
       const from = sizesOf(dim);
       if (from.every((size, i) => size === sizes[axis][i])) return dim;
       return from.every((size) => size === 1)
-        ? uniform(sizes[axis])
+        ? uniformLayout(sizes[axis])
         : refuse("expand", "a dimension is 1 in some calls only");
     });
     return result(rebuilt(nodes[0], [x.node]), layout);

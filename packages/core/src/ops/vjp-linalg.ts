@@ -16,7 +16,6 @@ import {
   imag,
   iota,
   le,
-  make,
   matmul,
   mul,
   neg,
@@ -34,6 +33,7 @@ import {
   where,
   zerosLike,
 } from "./build.js";
+import { make } from "./make.js";
 
 const hermitian = (x: Node): Node => scale(add(x, adjoint(x)), 0.5);
 const skew = (x: Node): Node => sub(x, adjoint(x));

@@ -15,7 +15,6 @@ import {
   gather,
   le,
   lt,
-  make,
   matmul,
   mul,
   pad,
@@ -35,6 +34,7 @@ import {
 } from "./build.js";
 import { convVjp } from "./conv.js";
 import { fftVjp } from "./fft.js";
+import { make } from "./make.js";
 import { binaryVjps, unaryVjps } from "./vjp-elementwise.js";
 import {
   choleskyVjp,

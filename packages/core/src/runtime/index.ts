@@ -6,8 +6,8 @@ export type { Compiled } from "./compiled.js";
 export { setDebugLevel } from "./debug.js";
 export { isQuiet } from "./effort.js";
 export { ConstantLifter } from "./lift.js";
-export { captureSite, type MemoryReport, memory, TensorValue } from "./memory.js";
-export { isSearching, search } from "./nans.js";
+export { captureSite, type MemoryReport, memoryManager, TensorValue } from "./memory.js";
+export { isSearching, setSearch } from "./nans.js";
 export { profiler } from "./profile.js";
 export { knownRates, type SavedRates, savedRates, saveRates } from "./rates-file.js";
 export {

@@ -24,7 +24,7 @@ export class TensorValue implements NodeValue {
     site: string | null,
   ) {
     this.#buffer = buffer;
-    this.id = memory.register(this, device, buffer, aval, site);
+    this.id = memoryManager.register(this, device, buffer, aval, site);
   }
 
   /** Throws if the user has released it. */
@@ -80,7 +80,7 @@ export class TensorValue implements NodeValue {
   free(): void {
     if (this.#buffer === null) return;
     this.#buffer = null;
-    memory.unregister(this.id);
+    memoryManager.unregister(this.id);
   }
 
   /** Transfers ownership of the buffer, for a donated argument whose memory a result reuses. */
@@ -88,7 +88,7 @@ export class TensorValue implements NodeValue {
     const buffer = this.buffer;
     this.#ended = "donated";
     this.#buffer = null;
-    memory.forget(this.id);
+    memoryManager.forget(this.id);
     return buffer;
   }
 }
@@ -308,4 +308,4 @@ const libraryFolders = ["core", "cluster", "train", "quantum"].map((name) => joi
 const megabytes = (bytes: number): string =>
   bytes >= 1e9 ? `${(bytes / 1e9).toFixed(2)} GB` : `${(bytes / 1e6).toFixed(1)} MB`;
 
-export const memory = new MemoryManager();
+export const memoryManager = new MemoryManager();

@@ -12,7 +12,7 @@ import {
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { instantiate } from "../transform/index.js";
-import { memory } from "./memory.js";
+import { memoryManager } from "./memory.js";
 
 /** What is looked for: each kind on its own. */
 const searched = { nan: false, infinity: false };
@@ -20,9 +20,9 @@ const searched = { nan: false, infinity: false };
 export const isSearching = (): boolean => searched.nan || searched.infinity;
 
 /** Turns a search on or off. Lines of the user's program are recorded while one is on. */
-export function search(kind: keyof typeof searched, on: boolean): void {
+export function setSearch(kind: keyof typeof searched, on: boolean): void {
   searched[kind] = on;
-  if (on) memory.recordSites = true;
+  if (on) memoryManager.recordSites = true;
 }
 
 const isChecked = (node: Node): boolean => node.outputs === null && isInexact(node.dtype) && node.op !== "const";

@@ -36,7 +36,7 @@ import { assertClosed } from "./closed.js";
 import { Compiled, type CompiledFunction } from "./compiled.js";
 import { debugLevel, logRun } from "./debug.js";
 import { ConstantLifter } from "./lift.js";
-import { memory, TensorValue } from "./memory.js";
+import { memoryManager, TensorValue } from "./memory.js";
 import { isSearching, reportFound, searchFunction } from "./nans.js";
 import { profiler } from "./profile.js";
 import { taped } from "./tape.js";
@@ -145,7 +145,7 @@ export class Session {
     const { nodes, flags } = searchFunction(fn);
     if (nodes.length === 0) return;
     const compiled = this.compile(flags);
-    const results = memory.withRetry(this.device, () => compiled.executable.run(buffers));
+    const results = memoryManager.withRetry(this.device, () => compiled.executable.run(buffers));
     const flag = new Int32Array(1);
     const isFound = results.map((buffer) => {
       this.device.download(buffer, new Uint8Array(flag.buffer));
@@ -165,7 +165,7 @@ export class Session {
     wanted = false,
     traced: GraphFn = compiled.fn,
   ): TensorValue[] {
-    memory.relieve(compiled.bytes, this.device);
+    memoryManager.relieve(compiled.bytes, this.device);
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const results = this.#runNow(compiled, buffers, traced, wanted);
     donated.forEach((isDonated, i) => {
@@ -187,7 +187,7 @@ export class Session {
     const watched = debugLevel() > 0 || profiler.active;
     this.device.timing = watched || this.watchers.size > 0;
     const start = this.device.timing ? performance.now() : 0;
-    const results = memory.withRetry(this.device, () => executable.run(buffers, wanted));
+    const results = memoryManager.withRetry(this.device, () => executable.run(buffers, wanted));
     this.runs++;
     this.kernelsRun += executable.kernels.length;
     for (const watch of this.watchers) watch(executable, start);
@@ -212,7 +212,9 @@ export class Session {
     const { executable } = compiled;
     const buffers = inputs.map((value) => this.#bufferOf(value));
     const begin = (): Promise<DeviceBuffer[]> | null =>
-      this.#runsInBackground(executable) ? memory.withRetry(this.device, () => executable.runAsync!(buffers)) : null;
+      this.#runsInBackground(executable)
+        ? memoryManager.withRetry(this.device, () => executable.runAsync!(buffers))
+        : null;
     // From now on the caller can neither use donated values nor free others under the running call.
     const held = inputs.filter((_, i) => !donated[i]);
     for (const value of held) value.hold();
@@ -220,7 +222,7 @@ export class Session {
     const call = async (): Promise<TensorValue[]> => {
       let results: readonly DeviceBuffer[] = [];
       try {
-        memory.relieve(compiled.bytes, this.device);
+        memoryManager.relieve(compiled.bytes, this.device);
         const running = begin();
         if (running === null) results = this.#runNow(compiled, buffers, traced);
         else {
@@ -341,7 +343,7 @@ export class Session {
       );
       return;
     }
-    memory.relieve(bytes, this.device);
+    memoryManager.relieve(bytes, this.device);
     const values = pending.params.map((param) => param.value as TensorValue);
     const constants = pending.fn.params
       .slice(pending.params.length)
@@ -352,7 +354,7 @@ export class Session {
     // Arguments that the program releases meanwhile are freed when the call has read them.
     for (const value of values) value.hold();
     try {
-      const running = memory.withRetry(this.device, () => executable.runAsync!(buffers));
+      const running = memoryManager.withRetry(this.device, () => executable.runAsync!(buffers));
       if (running === null) {
         this.#finish(pending, this.#runPending(pending, handle, inputs, true));
         return;
@@ -436,8 +438,8 @@ export class Session {
     const expected = numel(aval.shape) * bytesOf(aval.dtype);
     if (bytes.byteLength !== expected)
       throw new WeftError(`${bytes.byteLength} bytes do not fill a tensor of ${expected} bytes`);
-    memory.relieve(expected, this.device);
-    const buffer = memory.withRetry(this.device, () => this.device.allocate(expected));
+    memoryManager.relieve(expected, this.device);
+    const buffer = memoryManager.withRetry(this.device, () => this.device.allocate(expected));
     this.device.upload(buffer, bytes);
     return new TensorValue(this.device, buffer, aval, null);
   }
@@ -451,8 +453,8 @@ export class Session {
     const { device } = this;
     const bytes = numel(aval.shape) * bytesOf(aval.dtype);
     if (device.resize !== undefined) {
-      memory.relieve(bytes, device);
-      const buffer = memory.withRetry(device, () => device.resize!(this.#bufferOf(value), bytes));
+      memoryManager.relieve(bytes, device);
+      const buffer = memoryManager.withRetry(device, () => device.resize!(this.#bufferOf(value), bytes));
       return new TensorValue(device, buffer, aval, null);
     }
     const [have, want] = [numel(value.aval.shape), numel(aval.shape)];

@@ -79,7 +79,7 @@ const on: ReadonlySet<string> = new Set(["1", "true", "on", "yes"]);
 const off: ReadonlySet<string> = new Set(["0", "false", "off", "no"]);
 
 /** A switch. */
-export const flag = (name: string, initial: boolean, documentation: Documentation): Setting<boolean> =>
+export const flagSetting = (name: string, initial: boolean, documentation: Documentation): Setting<boolean> =>
   new Setting(
     name,
     {
@@ -97,7 +97,7 @@ interface Range {
 }
 
 /** A number within a range; whole numbers by default. */
-export function number<T extends number | undefined>(
+export function numberSetting<T extends number | undefined>(
   name: string,
   initial: T,
   { least = 0, most = Number.MAX_SAFE_INTEGER, whole = true, ...documentation }: Documentation & Range,
@@ -114,11 +114,11 @@ export function number<T extends number | undefined>(
 }
 
 /** Any text: a path, an address, a name. */
-export const text = (name: string, accepts: string, documentation: Documentation): Setting<string | undefined> =>
+export const textSetting = (name: string, accepts: string, documentation: Documentation): Setting<string | undefined> =>
   new Setting<string | undefined>(name, { accepts, parse: (value) => value }, undefined, documentation);
 
 /** One of a few words. */
-export const choice = <const T extends string, I extends T | undefined>(
+export const choiceSetting = <const T extends string, I extends T | undefined>(
   name: string,
   words: readonly T[],
   initial: I,

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { programFile } from "../device/cpu/saved-program.js";
 import { CpuDevice } from "../device/index.js";
 import { build } from "../ops/index.js";
-import { allSettings, choice, flag, number, settings, text } from "./index.js";
+import { allSettings, choiceSetting, flagSetting, numberSetting, settings, textSetting } from "./index.js";
 
 test("a variable that is unset or empty has its default", () => {
   assert.equal(settings.cudaGraphs.get({}), true);
@@ -48,7 +48,7 @@ test("a bad value of any setting is an error that names the variable and what it
 });
 
 test("an old name is read where it means this setting, and reported once", () => {
-  const setting = choice("WEFT_TEST_NEW_NAME", ["a", "b"], "a", {
+  const setting = choiceSetting("WEFT_TEST_NEW_NAME", ["a", "b"], "a", {
     summary: "For this test.",
     formerly: { name: "WEFT_TEST_OLD_NAME", matches: (value) => value === "b" },
   });
@@ -67,9 +67,9 @@ test("an old name is read where it means this setting, and reported once", () =>
 });
 
 test("a name can be defined once", () => {
-  for (const define of [flag, number] as ((name: string, initial: never, doc: never) => unknown)[])
+  for (const define of [flagSetting, numberSetting] as ((name: string, initial: never, doc: never) => unknown)[])
     assert.throws(() => define("WEFT_DEBUG", 0 as never, { summary: "" } as never), /defined twice/);
-  assert.throws(() => text("WEFT_TAPE", "", { summary: "" }), /defined twice/);
+  assert.throws(() => textSetting("WEFT_TAPE", "", { summary: "" }), /defined twice/);
 });
 
 test("WEFT_DEBUG=0 leaves the cache of programs on, and 1 turns it off", {

@@ -8,7 +8,7 @@ import { build, evaluate, factorsOf, fromReals, type Value, verify } from "../op
 import { attentionNode, backward, inlineCustom } from "../transform/index.js";
 import { gatherValue, runLockstep, scatterValue } from "./lockstep.js";
 import { Mesh } from "./mesh.js";
-import { partition } from "./partition.js";
+import { partitionFunction } from "./partition.js";
 import { Placement } from "./placement.js";
 import { planSharding } from "./planner.js";
 
@@ -57,7 +57,7 @@ function assertSplit(fn: GraphFn, mesh: Mesh, cut: (param: Node, i: number) => R
   const args = fn.params.map(valueOf);
   const expected = evaluate(fn, args);
   const params = fn.params.map((param, i) => Placement.split(mesh, param.shape, cut(param, i)));
-  const parts = partition(fn, { mesh, params });
+  const parts = partitionFunction(fn, { mesh, params });
   assert.deepEqual(parts.moves, [], "nothing is exchanged");
   for (const part of parts.functions) {
     verify(part);

@@ -8,7 +8,7 @@ import type { Compression } from "./compress.js";
 import { gatherValue, runLockstep, scatterValue } from "./lockstep.js";
 import { markNode, markOf } from "./marks.js";
 import { Mesh } from "./mesh.js";
-import { partition } from "./partition.js";
+import { partitionFunction } from "./partition.js";
 import { Placement } from "./placement.js";
 
 const [ranks, vocabulary, width] = [3, 20, 4];
@@ -39,7 +39,7 @@ function run(compression: Compression | undefined, rows: number[], kept: number[
   const split = (shape: number[]): Placement => Placement.split(mesh, shape, { 0: "data" });
   const params = [split([batch, length]), split([batch, length, width]), split([ranks, vocabulary, width])];
   const whole = { split: {}, carry: [] };
-  const made = partition(gradientStep(), {
+  const made = partitionFunction(gradientStep(), {
     mesh,
     params,
     strategy: (node) => (node.op === "scatterAdd" || markOf(node)?.kind === "gradient" ? whole : null),

@@ -8,7 +8,7 @@ import type { Compression } from "./compress.js";
 import { gatherValue, runLockstep, scatterValue } from "./lockstep.js";
 import { markNode, markOf } from "./marks.js";
 import { Mesh } from "./mesh.js";
-import { partition } from "./partition.js";
+import { partitionFunction } from "./partition.js";
 import { Placement } from "./placement.js";
 
 const [ranks, count] = [3, 8];
@@ -32,7 +32,7 @@ const value = (numbers: number[]): Value => ({
 
 /** One step: sum, what is kept back, bytes between devices. */
 function run(compression: Compression | undefined, parts: number[], kept: number[]) {
-  const made = partition(gradientStep(), {
+  const made = partitionFunction(gradientStep(), {
     mesh,
     params: [rows, rows],
     strategy: (node) => (markOf(node)?.kind === "gradient" ? { split: {}, carry: [] } : null),

@@ -8,7 +8,7 @@ export { planListeners } from "./listeners.js";
 export { gatherValue, type Lockstep, runLockstep, scatterValue } from "./lockstep.js";
 export { type MarkKind, markNode, markOf } from "./marks.js";
 export { evenBounds, Mesh } from "./mesh.js";
-export { type Partitioned, partition, reshard } from "./partition.js";
+export { type Partitioned, partitionFunction, reshard } from "./partition.js";
 export { type DimensionSplit, type IndexBox, Placement } from "./placement.js";
 export { type Alternative, type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 export { parseRules, type ShardRules } from "./rules.js";

@@ -14,7 +14,7 @@ import {
   combine,
   type EvaluationSteps,
   evaluateSteps,
-  membersOf,
+  groupMembers,
   type PendingCollective,
   type Value,
 } from "../ops/index.js";
@@ -76,7 +76,7 @@ export function runLockstep(
     // The device that is furthest behind determines the next collective; its whole group must have reached it.
     const next = Math.min(...waiting.map((at) => at?.attrs.sequence ?? Number.POSITIVE_INFINITY));
     const { attrs: first } = waiting.find((at) => at?.attrs.sequence === next)!;
-    const members = membersOf(first).map((rank) => ranks.indexOf(rank));
+    const members = groupMembers(first).map((rank) => ranks.indexOf(rank));
     const together = members.map((i): PendingCollective => {
       const at = waiting[i];
       if (at?.attrs.sequence === next && at.attrs.kind === first.kind) return at;

@@ -170,7 +170,8 @@ class Partitioner {
 }
 
 /** Partitions a function over a mesh. Custom functions must be inlined (simplified) before. */
-export const partition = (fn: GraphFn, options: PartitionOptions): Partitioned => new Partitioner(fn, options).run();
+export const partitionFunction = (fn: GraphFn, options: PartitionOptions): Partitioned =>
+  new Partitioner(fn, options).run();
 
 /**
  * Reshards one tensor, also between meshes: returns a function of one parameter for each rank of either mesh. A device

@@ -3,9 +3,9 @@
 
 import { linkTime, type Rates, ratesAt, wholeOf, workTime } from "../cost/index.js";
 import { type CollectiveKind, functionOrder, type GraphFn, isOp, type Node, range } from "../graph/index.js";
-import { membersOf } from "../ops/index.js";
+import { groupMembers } from "../ops/index.js";
 import { showBytes, showSeconds } from "./explain.js";
-import { type Partitioned, partition } from "./partition.js";
+import { type Partitioned, partitionFunction } from "./partition.js";
 import { type PlannerOptions, planSharding, type ShardingPlan } from "./planner.js";
 import { Problem } from "./problem.js";
 
@@ -100,7 +100,7 @@ export function simulate(parts: Partitioned, rates: Rates, options: { overlap?: 
   while (waiting.some((node) => node !== null)) {
     const next = Math.min(...waiting.map((node) => node?.attrs.sequence ?? Number.POSITIVE_INFINITY));
     const first = waiting.find((node) => node?.attrs.sequence === next)!;
-    const members = membersOf(first.attrs).map((rank) => parts.mesh.indexOf(rank));
+    const members = groupMembers(first.attrs).map((rank) => parts.mesh.indexOf(rank));
     const readyAt = members.map((i) => {
       const inputs = clocks[i].ready.get(waiting[i]!)!;
       return overlap ? Math.max(inputs, clocks[i].link) : Math.max(inputs, clocks[i].now);
@@ -146,7 +146,7 @@ export function simulateCounts(
   let baseline: number | null = null;
   return counts.map((devices) => {
     const made = planSharding(fn, { params: fn.params.map(() => null), ...options, ranks: range(devices), rates });
-    const parts = partition(fn, {
+    const parts = partitionFunction(fn, {
       mesh: made.mesh,
       params: made.params,
       strategy: made.strategy,

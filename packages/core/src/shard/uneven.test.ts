@@ -6,7 +6,7 @@ import { h200, type Rates, sameLinks } from "../cost/index.js";
 import type { GraphFn } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { Mesh } from "./mesh.js";
-import { partition } from "./partition.js";
+import { partitionFunction } from "./partition.js";
 import { Placement } from "./placement.js";
 import { planSharding } from "./planner.js";
 
@@ -48,7 +48,7 @@ test("a fast device gets a larger shard, and the predicted time is that of all s
     planSharding(fn, { ranks: speeds.map((_, i) => i), rates, speeds, params: [null, null] });
   const even = plan([1, 1, 1]);
   const uneven = plan([1, 4, 1]);
-  const { functions, params } = partition(fn, uneven);
+  const { functions, params } = partitionFunction(fn, uneven);
   assert.equal(params[0].mesh.size, 3);
   const rowsOf = new Map(uneven.mesh.ranks.map((rank, i) => [rank, functions[i].params[0].shape[0]]));
   assert.deepEqual([rowsOf.get(0), rowsOf.get(1), rowsOf.get(2)], [100, 400, 100]);

@@ -1,7 +1,7 @@
 // Debugging: printed values, memory, placements, graphs.
 import { printGraph } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { type MemoryReport, memory, search, setDebugLevel, type TensorValue } from "../runtime/index.js";
+import { type MemoryReport, memoryManager, setDebugLevel, setSearch, type TensorValue } from "../runtime/index.js";
 import { drawPlacement } from "../shard/index.js";
 import { closeOver } from "../transform/index.js";
 import { emitEffect } from "./effects.js";
@@ -41,14 +41,14 @@ export function graph<A extends unknown[]>(fn: (...args: A) => unknown, ...args:
 /** Sets the level of debug output; see WEFT_DEBUG. */
 export const setLevel = setDebugLevel;
 /** Reports the tensors in device memory. */
-export const memoryReport = (): MemoryReport => memory.report();
+export const memoryReport = (): MemoryReport => memoryManager.report();
 
 /**
  * Turns on recording of the source line that built each tensor, for memory reports and errors. Costs a few microseconds per
  * tensor.
  */
 export const recordSites = (on: boolean): void => {
-  memory.recordSites = on;
+  memoryManager.recordSites = on;
 };
 
 /**
@@ -69,7 +69,7 @@ export const recordSites = (on: boolean): void => {
  * debug.nans(false);
  * ```
  */
-export const nans = (on = true): void => search("nan", on);
+export const nans = (on = true): void => setSearch("nan", on);
 
 /** Looks for infinities in the same way as {@link nans}. Masks of -Infinity are found too. */
-export const infinities = (on = true): void => search("infinity", on);
+export const infinities = (on = true): void => setSearch("infinity", on);

@@ -20,7 +20,7 @@ import {
   siteOf,
   WeftError,
 } from "../graph/index.js";
-import { assertClosed, captureSite, isTracing, memory, session, type TensorValue } from "../runtime/index.js";
+import { assertClosed, captureSite, isTracing, memoryManager, session, type TensorValue } from "../runtime/index.js";
 import type { ComplexNumber } from "./convert.js";
 import { format } from "./format.js";
 import type { Tensor } from "./tensor.js";
@@ -68,7 +68,7 @@ export abstract class TensorHandle<D extends DType = DType> {
   /** Internal. Create tensors with {@link tensor}, {@link zeros}, {@link randn} and so on. */
   constructor(node: Node) {
     this.#node = node;
-    if (memory.recordSites) recordSite(node, memory.callSite());
+    if (memoryManager.recordSites) recordSite(node, memoryManager.callSite());
   }
 
   /** Internal: the graph node of this tensor. Throws after {@link Tensor.dispose}. */
@@ -279,7 +279,7 @@ export abstract class TensorHandle<D extends DType = DType> {
   /** Frees the memory now. Pending work that reads this tensor still gets its value; other use throws. */
   dispose(): void {
     // The stack of every call would cost more than the call of a small program.
-    this.#disposed ??= memory.recordSites ? captureSite() : unrecorded;
+    this.#disposed ??= memoryManager.recordSites ? captureSite() : unrecorded;
     this.#release();
   }
 

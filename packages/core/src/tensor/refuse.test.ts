@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../index.js";
-import { memory } from "../runtime/index.js";
+import { memoryManager } from "../runtime/index.js";
 
 weft.setDevice("reference");
 
@@ -138,10 +138,10 @@ test("every use of a tensor that was disposed before it was computed throws", ()
     for (const computed of [false, true]) {
       const made = weft.ones([3]).add(1);
       if (computed) made.realize();
-      memory.recordSites = computed;
+      memoryManager.recordSites = computed;
       made.dispose();
       made.dispose();
-      memory.recordSites = false;
+      memoryManager.recordSites = false;
       const where = computed
         ? / tensor .*was disposed at .*refuse\.test\.js:\d+/
         : / was disposed \(WEFT_MEMORY_SITES=1/;

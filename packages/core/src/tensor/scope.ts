@@ -1,5 +1,5 @@
 // scope: frees everything that was computed inside and is not returned.
-import { isTracing, memory, type TensorValue } from "../runtime/index.js";
+import { isTracing, memoryManager, type TensorValue } from "../runtime/index.js";
 import { checkArguments } from "./convert.js";
 import { treeLeaves } from "./tree.js";
 
@@ -10,7 +10,7 @@ import { treeLeaves } from "./tree.js";
 export function scope<T>(body: () => T): T {
   checkArguments("scope", "function", { body });
   if (isTracing()) return body();
-  const made = memory.openScope();
+  const made = memoryManager.openScope();
   try {
     const result = body();
     if (result instanceof Promise) {
@@ -20,10 +20,10 @@ export function scope<T>(body: () => T): T {
       );
     }
     const kept = new Set(treeLeaves(result).map((t) => t.realize().node.value as TensorValue));
-    for (const value of memory.closeScope(made)) if (!kept.has(value)) end(value);
+    for (const value of memoryManager.closeScope(made)) if (!kept.has(value)) end(value);
     return result;
   } catch (error) {
-    for (const value of memory.closeScope(made)) end(value);
+    for (const value of memoryManager.closeScope(made)) end(value);
     throw error;
   }
 }

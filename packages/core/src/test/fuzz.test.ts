@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ReferenceDevice, useDevice } from "../index.js";
-import { Mesh, partition } from "../shard/index.js";
+import { Mesh, partitionFunction } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { gradientFn } from "./derivatives.js";
 import { testDevices } from "./devices.js";
@@ -64,7 +64,7 @@ describe("random programs", () => {
       const draw = generator(name);
       const mesh = [Mesh.of({ a: 2 }), Mesh.of({ a: 3 }), Mesh.of({ a: 2, b: 2 })][draw(3)];
       const params = fn.params.map(({ shape }) => randomPlacement(mesh, shape, draw));
-      const parts = partition(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
+      const parts = partitionFunction(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
       return shardedProblems(`${name} on ${mesh}`, fn, args, parts, loose).problems;
     });
     assert.equal(wrong.length, 0, `${wrong.length} mismatches\n${wrong.slice(0, 20).join("\n")}`);

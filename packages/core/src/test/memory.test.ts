@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Tensor } from "../index.js";
 import * as weft from "../index.js";
-import { memory } from "../runtime/index.js";
+import { memoryManager } from "../runtime/index.js";
 import { assertClose } from "./compare.js";
 import { onEachDevice } from "./devices.js";
 
@@ -37,12 +37,12 @@ onEachDevice((device) => {
     );
     const x = weft.ones([many]).realize();
     const square = weft.ones([1, many]).realize();
-    const before = memory.collections;
+    const before = memoryManager.collections;
     for (let i = 0; i < 30; i++) {
       large(x).dispose();
       wide(square).dispose();
     }
-    assert.ok(memory.collections - before <= 4, `${memory.collections - before} collections in 60 calls`);
+    assert.ok(memoryManager.collections - before <= 4, `${memoryManager.collections - before} collections in 60 calls`);
   });
 
   test("10,000 jitted steps in a synchronous loop, nothing disposed", () => {
@@ -210,9 +210,9 @@ onEachDevice((device) => {
     const deeper = x.mul(2).sum();
     const held = x.mul(5);
     const through = held.add(x);
-    memory.recordSites = true;
+    memoryManager.recordSites = true;
     x.dispose();
-    memory.recordSites = false;
+    memoryManager.recordSites = false;
     assertClose(direct, [2, 3, 4]);
     assertClose(deeper, 12);
     assertClose(through, [6, 12, 18]);

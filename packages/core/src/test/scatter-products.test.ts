@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { device as emulated, skip as noEmulator, prepareEmulator } from "../device/cuda/emulated/testkit.js";
 import * as weft from "../index.js";
-import { Mesh, partition } from "../shard/index.js";
+import { Mesh, partitionFunction } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { generator, randomPlacement, randomStrategy } from "./random-split.js";
 import { shardedProblems } from "./sharded.js";
@@ -170,7 +170,7 @@ test("products of updates and rows that are divided among devices", () => {
   for (let round = 0; round < 40; round++) {
     const mesh = [Mesh.of({ a: 2 }), Mesh.of({ a: 3 }), Mesh.of({ a: 2, b: 2 })][round % 3];
     const params = fn.params.map(({ shape }) => randomPlacement(mesh, shape, draw));
-    const parts = partition(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
+    const parts = partitionFunction(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
     const { problems, run } = shardedProblems(`round ${round}`, fn, args, parts);
     assert.deepEqual(problems, []);
     if (run.bytes > 0) divided++;

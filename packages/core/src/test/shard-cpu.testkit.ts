@@ -7,7 +7,7 @@ import * as weft from "../index.js";
 import { ReferenceDevice, useDevice } from "../index.js";
 import type { Value } from "../ops/index.js";
 import { allAgree, measureLinks, slowestRates } from "../runtime/index.js";
-import { Mesh, type Partitioned, Placement, partition, type Strategy, scatterValue } from "../shard/index.js";
+import { Mesh, type Partitioned, Placement, partitionFunction, type Strategy, scatterValue } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { loopGradient, mlpStep, type Program, transformerStep } from "./programs.js";
 import { trace } from "./traced.js";
@@ -48,7 +48,7 @@ export function divide(name: string, devices: number): { program: Program; parts
   );
   const strategy = (node: Node): Strategy | null =>
     splitDraws && node.op === "random" ? { split: { d: 1 }, carry: [] } : null;
-  return { program, parts: partition(program.fn, { mesh, params, strategy }) };
+  return { program, parts: partitionFunction(program.fn, { mesh, params, strategy }) };
 }
 
 const bytesOfValue = ({ data }: Value): Uint8Array => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);

@@ -12,7 +12,7 @@ import {
   explainPlan,
   Mesh,
   Placement,
-  partition,
+  partitionFunction,
   planSharding,
   type ShardingPlan,
   simulate,
@@ -53,7 +53,7 @@ function block(batch: number, width: number, hidden: number): GraphFn {
 const planOf = (fn: GraphFn): ShardingPlan =>
   planSharding(fn, { ranks: range(8), rates: machine, params: fn.params.map(() => null) });
 const partsOf = (fn: GraphFn, p: ShardingPlan) =>
-  partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
+  partitionFunction(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
 test("the example with a large batch is as documented", needsPage, () => {
   const fn = block(4096, 1024, 4096);
@@ -120,7 +120,7 @@ test("the simulation agrees with the estimated cost without overlap, and overlap
     Placement.replicated(mesh, 2),
   ];
   const slow = { ...machine, links: sameLinks([{ members: 2, latency: 0.01, bandwidth: 1e9 }]) };
-  const parts = partition(fn, { mesh, params });
+  const parts = partitionFunction(fn, { mesh, params });
   const serial = simulate(parts, slow, { overlap: false });
   const overlapped = simulate(parts, slow, { overlap: true });
   assert.ok(Math.abs(serial.seconds - overlapped.seconds - serial.collectives[0].seconds) < 1e-9);

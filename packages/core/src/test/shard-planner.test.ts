@@ -12,7 +12,7 @@ import {
   Mesh,
   Placement,
   type PlannerOptions,
-  partition,
+  partitionFunction,
   planSharding,
   type ShardingPlan,
 } from "../shard/index.js";
@@ -52,7 +52,7 @@ const localProducts = (fns: readonly GraphFn[]): number[][] =>
   });
 
 const divided = (p: ShardingPlan, fn: GraphFn) =>
-  partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
+  partitionFunction(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
 
 const { links: _, ...machineAlone } = { ...machine, simple: 1e12 };
 /** The same machine with shared memory: 10 GB/s for one device, and no more for eight together. */

@@ -6,7 +6,7 @@ import { functionOrder, type GraphFn, type Node } from "../graph/index.js";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
 import { evaluate, type Value } from "../ops/index.js";
-import { Mesh, type Partitioned, Placement, partition } from "../shard/index.js";
+import { Mesh, type Partitioned, Placement, partitionFunction } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { loopGradient, mlpStep, type Program, stoppingGradient, transformerStep } from "./programs.js";
 import { runSharded, shardedProblems } from "./sharded.js";
@@ -35,7 +35,7 @@ describe("training steps", () => {
     test(`an MLP with 13 rows over ${devices} devices: one all-reduce of all gradients`, () => {
       const program = mlpStep(13, 6, 10, 3);
       const mesh = Mesh.of({ d: devices });
-      const parts = partition(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
+      const parts = partitionFunction(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
       const run = expectEqual(program, parts, 8);
       assert.deepEqual(
         run.traffic.map(({ kind }) => kind),
@@ -59,8 +59,8 @@ describe("training steps", () => {
     const program = mlpStep(12, 6, 10, 3);
     const mesh = Mesh.of({ d: 4 });
     const params = dataParallel(program, mesh, "d");
-    const joined = expectEqual(program, partition(program.fn, { mesh, params }), 8);
-    const apart = expectEqual(program, partition(program.fn, { mesh, params, bucketBytes: 0 }), 8);
+    const joined = expectEqual(program, partitionFunction(program.fn, { mesh, params }), 8);
+    const apart = expectEqual(program, partitionFunction(program.fn, { mesh, params, bucketBytes: 0 }), 8);
     assert.equal(joined.traffic.length, 1);
     assert.equal(apart.traffic.length, 5);
     assert.equal(joined.bytes, apart.bytes);
@@ -71,7 +71,7 @@ describe("training steps", () => {
     const size = { batch: 6, length: 5, width: 8, heads: 2, layers: 2, feedForward: 12, vocabulary: 11, classes: 3 };
     const program = transformerStep(size);
     const mesh = Mesh.of({ d: 4 });
-    const parts = partition(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
+    const parts = partitionFunction(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
     const run = expectEqual(program, parts, 200);
     assert.deepEqual(
       run.traffic.map(({ kind }) => kind),
@@ -92,7 +92,7 @@ describe("training steps", () => {
         : placement;
     });
     assert.ok(params.filter((placement) => placement.splitAxes.includes("model")).length >= 12);
-    const parts = partition(program.fn, { mesh, params });
+    const parts = partitionFunction(program.fn, { mesh, params });
     const run = expectEqual(program, parts, 200);
     assert.ok(run.bytes > 0);
   });
@@ -101,7 +101,7 @@ describe("training steps", () => {
     const program = loopGradient(11, 3, 4);
     for (const devices of [2, 3, 8]) {
       const mesh = Mesh.of({ d: devices });
-      const parts = partition(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
+      const parts = partitionFunction(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
       const run = expectEqual(program, parts, 20);
       assert.deepEqual(
         run.traffic.map(({ kind }) => kind),
@@ -122,7 +122,7 @@ describe("training steps", () => {
     const program = stoppingGradient(11, 3);
     for (const devices of [2, 3, 8]) {
       const mesh = Mesh.of({ d: devices });
-      const parts = partition(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
+      const parts = partitionFunction(program.fn, { mesh, params: dataParallel(program, mesh, "d") });
       const run = expectEqual(program, parts, 20);
       // Loss and gradients of the weights are summed; the reverse loop needs the number of steps of each example.
       assert.equal(run.bytes, 2 * (devices - 1) * (3 * 3 + 1) * 4 + (devices - 1) * 11 * 4);
@@ -133,7 +133,7 @@ describe("training steps", () => {
     const program = mlpStep(8, 4, 4, 2);
     const mesh = Mesh.of({ d: 4 });
     const params = program.fn.params.map(({ shape }) => Placement.replicated(mesh, shape.length));
-    const run = expectEqual(program, partition(program.fn, { mesh, params }), 4);
+    const run = expectEqual(program, partitionFunction(program.fn, { mesh, params }), 4);
     assert.deepEqual(run.traffic, []);
   });
 });
@@ -156,7 +156,7 @@ describe("single patterns", () => {
       Placement.split(mesh, [8, 12], { 1: "d" }),
       Placement.split(mesh, [12, 5], { 0: "d" }),
     ];
-    const parts = partition(fn, { mesh, params });
+    const parts = partitionFunction(fn, { mesh, params });
     const { problems, run } = shardedProblems("columns then rows", fn, args, parts, 4);
     assert.deepEqual(problems, []);
     assert.deepEqual(run.traffic, [{ kind: "allReduce", bytes: 2 * 3 * 6 * 5 * 4 }]);
@@ -165,7 +165,7 @@ describe("single patterns", () => {
   test("a sum that is pending passes through linear ops, and is scattered where it is cut again", () => {
     const { fn, args } = graph((x, a) => weft.matmul(x, a).mul(0.5).transpose().neg(), [8, 6], [6, 4]);
     const params = [Placement.split(mesh, [8, 6], { 1: "d" }), Placement.split(mesh, [6, 4], { 0: "d" })];
-    const waiting = partition(fn, { mesh, params, results: [Placement.split(mesh, [4, 8], { 1: "d" })] });
+    const waiting = partitionFunction(fn, { mesh, params, results: [Placement.split(mesh, [4, 8], { 1: "d" })] });
     const { problems, run } = shardedProblems("scattered", fn, args, waiting, 4);
     assert.deepEqual(problems, []);
     assert.deepEqual(run.traffic, [{ kind: "reduceScatter", bytes: 3 * 4 * 8 * 4 }]);
@@ -175,7 +175,7 @@ describe("single patterns", () => {
     const eight = Mesh.of({ d: 8 });
     const { fn, args } = graph((x, a) => weft.matmul(x, a).relu().sum(1), [13001, 3], [3, 2]);
     const params = [Placement.split(eight, [13001, 3], { 0: "d" }), Placement.replicated(eight, 2)];
-    const parts = partition(fn, { mesh: eight, params });
+    const parts = partitionFunction(fn, { mesh: eight, params });
     const { problems, run } = shardedProblems("13001", fn, args, parts, 4);
     assert.deepEqual(problems, []);
     assert.deepEqual(run.traffic, []);
@@ -187,7 +187,7 @@ describe("single patterns", () => {
 
   test("slices and padding along the cut axis move nothing", () => {
     const { fn, args } = graph((x) => weft.pad(x.slice([1], [9]), [[2, 3]]), [10]);
-    const parts = partition(fn, { mesh, params: [Placement.split(mesh, [10], { 0: "d" })] });
+    const parts = partitionFunction(fn, { mesh, params: [Placement.split(mesh, [10], { 0: "d" })] });
     const { problems, run } = shardedProblems("window", fn, args, parts);
     assert.deepEqual(problems, []);
     assert.deepEqual(run.traffic, []);
@@ -200,7 +200,7 @@ describe("single patterns", () => {
     const traced = trace((t, i) => [weft.take(t, i, 0)], [table, ids]);
     const fn = simplify(traced.fn);
     const params = [Placement.split(mesh, [10, 3], { 0: "d" }), Placement.replicated(mesh, 1)];
-    const { problems, run } = shardedProblems("lookup", fn, traced.args, partition(fn, { mesh, params }));
+    const { problems, run } = shardedProblems("lookup", fn, traced.args, partitionFunction(fn, { mesh, params }));
     assert.deepEqual(problems, []);
     assert.deepEqual(run.traffic, [{ kind: "allReduce", bytes: 2 * 3 * 7 * 3 * 4 }]);
   });
@@ -218,7 +218,7 @@ describe("single patterns", () => {
         shape.length === 2 ? Placement.split(line, shape, { 0: "d" }) : Placement.replicated(line, shape.length),
       );
       const strategy = (node: Node) => (node.op === "random" ? { split: { d: 1 }, carry: [] } : null);
-      const parts = partition(fn, { mesh: line, params, strategy });
+      const parts = partitionFunction(fn, { mesh: line, params, strategy });
       for (const { functions: list } of [parts])
         list.forEach((f, rank) => {
           const width = Placement.split(line, [7, 5], { 1: "d" }).localShape(rank, [7, 5])[1];

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import * as weft from "../index.js";
 import { ReferenceDevice, type Tensor, useDevice } from "../index.js";
-import { Mesh, partition } from "../shard/index.js";
+import { Mesh, partitionFunction } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { asFunction, programOf } from "./complex-programs.js";
 import { flowProgram, tensors } from "./flow-programs.js";
@@ -68,7 +68,7 @@ describe("divided random programs", () => {
         const mesh = Mesh.of(meshes[draw(meshes.length)]);
         const params = fn.params.map(({ shape }) => randomPlacement(mesh, shape, draw));
         try {
-          const parts = partition(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
+          const parts = partitionFunction(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
           wrong.push(...shardedProblems(`${kind} ${seed} on ${mesh}`, fn, args, parts, loose).problems);
         } catch (error) {
           wrong.push(`${kind} ${seed} on ${mesh}: ${(error as Error).stack}`);

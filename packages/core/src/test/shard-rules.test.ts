@@ -11,7 +11,7 @@ import {
   Placement,
   type PlannerOptions,
   parseRules,
-  partition,
+  partitionFunction,
   planSharding,
   type ShardingPlan,
 } from "../shard/index.js";
@@ -33,8 +33,8 @@ const traced = (fn: (...x: Tensor[]) => Tensor[], ...inputs: Tensor[]): Traced =
 const find = (fn: GraphFn, op: string, which: (node: Node) => boolean = () => true): Node[] =>
   functionOrder(fn).filter((node) => node.op === op && which(node));
 
-function expectEqual({ fn, args }: Traced, p: ShardingPlan): ReturnType<typeof partition> {
-  const parts = partition(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
+function expectEqual({ fn, args }: Traced, p: ShardingPlan): ReturnType<typeof partitionFunction> {
+  const parts = partitionFunction(fn, { mesh: p.mesh, params: p.params, strategy: p.strategy, results: p.results });
   assert.deepEqual(shardedProblems("pinned", fn, args, parts, 20).problems, []);
   return parts;
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ReferenceDevice, useDevice } from "../index.js";
-import { Mesh, partition } from "../shard/index.js";
+import { Mesh, partitionFunction } from "../shard/index.js";
 import { simplify } from "../transform/index.js";
 import { cases } from "./cases/index.js";
 import { differentiable, gradientFn } from "./derivatives.js";
@@ -39,8 +39,8 @@ for (const [where, mesh] of meshes) {
           const params = fn.params.map((param) => randomPlacement(mesh, param.shape, draw));
           const label = `${job.name} on ${where}`;
           try {
-            const follow = partition(fn, { mesh, params });
-            const random = partition(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
+            const follow = partitionFunction(fn, { mesh, params });
+            const random = partitionFunction(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
             return [
               ...shardedProblems(`${label}, following`, fn, traced.args, follow, job.loose).problems,
               ...shardedProblems(`${label}, at random`, fn, traced.args, random, job.loose).problems,
@@ -77,7 +77,7 @@ describe("every gradient over 3 devices", () => {
         const draw = generator(job.name);
         const params = fn.params.map((param) => randomPlacement(mesh, param.shape, draw));
         try {
-          const parts = partition(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
+          const parts = partitionFunction(fn, { mesh, params, strategy: randomStrategy(mesh, draw) });
           return shardedProblems(job.name, fn, traced.args, parts, 1000 * job.loose).problems;
         } catch (error) {
           return [`${job.name}: ${(error as Error).stack}`];

@@ -22,6 +22,7 @@ import {
   isVarying,
   make,
   masked,
+  multiplySizes,
   type PadContext,
   type Padded,
   padRules,
@@ -29,7 +30,6 @@ import {
   type Slots,
   sizesOf,
   sizesOfNodes,
-  times,
   UnpaddableError,
 } from "../ops/index.js";
 import { inlineCustom } from "./inline.js";
@@ -308,7 +308,9 @@ export function padFunction(traced: readonly GraphFn[]): PaddedFunction {
     const layout = sizes.map(compact);
     const node = build.input(param.shape, param.dtype, "argument");
     if (isPrefix(layout)) return { param: node, x: single(node, layout) };
-    const row = single(build.reshape(node, [sizes.reduce(times, all)[0]]), [compact(sizes.reduce(times, all))]);
+    const row = single(build.reshape(node, [sizes.reduce(multiplySizes, all)[0]]), [
+      compact(sizes.reduce(multiplySizes, all)),
+    ]);
     return { param: node, x: reshaped(row, sizes, slots) };
   });
   const results = padBody(
@@ -320,7 +322,7 @@ export function padFunction(traced: readonly GraphFn[]): PaddedFunction {
     const y = compacted(x, slots);
     if (isPrefix(y.layouts[0])) return y.node;
     const sizes = y.layouts[0].map(sizesOf);
-    const row = compacted(reshaped(y, [sizes.reduce(times, all)], slots), slots);
+    const row = compacted(reshaped(y, [sizes.reduce(multiplySizes, all)], slots), slots);
     return build.reshape(row.node, y.node.shape);
   });
   return { fn: { params: [...padded.map(({ param }) => param), ...added], outputs }, numbers };

@@ -3,7 +3,7 @@ import type { PointSet } from "@weft/formats";
 import { fitUsl, type StudySummary, summarizeStudy, type Usl } from "../metrics/index.js";
 import { disturbanceIn, type Finding, type ImportProblem, type Study } from "../model/index.js";
 import { predict, readPoints, type ScalingPredictions } from "../predict/index.js";
-import { judge, type ScalingPoint, type Verdict } from "../validity/index.js";
+import { judgeStudy, type ScalingPoint, type Verdict } from "../validity/index.js";
 import { applyCatalog, type DiagnosisRule } from "./catalog.js";
 import { communicationRules } from "./communication-rules.js";
 import { deviceRules } from "./device-rules.js";
@@ -176,7 +176,7 @@ export function studyPoints({ view }: Verdict): PointSet {
  */
 export function analyzeStudy(study: Study): Analysis {
   const summary = summarizeStudy(study);
-  const verdict = judge(summary);
+  const verdict = judgeStudy(summary);
   const view = diagnosisView(verdict);
   const ofTraces = view.runs.flatMap(({ run, devices }) =>
     (run.traceFindings ?? []).map((f): Finding => ({ ...f, run: run.id, devices })),

@@ -35,4 +35,4 @@ export function applyCatalog(rules: readonly DiagnosisRule[], view: DiagnosisVie
 /** The severity of a share. */
 export const graded = (value: number, high: number): "high" | "moderate" => (value >= high ? "high" : "moderate");
 
-export const percent = (share: number): number => share * 100;
+export const toPercent = (share: number): number => share * 100;

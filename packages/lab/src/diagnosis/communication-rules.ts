@@ -22,7 +22,7 @@ import {
   estimateOverlap,
   estimateRemoved,
 } from "../predict/index.js";
-import { type DiagnosisRule, percent } from "./catalog.js";
+import { type DiagnosisRule, toPercent } from "./catalog.js";
 import type { RunView } from "./view.js";
 
 const guide = "the DDP optimization guide";
@@ -130,7 +130,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
       return {
         severity: share >= 0.3 ? "high" : "moderate",
         evidence: [
-          evidence("exposed communication", percent(share), { unit: "% of the step", threshold: 10 }),
+          evidence("exposed communication", toPercent(share), { unit: "% of the step", threshold: 10 }),
           evidence("exposed communication a step", r.parts.exposedUs / 1000, { unit: "ms" }),
         ],
         cause: "Gradients are exchanged in every step, and the backward pass does not hide it all.",
@@ -179,7 +179,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
         return null;
       return {
         severity: "low",
-        evidence: [evidence("messages below 16 MB", percent(share), { unit: "%", threshold: 20 })],
+        evidence: [evidence("messages below 16 MB", toPercent(share), { unit: "%", threshold: 20 })],
         cause: "Latency, not bandwidth, sets the time of each message.",
         fix: "Larger buckets (bucket_cap_mb=50 or 100) or fewer, fused collectives.",
         predicted: null,
@@ -259,7 +259,9 @@ export const communicationRules: readonly DiagnosisRule[] = [
         evidence: [
           evidence("exposed over total communication", exposed, { threshold: 0.5 }),
           ...(backward === null ? [] : [evidence("backward pass", backward / 1000, { unit: "ms" })]),
-          ...(tail > 0.2 ? [evidence("last bucket", percent(tail), { unit: "% of the gradient", threshold: 20 })] : []),
+          ...(tail > 0.2
+            ? [evidence("last bucket", toPercent(tail), { unit: "% of the gradient", threshold: 20 })]
+            : []),
         ],
         cause:
           tail > 0.2
@@ -347,7 +349,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
       return {
         severity: deviation > 0.2 ? "high" : "moderate",
         evidence: [
-          evidence(`rank ${slowest.rank} above the mean`, percent(deviation), {
+          evidence(`rank ${slowest.rank} above the mean`, toPercent(deviation), {
             rank: inferred ? "inferred" : "derived",
             unit: "%",
             threshold: inferred ? (steady ? 6 : 12) : 5,
@@ -375,12 +377,12 @@ export const communicationRules: readonly DiagnosisRule[] = [
       return {
         severity: found.lostShare > 0.2 ? "high" : "moderate",
         evidence: [
-          evidence("lost to the slowest rank of each step", percent(found.lostShare), {
+          evidence("lost to the slowest rank of each step", toPercent(found.lostShare), {
             rank: found.recorded ? "derived" : "inferred",
             unit: "% of the step",
             threshold: 12,
           }),
-          evidence(`rank ${found.slowest.rank} is the slowest one in`, percent(found.slowest.share), {
+          evidence(`rank ${found.slowest.rank} is the slowest one in`, toPercent(found.slowest.share), {
             unit: "% of the steps",
           }),
         ],
@@ -467,7 +469,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
         severity: "moderate",
         evidence: [
           evidence("sharded axes", 1),
-          evidence("efficiency", percent(count.efficiency), { unit: "%", threshold: 50 }),
+          evidence("efficiency", toPercent(count.efficiency), { unit: "%", threshold: 50 }),
         ],
         cause: "What does not lie on that axis is computed by every device.",
         fix: "A two-dimensional mesh (say batch x state), and compare the patterns [None,'p'], ['p',None], ['p','p'] on the same problem.",

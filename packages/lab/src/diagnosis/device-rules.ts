@@ -3,7 +3,7 @@
 import { mean } from "@weft/formats/stats";
 import { evidence } from "../model/index.js";
 import { estimateHalfGradients, estimateLargerBatch } from "../predict/index.js";
-import { type DiagnosisRule, percent } from "./catalog.js";
+import { type DiagnosisRule, toPercent } from "./catalog.js";
 
 const guide = "the DDP optimization guide";
 
@@ -37,7 +37,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
       return {
         severity: idle >= 0.3 ? "high" : "moderate",
         evidence: [
-          evidence("idle", percent(idle), { unit: "% of the span", threshold: 10 }),
+          evidence("idle", toPercent(idle), { unit: "% of the span", threshold: 10 }),
           ...(gap > 500000 ? [evidence("longest gap", gap / 1000, { unit: "ms", threshold: 500 })] : []),
         ],
         cause: "Nothing is queued for the device part of the time.",
@@ -108,7 +108,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
       if (peak <= 0.9) return null;
       return {
         severity: "moderate",
-        evidence: [evidence("peak memory", percent(peak), { unit: "% of the device", threshold: 90 })],
+        evidence: [evidence("peak memory", toPercent(peak), { unit: "% of the device", threshold: 90 })],
         cause: "There is no room for a larger batch, and the allocator may start to retry.",
         fix: "Lower precision, activation checkpointing, or gradient accumulation instead of a larger batch.",
         predicted: null,
@@ -139,7 +139,7 @@ export const deviceRules: readonly DiagnosisRule[] = [
             : [evidence("device utilization, mean", utilization, { unit: "%", threshold: 50 })]),
           ...(exposed === null
             ? []
-            : [evidence("exposed communication", percent(exposed), { unit: "% of the step", threshold: 10 })]),
+            : [evidence("exposed communication", toPercent(exposed), { unit: "% of the step", threshold: 10 })]),
         ],
         cause: "Each synchronization and each launch is paid for few samples.",
         fix: `batch_size: ${target} per rank (with the learning rate scaled and warmed up), if memory and accuracy allow; otherwise gradient accumulation.`,

@@ -1,7 +1,7 @@
 // Rules about the host: input, launches, Python, compile time, initialization. They are evaluated before the communication rules.
 import { evidence } from "../model/index.js";
 import { computeUs, estimateFewerLaunches, estimateLoaders } from "../predict/index.js";
-import { type DiagnosisRule, graded, percent } from "./catalog.js";
+import { type DiagnosisRule, graded, toPercent } from "./catalog.js";
 
 const guide = "the DDP optimization guide";
 const physics = "the multi-GPU note on differentiable quantum simulation";
@@ -24,7 +24,7 @@ export const hostRules: readonly DiagnosisRule[] = [
       return {
         severity: graded(share, 0.2),
         evidence: [
-          evidence("data wait", percent(share), { unit: "% of the step", threshold: 5 }),
+          evidence("data wait", toPercent(share), { unit: "% of the step", threshold: 5 }),
           evidence("data wait a step", parts.dataUs / 1000, { unit: "ms" }),
           ...(workers === undefined ? [] : [evidence("loader processes per rank", workers)]),
         ],
@@ -54,7 +54,7 @@ export const hostRules: readonly DiagnosisRule[] = [
       return {
         severity: graded(share, 0.2),
         evidence: [
-          evidence("copies to the device", percent(share), { unit: "% of the step", threshold: 5 }),
+          evidence("copies to the device", toPercent(share), { unit: "% of the step", threshold: 5 }),
           ...(facts.pinMemory === undefined ? [] : [evidence("pinned memory", facts.pinMemory)]),
         ],
         cause:
@@ -97,10 +97,10 @@ export const hostRules: readonly DiagnosisRule[] = [
       return {
         severity: launchShare !== null && launchShare >= 0.15 ? "high" : "moderate",
         evidence: [
-          evidence("kernels shorter than their launch", percent(shortShare), { unit: "%", threshold: 50 }),
+          evidence("kernels shorter than their launch", toPercent(shortShare), { unit: "%", threshold: 50 }),
           ...(launchShare === null
             ? []
-            : [evidence("launches", percent(launchShare), { unit: "% of the span", threshold: 3 })]),
+            : [evidence("launches", toPercent(launchShare), { unit: "% of the span", threshold: 3 })]),
         ],
         cause: "Many small kernels: the host cannot launch them as fast as the device runs them.",
         fix: "Fuse them (torch.compile, jit), capture CUDA graphs, or batch the small problems into one launch.",
@@ -125,8 +125,8 @@ export const hostRules: readonly DiagnosisRule[] = [
       return {
         severity: idle >= 0.3 ? "high" : "moderate",
         evidence: [
-          evidence("host wait", percent(trace.hostWaitUs! / waits), { unit: "% of the idle time", threshold: 50 }),
-          evidence("device idle", percent(idle), { unit: "% of the span", threshold: 10 }),
+          evidence("host wait", toPercent(trace.hostWaitUs! / waits), { unit: "% of the idle time", threshold: 50 }),
+          evidence("device idle", toPercent(idle), { unit: "% of the span", threshold: 10 }),
           ...(trace.meanQueueLength === undefined ? [] : [evidence("mean queue length", trace.meanQueueLength)]),
         ],
         cause: "Kernels are launched later than the device could take them: Python, synchronization or too few cores.",
@@ -151,7 +151,7 @@ export const hostRules: readonly DiagnosisRule[] = [
           ...(pauses.length === 0 ? [] : [evidence("garbage collections above 1 ms", pauses.length, { threshold: 0 })]),
           ...(other < 0.03
             ? []
-            : [evidence("unexplained waits", percent(other), { unit: "% of the span", threshold: 3 })]),
+            : [evidence("unexplained waits", toPercent(other), { unit: "% of the span", threshold: 3 })]),
         ],
         cause: "Garbage collection, logging or other Python work between launches.",
         fix: "gc.freeze() after set-up and gc.disable() with a manual gc.collect() between epochs; log every hundredth step.",
@@ -194,7 +194,7 @@ export const hostRules: readonly DiagnosisRule[] = [
       if (share < 0.2) return null;
       return {
         severity: graded(share, 0.5),
-        evidence: [evidence("compilation", percent(share), { unit: "% of the run", threshold: 20 })],
+        evidence: [evidence("compilation", toPercent(share), { unit: "% of the run", threshold: 20 })],
         cause: "Each process compiles the same program, and that time does not shrink with the devices.",
         fix:
           facts.framework === "weft"
@@ -220,7 +220,7 @@ export const hostRules: readonly DiagnosisRule[] = [
         severity: facts.initSeconds < 10 ? "low" : graded(share, 0.5),
         evidence: [
           evidence("start to first step", facts.initSeconds, { unit: "s" }),
-          evidence("its share of the run", percent(share), { unit: "%", threshold: 20 }),
+          evidence("its share of the run", toPercent(share), { unit: "%", threshold: 20 }),
           ...(base === undefined ? [] : [evidence("the same at the baseline", base, { unit: "s" })]),
         ],
         cause: "Every rank builds everything (data set, Hamiltonian, eigenbasis), or one does while the others wait.",
@@ -240,7 +240,7 @@ export const hostRules: readonly DiagnosisRule[] = [
       return {
         severity: graded(share, 0.8),
         evidence: [
-          evidence("the serial loop", percent(share), { unit: "% of the step", threshold: 50 }),
+          evidence("the serial loop", toPercent(share), { unit: "% of the step", threshold: 50 }),
           ...(facts.serialLoopSteps === undefined ? [] : [evidence("its iterations", facts.serialLoopSteps)]),
         ],
         cause: "Each time step needs the one before; more devices do not shorten the chain.",

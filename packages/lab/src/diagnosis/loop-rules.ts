@@ -4,7 +4,7 @@ import { mean, median, sum, type Weighted, weightedMedian } from "@weft/formats/
 import { imbalance, stepWeight, weightedTimes } from "../metrics/index.js";
 import { evidence } from "../model/index.js";
 import { type EffectEstimate, estimateRemoved } from "../predict/index.js";
-import { type DiagnosisRule, graded, percent } from "./catalog.js";
+import { type DiagnosisRule, graded, toPercent } from "./catalog.js";
 import type { RunView } from "./view.js";
 
 const counter = "counted by the probe inside the loop";
@@ -58,7 +58,7 @@ function sideRule(row: {
       return {
         severity: graded(side.share, 0.15),
         evidence: [
-          evidence(what, percent(side.share), { rank: "counted", unit: "% of the training", threshold: 5 }),
+          evidence(what, toPercent(side.share), { rank: "counted", unit: "% of the training", threshold: 5 }),
           evidence("seconds of it", side.seconds, { rank: "counted", unit: "s" }),
         ],
         ...text,
@@ -155,7 +155,7 @@ export const loopRules: readonly DiagnosisRule[] = [
       return {
         severity: graded(share, 0.3),
         evidence: [
-          evidence("time from the optimizer step to the next batch", percent(share), {
+          evidence("time from the optimizer step to the next batch", toPercent(share), {
             rank: "counted",
             unit: "% of the training",
             threshold: 15,
@@ -193,7 +193,7 @@ export const loopRules: readonly DiagnosisRule[] = [
         severity: graded(share, 0.2),
         evidence: [
           evidence("starts of the loader processes", loaderStarts, { rank: "counted", threshold: 1 }),
-          evidence("starting and waiting for first batches", percent(share), {
+          evidence("starting and waiting for first batches", toPercent(share), {
             rank: "counted",
             unit: "% of the training",
             threshold: 5,

@@ -7,7 +7,7 @@ import {
   quoted,
   type SqliteReport,
   type SqliteTrace,
-  times,
+  timeColumns,
 } from "./sqlite.js";
 
 /** Copy kinds and kinds of memory, by the numbers of CUPTI. */
@@ -91,7 +91,7 @@ class Nsys {
     const bytes = this.report.has(table, "bytes") ? `|| ${copyArguments("t.bytes")}` : "";
     const place = this.place(pid);
     const join = kind === "KERNEL" ? this.stringJoin(this.nameColumn(table)) : "";
-    return `SELECT CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"${category}","name":' || ${quoted(name)} || ',"pid":' || ${place} || ',"tid":' || CAST(t.streamId AS INTEGER) || ${times} || ',"args":{"device":' || ${place} || ',"stream":' || CAST(t.streamId AS INTEGER) || ',"correlation":' || ${this.correlation(pid)} ${bytes} || '}}' END AS event FROM ${table} t ${join} ORDER BY t.start`;
+    return `SELECT CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"${category}","name":' || ${quoted(name)} || ',"pid":' || ${place} || ',"tid":' || CAST(t.streamId AS INTEGER) || ${timeColumns} || ',"args":{"device":' || ${place} || ',"stream":' || CAST(t.streamId AS INTEGER) || ',"correlation":' || ${this.correlation(pid)} ${bytes} || '}}' END AS event FROM ${table} t ${join} ORDER BY t.start`;
   }
 
   private stringJoin(column: string): string {
@@ -121,7 +121,7 @@ class Nsys {
     if (!this.report.has(table, "start", "end", "globalTid", "correlationId", "nameId")) return null;
     const bare = "rtrim(s.value, '0123456789')";
     const name = `CASE WHEN substr(${bare}, -2) = '_v' THEN substr(${bare}, 1, length(${bare}) - 2) ELSE s.value END`;
-    return `SELECT CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"cuda_runtime","name":' || ${quoted(name)} || ',"pid":' || ${pidOf("t.globalTid")} || ',"tid":' || (t.globalTid & 0xFFFFFF) || ${times} || ',"args":{"correlation":' || ${this.correlation(pidOf("t.globalTid"))} || '}}' END AS event FROM ${table} t ${this.stringJoin("nameId")} ORDER BY t.start`;
+    return `SELECT CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"cuda_runtime","name":' || ${quoted(name)} || ',"pid":' || ${pidOf("t.globalTid")} || ',"tid":' || (t.globalTid & 0xFFFFFF) || ${timeColumns} || ',"args":{"correlation":' || ${this.correlation(pidOf("t.globalTid"))} || '}}' END AS event FROM ${table} t ${this.stringJoin("nameId")} ORDER BY t.start`;
   }
 
   /** Ranges of the program's own marks, with their names apart: those that number steps become steps. */
@@ -130,7 +130,7 @@ class Nsys {
     const hasId = this.report.has("NVTX_EVENTS", "textId");
     const named = `substr(${hasId ? "coalesce(t.text, s.value)" : "t.text"}, 1, ${longestName})`;
     const join = hasId ? this.stringJoin("textId") : "";
-    return `SELECT CAST(${named} AS TEXT) AS name, '"pid":' || ${pidOf("t.globalTid")} || ',"tid":' || (t.globalTid & 0xFFFFFF) || ${times} AS event FROM NVTX_EVENTS t ${join} WHERE t.end >= t.start AND t.eventType IN (${nvtxRanges}) ORDER BY t.start`;
+    return `SELECT CAST(${named} AS TEXT) AS name, '"pid":' || ${pidOf("t.globalTid")} || ',"tid":' || (t.globalTid & 0xFFFFFF) || ${timeColumns} AS event FROM NVTX_EVENTS t ${join} WHERE t.end >= t.start AND t.eventType IN (${nvtxRanges}) ORDER BY t.start`;
   }
 
   deviceNames(): string[] {

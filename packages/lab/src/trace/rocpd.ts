@@ -7,7 +7,7 @@ import {
   quoted,
   type SqliteReport,
   type SqliteTrace,
-  times,
+  timeColumns,
 } from "./sqlite.js";
 
 const mostProcesses = 256;
@@ -142,7 +142,7 @@ class RocpdProcess {
   private deviceEvent(category: string, name: string, agent: string, stream: string, more: string): string {
     const device = this.device(agent);
     const streamId = `CAST(coalesce(t.${stream}, 0) AS INTEGER)`;
-    return `CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"${category}","name":' || ${quoted(name)} || ',"pid":' || ${device} || ',"tid":' || ${streamId} || ${times} || ',"args":{"device":' || ${device} || ',"stream":' || ${streamId} || ${this.correlation} ${more} || '}}' END AS event`;
+    return `CASE WHEN t.end >= t.start THEN '{"ph":"X","cat":"${category}","name":' || ${quoted(name)} || ',"pid":' || ${device} || ',"tid":' || ${streamId} || ${timeColumns} || ',"args":{"device":' || ${device} || ',"stream":' || ${streamId} || ${this.correlation} ${more} || '}}' END AS event`;
   }
 
   private kernelQuery(): string | null {
@@ -169,13 +169,13 @@ class RocpdProcess {
   /** Calls of HIP, HSA and RCCL; categories are those of the profiler ("HIP_RUNTIME_API_EXT"). */
   private callQuery(): string | null {
     if (!this.hasRegions) return null;
-    return `SELECT '{"ph":"X","cat":"hip_runtime","name":' || ${quoted("s.string")} || ',"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${times} || ',"args":{"call":1' || ${this.correlation} || '}}' AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin("region")} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND coalesce(c.string, '') NOT LIKE 'MARKER%' ORDER BY t.start`;
+    return `SELECT '{"ph":"X","cat":"hip_runtime","name":' || ${quoted("s.string")} || ',"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${timeColumns} || ',"args":{"call":1' || ${this.correlation} || '}}' AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin("region")} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND coalesce(c.string, '') NOT LIKE 'MARKER%' ORDER BY t.start`;
   }
 
   /** Ranges of roctx: the text of a mark is in the data of its event. */
   private rangeQuery(): string | null {
     if (!this.hasRegions) return null;
     const message = "json_extract(CASE WHEN json_valid(e.extdata) THEN e.extdata ELSE '{}' END, '$.message')";
-    return `SELECT substr(CAST(coalesce(${message}, s.string) AS TEXT), 1, ${longestName}) AS name, '"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${times} AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin("region")} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND c.string LIKE 'MARKER%' ORDER BY t.start`;
+    return `SELECT substr(CAST(coalesce(${message}, s.string) AS TEXT), 1, ${longestName}) AS name, '"pid":' || CAST(t.pid AS INTEGER) || ',"tid":' || CAST(t.tid AS INTEGER) || ${timeColumns} AS event FROM ${this.table("region")} t ${this.stringJoin("s", "t.name_id")} ${this.eventJoin("region")} ${this.stringJoin("c", "e.category_id")} WHERE t.end >= t.start AND c.string LIKE 'MARKER%' ORDER BY t.start`;
   }
 }

@@ -42,7 +42,7 @@ const microseconds = (value: string): string =>
   `printf('%s%d.%03d', CASE WHEN ${value} < 0 THEN '-' ELSE '' END, abs(${value}) / 1000, abs(${value}) % 1000)`;
 
 /** Start and duration of a row `t` as fields of an event. */
-export const times = `',"ts":' || ${microseconds("CAST(t.start AS INTEGER)")} || ',"dur":' || ${microseconds("(CAST(t.end AS INTEGER) - CAST(t.start AS INTEGER))")}`;
+export const timeColumns = `',"ts":' || ${microseconds("CAST(t.start AS INTEGER)")} || ',"dur":' || ${microseconds("(CAST(t.end AS INTEGER) - CAST(t.start AS INTEGER))")}`;
 
 /** Longer names are cut: every row repeats its name. */
 export const longestName = 4096;

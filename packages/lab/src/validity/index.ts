@@ -1,3 +1,3 @@
 // Exports of the validity layer: decides whether a study is a scaling measurement.
 export type { StudyView } from "./rule.js";
-export { judge, type PointStatus, type ScalingPoint, type Verdict, type VerdictStatus } from "./verdict.js";
+export { judgeStudy, type PointStatus, type ScalingPoint, type Verdict, type VerdictStatus } from "./verdict.js";

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { readStudies } from "../import/index.js";
 import { summarizeStudy } from "../metrics/index.js";
 import { emptyRun, type Run, type Study } from "../model/index.js";
-import { judge, type Verdict } from "./index.js";
+import { judgeStudy, type Verdict } from "./index.js";
 
 const fixture = (name: string) => fileURLToPath(new URL(`../../testdata/${name}`, import.meta.url));
 const near = (actual: number, expected: number, tolerance: number) =>
@@ -20,14 +20,14 @@ function run(devices: number, seconds: number[], change: Partial<Run> = {}): Run
   return Object.assign(r, change);
 }
 const study = (...runs: Run[]): Study => ({ name: "S", runs, problems: [] });
-const verdictOf = (...runs: Run[]): Verdict => judge(summarizeStudy(study(...runs)));
+const verdictOf = (...runs: Run[]): Verdict => judgeStudy(summarizeStudy(study(...runs)));
 const ids = (v: Verdict) => v.findings.map((f) => f.id);
 const likelihoods = (v: Verdict) => v.scaling[1]!.readings.map((r) => r.likelihood);
 const steady = (mean: number) => [mean * 1.2, mean, mean * 1.01, mean * 0.99, mean];
 
 test("the published IMDB study is valid at 3.49x, with its means and deviations", () => {
   const [imdb] = readStudies([fixture("ddp_experiments")], { names: ["IMDB"] });
-  const v = judge(summarizeStudy(imdb!));
+  const v = judgeStudy(summarizeStudy(imdb!));
   assert.equal(v.valid, true);
   assert.deepEqual(v.findings, []);
   near(v.scaling[1]!.speedup, 3.493, 0.0005);
@@ -40,7 +40,7 @@ test("the published IMDB study is valid at 3.49x, with its means and deviations"
 
 test("the published AG News study is not valid; its work-normalized speedup is 1.85x", () => {
   const [agnews] = readStudies([fixture("ddp_experiments")], { names: ["AGNews"] });
-  const v = judge(summarizeStudy(agnews!));
+  const v = judgeStudy(summarizeStudy(agnews!));
   assert.equal(v.valid, false);
   assert.deepEqual(
     v.findings.map((f) => [f.id, f.severity]),
@@ -109,7 +109,7 @@ test("an epoch that a step limit ended counts neither with its time nor with its
   };
   for (const warmup of [undefined, 2]) {
     const both = { name: "S", runs: [limited(1, 10, "strong"), limited(2, 11, "strong")], problems: [] };
-    const v = judge(summarizeStudy({ ...both, ...(warmup !== undefined && { warmup }) }));
+    const v = judgeStudy(summarizeStudy({ ...both, ...(warmup !== undefined && { warmup }) }));
     assert.deepEqual(ids(v), []);
     near(v.view.counts[0]!.seconds.mean, 160, 1e-9);
     near(v.view.counts[1]!.seconds.mean, 88, 1e-9);
@@ -277,7 +277,7 @@ test("a step with a clock jump is excluded and reported", () => {
 test("a study with one count or no run reports that there is nothing to compare", () => {
   assert.equal(verdictOf(run(2, steady(5))).valid, null);
   assert.deepEqual(ids(verdictOf(run(2, steady(5)))), ["no-scaling-data"]);
-  assert.deepEqual(ids(judge(summarizeStudy(study()))), ["no-scaling-data"]);
+  assert.deepEqual(ids(judgeStudy(summarizeStudy(study()))), ["no-scaling-data"]);
 });
 
 test("a million rows of two interleaved jobs are separated within seconds", () => {
@@ -289,7 +289,7 @@ test("a million rows of two interleaved jobs are separated within seconds", () =
     // CPU time, because wall time depends on what else the machine does.
     const started = process.cpuUsage();
     const [one] = readStudies([join(directory, "metrics.csv")]);
-    const v = judge(summarizeStudy(one!));
+    const v = judgeStudy(summarizeStudy(one!));
     const took = process.cpuUsage(started).user / 1000;
     assert.equal(v.view.runs[0]!.epochs!.jobs.length, 2);
     near(v.view.counts[0]!.seconds.mean, 2, 1e-9);

@@ -71,7 +71,7 @@ function statusOf(findings: readonly Finding[], devices: number, baseDevices: nu
 const scaledBy = ([low, high]: [number, number], factor: number): [number, number] => [low * factor, high * factor];
 
 /** Applies the validity rules to a study and decides which ratios are speedups. */
-export function judge(summary: StudySummary): Verdict {
+export function judgeStudy(summary: StudySummary): Verdict {
   const view: StudyView = { ...summary, work: assessWork(summary) };
   const findings = applyRules(validityRules, view).sort(bySeverity);
   const base = summary.baseline;

@@ -14,6 +14,7 @@ import {
   type ActivationName,
   activate,
   activationNames,
+  applyLayerNorm,
   checkLength,
   type Dense,
   Dropout,
@@ -23,7 +24,6 @@ import {
   lookup,
   maskOf,
   type Norm,
-  norm,
   positionsOf,
   runLayers,
   splitHeads,
@@ -117,9 +117,17 @@ function layer(p: BertLayer, x: Tensor, mask: Tensor | undefined, c: BertConfig,
     scaledDotProductAttention(q, k, v, { mask, dropout: c.attentionDropout, key: drop.next() }),
   );
   const { output } = p.attention;
-  const h = norm(output.LayerNorm, drop.apply(dense(output.dense, attended), c.hiddenDropout).add(x), c.epsilon);
+  const h = applyLayerNorm(
+    output.LayerNorm,
+    drop.apply(dense(output.dense, attended), c.hiddenDropout).add(x),
+    c.epsilon,
+  );
   const inner = activate(c.activation, dense(p.intermediate.dense, h));
-  return norm(p.output.LayerNorm, drop.apply(dense(p.output.dense, inner), c.hiddenDropout).add(h), c.epsilon);
+  return applyLayerNorm(
+    p.output.LayerNorm,
+    drop.apply(dense(p.output.dense, inner), c.hiddenDropout).add(h),
+    c.epsilon,
+  );
 }
 
 /** Embeddings and layers; `positions` are those of the architecture. */
@@ -142,7 +150,7 @@ function encode(
   const sum = lookup(embeddings.word_embeddings, ids, options)
     .add(types)
     .add(lookup(embeddings.position_embeddings, positions, options));
-  const x = dropout.apply(norm(embeddings.LayerNorm, sum, c.epsilon), c.hiddenDropout);
+  const x = dropout.apply(applyLayerNorm(embeddings.LayerNorm, sum, c.epsilon), c.hiddenDropout);
   const mask = maskOf(batch);
   return runLayers(p.encoder.layer, x, dropout, options.checkpoint, (params, h, drop) =>
     layer(params, h, mask, c, drop),
@@ -193,7 +201,7 @@ export const bert: Architecture<BertConfig> = {
       return { hidden, logits: dense(p.classifier, dropout.apply(hidden, c.classifierDropout)) };
     if (task === "masked-lm") {
       const { transform, bias, decoder } = p.cls.predictions;
-      const h = norm(transform.LayerNorm, activate(c.activation, dense(transform.dense, hidden)), c.epsilon);
+      const h = applyLayerNorm(transform.LayerNorm, activate(c.activation, dense(transform.dense, hidden)), c.epsilon);
       // A decoder of its own has a bias of its own; the other one is then unused, but part of the files.
       const projection = decoder ?? { weight: p.bert.embeddings.word_embeddings.weight, bias };
       return { hidden, logits: dense(projection, h) };
@@ -265,7 +273,7 @@ export const roberta: Architecture<BertConfig> = {
       return { hidden, logits: dense(p.classifier.out_proj, dropout.apply(inner, c.classifierDropout)) };
     }
     if (task === "masked-lm") {
-      const h = norm(p.lm_head.layer_norm, gelu(dense(p.lm_head.dense, hidden)), c.epsilon);
+      const h = applyLayerNorm(p.lm_head.layer_norm, gelu(dense(p.lm_head.dense, hidden)), c.epsilon);
       const { decoder, bias } = p.lm_head;
       return { hidden, logits: dense(decoder ?? { weight: p.roberta.embeddings.word_embeddings.weight, bias }, h) };
     }

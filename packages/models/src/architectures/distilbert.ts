@@ -5,6 +5,7 @@ import {
   type ActivationName,
   activate,
   activationNames,
+  applyLayerNorm,
   checkLength,
   type Dense,
   Dropout,
@@ -14,7 +15,6 @@ import {
   lookup,
   maskOf,
   type Norm,
-  norm,
   positionsOf,
   runLayers,
   splitHeads,
@@ -57,9 +57,9 @@ function layer(p: DistilBertLayer, x: Tensor, mask: Tensor | undefined, c: Disti
   const { q_lin, k_lin, v_lin, out_lin } = p.attention;
   const [q, k, v] = [q_lin, k_lin, v_lin].map((part) => splitHeads(dense(part, x), c.heads));
   const attended = scaledDotProductAttention(q, k, v, { mask, dropout: c.attentionDropout, key: drop.next() });
-  const h = norm(p.sa_layer_norm, dense(out_lin, joinHeads(attended)).add(x), epsilon);
+  const h = applyLayerNorm(p.sa_layer_norm, dense(out_lin, joinHeads(attended)).add(x), epsilon);
   const inner = dense(p.ffn.lin2, activate(c.activation, dense(p.ffn.lin1, h)));
-  return norm(p.output_layer_norm, drop.apply(inner, c.dropout).add(h), epsilon);
+  return applyLayerNorm(p.output_layer_norm, drop.apply(inner, c.dropout).add(h), epsilon);
 }
 
 export const distilbert: Architecture<DistilBertConfig> = {
@@ -140,7 +140,7 @@ export const distilbert: Architecture<DistilBertConfig> = {
     const { embeddings, transformer } = p.distilbert;
     const positions = lookup(embeddings.position_embeddings, positionsOf(batch, length), options);
     const sum = lookup(embeddings.word_embeddings, ids, options).add(positions);
-    const x = dropout.apply(norm(embeddings.LayerNorm, sum, epsilon), c.dropout);
+    const x = dropout.apply(applyLayerNorm(embeddings.LayerNorm, sum, epsilon), c.dropout);
     const mask = maskOf(batch);
     const hidden = runLayers(transformer.layer, x, dropout, options.checkpoint, (params, h, drop) =>
       layer(params, h, mask, c, drop),
@@ -152,7 +152,7 @@ export const distilbert: Architecture<DistilBertConfig> = {
     if (task === "token-classification")
       return { hidden, logits: dense(p.classifier, dropout.apply(hidden, c.dropout)) };
     if (task === "masked-lm") {
-      const h = norm(p.vocab_layer_norm, activate(c.activation, dense(p.vocab_transform, hidden)), epsilon);
+      const h = applyLayerNorm(p.vocab_layer_norm, activate(c.activation, dense(p.vocab_transform, hidden)), epsilon);
       return { hidden, logits: dense({ ...embeddings.word_embeddings, ...p.vocab_projector }, h) };
     }
     return { hidden };

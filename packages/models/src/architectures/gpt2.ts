@@ -5,6 +5,7 @@ import {
   type ActivationName,
   activate,
   activationNames,
+  applyLayerNorm,
   causalAttention,
   checkLength,
   type Dense,
@@ -17,7 +18,6 @@ import {
   lookup,
   maskOf,
   type Norm,
-  norm,
   positionsOf,
   runLayers,
 } from "./layers.js";
@@ -162,13 +162,20 @@ export const gpt2: Architecture<Gpt2Config> = {
       return joinHeads(made.attended);
     };
     const layer = (block: Gpt2Layer, h: Tensor, drop: Dropout, index: number): Tensor => {
-      const attended = attend(project(block.attn.c_attn, norm(block.ln_1, h, c.epsilon), c), index, drop);
+      const attended = attend(project(block.attn.c_attn, applyLayerNorm(block.ln_1, h, c.epsilon), c), index, drop);
       const middle = h.add(drop.apply(denseTransposed(block.attn.c_proj, attended), c.residualDropout));
-      const inner = activate(c.activation, denseTransposed(block.mlp.c_fc, norm(block.ln_2, middle, c.epsilon)));
+      const inner = activate(
+        c.activation,
+        denseTransposed(block.mlp.c_fc, applyLayerNorm(block.ln_2, middle, c.epsilon)),
+      );
       return middle.add(drop.apply(denseTransposed(block.mlp.c_proj, inner), c.residualDropout));
     };
     const last = runLayers(transformer.h, x, dropout, cached === undefined ? options.checkpoint : "none", layer);
-    const hidden = norm(transformer.ln_f, options.lastOnly ? last.index(":", `${length - 1}:`) : last, c.epsilon);
+    const hidden = applyLayerNorm(
+      transformer.ln_f,
+      options.lastOnly ? last.index(":", `${length - 1}:`) : last,
+      c.epsilon,
+    );
     const more = cached === undefined ? {} : { cache };
     if (task === "causal-lm") return { hidden, logits: dense(p.lm_head ?? transformer.wte, hidden), ...more };
     if (task === "classification") return { hidden, logits: dense(p.score, lastToken(hidden, batch, c.padToken)) };

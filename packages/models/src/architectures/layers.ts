@@ -60,10 +60,11 @@ export const denseTransposed = (params: Dense, x: Tensor): Tensor =>
   finishDense(params, x, x.matmul(params.weight.cast(x.dtype)));
 
 /** Layer norm over the last axis. */
-export const norm = (params: Norm, x: Tensor, epsilon: number): Tensor => layerNorm(x, { ...params, epsilon });
+export const applyLayerNorm = (params: Norm, x: Tensor, epsilon: number): Tensor =>
+  layerNorm(x, { ...params, epsilon });
 
 /** RMS norm over the last axis, computed in float32. */
-export function rmsNorm({ weight }: Norm, x: Tensor, epsilon: number): Tensor {
+export function applyRmsNorm({ weight }: Norm, x: Tensor, epsilon: number): Tensor {
   const wide = x.cast(x.dtype === "float64" ? "float64" : "float32");
   const scaled = wide.mul(wide.square().mean(-1, { keepDims: true }).add(epsilon).rsqrt());
   return scaled.cast(x.dtype).mul(weight.cast(x.dtype));

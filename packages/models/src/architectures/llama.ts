@@ -7,6 +7,7 @@ import {
   type ActivationName,
   activate,
   activationNames,
+  applyRmsNorm,
   causalAttention,
   checkLength,
   type Dense,
@@ -19,7 +20,6 @@ import {
   maskOf,
   type Norm,
   positionsOf,
-  rmsNorm,
   runLayers,
   splitHeads,
 } from "./layers.js";
@@ -160,7 +160,7 @@ const decoder = (name: string, config: (fields: Fields) => LlamaConfig): Archite
     const cache: KeyValueCache = { keys: [], values: [] };
     const layer = (block: LlamaLayer, x: Tensor, drop: Dropout, index: number): Tensor => {
       const { q_proj, k_proj, v_proj, o_proj } = block.self_attn;
-      const n = rmsNorm(block.input_layernorm, x, c.epsilon);
+      const n = applyRmsNorm(block.input_layernorm, x, c.epsilon);
       const q = rotate(splitHeads(dense(q_proj, n), c.heads), rotation);
       const k = rotate(splitHeads(dense(k_proj, n), c.keyHeads), rotation);
       const v = splitHeads(dense(v_proj, n), c.keyHeads);
@@ -171,13 +171,13 @@ const decoder = (name: string, config: (fields: Fields) => LlamaConfig): Archite
         cache.values.push(values);
       }
       const h = x.add(dense(o_proj, joinHeads(attended)));
-      const m = rmsNorm(block.post_attention_layernorm, h, c.epsilon);
+      const m = applyRmsNorm(block.post_attention_layernorm, h, c.epsilon);
       const gated = activate(c.activation, dense(block.mlp.gate_proj, m)).mul(dense(block.mlp.up_proj, m));
       return h.add(dense(block.mlp.down_proj, gated));
     };
     const x = lookup(p.model.embed_tokens, ids, options);
     const last = runLayers(p.model.layers, x, dropout, cached === undefined ? options.checkpoint : "none", layer);
-    const hidden = rmsNorm(p.model.norm, options.lastOnly ? last.index(":", `${length - 1}:`) : last, c.epsilon);
+    const hidden = applyRmsNorm(p.model.norm, options.lastOnly ? last.index(":", `${length - 1}:`) : last, c.epsilon);
     const more = cached === undefined ? {} : { cache };
     if (task === "causal-lm") return { hidden, logits: dense(p.lm_head ?? p.model.embed_tokens, hidden), ...more };
     if (task === "classification") return { hidden, logits: dense(p.score, lastToken(hidden, batch, c.padToken)) };

@@ -6,12 +6,12 @@ import {
   type ActivationName,
   activate,
   activationNames,
+  applyLayerNorm,
   type Dense,
   Dropout,
   dense,
   joinHeads,
   type Norm,
-  norm,
   runLayers,
   splitHeads,
 } from "./layers.js";
@@ -56,12 +56,12 @@ interface VitParams {
 }
 
 function layer(p: VitLayer, x: Tensor, c: VitConfig, drop: Dropout): Tensor {
-  const n = norm(p.layernorm_before, x, c.epsilon);
+  const n = applyLayerNorm(p.layernorm_before, x, c.epsilon);
   const { query, key, value } = p.attention.attention;
   const [q, k, v] = [query, key, value].map((part) => splitHeads(dense(part, n), c.heads));
   const attended = scaledDotProductAttention(q, k, v, { dropout: c.attentionDropout, key: drop.next() });
   const h = x.add(drop.apply(dense(p.attention.output.dense, joinHeads(attended)), c.hiddenDropout));
-  const inner = activate(c.activation, dense(p.intermediate.dense, norm(p.layernorm_after, h, c.epsilon)));
+  const inner = activate(c.activation, dense(p.intermediate.dense, applyLayerNorm(p.layernorm_after, h, c.epsilon)));
   return h.add(drop.apply(dense(p.output.dense, inner), c.hiddenDropout));
 }
 
@@ -164,7 +164,7 @@ export const vit: Architecture<VitConfig> = {
     const placed = concat([start, patches], 1).add(embeddings.position_embeddings.cast(dtype));
     const x = dropout.apply(placed, c.hiddenDropout);
     const last = runLayers(encoder.layer, x, dropout, options.checkpoint, (block, h, drop) => layer(block, h, c, drop));
-    const hidden = norm(layernorm, last, c.epsilon);
+    const hidden = applyLayerNorm(layernorm, last, c.epsilon);
     const first = hidden.index(":", 0);
     if (task === "classification") return { hidden, logits: dense(p.classifier, first) };
     if (pooler === undefined) return { hidden };

@@ -8,7 +8,7 @@ import { stateDict } from "@weft/core/nn";
 import { type Params, sizeOf } from "../architectures/index.js";
 import { fileOf, ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
-import { indexName, single } from "./shards.js";
+import { indexName, singleFile } from "./shards.js";
 
 /** Options of {@link savePretrained}. */
 export interface SaveModelOptions {
@@ -99,7 +99,7 @@ export async function savePretrained(
   const shards = shardsOf(tensors, maxShardBytes);
   const digits = (n: number): string => String(n).padStart(5, "0");
   const fileNames = shards.map((_, i) =>
-    shards.length === 1 ? single : `model-${digits(i + 1)}-of-${digits(shards.length)}.safetensors`,
+    shards.length === 1 ? singleFile : `model-${digits(i + 1)}-of-${digits(shards.length)}.safetensors`,
   );
   for (const [i, shard] of shards.entries()) {
     const lazy = Object.fromEntries(shard.map(([name, tensor]) => [name, lazily(tensor)]));

@@ -7,7 +7,7 @@ type SafetensorsFile = Awaited<ReturnType<typeof io.openSafetensors>>;
 type HostArray = Awaited<ReturnType<SafetensorsFile["read"]>>;
 
 /** Name of the file of an unsharded model. */
-export const single = "model.safetensors";
+export const singleFile = "model.safetensors";
 /** Name of the index of a sharded one. */
 export const indexName = "model.safetensors.index.json";
 const maxIndexBytes = 64 * 2 ** 20;
@@ -59,13 +59,13 @@ async function openShard(folder: string, file: string): Promise<SafetensorsFile>
 
 /** Opens the tensors of a folder and checks its index against the headers of the shards. */
 export async function openTensors(folder: string): Promise<TensorFolder> {
-  const hasSingle = (await fileOf(folder, single)) !== null;
+  const hasSingle = (await fileOf(folder, singleFile)) !== null;
   const index = hasSingle ? null : await readIndex(folder);
   if (index === null && !hasSingle)
     throw new ModelError(
-      `${folder}: has neither ${single} nor ${indexName}; files in the format of pickle (.bin, .pt) are not read: convert them to safetensors`,
+      `${folder}: has neither ${singleFile} nor ${indexName}; files in the format of pickle (.bin, .pt) are not read: convert them to safetensors`,
     );
-  const files = index === null ? [single] : [...new Set(index.values())];
+  const files = index === null ? [singleFile] : [...new Set(index.values())];
   const open = new Map<string, SafetensorsFile>();
   const close = async (): Promise<void> => {
     for (const file of open.values()) await file.close();

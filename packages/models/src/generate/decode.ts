@@ -21,7 +21,7 @@ import type { KeyValueCache, Params } from "../architectures/index.js";
 import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
 import { padRows } from "../text/index.js";
-import { checkSampling, chooseToken, type Sampling, type SamplingOptions, withToken } from "./sampling.js";
+import { checkTokenSampling, chooseToken, type Sampling, type SamplingOptions, withToken } from "./sampling.js";
 
 /** Options of {@link generateTokens}. */
 export interface TokenOptions extends SamplingOptions {
@@ -240,7 +240,7 @@ export async function* generateTokens(
   if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1)
     throw new ModelError(`generate: maxNewTokens is a positive whole number, got ${maxNewTokens}`);
   checkEos(eosTokens);
-  const sampling = checkSampling(withDefaults(model, options));
+  const sampling = checkTokenSampling(withDefaults(model, options));
   const { prompt, next } = programs(model);
   const longest = checkPrompts(model, prompts);
   // Every row has the positions of the model for itself, whatever the lengths of the others.

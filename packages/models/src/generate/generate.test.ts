@@ -24,7 +24,7 @@ import {
   writeTokenizer,
 } from "../transformers.testkit.js";
 import { generationPrograms, roundUp } from "./index.js";
-import { checkSampling, chooseToken } from "./sampling.js";
+import { checkTokenSampling, chooseToken } from "./sampling.js";
 
 setDevice("reference");
 const folder = scratch();
@@ -143,8 +143,8 @@ test("draws follow the filtered distribution", async () => {
   const scores = [2, 1, 0, -1, 0.5];
   const rows = 4000;
   const logits = tensor([scores]).expand([rows, 5]);
-  const shares = async (options: Parameters<typeof checkSampling>[0]): Promise<number[]> => {
-    const drawn = await chooseToken(logits, checkSampling({ temperature: 1, ...options }), null, key(5)).data();
+  const shares = async (options: Parameters<typeof checkTokenSampling>[0]): Promise<number[]> => {
+    const drawn = await chooseToken(logits, checkTokenSampling({ temperature: 1, ...options }), null, key(5)).data();
     const counts = new Array<number>(5).fill(0);
     for (const token of drawn as Int32Array) counts[token] += 1 / rows;
     return counts;
@@ -169,10 +169,10 @@ test("draws follow the filtered distribution", async () => {
   close(await shares({ minP: 0.2 }), expected([0, 1, 4]));
   // A tiny temperature neither overflows nor lets filtered tokens win.
   for (const temperature of [1e-30, 1e-45]) close(await shares({ temperature, topK: 2, topP: 0.9 }), expected([0]));
-  const below = chooseToken(logits.sub(9), checkSampling({ temperature: 1e-31, topK: 2 }), null, key(5));
+  const below = chooseToken(logits.sub(9), checkTokenSampling({ temperature: 1e-31, topK: 2 }), null, key(5));
   assert.equal(Number(await below.max().item()), 0);
-  assert.throws(() => checkSampling({ topK: 3 }), /temperature/);
-  assert.throws(() => checkSampling({ temperature: -1 }), /temperature/);
+  assert.throws(() => checkTokenSampling({ topK: 3 }), /temperature/);
+  assert.throws(() => checkTokenSampling({ temperature: -1 }), /temperature/);
 });
 
 test("a seed fixes the draws, and another seed gives others", async () => {

@@ -33,7 +33,7 @@ function between(name: string, value: number | undefined, low: number, high: num
 }
 
 /** Checks the options. */
-export function checkSampling(options: SamplingOptions): Sampling {
+export function checkTokenSampling(options: SamplingOptions): Sampling {
   const temperature = between("temperature", options.temperature, 0, 1e4) ?? 0;
   const topK = between("topK", options.topK, 1, 2 ** 24);
   if (topK !== null && !Number.isInteger(topK)) throw new ModelError(`generate: topK is a whole number, got ${topK}`);

@@ -5,15 +5,15 @@ import { key, type Tensor, tensor } from "@weft/core/internal/tensor";
 import { z } from "zod";
 import { checkRates, drawTasks, gammaTasks, psdModels, type RandomLaw, type TaskDistribution } from "../noise/index.js";
 import {
-  choice,
+  choiceOf,
   isObject,
   jsonSchemaOf,
   listOf,
   number,
   numberList,
-  parseYaml,
+  parseSpecYaml,
   readValue,
-  select,
+  selectSchema,
   strict,
   text,
   variants,
@@ -43,7 +43,7 @@ const laws = {
 /** A law, or [low, high] for a uniform one, or a number. */
 const interval = listOf(number).length(2, { error: "expected [low, high]" });
 const namedLaw = variants<z.ZodType>("law", laws);
-const law = select<z.ZodType>(
+const law = selectSchema<z.ZodType>(
   (raw) => (Array.isArray(raw) ? interval : isObject(raw) ? namedLaw : number),
   [number, interval, namedLaw],
 ).transform((given): RandomLaw => {
@@ -51,12 +51,12 @@ const law = select<z.ZodType>(
   return Array.isArray(given) ? { law: "uniform", low: given[0], high: given[1] } : (given as RandomLaw);
 });
 
-const sequence = select((raw) => (isObject(raw) ? strict({ cpmg: number }) : choice(["ramsey", "echo"])));
+const sequence = selectSchema((raw) => (isObject(raw) ? strict({ cpmg: number }) : choiceOf(["ramsey", "echo"])));
 const taskKinds = {
   rates: strict({ kind: z.literal("rates"), dephasing: law, relaxation: law }),
   psd: strict({
     kind: z.literal("psd"),
-    model: choice(psdModels),
+    model: choiceOf(psdModels),
     alpha: law,
     amplitude: law,
     cutoff: law,
@@ -64,9 +64,9 @@ const taskKinds = {
   }),
 };
 const taskVariants = variants<z.ZodType<TaskDistribution>>("kind", taskKinds);
-const gammaName = choice(["gamma"]).transform((): TaskDistribution => gammaTasks);
+const gammaName = choiceOf(["gamma"]).transform((): TaskDistribution => gammaTasks);
 /** A distribution of environments: "gamma", or rates or spectra with a law per parameter. */
-export const tasksSchema = select((raw) => (isObject(raw) ? taskVariants : gammaName), [gammaName, taskVariants]);
+export const tasksSchema = selectSchema((raw) => (isObject(raw) ? taskVariants : gammaName), [gammaName, taskVariants]);
 
 const optional = number.optional();
 /** A control problem; a qubit's pi pulse by default. */
@@ -83,15 +83,15 @@ export const problemSchema = variants("kind", {
 export const integrationSchema = strict({
   dt: optional,
   tolerance: optional,
-  method: choice(Object.keys(stepMethods) as StepMethod[]).optional(),
-  precision: choice(["float32", "float64"]).optional(),
+  method: choiceOf(Object.keys(stepMethods) as StepMethod[]).optional(),
+  precision: choiceOf(["float32", "float64"]).optional(),
 })
   .refine(({ dt, tolerance }) => (dt === undefined) !== (tolerance === undefined), {
     error: "give either dt or tolerance",
   })
   .transform((given) => given as Integration);
 
-const plainObjective = choice(["mean", "worst"]);
+const plainObjective = choiceOf(["mean", "worst"]);
 const softWorst = strict({ softWorst: number });
 const cvar = strict({ cvar: number });
 const controlSchema = strict({
@@ -101,7 +101,7 @@ const controlSchema = strict({
   tasks: tasksSchema.optional(),
   ensemble: number.optional(),
   seed: number.optional(),
-  objective: select<z.ZodType<RobustObjective>>(
+  objective: selectSchema<z.ZodType<RobustObjective>>(
     (raw) => (!isObject(raw) ? plainObjective : "softWorst" in raw ? softWorst : cvar),
     [plainObjective, softWorst, cvar],
   ).optional(),
@@ -136,7 +136,7 @@ export interface ControlFile {
 
 /** Reads a pulse optimization problem from YAML: { problem, rates or tasks, objective, integration }. */
 export function parseControlFile(source: string, name = "control"): ControlFile {
-  const given = readValue(controlSchema, parseYaml(source, name), name);
+  const given = readValue(controlSchema, parseSpecYaml(source, name), name);
   if ((given.rates === undefined) === (given.tasks === undefined))
     throw new WeftError(`${name}: give either rates (one environment) or tasks (an ensemble)`);
   const prepared = prepareProblem(given.problem);

@@ -15,7 +15,7 @@ import {
   sigmaY,
   sigmaZ,
 } from "../operators/index.js";
-import { commutator, dissipator, hermitianBasis, realMatrix } from "../solvers/internal.js";
+import { commutatorOf, dissipator, hermitianBasis, realMatrix } from "../solvers/internal.js";
 
 /** State transfer of an open system under piecewise constant controls. */
 export interface ControlProblem {
@@ -149,7 +149,7 @@ function checkAndPrepare(problem: ControlProblem, key: string): PreparedProblem 
     const h = checkSquare(Operator.from(given, name), d, name);
     if (h.hermitianError() > 1e-12)
       throw new WeftError(`${name} is not Hermitian; a Hamiltonian must equal its conjugate transpose`);
-    return realMatrix(d, commutator(h));
+    return realMatrix(d, commutatorOf(h));
   };
   if (problem.drift !== undefined) place(hamiltonian(problem.drift, "drift"), "drift", 0);
   problem.controls.forEach((h, k) => {

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { type ControlProblem, type Integration, qubitFlip } from "../control/index.js";
 import { integrationSchema } from "../control/internal.js";
 import { checkDistribution, gammaTasks, type TaskDistribution } from "../noise/index.js";
-import { above, choice, number, readValue, strict, wholeNumber } from "../schema/index.js";
+import { above, choiceOf, number, readValue, strict, wholeNumber } from "../schema/index.js";
 import type { PolicyOptions } from "./policy.js";
 
 /** Configuration of a meta-training run. */
@@ -83,12 +83,12 @@ export type MetaSettings = { preset?: MetaPreset } & {
 const integration = integrationSchema.optional();
 /** Settings with the same form in files and programs. */
 export const settingsShape = {
-  preset: choice(presetNames).optional(),
+  preset: choiceOf(presetNames).optional(),
   seed: wholeNumber(0, 2 ** 32 - 1).optional(),
   policy: strict({
     width: wholeNumber(1).optional(),
     hidden: wholeNumber(0).optional(),
-    activation: choice(["tanh", "relu", "silu", "gelu"]).optional(),
+    activation: choiceOf(["tanh", "relu", "silu", "gelu"]).optional(),
     outputScale: number.optional(),
     gain: number.optional(),
   }).optional(),

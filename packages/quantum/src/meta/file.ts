@@ -3,7 +3,7 @@
 import { WeftError } from "@weft/core/internal/graph";
 import { type ForeignKey, suggestKey, translateKeys, valueOf, withSettings } from "@weft/formats";
 import { problemSchema, tasksSchema } from "../control/internal.js";
-import { jsonSchemaOf, parseYaml, readValue, SpecError, strict } from "../schema/index.js";
+import { jsonSchemaOf, parseSpecYaml, readValue, SpecError, strict } from "../schema/index.js";
 import { type MetaConfig, type MetaSettings, metaConfig, settingsShape } from "./config.js";
 
 const fileSchema = strict({ ...settingsShape, problem: problemSchema.optional(), tasks: tasksSchema.optional() });
@@ -96,7 +96,7 @@ export function parseMetaFile(
   overrides: MetaSettings = {},
   { set = [], onTranslated }: MetaFileOptions = {},
 ): MetaConfig {
-  const { file, wrong } = withSettings(parseYaml(source, name), set);
+  const { file, wrong } = withSettings(parseSpecYaml(source, name), set);
   if (wrong !== undefined) throw new SpecError(`--set ${wrong}: write section.key=value`);
   const settings = readValue(fileSchema, translated(file, name, onTranslated), name);
   try {

@@ -5,12 +5,12 @@ import { Operator, type OperatorEntry } from "../operators/index.js";
 import { expect } from "./metrics.js";
 import { checkDims, densityMatrix, Qobj } from "./qobj.js";
 import {
-  checkOptions,
+  checkSolverOptions,
   checkState,
-  evolve,
   mesolve,
   optionNames,
   type SolverOptions,
+  solveProblem,
   steadystate,
   timesOf,
 } from "./solve.js";
@@ -30,7 +30,7 @@ function regression(
   startFrom: (rho: Qobj) => Qobj,
   options: SolverOptions,
 ): OperatorEntry[] {
-  checkOptions(options, optionNames, name);
+  checkSolverOptions(options, optionNames, name);
   const taulist = timesOf(given);
   if (rho0 !== null) checkState(rho0, !rho0.isket, "initial");
   const start = startFrom(rho0 === null ? steadystate(H, cOps) : densityMatrix(rho0));
@@ -43,7 +43,7 @@ function regression(
   const minus = start.sub(start.dag()).scale({ re: 0, im: -0.5 });
   const [p, m] = [plus, minus].map((part) => {
     const problem = { h, jumps, start: part, tlist: taulist, observables: [A], isState: false };
-    return evolve(problem, options).values[0].map(partsOf);
+    return solveProblem(problem, options).values[0].map(partsOf);
   });
   return taulist.map((_, k) => ({ re: p[k].re - m[k].im, im: p[k].im + m[k].re }));
 }

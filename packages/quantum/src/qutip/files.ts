@@ -6,7 +6,7 @@ import { readNpy, readNpz } from "@weft/core/io";
 import { Operator } from "../operators/index.js";
 import { SpecError } from "../schema/index.js";
 import { DevicePart, type PartKind } from "../systems/index.js";
-import { PickledObject, readPickle } from "./pickle.js";
+import { PickledObject, readObjectPickle } from "./pickle.js";
 import { Qobj } from "./qobj.js";
 
 /** Largest .qu file. */
@@ -142,7 +142,7 @@ export function qload(file: string): Qobj {
   const path = file.endsWith(".qu") ? file : `${file}.qu`;
   const { size } = statSync(path);
   if (size > maxBytes) throw new WeftError(`${path}: has ${size} bytes, more than ${maxBytes}`);
-  const value = readPickle(readFileSync(path));
+  const value = readObjectPickle(readFileSync(path));
   if (!(value instanceof PickledObject) || value.global !== "qutip.core.qobj.Qobj")
     return bad(path, "holds no Qobj of QuTiP 5; save one with qutip.qsave");
   const state = stateMap(value, path);

@@ -5,7 +5,7 @@ import { checkDims, checkQobj, densityMatrix, Qobj } from "./qobj.js";
 import { sigmay, tensor } from "./states.js";
 
 /** tr(op rho) or <psi|op|psi> as a function of the state: a number if op is Hermitian and the state is one, else { re, im }. */
-export function expectation(op: Qobj): (state: Qobj) => OperatorEntry {
+export function expectationOf(op: Qobj): (state: Qobj) => OperatorEntry {
   const entries = Array.from(op.re.keys()).filter((k) => op.re[k] !== 0 || op.im[k] !== 0);
   const isHermitian = op.isherm;
   return (given) => {
@@ -41,7 +41,7 @@ export function expect(op: readonly Qobj[], state: readonly Qobj[]): OperatorEnt
 export function expect(op: Qobj | readonly Qobj[], state: Qobj | readonly Qobj[]): unknown {
   if (Array.isArray(op)) return op.map((one) => expect(one, state as Qobj));
   checkQobj(op, "expect: op");
-  const value = expectation(op as Qobj);
+  const value = expectationOf(op as Qobj);
   const valueOf = (x: Qobj): OperatorEntry => {
     checkQobj(x, "expect: state");
     return value(x);

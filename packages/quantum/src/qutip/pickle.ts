@@ -30,7 +30,7 @@ const fail = (what: string): never => {
  *
  * @param bytes - Content of the file.
  */
-export function readPickle(bytes: Uint8Array): unknown {
+export function readObjectPickle(bytes: Uint8Array): unknown {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const stack: unknown[] = [];
   const memo: unknown[] = [];

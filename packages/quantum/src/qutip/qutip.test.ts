@@ -9,7 +9,7 @@ import { needsRepository, packageExamples, runPrograms, undocumentedExports } fr
 import { testPython } from "@weft/testing/python";
 import { Operator } from "../operators/index.js";
 import * as q from "./index.js";
-import { readPickle } from "./pickle.js";
+import { readObjectPickle } from "./pickle.js";
 
 const near = (got: unknown, want: number, tolerance = 1e-7, name = ""): void =>
   assert.ok(Math.abs(Number(got) - want) <= tolerance, `${name}: ${JSON.stringify(got)}, wanted ${want}`);
@@ -179,7 +179,7 @@ const bytes = (...parts: (string | number[])[]): Uint8Array =>
 test("pickles execute nothing, and damaged ones are refused", () => {
   // cos\nsystem\n(S'...'tR.: the classical attack, here with protocol 4 opcodes.
   const attack = bytes([0x80, 4], "cos\nsystem\n", [0x8c, 4], "true", [0x85, 0x52], ".");
-  const value = readPickle(attack) as { global: string; args: unknown[] };
+  const value = readObjectPickle(attack) as { global: string; args: unknown[] };
   assert.equal(value.global, "os.system");
   const folder = mkdtempSync(join(tmpdir(), "weft-qu-"));
   try {
@@ -195,7 +195,7 @@ test("pickles execute nothing, and damaged ones are refused", () => {
       bytes([0x80, 4, 0xff], "."),
       bytes([0x80, 4], "NN."),
     ])
-      assert.throws(() => readPickle(damaged), /^WeftError: pickle: |pickle: /);
+      assert.throws(() => readObjectPickle(damaged), /^WeftError: pickle: |pickle: /);
   } finally {
     rmSync(folder, { recursive: true });
   }

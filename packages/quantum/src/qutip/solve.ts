@@ -22,7 +22,7 @@ import {
   steadyState,
   superPropagator,
 } from "../solvers/index.js";
-import { expectation } from "./metrics.js";
+import { expectationOf } from "./metrics.js";
 import { checkDims, checkQobj, densityMatrix, Qobj } from "./qobj.js";
 import { lindbladDissipator, liouvillian } from "./superoperators.js";
 import { type Args, type CollapseOperator, collapseList, hamiltonianOf, jumpsOf, type QobjEvo } from "./terms.js";
@@ -76,7 +76,7 @@ const qutipOptions: Record<string, string> = {
 };
 
 /** Throws if there is an option that is not known; a list in place of the options is the eOps of QuTiP's argument order. */
-export function checkOptions(options: object, known: readonly string[], name: string): void {
+export function checkSolverOptions(options: object, known: readonly string[], name: string): void {
   if (typeof options !== "object" || options === null || Array.isArray(options) || options instanceof Operator)
     throw new WeftError(`${name}: options are an object; write { eOps: [...] } for a list of observables`);
   for (const key of Object.keys(options))
@@ -144,7 +144,7 @@ interface Problem {
 }
 
 /** Evolves a ket or a matrix, on the host if that is over before a compiler would be. */
-export function evolve(problem: Problem, options: SolverOptions): Solved {
+export function solveProblem(problem: Problem, options: SolverOptions): Solved {
   const { h, jumps, start, tlist, observables } = problem;
   const times = tlist.map((t) => t - tlist[0]);
   const method = methodOf(options);
@@ -189,7 +189,7 @@ function fromHost({ start, tlist, observables, isState, jumps }: Problem, run: H
   const final = states[states.length - 1];
   if (isState) checkState(final, jumps !== null, "final");
   const values = observables.map((op) => {
-    const value = typeof op === "function" ? null : expectation(op);
+    const value = typeof op === "function" ? null : expectationOf(op);
     return tlist.map((t, k) =>
       value === null ? (op as (t: number, x: Qobj) => OperatorEntry)(t, states[k]) : value(states[k]),
     );
@@ -274,14 +274,14 @@ function solve(
   cOps: CollapseOperator | readonly CollapseOperator[] | null,
   options: SolverOptions,
 ): SolverResult {
-  checkOptions(options, optionNames, name);
+  checkSolverOptions(options, optionNames, name);
   const tlist = timesOf(given);
   const context = { tlist, args: options.args ?? {} };
   const { h, first } = hamiltonianOf(H, context);
   checkDims(start, [first.dims[0], start.dims[1]], `${name}: the initial state`);
   const { names, list } = observablesOf(options.eOps, first.dims);
   const jumps = cOps === null ? null : jumpsOf(cOps, first.dims, context);
-  const { states, final, values, stats } = evolve(
+  const { states, final, values, stats } = solveProblem(
     { h, jumps, start, tlist, observables: list, isState: true },
     options,
   );
@@ -360,7 +360,7 @@ export function propagator(
   cOps: PropagatorJumps = [],
   options: SolverOptions = {},
 ): Qobj | Qobj[] {
-  checkOptions(
+  checkSolverOptions(
     options,
     optionNames.filter((name) => name !== "eOps" && name !== "storeStates"),
     "propagator",

@@ -14,7 +14,7 @@ import {
 } from "../solvers/index.js";
 import { expect } from "./metrics.js";
 import { checkDims, densityMatrix, Qobj } from "./qobj.js";
-import { checkOptions, checkState, timesOf } from "./solve.js";
+import { checkSolverOptions, checkState, timesOf } from "./solve.js";
 import { type Args, type CollapseOperator, collapseList, hamiltonianOf, jumpsOf, type QobjEvo } from "./terms.js";
 
 /** Options of `mcsolve` and `smesolve`. */
@@ -66,7 +66,7 @@ function simulate(
   options: StochasticOptions,
   run: (system: Parameters<typeof diffusive>[0], settings: Parameters<typeof jumpTrajectories>[2]) => Trajectories,
 ): StochasticResult {
-  checkOptions(options, optionNames, name);
+  checkSolverOptions(options, optionNames, name);
   const eOps = options.eOps === undefined ? [] : options.eOps instanceof Qobj ? [options.eOps] : options.eOps;
   const tlist = timesOf(given);
   const { count, duration } = intervalsOf(tlist);

@@ -1,7 +1,7 @@
 // Building blocks for the schemas of YAML files.
 export {
   above,
-  choice,
+  choiceOf,
   construct,
   exclusive,
   flag,
@@ -10,12 +10,12 @@ export {
   listOf,
   number,
   numberList,
-  parseYaml,
+  parseSpecYaml,
   positiveTime,
   readValue,
   recordOf,
   SpecError,
-  select,
+  selectSchema,
   strict,
   text,
   variants,

@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { z } from "zod";
 import {
-  choice,
+  choiceOf,
   listOf,
   number,
-  parseYaml,
+  parseSpecYaml,
   readValue,
   recordOf,
   SpecError,
-  select,
+  selectSchema,
   strict,
   variants,
   wholeNumber,
@@ -18,11 +18,11 @@ import {
 
 const schema = strict({
   a: number.optional(),
-  items: listOf(strict({ kind: choice(["first", "second"]), size: wholeNumber(1).optional() })).optional(),
-  byName: recordOf(select((raw) => (Array.isArray(raw) ? listOf(number) : number))).optional(),
-  variant: variants<z.ZodType>("type", { x: strict({ type: choice(["x"]), length: number }) }).optional(),
+  items: listOf(strict({ kind: choiceOf(["first", "second"]), size: wholeNumber(1).optional() })).optional(),
+  byName: recordOf(selectSchema((raw) => (Array.isArray(raw) ? listOf(number) : number))).optional(),
+  variant: variants<z.ZodType>("type", { x: strict({ type: choiceOf(["x"]), length: number }) }).optional(),
 });
-const read = (text: string): unknown => readValue(schema, parseYaml(text, "file.yaml"), "file.yaml");
+const read = (text: string): unknown => readValue(schema, parseSpecYaml(text, "file.yaml"), "file.yaml");
 
 test("values are read; angles may be expressions", () => {
   assert.deepEqual(read("{a: -2*pi, byName: {u: 1, v: [1, pi/2]}}"), {

@@ -73,7 +73,7 @@ export const flag = z.boolean({ error: (issue) => expected("true or false", issu
 export const text = z.string({ error: (issue) => expected("text", issue.input) });
 
 /** One of a list of names. */
-export const choice = <const T extends string>(known: readonly T[]) =>
+export const choiceOf = <const T extends string>(known: readonly T[]) =>
   z.enum(known as readonly [T, ...T[]], {
     error: ({ input }) => (typeof input === "string" ? unknownName("", input, known) : expected("text", input)),
   });
@@ -138,7 +138,7 @@ const firstOf = (issues: readonly z.core.$ZodIssue[]): z.core.$ZodIssue =>
  * The schema that a function chooses for the raw value: a union whose errors are those of one member. `oneOf`: the schemas
  * that it may choose.
  */
-export const select = <T extends z.ZodType>(choose: (raw: unknown) => T, oneOf: readonly z.ZodType[] = []) =>
+export const selectSchema = <T extends z.ZodType>(choose: (raw: unknown) => T, oneOf: readonly z.ZodType[] = []) =>
   described(
     z.unknown().transform((value, context): z.output<T> => {
       const result = choose(value).safeParse(value);
@@ -153,10 +153,10 @@ export const select = <T extends z.ZodType>(choose: (raw: unknown) => T, oneOf: 
 /** One schema per value of the key `tag`. */
 export const variants = <T extends z.ZodType>(tag: string, options: Readonly<Record<string, T>>) => {
   const unknown = z.looseObject(
-    { [tag]: choice(Object.keys(options)) },
+    { [tag]: choiceOf(Object.keys(options)) },
     { error: (issue) => expected("keys and values", issue.input) },
   ) as unknown as T;
-  const schema = select((raw) => {
+  const schema = selectSchema((raw) => {
     const name = isObject(raw) ? raw[tag] : undefined;
     return typeof name === "string" && Object.hasOwn(options, name) ? options[name] : unknown;
   });
@@ -205,7 +205,7 @@ export function readValue<S extends z.ZodType>(
 }
 
 /** The data of a YAML (or JSON) text; an empty text is an empty object. */
-export function parseYaml(source: string, name: string): unknown {
+export function parseSpecYaml(source: string, name: string): unknown {
   try {
     return parse(source) ?? {};
   } catch (error) {

@@ -6,17 +6,17 @@ import type { OpenSystem } from "./lindblad.js";
 import {
   biasOf,
   norm2,
-  overlap,
+  overlapProduct,
   runTrajectories,
   type Setup,
   type StepInputs,
+  scaleBy,
   seedWords,
   setup,
   startOf,
   stepKey,
   type Trajectories,
   type TrajectoryOptions,
-  times,
 } from "./trajectories.js";
 
 /** Integration methods of diffusive equations. */
@@ -45,12 +45,12 @@ interface Kind {
   normalized(x: Tensor): Tensor;
 }
 const pure: Kind = {
-  signal: (lx, psi) => overlap(psi, lx).mul(2),
-  normalized: (psi) => times(psi, norm2(psi).rsqrt()),
+  signal: (lx, psi) => overlapProduct(psi, lx).mul(2),
+  normalized: (psi) => scaleBy(psi, norm2(psi).rsqrt()),
 };
 const mixed: Kind = {
   signal: (lrho) => real(trace(lrho)).mul(2),
-  normalized: (rho) => times(rho, real(trace(rho)).reciprocal()),
+  normalized: (rho) => scaleBy(rho, real(trace(rho)).reciprocal()),
 };
 
 type DiffusiveStep = (x: Tensor, u: Tensor, dw: Tensor) => { next: Tensor; record: Tensor };
@@ -73,12 +73,12 @@ function rouchonStep(
     /** (1 - K h + s + s^2 / 2 - sum of eta L^2 h / 2) y with s = sum of sqrt(eta) dY L. */
     const kraus = (y: Tensor, ly: readonly Tensor[]): Tensor => {
       const detected = (parts: readonly Tensor[]): Tensor =>
-        parts.map((part, j) => times(part, dy[j].mul(Math.sqrt(efficiencies[j])))).reduce((a, b) => a.add(b));
+        parts.map((part, j) => scaleBy(part, dy[j].mul(Math.sqrt(efficiencies[j])))).reduce((a, b) => a.add(b));
       const s = detected(ly);
       const second = detected(channels.map((l) => l.apply(s)));
-      const drift = channels.map((l, j) => times(l.apply(ly[j]), h.mul(efficiencies[j]))).reduce((a, b) => a.add(b));
+      const drift = channels.map((l, j) => scaleBy(l.apply(ly[j]), h.mul(efficiencies[j]))).reduce((a, b) => a.add(b));
       return y
-        .add(times(rates.effective(y, u), h))
+        .add(scaleBy(rates.effective(y, u), h))
         .add(s)
         .add(second.sub(drift).mul(0.5));
     };
@@ -90,7 +90,7 @@ function rouchonStep(
       channels.map((l) => l.apply(turned)),
     );
     channels.forEach((l, j) => {
-      if (efficiencies[j] < 1) next = next.add(times(l.apply(adjoint(l.apply(x))), h.mul(1 - efficiencies[j])));
+      if (efficiencies[j] < 1) next = next.add(scaleBy(l.apply(adjoint(l.apply(x))), h.mul(1 - efficiencies[j])));
     });
     return { next: kind.normalized(next), record: stack(dy, 0) };
   };
@@ -111,14 +111,14 @@ function changeOf({ rates, channelsAt }: Setup, efficiencies: readonly number[],
     const lx = channelsAt(u).map((l) => l.apply(x));
     const signals = lx.map((y) => kind.signal(y, x));
     if (!isPure) {
-      const noise = lx.map((y, j) => y.add(adjoint(y)).sub(times(x, signals[j])).mul(Math.sqrt(efficiencies[j])));
+      const noise = lx.map((y, j) => y.add(adjoint(y)).sub(scaleBy(x, signals[j])).mul(Math.sqrt(efficiencies[j])));
       return { drift: rates.lindblad(x, u), noise, signals, lx };
     }
     const drift = signals.reduce(
-      (sum, e, j) => sum.add(times(lx[j], e.mul(0.5)).sub(times(x, e.square().div(8)))),
+      (sum, e, j) => sum.add(scaleBy(lx[j], e.mul(0.5)).sub(scaleBy(x, e.square().div(8)))),
       rates.effective(x, u),
     );
-    return { drift, noise: lx.map((y, j) => y.sub(times(x, signals[j].mul(0.5)))), signals, lx };
+    return { drift, noise: lx.map((y, j) => y.sub(scaleBy(x, signals[j].mul(0.5)))), signals, lx };
   };
 }
 
@@ -134,21 +134,23 @@ function explicitDiffusion(
   const change = changeOf(ready, efficiencies, isPure);
   return (x, u, dw) => {
     const { drift, noise, signals, lx } = change(x, u);
-    let next = x.add(times(drift, h));
+    let next = x.add(scaleBy(drift, h));
     ready.channelsAt(u).forEach((l, j) => {
       const e = signals[j];
-      next = next.add(times(noise[j], dw.index(j)));
+      next = next.add(scaleBy(noise[j], dw.index(j)));
       if (!isMilstein) return;
       // b'(x)[b] (dW^2 - h) / 2
       const lb = l.apply(noise[j]);
       const slope = isPure
-        ? lb.sub(times(noise[j], e.mul(0.5))).sub(times(x, overlap(noise[j], lx[j]).add(overlap(x, lb))))
+        ? lb
+            .sub(scaleBy(noise[j], e.mul(0.5)))
+            .sub(scaleBy(x, overlapProduct(noise[j], lx[j]).add(overlapProduct(x, lb))))
         : lb
             .add(adjoint(lb))
-            .sub(times(noise[j], e))
-            .sub(times(x, kind.signal(lb, x)))
+            .sub(scaleBy(noise[j], e))
+            .sub(scaleBy(x, kind.signal(lb, x)))
             .mul(Math.sqrt(efficiencies[j]));
-      next = next.add(times(slope, dw.index(j).square().sub(h).mul(0.5)));
+      next = next.add(scaleBy(slope, dw.index(j).square().sub(h).mul(0.5)));
     });
     const record = signals.map((e, j) => dw.index(j).add(e.mul(h).mul(Math.sqrt(efficiencies[j]))));
     return { next: kind.normalized(next), record: stack(record, 0) };
@@ -165,13 +167,13 @@ function platenStep(ready: Setup, efficiencies: readonly number[], isPure: boole
   return (x, u, dw) => {
     const { drift, noise, signals } = change(x, u);
     const [b, w] = [noise[seen], dw.index(seen)];
-    const moved = x.add(times(drift, h));
-    const [up, down] = [root, root.neg()].map((by) => change(moved.add(times(b, by)), u).noise[seen]);
-    const later = change(moved.add(times(b, w)), u).drift;
+    const moved = x.add(scaleBy(drift, h));
+    const [up, down] = [root, root.neg()].map((by) => change(moved.add(scaleBy(b, by)), u).noise[seen]);
+    const later = change(moved.add(scaleBy(b, w)), u).drift;
     const next = x
-      .add(times(drift.add(later), h.mul(0.5)))
-      .add(times(up.add(down).add(b.mul(2)), w.mul(0.25)))
-      .add(times(up.sub(down), w.square().sub(h).div(root.mul(4))));
+      .add(scaleBy(drift.add(later), h.mul(0.5)))
+      .add(scaleBy(up.add(down).add(b.mul(2)), w.mul(0.25)))
+      .add(scaleBy(up.sub(down), w.square().sub(h).div(root.mul(4))));
     const found = kind.normalized(next);
     // The signal is integrated by the trapezoidal rule.
     const after = change(found, u).signals;

@@ -16,7 +16,7 @@ import {
   zerosLike,
 } from "@weft/core/internal/tensor";
 import { identityOperator, Operator } from "../operators/index.js";
-import { basisRows, commutator, dissipator, realMatrix } from "./hermitian.js";
+import { basisRows, commutatorOf, dissipator, realMatrix } from "./hermitian.js";
 import { lindbladTerms } from "./matrix-free.js";
 import type { Method } from "./methods.js";
 import {
@@ -117,8 +117,8 @@ export function realForm(h: Hamiltonian, jumps: readonly CheckedJump[], grid: Gr
   const operators = (terms: Hamiltonian["static"]): Operator[] =>
     terms.map((term) => onWholeSpace(h, term, grid.complex) as Operator);
   const fixed = operators(h.static).reduce((a, b) => a.add(b), Operator.zeros(d));
-  const still = realMatrix(d, commutator(fixed));
-  const turns = operators(h.drives).map((drive) => realMatrix(d, commutator(drive)));
+  const still = realMatrix(d, commutatorOf(fixed));
+  const turns = operators(h.drives).map((drive) => realMatrix(d, commutatorOf(drive)));
   const decays = jumps.map((jump) => realMatrix(d, dissipator(jump.operator as Operator)));
   const rows = basisRows(d);
   const generator = (u: Tensor): Tensor =>

@@ -58,7 +58,7 @@ export function realMatrix(d: number, map: (rho: Operator) => Operator): Operato
 }
 
 /** rho -> -i [h, rho] */
-export const commutator =
+export const commutatorOf =
   (h: Operator) =>
   (rho: Operator): Operator =>
     h.mul(rho).sub(rho.mul(h)).scale({ re: 0, im: -1 });

@@ -1,2 +1,2 @@
 // Solver functions for other folders of this package.
-export { commutator, dissipator, hermitianBasis, realMatrix } from "./hermitian.js";
+export { commutatorOf, dissipator, hermitianBasis, realMatrix } from "./hermitian.js";

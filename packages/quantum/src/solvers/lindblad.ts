@@ -128,7 +128,7 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   const values = observe(options.observables, "density", grid.complex);
   const snapshot = (rho: Tensor): Snapshot => ({ state: plan.keepStates ? [rho] : [], values: values(rho) });
   const finish = (final: Tensor, all: Snapshot | null, more: Partial<Evolution> = {}): Evolution => {
-    const saved = all === null ? single(snapshot(final)) : plan.pick(all, () => snapshot(start));
+    const saved = all === null ? singleSnapshot(snapshot(final)) : plan.pick(all, () => snapshot(start));
     const refined = (): Tensor =>
       lindblad(system, rho0, { ...options, steps: 2 * grid.steps, progress: undefined }).final;
     return summary({ final, saved, plan, grid, method, gradient, kind: "density", refined, ...more });
@@ -262,7 +262,7 @@ export function stepsFor(method: Method, steps: number | undefined): number {
 }
 
 /** The values at the end, with a leading axis of one. */
-export const single = ({ values }: Snapshot): { states: null; expectations: Record<string, Tensor> } => ({
+export const singleSnapshot = ({ values }: Snapshot): { states: null; expectations: Record<string, Tensor> } => ({
   states: null,
   expectations: Object.fromEntries(Object.entries(values).map(([name, x]) => [name, x.unsqueeze(0)])),
 });

@@ -17,7 +17,7 @@ import {
   sparseDiagonals,
   tensorDiagonals,
 } from "../operators/index.js";
-import { commutator, dissipator } from "./hermitian.js";
+import { commutatorOf, dissipator } from "./hermitian.js";
 import { lindblad } from "./lindblad.js";
 import { explainRightHandSide, lindbladTerms, rateCost, schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { tsit5 } from "./methods.js";
@@ -116,7 +116,7 @@ describe("on the CPU", { skip: CpuDevice.available() ? false : "no C compiler on
     const want = decays.reduce(
       (sum, { operator, sites, rate: r }) =>
         sum.add(dissipator(whole(mixed, sites!, operator as Operator))(hermite).scale(r as number)),
-      commutator(generatorOf(mixed))(hermite),
+      commutatorOf(generatorOf(mixed))(hermite),
     );
     same(got, want, 1e-12 * want.size());
   });

@@ -7,13 +7,13 @@ import {
   biasOf,
   norm2,
   runTrajectories,
+  scaleBy,
   seedWords,
   setup,
   startOf,
   stepKey,
   type Trajectories,
   type TrajectoryOptions,
-  times,
 } from "./trajectories.js";
 
 /** A ket that is not normalized, and the squared norm at which it jumps. */
@@ -57,10 +57,10 @@ export function jumpTrajectories(
   const evolve = (psi: Tensor, u: Tensor, h: Tensor): Tensor => {
     const at = (x: Tensor): Tensor => rates.effective(x, u);
     const k1 = at(psi);
-    const k2 = at(psi.add(times(k1, h.mul(0.5))));
-    const k3 = at(psi.add(times(k2, h.mul(0.5))));
-    const k4 = at(psi.add(times(k3, h)));
-    return psi.add(times(k1.add(k4).add(k2.add(k3).mul(2)), h.div(6)));
+    const k2 = at(psi.add(scaleBy(k1, h.mul(0.5))));
+    const k3 = at(psi.add(scaleBy(k2, h.mul(0.5))));
+    const k4 = at(psi.add(scaleBy(k3, h)));
+    return psi.add(scaleBy(k1.add(k4).add(k2.add(k3).mul(2)), h.div(6)));
   };
   /** Probability of each jump per unit of time, times the squared norm. */
   const intensities = (psi: Tensor, u: Tensor): Tensor =>
@@ -68,7 +68,7 @@ export function jumpTrajectories(
       channelsAt(u).map((l) => norm2(l.apply(psi))),
       0,
     );
-  const normalized = (psi: Tensor): Tensor => times(psi, norm2(psi).rsqrt());
+  const normalized = (psi: Tensor): Tensor => scaleBy(psi, norm2(psi).rsqrt());
   const step = (
     { psi, threshold }: Waiting,
     { u, at, trajectory }: { u: Tensor; at: Tensor; trajectory: Tensor },
@@ -87,7 +87,7 @@ export function jumpTrajectories(
       const jumps = isBelow.logicalAnd(weights.sum().greater(norm2(there).mul(leastRate)));
       const chosen = choice(weights, drawn.index(2 * k));
       const after = channelsAt(u)
-        .map((l, j) => times(l.apply(there), chosen.index(j)))
+        .map((l, j) => scaleBy(l.apply(there), chosen.index(j)))
         .reduce((a, b) => a.add(b));
       ket = where(jumps, normalized(after), ket);
       limit = where(jumps, drawn.index(2 * k + 1), limit);

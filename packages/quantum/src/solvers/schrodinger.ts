@@ -29,7 +29,7 @@ import {
 import { hermitianExponential } from "./exponential.js";
 import { applyGate, type GateProgram, runGates } from "./gates.js";
 import { denseTerms, generatorTable } from "./generators.js";
-import { single, stepper, stepsFor } from "./lindblad.js";
+import { singleSnapshot, stepper, stepsFor } from "./lindblad.js";
 import { runSaving, runSteps, splitSteps } from "./loop.js";
 import { schrodingerTerms, usesTerms } from "./matrix-free.js";
 import { type GradientKind, type GradientMethod, type Method, type MethodName, resolveMethod } from "./methods.js";
@@ -248,7 +248,7 @@ export function schrodinger(given: Hamiltonian, psi0: Tensor | OperatorLike, opt
   const values = observe(options.observables, "state", grid.complex);
   const snapshot = (psi: Tensor): Snapshot => ({ state: plan.keepStates ? [psi] : [], values: values(psi) });
   const finish = (final: Tensor, all: Snapshot | null, more: Partial<Evolution> = {}): Evolution => {
-    const saved = all === null ? single(snapshot(final)) : plan.pick(all, () => snapshot(start));
+    const saved = all === null ? singleSnapshot(snapshot(final)) : plan.pick(all, () => snapshot(start));
     const refined = (): Tensor =>
       schrodinger(given, psi0, { ...options, steps: 2 * grid.steps, progress: undefined }).final;
     return summary({ final, saved, plan, grid, method, gradient, kind: "state", refined, ...more });

@@ -138,9 +138,9 @@ export const stepKey = (seed: Tensor, trajectory: Tensor, step: Tensor): Tensor 
 
 export const norm2 = (x: Tensor): Tensor => real(x).square().add(imag(x).square()).sum();
 /** x times a real scalar. */
-export const times = (x: Tensor, by: Tensor): Tensor =>
+export const scaleBy = (x: Tensor, by: Tensor): Tensor =>
   isComplex(x.dtype) ? complex(real(x).mul(by), imag(x).mul(by)) : x.mul(by);
-export const overlap = (a: Tensor, b: Tensor): Tensor => real(conj(a).mul(b)).sum();
+export const overlapProduct = (a: Tensor, b: Tensor): Tensor => real(conj(a).mul(b)).sum();
 /** Mean and standard error over the trajectories of values [trajectories, saves]; one trajectory has no error: NaN. */
 function average(values: Tensor): Average {
   const [n] = values.shape;

@@ -7,7 +7,7 @@ import {
   jsonSchemaOf,
   listOf,
   numberList,
-  parseYaml,
+  parseSpecYaml,
   readValue,
   recordOf,
   SpecError,
@@ -157,7 +157,7 @@ export function gateJsonSchema(): Record<string, unknown> {
  * console.log(problem.loss(problem.learned()).itemSync()); // the average gate infidelity
  * ```
  */
-export const parseGateSpec = (source: string, name = "gate"): GateSpec => gateSpec(parseYaml(source, name), name);
+export const parseGateSpec = (source: string, name = "gate"): GateSpec => gateSpec(parseSpecYaml(source, name), name);
 
 /** Largest number of pulses: each is an argument of the compiled program, and compiling takes minutes beyond. */
 const mostPulses = 256;

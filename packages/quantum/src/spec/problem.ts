@@ -31,7 +31,7 @@ import {
 } from "../solvers/index.js";
 import {
   type BoundDevice,
-  checkSampling,
+  checkStepLength,
   computationalFrame,
   computationalStates,
   type DeviceEvolution,
@@ -220,7 +220,7 @@ export class GateProblem {
     onPart("evolution", 0, 3);
     const bound = this.bind(p);
     const outcome = this.outcome(bound, p);
-    checkSampling(bound, durationOf(bound, this.spec.evolution.duration), outcome.evolution);
+    checkStepLength(bound, durationOf(bound, this.spec.evolution.duration), outcome.evolution);
     // The final states of a channel exist only inside its batch.
     const isChannel = this.spec.target.states === null && this.spec.jumps.length > 0;
     computeTogether([outcome.infidelity, outcome.leaked, isChannel ? null : outcome.evolution.final]);

@@ -4,14 +4,14 @@ import type { z } from "zod";
 import { type RobustObjective, robustLoss } from "../control/index.js";
 import {
   above,
-  choice,
+  choiceOf,
   construct,
   isObject,
   listOf,
   number,
   recordOf,
   SpecError,
-  select,
+  selectSchema,
   strict,
   text,
   unknownName,
@@ -31,15 +31,15 @@ export interface RobustSpec {
   objective: RobustObjective;
 }
 
-const deviation = select((raw) =>
+const deviation = selectSchema((raw) =>
   isObject(raw) && "absolute" in raw
     ? strict({ absolute: number })
     : isObject(raw)
       ? strict({ relative: number })
       : number.transform((relative) => ({ relative })),
 );
-const objective = select((raw): z.ZodType<RobustObjective> => {
-  if (!isObject(raw)) return choice(["mean", "worst"]);
+const objective = selectSchema((raw): z.ZodType<RobustObjective> => {
+  if (!isObject(raw)) return choiceOf(["mean", "worst"]);
   return "softWorst" in raw ? strict({ softWorst: number }) : strict({ cvar: number });
 });
 

@@ -7,7 +7,7 @@ import { Operator } from "../operators/index.js";
 import { carrierParameters, Pulse, type PulseShapeName, pulseShapes } from "../pulses/index.js";
 import {
   above,
-  choice,
+  choiceOf,
   construct,
   exclusive,
   flag,
@@ -18,7 +18,7 @@ import {
   positiveTime,
   recordOf,
   SpecError,
-  select,
+  selectSchema,
   strict,
   text,
   unknownName,
@@ -51,14 +51,14 @@ import {
 } from "../systems/index.js";
 import type { GateSpec, GateTarget, OpenJump } from "./gate-spec.js";
 
-const numberOrList = select<typeof number | typeof numberList>(
+const numberOrList = selectSchema<typeof number | typeof numberList>(
   (raw) => (Array.isArray(raw) ? numberList : number),
   [number, numberList],
 );
 const perQubit = numberOrList.optional();
 
 const chain = strict({
-  kind: choice(["fluxonium"]).optional(),
+  kind: choiceOf(["fluxonium"]).optional(),
   qubits: wholeNumber(1, 20),
   ec: perQubit,
   ej: perQubit,
@@ -106,7 +106,7 @@ export const deviceSchema = construct(
     parts: recordOf(variants("kind", Object.fromEntries(partKinds.map((kind) => [kind, part(kind)])))).optional(),
     couplings: listOf(coupling).optional(),
     chain: chain.optional(),
-    spread: select(
+    spread: selectSchema(
       (raw) => (isObject(raw) && "sigma" in raw ? drawnSpread : recordOf(number)),
       [drawnSpread, recordOf(number)],
     ).optional(),
@@ -144,10 +144,10 @@ function spreadOf(given: DrawnSpread | Record<string, number>, device: QuantumDe
 }
 
 /** One entry of `pulses`: a recipe for several parts, or one pulse. */
-export function pulseSchema(device: QuantumDevice, name: z.ZodType<string> = choice(device.names)) {
+export function pulseSchema(device: QuantumDevice, name: z.ZodType<string> = choiceOf(device.names)) {
   const rotation = strict({
-    recipe: choice(["X", "SX"]),
-    on: select<z.ZodType<string | string[]>>(
+    recipe: choiceOf(["X", "SX"]),
+    on: selectSchema<z.ZodType<string | string[]>>(
       (raw) => (raw === "all" ? z.literal("all") : Array.isArray(raw) ? listOf(name) : name),
       [name, listOf(name)],
     ).optional(),
@@ -169,7 +169,7 @@ export function pulseSchema(device: QuantumDevice, name: z.ZodType<string> = cho
     "shape",
     Object.fromEntries((Object.keys(pulseShapes) as PulseShapeName[]).map((shape) => [shape, oneShape(shape, name)])),
   );
-  return select((raw) => (isObject(raw) && raw.recipe !== undefined ? recipes : shaped), [recipes, shaped]);
+  return selectSchema((raw) => (isObject(raw) && raw.recipe !== undefined ? recipes : shaped), [recipes, shaped]);
 }
 
 function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
@@ -183,7 +183,7 @@ function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
     shape: text,
     on: name,
     name: text.optional(),
-    operator: choice(driveOperators).optional(),
+    operator: choiceOf(driveOperators).optional(),
     crosstalk: recordOf(number).optional(),
     frequency: number.optional(),
   });
@@ -197,11 +197,11 @@ function oneShape(shape: PulseShapeName, name: z.ZodType<string>) {
 }
 
 /** One entry of `decay`: an operator and its rate, or T1 and T2. */
-export const decaySchema = (device: QuantumDevice, name: z.ZodType<string> = choice(device.names)) =>
+export const decaySchema = (device: QuantumDevice, name: z.ZodType<string> = choiceOf(device.names)) =>
   construct(
     strict({
       on: name,
-      operator: choice(jumpOperators).optional(),
+      operator: choiceOf(jumpOperators).optional(),
       rate: above("zero").optional(),
       t1: positiveTime.optional(),
       t2: positiveTime.optional(),
@@ -232,14 +232,14 @@ export const evolutionSchema = (open: boolean) =>
     strict({
       steps: wholeNumber(1).optional(),
       duration: positiveTime.optional(),
-      method: choice(methodNames).optional(),
-      splitting: choice(["merged", "terms"]).optional(),
+      method: choiceOf(methodNames).optional(),
+      splitting: choiceOf(["merged", "terms"]).optional(),
       tolerance: above("positive").optional(),
       maxSteps: wholeNumber(1, 1e9).optional(),
-      gradient: choice(["stored", "checkpointed", "reversal"]).optional(),
-      basis: choice(["product", "eigen"]).optional(),
+      gradient: choiceOf(["stored", "checkpointed", "reversal"]).optional(),
+      basis: choiceOf(["product", "eigen"]).optional(),
       chunks: wholeNumber(1).optional(),
-      precision: choice(["complex64", "complex128"]).optional(),
+      precision: choiceOf(["complex64", "complex128"]).optional(),
     }),
     (given): GateSpec["evolution"] => {
       const { method: name = open ? "rk4" : "trotter2", splitting, tolerance, maxSteps, steps = 5000 } = given;
@@ -309,8 +309,8 @@ export function targetSchema(device: QuantumDevice) {
     matrix: unitary.optional(),
     from: state.optional(),
     to: state.optional(),
-    compensation: choice(["none", "virtual-z", "single-qubit"]).optional(),
-    measure: choice(["average", "process"]).optional(),
+    compensation: choiceOf(["none", "virtual-z", "single-qubit"]).optional(),
+    measure: choiceOf(["average", "process"]).optional(),
   });
   return construct(schema, (given): GateTarget => {
     const { gate, matrix, from, to, compensation = "none", measure = "average" } = given;

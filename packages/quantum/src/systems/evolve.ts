@@ -14,7 +14,7 @@ import {
   type Validity,
 } from "../solvers/index.js";
 import type { BoundDevice, QuantumDevice } from "./device.js";
-import { checkSampling } from "./sampling.js";
+import { checkStepLength } from "./sampling.js";
 import { checkAssignment, computationalStates, dressedStates, levelsOfState } from "./spectrum.js";
 
 /** What `DeviceEvolution.check` accepts. */
@@ -105,7 +105,7 @@ export function evolve(system: BoundDevice | QuantumDevice, options: EvolveOptio
   const leaked = weight(unitary).sum(0).mean().neg().add(1);
   const norms = weight(run.final).sum(0);
   const check: DeviceEvolution["check"] = (limits = {}) => {
-    checkSampling(bound, total, run);
+    checkStepLength(bound, total, run);
     const validity = checkResult(run, norms, topWeight, limits, (name) => bound.device.parts[name].structure.levels);
     return { ...validity, error: checkSteps(run, () => solve(columns, { steps: 2 * run.steps }).final, limits) };
   };

@@ -33,7 +33,7 @@ export {
   Resonator,
   Transmon,
 } from "./parts.js";
-export { checkSampling } from "./sampling.js";
+export { checkStepLength } from "./sampling.js";
 export {
   computationalStates,
   type DressedStates,

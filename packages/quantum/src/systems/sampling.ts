@@ -16,7 +16,7 @@ const numberOf = (x: Tensor | undefined, fallback: number): number | null =>
  * Throws if the steps of a method of fixed steps are longer than a quarter of a pulse (or than one of its values) or of a period of its
  * carrier.
  */
-export function checkSampling(
+export function checkStepLength(
   bound: BoundDevice,
   duration: Tensor,
   { method, steps }: Pick<Evolution, "method" | "steps">,

@@ -39,7 +39,7 @@ import {
   writeShard,
 } from "./shards.js";
 
-export type { Progress };
+export type { Progress } from "./progress.js";
 
 const checksums = "SHA256SUMS";
 const parts = { model: "model.safetensors", optimizer: "optimizer.safetensors", progress: progressFile } as const;

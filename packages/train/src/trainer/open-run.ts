@@ -4,7 +4,7 @@ import { type Config, isModuleConfig, type ModuleConfig, type RunConfig } from "
 import { withFeedback } from "./feedback.js";
 import type { RankGroup } from "./group.js";
 import { makeOptimizer } from "./optimizer.js";
-import { explainStep, nothingFits, planFor } from "./plan-run.js";
+import { explainStep, nothingFits, planRun } from "./plan-run.js";
 import { parseMemory } from "./state-placement.js";
 import type { StepOptions } from "./step.js";
 import type { Task } from "./task.js";
@@ -54,7 +54,7 @@ export async function explainTraining(config: Config | ModuleConfig): Promise<st
   const memory = given === undefined ? undefined : parseMemory(given, config.ranks);
   const { accumulation } = config.training;
   const speeds = Array.isArray(shares) ? shares : undefined;
-  const { plan } = planFor(options, batch, config.ranks, memory, undefined, { accumulation, speeds, orLeast: true });
+  const { plan } = planRun(options, batch, config.ranks, memory, undefined, { accumulation, speeds, orLeast: true });
   if (!plan.fits) throw nothingFits(options, batch, plan, memory!, { accumulation, speeds });
   const unknown =
     shares === "measured" ? "\n\nThe speeds of the ranks are measured when the run starts; here they are alike." : "";

@@ -10,7 +10,7 @@ import type { Stage } from "@weft/core/internal/shard";
 import { scratch } from "../data/testkit.js";
 import { singleRank } from "./group.js";
 import { optionsOf, type PlacedAnswer, type PlacedCase, takeSteps } from "./placed-steps.testkit.js";
-import { explainStep, planFor } from "./plan-run.js";
+import { explainStep, planRun } from "./plan-run.js";
 import { launchRanks } from "./ranks.js";
 import { decisionOf, type PlacementDecision, parseBytes, parseMemory } from "./state-placement.js";
 
@@ -99,7 +99,7 @@ test("heads, hidden units and the vocabulary over 2 and 3 ranks have the losses 
   for (const size of [2, 3]) {
     // Four heads in two groups: three ranks have different parts of them.
     const inputs = weft.zeros([1, 6], { dtype: "int32" });
-    const { plan } = planFor(optionsOf(given, { rank: 0, size }), { inputs, rows: 8 }, size, undefined, {
+    const { plan } = planRun(optionsOf(given, { rank: 0, size }), { inputs, rows: 8 }, size, undefined, {
       ...serverCore,
       links,
     });
@@ -120,7 +120,7 @@ test("GPT-2's fused attention projection is divided by heads over 2 and 3 ranks,
   const links = Object.fromEntries(Object.keys(serverCore.links).map((kind) => [kind, link])) as never;
   for (const size of [2, 3]) {
     const inputs = weft.zeros([1, 6], { dtype: "int32" });
-    const { plan } = planFor(optionsOf(given, { rank: 0, size }), { inputs, rows: 8 }, size, undefined, {
+    const { plan } = planRun(optionsOf(given, { rank: 0, size }), { inputs, rows: 8 }, size, undefined, {
       ...serverCore,
       links,
     });

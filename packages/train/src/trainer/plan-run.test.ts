@@ -7,7 +7,7 @@ import { h200, serverCore } from "@weft/core/internal/cost";
 import { SplitProblem, type Stage } from "@weft/core/internal/shard";
 import { adamW } from "@weft/core/optim";
 import { initLlama, type Llama, type LlamaShape, llama8b, llamaLoss } from "./llama.testkit.js";
-import { explainStep, planFor } from "./plan-run.js";
+import { explainStep, planRun } from "./plan-run.js";
 import type { StepOptions } from "./step.js";
 
 weft.setDevice("reference");
@@ -37,7 +37,7 @@ const ids = (rows: number, length: number) => ({
 const tiny: LlamaShape = { layers: 1, width: 8, heads: 2, groups: 1, hidden: 12, vocabulary: 20 };
 
 const search = (devices: number, from: number): void => {
-  const { plan } = planFor(optionsOf(tiny, devices), ids(14, 6), devices, undefined, serverCore);
+  const { plan } = planRun(optionsOf(tiny, devices), ids(14, 6), devices, undefined, serverCore);
   const problem = new SplitProblem(
     plan.model,
     { data: devices, model: 1, classes: new Set() },
@@ -72,7 +72,7 @@ test("the search finds the fastest decision of all within the limit, on 3, 4 and
 test("devices of other speeds get other parts of the batch, where that is faster and fits", () => {
   const shape = { ...tiny, layers: 2, width: 64, hidden: 128 };
   const plan = (speeds: number[], memory?: number[]) =>
-    planFor(optionsOf(shape, speeds.length), ids(140, 16), speeds.length, memory, serverCore, { speeds }).plan;
+    planRun(optionsOf(shape, speeds.length), ids(140, 16), speeds.length, memory, serverCore, { speeds }).plan;
   for (const count of [3, 5, 7]) {
     // One device is `count` times as fast as the others.
     const even = plan(new Array<number>(count).fill(1));
@@ -104,7 +104,7 @@ test("devices of other speeds get other parts of the batch, where that is faster
 
 test("heads, hidden units and the vocabulary are divided together, and so are residual stacks of square layers", () => {
   const shape = { layers: 3, width: 1024, heads: 16, groups: 8, hidden: 2816, vocabulary: 8192 };
-  const { plan } = planFor(optionsOf(shape, 8), ids(16, 256), 8, undefined, h200);
+  const { plan } = planRun(optionsOf(shape, 8), ids(16, 256), 8, undefined, h200);
   const { fn, roles } = plan.model;
   const divided = plan.candidates.find(({ name }) => name === "data 1, model 8")!;
   // Each layer: q, k, v, gate and up by columns, o and down by rows; the head by the vocabulary. The embedding and norms stay whole.
@@ -143,7 +143,7 @@ test("heads, hidden units and the vocabulary are divided together, and so are re
   });
   for (const residual of [true, false]) {
     const batch = { inputs: weft.zeros([1, 96]), rows: 8 };
-    const { plan: made } = planFor(square(residual), batch, 4, undefined, serverCore);
+    const { plan: made } = planRun(square(residual), batch, 4, undefined, serverCore);
     const classes = made.model.parameterClasses();
     const chosen = made.model.roles.params.map((at) => made.model.splitDim(made.model.fn.params[at], classes));
     // Columns and rows in turns.
@@ -161,7 +161,7 @@ test("a Llama of 8 billion parameters is placed on 16 x 8 devices within their m
   ) as unknown as typeof h200.links;
   const rates = { ...h200, between: { devices: 8, links } };
   const memory = 80e9;
-  const { plan } = planFor(optionsOf(llama8b, 128), ids(128, 2048), 128, memory, rates);
+  const { plan } = planRun(optionsOf(llama8b, 128), ids(128, 2048), 128, memory, rates);
   assert.ok(plan.bytes <= memory, `${plan.bytes}`);
   assert.equal(plan.split.data * plan.split.model, 128);
   // Everything on every device would need 128 GB for parameters, gradients and moments alone.
@@ -176,7 +176,7 @@ test("a Llama of 8 billion parameters is placed on 16 x 8 devices within their m
 
 test("a limit that nothing fits in is an error with what would be needed", () => {
   assert.throws(
-    () => planFor(optionsOf(tiny, 2), ids(8, 6), 2, 1000, serverCore),
+    () => planRun(optionsOf(tiny, 2), ids(8, 6), 2, 1000, serverCore),
     /no placement of the step fits in 1\.0 kB per device: .* needs about .* Give more memory, more devices, or a smaller batch/,
   );
 });

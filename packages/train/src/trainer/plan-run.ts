@@ -51,7 +51,7 @@ const wholeBatch = ({ inputs, rows }: Pick<RankBatch, "inputs" | "rows">): unkno
   treeMap(({ shape, dtype }) => new Tensor(build.input([rows, ...shape.slice(1)], dtype)), inputs as Tensor);
 
 /** Plans the step of a run for a batch; ranks get the plan of rank 0. */
-export function planFor<P>(
+export function planRun<P>(
   options: StepOptions<P>,
   batch: Pick<RankBatch, "inputs" | "rows">,
   devices: number,
@@ -80,7 +80,7 @@ export function placeRun<P>(
   const more = { accumulation, speeds, orLeast: true };
   for (;;) {
     const limits = memory.map((bytes) => Math.max(1, bytes - spare));
-    const { plan, state } = planFor(options, batch, group.size, limits, undefined, more);
+    const { plan, state } = planRun(options, batch, group.size, limits, undefined, more);
     const { fits, bytes: estimate, limit } = plan;
     // Ranks may have measured other rates: all of them follow the first one.
     const text = group.agree(JSON.stringify({ decision: decisionOf(plan), fits, estimate, limit }));
@@ -127,7 +127,7 @@ export function nothingFits<P>(
       if (count > batch.rows || performance.now() - begin > 1e3 * adviceSeconds) return false;
       const limits = Array.from({ length: count }, (_, i) => Math.max(1, (memory[i] ?? smallest) - beyond));
       const own = speeds && limits.map((_, i) => speeds[i] ?? Math.min(...speeds));
-      return planFor(options, batch, count, limits, undefined, { ...how, speeds: own, orLeast: true }).plan.fits;
+      return planRun(options, batch, count, limits, undefined, { ...how, speeds: own, orLeast: true }).plan.fits;
     });
   const advice =
     enough === undefined

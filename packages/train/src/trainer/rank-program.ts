@@ -11,7 +11,7 @@ import {
   type Mesh,
   markOf,
   Placement,
-  partition,
+  partitionFunction,
   type Strategy,
 } from "@weft/core/internal/shard";
 import { type Jitted, jit, jitLowered } from "@weft/core/internal/tensor";
@@ -128,7 +128,7 @@ export function rankProgram<F extends (...args: any[]) => any>(fn: F, options: R
             ? strategiesToward(whole, mesh, options.results ?? [])
             : new Map<Node, Strategy>();
         const scatters = scatterStrategies(whole, options.strategy);
-        const { functions, moves } = partition(whole, {
+        const { functions, moves } = partitionFunction(whole, {
           mesh,
           params,
           results: whole.outputs.map((_, i) => options.results?.[i] ?? null),

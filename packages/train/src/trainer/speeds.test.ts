@@ -11,7 +11,7 @@ import { scratch } from "../data/testkit.js";
 import type { RunConfig } from "./config.js";
 import { singleRank } from "./group.js";
 import { launchRanks } from "./ranks.js";
-import { speedsOf } from "./speeds.js";
+import { rankSpeeds } from "./speeds.js";
 import { tiny, tinyRaw } from "./testkit.js";
 import type { RankTrained, RankTraining } from "./trained-ranks.testkit.js";
 import { trainConfig } from "./trainer.js";
@@ -49,11 +49,11 @@ test("speeds are measured on every rank, kept by a resumed run, and equal ones d
       return rank === 1 ? value : factors[rank] * (own || 1);
     },
   });
-  assert.equal(await speedsOf(config("even"), group([3, 1, 1]), undefined), undefined);
-  assert.deepEqual(await speedsOf(config([1, 2, 1]), group([1, 1, 1]), undefined), [1, 2, 1]);
-  assert.equal(await speedsOf(config([2, 2, 2]), group([1, 1, 1]), undefined), undefined);
-  assert.deepEqual(await speedsOf(config("measured"), group([1, 1, 1]), [1, 3, 1]), [1, 3, 1]);
-  const measured = (await speedsOf(config("measured"), group([1e6, 1, 1]), undefined)) as number[];
+  assert.equal(await rankSpeeds(config("even"), group([3, 1, 1]), undefined), undefined);
+  assert.deepEqual(await rankSpeeds(config([1, 2, 1]), group([1, 1, 1]), undefined), [1, 2, 1]);
+  assert.equal(await rankSpeeds(config([2, 2, 2]), group([1, 1, 1]), undefined), undefined);
+  assert.deepEqual(await rankSpeeds(config("measured"), group([1, 1, 1]), [1, 3, 1]), [1, 3, 1]);
+  const measured = (await rankSpeeds(config("measured"), group([1e6, 1, 1]), undefined)) as number[];
   assert.equal(measured[0], 1, "the slowest");
   assert.ok(measured[1] > 100 && measured.length === 3, `${measured}`);
 });

@@ -40,7 +40,7 @@ async function measureSpeeds(group: RankGroup): Promise<number[] | undefined> {
  *
  * @param before - Those of the run that is continued: with the same ranks it goes on as it began.
  */
-export async function speedsOf(
+export async function rankSpeeds(
   { distributed: { shares } }: RunConfig,
   group: RankGroup,
   before: readonly number[] | undefined,

@@ -33,7 +33,7 @@ import { checkResume } from "./resume.js";
 import { replaceFile } from "./run-files.js";
 import { SampleCounter } from "./sample-counter.js";
 import type { Section } from "./shards.js";
-import { speedsOf } from "./speeds.js";
+import { rankSpeeds } from "./speeds.js";
 import { leavesOf, parseMemory, replicatedDecision, StatePlacement } from "./state-placement.js";
 import {
   type AccumulatedGradients,
@@ -46,9 +46,9 @@ import {
 } from "./step.js";
 import { StepTape } from "./tape.js";
 import { type DataShare, disposeTree, type Task, type TaskLoader } from "./task.js";
-import type { TrainEvent, TrainOptions, TrainResult } from "./train-types.js";
+import type { TrainOptions, TrainResult } from "./train-types.js";
 
-export type { TrainEvent, TrainOptions, TrainResult };
+export type { TrainEvent, TrainOptions, TrainResult } from "./train-types.js";
 
 /** Trains the model of a configuration on this rank. */
 export async function trainConfig(config: Config | ModuleConfig, options: TrainOptions = {}): Promise<TrainResult> {
@@ -207,7 +207,7 @@ class Run {
       throw new TrainError(
         `${config.output} holds a run already (step ${found.progress.step}); continue it with --resume, or name another folder with --out`,
       );
-    const speeds = await speedsOf(config, group, found?.progress.speeds);
+    const speeds = await rankSpeeds(config, group, found?.progress.speeds);
     this.#place(speeds);
     const { params, optimizer } = this.#fresh();
     if (found === null) {

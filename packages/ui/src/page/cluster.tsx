@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { ClusterView, PlanView, TensorPlacement, WorkerTile } from "../wire/index.js";
 import { Command, Empty, Fact, Scroll } from "./parts.js";
 import { follow, useStore } from "./store.js";
-import { count, formatBytes, formatMicroseconds, percent } from "./text.js";
+import { formatBytes, formatCount, formatMicroseconds, formatShare } from "./text.js";
 
 /** The page of the cluster. */
 export function ClusterPage() {
@@ -41,8 +41,8 @@ export function ClusterPage() {
         <Fact name="Workers">{view.workers.length}</Fact>
         <Fact name="Clients">{view.clients}</Fact>
         <Fact name="Tensors held">{formatBytes(memory)}</Fact>
-        <Fact name="Through the dispatcher">{`${count(view.messages)} messages, ${formatBytes(view.bytes)}`}</Fact>
-        <Fact name="Recomputed tensors">{count(view.recomputed)}</Fact>
+        <Fact name="Through the dispatcher">{`${formatCount(view.messages)} messages, ${formatBytes(view.bytes)}`}</Fact>
+        <Fact name="Recomputed tensors">{formatCount(view.recomputed)}</Fact>
       </dl>
       {view.workers.length === 0 && view.problem === null && (
         <Empty title="No workers yet" inside>
@@ -97,7 +97,7 @@ function Tile({ worker, most }: { worker: WorkerTile; most: number }) {
         viewBox={`0 0 ${shown} 20`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`Load of ${worker.id}: ${now === undefined ? "not known yet" : `computing ${percent(now)} of the last interval`}`}
+        aria-label={`Load of ${worker.id}: ${now === undefined ? "not known yet" : `computing ${formatShare(now)} of the last interval`}`}
       >
         {recent.map((share, i) => {
           const x = shown - recent.length + i;
@@ -111,17 +111,17 @@ function Tile({ worker, most }: { worker: WorkerTile; most: number }) {
       </svg>
       <dl class="tile-facts">
         <dt>computing</dt>
-        <dd>{now === undefined ? "–" : percent(now)}</dd>
+        <dd>{now === undefined ? "–" : formatShare(now)}</dd>
         <dt>queue</dt>
-        <dd>{worker.queued === null ? "–" : count(worker.queued)}</dd>
+        <dd>{worker.queued === null ? "–" : formatCount(worker.queued)}</dd>
         <dt>kernels</dt>
-        <dd>{count(worker.kernels)}</dd>
+        <dd>{formatCount(worker.kernels)}</dd>
         <dt>received</dt>
         <dd>{formatBytes(worker.movedBytes)}</dd>
         {worker.utilization !== null && (
           <>
             <dt>GPU</dt>
-            <dd>{percent(worker.utilization / 100)}</dd>
+            <dd>{formatShare(worker.utilization / 100)}</dd>
           </>
         )}
       </dl>
@@ -130,7 +130,7 @@ function Tile({ worker, most }: { worker: WorkerTile; most: number }) {
           <span class="bar-fill" style={{ width: `${(100 * worker.bytes) / most}%` }} />
         </span>
         <span class="soft">
-          {formatBytes(worker.bytes)} in {count(worker.tensors)} tensors
+          {formatBytes(worker.bytes)} in {formatCount(worker.tensors)} tensors
         </span>
       </div>
       <p class="soft where">
@@ -199,8 +199,8 @@ function Clients({ view }: { view: ClusterView }) {
               <tr key={client.id}>
                 <td>{client.label === "" ? client.id : client.label}</td>
                 <td>{`${client.pid} on host ${client.host.slice(0, 12)}`}</td>
-                <td>{count(client.tensors)}</td>
-                <td>{count(client.queued)}</td>
+                <td>{formatCount(client.tensors)}</td>
+                <td>{formatCount(client.queued)}</td>
               </tr>
             ))}
           </tbody>

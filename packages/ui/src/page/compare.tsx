@@ -6,7 +6,7 @@ import { Chart, type ChartCurve } from "./chart.js";
 import { smooth } from "./curves.js";
 import { AxisChoice, type CurveAxis, Empty, Scroll, Smoothing, StateLabel } from "./parts.js";
 import { runAddress } from "./store.js";
-import { duration, figure, percent, rate } from "./text.js";
+import { duration, figure, formatShare, rate } from "./text.js";
 
 interface Compared {
   row: RunRow;
@@ -138,7 +138,7 @@ export function ComparePage({ ids }: { ids: string[] }) {
                 cells={runs.map(({ row }) => <StateLabel key={row.id} state={row.state} message={row.message} />)}
               />
               <Line name="loss" cells={runs.map(({ row }) => figure(row.loss))} />
-              <Line name="accuracy" cells={runs.map(({ row }) => percent(row.accuracy, 1))} />
+              <Line name="accuracy" cells={runs.map(({ row }) => formatShare(row.accuracy, 1))} />
               <Line name="samples/s" cells={runs.map(({ row }) => rate(row.samplesPerSecond))} />
               <Line name="time" cells={runs.map(({ row }) => duration(row.seconds))} />
               <Line name="verdict" cells={runs.map(({ row }) => row.verdict?.text ?? "–")} />

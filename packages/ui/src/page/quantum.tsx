@@ -6,7 +6,7 @@ import { get, post } from "./api.js";
 import { Chart, type ChartCurve } from "./chart.js";
 import { Command, Empty, Fact, Scroll } from "./parts.js";
 import { go } from "./store.js";
-import { figure, formatMicroseconds, percent } from "./text.js";
+import { figure, formatMicroseconds, formatShare } from "./text.js";
 
 type Values = Record<string, number | number[]>;
 type Gate = GateRow & { text: string };
@@ -365,7 +365,7 @@ function Budget({ view }: { view: GateView }) {
               <tr key={name}>
                 <th scope="row">{name}</th>
                 <td>
-                  <span class="stack" role="img" aria-label={`${percent(value / most)} of the largest`}>
+                  <span class="stack" role="img" aria-label={`${formatShare(value / most)} of the largest`}>
                     <span class="c1" style={{ width: `${(100 * value) / most}%` }} />
                   </span>
                 </td>

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { RankPartTimes as Parts, SeriesPart } from "../wire/index.js";
 import { Chart, type ChartCurve } from "./chart.js";
-import { formatMicroseconds, percent } from "./text.js";
+import { formatMicroseconds, formatShare } from "./text.js";
 
 const kinds = [
   ["computeUs", "compute", "c1"],
@@ -48,7 +48,9 @@ export function RankParts({
                   <span
                     class="stack"
                     role="img"
-                    aria-label={kinds.map(([key, name]) => `${name} ${percent(rank[key] / total(rank), 1)}`).join(", ")}
+                    aria-label={kinds
+                      .map(([key, name]) => `${name} ${formatShare(rank[key] / total(rank), 1)}`)
+                      .join(", ")}
                   >
                     {kinds.map(([key, name, color]) => (
                       <span

@@ -8,7 +8,7 @@ import { AxisChoice, Choice, Command, type CurveAxis, Empty, Fact, Scroll, Smoot
 import { RankParts } from "./rank-parts.js";
 import { RunLog } from "./run-log.js";
 import { follow } from "./store.js";
-import { count, dateTime, duration, figure, percent, rate } from "./text.js";
+import { dateTime, duration, figure, formatCount, formatShare, rate } from "./text.js";
 import { Utilization } from "./utilization.js";
 
 const buckets = 1500;
@@ -173,7 +173,7 @@ export function RunPage({ id }: { id: string }) {
         <span class="grow" />
         <span class="soft hint">
           {part.read < 1
-            ? `a sample of the steps; reading the rest: ${percent(part.read)}`
+            ? `a sample of the steps; reading the rest: ${formatShare(part.read)}`
             : part.width > 1
               ? `${part.width} steps per point, band from lowest to highest`
               : "every step"}
@@ -196,7 +196,7 @@ export function RunPage({ id }: { id: string }) {
               {...shared}
               curves={curves.accuracy}
               height={240}
-              format={(value) => percent(value, 1)}
+              format={(value) => formatShare(value, 1)}
               empty="Accuracy appears after the first validation."
             />
             <Chart
@@ -259,20 +259,20 @@ function Head({ detail }: { detail: RunDetail }) {
       )}
       {done !== null && row.state === "running" && (
         <progress class="whole" max={1} value={done} aria-label="Progress of the run">
-          {percent(done)}
+          {formatShare(done)}
         </progress>
       )}
       <dl class="facts">
         <Fact name="Step">
           {row.step === undefined
             ? "–"
-            : `${count(row.step)}${row.steps === undefined ? "" : ` of ${count(row.steps)}`}`}
+            : `${formatCount(row.step)}${row.steps === undefined ? "" : ` of ${formatCount(row.steps)}`}`}
         </Fact>
         <Fact name={row.state === "running" ? "Time left" : "Took"}>
           {duration(row.state === "running" ? row.left : row.seconds)}
         </Fact>
         <Fact name={row.lossName === undefined ? "Loss" : capitalized(row.lossName)}>{figure(row.loss)}</Fact>
-        {row.lossName === undefined && <Fact name="Accuracy">{percent(row.accuracy, 1)}</Fact>}
+        {row.lossName === undefined && <Fact name="Accuracy">{formatShare(row.accuracy, 1)}</Fact>}
         {row.lossName === undefined && <Fact name="Samples/s">{rate(row.samplesPerSecond)}</Fact>}
         <Fact name="Devices">{`${row.devices}${row.device === undefined ? "" : ` × ${row.device}`}`}</Fact>
         <Fact name="Started">{dateTime(row.startedAt)}</Fact>

@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { RunRow, RunState } from "../wire/index.js";
 import { Command, Empty, StateLabel, stateWord, useKeys } from "./parts.js";
 import { go, runAddress, useStore } from "./store.js";
-import { ago, count, duration, figure, percent, rate } from "./text.js";
+import { ago, duration, figure, formatCount, formatShare, rate } from "./text.js";
 
 interface Column {
   key: string;
@@ -55,7 +55,7 @@ const columns: readonly Column[] = [
     key: "accuracy",
     title: "Accuracy",
     value: (row) => row.accuracy,
-    show: (row) => percent(row.accuracy, 1),
+    show: (row) => formatShare(row.accuracy, 1),
     numeric: true,
   },
   {
@@ -73,11 +73,12 @@ const share = (row: RunRow): number | undefined =>
 
 function Progress({ row }: { row: RunRow }) {
   const done = share(row);
-  if (done === undefined) return <span class="soft">{row.step === undefined ? "–" : `step ${count(row.step)}`}</span>;
+  if (done === undefined)
+    return <span class="soft">{row.step === undefined ? "–" : `step ${formatCount(row.step)}`}</span>;
   const text =
     row.step === undefined
-      ? percent(done)
-      : `${count(row.step)}${row.steps === undefined ? "" : ` / ${count(row.steps)}`}`;
+      ? formatShare(done)
+      : `${formatCount(row.step)}${row.steps === undefined ? "" : ` / ${formatCount(row.steps)}`}`;
   return (
     <span class="progress">
       <span class="bar" aria-hidden="true">

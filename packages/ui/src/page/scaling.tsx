@@ -5,7 +5,7 @@ import { get } from "./api.js";
 import { Command, Empty, Fact, Scroll } from "./parts.js";
 import { Plot, type PlotLine, type PlotPoint } from "./plot.js";
 import { go, useStore } from "./store.js";
-import { ago, figure, percent } from "./text.js";
+import { ago, figure, formatShare } from "./text.js";
 
 /** A value of the server that is read again when the key changes. */
 export function useGet<T>(
@@ -88,7 +88,7 @@ function StudyBody({ view }: { view: ScalingView }) {
         <dl class="facts">
           <Fact name="Devices">{view.points.map((point) => point.devices).join(", ")}</Fact>
           <Fact name={`Speedup on ${last.devices}`}>{last.valid ? `${last.speedup.toFixed(2)}×` : last.status}</Fact>
-          <Fact name="Efficiency">{last.valid ? percent(last.efficiency) : "–"}</Fact>
+          <Fact name="Efficiency">{last.valid ? formatShare(last.efficiency) : "–"}</Fact>
           <Fact name="Class">{last.class}</Fact>
           <Fact name="Time basis">{view.basis ?? "–"}</Fact>
         </dl>
@@ -212,7 +212,7 @@ function PointTable({ view }: { view: ScalingView }) {
             <td>
               {point.interval === null ? "–" : `${point.interval[0].toFixed(2)} to ${point.interval[1].toFixed(2)}`}
             </td>
-            <td>{point.valid ? percent(point.efficiency) : "–"}</td>
+            <td>{point.valid ? formatShare(point.efficiency) : "–"}</td>
             <td>{point.class === "-" ? "–" : <span class={`pill ${classTone(point.class)}`}>{point.class}</span>}</td>
           </tr>
         ))}
@@ -312,7 +312,7 @@ function Calibrations() {
             {ledger.entries.length} predictions, {ledger.scored} scored.{" "}
             {ledger.hitRate === null
               ? "None of those with an interval was measured yet."
-              : `${percent(ledger.hitRate)} of ${ledger.withInterval} intervals held; 80% should. Median error ${percent(ledger.medianError, 1)}.`}
+              : `${formatShare(ledger.hitRate)} of ${ledger.withInterval} intervals held; 80% should. Median error ${formatShare(ledger.medianError, 1)}.`}
           </p>
           {scored.length > 0 && <CalibrationPlot entries={scored} />}
         </>

@@ -32,16 +32,16 @@ export const clock = (t: number | undefined): string =>
   t === undefined ? "" : new Date(t * 1000).toLocaleTimeString(undefined, { hour12: false });
 
 /** A share as a percentage. */
-export const percent = (share: number | null | undefined, digits = 0): string =>
+export const formatShare = (share: number | null | undefined, digits = 0): string =>
   share === null || share === undefined ? "–" : `${(share * 100).toFixed(digits)}%`;
 
 /** A number with thousands separated. */
-export const count = (value: number): string => Math.round(value).toLocaleString("en-US");
+export const formatCount = (value: number): string => Math.round(value).toLocaleString("en-US");
 
 /** A rate such as samples per second. */
 export function rate(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return "–";
-  return value >= 100 ? count(value) : value.toPrecision(3);
+  return value >= 100 ? formatCount(value) : value.toPrecision(3);
 }
 
 /** A loss or another figure without a unit. */

@@ -11,7 +11,7 @@ export const newToken = (): string => randomBytes(24).toString("base64url");
 const loopback = new Set(["localhost", "127.0.0.1", "[::1]", "::1"]);
 
 /** Whether only this machine reaches a server on that address. */
-export const isLoopback = (host: string): boolean => loopback.has(host);
+export const isLoopbackName = (host: string): boolean => loopback.has(host);
 
 /** An address as it is written in a URL. */
 export const urlHost = (host: string): string => (isIP(host) === 6 ? `[${host}]` : host);
@@ -31,7 +31,7 @@ export class Access {
   isOwnHost({ headers }: IncomingMessage): boolean {
     const name = /^(\[[^\]]+\]|[^:]*)(?::\d+)?$/.exec(headers.host ?? "")?.[1]?.toLowerCase();
     if (name === undefined) return false;
-    if (isLoopback(name) || name === urlHost(this.host).toLowerCase()) return true;
+    if (isLoopbackName(name) || name === urlHost(this.host).toLowerCase()) return true;
     // Bound to all interfaces: any address is fine, a name is not, because its owner may not be ours.
     return isAny(this.host) && isIP(name.replace(/^\[|\]$/g, "")) !== 0;
   }

@@ -4,7 +4,7 @@ import { functionOrder, type GraphFn, type PlainFunction, toPlain, WeftError } f
 import type { Value } from "../../ops/index.js";
 import type { CompileOptions } from "../contract.js";
 import { InterruptedError } from "./compiler.js";
-import { type GeneratedProgram, generate } from "./generate.js";
+import { type GeneratedProgram, generateProgram } from "./generate.js";
 
 export interface GenerationRequest {
   id: number;
@@ -86,7 +86,7 @@ const ownSettings = (): Record<string, string> =>
 
 /** Like `generate`. Whatever goes wrong in the thread is repeated here, where it throws its error. */
 export async function generateAsync(fn: GraphFn, options: CompileOptions): Promise<GeneratedProgram> {
-  if (functionOrder(fn).length < worthThread) return generate(fn, options);
+  if (functionOrder(fn).length < worthThread) return generateProgram(fn, options);
   const { donated = [], constants = new Map(), signal } = options;
   const id = requests++;
   const request = { id, fn: toPlain(fn), donated, constants, environment: ownSettings() };
@@ -97,5 +97,5 @@ export async function generateAsync(fn: GraphFn, options: CompileOptions): Promi
     signal?.addEventListener("abort", abandon, { once: true });
     if (signal?.aborted === true) abandon();
   }).finally(() => signal?.removeEventListener("abort", abandon));
-  return program ?? generate(fn, options);
+  return program ?? generateProgram(fn, options);
 }

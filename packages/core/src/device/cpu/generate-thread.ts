@@ -1,7 +1,7 @@
 // A thread that schedules functions and writes their C. It answers one request after the other.
 import { parentPort } from "node:worker_threads";
 import { decodeFunction } from "../../ops/index.js";
-import { generate } from "./generate.js";
+import { generateProgram } from "./generate.js";
 import type { GenerationAnswer, GenerationRequest } from "./generate-async.js";
 
 parentPort!.on("message", ({ id, fn, donated, constants, environment }: GenerationRequest) => {
@@ -9,7 +9,7 @@ parentPort!.on("message", ({ id, fn, donated, constants, environment }: Generati
   Object.assign(process.env, environment);
   const answer = (): GenerationAnswer => {
     try {
-      return { id, program: generate(decodeFunction(fn), { donated, constants }), error: null };
+      return { id, program: generateProgram(decodeFunction(fn), { donated, constants }), error: null };
     } catch (error) {
       return { id, program: null, error: (error as Error).message };
     }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { build } from "../../ops/index.js";
 import { simplify } from "../../transform/index.js";
-import { generate } from "./generate.js";
+import { generateProgram } from "./generate.js";
 import { generateAsync } from "./generate-async.js";
 
 /** A function of many nodes: arithmetic, a complex part, a product, a loop, random numbers and special constants. */
@@ -30,7 +30,7 @@ test("a thread generates the same program", async () => {
     const timer = setInterval(() => ticks++, 1);
     const program = await generateAsync(fn, options);
     clearInterval(timer);
-    assert.deepEqual(program, JSON.parse(JSON.stringify(generate(fn, options))));
+    assert.deepEqual(program, JSON.parse(JSON.stringify(generateProgram(fn, options))));
     if (rounds === 300) assert.ok(ticks > 0, "the event loop ran meanwhile");
   }
 });
@@ -39,23 +39,23 @@ test("several requests at once are answered, and errors are those of the main th
   const functions = [310, 320, 330].map(largeFunction);
   const programs = await Promise.all(functions.map((fn) => generateAsync(fn, {})));
   programs.forEach((program, i) => {
-    assert.deepEqual(program.units, generate(functions[i], {}).units);
+    assert.deepEqual(program.units, generateProgram(functions[i], {}).units);
   });
   const bad = largeFunction(300);
   const broken = {
     params: bad.params,
     outputs: [...bad.outputs, build.make("data", [], { shape: [3], dtype: "float32" })],
   };
-  assert.throws(() => generate(broken, {}));
+  assert.throws(() => generateProgram(broken, {}));
   await assert.rejects(generateAsync(broken, {}), Error);
 });
 
 test("long chains of constants and of views become several loops", () => {
   let x = build.full([8], 0.5, "float32");
   for (let i = 0; i < 6000; i++) x = build.unary("sin", x);
-  assert.ok(generate({ params: [], outputs: [x] }, {}).kernels.length > 1);
+  assert.ok(generateProgram({ params: [], outputs: [x] }, {}).kernels.length > 1);
   const start = build.input([8], "float32");
   let y = start;
   for (let i = 0; i < 20_000; i++) y = build.reshape(build.permute(build.reshape(y, [2, 4]), [1, 0]), [8]);
-  assert.ok(generate({ params: [start], outputs: [build.unary("sin", y)] }, {}).kernels.length > 1);
+  assert.ok(generateProgram({ params: [start], outputs: [build.unary("sin", y)] }, {}).kernels.length > 1);
 });

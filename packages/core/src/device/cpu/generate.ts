@@ -58,7 +58,7 @@ const conv: ConvSupport = {
 /** Dtypes of running products and extrema in native/scan.h. */
 const scanned: ReadonlySet<DType> = new Set<DType>(["float32", "float64", "int32", "int64"]);
 
-export const planFor = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
+export const cpuSchedule = (fn: GraphFn, { donated, constants = new Map() }: CompileOptions): Schedule =>
   scheduleFunction(fn, {
     parallelRows: 16,
     countsOnes: true,
@@ -73,7 +73,7 @@ export const planFor = (fn: GraphFn, { donated, constants = new Map() }: Compile
     lanes: { constants },
   });
 
-export function generate(fn: GraphFn, options: CompileOptions): GeneratedProgram {
+export function generateProgram(fn: GraphFn, options: CompileOptions): GeneratedProgram {
   try {
     return generateDeep(fn, options);
   } catch (error) {
@@ -84,7 +84,7 @@ export function generate(fn: GraphFn, options: CompileOptions): GeneratedProgram
 }
 
 function generateDeep(fn: GraphFn, options: CompileOptions): GeneratedProgram {
-  const plan = planFor(fn, options);
+  const plan = cpuSchedule(fn, options);
   const { units, kernels, tables } = writeProgram(plan);
   return {
     units,

@@ -24,7 +24,7 @@ import { arena } from "../group/index.js";
 import { availableMemory } from "./available-memory.js";
 import { findCompiler } from "./compiler.js";
 import { defaultThreads, maySpin } from "./cores.js";
-import { type GeneratedProgram, generate, planFor } from "./generate.js";
+import { cpuSchedule, type GeneratedProgram, generateProgram } from "./generate.js";
 import { generateAsync } from "./generate-async.js";
 import { InterpretedExecutable, isInterpretable } from "./interpreter.js";
 import { type Extension, runtimeUnits, unitsOf } from "./native-units.js";
@@ -350,16 +350,16 @@ export class CpuDevice implements Device {
 
   /** The generated C source of a function. */
   source(fn: GraphFn, options: CompileOptions = {}): string {
-    return writeProgram(planFor(fn, options)).units.join("\n");
+    return writeProgram(cpuSchedule(fn, options)).units.join("\n");
   }
 
   programMemory(fn: GraphFn, options: CompileOptions): ProgramMemory {
-    return planFor(fn, options);
+    return cpuSchedule(fn, options);
   }
 
   /** The kernels of a function without compiling it, for predictions. */
   static kernelsOf(fn: GraphFn, options: CompileOptions = {}): KernelInfo[] {
-    return writeProgram(planFor(fn, options)).kernels;
+    return writeProgram(cpuSchedule(fn, options)).kernels;
   }
 
   /** Loads libraries of rarer ops, each once per process. */
@@ -409,7 +409,7 @@ export class CpuDevice implements Device {
     const file = programFile(fn, options);
     const saved = this.#saved(fn, file);
     if (saved !== null) return this.#executable(fn, saved);
-    const generated = generate(fn, options);
+    const generated = generateProgram(fn, options);
     this.#checkGroup(generated, this.#group);
     return this.#executable(fn, this.#load(generated, file));
   }

@@ -13,7 +13,7 @@ import { batchRules } from "../batch.js";
 import { build, make } from "../index.js";
 import { verify } from "../verify.js";
 import { vjpRules } from "../vjp.js";
-import { combine, membersOf } from "./collective.js";
+import { combine, groupMembers } from "./collective.js";
 import { evaluate } from "./evaluate.js";
 import { numbers, tensor } from "./testkit.js";
 import type { CollectiveGroup } from "./value.js";
@@ -179,7 +179,7 @@ test("keys and printed graphs distinguish collectives", () => {
     printGraph(graphOf(gather, [2])),
     /collective\(a0; allGather axis=0 sizes=\[3,2\] of \[1,4\] #7\) : float32\[5\]/,
   );
-  assert.deepEqual(membersOf(gather), [1, 4]);
+  assert.deepEqual(groupMembers(gather), [1, 4]);
 });
 
 test("gradients and vmap of collectives throw clear errors", () => {

@@ -3,11 +3,19 @@
 import { bytesOf, InternalError, makeStorage, type Node, numel, type OpAttrs, type Shape } from "../../graph/index.js";
 import { movementRules } from "./movement.js";
 import { reduceRules } from "./reduce.js";
-import { block, type CollectiveGroup, hasAval, joinBlocks, linearIndex, rearrange, type Value } from "./value.js";
+import {
+  type CollectiveGroup,
+  copyBlock,
+  copyElements,
+  hasAval,
+  joinBlocks,
+  linearIndex,
+  type Value,
+} from "./value.js";
 
 type Attrs = OpAttrs["collective"];
 
-export const membersOf = ({ groups, rank }: Pick<Attrs, "groups" | "rank">): readonly number[] => {
+export const groupMembers = ({ groups, rank }: Pick<Attrs, "groups" | "rank">): readonly number[] => {
   const group = groups.find((members) => members.includes(rank));
   if (group === undefined) throw new InternalError(`rank ${rank} is in none of the groups [${groups.join(" | ")}]`);
   return group;
@@ -27,7 +35,7 @@ function reduced(fn: Attrs["fn"], operands: readonly Value[]): Value {
 /** Elements [from, to) of one axis. */
 function cut(x: Value, axis: number, from: number, to: number): Value {
   const shape = x.shape.map((d, i) => (i === axis ? to - from : d));
-  return rearrange(x, shape, (index) =>
+  return copyElements(x, shape, (index) =>
     linearIndex(
       x.shape,
       index.map((at, i) => (i === axis ? at + from : at)),
@@ -63,7 +71,7 @@ function copyBox(from: Value, start: readonly number[], into: Value, at: readonl
 
 function exchanged(member: number, attrs: readonly Attrs[], operands: readonly Value[]): Value {
   const { receives, shape, dtype, rank } = attrs[member];
-  const members = membersOf(attrs[member]);
+  const members = groupMembers(attrs[member]);
   const result: Value = { shape, dtype, data: makeStorage(dtype, numel(shape)) };
   const taken = new Map<number, number>();
   for (const box of receives) {
@@ -122,6 +130,6 @@ export function callGroup(group: CollectiveGroup | null, attrs: Attrs, input: Va
     throw new InternalError(`${attrs.kind} #${attrs.sequence} runs on a device that is in no group of devices`);
   const output: Value = { shape: attrs.shape, dtype: attrs.dtype, data: makeStorage(attrs.dtype, numel(attrs.shape)) };
   // Copies a view of a larger array, because the other side reads whole arrays.
-  group.collective(attrs, bytesView(block(input, 0, input.shape)), bytesView(output), input.shape);
+  group.collective(attrs, bytesView(copyBlock(input, 0, input.shape)), bytesView(output), input.shape);
   return output;
 }

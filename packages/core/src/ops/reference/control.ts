@@ -1,7 +1,7 @@
 // Leaves, identities, and ops that contain a function.
 import { type GraphFn, InternalError, type Node, numel, type OpAttrs } from "../../graph/index.js";
 import {
-  block,
+  copyBlock,
   forEachIndex,
   fromComplexes,
   fromIntegers,
@@ -43,7 +43,7 @@ function* scan(inputs: readonly Value[], node: Node<"scan">, evaluate: Evaluate)
     const at = reverse ? bound - 1 - ran : ran;
     const slices = xs.map((x) => {
       const shape = x.shape.slice(1);
-      return block(x, at * shape.reduce((n, d) => n * d, 1), shape);
+      return copyBlock(x, at * shape.reduce((n, d) => n * d, 1), shape);
     });
     const results = yield* evaluate(body, [...consts, ...carries, ...slices]);
     carries = results.slice(0, carryCount);

@@ -2,7 +2,15 @@
 // triangle, whose eigenvectors follow by substitution.
 import * as c from "./complex.js";
 import { turned } from "./eigen.js";
-import { build, identity, isFiniteMatrix, largestSize, type Matrix, multiply, norm } from "./matrix.js";
+import {
+  buildMatrix,
+  euclideanNorm,
+  identityMatrix,
+  isFiniteMatrix,
+  largestSize,
+  type Matrix,
+  multiply,
+} from "./matrix.js";
 
 /** A rotation of rows (p, q) that makes (x, y) into (r, 0); cos is real. */
 function givens(x: c.Complex, y: c.Complex): { cos: number; sin: c.Complex } {
@@ -41,7 +49,7 @@ function shiftOf(h: Matrix, hi: number): c.Complex {
 function schur(a: Matrix): { t: Matrix; q: Matrix } {
   const n = a.length;
   const t = a.map((row) => [...row]);
-  const q = identity(n);
+  const q = identityMatrix(n);
   const rotate = (p: number, r: number, g: ReturnType<typeof givens>): void => {
     rotateRows(t, p, r, g);
     rotateColumns(t, p, r, g);
@@ -77,15 +85,15 @@ function schur(a: Matrix): { t: Matrix; q: Matrix } {
   return { t, q };
 }
 
-export function eig(a: Matrix): { values: c.Complex[]; vectors: Matrix } {
+export function generalEigenpairs(a: Matrix): { values: c.Complex[]; vectors: Matrix } {
   const n = a.length;
   const nan = c.complex(Number.NaN, Number.NaN);
-  if (!isFiniteMatrix(a)) return { values: a.map(() => nan), vectors: build(n, n, () => nan) };
+  if (!isFiniteMatrix(a)) return { values: a.map(() => nan), vectors: buildMatrix(n, n, () => nan) };
   // In units of the largest entry: products of entries, which shifts need, neither over- nor underflow.
   const unit = largestSize(a.flat()) || 1;
   const { t, q } = schur(a.map((row) => row.map((x) => c.complex(x.re / unit, x.im / unit))));
-  const scale = Math.max(...t.map((row) => norm(row))) || 1;
-  const triangle = build(n, n, (i, j) => (i === j ? c.one : c.zero));
+  const scale = Math.max(...t.map((row) => euclideanNorm(row))) || 1;
+  const triangle = buildMatrix(n, n, (i, j) => (i === j ? c.one : c.zero));
   for (let j = 0; j < n; j++)
     for (let i = j - 1; i >= 0; i--) {
       let sum = t[i][j];
@@ -96,7 +104,7 @@ export function eig(a: Matrix): { values: c.Complex[]; vectors: Matrix } {
   const whole = multiply(q, triangle);
   const columns = triangle.map((_, j) => {
     const column = whole.map((row) => row[j]);
-    return turned(column.map((x) => c.scale(x, 1 / norm(column))));
+    return turned(column.map((x) => c.scale(x, 1 / euclideanNorm(column))));
   });
-  return { values: t.map((row, i) => c.scale(row[i], unit)), vectors: build(n, n, (i, j) => columns[j][i]) };
+  return { values: t.map((row, i) => c.scale(row[i], unit)), vectors: buildMatrix(n, n, (i, j) => columns[j][i]) };
 }

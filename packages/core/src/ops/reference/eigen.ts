@@ -1,6 +1,6 @@
 // Eigenvalues of Hermitian matrices by cyclic Jacobi rotations, and the rotation itself, which the SVD shares.
 import * as c from "./complex.js";
-import { build, columnsOf, identity, isFiniteMatrix, largestSize, type Matrix } from "./matrix.js";
+import { buildMatrix, columnsOf, identityMatrix, isFiniteMatrix, largestSize, type Matrix } from "./matrix.js";
 
 /** The unitary change of columns (p, q) -> (c p - s u q, s p + c u q) that makes a 2x2 Hermitian matrix diagonal. */
 interface JacobiRotation {
@@ -51,18 +51,18 @@ export function turned(vector: readonly c.Complex[]): c.Complex[] {
 }
 
 /** Eigenvalues ascending, eigenvectors in columns. The lower triangle is read. */
-export function eigh(matrix: Matrix): { values: number[]; vectors: Matrix } {
+export function hermitianEigenpairs(matrix: Matrix): { values: number[]; vectors: Matrix } {
   const n = matrix.length;
-  const lower = build(n, n, (i, j) => (i >= j ? matrix[i][j] : c.zero));
+  const lower = buildMatrix(n, n, (i, j) => (i >= j ? matrix[i][j] : c.zero));
   if (!isFiniteMatrix(lower)) {
     const nan = c.complex(Number.NaN, Number.NaN);
-    return { values: new Array<number>(n).fill(Number.NaN), vectors: build(n, n, () => nan) };
+    return { values: new Array<number>(n).fill(Number.NaN), vectors: buildMatrix(n, n, () => nan) };
   }
-  const a = build(n, n, (i, j) => {
+  const a = buildMatrix(n, n, (i, j) => {
     if (i === j) return c.complex(matrix[i][i].re);
     return i > j ? matrix[i][j] : c.conj(matrix[j][i]);
   });
-  const vectors = identity(n);
+  const vectors = identityMatrix(n);
   const negligible = largestSize(a.flat()) * 1e-18;
   for (let sweep = 0, rotated = true; rotated && sweep < maxSweeps; sweep++) {
     rotated = false;
@@ -80,5 +80,5 @@ export function eigh(matrix: Matrix): { values: number[]; vectors: Matrix } {
   }
   const order = a.map((_, i) => i).sort((i, j) => a[i][i].re - a[j][j].re || i - j);
   const columns = order.map((j) => turned(vectors.map((row) => row[j])));
-  return { values: order.map((i) => a[i][i].re), vectors: build(n, n, (i, j) => columns[j][i]) };
+  return { values: order.map((i) => a[i][i].re), vectors: buildMatrix(n, n, (i, j) => columns[j][i]) };
 }

@@ -12,6 +12,7 @@ import {
 import * as c from "./complex.js";
 import {
   complexes,
+  copyElements,
   forEachIndex,
   fromComplexes,
   fromIntegers,
@@ -21,7 +22,6 @@ import {
   linearIndex,
   type ReferenceRules,
   reals,
-  rearrange,
   type Value,
 } from "./value.js";
 
@@ -46,7 +46,7 @@ function gatherLayout(x: Shape, indices: Shape, axis: number, batch: number) {
 function gather(x: Value, indices: Value, axis: number, batch: number): Value {
   const layout = gatherLayout(x.shape, indices.shape, axis, batch);
   const last = x.shape[axis] - 1;
-  return rearrange(x, layout.shape, (index) => {
+  return copyElements(x, layout.shape, (index) => {
     if (last < 0) return null;
     const picked = Number(indices.data[layout.decider(index)]);
     return layout.source(index, Math.min(last, Math.max(0, picked)));

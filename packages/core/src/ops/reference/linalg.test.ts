@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type DType, isComplex, realOf, type Shape } from "../../graph/index.js";
-import { complex } from "./complex.js";
-import { adjoint, build, column, inner, type Matrix, multiply } from "./matrix.js";
+import * as c from "./complex.js";
+import { adjointMatrix, buildMatrix, column, inner, type Matrix, multiply } from "./matrix.js";
 import { threefry2x32 } from "./random.js";
 import { assertClose, aval, complexTensor, numbers, runAll, runOne, tensor } from "./testkit.js";
 import { complexes, fromComplexes, type Value } from "./value.js";
@@ -15,7 +15,7 @@ function noise(shape: Shape, dtype: DType, seed = 1): Value {
   const count = shape.reduce((n, d) => n * d, 1);
   const entries = Array.from({ length: count }, (_, i) => {
     const [r0, r1] = threefry2x32(seed, 0, i, 0);
-    return complex(r0 / 2 ** 31 - 1, isComplex(dtype) ? r1 / 2 ** 31 - 1 : 0);
+    return c.complex(r0 / 2 ** 31 - 1, isComplex(dtype) ? r1 / 2 ** 31 - 1 : 0);
   });
   return fromComplexes(dtype, shape, entries);
 }
@@ -23,7 +23,7 @@ function noise(shape: Shape, dtype: DType, seed = 1): Value {
 function toMatrix(value: Value): Matrix {
   const [rows, columns] = value.shape;
   const entries = complexes(value);
-  return build(rows, columns, (i, j) => entries[i * columns + j]);
+  return buildMatrix(rows, columns, (i, j) => entries[i * columns + j]);
 }
 
 const fromMatrix = (a: Matrix, dtype: DType): Value => fromComplexes(dtype, [a.length, a[0].length], a.flat());
@@ -33,11 +33,11 @@ function assertSame(a: Matrix, b: Matrix, tolerance = 1e-12): void {
   assertClose(flat(a), flat(b), tolerance);
 }
 
-const unit = (n: number): Matrix => build(n, n, (i, j) => complex(i === j ? 1 : 0));
+const unit = (n: number): Matrix => buildMatrix(n, n, (i, j) => c.complex(i === j ? 1 : 0));
 const orthonormalColumns = (a: Matrix, tolerance = 1e-13): void =>
-  assertSame(multiply(adjoint(a), a), unit(a[0]?.length ?? 0), tolerance);
+  assertSame(multiply(adjointMatrix(a), a), unit(a[0]?.length ?? 0), tolerance);
 const diagonal = (values: readonly number[]): Matrix =>
-  build(values.length, values.length, (i, j) => complex(i === j ? values[i] : 0));
+  buildMatrix(values.length, values.length, (i, j) => c.complex(i === j ? values[i] : 0));
 
 const eigh = (a: Value): Value[] =>
   runAll("eigh", {}, [a], [aval(a.shape.slice(0, -1), realOf(a.dtype)), aval(a.shape, a.dtype)]);
@@ -62,9 +62,9 @@ test("cholesky: known factor, reconstruction, and NaN where not positive definit
   assertClose(numbers(cholesky(tensor([2, 2], [4, 99, 2, 5], "float64"))), [2, 0, 1, 2], 0);
   for (const dtype of exactTypes) {
     const b = toMatrix(noise([5, 5], dtype));
-    const a = multiply(b, adjoint(b));
+    const a = multiply(b, adjointMatrix(b));
     const l = toMatrix(cholesky(fromMatrix(a, dtype)));
-    assertSame(multiply(l, adjoint(l)), a);
+    assertSame(multiply(l, adjointMatrix(l)), a);
     assert.ok(l.every((row, i) => row[i].re > 0 && row[i].im === 0 && row.slice(i + 1).every((z) => z.re === 0)));
   }
   const mixed = cholesky(tensor([2, 2, 2], [1, 2, 2, 1, 9, 0, 0, 1], "float32"));
@@ -75,17 +75,17 @@ test("cholesky: known factor, reconstruction, and NaN where not positive definit
 test("triangularSolve in all its forms reads one triangle only", () => {
   for (const dtype of exactTypes) {
     const full = toMatrix(noise([4, 4], dtype, 2)).map((row, i) =>
-      row.map((z, j) => (i === j ? complex(z.re + 3, z.im) : z)),
+      row.map((z, j) => (i === j ? c.complex(z.re + 3, z.im) : z)),
     );
     const x = toMatrix(noise([4, 3], dtype, 3));
     for (const lower of [true, false])
       for (const adjointed of [true, false])
         for (const unitDiagonal of [true, false]) {
-          const triangle = build(4, 4, (i, j) => {
-            if (i === j && unitDiagonal) return complex(1);
-            return i === j || i > j === lower ? full[i][j] : complex(0);
+          const triangle = buildMatrix(4, 4, (i, j) => {
+            if (i === j && unitDiagonal) return c.complex(1);
+            return i === j || i > j === lower ? full[i][j] : c.complex(0);
           });
-          const b = multiply(adjointed ? adjoint(triangle) : triangle, x);
+          const b = multiply(adjointed ? adjointMatrix(triangle) : triangle, x);
           const attrs = { lower, adjoint: adjointed, unit: unitDiagonal };
           const found = runOne(
             "triangularSolve",
@@ -127,8 +127,8 @@ test("eigh: Pauli matrices, ascending, with the phase that op.ts fixes", () => {
 test("eigh reconstructs, is orthonormal, reads the lower triangle, and fixes phases", () => {
   for (const dtype of exactTypes) {
     const half = toMatrix(noise([7, 7], dtype, 6));
-    const a = build(7, 7, (i, j) => complex(half[i][j].re + half[j][i].re, half[i][j].im - half[j][i].im));
-    const spoiled = a.map((row, i) => row.map((z, j) => (j > i ? complex(nan) : z)));
+    const a = buildMatrix(7, 7, (i, j) => c.complex(half[i][j].re + half[j][i].re, half[i][j].im - half[j][i].im));
+    const spoiled = a.map((row, i) => row.map((z, j) => (j > i ? c.complex(nan) : z)));
     const [values, vectors] = eigh(fromMatrix(spoiled, dtype));
     const v = toMatrix(vectors);
     const ascending = numbers(values);
@@ -137,7 +137,7 @@ test("eigh reconstructs, is orthonormal, reads the lower triangle, and fixes pha
       [...ascending].sort((p, q) => p - q),
     );
     orthonormalColumns(v);
-    assertSame(multiply(multiply(v, diagonal(ascending)), adjoint(v)), a, 1e-13);
+    assertSame(multiply(multiply(v, diagonal(ascending)), adjointMatrix(v)), a, 1e-13);
     for (let j = 0; j < 7; j++) {
       const entries = column(v, j);
       const sizes = entries.map((z) => Math.hypot(z.re, z.im));
@@ -157,7 +157,7 @@ test("eigh of degenerate, diagonal, zero, empty and non-finite matrices", () => 
   assertClose(numbers(eigh(tensor([2, 2], [0, 0, 0, 0]))[0]), [0, 0], 0);
   assert.equal(eigh(tensor([0, 0], []))[1].data.length, 0);
   assertClose(numbers(eigh(tensor([2, 2], [nan, 0, 0, 1]))[0]), [nan, nan], 0);
-  const hilbert = build(8, 8, (i, j) => complex(1 / (i + j + 1)));
+  const hilbert = buildMatrix(8, 8, (i, j) => c.complex(1 / (i + j + 1)));
   const found = numbers(eigh(fromMatrix(hilbert, "float64"))[0]);
   assertClose([found[0] / 1.11153896637244e-10, found[7]], [1, 1.69593899692194], 1e-5);
 });
@@ -184,7 +184,7 @@ test("qr: known, reconstruction for tall, square, wide and deficient", () => {
       });
     }
     const flat = fromMatrix(
-      build(4, 3, (i, j) => complex(j === 1 ? 0 : i + 1)),
+      buildMatrix(4, 3, (i, j) => c.complex(j === 1 ? 0 : i + 1)),
       dtype,
     );
     const [left, right] = qr(flat).map(toMatrix);
@@ -219,7 +219,7 @@ test("svd: known values, reconstruction, order, orthonormality", () => {
         [...sizes].sort((p, q) => q - p),
       );
       orthonormalColumns(toMatrix(u));
-      orthonormalColumns(adjoint(toMatrix(vh)));
+      orthonormalColumns(adjointMatrix(toMatrix(vh)));
       assertSame(multiply(multiply(toMatrix(u), diagonal(sizes)), toMatrix(vh)), toMatrix(a), 1e-13);
     }
   }
@@ -241,7 +241,7 @@ test("svd of rank-deficient matrices still has orthonormal factors", () => {
       const sizes = numbers(s);
       assert.equal(sizes.filter((x) => x > 1e-12).length, rank);
       orthonormalColumns(toMatrix(u));
-      orthonormalColumns(adjoint(toMatrix(vh)));
+      orthonormalColumns(adjointMatrix(toMatrix(vh)));
       assertSame(multiply(multiply(toMatrix(u), diagonal(sizes)), toMatrix(vh)), toMatrix(a), 1e-13);
     }
   }
@@ -274,5 +274,5 @@ test("float32 and complex64 are computed in double and rounded once", () => {
 });
 
 test("inner is conjugate-linear on the left", () => {
-  assert.deepEqual(inner([complex(0, 1)], [complex(0, 1)]), complex(1, 0));
+  assert.deepEqual(inner([c.complex(0, 1)], [c.complex(0, 1)]), c.complex(1, 0));
 });

@@ -1,10 +1,19 @@
 // Linear algebra over batches of matrices. Real and complex run through one complex code in double precision.
 import { type DType, numel, outputAvals, realOf, type Shape } from "../../graph/index.js";
-import { type Complex, complex } from "./complex.js";
-import { eigh } from "./eigen.js";
-import { eig } from "./eigen-general.js";
-import { cholesky, determinant, luWithOrder, type Matrix, qr, solve, triangularSolve } from "./matrix.js";
-import { svd } from "./svd.js";
+import type { Complex } from "./complex.js";
+import * as c from "./complex.js";
+import { hermitianEigenpairs } from "./eigen.js";
+import { generalEigenpairs } from "./eigen-general.js";
+import {
+  choleskyFactor,
+  determinant,
+  householderQr,
+  luWithOrder,
+  type Matrix,
+  solveMatrix,
+  solveTriangle,
+} from "./matrix.js";
+import { singularTriplets } from "./svd.js";
 import { complexes, fromComplexes, fromReals, type ReferenceRules, type Value } from "./value.js";
 
 const leading = (shape: Shape): Shape => shape.slice(0, -2);
@@ -27,7 +36,7 @@ const fromMatrices = (dtype: DType, shape: Shape, batch: readonly Matrix[]): Val
 const fromVectors = (dtype: DType, shape: Shape, batch: readonly (readonly number[])[]): Value =>
   fromReals(dtype, shape, batch.flat());
 
-const notANumber: Complex = complex(Number.NaN, Number.NaN);
+const notANumber: Complex = c.complex(Number.NaN, Number.NaN);
 const allNaN = (a: Matrix): Matrix => a.map((row) => row.map(() => notANumber));
 
 export const linalgRules: ReferenceRules<
@@ -37,14 +46,14 @@ export const linalgRules: ReferenceRules<
     fromMatrices(
       a.dtype,
       a.shape,
-      matrices(a).map((x) => cholesky(x) ?? allNaN(x)),
+      matrices(a).map((x) => choleskyFactor(x) ?? allNaN(x)),
     ),
   triangularSolve: ([a, b], { attrs }) => {
     const right = matrices(b);
     return fromMatrices(
       a.dtype,
       b.shape,
-      matrices(a).map((x, g) => triangularSolve(x, right[g], attrs)),
+      matrices(a).map((x, g) => solveTriangle(x, right[g], attrs)),
     );
   },
   solve: ([a, b]) => {
@@ -52,12 +61,12 @@ export const linalgRules: ReferenceRules<
     return fromMatrices(
       a.dtype,
       b.shape,
-      matrices(a).map((x, g) => solve(x, right[g]) ?? allNaN(right[g])),
+      matrices(a).map((x, g) => solveMatrix(x, right[g]) ?? allNaN(right[g])),
     );
   },
   det: ([a]) => fromComplexes(a.dtype, leading(a.shape), matrices(a).map(determinant)),
   eigh: ([a]) => {
-    const results = matrices(a).map(eigh);
+    const results = matrices(a).map(hermitianEigenpairs);
     return [
       fromVectors(
         realOf(a.dtype),
@@ -74,7 +83,7 @@ export const linalgRules: ReferenceRules<
   qr: ([a]) => {
     const [m, n] = a.shape.slice(-2);
     const k = Math.min(m, n);
-    const results = matrices(a).map(qr);
+    const results = matrices(a).map(householderQr);
     return [
       fromMatrices(
         a.dtype,
@@ -105,7 +114,7 @@ export const linalgRules: ReferenceRules<
   },
   eig: ([a], node) => {
     const [{ dtype }] = outputAvals(node);
-    const results = matrices(a).map(eig);
+    const results = matrices(a).map(generalEigenpairs);
     return [
       fromComplexes(
         dtype,
@@ -122,7 +131,7 @@ export const linalgRules: ReferenceRules<
   svd: ([a]) => {
     const [m, n] = a.shape.slice(-2);
     const k = Math.min(m, n);
-    const results = matrices(a).map(svd);
+    const results = matrices(a).map(singularTriplets);
     return [
       fromMatrices(
         a.dtype,

@@ -6,16 +6,18 @@ export type Matrix = c.Complex[][];
 /** Number of columns; 0 for a matrix without rows. */
 export const columnsOf = (a: Matrix): number => a[0]?.length ?? 0;
 
-export const build = (rows: number, columns: number, at: (i: number, j: number) => c.Complex): Matrix =>
+export const buildMatrix = (rows: number, columns: number, at: (i: number, j: number) => c.Complex): Matrix =>
   Array.from({ length: rows }, (_, i) => Array.from({ length: columns }, (_, j) => at(i, j)));
 
-export const identity = (n: number): Matrix => build(n, n, (i, j) => (i === j ? c.one : c.zero));
-export const adjoint = (a: Matrix): Matrix => build(columnsOf(a), a.length, (i, j) => c.conj(a[j][i]));
+export const identityMatrix = (n: number): Matrix => buildMatrix(n, n, (i, j) => (i === j ? c.one : c.zero));
+export const adjointMatrix = (a: Matrix): Matrix => buildMatrix(columnsOf(a), a.length, (i, j) => c.conj(a[j][i]));
 export const column = (a: Matrix, j: number): c.Complex[] => a.map((row) => row[j]);
 export const isFiniteMatrix = (a: Matrix): boolean => a.every((row) => row.every(c.isFiniteComplex));
 
 export function multiply(a: Matrix, b: Matrix): Matrix {
-  return build(a.length, columnsOf(b), (i, j) => a[i].reduce((sum, x, k) => c.add(sum, c.mul(x, b[k][j])), c.zero));
+  return buildMatrix(a.length, columnsOf(b), (i, j) =>
+    a[i].reduce((sum, x, k) => c.add(sum, c.mul(x, b[k][j])), c.zero),
+  );
 }
 
 /** <x, y>, conjugate-linear in x. */
@@ -25,7 +27,7 @@ export const inner = (x: readonly c.Complex[], y: readonly c.Complex[]): c.Compl
 export const largestSize = (x: readonly c.Complex[]): number => x.reduce((max, z) => Math.max(max, c.abs(z)), 0);
 
 /** Euclidean length; scaled, so that no square over- or underflows. */
-export function norm(x: readonly c.Complex[]): number {
+export function euclideanNorm(x: readonly c.Complex[]): number {
   const unit = largestSize(x);
   if (unit === 0) return 0;
   return unit * Math.sqrt(x.reduce((sum, z) => sum + c.abs2(c.complex(z.re / unit, z.im / unit)), 0));
@@ -35,9 +37,9 @@ export function norm(x: readonly c.Complex[]): number {
 const phaseOf = (z: c.Complex): c.Complex => (z.re === 0 && z.im === 0 ? c.one : c.sign(z));
 
 /** Lower factor of a Hermitian matrix, of which the lower triangle is read; null where it is not positive definite. */
-export function cholesky(a: Matrix): Matrix | null {
+export function choleskyFactor(a: Matrix): Matrix | null {
   const n = a.length;
-  const l = build(n, n, () => c.zero);
+  const l = buildMatrix(n, n, () => c.zero);
   for (let j = 0; j < n; j++) {
     const pivot = l[j].slice(0, j).reduce((rest, x) => rest - c.abs2(x), a[j][j].re);
     if (!(pivot > 0 && Number.isFinite(pivot))) return null;
@@ -58,7 +60,7 @@ interface Triangle {
 }
 
 /** a x = b, or a^H x = b, by substitution; the other triangle of a (and the diagonal, if `unit`) is not read. */
-export function triangularSolve(a: Matrix, b: Matrix, form: Triangle): Matrix {
+export function solveTriangle(a: Matrix, b: Matrix, form: Triangle): Matrix {
   const n = a.length;
   const at = (i: number, j: number): c.Complex => (form.adjoint ? c.conj(a[j][i]) : a[i][j]);
   const forward = form.lower !== form.adjoint;
@@ -108,12 +110,12 @@ function lu(a: Matrix): Lu | null {
 }
 
 /** a x = b; null where a is singular. */
-export function solve(a: Matrix, b: Matrix): Matrix | null {
+export function solveMatrix(a: Matrix, b: Matrix): Matrix | null {
   const factored = lu(a);
   if (factored === null) return null;
   const permuted = factored.rows.map((row) => b[row]);
-  const y = triangularSolve(factored.factors, permuted, { lower: true, adjoint: false, unit: true });
-  return triangularSolve(factored.factors, y, { lower: false, adjoint: false, unit: false });
+  const y = solveTriangle(factored.factors, permuted, { lower: true, adjoint: false, unit: true });
+  return solveTriangle(factored.factors, y, { lower: false, adjoint: false, unit: false });
 }
 
 export function determinant(a: Matrix): c.Complex {
@@ -135,14 +137,14 @@ function reflect(a: Matrix, v: readonly c.Complex[], start: number): void {
 }
 
 /** Householder's thin q r, with the diagonal of r made real and >= 0. */
-export function qr(a: Matrix): { q: Matrix; r: Matrix } {
+export function householderQr(a: Matrix): { q: Matrix; r: Matrix } {
   const [m, n] = [a.length, columnsOf(a)];
   const k = Math.min(m, n);
   const work = a.map((row) => [...row]);
   const reflectors: (c.Complex[] | null)[] = [];
   for (let j = 0; j < k; j++) {
     const x = column(work.slice(j), j);
-    const length = norm(x);
+    const length = euclideanNorm(x);
     if (length === 0) {
       reflectors.push(null);
       continue;
@@ -154,7 +156,7 @@ export function qr(a: Matrix): { q: Matrix; r: Matrix } {
     for (let i = j + 1; i < m; i++) work[i][j] = c.zero;
     reflectors.push(v);
   }
-  const q = build(m, k, (i, j) => (i === j ? c.one : c.zero));
+  const q = buildMatrix(m, k, (i, j) => (i === j ? c.one : c.zero));
   for (let j = k - 1; j >= 0; j--) {
     const v = reflectors[j];
     if (v !== null) reflect(q, v, j);

@@ -1,6 +1,6 @@
 // Ops that only move elements: each says where an element of the result comes from.
 import { numel } from "../../graph/index.js";
-import { block, joinBlocks, linearIndex, type ReferenceRules, rearrange, type Value } from "./value.js";
+import { copyBlock, copyElements, joinBlocks, linearIndex, type ReferenceRules, type Value } from "./value.js";
 
 function concat(inputs: readonly Value[], axis: number): Value {
   const first = inputs[0];
@@ -11,7 +11,7 @@ function concat(inputs: readonly Value[], axis: number): Value {
   for (let row = 0; row < rows; row++) {
     for (const x of inputs) {
       const part = x.shape.slice(axis);
-      blocks.push(block(x, row * numel(part), part));
+      blocks.push(copyBlock(x, row * numel(part), part));
     }
   }
   return joinBlocks(first.dtype, shape, blocks);
@@ -22,7 +22,7 @@ export const movementRules: ReferenceRules<"reshape" | "permute" | "expand" | "s
   permute: ([x], { attrs }) => {
     const shape = attrs.axes.map((axis) => x.shape[axis]);
     const from = new Array<number>(shape.length);
-    return rearrange(x, shape, (index) => {
+    return copyElements(x, shape, (index) => {
       attrs.axes.forEach((axis, i) => {
         from[axis] = index[i];
       });
@@ -30,7 +30,7 @@ export const movementRules: ReferenceRules<"reshape" | "permute" | "expand" | "s
     });
   },
   expand: ([x], { attrs }) =>
-    rearrange(x, attrs.shape, (index) =>
+    copyElements(x, attrs.shape, (index) =>
       linearIndex(
         x.shape,
         index.map((i, axis) => (x.shape[axis] === 1 ? 0 : i)),
@@ -38,7 +38,7 @@ export const movementRules: ReferenceRules<"reshape" | "permute" | "expand" | "s
     ),
   slice: ([x], { attrs: { start, stop, step } }) => {
     const shape = start.map((from, axis) => Math.max(0, Math.ceil((stop[axis] - from) / step[axis])));
-    return rearrange(x, shape, (index) =>
+    return copyElements(x, shape, (index) =>
       linearIndex(
         x.shape,
         index.map((i, axis) => start[axis] + i * step[axis]),
@@ -47,13 +47,13 @@ export const movementRules: ReferenceRules<"reshape" | "permute" | "expand" | "s
   },
   pad: ([x], { attrs: { low, high } }) => {
     const shape = x.shape.map((d, axis) => low[axis] + d + high[axis]);
-    return rearrange(x, shape, (index) => {
+    return copyElements(x, shape, (index) => {
       const from = index.map((i, axis) => i - low[axis]);
       return from.every((i, axis) => i >= 0 && i < x.shape[axis]) ? linearIndex(x.shape, from) : null;
     });
   },
   flip: ([x], { attrs: { axes } }) =>
-    rearrange(x, x.shape, (index) =>
+    copyElements(x, x.shape, (index) =>
       linearIndex(
         x.shape,
         index.map((i, axis) => (axes.includes(axis) ? x.shape[axis] - 1 - i : i)),

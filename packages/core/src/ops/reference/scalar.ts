@@ -2,20 +2,20 @@
 import { type DType, roundEven } from "../../graph/index.js";
 
 /** Halves to even; results of zero keep the sign of x. */
-export function round(x: number): number {
+export function roundToEven(x: number): number {
   const rounded = roundEven(x);
   return rounded === 0 && (x < 0 || Object.is(x, -0)) ? -0 : rounded;
 }
 
 /** x^y as in C: 1^y and (+-1)^inf are 1, where JavaScript says NaN. */
-export function pow(x: number, y: number): number {
+export function realPower(x: number, y: number): number {
   if (x === 1) return 1;
   if (x === -1 && Math.abs(y) === Number.POSITIVE_INFINITY) return 1;
   return x ** y;
 }
 
 /** Remainder with the sign of the divisor. */
-export function mod(x: number, y: number): number {
+export function floorMod(x: number, y: number): number {
   const rest = x % y;
   if (rest === 0) return y < 0 || Object.is(y, -0) ? -0 : 0;
   return rest < 0 !== y < 0 ? rest + y : rest;
@@ -83,7 +83,7 @@ export function powInteger(x: bigint, y: bigint): bigint {
 }
 
 /** The quotient rounded down, from the exact remainder: the rounded quotient of 1 and 0.1 is 10, but 0.1 is more than a tenth. */
-export function floorDivide(x: number, y: number): number {
+export function floorQuotient(x: number, y: number): number {
   if (y === 0) return x / y;
   const rest = x % y;
   const quotient = (x - rest) / y - (rest !== 0 && rest < 0 !== y < 0 ? 1 : 0);
@@ -122,12 +122,12 @@ function erfSeries(x: number): number {
   return (2 / Math.sqrt(Math.PI)) * gaussian(x) * sum;
 }
 
-export function erf(x: number): number {
+export function realErf(x: number): number {
   if (Math.abs(x) < 0.5 || Number.isNaN(x)) return erfSeries(x);
   return Math.sign(x) * (1 - erfcTail(Math.abs(x)));
 }
 
-export function erfc(x: number): number {
+export function realErfc(x: number): number {
   if (Math.abs(x) < 0.5 || Number.isNaN(x)) return 1 - erfSeries(x);
   return x > 0 ? erfcTail(x) : 2 - erfcTail(-x);
 }

@@ -2,16 +2,16 @@
 import * as c from "./complex.js";
 import { diagonalizing, rotateColumns } from "./eigen.js";
 import {
-  adjoint,
-  build,
+  adjointMatrix,
+  buildMatrix,
   column,
   columnsOf,
-  identity,
+  euclideanNorm,
+  identityMatrix,
   inner,
   isFiniteMatrix,
   largestSize,
   type Matrix,
-  norm,
 } from "./matrix.js";
 
 interface Svd {
@@ -33,7 +33,7 @@ function orthogonalTo(others: readonly (readonly c.Complex[])[], length: number)
       const along = inner(other, vector);
       vector = vector.map((x, i) => c.sub(x, c.mul(along, other[i])));
     }
-    const size = norm(vector);
+    const size = euclideanNorm(vector);
     vector = vector.map((x) => c.scale(x, 1 / size));
   }
   return vector;
@@ -46,7 +46,7 @@ function tallSvd(a: Matrix): Svd {
   const largest = largestSize(a.flat());
   const factor = largest === 0 ? 1 : largest;
   const work = a.map((row) => row.map((x) => c.complex(x.re / factor, x.im / factor)));
-  const v = identity(n);
+  const v = identityMatrix(n);
   for (let sweep = 0, rotated = true; rotated && sweep < maxSweeps; sweep++) {
     rotated = false;
     for (let p = 0; p < n; p++) {
@@ -55,7 +55,7 @@ function tallSvd(a: Matrix): Svd {
         const overlap = inner(left, right);
         const size = c.abs(overlap);
         // A column of length below epsilon is noise that no rotation makes orthogonal; it is replaced further down.
-        if (size === 0 || size <= epsilon * Math.max(norm(left) * norm(right), epsilon)) continue;
+        if (size === 0 || size <= epsilon * Math.max(euclideanNorm(left) * euclideanNorm(right), epsilon)) continue;
         rotated = true;
         const rotation = diagonalizing(inner(left, left).re, inner(right, right).re, overlap);
         rotateColumns(work, p, q, rotation);
@@ -64,7 +64,7 @@ function tallSvd(a: Matrix): Svd {
     }
   }
   const columns = Array.from({ length: n }, (_, j) => column(work, j));
-  const lengths = columns.map(norm);
+  const lengths = columns.map(euclideanNorm);
   const order = lengths.map((_, j) => j).sort((i, j) => lengths[j] - lengths[i] || i - j);
   const noise = Math.max(m, n) * epsilon * (lengths[order[0]] ?? 0);
   const u: c.Complex[][] = [];
@@ -73,21 +73,21 @@ function tallSvd(a: Matrix): Svd {
     else u.push(orthogonalTo(u, m));
   }
   return {
-    u: build(m, n, (i, j) => u[j][i]),
+    u: buildMatrix(m, n, (i, j) => u[j][i]),
     s: order.map((j) => lengths[j] * factor),
-    vh: build(n, n, (i, j) => c.conj(v[j][order[i]])),
+    vh: buildMatrix(n, n, (i, j) => c.conj(v[j][order[i]])),
   };
 }
 
 /** Thin: u m x k, s descending, vh k x n. Everything is NaN where the matrix is not finite. */
-export function svd(a: Matrix): Svd {
+export function singularTriplets(a: Matrix): Svd {
   const [m, n] = [a.length, columnsOf(a)];
   const k = Math.min(m, n);
   if (!isFiniteMatrix(a)) {
     const nan = () => c.complex(Number.NaN, Number.NaN);
-    return { u: build(m, k, nan), s: new Array<number>(k).fill(Number.NaN), vh: build(k, n, nan) };
+    return { u: buildMatrix(m, k, nan), s: new Array<number>(k).fill(Number.NaN), vh: buildMatrix(k, n, nan) };
   }
   if (m >= n) return tallSvd(a);
-  const { u, s, vh } = tallSvd(adjoint(a));
-  return { u: adjoint(vh), s, vh: adjoint(u) };
+  const { u, s, vh } = tallSvd(adjointMatrix(a));
+  return { u: adjointMatrix(vh), s, vh: adjointMatrix(u) };
 }

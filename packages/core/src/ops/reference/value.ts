@@ -182,7 +182,7 @@ export function linearIndex(shape: Shape, index: readonly number[]): number {
 }
 
 /** A new tensor whose every element is copied, bit by bit, from a position of the old one, or zero where that is null. */
-export function rearrange(
+export function copyElements(
   value: Value,
   shape: Shape,
   source: (index: readonly number[], linear: number) => number | null,
@@ -199,7 +199,7 @@ export function rearrange(
 }
 
 /** The elements [start, start + numel(shape)) as a tensor of that shape, copied. */
-export function block(value: Value, start: number, shape: Shape): Value {
+export function copyBlock(value: Value, start: number, shape: Shape): Value {
   const perElement = isComplex(value.dtype) ? 2 : 1;
   const data = value.data.slice(start * perElement, (start + numel(shape)) * perElement) as Storage;
   return { shape, dtype: value.dtype, data };

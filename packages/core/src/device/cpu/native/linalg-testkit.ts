@@ -8,7 +8,7 @@ import { join } from "node:path";
 import koffi, { type LibraryHandle } from "koffi";
 import { type DType, makeStorage, numel, realOf, type Shape } from "../../../graph/index.js";
 import * as c from "../../../ops/reference/complex.js";
-import { adjoint, build, identity, type Matrix, multiply } from "../../../ops/reference/matrix.js";
+import { adjointMatrix, buildMatrix, identityMatrix, type Matrix, multiply } from "../../../ops/reference/matrix.js";
 import { complexes, fromComplexes, type Value } from "../../../ops/reference/value.js";
 import { nativeSource } from "../../native-source.js";
 import { unitsOf } from "../native-units.js";
@@ -104,16 +104,16 @@ function random(): number {
   seed = (Math.imul(seed, 1664525) + 1013904223) | 0;
   return (seed >>> 8) / 2 ** 23 - 1;
 }
-export const randomMatrix = (m: number, n: number): Matrix => build(m, n, () => c.complex(random(), random()));
+export const randomMatrix = (m: number, n: number): Matrix => buildMatrix(m, n, () => c.complex(random(), random()));
 export const plus = (a: Matrix, b: Matrix, factor = 1): Matrix =>
   a.map((row, i) => row.map((x, j) => c.add(x, c.scale(b[i][j], factor))));
 export const hermitian = (n: number): Matrix => {
   const a = randomMatrix(n, n);
-  return plus(a, adjoint(a));
+  return plus(a, adjointMatrix(a));
 };
 export const definite = (n: number): Matrix => {
   const a = randomMatrix(n, n);
-  return plus(multiply(a, adjoint(a)), identity(n), n / 4);
+  return plus(multiply(a, adjointMatrix(a)), identityMatrix(n), n / 4);
 };
 
 /** Matrices as the dtype holds them: rounded, and without imaginary parts where it has none. */
@@ -123,7 +123,7 @@ export const empty = (dtype: DType, shape: Shape): Value => ({ dtype, shape, dat
 export function unpack(value: Value): Matrix[] {
   const [batch, m, n] = value.shape;
   const all = complexes(value);
-  return Array.from({ length: batch }, (_, g) => build(m, n, (i, j) => all[(g * m + i) * n + j]));
+  return Array.from({ length: batch }, (_, g) => buildMatrix(m, n, (i, j) => all[(g * m + i) * n + j]));
 }
 
 function call(op: keyof typeof signatures, outputs: Value[], inputs: readonly Value[], ...numbers: number[]): Value[] {
@@ -198,7 +198,7 @@ export const closeValue = (actual: Value, expected: Value, tolerance: number, wh
   close(complexes(actual), complexes(expected), tolerance, what);
 
 const orthonormalColumns = (a: Matrix, columns: number, tolerance: number, what: string): void =>
-  closeMatrix(multiply(adjoint(a), a), identity(columns), tolerance, `${what}: orthonormal`);
+  closeMatrix(multiply(adjointMatrix(a), a), identityMatrix(columns), tolerance, `${what}: orthonormal`);
 export const scaledColumns = (a: Matrix, by: readonly number[]): Matrix =>
   a.map((row) => row.map((x, j) => c.scale(x, by[j])));
 export const vectorOf = (value: Value, g: number): number[] => {
@@ -215,13 +215,13 @@ export function checkEigh(a: Value, tolerance: number, what: string): Value[] {
   unpack(a).forEach((matrix, g) => {
     const values = vectorOf(w, g);
     const vectors = unpack(v)[g];
-    const full = build(matrix.length, matrix.length, (i, j) => {
+    const full = buildMatrix(matrix.length, matrix.length, (i, j) => {
       if (i === j) return c.complex(matrix[i][i].re);
       return i > j ? matrix[i][j] : c.conj(matrix[j][i]);
     });
     assert.ok(isSorted(values, 1), `${what}: ascending`);
     orthonormalColumns(vectors, values.length, tolerance, what);
-    const again = multiply(scaledColumns(vectors, values), adjoint(vectors));
+    const again = multiply(scaledColumns(vectors, values), adjointMatrix(vectors));
     closeMatrix(again, full, tolerance, `${what}: v w v^H`);
     for (let j = 0; j < values.length; j++) {
       const column = vectors.map((row) => row[j]);
@@ -242,7 +242,7 @@ export function checkSvd(a: Value, tolerance: number, what: string): Value[] {
     const values = vectorOf(s, g);
     assert.ok(isSorted(values, -1) && values.every((x) => x >= 0), `${what}: descending`);
     orthonormalColumns(unpack(u)[g], values.length, tolerance, `${what} u`);
-    orthonormalColumns(adjoint(unpack(vh)[g]), values.length, tolerance, `${what} v`);
+    orthonormalColumns(adjointMatrix(unpack(vh)[g]), values.length, tolerance, `${what} v`);
     closeMatrix(multiply(scaledColumns(unpack(u)[g], values), unpack(vh)[g]), matrix, tolerance, `${what}: u s vh`);
   });
   return [u, s, vh];

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type DType, isComplex, numel, realOf } from "../../../graph/index.js";
 import * as c from "../../../ops/reference/complex.js";
-import { adjoint, build, identity, type Matrix, multiply } from "../../../ops/reference/matrix.js";
+import { adjointMatrix, buildMatrix, identityMatrix, type Matrix, multiply } from "../../../ops/reference/matrix.js";
 import { aval, runAll } from "../../../ops/reference/testkit.js";
 import { complexes, type Value } from "../../../ops/reference/value.js";
 import {
@@ -89,7 +89,7 @@ for (const backend of backends) {
         const attrs = { lower: (form & 1) > 0, adjoint: (form & 2) > 0, unit: (form & 4) > 0 };
         // Small off the diagonal, or a unit triangle of this size would be hopelessly ill-conditioned.
         const matrices = many(batch, () =>
-          plus(scaledColumns(randomMatrix(n, n), new Array(n).fill(1 / n)), identity(n)),
+          plus(scaledColumns(randomMatrix(n, n), new Array(n).fill(1 / n)), identityMatrix(n)),
         );
         for (const matrix of matrices)
           for (let i = 0; i < n; i++) {
@@ -112,7 +112,7 @@ for (const backend of backends) {
     each("solve and det", (dtype, n, batch, what) => {
       // The largest entries lie on the other diagonal: nothing goes without swaps of rows. A zero row has no inverse.
       const size = 1 + 1.5 * Math.sqrt(n);
-      const matrices = many(batch, () => plus(identity(n), randomMatrix(n, n), 1 / size).reverse());
+      const matrices = many(batch, () => plus(identityMatrix(n), randomMatrix(n, n), 1 / size).reverse());
       if (batch > 1) matrices[1][n - 1] = matrices[1][n - 1].map(() => c.zero);
       const a = pack(dtype, n, n, matrices);
       for (const k of [1, 3]) {
@@ -148,9 +148,9 @@ for (const backend of backends) {
       const [q] = run.qr(pack(dtype, n, n, [randomMatrix(n, n)]));
       const columns = unpack(q)[0];
       const spectrum = Array.from({ length: n }, (_, i) => (i < n / 2 ? 1 : 3));
-      const projectors = multiply(scaledColumns(columns, spectrum), adjoint(columns));
-      const diagonal = build(n, n, (i, j) => c.complex(i === j ? n - i : 0));
-      const none = build(n, n, () => c.zero);
+      const projectors = multiply(scaledColumns(columns, spectrum), adjointMatrix(columns));
+      const diagonal = buildMatrix(n, n, (i, j) => c.complex(i === j ? n - i : 0));
+      const none = buildMatrix(n, n, () => c.zero);
       const a = pack(
         dtype,
         n,
@@ -229,7 +229,7 @@ for (const backend of backends) {
       ]) {
         const product = (): Matrix =>
           rank === 0
-            ? build(rows, columns, () => c.zero)
+            ? buildMatrix(rows, columns, () => c.zero)
             : multiply(held(dtype, rows, rank), held(dtype, rank, columns));
         const a = pack(dtype, rows, columns, many(batch, product));
         checkQr(a, precision(dtype), `${what} ${rows}x${columns}`);
@@ -254,7 +254,7 @@ for (const backend of backends) {
       use();
       for (const dtype of dtypes)
         for (const n of [3, 8, 17]) {
-          const hilbert = build(n, n, (i, j) => c.complex(1 / (i + j + 1), i === j ? 0 : (i - j) * 1e-3));
+          const hilbert = buildMatrix(n, n, (i, j) => c.complex(1 / (i + j + 1), i === j ? 0 : (i - j) * 1e-3));
           const a = pack(
             dtype,
             n,
@@ -309,7 +309,7 @@ for (const backend of backends) {
             dtype,
             4,
             4,
-            many(2, () => scaled(plus(randomMatrix(4, 4), identity(4), 2))),
+            many(2, () => scaled(plus(randomMatrix(4, 4), identityMatrix(4), 2))),
           );
           const b = pack(
             dtype,
@@ -383,7 +383,7 @@ test("a large batch is divided among the threads that were set, a small one is n
       "float64",
       8,
       8,
-      many(batch, () => identity(8)),
+      many(batch, () => identityMatrix(8)),
     );
     const before = native!.regions();
     native!.set_threads(3);
