@@ -27,9 +27,7 @@ if (address !== "") {
 
 export {
   CpuDevice,
-  type CpuOptions,
   CudaDevice,
-  type CudaOptions,
   type Device,
   type DeviceMemory,
   type DeviceTraits,

@@ -2,6 +2,6 @@
 export { FileError } from "./file.js";
 export type { ArraySource, HostArray, LazyArray } from "./host.js";
 export { type NpyFile, openNpy, readNpy, writeNpy } from "./npy.js";
-export { type NpzFile, type NpzReadOptions, type NpzWriteOptions, openNpz, readNpz, writeNpz } from "./npz.js";
+export { type NpzFile, openNpz, readNpz, writeNpz } from "./npz.js";
 export { openSafetensors, readSafetensors, type SafetensorsFile, writeSafetensors } from "./safetensors.js";
 export { load, save } from "./tensors.js";

@@ -8,8 +8,8 @@ import { npyHeader } from "./npy-header.js";
 import { openEntry, type PlacedEntry, readDirectory } from "./zip.js";
 import { ZipWriter } from "./zip-writer.js";
 
-/** Limits for reading .npz archives. */
-export interface NpzReadOptions {
+/** Limits for reading .npz archives. @inline */
+interface NpzReadOptions {
   /** Maximum number of decompressed bytes; by default the memory of this machine. */
   maxBytes?: number;
 }
@@ -89,8 +89,8 @@ export async function readNpz(path: string, options: NpzReadOptions = {}): Promi
   }
 }
 
-/** Options of {@link writeNpz}. */
-export interface NpzWriteOptions {
+/** Options of {@link writeNpz}. @inline */
+interface NpzWriteOptions {
   /** Compresses the arrays. Off by default, because weights hardly shrink and reading is ten times slower. */
   compress?: boolean;
 }

@@ -15,16 +15,16 @@ export interface Attention {
   out_proj: Linear;
 }
 
-/** Initialization options of {@link attention}. */
-export interface AttentionInit {
+/** Initialization options of {@link attention}. @inline */
+interface AttentionInit {
   /** Width of queries, keys and values. */
   width: number;
   /** Dtype of the parameters; float32 by default. */
   dtype?: DType;
 }
 
-/** Call options of {@link attention}. */
-export interface MultiHeadAttentionOptions {
+/** Call options of {@link attention}. @inline */
+interface MultiHeadAttentionOptions {
   /** Number of heads; divides the width. */
   heads: number;
   /** Source of keys and values [..., length, width]; x by default. */

@@ -42,8 +42,8 @@ export interface TextClassifierInit {
   dtype?: DType;
 }
 
-/** Call options of {@link textClassifier}. */
-export interface TextClassifierOptions {
+/** Call options of {@link textClassifier}. @inline */
+interface TextClassifierOptions {
   /** Number of attention heads, as at initialization. */
   heads: number;
   /** Activation of the feed-forward part. */

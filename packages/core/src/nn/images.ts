@@ -24,8 +24,8 @@ export interface Conv {
   bias?: Tensor;
 }
 
-/** Initialization options of {@link conv}. */
-export interface ConvInit {
+/** Initialization options of {@link conv}. @inline */
+interface ConvInit {
   /** Channels of the input. */
   in: number;
   /** Channels of the output. */
@@ -77,8 +77,8 @@ export interface BatchNormState {
   variance: Tensor;
 }
 
-/** Options of {@link batchNorm}. */
-export interface BatchNormApply {
+/** Options of {@link batchNorm}. @inline */
+interface BatchNormApply {
   /** The running statistics. */
   state: BatchNormState;
   /** Normalize by the batch and update the statistics, or normalize by the statistics. */

@@ -23,8 +23,8 @@ export interface Linear {
   bias?: Tensor;
 }
 
-/** Initialization options of {@link linear}. */
-export interface LinearOptions {
+/** Initialization options of {@link linear}. @inline */
+interface LinearOptions {
   /** Width of the input. */
   in: number;
   /** Width of the output. */
@@ -72,8 +72,8 @@ export interface Embedding {
   weight: Tensor;
 }
 
-/** Initialization options of {@link embedding}. */
-export interface EmbeddingOptions {
+/** Initialization options of {@link embedding}. @inline */
+interface EmbeddingOptions {
   /** Number of rows of the table. */
   vocabulary: number;
   /** Width of a row. */
@@ -107,8 +107,8 @@ export interface LayerNorm {
   bias: Tensor;
 }
 
-/** Initialization options of {@link layerNorm}. */
-export interface LayerNormOptions {
+/** Initialization options of {@link layerNorm}. @inline */
+interface LayerNormOptions {
   /** Size of the last axis, which is normalized. */
   width: number;
   /** Dtype of the parameters; float32 by default. */
@@ -133,6 +133,8 @@ export const layerNorm = {
 /**
  * Dropout rate, and the key of the mask. Without a key (evaluation) nothing is dropped. With one key per example ([batch, 2] for
  * x [batch, ...]) the mask of an example does not depend on its batch.
+ *
+ * @inline
  */
 export interface DropoutOptions {
   /** Probability that an element becomes zero. */

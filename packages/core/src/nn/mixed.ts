@@ -4,8 +4,8 @@ import { checkOptions, type DType, DTypeError, isHalf } from "../graph/index.js"
 import type { Tensor } from "../tensor/index.js";
 import { mapNamed } from "./state.js";
 
-/** Options of {@link castParameters}. */
-export interface CastOptions {
+/** Options of {@link castParameters}. @inline */
+interface CastOptions {
   /**
    * Parameters that are not cast, by dotted name. By default norms (computed in float32) and embeddings (rows are cast after
    * the lookup, instead of the whole table in every step).

@@ -15,8 +15,8 @@ export interface Recurrent {
   bias_hh_l0?: Tensor;
 }
 
-/** Initialization options of {@link lstm} and {@link gru}. */
-export interface RecurrentOptions {
+/** Initialization options of {@link lstm} and {@link gru}. @inline */
+interface RecurrentOptions {
   /** Width of the input. */
   in: number;
   /** Width of the state and of the output. */

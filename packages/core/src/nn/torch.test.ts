@@ -27,7 +27,7 @@ interface LayerCase {
 const attentionCase = (
   name: string,
   inputs: () => Record<string, Tensor>,
-  extra: (inputs: Record<string, Tensor>) => Partial<nn.MultiHeadAttentionOptions> = () => ({}),
+  extra: (inputs: Record<string, Tensor>) => Partial<Parameters<typeof nn.attention.apply>[2]> = () => ({}),
 ): LayerCase => ({
   name: `attention, ${name}`,
   kind: "attention",

@@ -28,8 +28,8 @@ export interface EncoderLayer {
   norm2: LayerNorm;
 }
 
-/** Initialization options of {@link encoderLayer}. */
-export interface EncoderLayerInit {
+/** Initialization options of {@link encoderLayer}. @inline */
+interface EncoderLayerInit {
   /** Width of the layer. */
   width: number;
   /** Number of attention heads; divides the width. */
@@ -40,8 +40,8 @@ export interface EncoderLayerInit {
   dtype?: DType;
 }
 
-/** Call options of {@link encoderLayer} and {@link encoder}. */
-export interface EncoderLayerOptions {
+/** Call options of {@link encoderLayer} and {@link encoder}. @inline */
+interface EncoderLayerOptions {
   /** Number of attention heads, as at initialization. */
   heads: number;
   /** Activation of the feed-forward part. */
@@ -120,8 +120,8 @@ export interface Encoder {
   norm?: LayerNorm;
 }
 
-/** Initialization options of {@link encoder}. */
-export interface EncoderInit extends EncoderLayerInit {
+/** Initialization options of {@link encoder}. @inline */
+interface EncoderInit extends EncoderLayerInit {
   /** Number of layers. */
   layers: number;
   /** Adds a norm after the last layer, as pre-norm encoders need. */

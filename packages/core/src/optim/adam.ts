@@ -15,8 +15,8 @@ import {
   zerosOf,
 } from "./common.js";
 
-/** Options of {@link adam} and {@link adamW}. */
-export interface AdamOptions {
+/** Options of {@link adam} and {@link adamW}. @inline */
+interface AdamOptions {
   /** A number, a tensor, or a function of the step. */
   learningRate?: LearningRate;
   /** Decay of the running mean of gradients and of their squares. */

@@ -16,8 +16,8 @@ import {
   zerosOf,
 } from "./common.js";
 
-/** Options of the adaptive optimizers; each has those that its description names. */
-export interface AdaptiveOptions {
+/** Options of the adaptive optimizers; each has those that its description names. @inline */
+interface AdaptiveOptions {
   /** A number, a tensor, or a function of the step. */
   learningRate?: LearningRate;
   /** Decay of the running mean of gradients and of their squares. */

@@ -6,8 +6,8 @@ import { checkOptions } from "../graph/index.js";
 import { type Tensor, tensor, treeLeaves, treeMap, where } from "../tensor/index.js";
 import { type Optimizer, requireNumber } from "./common.js";
 
-/** Options of {@link lossScaled}. */
-export interface LossScalingOptions {
+/** Options of {@link lossScaled}. @inline */
+interface LossScalingOptions {
   /** The scale of the first step. */
   initial?: number;
   /** Factor of the scale after an overflow. */

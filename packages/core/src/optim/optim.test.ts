@@ -194,7 +194,7 @@ describe("error messages", () => {
 });
 
 test("schedules: warm-up in a straight line, then constant, linear or cosine; numbers and tensors agree", () => {
-  const at = (shape: optim.ScheduleShape, step: number): number =>
+  const at = (shape: (typeof optim.scheduleShapes)[number], step: number): number =>
     optim.schedule({ shape, learningRate: 2, warmupSteps: 4, totalSteps: 14, minRatio: 0.1 })(step);
   assert.deepEqual(
     [1, 2, 4, 5].map((s) => at("cosine", s)),

@@ -13,8 +13,8 @@ import {
   zerosOf,
 } from "./common.js";
 
-/** Options of {@link rmsprop}. */
-export interface RmspropOptions {
+/** Options of {@link rmsprop}. @inline */
+interface RmspropOptions {
   /** A number, a tensor, or a function of the step; 0.01 by default. */
   learningRate?: LearningRate;
   /** Decay of the running mean of squared gradients. */

@@ -7,11 +7,11 @@ import { requireNumber } from "./common.js";
 
 /** Names of the schedule shapes. */
 export const scheduleShapes = ["constant", "linear", "cosine"] as const;
-/** Shape of a schedule after the warm-up. */
-export type ScheduleShape = (typeof scheduleShapes)[number];
+/** Shape of a schedule after the warm-up. @inline */
+type ScheduleShape = (typeof scheduleShapes)[number];
 
-/** Options of {@link schedule}. */
-export interface LearningRateScheduleOptions {
+/** Options of {@link schedule}. @inline */
+interface LearningRateScheduleOptions {
   /** How the rate falls after the warm-up. */
   shape?: ScheduleShape;
   /** The rate after the warm-up. */
@@ -105,8 +105,8 @@ export function schedule(options: LearningRateScheduleOptions): LearningRateSche
     step instanceof Tensor ? ofTensor(step) : ofNumber(step)) as LearningRateSchedule;
 }
 
-/** Options of {@link decay}. */
-export interface DecayOptions {
+/** Options of {@link decay}. @inline */
+interface DecayOptions {
   /** The rate of the first step. */
   learningRate: number;
   /** Factor of the rate per `every` steps. */

@@ -13,8 +13,8 @@ import {
   zerosOf,
 } from "./common.js";
 
-/** Options of {@link sgd}. */
-export interface SgdOptions {
+/** Options of {@link sgd}. @inline */
+interface SgdOptions {
   /** A number, a tensor, or a function of the step. */
   learningRate: LearningRate;
   /** Decay of the running sum of gradients; 0 means no momentum. */

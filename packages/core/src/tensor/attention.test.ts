@@ -15,7 +15,7 @@ const numbers = (shape: number[], seed: number): weft.Tensor => weft.randn(shape
 
 type Attend = (q: weft.Tensor, k: weft.Tensor, v: weft.Tensor) => weft.Tensor;
 const bySegments =
-  (options: weft.AttentionOptions): Attend =>
+  (options: NonNullable<Parameters<typeof weft.scaledDotProductAttention>[3]>): Attend =>
   (q, k, v) => {
     let at = 0;
     const parts = lengths.map((n) => {

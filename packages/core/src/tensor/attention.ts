@@ -33,8 +33,8 @@ import { type ProductOptions, productPrecision } from "./precision.js";
 import type { Key } from "./random.js";
 import { Tensor } from "./tensor.js";
 
-/** Options of {@link scaledDotProductAttention} and {@link packedAttention}. */
-export interface AttentionOptions extends ProductOptions {
+/** Options of {@link scaledDotProductAttention} and {@link packedAttention}. @inline */
+interface AttentionOptions extends ProductOptions {
   /**
    * Broadcasts to [..., heads, queries, keys]. bool: true where a query may attend to a key (fully masked queries
    * give zeros). Float: added to the scores.

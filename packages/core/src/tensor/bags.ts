@@ -13,8 +13,8 @@ import { permute, reshape } from "./shape.js";
 import { searchsorted } from "./statistics.js";
 import type { Tensor } from "./tensor.js";
 
-/** Options of {@link embeddingBag}. */
-export interface EmbeddingBagOptions {
+/** Options of {@link embeddingBag}. @inline */
+interface EmbeddingBagOptions {
   /** How the rows of a bag are combined; "mean" by default. A bag without rows is 0. */
   mode?: "sum" | "mean" | "max";
   /** Where every bag begins in a vector of ids, ascending from 0. */
@@ -110,8 +110,8 @@ export function maxPoolIndices2d(x: Tensor, options: Omit<PoolOptions, "channels
   return row.mul(width).add(column);
 }
 
-/** Options of {@link maxUnpool2d}: those of the pooling, and the size of the result where it is not the smallest possible one. */
-export interface UnpoolOptions {
+/** Options of {@link maxUnpool2d}: those of the pooling, and the size of the result where it is not the smallest possible one. @inline */
+interface UnpoolOptions {
   /** Size of the windows. */
   kernel: PerAxis;
   /** Step between windows, the size of the window by default. */

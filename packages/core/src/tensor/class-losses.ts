@@ -7,8 +7,8 @@ import { type LossOptions, logSoftmax, reduceLoss } from "./nnfunctions.js";
 import { sum } from "./reduce.js";
 import type { Tensor } from "./tensor.js";
 
-/** Options of losses of class numbers, with the meaning of PyTorch's `ignore_index` and `weight`. */
-export interface ClassLossOptions extends LossOptions {
+/** Options of losses of class numbers, with the meaning of PyTorch's `ignore_index` and `weight`. @inline */
+interface ClassLossOptions extends LossOptions {
   /** Class number of positions that do not count, such as -100 for padding. By default every position counts. */
   ignoreIndex?: number;
   /** Weight of every class, [classes]. "mean" then divides by the sum of the weights of the targets. */

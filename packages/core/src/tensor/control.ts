@@ -20,8 +20,8 @@ import { Tensor } from "./tensor.js";
 import { type AnyFunction, type Frame, inFrame, nextStepKey, outputsOf } from "./trace.js";
 import { flattenTree } from "./tree.js";
 
-/** Options of {@link whileLoop} and {@link foriLoop}. */
-export interface LoopOptions {
+/** Options of {@link whileLoop} and {@link foriLoop}. @inline */
+interface LoopOptions {
   /** Upper bound on the number of steps. The reverse pass needs it, because it stores the carries of every step. */
   maxTrips?: number;
 }

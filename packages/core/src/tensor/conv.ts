@@ -5,7 +5,7 @@ import { align, checkArguments, commonDType, nodeAs, wrap } from "./convert.js";
 import { currentPrecision } from "./precision.js";
 import { Tensor } from "./tensor.js";
 
-/** A number for all spatial axes, or one per axis. */
+/** A number for all spatial axes, or one per axis. @inline */
 export type PerAxis = number | readonly number[];
 
 /**
@@ -14,7 +14,7 @@ export type PerAxis = number | readonly number[];
  */
 export type Padding = PerAxis | readonly (readonly [number, number])[] | "same" | "valid";
 
-/** Options of {@link conv1d}, {@link conv2d} and {@link conv3d}. */
+/** Options of {@link conv1d}, {@link conv2d} and {@link conv3d}. @inline */
 export interface ConvOptions {
   /** Step between neighboring windows, 1 by default. */
   stride?: PerAxis;
@@ -30,7 +30,7 @@ export interface ConvOptions {
   channelsLast?: boolean;
 }
 
-/** Options of {@link convTranspose1d}, {@link convTranspose2d} and {@link convTranspose3d}. */
+/** Options of {@link convTranspose1d}, {@link convTranspose2d} and {@link convTranspose3d}. @inline */
 export interface ConvTransposeOptions extends Omit<ConvOptions, "padding"> {
   /** Rows that are cut off at each side of the result: a number, one per axis, or a pair per axis. */
   padding?: PerAxis | readonly (readonly [number, number])[];

@@ -30,7 +30,7 @@ export type NestedArray = Element | readonly NestedArray[];
 /** Typed arrays that {@link tensor} accepts. */
 export type TypedArray = Storage | Uint8ClampedArray;
 
-/** Options of functions that create tensors. */
+/** Options of functions that create tensors. @inline */
 export interface CreateOptions {
   /** Dtype of the elements. */
   dtype?: DType;
@@ -223,8 +223,8 @@ export function tensor(data: NestedArray | TypedArray, options: CreateOptions & 
   return fromStorage(wanted, dtype, fill(dtype, elements, wanted));
 }
 
-/** Options of {@link fromBuffer}. */
-export interface BufferOptions extends CreateOptions {
+/** Options of {@link fromBuffer}. @inline */
+interface BufferOptions extends CreateOptions {
   /** Shape of the tensor; a vector of all elements by default. */
   shape?: Shape;
   /** Bytes before the first element; 0 by default. */

@@ -21,7 +21,7 @@ import { concat, stack } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 import { flattenTree } from "./tree.js";
 
-/** Options of {@link cumsum} and {@link cumprod}. */
+/** Options of {@link cumsum} and {@link cumprod}. @inline */
 export interface CumulativeOptions {
   /** Dtype of the result, to which elements are converted first. */
   dtype?: DType;

@@ -259,8 +259,8 @@ export function categorical(
   return argmax(add(cast(logits, dtype), noise), axis < 0 ? axis : axis + shape.length);
 }
 
-/** Options of {@link choice}. */
-export interface ChoiceOptions extends Omit<RandomOptions, "dtype"> {
+/** Options of {@link choice}. @inline */
+interface ChoiceOptions extends Omit<RandomOptions, "dtype"> {
   /** Whether elements may be chosen more than once; true by default. */
   replace?: boolean;
   /** Probabilities of the elements; equal by default. */
@@ -318,8 +318,8 @@ export function shuffle(x: TensorLike, axis = 0, options: Omit<RandomOptions, "d
   return take(t, permutation(t.shape.at(axis) ?? 0, options), axis);
 }
 
-/** Options of distributions with a location and a scale. */
-export interface LocationOptions extends RandomOptions {
+/** Options of distributions with a location and a scale. @inline */
+interface LocationOptions extends RandomOptions {
   /** Location, 0 by default. */
   loc?: number;
   /** Scale, 1 by default. */

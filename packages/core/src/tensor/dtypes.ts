@@ -88,8 +88,8 @@ function dtypeOf(op: string, type: DType | Tensor): DType {
   return type;
 }
 
-/** Kinds of dtypes as in the Array API standard. */
-export type KindName =
+/** Kinds of dtypes as in the Array API standard. @inline */
+type KindName =
   | "bool"
   | "signed integer"
   | "unsigned integer"

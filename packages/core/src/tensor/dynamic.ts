@@ -4,8 +4,8 @@ import { build } from "../ops/index.js";
 import { checkArguments, nodeAs, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 
-/** Start of a slice along every axis: numbers, or int32 tensors without dimensions. */
-export type SliceStart = readonly (number | Tensor)[];
+/** Start of a slice along every axis: numbers, or int32 tensors without dimensions. @inline */
+type SliceStart = readonly (number | Tensor)[];
 
 function startNodes(op: string, start: SliceStart, rank: number): Node[] {
   if (!Array.isArray(start))

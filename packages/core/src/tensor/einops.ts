@@ -5,8 +5,8 @@ import { max, mean, min, prod, sum } from "./reduce.js";
 import { broadcastTo, permute, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
-/** Sizes of axes that a pattern does not determine. */
-export type AxisSizes = Readonly<Record<string, number>>;
+/** Sizes of axes that a pattern does not determine. @inline */
+type AxisSizes = Readonly<Record<string, number>>;
 
 /** One side of a pattern: for every axis of the tensor the names that it consists of. */
 type Side = string[][];

@@ -157,8 +157,8 @@ export const isPosInf = (x: TensorLike): Tensor => equal(realFloat("isPosInf", x
 /** Elementwise test for negative infinity. */
 export const isNegInf = (x: TensorLike): Tensor => equal(realFloat("isNegInf", x), Number.NEGATIVE_INFINITY);
 
-/** Tolerances of {@link isClose} and {@link allClose}. */
-export interface Tolerances {
+/** Tolerances of {@link isClose} and {@link allClose}. @inline */
+interface Tolerances {
   /** Relative to the second operand; 1e-5 by default. */
   rtol?: number;
   /** Absolute; 1e-8 by default. */

@@ -81,8 +81,8 @@ export function positive(x: TensorLike): Tensor {
   return wrap(node);
 }
 
-/** Values that replace NaN and infinities. */
-export interface NanToNumOptions {
+/** Values that replace NaN and infinities. @inline */
+interface NanToNumOptions {
   /** Replaces NaN; 0 by default. */
   nan?: number;
   /** Replaces positive infinity; the largest number of the dtype by default. */

@@ -24,11 +24,13 @@ import type { Tensor } from "./tensor.js";
 /**
  * Scale of a transform: "backward" divides the inverse by the number of points, "forward" divides the forward transform, "ortho" divides
  * both by its square root.
+ *
+ * @inline
  */
-export type FftNorm = "backward" | "ortho" | "forward";
+type FftNorm = "backward" | "ortho" | "forward";
 
-/** Options of the one-dimensional transforms. */
-export interface FftOptions {
+/** Options of the one-dimensional transforms. @inline */
+interface FftOptions {
   /** Length of the transformed axis of the input, which is cut or padded with zeros; of the result for irfft and hfft. */
   n?: number;
   /** The axis, the last by default. */
@@ -37,8 +39,8 @@ export interface FftOptions {
   norm?: FftNorm;
 }
 
-/** Options of the transforms over several axes. */
-export interface FftnOptions {
+/** Options of the transforms over several axes. @inline */
+interface FftnOptions {
   /** Lengths of the transformed axes, as {@link FftOptions.n} for each. */
   sizes?: readonly number[];
   /** The axes: all by default, or the last ones if sizes are given. */

@@ -8,8 +8,8 @@ import { cumprod } from "./cumulative.js";
 import { concat, flip, reshape, transpose } from "./shape.js";
 import { Tensor } from "./tensor.js";
 
-/** Options of {@link logspace} and {@link geomspace}. */
-export interface LogarithmicOptions extends CreateOptions {
+/** Options of {@link logspace} and {@link geomspace}. @inline */
+interface LogarithmicOptions extends CreateOptions {
   /** Whether the last number is included; true by default. */
   endpoint?: boolean;
 }
@@ -59,8 +59,8 @@ export function geomspace(start: number, stop: number, count: number, options: L
   return numbersOf("geomspace", count, dtype, (i) => (i === 0 ? start : i === last ? stop : inner(i)));
 }
 
-/** Options of {@link tri}. */
-export interface TriOptions extends CreateOptions {
+/** Options of {@link tri}. @inline */
+interface TriOptions extends CreateOptions {
   /** Number of columns; that of the rows by default. */
   columns?: number;
   /** Last diagonal of ones: 0 is the main one, 1 the one above it. */
@@ -77,8 +77,8 @@ export function tri(n: number, options: TriOptions = {}): Tensor {
   return wrap(build.cast(build.le(column, build.shift(row, k)), dtype));
 }
 
-/** Options of {@link vander}. */
-export interface VanderOptions {
+/** Options of {@link vander}. @inline */
+interface VanderOptions {
   /** Number of powers; as many as elements by default. */
   columns?: number;
   /** x^0 comes first; false by default. */
@@ -100,7 +100,7 @@ export function vander(x: TensorLike, options: VanderOptions = {}): Tensor {
 }
 
 /** Nested lists of tensors. */
-export type Blocks = TensorLike | readonly Blocks[];
+type Blocks = TensorLike | readonly Blocks[];
 
 /**
  * Tensor put together of blocks, as numpy.block: the innermost lists are joined along the last axis, the next ones along the one before.

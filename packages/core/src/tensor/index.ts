@@ -5,23 +5,10 @@ export * from "./attention.js";
 export * from "./bags.js";
 export * from "./class-losses.js";
 export * from "./control.js";
-export {
-  type ConvOptions,
-  type ConvTransposeOptions,
-  conv1d,
-  conv2d,
-  conv3d,
-  convTranspose1d,
-  convTranspose2d,
-  convTranspose3d,
-  type Padding,
-  type PerAxis,
-} from "./conv.js";
+export { type ConvOptions, conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d, type Padding } from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export {
   arange,
-  type BufferOptions,
-  type CreateOptions,
   empty,
   emptyLike,
   eye,
@@ -58,7 +45,6 @@ export {
   indexAdd,
   oneHot,
   partition,
-  type SortOptions,
   scatterAdd,
   sort,
   take,
@@ -66,7 +52,7 @@ export {
 } from "./indexing.js";
 export * from "./integers.js";
 export * from "./jacobian.js";
-export { type Buckets, type JitOptions, type Jitted, jit, type VaryingAxes } from "./jit.js";
+export { type JitOptions, type Jitted, jit } from "./jit.js";
 export {
   adjoint,
   cholesky,
@@ -79,7 +65,6 @@ export {
   qr,
   solve,
   svd,
-  type TriangularOptions,
   trace,
   triangularSolve,
   tril,
@@ -95,7 +80,6 @@ export {
   elu,
   gelu,
   huberLoss,
-  type LossOptions,
   l1Loss,
   layerNorm,
   leakyRelu,
@@ -115,7 +99,7 @@ export * from "./padding.js";
 export * from "./patches.js";
 export * as poly from "./polynomials.js";
 export * from "./pool.js";
-export { type PrecisionName, type ProductOptions, setPrecision, withPrecision } from "./precision.js";
+export { type PrecisionName, setPrecision, withPrecision } from "./precision.js";
 export {
   bernoulli,
   dropoutMask,
@@ -142,12 +126,9 @@ export {
   mean,
   min,
   prod,
-  type ReduceOptions,
-  type SumOptions,
   std,
   stopGradient,
   sum,
-  type VarOptions,
   variance,
 } from "./reduce.js";
 export * from "./resize.js";

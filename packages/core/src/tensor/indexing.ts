@@ -321,7 +321,7 @@ function orderedRows(op: string, x: Node, axis: number): { rows: Node; at: numbe
   return { rows: build.moveAxis(x, at, x.shape.length - 1), at };
 }
 
-/** Options of {@link sort} and {@link argsort}. */
+/** Options of {@link sort} and {@link argsort}. @inline */
 export interface SortOptions {
   /** Largest first; false by default. */
   descending?: boolean;

@@ -85,8 +85,8 @@ export function bitwiseCount(x: TensorLike): Tensor {
   return cast(rightShift(v.mul(0x0101010101010101n), 56), "uint8");
 }
 
-/** Options of {@link packBits} and {@link unpackBits}. */
-export interface BitOptions {
+/** Options of {@link packBits} and {@link unpackBits}. @inline */
+interface BitOptions {
   /** The axis along which bits lie; all elements in a row by default. */
   axis?: number;
   /** Whether the first bit is the highest ("big", the default) or the lowest of its byte. */

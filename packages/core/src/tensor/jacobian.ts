@@ -6,8 +6,8 @@ import { vmap } from "./mapping.js";
 import { Tensor } from "./tensor.js";
 import { grad, jvp, vjp } from "./transforms.js";
 
-/** Options of {@link jacrev}, {@link jacfwd} and {@link hessian}. */
-export interface JacobianOptions {
+/** Options of {@link jacrev}, {@link jacfwd} and {@link hessian}. @inline */
+interface JacobianOptions {
   /** Argument to differentiate with respect to, which must be a tensor; the first by default. */
   argument?: number;
   /** The function returns [result, aux]; the Jacobian function then returns [Jacobian, aux]. */

@@ -97,8 +97,8 @@ export function solve(a: TensorLike, b: TensorLike): Tensor {
   return unvector(build.make("solve", [s.a, s.b], {}), s.vector);
 }
 
-/** Options of {@link triangularSolve}. */
-export interface TriangularOptions {
+/** Options of {@link triangularSolve}. @inline */
+interface TriangularOptions {
   /** Whether the lower triangle of a is used, or the upper one. */
   lower?: boolean;
   /** Solve with the conjugate transpose of a. */

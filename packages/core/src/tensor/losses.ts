@@ -50,8 +50,8 @@ export function binaryCrossEntropy(
 export const softMarginLoss = (x: Tensor, targets: Tensor, options: LossOptions = {}): Tensor =>
   reduceLoss("softMarginLoss", softplus(mul(targets, x).neg()), options);
 
-/** Options of {@link poissonNllLoss}. */
-export interface PoissonOptions extends LossOptions {
+/** Options of {@link poissonNllLoss}. @inline */
+interface PoissonOptions extends LossOptions {
   /** false: the rates themselves are given, not their logarithms; true by default. */
   logInput?: boolean;
   /** Whether Stirling's approximation of log(target!) is added for targets above 1. */
@@ -158,8 +158,8 @@ export function tripletMarginLoss(
   return reduceLoss("tripletMarginLoss", losses, options, names.slice(1));
 }
 
-/** Options of {@link ctcLoss}. */
-export interface CtcOptions extends LossOptions {
+/** Options of {@link ctcLoss}. @inline */
+interface CtcOptions extends LossOptions {
   /** Class of the blank; 0 by default. */
   blank?: number;
   /** Whether infinite losses, of sequences that do not fit, count as 0, and so do their gradients. */

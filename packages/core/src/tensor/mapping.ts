@@ -10,8 +10,8 @@ import { Tensor } from "./tensor.js";
 import { type AnyFunction, inFrame, outputsOf, refusePromise } from "./trace.js";
 import { flattenTree, treeMap } from "./tree.js";
 
-/** Options of {@link vmap}. */
-export interface VmapOptions {
+/** Options of {@link vmap}. @inline */
+interface VmapOptions {
   /**
    * The axis to map over: one number for all arguments, or a list with one entry per argument. An entry is a number, null (not
    * mapped), or for an argument that is a tree, a tree of these.
@@ -22,7 +22,7 @@ export interface VmapOptions {
 }
 
 /** An axis, null for none, or a tree of them whose structure is that of a tree of tensors down to some depth, as in JAX. */
-export type AxisTree = number | null | readonly AxisTree[] | { readonly [name: string]: AxisTree };
+type AxisTree = number | null | readonly AxisTree[] | { readonly [name: string]: AxisTree };
 
 /** Applies a function to every tensor of a tree with its axis. */
 function mapAxes(
@@ -128,8 +128,8 @@ export function vmap<F extends AnyFunction>(
   };
 }
 
-/** Options of {@link scan}. */
-export interface ScanOptions<C = unknown> {
+/** Options of {@link scan}. @inline */
+interface ScanOptions<C = unknown> {
   /** Number of steps; required if xs holds no tensor. */
   length?: number;
   /** Run from the last element to the first. */

@@ -85,8 +85,8 @@ export function slogdet(a: TensorLike): { sign: Tensor; logabsdet: Tensor } {
   return { sign, logabsdet: sum(log(sizes), -1) };
 }
 
-/** Options of {@link matrixRank}, {@link pinv} and {@link lstsq}. */
-export interface ToleranceOptions {
+/** Options of {@link matrixRank}, {@link pinv} and {@link lstsq}. @inline */
+interface ToleranceOptions {
   /** Singular values up to this multiple of the largest one count as zero; by default eps max(m, n). */
   rtol?: number;
 }
@@ -194,8 +194,8 @@ function matrixOrVector(op: string, x: TensorLike): Node {
   return node;
 }
 
-/** Orders of {@link matrixNorm}. */
-export type MatrixNormOrder = "fro" | "nuc" | 1 | -1 | 2 | -2 | typeof Infinity;
+/** Orders of {@link matrixNorm}. @inline */
+type MatrixNormOrder = "fro" | "nuc" | 1 | -1 | 2 | -2 | typeof Infinity;
 
 /**
  * Norm of matrices in the last two axes: "fro" (the default) and "nuc" by their singular values, 2 and -2 the largest and smallest of
@@ -257,8 +257,8 @@ const pade13 = [
 ];
 const theta13 = 5.371920351148152;
 
-/** Options of {@link expm}. */
-export interface ExpmOptions {
+/** Options of {@link expm}. @inline */
+interface ExpmOptions {
   /** Halvings before the Pade step. The default, 8, is exact for 1-norms up to 1375; fewer are faster for small matrices. */
   squarings?: number;
 }

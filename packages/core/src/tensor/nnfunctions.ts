@@ -156,7 +156,7 @@ export function layerNorm(
   return bias === undefined ? weighted : add(weighted, bias);
 }
 
-/** Options of loss functions. */
+/** Options of loss functions. @inline */
 export interface LossOptions {
   /** "mean" (default), "sum", or "none" for one number per example. */
   reduction?: "mean" | "sum" | "none";

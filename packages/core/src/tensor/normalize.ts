@@ -6,8 +6,8 @@ import { vectorNorm } from "./matrix-functions.js";
 import { mean, variance } from "./reduce.js";
 import { Tensor } from "./tensor.js";
 
-/** Options of the normalizations of images. */
-export interface ChannelNormOptions {
+/** Options of the normalizations of images. @inline */
+interface ChannelNormOptions {
   /** One factor per channel. */
   weight?: Tensor;
   /** One number per channel, added at the end. */
@@ -18,8 +18,8 @@ export interface ChannelNormOptions {
   channelsLast?: boolean;
 }
 
-/** Options of {@link batchNorm}. */
-export interface BatchNormOptions extends ChannelNormOptions {
+/** Options of {@link batchNorm}. @inline */
+interface BatchNormOptions extends ChannelNormOptions {
   /** Mean and variance per channel; those of the batch by default. */
   statistics?: { mean: Tensor; variance: Tensor };
 }

@@ -8,19 +8,10 @@ import { max, mean, min } from "./reduce.js";
 import { concat, expand } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
-/** Ways to pad; see {@link pad}. */
-export type PadMode =
-  | "constant"
-  | "edge"
-  | "reflect"
-  | "symmetric"
-  | "wrap"
-  | "mean"
-  | "maximum"
-  | "minimum"
-  | "linearRamp";
+/** Ways to pad; see {@link pad}. @inline */
+type PadMode = "constant" | "edge" | "reflect" | "symmetric" | "wrap" | "mean" | "maximum" | "minimum" | "linearRamp";
 
-/** Options of {@link pad}. */
+/** Options of {@link pad}. @inline */
 export interface PadOptions {
   /** Where the new elements come from; "constant" by default. */
   mode?: PadMode;

@@ -18,8 +18,8 @@ import { expand, permute, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 import { vjp } from "./transforms.js";
 
-/** Options of {@link unfold} and {@link fold}. */
-export interface PatchOptions {
+/** Options of {@link unfold} and {@link fold}. @inline */
+interface PatchOptions {
   /** Size of the patches. */
   kernel: PerAxis;
   /** Distance between patches; 1 by default. */
@@ -116,8 +116,8 @@ export function pixelUnshuffle(x: TensorLike, factor: number): Tensor {
   return reshape(permute(blocks, order), [...lead, c * r * r, h / r, w / r]);
 }
 
-/** Options of {@link gridSample}. */
-export interface GridSampleOptions {
+/** Options of {@link gridSample}. @inline */
+interface GridSampleOptions {
   /** Between pixels: the four neighbors weighted ("bilinear", the default) or the nearest one. */
   mode?: "bilinear" | "nearest";
   /** Outside of the image: zeros (the default), the nearest pixel of the border, or the image reflected. */

@@ -7,7 +7,7 @@ import { take } from "./indexing.js";
 import { firstSpatial, type Window, windowsOf } from "./pool-windows.js";
 import type { Tensor } from "./tensor.js";
 
-/** Options of the pooling functions. */
+/** Options of the pooling functions. @inline */
 export interface PoolOptions {
   /** Size of the window. */
   kernel: PerAxis;
@@ -23,8 +23,8 @@ export interface PoolOptions {
   channelsLast?: boolean;
 }
 
-/** Options of the mean pooling functions. */
-export interface AvgPoolOptions extends Omit<PoolOptions, "dilation"> {
+/** Options of the mean pooling functions. @inline */
+interface AvgPoolOptions extends Omit<PoolOptions, "dilation"> {
   /** Divide by the whole window with its padding (default), or by the elements of the input in it. */
   countIncludePad?: boolean;
 }
@@ -264,8 +264,8 @@ function adaptivePool(
   return wrap(build.cast(result.node, node.dtype));
 }
 
-/** Options of the adaptive pooling functions. */
-export interface AdaptivePoolOptions {
+/** Options of the adaptive pooling functions. @inline */
+interface AdaptivePoolOptions {
   /** Channels are the last axis instead of the second. */
   channelsLast?: boolean;
 }

@@ -6,7 +6,7 @@ import { type Precision, precisions, WeftError } from "../graph/index.js";
 export type PrecisionName = Precision | "bf16" | "fp16" | "fp32";
 const shortNames: Record<string, Precision> = { bf16: "bfloat16", fp16: "float16", fp32: "float32" };
 
-/** Options of matrix products. */
+/** Options of matrix products. @inline */
 export interface ProductOptions {
   /** Overrides the policy for this product. */
   precision?: PrecisionName;

@@ -19,12 +19,12 @@ import { build, composed } from "../ops/index.js";
 import { inFloat32, nodeAs, nodeOf, resolveAxes, resolveAxis, type TensorLike, wrap } from "./convert.js";
 import type { Tensor } from "./tensor.js";
 
-/** Options of reductions. */
+/** Options of reductions. @inline */
 export interface ReduceOptions {
   /** Keeps reduced axes with size 1; false by default. */
   keepDims?: boolean;
 }
-/** Options of sums and products. */
+/** Options of sums and products. @inline */
 export interface SumOptions extends ReduceOptions {
   /** Dtype of the result, to which elements are converted first. */
   dtype?: DType;
@@ -132,7 +132,7 @@ export function mean(x: TensorLike, axes?: Axes, options: ReduceOptions = {}): T
   return wrap(build.cast(build.div(total, build.fullLike(total, count)), toInexact(node.dtype)));
 }
 
-/** Options of {@link variance} and {@link std}. */
+/** Options of {@link variance} and {@link std}. @inline */
 export interface VarOptions extends ReduceOptions {
   /** Subtracted from the count: 0 (NumPy's default) or 1 (the unbiased estimate). */
   correction?: number;

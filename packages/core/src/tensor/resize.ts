@@ -20,8 +20,8 @@ import { where } from "./math.js";
 import { repeat } from "./selection.js";
 import type { Tensor } from "./tensor.js";
 
-/** Options of {@link interpolate}. */
-export interface InterpolateOptions {
+/** Options of {@link interpolate}. @inline */
+interface InterpolateOptions {
   /** Sizes of the spatial axes of the result. */
   size?: PerAxis;
   /** Factors of the sizes, instead of `size`. */

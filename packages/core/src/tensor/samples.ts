@@ -77,8 +77,8 @@ const coordinates = (x: Tensor): Tensor => (isInexact(x.dtype) ? x : cast(x, "fl
 export const ptp = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
   sub(max(x, axes, options), min(x, axes, options));
 
-/** Options of {@link average}. */
-export interface AverageOptions extends ReduceOptions {
+/** Options of {@link average}. @inline */
+interface AverageOptions extends ReduceOptions {
   /** Weights of the shape of x, or a vector along the one axis. */
   weights?: Tensor;
 }
@@ -110,8 +110,8 @@ export function average(x: TensorLike, axes?: Axes, options: AverageOptions = {}
   );
 }
 
-/** Options of {@link cov}. */
-export interface CovOptions {
+/** Options of {@link cov}. @inline */
+interface CovOptions {
   /** Variables are rows and observations columns (the default); false for the other way round. */
   rows?: boolean;
   /** Subtracted from the number of observations: 1 by default, the unbiased estimate. */
@@ -148,8 +148,8 @@ const sliceOf = (x: Tensor, axis: number, from: number, to: number): Tensor =>
     x.shape.map((d, i) => (i === axis ? to : d)),
   );
 
-/** Options of {@link trapezoid}. */
-export interface TrapezoidOptions {
+/** Options of {@link trapezoid}. @inline */
+interface TrapezoidOptions {
   /** Points of the samples: a vector along the axis, or a tensor that broadcasts. */
   x?: Tensor;
   /** Distance of the samples, if no points are given; 1 by default. */
@@ -180,8 +180,8 @@ function stepsOf(samples: Tensor, points: Tensor, axis: number): Tensor {
   return points.rank === 1 ? reshape(steps, [-1, ...new Array<number>(samples.rank - 1 - axis).fill(1)]) : steps;
 }
 
-/** Options of {@link unwrap}. */
-export interface UnwrapOptions {
+/** Options of {@link unwrap}. @inline */
+interface UnwrapOptions {
   /** Length of a turn; 2 pi by default. */
   period?: number;
   /** Jumps up to this size stay; half a period by default, and at least that. */
@@ -209,8 +209,8 @@ export function unwrap(x: TensorLike, axis = -1, options: UnwrapOptions = {}): T
   return concat([sliceOf(t, at, 0, 1), sliceOf(t, at, 1, t.shape[at]).add(fixed)], at);
 }
 
-/** Options of {@link interp}. */
-export interface InterpOptions {
+/** Options of {@link interp}. @inline */
+interface InterpOptions {
   /** Value below the first point; that of the first point by default. */
   left?: number;
   /** Value above the last point; that of the last point by default. */
@@ -261,8 +261,8 @@ function outside(x: Tensor, inside: Tensor, ys: Tensor, xs: Tensor, left?: numbe
   return where(isNaN(x), Number.NaN, both);
 }
 
-/** Options of {@link gradient}. */
-export interface DifferenceOptions {
+/** Options of {@link gradient}. @inline */
+interface DifferenceOptions {
   /** Distance of the samples, or their coordinates along the axis; 1 by default. */
   spacing?: number | Tensor;
   /** Order of accuracy at the two ends: 1 (the default) or 2. */

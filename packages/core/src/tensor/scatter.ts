@@ -25,11 +25,11 @@ import { pad } from "./padding.js";
 import { concat, expand, moveAxis, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
-/** What becomes of an element and the updates of its place. */
-export type ScatterMode = "set" | "add" | "mul" | "min" | "max";
+/** What becomes of an element and the updates of its place. @inline */
+type ScatterMode = "set" | "add" | "mul" | "min" | "max";
 
-/** Options of {@link scatter}. */
-export interface ScatterOptions {
+/** Options of {@link scatter}. @inline */
+interface ScatterOptions {
   /** Axis that the indices count, the last by default. */
   axis?: number;
   /** "set" (the default): the last update replaces the element; otherwise elements and updates are combined. */
@@ -163,8 +163,8 @@ export function scatter(x: TensorLike, indices: Tensor, updates: TensorLike, opt
   return moveAxis(cut, -1, at);
 }
 
-/** Options of {@link segmentReduce}. */
-export interface SegmentOptions {
+/** Options of {@link segmentReduce}. @inline */
+interface SegmentOptions {
   /** "add" (the default), "mul", "min" or "max". */
   mode?: Exclude<ScatterMode, "set">;
 }

@@ -305,8 +305,8 @@ export function unstack(x: TensorLike, axis = 0): Tensor[] {
   return range(node.shape[at]).map((i) => wrap(build.reshape(build.sliceAxis(node, at, i, i + 1), shape)));
 }
 
-/** Options of {@link meshgrid}. */
-export interface MeshgridOptions {
+/** Options of {@link meshgrid}. @inline */
+interface MeshgridOptions {
   /** "xy" (the default): the first vector varies along axis 1, the second along axis 0. "ij": vector i varies along axis i. */
   indexing?: "xy" | "ij";
 }

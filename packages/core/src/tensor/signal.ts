@@ -19,11 +19,11 @@ import { flip, reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 import { slidingWindow } from "./windows.js";
 
-/** Which part of a convolution is returned. */
-export type ConvolutionMode = "full" | "same" | "valid";
+/** Which part of a convolution is returned. @inline */
+type ConvolutionMode = "full" | "same" | "valid";
 
-/** Options of {@link convolve} and {@link correlate}. */
-export interface ConvolutionOptions {
+/** Options of {@link convolve} and {@link correlate}. @inline */
+interface ConvolutionOptions {
   /**
    * "full": every overlap, n + m - 1 elements. "same": the middle of it, as many as the longer vector has. "valid": only overlaps
    * of the whole shorter vector.

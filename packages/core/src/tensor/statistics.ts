@@ -32,8 +32,8 @@ import { between, rowsAlong } from "./rows.js";
 import { concat, reshape, stack } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
-/** Options of {@link diff}. */
-export interface DiffOptions {
+/** Options of {@link diff}. @inline */
+interface DiffOptions {
   /** How many times differences are taken. */
   n?: number;
   /** Elements before the first one, along the axis. */
@@ -62,11 +62,11 @@ export function diff(x: TensorLike, axis = -1, options: DiffOptions = {}): Tenso
   return result;
 }
 
-/** How a quantile between two elements is chosen. */
-export type QuantileMethod = "linear" | "lower" | "higher" | "midpoint" | "nearest";
+/** How a quantile between two elements is chosen. @inline */
+type QuantileMethod = "linear" | "lower" | "higher" | "midpoint" | "nearest";
 
-/** Options of {@link quantile}, {@link percentile} and {@link median}. */
-export interface QuantileOptions extends ReduceOptions {
+/** Options of {@link quantile}, {@link percentile} and {@link median}. @inline */
+interface QuantileOptions extends ReduceOptions {
   /** What a quantile between two elements is; "linear" by default. */
   method?: QuantileMethod;
 }
@@ -135,7 +135,7 @@ export function percentile(
 export const median = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}): Tensor =>
   quantile(x, 0.5, axes, options);
 
-/** Options of {@link searchsorted}. */
+/** Options of {@link searchsorted}. @inline */
 export interface SearchOptions {
   /** "left" (the default): the position before equal elements; "right": the one after them. */
   side?: "left" | "right";
@@ -185,8 +185,8 @@ function isBefore(a: Tensor, b: Tensor): Tensor {
   return logicalOr(a.less(b), logicalAnd(isNaN(b), logicalNot(isNaN(a))));
 }
 
-/** Options of {@link bincount}. */
-export interface BincountOptions {
+/** Options of {@link bincount}. @inline */
+interface BincountOptions {
   /** Number of bins. By default one more than the largest element, which is read for it. */
   length?: number;
   /** What each element adds to its bin; 1 by default. */
@@ -208,8 +208,8 @@ export function bincount(x: Tensor, options: BincountOptions = {}): Tensor {
   return indexAdd(zeros([bins], { dtype: added.dtype }), where(flat.less(0), bins, flat), added);
 }
 
-/** Options of {@link histogram}. */
-export interface HistogramOptions {
+/** Options of {@link histogram}. @inline */
+interface HistogramOptions {
   /** Ends of the bins; the smallest and largest element by default, which are read for it. */
   range?: readonly [number, number];
   /** What each element adds to its bin; 1 by default. */
@@ -274,8 +274,8 @@ export function histogram(x: Tensor, bins = 10, options: HistogramOptions = {}):
 const flatWeights = (weights: Tensor | undefined): BincountOptions =>
   weights === undefined ? {} : { weights: reshape(weights, [-1]) };
 
-/** Options of {@link histogram2d}. */
-export interface Histogram2dOptions extends Pick<HistogramOptions, "weights"> {
+/** Options of {@link histogram2d}. @inline */
+interface Histogram2dOptions extends Pick<HistogramOptions, "weights"> {
   /** Ends of the bins of x; the smallest and largest element by default, which are read for it. */
   xRange?: readonly [number, number];
   /** Ends of the bins of y. */

@@ -39,8 +39,8 @@ function graphForGradient<T>(result: T, wrt: readonly Node[]): T {
   return after.every((node, i) => node === before[i]) ? result : (def.rebuild(after.map((n) => new Tensor(n))) as T);
 }
 
-/** Options of {@link grad} and {@link valueAndGrad}. */
-export interface GradOptions {
+/** Options of {@link grad} and {@link valueAndGrad}. @inline */
+interface GradOptions {
   /** Argument or arguments to differentiate with respect to; the first by default. */
   argument?: number | readonly number[];
   /** The function returns [loss, aux]; aux is passed through. */
@@ -189,8 +189,8 @@ export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): 
   });
 }
 
-/** Options of {@link jvp}. */
-export interface JvpOptions {
+/** Options of {@link jvp}. @inline */
+interface JvpOptions {
   /** The function returns [result, aux]; aux has no derivative and is returned third. */
   hasAux?: boolean;
 }

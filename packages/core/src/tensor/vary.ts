@@ -9,10 +9,12 @@ import { treeLeaves } from "./tree.js";
 /**
  * Which sizes of the arguments change: a list of positions of arguments whose leading axis changes, or an object from
  * positions to an axis or several. For an argument that is a tree, they are the axes of all its tensors.
+ *
+ * @inline
  */
 export type VaryingAxes = readonly number[] | Readonly<Record<number, number | readonly number[]>>;
 
-/** Sizes that programs are compiled for: a list, or a function that rounds a size up. */
+/** Sizes that programs are compiled for: a list, or a function that rounds a size up. @inline */
 export type Buckets = readonly number[] | ((size: number) => number);
 
 const powerOfTwo = (size: number): number => 2 ** Math.ceil(Math.log2(size));

@@ -21,8 +21,8 @@ import { max, min, prod, sum } from "./reduce.js";
 import { reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
-/** Options of {@link slidingWindow}. */
-export interface SlidingWindowOptions {
+/** Options of {@link slidingWindow}. @inline */
+interface SlidingWindowOptions {
   /** Distance between windows, for all axes or per axis; 1 by default. */
   stride?: number | readonly number[];
 }
@@ -60,8 +60,8 @@ export function slidingWindow(x: TensorLike, size: readonly number[], options: S
   return t;
 }
 
-/** Options of {@link reduceWindow}. */
-export interface ReduceWindowOptions extends SlidingWindowOptions {
+/** Options of {@link reduceWindow}. @inline */
+interface ReduceWindowOptions extends SlidingWindowOptions {
   /** Elements before and after every axis, [before, after] per axis, that do not count. */
   padding?: readonly (readonly [number, number])[];
 }

@@ -150,7 +150,7 @@ test("limits and kinds of dtypes", () => {
   assert.equal(weft.iinfo(tensor([1], { dtype: "uint16" })).max, 65535n);
   assert.throws(() => weft.finfo("int32"), /iinfo/);
   assert.throws(() => weft.iinfo("float32"), /finfo/);
-  const kinds: [DType, weft.KindName][] = [
+  const kinds: [DType, Extract<Parameters<typeof weft.isOfKind>[1], string>][] = [
     ["int8", "signed integer"],
     ["uint64", "unsigned integer"],
     ["bfloat16", "real floating"],

@@ -10,7 +10,7 @@ export interface VaryingProgram {
   run: (...args: Tensor[]) => Tree;
   /** Arguments of size n. */
   args: (n: number) => Tensor[];
-  vary: weft.VaryingAxes;
+  vary: NonNullable<weft.JitOptions["vary"]>;
 }
 
 const numbers = (...shape: number[]): Tensor => weft.randn(shape, { seed: 7 + shape.length, ...f64 });

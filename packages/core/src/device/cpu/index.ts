@@ -45,8 +45,8 @@ class CpuBuffer implements DeviceBuffer {
   ) {}
 }
 
-/** Options of {@link CpuDevice}. */
-export interface CpuOptions {
+/** Options of {@link CpuDevice}. @inline */
+interface CpuOptions {
   /** Number of threads; one per core by default. */
   threads?: number;
   /** Core ids to run on. */

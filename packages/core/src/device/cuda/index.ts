@@ -34,8 +34,8 @@ export { canFuse } from "./attention.js";
 export { cudaLibraries, type LibraryName, type LibraryPaths } from "./driver.js";
 export { libraryVersions } from "./inspect.js";
 
-/** Options of {@link CudaDevice}. */
-export interface CudaOptions {
+/** Options of {@link CudaDevice}. @inline */
+interface CudaOptions {
   /** Products of float32 matrices where the program does not say (see weft.setPrecision): exact by default. */
   precision?: Precision;
   /** Record calls into CUDA graphs (default) or launch every kernel. */

@@ -1,5 +1,5 @@
 // Cases of the convolutions: one to three axes, forward and transposed, both layouts, all kinds of padding.
-import type { ConvOptions, ConvTransposeOptions, Tensor } from "../../index.js";
+import type { ConvOptions, Tensor } from "../../index.js";
 import * as weft from "../../index.js";
 import { type Case, complexes, floats, singles } from "./case.js";
 
@@ -44,7 +44,7 @@ const forwards: [number[], number[], Omit<ConvOptions, "bias">][] = [
   [[1, 3, 4, 3, 2], [2, 2, 2, 2, 2], { channelsLast: true, padding: "valid" }],
 ];
 
-const transposes: [number[], number[], Omit<ConvTransposeOptions, "bias">][] = [
+const transposes: [number[], number[], Omit<NonNullable<Parameters<typeof weft.convTranspose2d>[2]>, "bias">][] = [
   [[2, 3, 5], [3, 2, 3], {}],
   [[1, 2, 4], [2, 3, 3], { stride: 3, padding: 1, outputPadding: 2 }],
   [[1, 2, 4, 3], [2, 3, 3, 2], { stride: 2, padding: [1, 0], outputPadding: [1, 0] }],

@@ -2,8 +2,8 @@
 import * as weft from "../../index.js";
 import { type Case, floats, singles } from "./case.js";
 
-type Pool = (x: weft.Tensor, options: weft.AvgPoolOptions) => weft.Tensor;
-type Adaptive = (x: weft.Tensor, size: weft.PerAxis) => weft.Tensor;
+type Pool = (x: weft.Tensor, options: Parameters<typeof weft.avgPool2d>[1]) => weft.Tensor;
+type Adaptive = (x: weft.Tensor, size: Parameters<typeof weft.adaptiveAvgPool2d>[1]) => weft.Tensor;
 const functions = new Map<string, unknown>(Object.entries(weft));
 const named = <F>(name: string): F => functions.get(name) as F;
 
@@ -27,7 +27,7 @@ const pools: Case[] = (
       { kernel: [2, 3], stride: 1, padding: [1, 1], countIncludePad: false, channelsLast: true },
     ],
     ["avgPool3d", [1, 1, 4, 3, 4], { kernel: 2, stride: [1, 1, 2] }],
-  ] as [string, number[], weft.AvgPoolOptions][]
+  ] as [string, number[], Parameters<typeof weft.avgPool2d>[1]][]
 ).map(([name, shape, options]) => ({
   name: `${name}: [${shape}] ${JSON.stringify(options).replaceAll('"', "")}`,
   dtypes: floats,
@@ -80,7 +80,7 @@ const interpolations: Case[] = (
     [[1, 1, 4, 4], { scale: [2, 0.5], mode: "cubic", alignCorners: true }],
     [[1, 3, 4, 2], { scale: 2, channelsLast: true }],
     [[1, 1, 2, 3, 2], { size: [3, 2, 4], mode: "linear" }],
-  ] as [number[], weft.InterpolateOptions][]
+  ] as [number[], Parameters<typeof weft.interpolate>[1]][]
 ).map(([shape, options]) => ({
   name: `interpolate: [${shape}] ${JSON.stringify(options).replaceAll('"', "")}`,
   dtypes: floats,

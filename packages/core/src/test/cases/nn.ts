@@ -117,7 +117,7 @@ const reductionsOfLosses = ["mean", "sum", "none"] as const;
 
 function lossCase(
   name: string,
-  fn: (prediction: Tensor, target: Tensor, options: weft.LossOptions) => Tensor,
+  fn: (prediction: Tensor, target: Tensor, options: Parameters<typeof weft.mseLoss>[2]) => Tensor,
   np: string,
   inputs: Case["inputs"],
   extra: Partial<Case> = {},
