@@ -1,6 +1,6 @@
 // Predicted times of rows at a device count: for workers of this machine from the kernels that they will compile, for other
 // machines from the planner's estimated cost of operations.
-import { predictParts } from "@weft/cluster";
+import { predictParts } from "@weft/cluster/internal";
 import { h200, type Rates } from "@weft/core/internal/cost";
 import { type GraphFn, WeftError } from "@weft/core/internal/graph";
 import { partitionFunction, planSharding, type ShardingPlan } from "@weft/core/internal/shard";

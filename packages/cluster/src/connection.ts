@@ -20,7 +20,7 @@ import {
 import { type Security, securityFrom } from "./security.js";
 import { type Channel, hostId, openStream, parseAddress, unreachable } from "./wire.js";
 
-/** Options of `connect`. */
+/** Options of `connect`. @inline */
 export interface ConnectOptions extends Security, ClientSettings {
   /** Seconds to wait for the dispatcher and for the first worker. */
   timeout?: number;

@@ -3,7 +3,7 @@
 import { connect, Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { groupLibrary } from "@weft/core/internal/device";
-import { instructionSchema } from "@weft/formats";
+import { instructionSchema } from "@weft/formats/internal";
 import { z } from "zod";
 import { type ArrayPart, denseStrides, putPart } from "./boxes.js";
 import { type Measurement, measurement } from "./clocks.js";

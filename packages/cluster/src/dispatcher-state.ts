@@ -10,7 +10,7 @@ import type { GroupOfProgram } from "./worker-groups.js";
 
 export type ServerStream = grpc.ServerDuplexStream<Buffer, Buffer>;
 
-/** Options of a dispatcher; it listens on localhost:9000 by default. */
+/** Options of a dispatcher; it listens on localhost:9000 by default. @inline */
 export interface DispatcherOptions extends Security {
   /** Address to listen on; default: localhost. */
   host?: string;

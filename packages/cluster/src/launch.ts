@@ -8,7 +8,7 @@ import { randomKey } from "./identity.js";
 import { clusterSettings } from "./settings.js";
 import type { WorkerOptions } from "./worker.js";
 
-/** Options for starting a local cluster. */
+/** Options for starting a local cluster. @inline */
 export interface LaunchOptions {
   /** Number of workers. */
   devices: number;

@@ -19,8 +19,8 @@ import { hostsOf } from "./reach.js";
 
 export type { PreflightFinding } from "./preflight-judge.js";
 
-/** Options of `preflight`. */
-export interface PreflightOptions {
+/** Options of `preflight`. @inline */
+interface PreflightOptions {
   /** Seconds after which no repeat is begun (50 by default). */
   seconds?: number;
   /** Samples of each measurement before anything is looked at again (3 by default). */

@@ -12,7 +12,7 @@ import { printable } from "./printable.js";
 import { isLoopback } from "./security.js";
 import { clusterSettings } from "./settings.js";
 
-/** What Ray reserves for each process. */
+/** What Ray reserves for each process. @inline */
 export interface RayOptions {
   /** "auto" for the cluster of this machine, or its address. */
   ray: string;
@@ -47,7 +47,7 @@ const event = z.discriminatedUnion("t", [
   z.object({ t: z.literal("failed"), message: z.string() }),
 ]);
 /** What happened to the processes of a job on Ray. */
-export type RayEvent = z.infer<typeof event>;
+type RayEvent = z.infer<typeof event>;
 
 const driver = fileURLToPath(new URL("../assets/weft_ray.py", import.meta.url));
 const entry = fileURLToPath(new URL("./main.js", import.meta.url));

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { CpuDevice, ReferenceDevice } from "@weft/core/internal/device";
-import { tapeLineSchema, unknownFields } from "@weft/formats";
+import { tapeLineSchema, unknownFields } from "@weft/formats/internal";
 import { connect } from "./connect.js";
 import { chromeTrace, diffTapes, readTape, tapeStats } from "./tape-file.js";
 import { replay } from "./tape-replay.js";

@@ -38,7 +38,7 @@ import { WorkQueue } from "./work-queue.js";
 import { checkGroup, checkReach, partBytes, type UploadPart } from "./worker-checks.js";
 import { type GroupOfProgram, joinJob, WorkerGroups } from "./worker-groups.js";
 
-/** Options of a worker; it connects to a dispatcher on localhost:9000 by default. */
+/** Options of a worker; it connects to a dispatcher on localhost:9000 by default. @inline */
 export interface WorkerOptions extends Security, CalibrateOptions {
   /** Host of the dispatcher; default: localhost. */
   host?: string;

@@ -11,7 +11,7 @@ const bytes = countSchema;
 export const deviceCountSchema = z.int().min(0).max(mostDevices);
 
 /** Schema of one accelerator as the machine reports it. */
-export const deviceFactsSchema = z.object({
+const deviceFactsSchema = z.object({
   index: countSchema,
   name: z.string(),
   memoryBytes: z.number().min(0).optional(),
@@ -38,7 +38,7 @@ export const machineFactsSchema = z.object({
 export type MachineFacts = z.infer<typeof machineFactsSchema>;
 
 /** Schema of a configuration file that the program opened. */
-export const configFactsSchema = z.object({
+const configFactsSchema = z.object({
   file: z.string(),
   keys: z.array(z.string()).describe("Every leaf key of the file, dotted: training.batch_size"),
   read: z.array(z.string()).describe("The keys that the program read"),

@@ -18,7 +18,7 @@ import {
   unknownFields,
   yamlRunSchema,
   yamlStudySchema,
-} from "./index.js";
+} from "./internal.js";
 import { closestName, formatBytes, formatMicroseconds } from "./text.js";
 
 test("the published JSON Schema files are those of the zod schemas", () => {

@@ -86,7 +86,7 @@ const epochFields = {
 const epochRecord = z.object({ ...envelope("epoch"), ...epochFields });
 
 /** Schema of host utilization at one moment. */
-export const hostSampleSchema = z.object({
+const hostSampleSchema = z.object({
   cpuPercent: z.number().optional().describe("Percent of all usable cores, 0 to 100"),
   runQueue: z.number().optional().describe("Runnable processes, without the one that samples"),
   foreignCpuPercent: z.number().optional().describe("Percent of all usable cores that other processes used"),
@@ -100,7 +100,7 @@ export const hostSampleSchema = z.object({
 export type HostSample = z.infer<typeof hostSampleSchema>;
 
 /** Schema of device utilization at one moment. */
-export const deviceSampleSchema = z.object({
+const deviceSampleSchema = z.object({
   index: countSchema,
   utilizationPercent: z.number().optional(),
   memoryUsedBytes: z.number().optional(),

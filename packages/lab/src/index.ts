@@ -1,6 +1,6 @@
 // Public entry of @weft/lab: read studies, analyze them, write reports, analyze traces. DuckDB and Vega are loaded on first use.
-export { type Analysis, analyzeStudy, attachTraces, type RunReport, type StudyReport } from "./diagnosis/index.js";
-export { ImportError, readStudies, type StudyReadOptions } from "./import/index.js";
+export { type Analysis, analyzeStudy, type RunReport, type StudyReport } from "./diagnosis/index.js";
+export { ImportError, readStudies } from "./import/index.js";
 export {
   amdahl,
   type CountSummary,
@@ -10,11 +10,8 @@ export {
   type PopEfficiencies,
   popEfficiencies,
   type RunSummary,
-  type ScalingClass,
   type StudySummary,
-  scalingClass,
   summarizeStudy,
-  type TimeBasis,
   type Usl,
   uslThroughput,
 } from "./metrics/index.js";
@@ -36,7 +33,7 @@ export type {
 } from "./model/index.js";
 export { computeUs, predict } from "./predict/index.js";
 export { writeReport } from "./report/index.js";
-export { type MachineReport, MachineWitness, type WitnessOptions } from "./runner/index.js";
+export { type MachineReport, MachineWitness } from "./runner/index.js";
 export { query } from "./store/index.js";
 export {
   analyzeTraces,

@@ -20,7 +20,15 @@ export {
   type RowVerdict,
   type TimeSplit,
 } from "./bench/index.js";
-export { causesOf, studyPoints, symptoms, type TraceChanges, traceChanges, traceFindings } from "./diagnosis/index.js";
+export {
+  attachTraces,
+  causesOf,
+  studyPoints,
+  symptoms,
+  type TraceChanges,
+  traceChanges,
+  traceFindings,
+} from "./diagnosis/index.js";
 export {
   type HangEvidence,
   type HangKind,

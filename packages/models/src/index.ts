@@ -1,44 +1,23 @@
 // Public API of @weft/models: pretrained transformers from Hugging Face folders, fine-tuning and generation.
 export { layerDecay, withRates } from "@weft/core/optim";
 export {
-  type ApplyOptions,
   type Batch,
-  type CheckpointPolicy,
   type CommonConfig,
   type KeyValueCache,
-  type KeyValueCacheOptions,
   type ModelTask,
   type Outputs,
   type Params,
   tasks,
 } from "./architectures/index.js";
+export { loadPretrained, type PretrainedModel, savePretrained } from "./checkpoint/index.js";
+export { ModelError } from "./config/index.js";
+export { type Generated, generate, generateTokens, streamText } from "./generate/index.js";
+export { defineModel, type Model } from "./model/index.js";
 export {
-  type LoadOptions,
-  loadPretrained,
-  type PretrainedModel,
-  type SaveModelOptions,
-  savePretrained,
-} from "./checkpoint/index.js";
-export { type JsonObject, ModelError } from "./config/index.js";
-export {
-  type Generated,
-  type GenerateOptions,
-  generate,
-  generateTokens,
-  type SamplingOptions,
-  streamText,
-  type TokenOptions,
-} from "./generate/index.js";
-export { defineModel, type Model, type ModelLossOptions, type ModelOptions, type ProblemType } from "./model/index.js";
-export {
-  type BatchOptions,
   type ChatMessage,
-  type ChatOptions,
   type Encoded,
-  type EncodeOptions,
   encodeBatch,
   loadTokenizer,
-  type NewTokenizer,
   type TextBatch,
   type TextTokenizer,
   tokenizerOf,
@@ -47,16 +26,12 @@ export {
 export {
   type Adapter,
   type Adapters,
-  type ClassifyOptions,
   classifyTexts,
   type FineTuning,
-  type FineTuningOptions,
   fineTuning,
   type LabeledText,
   type Lora,
-  type LoraOptions,
   loraOf,
-  type MaskOptions,
   maskTokens,
   type Packed,
   packSequences,
@@ -64,7 +39,6 @@ export {
   splitParams,
   storedAsInFiles,
   storedByHead,
-  type TextColumns,
   type TextPrediction,
   type Trained,
   type TuningBatch,

@@ -3,7 +3,7 @@
 // beside it. Sums and values are checked before their times count.
 import { spawnSync } from "node:child_process";
 import { cpus } from "node:os";
-import { arena, barrierOf, connect, describe, groupLibrary, MpiGroup, ShmGroup } from "@weft/cluster";
+import { arena, barrierOf, connect, describe, groupLibrary, MpiGroup, ShmGroup } from "@weft/cluster/internal";
 import * as weft from "@weft/core";
 import { median, quantile } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";

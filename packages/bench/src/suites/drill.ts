@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { type Cluster, ClusterError, connect, Dispatcher, groupFiles } from "@weft/cluster";
+import { type Cluster, ClusterError, connect, Dispatcher, groupFiles } from "@weft/cluster/internal";
 import * as weft from "@weft/core";
 import { median } from "@weft/formats/stats";
 import { Hosts, noHosts } from "@weft/testing/hosts";

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { type Cluster, connect, Dispatcher, type PreflightFinding, preflight } from "@weft/cluster";
+import { type Cluster, connect, Dispatcher, type PreflightFinding, preflight } from "@weft/cluster/internal";
 import * as weft from "@weft/core";
 import type { TensorValue } from "@weft/core/internal/runtime";
 import { median, seededRandom } from "@weft/formats/stats";

@@ -1,6 +1,6 @@
 // Every solver on a problem of QuTiP's documentation: errors of the methods of both equations, and averages of trajectories in units of
 // their standard errors.
-import { diffusive, hamiltonian, methodNames } from "@weft/quantum";
+import { diffusive, hamiltonian, methodNames } from "@weft/quantum/internal";
 import * as q from "@weft/quantum/qutip";
 import { largestDifference } from "./quantum-peers-problems.js";
 

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { ClusterError, connect, Dispatcher, groupFiles } from "@weft/cluster";
+import { ClusterError, connect, Dispatcher, groupFiles } from "@weft/cluster/internal";
 import * as weft from "@weft/core";
 import { median, quantile, seededRandom } from "@weft/formats/stats";
 import type { Context, Suite } from "./context.js";

@@ -2,8 +2,8 @@
 // `weft lint`, `weft init` and the tests use this table.
 
 import { basename } from "node:path";
-import { setValue, valueOf } from "@weft/formats";
 import { readText } from "@weft/formats/file";
+import { setValue, valueOf } from "@weft/formats/internal";
 import { parseYaml } from "@weft/formats/yaml";
 
 /** One kind of file. */
@@ -44,7 +44,8 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
   "quantum-gate": {
     description: "specification of weft quantum run, optimize, profile and pictures",
     recognizes: (file) => has(file, "device.parts", "device.chain"),
-    schema: async () => titled("Gate specification of weft quantum", (await import("@weft/quantum")).gateJsonSchema()),
+    schema: async () =>
+      titled("Gate specification of weft quantum", (await import("@weft/quantum/internal")).gateJsonSchema()),
     check: async (path) => {
       const { GateProblem, parseGateSpec } = await import("@weft/quantum");
       new GateProblem(parseGateSpec(readText(path), basename(path)));
@@ -56,7 +57,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
     recognizes: (file) =>
       has(file, "problem.kind") && has(file, "rates", "tasks") && !has(file, "inner", "batch", "preset", "iterations"),
     schema: async () =>
-      titled("Pulse optimization of weft quantum", (await import("@weft/quantum")).controlJsonSchema()),
+      titled("Pulse optimization of weft quantum", (await import("@weft/quantum/internal")).controlJsonSchema()),
     check: async (path) => {
       (await import("@weft/quantum")).parseControlFile(readText(path), basename(path));
       return [];
@@ -65,7 +66,8 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
   "quantum-meta": {
     description: "settings of weft quantum meta",
     recognizes: (file) => has(file, "inner.steps", "inner.rate", "validation.tasks", "tasks_per_batch", "dt_training"),
-    schema: async () => titled("Settings of weft quantum meta", (await import("@weft/quantum")).metaJsonSchema()),
+    schema: async () =>
+      titled("Settings of weft quantum meta", (await import("@weft/quantum/internal")).metaJsonSchema()),
     check: async (path) => {
       const lines: string[] = [];
       const onTranslated = (found: readonly string[]): void => void lines.push(...found);

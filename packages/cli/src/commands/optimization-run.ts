@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { session } from "@weft/core";
 import type { RunFile } from "@weft/formats";
-import type { Minimizer, NamedParameters } from "@weft/quantum";
+import type { Minimizer, NamedParameters } from "@weft/quantum/internal";
 
 /** What is known when an optimization starts. */
 interface OptimizationHead {

@@ -2,7 +2,7 @@
 // a study, MLPerf logs, or one device (a trace or a run).
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { PointSet } from "@weft/formats";
+import type { PointSet } from "@weft/formats/internal";
 import { plainText, shortNumber } from "@weft/formats/text";
 import {
   predict,

@@ -1,7 +1,7 @@
 // Chart of a gate: its pulses, and the populations over time.
 
 import { type ChartSpec, framed } from "@weft/lab/internal";
-import * as quantum from "@weft/quantum";
+import * as quantum from "@weft/quantum/internal";
 
 const axis = { field: "t", type: "quantitative", title: "ns", scale: { nice: false } };
 const lineColor = { field: "line", type: "nominal", title: null };

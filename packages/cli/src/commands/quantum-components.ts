@@ -1,7 +1,7 @@
 // Timed components of a gate on the current device, for `weft quantum profile`. A pattern names the axis along which devices shard
 // the evolution; "automatic" leaves the choice to the sharding planner.
 import * as weft from "@weft/core";
-import * as quantum from "@weft/quantum";
+import * as quantum from "@weft/quantum/internal";
 
 /** Sharding patterns of the evolution. */
 export const patterns = ["states", "time", "tasks", "both", "automatic"] as const;

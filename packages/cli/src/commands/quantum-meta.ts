@@ -18,7 +18,7 @@ import {
   parseMetaFile,
   presetNames,
   withError,
-} from "@weft/quantum";
+} from "@weft/quantum/internal";
 import type { Command } from "commander";
 import {
   attempt,

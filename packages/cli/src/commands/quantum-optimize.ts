@@ -24,7 +24,7 @@ import {
   scaleTimes,
   shortestDuration,
   withError,
-} from "@weft/quantum";
+} from "@weft/quantum/internal";
 import type { Command } from "commander";
 import {
   attempt,

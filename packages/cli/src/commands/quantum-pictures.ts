@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as weft from "@weft/core";
 import { renderPng } from "@weft/lab/internal";
-import * as quantum from "@weft/quantum";
+import * as quantum from "@weft/quantum/internal";
 import type { Command } from "commander";
 import { attempt, printLines, withProgress } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";

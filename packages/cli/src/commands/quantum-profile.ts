@@ -2,7 +2,7 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
-import { type ClusterBuffer, connect } from "@weft/cluster";
+import { type ClusterBuffer, connect } from "@weft/cluster/internal";
 import { MachineWitness } from "@weft/lab/internal";
 import type { GateProblem } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";

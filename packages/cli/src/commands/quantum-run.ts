@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { basename, extname } from "node:path";
 import * as weft from "@weft/core";
 import { renderPng, renderSvg } from "@weft/lab/internal";
-import * as quantum from "@weft/quantum";
+import * as quantum from "@weft/quantum/internal";
 import type { Command } from "commander";
 import {
   attempt,

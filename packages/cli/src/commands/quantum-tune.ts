@@ -1,7 +1,7 @@
 // weft quantum tune: measures which integration method, number of steps and pieces of time give value and gradient of a gate fastest.
 import { availableParallelism } from "node:os";
 import { setDevice } from "@weft/core";
-import { type MethodName, methodNames, type TunedEvolution, tuneEvolution } from "@weft/quantum";
+import { type MethodName, methodNames, type TunedEvolution, tuneEvolution } from "@weft/quantum/internal";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { attempt, ProgressLine, printJson, printText, significant, table, time } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";

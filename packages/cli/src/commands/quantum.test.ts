@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import * as quantum from "@weft/quantum";
+import * as quantum from "@weft/quantum/internal";
 
 const bin = join(import.meta.dirname, "../../bin/weft.js");
 const folder = mkdtempSync(join(tmpdir(), "weft-quantum-"));

@@ -130,7 +130,7 @@ async function show(file: string, options: { limit: string; json?: boolean }): P
 }
 
 async function stats(file: string, options: { json?: boolean }): Promise<void> {
-  const tools = await import("@weft/cluster");
+  const tools = await import("@weft/cluster/internal");
   const found = tools.tapeStats(await load(tools, file));
   if (options.json) {
     json(found);
@@ -165,7 +165,7 @@ async function stats(file: string, options: { json?: boolean }): Promise<void> {
 }
 
 async function exportTape(file: string, options: { out?: string; json?: boolean }): Promise<void> {
-  const tools = await import("@weft/cluster");
+  const tools = await import("@weft/cluster/internal");
   const tape = await load(tools, file);
   if (tape.instructions.length === 0) throw new CommandError(`${file} has no instructions`);
   const out = options.out ?? `${file}.json`;
@@ -175,7 +175,7 @@ async function exportTape(file: string, options: { out?: string; json?: boolean 
 }
 
 async function replayTape(file: string, options: { devices: string; device: string; json?: boolean }): Promise<void> {
-  const tools = await import("@weft/cluster");
+  const tools = await import("@weft/cluster/internal");
   const tape = await load(tools, file);
   const devices = Number(options.devices);
   if (!Number.isInteger(devices) || devices < 0)
@@ -210,7 +210,7 @@ async function replayTape(file: string, options: { devices: string; device: stri
 }
 
 async function diff(first: string, second: string, options: { json?: boolean }): Promise<void> {
-  const tools = await import("@weft/cluster");
+  const tools = await import("@weft/cluster/internal");
   const tapes = [await load(tools, first), await load(tools, second)] as const;
   for (const tape of tapes)
     for (const line of tape.lines) if (line.type === "data" || line.type === "fetch") tools.bytesOfLine(tape, line);

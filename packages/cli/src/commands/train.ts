@@ -240,7 +240,7 @@ const without = (args: readonly string[], option: string): string[] =>
 async function trainHere(config: Config | ModuleConfig, options: Options): Promise<void> {
   const { session, setDevice } = await import("@weft/core");
   const { joinGroup, singleRank, train } = await import("@weft/train");
-  const { localDeviceIndex } = await import("@weft/cluster");
+  const { localDeviceIndex } = await import("@weft/cluster/internal");
   // A CPU device is a number of cores, for one rank or several, so that device counts are comparable.
   process.env.WEFT_THREADS ??= String(config.distributed.cores_per_rank);
   const name = config.device ?? settings.device.get();

@@ -70,7 +70,7 @@ export default function add(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  const { localDeviceIndex, rankFromEnvironment, Worker } = await import("@weft/cluster");
+  const { localDeviceIndex, rankFromEnvironment, Worker } = await import("@weft/cluster/internal");
   if (options.cores !== undefined && options.coreIds !== undefined)
     throw new CommandError("--cores is a number and --core-ids a list: give one of them", wrongUsage);
   const most = availableParallelism();

@@ -1,7 +1,7 @@
 // The text of a YAML file with the values of --set, for readers that take text.
 import { basename } from "node:path";
-import { readSetting, withSettings } from "@weft/formats";
 import { readText } from "@weft/formats/file";
+import { readSetting, withSettings } from "@weft/formats/internal";
 import { parseYaml } from "@weft/formats/yaml";
 import { stringify } from "yaml";
 import { CommandError, wrongUsage } from "../terminal/index.js";

@@ -20,7 +20,9 @@ import { differentiable, gradientFn } from "@weft/testing/derivatives";
 import { functionOf, type Job, jobOf, list, upload } from "@weft/testing/jobs";
 import { generator, randomPlacement, randomStrategy } from "@weft/testing/random-split";
 import { results, trace } from "@weft/testing/traced";
-import { type Cluster, type ClusterBuffer, type ClusterStatus, connect, type LaunchOptions, watch } from "../index.js";
+import type { ClusterBuffer } from "../buffer.js";
+import { type Cluster, type ClusterStatus, connect, watch } from "../index.js";
+import type { LaunchOptions } from "../launch.js";
 
 export interface SuiteOptions extends Pick<LaunchOptions, "devices" | "device" | "cores" | "env" | "timeout"> {
   /** Which share of the jobs, of how many: several clusters divide the suite. */

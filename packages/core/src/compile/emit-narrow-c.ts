@@ -11,7 +11,7 @@ import type { Tally } from "./tally.js";
 type Load = Extract<KExpr, { kind: "load" }>;
 
 /** Rows of whole vectors are as good by themselves from `whole` elements on, others from `length`. */
-export const narrow = { length: 64, whole: 48, rows: 256 };
+const narrow = { length: 64, whole: 48, rows: 256 };
 /** Bytes of all tiles of a block of rows: most of the first-level cache. */
 const tileBytes = 32 << 10;
 const rowCounts = [64, 32, 16];

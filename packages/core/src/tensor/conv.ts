@@ -31,7 +31,7 @@ export interface ConvOptions {
 }
 
 /** Options of {@link convTranspose1d}, {@link convTranspose2d} and {@link convTranspose3d}. @inline */
-export interface ConvTransposeOptions extends Omit<ConvOptions, "padding"> {
+interface ConvTransposeOptions extends Omit<ConvOptions, "padding"> {
   /** Rows that are cut off at each side of the result: a number, one per axis, or a pair per axis. */
   padding?: PerAxis | readonly (readonly [number, number])[];
   /** Rows that are added at the end of each axis, to choose among the sizes that a strided convolution maps to the same one. */

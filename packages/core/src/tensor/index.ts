@@ -5,7 +5,16 @@ export * from "./attention.js";
 export * from "./bags.js";
 export * from "./class-losses.js";
 export * from "./control.js";
-export { type ConvOptions, conv1d, conv2d, conv3d, convTranspose1d, convTranspose2d, convTranspose3d, type Padding } from "./conv.js";
+export {
+  type ConvOptions,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+  type Padding,
+} from "./conv.js";
 export type { ComplexNumber, TensorLike } from "./convert.js";
 export {
   arange,

@@ -33,8 +33,6 @@ import type { AnyFunction } from "./trace.js";
 import { flattenTree, mapNumbers, mutableIn, type TreeDef, treeLeaves } from "./tree.js";
 import { Bucket, type Buckets, type VaryingAxes, VaryingSizes } from "./vary.js";
 
-export type { Buckets, VaryingAxes } from "./vary.js";
-
 /** Options of {@link jit}. */
 export interface JitOptions {
   /** Positions of arguments whose memory the results may reuse. The caller cannot use these arguments afterwards. */

@@ -1,5 +1,5 @@
 // The complete analysis of a study: validity, scaling, findings and predictions, in the form that `weft analyze --json` prints.
-import type { PointSet } from "@weft/formats";
+import type { PointSet } from "@weft/formats/internal";
 import { fitUsl, type StudySummary, summarizeStudy, type Usl } from "../metrics/index.js";
 import { disturbanceIn, type Finding, type ImportProblem, type Study } from "../model/index.js";
 import { predict, readPoints, type ScalingPredictions } from "../predict/index.js";

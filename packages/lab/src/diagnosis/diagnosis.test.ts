@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ProbeFacts, TrainingStep } from "@weft/formats";
+import type { ProbeFacts, TrainingStep } from "@weft/formats/internal";
 import { seededRandom } from "@weft/formats/stats";
 import { emptyRun, type Run, type Study, type TraceSummary } from "../model/index.js";
 import { analyzeStudy, diagnosisRules } from "./index.js";

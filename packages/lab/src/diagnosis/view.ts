@@ -1,7 +1,7 @@
 // The input of diagnosis rules: one entry per measured run with its step parts, facts and traces. Only counts that passed the
 // validity rules are included.
 
-import type { ProbeFacts } from "@weft/formats";
+import type { ProbeFacts } from "@weft/formats/internal";
 import { mean } from "@weft/formats/stats";
 import type { CountSummary, RunSummary } from "../metrics/index.js";
 import { disturbanceIn, type PredictedEffect, type Run, type TraceSummary } from "../model/index.js";

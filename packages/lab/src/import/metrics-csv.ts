@@ -1,7 +1,14 @@
 // Imports metrics.csv (one row per epoch) as epochs in file order. Rows that cannot be measurements are left out and counted;
 // whether two jobs wrote to one file is decided later.
-import { type MetricsColumn, metricsColumn, metricsColumns, metricsHeader, type TrainingEpoch } from "@weft/formats";
+
 import { CsvError, type CsvRow, readCsvText } from "@weft/formats/csv";
+import {
+  type MetricsColumn,
+  metricsColumn,
+  metricsColumns,
+  metricsHeader,
+  type TrainingEpoch,
+} from "@weft/formats/internal";
 import { type ProblemLog, readImport } from "./lines.js";
 import { secondsOf, type TimeColumn, timeColumn, timeValue } from "./time-column.js";
 

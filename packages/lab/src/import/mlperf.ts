@@ -1,6 +1,6 @@
 // Reads MLPerf Training logs (`:::MLLOG {...}` lines): what a submission states about its batch, throughput, steps and times.
 import { statSync } from "node:fs";
-import { mostDevices } from "@weft/formats";
+import { mostDevices } from "@weft/formats/internal";
 import { ImportError, readLines } from "./lines.js";
 
 /** One line of a log: its key, value, time in milliseconds and metadata. */

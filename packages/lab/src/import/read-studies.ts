@@ -11,8 +11,8 @@ import { readScaleRun, studyFromScaleDirectory } from "./scale-directory.js";
 import { studiesFromYaml } from "./study-yaml.js";
 import { runFromTape } from "./tape.js";
 
-/** Options of `readStudies`. */
-export interface StudyReadOptions {
+/** Options of `readStudies`. @inline */
+interface StudyReadOptions {
   /** Overrides the warm-up that the study states. */
   warmup?: number;
   /** Keep only the studies of these names (case does not matter). */

@@ -1,6 +1,6 @@
 // Imports record files (docs/lab-format.md) into a run. An unfinished last line, an unknown record or an impossible time is
 // left out and counted.
-import { parseRecord, type RunLogRecord, type Workload, workloadSchema } from "@weft/formats";
+import { parseRecord, type RunLogRecord, type Workload, workloadSchema } from "@weft/formats/internal";
 import type { RankInfo, Run } from "../model/index.js";
 import { type ProblemLog, readLines } from "./lines.js";
 

@@ -2,7 +2,7 @@
 // unfinished lines are reported.
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
-import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats";
+import { lenientParser, type RunFile, runFileSchema, type StudyFile, studyFileSchema } from "@weft/formats/internal";
 import { listSome } from "@weft/formats/text";
 import { emptyRun, type Run, type Study } from "../model/index.js";
 import { ImportError, ProblemLog, readImport } from "./lines.js";

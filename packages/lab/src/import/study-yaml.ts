@@ -11,7 +11,7 @@ import {
   type YamlStudy,
   yamlRunSchema,
   yamlStudySchema,
-} from "@weft/formats";
+} from "@weft/formats/internal";
 import { emptyRun, type Run, type Study } from "../model/index.js";
 import { ImportError, ProblemLog } from "./lines.js";
 import { readMetricsCsv } from "./metrics-csv.js";

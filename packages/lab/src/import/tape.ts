@@ -1,7 +1,7 @@
 // Imports a tape (JSON lines of executed instructions) as a run: the steps of each worker with their compute and
 // communication time.
 import { basename } from "node:path";
-import { lenientParser, type TrainingStep, timedInstructionSchema } from "@weft/formats";
+import { lenientParser, type TrainingStep, timedInstructionSchema } from "@weft/formats/internal";
 import { emptyRun, type Run } from "../model/index.js";
 import { ProblemLog, readLines } from "./lines.js";
 

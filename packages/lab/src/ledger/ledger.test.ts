@@ -3,7 +3,7 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import type { ProbeFacts } from "@weft/formats";
+import type { ProbeFacts } from "@weft/formats/internal";
 import { analyzeStudy, type StudyReport } from "../diagnosis/index.js";
 import { emptyRun, type Run, type Study } from "../model/index.js";
 import { ledgerScore, makePrediction, predictionsOf, readLedger, recordPredictions, scoreLedger } from "./index.js";

@@ -1,7 +1,7 @@
 // Lint rules for YAML configurations: keys that the program never read (according to the probe), devices that do not exist, and
 // unreadable files.
 
-import type { ConfigFacts } from "@weft/formats";
+import type { ConfigFacts } from "@weft/formats/internal";
 import { isMap, isScalar, isSeq, LineCounter, parseDocument } from "yaml";
 import type { Run } from "../model/index.js";
 import type { LintProblem } from "./problem.js";

@@ -17,6 +17,6 @@ export {
   serialShape,
 } from "./laws.js";
 export { type PopEfficiencies, popEfficiencies } from "./pop.js";
-export { type CountSummary, type RunSummary, type StudySummary, summarizeStudy, type TimeBasis } from "./scaling.js";
+export { type CountSummary, type RunSummary, type StudySummary, summarizeStudy } from "./scaling.js";
 export { stepWeight, weightedTimes } from "./steps.js";
 export { fitUsl, type Usl, uslThroughput } from "./usl.js";

@@ -8,7 +8,7 @@ import { karpFlatt } from "./laws.js";
 import { type StepSummary, summarizeSteps } from "./steps.js";
 
 /** What the times of a study measure: an epoch, an epoch computed from steps, or the whole run. */
-export type TimeBasis = "epoch" | "steps" | "run";
+type TimeBasis = "epoch" | "steps" | "run";
 
 /** One run with its epoch and step statistics. */
 export interface RunSummary {

@@ -9,7 +9,7 @@ import type {
   TrainingEpoch,
   TrainingStep,
   Workload,
-} from "@weft/formats";
+} from "@weft/formats/internal";
 import type { Finding } from "./finding.js";
 
 /** Utilization of the host and its devices at one moment. */

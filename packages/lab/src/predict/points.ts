@@ -1,6 +1,6 @@
 // Reads a points file as throughput per device count and batch. Points are pairs [devices, value] or objects. Invalid points
 // are reported and left out; repeats are kept separately so that their spread is known.
-import { mostDevices, type PointMetric, pointsSchema } from "@weft/formats";
+import { mostDevices, type PointMetric, pointsSchema } from "@weft/formats/internal";
 import { mean } from "@weft/formats/stats";
 
 export interface CountSample {

@@ -6,4 +6,4 @@ export { PlanError, type PlannedRun } from "./plan.js";
 export { probeEnvironment } from "./probe.js";
 export { type FollowOptions, followStudy, submitStudy } from "./slurm.js";
 export { runStudy, type StudyEvent, type StudyOptions, type StudyResult } from "./study.js";
-export { type MachineReport, MachineWitness, type WitnessOptions } from "./witness.js";
+export { type MachineReport, MachineWitness } from "./witness.js";

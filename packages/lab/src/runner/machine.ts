@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { availableParallelism, cpus, hostname, release, totalmem, type } from "node:os";
-import type { DeviceFacts, MachineFacts } from "@weft/formats";
+import type { DeviceFacts, MachineFacts } from "@weft/formats/internal";
 
 function read(path: string): string {
   try {

@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { recordSchema, unknownFields } from "@weft/formats";
+import { recordSchema, unknownFields } from "@weft/formats/internal";
 import { TestFolder } from "../trace/fixtures.js";
 import { probeEnvironment } from "./probe.js";
 

@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { probeFactsSchema, recordSchema, unknownFields } from "@weft/formats";
+import { probeFactsSchema, recordSchema, unknownFields } from "@weft/formats/internal";
 import { TestFolder } from "../trace/fixtures.js";
 import { probeEnvironment, probeFolder, probeState } from "./probe.js";
 

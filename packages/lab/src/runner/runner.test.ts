@@ -12,7 +12,7 @@ import {
   type StudyFile,
   studyFileSchema,
   unknownFields,
-} from "@weft/formats";
+} from "@weft/formats/internal";
 import { attachTraces } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
 import { launched, TestFolder, traceText } from "../trace/fixtures.js";

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { createInterface } from "node:readline";
-import type { DeviceSample, HostSample, RecordOf } from "@weft/formats";
+import type { DeviceSample, HostSample, RecordOf } from "@weft/formats/internal";
 import { nvidiaSmi, usableCores } from "./machine.js";
 import type { RunProcesses } from "./processes.js";
 

@@ -4,7 +4,13 @@ import { execFile } from "node:child_process";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { formatRecord, type MachineFacts, type RunFile, type RunLogRecord, type StudyFile } from "@weft/formats";
+import {
+  formatRecord,
+  type MachineFacts,
+  type RunFile,
+  type RunLogRecord,
+  type StudyFile,
+} from "@weft/formats/internal";
 import { launcherRow, nodesFor } from "./launchers.js";
 import { describeMachine } from "./machine.js";
 import { PlanError, type PlannedRun, runFolder, studyFilePath, writeJson, writeRunFile } from "./plan.js";

@@ -2,7 +2,13 @@
 // are written as they occur, so that an interrupted study keeps its data.
 import { appendFileSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { formatRecord, type MachineFacts, type RunFile, type RunLogRecord, type StudyFile } from "@weft/formats";
+import {
+  formatRecord,
+  type MachineFacts,
+  type RunFile,
+  type RunLogRecord,
+  type StudyFile,
+} from "@weft/formats/internal";
 import { launcherRow, type SlurmSite, type StudyLauncher } from "./launchers.js";
 import { describeMachine } from "./machine.js";
 import { lastTraceback } from "./output.js";

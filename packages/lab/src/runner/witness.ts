@@ -178,8 +178,8 @@ function gpuProcesses(own: ReadonlySet<number>): MachineReport["gpuOthers"] {
   });
 }
 
-/** Options of `MachineWitness`. */
-export interface WitnessOptions {
+/** Options of `MachineWitness`. @inline */
+interface WitnessOptions {
   /** Processes of the measurement, beside this one and everything that it started. */
   own?: () => Iterable<number>;
   /** Ask for other users of the GPUs; default false, because it takes a process. */

@@ -1,8 +1,8 @@
 // For tests: writes studies as the files that users have: directories of `weft scale`, and study.yaml with metrics.csv.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ProbeFacts, RunFile, RunLogRecord, StudyFile, TrainingStep, Workload } from "@weft/formats";
 import { formatMetrics } from "@weft/formats";
+import type { ProbeFacts, RunFile, RunLogRecord, StudyFile, TrainingStep, Workload } from "@weft/formats/internal";
 import { seededRandom } from "@weft/formats/stats";
 
 /** A job as `weft scale` records it. Functions receive the device count. */

@@ -2,7 +2,7 @@
 // oddities. `analyzeStudy` must neither accuse an honest study nor fail on a damaged one.
 import { appendFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ProbeFacts } from "@weft/formats";
+import type { ProbeFacts } from "@weft/formats/internal";
 import { amdahl, type CorpusJob, ddp, same, sums, writeJob } from "./corpus-files.js";
 
 /** One odd study. */

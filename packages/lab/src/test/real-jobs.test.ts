@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { ProbeFacts, RunFile } from "@weft/formats";
+import type { ProbeFacts, RunFile } from "@weft/formats/internal";
 import type { StudyReport } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
 import { probeEnvironment } from "../runner/index.js";

@@ -1,6 +1,6 @@
 // The validity rule that compares settings: two runs that differ in more than their device count have no speedup.
 
-import type { Workload } from "@weft/formats";
+import type { Workload } from "@weft/formats/internal";
 import type { CountSummary, RunSummary } from "../metrics/index.js";
 import { type Evidence, evidence, type RuleFinding } from "../model/index.js";
 import type { StudyView, ValidityRule } from "./rule.js";

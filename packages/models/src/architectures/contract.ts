@@ -49,7 +49,7 @@ export interface KeyValueCache {
   values: Tensor[];
 }
 
-/** Generation with a cache. */
+/** Generation with a cache. @inline */
 export interface KeyValueCacheOptions {
   /** The cache, whose memory the result reuses where it is donated. */
   cache: KeyValueCache;
@@ -62,7 +62,7 @@ export interface KeyValueCacheOptions {
 /** Which layers rematerialize their intermediate results in the reverse pass. */
 export type CheckpointPolicy = "none" | "all" | ((layer: number) => boolean);
 
-/** Options of a forward pass. */
+/** Options of a forward pass. @inline */
 export interface ApplyOptions {
   /** Applies dropout; needs a key. */
   train?: boolean;

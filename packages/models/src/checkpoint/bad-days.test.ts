@@ -6,7 +6,8 @@ import { cpSync, mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSy
 import { join } from "node:path";
 import { before, test } from "node:test";
 import { CpuDevice, io, key, memory, ones, setDevice, tensor, useDevice, zeros } from "@weft/core";
-import { defineModel, type JsonObject, loadPretrained, loadTokenizer, savePretrained } from "../index.js";
+import type { JsonObject } from "../config/index.js";
+import { defineModel, loadPretrained, loadTokenizer, savePretrained } from "../index.js";
 import { scratch, writeTokenizer } from "../transformers.testkit.js";
 
 setDevice("reference");

@@ -7,5 +7,5 @@ export {
   openAdapters,
   peftPrefix,
 } from "./adapters.js";
-export { type LoadOptions, loadPretrained, type PretrainedModel } from "./load.js";
-export { type SaveModelOptions, savePretrained } from "./save.js";
+export { loadPretrained, type PretrainedModel } from "./load.js";
+export { savePretrained } from "./save.js";

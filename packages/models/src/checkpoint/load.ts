@@ -11,8 +11,8 @@ import { defineModel, drawParameter, type Model, type ModelOptions } from "../mo
 import { type AdapterFolder, adapterConfigName, mergeAdapters, openAdapters } from "./adapters.js";
 import { openTensors, type TensorFolder } from "./shards.js";
 
-/** Options of {@link loadPretrained}. */
-export interface LoadOptions extends ModelOptions {
+/** Options of {@link loadPretrained}. @inline */
+interface LoadOptions extends ModelOptions {
   /** Dtype of the parameters; float32 by default, `"auto"` for that of the files. */
   dtype?: "auto" | "float32" | "bfloat16" | "float16" | "float64";
   /** Called before each tensor is read, for a progress line. */

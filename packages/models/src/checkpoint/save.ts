@@ -10,8 +10,8 @@ import { fileOf, ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
 import { indexName, singleFile } from "./shards.js";
 
-/** Options of {@link savePretrained}. */
-export interface SaveModelOptions {
+/** Options of {@link savePretrained}. @inline */
+interface SaveModelOptions {
   /** Largest shard in bytes; 5 GB by default. */
   maxShardBytes?: number;
   /** Folder whose tokenizer files are copied; that of a loaded model by default. */

@@ -23,7 +23,7 @@ import type { Model } from "../model/index.js";
 import { padRows } from "../text/index.js";
 import { checkTokenSampling, chooseToken, type Sampling, type SamplingOptions, withToken } from "./sampling.js";
 
-/** Options of {@link generateTokens}. */
+/** Options of {@link generateTokens}. @inline */
 export interface TokenOptions extends SamplingOptions {
   /** Maximum number of new tokens; 50 by default. */
   maxNewTokens?: number;

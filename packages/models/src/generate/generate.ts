@@ -6,8 +6,8 @@ import type { Model } from "../model/index.js";
 import { frameOf, type TextTokenizer } from "../text/index.js";
 import { checkEos, eosOf, generateTokens, type TokenOptions, tokenNames } from "./decode.js";
 
-/** Options of {@link generate} and {@link streamText}. */
-export interface GenerateOptions extends TokenOptions {
+/** Options of {@link generate} and {@link streamText}. @inline */
+interface GenerateOptions extends TokenOptions {
   /** The text ends before the first of these. */
   stop?: readonly string[];
   /** The prompt is encoded without special tokens, such as the text of a chat template. */

@@ -1,4 +1,3 @@
 // Generation with a cache of keys and values.
-export { generateTokens, generationPrograms, roundUp, type TokenOptions } from "./decode.js";
-export { type Generated, type GenerateOptions, generate, streamText } from "./generate.js";
-export type { SamplingOptions } from "./sampling.js";
+export { generateTokens, generationPrograms, roundUp } from "./decode.js";
+export { type Generated, generate, streamText } from "./generate.js";

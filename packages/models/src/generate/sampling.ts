@@ -2,7 +2,7 @@
 import { argmax, cumsum, type Key, oneHot, rand, softmax, sort, splitKey, type Tensor, topk } from "@weft/core";
 import { ModelError } from "../config/index.js";
 
-/** How tokens are chosen. */
+/** How tokens are chosen. @inline */
 export interface SamplingOptions {
   /** 0 (default) chooses the most probable token; above 0, scores are divided by it and a token is drawn. */
   temperature?: number;

@@ -28,7 +28,7 @@ import {
 } from "../config/index.js";
 import { type ProblemType, taskLoss } from "./losses.js";
 
-/** Options of {@link defineModel}. */
+/** Options of {@link defineModel}. @inline */
 export interface ModelOptions {
   /** What the model predicts; the task that the configuration names by default. */
   task?: ModelTask;
@@ -36,8 +36,8 @@ export interface ModelOptions {
   labels?: number | readonly string[];
 }
 
-/** Options of {@link Model.loss}. */
-export interface ModelLossOptions extends Omit<ApplyOptions, "cached" | "lastOnly"> {}
+/** Options of {@link Model.loss}. @inline */
+interface ModelLossOptions extends Omit<ApplyOptions, "cached" | "lastOnly"> {}
 
 /** An architecture with a configuration and a task. It holds no parameters. */
 export interface Model {

@@ -5,8 +5,8 @@ import { checkOptions } from "@weft/core/internal/graph";
 import { ModelError } from "../config/index.js";
 import type { TextTokenizer } from "./tokenizer.js";
 
-/** Options of {@link encodeBatch}. */
-export interface BatchOptions {
+/** Options of {@link encodeBatch}. @inline */
+interface BatchOptions {
   /** Maximum number of tokens of a text; longer ones are truncated. */
   maxLength?: number;
   /** Pads to this length instead of that of the longest text, so that programs are compiled once. */

@@ -6,8 +6,8 @@ import { fileOf, isJsonObject, type JsonObject, ModelError } from "../config/ind
 import { makePreTokenizer } from "./pre-tokenizers.js";
 import { joinTokenizerFiles, readTokenizerFiles, type TokenizerFiles, tokenText } from "./tokenizer-files.js";
 
-/** Options of {@link TextTokenizer.encode}. */
-export interface EncodeOptions {
+/** Options of {@link TextTokenizer.encode}. @inline */
+interface EncodeOptions {
   /** Second text of a pair. */
   pair?: string;
   /** Adds the tokens that the model expects around a text; true by default. */
@@ -25,8 +25,8 @@ export interface ChatMessage {
   [key: string]: unknown;
 }
 
-/** Options of {@link TextTokenizer.chat}. */
-export interface ChatOptions {
+/** Options of {@link TextTokenizer.chat}. @inline */
+interface ChatOptions {
   /** Ends with the start of the answer; true by default. */
   addGenerationPrompt?: boolean;
   /** Functions that the model may call, as JSON schemas. */

@@ -122,7 +122,7 @@ function findPieces(counts: ReadonlyMap<string, number>, size: number): string[]
 }
 
 /** The files `tokenizer.json` and `tokenizer_config.json` of a tokenizer. */
-export interface NewTokenizer {
+interface NewTokenizer {
   /** Content of `tokenizer.json`. */
   tokenizer: JsonObject;
   /** Content of `tokenizer_config.json`. */

@@ -14,8 +14,8 @@ export interface TextPrediction {
   probabilities: Record<string, number>;
 }
 
-/** Options of {@link classifyTexts}. */
-export interface ClassifyOptions {
+/** Options of {@link classifyTexts}. @inline */
+interface ClassifyOptions {
   /** Tokens per text; longer texts are truncated. All positions of the model by default. */
   maxLength?: number;
   /** Texts per call of the model; 32 by default. */

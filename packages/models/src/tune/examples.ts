@@ -51,8 +51,8 @@ export function packSequences(sequences: readonly (readonly number[])[], length:
   };
 }
 
-/** Options of {@link maskTokens}. */
-export interface MaskOptions {
+/** Options of {@link maskTokens}. @inline */
+interface MaskOptions {
   /** Id of the mask. */
   maskToken: number;
   /** Number of ids, for random tokens. */

@@ -14,7 +14,7 @@ import { type Adapters, type Lora, type LoraOptions, loraOf, splitParams } from 
 import { openModel } from "./open-model.js";
 import { type LabeledText, readTexts, type TextColumns } from "./rows.js";
 
-/** Options of {@link fineTuning}. */
+/** Options of {@link fineTuning}. @inline */
 export interface FineTuningOptions {
   /** Folder of the pretrained model; none for a new one, see `config`. */
   from?: string;

@@ -18,7 +18,7 @@ import {
 import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
 
-/** Options of {@link loraOf}. */
+/** Options of {@link loraOf}. @inline */
 export interface LoraOptions {
   /** Rank of the updates. */
   rank: number;

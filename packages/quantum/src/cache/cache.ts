@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 
 /** Contents and counters of one cache. */
-export interface CacheStats {
+interface CacheStats {
   /** Number of entries. */
   entries: number;
   /** Sum of the current sizes of the entries. */
@@ -18,8 +18,8 @@ export interface CacheStats {
   limits: { entries: number; bytes: number };
 }
 
-/** Bounds of a cache. */
-export interface CacheOptions<V> {
+/** Bounds of a cache. @inline */
+interface CacheOptions<V> {
   /** Maximum number of entries. */
   entries: number;
   /** Maximum size of all entries. */

@@ -16,8 +16,8 @@ import { controlInfidelity, type PreparedProblem, type SegmentSteps } from "./op
 import { playedPulse, reportEach, reportPulse } from "./report.js";
 import { type RobustObjective, robustLoss } from "./robust.js";
 
-/** Options of `grape`. */
-export interface GrapeOptions extends MinimizeOptions {
+/** Options of `grape`. @inline */
+interface GrapeOptions extends MinimizeOptions {
   /** Integration steps per segment. */
   steps?: SegmentSteps;
   /** How tasks are combined; default: the mean. */

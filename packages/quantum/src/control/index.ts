@@ -4,7 +4,7 @@ export { readTensorCheckpoint, writeTensorCheckpoint } from "./checkpoint.js";
 export { type CostValues, type RunningCosts, runningCosts, weightedCosts } from "./costs.js";
 export { type ControlFile, controlJsonSchema, controlSections, parseControlFile } from "./file.js";
 export { fitSpectrum, type SpectrumFit } from "./fit.js";
-export { ensembleLoss, type GrapeEach, type GrapeMinimum, type GrapeOptions, grape, grapeEach } from "./grape.js";
+export { ensembleLoss, type GrapeEach, type GrapeMinimum, grape, grapeEach } from "./grape.js";
 export {
   type ChosenSteps,
   checkFidelities,

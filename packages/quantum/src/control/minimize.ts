@@ -16,7 +16,7 @@ export const minimizeMethods = ["descent", "adam", "lbfgs"] as const;
 /** Name of a minimization method. */
 export type MinimizeMethod = (typeof minimizeMethods)[number];
 
-/** Options of `minimize`. */
+/** Options of `minimize`. @inline */
 export interface MinimizeOptions {
   /** Default: L-BFGS. */
   method?: MinimizeMethod;

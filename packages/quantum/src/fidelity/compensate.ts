@@ -27,8 +27,8 @@ import { blockOf, targetOf, type Unitary } from "./gates.js";
 /** Single-qubit gates that compensation may use. */
 export type Compensation = "none" | "virtual-z" | "single-qubit";
 
-/** Options of `compensate`. */
-export interface CompensateOptions {
+/** Options of `compensate`. @inline */
+interface CompensateOptions {
   /** Sweeps over all qubits. */
   rounds?: number;
 }

@@ -83,11 +83,6 @@ export function gate(name: string, qubits?: number): Operator {
   return kronAll(Array.from({ length: qubits / each }, () => product));
 }
 
-/** X on two qubits. */
-export const X2 = gate("X", 2);
-/** X on four qubits. */
-export const X4 = gate("X", 4);
-
 /** The block of the computational states of an evolution. */
 interface HasUnitary {
   unitary: Tensor;
@@ -101,7 +96,7 @@ export const blockOf = (u: Unitary): Tensor => (u instanceof Tensor ? u : u.unit
 const unitaryTargets = new WeakSet<object>();
 
 /** A target of numbers, which must be unitary: the fidelity with another matrix would not be in [0, 1]. */
-export function unitaryTarget(target: OperatorLike, room = 1e-6): Operator {
+function unitaryTarget(target: OperatorLike, room = 1e-6): Operator {
   const operator = Operator.from(target, "target");
   if (unitaryTargets.has(target)) return operator;
   const error = operator.unitaryError();

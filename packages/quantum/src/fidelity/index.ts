@@ -8,7 +8,7 @@ export {
   choiLeakage,
   compensatedTarget,
 } from "./channels.js";
-export { type CompensateOptions, type Compensation, compensate } from "./compensate.js";
+export { type Compensation, compensate } from "./compensate.js";
 export { withError } from "./format.js";
 export {
   averageGateFidelity,
@@ -20,7 +20,5 @@ export {
   processFidelity,
   processInfidelity,
   type Unitary,
-  X2,
-  X4,
 } from "./gates.js";
 export { stateFidelity, stateInfidelity } from "./states.js";

@@ -21,8 +21,8 @@ export interface Baseline {
   seconds: number;
 }
 
-/** Options of `compareBaselines`. */
-export interface BaselineOptions {
+/** Options of `compareBaselines`. @inline */
+interface BaselineOptions {
   /** Number of tasks; they differ from those of training and validation. */
   tasks?: number;
   /** Seed of the tasks. */

@@ -1,7 +1,7 @@
 // Meta-training settings from a YAML file: the settings of metaConfig, with problem and tasks in their YAML form. The words
 // of other meta-learning programs are translated.
 import { WeftError } from "@weft/core/internal/graph";
-import { type ForeignKey, suggestKey, translateKeys, valueOf, withSettings } from "@weft/formats";
+import { type ForeignKey, suggestKey, translateKeys, valueOf, withSettings } from "@weft/formats/internal";
 import { problemSchema, tasksSchema } from "../control/internal.js";
 import { jsonSchemaOf, parseSpecYaml, readValue, SpecError, strict } from "../schema/index.js";
 import { type MetaConfig, type MetaSettings, metaConfig, settingsShape } from "./config.js";
@@ -62,8 +62,8 @@ const known: readonly string[] = [
 /** The JSON Schema of meta-training settings. */
 export const metaJsonSchema = (): Record<string, unknown> => jsonSchemaOf(fileSchema);
 
-/** Options of `parseMetaFile`. */
-export interface MetaFileOptions {
+/** Options of `parseMetaFile`. @inline */
+interface MetaFileOptions {
   /** Values of keys, as `section.key=value`. */
   set?: readonly string[];
   /** Called with what was translated, if the file uses the names of another program. */

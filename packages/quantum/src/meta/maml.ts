@@ -31,8 +31,8 @@ export function adapt<P, T>(loss: TaskLoss<P, T>, params: P, task: T, adaptation
   return now;
 }
 
-/** Options of `metaGradient`. */
-export interface MetaOptions extends Adaptation {
+/** Options of `metaGradient`. @inline */
+interface MetaOptions extends Adaptation {
   /** 1: first order (FOMAML), which ignores the derivative of the steps; 2: differentiates through the steps. */
   order: 1 | 2;
 }

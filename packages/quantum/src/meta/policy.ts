@@ -16,9 +16,9 @@ import {
 
 const activations = { tanh, relu, silu, gelu } satisfies Record<string, (x: Tensor) => Tensor>;
 /** Activation function of the policy. */
-export type PolicyActivation = keyof typeof activations;
+type PolicyActivation = keyof typeof activations;
 
-/** Architecture of a policy. */
+/** Architecture of a policy. @inline */
 export interface PolicyOptions {
   /** Number of input features. Default: 3. */
   features?: number;

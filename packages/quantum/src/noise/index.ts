@@ -1,12 +1,11 @@
 // Noise spectra, the Lindblad rates that follow from them, and distributions of noise environments.
-export { type PsdModel, type PsdParameters, psdModels, spectralDensity } from "./psd.js";
+export { type PsdModel, psdModels, spectralDensity } from "./psd.js";
 export {
   checkRates,
   dephasingRate,
   filterFunction,
   lindbladRates,
   type PulseSequence,
-  type RateOptions,
   relaxationRate,
 } from "./rates.js";
 export {

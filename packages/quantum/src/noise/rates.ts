@@ -121,7 +121,7 @@ function integrate(rule: QuadratureRule, model: PsdModel, parameters: PsdParamet
   return density.mul(weights).sum(-1);
 }
 
-/** Options of `lindbladRates`. */
+/** Options of `lindbladRates`. @inline */
 export interface RateOptions {
   /** Duration of the exposure to noise. */
   duration: number;

@@ -15,7 +15,7 @@ import {
 } from "@weft/formats/svg";
 
 /** Curves over one axis. */
-export interface Curve {
+interface Curve {
   /** Name in the legend. */
   name: string;
   /** Positions, such as times in ns. */
@@ -113,7 +113,7 @@ export function pulsesSvg(curves: readonly Curve[], title = "Pulses and their sp
 }
 
 /** Columns of levels with their energies in GHz. */
-export interface LevelColumn {
+interface LevelColumn {
   /** Name of the part. */
   name: string;
   /** Levels with their energies. */

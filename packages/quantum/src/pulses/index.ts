@@ -9,7 +9,6 @@ export {
   gaussianPulse,
   gaussianSquarePulse,
   Pulse,
-  type PulseFields,
   type PulseValue,
   piecewisePulse,
   rampedCosinePulse,

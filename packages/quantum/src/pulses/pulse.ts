@@ -7,8 +7,8 @@ import { type PulseParameters, type PulseShapeName, pulseShapes } from "./shapes
 /** A parameter of a pulse: a number, or the list of values of a piecewise constant pulse. */
 export type PulseValue = number | readonly number[];
 
-/** Parameters that pulses of every shape accept. */
-export interface PulseFields {
+/** Parameters that pulses of every shape accept. @inline */
+interface PulseFields {
   /** Peak of the envelope (rad/ns in a device). */
   amplitude?: number;
   /** Start time, ns. */

@@ -22,7 +22,7 @@ import {
 /** Integration methods of diffusive equations. */
 const diffusiveMethods = ["rouchon", "euler", "milstein", "platen"] as const;
 
-/** Options of `diffusive`. */
+/** Options of `diffusive`. @inline */
 export interface DiffusiveOptions extends TrajectoryOptions {
   /**
    * "rouchon" (default) multiplies by Kraus operators: states stay positive, strong order 1; "milstein": strong order 1, one

@@ -1,6 +1,6 @@
 // Solvers of the Schrödinger and Lindblad equations, their integration methods and gradient methods.
 export { coefficientScales } from "./borders.js";
-export { type DiffusiveOptions, diffusive } from "./diffusive.js";
+export { diffusive } from "./diffusive.js";
 export { hermitianExponential } from "./exponential.js";
 export { denseTerms } from "./generators.js";
 export { evolveOnHost, type HostRun } from "./host.js";
@@ -11,10 +11,8 @@ export {
   adaptiveNames,
   cptp2,
   dopri8,
-  type Equation,
   euler,
   type GradientKind,
-  type GradientMethod,
   krylov,
   type Method,
   type MethodName,
@@ -30,15 +28,7 @@ export {
   trotter4,
   tsit5,
 } from "./methods.js";
-export {
-  type Amplitudes,
-  checkJumps,
-  type Hamiltonian,
-  type HamiltonianParts,
-  type HamiltonianTerm,
-  hamiltonian,
-  type Jump,
-} from "./problem.js";
+export { checkJumps, type Hamiltonian, type HamiltonianTerm, hamiltonian, type Jump } from "./problem.js";
 export { jumpTrajectories } from "./quantum-jumps.js";
 export { squareOf } from "./reachable.js";
 export {
@@ -49,11 +39,10 @@ export {
   computeTogether,
   type Evolution,
   expectation,
-  type Observables,
   roomFor,
   type Validity,
 } from "./result.js";
-export type { SaveOptions } from "./saves.js";
+
 export { type PropagatorOptions, propagator, type SchrodingerOptions, schrodinger } from "./schrodinger.js";
 export { type FloquetModes, floquetModes, steadyState, superPropagator } from "./steady.js";
-export type { Average, Trajectories, TrajectoryOptions } from "./trajectories.js";
+export type { Average, Trajectories } from "./trajectories.js";

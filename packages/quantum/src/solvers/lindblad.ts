@@ -49,7 +49,7 @@ import {
   takePieces,
 } from "./saves.js";
 
-/** Options of `lindblad`. */
+/** Options of `lindblad`. @inline */
 export interface LindbladOptions extends SaveOptions {
   /** End time. Default: the last time of `tsave`. */
   duration?: Tensor | number;

@@ -7,7 +7,7 @@ import { checkKeys } from "./problem.js";
 import { dormandPrince8, hairerWanner4, type Tableau, tsitouras } from "./tableaus.js";
 
 /** Equation of motion. */
-export type Equation = "schrodinger" | "lindblad";
+type Equation = "schrodinger" | "lindblad";
 /** How a reverse pass obtains the states: stored, rematerialized from checkpoints, or by running the evolution backwards. */
 export type GradientKind = "stored" | "checkpointed" | "reversal";
 

@@ -17,7 +17,7 @@ export interface HamiltonianTerm {
 /**
  * Amplitudes of K drives: a table [segments, K] over equal segments, or a function from times [m] to values [m, K].
  */
-export type Amplitudes = Tensor | ((times: Tensor) => Tensor);
+type Amplitudes = Tensor | ((times: Tensor) => Tensor);
 
 /** Hamiltonian as a sum of local terms: static + sum of amplitude_k(t) drive_k. */
 export interface Hamiltonian {
@@ -44,7 +44,7 @@ export interface Jump {
 }
 
 /** Matrices on the whole space, for `hamiltonian`. */
-export interface HamiltonianParts {
+interface HamiltonianParts {
   /** The operator that does not depend on time. */
   static: Tensor | OperatorLike;
   /** Operators that amplitudes multiply. */

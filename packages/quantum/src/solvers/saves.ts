@@ -5,7 +5,7 @@ import { concat, linspace, type Tensor, tensor, treeMap } from "@weft/core/inter
 import { concreteValues } from "../concrete.js";
 import type { Grid } from "./problem.js";
 
-/** Options of every solver about what it returns. */
+/** Options of every solver about what it returns. @inline */
 export interface SaveOptions {
   /** Number of equally spaced times at which states are returned. Default: 1, the end. */
   saves?: number;

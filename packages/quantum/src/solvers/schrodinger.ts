@@ -56,7 +56,7 @@ import {
 } from "./saves.js";
 import { trotterProgram } from "./trotter.js";
 
-/** Options of `schrodinger`. */
+/** Options of `schrodinger`. @inline */
 export interface SchrodingerOptions extends SaveOptions {
   /** End time. Default: the last time of `tsave`. */
   duration?: Tensor | number;
@@ -100,7 +100,7 @@ const tableBytes = 16 << 20;
 /** Smallest number of steps of a piece in a block. */
 const minSteps = 16;
 
-/** Options of `propagator`. */
+/** Options of `propagator`. @inline */
 export interface PropagatorOptions extends Omit<SchrodingerOptions, keyof SaveOptions | "observables"> {
   /**
    * Number of pieces of time that run in parallel and whose propagators are multiplied. The default fills the device without

@@ -25,7 +25,7 @@ import { channelsOf, type OpenRates, openRates } from "./open-rates.js";
 import { checkHamiltonian, checkJumps, dimensionOf, type Grid, matrixOf, timeGrid } from "./problem.js";
 import { expectation, type Observables, roomFor } from "./result.js";
 
-/** Options that all kinds of trajectories share. */
+/** Options that all kinds of trajectories share. @inline */
 export interface TrajectoryOptions {
   /** Length of the evolution in ns. */
   duration: Tensor | number;

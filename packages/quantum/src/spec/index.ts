@@ -13,4 +13,4 @@ export {
 export { type GateOutcome, GateProblem, type GateReport, type PartListener, type Populations } from "./problem.js";
 export { type PulseLine, pulseLines } from "./pulse-lines.js";
 export type { RobustSpec } from "./robust.js";
-export { type TunedEvolution, type TuneOptions, tuneEvolution } from "./tune.js";
+export { type TunedEvolution, tuneEvolution } from "./tune.js";

@@ -25,8 +25,8 @@ export interface TunedEvolution {
   perCall: number;
 }
 
-/** Options of `tuneEvolution`. */
-export interface TuneOptions {
+/** Options of `tuneEvolution`. @inline */
+interface TuneOptions {
   /** Largest error of the infidelity. Default: that of the specification, else 1e-6. */
   tolerance?: number;
   /** Default: those that solve the equation and are worth trying. */

@@ -8,8 +8,8 @@ import { dressedFrequency, dressedStates, stateIndex } from "./spectrum.js";
 
 type PerQubit = number | readonly number[];
 
-/** Parameters of a fluxonium chain. Lists repeat along the chain. */
-export interface FluxoniumChainFields {
+/** Parameters of a fluxonium chain. Lists repeat along the chain. @inline */
+interface FluxoniumChainFields {
   /** Number of qubits. */
   qubits: number;
   /** Charging energy, GHz. */
@@ -90,8 +90,8 @@ export function rotations(device: QuantumDevice, gate: keyof typeof turns, lengt
   });
 }
 
-/** Options of `crossResonance`. */
-export interface CrossResonanceOptions {
+/** Options of `crossResonance`. @inline */
+interface CrossResonanceOptions {
   /** Length of the pulse, ns. */
   length?: number;
   /** Effective coupling in GHz that determines the amplitude. Default: computed from the dressed states. */

@@ -60,7 +60,7 @@ export interface Drive {
   crosstalk?: Readonly<Record<string, number>>;
 }
 
-/** Description of a device. */
+/** Description of a device. @inline */
 export interface QuantumDeviceFields {
   /** The parts by name. */
   parts: Readonly<Record<string, DevicePart>>;

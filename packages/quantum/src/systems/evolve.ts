@@ -25,8 +25,8 @@ interface DeviceLimits extends CheckLimits {
   norm?: number;
 }
 
-/** Options of `evolve`. */
-export interface EvolveOptions extends Omit<PropagatorOptions, "duration" | "columns"> {
+/** Options of `evolve`. @inline */
+interface EvolveOptions extends Omit<PropagatorOptions, "duration" | "columns"> {
   /** Default: the end of the last pulse. Additional time is idle. */
   duration?: Tensor | number;
   /** Basis of the gate: product states (default), or dressed states of the idle device. */

@@ -1,5 +1,5 @@
 // Quantum devices of coupled parts, their spectra and their evolution.
-export { Chain, type CrossResonanceOptions, crossResonance, type FluxoniumChainFields, rotations } from "./chain.js";
+export { Chain, crossResonance, rotations } from "./chain.js";
 export {
   BoundDevice,
   type Coupling,
@@ -11,16 +11,8 @@ export {
   keysWithoutGradient,
   type OperatorName,
   QuantumDevice,
-  type QuantumDeviceFields,
 } from "./device.js";
-export {
-  computationalFrame,
-  type DeviceEvolution,
-  durationOf,
-  type EvolveOptions,
-  evolve,
-  stateFrame,
-} from "./evolve.js";
+export { computationalFrame, type DeviceEvolution, durationOf, evolve, stateFrame } from "./evolve.js";
 export {
   DevicePart,
   Duffing,

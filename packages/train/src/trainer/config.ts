@@ -4,8 +4,8 @@
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import { WeftError } from "@weft/core/internal/graph";
 import { scheduleShapes } from "@weft/core/optim";
-import { suggestKey, valueOf, withSettings } from "@weft/formats";
 import { readText } from "@weft/formats/file";
+import { suggestKey, valueOf, withSettings } from "@weft/formats/internal";
 import { parseYaml as parse } from "@weft/formats/yaml";
 import { stringify } from "yaml";
 import { z } from "zod";

@@ -2,7 +2,7 @@
 
 import { treeLeaves } from "@weft/core/internal/tensor";
 import { countParameters } from "@weft/core/nn";
-import type { ProbeFacts, Workload } from "@weft/formats";
+import type { ProbeFacts, Workload } from "@weft/formats/internal";
 import type { RunConfig } from "./config.js";
 import type { RankGroup } from "./group.js";
 import type { Task } from "./task.js";

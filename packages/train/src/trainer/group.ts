@@ -1,5 +1,5 @@
 // The ranks of a run: sums and gathers over all of them inside a jitted step, and a barrier outside.
-import { distributed, rankFromEnvironment } from "@weft/cluster";
+import { distributed, rankFromEnvironment } from "@weft/cluster/internal";
 import type { Executable } from "@weft/core/internal/device";
 import { WeftError } from "@weft/core/internal/graph";
 import { session } from "@weft/core/internal/runtime";

@@ -1,7 +1,7 @@
 // The lock of a run's folder: one process trains there at a time. The kernel releases it when that process ends.
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readFileSync, rmdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { lockFile } from "@weft/cluster";
+import { lockFile } from "@weft/cluster/internal";
 import { TrainError } from "./errors.js";
 
 /** The process of this host that locks an inode, in words. */

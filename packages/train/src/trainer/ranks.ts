@@ -5,7 +5,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { endWithParent } from "@weft/cluster";
+import { endWithParent } from "@weft/cluster/internal";
 import { trainSettings } from "../settings.js";
 import { TrainError } from "./errors.js";
 

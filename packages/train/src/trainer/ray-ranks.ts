@@ -1,7 +1,7 @@
 // Starts the ranks of a run as actors of a Ray cluster. The nodes need a common file system for data and the run's folder.
 import { randomBytes } from "node:crypto";
 import { createServer } from "node:net";
-import { RayJob, type RayOptions } from "@weft/cluster";
+import { RayJob, type RayOptions } from "@weft/cluster/internal";
 import { TrainError } from "./errors.js";
 import { RankDeath, type RanksOptions } from "./ranks.js";
 

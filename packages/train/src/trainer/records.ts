@@ -11,7 +11,7 @@ import {
   recordVersion,
   type TrainingStep,
   type Workload,
-} from "@weft/formats";
+} from "@weft/formats/internal";
 import { appendWhole, replaceFile } from "./run-files.js";
 
 /** One row of metrics.csv. */

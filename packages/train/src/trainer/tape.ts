@@ -1,6 +1,6 @@
 // The tape of a training run: each kernel and collective of its first steps, with its time, in the format of docs/tape.md.
 import type { Executable } from "@weft/core/internal/device";
-import { type Instruction, tapeHeader } from "@weft/formats";
+import { type Instruction, tapeHeader } from "@weft/formats/internal";
 import { appendWhole, replaceFile } from "./run-files.js";
 
 /** Writes the instructions of the first steps of one rank. */

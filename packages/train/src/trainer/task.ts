@@ -1,7 +1,7 @@
 // What the training loop needs of a model and its data. Tasks are text classifiers of a configuration (text-task.ts) and
 // models that users define (user-task.ts).
 import { treeLeaves } from "@weft/core/internal/tensor";
-import type { Workload } from "@weft/formats";
+import type { Workload } from "@weft/formats/internal";
 import type { Position } from "../data/index.js";
 import type { StepTask } from "./step.js";
 

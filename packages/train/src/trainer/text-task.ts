@@ -2,7 +2,7 @@
 import { type DType, WeftError } from "@weft/core/internal/graph";
 import { concat, crossEntropy, type Key, stack, type Tensor, tensor, where } from "@weft/core/internal/tensor";
 import { classCounts, type TextClassifier } from "@weft/core/nn";
-import type { Workload } from "@weft/formats";
+import type { Workload } from "@weft/formats/internal";
 import {
   columns,
   DataError,

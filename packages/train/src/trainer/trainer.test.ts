@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import * as weft from "@weft/core";
 import { save } from "@weft/core/io";
-import { recordSchema, runFileSchema, unknownFields } from "@weft/formats";
+import { recordSchema, runFileSchema, unknownFields } from "@weft/formats/internal";
 import { scratch } from "../data/testkit.js";
 import { checkpointSteps, findCheckpoint } from "./checkpoint.js";
 import { type RankGroup, singleRank } from "./group.js";

@@ -6,7 +6,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { session } from "@weft/core/internal/runtime";
 import { showBytes } from "@weft/core/internal/shard";
 import { key, type Tensor, tensor } from "@weft/core/internal/tensor";
-import type { RunStatus } from "@weft/formats";
+import type { RunStatus } from "@weft/formats/internal";
 import { bestAfter, checkBest, isOutOfPatience } from "./best-epoch.js";
 import {
   findCheckpoint,

@@ -27,7 +27,7 @@ import {
   zeros,
 } from "@weft/core/internal/tensor";
 import { stateDict } from "@weft/core/nn";
-import type { Workload } from "@weft/formats";
+import type { Workload } from "@weft/formats/internal";
 import { boundsBySpeed, DataError, type Epoch, type Position, planEpoch } from "../data/index.js";
 import { ConfigError, type ModuleConfig, type RunConfig } from "./config.js";
 import { firstNonFinite } from "./nonfinite.js";

@@ -2,7 +2,7 @@
 // change costs one look at their times.
 import { readdirSync, realpathSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { lenientParser, type StudyFile, studyFileSchema } from "@weft/formats";
+import { lenientParser, type StudyFile, studyFileSchema } from "@weft/formats/internal";
 import { plainText } from "@weft/formats/text";
 import type { Overview, RunRow, StudyRow } from "../wire/index.js";
 import { readSmall } from "./files.js";

@@ -2,7 +2,14 @@
 import { existsSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { lenientParser, metricsColumn, parseRecord, type RecordOf, type RunFile, runFileSchema } from "@weft/formats";
+import {
+  lenientParser,
+  metricsColumn,
+  parseRecord,
+  type RecordOf,
+  type RunFile,
+  runFileSchema,
+} from "@weft/formats/internal";
 import { plainText } from "@weft/formats/text";
 import type { RunRow, RunState, RunVerdict } from "../wire/index.js";
 import { readEnd, readSmall } from "./files.js";

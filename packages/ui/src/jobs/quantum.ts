@@ -14,7 +14,7 @@ import {
   phaseSpaceSvg,
   pulseLines,
   schrodinger,
-} from "@weft/quantum";
+} from "@weft/quantum/internal";
 import type { GateParameter, GateView } from "../wire/index.js";
 
 /** What the page asks for. */
