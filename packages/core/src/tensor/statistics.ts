@@ -136,7 +136,7 @@ export const median = (x: TensorLike, axes?: Axes, options: ReduceOptions = {}):
   quantile(x, 0.5, axes, options);
 
 /** Options of {@link searchsorted}. @inline */
-export interface SearchOptions {
+interface SearchOptions {
   /** "left" (the default): the position before equal elements; "right": the one after them. */
   side?: "left" | "right";
   /** Indices that sort the vector, if it is not sorted. */

@@ -8,7 +8,7 @@ export { inlineCustom } from "./inline.js";
 export { narrowed } from "./narrow.js";
 export { type PaddedFunction, padFunction } from "./pad.js";
 export { recognizeAttention } from "./recognize.js";
-export { type RunningFunction, running, runningOf } from "./running.js";
+export { running, runningOf } from "./running.js";
 export { makeScan, residualName, splitScan, stepCounter } from "./scan.js";
 export { type CustomKernelSupport, simplify } from "./simplify.js";
 export { batchNodes } from "./vmap.js";

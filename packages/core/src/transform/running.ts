@@ -67,7 +67,7 @@ function isSame(a: Node, b: Node, compared: Map<Node, Node>): boolean {
   return true;
 }
 
-export interface RunningFunction {
+interface RunningFunction {
   x: Node;
   axis: number;
   fn: ScanFn;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { ImportError } from "../import/index.js";
 import { query, writeTables } from "../store/index.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { auditSubmissions, readSubmissions, submissionTables, vtrainTables } from "./index.js";
 
 interface Made {

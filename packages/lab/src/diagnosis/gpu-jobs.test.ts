@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { brotliDecompressSync, gzipSync } from "node:zlib";
 import { readStudies } from "../import/index.js";
-import { TestFolder, testdata } from "../trace/fixtures.js";
+import { TestFolder, testdata } from "../trace/fixtures.testkit.js";
 import { analyzeTraces } from "../trace/index.js";
 import { analyzeStudy, attachTraces, traceFindings } from "./index.js";
 

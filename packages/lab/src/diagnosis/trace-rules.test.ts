@@ -1,7 +1,7 @@
 // Causes in traces of simulated jobs, in which one thing is wrong at a time, and in two public traces of one program.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type TestEvent, TestFolder, traceText, unpackTrace } from "../trace/fixtures.js";
+import { type TestEvent, TestFolder, traceText, unpackTrace } from "../trace/fixtures.testkit.js";
 import { analyzeTraces } from "../trace/index.js";
 import { traceChanges } from "./trace-changes.js";
 import { traceFindings } from "./trace-rules.js";

@@ -2,7 +2,7 @@
 // prefixes, one rank behind in RAS, ranks without data, communicators of a part of the ranks, JSON.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { judgeHang } from "./judge.js";
 import { readHang } from "./read.js";
 import type { HangVerdict } from "./verdict.js";

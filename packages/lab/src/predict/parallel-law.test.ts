@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { median } from "@weft/formats/stats";
 import { ImportError, readConfigurations } from "../import/index.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { chooseConfigurations, fitParallelLaw, type MeasuredConfiguration } from "./index.js";
 
 /** A pipeline that is simulated stage by stage: a layer takes its arithmetic or its launch, links cost per element. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { provideChromium } from "@weft/testing/debian";
 import { traceFindings } from "../diagnosis/index.js";
-import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "../trace/fixtures.js";
+import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "../trace/fixtures.testkit.js";
 import { analyzeTraces, readTimeline } from "../trace/index.js";
 import { tracePage } from "./trace-page.js";
 

@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { recordSchema, unknownFields } from "@weft/formats/internal";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { probeEnvironment } from "./probe.js";
 
 const has = (command: string): boolean => spawnSync(command, ["--version"]).status === 0;

@@ -9,7 +9,7 @@ import type { TrainingStep } from "@weft/formats";
 import { imbalance, stepWeight, summarizeStudy } from "../metrics/index.js";
 import { emptyRun, type Run } from "../model/index.js";
 import { loudly, pythonWith } from "../test/python.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { probeEnvironment, probeFolder } from "./probe.js";
 
 const skip = spawnSync("python3", ["--version"]).status === 0 ? false : "there is no python3 here";

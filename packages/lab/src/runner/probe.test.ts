@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { probeFactsSchema, recordSchema, unknownFields } from "@weft/formats/internal";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { probeEnvironment, probeFolder, probeState } from "./probe.js";
 
 const hasPython = spawnSync("python3", ["--version"]).status === 0;

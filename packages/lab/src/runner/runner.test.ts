@@ -15,7 +15,7 @@ import {
 } from "@weft/formats/internal";
 import { attachTraces } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
-import { launched, TestFolder, traceText } from "../trace/fixtures.js";
+import { launched, TestFolder, traceText } from "../trace/fixtures.testkit.js";
 import { launcherRow } from "./launchers.js";
 import { lastLines } from "./output.js";
 import { checkTemplate, createStudyFolder, fillTemplate, PlanError, planRuns } from "./plan.js";

@@ -8,7 +8,7 @@ import { seededRandom } from "@weft/formats/stats";
 import { type Analysis, analyzeStudy, type StudyReport } from "../diagnosis/index.js";
 import { readStudies } from "../import/index.js";
 import { performanceReport, reportHtml, studyRows, summaryCsv, summaryTex } from "../report/index.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { type CorpusJob, writeJob } from "./corpus-files.js";
 
 function randomJob(random: () => number): { job: CorpusJob; warmup: number | undefined } {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { analyzeStudy, type StudyReport } from "../diagnosis/index.js";
 import { readStudies } from "../import/index.js";
 import { isHard } from "../model/index.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { corpus } from "./corpus.js";
 
 /** Faults of the training, not of the measurement: they are reported and do not invalidate a study. */

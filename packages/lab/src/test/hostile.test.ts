@@ -12,7 +12,7 @@ import { analyzeStudy } from "../diagnosis/index.js";
 import { readStudies } from "../import/index.js";
 import { readPoints } from "../predict/index.js";
 import { performanceReport, summaryCsv, summaryTex } from "../report/index.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { analyzeTraces } from "../trace/index.js";
 
 const weft = join(dirname(fileURLToPath(import.meta.url)), "../../../cli/bin/weft.js");

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { analyzeStudy, type StudyReport, symptoms } from "../diagnosis/index.js";
 import { readStudies } from "../import/index.js";
 import { performanceReport, summaryCsv, summaryTex } from "../report/index.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { exportedStudies } from "./exported-studies.js";
 import { oddStudies } from "./odd-studies.js";
 

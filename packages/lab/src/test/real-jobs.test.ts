@@ -10,7 +10,7 @@ import type { ProbeFacts, RunFile } from "@weft/formats/internal";
 import type { StudyReport } from "../diagnosis/index.js";
 import { studyFromScaleDirectory } from "../import/index.js";
 import { probeEnvironment } from "../runner/index.js";
-import { TestFolder } from "../trace/fixtures.js";
+import { TestFolder } from "../trace/fixtures.testkit.js";
 import { jaxScript, loaderScript, trainScript, variantScript } from "./jobs.js";
 import { loudly, type Python, pythonWith } from "./python.js";
 import { type Slurm, startSlurm } from "./slurm.js";

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { mergeTraces } from "./chrome.js";
 import { diffTraces } from "./diff.js";
-import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "./fixtures.js";
+import { launched, type TestEvent, TestFolder, traceText, unpackTrace } from "./fixtures.testkit.js";
 import { analyzeInWorkers, workersFor } from "./parallel.js";
 import { analyzeTraceFile } from "./rank.js";
 import { analyzeTraces } from "./ranks.js";

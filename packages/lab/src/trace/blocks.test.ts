@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { brotliDecompressSync, gzipSync } from "node:zlib";
 import { attribute } from "./attribution.js";
 import { lastEventStart } from "./blocks.js";
-import { launched, type TestEvent, TestFolder, testdata, traceText } from "./fixtures.js";
+import { launched, type TestEvent, TestFolder, testdata, traceText } from "./fixtures.testkit.js";
 import { analyzeTrace } from "./rank.js";
 import { readTrace } from "./read.js";
 

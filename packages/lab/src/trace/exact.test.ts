@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { brotliDecompressSync } from "node:zlib";
-import { launched, TestFolder, testdata, traceText, unpackTrace } from "./fixtures.js";
+import { launched, TestFolder, testdata, traceText, unpackTrace } from "./fixtures.testkit.js";
 import { analyzeTraceFile } from "./rank.js";
 import { analyzeTraces } from "./ranks.js";
 

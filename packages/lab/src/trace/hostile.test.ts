@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { launched, type TestEvent, TestFolder } from "./fixtures.js";
+import { launched, type TestEvent, TestFolder } from "./fixtures.testkit.js";
 import { analyzeTraces } from "./ranks.js";
 
 const count = 60_000;

@@ -5,7 +5,7 @@ import { basename } from "node:path";
 import { test } from "node:test";
 import { idleBreakdown, timeBreakdown, typeTimes } from "./breakdown.js";
 import { copyBandwidths, type QueueLength, queueLengths } from "./counters.js";
-import { TestFolder, testdata, unpackTrace } from "./fixtures.js";
+import { TestFolder, testdata, unpackTrace } from "./fixtures.testkit.js";
 import { kernelTable } from "./kernels.js";
 import { analyzeTraceFile } from "./rank.js";
 import { readTrace } from "./read.js";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { launched, type TestEvent, TestFolder, testdata, traceText, unpackTrace } from "./fixtures.js";
+import { launched, type TestEvent, TestFolder, testdata, traceText, unpackTrace } from "./fixtures.testkit.js";
 import { operatorWork } from "./flops.js";
 import { peaksOf } from "./gpus.js";
 import type { OperatorRow } from "./operators.js";

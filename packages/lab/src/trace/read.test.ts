@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { launched, type TestEvent, TestFolder, traceText } from "./fixtures.js";
+import { launched, type TestEvent, TestFolder, traceText } from "./fixtures.testkit.js";
 import { analyzeTraces } from "./ranks.js";
 import { readTrace } from "./read.js";
 import { TraceStream } from "./stream.js";

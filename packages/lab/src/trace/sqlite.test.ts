@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { brotliDecompressSync } from "node:zlib";
-import { TestFolder, testdata } from "./fixtures.js";
+import { TestFolder, testdata } from "./fixtures.testkit.js";
 import { analyzeTraces } from "./ranks.js";
 
 const skip =

@@ -1,7 +1,7 @@
 // The three traces that Weft writes: weft.profile, weft tape export, and tapes.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TestFolder } from "./fixtures.js";
+import { TestFolder } from "./fixtures.testkit.js";
 import { analyzeTraces } from "./ranks.js";
 
 const instructions = [0, 1].flatMap((worker) =>

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { TestFolder, testdata, unpackTrace } from "./fixtures.js";
+import { TestFolder, testdata, unpackTrace } from "./fixtures.testkit.js";
 import { analyzeTraces, type TraceReport } from "./ranks.js";
 
 const binary = testdata("traces/jax0102_cpu4_steps3.xplane.pb");
