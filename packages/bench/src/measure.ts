@@ -40,7 +40,7 @@ const mostInFlight = 64;
 const now = (): number => performance.now() / 1e3;
 
 const realize = (tensors: readonly Tensor[]): void => session().realize(tensors.map((t) => t.node));
-const numbers = async (t: Tensor): Promise<ArrayLike<number>> => (await t.data()) as unknown as ArrayLike<number>;
+const numbers = async (t: Tensor): Promise<ArrayLike<number>> => (await t.data()) as ArrayLike<number>;
 
 /** One row on the devices of this session, ready to be timed; its inputs stay in place between rounds. */
 export class RowClock {

@@ -77,7 +77,7 @@ function issued(fn: PlainFunction, rank: number, within: string, into: Map<strin
     if (body !== undefined && Array.isArray(body.nodes) && hasCollective(body))
       issued(body, rank, `${within}${loops++} of ${(attrs as { length?: number }).length}/`, into);
     if (op !== "collective") return;
-    const { kind, fn: reduce, dtype, groups, axis, splitAxis, sizes, splitSizes, sequence } = attrs as unknown as Attrs;
+    const { kind, fn: reduce, dtype, groups, axis, splitAxis, sizes, splitSizes, sequence } = attrs as Attrs;
     const members = Array.isArray(groups) ? groups.find((g) => Array.isArray(g) && g.includes(rank)) : undefined;
     const text = JSON.stringify([kind, reduce, dtype, axis, splitAxis, sizes, splitSizes, sequence]);
     own.push({ sequence: Number(sequence), members: JSON.stringify(members ?? [rank]), text: within + text });

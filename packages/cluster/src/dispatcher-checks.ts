@@ -34,3 +34,13 @@ export function checkDefine(
 export function checkTensors(count: number): void {
   if (count > limits.tensors) throw new WeftError(`a client may hold ${limits.tensors} tensors; free some`);
 }
+
+/** Why an upload is refused: a part that is larger than its tensor. */
+export function partProblem(
+  bytes: number,
+  parts: Message<"upload", FromClient>["parts"],
+): { message: string; worker: string } | null {
+  const large = parts.find(({ sizes, element }) => sizes.reduce((n, size) => n * size, element) > bytes);
+  if (large === undefined || bytes === 0) return null;
+  return { message: `upload: a part is larger than the ${bytes} bytes of the tensor`, worker: large.worker };
+}

@@ -1,9 +1,10 @@
 // What a dispatcher is given, and what it remembers of workers and clients.
 import type * as grpc from "@grpc/grpc-js";
 import { limits, shortened, WeftError } from "@weft/core/internal/graph";
-import type { Instructions } from "./instructions.js";
-import type { Outbox } from "./outbox.js";
-import type { Outgoing } from "./outgoing.js";
+import { randomKey } from "./identity.js";
+import { Instructions } from "./instructions.js";
+import { Outbox } from "./outbox.js";
+import { Outgoing } from "./outgoing.js";
 import type { FailureCode, FromClient, WorkerInfo, WorkerStats } from "./protocol.js";
 import type { Security } from "./security.js";
 import type { GroupOfProgram } from "./worker-groups.js";
@@ -72,6 +73,59 @@ export interface ClientEntry {
   held: FromClient[];
 }
 
+/** Milliseconds that a worker has in addition before its first heartbeat. */
+const firstBeatGrace = 4000;
+
+/** A worker that has just connected; `write` sends bytes to it. */
+export const newWorker = (
+  info: WorkerEntry["info"],
+  stream: ServerStream,
+  write: (bytes: Buffer) => void,
+): WorkerEntry => ({
+  info,
+  stream,
+  // Messages of many clients that arrive in one turn leave together.
+  outbox: new Outbox(write, setImmediate),
+  stats: null,
+  key: randomKey(),
+  lastBeat: performance.now() + firstBeatGrace,
+  beats: null,
+  suspended: false,
+});
+
+/** A client that has just connected. */
+export const newClient = (
+  id: number,
+  stream: ServerStream,
+  near: boolean,
+  hello: ClientEntry["hello"],
+  workers: ReadonlyMap<string, WorkerEntry>,
+): ClientEntry => ({
+  id,
+  stream,
+  near,
+  out: new Outgoing(stream),
+  hello,
+  programs: new Map(),
+  holders: new Map(),
+  instructions: new Instructions(workers),
+  uploading: new Set(),
+  unheard: null,
+  held: [],
+});
+
+/** The settings of a client within the quotas: it may ask for less. */
+export function settingsWithin(
+  settings: ClientEntry["hello"]["settings"],
+  quotas: Quotas,
+): ClientEntry["hello"]["settings"] {
+  const limited = (["maxTensors", "maxBytes", "maxSeconds", "maxCompileSeconds"] as const).map((name) => [
+    name,
+    Math.min(settings[name] ?? quotas[name], quotas[name]),
+  ]);
+  return { ...settings, ...Object.fromEntries(limited) };
+}
+
 /** A group without the place of a member in it. */
 export type MemberGroup = Omit<GroupOfProgram, "rank" | "size">;
 
@@ -111,3 +165,17 @@ export function quotasFrom(given: Partial<Quotas> = {}): Quotas {
 /** Whether two lists of workers are equal. */
 export const sameMembers = (a: readonly string[] | undefined, b: readonly string[]): boolean =>
   a === b || (a !== undefined && a.length === b.length && a.every((id, i) => id === b[i]));
+
+/** Forgets tensors of a client; returns those of every worker that held one. */
+export function releaseHolders({ holders }: ClientEntry, freed: readonly number[]): Map<string, number[]> {
+  const byWorker = new Map<string, number[]>();
+  for (const id of freed) {
+    for (const worker of holders.get(id) ?? []) {
+      const list = byWorker.get(worker);
+      if (list === undefined) byWorker.set(worker, [id]);
+      else list.push(id);
+    }
+    holders.delete(id);
+  }
+  return byWorker;
+}

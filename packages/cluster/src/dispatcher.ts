@@ -7,24 +7,27 @@ import { Admission } from "./admission.js";
 import { overQuota } from "./backlog.js";
 import { checkCollectives } from "./collectives.js";
 import { logDebug } from "./debug.js";
-import { canReach, checkDefine, checkTensors, checkWorker } from "./dispatcher-checks.js";
+import { canReach, checkDefine, checkTensors, checkWorker, partProblem } from "./dispatcher-checks.js";
 import {
   type ClientEntry,
   type Counters,
   type DispatcherOptions,
   type DispatchProblem,
   type MemberGroup,
+  newClient,
+  newWorker,
   type Quotas,
   quotasFrom,
+  releaseHolders,
   type ServerStream,
   sameMembers,
+  settingsWithin,
   type WorkerEntry,
 } from "./dispatcher-state.js";
 import { silenceOf } from "./hung-worker.js";
 import { dataKey, randomKey, sameSecret } from "./identity.js";
-import { Instructions, instruction } from "./instructions.js";
+import { instruction } from "./instructions.js";
 import { groupOf, groupsWith } from "./member-group.js";
-import { Outbox } from "./outbox.js";
 import { Outgoing, whenOver } from "./outgoing.js";
 import { PlanBook } from "./plan-report.js";
 import {
@@ -49,8 +52,6 @@ const maxUnread = 64 << 20;
 const maxUnreadByWorker = 512 << 20;
 /** Bytes waiting for a watcher; it gets no more until it has read them. */
 const maxUnwatched = 1 << 20;
-/** Milliseconds that a worker has in addition before its first heartbeat. */
-const firstBeatGrace = 4000;
 /** Seconds within which a new connection must send its hello. */
 const helloSeconds = 5;
 
@@ -87,7 +88,7 @@ export class Dispatcher {
     this.#quotas = quotasFrom(options.quotas);
     this.#stopTimeout = options.stopTimeout ?? 4;
     const admission = this.#admission;
-    this.#server.addService(service as unknown as grpc.ServiceDefinition, {
+    this.#server.addService(service as grpc.ServiceDefinition, {
       Challenge: (stream: ServerStream) => admission.challenge(stream),
       Client: (stream: ServerStream) => {
         const role = admission.admit(stream, "client", "watcher");
@@ -189,17 +190,7 @@ export class Dispatcher {
       this.#workerEnded(entry, `worker ${id} has not read ${out.unread} bytes of instructions`);
       stream.destroy();
     };
-    const entry: WorkerEntry = {
-      info: { ...facts, id },
-      stream,
-      // Messages of many clients that arrive in one turn leave together.
-      outbox: new Outbox(write, setImmediate),
-      stats: null,
-      key: randomKey(),
-      lastBeat: performance.now() + firstBeatGrace,
-      beats: null,
-      suspended: false,
-    };
+    const entry = newWorker({ ...facts, id }, stream, write);
     this.#workers.set(id, entry);
     this.#toWorker(entry, { t: "welcome", worker: id, key: entry.key });
     for (const client of this.#clients.values()) this.#introduce(entry, client);
@@ -218,19 +209,11 @@ export class Dispatcher {
   }
 
   #introduce(worker: WorkerEntry, client: ClientEntry): void {
-    const { settings } = client.hello;
-    const { maxTensors, maxBytes, maxSeconds, maxCompileSeconds } = this.#quotas;
     this.#toWorker(worker, {
       t: "client",
       client: client.id,
       key: dataKey(this.#secret, client.id, worker.info.id),
-      settings: {
-        ...settings,
-        maxTensors: Math.min(settings.maxTensors ?? maxTensors, maxTensors),
-        maxBytes: Math.min(settings.maxBytes ?? maxBytes, maxBytes),
-        maxSeconds: Math.min(settings.maxSeconds ?? maxSeconds, maxSeconds),
-        maxCompileSeconds: Math.min(settings.maxCompileSeconds ?? maxCompileSeconds, maxCompileSeconds),
-      },
+      settings: settingsWithin(client.hello.settings, this.#quotas),
     });
   }
 
@@ -393,19 +376,7 @@ export class Dispatcher {
     }
     if (this.#clients.size >= this.#quotas.maxClients)
       throw new WeftError(`${this.#quotas.maxClients} clients are connected already (maxClients)`);
-    const client: ClientEntry = {
-      id: this.#nextClient++,
-      stream,
-      near: this.#admission.isNear(stream),
-      out: new Outgoing(stream),
-      hello,
-      programs: new Map(),
-      holders: new Map(),
-      instructions: new Instructions(this.#workers),
-      uploading: new Set(),
-      unheard: null,
-      held: [],
-    };
+    const client = newClient(this.#nextClient++, stream, this.#admission.isNear(stream), hello, this.#workers);
     this.#clients.set(client.id, client);
     for (const worker of this.#workers.values()) this.#introduce(worker, client);
     logDebug("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
@@ -596,11 +567,7 @@ export class Dispatcher {
   #upload(client: ClientEntry, { id, bytes, parts }: Extract<FromClient, { t: "upload" }>): void {
     checkTensors(client.holders.size + 1);
     const workers = parts.map((part) => part.worker);
-    const large = parts.find(({ sizes, element }) => sizes.reduce((n, size) => n * size, element) > bytes);
-    const full =
-      large === undefined || bytes === 0
-        ? this.#overQuota(client, workers)
-        : { message: `upload: a part is larger than the ${bytes} bytes of the tensor`, worker: large.worker };
+    const full = partProblem(bytes, parts) ?? this.#overQuota(client, workers);
     if (full !== null) {
       this.#toClient(client, { t: "failed", ids: [id], code: "error", ...full });
       return;
@@ -619,16 +586,7 @@ export class Dispatcher {
   }
 
   #free(client: ClientEntry, freed: readonly number[]): void {
-    const byWorker = new Map<string, number[]>();
-    for (const id of freed) {
-      for (const worker of client.holders.get(id) ?? []) {
-        const list = byWorker.get(worker);
-        if (list === undefined) byWorker.set(worker, [id]);
-        else list.push(id);
-      }
-      client.holders.delete(id);
-    }
-    for (const [worker, ids] of byWorker) {
+    for (const [worker, ids] of releaseHolders(client, freed)) {
       if (client.instructions.backlog(worker).bytes > 2 * this.#quotas.maxQueueBytes)
         throw new WeftError(`worker ${worker} has not read the last instructions of this client; too many follow`);
       this.#sendEach(client, [worker], instruction({ t: "free", client: client.id, ids }));

@@ -51,7 +51,7 @@ class ChildServer {
     stdin?.on("error", () => {});
     // Neither the child nor its pipes keep this program alive.
     this.child.unref();
-    for (const pipe of [stdin, stdout, stderr]) (pipe as unknown as { unref?(): void }).unref?.();
+    for (const pipe of [stdin, stdout, stderr]) (pipe as { unref?(): void }).unref?.();
     stderr?.setEncoding("utf8").on("data", (text: string) => {
       if (Object.values(clusterSettings.debug).some((setting) => setting.get())) process.stderr.write(text);
       this.lines.push(...text.split("\n").filter((line) => line !== ""));

@@ -153,7 +153,7 @@ export class RayJob {
     })();
     // Neither the driver nor its pipes keep this program alive.
     this.#child.unref();
-    for (const pipe of this.#child.stdio) (pipe as unknown as { unref?(): void } | null)?.unref?.();
+    for (const pipe of this.#child.stdio) (pipe as { unref?(): void } | null)?.unref?.();
   }
 
   /** Ends all processes and gives their room back to Ray. */

@@ -33,7 +33,7 @@ function systemLibrary(): Library {
 /** A host that no longer answers, for as long as the dispatcher needs to notice it too. */
 export class SilenceError extends Error {}
 
-const fdOf = (socket: Socket): number => (socket as unknown as { _handle?: { fd?: number } })._handle?.fd ?? -1;
+const fdOf = (socket: Socket): number => (socket as { _handle?: { fd?: number } })._handle?.fd ?? -1;
 
 /** Watched connections, and whether the last look found them silent. */
 const watched = new Map<Socket, boolean>();

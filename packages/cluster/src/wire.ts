@@ -191,7 +191,7 @@ export async function openStream(
   if (!isLoopback(host)) {
     const { cert, key, ca } = certificates(security, `${host} is another machine`);
     credentials = grpc.credentials.createSsl(ca, key, cert, {
-      checkServerIdentity: (_, presented) => checkServerIdentity(host, presented as unknown as PeerCertificate),
+      checkServerIdentity: (_, presented) => checkServerIdentity(host, presented as PeerCertificate),
     });
   }
   const client = new grpc.Client(target(host, port), credentials, {

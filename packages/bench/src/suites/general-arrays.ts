@@ -338,7 +338,7 @@ function optimizerRow(s: Sizer): GeneralRow {
       let p = tree(2);
       let m = optimizer.init(p);
       const call = (): void => {
-        [p, m] = step(p, m, grads) as unknown as [Tree, typeof m];
+        [p, m] = step(p, m, grads) as [Tree, typeof m];
       };
       call();
       call();

@@ -44,7 +44,7 @@ function trainingRow(params: Params, loss: (p: Params) => Tensor, precision: "bf
   let value: Tensor | null = null;
   const call = (): void => {
     value?.dispose();
-    [p, s, value] = step(p, s) as unknown as [Params, typeof s, Tensor];
+    [p, s, value] = step(p, s) as [Params, typeof s, Tensor];
   };
   const check = [1, 2, 3].map(() => {
     call();

@@ -269,7 +269,7 @@ async function prepareTraining(row: ModelRow): Promise<PreparedModelRow> {
   let state = weft.treeMap((t) => t.realize(), optimizer.init(params));
   let key = weft.key(1);
   const call = (): weft.Tensor => {
-    const [p, s, k, loss] = step(params, state, key) as unknown as [Params, State, weft.Tensor, weft.Tensor];
+    const [p, s, k, loss] = step(params, state, key) as [Params, State, weft.Tensor, weft.Tensor];
     [params, state, key] = [p, s, k];
     return loss;
   };

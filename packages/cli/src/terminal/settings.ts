@@ -18,7 +18,7 @@ export const formerOutput = (what: string): Option => new Option(`--output <${wh
 
 /** Options with --out, also where its former name was used. */
 export const withOut = <T extends { out?: string }>({ output, ...options }: T & { output?: string }): T =>
-  ({ ...(output !== undefined && { out: output }), ...options }) as unknown as T;
+  ({ ...(output !== undefined && { out: output }), ...options }) as T;
 
 /** Prints what the keys of a file in other words mean here. */
 export const translationNote =

@@ -2,28 +2,37 @@
 // vectorized by the compiler.
 
 import { isExpensive } from "../cost/index.js";
-import { bytesOf, type DType, isComplex, kindOf, numel, range } from "../graph/index.js";
+import { bytesOf, isComplex, numel, range } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
-import { chooseStash, foldCode, initial, isArg, mentionsAny, storeLines, unpackIndex } from "./emit-common.js";
+import { emitColumnsC } from "./emit-c-columns.js";
+import { emitJoined, emitKept } from "./emit-c-copies.js";
+import {
+  chooseStash,
+  type EmittedKernel,
+  foldCode,
+  initial,
+  isArg,
+  isFloatKind,
+  maxSharedLines,
+  mentionsAny,
+  storeLines,
+  unpackIndex,
+} from "./emit-common.js";
 import { emitNarrowC } from "./emit-narrow-c.js";
 import { emitTilesC } from "./emit-tile-c.js";
 import { splitPoints, unsplitGuards } from "./guards.js";
-import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { withPhases } from "./phases.js";
-import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
-import type { Tally } from "./tally.js";
+import { type CValue, computeType } from "./scalar.js";
 import { word } from "./text.js";
 
 /** Rows longer than this are summed in double precision. */
 const longRow = 16384;
 /** Expensive values are stored between passes over a row when the row is at most this long. */
 const maxStash = 16384;
-const columnBlock = 256;
 /** Shorter rows are not worth a second version of their loop. */
 const minReadAhead = 8;
 const vectorLanes = 16;
-const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";
 
 /** Statements of one reduction: declarations, the update for an element, the end, and its simd clause. */
 function reductionCode(r: Reduction, value: CValue, rowLength: number, name = `r${r.slot}`) {
@@ -70,8 +79,6 @@ const accumulators = 4;
 /** Elements of a row that are reduced in single precision before they are added to what came before. */
 const blockLength = 8192;
 const minShared = 256;
-/** Longer expressions keep the processor busy by themselves. */
-const maxSharedLines = 6;
 
 /**
  * Loops over the first `count` elements of a row with several accumulators, for rows that are long and cheap; null for others. The
@@ -224,17 +231,6 @@ function branchLines(
   if (testOf(store.value) === null) return null;
   printer.tally.add("simple", 0.5 * kernel.size);
   return linesOf(store.value);
-}
-
-interface EmittedKernel {
-  /** The function without its name: equal texts are equal kernels. */
-  text: string;
-  /** Number of outer iterations to distribute. */
-  units: number;
-  /** Operation counts of the text. */
-  tally: Tally;
-  /** Column sums: the width of a column. */
-  columns?: number;
 }
 
 const isWorthStash = (e: KExpr): boolean =>
@@ -410,261 +406,6 @@ function innerLoops(
   return lines;
 }
 
-function emitColumns(kernel: LoopKernel): EmittedKernel {
-  const { outer, inner, reduced } = kernel;
-  const vector = inner[0] ?? { name: "c_", size: 1 };
-  const outerCount = numel(outer.map((v) => v.size));
-  let block = Math.min(columnBlock, vector.size);
-  // Enough blocks for several threads, none narrower than a cache line.
-  while (block > 32 && outerCount * Math.ceil(vector.size / block) < 8) block = Math.ceil(block / 2 / 16) * 16;
-  const blocks = Math.ceil(vector.size / block);
-  const top = new EmitScope("  ");
-  const row = new EmitScope("    ");
-  const element = new EmitScope("        ");
-  const innerNames = new Set([vector.name, ...reduced.map((v) => v.name)]);
-  const printer = new BodyPrinter(kernel, { top, row, element }, innerNames, new Set(outer.map((v) => v.name)), "0");
-  const at = `(${vector.name} - cb)`;
-  const accumulate: string[] = [];
-  const finish: string[] = [];
-  /** Statements that move sums in single precision to those in double precision, column by column. */
-  const flush: string[] = [];
-  const isLong = numel(reduced.map((v) => v.size)) > columnRows;
-  kernel.reductions.forEach((r, i) => {
-    const value = printer.value(r.argument);
-    const dtype = r.argument.dtype;
-    const type = computeType[dtype];
-    const name = `a${r.slot}`;
-    const isFlushed = isLong && r.fn === "sum" && type === "float";
-    const parts = isComplex(dtype) ? 2 : 1;
-    const starts = parts === 2 ? [literal(r.fn === "sum" ? 0 : 1, dtype), literal(0, dtype)] : [initial(r.fn, dtype)];
-    for (let k = 0; k < parts; k++) {
-      row.add(`${type} ${name}${k}[${block}] __attribute__((aligned(64)));`);
-      row.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
-      if (!isFlushed) continue;
-      row.add(`double d${name}${k}[${block}] __attribute__((aligned(64)));`);
-      row.add(`for (long c = 0; c < ${block}; c++) d${name}${k}[c] = 0;`);
-      flush.push(`d${name}${k}[c] += ${name}${k}[c];`, `${name}${k}[c] = 0;`);
-    }
-    if (isArg(r)) row.add(`int32_t i${name}[${block}] __attribute__((aligned(64))) = {0};`);
-    accumulate.push(...columnUpdate(r, name, at, value, type));
-    printer.tally.add("simple", 2 * parts * kernel.size);
-    const store = kernel.stores[i];
-    const total = (k: number): string =>
-      isArg(r)
-        ? `i${name}[${at}]`
-        : isFlushed
-          ? `(float)(d${name}${k}[${at}] + ${name}${k}[${at}])`
-          : `${name}${k}[${at}]`;
-    const result: CValue = parts === 2 ? [total(0), total(1)] : [wrapText(total(0), r.dtype)];
-    finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
-  });
-  const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => {
-    const ends = [...(simd ? splitPoints(kernel, vector) : []), vector.size];
-    return ends.flatMap((end, i) => {
-      const from = i === 0 ? "cb" : `(cb > ${ends[i - 1]} ? cb : ${ends[i - 1]})`;
-      const to = i === ends.length - 1 ? "ce" : `(ce < ${end} ? ce : ${end})`;
-      return [
-        ...(simd ? [`${indent}_Pragma("omp simd")`] : []),
-        `${indent}for (long ${vector.name} = ${from}; ${vector.name} < ${to}; ${vector.name}++) {`,
-        ...body,
-        `${indent}}`,
-      ];
-    });
-  };
-  const text = [
-    ...printer.pointers().map((l) => `  ${l}`),
-    ...top.lines,
-    "  for (long u = lo; u < hi; u++) {",
-    `    const long o = u / ${blocks}, cb = (u % ${blocks}) * ${block};`,
-    `    const long ce = cb + ${block} < ${vector.size} ? cb + ${block} : ${vector.size};`,
-    ...unpackIndex(outer, "o").map((l) => `    ${l}`),
-    ...row.lines,
-    ...reducedLoops(
-      reduced,
-      [...element.lines, ...accumulate.map((l) => `        ${l}`)],
-      (body) => columnLoop("      ", body, true),
-      flush.length === 0 ? null : `for (long c = 0; c < ${block}; c++) { ${flush.join(" ")} }`,
-    ),
-    ...columnLoop(
-      "    ",
-      finish.map((l) => `      ${l}`),
-      false,
-    ),
-    "  }",
-  ].join("\n");
-  const width = block * Math.max(...kernel.reductions.map((r) => bytesOf(r.argument.dtype)));
-  return { text, units: outerCount * blocks, tally: printer.tally, columns: width };
-}
-
-/** Rows that are added to accumulators in memory at a time. */
-const rowsAtOnce = 4;
-/** Rows of a column that are summed in single precision before they are added to what came before. */
-const columnRows = 512;
-
-/** Loops over the reduced variables. Several rows of a cheap body are added together: the accumulators are read and written once. */
-function reducedLoops(
-  reduced: readonly LoopVariable[],
-  body: readonly string[],
-  columns: (body: readonly string[]) => string[],
-  flush: string | null,
-): string[] {
-  const [last] = reduced.slice(-1);
-  const flushed = (rows: number): string[] =>
-    flush === null ? [] : [`      if ((n_ += ${rows}) >= ${columnRows}) { n_ = 0; ${flush} }`];
-  const several = last !== undefined && last.size >= 2 * rowsAtOnce && body.length <= maxSharedLines;
-  const whole = several ? last.size - (last.size % rowsAtOnce) : 0;
-  const rows = range(rowsAtOnce).flatMap((k) => [
-    `        { const long ${last?.name} = r_ + ${k}; (void)${last?.name};`,
-    ...body,
-    "        }",
-  ]);
-  const shared = [...columns(rows), ...flushed(rowsAtOnce)];
-  return [
-    ...(flush === null ? [] : ["    long n_ = 0;"]),
-    ...reduced.slice(0, -1).map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
-    ...(whole > 0 ? [`    for (long r_ = 0; r_ < ${whole}; r_ += ${rowsAtOnce}) {`, ...shared, "    }"] : []),
-    ...(last === undefined
-      ? []
-      : [`    for (long ${last.name} = ${whole}; ${last.name} < ${last.size}; ${last.name}++) {`]),
-    ...columns(body),
-    ...flushed(1),
-    ...reduced.map(() => "    }"),
-  ];
-}
-
-function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
-  const a = `${name}0[${at}]`;
-  if (value.length === 2) {
-    const b = `${name}1[${at}]`;
-    if (r.fn === "sum") return [`${a} += ${value[0]};`, `${b} += ${value[1]};`];
-    return [
-      `{ ${type} x = ${a} * ${value[0]} - ${b} * ${value[1]}; ${b} = ${a} * ${value[1]} + ${b} * ${value[0]}; ${a} = x; }`,
-    ];
-  }
-  const [v] = value;
-  if (isArg(r)) {
-    // Only a better element replaces the best one, so that the first of equals stays; the first NaN is better than all numbers.
-    const isNan = isFloatKind(r.argument.dtype) ? ` | ((${v} != ${v}) & (${a} == ${a}))` : "";
-    return [
-      `{ const int w = (${v} ${r.fn === "argmax" ? ">" : "<"} ${a})${isNan};`,
-      `i${name}[${at}] = w ? (int32_t)(${r.position.print()}) : i${name}[${at}];`,
-      `${a} = w ? ${v} : ${a}; }`,
-    ];
-  }
-  if (r.fn === "sum") return [`${a} += ${v};`];
-  if (r.fn === "prod") return [`${a} *= ${v};`];
-  const order = r.fn === "max" ? ">" : "<";
-  const nan = isFloatKind(r.dtype) ? ` || ${v} != ${v}` : "";
-  return [`${a} = (${v} ${order} ${a}${nan}) ? ${v} : ${a};`];
-}
-
-const withoutInner = (ix: Ix, name: string): Ix => ix.substitute(new Map([[name, Ix.zero]]));
-
-/** Whether an address has stride one along the inner variable, from a multiple of four on. */
-function inFours(ix: Ix, name: string): boolean {
-  const rest = withoutInner(ix, name);
-  return ix.stride(name) === 1 && rest.constant % 4 === 0 && [...rest.terms.values()].every((t) => t.factor % 4 === 0);
-}
-
-/** A kernel that is only a dropout mask: whole blocks of random bits, four elements each. */
-function emitKept(kernel: LoopKernel): EmittedKernel | null {
-  const [store, ...others] = kernel.stores;
-  const { outer, inner } = kernel;
-  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1) return null;
-  const { value, address } = store;
-  const [{ name, size }] = inner;
-  if (value.kind !== "random" || value.draw !== "dropoutMask" || size % 4 !== 0) return null;
-  if (!inFours(value.ix, name) || !inFours(address, name)) return null;
-  const row = new EmitScope("    ");
-  const top = new EmitScope("  ");
-  const scopes = { top, row, element: new EmitScope("    ") };
-  const printer = new BodyPrinter(kernel, scopes, new Set([name]), new Set(outer.map((v) => v.name)), name);
-  if (value.args.some((key) => printer.depth(key) === 2)) return null;
-  const [k0, k1] = value.args.map((key) => printer.value(key)[0]);
-  const flat = outer.length === 0;
-  const [from, count] = flat ? ["lo", "hi - lo"] : ["0", String(size / 4)];
-  const number = `(uint64_t)(${withoutInner(value.ix, name).print()}) / 4 + ${from}`;
-  const to = `(uint32_t*)(p${store.buffer} + ${withoutInner(address, name).print()}) + ${from}`;
-  row.add(`w_dropout_mask_blocks(${to}, (uint32_t)${k0}, (uint32_t)${k1}, ${number}, ${count}, ${value.threshold}u);`);
-  const body = flat
-    ? row.lines
-    : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
-  const head = printer.pointers().map((l) => `  ${l}`);
-  printer.tally.add("dropoutMask", kernel.size);
-  return {
-    text: [...head, ...top.lines, ...body].join("\n"),
-    units: flat ? size / 4 : numel(outer.map((v) => v.size)),
-    tally: printer.tally,
-  };
-}
-
-type Load = Extract<KExpr, { kind: "load" }>;
-
-/** A concatenation of contiguous arrays: the memory of each and its range in the result; null for anything else. */
-function joinedParts(value: KExpr, { name, size }: LoopVariable): { low: number; high: number; load: Load }[] | null {
-  const parts: { low: number; high: number; load: Load }[] = [];
-  let end = Number.POSITIVE_INFINITY;
-  for (let at: KExpr | null = value; at !== null; ) {
-    const [test, chosen, rest]: (KExpr | null)[] =
-      at.kind === "where" ? at.args : [(at as Load).guard ?? null, at, null];
-    if (test?.kind !== "inRange" || chosen?.kind !== "load" || chosen.guard !== test) return null;
-    const plain = test.ix.key === Ix.variable(name, size).key && chosen.dynamic.length === 0;
-    // A single number (a loss among gradients) is copied from any layout.
-    const isRun = chosen.address.stride(name) === 1 || test.high - test.low === 1;
-    if (!plain || !isRun) return null;
-    // Every position is in one part: the tests are consecutive.
-    if (end !== Number.POSITIVE_INFINITY && test.low !== end) return null;
-    end = test.high;
-    parts.push({ low: test.low, high: test.high, load: chosen });
-    at = rest ?? null;
-  }
-  return parts.length < 2 || parts[0].low !== 0 ? null : parts;
-}
-
-/** Average length from which the parts of rows are copied one by one. */
-const minPart = 16;
-
-/** A kernel that is only a concatenation (a bucket of gradients): one copy per part instead of a test per element. */
-function emitJoined(kernel: LoopKernel): EmittedKernel | null {
-  const [store, ...others] = kernel.stores;
-  const { outer, inner } = kernel;
-  if (others.length > 0 || kernel.reductions.length > 0 || inner.length !== 1) return null;
-  const [{ name, size }] = inner;
-  const parts = joinedParts(store.value, inner[0]);
-  if (parts === null || parts.at(-1)?.high !== size || store.address.stride(name) !== 1) return null;
-  // Short parts of many rows are quicker as a test per element.
-  if (outer.length > 0 && size < minPart * parts.length) return null;
-  const [top, row] = [new EmitScope("  "), new EmitScope("    ")];
-  const outerNames = new Set(outer.map((v) => v.name));
-  const printer = new BodyPrinter(kernel, { top, row, element: row }, new Set([name]), outerNames, name);
-  const from = new Map([[name, Ix.variable("a", size)]]);
-  // Complex numbers are two elements of their array.
-  const each = isComplex(store.value.dtype) ? 2 : 1;
-  const place = (buffer: number, address: Ix): string =>
-    `p${buffer} + ${each === 1 ? "" : `${each}*`}(${address.substitute(from).print()})`;
-  const to = place(store.buffer, store.address);
-  const isFlat = outer.length === 0;
-  const body = parts.map(({ low, high, load }) => {
-    const ends = isFlat
-      ? `a = lo > ${low} ? lo : ${low}, b = hi < ${high} ? hi : ${high}; if (a < b)`
-      : `a = ${low}, b = ${high};`;
-    const bytes = `(b - a) * ${each} * sizeof(*p${store.buffer})`;
-    return `  { const long ${ends} __builtin_memmove(${to}, ${place(load.buffer, load.address)}, ${bytes}); }`;
-  });
-  printer.tally.add("simple", (each * kernel.size) / 2);
-  const rows = [
-    "  for (long u = lo; u < hi; u++) {",
-    ...unpackIndex(outer, "u").map((l) => `    ${l}`),
-    ...body,
-    "  }",
-  ];
-  return {
-    text: [...printer.pointers().map((l) => `  ${l}`), ...top.lines, ...(isFlat ? body : rows)].join("\n"),
-    units: isFlat ? size : numel(outer.map((v) => v.size)),
-    tally: printer.tally,
-  };
-}
-
 /**
  * A kernel as the body of `void name(void* const* p, long lo, long hi)`. `inRows`: units must be rows in their order, as an epilogue's
  * are.
@@ -678,7 +419,7 @@ export function emitKernel(kernel: LoopKernel, inRows = false): EmittedKernel {
       EmitScope.reset();
     }
   }
-  return kernel.kind === "rows" ? emitRows(kernel) : emitColumns(kernel);
+  return kernel.kind === "rows" ? emitRows(kernel) : emitColumnsC(kernel);
 }
 
 /** Minimum number of bytes that a kernel reads and writes. */

@@ -1,9 +1,10 @@
 // Parts that both dialects share: sums and products, values stored between passes, loop variables from a linear index, stores.
-import { type DType, isComplex, isHalf, numel } from "../graph/index.js";
+import { type DType, isComplex, isHalf, kindOf, numel } from "../graph/index.js";
 import type { BodyPrinter } from "./body.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
+import type { Tally } from "./tally.js";
 
 const lowest: Record<DType, string> = {
   bool: "0",
@@ -183,3 +184,20 @@ export function chooseStash(
   ].map((expr) => ({ stage: printer.stage(expr), expr }));
   for (const { stage, expr } of uses.sort((a, b) => a.stage - b.stage)) visit(expr, stage);
 }
+
+/** A printed kernel. */
+export interface EmittedKernel {
+  /** The function without its name: equal texts are equal kernels. */
+  text: string;
+  /** Number of outer iterations to distribute. */
+  units: number;
+  /** Operation counts of the text. */
+  tally: Tally;
+  /** Column sums: the width of a column. */
+  columns?: number;
+}
+
+/** Longer expressions keep the processor busy by themselves: more accumulators do not help. */
+export const maxSharedLines = 6;
+
+export const isFloatKind = (dtype: DType): boolean => kindOf(dtype) === "float";

@@ -1,7 +1,7 @@
 // Which values that one fusion group computes and another reads are written to memory; the others are rematerialized by their readers.
 import { isHalf, isOp, type Node, numel } from "../graph/index.js";
-import type { FusionGroup } from "./fuse.js";
 import { isReduction } from "./fuse-rules.js";
+import type { FusionGroup } from "./fusion-group.js";
 import type { Rematerializer } from "./rematerialize.js";
 
 /** The groups of a function, and what is stored so far. */

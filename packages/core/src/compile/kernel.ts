@@ -13,8 +13,8 @@ import {
   type UnaryFn,
 } from "../graph/index.js";
 import { numbering } from "../ops/index.js";
-import type { Fusion, FusionGroup } from "./fuse.js";
 import { isReduction, reductionOperand } from "./fuse-rules.js";
+import type { Fusion, FusionGroup } from "./fusion-group.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { addressIn, isView, throughView } from "./views.js";
 

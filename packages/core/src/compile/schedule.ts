@@ -2,8 +2,9 @@
 import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { settings } from "../settings/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
-import { type FuseOptions, type Fusion, fuse } from "./fuse.js";
+import { fuse } from "./fuse.js";
 import { isCounted, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse-rules.js";
+import type { FuseOptions, Fusion } from "./fusion-group.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { memoryKey } from "./memory-key.js";

@@ -15,7 +15,7 @@ const isBold = (weight: unknown): boolean => weight === "bold" || Number(weight)
 async function loadVega() {
   const [vega, vegaLite] = await Promise.all([import("vega"), import("vega-lite")]);
   // Without a canvas Vega estimates text widths; use those of the bundled font.
-  const metrics = (vega as unknown as { textMetrics?: Record<string, unknown> }).textMetrics;
+  const metrics = (vega as { textMetrics?: Record<string, unknown> }).textMetrics;
   if (metrics !== undefined) {
     const width = (item: TextItem, text: unknown): number =>
       textWidth(String(text ?? item.text ?? ""), item.fontSize ?? 11, isBold(item.fontWeight));
@@ -31,7 +31,7 @@ let vegaModules: ReturnType<typeof loadVega> | null = null;
 export async function compileChart(spec: ChartSpec): Promise<ChartSpec> {
   vegaModules ??= loadVega();
   const { compile } = await vegaModules;
-  return compile(spec as never).spec as unknown as ChartSpec;
+  return compile(spec as never).spec as ChartSpec;
 }
 
 /** Renders a chart as SVG. */

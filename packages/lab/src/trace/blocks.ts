@@ -159,7 +159,7 @@ export class ParallelStream implements ByteSink {
     const next = this.newBlock();
     this.block.copy(next, 0, at, this.used);
     const { unit, originUs } = this.data;
-    const question = { bytes: this.block.buffer as unknown as SharedArrayBuffer, length: at, unit, originUs };
+    const question = { bytes: this.block.buffer as SharedArrayBuffer, length: at, unit, originUs };
     const free = this.threads.reduce((a, b) => (b.outstanding < a.outstanding ? b : a));
     const answer = free.outstanding < blocksAhead ? free.parse(question) : Promise.resolve(parseBlock(question));
     // Awaited in order; until then a failure must not count as unhandled.

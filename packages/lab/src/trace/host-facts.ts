@@ -60,8 +60,8 @@ class Collected {
 /** Counts and times of the kinds before `cut`, without nested events of the same kind. */
 export function hostFacts(data: TraceData, cut: number): Record<HostKind, HostEvents> {
   const facts = Object.fromEntries(
-    kindNames.map((kind) => [kind, { count: 0, us: 0, lines: [] }]),
-  ) as unknown as Record<HostKind, HostEvents>;
+    kindNames.map((kind): [string, HostEvents] => [kind, { count: 0, us: 0, lines: [] }]),
+  ) as Record<HostKind, HostEvents>;
   // By name: 255: not computed.
   const codes = new Uint8Array(data.symbols.size).fill(255);
   // 0: nothing; 1: a line of the user's program; 2 and more: a kind.

@@ -188,7 +188,7 @@ export const bert: Architecture<BertConfig> = {
   },
 
   apply(params, batch, c, task, options): Outputs {
-    const p = params as unknown as {
+    const p = params as {
       bert: BertBackbone;
       classifier: Dense;
       cls: { predictions: { transform: { dense: Dense; LayerNorm: Norm }; bias: Tensor; decoder?: Dense } };
@@ -252,7 +252,7 @@ export const roberta: Architecture<BertConfig> = {
   },
 
   apply(params, batch, c, task, options): Outputs {
-    const p = params as unknown as {
+    const p = params as {
       roberta: BertBackbone;
       classifier: Dense & { dense: Dense; out_proj: Dense };
       lm_head: { dense: Dense; layer_norm: Norm; bias: Tensor; decoder?: Dense };

@@ -10,7 +10,7 @@ import { vit } from "./vit.js";
 /** All architectures. */
 const architectures: Readonly<Record<string, Architecture>> = Object.fromEntries(
   Object.entries({ bert, distilbert, roberta, gpt2, llama, qwen2, vit }),
-) as unknown as Record<string, Architecture>;
+) as Record<string, Architecture>;
 
 /** The architecture of a configuration. */
 export function architectureOf(fields: Fields): { type: string; architecture: Architecture } {

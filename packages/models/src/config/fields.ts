@@ -98,9 +98,11 @@ export class Fields {
   pair(name: string, otherwise: number, most: number): readonly [number, number] {
     const value = this.value(name) ?? otherwise;
     const both = Array.isArray(value) ? value : [value, value];
-    if (both.length !== 2 || !both.every((x) => Number.isInteger(x) && x >= 1 && x <= most))
+    const [height, width] = both;
+    const fits = (x: unknown): x is number => typeof x === "number" && Number.isInteger(x) && x >= 1 && x <= most;
+    if (both.length !== 2 || !fits(height) || !fits(width))
       throw this.error(name, `is ${show(value)}; it must be a whole number from 1 to ${most}, or two of them`);
-    return both as unknown as readonly [number, number];
+    return [height, width];
   }
 
   /** A list; null if it is absent. */

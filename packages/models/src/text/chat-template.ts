@@ -17,7 +17,7 @@ interface Node {
 }
 
 /** The interpreter of the library, whose declarations do not resolve. */
-const Base = Interpreter as unknown as new (
+const Base = Interpreter as new (
   environment: Environment,
 ) => { run(program: Node): Value; evaluate(statement: Node | undefined, environment: Environment): Value };
 

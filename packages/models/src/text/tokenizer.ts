@@ -206,7 +206,7 @@ function makeTokenizer(
       own.pre_tokenizer = ((text: string, { section_index: at }: { section_index: number }) =>
         cut(text, at === 0)) as never;
     }
-    const parts = own.model as unknown as LibraryModel;
+    const parts = own.model as LibraryModel;
     mergeByWords(parts);
     callByPieces(parts);
     known = own.get_vocab(true);

@@ -56,7 +56,7 @@ export function metaGradient<P, T>(loss: TaskLoss<P, T>, params: P, tasks: T, op
       const losses = vmap((task: T) => loss(adapt(loss, start, task, options), task))(tasks) as Tensor;
       return [losses.mean(), losses];
     };
-    const [[mean, losses], grads] = valueAndGrad(total, { hasAux: true })(params) as unknown as [[Tensor, Tensor], P];
+    const [[mean, losses], grads] = valueAndGrad(total, { hasAux: true })(params) as [[Tensor, Tensor], P];
     return { loss: mean, grads, losses };
   }
   const one = (task: T): [Tensor, P] => {

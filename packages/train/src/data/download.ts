@@ -145,7 +145,7 @@ async function append(url: string, split: DatasetSplit, partial: string, options
   const file = await open(partial, from > 0 ? "r+" : "w");
   let at = from;
   try {
-    for await (const chunk of answer.body as unknown as AsyncIterable<Uint8Array>) {
+    for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
       await file.write(chunk, 0, chunk.length, at);
       at += chunk.length;
       options.onProgress?.(split, at, total);

@@ -20,7 +20,7 @@ let map: MapFunction | null | undefined;
 function mapper(): MapFunction | null {
   if (map === undefined)
     try {
-      map = koffi.load("libc.so.6").func("void* mmap(void*, size_t, int, int, int, int64_t)") as unknown as MapFunction;
+      map = koffi.load("libc.so.6").func("void* mmap(void*, size_t, int, int, int, int64_t)") as MapFunction;
     } catch {
       map = null;
     }

@@ -87,7 +87,7 @@ export function makeOptimizer(
     sgd: () =>
       sgd({ ...common, ...(given.momentum !== undefined && { momentum: given.momentum }) }) as Optimizer<never>,
   };
-  const optimizer = withOwnRates(makers[given.type]() as unknown as Optimizer<unknown>, given);
+  const optimizer = withOwnRates(makers[given.type]() as Optimizer<unknown>, given);
   const { compute, loss_scale: scale } = config.precision;
   const fixed = typeof scale === "number" ? { initial: scale, growth: 1, backoff: hardly } : {};
   const scaling =

@@ -87,7 +87,7 @@ export function readProgress(folder: string): Progress {
   if (given?.version !== 1) throw new Error(`version ${String(given?.version)}, this is version 1`);
   const parsed = schema.safeParse(given);
   // The configuration as it was written: marks are made of its text.
-  if (parsed.success) return { ...parsed.data, config: (given as { config: RunConfig }).config } as unknown as Progress;
+  if (parsed.success) return { ...parsed.data, config: (given as { config: RunConfig }).config } as Progress;
   const [issue] = parsed.error.issues;
   throw new Error(`${progressFile}: ${issue.path.join(".")} ${issue.message}`);
 }

@@ -387,7 +387,7 @@ export class StepExecutables<P = unknown> {
       });
       this.#programs.set(id, program);
     }
-    return program as unknown as Jitted<(...args: A) => R>;
+    return program as Jitted<(...args: A) => R>;
   }
 
   /** Roles of a program's parameters. */

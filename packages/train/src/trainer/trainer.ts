@@ -27,19 +27,18 @@ import { Journal, type StepResult } from "./journal.js";
 import { lockRun } from "./lock.js";
 import { openTask, stepOptionsOf } from "./open-run.js";
 import { makeOptimizer } from "./optimizer.js";
-import { abstractState, placeRun } from "./plan-run.js";
+import { placePrograms } from "./place-programs.js";
 import { type EpochRow, RecordWriter, type RunHead, writeMetrics, writeTrainingRunFile } from "./records.js";
 import { checkResume } from "./resume.js";
 import { replaceFile } from "./run-files.js";
 import { SampleCounter } from "./sample-counter.js";
 import type { Section } from "./shards.js";
 import { rankSpeeds } from "./speeds.js";
-import { leavesOf, parseMemory, replicatedDecision, StatePlacement } from "./state-placement.js";
 import {
   type AccumulatedGradients,
   freshState,
   initialModelState,
-  StepExecutables,
+  type StepExecutables,
   type StepOptions,
   stepLog,
   type TrainState,
@@ -152,41 +151,6 @@ class Run {
     return this.#programs.placement.share;
   }
 
-  /** Decides where the state is: replicated, or as a plan under the memory limit says. */
-  #place(speeds: readonly number[] | undefined): void {
-    const { memory } = this.config.distributed;
-    if (memory === undefined) {
-      if (speeds !== undefined) this.#note(`batches are divided by speed: ${speeds.join(" : ")}`);
-      const replicated = { ...replicatedDecision(this.group.size), speeds };
-      if (this.#steps.compression === undefined) {
-        this.#programs = new StepExecutables(this.#steps, new StatePlacement(replicated, this.group.rank));
-        return;
-      }
-      const decision = { ...replicated, feedback: true };
-      const leaves = leavesOf(abstractState(this.#steps));
-      const placement = new StatePlacement(decision, this.group.rank);
-      this.#programs = new StepExecutables(this.#steps, placement, leaves);
-      return;
-    }
-    const everyone = { rank: this.group.rank, ranks: this.group.size };
-    const [batch] = this.task.shapesAhead(everyone, { epoch: 0, index: 0 }, 1);
-    const { placement, plan, bytes } = placeRun(
-      this.#steps,
-      { ...batch, stop: this.#stopFlag(false) },
-      this.group,
-      parseMemory(memory, this.group.size),
-      this.config.training.accumulation,
-      speeds,
-    );
-    const leaves = leavesOf(abstractState(this.#steps));
-    this.#programs = new StepExecutables(this.#steps, placement, leaves);
-    const most = Math.max(...parseMemory(memory, this.group.size));
-    this.#note(`${plan.name}: ${showBytes(bytes)} of ${showBytes(most)} per device`);
-    const { speeds: weights } = placement.decision;
-    if (weights !== undefined)
-      this.#note(`batches are divided ${weights.map((w) => (w / weights[0]).toPrecision(3)).join(" : ")}`);
-  }
-
   /** Reports what compression saves, once. */
   #noteBytes(bytes: number): void {
     const { compression } = this.#steps;
@@ -208,7 +172,17 @@ class Run {
         `${config.output} holds a run already (step ${found.progress.step}); continue it with --resume, or name another folder with --out`,
       );
     const speeds = await rankSpeeds(config, group, found?.progress.speeds);
-    this.#place(speeds);
+    this.#programs = placePrograms(
+      this.#steps,
+      config,
+      group,
+      speeds,
+      (ranks) => {
+        const [batch] = this.task.shapesAhead(ranks, { epoch: 0, index: 0 }, 1);
+        return { ...batch, stop: this.#stopFlag(false) };
+      },
+      (text) => this.#note(text),
+    );
     const { params, optimizer } = this.#fresh();
     if (found === null) {
       if (options.resume === true) this.#note(`there is no run in ${config.output} yet; it starts from the beginning`);

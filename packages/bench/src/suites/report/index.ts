@@ -34,8 +34,8 @@ export function pagesOf(files: StoredFiles): Record<string, string> {
     "docs/performance.md": `${page.join("\n").trimEnd()}\n`,
     ...(files.drill !== undefined && {
       "docs/reliability.md": reliabilityPage(
-        files.drill as unknown as RecordHead & DrillRecord,
-        files.preflight as unknown as (RecordHead & PreflightDrillRecord) | undefined,
+        files.drill as RecordHead & DrillRecord,
+        files.preflight as (RecordHead & PreflightDrillRecord) | undefined,
       ),
     }),
     "docs/training.md": `${training.slice(0, from + start.length)}\n${trainingFigures(files).join("\n")}\n${training.slice(to)}`,

@@ -319,7 +319,7 @@ function bindOne(library: Library, name: string, args: string): NativeFunction {
   for (const known of [name, olderNames[name]]) {
     if (known === undefined) continue;
     try {
-      return library.func(`int ${known}(${args})`) as unknown as NativeFunction;
+      return library.func(`int ${known}(${args})`) as NativeFunction;
     } catch {
       // Under its older name, or not at all.
     }
@@ -402,7 +402,7 @@ function bindNccl(found: FoundLibrary | null): Nccl | null {
   if (bound === null) return null;
   const id = koffi.struct({ bytes: koffi.array("uint8_t", ncclIdBytes, "Typed") });
   const init = found!.library.func("ncclCommInitRank", "int", [koffi.out("uint64_t*"), "int", id, "int"]);
-  return { ...bound, ncclCommInitRank: init as unknown as NativeFunction };
+  return { ...bound, ncclCommInitRank: init as NativeFunction };
 }
 
 let libraries: CudaLibraries | null | undefined;

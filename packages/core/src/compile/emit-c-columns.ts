@@ -1,0 +1,159 @@
+// The C dialect of loop kernels that reduce over rows: sums of columns, in blocks of columns that stay in the cache.
+import { bytesOf, isComplex, numel, range } from "../graph/index.js";
+import { BodyPrinter, EmitScope } from "./body.js";
+import { type EmittedKernel, initial, isArg, isFloatKind, maxSharedLines, unpackIndex } from "./emit-common.js";
+import { splitPoints } from "./guards.js";
+import type { LoopKernel, LoopVariable, Reduction } from "./kernel.js";
+import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
+
+/** Columns of a block. */
+const columnBlock = 256;
+
+/** A kernel that reduces over rows. */
+export function emitColumnsC(kernel: LoopKernel): EmittedKernel {
+  const { outer, inner, reduced } = kernel;
+  const vector = inner[0] ?? { name: "c_", size: 1 };
+  const outerCount = numel(outer.map((v) => v.size));
+  let block = Math.min(columnBlock, vector.size);
+  // Enough blocks for several threads, none narrower than a cache line.
+  while (block > 32 && outerCount * Math.ceil(vector.size / block) < 8) block = Math.ceil(block / 2 / 16) * 16;
+  const blocks = Math.ceil(vector.size / block);
+  const top = new EmitScope("  ");
+  const row = new EmitScope("    ");
+  const element = new EmitScope("        ");
+  const innerNames = new Set([vector.name, ...reduced.map((v) => v.name)]);
+  const printer = new BodyPrinter(kernel, { top, row, element }, innerNames, new Set(outer.map((v) => v.name)), "0");
+  const at = `(${vector.name} - cb)`;
+  const accumulate: string[] = [];
+  const finish: string[] = [];
+  /** Statements that move sums in single precision to those in double precision, column by column. */
+  const flush: string[] = [];
+  const isLong = numel(reduced.map((v) => v.size)) > columnRows;
+  kernel.reductions.forEach((r, i) => {
+    const value = printer.value(r.argument);
+    const dtype = r.argument.dtype;
+    const type = computeType[dtype];
+    const name = `a${r.slot}`;
+    const isFlushed = isLong && r.fn === "sum" && type === "float";
+    const parts = isComplex(dtype) ? 2 : 1;
+    const starts = parts === 2 ? [literal(r.fn === "sum" ? 0 : 1, dtype), literal(0, dtype)] : [initial(r.fn, dtype)];
+    for (let k = 0; k < parts; k++) {
+      row.add(`${type} ${name}${k}[${block}] __attribute__((aligned(64)));`);
+      row.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
+      if (!isFlushed) continue;
+      row.add(`double d${name}${k}[${block}] __attribute__((aligned(64)));`);
+      row.add(`for (long c = 0; c < ${block}; c++) d${name}${k}[c] = 0;`);
+      flush.push(`d${name}${k}[c] += ${name}${k}[c];`, `${name}${k}[c] = 0;`);
+    }
+    if (isArg(r)) row.add(`int32_t i${name}[${block}] __attribute__((aligned(64))) = {0};`);
+    accumulate.push(...columnUpdate(r, name, at, value, type));
+    printer.tally.add("simple", 2 * parts * kernel.size);
+    const store = kernel.stores[i];
+    const total = (k: number): string =>
+      isArg(r)
+        ? `i${name}[${at}]`
+        : isFlushed
+          ? `(float)(d${name}${k}[${at}] + ${name}${k}[${at}])`
+          : `${name}${k}[${at}]`;
+    const result: CValue = parts === 2 ? [total(0), total(1)] : [wrapText(total(0), r.dtype)];
+    finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
+  });
+  const columnLoop = (indent: string, body: readonly string[], simd: boolean): string[] => {
+    const ends = [...(simd ? splitPoints(kernel, vector) : []), vector.size];
+    return ends.flatMap((end, i) => {
+      const from = i === 0 ? "cb" : `(cb > ${ends[i - 1]} ? cb : ${ends[i - 1]})`;
+      const to = i === ends.length - 1 ? "ce" : `(ce < ${end} ? ce : ${end})`;
+      return [
+        ...(simd ? [`${indent}_Pragma("omp simd")`] : []),
+        `${indent}for (long ${vector.name} = ${from}; ${vector.name} < ${to}; ${vector.name}++) {`,
+        ...body,
+        `${indent}}`,
+      ];
+    });
+  };
+  const text = [
+    ...printer.pointers().map((l) => `  ${l}`),
+    ...top.lines,
+    "  for (long u = lo; u < hi; u++) {",
+    `    const long o = u / ${blocks}, cb = (u % ${blocks}) * ${block};`,
+    `    const long ce = cb + ${block} < ${vector.size} ? cb + ${block} : ${vector.size};`,
+    ...unpackIndex(outer, "o").map((l) => `    ${l}`),
+    ...row.lines,
+    ...reducedLoops(
+      reduced,
+      [...element.lines, ...accumulate.map((l) => `        ${l}`)],
+      (body) => columnLoop("      ", body, true),
+      flush.length === 0 ? null : `for (long c = 0; c < ${block}; c++) { ${flush.join(" ")} }`,
+    ),
+    ...columnLoop(
+      "    ",
+      finish.map((l) => `      ${l}`),
+      false,
+    ),
+    "  }",
+  ].join("\n");
+  const width = block * Math.max(...kernel.reductions.map((r) => bytesOf(r.argument.dtype)));
+  return { text, units: outerCount * blocks, tally: printer.tally, columns: width };
+}
+
+/** Rows that are added to accumulators in memory at a time. */
+const rowsAtOnce = 4;
+/** Rows of a column that are summed in single precision before they are added to what came before. */
+const columnRows = 512;
+
+/** Loops over the reduced variables. Several rows of a cheap body are added together: the accumulators are read and written once. */
+function reducedLoops(
+  reduced: readonly LoopVariable[],
+  body: readonly string[],
+  columns: (body: readonly string[]) => string[],
+  flush: string | null,
+): string[] {
+  const [last] = reduced.slice(-1);
+  const flushed = (rows: number): string[] =>
+    flush === null ? [] : [`      if ((n_ += ${rows}) >= ${columnRows}) { n_ = 0; ${flush} }`];
+  const several = last !== undefined && last.size >= 2 * rowsAtOnce && body.length <= maxSharedLines;
+  const whole = several ? last.size - (last.size % rowsAtOnce) : 0;
+  const rows = range(rowsAtOnce).flatMap((k) => [
+    `        { const long ${last?.name} = r_ + ${k}; (void)${last?.name};`,
+    ...body,
+    "        }",
+  ]);
+  const shared = [...columns(rows), ...flushed(rowsAtOnce)];
+  return [
+    ...(flush === null ? [] : ["    long n_ = 0;"]),
+    ...reduced.slice(0, -1).map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
+    ...(whole > 0 ? [`    for (long r_ = 0; r_ < ${whole}; r_ += ${rowsAtOnce}) {`, ...shared, "    }"] : []),
+    ...(last === undefined
+      ? []
+      : [`    for (long ${last.name} = ${whole}; ${last.name} < ${last.size}; ${last.name}++) {`]),
+    ...columns(body),
+    ...flushed(1),
+    ...reduced.map(() => "    }"),
+  ];
+}
+
+function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
+  const a = `${name}0[${at}]`;
+  if (value.length === 2) {
+    const b = `${name}1[${at}]`;
+    if (r.fn === "sum") return [`${a} += ${value[0]};`, `${b} += ${value[1]};`];
+    return [
+      `{ ${type} x = ${a} * ${value[0]} - ${b} * ${value[1]}; ${b} = ${a} * ${value[1]} + ${b} * ${value[0]}; ${a} = x; }`,
+    ];
+  }
+  const [v] = value;
+  if (isArg(r)) {
+    // Only a better element replaces the best one, so that the first of equals stays; the first NaN is better than all numbers.
+    const isNan = isFloatKind(r.argument.dtype) ? ` | ((${v} != ${v}) & (${a} == ${a}))` : "";
+    return [
+      `{ const int w = (${v} ${r.fn === "argmax" ? ">" : "<"} ${a})${isNan};`,
+      `i${name}[${at}] = w ? (int32_t)(${r.position.print()}) : i${name}[${at}];`,
+      `${a} = w ? ${v} : ${a}; }`,
+    ];
+  }
+  if (r.fn === "sum") return [`${a} += ${v};`];
+  if (r.fn === "prod") return [`${a} *= ${v};`];
+  const order = r.fn === "max" ? ">" : "<";
+  const nan = isFloatKind(r.dtype) ? ` || ${v} != ${v}` : "";
+  return [`${a} = (${v} ${order} ${a}${nan}) ? ${v} : ${a};`];
+}
