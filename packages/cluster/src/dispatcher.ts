@@ -230,7 +230,7 @@ export class Dispatcher {
       const { id } = worker.info;
       logDebug("dispatcher", () => `${id} failed for client ${client}: ${rest.message.split("\n")[0]}`);
       const entry = this.#clients.get(client);
-      // A worker speaks for the tensors that it has been told to make, and for nobody else's.
+      // A worker speaks for the tensors that it was instructed to make, and for nobody else's.
       const ids = rest.ids.filter((tensor) => entry?.holders.get(tensor)?.includes(id));
       if (entry !== undefined && ids.length > 0) this.#toClient(entry, { ...rest, ids, worker: id });
     } else if (message.t === "arrived") {
@@ -282,10 +282,10 @@ export class Dispatcher {
   /** Starts a new generation, for which clients plan. */
   #sendChanges(joined: readonly WorkerEntry[], lost: LostWorker[]): void {
     this.#generation++;
-    for (const client of this.#clients.values()) this.#tellJoined(client, joined, lost);
+    for (const client of this.#clients.values()) this.#notifyJoined(client, joined, lost);
   }
 
-  #tellJoined(client: ClientEntry, joined: readonly WorkerEntry[], lost: LostWorker[], welcome = false): void {
+  #notifyJoined(client: ClientEntry, joined: readonly WorkerEntry[], lost: LostWorker[], welcome = false): void {
     const near = joined.filter(({ info }) => canReach(client.near, info));
     for (const [i, { part, more }] of inParts(near).entries()) {
       const infos = part.map((worker) => this.#infoFor(client.id, worker));
@@ -382,7 +382,7 @@ export class Dispatcher {
     logDebug("dispatcher", () => `client ${client.id} joined: process ${hello.process.pid}`);
     // Pending ones are announced to everybody with the next change.
     const known = this.#available().filter(({ info }) => !this.#changes.announces(info.id));
-    this.#tellJoined(client, known, [], true);
+    this.#notifyJoined(client, known, [], true);
     whenOver(stream, () => this.#clientEnded(client));
     return (more) => {
       for (const message of decodeAll(fromClient, more)) this.#inOrder(client, message);

@@ -17,7 +17,7 @@ export interface HeartbeatOptions {
 let current: HeartbeatOptions | null = null;
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Reports until the worker is told of another dispatcher. */
+/** Reports until the worker gets another dispatcher. */
 export async function reportHeartbeats(options: HeartbeatOptions | null, work: () => WorkWatch | null): Promise<void> {
   current = options;
   work()?.forgetClients();

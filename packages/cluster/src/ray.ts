@@ -87,7 +87,7 @@ export class RayJob {
         ),
       ),
     );
-    job.#tell({ address: ray, processes: devices, cpus: cores, gpus, strategy, timeout, restart });
+    job.#send({ address: ray, processes: devices, cpus: cores, gpus, strategy, timeout, restart });
     const first = await Promise.race([job.next(), failed]);
     if (first?.t !== "placed") throw job.problem(first);
     [job.addresses, job.own] = [first.addresses, first.own];
@@ -102,7 +102,7 @@ export class RayJob {
   /** Starts the processes. */
   start({ command, env, each }: Omit<Job, "restart">): void {
     const files = this.isLocal ? {} : certificatesToCarry();
-    this.#tell({ command, env, each, files, folder: process.cwd() });
+    this.#send({ command, env, each, files, folder: process.cwd() });
   }
 
   /** The next event; undefined when the job is over. */
@@ -111,7 +111,7 @@ export class RayJob {
     return done ? undefined : value;
   }
 
-  #tell(message: object): void {
+  #send(message: object): void {
     this.#child.stdin?.write(`${JSON.stringify(message)}\n`);
   }
 

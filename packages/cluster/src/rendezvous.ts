@@ -90,7 +90,7 @@ interface Gathered {
   key: string;
 }
 
-/** Rank 0: waits for the others and tells all of them. */
+/** Rank 0: waits for the others and sends the table to all of them. */
 async function receive(meeting: Meeting): Promise<Gathered> {
   const { host, port: at, size, security, deadline } = meeting;
   const found = new Map<number, { member: Member; socket: Socket | null; nonce: string }>();
@@ -182,7 +182,7 @@ function serve(host: string, at: number, security: Security, open: (socket: Sock
   });
 }
 
-/** Another rank: tells rank 0 where it is and waits for the table. Tries again until rank 0 listens. */
+/** Another rank: reports to rank 0 where it is and waits for the table. Tries again until rank 0 listens. */
 async function announce(meeting: Meeting): Promise<Gathered> {
   let last = "nobody listens there";
   while (performance.now() < meeting.deadline) {

@@ -1,4 +1,4 @@
-// Changes of the set of workers that clients have not been told yet. Changes that follow each other closely, as when a job starts,
+// Changes of the set of workers that clients have not been notified of yet. Changes that follow each other closely, as when a job starts,
 // are sent together.
 import type { WorkerEntry } from "./dispatcher-state.js";
 
@@ -28,7 +28,7 @@ export class WorkerChanges {
 
   constructor(readonly send: (joined: readonly WorkerEntry[], lost: LostWorker[]) => void) {}
 
-  /** Whether clients will be told that this worker has joined. */
+  /** Whether clients will be notified that this worker has joined. */
   announces(worker: string): boolean {
     return this.#joined.has(worker);
   }

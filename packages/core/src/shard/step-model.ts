@@ -108,11 +108,6 @@ export class StepModel {
       });
   }
 
-  /** Whether a class is that of the batch's rows. */
-  isBatch(id: number): boolean {
-    return this.#batch.has(id);
-  }
-
   /** Number of rows of the batch. */
   get rows(): number {
     return this.fn.params[this.roles.batch[0]].shape[0];

@@ -113,7 +113,7 @@ export const communicationRules: readonly DiagnosisRule[] = [
         severity: "high",
         evidence: list,
         cause: "Gradients go through host memory, or one process feeds all devices.",
-        fix: "init_process_group('nccl') and DistributedDataParallel, one process a device; NCCL_DEBUG=INFO shows the path.",
+        fix: "init_process_group('nccl') and DistributedDataParallel, one process per device; NCCL_DEBUG=INFO shows the path.",
         predicted: null,
         refutedBy: "The same all-reduce time with NCCL.",
       };

@@ -99,14 +99,14 @@ export async function followStudy(folder: string, options: FollowOptions = {}): 
     throw new PlanError(`${folder} holds no submitted study (no slurm.json); name the folder that weft scale printed`);
   const submission = JSON.parse(readFileSync(submissionPath(folder), "utf8")) as Submission;
   const study = JSON.parse(readFileSync(studyFilePath(folder), "utf8")) as StudyFile;
-  const tell = options.on ?? (() => {});
+  const notify = options.on ?? (() => {});
   const files: RunFile[] = [];
   const running = new Set<string>();
   const waiting = [...submission.jobs];
   while (waiting.length > 0) {
     if (options.signal?.aborted) {
       await cancel(waiting.map((entry) => entry.job));
-      for (const entry of waiting) collect(folder, study, submission, entry, "CANCELLED", files, tell);
+      for (const entry of waiting) collect(folder, study, submission, entry, "CANCELLED", files, notify);
       return { folder, runs: files, canceled: true };
     }
     const states = await jobStates(waiting.map((entry) => entry.job));
@@ -114,7 +114,7 @@ export async function followStudy(folder: string, options: FollowOptions = {}): 
       const state = states.get(entry.job) ?? "UNKNOWN";
       if (state === "RUNNING" && !running.has(entry.id)) {
         running.add(entry.id);
-        tell({
+        notify({
           kind: "started",
           run: entry.planned,
           index: submission.jobs.indexOf(entry),
@@ -124,7 +124,7 @@ export async function followStudy(folder: string, options: FollowOptions = {}): 
       }
       if (!ended(state)) continue;
       waiting.splice(waiting.indexOf(entry), 1);
-      collect(folder, study, submission, entry, state, files, tell);
+      collect(folder, study, submission, entry, state, files, notify);
     }
     if (waiting.length > 0) await pause((options.pollSeconds ?? 2) * 1000, options.signal);
   }
@@ -235,7 +235,7 @@ function collect(
   entry: Submission["jobs"][number],
   state: string,
   files: RunFile[],
-  tell: (event: StudyEvent) => void,
+  notify: (event: StudyEvent) => void,
 ): void {
   const planned = entry.planned;
   if (planned.warmup) return;
@@ -268,7 +268,7 @@ function collect(
       const message = probeMessage(probeState(home), file.command);
       if (message !== null) {
         lines.push({ v: 1, type: "event", name: "probe-silent", level: "warning", message });
-        tell({ kind: "note", run: planned, level: "warning", message: `${planned.id}: ${message}` });
+        notify({ kind: "note", run: planned, level: "warning", message: `${planned.id}: ${message}` });
       }
     }
     appendFileSync(records, lines.map(formatRecord).join(""));
@@ -281,5 +281,5 @@ function collect(
   }
   writeRunFile(folder, file);
   files.push(file);
-  tell({ kind: "ended", run: planned, file, index: submission.jobs.indexOf(entry), of: submission.jobs.length });
+  notify({ kind: "ended", run: planned, file, index: submission.jobs.indexOf(entry), of: submission.jobs.length });
 }

@@ -92,31 +92,31 @@ export function createStudy(options: StudyOptions, machine: MachineFacts): { fol
 export async function runStudy(options: StudyOptions): Promise<StudyResult> {
   const machine = describeMachine();
   const { folder, plan } = createStudy(options, machine);
-  const tell = options.on ?? (() => {});
-  tell({ kind: "study", folder, runs: plan.length });
-  noteBeforehand(options, machine, tell);
+  const notify = options.on ?? (() => {});
+  notify({ kind: "study", folder, runs: plan.length });
+  noteBeforehand(options, machine, notify);
   const files: RunFile[] = [];
   for (const [index, run] of plan.entries()) {
     if (options.signal?.aborted) break;
-    const file = await oneRun(options, machine, folder, run, index, plan.length, tell);
+    const file = await oneRun(options, machine, folder, run, index, plan.length, notify);
     if (!run.warmup) files.push(file);
   }
   return { folder, runs: files, canceled: options.signal?.aborted ?? false };
 }
 
-function noteBeforehand(options: StudyOptions, machine: MachineFacts, tell: (event: StudyEvent) => void): void {
+function noteBeforehand(options: StudyOptions, machine: MachineFacts, notify: (event: StudyEvent) => void): void {
   const shut = options.probe ? probeShutOut(options.command) : null;
-  if (shut !== null) tell({ kind: "note", level: "warning", message: `the probe will be kept out: ${shut}` });
+  if (shut !== null) notify({ kind: "note", level: "warning", message: `the probe will be kept out: ${shut}` });
   const most = Math.max(...options.counts);
   const gpus = machine.devices?.length ?? 0;
   if (gpus === 0)
-    tell({
+    notify({
       kind: "note",
       level: "info",
       message: "no GPU was found here: processor and memory are sampled, GPUs are not",
     });
   else if (most > gpus)
-    tell({ kind: "note", level: "warning", message: `${most} devices were asked for and ${gpus} GPUs are here` });
+    notify({ kind: "note", level: "warning", message: `${most} devices were asked for and ${gpus} GPUs are here` });
 }
 
 async function oneRun(
@@ -126,7 +126,7 @@ async function oneRun(
   run: PlannedRun,
   index: number,
   of: number,
-  tell: (event: StudyEvent) => void,
+  notify: (event: StudyEvent) => void,
 ): Promise<RunFile> {
   const home = runHome(folder, run);
   const command = launcherRow(options.launcher).command(options.command, run.devices, options.site);
@@ -157,7 +157,7 @@ async function oneRun(
     launcher: options.launcher,
     machine,
   });
-  tell({ kind: "started", run, index, of, command });
+  notify({ kind: "started", run, index, of, command });
 
   const mark = `${process.pid}-${Date.now()}-${run.id}`;
   const began = performance.now();
@@ -194,7 +194,7 @@ async function oneRun(
         message: disturbance,
         data: seen,
       });
-      tell({ kind: "note", run, level: "warning", message: `${run.id}: ${disturbance}` });
+      notify({ kind: "note", run, level: "warning", message: `${run.id}: ${disturbance}` });
     }
   }
   const seconds = (performance.now() - began) / 1000;
@@ -217,13 +217,13 @@ async function oneRun(
   if (error !== null) {
     const message = `the command ended with exit code 0, but its error output holds a traceback: ${error}`;
     write({ v: 1, type: "event", t: Date.now() / 1000, name: "error-in-output", level: "warning", message });
-    tell({ kind: "note", run, level: "warning", message: `${run.id}: ${message}` });
+    notify({ kind: "note", run, level: "warning", message: `${run.id}: ${message}` });
   }
   if (options.probe) {
     const message = probeMessage(probeState(home), command);
     if (message !== null && outcome.status === "ok") {
       write({ v: 1, type: "event", t: Date.now() / 1000, name: "probe-silent", level: "warning", message });
-      tell({ kind: "note", run, level: "warning", message: `${run.id}: ${message}` });
+      notify({ kind: "note", run, level: "warning", message: `${run.id}: ${message}` });
     }
   }
   Object.assign(file, outcome, { endedAt: Date.now() / 1000, seconds });
@@ -238,7 +238,7 @@ async function oneRun(
     ...(outcome.message === undefined ? {} : { message: outcome.message }),
   });
   if (!run.warmup) writeRunFile(folder, file);
-  tell({ kind: "ended", run, file, index, of });
+  notify({ kind: "ended", run, file, index, of });
   return file;
 }
 

@@ -86,7 +86,7 @@ async function readOnce(
   const { doubtful } = sorter;
   data.withoutStream = doubtful.withoutStream;
   const from = originUs === undefined ? "the first" : "most others";
-  const told: [number, string][] = [
+  const problems: [number, string][] = [
     [doubtful.negativeDurations, "events with a negative duration were left out"],
     [doubtful.withoutDuration, "events without a duration were left out"],
     [
@@ -97,7 +97,7 @@ async function readOnce(
     [doubtful.disordered, "beginnings and ends of events are not in the order of time: their durations may be wrong"],
     [doubtful.withoutStream, "kernels and copies without a stream were left out: device times lack them"],
   ];
-  for (const [count, what] of told) if (count > 0) data.problems.push(`${count} ${what}`);
+  for (const [count, what] of problems) if (count > 0) data.problems.push(`${count} ${what}`);
   if (Math.abs(data.originUs) > Number.MAX_SAFE_INTEGER)
     data.problems.push(
       `times begin at ${data.originUs} us, centuries from now: they seem to be in nanoseconds, but the format counts in microseconds (displayTimeUnit is only how to show them), so that every duration may be 1000 times too long`,

@@ -81,11 +81,6 @@ export class Symbols {
     return ids;
   }
 
-  internText(text: string): number {
-    const raw = Buffer.from(JSON.stringify(text).slice(1, -1));
-    return this.intern(raw, 0, raw.length, hashBytes(raw, 0, raw.length));
-  }
-
   text(id: number): string {
     const known = this.decoded[id];
     if (known !== undefined) return known;

@@ -458,7 +458,7 @@ class Run {
     );
   }
 
-  /** The inputs of the last micro-batch of a step, made again. */
+  /** Loads the inputs of the last micro-batch of a step a second time. */
   #rebuildBatch(at: { epoch: number; index: number }): unknown {
     const loader = this.task.load("train", this.#share, at);
     let batch = loader.next();

@@ -10,7 +10,7 @@ import { changeKey, type RunPlace, readRow } from "./row.js";
 
 /** Runs that are listed; more are left out, newest folder names first. */
 const mostRuns = 2000;
-/** Seconds after which the row of a running run is made again even if no file changed: its process may have ended. */
+/** Seconds after which the row of a running run is recomputed even if no file changed: its process may have ended. */
 const recheckSeconds = 2;
 
 const parseStudyFile = lenientParser(studyFileSchema);
