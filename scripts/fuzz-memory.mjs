@@ -28,7 +28,7 @@ chmodSync(wrapper, 0o755);
 const env = {
   ...process.env,
   LD_PRELOAD: library,
-  // The allocator may be asked for any size by hostile input; leaks of JavaScript's garbage are none.
+  // The allocator may be asked for any size by hostile input; JavaScript's garbage is not a leak.
   ASAN_OPTIONS: `detect_leaks=0:allocator_may_return_null=1:log_path=${log}:exitcode=99`,
   WEFT_CC: wrapper,
   WEFT_CACHE_DIR: join(folder, "cache"),

@@ -89,7 +89,7 @@ export class WorkWatch {
     if (current !== null && (client === null || client === current.client)) this.#end(current.instruction);
   }
 
-  /** Another dispatcher numbers its clients anew. */
+  /** Another dispatcher numbers its clients again. */
   forgetClients(): void {
     this.#left.clear();
   }

@@ -339,8 +339,8 @@ export class Dispatcher {
       if (silent === worker.suspended) continue;
       const { id } = worker.info;
       if (!silent) {
-        // What it was sent meanwhile would make it wait for groups that the others have left: it joins anew, with nothing to do.
-        this.#workerEnded(worker, `worker ${id} continued, and joins anew`);
+        // What it was sent meanwhile would make it wait for groups that the others have left: it joins again, with nothing to do.
+        this.#workerEnded(worker, `worker ${id} continued, and joins again`);
         worker.stream.end();
         continue;
       }

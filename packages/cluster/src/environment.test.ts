@@ -1,4 +1,4 @@
-// What launchers say about a process: numbers that contradict each other or are none, and names that are paths or commands.
+// What launchers say about a process: invalid or contradicting numbers, and names that are paths or commands.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rankFromEnvironment } from "./environment.js";

@@ -99,7 +99,7 @@ function isOwnFolder(path: string): boolean {
   return facts?.isDirectory() === true && (own === undefined || (facts.uid === own && (facts.mode & 0o022) === 0));
 }
 
-/** This user's home folder; null if there is none. One that depends on the working directory is none. */
+/** This user's home folder; null if there is none, or if its path depends on the working directory. */
 function homeFolder(): string | null {
   try {
     const home = homedir();

@@ -95,7 +95,7 @@ test("every limit that a client may ask for reaches its dispatcher", async () =>
   dispatcher.stop();
 });
 
-test("a handshake that is none is refused", async () => {
+test("an invalid handshake is refused", async () => {
   for (const answer of [null, [], { nonce: 1 }, { nonce: "x\n", proof: null }, { nonce: "00", proof: {} }]) {
     const dispatcher = await FalseDispatcher.start(() => {}, answer);
     const opened = openStream("localhost", dispatcher.port, "client", { insecure: true }, false, 20);

@@ -44,7 +44,7 @@ export class WorkerChanges {
     this.changed();
   }
 
-  /** Something else has changed for which clients must plan anew. */
+  /** Something else has changed for which clients must plan again. */
   changed(): void {
     if (this.#timer !== null) return;
     const wait = this.#sent + interval - performance.now();

@@ -302,7 +302,7 @@ function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
     !facts.cache.writable && {
       severity: "warning",
       what: `the kernel cache ${facts.cache.folder} cannot be written`,
-      costs: "every process compiles its programs anew, in a private temporary folder",
+      costs: "every process compiles its programs again, in a private temporary folder",
       fix: "set WEFT_CACHE_DIR to a folder that can be written",
     },
     facts.cores.usable < facts.cores.present && {

@@ -316,7 +316,7 @@ function argInTwoStages(node: Node<"argreduce">, x: Node, rows: number, count: n
     const axis = part.shape.length - 1;
     const shape = [rows, numel(part.shape.slice(1, -1))];
     const at = build.make("argreduce", [part], { fn, axis });
-    // Elements that are in memory are looked up; computing them anew costs a second reduction, storing them more.
+    // Elements that are in memory are looked up; computing them again costs a second reduction, storing them more.
     const value = isStored(x) ? build.gather(part, at, axis, axis) : build.reduce(best, part, [axis]);
     return [build.reshape(value, shape), build.reshape(at, shape)];
   };

@@ -107,7 +107,7 @@ function distrustAbove(folder: string): string | null {
   }
 }
 
-const remedy = "set WEFT_CACHE_DIR to a folder of your own; until then kernels are compiled anew by every process";
+const remedy = "set WEFT_CACHE_DIR to a folder of your own; until then kernels are compiled again by every process";
 const decided = new Map<string, string>();
 
 /** Creates a folder of the cache and checks that it is trusted; returns the reason if it cannot be used. */

@@ -16,7 +16,7 @@ export interface NpyHeader {
   length: number;
 }
 
-/** NumPy has no bfloat16; arrays of the ml_dtypes package, which JAX uses, are saved as two raw bytes an element. */
+/** NumPy has no bfloat16; arrays of the ml_dtypes package, which JAX uses, are saved as two raw bytes per element. */
 const descriptors: Record<DType, string> = {
   bool: "|b1",
   int8: "|i1",

@@ -73,7 +73,7 @@ export function checkPerAxis(name: string, amounts: readonly number[], shape: Sh
 export const leading = (shape: Shape): Shape => shape.slice(0, -2);
 
 export function checkMatrix(a: Node): void {
-  demand(a.shape.length >= 2, `a matrix is needed, and ${showShape(a.shape)} is none`);
+  demand(a.shape.length >= 2, `expected a matrix, got ${showShape(a.shape)}`);
 }
 
 export function checkLinalg(a: Node): void {
@@ -84,7 +84,7 @@ export function checkLinalg(a: Node): void {
 export function checkSquare(a: Node): void {
   checkLinalg(a);
   const [rows, columns] = a.shape.slice(-2);
-  demand(rows === columns, `a square matrix is needed, and ${showShape(a.shape)} is none`);
+  demand(rows === columns, `expected a square matrix, got ${showShape(a.shape)}`);
 }
 
 /** a x = b: b has the rows and batch dimensions of a. */

@@ -215,7 +215,7 @@ function checkConstant({ value, dtype }: OpAttrs["const"]): void {
     typeof value === "number"
       ? (kind !== "int" || Number.isSafeInteger(value)) && (kind !== "bool" || value === 0 || value === 1)
       : kind === "complex";
-  demand(fits, `the value ${JSON.stringify(value)} is none of ${dtype}`);
+  demand(fits, `${JSON.stringify(value)} is not a value of ${dtype}`);
 }
 
 const randomDTypes: Record<OpAttrs["random"]["kind"], DTypeTest> = {

@@ -1,4 +1,4 @@
-// Measures how fast a group of processes exchanges data: what a small message costs, and how many bytes a second arrive
+// Measures how fast a group of processes exchanges data: what a small message costs, and how many bytes per second arrive
 // in larger ones of several sizes. All ranks measure together and get the same numbers.
 
 import type { Link, Rates } from "../cost/index.js";

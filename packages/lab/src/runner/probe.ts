@@ -75,5 +75,5 @@ export function probeMessage(state: ProbeState, command: readonly string[]): str
   if (reason !== null) return `the probe was kept out: ${reason}; only times from outside are known`;
   return state === "loaded"
     ? "the probe was loaded but saw no training step: no PyTorch optimizer and no JAX block_until_ready was used (weft_probe.step marks steps by hand)"
-    : "the probe was not loaded: the command sets PYTHONPATH anew, or Python was started with -E, -I or -S further down; only times from outside are known";
+    : "the probe was not loaded: the command sets PYTHONPATH again, or Python was started with -E, -I or -S further down; only times from outside are known";
 }

@@ -131,7 +131,7 @@ export const oddStudies: OddStudy[] = [
       i === 40 || i === 41 ? line.replace(/"durationUs":[\d.]+/, `"durationUs":${40 - i}`) : line,
     ),
   ),
-  changed("numbers that are none", (f) =>
+  changed("invalid numbers", (f) =>
     edit(rankFile(f, 2, 1), (line, i) => (i === 50 ? line.replace(/"durationUs":[\d.]+/, '"durationUs":NaN') : line)),
   ),
   changed("facts that are no facts", (f) =>

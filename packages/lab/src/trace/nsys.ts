@@ -20,7 +20,7 @@ const choose = (value: string, names: readonly string[], otherwise: string): str
   `CASE ${value} ${names.map((name, i) => `WHEN ${i} THEN '${name}'`).join(" ")} ELSE '${otherwise}' END`;
 const pidOf = (column: string): string => `((${column} >> 24) & 0xFFFFFF)`;
 
-/** The queries of a report; null where the database is none. */
+/** The queries of a report; null where the database is not a report. */
 export function nsysTrace(report: SqliteReport): SqliteTrace | null {
   const nsys = new Nsys(report);
   const calls = nsys.callQuery();

@@ -203,7 +203,7 @@ export const qwen2 = decoder("Qwen2", (fields) => {
 /** The windows of `layer_types`, or of the layers from `max_window_layers` on in older files. */
 function windowsOf(fields: Fields, layers: number): (number | undefined)[] {
   const isOn = fields.flag("use_sliding_window", false);
-  // A window of w tokens contains the query itself. A null window is none.
+  // A window of w tokens contains the query itself. A null window means no window.
   const given = Object.hasOwn(fields.raw, "sliding_window") && !fields.has("sliding_window");
   const size = fields.count("sliding_window", { otherwise: 4096, most: 2 ** 29 });
   const window = isOn && !given ? size - 1 : undefined;

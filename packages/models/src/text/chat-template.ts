@@ -192,7 +192,7 @@ class PythonRules extends Base {
     const apply = (of: Value): Value => super.evaluate({ ...node, operand: { type: "Evaluated", of } }, environment);
     if (name === "tojson") {
       const floats: string[] = [];
-      // A private character and one that is none, which no text has beside each other.
+      // A private-use character and a noncharacter, which no text has beside each other.
       const mark = "\ue000\ufdd0";
       const text = apply(withMarks(given, mark, floats)).value as string;
       const json = text.replace(new RegExp(`"${mark}(\\d+)${mark}"`, "g"), (_, at: string) => floats[Number(at)]);

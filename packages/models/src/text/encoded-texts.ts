@@ -29,7 +29,7 @@ async function readIds(path: string, texts: number, vocabulary: number): Promise
     const found = { ids: ids.data as Int32Array, offsets: offsets.data as Int32Array };
     if (ids.dtype === "int32" && offsets.dtype === "int32" && isSound(found, texts, vocabulary)) return found;
   } catch {
-    // A damaged file is made anew.
+    // A damaged file is made again.
   }
   return null;
 }

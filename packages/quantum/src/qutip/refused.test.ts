@@ -99,7 +99,7 @@ describe("what QuTiP refuses, or means differently, is refused", () => {
       /not unique/,
     ],
     ["subsystems in another order", () => entangled.ptrace([1, 0]), /must ascend/],
-    ["numbers that are none", () => q.coherent(4, Number.NaN), /entry in row 0 and column 0 is not a finite number/],
+    ["NaN", () => q.coherent(4, Number.NaN), /entry in row 0 and column 0 is not a finite number/],
     ["matrices of strings", () => q.Qobj.of([["1" as never, 0]]), /not a finite number/],
     ["a factor that is a string", () => sx.scale("2" as never), /not a finite number/],
     ["displacements of infinity", () => q.displace(3, Number.POSITIVE_INFINITY), /not a finite number/],

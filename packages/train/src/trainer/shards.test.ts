@@ -281,7 +281,7 @@ test("a checkpoint folder of somebody else is read in bounded time and memory, o
     ],
     ["no object", (at) => text(at, () => null), /version undefined/],
     ["no configuration", (at) => text(at, (v) => ({ ...v, config: null })), /state.json: config/],
-    ["epochs that are none", (at) => text(at, (v) => ({ ...v, epochs: [1] })), /state.json: epochs.0/],
+    ["invalid epochs", (at) => text(at, (v) => ({ ...v, epochs: [1] })), /state.json: epochs.0/],
     ["a negative step", (at) => text(at, (v) => ({ ...v, step: -1 })), /state.json: step/],
     ["half a batch", (at) => text(at, (v) => ({ ...v, index: 0.5 })), /state.json: index/],
     ["speeds without end", (at) => text(at, (v) => ({ ...v, speeds: [0, "x"] })), /state.json: speeds/],

@@ -176,7 +176,7 @@ export function readIndex(folder: string): ShardIndex | null {
       return wrong(`${name} has no shape or no parts`);
     let covered = 0;
     for (const { file, start, stop } of parts) {
-      if (!files.has(file)) wrong(`${name} is said to be in ${file}, which is none of its files`);
+      if (!files.has(file)) wrong(`${name} is said to be in ${file}, which is not one of its files`);
       const inside = isIndices(start, shape.length) && isIndices(stop, shape.length);
       if (!inside || stop.some((to, i) => to > shape[i] || to < start[i]))
         wrong(`${name} has a part outside of its shape`);

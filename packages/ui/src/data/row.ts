@@ -34,7 +34,7 @@ const longTailBytes = 256 << 10;
 /** Share of a step above which waiting is worth a word. */
 const notable = 0.1;
 
-/** Reads run.json; null if it is missing or is none. */
+/** Reads run.json; null if it is missing or invalid. */
 export function readHead({ root, folder }: RunPlace): RunFile | null {
   const text = readSmall(root, join(folder, "run.json"));
   if (text === null) return null;

@@ -274,7 +274,7 @@ class ProgramWriter {
     info.work!.rows = finish.work.rows;
     const perRow = finish.units / m;
     // Panels of rows that stay in the second-level cache between product and epilogue. The library lays out the right matrix
-    // anew for each: with fewer rows than columns in the left one that costs more than reading the result once more.
+    // again for each: with fewer rows than columns in the left one that costs more than reading the result once more.
     const panel = Math.max(64, Math.ceil(2 ** 19 / Math.max(1, n * width * 4)));
     if (m <= panel * 2 || panel < k)
       return `${call(String(m), place(a), target)} ${finish.call("0", String(finish.units))}`;

@@ -54,7 +54,7 @@ test("two devices in one process each keep their cores and their number of threa
   }
 });
 
-test("cores that the process may not use, and counts that are none, are errors", { skip }, () => {
+test("cores that the process may not use, and invalid counts, are errors", { skip }, () => {
   assert.throws(() => new CpuDevice({ cores: [1023] }), /may not run on cores 1023; see taskset/);
   assert.throws(() => new CpuDevice({ cores: [-1] }), /may not run on cores -1/);
   assert.throws(() => new CpuDevice({ cores: [100_000_000] }), /may not run on cores/);

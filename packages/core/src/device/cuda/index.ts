@@ -137,7 +137,7 @@ export class CudaDevice implements Device {
     this.context.transfers.copyPart(buffer as CudaBuffer, resized);
     return resized;
   }
-  /** A copy on another GPU; null where the other device is none. */
+  /** A copy on another GPU; null where the other device is not a GPU. */
   copyTo(buffer: DeviceBuffer, peer: Device): DeviceBuffer | null {
     return peer instanceof CudaDevice ? this.context.transfers.copyToPeer(buffer as CudaBuffer, peer.context) : null;
   }

@@ -336,7 +336,7 @@ export const leftAlone: Record<string, { run: Left; shapes?: [number[], number[]
     shapes: square,
     run: (q, k, v) => weft.softmax(scored(q, k)).transpose().matmul(v),
   },
-  "a shift that is none": {
+  "a shift by another value": {
     shapes: square,
     run: (q, k, v) => {
       const s = scored(q, k);

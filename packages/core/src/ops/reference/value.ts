@@ -42,7 +42,7 @@ export type ReferenceRules<K extends OpName> = { [P in K]: ReferenceRule<P> };
 /** True for the dtypes whose arithmetic wraps around instead of rounding. */
 export const isIntegral = (dtype: DType): boolean => kindOf(dtype) === "int" || kindOf(dtype) === "bool";
 
-/** Every number in storage as a double: two a complex element. */
+/** Every number in storage as a double: two per complex element. */
 function doubles({ dtype, data }: Value): Float64Array {
   if (dtype === "float16") return Float64Array.from(data as Uint16Array, float16Value);
   if (dtype === "bfloat16") return Float64Array.from(data as Uint16Array, bfloat16Value);

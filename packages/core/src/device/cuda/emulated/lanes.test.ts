@@ -19,7 +19,7 @@ before(() => {
 });
 after(() => weft.setDevice(reference));
 
-/** A rotating and decaying complex pair of numbers a lane, driven by xs, with a weight that all lanes share. */
+/** A rotating and decaying complex pair of numbers per lane, driven by xs, with a weight that all lanes share. */
 function loss(w: Tensor, s0: Tensor, xs: Tensor): Tensor {
   const one = (s: Tensor, x: Tensor): Tensor => {
     const [last, ys] = weft.scan(

@@ -132,7 +132,7 @@ template <class Q, class T> W_INLINE void w_topk_rows(char* memory, const T* x, 
   }
 }
 /* Where the element of one place of the order of a row lies; a block per row and place, for count places from first on. Keys are held
-   in shared memory where a row fits, and made anew in every round otherwise. */
+   in shared memory where a row fits, and made again in every round otherwise. */
 template <class Q, class T> W_INLINE void w_nth_rows(char* memory, const T* x, int* out, long long n, long long first,
                                                      long long count, int descending, int held) {
   typedef typename Q::K K;
