@@ -7,9 +7,7 @@ import { parseArgs } from "node:util";
 import { axes, label, legend, linearScale, logScale, polyline, seriesColors, svgDocument } from "@weft/formats/svg";
 import { MachineWitness } from "@weft/lab";
 
-const { values } = parseArgs({
-  options: { small: { type: "boolean", default: false }, out: { type: "string" } },
-});
+const { values } = parseArgs({ options: { small: { type: "boolean", default: false }, out: { type: "string" } } });
 
 /** Sizes that take a moment, for a first look and for the tests. */
 export const small = values.small;

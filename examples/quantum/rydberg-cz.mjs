@@ -44,10 +44,7 @@ function optimize(duration, given, segments, iterations, target) {
     const t = (k + 0.5) / segments - 0.5;
     return 0.9 * Math.sin(2 * Math.PI * t) + 0.3 * t;
   });
-  const first = given ?? {
-    phases: tensor(own, { dtype: "float64" }),
-    theta: tensor(2.2, { dtype: "float64" }),
-  };
+  const first = given ?? { phases: tensor(own, { dtype: "float64" }), theta: tensor(2.2, { dtype: "float64" }) };
   const { value, params } = minimize((p) => infidelity(p, duration), first, { iterations, target });
   return { infidelity: Math.max(0, value), params };
 }

@@ -17,11 +17,7 @@ export const entries = [
     source: "packages/core/src/optim/index.ts",
     text: "Optimizers and learning-rate schedules over trees of parameters.",
   },
-  {
-    name: "@weft/core/io",
-    source: "packages/core/src/io/index.ts",
-    text: "Readers and writers of tensor files.",
-  },
+  { name: "@weft/core/io", source: "packages/core/src/io/index.ts", text: "Readers and writers of tensor files." },
   {
     name: "@weft/cluster",
     source: "packages/cluster/src/index.ts",

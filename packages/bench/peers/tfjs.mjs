@@ -24,10 +24,12 @@ async function available() {
 }
 
 function makeStep() {
-  const layers = data.mlpParameters().map(({ out, inputs, weight, bias }) => ({
-    weight: tf.variable(tf.tensor2d(weight, [out, inputs])),
-    bias: tf.variable(tf.tensor1d(bias)),
-  }));
+  const layers = data
+    .mlpParameters()
+    .map(({ out, inputs, weight, bias }) => ({
+      weight: tf.variable(tf.tensor2d(weight, [out, inputs])),
+      bias: tf.variable(tf.tensor1d(bias)),
+    }));
   const { x, y } = data.mlpBatch();
   const input = tf.tensor2d(x, [data.mlpSize.batch, 784]);
   const labels = tf.oneHot(tf.tensor1d(y, "int32"), 10).toFloat();

@@ -534,12 +534,7 @@ export class Dispatcher {
     const { members, group, problem } = program;
     if (problem !== null) {
       if (message.free !== undefined) this.#free(client, message.free);
-      this.#toClient(client, {
-        t: "failed",
-        ids: message.outputs,
-        ...problem,
-        worker: members[0],
-      });
+      this.#toClient(client, { t: "failed", ids: message.outputs, ...problem, worker: members[0] });
       return;
     }
     checkTensors(client.holders.size + message.outputs.length);

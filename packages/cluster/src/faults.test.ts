@@ -350,9 +350,7 @@ test("garbage and oversized messages close their own connection only", { skip },
   await addsUp();
 });
 
-test("errors for a wrong or missing token, no workers and no dispatcher name the remedy", {
-  skip,
-}, async () => {
+test("errors for a wrong or missing token, no workers and no dispatcher name the remedy", { skip }, async () => {
   const { port } = await process_("server", { port: 0 }, { WEFT_TOKEN: "the right token of clients" });
   const address = `localhost:${port}`;
   // The token of this user's file is not the dispatcher's.

@@ -96,11 +96,7 @@ export type FailureCode = z.infer<typeof code>;
 /** A code that arrived outside a validated message. */
 export const failureCode = (value: unknown): FailureCode => code.catch("error").parse(value);
 
-const define = {
-  t: z.literal("define"),
-  program: id,
-  donated: z.array(z.boolean()).max(100_000),
-};
+const define = { t: z.literal("define"), program: id, donated: z.array(z.boolean()).max(100_000) };
 /** Constant arguments (base64): small arguments that are the same in every call. */
 const constants = z.array(z.object({ param: id, data: z.string().max(30_000) })).max(10_000);
 export type ConstantArguments = z.infer<typeof constants>;
@@ -230,13 +226,7 @@ export const toWorker = z.discriminatedUnion("t", [
   z.object({ t: z.literal("leave"), client: id }),
   /** A member of a group hangs: who waited for it in a collective would wait long. */
   z.object({ t: z.literal("abandon"), group: name, reason: text }),
-  z.object({
-    ...define,
-    client: id,
-    graph: z.unknown(),
-    constants: constants.optional(),
-    group: group.nullable(),
-  }),
+  z.object({ ...define, client: id, graph: z.unknown(), constants: constants.optional(), group: group.nullable() }),
   z.object({ ...run, client: id }),
   z.object({ t: z.literal("upload"), client: id, id, bytes: count, part }),
   z.object({ t: z.literal("free"), client: id, ids }),

@@ -240,9 +240,7 @@ for (const joined of [true, false])
   });
 
 for (const [rates, setPlanner] of Object.entries(planners))
-  test(`tensors lost while idle are recomputed on use, and uploads are sent again (${rates})`, {
-    skip,
-  }, async () => {
+  test(`tensors lost while idle are recomputed on use, and uploads are sent again (${rates})`, { skip }, async () => {
     const cluster = await begin(2);
     setPlanner(cluster);
     const x = wave([300, 200], 3).realize();

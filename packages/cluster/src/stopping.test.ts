@@ -95,9 +95,7 @@ test("arguments that were given to a call that fails take no memory afterwards",
         (c) => c.abs(),
         x,
       ),
-    {
-      donate: [0],
-    },
+    { donate: [0] },
   );
   const stop = watch(cluster.address, {}, ({ workers }) => seen.push(workers[0].stats?.bytes ?? 0), assert.fail);
   for (let i = 0; i < 8; i++) await assert.rejects(loop(weft.ones([1 << 20])).data(), /maxSeconds/);

@@ -55,12 +55,7 @@ export function watch(
       end(seen ? `the connection to the dispatcher at ${address} was lost` : unreachable(host, port, error)),
     );
     stream.on("end", () => end(`the dispatcher at ${address} closed the connection`));
-    const hello: FromClient = {
-      t: "hello",
-      label: null,
-      process: { host: hostId(), pid: process.pid },
-      settings: {},
-    };
+    const hello: FromClient = { t: "hello", label: null, process: { host: hostId(), pid: process.pid }, settings: {} };
     stream.write(encode(hello));
   };
   begin().catch((error: Error) =>

@@ -41,10 +41,7 @@ export const service = {
 };
 const methods = { client: "Client", watcher: "Client", worker: "Worker", heartbeat: "Heartbeat" } as const;
 
-const limits = {
-  "grpc.max_receive_message_length": maxMessageBytes,
-  "grpc.max_send_message_length": maxMessageBytes,
-};
+const limits = { "grpc.max_receive_message_length": maxMessageBytes, "grpc.max_send_message_length": maxMessageBytes };
 
 /** Streams of one connection at a time: a handshake and what follows it. */
 const maxStreams = 8;

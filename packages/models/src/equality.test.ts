@@ -243,13 +243,7 @@ const cases: Case[] = [
   ...[
     { rope_type: "linear", factor: 4 },
     { rope_type: "dynamic", factor: 2 },
-    {
-      rope_type: "llama3",
-      factor: 8,
-      low_freq_factor: 1,
-      high_freq_factor: 4,
-      original_max_position_embeddings: 16,
-    },
+    { rope_type: "llama3", factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 16 },
     { rope_type: "yarn", factor: 4, original_max_position_embeddings: 8 },
   ].map((parameters) => ({
     name: `llama rope ${parameters.rope_type}`,

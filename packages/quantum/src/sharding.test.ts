@@ -61,10 +61,7 @@ const chain = (n: number, [amplitude, jc]: readonly Tensor[]): Hamiltonian => ({
   dims: range(n).map(() => 2),
   static: [
     ...range(n).map((i) => ({ sites: [i], matrix: sigmaZ.scale(-1.5 - 0.2 * i) })),
-    ...range(n - 1).map((i) => ({
-      sites: [i, i + 1],
-      matrix: pauli("YY").tensor("complex128").mul(jc),
-    })),
+    ...range(n - 1).map((i) => ({ sites: [i, i + 1], matrix: pauli("YY").tensor("complex128").mul(jc) })),
   ],
   drives: range(n).map((i) => ({ sites: [i], matrix: sigmaX })),
   amplitudes: (t) => t.mul(3).cos().unsqueeze(1).mul(amplitude),

@@ -111,12 +111,7 @@ export function cpuTable(sizes: CpuSizes): ContestRow[] {
       peers: { torch: 3 },
       check: exact(complexSamples, 3e-6),
     },
-    {
-      id: "tiny",
-      title: "one jitted call on tiny inputs",
-      limitMs: 0.03,
-      check: exact(() => [6, 13, 22, 33], 0),
-    },
+    { id: "tiny", title: "one jitted call on tiny inputs", limitMs: 0.03, check: exact(() => [6, 13, 22, 33], 0) },
   ];
 }
 

@@ -33,9 +33,7 @@ export const gradients =
           .cast("float32")
           .square()
           .sum(),
-      {
-        argument: Array.from({ length: count }, (_, i) => i),
-      },
+      { argument: Array.from({ length: count }, (_, i) => i) },
     )(...args);
 
 const norms = (s: Sizer): Entry[] => {

@@ -39,9 +39,7 @@ function arrays(s: Sizer): GeneralRow[] {
       `running products of columns ${n} x ${n} f32`,
       [n, n],
       (x) => weft.cumprod(near(x), 0),
-      {
-        tolerance: 1e-3,
-      },
+      { tolerance: 1e-3 },
     ),
     extreme("max"),
     extreme("min"),
@@ -103,9 +101,7 @@ function models(s: Sizer): GeneralRow[] {
             (attend as (...y: Tensor[]) => Tensor)(...x)
               .cast("float32")
               .sum(),
-          {
-            argument: [0, 1, 2, 3],
-          },
+          { argument: [0, 1, 2, 3] },
         )(...args),
       biased,
       { tolerance: 0.1 },

@@ -174,9 +174,7 @@ function memoryRows(s: Sizer): GeneralRow[] {
       `argsort rows ${s(4096)} x ${s(4096)} bf16`,
       [s(4096), s(4096)],
       (x) => weft.argsort(x, -1),
-      {
-        dtype: "bfloat16",
-      },
+      { dtype: "bfloat16" },
     ),
     unaryRow("topk", `top 50 of rows ${n} x ${n} f32`, square, (x) => {
       const { values, indices: at } = weft.topk(x, Math.min(50, n));

@@ -57,11 +57,7 @@ const suite: Suite = {
       context,
       context.device === "cpu" ? "general-cpu" : "general",
       table,
-      {
-        seats,
-        start: { weft: () => own, ...start },
-        absent,
-      },
+      { seats, start: { weft: () => own, ...start }, absent },
     );
     contest.stop();
     record.hardware.gpu = device.name;

@@ -33,11 +33,7 @@ const size = (
   heads: number,
   feedForward: number,
   vocabulary: number,
-) => ({
-  ...{ batch, length, width, heads, feedForward, vocabulary },
-  layers: 2,
-  classes: 4,
-});
+) => ({ ...{ batch, length, width, heads, feedForward, vocabulary }, layers: 2, classes: 4 });
 
 const programs = (quick: boolean): { id: string; program: string; trace: () => make.Program }[] =>
   quick
@@ -82,11 +78,7 @@ function timeRuns(
     for (const buffer of results) device.free(buffer);
   }
   const steady = times.slice(2);
-  return {
-    median: median(steady),
-    least: Math.min(...steady),
-    kernels: device.timing ? kernels.map(median) : [],
-  };
+  return { median: median(steady), least: Math.min(...steady), kernels: device.timing ? kernels.map(median) : [] };
 }
 
 function uploaded(device: CpuDevice, data: ArrayBufferView): DeviceBuffer {

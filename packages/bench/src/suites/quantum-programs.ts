@@ -27,10 +27,7 @@ export function ensembleInputs(b: number): { pulses: Tensor; rates: Tensor } {
   }
   const rates = ratesOf(b, 3, 4);
   rates.set([0.05, 0.025]);
-  return {
-    pulses: weft.tensor(pulses, { shape: [b, segments, 2] }),
-    rates: weft.tensor(rates, { shape: [b, 2] }),
-  };
+  return { pulses: weft.tensor(pulses, { shape: [b, segments, 2] }), rates: weft.tensor(rates, { shape: [b, 2] }) };
 }
 
 /** Infidelity of a bit flip of one qubit for one pulse and its rates. */

@@ -128,11 +128,7 @@ function fish(nodes: readonly Node[]): string {
   return `${lines.join("\n")}\n`;
 }
 
-const shells: Readonly<Record<string, (nodes: readonly Node[]) => string>> = {
-  bash,
-  zsh,
-  fish,
-};
+const shells: Readonly<Record<string, (nodes: readonly Node[]) => string>> = { bash, zsh, fish };
 
 export default function add(program: Command): void {
   program

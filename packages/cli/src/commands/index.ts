@@ -46,11 +46,7 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
     description: "Differentiable simulation and control of quantum devices.",
     load: () => import("./quantum.js"),
   },
-  data: {
-    usage: "data",
-    description: "Download and inspect data sets.",
-    load: () => import("./data.js"),
-  },
+  data: { usage: "data", description: "Download and inspect data sets.", load: () => import("./data.js") },
   server: {
     usage: "server [options]",
     description: "Run the dispatcher that workers and clients connect to.",

@@ -56,11 +56,9 @@ type Picture = [name: string, draw: () => string];
 /** The pictures by name, as functions: each takes a while. */
 export function draws(problem: quantum.GateProblem): Picture[] {
   const { name } = problem.spec;
-  const pulses = quantum.pulseLines(problem).map(({ name, times, values, band }) => ({
-    name: band ? `${name} (envelope)` : name,
-    x: times,
-    y: values,
-  }));
+  const pulses = quantum
+    .pulseLines(problem)
+    .map(({ name, times, values, band }) => ({ name: band ? `${name} (envelope)` : name, x: times, y: values }));
   const all: Picture[] = [
     ["levels", () => levelsPicture(problem)],
     ["populations", () => populationsPicture(problem)],

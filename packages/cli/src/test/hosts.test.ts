@@ -34,10 +34,7 @@ test("weft bench uses the workers of two hosts", { skip, timeout: 180_000 }, asy
   const done = spawnSync(
     process.execPath,
     [main, ...line, "--no-pictures", "--no-independent", "--out", out, "--json"],
-    {
-      encoding: "utf8",
-      env: { ...process.env, ...hosts.environment, ...secrets, WEFT_RATES: "assumed" },
-    },
+    { encoding: "utf8", env: { ...process.env, ...hosts.environment, ...secrets, WEFT_RATES: "assumed" } },
   );
   assert.equal(done.status, 0, done.stderr);
   assert.ok(JSON.parse(done.stdout).rows.length > 0);

@@ -197,11 +197,7 @@ describe("packed packages in an empty project", () => {
       const installed = spawnSync(
         "npm",
         ["install", "--no-save", "--ignore-scripts", "--prefer-offline", "--no-audit", "--prefix", place, binary],
-        {
-          cwd: place,
-          stdio: "ignore",
-          timeout: 300_000,
-        },
+        { cwd: place, stdio: "ignore", timeout: 300_000 },
       );
       if (installed.status !== 0) {
         process.stderr.write(`\nweft: SKIPPED: ${binary} could not be installed; Node ${major} is not tested\n`);

@@ -37,9 +37,7 @@ function kubernetes(): ((path: string) => Promise<Record<string, new (data: obje
     spawnSync(
       "npm",
       ["install", "--prefix", place, "--no-audit", "--no-fund", "--ignore-scripts", "kubernetes-models@5"],
-      {
-        timeout: 120_000,
-      },
+      { timeout: 120_000 },
     );
   }
   if (!existsSync(join(place, "node_modules/kubernetes-models"))) return null;

@@ -44,10 +44,7 @@ function check(got: weft.Tensor, expected: Pair[], what: string): void {
 const moves: Record<string, { tensor(x: weft.Tensor): weft.Tensor; values(x: Pair[]): Pair[] }> = {
   "pad after": { tensor: (x) => x.pad([[0, 1]]), values: (x) => [...x, ...zeros(1)] },
   "pad before": { tensor: (x) => x.pad([[3, 0]]), values: (x) => [...zeros(3), ...x] },
-  "pad both twice": {
-    tensor: (x) => x.pad([[2, 5]]).pad([[1, 1]]),
-    values: (x) => [...zeros(3), ...x, ...zeros(6)],
-  },
+  "pad both twice": { tensor: (x) => x.pad([[2, 5]]).pad([[1, 1]]), values: (x) => [...zeros(3), ...x, ...zeros(6)] },
   roll: { tensor: (x) => x.roll(2), values: (x) => [...x.slice(-2), ...x.slice(0, -2)] },
   concat: { tensor: (x) => weft.concat([x, x.flip(), x]), values: (x) => [...x, ...[...x].reverse(), ...x] },
   "pad of a flip": {

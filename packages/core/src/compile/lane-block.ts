@@ -227,11 +227,7 @@ export class BlockBuilder {
       return { ...common, values: [...value(at(running))], each: false };
     } catch (error) {
       if (!(error instanceof NotLane) || count > maxUnrolledElements) throw error;
-      return {
-        ...common,
-        values: Array.from({ length: count }, (_, e) => [...value(at(Ix.constant(e)))]),
-        each: true,
-      };
+      return { ...common, values: Array.from({ length: count }, (_, e) => [...value(at(Ix.constant(e)))]), each: true };
     }
   }
 

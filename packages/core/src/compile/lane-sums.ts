@@ -114,10 +114,7 @@ export class LaneSums {
         sizes,
       );
       const more = size / total;
-      found.push({
-        positions: Array.from({ length: more }, (_, i) => at.times(more).plus(i)),
-        left: axes.slice(used),
-      });
+      found.push({ positions: Array.from({ length: more }, (_, i) => at.times(more).plus(i)), left: axes.slice(used) });
       if (more > 1)
         found.push({ positions: Array.from({ length: more }, (_, i) => at.plus(i * total)), left: axes.slice(used) });
     }

@@ -27,9 +27,7 @@ function hostile<K extends OpName>(op: K, attrs: unknown, shape: number[], input
   return { params: inputs, outputs: [node] };
 }
 
-test("the emitter rejects unknown words, wherever the graph came from", {
-  skip: !CpuDevice.available(),
-}, () => {
+test("the emitter rejects unknown words, wherever the graph came from", { skip: !CpuDevice.available() }, () => {
   const device = new CpuDevice();
   const x = () => build.input([4, 8], "float32");
   const cases = [

@@ -41,9 +41,7 @@ function file(name: string, age: number): string {
 const kernel = (n: number, folder = "cpu", end = "so"): string =>
   join(folder, `${n.toString(16).padStart(40, "0")}.${end}`);
 
-test("files that other users may write are ignored", {
-  skip: process.getuid === undefined,
-}, () => {
+test("files that other users may write are ignored", { skip: process.getuid === undefined }, () => {
   const path = file(kernel(1), 1);
   assert.equal(isCached(path), true);
   chmodSync(path, 0o666);

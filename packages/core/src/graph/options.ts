@@ -58,10 +58,7 @@ const tensor: OptionRule = {
   expected: "a tensor",
   accepts: (x) => typeof x === "object" && x !== null && "dtype" in x && "shape" in x,
 };
-const tensorOrNull: OptionRule = {
-  expected: "a tensor or null",
-  accepts: (x) => x === null || tensor.accepts(x),
-};
+const tensorOrNull: OptionRule = { expected: "a tensor or null", accepts: (x) => x === null || tensor.accepts(x) };
 const isNumber = (x: unknown): boolean => typeof x === "number";
 const list: OptionRule = {
   expected: "a number or a list of numbers",

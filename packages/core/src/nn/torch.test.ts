@@ -227,14 +227,7 @@ const optimizers: [string, string, Record<string, unknown>, () => optim.Optimize
   [
     "NAdam with all options",
     "nadam",
-    {
-      lr: 0.1,
-      betas: [0.7, 0.8],
-      eps: 0.1,
-      weight_decay: 0.2,
-      momentum_decay: 0.05,
-      decoupled_weight_decay: true,
-    },
+    { lr: 0.1, betas: [0.7, 0.8], eps: 0.1, weight_decay: 0.2, momentum_decay: 0.05, decoupled_weight_decay: true },
     () =>
       optim.nadam({
         learningRate: 0.1,

@@ -7,10 +7,7 @@ import { keysOf, requireCount, requireHeads } from "./init.js";
 import { type DropoutOptions, dropout, type LayerNorm, type Linear, layerNorm, linear, reluDropout } from "./layers.js";
 
 /** Activation of the hidden layer, followed by dropout. */
-const activations = {
-  relu: reluDropout,
-  gelu: (x: Tensor, drop: DropoutOptions) => dropout(gelu(x), drop),
-};
+const activations = { relu: reluDropout, gelu: (x: Tensor, drop: DropoutOptions) => dropout(gelu(x), drop) };
 /** Names of activation functions. */
 export type Activation = keyof typeof activations;
 

@@ -80,11 +80,7 @@ function factors(node: Node<"conv">): Factors {
   const sizes = isGrouped ? [x.shape[0], attrs.groups] : [x.shape[0], x.shape[inner], w.shape[0]];
   const [perGroup, outPerGroup] = [w.shape[inner], w.shape[0] / attrs.groups];
   const dims: Record<Role, [DimMap | null, DimMap | null]> = isGrouped
-    ? {
-        x: [at(0), at(1, perGroup)],
-        w: [at(1, outPerGroup), null],
-        y: [at(0), at(1, outPerGroup)],
-      }
+    ? { x: [at(0), at(1, perGroup)], w: [at(1, outPerGroup), null], y: [at(0), at(1, outPerGroup)] }
     : { x: [at(0), at(1)], w: [at(2), at(1)], y: [at(0), at(2)] };
   const all = (role: Role): (DimMap | null)[] =>
     range(rank).map((i) => (i === 0 ? dims[role][0] : i === inner ? dims[role][1] : null));

@@ -403,10 +403,7 @@ const matrices =
         .some(isVarying),
     );
     if (isMatrixVarying && !embeds) refuse(node.op, "the size of its matrices varies");
-    const batch = range(lead).map((axis) => ({
-      ...common(inputs.map((x) => layoutOf(x)[axis])),
-      uniform: false,
-    }));
+    const batch = range(lead).map((axis) => ({ ...common(inputs.map((x) => layoutOf(x)[axis])), uniform: false }));
     const given = inputs.map((x) => {
       const layout = [...batch, ...layoutOf(x).slice(lead)];
       return { node: aligned(x, layout, slots), layouts: [layout] };

@@ -70,10 +70,7 @@ test("well-formed graphs of every op pass", () => {
     reverse: false,
   });
   const [a] = [input([2, 3])];
-  const custom = make("custom", [x], {
-    body: fn([a], build.neg(a)),
-    rule: { name: "negate", backward: () => [null] },
-  });
+  const custom = make("custom", [x], { body: fn([a], build.neg(a)), rule: { name: "negate", backward: () => [null] } });
   const outputs = [
     build.constant({ re: 1, im: 2 }, "complex64"),
     build.iota([2, 2], 1, "int64"),

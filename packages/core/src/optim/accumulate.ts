@@ -17,11 +17,7 @@ export interface AccumulateState<S> {
 export function accumulate<S>(optimizer: Optimizer<S>, every: number): Optimizer<AccumulateState<S>> {
   requireNumber("accumulate", "every", every, 1);
   return {
-    init: (params) => ({
-      count: zeros([], { dtype: "int32" }),
-      sum: zerosOf(params),
-      inner: optimizer.init(params),
-    }),
+    init: (params) => ({ count: zeros([], { dtype: "int32" }), sum: zerosOf(params), inner: optimizer.init(params) }),
 
     update(params, grads, state) {
       const count = state.count.add(1);

@@ -49,10 +49,7 @@ export function sgd(options: SgdOptions): Optimizer<SgdState> {
   if (nesterov && (momentum === 0 || dampening !== 0))
     throw new WeftError("sgd: nesterov needs a momentum above 0 and no dampening");
   return {
-    init: (params) => ({
-      step: zeros([], { dtype: "int32" }),
-      momentum: momentum === 0 ? null : zerosOf(params),
-    }),
+    init: (params) => ({ step: zeros([], { dtype: "int32" }), momentum: momentum === 0 ? null : zerosOf(params) }),
 
     update(params, grads, state) {
       const step = state.step.add(1);

@@ -29,10 +29,7 @@ function gradientStep(): GraphFn {
   const rows = build.input([batch, length, width], "float32");
   const kept = build.input([ranks, vocabulary, width], "float32");
   const table = build.scatterAdd(build.full([vocabulary, width], 0, "float32"), places, rows, 0, 0);
-  return {
-    params: [places, rows, kept],
-    outputs: [markNode(table, "gradient", 0), markNode(kept, "feedback", 0)],
-  };
+  return { params: [places, rows, kept], outputs: [markNode(table, "gradient", 0), markNode(kept, "feedback", 0)] };
 }
 
 function run(compression: Compression | undefined, rows: number[], kept: number[]) {

@@ -26,10 +26,7 @@ export function phasesOf(fn: GraphFn): { order: Node[]; phaseOf: (node: Node) =>
   const gradients = marked("gradient");
   // Without an update everything else belongs to the gradients.
   const backward = gradients.length === 0 ? new Set(order) : ancestors(gradients, fn);
-  return {
-    order,
-    phaseOf: (node) => (forward.has(node) ? "forward" : backward.has(node) ? "backward" : "update"),
-  };
+  return { order, phaseOf: (node) => (forward.has(node) ? "forward" : backward.has(node) ? "backward" : "update") };
 }
 
 /** The nodes that others depend on, themselves included. */

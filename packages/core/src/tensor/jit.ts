@@ -340,9 +340,7 @@ export function jitLowered<F extends AnyFunction>(
   };
   // Not Object.assign: it would read the getters once and store the numbers.
   return Object.defineProperties(call, {
-    programs: {
-      get: () => new Set([...cacheNow().programs.values()].flatMap((p) => p.compiled?.key ?? [])).size,
-    },
+    programs: { get: () => new Set([...cacheNow().programs.values()].flatMap((p) => p.compiled?.key ?? [])).size },
     scratchBytes: {
       get: () =>
         [...cacheNow().programs.values()].reduce((sum, p) => sum + (p.compiled?.executable.scratchBytes ?? 0), 0),

@@ -72,11 +72,7 @@ function system(op: string, a: TensorLike, b: TensorLike): { a: Node; b: Node; v
       `${op}: ${showShape(x.shape)} and right-hand side ${showShape(right.shape)} do not fit; it needs ${n} rows`,
     );
   const batch = broadcastAll(op, [x.shape.slice(0, -2), y.shape.slice(0, -2)]);
-  return {
-    a: build.expandTo(x, [...batch, n, n]),
-    b: build.expandTo(y, [...batch, ...y.shape.slice(-2)]),
-    vector,
-  };
+  return { a: build.expandTo(x, [...batch, n, n]), b: build.expandTo(y, [...batch, ...y.shape.slice(-2)]), vector };
 }
 
 const unvector = (x: Node, vector: boolean): Tensor => wrap(vector ? build.reshape(x, x.shape.slice(0, -1)) : x);

@@ -69,12 +69,7 @@ interface Pooling {
   line: (x: Node) => Node;
 }
 
-const sums: Pooling = {
-  fill: 0,
-  combine: build.add,
-  overlap: false,
-  line: (x) => build.sum(x, [x.shape.length - 1]),
-};
+const sums: Pooling = { fill: 0, combine: build.add, overlap: false, line: (x) => build.sum(x, [x.shape.length - 1]) };
 
 const maxima: Pooling = {
   fill: Number.NEGATIVE_INFINITY,

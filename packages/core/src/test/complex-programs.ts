@@ -138,11 +138,7 @@ class Builder {
       sum: () =>
         shape.length < 2
           ? null
-          : {
-              step: { op: "sum", x, axis },
-              shape: shape.filter((_, i) => i !== axis),
-              bound: bound * shape[axis],
-            },
+          : { step: { op: "sum", x, axis }, shape: shape.filter((_, i) => i !== axis), bound: bound * shape[axis] },
       arithmetic: () => {
         const op = dice.pick(["add", "sub", "mul", "mul"] as const);
         const [a, b] = [bound, this.bounds[same]];
@@ -156,11 +152,7 @@ class Builder {
       scatter: () =>
         shape.length !== 1 || shape[0] > 40
           ? null
-          : {
-              step: { op: "scatter", x, ids: ids(shape[0]), size: shape[0] },
-              shape,
-              bound: bound * shape[0],
-            },
+          : { step: { op: "scatter", x, ids: ids(shape[0]), size: shape[0] }, shape, bound: bound * shape[0] },
     };
     if (shape.length === 0) return;
     this.add(steps[dice.pick(Object.keys(steps))]());

@@ -34,10 +34,7 @@ export function goldenJobs() {
 /** The edge values, with the digest that ties them to their answers. */
 export function edgeJobs() {
   return edges.map((edge) => {
-    const inputs = edge.inputs.map((h) => ({
-      ...h,
-      data: h.data.map(special),
-    }));
+    const inputs = edge.inputs.map((h) => ({ ...h, data: h.data.map(special) }));
     const digest = createHash("sha256")
       .update(JSON.stringify([edge.np, inputs]))
       .digest("hex")

@@ -40,9 +40,7 @@ for (const [name, use, skip] of devices) {
         weft.tensor(x, { dtype }),
         weft.tensor(at, { dtype: "int32" }),
         weft.tensor(u, { dtype }),
-        {
-          mode: "mul",
-        },
+        { mode: "mul" },
       );
       assert.equal(found.dtype, dtype);
       assert.deepEqual(

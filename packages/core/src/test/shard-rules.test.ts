@@ -126,10 +126,7 @@ describe("rules for named scopes", () => {
   test("split what their scope computes, forward and backward by separate rules", () => {
     const t = model();
     const rules = parseRules({
-      scopes: {
-        encoder: { shard: { axis: 0 }, backward: { axis: 1 } },
-        head: { shard: { axis: null } },
-      },
+      scopes: { encoder: { shard: { axis: 0 }, backward: { axis: 1 } }, head: { shard: { axis: null } } },
     });
     const p = planOf(t.fn, { rules });
     const parts = expectEqual(t, p);

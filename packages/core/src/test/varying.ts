@@ -37,11 +37,7 @@ export const varyingPrograms: Record<string, VaryingProgram> = {
       .sum(1),
   ),
   sort: rows((x) => [weft.sort(x, 0), weft.sort(x, 0, { descending: true }), x.argmax(0), weft.argsort(x, 0)]),
-  "largest elements": {
-    run: (x: Tensor) => [weft.topk(x, 3), x.min(1)],
-    args: (n) => [numbers(2, n)],
-    vary: { 0: 1 },
-  },
+  "largest elements": { run: (x: Tensor) => [weft.topk(x, 3), x.min(1)], args: (n) => [numbers(2, n)], vary: { 0: 1 } },
   "sort of integers": rows((x) => {
     const whole = x.mul(3).cast("int64");
     return [weft.sort(whole, 0), whole.max(0), whole.min(0), whole.argmin(0), whole.sum(0)];

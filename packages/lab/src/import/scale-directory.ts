@@ -54,10 +54,7 @@ export function readScaleRun(directory: string, study: Partial<StudyFile> = {}):
     } catch (error) {
       problems.add(file, "bad-record", (error as Error).message);
     }
-  const run = emptyRun(head.id ?? id, head.devices ?? 0, {
-    kind: "scale",
-    path: directory,
-  });
+  const run = emptyRun(head.id ?? id, head.devices ?? 0, { kind: "scale", path: directory });
   Object.assign(run.workload, study.workload, head.workload);
   if (study.machine !== undefined || head.machine !== undefined) run.machine = { ...study.machine, ...head.machine };
   for (const key of ["repeat", "order", "command", "nodes", "startedAt", "seconds", "exitCode", "message"] as const)

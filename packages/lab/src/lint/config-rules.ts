@@ -24,14 +24,16 @@ export function readConfigFile(text: string, file: string): ConfigFile {
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, uniqueKeys: true });
   // One mistake may give an error at every line behind it.
-  const problems: LintProblem[] = document.errors.slice(0, mostErrors).map((error) => ({
-    file,
-    line: counter.linePos(error.pos[0]).line,
-    id: error.code === "DUPLICATE_KEY" ? "duplicate-key" : "bad-yaml",
-    severity: "error",
-    message: /call stack/.test(error.message) ? "nested too deeply" : error.message.split("\n")[0]!,
-    fix: error.code === "DUPLICATE_KEY" ? "keep one of them: the other is silently lost" : "correct the syntax",
-  }));
+  const problems: LintProblem[] = document.errors
+    .slice(0, mostErrors)
+    .map((error) => ({
+      file,
+      line: counter.linePos(error.pos[0]).line,
+      id: error.code === "DUPLICATE_KEY" ? "duplicate-key" : "bad-yaml",
+      severity: "error",
+      message: /call stack/.test(error.message) ? "nested too deeply" : error.message.split("\n")[0]!,
+      fix: error.code === "DUPLICATE_KEY" ? "keep one of them: the other is silently lost" : "correct the syntax",
+    }));
   const leaves: Leaf[] = [];
   const walk = (node: unknown, path: string[], line: number): void => {
     if (isMap(node))

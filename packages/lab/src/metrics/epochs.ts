@@ -136,10 +136,7 @@ function withoutCut(rows: readonly TrainingEpoch[], run: Run): { kept: TrainingE
     if (stepsPerEpoch !== undefined) return count < stepsPerEpoch;
     return i === rows.length - 1 && others.length > 0 && count < median(others) * wholeShare;
   };
-  return {
-    kept: rows.filter((_, i) => !short(taken[i], i)),
-    cut: rows.filter((_, i) => short(taken[i], i)),
-  };
+  return { kept: rows.filter((_, i) => !short(taken[i], i)), cut: rows.filter((_, i) => short(taken[i], i)) };
 }
 
 /** Excludes the first rows by epoch, as published studies do, unless no row would remain. */

@@ -101,14 +101,7 @@ export interface Finding {
   source: string;
 }
 
-const order: Record<Severity, number> = {
-  invalid: 0,
-  unresolved: 1,
-  high: 2,
-  moderate: 3,
-  low: 4,
-  info: 5,
-};
+const order: Record<Severity, number> = { invalid: 0, unresolved: 1, high: 2, moderate: 3, low: 4, info: 5 };
 
 /** Comparison function for `sort`: most severe first. */
 export function bySeverity(a: { severity: Severity }, b: { severity: Severity }): number {

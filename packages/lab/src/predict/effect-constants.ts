@@ -2,8 +2,4 @@
 // the fixes were applied (bench/results/scalefault.json).
 import type { EffectCalibration } from "./effect-interval.js";
 
-export const effectCalibration: EffectCalibration = {
-  low: -2.378,
-  high: 1.183,
-  outcomes: 32,
-};
+export const effectCalibration: EffectCalibration = { low: -2.378, high: 1.183, outcomes: 32 };

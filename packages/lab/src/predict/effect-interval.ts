@@ -57,11 +57,7 @@ export function calibrateEffects(
     .filter((o) => o.from > 0 && o.to > 0 && o.measured > 0)
     .map((o) => Math.log(o.measured / o.to) / effectScale(o.from, o.to, o.noise));
   if (errors.length < leastOutcomes) return otherwise;
-  return {
-    low: Math.min(0, quantile(errors, 0.1)),
-    high: Math.max(0, quantile(errors, 0.9)),
-    outcomes: errors.length,
-  };
+  return { low: Math.min(0, quantile(errors, 0.1)), high: Math.max(0, quantile(errors, 0.9)), outcomes: errors.length };
 }
 
 /** How an interval came about, in a few words. */

@@ -153,10 +153,7 @@ test("repeats widen the interval", () => {
 
 test("invalid points are reported and valid ones kept; an invalid file is an error with an example", () => {
   const read = readPoints(
-    {
-      metric: "throughput",
-      points: [[1, 100], [2, Number.NaN], [0, 5], [4, -3], ["x", 1], 7, [8, 700]],
-    },
+    { metric: "throughput", points: [[1, 100], [2, Number.NaN], [0, 5], [4, -3], ["x", 1], 7, [8, 700]] },
     "p.json",
   );
   assert.deepEqual(

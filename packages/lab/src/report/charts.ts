@@ -242,12 +242,7 @@ function scalingPanel(
       {
         data: { values: values.filter((v) => v.lowValue !== null) },
         mark: { type: "rule", strokeWidth: 5, opacity: 0.35 },
-        encoding: {
-          x,
-          y: { ...y, field: "lowValue" },
-          y2: { field: "highValue" },
-          color: kind,
-        },
+        encoding: { x, y: { ...y, field: "lowValue" }, y2: { field: "highValue" }, color: kind },
       },
       {
         data: { values },
@@ -355,10 +350,7 @@ function throughput(analysis: Analysis): ReportChart | null {
               ],
             },
           },
-          {
-            mark: { type: "text", dy: -8, fontSize: 12 },
-            encoding: { x, ...offset, y, text: { field: "text" } },
-          },
+          { mark: { type: "text", dy: -8, fontSize: 12 }, encoding: { x, ...offset, y, text: { field: "text" } } },
         ],
       },
     ),

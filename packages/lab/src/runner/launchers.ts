@@ -49,10 +49,7 @@ export const nodesFor = (devices: number, site: SlurmSite): number =>
   site.devicesPerNode === undefined ? 1 : Math.ceil(devices / site.devicesPerNode);
 
 const rows: Record<StudyLauncher, LauncherRow> = {
-  local: {
-    placesCount: false,
-    command: (template, devices) => fillTemplate(template, devices),
-  },
+  local: { placesCount: false, command: (template, devices) => fillTemplate(template, devices) },
   torchrun: {
     placesCount: true,
     command: (template, devices) => [
@@ -75,10 +72,7 @@ const rows: Record<StudyLauncher, LauncherRow> = {
     ],
   },
   // Inside the job the command runs unchanged; slurm-script.ts writes the script around it.
-  sbatch: {
-    placesCount: false,
-    command: (template, devices) => fillTemplate(template, devices),
-  },
+  sbatch: { placesCount: false, command: (template, devices) => fillTemplate(template, devices) },
 };
 
 export function launcherRow(launcher: StudyLauncher): LauncherRow {

@@ -184,11 +184,7 @@ const honest: Entry[] = [
   }),
   csv("a job that was resumed", { samples: 5000, batch_per_rank: 50 }, [
     { devices: 1, seconds: epochs(10) },
-    {
-      devices: 4,
-      seconds: [],
-      rows: [1, 2, 3, 4, 3, 4, 5, 6].map((e): [number, number] => [e, 3 + 0.01 * e]),
-    },
+    { devices: 4, seconds: [], rows: [1, 2, 3, 4, 3, 4, 5, 6].map((e): [number, number] => [e, 3 + 0.01 * e]) },
   ]),
   scale("repeats with noise", { repeats: 3, noise: 0.04, seconds: amdahl(10, 0.1) }),
   scale("flat times, no speedup at all", { seconds: () => 10, noise: 0.002 }),

@@ -69,10 +69,7 @@ export const exportedStudies: OddStudy[] = [
         "Wall time,Step,Value",
         s.map((t, i) => [1.7e9 + t, i, 0.5]),
       ),
-    {
-      reports: /TensorBoard/,
-      speedup: null,
-    },
+    { reports: /TensorBoard/, speedup: null },
   ),
   exported("Lightning: rows of steps between those of epochs", (s) =>
     table(
@@ -91,10 +88,7 @@ export const exportedStudies: OddStudy[] = [
         "epoch,step,train_loss",
         s.map((_, i) => [i, 100 * i, 0.5]),
       ),
-    {
-      reports: /Lightning/,
-      speedup: null,
-    },
+    { reports: /Lightning/, speedup: null },
   ),
   exported(
     "Keras without times",
@@ -103,10 +97,7 @@ export const exportedStudies: OddStudy[] = [
         "epoch,accuracy,loss,val_accuracy,val_loss",
         s.map((_, i) => [i, 1, 1, 1, 1]),
       ),
-    {
-      reports: /Keras/,
-      speedup: null,
-    },
+    { reports: /Keras/, speedup: null },
   ),
   exported("a logger of steps with fractions of epochs, as HF Trainer counts them", (s) =>
     table(

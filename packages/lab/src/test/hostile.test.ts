@@ -142,9 +142,7 @@ test("terminal escapes and formulas in names reach neither the terminal, the tex
   const done = spawnSync(
     process.execPath,
     [weft, "analyze", folder.path, "--no-pictures", "--no-ledger", "--out", join(folder.path, "out")],
-    {
-      encoding: "utf8",
-    },
+    { encoding: "utf8" },
   );
   assert.equal(done.status, 0, done.stderr);
   for (const text of [...outputs, done.stdout, done.stderr])

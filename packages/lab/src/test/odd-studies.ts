@@ -91,10 +91,7 @@ export const oddStudies: OddStudy[] = [
     (f) => {
       for (const r of [1, 2, 3]) rmSync(rankFile(f, 4, r));
     },
-    {
-      job: { counts: [1, 4], seconds: amdahl(10, 0.1) },
-      reports: /no records of rank 1, 2, 3/,
-    },
+    { job: { counts: [1, 4], seconds: amdahl(10, 0.1) }, reports: /no records of rank 1, 2, 3/ },
   ),
   changed("an empty file of a rank", (f) => writeFileSync(rankFile(f, 2, 1), "")),
   changed("a run that was copied under another name", (f) =>
@@ -258,45 +255,30 @@ export const oddStudies: OddStudy[] = [
   // Tables of others.
   text(
     "byte order mark and carriage returns",
-    {
-      "study.yaml": yaml(),
-      ...two(`\ufeff${rows(good).replaceAll("\n", "\r\n")}`, rows(fast)),
-    },
+    { "study.yaml": yaml(), ...two(`\ufeff${rows(good).replaceAll("\n", "\r\n")}`, rows(fast)) },
     "honest",
   ),
   text("epochs that count from zero", { "study.yaml": yaml(), ...two(rows(good, 0), rows(fast, 0)) }, "honest"),
   text(
     "a resumed job repeats an epoch",
-    {
-      "study.yaml": yaml(),
-      ...two(rows(good), "epoch,train_time\n1,3.1\n2,3\n3,3.02\n3,2.98\n4,3\n5,3\n"),
-    },
+    { "study.yaml": yaml(), ...two(rows(good), "epoch,train_time\n1,3.1\n2,3\n3,3.02\n3,2.98\n4,3\n5,3\n") },
     "honest",
   ),
   text(
     "decimal commas",
-    {
-      "study.yaml": yaml(),
-      ...two(rows(good), rows(['"3,1"', '"3,0"', '"3,0"', '"3,1"'])),
-    },
+    { "study.yaml": yaml(), ...two(rows(good), rows(['"3,1"', '"3,0"', '"3,0"', '"3,1"'])) },
     "honest",
     /3,[01]/,
   ),
   text(
     "infinite and empty times",
-    {
-      "study.yaml": yaml(),
-      ...two(rows([10.4, "inf", 10, "", 10.1]), rows(fast)),
-    },
+    { "study.yaml": yaml(), ...two(rows([10.4, "inf", 10, "", 10.1]), rows(fast)) },
     "honest",
     /inf|train_time/,
   ),
   text(
     "milliseconds in one of the files",
-    {
-      "study.yaml": yaml(),
-      ...two(rows(good), rows(fast.map((s) => 1000 * s))),
-    },
+    { "study.yaml": yaml(), ...two(rows(good), rows(fast.map((s) => 1000 * s))) },
     "honest",
   ),
   text(

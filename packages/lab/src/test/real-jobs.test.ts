@@ -26,12 +26,7 @@ function scale(args: string[], cwd: string, env: Record<string, string | undefin
   const done = spawnSync(
     process.execPath,
     [weft, "scale", "--json", "--no-pictures", "--out", join(cwd, "runs"), ...args],
-    {
-      cwd,
-      env,
-      encoding: "utf8",
-      timeout: 240_000,
-    },
+    { cwd, env, encoding: "utf8", timeout: 240_000 },
   );
   assert.ok(done.status === 0 || done.status! >= 3, done.stderr);
   return JSON.parse(done.stdout) as Scaled;

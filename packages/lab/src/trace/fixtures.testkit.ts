@@ -34,15 +34,7 @@ export function launched(
 ): TestEvent[] {
   const stream = kernel.stream ?? 7;
   return [
-    {
-      ph: "X",
-      cat: "cuda_runtime",
-      name: "cudaLaunchKernel",
-      pid: 100,
-      tid: 1,
-      ...call,
-      args: { correlation },
-    },
+    { ph: "X", cat: "cuda_runtime", name: "cudaLaunchKernel", pid: 100, tid: 1, ...call, args: { correlation } },
     {
       ph: "X",
       cat: kernel.cat ?? "kernel",

@@ -105,11 +105,5 @@ export function judgeStudy(summary: StudySummary): Verdict {
   });
   const worst = (["not valid", "undecided"] as const).find((s) => scaling.some((p) => p.status === s)) ?? "valid";
   const status: VerdictStatus = scaling.length < 2 ? "nothing to compare" : worst;
-  return {
-    view,
-    findings,
-    scaling,
-    status,
-    valid: status === "valid" ? true : status === "not valid" ? false : null,
-  };
+  return { view, findings, scaling, status, valid: status === "valid" ? true : status === "not valid" ? false : null };
 }

@@ -43,10 +43,7 @@ interface BertConfig extends CommonConfig {
 
 /** Parameters of one layer. */
 interface BertLayer {
-  attention: {
-    self: { query: Dense; key: Dense; value: Dense };
-    output: { dense: Dense; LayerNorm: Norm };
-  };
+  attention: { self: { query: Dense; key: Dense; value: Dense }; output: { dense: Dense; LayerNorm: Norm } };
   intermediate: { dense: Dense };
   output: { dense: Dense; LayerNorm: Norm };
 }

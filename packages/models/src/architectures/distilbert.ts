@@ -99,10 +99,7 @@ export const distilbert: Architecture<DistilBertConfig> = {
     const { width, feedForward, vocabulary } = c;
     const heads: Record<Exclude<ModelTask, "causal-lm">, ParameterTable> = {
       base: {},
-      classification: {
-        ...denseTable("pre_classifier", width, width),
-        ...denseTable("classifier", c.labels, width),
-      },
+      classification: { ...denseTable("pre_classifier", width, width), ...denseTable("classifier", c.labels, width) },
       "token-classification": denseTable("classifier", c.labels, width),
       "masked-lm": {
         ...denseTable("vocab_transform", width, width),

@@ -122,10 +122,7 @@ export const vit: Architecture<VitConfig> = {
     const embeddings: ParameterTable = {
       "vit.embeddings.cls_token": { shape: [1, 1, width], init: "normal" },
       "vit.embeddings.position_embeddings": { shape: [1, c.maxPositions, width], init: "normal" },
-      "vit.embeddings.patch_embeddings.projection.weight": {
-        shape: [width, channels, ...patch],
-        init: "normal",
-      },
+      "vit.embeddings.patch_embeddings.projection.weight": { shape: [width, channels, ...patch], init: "normal" },
       "vit.embeddings.patch_embeddings.projection.bias": { shape: [width], init: "zeros" },
     };
     return {

@@ -84,8 +84,5 @@ export function maskTokens(
   const kind = rand(shape, { key: forKind });
   const random = randint(0, vocabulary, shape, { key: forToken });
   const replaced = full(shape, maskToken, { dtype: "int32" }).where(kind.less(0.8), random.where(kind.less(0.9), ids));
-  return {
-    inputIds: replaced.where(chosen, ids).cast("int32"),
-    labels: ids.where(chosen, ignoredLabel).cast("int32"),
-  };
+  return { inputIds: replaced.where(chosen, ids).cast("int32"), labels: ids.where(chosen, ignoredLabel).cast("int32") };
 }

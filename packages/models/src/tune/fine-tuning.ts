@@ -251,10 +251,7 @@ function encodeWords(
     const kept = (list: readonly number[]): number[] =>
       tokenizer.truncationSide === "right" ? list.slice(0, room) : list.slice(-room);
     const blank = (list: readonly number[]): number[] => list.map(() => ignoredLabel);
-    return {
-      ids: [...start, ...kept(ids), ...close],
-      labels: [...blank(start), ...kept(labels), ...blank(close)],
-    };
+    return { ids: [...start, ...kept(ids), ...close], labels: [...blank(start), ...kept(labels), ...blank(close)] };
   });
   const shape = [rows.length, length];
   const table = (lists: number[][], fill: number): Tensor => tensor(padRows(lists, length, fill), { shape });

@@ -169,10 +169,7 @@ export function defaultProbes(prepared: PreparedProblem, rates: Tensor): Probes 
   );
   const used = rates.shape.length === 1 ? rates.unsqueeze(0) : rates;
   const one = used.index("0:1").cast("float64");
-  return {
-    controls: tensor(pulses, { dtype: "float64" }),
-    rates: one.expand([pulses.length, one.shape[1]]),
-  };
+  return { controls: tensor(pulses, { dtype: "float64" }), rates: one.expand([pulses.length, one.shape[1]]) };
 }
 
 /** The same choice with another number of steps per segment. */

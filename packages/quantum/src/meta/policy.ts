@@ -80,10 +80,12 @@ export const policy = {
     const sizes = sizesOf(options);
     const keys = splitKey(key, sizes.length - 1);
     return {
-      layers: sizes.slice(1).map((out, i) => ({
-        weight: orthogonal(out, sizes[i], options.gain ?? 0.5, keys.index(i)),
-        bias: zeros([out]),
-      })),
+      layers: sizes
+        .slice(1)
+        .map((out, i) => ({
+          weight: orthogonal(out, sizes[i], options.gain ?? 0.5, keys.index(i)),
+          bias: zeros([out]),
+        })),
     };
   },
 

@@ -81,12 +81,7 @@ export const pulseShapes: Readonly<Record<PulseShapeName, PulseShape>> = {
     length: flatLength,
     envelope: flatTop((x) => rise(x)),
   },
-  trapezoid: {
-    parameters: ["ramp", "plateau"],
-    defaults: {},
-    length: flatLength,
-    envelope: flatTop((x) => x),
-  },
+  trapezoid: { parameters: ["ramp", "plateau"], defaults: {}, length: flatLength, envelope: flatTop((x) => x) },
   gaussian: {
     parameters: ["sigma", "cut"],
     defaults: { cut: 3 },
@@ -115,12 +110,7 @@ export const pulseShapes: Readonly<Record<PulseShapeName, PulseShape>> = {
     length: flatLength,
     envelope: flatTop(sigmoid(erf)),
   },
-  constant: {
-    parameters: ["length"],
-    defaults: {},
-    length: (p) => p.length,
-    envelope: (t) => where(t.isNaN(), t, 1),
-  },
+  constant: { parameters: ["length"], defaults: {}, length: (p) => p.length, envelope: (t) => where(t.isNaN(), t, 1) },
   piecewise: {
     parameters: ["length", "values"],
     defaults: {},

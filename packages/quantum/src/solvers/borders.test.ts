@@ -31,11 +31,7 @@ const gaussian =
   (at: number) =>
   (t: Tensor): Tensor =>
     t.sub(at).div(width).square().neg().exp().mul(height);
-const h = hamiltonian({
-  static: sigmaZ.scale(0),
-  drives: [sigmaX],
-  amplitudes: (t) => gaussian(61.7)(t).unsqueeze(1),
-});
+const h = hamiltonian({ static: sigmaZ.scale(0), drives: [sigmaX], amplitudes: (t) => gaussian(61.7)(t).unsqueeze(1) });
 
 test("adaptive methods see a short pulse: on the host, compiled, in propagators, with progress, and as a rate", () => {
   const { expect } = sesolve([sigmaz().scale(0), [sigmax(), gaussian(61.7)]], basis(2, 0), [0, end], {

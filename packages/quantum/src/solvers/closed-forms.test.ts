@@ -328,10 +328,7 @@ describe("propagators", () => {
       dims: sites.map(() => 2),
       static: [
         ...sites.map((k) => ({ sites: [k], matrix: sigmaZ.scale(0.3 + 0.1 * k) })),
-        ...sites.slice(1).map((k) => ({
-          sites: [k - 1, k],
-          matrix: sigmaX.kron(sigmaY).tensor().mul(size).mul(k),
-        })),
+        ...sites.slice(1).map((k) => ({ sites: [k - 1, k], matrix: sigmaX.kron(sigmaY).tensor().mul(size).mul(k) })),
       ],
       drives: sites.map((k) => ({ sites: [k], matrix: k % 2 === 0 ? sigmaX : sigmaY })),
       amplitudes: (t) =>

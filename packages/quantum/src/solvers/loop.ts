@@ -54,10 +54,7 @@ export function runSteps<C, X>(
 /** The first `count * length` rows in pieces, and the remaining rows or null. */
 function cutRows<X>(xs: X, count: number, length: number, n: number): { pieces: X; rest: X | null } {
   const used = count * length;
-  return {
-    pieces: piecesOf(used === n ? xs : rows(xs, 0, used), count),
-    rest: used === n ? null : rows(xs, used, n),
-  };
+  return { pieces: piecesOf(used === n ? xs : rows(xs, 0, used), count), rest: used === n ? null : rows(xs, used, n) };
 }
 
 /** Snapshots after every piece of the steps: [pieces, ...]. `advance` runs one piece. */

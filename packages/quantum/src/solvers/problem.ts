@@ -313,10 +313,7 @@ export function adaptivePieces(
     const { ends, picked } = piecesAt(saved, [...new Set(inside)]);
     const table = full([ends.length, k], 0, { dtype: grid.real });
     const breaks = known === null ? stopGradient(h.breaks!.cast(grid.real).div(grid.duration)) : null;
-    return {
-      pieces: { ends, picked, table, breaks },
-      drives: k === 0 ? (_, u) => u : drives,
-    };
+    return { pieces: { ends, picked, table, breaks }, drives: k === 0 ? (_, u) => u : drives };
   }
   const [segments] = h.amplitudes.shape;
   const { ends, picked } = piecesAt(

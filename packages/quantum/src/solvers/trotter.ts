@@ -169,10 +169,7 @@ export function trotterProgram(
   // The only drive of a site is diagonal in its eigenbasis; the static gates are transformed into that basis.
   const lone = disjoint ? groups.filter(({ sites, members }) => sites.length === 1 && members.length === 1) : [];
   const frames = eigenframes(
-    lone.map(({ sites, members }) => ({
-      site: sites[0],
-      matrix: matrixOf(h.drives[members[0]].matrix, grid.complex),
-    })),
+    lone.map(({ sites, members }) => ({ site: sites[0], matrix: matrixOf(h.drives[members[0]].matrix, grid.complex) })),
   );
 
   const at = arange(0, grid.steps, 1, { dtype: "float64" });

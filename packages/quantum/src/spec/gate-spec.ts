@@ -260,10 +260,7 @@ export function scaleTimes(spec: GateSpec, factor: number): GateSpec {
   return {
     ...spec,
     parameters: { ...spec.parameters, ...Object.fromEntries(scaled) },
-    evolution: {
-      ...evolution,
-      ...(evolution.duration !== undefined && { duration: evolution.duration * factor }),
-    },
+    evolution: { ...evolution, ...(evolution.duration !== undefined && { duration: evolution.duration * factor }) },
   };
 }
 

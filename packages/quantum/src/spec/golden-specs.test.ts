@@ -214,10 +214,7 @@ test("a chain of twelve qubits and its gate can be specified", () => {
 });
 
 /** One qubit with decay, driven (the meta-learning study) or idle. */
-const decaying = (more: object): object => ({
-  device: { parts: { q: { kind: "qubit", frequency: 0 } } },
-  ...more,
-});
+const decaying = (more: object): object => ({ device: { parts: { q: { kind: "qubit", frequency: 0 } } }, ...more });
 
 /** Runs a test on the reference device: small programs that run once take longer to compile than to interpret. */
 function interpreted(body: () => void): () => void {

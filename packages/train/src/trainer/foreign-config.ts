@@ -61,11 +61,7 @@ export const foreignKeys: readonly ForeignKey[] = [
   { names: ["fp16", "use_amp", "amp", "mixed_precision"], key: "precision.compute", value: half("float16") },
   { names: ["bucket_cap_mb"], key: "distributed.bucket_mb" },
   { names: ["world_size", "num_gpus", "n_gpus", "gpus", "nproc_per_node"], key: "distributed.devices" },
-  {
-    names: ["use_ddp", "ddp", "distributed.enabled"],
-    key: null,
-    why: "--devices N trains on N devices",
-  },
+  { names: ["use_ddp", "ddp", "distributed.enabled"], key: null, why: "--devices N trains on N devices" },
   {
     names: ["static_graph", "persistent_workers", "pin_memory", "cudnn_benchmark", "gradient_as_bucket_view"],
     key: null,

@@ -14,14 +14,7 @@ export interface LlamaShape {
 }
 
 /** Llama 3 8B. */
-export const llama8b: LlamaShape = {
-  layers: 32,
-  width: 4096,
-  heads: 32,
-  groups: 8,
-  hidden: 14336,
-  vocabulary: 128256,
-};
+export const llama8b: LlamaShape = { layers: 32, width: 4096, heads: 32, groups: 8, hidden: 14336, vocabulary: 128256 };
 
 interface Layer {
   norm1: Tensor;

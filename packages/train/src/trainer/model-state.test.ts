@@ -32,10 +32,7 @@ const double = { dtype: "float64" as const };
 const normed = (seen: number[][], parts: Partial<TrainDefinition<Params, State>>): TrainDefinition<Params, State> => ({
   model: {
     init: () => ({ w: weft.tensor([0.5], double) }),
-    state: () => ({
-      norm: nn.batchNorm.state({ channels: 1, ...double }),
-      steps: weft.tensor(0, { dtype: "int32" }),
-    }),
+    state: () => ({ norm: nn.batchNorm.state({ channels: 1, ...double }), steps: weft.tensor(0, { dtype: "int32" }) }),
   },
   loss: (params, batch: Rows, { train: training, state }) => {
     const affine = { weight: params.w, bias: weft.zeros([1], double) };

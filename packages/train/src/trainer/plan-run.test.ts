@@ -30,10 +30,7 @@ function optionsOf(shape: LlamaShape, devices: number): StepOptions<Llama> {
   };
 }
 
-const ids = (rows: number, length: number) => ({
-  inputs: weft.zeros([1, length], { dtype: "int32" }),
-  rows,
-});
+const ids = (rows: number, length: number) => ({ inputs: weft.zeros([1, length], { dtype: "int32" }), rows });
 const tiny: LlamaShape = { layers: 1, width: 8, heads: 2, groups: 1, hidden: 12, vocabulary: 20 };
 
 const search = (devices: number, from: number): void => {

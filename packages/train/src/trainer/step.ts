@@ -358,7 +358,9 @@ export class StepExecutables<P = unknown> {
     name: string,
     state: TrainState<P>,
     { inputs, rows, bounds, share }: RankBatch,
-    make: (leaves: StateLeaves) => Pick<RankProgramOptions, "donate" | "placements" | "results"> & {
+    make: (
+      leaves: StateLeaves,
+    ) => Pick<RankProgramOptions, "donate" | "placements" | "results"> & {
       fn: (...args: A) => R;
       places: ArgumentPlaces;
     },
@@ -415,10 +417,7 @@ export class StepExecutables<P = unknown> {
       given,
     );
     const places = { state: 0, batch: leaves.shapes.length };
-    return {
-      fn: session().simplified(fn),
-      roles: this.#roles(places, treeLeaves(inputs).length, captured.length),
-    };
+    return { fn: session().simplified(fn), roles: this.#roles(places, treeLeaves(inputs).length, captured.length) };
   }
 
   /** One optimizer step over whole tensors. */

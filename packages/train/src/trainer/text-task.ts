@@ -143,10 +143,7 @@ class TextTask implements Task<TextClassifier> {
     const set = this.sets[split];
     if (set === null) throw new WeftError(`there is no ${split} split`);
     const loader = openLoader(set, this.#loaderOptions(split === "train", share), from);
-    return {
-      next: () => asTaskBatch(loader.next(), this.#rows(share)),
-      close: () => loader.close(),
-    };
+    return { next: () => asTaskBatch(loader.next(), this.#rows(share)), close: () => loader.close() };
   }
 
   *shapesAhead(share: DataShare, from: Position, steps: number): ReturnType<Task["shapesAhead"]> {

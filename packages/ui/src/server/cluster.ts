@@ -88,21 +88,23 @@ export class ClusterMonitor {
     const { clients, messages, bytes, recomputed, users, plans = [] } = status;
     const queuedOf = (worker: string): number | null =>
       users === undefined ? null : users.reduce((sum, { queued }) => sum + (queued[worker] ?? 0), 0);
-    const workers = status.workers.slice(0, mostWorkers).map(({ info, stats, state }) => ({
-      id: info.id,
-      device: info.label ?? info.device,
-      host: info.process.host,
-      pid: info.process.pid,
-      state,
-      runs: stats?.runs ?? 0,
-      kernels: stats?.kernels ?? 0,
-      tensors: stats?.tensors ?? 0,
-      bytes: stats?.bytes ?? 0,
-      movedBytes: stats?.movedBytes ?? 0,
-      utilization: stats?.utilization ?? null,
-      queued: queuedOf(info.id),
-      history: this.#historyOf(info.id, stats, queuedOf(info.id) ?? 0),
-    }));
+    const workers = status.workers
+      .slice(0, mostWorkers)
+      .map(({ info, stats, state }) => ({
+        id: info.id,
+        device: info.label ?? info.device,
+        host: info.process.host,
+        pid: info.process.pid,
+        state,
+        runs: stats?.runs ?? 0,
+        kernels: stats?.kernels ?? 0,
+        tensors: stats?.tensors ?? 0,
+        bytes: stats?.bytes ?? 0,
+        movedBytes: stats?.movedBytes ?? 0,
+        utilization: stats?.utilization ?? null,
+        queued: queuedOf(info.id),
+        history: this.#historyOf(info.id, stats, queuedOf(info.id) ?? 0),
+      }));
     const ids = workers.map(({ id }) => id);
     for (const id of this.#seen.keys()) if (!ids.includes(id)) this.#seen.delete(id);
     const pairs = ids.map(() => ids.map(() => 0));

@@ -110,12 +110,7 @@ export class MachineMonitor {
           if (!Number.isInteger(index) || line.trim() === "") return [];
           const known = (value: number): number | null => (Number.isFinite(value) ? value : null);
           return [
-            {
-              index,
-              utilizationPercent: known(use),
-              memoryBytes: known(memory * 2 ** 20),
-              powerWatts: known(power),
-            },
+            { index, utilizationPercent: known(use), memoryBytes: known(memory * 2 ** 20), powerWatts: known(power) },
           ];
         });
       },

@@ -102,11 +102,7 @@ export class InterpretedExecutable implements Executable {
   #read(buffer: DeviceBuffer, node: Node): Value {
     const bytes = new Uint8Array(numel(node.shape) * bytesOf(node.dtype));
     this.#device.download(buffer, bytes);
-    return {
-      shape: node.shape,
-      dtype: node.dtype,
-      data: storageView(node.dtype, bytes.buffer, 0, numel(node.shape)),
-    };
+    return { shape: node.shape, dtype: node.dtype, data: storageView(node.dtype, bytes.buffer, 0, numel(node.shape)) };
   }
 
   #write({ data }: Value): DeviceBuffer {

@@ -307,11 +307,7 @@ class ProgramWriter {
           touches: [],
           ops: {},
           rows: 0,
-          collective: {
-            kind: attrs.kind,
-            members: membersOf(attrs).length,
-            bytes: bytesReceived(attrs, input.shape),
-          },
+          collective: { kind: attrs.kind, members: membersOf(attrs).length, bytes: bytesReceived(attrs, input.shape) },
         },
       });
     const operands = `${this.#operand(plan, input)}, ${this.#at(plan, node)}`;

@@ -84,45 +84,43 @@ test("out of memory: what can be freed is freed and the call is tried again", ()
   }));
 
 test("out of memory for good: the error names the tensors, their lines, the others on the GPU, and what would fit", () =>
-  new FakeCuda({
-    memoryBytes: 3e9,
-    takenBytes: 2e9,
-    processes: [{ pid: 77, bytes: 2e9, name: "trainer" }],
-  }).within(() => {
-    const device = new CudaDevice(0);
-    weft.useDevice(device);
-    const held = [1, 2, 3].map(() =>
+  new FakeCuda({ memoryBytes: 3e9, takenBytes: 2e9, processes: [{ pid: 77, bytes: 2e9, name: "trainer" }] }).within(
+    () => {
+      const device = new CudaDevice(0);
+      weft.useDevice(device);
+      const held = [1, 2, 3].map(() =>
+        weft
+          .zeros([1 << 20])
+          .add(1)
+          .realize(),
+      );
+      let message = "";
+      try {
+        weft
+          .zeros([1 << 29])
+          .add(1)
+          .realize();
+      } catch (error) {
+        assert.ok(error instanceof weft.OutOfMemoryError);
+        message = error.message;
+      }
+      assert.match(message, /cuda:0 \(Fake GPU\): no memory for 2147483648 bytes \(2\.15 GB\); of 3\.00 GB/);
+      assert.match(message, /2\.\d\d GB by others \(trainer \(pid 77, 2\.00 GB\)\)/);
+      assert.match(message, /a tensor of up to \d+ million float32 would fit/);
+      assert.match(message, /3 x float32\[1048576\], 12\.6 MB/);
+      assert.match(message, /WEFT_MEMORY_SITES=1/);
+      assert.equal(held.length, 3);
+      // The next call works, and the failed one left nothing behind.
+      const used = device.memory().usedBytes;
       weft
-        .zeros([1 << 20])
+        .zeros([1 << 10])
         .add(1)
-        .realize(),
-    );
-    let message = "";
-    try {
-      weft
-        .zeros([1 << 29])
-        .add(1)
-        .realize();
-    } catch (error) {
-      assert.ok(error instanceof weft.OutOfMemoryError);
-      message = error.message;
-    }
-    assert.match(message, /cuda:0 \(Fake GPU\): no memory for 2147483648 bytes \(2\.15 GB\); of 3\.00 GB/);
-    assert.match(message, /2\.\d\d GB by others \(trainer \(pid 77, 2\.00 GB\)\)/);
-    assert.match(message, /a tensor of up to \d+ million float32 would fit/);
-    assert.match(message, /3 x float32\[1048576\], 12\.6 MB/);
-    assert.match(message, /WEFT_MEMORY_SITES=1/);
-    assert.equal(held.length, 3);
-    // The next call works, and the failed one left nothing behind.
-    const used = device.memory().usedBytes;
-    weft
-      .zeros([1 << 10])
-      .add(1)
-      .realize()
-      .dispose();
-    assert.equal(device.memory().usedBytes, used);
-    device.close();
-  }));
+        .realize()
+        .dispose();
+      assert.equal(device.memory().usedBytes, used);
+      device.close();
+    },
+  ));
 
 test("an allocation that fails halfway through a call gives back what the call had taken", () =>
   new FakeCuda().within((fake) => {

@@ -5,10 +5,7 @@ import type { CudaContext } from "./context.js";
 import { type Fft, result32 } from "./driver.js";
 
 /** Numbers of cufftType, by precision. */
-const types = {
-  float32: { c2c: 0x29, r2c: 0x2a, c2r: 0x2c },
-  float64: { c2c: 0x69, r2c: 0x6a, c2r: 0x6c },
-} as const;
+const types = { float32: { c2c: 0x29, r2c: 0x2a, c2r: 0x2c }, float64: { c2c: 0x69, r2c: 0x6a, c2r: 0x6c } } as const;
 const executions = {
   float32: { c2c: "cufftExecC2C", r2c: "cufftExecR2C", c2r: "cufftExecC2R" },
   float64: { c2c: "cufftExecZ2Z", r2c: "cufftExecD2Z", c2r: "cufftExecZ2D" },

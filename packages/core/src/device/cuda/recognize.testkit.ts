@@ -247,9 +247,7 @@ export const recognitionCases: Record<string, RecognitionCase> = {
         .reshape([batch, keys, heads * size]);
     },
   },
-  vmap: {
-    attend: weft.vmap(weft.vmap((q: Tensor, k: Tensor, v: Tensor) => weft.softmax(scored(q, k)).matmul(v))),
-  },
+  vmap: { attend: weft.vmap(weft.vmap((q: Tensor, k: Tensor, v: Tensor) => weft.softmax(scored(q, k)).matmul(v))) },
   "vmap with a mask": {
     attend: (q, k, v) =>
       weft.vmap((a: Tensor, b: Tensor, c: Tensor, m: Tensor) =>
@@ -282,9 +280,7 @@ export const recognitionCases: Record<string, RecognitionCase> = {
         v,
       ),
   },
-  dropout: {
-    attend: (q, k, v) => nn.dropout(weft.softmax(scored(q, k)), { rate: 0.3, key: weft.key(3) }).matmul(v),
-  },
+  dropout: { attend: (q, k, v) => nn.dropout(weft.softmax(scored(q, k)), { rate: 0.3, key: weft.key(3) }).matmul(v) },
   "dropout with a key an example, and a mask": {
     attend: (q, k, v) => {
       const p = weft.softmax(scored(q, k).where(padding(), Number.NEGATIVE_INFINITY));
@@ -390,9 +386,7 @@ export const leftAlone: Record<string, { run: Left; shapes?: [number[], number[]
   "two products of different precision": {
     run: (q, k, v) => weft.softmax(q.matmul(k.transpose(), { precision: "tf32" })).matmul(v),
   },
-  float64: {
-    run: (q, k, v) => weft.softmax(scored(q.cast("float64"), k.cast("float64"))).matmul(v.cast("float64")),
-  },
+  float64: { run: (q, k, v) => weft.softmax(scored(q.cast("float64"), k.cast("float64"))).matmul(v.cast("float64")) },
   integers: {
     run: (q, k, v) =>
       weft

@@ -123,6 +123,4 @@ function random(keys: Value, attrs: OpAttrs["random"]): Value {
   return fromReals(dtype, [...keys.shape.slice(0, -1), ...shape], numbers);
 }
 
-export const randomRules: ReferenceRules<"random"> = {
-  random: ([keys], { attrs }) => random(keys, attrs),
-};
+export const randomRules: ReferenceRules<"random"> = { random: ([keys], { attrs }) => random(keys, attrs) };

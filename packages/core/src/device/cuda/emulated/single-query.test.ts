@@ -30,12 +30,7 @@ for (const { heads, shared, keys, size, dtype, mask = "none" } of attentionCases
         const part = (h: number, n: number, seed: number): weft.Tensor => data([2, h, n, size], seed, 2).cast(dtype);
         const [q, k, v] = [part(heads, 1, 1), part(shared, keys, 2), part(shared, keys, 3)];
         const seen = data([2, mask === "heads" ? heads : 1, 1, keys], 4);
-        const masks = {
-          bool: seen.greater(-0.2),
-          heads: seen.greater(0.1),
-          float: seen.mul(8),
-          none: undefined,
-        };
+        const masks = { bool: seen.greater(-0.2), heads: seen.greater(0.1), float: seen.mul(8), none: undefined };
         const f = weft.jit((...[a, b, c]: weft.Tensor[]) =>
           weft.scaledDotProductAttention(a, b, c, { mask: masks[mask] }),
         );
