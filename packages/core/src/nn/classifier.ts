@@ -67,7 +67,7 @@ function average(x: Tensor, mask: Tensor | undefined): Tensor {
   return x.mul(weights).sum(-2).div(weights.sum(-2).maximum(1));
 }
 
-/** [length, width]: the first rows of the learned table, or sines. */
+/** The first rows of the learned table, or sines: [length, width]. */
 function positionsOf(params: TextClassifier, length: number, table: Tensor): Tensor {
   const learned = params.positions?.weight;
   if (learned === undefined) return positions(length, table.shape[1], { dtype: table.dtype });

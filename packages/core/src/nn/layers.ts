@@ -101,9 +101,9 @@ export const embedding = {
 
 /** Parameters of {@link layerNorm}. */
 export interface LayerNorm {
-  /** [width]: the factor of the normalized values. */
+  /** Factor of the normalized values, [width]. */
   weight: Tensor;
-  /** [width]: added after the factor. */
+  /** Added after the factor, [width]. */
   bias: Tensor;
 }
 

@@ -5,7 +5,7 @@ import { fanInUniform, keysOf, requireCount, requireFlag, requireWidth } from ".
 
 /** Parameters of {@link lstm} and {@link gru}, with the names of a first layer in PyTorch. */
 export interface Recurrent {
-  /** [gates * out, in]: the rows of the gates i, f, g, o of an LSTM; r, z, n of a GRU. */
+  /** Rows of the gates i, f, g, o of an LSTM, or r, z, n of a GRU: [gates * out, in]. */
   weight_ih_l0: Tensor;
   /** [gates * out, out]. */
   weight_hh_l0: Tensor;

@@ -114,7 +114,7 @@ function epochTime(analysis: Analysis, rows: StudyRows): ReportChart {
         height: 340,
         encoding: {
           x: epochAxis,
-          y: { field: "seconds", type: "quantitative", title: "Seconds an epoch", scale: { zero: true } },
+          y: { field: "seconds", type: "quantitative", title: "Seconds per epoch", scale: { zero: true } },
           color: { field: "series", type: "nominal", title: null },
         },
         layer: [
@@ -317,7 +317,7 @@ function throughput(analysis: Analysis): ReportChart | null {
   const kinds = [...new Set(values.map((v) => v.what))];
   const description = `Samples per second of ${report.name}: ${values.map((v) => `${v.label} ${v.value.toFixed(0)} (${v.what})`).join(", ")}.`;
   const labels = [...new Set(values.map((v) => v.label))];
-  const y = { field: "value", type: "quantitative", title: "Samples a second" };
+  const y = { field: "value", type: "quantitative", title: "Samples per second" };
   const x = { field: "label", type: "nominal", title: null, sort: labels, axis: { labelAngle: 0 } };
   const offset = kinds.length > 1 ? { xOffset: { field: "what", sort: kinds } } : {};
   return {
@@ -357,6 +357,29 @@ function throughput(analysis: Analysis): ReportChart | null {
   };
 }
 
+/** One line per run over the epochs. */
+const epochLines = (
+  data: readonly object[],
+  { field, title, short }: { field: "valAccuracy" | "trainLoss"; title: string; short: string },
+): ChartSpec => ({
+  data: { values: data },
+  width: 720,
+  height: 340,
+  mark: { type: "line", point: { size: 40 }, strokeWidth: 1.5 },
+  encoding: {
+    x: epochAxis,
+    y: { field, type: "quantitative", title, scale: { zero: false } },
+    color: { field: "series", type: "nominal", title: null },
+    detail: { field: "run" },
+    tooltip: [
+      { field: "run", title: "run" },
+      { field: "epoch", title: "epoch" },
+      { field, title: short, format: ".4f" },
+      { field: "source", title: "from" },
+    ],
+  },
+});
+
 function accuracy(analysis: Analysis, rows: StudyRows): ReportChart | null {
   const { report } = analysis;
   const data = rows.epochs.filter((r) => r.valAccuracy !== null);
@@ -364,33 +387,11 @@ function accuracy(analysis: Analysis, rows: StudyRows): ReportChart | null {
   const finals = report.runs.flatMap((r) =>
     r.finalAccuracy === null ? [] : [`${plural(r.devices)} ${r.finalAccuracy.toFixed(3)}`],
   );
+  const title = `${report.name}: validation accuracy`;
   const description = `Validation accuracy of ${report.name} over the epochs; last: ${finals.join(", ")}.`;
-  return {
-    name: "accuracy",
-    title: `${report.name}: validation accuracy`,
-    description,
-    spec: framed(
-      { title: `${report.name}: validation accuracy`, subtitle: `last epoch: ${finals.join(", ")}`, description },
-      {
-        data: { values: data },
-        width: 720,
-        height: 340,
-        mark: { type: "line", point: { size: 40 }, strokeWidth: 1.5 },
-        encoding: {
-          x: epochAxis,
-          y: { field: "valAccuracy", type: "quantitative", title: "Validation accuracy", scale: { zero: false } },
-          color: { field: "series", type: "nominal", title: null },
-          detail: { field: "run" },
-          tooltip: [
-            { field: "run", title: "run" },
-            { field: "epoch", title: "epoch" },
-            { field: "valAccuracy", title: "accuracy", format: ".4f" },
-            { field: "source", title: "from" },
-          ],
-        },
-      },
-    ),
-  };
+  const lines = epochLines(data, { field: "valAccuracy", title: "Validation accuracy", short: "accuracy" });
+  const subtitle = `last epoch: ${finals.join(", ")}`;
+  return { name: "accuracy", title, description, spec: framed({ title, subtitle, description }, lines) };
 }
 
 /** Training loss over the epochs, where it was recorded. */
@@ -399,32 +400,9 @@ function losses({ report }: Analysis, rows: StudyRows): ReportChart | null {
   if (data.length === 0) return null;
   const title = `${report.name}: training loss`;
   const description = `Training loss of ${report.name} over the epochs, one line per run.`;
-  return {
-    name: "loss",
-    title,
-    description,
-    spec: framed(
-      { title, subtitle: "fewer steps per rank make the first epochs' loss larger", description },
-      {
-        data: { values: data },
-        width: 720,
-        height: 340,
-        mark: { type: "line", point: { size: 40 }, strokeWidth: 1.5 },
-        encoding: {
-          x: epochAxis,
-          y: { field: "trainLoss", type: "quantitative", title: "Training loss", scale: { zero: false } },
-          color: { field: "series", type: "nominal", title: null },
-          detail: { field: "run" },
-          tooltip: [
-            { field: "run", title: "run" },
-            { field: "epoch", title: "epoch" },
-            { field: "trainLoss", title: "loss", format: ".4f" },
-            { field: "source", title: "from" },
-          ],
-        },
-      },
-    ),
-  };
+  const lines = epochLines(data, { field: "trainLoss", title: "Training loss", short: "loss" });
+  const subtitle = "fewer steps per rank make the first epochs' loss larger";
+  return { name: "loss", title, description, spec: framed({ title, subtitle, description }, lines) };
 }
 
 /** The parts of a mean step per run, where steps were recorded. */

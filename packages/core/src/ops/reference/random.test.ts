@@ -112,7 +112,7 @@ test("bits fill all 32, empty draws are empty, other dtypes are refused", () => 
   assert.throws(() => draw("uniform", [1], "complex64"), /random uniform is not defined on complex64/);
 });
 
-test("dropout's draws: four elements a block of 13 rounds, rows of whole blocks, windows agree", () => {
+test("dropout's draws: four elements per block of 13 rounds, rows of whole blocks, windows agree", () => {
   const keys = tensor([2], [1, 2], "int32");
   const kept = (shape: Shape, threshold: number, within?: OpAttrs["random"]["within"]): number[] =>
     numbers(
