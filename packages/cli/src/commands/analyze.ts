@@ -1,5 +1,6 @@
 // weft analyze: validity, scaling, findings and predictions of studies, with tables, charts and an HTML report.
 import {
+  columnsOf,
   query,
   type StudyReport,
   studyTables,
@@ -89,17 +90,10 @@ function conclusionTables(reports: readonly StudyReport[]): Table[] {
   return [
     {
       name: "scaling",
-      columns: [
-        ["study", "VARCHAR"],
-        ["devices", "INTEGER"],
-        ["ratio", "DOUBLE"],
-        ["valid", "BOOLEAN"],
-        ["verdict", "VARCHAR"],
-        ["work_ratio", "DOUBLE"],
-        ["work_speedup", "DOUBLE"],
-        ["work_efficiency", "DOUBLE"],
-        ["class", "VARCHAR"],
-      ],
+      columns: columnsOf(
+        "study VARCHAR, devices INTEGER, ratio DOUBLE, valid BOOLEAN, verdict VARCHAR, work_ratio DOUBLE",
+        "work_speedup DOUBLE, work_efficiency DOUBLE, class VARCHAR",
+      ),
       rows: reports.flatMap((r) =>
         r.scaling.map((p) => [
           r.name,
@@ -116,15 +110,10 @@ function conclusionTables(reports: readonly StudyReport[]): Table[] {
     },
     {
       name: "findings",
-      columns: [
-        ["study", "VARCHAR"],
-        ["id", "VARCHAR"],
-        ["severity", "VARCHAR"],
-        ["run", "VARCHAR"],
-        ["devices", "INTEGER"],
-        ["cause", "VARCHAR"],
-        ["fix", "VARCHAR"],
-      ],
+      columns: columnsOf(
+        "study VARCHAR, id VARCHAR, severity VARCHAR, run VARCHAR, devices INTEGER, cause VARCHAR",
+        "fix VARCHAR",
+      ),
       rows: reports.flatMap((r) => r.findings.map((f) => [r.name, f.id, f.severity, f.run, f.devices, f.cause, f.fix])),
     },
   ];

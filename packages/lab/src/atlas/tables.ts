@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { ImportError, readCsvFile } from "../import/index.js";
-import type { Table } from "../store/index.js";
+import { columnsOf, type Table } from "../store/index.js";
 import type { Submission } from "./submissions.js";
 
 /** Submissions and runs as tables. */
@@ -10,19 +10,11 @@ export function submissionTables(submissions: readonly Submission[]): Table[] {
   return [
     {
       name: "submissions",
-      columns: [
-        ["round", "VARCHAR"],
-        ["submitter", "VARCHAR"],
-        ["system", "VARCHAR"],
-        ["benchmark", "VARCHAR"],
-        ["accelerator", "VARCHAR"],
-        ["devices", "INTEGER"],
-        ["devices_per_node", "INTEGER"],
-        ["global_batch", "DOUBLE"],
-        ["throughput", "DOUBLE"],
-        ["minutes", "DOUBLE"],
-        ["runs", "INTEGER"],
-      ],
+      columns: columnsOf(
+        "round VARCHAR, submitter VARCHAR, system VARCHAR, benchmark VARCHAR, accelerator VARCHAR",
+        "devices INTEGER, devices_per_node INTEGER, global_batch DOUBLE, throughput DOUBLE",
+        "minutes DOUBLE, runs INTEGER",
+      ),
       rows: submissions.map((s) => [
         s.round,
         s.submitter,
@@ -39,17 +31,10 @@ export function submissionTables(submissions: readonly Submission[]): Table[] {
     },
     {
       name: "submission_runs",
-      columns: [
-        ["round", "VARCHAR"],
-        ["submitter", "VARCHAR"],
-        ["system", "VARCHAR"],
-        ["benchmark", "VARCHAR"],
-        ["file", "VARCHAR"],
-        ["throughput", "DOUBLE"],
-        ["minutes", "DOUBLE"],
-        ["samples", "DOUBLE"],
-        ["success", "BOOLEAN"],
-      ],
+      columns: columnsOf(
+        "round VARCHAR, submitter VARCHAR, system VARCHAR, benchmark VARCHAR, file VARCHAR",
+        "throughput DOUBLE, minutes DOUBLE, samples DOUBLE, success BOOLEAN",
+      ),
       rows: submissions.flatMap((s) =>
         s.runs.map((r) => [
           s.round,

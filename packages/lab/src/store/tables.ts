@@ -1,5 +1,5 @@
 // Runs and studies as flat tables with typed columns, which users query with SQL.
-import type { Study } from "../model/index.js";
+import type { Run, Study } from "../model/index.js";
 
 /** SQL type of a column. */
 export type ColumnType = "VARCHAR" | "DOUBLE" | "INTEGER" | "BOOLEAN";
@@ -12,29 +12,50 @@ export interface Table {
   rows: Iterable<readonly Cell[]>;
 }
 
-function* runRows(studies: readonly Study[]): Generator<Cell[]> {
+/** Columns as SQL writes them: "study VARCHAR, devices INTEGER". */
+export const columnsOf = (...definitions: readonly string[]): Table["columns"] =>
+  definitions.flatMap((text) => text.split(", ").map((column) => column.split(" ") as [string, ColumnType]));
+
+/** The rows of every run, with the names of its study and the run in front. */
+function* ofRuns(studies: readonly Study[], rows: (run: Run) => Iterable<readonly Cell[]>): Generator<Cell[]> {
   for (const study of studies)
-    for (const run of study.runs)
-      yield [
-        study.name,
-        run.id,
-        run.devices,
-        run.nodes,
-        run.repeat,
-        run.status,
-        run.exitCode,
-        run.seconds,
-        run.startedAt,
-      ];
+    for (const run of study.runs) for (const row of rows(run)) yield [study.name, run.id, ...row];
 }
 
-function* epochRows(studies: readonly Study[]): Generator<Cell[]> {
-  for (const study of studies)
-    for (const run of study.runs)
-      for (const e of run.epochs)
-        yield [
-          study.name,
-          run.id,
+function* sampleRows({ samples }: Run): Generator<Cell[]> {
+  for (const s of samples) {
+    const host: Cell[] = [s.host?.cpuPercent, s.host?.runQueue, s.host?.memoryUsedBytes];
+    const devices = s.devices ?? [];
+    if (devices.length === 0) yield [s.t, ...host, null, null, null, null];
+    for (const d of devices) yield [s.t, ...host, d.index, d.utilizationPercent, d.memoryUsedBytes, d.powerWatts];
+  }
+}
+
+function* factRows({ workload, ranks }: Run): Generator<Cell[]> {
+  for (const [key, value] of Object.entries(workload)) yield [null, key, JSON.stringify(value)];
+  for (const rank of ranks)
+    for (const [key, value] of Object.entries(rank.facts)) yield [rank.rank, key, JSON.stringify(value)];
+}
+
+/** The tables of the measurements. Callers add tables of the conclusions. */
+export function studyTables(studies: readonly Study[]): Table[] {
+  return [
+    {
+      name: "runs",
+      columns: columnsOf(
+        "study VARCHAR, run VARCHAR, devices INTEGER, nodes INTEGER, repeat INTEGER, status VARCHAR",
+        "exit_code INTEGER, seconds DOUBLE, started_at DOUBLE",
+      ),
+      rows: ofRuns(studies, (r) => [[r.devices, r.nodes, r.repeat, r.status, r.exitCode, r.seconds, r.startedAt]]),
+    },
+    {
+      name: "epochs",
+      columns: columnsOf(
+        "study VARCHAR, run VARCHAR, rank INTEGER, epoch INTEGER, seconds DOUBLE, train_loss DOUBLE",
+        "val_loss DOUBLE, val_accuracy DOUBLE, samples DOUBLE, steps INTEGER, line INTEGER",
+      ),
+      rows: ofRuns(studies, ({ epochs }) =>
+        epochs.map((e) => [
           e.rank,
           e.epoch,
           e.seconds,
@@ -44,133 +65,36 @@ function* epochRows(studies: readonly Study[]): Generator<Cell[]> {
           e.samples,
           e.steps,
           e.line,
-        ];
-}
-
-function* stepRows(studies: readonly Study[]): Generator<Cell[]> {
-  for (const study of studies)
-    for (const run of study.runs)
-      for (const s of run.steps)
-        yield [
-          study.name,
-          run.id,
-          s.rank,
-          s.epoch,
-          s.step,
-          s.startUs,
-          s.durationUs,
-          s.dataWaitUs,
-          s.commUs,
-          s.exposedCommUs,
-          s.samples,
-          s.loss,
-          s.weight ?? 1,
-        ];
-}
-
-function* sampleRows(studies: readonly Study[]): Generator<Cell[]> {
-  for (const study of studies)
-    for (const run of study.runs)
-      for (const s of run.samples) {
-        const host: Cell[] = [s.host?.cpuPercent, s.host?.runQueue, s.host?.memoryUsedBytes];
-        const devices = s.devices ?? [];
-        if (devices.length === 0) yield [study.name, run.id, s.t, ...host, null, null, null, null];
-        for (const d of devices)
-          yield [study.name, run.id, s.t, ...host, d.index, d.utilizationPercent, d.memoryUsedBytes, d.powerWatts];
-      }
-}
-
-function* factRows(studies: readonly Study[]): Generator<Cell[]> {
-  for (const study of studies)
-    for (const run of study.runs) {
-      for (const [key, value] of Object.entries(run.workload))
-        yield [study.name, run.id, null, key, JSON.stringify(value)];
-      for (const rank of run.ranks)
-        for (const [key, value] of Object.entries(rank.facts))
-          yield [study.name, run.id, rank.rank, key, JSON.stringify(value)];
-    }
-}
-
-/** The tables of the measurements. Callers add tables of the conclusions. */
-export function studyTables(studies: readonly Study[]): Table[] {
-  return [
-    {
-      name: "runs",
-      columns: [
-        ["study", "VARCHAR"],
-        ["run", "VARCHAR"],
-        ["devices", "INTEGER"],
-        ["nodes", "INTEGER"],
-        ["repeat", "INTEGER"],
-        ["status", "VARCHAR"],
-        ["exit_code", "INTEGER"],
-        ["seconds", "DOUBLE"],
-        ["started_at", "DOUBLE"],
-      ],
-      rows: runRows(studies),
-    },
-    {
-      name: "epochs",
-      columns: [
-        ["study", "VARCHAR"],
-        ["run", "VARCHAR"],
-        ["rank", "INTEGER"],
-        ["epoch", "INTEGER"],
-        ["seconds", "DOUBLE"],
-        ["train_loss", "DOUBLE"],
-        ["val_loss", "DOUBLE"],
-        ["val_accuracy", "DOUBLE"],
-        ["samples", "DOUBLE"],
-        ["steps", "INTEGER"],
-        ["line", "INTEGER"],
-      ],
-      rows: epochRows(studies),
+        ]),
+      ),
     },
     {
       name: "steps",
-      columns: [
-        ["study", "VARCHAR"],
-        ["run", "VARCHAR"],
-        ["rank", "INTEGER"],
-        ["epoch", "INTEGER"],
-        ["step", "INTEGER"],
-        ["start_us", "DOUBLE"],
-        ["duration_us", "DOUBLE"],
-        ["data_wait_us", "DOUBLE"],
-        ["comm_us", "DOUBLE"],
-        ["exposed_comm_us", "DOUBLE"],
-        ["samples", "DOUBLE"],
-        ["loss", "DOUBLE"],
-        ["weight", "INTEGER"],
-      ],
-      rows: stepRows(studies),
+      columns: columnsOf(
+        "study VARCHAR, run VARCHAR, rank INTEGER, epoch INTEGER, step INTEGER, start_us DOUBLE",
+        "duration_us DOUBLE, data_wait_us DOUBLE, comm_us DOUBLE, exposed_comm_us DOUBLE, samples DOUBLE",
+        "loss DOUBLE, weight INTEGER",
+      ),
+      rows: ofRuns(studies, ({ steps }) =>
+        steps.map((s) => [
+          ...[s.rank, s.epoch, s.step, s.startUs, s.durationUs, s.dataWaitUs, s.commUs, s.exposedCommUs],
+          ...[s.samples, s.loss, s.weight ?? 1],
+        ]),
+      ),
     },
     {
       name: "samples",
-      columns: [
-        ["study", "VARCHAR"],
-        ["run", "VARCHAR"],
-        ["t", "DOUBLE"],
-        ["cpu_percent", "DOUBLE"],
-        ["run_queue", "DOUBLE"],
-        ["memory_used_bytes", "DOUBLE"],
-        ["device", "INTEGER"],
-        ["device_utilization_percent", "DOUBLE"],
-        ["device_memory_used_bytes", "DOUBLE"],
-        ["power_watts", "DOUBLE"],
-      ],
-      rows: sampleRows(studies),
+      columns: columnsOf(
+        "study VARCHAR, run VARCHAR, t DOUBLE, cpu_percent DOUBLE, run_queue DOUBLE",
+        "memory_used_bytes DOUBLE, device INTEGER, device_utilization_percent DOUBLE",
+        "device_memory_used_bytes DOUBLE, power_watts DOUBLE",
+      ),
+      rows: ofRuns(studies, sampleRows),
     },
     {
       name: "facts",
-      columns: [
-        ["study", "VARCHAR"],
-        ["run", "VARCHAR"],
-        ["rank", "INTEGER"],
-        ["key", "VARCHAR"],
-        ["value", "VARCHAR"],
-      ],
-      rows: factRows(studies),
+      columns: columnsOf("study VARCHAR, run VARCHAR, rank INTEGER, key VARCHAR, value VARCHAR"),
+      rows: ofRuns(studies, factRows),
     },
   ];
 }
