@@ -8,7 +8,7 @@ import { nextCollective, session } from "@weft/core/internal/runtime";
 import { settings } from "@weft/core/internal/settings";
 import { div, reshape, slice, Tensor } from "@weft/core/internal/tensor";
 import { type RankEnvironment, rankFromEnvironment } from "./environment.js";
-import { meet } from "./rendezvous.js";
+import { joinRendezvous } from "./rendezvous.js";
 import { clusterSettings } from "./settings.js";
 
 /** Options of `distributed.init`. */
@@ -73,7 +73,7 @@ async function open(where: RankEnvironment, options: InitOptions): Promise<Proce
   const { backend = "auto", joinTimeout, rendezvous = clusterSettings.rendezvous.get() } = options;
   if (size === 1) return new LocalGroup();
   if (backend === "auto" && rendezvous !== undefined)
-    return await meet(where, { at: rendezvous, joinTimeout: joinTimeout ?? settings.joinTimeout.get() });
+    return await joinRendezvous(where, { at: rendezvous, joinTimeout: joinTimeout ?? settings.joinTimeout.get() });
   const chosen = backend === "auto" ? (localSize === size ? "shm" : "mpi") : backend;
   if (chosen === "mpi") return MpiGroup.join();
   return ShmGroup.join(name, rank, size, { joinTimeout, threads: settings.threads.get() ?? 1 });

@@ -77,8 +77,8 @@ class ChildServer {
   }
 
   #problem(why: string): WeftError {
-    const said = this.lines.length > 0 ? `; its last output:\n  ${this.lines.slice(-8).join("\n  ")}` : "";
-    return new WeftError(`${this.what} ${why}${said}`);
+    const output = this.lines.length > 0 ? `; its last output:\n  ${this.lines.slice(-8).join("\n  ")}` : "";
+    return new WeftError(`${this.what} ${why}${output}`);
   }
 
   async end(): Promise<void> {

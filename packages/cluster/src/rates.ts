@@ -86,8 +86,8 @@ const cache = new WeakMap<readonly WorkerInfo[], { measured: number; rates: Rate
 /** Rates to plan with: those of the slowest worker. */
 export function ratesFor(workers: readonly WorkerInfo[]): Rates {
   const measured = lastMeasured();
-  const known = cache.get(workers);
-  if (known?.measured === measured) return known.rates;
+  const cached = cache.get(workers);
+  if (cached?.measured === measured) return cached.rates;
   const facts = workers.length > 0 ? workers : [{ accelerator: null, threads: 1, rates: null }];
   const rates = slowestWorkerRates(facts.map(ratesOfWorker));
   cache.set(workers, { measured, rates });

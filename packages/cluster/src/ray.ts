@@ -132,8 +132,8 @@ export class RayJob {
   /** The error for an event that ended the job too early. */
   problem(last: RayEvent | undefined): WeftError {
     const why = last?.t === "failed" ? last.message : "Ray did not answer";
-    const said = this.lines.length > 0 ? `; last output:\n  ${this.lines.slice(-5).join("\n  ")}` : "";
-    return new WeftError(printable(`${why}${said}`));
+    const output = this.lines.length > 0 ? `; last output:\n  ${this.lines.slice(-5).join("\n  ")}` : "";
+    return new WeftError(printable(`${why}${output}`));
   }
 
   /** Waits until a process said that it is ready, `count` times; other events are passed over. */

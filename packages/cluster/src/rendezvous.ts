@@ -50,7 +50,7 @@ const prove = (token: string | undefined, facts: unknown): string =>
     .digest("hex");
 
 /** Joins the ranks of a job through the rendezvous at rank 0: shared memory on one host, links between several. */
-export async function meet(place: Place, options: RendezvousOptions): Promise<ProcessGroup> {
+export async function joinRendezvous(place: Place, options: RendezvousOptions): Promise<ProcessGroup> {
   const { host, port: at } = parseAddress(options.at);
   const security = securityFrom(options.security ?? {}, host, ["worker-token"]);
   if (security.workerToken === undefined && !security.insecure)

@@ -27,8 +27,8 @@ class Pickler {
 
   /** Writes something the first time and refers to it afterwards. */
   once(key: string, write: () => void): this {
-    const known = this.stored.get(key);
-    if (known !== undefined) this.index(0x68, 0x6a, known);
+    const cached = this.stored.get(key);
+    if (cached !== undefined) this.index(0x68, 0x6a, cached);
     else {
       write();
       this.index(0x71, 0x72, this.stored.size);

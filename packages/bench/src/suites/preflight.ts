@@ -154,7 +154,7 @@ function expected({ cluster }: Stage, { kind, hosts }: Fault): string {
   return `${what} ${ids.sort().join()}`;
 }
 
-const said = ({ what, workers }: PreflightFinding): string => `${what} ${[...workers].sort().join()}`;
+const findingText = ({ what, workers }: PreflightFinding): string => `${what} ${[...workers].sort().join()}`;
 
 /** Steps in which rows become columns and columns rows, on all workers: predicted and measured. */
 async function predictSteps({ cluster }: Stage): Promise<Step[]> {
@@ -194,16 +194,16 @@ async function play(stage: Stage, scene: Scene): Promise<PreflightScene> {
     }
     await delay(300);
     const report = await preflight(stage.cluster);
-    const found = report.findings.map(said);
+    const found = report.findings.map(findingText);
     const wanted = scene.faults.map((fault) => expected(stage, fault));
     const missed = wanted.filter((text) => !found.includes(text));
-    const wrong = report.findings.filter((finding) => !wanted.includes(said(finding)));
+    const wrong = report.findings.filter((finding) => !wanted.includes(findingText(finding)));
     const isNetwork = scene.faults.length > 0 && scene.faults.every(({ kind }) => kind === "cable" || kind === "link");
     return {
       ...scene,
       named: wanted.length - missed.length,
       missed,
-      wrong: wrong.map((finding) => `${said(finding)}: ${finding.evidence}`),
+      wrong: wrong.map((finding) => `${findingText(finding)}: ${finding.evidence}`),
       undecided: report.undecided,
       seconds: report.seconds,
       steps: isNetwork ? await predictSteps(stage) : [],

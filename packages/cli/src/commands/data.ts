@@ -81,7 +81,7 @@ export default function add(program: Command): void {
     .action((options: Options) => attempt(() => list(options)));
 }
 
-function known(name: string, mayBeFile = false): DatasetName {
+function datasetNamed(name: string, mayBeFile = false): DatasetName {
   if (!(datasetNames as string[]).includes(name))
     throw new CommandError(
       `there is no data set${mayBeFile ? " and no file" : ""} "${name}" ${suggestName(name, datasetNames, "data sets")}`,
@@ -91,7 +91,7 @@ function known(name: string, mayBeFile = false): DatasetName {
 }
 
 async function get(name: string, options: Options): Promise<void> {
-  const dataset = known(name);
+  const dataset = datasetNamed(name);
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.on("SIGINT", stop);
@@ -120,7 +120,7 @@ async function get(name: string, options: Options): Promise<void> {
 /** Reads a split of a data set that Weft knows, or of the user's own. */
 function sourceOf(name: string, { data, text, label }: Options): (split: (typeof splits)[number]) => Promise<Source> {
   if ((datasetNames as string[]).includes(name) || !existsSync(name)) {
-    const dataset = known(name, true);
+    const dataset = datasetNamed(name, true);
     if (text !== undefined || label !== undefined)
       throw new CommandError(`--text and --label have no effect: the columns of ${name} are known`, wrongUsage);
     return async (split) => ({ ...findSplit(dataset, split, data), classes: datasets[dataset].classes });

@@ -216,14 +216,14 @@ function siteOf(options: Options): SlurmSite {
 
 function reporter(quiet: boolean): (event: StudyEvent) => void {
   const progress = new ProgressLine();
-  const say = (text: string): void => {
+  const report = (text: string): void => {
     progress.clear(false);
     if (!quiet) printText(text);
   };
   return (event) => {
     switch (event.kind) {
       case "study":
-        say(`study in ${event.folder}: ${event.runs} runs`);
+        report(`study in ${event.folder}: ${event.runs} runs`);
         return;
       case "started":
         progress.update(
@@ -235,7 +235,7 @@ function reporter(quiet: boolean): (event: StudyEvent) => void {
       case "ended": {
         const seconds = event.file.seconds === undefined ? "" : `  ${significant(event.file.seconds)} s`;
         const message = event.file.message === undefined ? "" : `  ${event.file.message}`;
-        say(`${event.index + 1}/${event.of}  ${event.run.id}  ${event.file.status}${seconds}${message}`);
+        report(`${event.index + 1}/${event.of}  ${event.run.id}  ${event.file.status}${seconds}${message}`);
         return;
       }
       case "note":

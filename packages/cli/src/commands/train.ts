@@ -260,7 +260,7 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
     if (done >= total) tokenizing.clear();
   };
   if (group.rank === 0) tokenizeListeners.add(onTokens);
-  const say = (text: string): void => {
+  const report = (text: string): void => {
     progress.clear(false);
     if (!options.json && group.rank === 0) printText(text);
   };
@@ -268,7 +268,7 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
   const probeFolder = cliSettings.probeDir.get();
   const onCores = session().device.traits.usesHostCores;
   const place = onCores ? ` of ${settings.threads.get()} core${settings.threads.get() === 1 ? "" : "s"}` : "";
-  say(
+  report(
     `${config.name}: ${config.ranks} rank${config.ranks === 1 ? "" : "s"}${place}, global batch ${config.globalBatch} = ${config.batchPerRank} per rank` +
       (config.training.accumulation > 1 ? ` x ${config.training.accumulation} micro-steps` : ""),
   );
@@ -286,7 +286,7 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
         progress.update(`epoch ${e.epoch}/${e.epochs}  loss ${e.loss.toFixed(4)}  ${speed}`, e.step, e.steps);
       },
       onEpoch: (row, taken, of) =>
-        say(
+        report(
           `epoch ${row.epoch}${taken < of ? ` (${taken} of ${of} steps)` : ""}  train loss ${row.trainLoss.toFixed(4)}  ${row.seconds.toFixed(1)} s` +
             (row.valLoss === null
               ? ""
@@ -297,9 +297,9 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
       onNote: (text) => warn(text),
     });
     progress.clear();
-    if (result.test !== null) for (const line of testLines(result.test)) say(line);
+    if (result.test !== null) for (const line of testLines(result.test)) report(line);
     if (options.json && group.rank === 0) printJson(result, 0);
-    else say(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
+    else report(`${result.status} after ${result.steps} steps; the run is in ${result.output}`);
   } finally {
     progress.clear();
     tokenizing.clear();

@@ -426,8 +426,8 @@ function replace(graph: RegionGraph, region: Cut, program: AnyLaneProgram): Grap
       node,
       node.inputs.map((x) => map.get(x)!),
     );
-    const known = programs.get(node);
-    if (known !== undefined) programs.set(copied, known);
+    const cached = programs.get(node);
+    if (cached !== undefined) programs.set(copied, cached);
     map.set(node, copied);
   };
   for (const node of graph.order) if (!map.has(node) && !region.inside.has(node)) copy(node);

@@ -48,8 +48,8 @@ function pairsOf(live: readonly LaneScalar[]): Map<LaneLoop, LaneLoop> {
     if (s.op !== "past") continue;
     const reader = s.loop;
     const inStep = reader !== null && reader.parent === s.of!.parent && s.address!.equals(reader.time);
-    const known = pairs.get(s.of!);
-    if (!inStep || (known !== undefined && known !== reader)) pairs.set(s.of!, null);
+    const found = pairs.get(s.of!);
+    if (!inStep || (found !== undefined && found !== reader)) pairs.set(s.of!, null);
     else pairs.set(s.of!, reader);
   }
   return new Map([...pairs].filter((p): p is [LaneLoop, LaneLoop] => p[1] !== null));

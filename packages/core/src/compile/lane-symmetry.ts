@@ -30,12 +30,12 @@ export function assumeAll(init: readonly LaneScalar[], table: (s: LaneScalar) =>
     const turned = numbers !== null && numbers.find((x) => x !== 0)! < 0;
     const key = numbers === null ? `#${base.id}` : `${s.dtype} ${numbers.map((x) => (turned ? -x : x) || 0).join()}`;
     const sign = (signOf(s) * (turned ? -1 : 1)) as 1 | -1;
-    const known = roots.get(key);
-    if (known === undefined) {
+    const found = roots.get(key);
+    if (found === undefined) {
       roots.set(key, { root: i, sign });
       return own;
     }
-    return { constant: null, root: known.root, sign: sign === known.sign ? 1 : -1 };
+    return { constant: null, root: found.root, sign: sign === found.sign ? 1 : -1 };
   });
 }
 

@@ -67,9 +67,9 @@ function readersOf(work: readonly Work[]): Map<string, Work[]> {
   const readers = new Map<string, Work[]>();
   for (const w of work)
     for (const key of w.reads) {
-      const known = readers.get(key);
-      if (known === undefined) readers.set(key, [w]);
-      else known.push(w);
+      const found = readers.get(key);
+      if (found === undefined) readers.set(key, [w]);
+      else found.push(w);
     }
   return readers;
 }

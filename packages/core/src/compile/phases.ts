@@ -57,8 +57,8 @@ export function withPhases(kernel: LoopKernel): LoopKernel {
     const at = new Map([[name, Ix.variable(name, count).times(phases).plus(phase)]]);
     const copies = new Map<number, KExpr>();
     const copy = (expr: KExpr): KExpr => {
-      const known = copies.get(expr.id);
-      if (known !== undefined) return known;
+      const found = copies.get(expr.id);
+      if (found !== undefined) return found;
       const made = { ...expr, id: next++ } as KExpr;
       if ("args" in made) made.args = made.args.map(copy);
       if ("ix" in made) made.ix = made.ix.substitute(at);

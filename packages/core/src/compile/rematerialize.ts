@@ -98,9 +98,9 @@ export class Rematerializer {
       cost += isView(at) ? 0 : count * loopCost(at);
       const moves = isView(at) || isOp(at, "concat") || isOp(at, "pad");
       for (const x of at.inputs) {
-        const known = places.get(x);
-        if (known === undefined) waiting.push(x);
-        places.set(x, moves ? (known ?? 0) + count : Math.max(known ?? 0, count));
+        const found = places.get(x);
+        if (found === undefined) waiting.push(x);
+        places.set(x, moves ? (found ?? 0) + count : Math.max(found ?? 0, count));
       }
     }
     return cost;

@@ -139,8 +139,8 @@ const codeFolders = ["cpu", "cuda", "emulated"];
 export function cacheRoot(): string {
   const folder = wanted();
   const key = folder ?? "";
-  const known = decided.get(key);
-  if (known !== undefined) return known;
+  const cached = decided.get(key);
+  if (cached !== undefined) return cached;
   const why = folder === null ? "has no place, because there is no home folder" : refusal(folder, codeFolders);
   if (why !== null) noticeOnce(`the kernel cache${folder === null ? "" : ` ${folder}`} ${why}; ${remedy}`);
   const root = why === null ? folder! : privateCache();

@@ -91,8 +91,8 @@ export const attention = {
 
   /** x: [..., length, width] -> [..., length, width]. */
   apply(params: Attention, x: Tensor, options: MultiHeadAttentionOptions): Tensor {
-    const known = ["heads", "memory", "mask", "causal", "dropout", "key"] as const;
-    const { heads, memory, mask, causal, dropout: rate = 0, key } = checkOptions("attention", options, known);
+    const optionNames = ["heads", "memory", "mask", "causal", "dropout", "key"] as const;
+    const { heads, memory, mask, causal, dropout: rate = 0, key } = checkOptions("attention", options, optionNames);
     const width = params.in_proj_weight.shape[1];
     requireHeads("attention", width, heads);
     requireWidth("attention", x, width);

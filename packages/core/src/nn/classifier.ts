@@ -102,14 +102,14 @@ export const textClassifier = {
 
   /** ids: integers [..., length] -> logits [..., classes]. */
   apply(params: TextClassifier, ids: Tensor, options: TextClassifierOptions): Tensor {
-    const known = ["heads", "activation", "norm", "tokens", "mask", "dropout", "key"] as const;
+    const optionNames = ["heads", "activation", "norm", "tokens", "mask", "dropout", "key"] as const;
     const {
       mask,
       tokens: given,
       dropout: rate = 0,
       key = null,
       ...layer
-    } = checkOptions("textClassifier", options, known);
+    } = checkOptions("textClassifier", options, optionNames);
     if (mask !== undefined && showShape(mask.shape) !== showShape(ids.shape))
       throw new ShapeError(
         `textClassifier: mask ${showShape(mask.shape)} must have the shape of ids ${showShape(ids.shape)}`,

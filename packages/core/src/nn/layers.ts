@@ -49,8 +49,8 @@ interface LinearOptions {
  */
 export const linear = {
   init(options: LinearOptions, key: Key): Linear {
-    const known = ["in", "out", "bias", "dtype"] as const;
-    const { in: inputs, out, bias = true, dtype = "float32" } = checkOptions("linear.init", options, known);
+    const optionNames = ["in", "out", "bias", "dtype"] as const;
+    const { in: inputs, out, bias = true, dtype = "float32" } = checkOptions("linear.init", options, optionNames);
     requireCount("linear.init", "in", inputs);
     requireCount("linear.init", "out", out);
     requireFlag("linear.init", "bias", bias);
@@ -85,8 +85,8 @@ interface EmbeddingOptions {
 /** Embedding table: one row per id. Ids beyond the table are clamped to its last row. */
 export const embedding = {
   init(options: EmbeddingOptions, key: Key): Embedding {
-    const known = ["vocabulary", "width", "dtype"] as const;
-    const { vocabulary, width, dtype = "float32" } = checkOptions("embedding.init", options, known);
+    const optionNames = ["vocabulary", "width", "dtype"] as const;
+    const { vocabulary, width, dtype = "float32" } = checkOptions("embedding.init", options, optionNames);
     requireCount("embedding.init", "vocabulary", vocabulary);
     requireCount("embedding.init", "width", width);
     return { weight: randn([vocabulary, width], { key, dtype }) };
@@ -158,19 +158,19 @@ function maskOf(op: string, x: Tensor, options: DropoutOptions): Tensor | null {
 
 /** Sets each element to zero with probability `rate` and scales the others by 1 / (1 - rate). */
 export function dropout(x: Tensor, options: DropoutOptions): Tensor {
-  const kept = maskOf("dropout", x, options);
-  return kept === null ? x : x.mul(keptScale(options.rate)).where(kept, 0);
+  const mask = maskOf("dropout", x, options);
+  return mask === null ? x : x.mul(keptScale(options.rate)).where(mask, 0);
 }
 
 /** Dropout that keeps mean 0 and variance 1 of what `selu` makes, as torch.nn.AlphaDropout. */
 export function alphaDropout(x: Tensor, options: DropoutOptions): Tensor {
-  const kept = maskOf("alphaDropout", x, options);
-  if (kept === null) return x;
+  const mask = maskOf("alphaDropout", x, options);
+  if (mask === null) return x;
   // What selu makes of very negative numbers takes the place of dropped elements.
   const [rate, low] = [options.rate, -1.7580993408473766];
   const scale = 1 / Math.sqrt((1 - rate) * (1 + rate * low * low));
   return x
-    .where(kept, low)
+    .where(mask, low)
     .mul(scale)
     .add(-scale * rate * low);
 }
@@ -180,12 +180,12 @@ export function alphaDropout(x: Tensor, options: DropoutOptions): Tensor {
  * the mask is stored.
  */
 export function reluDropout(x: Tensor, options: DropoutOptions): Tensor {
-  const kept = maskOf("dropout", x, options);
-  if (kept === null) return relu(x);
+  const mask = maskOf("dropout", x, options);
+  if (mask === null) return relu(x);
   const scale = keptScale(options.rate);
   const apply = customVjp(
     (value: Tensor, mask: Tensor): Tensor => relu(value).mul(scale).where(mask, 0),
     (_, result, cotangent) => [cotangent.mul(scale).where(result.greater(0), 0), null],
   );
-  return apply(x, kept);
+  return apply(x, mask);
 }

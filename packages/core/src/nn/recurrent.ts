@@ -36,8 +36,8 @@ export interface LstmState {
 }
 
 function init(op: string, gates: number, options: RecurrentOptions, key: Key): Recurrent {
-  const known = ["in", "out", "bias", "dtype"] as const;
-  const { in: inputs, out, bias = true, dtype = "float32" } = checkOptions(`${op}.init`, options, known);
+  const optionNames = ["in", "out", "bias", "dtype"] as const;
+  const { in: inputs, out, bias = true, dtype = "float32" } = checkOptions(`${op}.init`, options, optionNames);
   requireCount(`${op}.init`, "in", inputs);
   requireCount(`${op}.init`, "out", out);
   requireFlag(`${op}.init`, "bias", bias);

@@ -65,8 +65,8 @@ const droppers = (key: Key | null | undefined, rate: number, count: number): (Ke
 /** Transformer encoder layer, as torch.nn.TransformerEncoderLayer with batch_first. */
 export const encoderLayer = {
   init(options: EncoderLayerInit, key: Key): EncoderLayer {
-    const known = ["width", "heads", "feedForward", "dtype"] as const;
-    const { width, heads, feedForward, dtype = "float32" } = checkOptions("encoderLayer.init", options, known);
+    const optionNames = ["width", "heads", "feedForward", "dtype"] as const;
+    const { width, heads, feedForward, dtype = "float32" } = checkOptions("encoderLayer.init", options, optionNames);
     requireHeads("encoderLayer.init", width, heads);
     requireCount("encoderLayer.init", "feedForward", feedForward);
     const [forAttention, forFirst, forSecond] = keysOf(key, 3);
@@ -128,8 +128,8 @@ interface EncoderInit extends EncoderLayerInit {
 /** Stack of transformer encoder layers, as torch.nn.TransformerEncoder. */
 export const encoder = {
   init(options: EncoderInit, key: Key): Encoder {
-    const known = ["layers", "finalNorm", "width", "heads", "feedForward", "dtype"] as const;
-    const { layers, finalNorm = false, ...layer } = checkOptions("encoder.init", options, known);
+    const optionNames = ["layers", "finalNorm", "width", "heads", "feedForward", "dtype"] as const;
+    const { layers, finalNorm = false, ...layer } = checkOptions("encoder.init", options, optionNames);
     requireCount("encoder.init", "layers", layers);
     const made = keysOf(key, layers).map((k) => encoderLayer.init(layer, k));
     return finalNorm

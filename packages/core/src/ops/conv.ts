@@ -66,7 +66,7 @@ export function convBatch({ node, inputs, size }: BatchContext<"conv">): Node {
   return moveAxis(split, axis, 0);
 }
 
-const kept = (size: number): Factor => ({ size, reduce: null, partial: [] });
+const independent = (size: number): Factor => ({ size, reduce: null, partial: [] });
 const at = (factor: number, scale = 1): DimMap => ({ kind: "scaled", factor, scale });
 
 /** Batch, input and output channels are factors; with groups, whole groups are split. Spatial axes are replicated. */
@@ -86,7 +86,7 @@ function factors(node: Node<"conv">): Factors {
     range(rank).map((i) => (i === 0 ? dims[role][0] : i === inner ? dims[role][1] : null));
   const inResult = new Set(all(result).flatMap((map) => (map === null ? [] : [map.factor])));
   return {
-    factors: sizes.map((size, i) => (inResult.has(i) ? kept(size) : { size, reduce: "sum", partial: [true] })),
+    factors: sizes.map((size, i) => (inResult.has(i) ? independent(size) : { size, reduce: "sum", partial: [true] })),
     inputs: operands.map(all),
     outputs: [all(result)],
   };

@@ -295,12 +295,12 @@ export function scanRule(
   factorsOf: FactorsOf,
   local: LocalNode,
 ): FactorRule<"scan"> & { dimensions(node: Node<"scan">): BodyDimensions } {
-  const known = new WeakMap<Node, Analysis>();
+  const cache = new WeakMap<Node, Analysis>();
   const analysisOf = (node: Node<"scan">): Analysis => {
-    let found = known.get(node);
+    let found = cache.get(node);
     if (found === undefined) {
       found = analyze(node, factorsOf);
-      known.set(node, found);
+      cache.set(node, found);
     }
     return found;
   };

@@ -74,7 +74,7 @@ export interface FactorRule<K extends OpName> {
 /** Ops of a function after inlining of custom functions without a kernel. */
 export type ShardableOp = Exclude<OpName, "input" | "data" | "pick" | "collective">;
 
-const kept = (size: number): Factor => ({ size, reduce: null, partial: [] });
+const independent = (size: number): Factor => ({ size, reduce: null, partial: [] });
 const contracted = (size: number, reduce: ReduceFn = "sum"): Factor => ({ size, reduce, partial: [true] });
 const at = (factor: number): DimMap => ({ kind: "scaled", factor, scale: 1 });
 const shapeOf = (node: Node): Shape => node.shape;
@@ -82,7 +82,7 @@ const shapeOf = (node: Node): Shape => node.shape;
 /** Every dimension of the result is a factor, and the operands have the same dimensions. */
 function same(node: Node): Factors {
   const dims = node.shape.map((_, i) => at(i));
-  return { factors: node.shape.map(kept), inputs: node.inputs.map(() => dims), outputs: [dims] };
+  return { factors: node.shape.map(independent), inputs: node.inputs.map(() => dims), outputs: [dims] };
 }
 
 /** Dimensions of the only operand: a factor of the result at position `target`, or replicated. */
@@ -95,14 +95,14 @@ function moved(node: Node, target: (axis: number) => number | null): Factors {
     outputs[to] = at(axis);
     return at(axis);
   });
-  return { factors: shape.map(kept), inputs: [inputs], outputs: [outputs] };
+  return { factors: shape.map(independent), inputs: [inputs], outputs: [outputs] };
 }
 
 /** Only leading dimensions are independent; matrices are in the last two. `columns`: right-hand sides are independent too. */
 function matrices(node: Node, columns = false): Factors {
   const rank = node.inputs[0].shape.length;
   const lead = range(rank - 2);
-  const factors = lead.map((i) => kept(node.inputs[0].shape[i]));
+  const factors = lead.map((i) => independent(node.inputs[0].shape[i]));
   const dims = (shape: Shape): (DimMap | null)[] => shape.map((_, i) => (i < rank - 2 ? at(i) : null));
   const inputs = node.inputs.map((x) => dims(x.shape));
   const outputs = outputAvals(node).map((aval) => dims(aval.shape));
@@ -110,7 +110,7 @@ function matrices(node: Node, columns = false): Factors {
     const last = node.inputs[1].shape.length - 1;
     inputs[1][last] = at(factors.length);
     outputs[0][last] = at(factors.length);
-    factors.push(kept(node.inputs[1].shape[last]));
+    factors.push(independent(node.inputs[1].shape[last]));
   }
   return { factors, inputs, outputs };
 }
@@ -157,7 +157,7 @@ function reshaped(node: Node): Factors {
     const size = gcd(from[i], to[k]);
     inputs[i] = { kind: "scaled", factor: factors.length, scale: from[i] / size };
     outputs[k] = { kind: "scaled", factor: factors.length, scale: to[k] / size };
-    factors.push(kept(size));
+    factors.push(independent(size));
   }
   return { factors, inputs: [inputs], outputs: [outputs] };
 }
@@ -166,7 +166,7 @@ function expanded(node: Node): Factors {
   const from = shapeOf(node.inputs[0]);
   const outputs = node.shape.map((_, i) => at(i));
   return {
-    factors: node.shape.map(kept),
+    factors: node.shape.map(independent),
     inputs: [from.map((d, i) => (d === node.shape[i] ? at(i) : null))],
     outputs: [outputs],
   };
@@ -177,7 +177,7 @@ function sliced(node: Node<"slice">): Factors {
   const from = shapeOf(node.inputs[0]);
   const isWhole = (i: number): boolean => start[i] === 0 && step[i] === 1 && node.shape[i] === from[i];
   return {
-    factors: node.shape.map(kept),
+    factors: node.shape.map(independent),
     inputs: [from.map((_, i) => (isWhole(i) ? at(i) : { kind: "strided", factor: i, start: start[i], step: step[i] }))],
     outputs: [node.shape.map((_, i) => at(i))],
   };
@@ -188,7 +188,7 @@ const window = (factor: number, offset: number): DimMap => ({ kind: "window", fa
 function padded(node: Node<"pad">): Factors {
   const { low, high } = node.attrs;
   return {
-    factors: node.shape.map(kept),
+    factors: node.shape.map(independent),
     inputs: [node.shape.map((_, i) => (low[i] === 0 && high[i] === 0 ? at(i) : window(i, low[i])))],
     outputs: [node.shape.map((_, i) => at(i))],
   };
@@ -202,7 +202,7 @@ function joined(node: Node<"concat">): Factors {
     offset += x.shape[axis];
     return dims;
   });
-  return { factors: node.shape.map(kept), inputs, outputs: [node.shape.map((_, i) => at(i))] };
+  return { factors: node.shape.map(independent), inputs, outputs: [node.shape.map((_, i) => at(i))] };
 }
 
 function reducedBy(node: Node, axes: readonly number[], fn: ReduceFn | null): Factors {
@@ -211,7 +211,7 @@ function reducedBy(node: Node, axes: readonly number[], fn: ReduceFn | null): Fa
   const outputs = range(shape.length)
     .filter((i) => !axes.includes(i))
     .map(at);
-  const factors = shape.map((size, i) => (axes.includes(i) && fn !== null ? contracted(size, fn) : kept(size)));
+  const factors = shape.map((size, i) => (axes.includes(i) && fn !== null ? contracted(size, fn) : independent(size)));
   return { factors, inputs: [inputs], outputs: [outputs] };
 }
 
@@ -221,7 +221,7 @@ function multiplied(node: Node): Factors {
   const [m, n] = node.shape.slice(-2);
   const k = node.inputs[0].shape[lead + 1];
   return {
-    factors: [...node.shape.slice(0, lead).map(kept), kept(m), kept(n), contracted(k)],
+    factors: [...node.shape.slice(0, lead).map(independent), independent(m), independent(n), contracted(k)],
     inputs: [
       [...batch, at(lead), at(lead + 2)],
       [...batch, at(lead + 2), at(lead + 1)],
@@ -234,7 +234,7 @@ function multiplied(node: Node): Factors {
 function transformed(node: Node<"fft">): Factors {
   const lead = node.shape.length - node.attrs.axes;
   const dims = node.shape.map((_, i) => (i < lead ? at(i) : null));
-  return { factors: node.shape.slice(0, lead).map(kept), inputs: [dims], outputs: [dims] };
+  return { factors: node.shape.slice(0, lead).map(independent), inputs: [dims], outputs: [dims] };
 }
 
 /** Factors of gather and scatters: the dimensions of the table, then those of the indices. */
@@ -260,7 +260,7 @@ function lookup(node: Node<"gather"> | Node<"scatterAdd"> | Node<"scatterReduce"
 /** A table that is split along the indexed axis gives zeros for rows on other devices. */
 function gathered(node: Node<"gather">): Factors {
   const { table, indices, found, sizes } = lookup(node);
-  const factors = sizes.map((size, i) => (i === node.attrs.axis ? contracted(size) : kept(size)));
+  const factors = sizes.map((size, i) => (i === node.attrs.axis ? contracted(size) : independent(size)));
   return { factors, inputs: [table, indices], outputs: [found] };
 }
 
@@ -284,7 +284,7 @@ function gatherLocal({ node, inputs, parts, isSplit }: LocalContext<"gather">): 
 /** The updated axis is replicated. */
 function updated({ shape, attrs: { axis, batch } }: Node<"updateSlice">): Factors {
   const dims = shape.map((_, i) => (i === axis ? null : at(i)));
-  return { factors: shape.map(kept), inputs: [dims, dims.slice(0, batch), dims], outputs: [dims] };
+  return { factors: shape.map(independent), inputs: [dims, dims.slice(0, batch), dims], outputs: [dims] };
 }
 
 /** Rows of the base may be split (updates elsewhere are dropped); updates may be split and give partial results. */
@@ -293,7 +293,7 @@ function scattered(node: Node<"scatterAdd"> | Node<"scatterReduce">): Factors {
   const rank = table.length;
   const updates = found.map((map) => map);
   const fn = isOp(node, "scatterReduce") ? node.attrs.fn : "sum";
-  const factors = sizes.map((size, i) => (i >= rank ? contracted(size, fn) : kept(size)));
+  const factors = sizes.map((size, i) => (i >= rank ? contracted(size, fn) : independent(size)));
   return { factors, inputs: [table, indices, updates], outputs: [table] };
 }
 
@@ -337,7 +337,7 @@ function iotaLocal({ node, parts, shapes }: LocalContext<"iota">): Node {
 function randomFactors(node: Node<"random">): Factors {
   const lead = node.inputs[0].shape.length - 1;
   const dims = node.shape.map((_, i) => at(i));
-  return { factors: node.shape.map(kept), inputs: [[...dims.slice(0, lead), null]], outputs: [dims] };
+  return { factors: node.shape.map(independent), inputs: [[...dims.slice(0, lead), null]], outputs: [dims] };
 }
 
 function randomLocal({ node, inputs, parts, shapes }: LocalContext<"random">): Node {
@@ -394,7 +394,7 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
   iota: {
     factors: (node) => {
       const dims = node.shape.map((_, i) => (i === node.attrs.axis && isNarrow(node.dtype) ? null : at(i)));
-      return { factors: node.shape.map(kept), inputs: [], outputs: [dims] };
+      return { factors: node.shape.map(independent), inputs: [], outputs: [dims] };
     },
     local: iotaLocal,
   },
@@ -440,15 +440,15 @@ const factorRules: { [K in ShardableOp]: FactorRule<K> } = {
 /** Dimensions inside a loop that are split with a factor of the loop. */
 export const bodyDimensions = (node: Node<"scan">): BodyDimensions => loopRule.dimensions(node);
 
-const known = new WeakMap<Node, Factors>();
+const cache = new WeakMap<Node, Factors>();
 
 export function factorsOf(node: Node): Factors {
-  let found = known.get(node);
+  let found = cache.get(node);
   if (found === undefined) {
     const rule = factorRules[node.op as ShardableOp] as FactorRule<OpName> | undefined;
     if (rule === undefined) throw new InternalError(`${node.op} cannot be split over devices`);
     found = rule.factors(node);
-    known.set(node, found);
+    cache.set(node, found);
   }
   return found;
 }

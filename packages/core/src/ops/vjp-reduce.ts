@@ -23,11 +23,11 @@ function extremum(x: Node, y: Node, g: Node, axes: readonly number[]): Node {
  * value, and no second derivative where it has one.
  */
 function productOfOthers(x: Node, axes: readonly number[]): Node {
-  const kept = range(x.shape.length).filter((a) => !axes.includes(a));
-  const order = [...kept, ...axes];
+  const remaining = range(x.shape.length).filter((a) => !axes.includes(a));
+  const order = [...remaining, ...axes];
   const rows = permute(x, order);
   const count = numel(axes.map((a) => x.shape[a]));
-  const flat = reshape(rows, [...kept.map((a) => x.shape[a]), count]);
+  const flat = reshape(rows, [...remaining.map((a) => x.shape[a]), count]);
   const others = mul(runningProduct(flat, false), runningProduct(flat, true));
   return permute(reshape(others, rows.shape), inversePermutation(order));
 }

@@ -69,7 +69,7 @@ interface Method {
   options: readonly (keyof AdaptiveOptions)[];
   defaults: AdaptiveOptions & { betas: readonly [number, number]; epsilon: number };
   /** Running means that the state holds; both by default. */
-  keeps?: "mean" | "square";
+  moments?: "mean" | "square";
   /** Where weight decay acts if not by the option `decoupled`: on the parameter, or inside the rule. */
   decay?: "decoupled" | "rule";
   /** The momentum of NAdam, of which the state holds the product. */
@@ -89,7 +89,7 @@ const meanSquare = (square: Tensor, value: Tensor, beta: number): Tensor =>
 const power = (beta: number, count: Tensor): Tensor => count.mul(Math.log(beta)).exp();
 
 function make(method: Method, given: AdaptiveOptions): Optimizer<AdamState> {
-  const { name, defaults, keeps } = method;
+  const { name, defaults, moments } = method;
   checkOptions(name, given, [...always, ...method.options]);
   const usual = { weightDecay: 0, decoupled: false, decayVectors: true, rho: 0.9, rateDecay: 0, initial: 0 };
   const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
@@ -107,8 +107,8 @@ function make(method: Method, given: AdaptiveOptions): Optimizer<AdamState> {
       refuseComplex(name, params);
       return {
         step: zeros([], { dtype: "int32" }),
-        mean: keeps === "square" ? null : zerosOf(params),
-        square: keeps === "mean" ? null : treeMap((leaf) => fullLike(leaf, options.initial), params),
+        mean: moments === "square" ? null : zerosOf(params),
+        square: moments === "mean" ? null : treeMap((leaf) => fullLike(leaf, options.initial), params),
         ...(method.momentum === undefined ? {} : { product: tensor(1, { dtype: "float64" }) }),
       };
     },
@@ -142,8 +142,8 @@ function make(method: Method, given: AdaptiveOptions): Optimizer<AdamState> {
       };
       const after: AdamState = {
         step,
-        mean: keeps === "square" ? null : all((result) => result.mean),
-        square: keeps === "mean" ? null : all((result) => result.square),
+        mean: moments === "square" ? null : all((result) => result.mean),
+        square: moments === "mean" ? null : all((result) => result.square),
         ...(momentum === undefined ? {} : { product }),
       };
       return [updated, after];
@@ -158,7 +158,7 @@ export const adagrad = (options: Own<"epsilon" | "rateDecay" | "initial"> = {}):
       name: "adagrad",
       options: ["epsilon", "rateDecay", "initial"],
       defaults: { learningRate: 0.01, betas: [0, 0], epsilon: 1e-10 },
-      keeps: "square",
+      moments: "square",
       rule({ gradient, mean, square }, { count }, { epsilon, rateDecay }) {
         const sum = square.add(gradient.mul(gradient));
         const slower = count.sub(1).mul(rateDecay).add(1).reciprocal();
@@ -261,7 +261,7 @@ export const lion = (options: Own<"betas"> = {}): Optimizer<AdamState> =>
       name: "lion",
       options: ["betas"],
       defaults: { learningRate: 1e-4, betas: [0.9, 0.99], epsilon: 0, weightDecay: 1e-3 },
-      keeps: "mean",
+      moments: "mean",
       decay: "decoupled",
       rule: ({ gradient, mean, square }, _, { betas }) => ({
         mean: toward(mean, gradient, betas[1]),

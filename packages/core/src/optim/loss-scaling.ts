@@ -78,7 +78,7 @@ export function lossScaled<S>(optimizer: Optimizer<S>, options: LossScalingOptio
       );
       const fine = allFinite(grads);
       const [next, inner] = optimizer.update(params, divided, state.inner);
-      const kept = <T>(fresh: T, old: T): T => treeMap((a, b) => where(fine, a, b), fresh, old) as T;
+      const selected = <T>(fresh: T, old: T): T => treeMap((a, b) => where(fine, a, b), fresh, old) as T;
       const good = where(fine, state.good.add(1), 0);
       const grows = good.greaterEqual(interval);
       const scale = where(
@@ -88,9 +88,9 @@ export function lossScaled<S>(optimizer: Optimizer<S>, options: LossScalingOptio
         state.scale.mul(backoff).maximum(1),
       );
       return [
-        kept(next, params),
+        selected(next, params),
         {
-          inner: kept(inner, state.inner),
+          inner: selected(inner, state.inner),
           scale,
           good: where(grows, 0, good),
           skipped: state.skipped.add(fine.logicalNot().cast("int32")),

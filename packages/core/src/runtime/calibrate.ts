@@ -163,8 +163,8 @@ export function measureDevice(device: Device, options: { quick?: boolean; togeth
 
 /** The rates of a device, from disk where this machine was measured before. `fresh` measures again. */
 export function ratesOf(device: Device, options: { fresh?: boolean; quick?: boolean } = {}): Rates {
-  const known = options.fresh ? null : knownRates(device);
-  if (known !== null) return known;
+  const stored = options.fresh ? null : knownRates(device);
+  if (stored !== null) return stored;
   const rates = measureDevice(device, options);
   saveRates(device, rates);
   return rates;

@@ -300,9 +300,9 @@ export class Session {
 
   /** Whether a program neither runs long nor needs a compiler. */
   #isShort({ fn, key }: Pending): boolean {
-    const known = this.#compiled.peek(key);
-    if (known === undefined) return this.device.compilesAtOnce?.(fn, { eager: true }) ?? false;
-    return known.executable.isLong === false;
+    const cached = this.#compiled.peek(key);
+    if (cached === undefined) return this.device.compilesAtOnce?.(fn, { eager: true }) ?? false;
+    return cached.executable.isLong === false;
   }
 
   #turn: Promise<void> = Promise.resolve();

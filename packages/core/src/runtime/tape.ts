@@ -225,8 +225,8 @@ const recorded = new WeakMap<Device, Device>();
 export function taped(device: Device): Device {
   const out = tape();
   if (out === null) return device;
-  const known = recorded.get(device);
-  if (known !== undefined) return known;
+  const cached = recorded.get(device);
+  if (cached !== undefined) return cached;
   const made = record(device, out);
   recorded.set(device, made);
   recorded.set(made, made);

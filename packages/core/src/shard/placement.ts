@@ -26,8 +26,8 @@ export interface IndexBox {
 const boundsKeys = new WeakMap<readonly number[], string>();
 
 function boundsKey({ bounds }: DimensionSplit, parts: number): string {
-  const known = boundsKeys.get(bounds);
-  if (known !== undefined && bounds.length === parts + 1) return known;
+  const found = boundsKeys.get(bounds);
+  if (found !== undefined && bounds.length === parts + 1) return found;
   const ascend = bounds.every((bound, k) => k === 0 || bound >= bounds[k - 1]);
   if (bounds.length !== parts + 1 || bounds[0] !== 0 || !ascend)
     throw new WeftError(`placement: [${bounds}] are not the boundaries of ${parts} parts`);

@@ -41,9 +41,9 @@ function usersIn(order: readonly Node[]): Map<Node, Node[]> {
   const users = new Map<Node, Node[]>();
   for (const node of order)
     for (const input of node.inputs) {
-      const known = users.get(input);
-      if (known === undefined) users.set(input, [node]);
-      else known.push(node);
+      const found = users.get(input);
+      if (found === undefined) users.set(input, [node]);
+      else found.push(node);
     }
   return users;
 }

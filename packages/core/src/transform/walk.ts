@@ -190,8 +190,8 @@ export function closeOver(outputs: readonly Node[], params: readonly Node[]): Cl
   for (const node of order) if (stays.has(node)) map.set(node, copyNode(node, map));
   const outsideParams: Node[] = [];
   const use = (node: Node): Node => {
-    const known = map.get(node);
-    if (known !== undefined) return known;
+    const found = map.get(node);
+    if (found !== undefined) return found;
     if (inside.has(node)) return node;
     if (isBroadcast(node)) {
       const again = rebuildFrom(node, use);

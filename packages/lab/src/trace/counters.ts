@@ -108,8 +108,8 @@ export function copyBandwidths(view: DeviceView): CopyBandwidth[] {
       const times = new Float64Array(2 * n);
       const change = new Float64Array(2 * n);
       list.forEach((row, i) => {
-        const known = view.data.bandwidths.get(row);
-        const bandwidth = known !== undefined && Number.isFinite(known) ? known : 0;
+        const found = view.data.bandwidths.get(row);
+        const bandwidth = found !== undefined && Number.isFinite(found) ? found : 0;
         times[i] = device.ts[row];
         // Rounding inward leaves a copy within one microsecond with a duration of zero or less.
         times[n + i] = device.ts[row] + Math.max(1, device.dur[row]);

@@ -78,8 +78,8 @@ export class SqliteReport {
   }
 
   has(table: string, ...columns: string[]): boolean {
-    const known = this.columns.get(table);
-    if (known === undefined || !columns.every((column) => known.has(column))) return false;
+    const cached = this.columns.get(table);
+    if (cached === undefined || !columns.every((column) => cached.has(column))) return false;
     this.check(table);
     return true;
   }

@@ -54,8 +54,8 @@ class Registers {
   constant(value: number): number {
     // Minus zero is another number, and NaN is equal to nothing.
     const isShared = !Object.is(value, -0);
-    const known = isShared ? this.#constants.get(value) : undefined;
-    if (known !== undefined) return known;
+    const cached = isShared ? this.#constants.get(value) : undefined;
+    if (cached !== undefined) return cached;
     const made = this.add({ constant: value });
     if (isShared) this.#constants.set(value, made);
     return made;

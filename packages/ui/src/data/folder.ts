@@ -118,10 +118,10 @@ export class RunsFolder {
     const key = changeKey(place.folder);
     if (key.startsWith("-")) return; // no run.json
     seen.add(place.id);
-    const known = this.#entries.get(place.id);
+    const cached = this.#entries.get(place.id);
     const now = Date.now() / 1000;
-    const settled = known?.row?.state !== "running" || now - known.at < recheckSeconds;
-    if (known !== undefined && known.key === key && settled) return;
+    const settled = cached?.row?.state !== "running" || now - cached.at < recheckSeconds;
+    if (cached !== undefined && cached.key === key && settled) return;
     this.#entries.set(place.id, { place, key, row: readRow(place), at: now });
   }
 

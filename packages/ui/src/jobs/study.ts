@@ -53,12 +53,12 @@ function commandOf(study: Study, report: StudyReport): string | null {
 function cardsOf(findings: readonly Finding[], command: string | null): FindingCard[] {
   const cards = new Map<string, FindingCard>();
   for (const finding of findings) {
-    const known = cards.get(finding.id);
+    const found = cards.get(finding.id);
     const evidence = finding.evidence.map(({ rank, text }) => ({ rank, text: plainText(text.slice(0, 1000)) }));
-    if (known !== undefined) {
-      if (finding.devices !== undefined && !known.devices.includes(finding.devices))
-        known.devices.push(finding.devices);
-      known.evidence.push(...evidence.filter(({ text }) => !known.evidence.some((one) => one.text === text)));
+    if (found !== undefined) {
+      if (finding.devices !== undefined && !found.devices.includes(finding.devices))
+        found.devices.push(finding.devices);
+      found.evidence.push(...evidence.filter(({ text }) => !found.evidence.some((one) => one.text === text)));
       continue;
     }
     cards.set(finding.id, {

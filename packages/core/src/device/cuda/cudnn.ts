@@ -426,8 +426,8 @@ const handles = new WeakMap<CudaContext, CudnnHandle | null>();
 
 /** The handle of a context, of which convolutions and attention share one; null without cuDNN. */
 export function cudnnHandle(context: CudaContext): CudnnHandle | null {
-  const known = handles.get(context);
-  if (known !== undefined) return known;
+  const cached = handles.get(context);
+  if (cached !== undefined) return cached;
   const made = makeHandle(context);
   handles.set(context, made);
   return made;

@@ -86,8 +86,8 @@ const tried = new Map<Base, FoundLibrary | null>();
 
 /** Loads a library, newest of the known versions first; null where there is none. WEFT_CUDA_WITHOUT hides some by name. */
 export function findLibrary(base: Base): FoundLibrary | null {
-  const known = tried.get(base);
-  if (known !== undefined) return known;
+  const cached = tried.get(base);
+  if (cached !== undefined) return cached;
   const names = sonames[base].map((version) => (version === "" ? `lib${base}.so` : `lib${base}.so.${version}`));
   const hidden = (settings.cudaWithout.get() ?? "").split(",").includes(base);
   folders ??= searchFolders();

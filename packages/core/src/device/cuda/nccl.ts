@@ -95,8 +95,8 @@ export class NcclGroup implements ProcessGroup {
   /** The communicator of a list of ranks; all of them create it in the same collective. */
   #communicator(members: readonly number[]): number {
     const key = members.join(",");
-    const known = this.#communicators.get(key);
-    if (known !== undefined) return known;
+    const cached = this.#communicators.get(key);
+    if (cached !== undefined) return cached;
     const me = members.indexOf(this.rank);
     const id = new Uint8Array(ncclIdBytes);
     if (me === 0) this.#check("ncclGetUniqueId", this.nccl.ncclGetUniqueId(id));

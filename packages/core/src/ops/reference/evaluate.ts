@@ -91,8 +91,8 @@ interface EvaluationPlan {
 const plans = new WeakMap<GraphFn, EvaluationPlan>();
 
 function planOf(fn: GraphFn): EvaluationPlan {
-  const known = plans.get(fn);
-  if (known !== undefined) return known;
+  const cached = plans.get(fn);
+  if (cached !== undefined) return cached;
   const order = functionOrder(fn);
   order.forEach(checkExtents);
   const places = new Map<Node, number>();

@@ -52,12 +52,12 @@ const reduceTable: Record<ReduceFn, ReduceRow> = {
 /** Folds all elements that differ only along `axes` into one. */
 function fold<T>(x: Value, elements: ArrayLike<T>, axes: readonly number[], monoid: Monoid<T>): T[] {
   const shape = withoutAxes(x.shape, axes);
-  const kept = x.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
+  const remaining = x.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
   const sums = new Array<T>(shape.reduce((n, d) => n * d, 1)).fill(monoid.start);
   forEachIndex(x.shape, (index, linear) => {
     const target = linearIndex(
       shape,
-      kept.map((axis) => index[axis]),
+      remaining.map((axis) => index[axis]),
     );
     sums[target] = monoid.step(sums[target], elements[linear]);
   });
