@@ -131,5 +131,5 @@ export {
   type StudyResult,
   submitStudy,
 } from "./runner/index.js";
-export { columnsOf, studyTables, type Table, writeTables } from "./store/index.js";
+export { studyTables, type Table, tableColumns, writeTables } from "./store/index.js";
 export { type DiffRow, type MergeInput, parsePeaks, readTimeline } from "./trace/index.js";

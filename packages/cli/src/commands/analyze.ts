@@ -1,10 +1,10 @@
 // weft analyze: validity, scaling, findings and predictions of studies, with tables, charts and an HTML report.
 import {
-  columnsOf,
   query,
   type StudyReport,
   studyTables,
   type Table,
+  tableColumns,
   verdictExitCode,
   writeReport,
   writeTables,
@@ -90,7 +90,7 @@ function conclusionTables(reports: readonly StudyReport[]): Table[] {
   return [
     {
       name: "scaling",
-      columns: columnsOf(
+      columns: tableColumns(
         "study VARCHAR, devices INTEGER, ratio DOUBLE, valid BOOLEAN, verdict VARCHAR, work_ratio DOUBLE",
         "work_speedup DOUBLE, work_efficiency DOUBLE, class VARCHAR",
       ),
@@ -110,7 +110,7 @@ function conclusionTables(reports: readonly StudyReport[]): Table[] {
     },
     {
       name: "findings",
-      columns: columnsOf(
+      columns: tableColumns(
         "study VARCHAR, id VARCHAR, severity VARCHAR, run VARCHAR, devices INTEGER, cause VARCHAR",
         "fix VARCHAR",
       ),

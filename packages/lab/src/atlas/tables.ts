@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { ImportError, readCsvFile } from "../import/index.js";
-import { columnsOf, type Table } from "../store/index.js";
+import { type Table, tableColumns } from "../store/index.js";
 import type { Submission } from "./submissions.js";
 
 /** Submissions and runs as tables. */
@@ -10,7 +10,7 @@ export function submissionTables(submissions: readonly Submission[]): Table[] {
   return [
     {
       name: "submissions",
-      columns: columnsOf(
+      columns: tableColumns(
         "round VARCHAR, submitter VARCHAR, system VARCHAR, benchmark VARCHAR, accelerator VARCHAR",
         "devices INTEGER, devices_per_node INTEGER, global_batch DOUBLE, throughput DOUBLE",
         "minutes DOUBLE, runs INTEGER",
@@ -31,7 +31,7 @@ export function submissionTables(submissions: readonly Submission[]): Table[] {
     },
     {
       name: "submission_runs",
-      columns: columnsOf(
+      columns: tableColumns(
         "round VARCHAR, submitter VARCHAR, system VARCHAR, benchmark VARCHAR, file VARCHAR",
         "throughput DOUBLE, minutes DOUBLE, samples DOUBLE, success BOOLEAN",
       ),

@@ -1,3 +1,3 @@
 // Exports of the store.
 export { query, writeTables } from "./duckdb.js";
-export { columnsOf, studyTables, type Table } from "./tables.js";
+export { studyTables, type Table, tableColumns } from "./tables.js";

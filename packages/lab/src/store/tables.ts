@@ -13,7 +13,7 @@ export interface Table {
 }
 
 /** Columns as SQL writes them: "study VARCHAR, devices INTEGER". */
-export const columnsOf = (...definitions: readonly string[]): Table["columns"] =>
+export const tableColumns = (...definitions: readonly string[]): Table["columns"] =>
   definitions.flatMap((text) => text.split(", ").map((column) => column.split(" ") as [string, ColumnType]));
 
 /** The rows of every run, with the names of its study and the run in front. */
@@ -42,7 +42,7 @@ export function studyTables(studies: readonly Study[]): Table[] {
   return [
     {
       name: "runs",
-      columns: columnsOf(
+      columns: tableColumns(
         "study VARCHAR, run VARCHAR, devices INTEGER, nodes INTEGER, repeat INTEGER, status VARCHAR",
         "exit_code INTEGER, seconds DOUBLE, started_at DOUBLE",
       ),
@@ -50,7 +50,7 @@ export function studyTables(studies: readonly Study[]): Table[] {
     },
     {
       name: "epochs",
-      columns: columnsOf(
+      columns: tableColumns(
         "study VARCHAR, run VARCHAR, rank INTEGER, epoch INTEGER, seconds DOUBLE, train_loss DOUBLE",
         "val_loss DOUBLE, val_accuracy DOUBLE, samples DOUBLE, steps INTEGER, line INTEGER",
       ),
@@ -70,7 +70,7 @@ export function studyTables(studies: readonly Study[]): Table[] {
     },
     {
       name: "steps",
-      columns: columnsOf(
+      columns: tableColumns(
         "study VARCHAR, run VARCHAR, rank INTEGER, epoch INTEGER, step INTEGER, start_us DOUBLE",
         "duration_us DOUBLE, data_wait_us DOUBLE, comm_us DOUBLE, exposed_comm_us DOUBLE, samples DOUBLE",
         "loss DOUBLE, weight INTEGER",
@@ -84,7 +84,7 @@ export function studyTables(studies: readonly Study[]): Table[] {
     },
     {
       name: "samples",
-      columns: columnsOf(
+      columns: tableColumns(
         "study VARCHAR, run VARCHAR, t DOUBLE, cpu_percent DOUBLE, run_queue DOUBLE",
         "memory_used_bytes DOUBLE, device INTEGER, device_utilization_percent DOUBLE",
         "device_memory_used_bytes DOUBLE, power_watts DOUBLE",
@@ -93,7 +93,7 @@ export function studyTables(studies: readonly Study[]): Table[] {
     },
     {
       name: "facts",
-      columns: columnsOf("study VARCHAR, run VARCHAR, rank INTEGER, key VARCHAR, value VARCHAR"),
+      columns: tableColumns("study VARCHAR, run VARCHAR, rank INTEGER, key VARCHAR, value VARCHAR"),
       rows: ofRuns(studies, factRows),
     },
   ];
