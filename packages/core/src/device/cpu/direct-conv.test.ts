@@ -35,6 +35,11 @@ const packed: Case[] = [
   { groups: 1, each: [5, 3], size: [6, 5], kernel: [3, 3], padding: 1 },
   { groups: 2, each: [16, 17], size: [5, 4], kernel: [2, 2] },
   { groups: 1, each: [3, 18], size: [6, 7], kernel: [1, 1] },
+  { groups: 1, each: [16, 32], size: [8, 11], kernel: [4, 4], stride: 2, padding: 1 },
+  { groups: 1, each: [3, 8], size: [9, 10], kernel: [7, 5], stride: 2, padding: 3 },
+  { groups: 1, each: [8, 5], size: [7, 9], kernel: [2, 2], stride: 3, padding: 1 },
+  { groups: 1, each: [20, 7], size: [5, 6], kernel: [1, 1], stride: 2 },
+  { groups: 1, each: [7, 48], size: [4, 19], kernel: [2, 3], padding: 2 },
 ];
 const casesOf = { float32: [...grouped, ...packed], float64: grouped, bfloat16: packed };
 const batch = 2;
