@@ -375,17 +375,23 @@ W_V W_NAME(double)(W_V x, W_V y) { return W_NAME(W_CALLED(_v))(x, y); }
 W_ENTRY W_F W_NAME(float)(W_F x) W_SYMBOL(W_FLOATS, "v", "_f");
 W_F W_NAME(float)(W_F x) {
 #if defined(W_QUARTERS) && defined(__FMA__)
-  W_P wide = ~((W_F)((W_P)x & INT32_MAX) < W_WIDE_F);
+  W_P wide = ~((W_F)((W_P)x & INT32_MAX) < W_WIDE_F), zero = x == 0.0f; /* sin(-0) is -0 */
   int32_t any = 0;
   for (int i = 0; i < 2 * W_LANES; i++) any |= wide[i];
-  if (!any) {
-    W_P zero = x == 0.0f; /* sin(-0) is -0 */
-    return W_QUARTERS ? W_NAME(turn_f)(x) : (W_F)(((W_P)x & zero) | ((W_P)W_NAME(turn_f)(x) & ~zero));
+  W_P y = (W_P)W_NAME(turn_f)(x);
+  if (!W_QUARTERS) y = ((W_P)x & zero) | (y & ~zero);
+  if (any) {
+    /* A number does not depend on its neighbors: only those that are wide are computed in double precision. */
+    W_NAME(parts) a = {x};
+    for (int i = 0; i < 2; i++) a.part[i] = W_NARROW(W_NAME(W_CALLED(_v))(W_WIDEN(a.part[i])));
+    y = ((W_P)a.whole & wide) | (y & ~wide);
   }
-#endif
+  return (W_F)y;
+#else
   W_NAME(parts) a = {x};
   for (int i = 0; i < 2; i++) a.part[i] = W_NARROW(W_NAME(W_CALLED(_v))(W_WIDEN(a.part[i])));
   return a.whole;
+#endif
 }
 W_ENTRY W_V W_NAME(double)(W_V x) W_SYMBOL(W_LANES, "v", "_d");
 W_V W_NAME(double)(W_V x) { return W_NAME(W_CALLED(_v))(x); }
