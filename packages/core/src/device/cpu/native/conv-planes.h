@@ -1,6 +1,6 @@
-// Convolutions with few channels per group, channels first: a vector is several pixels of a row. Part of conv-typed.c. The planes of a group
-// are copied with zeros around them, the places of a row in the order of their remainders by the stride, so that the windows of neighboring pixels are neighbors. Sums of
-// several rows stay in registers; every vector of the copy is read once for all taps of a column.
+// Convolutions with few channels per group, channels first: a vector is several pixels of a row. Part of conv-typed.c. The planes of a
+// group are copied with zeros around them, the places of a row in the order of their remainders by the stride, so that the windows of
+// neighboring pixels are neighbors. Sums of several rows stay in registers; every vector of the copy is read once for all taps of a column.
 #pragma once
 
 /* A plane with zeros around it. "shift" is the place of its first element; a row has "phases" parts of "each" elements. */
