@@ -59,8 +59,7 @@ W_CALL double w_atan2_d(double a, double b) { return atan2(a, b); }
   }                                                                                                                    \
   /* The quotient rounded down, from the exact remainder. */                                                           \
   W_INLINE T w_floordiv_##s(T a, T b) {                                                                                \
-    T r = W_FMOD_##s(a, b)                                                                                             \
-    , q = (a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0), w = floor##F(q);                                       \
+    T r = W_FMOD_##s(a, b), q = (a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0), w = floor##F(q);                 \
     T whole = q == 0 ? copysign##F((T)0, a / b) : q - w > (T)0.5 ? w + 1 : w;                                          \
     return b == 0 ? a / b : whole;                                                                                     \
   }

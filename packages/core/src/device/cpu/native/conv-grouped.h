@@ -130,7 +130,7 @@ ALWAYS void TYPED(line_tile)(const TYPED(geometry) * g, const T* x, const T* w, 
       }
     }
   }
-  UNROLL for (int p = 0; p < pixels; p++) *(TYPED(vec)*)(y + p * c) = sums[p];
+  UNROLL for (int p = 0; p < pixels; p++) * (TYPED(vec)*)(y + p * c) = sums[p];
 }
 /* All vectors of "pixels" neighbors. */
 #define LINE_TILES(pixels, k)                                                                                          \

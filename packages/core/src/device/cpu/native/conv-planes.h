@@ -6,7 +6,7 @@
 /* A plane with zeros around it. "shift" is the place of its first element; a row has "phases" parts of "each" elements. */
 typedef struct {
   long from[3], to[3], size[3], shift[3], stride[3], phases, each, pitch;
-  long parts, plane; /* planes that a result reads, and the elements of a copy of one */
+  long parts, plane;  /* planes that a result reads, and the elements of a copy of one */
   const long* places; /* where each tap of a row begins in a row of the copy */
 } TYPED(padded);
 static TYPED(padded) TYPED(padded_of)(const wc_shape* s) {
@@ -135,8 +135,7 @@ ALWAYS void TYPED(plane_taps)(const wc_shape* s, const TYPED(padded) * pad, cons
 static void TYPED(all_taps)(const wc_shape* s, const TYPED(padded) * pad, const T* copy, const T* y, long pitch,
                             T* taps) {
   TYPED(lane_bits) mask;
-  for (long i = 0; i < LANES; i++)
-    mask[i] = -(pad->to[2] < LANES ? i < pad->to[2] : i >= LANES - pad->to[2] % LANES);
+  for (long i = 0; i < LANES; i++) mask[i] = -(pad->to[2] < LANES ? i < pad->to[2] : i >= LANES - pad->to[2] % LANES);
   for (long k0 = 0; k0 < s->k[0]; k0++)
     for (long k1 = 0; k1 < s->k[1]; k1++) {
       const T* from = copy + (k0 * s->dilation[0] * pad->size[1] + k1 * s->dilation[1]) * pad->pitch;

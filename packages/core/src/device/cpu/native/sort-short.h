@@ -24,7 +24,7 @@
 static void sort_lanes_packed(int64_t* items, long n) {
 #define CHANGE(i, j)                                                                                                   \
   do {                                                                                                                 \
-    int64_t *restrict a = items + (i) * SHORT_LANES, *restrict b = items + (j) * SHORT_LANES;                          \
+    int64_t* restrict a = items + (i) * SHORT_LANES, * restrict b = items + (j) * SHORT_LANES;                         \
     for (int l = 0; l < SHORT_LANES; l++) {                                                                            \
       const int64_t x = a[l], y = b[l];                                                                                \
       a[l] = x < y ? x : y;                                                                                            \
@@ -38,8 +38,8 @@ static void sort_lanes_packed(int64_t* items, long n) {
 static void sort_lanes(int64_t* keys, int64_t* at, long n) {
 #define CHANGE(i, j)                                                                                                   \
   do {                                                                                                                 \
-    int64_t *restrict a = keys + (i) * SHORT_LANES, *restrict b = keys + (j) * SHORT_LANES;                            \
-    int64_t *restrict s = at + (i) * SHORT_LANES, *restrict t = at + (j) * SHORT_LANES;                                \
+    int64_t* restrict a = keys + (i) * SHORT_LANES, * restrict b = keys + (j) * SHORT_LANES;                           \
+    int64_t* restrict s = at + (i) * SHORT_LANES, * restrict t = at + (j) * SHORT_LANES;                               \
     for (int l = 0; l < SHORT_LANES; l++) {                                                                            \
       const int64_t x = a[l], y = b[l], u = s[l], v = t[l];                                                            \
       const int64_t swap = (x > y) | ((x == y) & (u > v)) ? -1 : 0, d = (x ^ y) & swap, e = (u ^ v) & swap;            \
