@@ -430,3 +430,47 @@ test("gathers at positions that are computed from positions are views", { skip }
     assert.deepEqual(result, expected, `${k}`);
   });
 });
+
+test("copies whose axes are joined and then moved", { skip }, async () => {
+  weft.setDevice("cpu");
+  for (const [a, b, c] of [
+    [50, 20, 24],
+    [3, 16, 5],
+    [17, 32, 33],
+    [4, 2, 64],
+  ]) {
+    const values = Array.from({ length: a * b * c }, (_, i) => numberAt(i));
+    const f = weft.jit((x: Tensor) => [
+      x
+        .permute([1, 0, 2])
+        .reshape([a * b, c])
+        .transpose()
+        .add(0),
+      x
+        .permute([2, 0, 1])
+        .reshape([c * a, b])
+        .transpose()
+        .mul(2),
+      x
+        .permute([1, 2, 0])
+        .reshape([b, c * a])
+        .transpose()
+        .reshape([c, a * b])
+        .add(1),
+    ]);
+    const results = await Promise.all(f(make([a, b, c], "float32", values)).map(numbers));
+    const at = (i: number, j: number, k: number): number => values[(i * b + j) * c + k];
+    const expected = [
+      (q: number) => at(q % a, Math.floor(q / a) % b, Math.floor(q / a / b)),
+      (q: number) => 2 * at(q % a, Math.floor(q / a / c), Math.floor(q / a) % c),
+      (q: number) => 1 + at(Math.floor(q / b) % a, q % b, Math.floor(q / b / a)),
+    ];
+    results.forEach((result, k) => {
+      assert.deepEqual(
+        result,
+        Array.from(values, (_, q) => expected[k](q)),
+        `${a} x ${b} x ${c}, ${k}`,
+      );
+    });
+  }
+});
