@@ -24,6 +24,7 @@ import { splitPoints, unsplitGuards } from "./guards.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { withPhases } from "./phases.js";
 import { type CValue, computeType } from "./scalar.js";
+import { withSplitAxes } from "./split-axes.js";
 import { word } from "./text.js";
 
 /** Rows longer than this are summed in double precision. */
@@ -410,8 +411,9 @@ function innerLoops(
  * A kernel as the body of `void name(void* const* p, long lo, long hi)`. `inRows`: units must be rows in their order, as an epilogue's
  * are.
  */
-export function emitKernel(kernel: LoopKernel, inRows = false): EmittedKernel {
+export function emitKernel(given: LoopKernel, inRows = false): EmittedKernel {
   EmitScope.reset();
+  const kernel = inRows ? given : withSplitAxes(given);
   if (kernel.kind === "rows" && !inRows) {
     for (const emit of [emitKept, emitJoined, emitTilesC, emitNarrowC]) {
       const special = emit(kernel);

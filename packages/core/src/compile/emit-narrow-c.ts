@@ -1,10 +1,11 @@
 // Reductions of many short rows in C: a block of rows is copied transposed, so that a vector holds one element of several rows. Vectors
-// along a short row would be partly empty, and joining their lanes at its end would cost more than the row.
+// along a short row would be partly empty, and joining their lanes at its end would cost more than the row. Rows that overlap, such as
+// windows, lie next to each other already: they are read where they are.
 import { isExpensive } from "../cost/index.js";
 import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope } from "./body.js";
 import { chooseStash, initial, isArg, linearAddress, loadsUnder, mentionsAny, unpackIndex } from "./emit-common.js";
-import type { KExpr, LoopKernel, Reduction, Store } from "./kernel.js";
+import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { computeType, storageType, storeText, wrapText } from "./scalar.js";
 import type { Tally } from "./tally.js";
 
@@ -12,6 +13,8 @@ type Load = Extract<KExpr, { kind: "load" }>;
 
 /** Rows of whole vectors are as good by themselves from `whole` elements on, others from `length`. */
 const narrow = { length: 64, whole: 48, rows: 256 };
+/** Overlapping rows whose elements are apart in memory are never good by themselves. */
+const longest = 512;
 /** Bytes of all tiles of a block of rows: most of the first-level cache. */
 const tileBytes = 32 << 10;
 const rowCounts = [64, 32, 16];
@@ -30,6 +33,8 @@ interface NarrowPlan {
   /** Rows of a block. */
   rows: number;
   tiles: Tile[];
+  /** The variable along which rows lie next to each other; blocks end with it. Null where all operands are copied. */
+  along: LoopVariable | null;
 }
 
 /** Values of rows: each is kept in an array, one element per row of the block. */
@@ -57,11 +62,15 @@ function narrowPlan(kernel: LoopKernel): NarrowPlan | null {
   const units = numel(outer.map((v) => v.size));
   if (variable === undefined || others.length + columnSums.length > 0 || reductions.length === 0) return null;
   const length = variable.size;
-  if (length < 2 || length >= (length % vectorLanes === 0 ? narrow.whole : narrow.length)) return null;
+  const isShort = length < (length % vectorLanes === 0 ? narrow.whole : narrow.length);
+  if (length < 2 || length > longest) return null;
   if (units < narrow.rows || reductions.some((r) => isArg(r) || isComplex(r.argument.dtype))) return null;
   const names = new Set([variable.name]);
   const outside = new Set(outer.map((v) => v.name));
   const linear = linearAddress([...outer, ...inner]).key;
+  const last = outer.at(-1);
+  let overlaps = false;
+  let isApart = true;
   const tiles: Tile[] = [];
   const add = (dtype: DType): Tile => {
     const tile: Tile = { name: `q${tiles.length}`, dtype, loads: [], store: null };
@@ -72,11 +81,22 @@ function narrowPlan(kernel: LoopKernel): NarrowPlan | null {
     if (load.guard !== null || load.dynamic.length > 0 || isComplex(load.dtype)) return null;
     // A number of the row, or one of the column, is read as it is.
     if (!mentionsAny(load.address, names) || !mentionsAny(load.address, outside)) continue;
-    if (load.address.key !== linear) return null;
-    const known = tiles.find(({ loads }) => loads.some(({ buffer }) => buffer === load.buffer));
+    if (load.address.key !== linear) {
+      const [step, stride] = [load.address.stride(variable.name), last && load.address.stride(last.name)];
+      if (step === null || stride === undefined || stride === null || stride < 0) return null;
+      overlaps ||= stride > 0;
+      isApart &&= stride < 2 && (stride === 0 || step > 1);
+      if (stride < 2) continue;
+      if (step !== 1) return null;
+    } else isApart = false;
+    const known = tiles.find(({ loads }) =>
+      loads.some((l) => l.buffer === load.buffer && l.address.equals(load.address)),
+    );
     (known ?? add(load.dtype)).loads.push(load);
   }
-  if (tiles.length === 0) return null;
+  const along = overlaps && last !== undefined && last.size >= rowCounts[0] ? last : null;
+  if (along === null && (overlaps || tiles.length === 0)) return null;
+  if (!isShort && (along === null || !isApart)) return null;
   for (const store of stores) {
     const { dtype } = buffers[store.buffer];
     if (isComplex(dtype)) return null;
@@ -86,7 +106,7 @@ function narrowPlan(kernel: LoopKernel): NarrowPlan | null {
   }
   const bytes = tiles.reduce((sum, { dtype }) => sum + length * bytesOf(dtype), 0);
   const rows = rowCounts.find((n) => n * bytes <= tileBytes);
-  return rows === undefined ? null : { length, units, rows, tiles };
+  return rows === undefined ? null : { length, units, rows, tiles, along };
 }
 
 const isFloat = (dtype: DType): boolean => kindOf(dtype) === "float";
@@ -103,7 +123,7 @@ function update(r: Reduction, value: string): string {
 export function emitNarrowC(kernel: LoopKernel): { text: string; units: number; tally: Tally } | null {
   const plan = narrowPlan(kernel);
   if (plan === null) return null;
-  const { length, units, rows, tiles } = plan;
+  const { length, units, rows, tiles, along } = plan;
   const { outer, inner } = kernel;
   const [{ name: variable }] = inner;
   const names = new Set([variable]);
@@ -127,7 +147,8 @@ export function emitNarrowC(kernel: LoopKernel): { text: string; units: number; 
   const declared: string[] = [];
   let known = 0;
   const body: string[] = [];
-  const index = [`const long u = u_ + r_; (void)u;`, ...unpackIndex(outer, "u")];
+  const own = along === null ? unpackIndex(outer, "u") : [`const long ${along.name} = f_ + r_; (void)${along.name};`];
+  const index = ["const long u = u_ + r_; (void)u;", ...own];
   const restored = (count: number): string[] => [
     ...finished.map((r) => `const ${computeType[r.argument.dtype]} r${r.slot} = a${r.slot}[r_]; (void)r${r.slot};`),
     ...row.names.slice(0, count).map(({ type, name }) => `const ${type} ${name} = m${name}[r_]; (void)${name};`),
@@ -181,7 +202,7 @@ export function emitNarrowC(kernel: LoopKernel): { text: string; units: number; 
     body.push(
       `    for (long ${variable} = 0; ${variable} < ${length}; ${variable}++) {`,
       '      _Pragma("omp simd")',
-      `      for (long r_ = 0; r_ < ${rows}; r_++) {`,
+      `      for (long r_ = 0; r_ < ${along === null ? rows : "count"}; r_++) {`,
       ...[...index, ...restored(known)].map((l) => `        ${l}`),
       ...element.lines,
       "      }",
@@ -200,26 +221,38 @@ export function emitNarrowC(kernel: LoopKernel): { text: string; units: number; 
     return storeText(`p${s.buffer}`, s.address.print(), kernel.buffers[s.buffer].dtype, value);
   });
   rowLoop(writes);
-  const blocks = Math.ceil(units / rows);
+  const perLine = along === null ? 0 : Math.ceil(along.size / rows);
+  const blocks = along === null ? Math.ceil(units / rows) : (units / along.size) * perLine;
+  const block =
+    along === null
+      ? [`const long u_ = b_ * ${rows}, count = ${units} - u_ < ${rows} ? ${units} - u_ : ${rows};`]
+      : [
+          `const long f_ = b_ % ${perLine} * ${rows}, o_ = b_ / ${perLine}, u_ = o_ * ${along.size} + f_; (void)u_;`,
+          `const long count = ${along.size} - f_ < ${rows} ? ${along.size} - f_ : ${rows};`,
+          ...unpackIndex(outer.slice(0, -1), "o_"),
+        ];
   printer.tally.add("simple", tiles.length * kernel.size);
   const text = [
     ...printer.pointers().map((l) => `  ${l}`),
     ...top.lines,
     "  for (long b_ = lo; b_ < hi; b_++) {",
-    `    const long u_ = b_ * ${rows}, count = ${units} - u_ < ${rows} ? ${units} - u_ : ${rows};`,
+    ...block.map((l) => `    ${l}`),
     ...tiles.map(
       ({ name, dtype }) => `    ${storageType[dtype]} ${name}[${length * rows}] __attribute__((aligned(64)));`,
     ),
     ...stashes.map(({ name, type }) => `    ${type} ${name}[${length * rows}] __attribute__((aligned(64)));`),
     ...declared.map((l) => `    ${l}`),
-    ...tiles.flatMap(({ name, dtype, loads }) =>
-      loads
-        .slice(0, 1)
-        .map(
-          ({ buffer }) =>
-            `    w_transpose_${bytesOf(dtype)}(p${buffer} + u_ * ${length}, ${length}, ${name}, ${rows}, count, ${length});`,
-        ),
-    ),
+    ...tiles.flatMap(({ name, dtype, loads }) => {
+      const [load] = loads;
+      if (load === undefined) return [];
+      const copy = (from: string, stride: number): string =>
+        `w_transpose_${bytesOf(dtype)}(p${load.buffer} + ${from}, ${stride}, ${name}, ${rows}, count, ${length});`;
+      if (along === null || load.address.key === linearAddress([...outer, ...inner]).key)
+        return [`    ${copy(`u_ * ${length}`, length)}`];
+      // Inside the braces, the variables have their values at the first element of the block.
+      const first = `const long ${along.name} = f_, ${variable} = 0; (void)${along.name}; (void)${variable};`;
+      return [`    { ${first} ${copy(`(${load.address.print()})`, load.address.stride(along.name) ?? 0)} }`];
+    }),
     ...body,
     // All reads before all writes: a result may alias an operand.
     ...elementStores.map(({ name, store }) => {

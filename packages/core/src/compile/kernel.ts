@@ -13,6 +13,7 @@ import {
   type UnaryFn,
 } from "../graph/index.js";
 import { numbering } from "../ops/index.js";
+import { affineIndex } from "./affine.js";
 import { isReduction, reductionOperand } from "./fuse-rules.js";
 import type { Fusion, FusionGroup } from "./fusion-group.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
@@ -339,6 +340,10 @@ class KernelBuilder {
     const width = indices.shape.length - batch;
     const at = [...index.slice(0, batch), ...index.slice(axis, axis + width)];
     const position = this.value(indices, at, guard);
+    const known = affineIndex(position);
+    const [low, high] = known?.range() ?? [-1, -1];
+    if (known !== null && low >= 0 && high < size)
+      return this.value(x, [...index.slice(0, axis), known, ...index.slice(axis + width)], guard);
     const name = `g${position.id}_${size}`;
     this.#pooled(name, { kind: "dynamic", name, size, args: [position], dtype: "int32" });
     const source = [...index.slice(0, axis), Ix.variable(name, size), ...index.slice(axis + width)];

@@ -9,8 +9,10 @@ const maxExpressions = 400;
 const minIterations = 8;
 
 type Indexed = Extract<KExpr, { kind: "load" | "index" | "inRange" | "random" }>;
-const indexOf = (expr: Indexed): Ix => (expr.kind === "load" ? expr.address : expr.ix);
-const isIndexed = (expr: KExpr): expr is Indexed => "ix" in expr || expr.kind === "load";
+/** The index or address of an expression. */
+export const indexOf = (expr: Indexed): Ix => (expr.kind === "load" ? expr.address : expr.ix);
+/** Whether an expression has an index or address. */
+export const isIndexed = (expr: KExpr): expr is Indexed => "ix" in expr || expr.kind === "load";
 
 const partsOf = (expr: KExpr): KExpr[] => [
   ...("args" in expr ? expr.args : []),
@@ -18,7 +20,8 @@ const partsOf = (expr: KExpr): KExpr[] => [
   ...(expr.kind === "load" && expr.guard !== null ? [expr.guard] : []),
 ];
 
-function expressionsOf(stores: readonly Store[]): Map<number, KExpr> {
+/** Every expression below stores, by its number. */
+export function expressionsOf(stores: readonly Store[]): Map<number, KExpr> {
   const found = new Map<number, KExpr>();
   const stack = stores.map((s) => s.value);
   while (stack.length > 0) {

@@ -10,15 +10,14 @@ import {
   showValue,
   WeftError,
 } from "../graph/index.js";
+import { build } from "../ops/index.js";
 import { perAxis } from "./conv.js";
 import { checkArguments, nodeOf, type TensorLike, wrap } from "./convert.js";
 import { iinfo } from "./dtypes.js";
 import { bitwiseNot } from "./elementwise.js";
-import { take } from "./indexing.js";
 import { cast } from "./math.js";
 import { pad } from "./padding.js";
 import { max, min, prod, sum } from "./reduce.js";
-import { reshape } from "./shape.js";
 import type { Tensor } from "./tensor.js";
 
 /** Options of {@link slidingWindow}. @inline */
@@ -49,11 +48,9 @@ export function slidingWindow(x: TensorLike, size: readonly number[], options: S
     );
   size.forEach((n, i) => {
     const count = Math.floor((t.shape[lead + i] - n) / strides[i]) + 1;
-    const starts = range(count).flatMap((at) => range(n).map((k) => at * strides[i] + k));
-    const picked = take(t, starts, lead + i);
-    // [..., count * n, ...] -> [..., count, ..., n]: the elements of a window become the last axis.
-    const shape = picked.shape;
-    const apart = reshape(picked, [...shape.slice(0, lead + i), count, n, ...shape.slice(lead + i + 1)]);
+    // Positions instead of numbers: compilers turn the gather into a view.
+    const [row, column] = [0, 1].map((axis) => build.iota([count, n], axis, "int32"));
+    const apart = wrap(build.gather(t.node, build.add(build.scale(row, strides[i]), column), lead + i, 0));
     const order = range(apart.rank).filter((axis) => axis !== lead + i + 1);
     t = apart.permute([...order, lead + i + 1]);
   });

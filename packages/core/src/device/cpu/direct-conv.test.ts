@@ -26,8 +26,15 @@ const grouped: Case[] = [
   { groups: 16, each: [2, 2], size: [7, 8], kernel: [3, 3], padding: 1 },
   { groups: 32, each: [2, 1], size: [9, 6], kernel: [2, 3], stride: 2 },
   { groups: 8, each: [4, 2], size: [3, 5], kernel: [3, 5], padding: 4 },
+  { groups: 19, each: [1, 1], size: [13, 37], kernel: [7, 7], padding: 3 },
+  { groups: 16, each: [1, 1], size: [10, 14], kernel: [3, 5], padding: 2 },
+  { groups: 34, each: [1, 1], size: [9, 20], kernel: [3, 3], stride: 2, padding: 1 },
+  { groups: 16, each: [1, 1], size: [11, 41], kernel: [2, 9], stride: 3, padding: 2, dilation: 2 },
+  { groups: 16, each: [1, 1], size: [3, 4], kernel: [7, 7], padding: 3 },
 ];
 const packed: Case[] = [
+  { groups: 1, each: [3, 5], size: [6, 21], kernel: [3, 2], padding: 1 },
+  { groups: 1, each: [1, 1], size: [9, 18], kernel: [5, 5], padding: 2 },
   { groups: 1, each: [16, 33], size: [9, 11], kernel: [3, 3], padding: 1 },
   { groups: 1, each: [48, 16], size: [7, 8], kernel: [3, 2], padding: 2, dilation: 2 },
   { groups: 1, each: [32, 50], size: [8, 9], kernel: [3, 3], stride: 2, padding: 1 },
@@ -35,8 +42,13 @@ const packed: Case[] = [
   { groups: 1, each: [5, 3], size: [6, 5], kernel: [3, 3], padding: 1 },
   { groups: 2, each: [16, 17], size: [5, 4], kernel: [2, 2] },
   { groups: 1, each: [3, 18], size: [6, 7], kernel: [1, 1] },
+  { groups: 1, each: [16, 32], size: [8, 11], kernel: [4, 4], stride: 2, padding: 1 },
+  { groups: 1, each: [3, 8], size: [9, 10], kernel: [7, 5], stride: 2, padding: 3 },
+  { groups: 1, each: [8, 5], size: [7, 9], kernel: [2, 2], stride: 3, padding: 1 },
+  { groups: 1, each: [20, 7], size: [5, 6], kernel: [1, 1], stride: 2 },
+  { groups: 1, each: [7, 48], size: [4, 19], kernel: [2, 3], padding: 2 },
 ];
-const casesOf = { float32: [...grouped, ...packed], float64: grouped, bfloat16: packed };
+const casesOf = { float32: [...grouped, ...packed], float64: grouped, bfloat16: [...grouped, ...packed] };
 const batch = 2;
 const numberAt = (i: number): number => ((i * 7919) % 13) - 6;
 const filled = (n: number, from: number): number[] => Array.from({ length: n }, (_, i) => numberAt(i + from));

@@ -44,13 +44,20 @@ const linalgUnits = (): string[] => [
 /** Functions of the prelude that have vector forms. Some functions of floats need none: compilers vectorize them. */
 const vectorFunctions: { names: string[]; operands: number; suffixes: string }[] = [
   { names: ["exp", "log", "tanh", "expm1", "log1p", "atan"], operands: 1, suffixes: "d" },
-  { names: ["sin", "cos", "tan", "asin", "acos", "sinh", "cosh"], operands: 1, suffixes: "[df]" },
-  { names: ["pow"], operands: 2, suffixes: "f" },
+  {
+    names: ["sin", "cos", "tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"],
+    operands: 1,
+    suffixes: "[df]",
+  },
+  { names: ["atan2"], operands: 2, suffixes: "[df]" },
+  { names: ["pow", "fmod"], operands: 2, suffixes: "f" },
 ];
 /** The cosine is the sine one quarter turn later. */
 const quarterTurns: Record<string, number> = { sin: 0, cos: 1 };
 const callable = vectorFunctions.map(({ names, suffixes }) => `(?:${names.join("|")})_${suffixes}`);
-const vectorCalls = new RegExp(`\\bw_(?:${callable.join("|")}|c[a-z0-9]+_[df]|(?:widened|narrowed)_h)\\(`);
+/** Functions of the prelude that call one of them. */
+const callers = ["c[a-z0-9]+_[df]", "(?:widened|narrowed)_h", "(?:mod|floordiv)_f"];
+const vectorCalls = new RegExp(`\\bw_(?:${[...callable, ...callers].join("|")})\\(`);
 
 /** Whether C text may call a function that has vector forms: by name, or through a complex function. */
 export const callsVectorMath = (text: string): boolean => vectorCalls.test(text);
@@ -65,17 +72,19 @@ const instructionSets = [
 
 /** One unit per function, so that a linker takes only those that a program calls. */
 export const vectorMathUnits = (): string[] => [
-  ...vectorFunctions.flatMap(({ names, operands }) => names.map((name) => vectorMathUnit(name, operands))),
+  ...vectorFunctions.flatMap(({ names, operands, suffixes }) =>
+    names.map((name) => vectorMathUnit(name, operands, suffixes.includes("d"))),
+  ),
   nativeSource("cpu/native/vector-half.c"),
 ];
 
-function vectorMathUnit(name: string, operands: number): string {
+function vectorMathUnit(name: string, operands: number, doubles: boolean): string {
   const forms = instructionSets.map(
     ({ tag, lanes, present }) =>
       `#if ${present}\n#define W_TAG ${tag}\n#define W_LANES ${lanes}\n${nativeSource("cpu/native/vector-math.c")}#endif\n`,
   );
   const quarters = quarterTurns[name] === undefined ? "" : `#define W_QUARTERS ${quarterTurns[name]}\n`;
-  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n${quarters}${forms.join("")}`;
+  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n#define W_DOUBLES ${Number(doubles)}\n${quarters}${forms.join("")}`;
 }
 
 /** Element types of typed units, their sizes, and the suffixes of their functions. */

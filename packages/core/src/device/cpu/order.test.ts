@@ -51,6 +51,33 @@ for (const [dtype, draw] of Object.entries(draws))
     }
   });
 
+test("many short rows are sorted side by side", { skip }, () => {
+  weft.setDevice("cpu");
+  for (const [dtype, draw] of Object.entries(draws))
+    for (const [rows, n] of [
+      [4, 1],
+      [9, 2],
+      [17, 31],
+      [5, 256],
+    ]) {
+      // Few distinct numbers: equal ones keep their order.
+      const few = Array.from({ length: 5 }, draw);
+      const drawn = Array.from({ length: rows * n }, () => (random() < 0.5 ? few[Math.floor(random() * 5)] : draw()));
+      const t = weft.tensor(drawn as number[], { shape: [rows, n], dtype: dtype as "float32" });
+      const values = [...t.dataSync()];
+      const expected = (descending: boolean): number[] =>
+        Array.from({ length: rows }, (_, r) => orderOf(values.slice(r * n, r * n + n), descending)).flat();
+      for (const descending of [false, true])
+        assert.deepEqual([...weft.argsort(t, -1, { descending }).dataSync()], expected(descending), `${dtype} ${n}`);
+      const middle = Math.floor(n / 2);
+      assert.deepEqual(
+        [...weft.argsort(t).index(":", middle).dataSync()],
+        expected(false).filter((_, i) => i % n === middle),
+        `the middle of ${dtype} ${n}`,
+      );
+    }
+});
+
 test("running sums along every axis, in both directions", { skip }, () => {
   weft.setDevice("cpu");
   for (const shape of [

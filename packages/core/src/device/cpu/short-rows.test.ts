@@ -353,3 +353,124 @@ test("places of extremes of columns are found in the order of memory", { skip },
   const y = build.make("argreduce", [x], { fn: "argmax", axis: 0 });
   assert.match(new CpuDevice().source({ params: [x], outputs: [y] }), /int32_t ia0\[/);
 });
+
+test("reductions of rows that overlap or are compared in pairs", { skip }, async () => {
+  weft.setDevice("cpu");
+  // Whole and partial blocks of windows; a NaN and an infinity stay in the windows that have them.
+  for (const [lines, size, window, stride] of [
+    [3, 200, 7, 1],
+    [2, 641, 25, 3],
+    [1, 70, 3, 1],
+    [2, 90, 90, 1],
+    [2, 16_000, 100, 150],
+  ]) {
+    const values = Array.from({ length: lines * size }, (_, i) => numberAt(i));
+    values[11] = Number.NaN;
+    values[size - 1] = Number.POSITIVE_INFINITY;
+    const f = weft.jit((x: Tensor) => {
+      const rows = weft.slidingWindow(x, [window], { stride });
+      const mean = rows.mean(-1);
+      return [rows.max(-1), mean, rows.sub(mean.unsqueeze(-1)).square().sum(-1), rows.mul(2)];
+    });
+    const [most, mean, spread, doubled] = await Promise.all(f(make([lines, size], "float32", values)).map(numbers));
+    const rows = chunks(values, size).flatMap((line) =>
+      Array.from({ length: Math.floor((size - window) / stride) + 1 }, (_, i) =>
+        line.slice(i * stride, i * stride + window),
+      ),
+    );
+    assert.deepEqual(
+      doubled,
+      rows.flat().map((v) => 2 * v),
+    );
+    rows.forEach((row, i) => {
+      const about = row.reduce((a, b) => a + b, 0) / window;
+      const squares = row.reduce((a, b) => a + (b - about) ** 2, 0);
+      assert.ok(Object.is(most[i], row.some(Number.isNaN) ? Number.NaN : Math.max(...row)), `${i}`);
+      assert.ok(Object.is(mean[i], about) || Math.abs(mean[i] - about) < 1e-5, `${i}`);
+      assert.ok(Object.is(spread[i], squares) || Math.abs(spread[i] - squares) < 1e-3, `${i}`);
+    });
+  }
+  const [a, b, width] = [5, 131, 13];
+  const [x, y] = [a, b].map((n, k) => Array.from({ length: n * width }, (_, i) => numberAt(i + 3 * k)));
+  const apart = weft.jit((p: Tensor, q: Tensor) => p.unsqueeze(1).sub(q.unsqueeze(0)).square().sum(-1));
+  const got = await numbers(apart(make([a, width], "float32", x), make([b, width], "float32", y)));
+  const expected = chunks(x, width).flatMap((p) =>
+    chunks(y, width).map((q) => p.reduce((sum, v, i) => sum + (v - q[i]) ** 2, 0)),
+  );
+  assert.deepEqual(got, expected);
+});
+
+test("gathers at positions that are computed from positions are views", { skip }, async () => {
+  weft.setDevice("cpu");
+  const values = Array.from({ length: 40 }, (_, i) => numberAt(i));
+  const f = weft.jit((x: Tensor) => {
+    const at = weft.arange(0, 10, 1, { dtype: "int32" });
+    return [
+      x.take(at.mul(3).add(2), 0),
+      // Negative ones count from the end, and those out of range are clamped: these stay gathers.
+      x.take(at.sub(20), 0),
+      x.take(at.mul(7), 0),
+      x.take(at.sub(5), 0),
+      x.take(at.cast("int8").mul(60).cast("int32"), 0),
+    ];
+  });
+  const results = await Promise.all(f(make([40], "float32", values)).map(numbers));
+  const places = [
+    (i: number) => 3 * i + 2,
+    (i: number) => i + 20,
+    (i: number) => Math.min(7 * i, 39),
+    (i: number) => (i < 5 ? i + 35 : i - 5),
+    (i: number) => {
+      const wrapped = ((i * 60) << 24) >> 24;
+      return wrapped < 0 ? Math.max(0, wrapped + 40) : Math.min(39, wrapped);
+    },
+  ];
+  results.forEach((result, k) => {
+    const expected = Array.from({ length: 10 }, (_, i) => values[places[k](i)]);
+    assert.deepEqual(result, expected, `${k}`);
+  });
+});
+
+test("copies whose axes are joined and then moved", { skip }, async () => {
+  weft.setDevice("cpu");
+  for (const [a, b, c] of [
+    [50, 20, 24],
+    [3, 16, 5],
+    [17, 32, 33],
+    [4, 2, 64],
+  ]) {
+    const values = Array.from({ length: a * b * c }, (_, i) => numberAt(i));
+    const f = weft.jit((x: Tensor) => [
+      x
+        .permute([1, 0, 2])
+        .reshape([a * b, c])
+        .transpose()
+        .add(0),
+      x
+        .permute([2, 0, 1])
+        .reshape([c * a, b])
+        .transpose()
+        .mul(2),
+      x
+        .permute([1, 2, 0])
+        .reshape([b, c * a])
+        .transpose()
+        .reshape([c, a * b])
+        .add(1),
+    ]);
+    const results = await Promise.all(f(make([a, b, c], "float32", values)).map(numbers));
+    const at = (i: number, j: number, k: number): number => values[(i * b + j) * c + k];
+    const expected = [
+      (q: number) => at(q % a, Math.floor(q / a) % b, Math.floor(q / a / b)),
+      (q: number) => 2 * at(q % a, Math.floor(q / a / c), Math.floor(q / a) % c),
+      (q: number) => 1 + at(Math.floor(q / b) % a, q % b, Math.floor(q / b / a)),
+    ];
+    results.forEach((result, k) => {
+      assert.deepEqual(
+        result,
+        Array.from(values, (_, q) => expected[k](q)),
+        `${a} x ${b} x ${c}, ${k}`,
+      );
+    });
+  }
+});

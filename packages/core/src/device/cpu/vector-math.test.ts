@@ -25,6 +25,12 @@ const functions: Record<string, Pair> = {
   atan: [weft.atan, Math.atan, -50, 50],
   sinh: [weft.sinh, Math.sinh, -700, 700],
   cosh: [weft.cosh, Math.cosh, -700, 700],
+  asinh: [weft.asinh, Math.asinh, -1e3, 1e3],
+  acosh: [weft.acosh, Math.acosh, 1, 1e3],
+  atanh: [weft.atanh, Math.atanh, -1, 1],
+  atan2: [(x) => weft.atan2(x, 0.75), (x) => Math.atan2(x, 0.75), -30, 30],
+  "atan2 of a reversed pair": [(x) => weft.atan2(-2.5, x), (x) => Math.atan2(-2.5, x), -30, 30],
+  mod: [(x) => weft.mod(x, 0.75), (x) => (x % 0.75 < 0 ? (x % 0.75) + 0.75 : Math.abs(x % 0.75)), -3000, 3000],
   pow: [(x) => weft.pow(weft.abs(x), 2.5), (x) => Math.abs(x) ** 2.5, -30, 30],
 };
 const special = [

@@ -32,6 +32,15 @@ W_INLINE float w_to_odd(double x) {
   return w_bits_to_f(u | 1);
 }
 
+/* Dialects with forms of their own define them before. */
+#ifndef W_FMOD_f
+#define W_FMOD_f fmodf
+#endif
+#define W_FMOD_d fmod
+#ifndef W_VECTOR_MATH
+W_CALL float w_atan2_f(float a, float b) { return atan2f(a, b); }
+W_CALL double w_atan2_d(double a, double b) { return atan2(a, b); }
+#endif
 #define W_REAL(s, T, F)                                                                                                \
   W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                     \
   W_INLINE T w_round_##s(T x) { return rint##F(x); }                                                                   \
@@ -43,16 +52,14 @@ W_INLINE float w_to_odd(double x) {
   }                                                                                                                    \
   W_INLINE T w_copysign_##s(T a, T b) { return copysign##F(a, b); }                                                    \
   W_CALL T w_nextafter_##s(T a, T b) { return nextafter##F(a, b); }                                                    \
-  W_CALL T w_atan2_##s(T a, T b) { return atan2##F(a, b); }                                                            \
   W_INLINE T w_mod_##s(T a, T b) {                                                                                     \
-    T r = fmod##F(a, b);                                                                                               \
+    T r = W_FMOD_##s(a, b);                                                                                            \
     if (r == 0) return copysign##F(r, b);                                                                              \
     return (r < 0) != (b < 0) ? r + b : r;                                                                             \
   }                                                                                                                    \
   /* The quotient rounded down, from the exact remainder. */                                                           \
   W_INLINE T w_floordiv_##s(T a, T b) {                                                                                \
-    T r = fmod##F(a, b)                                                                                                \
-    , q = (a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0), w = floor##F(q);                                       \
+    T r = W_FMOD_##s(a, b), q = (a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0), w = floor##F(q);                 \
     T whole = q == 0 ? copysign##F((T)0, a / b) : q - w > (T)0.5 ? w + 1 : w;                                          \
     return b == 0 ? a / b : whole;                                                                                     \
   }

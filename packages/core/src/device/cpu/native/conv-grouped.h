@@ -1,7 +1,7 @@
 // Depthwise convolutions, and those with few channels per group, of real numbers: direct loops whose sums stay in registers. Part of
 // conv-typed.c. Channels last, a vector is several channels of a pixel; where groups have more than one channel, each result channel has
-// a copy of every channel that it reads ("parts"), so that all of them are depthwise. Channels first, a vector is several pixels of a row
-// of a plane that is padded with zeros.
+// a copy of every channel that it reads ("parts"), so that all of them are depthwise. Channels first, see conv-planes.h. bfloat16 numbers
+// are widened to float32 while they are copied; results are rounded once.
 #pragma once
 
 typedef T TYPED(vec) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
@@ -9,6 +9,47 @@ enum { TYPED(lanes) = 64 / sizeof(T) };
 #define LANES ((long)TYPED(lanes))
 #define UNROLL _Pragma("GCC unroll 16")
 #define ALWAYS static inline __attribute__((always_inline))
+
+/* bfloat16 numbers (dtype 4) are widened to T and rounded at the end. */
+#if BYTES == 4
+#define IS_HALF(s) ((s)->dtype == 4)
+#else
+#define IS_HALF(s) ((s)->dtype < 0)
+#endif
+#if BYTES == 4
+typedef uint32_t TYPED(bits) __attribute__((vector_size(64), may_alias));
+typedef uint16_t TYPED(halves) __attribute__((vector_size(32), aligned(2), may_alias));
+ALWAYS TYPED(vec) TYPED(widened)(const uint16_t* from) {
+  return (TYPED(vec))(__builtin_convertvector(*(const TYPED(halves)*)from, TYPED(bits)) << 16);
+}
+#endif
+/* Elements [first, first + count) of a tensor: vectors, of which the last one begins earlier where it would not be whole. */
+ALWAYS void TYPED(widen)(const wc_shape* s, const void* from, long first, long count, T* to) {
+#if BYTES == 4
+  if (IS_HALF(s)) {
+    const uint16_t* at = (const uint16_t*)from + first;
+    for (long i = 0; count >= LANES && i < count; i += LANES) {
+      const long q = i + LANES <= count ? i : count - LANES;
+      *(TYPED(vec)*)(to + q) = TYPED(widened)(at + q);
+    }
+    for (long i = 0; i < count && count < LANES; i++) to[i] = w_from_bfloat(at[i]);
+    return;
+  }
+#endif
+  const T* at = (const T*)from + first;
+  for (long i = 0; count >= LANES && i < count; i += LANES) {
+    const long q = i + LANES <= count ? i : count - LANES;
+    *(TYPED(vec)*)(to + q) = *(const TYPED(vec)*)(at + q);
+  }
+  if (count < LANES) memcpy(to, at, count * sizeof(T));
+}
+ALWAYS void TYPED(narrow)(const T* from, void* to, long first, long count) {
+  for (long i = 0; i < count; i++) ((uint16_t*)to)[first + i] = w_to_bfloat((float)from[i]);
+}
+ALWAYS void TYPED(put)(const wc_shape* s, void* to, long at, T value) {
+  if (IS_HALF(s)) ((uint16_t*)to)[at] = w_to_bfloat((float)value);
+  else ((T*)to)[at] = value;
+}
 
 /* Result i of an axis reads place a * i + b * k + c of the source for tap k. */
 typedef struct {
@@ -67,6 +108,43 @@ ALWAYS void TYPED(tile)(const TYPED(geometry) * g, const T* x, const T* w, T* y,
   UNROLL for (int p = 0; p < pixels; p++) UNROLL for (int v = 0; v < vectors; v++) *
       (TYPED(vec)*)(y + p * c + v * LANES) = sums[p][v];
 }
+/* As "tile" for neighbors that are one apart and depthwise, "k" taps in a row: every pixel is read once for all taps of its row, which
+   wait in registers. */
+ALWAYS void TYPED(line_tile)(const TYPED(geometry) * g, const T* x, const T* w, T* y, const long i[3], int pixels,
+                             int k) {
+  const long c = g->channels, back = g->b[2] < 0, first = i[2] + g->c[2] - (back ? k - 1 : 0);
+  TYPED(vec) sums[8] = {0};
+  for (long k0 = 0; k0 < g->taps[0]; k0++) {
+    const long x0 = g->a[0] * i[0] + g->b[0] * k0 + g->c[0];
+    if (x0 < 0 || x0 >= g->from[0]) continue;
+    for (long k1 = 0; k1 < g->taps[1]; k1++) {
+      const long x1 = g->a[1] * i[1] + g->b[1] * k1 + g->c[1];
+      if (x1 < 0 || x1 >= g->from[1]) continue;
+      const T* from = x + ((x0 * g->from[1] + x1) * g->from[2] + first) * c;
+      const T* line = w + (k0 * g->taps[1] + k1) * k * c;
+      TYPED(vec) taps[7];
+      UNROLL for (int t = 0; t < k; t++) taps[t] = *(const TYPED(vec)*)(line + (back ? k - 1 - t : t) * c);
+      UNROLL for (int q = 0; q < pixels + k - 1; q++) {
+        const TYPED(vec) value = *(const TYPED(vec)*)(from + q * c);
+        UNROLL for (int p = 0; p < pixels; p++) if (q >= p && q < p + k) sums[p] += taps[q - p] * value;
+      }
+    }
+  }
+  UNROLL for (int p = 0; p < pixels; p++) * (TYPED(vec)*)(y + p * c) = sums[p];
+}
+/* All vectors of "pixels" neighbors. */
+#define LINE_TILES(pixels, k)                                                                                          \
+  for (long v = 0; v < whole; v += LANES) TYPED(line_tile)(g, x + v, w + v, to + v, i, pixels, k)
+#define LINE_PIXELS(pixels)                                                                                            \
+  do {                                                                                                                 \
+    if (g->taps[2] == 3) LINE_TILES(pixels, 3);                                                                        \
+    else if (g->taps[2] == 5) LINE_TILES(pixels, 5);                                                                   \
+    else LINE_TILES(pixels, 7);                                                                                        \
+  } while (0)
+static int TYPED(has_lines)(const TYPED(geometry) * g) {
+  const long k = g->taps[2], b = g->b[2];
+  return g->parts == 1 && g->a[2] == 1 && (b == 1 || b == -1) && (k == 3 || k == 5 || k == 7);
+}
 /* The channels from "first" on that do not fill a vector, of one pixel. */
 static void TYPED(rest)(const TYPED(geometry) * g, const T* x, const T* w, T* y, const long i[3], long first) {
   const long c = g->channels, each = c * g->parts;
@@ -89,11 +167,21 @@ static void TYPED(image_rows)(const TYPED(geometry) * g, const T* x, const T* w,
   const long c = g->channels, whole = c / LANES * LANES;
   long inner, outer;
   TYPED(interior)(g, 2, &inner, &outer);
+  const int lines = TYPED(has_lines)(g);
   for (long row = low; row < high; row++)
     for (long at = 0; at < g->to[2];) {
       const long i[3] = {row / g->to[1], row % g->to[1], at};
       const int inside = at >= inner && at < outer, four = inside && at + 4 <= outer;
       T* to = y + (row * g->to[2] + at) * c;
+      if (lines && four) {
+        const int pixels = at + 8 <= outer ? 8 : 4;
+        if (pixels == 8) LINE_PIXELS(8);
+        else LINE_PIXELS(4);
+        for (long p = 0; p < pixels && whole < c; p++)
+          TYPED(rest)(g, x, w, to + p * c, (const long[3]){i[0], i[1], at + p}, whole);
+        at += pixels;
+        continue;
+      }
       for (long v = 0; v < whole;) {
         const int two = v + 2 * LANES <= whole;
         if (four && two) TYPED(tile)(g, x + v, w + v, to + v, i, 4, 2, 0);
@@ -167,46 +255,94 @@ static void TYPED(image_taps)(const TYPED(geometry) * g, const T* x, T* w, const
 typedef struct {
   const wc_shape* s;
   TYPED(geometry) g;
-  const T *from, *y;
-  T *w, *to;
+  const void *from, *y; /* from: what is read in windows */
+  T* w;
+  void* to;
   long pieces;
   atomic_int failed;
 } TYPED(grouped_job);
 
-/* The image with a copy of every channel that a result channel reads, as parts: x itself where there is one per group. */
-static const T* TYPED(parted)(const wc_shape* s, const TYPED(geometry) * g, const T* image, T* copy) {
-  if (s->c == s->groups && s->o == s->groups) return image;
+/* "count" pixels of an image with a copy of every channel that a result channel reads, as parts. */
+static void TYPED(parted)(const wc_shape* s, const TYPED(geometry) * g, const void* image, long first, long count,
+                          T* copy) {
   const int back = s->kind == 1;
   const long c = g->channels, parts = g->parts, own = back ? s->o : s->c;
   const long each = back ? s->c / s->groups : s->o / s->groups;
-  for (long p = 0; p < wc_volume(g->from); p++)
+  if (s->c == s->groups && s->o == s->groups) {
+    TYPED(widen)(s, image, first * own, count * own, copy);
+    return;
+  }
+  for (long p = 0; p < count; p++)
     for (long part = 0; part < parts; part++)
-      for (long group = 0; group < s->groups; group++)
-        for (long i = 0; i < each; i++)
-          copy[(p * parts + part) * c + group * each + i] = image[p * own + group * parts + part];
-  return copy;
+      for (long group = 0; group < s->groups; group++) {
+        T value;
+        TYPED(widen)(s, image, (first + p) * own + group * parts + part, 1, &value);
+        for (long i = 0; i < each; i++) copy[(p * parts + part) * c + group * each + i] = value;
+      }
 }
-static void TYPED(grouped_items)(void* const* p, long lo, long hi) {
+/* Gradient of the weight: vectors of channels [lo, hi) in pieces, over all images. */
+static void TYPED(tap_items)(void* const* p, long lo, long hi) {
   TYPED(grouped_job)* j = p[0];
   const wc_shape* s = j->s;
   const TYPED(geometry)* g = &j->g;
-  const long pixels = wc_volume(g->from), positions = wc_volume(g->to), rows = g->to[0] * g->to[1];
-  const long own = s->kind == 1 ? s->o : s->c, vectors = g->channels / LANES;
-  T* copy = malloc(pixels * g->parts * g->channels * sizeof(T) + 64);
-  if (!copy) atomic_store(&j->failed, 1);
-  const T* known = NULL;
-  long of = -1;
-  for (long item = lo; item < hi && copy; item++) {
-    const long piece = item % j->pieces;
-    for (long n = s->kind == 2 ? 0 : item / j->pieces; n < (s->kind == 2 ? s->n : item / j->pieces + 1); n++) {
-      if (n != of) known = TYPED(parted)(s, g, j->from + n * pixels * own, copy), of = n;
-      const long a = s->kind == 2 ? vectors : rows, low = a * piece / j->pieces, high = a * (piece + 1) / j->pieces;
-      if (s->kind == 2)
-        TYPED(image_taps)(g, known, j->w, j->y + n * positions * g->channels, low * LANES, high * LANES);
-      else TYPED(image_rows)(g, known, j->w, j->to + n * positions * g->channels, low, high);
+  const long pixels = wc_volume(g->from), positions = wc_volume(g->to), c = g->channels, vectors = c / LANES;
+  const int copies = IS_HALF(s) || s->c != s->groups || s->o != s->groups;
+  T* x = copies ? malloc((pixels * g->parts + positions) * c * sizeof(T) + 64) : NULL;
+  if (copies && !x) atomic_store(&j->failed, 1);
+  for (long item = lo; item < hi && (x || !copies); item++)
+    for (long n = 0; n < s->n; n++) {
+      const T *from = (const T*)j->from + n * pixels * s->c, *y = (const T*)j->y + n * positions * c;
+      if (copies) {
+        TYPED(parted)(s, g, j->from, n * pixels, pixels, x);
+        TYPED(widen)(s, j->y, n * positions * c, positions * c, x + pixels * g->parts * c);
+        from = x, y = x + pixels * g->parts * c;
+      }
+      TYPED(image_taps)(g, from, j->w, y, vectors * item / j->pieces * LANES, vectors * (item + 1) / j->pieces * LANES);
     }
-  }
+  free(x);
+}
+/* Bands of rows of images. A band is computed from a copy of the rows that it reads, whose ends are padded with zeros, so that nothing is
+   tested along a row. */
+static void TYPED(band_items)(void* const* p, long lo, long hi) {
+  TYPED(grouped_job)* j = p[0];
+  const wc_shape* s = j->s;
+  const TYPED(geometry)* all = &j->g;
+  const int axis = all->to[0] > 1 ? 0 : 1;
+  const long c = all->channels, step = all->to[axis], each = wc_volume(all->to) / (step > 0 ? step : 1);
+  const long reach = all->b[axis] * (all->taps[axis] - 1), wide = all->b[2] * (all->taps[2] - 1);
+  const long left = -(all->c[2] + (wide < 0 ? wide : 0));
+  const long right = all->a[2] * (all->to[2] - 1) + all->c[2] + (wide > 0 ? wide : 0) - (all->from[2] - 1);
+  const long before = left > 0 ? left : 0, pitch = all->from[2] + before + (right > 0 ? right : 0);
+  const long most = (step + j->pieces - 1) / j->pieces, span = all->a[axis] * (most - 1) + labs(reach) + 1;
+  const long rows = span < all->from[axis] ? span : all->from[axis], lines = axis == 0 ? rows * all->from[1] : rows;
+  T* copy = calloc(lines * pitch * all->parts * c + LANES, sizeof(T));
+  T* sums = IS_HALF(s) ? malloc(most * each * c * sizeof(T)) : NULL;
+  if (!copy || (IS_HALF(s) && !sums)) atomic_store(&j->failed, 1);
+  else
+    for (long item = lo; item < hi; item++) {
+      const long n = item / j->pieces, piece = item % j->pieces;
+      const long low = step * piece / j->pieces, high = step * (piece + 1) / j->pieces;
+      if (low == high) continue;
+      TYPED(geometry) g = *all;
+      const long least = all->a[axis] * low + all->c[axis] + (reach < 0 ? reach : 0);
+      const long after = all->a[axis] * (high - 1) + all->c[axis] + (reach > 0 ? reach : 0) + 1;
+      const long first = least > 0 ? least : 0, end = after < all->from[axis] ? after : all->from[axis];
+      g.from[axis] = end > first ? end - first : 0;
+      g.c[axis] += all->a[axis] * low - first;
+      g.to[axis] = high - low;
+      g.from[2] = pitch;
+      g.c[2] += before;
+      const long inner = axis == 0 ? all->from[1] : 1;
+      for (long line = 0; line < g.from[axis] * inner; line++)
+        TYPED(parted)(s, all, j->from, ((n * all->from[0] * all->from[1]) + first * inner + line) * all->from[2],
+                      all->from[2], copy + (line * pitch + before) * all->parts * c);
+      const long at = (n * wc_volume(all->to) + low * each) * c, count = (high - low) * each * c;
+      T* to = sums ? sums : (T*)j->to + at;
+      TYPED(image_rows)(&g, copy, j->w, to, 0, g.to[0] * g.to[1]);
+      if (sums) TYPED(narrow)(sums, j->to, at, count);
+    }
   free(copy);
+  free(sums);
 }
 /* Whether these loops are for a convolution: channels last. */
 static int TYPED(is_grouped)(const wc_shape* s) {
@@ -215,7 +351,10 @@ static int TYPED(is_grouped)(const wc_shape* s) {
   if (s->kind == 1) return s->c >= LANES && s->stride[0] * s->stride[1] * s->stride[2] == 1;
   return s->kind == 2 ? s->o % LANES == 0 : s->o >= LANES;
 }
-static int TYPED(grouped)(const wc_shape* s, const T* x, T* w, const T* y, T* to, int threads, double work) {
+/* Elements of the rows of a band: most of them stay in the second-level cache. */
+#define BAND (1L << 17)
+static int TYPED(grouped)(const wc_shape* s, const void* x, void* w, const void* y, void* to, int threads,
+                          double work) {
   TYPED(grouped_job) job = {.s = s, .g = TYPED(geometry_of)(s), .from = s->kind == 1 ? y : x, .y = y, .to = to};
   const TYPED(geometry)* g = &job.g;
   const long c = g->channels, parts = g->parts, taps = wc_volume(s->k), in = s->c / s->groups, out = s->o / s->groups;
@@ -227,74 +366,23 @@ static int TYPED(grouped)(const wc_shape* s, const T* x, T* w, const T* y, T* to
     for (long part = 0; part < parts; part++)                                                                          \
       for (long i = 0; i < c; i++) {                                                                                   \
         const long o = s->kind == 1 ? i / in * out + part : i, inside = s->kind == 1 ? i % in : part;                  \
-        T *here = turned + (k * parts + part) * c + i, *there = w + (o * taps + k) * in + inside;                      \
+        T* here = turned + (k * parts + part) * c + i;                                                                 \
+        const long there = (o * taps + k) * in + inside;                                                               \
         statement;                                                                                                     \
       }
-  EACH_TAP(*here = s->kind == 2 ? 0 : *there)
-  const long rows = s->kind == 2 ? c / LANES : g->to[0] * g->to[1];
-  job.pieces = s->kind != 2 && s->n >= threads ? 1 : rows < threads ? (rows > 0 ? rows : 1) : threads;
-  wx_share(TYPED(grouped_items), (void*[]){&job}, s->kind == 2 ? job.pieces : s->n * job.pieces, threads, work);
-  if (s->kind == 2) EACH_TAP(*there = *here)
+  if (s->kind == 2) {
+    const long vectors = c / LANES;
+    memset(turned, 0, taps * parts * c * sizeof(T));
+    job.pieces = vectors < threads ? vectors : threads;
+    wx_share(TYPED(tap_items), (void*[]){&job}, job.pieces, threads, work);
+    EACH_TAP(TYPED(put)(s, w, there, *here))
+  } else {
+    EACH_TAP(TYPED(widen)(s, w, there, 1, here))
+    const long rows = g->to[g->to[0] > 1 ? 0 : 1], bands = (wc_volume(g->from) * parts * c + BAND - 1) / BAND;
+    const long fewest = s->n >= threads ? 1 : threads, pieces = bands > fewest ? bands : fewest;
+    job.pieces = pieces < rows ? pieces : rows > 0 ? rows : 1;
+    wx_share(TYPED(band_items), (void*[]){&job}, s->n * job.pieces, threads, work);
+  }
   free(turned);
   return atomic_load(&job.failed);
-}
-
-/* Channels first, strides of one: a plane with zeros around it. "shift" is the place of its first element. */
-typedef struct {
-  long size[3], shift[3], pitch;
-} TYPED(padded);
-static TYPED(padded) TYPED(padded_of)(const TYPED(geometry) * g, const wc_shape* s) {
-  TYPED(padded) p;
-  for (int i = 0; i < 3; i++) {
-    const long reach = s->dilation[i] * (s->k[i] - 1);
-    p.size[i] = g->to[i] + reach;
-    p.shift[i] = s->kind == 1 ? reach - s->low[i] : s->low[i];
-  }
-  p.pitch = (g->to[2] + LANES - 1) / LANES * LANES + s->dilation[2] * (s->k[2] - 1);
-  return p;
-}
-ALWAYS void TYPED(row_tile)(const wc_shape* s, const TYPED(padded) * pad, const T* x, const T* w, T* y, long count,
-                            int vectors) {
-  const int back = s->kind == 1;
-  const long taps = wc_volume(s->k);
-  TYPED(vec) sums[4] = {0};
-  for (long k0 = 0; k0 < s->k[0]; k0++)
-    for (long k1 = 0; k1 < s->k[1]; k1++) {
-      const T* line = x + (k0 * s->dilation[0] * pad->size[1] + k1 * s->dilation[1]) * pad->pitch;
-      for (long k2 = 0; k2 < s->k[2]; k2++) {
-        const long k = (k0 * s->k[1] + k1) * s->k[2] + k2;
-        const T tap = w[back ? taps - 1 - k : k];
-        UNROLL for (int v = 0; v < vectors; v++) sums[v] +=
-            tap * *(const TYPED(vec)*)(line + k2 * s->dilation[2] + v * LANES);
-      }
-    }
-  UNROLL for (int v = 0; v < vectors; v++) {
-    const long left = count - v * LANES;
-    if (left >= LANES) *(TYPED(vec)*)(y + v * LANES) = sums[v];
-    else if (left > 0) memcpy(y + v * LANES, &sums[v], left * sizeof(T));
-  }
-}
-/* One plane; "copy" has room for it with its zeros, which are there already. */
-static void TYPED(padded_plane)(const wc_shape* s, const TYPED(geometry) * g, const TYPED(padded) * pad, const T* x,
-                                const T* w, T* y, T* copy) {
-  for (long q0 = 0; q0 < pad->size[0]; q0++)
-    for (long q1 = 0; q1 < pad->size[1]; q1++) {
-      const long x0 = q0 - pad->shift[0], x1 = q1 - pad->shift[1];
-      if (x0 < 0 || x0 >= g->from[0] || x1 < 0 || x1 >= g->from[1]) continue;
-      const long low = pad->shift[2] < 0 ? -pad->shift[2] : 0;
-      const long end = pad->size[2] - pad->shift[2], high = end < g->from[2] ? end : g->from[2];
-      if (low < high)
-        memcpy(copy + (q0 * pad->size[1] + q1) * pad->pitch + low + pad->shift[2],
-               x + (x0 * g->from[1] + x1) * g->from[2] + low, (high - low) * sizeof(T));
-    }
-  for (long row = 0; row < g->to[0] * g->to[1]; row++)
-    for (long at = 0; at < g->to[2]; at += 4 * LANES) {
-      const T* from = copy + (row / g->to[1] * pad->size[1] + row % g->to[1]) * pad->pitch + at;
-      T* to = y + row * g->to[2] + at;
-      const long left = g->to[2] - at;
-      if (left > 3 * LANES) TYPED(row_tile)(s, pad, from, w, to, left, 4);
-      else if (left > 2 * LANES) TYPED(row_tile)(s, pad, from, w, to, left, 3);
-      else if (left > LANES) TYPED(row_tile)(s, pad, from, w, to, left, 2);
-      else TYPED(row_tile)(s, pad, from, w, to, left, 1);
-    }
 }

@@ -18,7 +18,9 @@
 #endif
 
 #if REAL
+#include "prelude.h"
 #include "conv-grouped.h"
+#include "conv-planes.h"
 #endif
 
 /* First index of y whose window position k is inside x, and the index after the last one. */
@@ -232,19 +234,6 @@ static void TYPED(planes)(void* const* p, long lo, long hi) {
   const TYPED(depthwise_job)* j = p[0];
   const wc_shape* s = j->s;
   const long taps = wc_volume(s->k), pixels = wc_volume(s->x), positions = wc_volume(s->y), c = s->c;
-#if REAL
-  if (s->kind != 2 && s->stride[0] * s->stride[1] * s->stride[2] == 1) {
-    const TYPED(geometry) g = TYPED(geometry_of)(s);
-    const TYPED(padded) pad = TYPED(padded_of)(&g, s);
-    T* copy = calloc(wc_volume((const long[3]){pad.size[0], pad.size[1], pad.pitch}), sizeof(T));
-    for (long at = lo; at < hi && copy; at++) {
-      T *x = j->x + at * pixels, *y = j->y + at * positions;
-      TYPED(padded_plane)(s, &g, &pad, s->kind == 1 ? y : x, j->w + at % c * taps, s->kind == 1 ? x : y, copy);
-    }
-    free(copy);
-    if (copy) return;
-  }
-#endif
   for (long at = lo; at < hi; at++)
     for (long n = at / c; n < (s->kind == 2 ? s->n : at / c + 1); n++)
       TYPED(plane)(s, j->x + (n * c + at % c) * pixels, j->w + at % c * taps, j->y + (n * c + at % c) * positions);
@@ -265,7 +254,7 @@ static void TYPED(pieces)(void* const* p, long lo, long hi) {
 
 int TYPED(wc_is_grouped)(const wc_shape* s) {
 #if REAL
-  return TYPED(is_grouped)(s);
+  return TYPED(is_grouped)(s) || TYPED(is_planes)(s);
 #else
   (void)s;
   return 0;
@@ -280,6 +269,7 @@ int TYPED(wc_depthwise)(const wc_shape* s, const void* a, const void* b, void* o
   const long taps = wc_volume(s->k), pixels = wc_volume(s->x), positions = wc_volume(s->y), c = s->c;
 #if REAL
   if (TYPED(is_grouped)(s)) return TYPED(grouped)(s, x, w, y, s->kind == 1 ? x : y, threads, work);
+  if (TYPED(is_planes)(s)) return TYPED(run_planes)(s, a, b, out, threads, work);
 #endif
   TYPED(depthwise_job) job = {.s = s, .x = x, .w = w, .y = y};
   void* p[] = {&job};

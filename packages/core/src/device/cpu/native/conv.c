@@ -298,7 +298,9 @@ static int conv(const int64_t* d, const void* a, const void* b, void* out, int t
   s.window = s.c / s.groups * wc_volume(s.k);
   const double work = 2.0 * s.n * wc_volume(s.y) * (s.o / s.groups) * s.window * s.groups * (is_complex(&s) ? 4 : 1);
   if (work < 2e5) threads = 1;
-  if (s.dtype != HALF && ((s.c == s.groups && s.o == s.groups) || (s.groups > 1 && few_per_group[s.dtype](&s))))
+  /* Sums of bfloat16 numbers are those of float32 numbers. */
+  if (s.dtype == HALF && wc_is_grouped_s(&s)) return wc_depthwise_s(&s, a, b, out, threads, work);
+  if (s.dtype != HALF && ((s.c == s.groups && s.o == s.groups) || few_per_group[s.dtype](&s)))
     return depthwise[s.dtype](&s, a, b, out, threads, work);
   conv_job job = {.s = &s, .a = a, .b = b, .out = out, .direct = is_pointwise(&s), .work = work};
   static void (*const kinds[])(conv_job*, int) = {forward, input, weight};

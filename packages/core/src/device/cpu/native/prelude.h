@@ -135,6 +135,14 @@ W_INLINE w_bfloat w_bfloat_of(float f) { return (w_bfloat)(w_f_to_bits(f) >> 16)
 W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
 W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 
+/* Functions with vector forms in vector-math.c; elsewhere they are the C library's, one element at a time. */
+#ifdef W_VECTOR_MATH
+#define W_SIMD __attribute__((simd("notinbranch"), const, nothrow, visibility("hidden")))
+extern W_SIMD float w_fmod_f(float x, float y);
+extern W_SIMD float w_atan2_f(float y, float x);
+extern W_SIMD double w_atan2_d(double y, double x);
+#define W_FMOD_f w_fmod_f
+#endif
 #define W_CALL W_INLINE
 #include "../../native/scalar.h"
 
@@ -313,17 +321,12 @@ W_INLINE double w_erfc_d(double x) { return erfc(x); }
 #define W_LIBM(name)                                                                                                   \
   W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                          \
   W_INLINE double w_##name##_d(double x) { return name(x); }
-W_LIBM(asinh)
-W_LIBM(acosh)
-W_LIBM(atanh)
 W_LIBM(sqrt)
 W_LIBM(floor)
 W_LIBM(ceil)
 W_LIBM(trunc)
 
-/* Functions with vector forms in vector-math.c; elsewhere they are the C library's, one element at a time. */
 #ifdef W_VECTOR_MATH
-#define W_SIMD __attribute__((simd("notinbranch"), const, nothrow, visibility("hidden")))
 #define W_VECTOR_D(name) extern W_SIMD double w_##name##_d(double x);
 #define W_VECTOR(name)                                                                                                 \
   W_VECTOR_D(name)                                                                                                     \
@@ -349,6 +352,9 @@ W_VECTOR(acos)
 W_VECTOR_D(atan)
 W_VECTOR(sinh)
 W_VECTOR(cosh)
+W_VECTOR(asinh)
+W_VECTOR(acosh)
+W_VECTOR(atanh)
 W_VECTOR_2F(pow)
 W_INLINE double w_pow_d(double x, double y) { return pow(x, y); }
 /* Large functions that call the library are not written out at every place. */

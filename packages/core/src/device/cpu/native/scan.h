@@ -35,12 +35,18 @@
     }                                                                                                                  \
   }
 #define SCAN_PRODUCT(a, b) ((a) * (b))
-#define SCAN_LARGEST(a, b) ((a) < (b) || (b) != (b) ? (b) : (a))
-#define SCAN_SMALLEST(a, b) ((a) > (b) || (b) != (b) ? (b) : (a))
+/* Without branches, which nobody could predict: the larger one by an instruction that keeps a where b is NaN, then b where it is. */
+#define SCAN_EXTREMA(s, T)                                                                                             \
+  W_INLINE T scan_larger_##s(T a, T b) { return w_select_##s(b != b, b, b > a ? b : a); }                              \
+  W_INLINE T scan_smaller_##s(T a, T b) { return w_select_##s(b != b, b, b < a ? b : a); }
+SCAN_EXTREMA(i, int32_t)
+SCAN_EXTREMA(l, int64_t)
+SCAN_EXTREMA(f, float)
+SCAN_EXTREMA(d, double)
 #define SCANS(s, T)                                                                                                    \
   SCAN(scan_product_##s, T, SCAN_PRODUCT)                                                                              \
-  SCAN(scan_largest_##s, T, SCAN_LARGEST)                                                                              \
-  SCAN(scan_smallest_##s, T, SCAN_SMALLEST)
+  SCAN(scan_largest_##s, T, scan_larger_##s)                                                                           \
+  SCAN(scan_smallest_##s, T, scan_smaller_##s)
 SCANS(i, int32_t)
 SCANS(l, int64_t)
 SCANS(f, float)

@@ -355,6 +355,8 @@ static int argsort_long(sort_job* s, int threads) {
   free(s->other);
   return failed;
 }
+#include "sort-short.h"
+
 /* Not 0: out of memory. */
 static int wr_argsort(int dtype, long rows, long n, long first, long count, int descending, const void* x, int32_t* out,
                       int threads) {
@@ -363,6 +365,11 @@ static int wr_argsort(int dtype, long rows, long n, long first, long count, int 
   if (count == 0) return 0;
   if (rows == 1 && n > 65536 && count > n / 4) return argsort_long(&s, threads);
   void* p[] = {&s};
+  if (n <= SHORT_ROW && rows >= SHORT_ROWS) {
+    s.job.outer = rows;
+    wr_share(argsort_short, p, 0, (rows + SHORT_LANES - 1) / SHORT_LANES, grain_of(n * SHORT_LANES, 16384), threads);
+    return 0;
+  }
   wr_share(argsort_rows, p, 0, rows, grain_of(n, 16384), threads);
   return atomic_load(&s.failed);
 }

@@ -276,6 +276,52 @@ W_INLINE W_V W_NAME(pow_v)(W_V x, W_V y) {
   return r;
 }
 
+/* The angle of the point (x, y) with the sign of y; a sign of -0 counts. */
+W_INLINE W_V W_NAME(atan2_v)(W_V y, W_V x) {
+  W_V zero = W_NAME(all)(0.0), one = W_NAME(all)(1.0), inf = W_NAME(all)(__builtin_inf());
+  W_V a = W_NAME(magnitude)(y), b = W_NAME(magnitude)(x);
+  W_I up = a == inf, along = b == inf;
+  /* Infinite points have the angles of (1, 0), (0, 1) and (1, 1), and that of (0, 0) is the one of (1, 0). */
+  W_V rise = W_NAME(pick)(up, one, W_NAME(pick)(along, zero, a));
+  W_V run = W_NAME(pick)(along, one, W_NAME(pick)(up, zero, b));
+  run = W_NAME(pick)((a == 0.0) & (b == 0.0), one, run);
+  /* The sum of two large numbers must be finite. */
+  W_V factor = W_NAME(pick)((rise > 1e300) | (run > 1e300), W_NAME(all)(0.25), one);
+  W_V r = W_NAME(angle)(rise * factor, run * factor);
+  r = W_NAME(pick)((W_I)x < 0, 3.141592653589793 - (r - 1.2246467991473532e-16), r);
+  return W_NAME(pick)((x != x) | (y != y), x + y, W_NAME(with_sign)(r, y));
+}
+/* The inverse hyperbolic functions as logarithms of 1 + t; beyond 1e16 as those of 2 x. */
+W_INLINE W_V W_NAME(log1p_large)(W_I large, W_V x, W_V t) {
+  W_V extra = W_NAME(pick)(large, W_NAME(all)(0.6931471805599453), W_NAME(all)(0.0));
+  return W_NAME(log1p_v)(W_NAME(pick)(large, x, t)) + extra;
+}
+W_INLINE W_V W_NAME(asinh_v)(W_V x) {
+  W_V a = W_NAME(magnitude)(x), s = a * a;
+  W_V y = W_NAME(log1p_large)(a > 1e16, a, a + s / (1.0 + W_NAME(root)(s + 1.0)));
+  return W_NAME(pick)((x == 0.0) | (x != x), x, W_NAME(with_sign)(y, x));
+}
+W_INLINE W_V W_NAME(acosh_v)(W_V x) {
+  W_V t = x - 1.0;
+  W_V y = W_NAME(log1p_large)(x > 1e16, x, t + W_NAME(root)(2.0 * t + t * t));
+  return W_NAME(pick)(x >= 1.0, y, W_NAME(all)(__builtin_nan("")));
+}
+W_INLINE W_V W_NAME(atanh_v)(W_V x) {
+  W_V a = W_NAME(magnitude)(x), y = 0.5 * W_NAME(log1p_v)((a + a) / (1.0 - a));
+  return W_NAME(pick)((x == 0.0) | (x != x), x, W_NAME(with_sign)(y, x));
+}
+/* For numbers that were floats: while the quotient is small, its product with y is exact. */
+W_INLINE W_V W_NAME(fmod_v)(W_V x, W_V y) {
+  W_V a = W_NAME(magnitude)(x), b = W_NAME(magnitude)(y), n = a / b;
+  W_I rule = ~((n < 268435456.0) & (b < __builtin_inf()));
+  W_V r = a - ((n + W_ROUNDER) - W_ROUNDER) * b;
+  r = W_NAME(with_sign)(r + W_NAME(pick)(r < 0.0, b, W_NAME(all)(0.0)), x);
+  if (W_NAME(any)(rule))
+    for (int i = 0; i < W_LANES; i++)
+      if (rule[i]) r[i] = fmod(x[i], y[i]);
+  return r;
+}
+
 /* The entry points: doubles, and floats through two vectors of doubles. */
 #define W_TEXT_(x) #x
 #define W_TEXT(x) W_TEXT_(x)
@@ -321,21 +367,31 @@ W_F W_NAME(float)(W_F x, W_F y) {
   for (int i = 0; i < 2; i++) a.part[i] = W_NARROW(W_NAME(W_CALLED(_v))(W_WIDEN(a.part[i]), W_WIDEN(b.part[i])));
   return a.whole;
 }
+#if W_DOUBLES
+W_ENTRY W_V W_NAME(double)(W_V x, W_V y) W_SYMBOL(W_LANES, "vv", "_d");
+W_V W_NAME(double)(W_V x, W_V y) { return W_NAME(W_CALLED(_v))(x, y); }
+#endif
 #else
 W_ENTRY W_F W_NAME(float)(W_F x) W_SYMBOL(W_FLOATS, "v", "_f");
 W_F W_NAME(float)(W_F x) {
 #if defined(W_QUARTERS) && defined(__FMA__)
-  W_P wide = ~((W_F)((W_P)x & INT32_MAX) < W_WIDE_F);
+  W_P wide = ~((W_F)((W_P)x & INT32_MAX) < W_WIDE_F), zero = x == 0.0f; /* sin(-0) is -0 */
   int32_t any = 0;
   for (int i = 0; i < 2 * W_LANES; i++) any |= wide[i];
-  if (!any) {
-    W_P zero = x == 0.0f; /* sin(-0) is -0 */
-    return W_QUARTERS ? W_NAME(turn_f)(x) : (W_F)(((W_P)x & zero) | ((W_P)W_NAME(turn_f)(x) & ~zero));
+  W_P y = (W_P)W_NAME(turn_f)(x);
+  if (!W_QUARTERS) y = ((W_P)x & zero) | (y & ~zero);
+  if (any) {
+    /* A number does not depend on its neighbors: only those that are wide are computed in double precision. */
+    W_NAME(parts) a = {x};
+    for (int i = 0; i < 2; i++) a.part[i] = W_NARROW(W_NAME(W_CALLED(_v))(W_WIDEN(a.part[i])));
+    y = ((W_P)a.whole & wide) | (y & ~wide);
   }
-#endif
+  return (W_F)y;
+#else
   W_NAME(parts) a = {x};
   for (int i = 0; i < 2; i++) a.part[i] = W_NARROW(W_NAME(W_CALLED(_v))(W_WIDEN(a.part[i])));
   return a.whole;
+#endif
 }
 W_ENTRY W_V W_NAME(double)(W_V x) W_SYMBOL(W_LANES, "v", "_d");
 W_V W_NAME(double)(W_V x) { return W_NAME(W_CALLED(_v))(x); }
@@ -345,6 +401,11 @@ W_V W_NAME(double)(W_V x) { return W_NAME(W_CALLED(_v))(x); }
 W_ENTRY float W_PASTE(w_, W_FUNCTION, _f, , )(float x, float y) {
   return W_NAME(float)((W_F){x, x, x, x}, (W_F){y, y, y, y})[0];
 }
+#if W_DOUBLES
+W_ENTRY double W_PASTE(w_, W_FUNCTION, _d, , )(double x, double y) {
+  return W_NAME(double)((W_V){x, x}, (W_V){y, y})[0];
+}
+#endif
 #else
 W_ENTRY float W_PASTE(w_, W_FUNCTION, _f, , )(float x) { return W_NAME(float)((W_F){x, x, x, x})[0]; }
 W_ENTRY double W_PASTE(w_, W_FUNCTION, _d, , )(double x) { return W_NAME(double)((W_V){x, x})[0]; }
