@@ -15,7 +15,7 @@ import {
   type ReduceFn,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { rebuild, runningOf } from "../transform/index.js";
+import { attentionNode, plainBias, rebuild, runningOf } from "../transform/index.js";
 import { manyParts } from "./fuse-rules.js";
 import { type ConvSupport, prepareConvs, rewriteOps } from "./lower-conv.js";
 import { prepareHalfSpectrum } from "./lower-fft.js";
@@ -436,6 +436,15 @@ function withoutMaskGradient(node: Node<"custom">, isRead: (index: number) => bo
   });
 }
 
+/** Attention whose log-sums nobody reads takes the numbers that are added to its scores as they are. */
+function withPlainBias(node: Node<"custom">, isRead: (index: number) => boolean): Node {
+  const { kernel } = node.attrs;
+  if (kernel === undefined || kernel.gradient || kernel.mask !== "float" || isRead(1)) return node;
+  const at = kernel.packed ? 1 : 3;
+  const bias = plainBias(node.inputs[at]);
+  return bias === node.inputs[at] ? node : attentionNode(node.inputs.with(at, bias), kernel);
+}
+
 export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
   const convolved = prepareConvs(whole, options.conv);
   const fn = options.trueHalfSpectra ? rewriteOps(convolved, "fft", prepareHalfSpectrum) : convolved;
@@ -478,12 +487,13 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next, options));
     else if (isOp(next, "concat")) map.set(node, prepareConcat(next));
     else if (isOp(next, "cumsum")) map.set(node, prepareScan(next, options));
-    else if (isOp(next, "custom"))
+    else if (isOp(next, "custom")) {
+      const isRead = (i: number): boolean => picked.has(`${node.id}:${i}`);
       map.set(
         node,
-        withoutMaskGradient(next, (i) => picked.has(`${node.id}:${i}`)),
+        withPlainBias(withoutMaskGradient(next, isRead) as Node<"custom">, isRead),
       );
-    else map.set(node, next);
+    } else map.set(node, next);
   }
   // A device without work still takes part in collectives.
   const effects = order.filter(({ op }) => op === "collective").map((node) => map.get(node)!);

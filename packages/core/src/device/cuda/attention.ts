@@ -74,11 +74,11 @@ function sharedMemory(
   copies = true,
 ): { stages: number; bytes: number } {
   // A byte per tile of the other side.
-  const segments = mask === "segments" ? Math.ceil(Math.max(queries, keys) / rowsPerBlock / 16) * 16 : 0;
+  const states = mask === "segments" || mask === "bool" ? Math.ceil(Math.max(queries, keys) / rowsPerBlock / 16) * 16 : 0;
   const [bytes, pad] = modes[precision] < 2 ? [4, 4] : [2, 8];
   const tile = rowsPerBlock * (paddedSize(size) + pad) * bytes;
   const total = (stages: number): number =>
-    (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16) + segments;
+    (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16) + states;
   const stages = copies && total(2) <= stagedBytes ? 2 : 1;
   return { stages, bytes: total(stages) };
 }
@@ -258,12 +258,13 @@ function biasOf(node: Node, operands: readonly Strided[], shape: AttentionShape)
   const batch = mergedBatch(node.inputs[at].shape.slice(0, -3), strides);
   const [head, row, key] = strides.slice(-3);
   const lead = [batch ?? -1, head, row];
-  if (key !== 1 || node.inputs[at].dtype !== "float32" || [offset, ...lead].some((n) => n < 0 || n % 4 !== 0))
-    return null;
+  const { dtype } = node.inputs[at];
+  const aligned = 16 / bytesOf(dtype);
+  if (key !== 1 || [offset, ...lead].some((n) => n < 0 || n % aligned !== 0)) return null;
   const dims = [shape.batch, shape.heads, shape.queries].map((n, i) => (lead[i] === 0 ? 1 : n));
   // Strides of axes of one element are those of a tensor in order.
   const packed = [dims[1] * dims[2] * shape.keys, dims[2] * shape.keys, shape.keys];
-  return { dims: [...dims, shape.keys], strides: [...lead.map((n, i) => (n === 0 ? packed[i] : n)), 1] };
+  return { dtype, dims: [...dims, shape.keys], strides: [...lead.map((n, i) => (n === 0 ? packed[i] : n)), 1] };
 }
 
 /** Heads that share keys, with one query each, are the queries of one head: keys and values are read once for all of them. */
@@ -291,6 +292,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const [element, access] = elementNames[shape.dtype]!;
   const tensors = kernel.packed ? 1 : 3;
   const hasMask = kernel.mask !== "none";
+  const [addedElement, addedAccess] = elementNames[kernel.mask === "float" ? node.inputs[tensors].dtype : "float32"]!;
   const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
   const { q, k, v, out, g, dq, dk, dv } = placesOf(node, operands);
   const mask = hasMask ? operands[tensors] : null;
@@ -355,6 +357,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const config = [
     "struct @_config {",
     `  typedef ${element} E; typedef ${mode < 2 ? "float" : "uint16_t"} Shared; typedef ${access} Element;`,
+    `  typedef ${addedElement} A; typedef ${addedAccess} Added;`,
     // Elements are numbered in 32 bits where that is enough.
     `  typedef ${shape.batch * shape.heads * shape.queries * shape.keys < 2 ** 32 ? "uint32_t" : "uint64_t"} Index;`,
     ...Object.entries(integers).map(([name, value]) => `  static const int ${name} = ${whole(value)};`),
@@ -429,8 +432,7 @@ export function attentionArguments(
   const tensors = kernel.packed ? 1 : 3;
   const at = (i: number, offset: number): number => operands[kernel.packed ? 0 : i].address + offset * size;
   const hasMask = kernel.mask !== "none";
-  const maskBytes = kernel.mask === "bool" ? 1 : 4;
-  const mask = hasMask ? operands[tensors].address + operands[tensors].offset * maskBytes : 0;
+  const mask = hasMask ? operands[tensors].address + operands[tensors].offset * bytesOf(node.inputs[tensors].dtype) : 0;
   const extras = tensors + (hasMask ? 1 : 0);
   const keyed = kernel.dropout > 0;
   const key = keyed ? operands[extras].address + operands[extras].offset * 4 : 0;

@@ -87,7 +87,7 @@ template <class C> W_INLINE void w_attention_single(void* const* p, char*) {
         if (!seen[u]) dot = -w_inf_f();
         else if (C::MASK == 1 && !HIDES) {
           if (!((const uint8_t*)p[3])[b * C::MB + (h + n) * C::MH + j * C::MT]) dot = -w_inf_f();
-        } else if (C::MASK == 2) dot += ((const float*)p[3])[b * C::MB + (h + n) * C::MH + j * C::MT] * w_att_unit<C>();
+        } else if (C::MASK == 2) dot += w_att_bias<C>(p[3], b * C::MB + (h + n) * C::MH + j * C::MT);
         s[u] = dot;
         best = fmaxf(best, dot);
       }

@@ -348,12 +348,21 @@ template <class C> W_INLINE float w_att_scale() { return C::SCALE() * w_att_unit
 template <class C> struct w_att_plain {
   static const bool YES = C::MASK == 0 && !C::BAND && C::T % W_ROWS == 0 && C::S % W_ROWS == 0;
 };
-/* mixed: the tiles of query i and key j hold several segments. */
+/* A number that is added to a score, in the units of the exponential. */
+template <class C> W_INLINE float w_att_bias(const void* mask, long long at) {
+  return C::Added::load(((const typename C::A*)mask)[at]) * w_att_unit<C>();
+}
+/* Whether a mask hides the same keys from all queries and heads, as padding does: tiles of hidden keys are skipped. */
+template <class C> struct w_att_padding {
+  static const bool YES = C::MASK == 1 && C::MS == 0 && C::MH == 0;
+};
+/* mixed: the tiles of query i and key j hold several segments, or some hidden keys. */
 template <class C> W_INLINE float w_att_masked(float s, const void* mask, long long base, int i, int j, bool mixed) {
   if ((C::T % W_ROWS != 0 && j >= C::T) || (C::S % W_ROWS != 0 && i >= C::S)) return -w_inf_f();
   if (C::BAND && (j - i < C::LOWER || j - i > C::UPPER)) return -w_inf_f();
-  if (C::MASK == 1) return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
-  if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT] * w_att_unit<C>();
+  if (C::MASK == 1 && (mixed || !w_att_padding<C>::YES))
+    return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
+  if (C::MASK == 2) return s + w_att_bias<C>(mask, base + i * C::MS + j * C::MT);
   if (C::MASK == 3 && mixed && ((const int*)mask)[base + i] != ((const int*)mask)[base + C::S + j]) return -w_inf_f();
   return s;
 }
@@ -386,13 +395,37 @@ template <class C> struct w_att_shared {
       high = h > high ? h : high;
     }
   }
+  /* The same where a mask hides keys from all queries: of tiles of keys, and of tiles of queries for one tile of keys. */
+  W_INLINE_MEMBER void find_open(const uint8_t* open, int first, int last) {
+    if (!w_att_padding<C>::YES) return;
+    for (int tile = first + (int)threadIdx.x / 32; tile < last; tile += 4) {
+      uint8_t found = open_of(open, tile);
+      if (threadIdx.x % 32 == 0) state[tile] = found;
+    }
+    __syncthreads();
+  }
+  W_INLINE_MEMBER void fill_open(const uint8_t* open, int keys, int first, int last) {
+    if (!w_att_padding<C>::YES) return;
+    uint8_t found = open_of(open, keys);
+    for (int tile = first + (int)threadIdx.x; tile < last; tile += 128) state[tile] = found;
+    __syncthreads();
+  }
+  static W_INLINE_MEMBER uint8_t open_of(const uint8_t* open, int tile) {
+    int j = tile * W_ROWS + (int)threadIdx.x % 32;
+    bool x = j < C::T && open[j * C::MT], y = j + 32 < C::T && open[(j + 32) * C::MT];
+    unsigned seen = __ballot_sync(0xffffffffu, x || y),
+             all = __ballot_sync(0xffffffffu, (x || j >= C::T) && (y || j + 32 >= C::T));
+    return all == 0xffffffffu ? 1 : seen != 0 ? 2 : 0;
+  }
   /* The first shared tile from one on. */
   W_INLINE_MEMBER int next(int tile, int last) const {
-    if (C::MASK == 3)
+    if (C::MASK == 3 || w_att_padding<C>::YES)
       while (tile < last && state[tile] == 0) tile++;
     return tile;
   }
-  W_INLINE_MEMBER bool mixed(int tile) const { return C::MASK == 3 && state[tile] == 2; }
+  W_INLINE_MEMBER bool mixed(int tile) const {
+    return (C::MASK == 3 || w_att_padding<C>::YES) && state[tile] == 2;
+  }
 };
 /* Tiles of keys that some query of a tile sees, from first to before last. */
 template <class C> W_INLINE void w_att_key_tiles(int tile, int& first, int& last) {
