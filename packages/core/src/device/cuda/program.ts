@@ -40,7 +40,7 @@ import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scan-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type CudaProgramText, writeCudaProgram } from "./source.js";
-import { launchVectorProduct } from "./vector-product.js";
+import { launchFewRows, launchVectorProduct } from "./vector-product.js";
 
 /** Addresses of inputs, outputs and scratch memory in one run. */
 export interface Addresses {
@@ -69,7 +69,7 @@ const largestNumber = (numbers: Iterable<number>): number => {
   return most;
 };
 /** Hand-written kernels that start with w_begin. */
-const begins = /^w_(update|vector)_/;
+const begins = /^w_(skinny|update|vector)_/;
 const fromBytes = 32 << 20;
 const pieceBytes = 16 << 20;
 
@@ -437,8 +437,10 @@ export class CudaProgram {
             },
     };
     if (batch.length > 1) this.#pointers(step, product, batch);
-    else if ((launchVectorProduct(product, this.#calls) || this.libraries.products.issue(product)) && epilogue !== null)
-      return;
+    else {
+      const isOwn = launchVectorProduct(product, this.#calls) || launchFewRows(product, this.#calls);
+      if ((isOwn || this.libraries.products.issue(product)) && epilogue !== null) return;
+    }
     if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 
@@ -491,6 +493,7 @@ export class CudaProgram {
       },
       copy: (to, from, bytes) => this.#copy(to, from, bytes),
       multiprocessors: context.multiprocessors,
+      major: Math.floor(Number(context.architecture.slice(3)) / 10),
     };
   }
 

@@ -8,6 +8,8 @@ export interface LibraryCalls {
   zero(address: number, bytes: number): void;
   copy(to: number, from: number, bytes: number): void;
   multiprocessors: number;
+  /** Compute capability, without what follows the point. */
+  major: number;
 }
 
 const aligned = (bytes: number): number => Math.ceil(bytes / 256) * 256;
