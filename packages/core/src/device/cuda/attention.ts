@@ -111,15 +111,17 @@ interface SingleQuery {
 const singleThreads = 256;
 /** Keys up to which a block has them all, and from which the heads of a group share a block, so that keys are read once. */
 const manyKeys = 1024;
-/** Blocks that keep the memory of a large GPU busy. */
-const busyBlocks = 264;
+/** Keys of the smallest part, and blocks that share the work of a large GPU evenly, whatever a mask hides from some of them. */
+const partKeys = 256;
+const evenBlocks = 1056;
 
 function singleQuery({ batch, heads, shared, queries, keys, size, dtype }: AttentionShape, kernel: AttentionKernel) {
   if (queries !== 1 || kernel.gradient || kernel.dropout > 0 || kernel.mask === "segments") return null;
   const group = heads / shared;
   const together = keys <= manyKeys ? 1 : ([4, 2].find((n) => group % n === 0) ?? 1);
   const blocks = (batch * heads) / together;
-  const parts = keys <= manyKeys ? 1 : Math.min(Math.ceil(keys / (manyKeys / 2)), Math.ceil(busyBlocks / blocks));
+  const wanted = Math.max(1, Math.floor(evenBlocks / blocks));
+  const parts = keys <= manyKeys ? 1 : Math.min(Math.ceil(keys / partKeys), wanted);
   const lanes = 2 ** Math.ceil(Math.log2(Math.ceil((size * bytesOf(dtype)) / 16)));
   return { lanes, together, parts } satisfies SingleQuery;
 }

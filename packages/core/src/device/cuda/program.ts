@@ -223,6 +223,7 @@ export class CudaProgram {
 
   /** Issues all steps to the stream; `after` is called after each step. */
   issue(addresses: Addresses, after?: (step: number) => void): void {
+    this.#repeats = 1;
     this.#issuePlan(this.plan, addresses, after);
   }
 
@@ -353,6 +354,8 @@ export class CudaProgram {
       return;
     }
     let s = 0;
+    const around = this.#repeats;
+    this.#repeats *= Math.max(1, steps);
     for (; s < steps; s++) {
       if (stop === "while" && this.#largest(current[0], node.inputs[consts]) === 0) break;
       const t = reverse ? steps - 1 - s : s;
@@ -369,6 +372,7 @@ export class CudaProgram {
       });
       for (let c = 0; c < carries; c++) [current[c], other[c]] = [other[c], current[c]];
     }
+    this.#repeats = around;
     ys.forEach((address, i) => {
       if (i >= carries && s < length) {
         const row = sizeOf(body.fn.outputs[i]);
@@ -378,6 +382,9 @@ export class CudaProgram {
     for (let c = 0; c < carries; c++)
       this.#copy(this.#at(plan, node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
   }
+
+  /** How often the steps that are being issued run in one call: the lengths of the loops around them. */
+  #repeats = 1;
 
   /** Counts the arrivals at barriers of a launch; recorded graphs use it, so it lives as long as the program. */
   #counter: CudaBuffer | null = null;
@@ -439,7 +446,7 @@ export class CudaProgram {
     if (batch.length > 1) this.#pointers(step, product, batch);
     else {
       const isOwn = launchVectorProduct(product, this.#calls) || launchFewRows(product, this.#calls);
-      if ((isOwn || this.libraries.products.issue(product)) && epilogue !== null) return;
+      if ((isOwn || this.libraries.products.issue(product, this.#repeats)) && epilogue !== null) return;
     }
     if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
