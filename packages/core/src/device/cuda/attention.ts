@@ -244,6 +244,8 @@ export function cudnnCallOf(node: Node, operands: readonly Strided[]): CudnnAtte
   if (dropout > 0 || !isHalf(shape.dtype) || !sees || givesMaskGradient(kernel)) return null;
   const bias = mask === "float" ? biasOf(node, operands, shape) : null;
   if (mask !== "none" && bias === null) return null;
+  // Its gradients are wrong where all queries add the same numbers.
+  if (gradient && bias && bias.dims[2] < shape.queries) return null;
   const places = Object.entries(placesOf(node, operands)).filter(
     ([name]) => gradient || ["q", "k", "v", "out"].includes(name),
   );

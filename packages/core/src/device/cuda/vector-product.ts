@@ -37,6 +37,9 @@ export function launchVectorProduct(product: CublasProduct, calls: LibraryCalls)
 
 /** Rows that the kernel of few rows takes at once, and rows of the matrix per block (W_SKINNY_BESIDE, W_SKINNY_ROWS). */
 const few = { rows: 8, perBlock: 16 };
+/** Threads of a block of few rows: fewer where there are enough blocks, which are then spread more evenly; 128 store the result. */
+const fewThreads = (blocks: number, multiprocessors: number): number =>
+  blocks <= multiprocessors ? 512 : blocks <= 2 * multiprocessors ? 256 : 128;
 const bitsOf = (x: number): number => new Uint32Array(Float32Array.of(x).buffer)[0];
 
 /** Launches the product of a few rows if the kernel can compute it, epilogue included. */
@@ -45,7 +48,8 @@ export function launchFewRows(product: CublasProduct, calls: LibraryCalls): bool
   if (!isHalf(dtype) || n < 2 || n > few.rows || batch.length > 0 || left.op !== 1 || right.op !== 0) return false;
   const aligned = [left.address, right.address, 2 * left.ld, 2 * right.ld, 2 * k].every((at) => at % 16 === 0);
   if (!aligned || calls.major < 8 || m * k * 2 > fits.bytes) return false;
-  calls.launch(`w_skinny_${elements[dtype]![0]}`, Math.ceil(m / few.perBlock), threads, [
+  const blocks = Math.ceil(m / few.perBlock);
+  calls.launch(`w_skinny_${elements[dtype]![0]}`, blocks, fewThreads(blocks, calls.multiprocessors), [
     ...[right.address, left.address, out.address, epilogue?.bias ?? 0],
     ...[n, k, m, right.ld, left.ld, out.ld, bitsOf(scale), activations[epilogue?.activation ?? "none"]],
   ]);

@@ -6,7 +6,8 @@
 #include "numbers.cuh"
 #include "prelude.cuh"
 
-#define W_SKINNY_THREADS 256
+/* Most warps of a block. Few blocks have many, so that the GPU has enough of the matrix on its way. */
+#define W_SKINNY_WARPS 16
 /* Rows of the matrix per block, and of x. */
 #define W_SKINNY_ROWS 16
 #define W_SKINNY_BESIDE 8
@@ -24,8 +25,8 @@ template <> struct w_skinny_mode<w_half_number> {
 template <class N, class T>
 W_INLINE void w_skinny(const T* x, const T* w, T* out, const T* bias, int rows, int k, int m, long long ldx,
                        long long ldw, long long ldo, float scale, int activation) {
-  const int WARPS = W_SKINNY_THREADS / 32, SPAN = 32 * W_SKINNY_AHEAD;
-  __shared__ float parts[WARPS][W_SKINNY_BESIDE][W_SKINNY_ROWS + 1];
+  const int SPAN = 32 * W_SKINNY_AHEAD, warps = blockDim.x / 32;
+  __shared__ float parts[W_SKINNY_WARPS][W_SKINNY_BESIDE][W_SKINNY_ROWS + 1];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, first = blockIdx.x * W_SKINNY_ROWS;
   /* Rows beyond the last repeat it, and are not stored. */
   const T* low = w + (first + g < m ? first + g : m - 1) * ldw;
@@ -33,7 +34,7 @@ W_INLINE void w_skinny(const T* x, const T* w, T* out, const T* bias, int rows, 
   /* The matrix is on its way before the rows are computed: a lane asks for one of the two lines of a row. */
   {
     const T* row = w + (first + lane / 2 < m ? first + lane / 2 : m - 1) * ldw + lane % 2 * 64;
-    for (int start = warp * SPAN, i = 0; start + lane % 2 * 64 < k && i < 4; start += WARPS * SPAN, i++)
+    for (int start = warp * SPAN, i = 0; start + lane % 2 * 64 < k && i < 4; start += warps * SPAN, i++)
       w_prefetch(row + start);
   }
   w_begin();
@@ -42,7 +43,7 @@ W_INLINE void w_skinny(const T* x, const T* w, T* out, const T* bias, int rows, 
   for (int i = 0; i < 4; i++) sum[0][i] = sum[1][i] = 0;
   const uint4 zero = make_uint4(0, 0, 0, 0);
 #pragma unroll 1
-  for (int start = warp * SPAN; start < k; start += WARPS * SPAN) {
+  for (int start = warp * SPAN; start < k; start += warps * SPAN) {
     uint4 a[W_SKINNY_AHEAD], b[W_SKINNY_AHEAD], c[W_SKINNY_AHEAD];
 #pragma unroll
     for (int u = 0; u < W_SKINNY_AHEAD; u++) {
@@ -67,13 +68,13 @@ W_INLINE void w_skinny(const T* x, const T* w, T* out, const T* bias, int rows, 
   int r = threadIdx.x / W_SKINNY_ROWS, row = first + threadIdx.x % W_SKINNY_ROWS;
   if (r >= rows || row >= m) return;
   float total = parts[0][r][threadIdx.x % W_SKINNY_ROWS];
-  for (int i = 1; i < WARPS; i++) total += parts[i][r][threadIdx.x % W_SKINNY_ROWS];
+  for (int i = 1; i < warps; i++) total += parts[i][r][threadIdx.x % W_SKINNY_ROWS];
   total *= scale;
   if (bias) total += N::load(bias[row]);
   out[r * ldo + row] = N::store(w_activation<float>(total, activation));
 }
 #define W_SKINNY(name, N, T)                                                                                           \
-  extern "C" __global__ void __launch_bounds__(256)                                                                    \
+  extern "C" __global__ void __launch_bounds__(512)                                                                    \
       w_skinny_##name(const T* x, const T* w, T* out, const T* bias, long long rows, long long k, long long m,         \
                       long long ldx, long long ldw, long long ldo, long long scale, long long activation) {            \
     w_skinny<N, T>(x, w, out, bias, (int)rows, (int)k, (int)m, ldx, ldw, ldo, __int_as_float((int)scale),              \
