@@ -15,7 +15,7 @@ import {
   type ReduceFn,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { attentionNode, plainBias, rebuild, runningOf } from "../transform/index.js";
+import { attentionNode, plainBias, type RunningFunction, rebuild, runningOf } from "../transform/index.js";
 import { manyParts } from "./fuse-rules.js";
 import { type ConvSupport, prepareConvs, rewriteOps } from "./lower-conv.js";
 import { prepareHalfSpectrum } from "./lower-fft.js";
@@ -43,8 +43,8 @@ export interface PrepareOptions {
   sortsValues?: boolean;
   /** Whether running sums of one dtype read numbers of another, without a cast. */
   sumsNarrow?: (from: DType, to: DType) => boolean;
-  /** Whether the library has running products and extrema of a dtype. */
-  scans?: (dtype: DType) => boolean;
+  /** Whether the library has running products and extrema of a dtype, along axes of this length. */
+  scans?: (dtype: DType, length: number) => boolean;
   /** The library of Fourier transforms needs half spectra with true symmetry, one axis at a time. */
   trueHalfSpectra?: boolean;
 }
@@ -417,6 +417,13 @@ function prepareSorted(node: Node<"gather">, isShared: (x: Node) => boolean): No
   return build.make("argsort", [x], { descending, values: true });
 }
 
+/** A running product or extremum that the library has. */
+function scanOf(node: Node, scans: NonNullable<PrepareOptions["scans"]>): RunningFunction | null {
+  if (!scans(node.dtype, Number.POSITIVE_INFINITY)) return null;
+  const found = runningOf(node);
+  return found !== null && scans(node.dtype, found.x.shape[found.axis]) ? found : null;
+}
+
 /** A running sum that widens what it reads. */
 function prepareScan(node: Node<"cumsum">, { sumsNarrow }: PrepareOptions): Node {
   const [x] = node.inputs;
@@ -467,7 +474,7 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
       node.inputs.map((input) => map.get(input)!),
     );
     const empty = prepareEmpty(next);
-    const scan = options.scans?.(node.dtype) ? runningOf(node) : null;
+    const scan = options.scans === undefined ? null : scanOf(node, options.scans);
     if (empty !== null) map.set(node, empty);
     else if (scan !== null)
       map.set(node, build.make("cumsum", [map.get(scan.x)!], { axis: scan.axis, reverse: false, fn: scan.fn }));
@@ -489,10 +496,7 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "cumsum")) map.set(node, prepareScan(next, options));
     else if (isOp(next, "custom")) {
       const isRead = (i: number): boolean => picked.has(`${node.id}:${i}`);
-      map.set(
-        node,
-        withPlainBias(withoutMaskGradient(next, isRead) as Node<"custom">, isRead),
-      );
+      map.set(node, withPlainBias(withoutMaskGradient(next, isRead) as Node<"custom">, isRead));
     } else map.set(node, next);
   }
   // A device without work still takes part in collectives.

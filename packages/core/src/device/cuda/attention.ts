@@ -74,7 +74,8 @@ function sharedMemory(
   copies = true,
 ): { stages: number; bytes: number } {
   // A byte per tile of the other side.
-  const states = mask === "segments" || mask === "bool" ? Math.ceil(Math.max(queries, keys) / rowsPerBlock / 16) * 16 : 0;
+  const states =
+    mask === "segments" || mask === "bool" ? Math.ceil(Math.max(queries, keys) / rowsPerBlock / 16) * 16 : 0;
   const [bytes, pad] = modes[precision] < 2 ? [4, 4] : [2, 8];
   const tile = rowsPerBlock * (paddedSize(size) + pad) * bytes;
   const total = (stages: number): number =>

@@ -190,7 +190,11 @@ test("a product in a loop is timed if all of its runs are worth it", () =>
   onFake((fake, device) => {
     fake.milliseconds = () => 1;
     const steps = (length: number): void => {
-      const [w, x, xs] = [[256, 256], [256, 256], [length, 1]].map((shape) => weft.ones(shape).realize());
+      const [w, x, xs] = [
+        [256, 256],
+        [256, 256],
+        [length, 1],
+      ].map((shape) => weft.ones(shape).realize());
       const last = (a: weft.Tensor, b: weft.Tensor, each: weft.Tensor): weft.Tensor =>
         weft.scan((h: weft.Tensor) => [h.matmul(a).tanh(), h], b, each)[0] as weft.Tensor;
       weft.jit(last)(w, x, xs).realize();

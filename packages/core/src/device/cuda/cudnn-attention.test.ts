@@ -23,8 +23,16 @@ function callsOf(shape: number[], dtype: weft.DType, gradient: boolean): (CudnnA
 
 test("an added mask goes to cuDNN as it is where no gradient is taken", () => {
   for (const [shape, dims, strides] of [
-    [[4, 16, 16], [1, 4, 16, 16], [1024, 256, 16, 1]],
-    [[2, 1, 1, 16], [2, 1, 1, 16], [16, 16, 16, 1]],
+    [
+      [4, 16, 16],
+      [1, 4, 16, 16],
+      [1024, 256, 16, 1],
+    ],
+    [
+      [2, 1, 1, 16],
+      [2, 1, 1, 16],
+      [16, 16, 16, 1],
+    ],
     [[16], [1, 1, 1, 16], [16, 16, 16, 1]],
   ])
     for (const dtype of ["bfloat16", "float16", "float32"] as const) {

@@ -266,8 +266,7 @@ const known = new WeakMap<CudaContext, Map<string, CudnnAttention | null>>();
 export function cudnnAttention(context: CudaContext, call: CudnnAttentionCall): CudnnAttention | null {
   const { dtype, size, queries, keys, strides } = call;
   const major = Math.floor(Number(context.architecture.slice(3)) / 10);
-  if (!isHalf(dtype) || size % 8 !== 0 || size > maxSize || major < minMajor || cudnnOf(context) === null)
-    return null;
+  if (!isHalf(dtype) || size % 8 !== 0 || size > maxSize || major < minMajor || cudnnOf(context) === null) return null;
   if (queries < 2 || keys < 2) return null;
   const rows = Object.values(strides);
   if (rows.some((s) => [s.batch, s.head, s.row].some((n) => n % 8 !== 0))) return null;

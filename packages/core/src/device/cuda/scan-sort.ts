@@ -47,6 +47,12 @@ const narrowSums: Partial<Record<DType, readonly DType[]>> = {
 };
 export const sumsNarrow = (from: DType, to: DType): boolean => narrowSums[from]?.includes(to) ?? false;
 
+/** Dtypes of running products and extrema in native/scan.cu. */
+const scanned: ReadonlySet<DType> = new Set<DType>(["float32", "float64", "int32", "int64"]);
+/** Shorter lines are joined by generated loops. */
+const minScan = 512;
+export const scans = (dtype: DType, length: number): boolean => scanned.has(dtype) && length >= minScan;
+
 function scanShape(node: Node<"cumsum">): ScanShape {
   const { dtype } = node;
   const { shape } = node.inputs[0];

@@ -137,8 +137,7 @@ test("tiles of keys that padding hides are skipped, forward and backward", { ski
     });
   checkFused("dropout, few queries", {
     shape: { batch: 5, queries: 9, keys: 200 },
-    attend: (q, k, v) =>
-      weft.scaledDotProductAttention(q, k, v, { mask: padding(), dropout: 0.3, key: weft.key(5) }),
+    attend: (q, k, v) => weft.scaledDotProductAttention(q, k, v, { mask: padding(), dropout: 0.3, key: weft.key(5) }),
   });
   // What hidden tiles hold is not even read: zero weights would make NaN of it.
   weft.setDevice(device());
@@ -147,14 +146,20 @@ test("tiles of keys that padding hides are skipped, forward and backward", { ski
   const attend = (x: weft.Tensor, y: weft.Tensor): weft.Tensor => weft.scaledDotProductAttention(q, x, y, { mask });
   const program = weft.jit((x: weft.Tensor, y: weft.Tensor) => [
     attend(x, y),
-    weft.grad((a: weft.Tensor) => attend(a, y).sum())(x).index(":", ":", ":128"),
+    weft
+      .grad((a: weft.Tensor) => attend(a, y).sum())(x)
+      .index(":", ":", ":128"),
   ]);
-  for (const result of program(holed, holed)) assert.ok(Array.from(result.dataSync() as ArrayLike<number>, Number).every(Number.isFinite));
+  for (const result of program(holed, holed))
+    assert.ok(Array.from(result.dataSync() as ArrayLike<number>, Number).every(Number.isFinite));
 });
 
 test("half-precision numbers are added to scores as they are where no gradient is taken", { skip }, () => {
   for (const dtype of ["bfloat16", "float16", "float32"] as const)
-    for (const shape of [[2, 9, 70], [2, 1, 1, 70]]) {
+    for (const shape of [
+      [2, 9, 70],
+      [2, 1, 1, 70],
+    ]) {
       const attend = (q: weft.Tensor, k: weft.Tensor, v: weft.Tensor, mask: weft.Tensor): weft.Tensor =>
         weft.scaledDotProductAttention(q, k, v, { mask }).cast("float32");
       const program = weft.jit(attend);

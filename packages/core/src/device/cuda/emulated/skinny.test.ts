@@ -39,11 +39,7 @@ test("scale, bias and activation are part of it; rows may lie apart", { skip }, 
         weft.relu(x.index(":4").matmul(w.transpose()).add(b)).cast("float32"),
         weft.gelu(x.matmul(w.transpose()).add(b), { approximate: true }).cast("float32"),
         x.index("::2", "64:").matmul(w.index(":", "64:").transpose()).mul(-0.25).cast("float32"),
-      ])(
-        data([8, 256], 1, 2).cast("float16"),
-        data([40, 256], 2, 2).cast("float16"),
-        data([40], 3, 2).cast("float16"),
-      ),
+      ])(data([8, 256], 1, 2).cast("float16"), data([40, 256], 2, 2).cast("float16"), data([40], 3, 2).cast("float16")),
     5e-3,
   );
   assert.equal(log.filter((name) => name.startsWith("w_skinny_")).length, 3, `${log}`);

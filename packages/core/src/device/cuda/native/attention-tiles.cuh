@@ -373,9 +373,7 @@ template <class C> struct w_att_shared {
       while (tile < last && state[tile] == 0) tile++;
     return tile;
   }
-  W_INLINE_MEMBER bool mixed(int tile) const {
-    return (C::MASK == 3 || w_att_padding<C>::YES) && state[tile] == 2;
-  }
+  W_INLINE_MEMBER bool mixed(int tile) const { return (C::MASK == 3 || w_att_padding<C>::YES) && state[tile] == 2; }
 };
 /* Tiles of keys that some query of a tile sees, from first to before last. */
 template <class C> W_INLINE void w_att_key_tiles(int tile, int& first, int& last) {

@@ -22,9 +22,9 @@ template <> struct w_skinny_mode<w_half_number> {
   static const int MODE = 3;
 };
 
-template <class N, class T>
-W_INLINE void w_skinny(const T* x, const T* w, T* out, const T* bias, int rows, int k, int m, long long ldx,
-                       long long ldw, long long ldo, float scale, int activation) {
+template <class N, class T> W_INLINE void w_skinny(const T* x, const T* w, T* out, const T* bias, int rows, int k,
+                                                   int m, long long ldx, long long ldw, long long ldo, float scale,
+                                                   int activation) {
   const int SPAN = 32 * W_SKINNY_AHEAD, warps = blockDim.x / 32;
   __shared__ float parts[W_SKINNY_WARPS][W_SKINNY_BESIDE][W_SKINNY_ROWS + 1];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, first = blockIdx.x * W_SKINNY_ROWS;
