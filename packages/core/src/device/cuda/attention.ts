@@ -106,9 +106,11 @@ interface SingleQuery {
   lanes: number;
   together: number;
   parts: number;
+  /** Warps of a block on tensor cores; null without them. */
+  warps: number | null;
 }
 
-/** Threads of a block of single queries (W_SINGLE_THREADS). */
+/** Threads of a block of single queries without tensor cores (W_SINGLE_THREADS). */
 const singleThreads = 256;
 /** Keys up to which a block has them all, and from which the heads of a group share a block, so that keys are read once. */
 const manyKeys = 1024;
@@ -119,12 +121,15 @@ const evenBlocks = 1056;
 function singleQuery({ batch, heads, shared, queries, keys, size, dtype }: AttentionShape, kernel: AttentionKernel) {
   if (queries !== 1 || kernel.gradient || kernel.dropout > 0 || kernel.mask === "segments") return null;
   const group = heads / shared;
-  const together = keys <= manyKeys ? 1 : ([4, 2].find((n) => group % n === 0) ?? 1);
+  const onTensorCores = isHalf(dtype) && (size === 64 || size === 128);
+  const sizes = onTensorCores ? [8, 4, 2] : [4, 2];
+  const together = keys <= manyKeys ? 1 : (sizes.find((n) => group % n === 0) ?? 1);
   const blocks = (batch * heads) / together;
   const wanted = Math.max(1, Math.floor(evenBlocks / blocks));
   const parts = keys <= manyKeys ? 1 : Math.min(Math.ceil(keys / partKeys), wanted);
   const lanes = 2 ** Math.ceil(Math.log2(Math.ceil((size * bytesOf(dtype)) / 16)));
-  return { lanes, together, parts } satisfies SingleQuery;
+  const warps = onTensorCores ? (keys <= manyKeys ? 8 : 4) : null;
+  return { lanes, together, parts, warps } satisfies SingleQuery;
 }
 
 /** Bytes between the kernels of a call: two numbers per query of a gradient, partial results of single queries. */
@@ -336,7 +341,10 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     UPPER: kernel.upper ?? 2 ** 30,
   };
   const single = vector > 1 ? singleQuery(shape, kernel) : null;
-  if (single !== null) Object.assign(integers, { LANES: single.lanes, TOGETHER: single.together, PARTS: single.parts });
+  if (single !== null) {
+    const { lanes, together, parts, warps } = single;
+    Object.assign(integers, { LANES: lanes, TOGETHER: together, PARTS: parts, WARPS: warps ?? singleThreads / 32 });
+  }
   const dropKey = kernel.dropout > 0 ? extras - 1 : null;
   const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
   const keyBatch = dropKey === null ? 0 : mergedBatch(keyLead, operands[dropKey].strides.slice(0, -1))!;
@@ -398,19 +406,26 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
 }
 
 /** Kernels of heads with one query each; they have shared memory of fixed sizes. */
-function singleCall(config: readonly string[], { batch, heads }: AttentionShape, { together, parts }: SingleQuery) {
+function singleCall(
+  config: readonly string[],
+  { batch, heads }: AttentionShape,
+  { together, parts, warps }: SingleQuery,
+) {
+  const threads = warps === null ? singleThreads : 32 * warps;
   const entry = (suffix: string, fn: string): string =>
-    `extern "C" __global__ void __launch_bounds__(${singleThreads}) @${suffix}(const Args<9> args) { w_begin(); ${fn}<@_config>(args.p, 0); }`;
+    `extern "C" __global__ void __launch_bounds__(${threads}) @${suffix}(const Args<9> args) { w_begin(); ${fn}<@_config>(args.p, 0); }`;
   const joins = parts > 1;
   return {
-    text: [...config, entry("", "w_attention_single"), ...(joins ? [entry("_j", "w_attention_single_join")] : [])].join(
-      "\n",
-    ),
+    text: [
+      ...config,
+      entry("", warps === null ? "w_attention_single" : "w_attention_single_group"),
+      ...(joins ? [entry("_j", "w_attention_single_join")] : []),
+    ].join("\n"),
     launches: [
       { suffix: "", blocks: ((batch * heads) / together) * parts },
       ...(joins ? [{ suffix: "_j", blocks: batch * heads }] : []),
     ],
-    threads: singleThreads,
+    threads,
     sharedBytes: 0,
     clearedBytes: 0,
     begins: true,
