@@ -37,9 +37,10 @@ export function launchVectorProduct(product: CublasProduct, calls: LibraryCalls)
 
 /** Rows that the kernel of few rows takes at once, and rows of the matrix per block (W_SKINNY_BESIDE, W_SKINNY_ROWS). */
 const few = { rows: 8, perBlock: 16 };
-/** Threads of a block of few rows: fewer where there are enough blocks, which are then spread more evenly; 128 store the result. */
-const fewThreads = (blocks: number, multiprocessors: number): number =>
-  blocks <= multiprocessors ? 512 : blocks <= 2 * multiprocessors ? 256 : 128;
+/** Fewer rows of the matrix have too few blocks for longer sums. */
+const fewBlocks = { rows: 256, sum: 1 << 11 };
+/** Threads of a block of few rows: more where there are too few blocks to keep the memory busy. */
+const fewThreads = (blocks: number, multiprocessors: number): number => (blocks <= multiprocessors ? 512 : 256);
 const bitsOf = (x: number): number => new Uint32Array(Float32Array.of(x).buffer)[0];
 
 /** Launches the product of a few rows if the kernel can compute it, epilogue included. */
@@ -48,6 +49,7 @@ export function launchFewRows(product: CublasProduct, calls: LibraryCalls): bool
   if (!isHalf(dtype) || n < 2 || n > few.rows || batch.length > 0 || left.op !== 1 || right.op !== 0) return false;
   const aligned = [left.address, right.address, 2 * left.ld, 2 * right.ld, 2 * k].every((at) => at % 16 === 0);
   if (!aligned || calls.major < 8 || m * k * 2 > fits.bytes) return false;
+  if (k > (m < fewBlocks.rows ? fewBlocks.sum : fits.sum)) return false;
   const blocks = Math.ceil(m / few.perBlock);
   calls.launch(`w_skinny_${elements[dtype]![0]}`, blocks, fewThreads(blocks, calls.multiprocessors), [
     ...[right.address, left.address, out.address, epilogue?.bias ?? 0],
