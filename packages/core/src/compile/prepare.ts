@@ -15,7 +15,7 @@ import {
   type ReduceFn,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { attentionNode, plainBias, type RunningFunction, rebuild, runningOf } from "../transform/index.js";
+import { attentionNode, plainBias, rebuild, runningOf } from "../transform/index.js";
 import { manyParts } from "./fuse-rules.js";
 import { type ConvSupport, prepareConvs, rewriteOps } from "./lower-conv.js";
 import { prepareHalfSpectrum } from "./lower-fft.js";
@@ -418,7 +418,7 @@ function prepareSorted(node: Node<"gather">, isShared: (x: Node) => boolean): No
 }
 
 /** A running product or extremum that the library has. */
-function scanOf(node: Node, scans: NonNullable<PrepareOptions["scans"]>): RunningFunction | null {
+function scanOf(node: Node, scans: NonNullable<PrepareOptions["scans"]>): ReturnType<typeof runningOf> {
   if (!scans(node.dtype, Number.POSITIVE_INFINITY)) return null;
   const found = runningOf(node);
   return found !== null && scans(node.dtype, found.x.shape[found.axis]) ? found : null;
