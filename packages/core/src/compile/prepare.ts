@@ -15,7 +15,7 @@ import {
   type ReduceFn,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
-import { rebuild, runningOf } from "../transform/index.js";
+import { attentionNode, plainBias, rebuild, runningOf } from "../transform/index.js";
 import { manyParts } from "./fuse-rules.js";
 import { type ConvSupport, prepareConvs, rewriteOps } from "./lower-conv.js";
 import { prepareHalfSpectrum } from "./lower-fft.js";
@@ -43,8 +43,8 @@ export interface PrepareOptions {
   sortsValues?: boolean;
   /** Whether running sums of one dtype read numbers of another, without a cast. */
   sumsNarrow?: (from: DType, to: DType) => boolean;
-  /** Whether the library has running products and extrema of a dtype. */
-  scans?: (dtype: DType) => boolean;
+  /** Whether the library has running products and extrema of a dtype, along axes of this length. */
+  scans?: (dtype: DType, length: number) => boolean;
   /** The library of Fourier transforms needs half spectra with true symmetry, one axis at a time. */
   trueHalfSpectra?: boolean;
 }
@@ -417,6 +417,13 @@ function prepareSorted(node: Node<"gather">, isShared: (x: Node) => boolean): No
   return build.make("argsort", [x], { descending, values: true });
 }
 
+/** A running product or extremum that the library has. */
+function scanOf(node: Node, scans: NonNullable<PrepareOptions["scans"]>): ReturnType<typeof runningOf> {
+  if (!scans(node.dtype, Number.POSITIVE_INFINITY)) return null;
+  const found = runningOf(node);
+  return found !== null && scans(node.dtype, found.x.shape[found.axis]) ? found : null;
+}
+
 /** A running sum that widens what it reads. */
 function prepareScan(node: Node<"cumsum">, { sumsNarrow }: PrepareOptions): Node {
   const [x] = node.inputs;
@@ -434,6 +441,15 @@ function withoutMaskGradient(node: Node<"custom">, isRead: (index: number) => bo
     rule,
     kernel: { ...kernel, maskGradient: false },
   });
+}
+
+/** Attention whose log-sums nobody reads takes the numbers that are added to its scores as they are. */
+function withPlainBias(node: Node<"custom">, isRead: (index: number) => boolean): Node {
+  const { kernel } = node.attrs;
+  if (kernel === undefined || kernel.gradient || kernel.mask !== "float" || isRead(1)) return node;
+  const at = kernel.packed ? 1 : 3;
+  const bias = plainBias(node.inputs[at]);
+  return bias === node.inputs[at] ? node : attentionNode(node.inputs.with(at, bias), kernel);
 }
 
 export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
@@ -458,7 +474,7 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
       node.inputs.map((input) => map.get(input)!),
     );
     const empty = prepareEmpty(next);
-    const scan = options.scans?.(node.dtype) ? runningOf(node) : null;
+    const scan = options.scans === undefined ? null : scanOf(node, options.scans);
     if (empty !== null) map.set(node, empty);
     else if (scan !== null)
       map.set(node, build.make("cumsum", [map.get(scan.x)!], { axis: scan.axis, reverse: false, fn: scan.fn }));
@@ -478,12 +494,10 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next, options));
     else if (isOp(next, "concat")) map.set(node, prepareConcat(next));
     else if (isOp(next, "cumsum")) map.set(node, prepareScan(next, options));
-    else if (isOp(next, "custom"))
-      map.set(
-        node,
-        withoutMaskGradient(next, (i) => picked.has(`${node.id}:${i}`)),
-      );
-    else map.set(node, next);
+    else if (isOp(next, "custom")) {
+      const isRead = (i: number): boolean => picked.has(`${node.id}:${i}`);
+      map.set(node, withPlainBias(withoutMaskGradient(next, isRead) as Node<"custom">, isRead));
+    } else map.set(node, next);
   }
   // A device without work still takes part in collectives.
   const effects = order.filter(({ op }) => op === "collective").map((node) => map.get(node)!);

@@ -76,6 +76,8 @@ const laneDefaults: RegionOptions = { localBytes: 4096, memoryBytes: 2 ** 33 };
 const maxUnderWay = 8;
 /** Values up to this size that depend on parameters alone (weights in a half type) are computed first, in one launch. */
 const earlyBytes = 1 << 20;
+/** Bytes of a result for which the memory of any donated argument is worth taking. */
+const worthSharing = 1 << 20;
 const alignment = 64;
 const aligned = (bytes: number): number => Math.max(alignment, Math.ceil(bytes / alignment) * alignment);
 
@@ -347,7 +349,12 @@ class Scheduler {
     };
     const inPlace = (o: number): number[] => given.slice(o, o + 1);
     const fromLast = (o: number): number[] => given.filter((_, k) => given.length - k === count - o);
-    for (const candidates of [updated, inPlace, fromLast, () => free])
+    // Other results take over large memory alone: a caller may hold a small one, and the state would move in every call.
+    const others = (o: number): Iterable<number> =>
+      aliasOffset !== undefined || numel(this.fn.outputs[o].shape) * bytesOf(this.fn.outputs[o].dtype) >= worthSharing
+        ? free
+        : [];
+    for (const candidates of [updated, inPlace, fromLast, others])
       this.fn.outputs.forEach((_, o) => {
         reuse(o, candidates(o));
       });

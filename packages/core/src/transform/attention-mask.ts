@@ -199,6 +199,36 @@ export function belowZero(bias: Node): Node {
   return build.sub(bias, build.expand(composed.stopGradient(shift), bias.shape));
 }
 
+/** The numbers that `belowZero` was given: x of x - s with an s that it makes of the largest number of each row; null for others. */
+function shiftedBias(node: Node): Node | null {
+  if (!isOp(node, "binary") || node.attrs.fn !== "sub") return null;
+  const [bias, shift] = node.inputs;
+  const under = (x: Node): Node => (isOp(x, "expand") || isOp(x, "reshape") ? under(x.inputs[0]) : x);
+  const choice = under(shift);
+  if (!isOp(choice, "where")) return null;
+  const [isLarge, , other] = choice.inputs;
+  const none = under(other);
+  let top = isLarge;
+  while (["binary", "unary", "reshape", "expand"].includes(top.op)) top = top.inputs[top.inputs.length - 1];
+  const isRows = isOp(top, "reduce") && top.attrs.fn === "max" && top.attrs.axes.join() === `${bias.shape.length - 1}`;
+  return isRows && top.inputs[0] === bias && isOp(none, "const") && none.attrs.value === 0 ? bias : null;
+}
+
+/**
+ * Numbers added to scores as they were before `belowZero` and before they were widened: for kernels whose log-sums nobody
+ * reads, which widen numbers themselves. The result is the same, except that scores lose digits beside large numbers, as they do in
+ * plain ops.
+ */
+export function plainBias(bias: Node): Node {
+  if (isOp(bias, "expand") || isOp(bias, "reshape")) {
+    const plain = plainBias(bias.inputs[0]);
+    return plain === bias.inputs[0] ? bias : build[bias.op](plain, bias.shape);
+  }
+  if (isOp(bias, "cast") && isHalf(bias.inputs[0].dtype)) return bias.inputs[0];
+  const unshifted = shiftedBias(bias);
+  return unshifted === null ? bias : plainBias(unshifted);
+}
+
 function rowsOf(open: Node): Node {
   const any = build.reduce("max", open, [open.shape.length - 1]);
   return build.reshape(any, [...open.shape.slice(0, -1), 1]);

@@ -70,7 +70,7 @@ function compose(inputs: readonly Node[], kernel: AttentionKernel): Node[] {
   const last = scores.shape.length - 1;
   let weights: Node;
   let logSum: Node;
-  const shown = kernel.mask === "float" ? build.add(scores, mask!) : scores;
+  const shown = kernel.mask === "float" ? build.add(scores, build.cast(mask!, scores.dtype)) : scores;
   const band = kernel.lower === undefined && kernel.upper === undefined ? null : bandMask(kernel, scores.shape);
   if (kernel.mask !== "float" && (mask !== null || band !== null)) {
     const open = band === null ? mask! : mask === null ? band : build.binary("and", mask, band);

@@ -1,7 +1,7 @@
 // graph -> graph: gradients, forward mode, vmap, loops, simplification.
 export { attentionNode, swapHeads } from "./attention.js";
 export { type Band, bandIntersection, biasBand, seesEverywhere, splitBand, tightened } from "./attention-band.js";
-export { belowZero, closedScore } from "./attention-mask.js";
+export { belowZero, closedScore, plainBias } from "./attention-mask.js";
 export { segmentIds } from "./attention-segments.js";
 export { backward, forward } from "./gradient.js";
 export { inlineCustom } from "./inline.js";

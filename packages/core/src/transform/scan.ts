@@ -6,6 +6,7 @@ import {
   isInexact,
   isOp,
   type Node,
+  numel,
   type OpAttrs,
   sameShape,
   topological,
@@ -110,6 +111,40 @@ function historyOf(node: Node<"scan">): History {
   };
 }
 
+/** The gradient of a constant that every step adds to as a product: of values [rows, m] and [rows, n] of the step, or transposed. */
+interface StepProduct {
+  left: Node;
+  right: Node;
+  product: Node<"matmul">;
+  isTransposed: boolean;
+}
+
+/** Smaller products are part of loops that run as one kernel, or weigh nothing. */
+const worthStacking = { gradient: 1 << 14, products: 1 << 20 };
+
+const swapsAxes = (x: Node): boolean => isOp(x, "permute") && x.attrs.axes.join() === "1,0";
+
+/** Reads what a step adds to the gradient of a constant as a product; null for other additions, and for products that stay in the loop. */
+function stepProduct(added: Node): StepProduct | null {
+  const isTransposed = swapsAxes(added);
+  const product = isTransposed ? added.inputs[0] : added;
+  if (!isOp(product, "matmul") || product.shape.length !== 2) return null;
+  const [a, right] = product.inputs;
+  const left = swapsAxes(a) ? a.inputs[0] : build.transpose(a);
+  const [rows, m] = left.shape;
+  const size = m * right.shape[1];
+  // Rows are stacked over all steps: fewer elements than the sum that each step would read and write.
+  const isWorth = size >= worthStacking.gradient && size * rows >= worthStacking.products;
+  return isWorth && rows * (m + right.shape[1]) <= size ? { left, right, product, isTransposed } : null;
+}
+
+/** The sum over all steps: one product of what the steps multiplied. */
+function stackedProduct({ product, isTransposed }: StepProduct, left: Node, right: Node): Node {
+  const flat = (x: Node): Node => build.reshape(x, [x.shape[0] * x.shape[1], x.shape[2]]);
+  const sum = build.matmul(build.transpose(flat(left)), flat(right), product.attrs.precision);
+  return isTransposed ? build.transpose(sum) : sum;
+}
+
 export function scanVjp(
   node: Node<"scan">,
   g: readonly (Node | null)[],
@@ -147,7 +182,28 @@ export function scanVjp(
   const constGrads = grads.slice(liveCarries.length, liveCarries.length + constParams.length);
   const xGrads = grads.slice(liveCarries.length + constParams.length);
 
-  const sums = constParams.map((param) => input(param.shape, param.dtype, "dconst"));
+  // What is stacked already: states and inputs of the steps, stored values, and gradients of the inputs.
+  const stacks = new Map<Node, Node | null>([
+    ...params.carries.map((param, i) => [param, history[i]] as const),
+    ...params.xs.map((param, i) => [param, inputs.xs[i]] as const),
+    ...residuals.map(({ inBody, stacked }) => [inBody, stacked] as const),
+    ...present(xGrads).map((d) => [d, null] as const),
+  ]);
+  // Factors are stacked while they need no more memory than the states and inputs of the steps, which are stored anyway.
+  let room = [...params.carries, ...params.xs].reduce((sum, x) => sum + numel(x.shape), 0);
+  const factors: Node[] = [];
+  const products = constGrads.map((d) => {
+    const found = d === null || stop !== undefined ? null : stepProduct(d);
+    if (found === null) return null;
+    const fresh = [...new Set([found.left, found.right])].filter((x) => !stacks.has(x));
+    const needed = fresh.reduce((sum, x) => sum + numel(x.shape), 0);
+    if (needed > room) return null;
+    room -= needed;
+    factors.push(...fresh);
+    for (const x of fresh) stacks.set(x, null);
+    return found;
+  });
+  const sums = constParams.map((param, i) => (products[i] === null ? input(param.shape, param.dtype, "dconst") : null));
   // Stored values are parameters of the reverse step: what leads to them is not computed again.
   const stored = residuals.map(({ inBody, stacked }) => ({
     inBody,
@@ -159,8 +215,9 @@ export function scanVjp(
       params: stored.map(({ inBody }) => inBody),
       outputs: [
         ...carryGrads.map((d, i) => d ?? zerosLike(liveCarries[i])),
-        ...constGrads.map((d, i) => (d === null ? sums[i] : add(sums[i], d))),
+        ...present(sums.map((sum, i) => (sum === null || constGrads[i] === null ? sum : add(sum, constGrads[i])))),
         ...xGrads.map((d, i) => d ?? zerosLike(xParams[i])),
+        ...factors,
       ],
     },
     stored.map(({ param }) => param),
@@ -178,7 +235,7 @@ export function scanVjp(
   const usedY = yInputs.filter((y) => used.has(y.seed));
   const reverseParams: ScanParts<Node> = {
     consts: [...countParam, ...keep(otherConsts, otherConsts)],
-    carries: [...carrySeeds.filter((seed) => seed !== null), ...sums],
+    carries: present([...carrySeeds, ...sums]),
     xs: [
       ...keep(params.carries, params.carries),
       ...usedResiduals.map(({ param }) => param),
@@ -193,7 +250,7 @@ export function scanVjp(
     { params: joinScan(reverseParams), outputs: results },
     {
       consts: [...(steps === null ? [] : [steps]), ...keep(otherInputs, otherConsts)],
-      carries: [...finalCotangents, ...sums.map((sum) => zerosLike(sum))],
+      carries: [...finalCotangents, ...present(sums).map((sum) => zerosLike(sum))],
       xs: [
         ...keep(history, params.carries),
         ...usedResiduals.map(({ stacked }) => stacked),
@@ -206,8 +263,17 @@ export function scanVjp(
   let next = 0;
   const take = (want: boolean): Node | null => (want ? pick(loop, next++) : null);
   const carryOut = isLive.map((live) => take(live));
-  const constOut = wanted.consts.map((want) => take(want));
+  const sumOut = sums.map((sum) => take(sum !== null));
   const xOut = wanted.xs.map((want) => take(want));
+  present(xOut).forEach((stack, i) => {
+    const each = xGrads[i];
+    if (each !== null) stacks.set(each, stack);
+  });
+  for (const each of factors) stacks.set(each, pick(loop, next++));
+  const constGiven = products.map((found, i) =>
+    found === null ? sumOut[i] : stackedProduct(found, stacks.get(found.left)!, stacks.get(found.right)!),
+  );
+  const constOut = wanted.consts.map((want) => (want ? constGiven.shift()! : null));
   return [...constOut, ...carryOut, ...xOut];
 }
 

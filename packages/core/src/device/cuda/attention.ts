@@ -74,11 +74,12 @@ function sharedMemory(
   copies = true,
 ): { stages: number; bytes: number } {
   // A byte per tile of the other side.
-  const segments = mask === "segments" ? Math.ceil(Math.max(queries, keys) / rowsPerBlock / 16) * 16 : 0;
+  const states =
+    mask === "segments" || mask === "bool" ? Math.ceil(Math.max(queries, keys) / rowsPerBlock / 16) * 16 : 0;
   const [bytes, pad] = modes[precision] < 2 ? [4, 4] : [2, 8];
   const tile = rowsPerBlock * (paddedSize(size) + pad) * bytes;
   const total = (stages: number): number =>
-    (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16) + segments;
+    (gradient ? 2 : 1) * tile + stages * (2 * tile + rowsPerBlock * 16) + states;
   const stages = copies && total(2) <= stagedBytes ? 2 : 1;
   return { stages, bytes: total(stages) };
 }
@@ -105,23 +106,30 @@ interface SingleQuery {
   lanes: number;
   together: number;
   parts: number;
+  /** Warps of a block on tensor cores; null without them. */
+  warps: number | null;
 }
 
-/** Threads of a block of single queries (W_SINGLE_THREADS). */
+/** Threads of a block of single queries without tensor cores (W_SINGLE_THREADS). */
 const singleThreads = 256;
 /** Keys up to which a block has them all, and from which the heads of a group share a block, so that keys are read once. */
 const manyKeys = 1024;
-/** Blocks that keep the memory of a large GPU busy. */
-const busyBlocks = 264;
+/** Keys of the smallest part, and blocks that share the work of a large GPU evenly, whatever a mask hides from some of them. */
+const partKeys = 256;
+const evenBlocks = 1056;
 
 function singleQuery({ batch, heads, shared, queries, keys, size, dtype }: AttentionShape, kernel: AttentionKernel) {
   if (queries !== 1 || kernel.gradient || kernel.dropout > 0 || kernel.mask === "segments") return null;
   const group = heads / shared;
-  const together = keys <= manyKeys ? 1 : ([4, 2].find((n) => group % n === 0) ?? 1);
+  const onTensorCores = isHalf(dtype) && (size === 64 || size === 128);
+  const sizes = onTensorCores ? [8, 4, 2] : [4, 2];
+  const together = keys <= manyKeys ? 1 : (sizes.find((n) => group % n === 0) ?? 1);
   const blocks = (batch * heads) / together;
-  const parts = keys <= manyKeys ? 1 : Math.min(Math.ceil(keys / (manyKeys / 2)), Math.ceil(busyBlocks / blocks));
+  const wanted = Math.max(1, Math.floor(evenBlocks / blocks));
+  const parts = keys <= manyKeys ? 1 : Math.min(Math.ceil(keys / partKeys), wanted);
   const lanes = 2 ** Math.ceil(Math.log2(Math.ceil((size * bytesOf(dtype)) / 16)));
-  return { lanes, together, parts } satisfies SingleQuery;
+  const warps = onTensorCores ? (keys <= manyKeys ? 8 : 4) : null;
+  return { lanes, together, parts, warps } satisfies SingleQuery;
 }
 
 /** Bytes between the kernels of a call: two numbers per query of a gradient, partial results of single queries. */
@@ -242,6 +250,8 @@ export function cudnnCallOf(node: Node, operands: readonly Strided[]): CudnnAtte
   if (dropout > 0 || !isHalf(shape.dtype) || !sees || givesMaskGradient(kernel)) return null;
   const bias = mask === "float" ? biasOf(node, operands, shape) : null;
   if (mask !== "none" && bias === null) return null;
+  // Its gradients are wrong where all queries add the same numbers.
+  if (gradient && bias && bias.dims[2] < shape.queries) return null;
   const places = Object.entries(placesOf(node, operands)).filter(
     ([name]) => gradient || ["q", "k", "v", "out"].includes(name),
   );
@@ -258,12 +268,13 @@ function biasOf(node: Node, operands: readonly Strided[], shape: AttentionShape)
   const batch = mergedBatch(node.inputs[at].shape.slice(0, -3), strides);
   const [head, row, key] = strides.slice(-3);
   const lead = [batch ?? -1, head, row];
-  if (key !== 1 || node.inputs[at].dtype !== "float32" || [offset, ...lead].some((n) => n < 0 || n % 4 !== 0))
-    return null;
+  const { dtype } = node.inputs[at];
+  const aligned = 16 / bytesOf(dtype);
+  if (key !== 1 || [offset, ...lead].some((n) => n < 0 || n % aligned !== 0)) return null;
   const dims = [shape.batch, shape.heads, shape.queries].map((n, i) => (lead[i] === 0 ? 1 : n));
   // Strides of axes of one element are those of a tensor in order.
   const packed = [dims[1] * dims[2] * shape.keys, dims[2] * shape.keys, shape.keys];
-  return { dims: [...dims, shape.keys], strides: [...lead.map((n, i) => (n === 0 ? packed[i] : n)), 1] };
+  return { dtype, dims: [...dims, shape.keys], strides: [...lead.map((n, i) => (n === 0 ? packed[i] : n)), 1] };
 }
 
 /** Heads that share keys, with one query each, are the queries of one head: keys and values are read once for all of them. */
@@ -291,6 +302,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const [element, access] = elementNames[shape.dtype]!;
   const tensors = kernel.packed ? 1 : 3;
   const hasMask = kernel.mask !== "none";
+  const [addedElement, addedAccess] = elementNames[kernel.mask === "float" ? node.inputs[tensors].dtype : "float32"]!;
   const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
   const { q, k, v, out, g, dq, dk, dv } = placesOf(node, operands);
   const mask = hasMask ? operands[tensors] : null;
@@ -329,7 +341,10 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
     UPPER: kernel.upper ?? 2 ** 30,
   };
   const single = vector > 1 ? singleQuery(shape, kernel) : null;
-  if (single !== null) Object.assign(integers, { LANES: single.lanes, TOGETHER: single.together, PARTS: single.parts });
+  if (single !== null) {
+    const { lanes, together, parts, warps } = single;
+    Object.assign(integers, { LANES: lanes, TOGETHER: together, PARTS: parts, WARPS: warps ?? singleThreads / 32 });
+  }
   const dropKey = kernel.dropout > 0 ? extras - 1 : null;
   const keyLead = dropKey === null ? [] : node.inputs[dropKey].shape.slice(0, -1);
   const keyBatch = dropKey === null ? 0 : mergedBatch(keyLead, operands[dropKey].strides.slice(0, -1))!;
@@ -355,6 +370,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const config = [
     "struct @_config {",
     `  typedef ${element} E; typedef ${mode < 2 ? "float" : "uint16_t"} Shared; typedef ${access} Element;`,
+    `  typedef ${addedElement} A; typedef ${addedAccess} Added;`,
     // Elements are numbered in 32 bits where that is enough.
     `  typedef ${shape.batch * shape.heads * shape.queries * shape.keys < 2 ** 32 ? "uint32_t" : "uint64_t"} Index;`,
     ...Object.entries(integers).map(([name, value]) => `  static const int ${name} = ${whole(value)};`),
@@ -390,19 +406,26 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
 }
 
 /** Kernels of heads with one query each; they have shared memory of fixed sizes. */
-function singleCall(config: readonly string[], { batch, heads }: AttentionShape, { together, parts }: SingleQuery) {
+function singleCall(
+  config: readonly string[],
+  { batch, heads }: AttentionShape,
+  { together, parts, warps }: SingleQuery,
+) {
+  const threads = warps === null ? singleThreads : 32 * warps;
   const entry = (suffix: string, fn: string): string =>
-    `extern "C" __global__ void __launch_bounds__(${singleThreads}) @${suffix}(const Args<9> args) { w_begin(); ${fn}<@_config>(args.p, 0); }`;
+    `extern "C" __global__ void __launch_bounds__(${threads}) @${suffix}(const Args<9> args) { w_begin(); ${fn}<@_config>(args.p, 0); }`;
   const joins = parts > 1;
   return {
-    text: [...config, entry("", "w_attention_single"), ...(joins ? [entry("_j", "w_attention_single_join")] : [])].join(
-      "\n",
-    ),
+    text: [
+      ...config,
+      entry("", warps === null ? "w_attention_single" : "w_attention_single_group"),
+      ...(joins ? [entry("_j", "w_attention_single_join")] : []),
+    ].join("\n"),
     launches: [
       { suffix: "", blocks: ((batch * heads) / together) * parts },
       ...(joins ? [{ suffix: "_j", blocks: batch * heads }] : []),
     ],
-    threads: singleThreads,
+    threads,
     sharedBytes: 0,
     clearedBytes: 0,
     begins: true,
@@ -429,8 +452,7 @@ export function attentionArguments(
   const tensors = kernel.packed ? 1 : 3;
   const at = (i: number, offset: number): number => operands[kernel.packed ? 0 : i].address + offset * size;
   const hasMask = kernel.mask !== "none";
-  const maskBytes = kernel.mask === "bool" ? 1 : 4;
-  const mask = hasMask ? operands[tensors].address + operands[tensors].offset * maskBytes : 0;
+  const mask = hasMask ? operands[tensors].address + operands[tensors].offset * bytesOf(node.inputs[tensors].dtype) : 0;
   const extras = tensors + (hasMask ? 1 : 0);
   const keyed = kernel.dropout > 0;
   const key = keyed ? operands[extras].address + operands[extras].offset * 4 : 0;

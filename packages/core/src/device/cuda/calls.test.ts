@@ -186,6 +186,25 @@ test("when cuBLAS's own choice is the fastest, it stays", () =>
     assert.deepEqual(fake.sequence(), ["cublasGemmEx"]);
   }));
 
+test("a product in a loop is timed if all of its runs are worth it", () =>
+  onFake((fake, device) => {
+    fake.milliseconds = () => 1;
+    const steps = (length: number): void => {
+      const [w, x, xs] = [
+        [256, 256],
+        [256, 256],
+        [length, 1],
+      ].map((shape) => weft.ones(shape).realize());
+      const last = (a: weft.Tensor, b: weft.Tensor, each: weft.Tensor): weft.Tensor =>
+        weft.scan((h: weft.Tensor) => [h.matmul(a).tanh(), h], b, each)[0] as weft.Tensor;
+      weft.jit(last)(w, x, xs).realize();
+    };
+    steps(8);
+    assert.equal(device.products.tuned, 0);
+    steps(64);
+    assert.equal(device.products.tuned, 1);
+  }));
+
 test("nothing is timed while a graph is recorded", () =>
   onFake((fake, device) => {
     device.context.capturing = true;

@@ -1,7 +1,7 @@
 // Attention by cuDNN's fused kernels: the operation graphs of the forward and backward pass, in the form that cuDNN recognizes.
 // Used on half types without dropout where the mask is a band, added numbers or none; everything else runs the kernels of
 // native/attention.ts.
-import type { AttentionKernel, DType } from "../../graph/index.js";
+import { type AttentionKernel, type DType, isHalf } from "../../graph/index.js";
 import type { CudaContext } from "./context.js";
 import { CudnnError, CudnnGraph, type CudnnTensor, type CudnnType, cudnnOf } from "./cudnn.js";
 
@@ -23,8 +23,8 @@ export interface CudnnAttentionCall {
   queries: number;
   keys: number;
   size: number;
-  /** Numbers added to the scores, float32: sizes and strides [batch, heads, queries, keys], with sizes of 1 where all see the same. */
-  bias?: { dims: number[]; strides: number[] };
+  /** Numbers added to the scores: sizes and strides [batch, heads, queries, keys], with sizes of 1 where all see the same. */
+  bias?: { dtype: DType; dims: number[]; strides: number[] };
   strides: Record<"q" | "k" | "v" | "out", HeadStrides> & Partial<Record<"g" | "dq" | "dk" | "dv", HeadStrides>>;
 }
 
@@ -39,7 +39,7 @@ export interface CudnnAttention {
   run(places: AttentionPlaces, workspace: number): void;
 }
 
-const types: Partial<Record<DType, CudnnType>> = { bfloat16: "bfloat16", float16: "half" };
+const types: Partial<Record<DType, CudnnType>> = { bfloat16: "bfloat16", float16: "half", float32: "float" };
 
 /** The largest head that cuDNN's kernels take; sizes are multiples of 8, so that rows are aligned. */
 const maxSize = 256;
@@ -56,7 +56,7 @@ class Builder {
   ) {
     this.graph = new CudnnGraph(context, cudnnOf(context)!);
     this.type = types[call.dtype]!;
-    this.bias = call.bias === undefined ? null : this.graph.tensor({ ...call.bias, type: "float" });
+    this.bias = call.bias === undefined ? null : this.graph.tensor({ ...call.bias, type: types[call.bias.dtype]! });
   }
 
   /** [batch, heads, length, size] in memory. */
@@ -266,8 +266,7 @@ const known = new WeakMap<CudaContext, Map<string, CudnnAttention | null>>();
 export function cudnnAttention(context: CudaContext, call: CudnnAttentionCall): CudnnAttention | null {
   const { dtype, size, queries, keys, strides } = call;
   const major = Math.floor(Number(context.architecture.slice(3)) / 10);
-  if (types[dtype] === undefined || size % 8 !== 0 || size > maxSize || major < minMajor || cudnnOf(context) === null)
-    return null;
+  if (!isHalf(dtype) || size % 8 !== 0 || size > maxSize || major < minMajor || cudnnOf(context) === null) return null;
   if (queries < 2 || keys < 2) return null;
   const rows = Object.values(strides);
   if (rows.some((s) => [s.batch, s.head, s.row].some((n) => n % 8 !== 0))) return null;

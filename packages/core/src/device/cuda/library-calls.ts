@@ -63,7 +63,8 @@ export function updateCall(node: Node<"updateSlice">): { name: string; count: nu
 const calls: { [K in LibraryOp]: LibraryCall<K> } = {
   cumsum: (node, { input, output, workspace, kernels }) => {
     const [from, to] = [node.inputs[0].dtype, node.dtype].map((dtype) => kernelDType[dtype]);
-    launchScan(node, from === to ? to : from + to, { x: input(0), out: output, workspace }, kernels);
+    const type = `${node.attrs.fn ?? ""}${from === to ? to : from + to}`;
+    launchScan(node, type, { x: input(0), out: output, workspace }, kernels);
   },
   conv: (node, { input, output, workspace, kernels, convolutions }) => {
     const operands = { inputs: [input(0), input(1)], output, workspace };

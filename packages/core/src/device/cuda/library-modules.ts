@@ -13,6 +13,7 @@ const families: Record<string, string> = {
   depthwise: "cuda/native/depthwise.cu",
   update: "cuda/native/update.cu",
   vector: "cuda/native/vector.cu",
+  skinny: "cuda/native/skinny.cu",
   pointers: "cuda/native/pointers.cu",
 };
 export const libraryFiles = [...new Set(Object.values(families))];

@@ -57,7 +57,7 @@ const withBias = 4;
 const resultBytes = 96;
 const algorithmBytes = 64;
 const candidates = 12;
-/** Below this size, launch time dominates and the algorithm does not matter. */
+/** Below this size of all runs, launch time dominates or the time of choosing is not worth it. */
 const worthTuning = 2e9;
 const maxPlans = 2048;
 
@@ -90,10 +90,10 @@ export class Products {
     readonly autotune: boolean = settings.cudaAutotune.get(),
   ) {}
 
-  /** Issues a product; returns whether scale and epilogue were applied too. */
-  issue(product: CublasProduct): boolean {
+  /** Issues one of `repeats` runs of a product; returns whether scale and epilogue were applied too. */
+  issue(product: CublasProduct, repeats = 1): boolean {
     if (product.batch.length > 1) throw new InternalError("a product over several batch axes needs pointers");
-    const plan = this.#plan(product);
+    const plan = this.#plan(product, repeats);
     if (plan !== null && plan.algorithm !== 0) {
       this.#runLt(product, plan, plan.algorithm);
       return true;
@@ -182,18 +182,19 @@ export class Products {
   }
 
   /** The cuBLASLt configuration of a product; null if cuBLAS computes it. */
-  #plan(product: CublasProduct): LtPlan | null {
+  #plan(product: CublasProduct, repeats: number): LtPlan | null {
     const { lt } = this.context.libraries;
-    const large = flopsOf(product) >= worthTuning;
+    const large = flopsOf(product) * repeats >= worthTuning;
     if (lt === null || (product.epilogue === null && !(large && this.autotune))) return null;
     const key = keyOf(product);
-    const known = this.#plans.get(key);
+    const place = large ? key : `${key} as guessed`;
+    const known = this.#plans.get(place);
     if (known !== undefined) return known;
     // Timing is not possible while work is only recorded; the first call is never recorded.
     if (this.context.capturing && product.epilogue === null) return null;
     if (this.#plans.size >= maxPlans) this.#forget(lt);
     const plan = this.#makePlan(lt, product, key, large && this.autotune && !this.context.capturing);
-    this.#plans.set(key, plan);
+    this.#plans.set(place, plan);
     return plan;
   }
 

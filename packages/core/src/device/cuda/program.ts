@@ -40,7 +40,7 @@ import type { CublasProduct, Products } from "./products.js";
 import type { LibraryCalls } from "./scan-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type CudaProgramText, writeCudaProgram } from "./source.js";
-import { launchVectorProduct } from "./vector-product.js";
+import { launchFewRows, launchVectorProduct } from "./vector-product.js";
 
 /** Addresses of inputs, outputs and scratch memory in one run. */
 export interface Addresses {
@@ -69,7 +69,7 @@ const largestNumber = (numbers: Iterable<number>): number => {
   return most;
 };
 /** Hand-written kernels that start with w_begin. */
-const begins = /^w_(update|vector)_/;
+const begins = /^w_(skinny|update|vector)_/;
 const fromBytes = 32 << 20;
 const pieceBytes = 16 << 20;
 
@@ -223,6 +223,7 @@ export class CudaProgram {
 
   /** Issues all steps to the stream; `after` is called after each step. */
   issue(addresses: Addresses, after?: (step: number) => void): void {
+    this.#repeats = 1;
     this.#issuePlan(this.plan, addresses, after);
   }
 
@@ -353,6 +354,8 @@ export class CudaProgram {
       return;
     }
     let s = 0;
+    const around = this.#repeats;
+    this.#repeats *= Math.max(1, steps);
     for (; s < steps; s++) {
       if (stop === "while" && this.#largest(current[0], node.inputs[consts]) === 0) break;
       const t = reverse ? steps - 1 - s : s;
@@ -369,6 +372,7 @@ export class CudaProgram {
       });
       for (let c = 0; c < carries; c++) [current[c], other[c]] = [other[c], current[c]];
     }
+    this.#repeats = around;
     ys.forEach((address, i) => {
       if (i >= carries && s < length) {
         const row = sizeOf(body.fn.outputs[i]);
@@ -378,6 +382,9 @@ export class CudaProgram {
     for (let c = 0; c < carries; c++)
       this.#copy(this.#at(plan, node, addresses, c), current[c], sizeOf(body.fn.outputs[c]));
   }
+
+  /** How often the steps that are being issued run in one call: the lengths of the loops around them. */
+  #repeats = 1;
 
   /** Counts the arrivals at barriers of a launch; recorded graphs use it, so it lives as long as the program. */
   #counter: CudaBuffer | null = null;
@@ -437,8 +444,10 @@ export class CudaProgram {
             },
     };
     if (batch.length > 1) this.#pointers(step, product, batch);
-    else if ((launchVectorProduct(product, this.#calls) || this.libraries.products.issue(product)) && epilogue !== null)
-      return;
+    else {
+      const isOwn = launchVectorProduct(product, this.#calls) || launchFewRows(product, this.#calls);
+      if ((isOwn || this.libraries.products.issue(product, this.#repeats)) && epilogue !== null) return;
+    }
     if (step.epilogue !== null) this.#launch(plan, step.epilogue, step.epilogue.buffers, addresses);
   }
 
@@ -491,6 +500,7 @@ export class CudaProgram {
       },
       copy: (to, from, bytes) => this.#copy(to, from, bytes),
       multiprocessors: context.multiprocessors,
+      major: Math.floor(Number(context.architecture.slice(3)) / 10),
     };
   }
 

@@ -8,6 +8,8 @@ export interface LibraryCalls {
   zero(address: number, bytes: number): void;
   copy(to: number, from: number, bytes: number): void;
   multiprocessors: number;
+  /** Compute capability, without what follows the point. */
+  major: number;
 }
 
 const aligned = (bytes: number): number => Math.ceil(bytes / 256) * 256;
@@ -44,6 +46,12 @@ const narrowSums: Partial<Record<DType, readonly DType[]>> = {
   bool: ["int64", "int32"],
 };
 export const sumsNarrow = (from: DType, to: DType): boolean => narrowSums[from]?.includes(to) ?? false;
+
+/** Dtypes of running products and extrema in native/scan.cu. */
+const scanned: ReadonlySet<DType> = new Set<DType>(["float32", "float64", "int32", "int64"]);
+/** Shorter lines are joined by generated loops. */
+const minScan = 512;
+export const scans = (dtype: DType, length: number): boolean => scanned.has(dtype) && length >= minScan;
 
 function scanShape(node: Node<"cumsum">): ScanShape {
   const { dtype } = node;

@@ -15,7 +15,7 @@ import type { Precision } from "../../graph/index.js";
 import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
 import { preludeFor } from "./prelude.js";
 import { isResident, type ResidentLoop, residentLoop } from "./resident-loop.js";
-import { scanSortWorkspace, selectsPlaces, sumsNarrow } from "./scan-sort.js";
+import { scanSortWorkspace, scans, selectsPlaces, sumsNarrow } from "./scan-sort.js";
 import { scatterWorkspace } from "./scatter.js";
 
 /** Schedule options of this device. */
@@ -32,6 +32,7 @@ export const cudaScheduleOptions: ScheduleOptions = {
   selects: selectsPlaces,
   sortsValues: true,
   sumsNarrow,
+  scans,
   countsOnes: true,
   overwrites: true,
   workspace: (node) => scatterWorkspace(node) + scanSortWorkspace(node) + attentionWorkspace(node),

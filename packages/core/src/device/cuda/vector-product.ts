@@ -1,6 +1,7 @@
-// Products of one row with a matrix that lies in memory row by row, by an own kernel (native/vector.cu): libraries cut such products
-// along the sum and add up the parts in a second launch. Matrices that lie the other way are generated loops.
-import { type DType, isComplex } from "../../graph/index.js";
+// Products of one or a few rows by own kernels: libraries cut such products along the sum and add up the parts in a second launch.
+// One row with a matrix that lies in memory row by row is native/vector.cu, a few rows with one that lies the other way, as the weights of
+// linear layers do, native/skinny.cu. One row with such a matrix is a generated loop.
+import { type DType, isComplex, isHalf } from "../../graph/index.js";
 import type { CublasProduct } from "./products.js";
 import type { LibraryCalls } from "./scan-sort.js";
 
@@ -30,6 +31,29 @@ export function launchVectorProduct(product: CublasProduct, calls: LibraryCalls)
   calls.launch(`w_vector_columns_${name}`, Math.ceil((m * bytes) / blockBytes), threads, [
     ...[right.address, left.address, out.address, epilogue?.bias ?? 0],
     ...[k, m, left.ld, activations[epilogue?.activation ?? "none"]],
+  ]);
+  return true;
+}
+
+/** Rows that the kernel of few rows takes at once, and rows of the matrix per block (W_SKINNY_BESIDE, W_SKINNY_ROWS). */
+const few = { rows: 8, perBlock: 16 };
+/** Fewer rows of the matrix have too few blocks for longer sums. */
+const fewBlocks = { rows: 256, sum: 1 << 11 };
+/** Threads of a block of few rows: more where there are too few blocks to keep the memory busy. */
+const fewThreads = (blocks: number, multiprocessors: number): number => (blocks <= multiprocessors ? 512 : 256);
+const bitsOf = (x: number): number => new Uint32Array(Float32Array.of(x).buffer)[0];
+
+/** Launches the product of a few rows if the kernel can compute it, epilogue included. */
+export function launchFewRows(product: CublasProduct, calls: LibraryCalls): boolean {
+  const { dtype, m, n, k, left, right, out, batch, scale, epilogue } = product;
+  if (!isHalf(dtype) || n < 2 || n > few.rows || batch.length > 0 || left.op !== 1 || right.op !== 0) return false;
+  const aligned = [left.address, right.address, 2 * left.ld, 2 * right.ld, 2 * k].every((at) => at % 16 === 0);
+  if (!aligned || calls.major < 8 || m * k * 2 > fits.bytes) return false;
+  if (k > (m < fewBlocks.rows ? fewBlocks.sum : fits.sum)) return false;
+  const blocks = Math.ceil(m / few.perBlock);
+  calls.launch(`w_skinny_${elements[dtype]![0]}`, blocks, fewThreads(blocks, calls.multiprocessors), [
+    ...[right.address, left.address, out.address, epilogue?.bias ?? 0],
+    ...[n, k, m, right.ld, left.ld, out.ld, bitsOf(scale), activations[epilogue?.activation ?? "none"]],
   ]);
   return true;
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as weft from "../../../index.js";
-import { agree, data, prepareEmulator, skip } from "./testkit.js";
+import { agree, data, device, prepareEmulator, skip } from "./testkit.js";
 
 before(prepareEmulator);
 
@@ -112,4 +112,64 @@ test("gradients of added masks of every shape, with bands and by hand", { skip }
     attend: (q, k, v, mask) => weft.softmax(q.matmul(k.transpose()).div(4).add(mask)).matmul(v),
     bias: [2, 9, 70],
   });
+});
+
+/** Which keys every example sees: bool [batch, 1, 1, keys]. */
+const visible = (...rows: ((key: number) => boolean)[]): weft.Tensor => {
+  const keys = 200;
+  const open = rows.map((row) => [[Array.from({ length: keys }, (_, j) => row(j))]]);
+  return weft.tensor(open, { dtype: "bool" });
+};
+
+test("tiles of keys that padding hides are skipped, forward and backward", { skip }, () => {
+  const padding = (): weft.Tensor =>
+    visible(
+      (j) => j < 70,
+      (j) => j >= 128,
+      () => false,
+      () => true,
+      (j) => j % 64 === 3 && j < 128,
+    );
+  for (const options of [{}, { causal: true }])
+    checkFused(`padding ${JSON.stringify(options)}`, {
+      shape: { batch: 5, heads: 2, shared: 1, queries: 70, keys: 200 },
+      attend: (q, k, v) => weft.scaledDotProductAttention(q, k, v, { mask: padding(), ...options }),
+    });
+  checkFused("dropout, few queries", {
+    shape: { batch: 5, queries: 9, keys: 200 },
+    attend: (q, k, v) => weft.scaledDotProductAttention(q, k, v, { mask: padding(), dropout: 0.3, key: weft.key(5) }),
+  });
+  // What hidden tiles hold is not even read: zero weights would make NaN of it.
+  weft.setDevice(device());
+  const holed = data([1, 1, 200, 16], 3).where(weft.arange(0, 200).unsqueeze(1).less(128), Number.NaN);
+  const [q, mask] = [data([1, 1, 70, 16], 1), visible((j) => j < 70)];
+  const attend = (x: weft.Tensor, y: weft.Tensor): weft.Tensor => weft.scaledDotProductAttention(q, x, y, { mask });
+  const program = weft.jit((x: weft.Tensor, y: weft.Tensor) => [
+    attend(x, y),
+    weft
+      .grad((a: weft.Tensor) => attend(a, y).sum())(x)
+      .index(":", ":", ":128"),
+  ]);
+  for (const result of program(holed, holed))
+    assert.ok(Array.from(result.dataSync() as ArrayLike<number>, Number).every(Number.isFinite));
+});
+
+test("half-precision numbers are added to scores as they are where no gradient is taken", { skip }, () => {
+  for (const dtype of ["bfloat16", "float16", "float32"] as const)
+    for (const shape of [
+      [2, 9, 70],
+      [2, 1, 1, 70],
+    ]) {
+      const attend = (q: weft.Tensor, k: weft.Tensor, v: weft.Tensor, mask: weft.Tensor): weft.Tensor =>
+        weft.scaledDotProductAttention(q, k, v, { mask }).cast("float32");
+      const program = weft.jit(attend);
+      const operands = (): [weft.Tensor, weft.Tensor, weft.Tensor, weft.Tensor] => {
+        const at = (length: number, seed: number): weft.Tensor => data([2, 2, length, 16], seed, 3).cast(dtype);
+        return [at(9, 1), at(70, 2), at(70, 3), data(shape, 5, 4).cast(dtype)];
+      };
+      agree(() => program(...operands()), dtype === "float32" ? 3e-5 : 2e-2);
+      weft.setDevice(device());
+      const kernels = program.kernels(...operands());
+      assert.ok(!kernels.some((name) => name.includes("max")), `${dtype} ${shape}: ${kernels}`);
+    }
 });

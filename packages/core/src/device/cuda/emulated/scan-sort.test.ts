@@ -218,3 +218,35 @@ test("places of an order are selected in rows of every length", { skip }, () => 
   const wide = weft.tensor(Float64Array.from(whole(6000, 5, 3000)), { dtype: "float64" });
   assert.equal(values(weft.sort(wide).index("3000:3001"))[0], [...whole(6000, 5, 3000)].sort((a, b) => a - b)[3000]);
 });
+
+test("running products and extremes of long lines are scans, where NaN wins", { skip }, () => {
+  const shapes: [number[], number][] = [
+    [[5003], 0],
+    [[3, 700], 1],
+    [[600, 5], 0],
+  ];
+  for (const [shape, axis] of shapes) {
+    const log = agree(() => {
+      const x = data(shape, 3);
+      const odd = x.where(x.notEqual(x.max()), Number.NaN);
+      const near = x.mul(0.01).add(1);
+      const program = weft.jit((a: weft.Tensor, b: weft.Tensor) => [
+        weft.cumprod(a, axis),
+        weft.cumprod(a.cast("float64"), axis),
+        weft.cumprod(a.sub(1).mul(600).floor().cast("int32").bitwiseOr(1), axis).mod(1009),
+        weft.cummax(b, axis),
+        weft.cummin(b.cast("float64"), axis),
+        weft.cummax(a.mul(100000).cast("int64"), axis),
+        weft.flip(weft.cummin(weft.flip(a, axis), axis), axis),
+      ]);
+      return program(near, odd);
+    }, 1e-4);
+    for (const type of ["prodf32", "prodf64", "prodi64", "maxf32", "minf64", "maxi64", "minf32"])
+      assert.ok(
+        log.some((name) => /^w_scan_(lines|columns)_/.test(name) && name.endsWith(`_${type}`)),
+        `${shape}: ${log}`,
+      );
+  }
+  const short = agree(() => weft.jit((x: weft.Tensor) => weft.cumprod(x, 1))(data([4, 100], 1)));
+  assert.ok(!short.some((name) => name.startsWith("w_scan")), "short lines are loops");
+});

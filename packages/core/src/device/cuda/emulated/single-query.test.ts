@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as weft from "../../../index.js";
-import { agree, data, prepareEmulator, skip } from "./testkit.js";
+import { agree, data, device, prepareEmulator, skip } from "./testkit.js";
 
 before(prepareEmulator);
 
@@ -21,6 +21,9 @@ const attentionCases: Case[] = [
   { heads: 2, shared: 1, keys: 65, size: 24, dtype: "float32", mask: "heads" },
   { heads: 8, shared: 2, keys: 1100, size: 64, dtype: "bfloat16", mask: "bool" },
   { heads: 2, shared: 1, keys: 1030, size: 32, dtype: "float32", mask: "none" },
+  { heads: 8, shared: 1, keys: 1100, size: 64, dtype: "float16", mask: "heads" },
+  { heads: 6, shared: 2, keys: 300, size: 64, dtype: "float16", mask: "float" },
+  { heads: 2, shared: 1, keys: 1037, size: 128, dtype: "bfloat16", mask: "none" },
 ];
 
 for (const { heads, shared, keys, size, dtype, mask = "none" } of attentionCases)
@@ -40,6 +43,19 @@ for (const { heads, shared, keys, size, dtype, mask = "none" } of attentionCases
     );
     assert.ok(log.length > 0);
   });
+
+test("a query that sees no key has zeros, and hidden keys are not read, on tensor cores too", { skip }, () => {
+  weft.setDevice(device());
+  const [q, k, v] = [data([3, 2, 1, 64], 1), data([3, 2, 90, 64], 2), data([3, 2, 90, 64], 3)].map((x) =>
+    x.cast("bfloat16"),
+  );
+  const index = weft.arange(0, 90, 1, { dtype: "int32" });
+  const holed = v.where(index.unsqueeze(1).less(40), Number.NaN);
+  const seen = index.less(weft.tensor([0, 40, 7], { dtype: "int32" }).reshape([3, 1, 1, 1]));
+  const got = weft.scaledDotProductAttention(q, k, holed, { mask: seen }).cast("float32").dataSync() as Float32Array;
+  assert.ok(got.every(Number.isFinite));
+  assert.ok(got.subarray(0, 128).every((x) => x === 0) && got.subarray(128).every((x) => x !== 0));
+});
 
 test("a query that sees no key has zeros, and hidden keys are not read", { skip }, () => {
   agree(() => {

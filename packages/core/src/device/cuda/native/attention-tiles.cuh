@@ -3,6 +3,7 @@
 // tf32, and bfloat16 or float16 (sums in float32 everywhere).
 // C is a struct of constants that device/cuda/attention.ts writes: MODE, shapes, strides, dtypes, mask, dropout.
 #pragma once
+#include "mma.cuh"
 #include "prelude.cuh"
 #include "random.cuh"
 
@@ -21,35 +22,6 @@ template <int MODE> W_INLINE uint32_t w_att_pack(float x, float y) {
 #endif
 }
 #ifdef W_EMULATED
-static float w_att_unpack(int mode, uint32_t w, int k) {
-  uint16_t h = k & 1 ? w >> 16 : w;
-  return mode == 2 ? w_from_bfloat(h) : w_from_half(h);
-}
-static uint32_t w_fragments[32][32][6];
-W_INLINE float w_att_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000) & 0xffffe000); }
-template <int MODE> W_INLINE void w_mma(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  uint32_t (*f)[6] = w_fragments[warp];
-  __syncwarp();
-  for (int i = 0; i < 4; i++) f[lane][i] = a[i];
-  f[lane][4] = b0;
-  f[lane][5] = b1;
-  __syncwarp();
-  for (int r = 0; r < 4; r++) {
-    int i = g + (r / 2) * 8, n = 2 * t + (r & 1);
-    double sum = c[r];
-    for (int k = 0; k < (MODE == 1 ? 8 : 16); k++) {
-      if (MODE == 1)
-        sum += (double)__uint_as_float(f[i % 8 * 4 + k % 4][k / 4 * 2 + i / 8]) *
-               __uint_as_float(f[n * 4 + k % 4][4 + k / 4]);
-      else
-        sum += (double)w_att_unpack(MODE, f[i % 8 * 4 + k % 8 / 2][k / 8 * 2 + i / 8], k) *
-               w_att_unpack(MODE, f[n * 4 + k % 8 / 2][4 + k / 8], k);
-    }
-    c[r] = (float)sum;
-  }
-  __syncwarp();
-}
 /* Columns k0..k0+7 and k0 + 8.. of rows n0..n0+7 and n0 + 8.., in pairs of columns. */
 W_INLINE void w_att_pairs(const uint16_t* x, int ld, int n0, int k0, uint32_t* b) {
   int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -76,28 +48,6 @@ W_INLINE void w_att_columns(const uint16_t* x, int ld, int k0, int n0, uint32_t*
   }
 }
 #else
-W_INLINE float w_att_tf32(float x) {
-  uint32_t u;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(u) : "f"(x));
-  return __uint_as_float(u);
-}
-template <int MODE> W_INLINE void w_mma(float* c, const uint32_t* a, uint32_t b0, uint32_t b1) {
-  if (MODE == 1)
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else if (MODE == 2)
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 W_INLINE void w_att_pairs(const uint16_t* x, int ld, int n0, int k0, uint32_t* b) {
   int lane = threadIdx.x % 32, m = lane / 8;
   const uint16_t* row = x + (n0 + (m >> 1) * 8 + lane % 8) * ld + k0 + (m & 1) * 8;
@@ -348,12 +298,21 @@ template <class C> W_INLINE float w_att_scale() { return C::SCALE() * w_att_unit
 template <class C> struct w_att_plain {
   static const bool YES = C::MASK == 0 && !C::BAND && C::T % W_ROWS == 0 && C::S % W_ROWS == 0;
 };
-/* mixed: the tiles of query i and key j hold several segments. */
+/* A number that is added to a score, in the units of the exponential. */
+template <class C> W_INLINE float w_att_bias(const void* mask, long long at) {
+  return C::Added::load(((const typename C::A*)mask)[at]) * w_att_unit<C>();
+}
+/* Whether a mask hides the same keys from all queries and heads, as padding does: tiles of hidden keys are skipped. */
+template <class C> struct w_att_padding {
+  static const bool YES = C::MASK == 1 && C::MS == 0 && C::MH == 0;
+};
+/* mixed: the tiles of query i and key j hold several segments, or some hidden keys. */
 template <class C> W_INLINE float w_att_masked(float s, const void* mask, long long base, int i, int j, bool mixed) {
   if ((C::T % W_ROWS != 0 && j >= C::T) || (C::S % W_ROWS != 0 && i >= C::S)) return -w_inf_f();
   if (C::BAND && (j - i < C::LOWER || j - i > C::UPPER)) return -w_inf_f();
-  if (C::MASK == 1) return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
-  if (C::MASK == 2) return s + ((const float*)mask)[base + i * C::MS + j * C::MT] * w_att_unit<C>();
+  if (C::MASK == 1 && (mixed || !w_att_padding<C>::YES))
+    return ((const uint8_t*)mask)[base + i * C::MS + j * C::MT] ? s : -w_inf_f();
+  if (C::MASK == 2) return s + w_att_bias<C>(mask, base + i * C::MS + j * C::MT);
   if (C::MASK == 3 && mixed && ((const int*)mask)[base + i] != ((const int*)mask)[base + C::S + j]) return -w_inf_f();
   return s;
 }
@@ -386,13 +345,35 @@ template <class C> struct w_att_shared {
       high = h > high ? h : high;
     }
   }
+  /* The same where a mask hides keys from all queries: of tiles of keys, and of tiles of queries for one tile of keys. */
+  W_INLINE_MEMBER void find_open(const uint8_t* open, int first, int last) {
+    if (!w_att_padding<C>::YES) return;
+    for (int tile = first + (int)threadIdx.x / 32; tile < last; tile += 4) {
+      uint8_t found = open_of(open, tile);
+      if (threadIdx.x % 32 == 0) state[tile] = found;
+    }
+    __syncthreads();
+  }
+  W_INLINE_MEMBER void fill_open(const uint8_t* open, int keys, int first, int last) {
+    if (!w_att_padding<C>::YES) return;
+    uint8_t found = open_of(open, keys);
+    for (int tile = first + (int)threadIdx.x; tile < last; tile += 128) state[tile] = found;
+    __syncthreads();
+  }
+  static W_INLINE_MEMBER uint8_t open_of(const uint8_t* open, int tile) {
+    int j = tile * W_ROWS + (int)threadIdx.x % 32;
+    bool x = j < C::T && open[j * C::MT], y = j + 32 < C::T && open[(j + 32) * C::MT];
+    unsigned seen = __ballot_sync(0xffffffffu, x || y),
+             all = __ballot_sync(0xffffffffu, (x || j >= C::T) && (y || j + 32 >= C::T));
+    return all == 0xffffffffu ? 1 : seen != 0 ? 2 : 0;
+  }
   /* The first shared tile from one on. */
   W_INLINE_MEMBER int next(int tile, int last) const {
-    if (C::MASK == 3)
+    if (C::MASK == 3 || w_att_padding<C>::YES)
       while (tile < last && state[tile] == 0) tile++;
     return tile;
   }
-  W_INLINE_MEMBER bool mixed(int tile) const { return C::MASK == 3 && state[tile] == 2; }
+  W_INLINE_MEMBER bool mixed(int tile) const { return (C::MASK == 3 || w_att_padding<C>::YES) && state[tile] == 2; }
 };
 /* Tiles of keys that some query of a tile sees, from first to before last. */
 template <class C> W_INLINE void w_att_key_tiles(int tile, int& first, int& last) {

@@ -38,6 +38,7 @@ template <class C> W_INLINE void w_attention_forward(void* const* p, char* memor
   long long mask = b * C::MB + h * C::MH;
   const int* ids = (const int*)p[3] + mask;
   shared.find((char*)(sv + C::STAGES * W_ROWS * C::LD), ids, tile * W_ROWS, C::S, ids + C::S, C::T, first, last);
+  shared.find_open((const uint8_t*)p[3] + mask, first, last);
   int round = shared.next(first, last), after;
   if (C::STAGES == 2 && round < last) fetch(round, 0);
   uint32_t k0 = 0, k1 = 0;
@@ -176,6 +177,7 @@ template <class C> W_INLINE void w_attention_query_gradient(void* const* p, char
   long long mask = b * C::MB + h * C::MH;
   const int* ids = (const int*)p[3] + mask;
   shared.find((char*)srows + C::STAGES * W_ROWS * 16, ids, tile * W_ROWS, C::S, ids + C::S, C::T, first, last);
+  shared.find_open((const uint8_t*)p[3] + mask, first, last);
   int round = shared.next(first, last), after;
   if (C::STAGES == 2 && round < last) fetch(round, 0);
   {
@@ -278,6 +280,7 @@ template <class C> W_INLINE void w_attention_key_gradient(void* const* p, char* 
   w_att_query_tiles<C>(tile, first, last);
   const int* ids = (const int*)p[3] + b * C::MB;
   shared.find((char*)srows + C::STAGES * W_ROWS * 16, ids + C::S, tile * W_ROWS, C::T, ids, C::S, first, last);
+  shared.fill_open((const uint8_t*)p[3] + b * C::MB, tile, first, last);
   /* All tiles of queries of one head after the other; several heads may share these keys. */
   int head = 0, round = shared.next(first, last);
   bool more = round < last;

@@ -22,3 +22,38 @@ struct w_float_number {
   W_INLINE double load(float x) { return x; }
   W_INLINE float store(double x) { return (float)x; }
 };
+
+/* Numbers that are joined by another function than addition. */
+template <class T> struct w_factor : w_number<T> {};
+template <class T> struct w_rising : w_number<T> {};
+template <class T> struct w_falling : w_number<T> {};
+template <class T> struct w_range {
+  W_INLINE T least() { return (T)(1ull << (8 * sizeof(T) - 1)); }
+  W_INLINE T most() { return (T) ~(1ull << (8 * sizeof(T) - 1)); }
+};
+template <> struct w_range<float> {
+  W_INLINE float least() { return -w_inf_f(); }
+  W_INLINE float most() { return w_inf_f(); }
+};
+template <> struct w_range<double> {
+  W_INLINE double least() { return -w_inf_d(); }
+  W_INLINE double most() { return w_inf_d(); }
+};
+/* What joins numbers, and what changes nothing: sums, products, and extremes, where NaN wins. */
+template <class N> struct w_joined {
+  typedef typename N::sum S;
+  W_INLINE S none() { return 0; }
+  W_INLINE S join(S a, S b) { return a + b; }
+};
+template <class T> struct w_joined<w_factor<T>> {
+  W_INLINE T none() { return 1; }
+  W_INLINE T join(T a, T b) { return a * b; }
+};
+template <class T> struct w_joined<w_rising<T>> {
+  W_INLINE T none() { return w_range<T>::least(); }
+  W_INLINE T join(T a, T b) { return a < b || b != b ? b : a; }
+};
+template <class T> struct w_joined<w_falling<T>> {
+  W_INLINE T none() { return w_range<T>::most(); }
+  W_INLINE T join(T a, T b) { return a > b || b != b ? b : a; }
+};

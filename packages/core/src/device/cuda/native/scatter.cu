@@ -6,18 +6,6 @@
 #include "numbers.cuh"
 #include "target.cuh"
 
-/* What joins an element and its updates: sums of numbers, products of factors. */
-template <class N> struct w_joined {
-  typedef typename N::sum S;
-  W_INLINE S none() { return 0; }
-  W_INLINE S join(S a, S b) { return a + b; }
-};
-struct w_factor : w_number<double> {};
-template <> struct w_joined<w_factor> {
-  W_INLINE double none() { return 1; }
-  W_INLINE double join(double a, double b) { return a * b; }
-};
-
 #define W_LIGHT 32
 #define W_SORTABLE 4096
 /* slot[i]: which of its row's updates update i is, in no particular order. cursor: places given out, heavy rows. */
@@ -398,4 +386,4 @@ W_PRODUCT(i32, w_number<int32_t>, int32_t, int32_t)
 W_PRODUCT(u32, w_number<uint32_t>, uint32_t, uint32_t)
 W_PRODUCT(i64, w_number<int64_t>, int64_t, int64_t)
 W_PRODUCT(u64, w_number<uint64_t>, uint64_t, uint64_t)
-W_SCATTER(pf64, w_factor, double)
+W_SCATTER(pf64, w_factor<double>, double)

@@ -1,22 +1,13 @@
 // A vector times a matrix whose rows lie in memory one after the other: out[n] = f(sum over k of x[k] w[k][n] + bias[n]). A thread adds up
 // 16 bytes of columns, a block 32 bytes, so that matrices of a few hundred columns keep all multiprocessors reading. The order of the
 // sums depends on the shape alone.
+#include "activation.cuh"
 #include "numbers.cuh"
 #include "prelude.cuh"
 
 #define W_VECTOR_THREADS 256
 /* Threads beside each other, along a row of the matrix. */
 #define W_VECTOR_BESIDE 2
-
-/* 0: nothing, 1: relu, 2: the tanh form of gelu. */
-template <class S> W_INLINE S w_vector_activation(S x, int which) {
-  if (which == 1) return x <= 0 ? (S)0 : x;
-  if (which == 2) {
-    S inner = (S)0.7978845608028654 * (x + (S)0.044715 * x * x * x);
-    return (S)0.5 * x * ((S)1 + (sizeof(S) == 8 ? (S)tanh((double)inner) : (S)tanhf((float)inner)));
-  }
-  return x;
-}
 
 template <class N, class T> W_INLINE void w_vector_columns(const T* x, const T* w, T* out, const T* bias, int k, int n,
                                                            long long ld, int activation) {
@@ -63,7 +54,7 @@ template <class N, class T> W_INLINE void w_vector_columns(const T* x, const T* 
   S total = parts[0][threadIdx.x];
   for (int i = 1; i < W_VECTOR_THREADS / 32; i++) total += parts[i][threadIdx.x];
   if (bias) total += (S)N::load(bias[column]);
-  out[column] = N::store(w_vector_activation<S>(total, activation));
+  out[column] = N::store(w_activation<S>(total, activation));
 }
 #define W_VECTOR(name, N, T)                                                                                           \
   extern "C" __global__ void w_vector_columns_##name(const T* x, const T* w, T* out, const T* bias, long long k,       \
