@@ -25,8 +25,8 @@ const optimized = [
   /^packages\/core\/dist\/test\/(edges|event-loop|fuzz|gradients|nans|near-padding|operand-forms|ops|precision|reduce-axes|single-ops)\.test/,
   /^packages\/core\/dist\/test\/(complex|flow|integer|large)-programs\.test/,
   /^packages\/models\/dist\/equality\.test/,
-  /^packages\/quantum\/dist\/(golden|control\/golden|solvers\/(closed-forms|lindblad|solvers)|systems\/systems)\.test/,
-  /^packages\/train\/dist\/trainer\/(placement|torch)\.test/,
+  /^packages\/quantum\/dist\/(golden|control\/golden|solvers\/(lindblad|solvers)|systems\/systems)\.test/,
+  /^packages\/train\/dist\/trainer\/torch\.test/,
 ];
 
 /** Whether any of the patterns fits. */
