@@ -31,7 +31,7 @@ const rounded = (length: number, most: number): number =>
 
 /** Scores of texts by a trained head [texts, labels], row by row. */
 async function* scoresOf(
-  name: string,
+  name: "classifyTexts" | "predictNumbers",
   model: PretrainedModel,
   tokenizer: TextTokenizer,
   texts: readonly TextInput[],
@@ -53,6 +53,13 @@ async function* scoresOf(
   if (model.initialized.length > 0)
     throw new ModelError(
       `${name}: ${model.folder} has no trained classification head (${model.initialized[0]} is missing); fine-tune the model first`,
+    );
+  const wantsNumbers = name === "predictNumbers";
+  if (isRegression(model) !== wantsNumbers)
+    throw new ModelError(
+      wantsNumbers
+        ? "predictNumbers: the model predicts classes, not numbers; use classifyTexts"
+        : "classifyTexts: the model predicts numbers, not classes (a regression); use predictNumbers",
     );
   const forward = jit((params: Params, batch: Batch) =>
     activation((model.apply(params, batch).logits as Tensor).cast("float32")),
@@ -96,8 +103,6 @@ export async function classifyTexts(
   texts: readonly TextInput[],
   options: ClassifyOptions = {},
 ): Promise<TextPrediction[]> {
-  if (isRegression(model))
-    throw new ModelError("classifyTexts: the model predicts numbers, not classes (a regression); use predictNumbers");
   const isMany = model.problem === "multi_label_classification";
   const activation = (logits: Tensor): Tensor => (isMany ? sigmoid(logits) : softmax(logits, -1));
   const results: TextPrediction[] = [];
@@ -121,8 +126,6 @@ export async function predictNumbers(
   texts: readonly TextInput[],
   options: ClassifyOptions = {},
 ): Promise<Record<string, number>[]> {
-  if (!isRegression(model))
-    throw new ModelError("predictNumbers: the model predicts classes, not numbers; use classifyTexts");
   const results: Record<string, number>[] = [];
   for await (const values of scoresOf("predictNumbers", model, tokenizer, texts, options, (logits) => logits))
     results.push(byName(model.labels, values));
