@@ -90,7 +90,9 @@ function splitsOf(
   const splits = divisors(count).flatMap((parts): StepSplit[] => {
     const data = count / parts;
     if (parts === 1 || parts > most || data > model.rows) return [];
-    return divided(parts).filter(({ size }) => size > 0).map((classes) => ({ data, model: parts, classes }));
+    return divided(parts)
+      .filter(({ size }) => size > 0)
+      .map((classes) => ({ data, model: parts, classes }));
   });
   return splits.flatMap((split) => withDivisions(split, devices));
 }
