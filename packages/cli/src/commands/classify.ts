@@ -1,6 +1,5 @@
-// weft classify: label and probabilities of texts by a trained run, or by a model of a Hugging Face folder.
-import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
+// weft classify: label and probabilities of texts, or numbers of a regression, by a trained run or by a model of a Hugging Face folder.
+import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { readText } from "@weft/formats/file";
 import type { ClassPrediction } from "@weft/train";
@@ -23,7 +22,8 @@ Examples:
   weft classify ./reviews "A lovely film"                     a folder with config.json, as weft export writes it
   weft classify ./bert-base "A lovely film" --adapter ./my-lora
 
-Prints one line per text: label, probability of each class, text. With --json one object per line.`;
+Prints one line per text: label, probability of each class, text. With several labels per text those above one half; of a regression
+the numbers. With --json one object per line.`;
 
 export default function add(program: Command): void {
   program
@@ -52,26 +52,24 @@ async function classify(run: string, given: string[], options: Options): Promise
   });
 }
 
-/** Classes of texts by whatever the folder holds. */
-async function predict(folder: string, texts: readonly string[], adapter?: string): Promise<ClassPrediction[]> {
-  const { Classifier, exportRun } = await import("@weft/train");
-  const { isFineTunedRun } = await import("@weft/train/internal/commands");
-  const isModel = ["config.json", "adapter_config.json"].some((name) => existsSync(join(folder, name)));
-  if (isModel || adapter !== undefined) return byModel(folder, texts, adapter);
-  if (!isFineTunedRun(folder)) return (await Classifier.open(folder)).classify(texts);
-  // The whole model, with merged adapters.
-  const temporary = mkdtempSync(join(tmpdir(), "weft-classify-"));
-  try {
-    return await byModel((await exportRun(folder, join(temporary, "model"))).folder, texts);
-  } finally {
-    rmSync(temporary, { recursive: true, force: true });
-  }
-}
+/** What a folder says about a text: its class, or numbers. */
+type Prediction = (ClassPrediction & { labels?: string[] }) | { values: Record<string, number> };
 
-async function byModel(folder: string, texts: readonly string[], adapter?: string): Promise<ClassPrediction[]> {
-  const { classifyTexts, loadPretrained, loadTokenizer } = await import("@weft/models");
-  const model = await loadPretrained(folder, { task: "classification", ...(adapter !== undefined && { adapter }) });
-  return classifyTexts(model, await loadTokenizer(folder, model.config.vocabulary), texts);
+/** Predictions for texts by whatever the folder holds. */
+async function predict(folder: string, texts: readonly string[], adapter?: string): Promise<Prediction[]> {
+  const { Classifier } = await import("@weft/train");
+  const { openFineTuned } = await import("@weft/train/internal/commands");
+  const { classifyTexts, isRegression, loadPretrained, loadTokenizer, predictNumbers } = await import("@weft/models");
+  const isModel = ["config.json", "adapter_config.json"].some((name) => existsSync(join(folder, name)));
+  let opened: Awaited<ReturnType<typeof openFineTuned>>;
+  if (isModel || adapter !== undefined) {
+    const model = await loadPretrained(folder, { task: "classification", ...(adapter !== undefined && { adapter }) });
+    opened = { model, tokenizer: await loadTokenizer(folder, model.config.vocabulary) };
+  } else opened = await openFineTuned(folder);
+  if (opened === null) return (await Classifier.open(folder)).classify(texts);
+  const { model, tokenizer } = opened;
+  if (!isRegression(model)) return classifyTexts(model, tokenizer, texts);
+  return (await predictNumbers(model, tokenizer, texts)).map((values) => ({ values }));
 }
 
 /** Bytes of the largest file of texts. */
@@ -86,9 +84,14 @@ function readTexts(file: string): string[] {
     .filter((line) => line !== "");
 }
 
-function show({ label, probabilities }: ClassPrediction, text: string): string {
-  const shares = Object.entries(probabilities)
-    .map(([name, share]) => `${name} ${share.toFixed(3)}`)
-    .join("  ");
-  return `${label}\t${shares}\t${text.length > 60 ? `${text.slice(0, 59)}…` : text}`;
+function show(prediction: Prediction, text: string): string {
+  const listed = (numbers: Record<string, number>): string =>
+    Object.entries(numbers)
+      .map(([name, value]) => `${name} ${value.toFixed(3)}`)
+      .join("  ");
+  const start =
+    "values" in prediction
+      ? listed(prediction.values)
+      : `${prediction.labels?.join(", ") ?? prediction.label}\t${listed(prediction.probabilities)}`;
+  return `${start}\t${text.length > 60 ? `${text.slice(0, 59)}…` : text}`;
 }

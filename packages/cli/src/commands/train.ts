@@ -292,7 +292,9 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
               ? ""
               : `  ${onTest ? "test" : "validation"} loss ${row.valLoss.toFixed(4)}` +
                 (row.valAccuracy === null ? "" : `  accuracy ${row.valAccuracy.toFixed(4)}`) +
-                (row.valF1 == null ? "" : `  F1 ${row.valF1.toFixed(4)}`)),
+                (row.valF1 == null ? "" : `  F1 ${row.valF1.toFixed(4)}`) +
+                (row.valPearson === undefined ? "" : `  Pearson ${row.valPearson.toFixed(4)}`) +
+                (row.valSpearman === undefined ? "" : `  Spearman ${row.valSpearman.toFixed(4)}`)),
         ),
       onNote: (text) => warn(text),
     });
@@ -314,18 +316,35 @@ async function trainHere(config: Config | ModuleConfig, options: Options): Promi
 const mostListed = 20;
 
 /** The evaluation on the test split, in words. */
-function testLines({ loss, accuracy, scores }: NonNullable<TrainResult["test"]>): string[] {
-  if (accuracy === null) return [`test loss ${loss.toFixed(4)}`];
-  const first = `test accuracy ${accuracy.toFixed(4)}, loss ${loss.toFixed(4)}`;
+function testLines({ loss, accuracy, scores, entities, regression }: NonNullable<TrainResult["test"]>): string[] {
+  const show = (value: number): string => value.toFixed(4);
+  if (regression !== undefined) {
+    const line = ({ mse, mae, r2, pearson, spearman }: Omit<typeof regression, "outputs">): string =>
+      `mean squared error ${show(mse)}, absolute ${show(mae)}, R2 ${show(r2)}, Pearson ${show(pearson)}, Spearman ${show(spearman)}`;
+    const outputs = Object.entries(regression.outputs);
+    const each = outputs.length === 1 || outputs.length > mostListed ? [] : outputs;
+    return [`test ${line(regression)}, loss ${show(loss)}`, ...each.map(([name, own]) => `  ${name}: ${line(own)}`)];
+  }
+  if (accuracy === null) return [`test loss ${show(loss)}`];
+  const first = `test accuracy ${show(accuracy)}, loss ${show(loss)}`;
   if (scores === null) return [first];
-  const all = Object.entries(scores.classes);
-  const listed = all.length > mostListed ? [] : all;
-  return [
-    `${first}, F1 ${scores.f1.toFixed(4)} (weighted ${scores.weightedF1.toFixed(4)}), correlation ${scores.correlation.toFixed(4)}`,
-    ...listed.map(
+  const listed = (classes: typeof scores.classes, what: string): string[] => {
+    const all = Object.entries(classes);
+    return (all.length > mostListed ? [] : all).map(
       ([name, { precision, recall, f1, support }]) =>
-        `  ${name}: precision ${precision.toFixed(3)}, recall ${recall.toFixed(3)}, F1 ${f1.toFixed(3)}, ${support} rows`,
-    ),
+        `  ${name}: precision ${precision.toFixed(3)}, recall ${recall.toFixed(3)}, F1 ${f1.toFixed(3)}, ${support} ${what}`,
+    );
+  };
+  if (entities !== undefined)
+    return [
+      `${first}, entities: precision ${show(entities.precision)}, recall ${show(entities.recall)}, F1 ${show(entities.f1)} (mean of the types ${show(entities.macroF1)})`,
+      ...listed(entities.types, "entities"),
+    ];
+  const overall =
+    scores.correlation === null ? `, micro ${show(scores.microF1)})` : `), correlation ${show(scores.correlation)}`;
+  return [
+    `${first}, F1 ${show(scores.f1)} (weighted ${show(scores.weightedF1)}${overall}`,
+    ...listed(scores.classes, "rows"),
   ];
 }
 

@@ -250,16 +250,22 @@ export class StepModel {
     );
   }
 
-  /** Classes that divide as much of the parameters as possible, with as few classes as possible. */
-  parameterClasses(): Set<number> {
+  /**
+   * Classes that divide as much of the parameters as possible among so many devices, with as few classes as possible. A class may be two
+   * dimensions of a parameter (a residual stream of square layers), of which the first is divided.
+   */
+  parameterClasses(parts: number): Set<number> {
     const { params } = this.fn;
-    const twice = this.#twice();
     let open = this.roles.params.map((at) => {
       const { shape, dtype } = params[at];
-      const ids = this.dimsOf(params[at])[0].filter(
-        (id, dim) => shape[dim] > 1 && !this.#batch.has(id) && !twice.has(id),
-      );
-      return { ids: new Set(ids), bytes: numel(shape) * bytesOf(dtype) };
+      const bytes = numel(shape) * bytesOf(dtype);
+      /** Bytes that no device has twice, by class: fewer where parts are not equal, and none of a single element. */
+      const gains = new Map<number, number>();
+      this.dimsOf(params[at])[0].forEach((id, dim) => {
+        const gain = bytes * (1 - partOf(shape[dim], parts) / shape[dim]);
+        if (gain > 0 && !this.#batch.has(id) && !gains.has(id)) gains.set(id, gain);
+      });
+      return { gains, bytes };
     });
     const all = open.reduce((n, { bytes }) => n + bytes, 0);
     const chosen = new Set<number>();
@@ -267,7 +273,7 @@ export class StepModel {
     const beside = new Set<number>();
     for (;;) {
       const gains = new Map<number, number>();
-      for (const { ids, bytes } of open) for (const id of ids) gains.set(id, (gains.get(id) ?? 0) + bytes);
+      for (const own of open) for (const [id, gain] of own.gains) gains.set(id, (gains.get(id) ?? 0) + gain);
       const bestOf = (list: [number, number][]): [number, number] =>
         list.reduce((a, b) => (b[1] > a[1] ? b : a), [-1, 0]);
       const free = bestOf([...gains].filter(([id]) => !beside.has(id)));
@@ -275,8 +281,8 @@ export class StepModel {
       // What is less than a thousandth is not worth its collectives.
       if (gain < 1e-3 * all) return chosen;
       chosen.add(best);
-      for (const { ids } of open) if (ids.has(best)) for (const id of ids) beside.add(id);
-      open = open.filter(({ ids }) => !ids.has(best));
+      for (const own of open) if (own.gains.has(best)) for (const id of own.gains.keys()) beside.add(id);
+      open = open.filter((own) => !own.gains.has(best));
     }
   }
 

@@ -78,14 +78,21 @@ function nameOf(model: StepModel, { split, stages, rematerialized }: StepDecisio
   return names.join(", ");
 }
 
-/** The splits of a step over its devices whose model axis divides these classes. */
-function splitsOf(model: StepModel, devices: StepDevices, rates: Rates, divided: ReadonlySet<number>[]): StepSplit[] {
+/** The splits of a step over its devices whose model axis, of so many devices, divides these classes. */
+function splitsOf(
+  model: StepModel,
+  devices: StepDevices,
+  rates: Rates,
+  divided: (parts: number) => ReadonlySet<number>[],
+): StepSplit[] {
   const { count } = devices;
   const most = rates.between?.devices ?? 8;
   const splits = divisors(count).flatMap((parts): StepSplit[] => {
     const data = count / parts;
     if (parts === 1 || parts > most || data > model.rows) return [];
-    return divided.filter(({ size }) => size > 0).map((classes) => ({ data, model: parts, classes }));
+    return divided(parts)
+      .filter(({ size }) => size > 0)
+      .map((classes) => ({ data, model: parts, classes }));
   });
   return splits.flatMap((split) => withDivisions(split, devices));
 }
@@ -100,13 +107,13 @@ function withDivisions(split: StepSplit, devices: StepDevices): StepSplit[] {
 function splitGroups(model: StepModel, options: StepPlanOptions, devices: StepDevices): (() => StepSplit[])[] {
   const { rates } = options;
   const whole = { data: devices.count, model: 1, classes: new Set<number>() };
-  const fast = (): StepSplit[] => [
-    ...withDivisions(whole, devices),
-    ...splitsOf(model, devices, rates, [modelClasses(model, options), model.sequenceClasses()]),
-  ];
+  const fast = (): StepSplit[] => {
+    const layers = [modelClasses(model, options), model.sequenceClasses()];
+    return [...withDivisions(whole, devices), ...splitsOf(model, devices, rates, () => layers)];
+  };
   if (devices.count === 1) return [() => [whole]];
   // Only where nothing else fits: every layer has classes of its own, and they take long to compare.
-  return [fast, () => splitsOf(model, devices, rates, [model.parameterClasses()])];
+  return [fast, () => splitsOf(model, devices, rates, (parts) => [model.parameterClasses(parts)])];
 }
 
 interface Solved {

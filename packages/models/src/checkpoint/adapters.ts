@@ -4,7 +4,7 @@ import { type DType, io, type Tensor } from "@weft/core";
 import { fromStorage } from "@weft/core/internal/tensor";
 import type { ModelTask } from "../architectures/index.js";
 import { Fields, fileOf, isJsonObject, type JsonObject, ModelError, readJson } from "../config/index.js";
-import type { Model } from "../model/index.js";
+import { type Model, type ProblemType, problemTypes } from "../model/index.js";
 
 type SafetensorsFile = Awaited<ReturnType<typeof io.openSafetensors>>;
 
@@ -231,10 +231,38 @@ const taskNames: Readonly<Record<string, ModelTask>> = {
 export interface AdapterFolder {
   /** Task that the adapters were trained for, if the folder names one. */
   readonly task?: ModelTask;
-  /** Number of classes of a head that the folder holds. */
-  readonly labels?: number;
+  /** Number of classes of a head that the folder holds, or their names. */
+  readonly labels?: number | readonly string[];
+  /** Kind of the classification of the head. */
+  readonly problem?: ProblemType;
   read(model: Model): Promise<StoredAdapters>;
   close(): Promise<void>;
+}
+
+/** Names of the metadata of a file of adapters, which `adapter_config.json` has no keys for. */
+const metadataNames = { labels: "weft.labels", problem: "weft.problem_type" } as const;
+
+/** What a file of adapters says about a head beside its weights: names of the classes, and what they mean. */
+export const adapterMetadata = ({ task, labels, problem }: Model): Record<string, string> =>
+  task === "classification" || task === "token-classification"
+    ? { [metadataNames.labels]: JSON.stringify(labels), ...(problem !== null && { [metadataNames.problem]: problem }) }
+    : {};
+
+/** Names of the classes of a head by the metadata of its file; their number without it. */
+function labelsIn(metadata: Readonly<Record<string, string>>, count: number, path: string): number | readonly string[] {
+  const text = metadata[metadataNames.labels];
+  if (text === undefined) return count;
+  let names: unknown;
+  try {
+    names = JSON.parse(text);
+  } catch {
+    names = null;
+  }
+  if (!Array.isArray(names) || names.length !== count || !names.every((name) => typeof name === "string"))
+    throw new ModelError(
+      `${path}: the names of the classes (${metadataNames.labels}) are not a list of ${count} texts`,
+    );
+  return names as string[];
 }
 
 /** Opens a folder that `peft` or {@link Lora.save} wrote. */
@@ -253,9 +281,19 @@ export async function openAdapters(folder: string): Promise<AdapterFolder> {
     /^base_model\.model\.(classifier|classifier\.out_proj|score)\.weight$/.test(name),
   );
   const task = taskNames[String(config["task_type"])];
+  const { metadata } = file;
+  let labels: AdapterFolder["labels"];
+  try {
+    labels = head === undefined ? undefined : labelsIn(metadata, file.info(head).shape[0], path);
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+  const problem = problemTypes.find((known) => known === metadata[metadataNames.problem]);
   return {
     ...(task !== undefined && { task }),
-    ...(head !== undefined && { labels: file.info(head).shape[0] }),
+    ...(labels !== undefined && { labels }),
+    ...(problem !== undefined && { problem }),
     read: (model) => new AdapterReader(model, config, file, path, label).read(),
     close: () => file.close(),
   };

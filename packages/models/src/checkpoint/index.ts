@@ -2,10 +2,11 @@
 export {
   adapterConfigName,
   adapterFileName,
+  adapterMetadata,
   isTransposed,
   mergedWeight,
   openAdapters,
   peftPrefix,
 } from "./adapters.js";
 export { loadPretrained, type PretrainedModel } from "./load.js";
-export { savePretrained } from "./save.js";
+export { lazily, savePretrained } from "./save.js";

@@ -160,7 +160,7 @@ async function noModel(folder: string): Promise<ModelError> {
 export async function loadPretrained(folder: string, options: LoadOptions = {}): Promise<PretrainedModel> {
   // The dtype may be "auto", which is checked below.
   const { adapter } = options;
-  const known = ["task", "labels", "dtype", "onTensor", "seed", "adapter"] as const;
+  const known = ["task", "labels", "problem", "dtype", "onTensor", "seed", "adapter"] as const;
   checkOptions("loadPretrained", { ...options, dtype: undefined }, known);
   if (adapter === undefined) return loadFolder(folder, options, null);
   const opened = await openAdapters(adapter);
@@ -181,8 +181,13 @@ async function loadFolder(
   if (json === null) throw await noModel(folder);
   // A head that was trained with the adapters has their number of classes.
   const labels = adapters?.labels;
-  const hasOther = labels !== undefined && new Fields(json).labels() !== labels;
-  const model = defineModel(json, { ...(hasOther && { labels }), ...modelOptions });
+  const hasOther = labels !== undefined && (typeof labels === "object" || new Fields(json).labels() !== labels);
+  const problem = adapters?.problem;
+  const model = defineModel(json, {
+    ...(hasOther && { labels }),
+    ...(problem !== undefined && { problem }),
+    ...modelOptions,
+  });
   const generation = await readGenerationConfig(folder);
   if (dtype !== "auto" && !floats.includes(dtype))
     throw new ModelError(`loadPretrained: dtype is auto, float32, bfloat16, float16 or float64, got ${String(dtype)}`);

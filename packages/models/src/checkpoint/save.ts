@@ -35,7 +35,8 @@ const tokenizerFiles = [
 
 const elementBytes: Record<string, number> = { float64: 8, float32: 4, bfloat16: 2, float16: 2 };
 
-const lazily = (t: Tensor): io.LazyArray => ({
+/** A tensor that is read when it is written. */
+export const lazily = (t: Tensor): io.LazyArray => ({
   shape: t.shape,
   dtype: t.dtype,
   load: async () => ({ shape: t.shape, dtype: t.dtype, data: t.rawSync() }),

@@ -1,3 +1,3 @@
 // Models as plain functions over parameter trees.
-export { ignoredLabel, nextLabels } from "./losses.js";
+export { ignoredLabel, nextLabels, type ProblemType, problemTypes } from "./losses.js";
 export { defineModel, drawParameter, type Model, type ModelOptions } from "./model.js";

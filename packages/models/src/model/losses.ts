@@ -27,7 +27,9 @@ export function nextLabels(labels: Tensor, segments: Tensor | undefined): Tensor
 }
 
 /** Kinds of classification, as `problem_type` of config.json names them. */
-export type ProblemType = "single_label_classification" | "multi_label_classification" | "regression";
+export const problemTypes = ["single_label_classification", "multi_label_classification", "regression"] as const;
+/** See {@link problemTypes}. */
+export type ProblemType = (typeof problemTypes)[number];
 
 const floats: readonly string[] = ["float16", "bfloat16", "float32", "float64"];
 

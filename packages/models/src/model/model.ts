@@ -26,7 +26,7 @@ import {
   refuseForeignModels,
   unknownKeys,
 } from "../config/index.js";
-import { type ProblemType, taskLoss } from "./losses.js";
+import { type ProblemType, problemTypes, taskLoss } from "./losses.js";
 
 /** Options of {@link defineModel}. @inline */
 export interface ModelOptions {
@@ -34,6 +34,8 @@ export interface ModelOptions {
   task?: ModelTask;
   /** Classes of a classification head: their number, or their names. */
   labels?: number | readonly string[];
+  /** Kind of the classification; that of the configuration by default. */
+  problem?: ProblemType;
 }
 
 /** Options of {@link Model.loss}. @inline */
@@ -91,8 +93,6 @@ export function drawParameter(
   return full([...shape], init === "ones" ? 1 : 0, { dtype });
 }
 
-const problems: readonly ProblemType[] = ["single_label_classification", "multi_label_classification", "regression"];
-
 /** The configuration with the labels of the options. */
 function withLabels(json: JsonObject, labels: ModelOptions["labels"]): JsonObject {
   if (labels === undefined) return json;
@@ -134,8 +134,9 @@ function labelNames(fields: Fields, count: number): string[] {
  * ```
  */
 export function defineModel(config: JsonObject, options: ModelOptions = {}): Model {
-  checkOptions("defineModel", options, ["task", "labels"]);
-  const json = withLabels(config, options.labels);
+  checkOptions("defineModel", options, ["task", "labels", "problem"]);
+  const { problem: kind } = options;
+  const json = withLabels(kind === undefined ? config : { ...config, problem_type: kind }, options.labels);
   const given = new Fields(json);
   const { type, architecture } = architectureOf(given);
   const fields = given.withAliases(architecture.aliases ?? {});
@@ -145,7 +146,7 @@ export function defineModel(config: JsonObject, options: ModelOptions = {}): Mod
   checkTask(architecture, type, task);
   refuseForeignModels(fields);
   const checked = architecture.config(fields);
-  const problem = fields.has("problem_type") ? fields.choice("problem_type", problems, problems[0]) : null;
+  const problem = fields.has("problem_type") ? fields.choice("problem_type", problemTypes, problemTypes[0]) : null;
   if (problem === "single_label_classification" && checked.labels === 1)
     throw fields.error("problem_type", `is ${problem}, which needs at least 2 labels; a single output is a regression`);
   const parameters = architecture.parameters(checked, task);

@@ -57,6 +57,8 @@ export interface TextTokenizer {
   readonly truncationSide: "left" | "right";
   /** Side at which batches are padded. */
   readonly paddingSide: "left" | "right";
+  /** Whether models get the number of the text that a token of a pair belongs to, as a BERT does. */
+  readonly usesTypes: boolean;
   /** All special ids. */
   readonly specialIds: ReadonlySet<number>;
   /** Token ids of a text or of a pair of texts. */
@@ -174,6 +176,13 @@ export function tokenizerOf(file: unknown, label: string): TextTokenizer {
 }
 
 /** The largest id of the pieces of a `tokenizer.json`; -1 if it has none. */
+/** Kinds of tokenizers that belong to no architecture; a model gets no types from them, unless the settings say so. */
+const plainClasses: readonly unknown[] = ["PreTrainedTokenizerFast", "TokenizersBackend"];
+
+function usesTypes({ model_input_names: names, tokenizer_class: kind }: JsonObject): boolean {
+  return Array.isArray(names) ? names.includes("token_type_ids") : !plainClasses.includes(kind);
+}
+
 function largestId(file: JsonObject): number {
   const pieces = isJsonObject(file["model"]) ? file["model"]["vocab"] : null;
   if (Array.isArray(pieces)) return pieces.length - 1;
@@ -279,6 +288,7 @@ function makeTokenizer(
     specialIds,
     truncationSide: cutsLeft ? "left" : "right",
     paddingSide: settings["padding_side"] === "left" ? "left" : "right",
+    usesTypes: usesTypes(settings),
     encode(text, { pair, specialTokens = true, maxLength } = {}) {
       const { ids, types } = whole(text, pair, specialTokens);
       if (maxLength === undefined || ids.length <= maxLength) return { ids, types };

@@ -116,14 +116,16 @@ test("labels whose shape or dtype only fits by broadcasting are refused, also by
   // A single output may have flat labels, as in transformers: the mean of squares is the same.
   const flat = await lossOf("regression", tensor([1, 2, 3]), 1).item();
   assert.equal(flat, await lossOf("regression", tensor([[1], [2], [3]]), 1).item());
-  const several = { ...roberta, problem_type: "multi_label_classification" };
-  const from = await made("several", several, { task: "masked-lm" });
+  // The kind that a folder names is that of its fine-tuning.
   const data = join(folder, "single.csv");
   writeFileSync(data, "label,text\na,x\nb,y\n");
-  await assert.rejects(
-    fineTuning({ from, data }),
-    /problem_type is multi_label_classification, and the texts have one class/,
-  );
+  const from = (problem: string) => made(problem, { ...roberta, problem_type: problem }, { task: "masked-lm" });
+  const tuned = await fineTuning({ from: await from("multi_label_classification"), data });
+  assert.deepEqual(await tuned.data.train.labels.array(), [
+    [1, 0],
+    [0, 1],
+  ]);
+  await assert.rejects(fineTuning({ from: await from("regression"), data }), /the label "a", which is not a number/);
 });
 
 test("held-out texts have all classes, also where these alternate in the file", async () => {

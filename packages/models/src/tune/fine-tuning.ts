@@ -1,18 +1,22 @@
 // Fine-tuning of a pretrained model on a file of texts: what `train` of @weft/train needs (model, loss, data), made from a folder
 // and a few options.
-import { type Key, key, type Tensor, tensor } from "@weft/core";
+import { type Key, stack, type Tensor, tensor } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
-import { classCounts, loadStateDict, stateDict } from "@weft/core/nn";
+import { classCounts, loadStateDict } from "@weft/core/nn";
 import type { Batch, ModelTask, Params } from "../architectures/index.js";
-import { type PretrainedModel, savePretrained } from "../checkpoint/index.js";
-import { type JsonObject, ModelError } from "../config/index.js";
-import { ignoredLabel, nextLabels } from "../model/index.js";
-import { encodeTexts, frameOf, padRows, type TextTokenizer } from "../text/index.js";
+import type { PretrainedModel } from "../checkpoint/index.js";
+import { type JsonObject, ModelError, readJson } from "../config/index.js";
+import { ignoredLabel, nextLabels, type ProblemType, problemTypes } from "../model/index.js";
+import type { TextTokenizer } from "../text/index.js";
 import { storedAsInFiles, storedByHead } from "./by-head.js";
-import { maskTokens, packSequences } from "./examples.js";
+import { encodeRows, encodeWords, type TuningBatch } from "./encode-rows.js";
+import { maskTokens } from "./examples.js";
 import { type Adapters, type Lora, type LoraOptions, loraOf, splitParams } from "./lora.js";
 import { openModel } from "./open-model.js";
 import { type LabeledText, readTexts, type TextColumns } from "./rows.js";
+import { asTags, classNames, targetsOf } from "./targets.js";
+
+export type { TuningBatch } from "./encode-rows.js";
 
 /** Options of {@link fineTuning}. @inline */
 export interface FineTuningOptions {
@@ -31,8 +35,15 @@ export interface FineTuningOptions {
   data: string | readonly string[];
   /** Columns of the text, if it has no usual name. */
   text?: string | readonly string[];
-  /** Column of the class, if it has no usual name. */
-  label?: string;
+  /** Column of the second text of a pair. */
+  pair?: string;
+  /** Column of the label, if it has no usual name; columns of numbers or of 0 and 1, if a text has several. */
+  label?: string | readonly string[];
+  /**
+   * Classification: one class per text (default), `regression` for numbers, or `multi_label_classification` for any number of labels.
+   * That of the model's configuration by default.
+   */
+  problemType?: ProblemType;
   /** Texts for the evaluation after each epoch: a file, or the share of the training texts that are held out for it. */
   validation?: string | number;
   /** Texts for one evaluation at the end. */
@@ -41,7 +52,7 @@ export interface FineTuningOptions {
   maskShare?: number;
   /** Language models: several texts share a row, and long ones take several, so that no position is padding. */
   packed?: boolean;
-  /** Names of the classes in the order of their ids; those of the data, sorted, by default. */
+  /** Names of the classes, or of the numbers of a regression, in the order of their ids; those of the data, sorted, by default. */
   labels?: readonly string[];
   /** Tokens per text; 128 by default. */
   maxLength?: number;
@@ -70,7 +81,9 @@ const fineTuningNames = [
     "task",
     "data",
     "text",
+    "pair",
     "label",
+    "problemType",
     "validation",
     "test",
     "maskShare",
@@ -102,10 +115,15 @@ export interface FineTuning {
   weight(batch: TuningBatch, options: { key: Key; train: boolean }): Tensor;
   /** The splits as token ids. */
   data: { train: TuningBatch; validation?: TuningBatch; test?: TuningBatch };
-  /** Names of the classes; none for language models. */
+  /** Names of the classes, labels, tags, or numbers; none for language models. */
   readonly classes: readonly string[];
   /** Counts of right predictions, predictions and labels by class [3, classes]; of tags for token classification. */
   correct(trained: Trained, batch: TuningBatch): Tensor;
+  /** Predictions and labels of rows whose scores need all rows; null for models with one class per text and for language models. */
+  readonly scored: {
+    kind: "regression" | "multi-label" | "tags";
+    rows(trained: Trained, batch: TuningBatch): Tensor;
+  } | null;
   /** All parameters of the model after training: adapters are merged. */
   finish(trained: Trained): Params;
   /** Scores of a batch with the trained parameters. */
@@ -114,166 +132,10 @@ export interface FineTuning {
   restore(tensors: Record<string, Tensor>, key: Key): Trained;
 }
 
-/** Texts as tensors with one row per text, or several texts per row. */
-export interface TuningBatch {
-  /** Token ids [rows, length], int32. */
-  inputIds: Tensor;
-  /** Absent for packed rows. */
-  attentionMask?: Tensor;
-  /** Packed rows only. */
-  segmentIds?: Tensor;
-  /** Class per row, or label per token; -100 is ignored. */
-  labels: Tensor;
-}
-
-/** A text as errors show it. */
-const shortened = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}...` : text);
-
-/** Names of the classes: those of the training texts. Texts for the evaluation have no others. */
-function classNames(
-  splits: Readonly<Record<string, readonly LabeledText[] | null>>,
-  given: readonly string[] | undefined,
-): string[] {
-  const unique = [...new Set(splits["data"]?.map(({ label }) => label ?? ""))];
-  const names = given ?? unique.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-  for (const [split, rows] of Object.entries(splits))
-    rows?.forEach(({ label = "", text }, i) => {
-      if (label === "")
-        throw new ModelError(`${split}: text ${i + 1} has no label (${shortened(text)}); give it one, or remove it`);
-      if (!names.includes(label))
-        throw new ModelError(
-          given === undefined
-            ? `${split}: text ${i + 1} has the label ${label}, which no training text has; these have ${names.join(", ")}`
-            : `${split}: text ${i + 1} has the label ${label}, which is not one of labels: ${names.join(", ")}`,
-        );
-    });
-  if (names.length < 2)
-    throw new ModelError(
-      `data: all texts have the label ${names[0]}; a classifier needs texts of at least two classes`,
-    );
-  return [...names];
-}
-
-/** Pieces of at most `length` tokens, each between the tokens that the tokenizer puts around a text. */
-function pieces(ids: Int32Array, { before, after }: ReturnType<typeof frameOf>, length: number): number[][] {
-  const end = ids.length - after;
-  const [start, close] = [ids.subarray(0, before), ids.subarray(end)];
-  const room = length - before - after;
-  const all: number[][] = [];
-  for (let at = before; at < end || all.length === 0; at += room)
-    all.push([...start, ...ids.subarray(at, Math.min(at + room, end)), ...close]);
-  return all;
-}
-
-async function encodeRows(
-  rows: readonly LabeledText[],
-  tokenizer: TextTokenizer,
-  length: number,
-  labels: readonly string[] | null,
-  packed: boolean,
-  padToken: number,
-): Promise<TuningBatch> {
-  const { ids: all, offsets } = await encodeTexts(
-    tokenizer,
-    rows.map(({ text }) => text),
-  );
-  const frame = frameOf(tokenizer);
-  if (length <= frame.before + frame.after)
-    throw new ModelError(
-      `fineTuning: maxLength is ${length}; the tokens around a text alone are ${frame.before + frame.after}`,
-    );
-  const cut = rows.map((_, i) => pieces(all.subarray(offsets[i], offsets[i + 1]), frame, length));
-  if (packed) return packSequences(cut.flat(), length, padToken);
-  // A text that is too long loses its end, or its beginning if the tokenizer cuts there.
-  const encoded = cut.map(([first], i) => {
-    if (cut[i].length === 1 || tokenizer.truncationSide === "right") return first;
-    const own = all.subarray(offsets[i], offsets[i + 1]);
-    return [...own.subarray(0, frame.before), ...own.subarray(own.length - length + frame.before)];
-  });
-  const shape = [rows.length, length];
-  const ids = padRows(encoded, length, padToken);
-  const mask = padRows(
-    encoded.map((row) => row.map(() => 1)),
-    length,
-    0,
-  );
-  const known = labels === null ? null : new Map(labels.map((name, i) => [name, i]));
-  return {
-    inputIds: tensor(ids, { shape }),
-    attentionMask: tensor(mask, { shape }),
-    labels:
-      known === null
-        ? tensor(padRows(encoded, length, ignoredLabel), { shape })
-        : tensor(Int32Array.from(rows, ({ label }) => known.get(label as string) as number)),
-  };
-}
-
-type Splits = Readonly<Record<string, readonly LabeledText[] | null>>;
-const mapped = (splits: Splits, change: (rows: readonly LabeledText[], split: string) => LabeledText[]): Splits =>
-  Object.fromEntries(Object.entries(splits).map(([name, rows]) => [name, rows === null ? null : change(rows, name)]));
-
-/** The words of texts with tags as labeled texts, to find and check the names of the tags. */
-const asTags = (rows: readonly LabeledText[], split: string): LabeledText[] =>
-  rows.flatMap(({ words, tags, text }, i) => {
-    if (words === undefined || tags === undefined)
-      throw new ModelError(
-        `${split}: text ${i + 1} has no tags (${shortened(text)}); token classification needs .jsonl with lists "tokens" and "tags"`,
-      );
-    return words.map((word, k) => ({ text: word, label: tags[k] }));
-  });
-
-/**
- * Texts with a tag per word: the first token of a word has its tag, the others have no loss, as `transformers` aligns them. Words that
- * do not fit are left out.
- */
-function encodeWords(
-  rows: readonly LabeledText[],
-  tokenizer: TextTokenizer,
-  length: number,
-  names: readonly string[],
-  padToken: number,
-): TuningBatch {
-  const frame = frameOf(tokenizer);
-  const around = tokenizer.encode("").ids;
-  const [start, close] = [around.slice(0, frame.before), around.slice(around.length - frame.after)];
-  const room = length - start.length - close.length;
-  if (room < 1) throw new ModelError(`fineTuning: maxLength is ${length}; the tokens around a text alone are as many`);
-  const numbers = new Map(names.map((name, i) => [name, i]));
-  const encoded = rows.map(({ words = [], tags = [] }) => {
-    const [ids, labels]: [number[], number[]] = [[], []];
-    words.forEach((word, k) => {
-      // The space is what stands before a word in a text.
-      tokenizer.encode(` ${word}`, { specialTokens: false }).ids.forEach((id, at) => {
-        ids.push(id);
-        labels.push(at === 0 ? (numbers.get(tags[k]) as number) : ignoredLabel);
-      });
-    });
-    const kept = (list: readonly number[]): number[] =>
-      tokenizer.truncationSide === "right" ? list.slice(0, room) : list.slice(-room);
-    const blank = (list: readonly number[]): number[] => list.map(() => ignoredLabel);
-    return { ids: [...start, ...kept(ids), ...close], labels: [...blank(start), ...kept(labels), ...blank(close)] };
-  });
-  const shape = [rows.length, length];
-  const table = (lists: number[][], fill: number): Tensor => tensor(padRows(lists, length, fill), { shape });
-  return {
-    inputIds: table(
-      encoded.map(({ ids }) => ids),
-      padToken,
-    ),
-    attentionMask: table(
-      encoded.map(({ ids }) => ids.map(() => 1)),
-      0,
-    ),
-    labels: table(
-      encoded.map(({ labels }) => labels),
-      ignoredLabel,
-    ),
-  };
-}
-
 /** The columns that options name. */
-const columnsOf = ({ text, label }: FineTuningOptions): TextColumns => ({
+const columnsOf = ({ text, pair, label }: FineTuningOptions): TextColumns => ({
   ...(text !== undefined && { text }),
+  ...(pair !== undefined && { pair }),
   ...(label !== undefined && { label }),
 });
 
@@ -293,7 +155,7 @@ function heldOut(rows: number, share: number): Set<number> {
 }
 
 /** Training texts, and those held out or read for validation. */
-async function trainingRows(
+export async function trainingRows(
   options: FineTuningOptions,
 ): Promise<{ train: LabeledText[]; validation: LabeledText[] | null }> {
   const { data, validation } = options;
@@ -308,6 +170,37 @@ async function trainingRows(
   const held = heldOut(rows.length, validation);
   return { train: rows.filter((_, i) => !held.has(i)), validation: rows.filter((_, i) => held.has(i)) };
 }
+
+/** Kinds of scores by the kind of classification; one class per text is counted batch by batch. */
+const scoreKinds = {
+  single_label_classification: null,
+  multi_label_classification: "multi-label",
+  regression: "regression",
+} as const;
+
+/** Predictions and labels beside each other [rows, 2, width]. */
+function predictedRows(logits: Tensor, labels: Tensor, kind: "regression" | "multi-label" | "tags"): Tensor {
+  // A score of 0 is a probability of one half, which is not enough.
+  const predicted = kind === "tags" ? logits.argmax(-1) : kind === "regression" ? logits : logits.greater(0);
+  const shape = [labels.shape[0], labels.size / labels.shape[0]];
+  return stack(
+    [predicted, labels].map((t) => t.cast("float32").reshape(shape)),
+    1,
+  );
+}
+
+/** The kind of classification that the configuration of the model names; null if it names none. */
+async function problemOf({ from, config }: FineTuningOptions): Promise<ProblemType | null> {
+  const json = from === undefined ? config : await readJson(from, "config.json");
+  return problemTypes.find((known) => known === json?.["problem_type"]) ?? null;
+}
+
+/** What the model is opened by. */
+export const sourceOf = (options: FineTuningOptions, task: ModelTask) => ({
+  ...options,
+  task,
+  ...(options.problemType !== undefined && { problem: options.problemType }),
+});
 
 /** Whether a parameter belongs to a new head, which LoRA trains as a whole. */
 const isNew = (pretrained: PretrainedModel, name: string): boolean => pretrained.initialized.includes(name);
@@ -328,6 +221,10 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
     packed = false,
     byHead = false,
   } = options;
+  if (options.problemType !== undefined && (task !== "classification" || !problemTypes.includes(options.problemType)))
+    throw new ModelError(
+      `fineTuning: problem_type is ${options.problemType}; it is one of ${problemTypes.join(", ")}, for the task classification`,
+    );
   if (task === "base")
     throw new ModelError("fineTuning: task is classification, token-classification, causal-lm or masked-lm, got base");
   const isTagger = task === "token-classification";
@@ -336,16 +233,13 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
   const { train: rows, validation: others } = await trainingRows(options);
   const tests = options.test === undefined ? null : await readTexts(options.test, columnsOf(options));
   const splits = { data: rows, validation: others, test: tests };
-  const classes = isTagger
-    ? classNames(mapped(splits, asTags), options.labels)
-    : task === "classification"
-      ? classNames(splits, options.labels)
-      : null;
-  const { pretrained, tokenizer } = await openModel({ ...options, task }, classes, () => rows.map(({ text }) => text));
-  if (task === "classification" && pretrained.problem !== null && pretrained.problem !== "single_label_classification")
-    throw new ModelError(
-      `${pretrained.folder}: problem_type is ${pretrained.problem}, and the texts have one class each; remove problem_type from config.json`,
-    );
+  const problem = options.problemType ?? (await problemOf(options)) ?? "single_label_classification";
+  const targets = task === "classification" ? targetsOf(splits, problem, options.label, options.labels) : null;
+  const classes = isTagger ? classNames(asTags(splits), options.labels) : (targets?.names ?? null);
+  const kind = isTagger ? "tags" : targets === null ? null : scoreKinds[targets.problem];
+  const { pretrained, tokenizer } = await openModel(sourceOf(options, task), classes, () =>
+    rows.map(({ text }) => text),
+  );
   const { mask } = tokenizer.special;
   if (task === "masked-lm" && mask === null)
     throw new ModelError(`${pretrained.folder}: its tokenizer has no mask token`);
@@ -383,7 +277,7 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
   const encode = async (given: readonly LabeledText[]): Promise<TuningBatch> =>
     isTagger
       ? encodeWords(given, tokenizer, length, classes as string[], padToken)
-      : encodeRows(given, tokenizer, length, classes, packed, padToken);
+      : encodeRows(pretrained, given, tokenizer, length, targets?.labelsOf(given) ?? null, packed, padToken);
   const logits = (trained: Trained, batch: Omit<TuningBatch, "labels">): Tensor =>
     pretrained.apply(joined(trained, null), batch, how).logits as Tensor;
   const init = (key: Key): Trained => ({
@@ -413,14 +307,22 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
         key: train ? key : null,
       }),
     weight(batch, { key }) {
+      // Numbers, and labels that are 0 or 1, have no value that is ignored.
+      if (kind === "regression" || kind === "multi-label") return tensor(batch.labels.shape[0]).cast("float32");
       const { labels, segmentIds } = inputsOf(batch, key);
       const counted = task === "causal-lm" ? nextLabels(labels as Tensor, segmentIds) : (labels as Tensor);
       return counted.notEqual(ignoredLabel).cast("float32").sum();
     },
     classes: classes ?? [],
     correct(trained, batch) {
+      if (kind === "regression" || kind === "multi-label")
+        throw new ModelError(`fineTuning: rows of a ${kind} model are not counted by class; use scored`);
       return classCounts(logits(trained, batch).argmax(-1), batch.labels, Math.max(1, classes?.length ?? 0));
     },
+    scored:
+      kind === null
+        ? null
+        : { kind, rows: (trained, batch) => predictedRows(logits(trained, batch), batch.labels, kind) },
     data: {
       train: await encode(rows),
       ...(others !== null && { validation: await encode(others) }),
@@ -434,55 +336,4 @@ export async function fineTuning(options: FineTuningOptions): Promise<FineTuning
     logits,
     restore: (tensors, key) => loadStateDict(init(key), tensors),
   };
-}
-
-/**
- * Writes the model of a finished training as a folder that `loadPretrained` and `transformers` load; adapters are merged, unless
- * `asAdapter` asks for them as a folder that `peft` loads.
- *
- * @param options - The options of the training.
- * @param tensors - The trained tensors by name, as a checkpoint of the training holds them.
- * @param classes - Names of the classes, empty for language models.
- * @param folder - The folder to write.
- */
-export async function saveTuned(
-  options: FineTuningOptions,
-  tensors: Record<string, Tensor>,
-  classes: readonly string[],
-  folder: string,
-  asAdapter = false,
-): Promise<void> {
-  const { task = "classification", lora } = options;
-  if (asAdapter && (lora === undefined || options.adapter !== undefined))
-    throw new ModelError(
-      lora === undefined
-        ? "the run trained all parameters, not LoRA adapters; export it as a model"
-        : `the adapters of the run belong to a model with other adapters (${options.adapter}); export it as a model`,
-    );
-  const texts = options.from === undefined ? (await trainingRows(options)).train : [];
-  const names = classes.length === 0 ? null : classes;
-  const { pretrained } = await openModel({ ...options, task }, names, () => texts.map(({ text }) => text));
-  const start = options.byHead === true ? storedByHead(pretrained, pretrained.params) : pretrained.params;
-  const whole = stateDict(start);
-  const own = Object.entries(tensors).filter(([name]) => name.startsWith("params."));
-  const wrong = own.find(([name]) => !Object.hasOwn(whole, name.slice("params.".length)));
-  if (wrong !== undefined)
-    throw new ModelError(`the checkpoint has ${wrong[0]}, which is not a parameter of the model`);
-  const trained = {
-    ...whole,
-    ...Object.fromEntries(own.map(([name, value]) => [name.slice("params.".length), value])),
-  };
-  const loaded = loadStateDict(start, trained);
-  const params = options.byHead === true ? storedAsInFiles(pretrained, loaded) : loaded;
-  if (lora === undefined) return savePretrained(folder, pretrained, params);
-  const updates = loraOf(pretrained, lora);
-  const adapters = Object.fromEntries(
-    Object.entries(tensors)
-      .filter(([name]) => name.startsWith("adapters."))
-      .map(([name, value]) => [name.slice("adapters.".length), value]),
-  );
-  const restored = loadStateDict(updates.init(key(0)), adapters);
-  if (!asAdapter) return savePretrained(folder, pretrained, updates.merge(params, restored));
-  const heads = own.map(([name, value]) => [name.slice("params.".length), value] as const);
-  return updates.save(folder, restored, Object.fromEntries(heads));
 }

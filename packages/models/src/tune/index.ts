@@ -1,6 +1,6 @@
 // Fine-tuning: LoRA, frozen parts, examples; classes of texts.
 export { storedAsInFiles, storedByHead } from "./by-head.js";
-export { classifyTexts, type TextPrediction } from "./classify.js";
+export { classifyTexts, isRegression, predictNumbers, type TextPrediction } from "./classify.js";
 export { maskTokens, type Packed, packSequences } from "./examples.js";
 export { type FineTuning, fineTuning, type Trained, type TuningBatch } from "./fine-tuning.js";
 export { type Adapter, type Adapters, type Lora, loraOf, splitParams } from "./lora.js";

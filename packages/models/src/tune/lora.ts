@@ -10,7 +10,9 @@ import type { Dense, ModelTask, Params } from "../architectures/index.js";
 import {
   adapterConfigName,
   adapterFileName,
+  adapterMetadata,
   isTransposed,
+  lazily,
   mergedWeight,
   openAdapters,
   peftPrefix,
@@ -212,7 +214,11 @@ export function loraOf(model: Model & { folder?: string }, given: LoraOptions): 
         ),
       );
       const whole = Object.fromEntries(Object.entries(trained).map(([name, value]) => [fileName(model, name), value]));
-      await io.save(join(folder, adapterFileName), { ...named, ...whole });
+      const all = Object.entries({ ...named, ...whole }).map(([name, value]) => [name, lazily(value)]);
+      await io.writeSafetensors(join(folder, adapterFileName), Object.fromEntries(all), {
+        format: "pt",
+        ...adapterMetadata(model),
+      });
       const modules = wholeModules(model, Object.keys(trained));
       const task = taskTypes[model.task];
       const config = {

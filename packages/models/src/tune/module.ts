@@ -1,14 +1,8 @@
 // The module that `weft train` loads for configurations with `model: { from: DIR }`.
 import type { Key, Tensor } from "@weft/core";
 import { ModelError } from "../config/index.js";
-import {
-  type FineTuning,
-  type FineTuningOptions,
-  fineTuning,
-  saveTuned,
-  type Trained,
-  type TuningBatch,
-} from "./fine-tuning.js";
+import { type FineTuning, type FineTuningOptions, fineTuning, type Trained, type TuningBatch } from "./fine-tuning.js";
+import { openTuned, saveTuned } from "./saved.js";
 
 let current: FineTuning | null = null;
 
@@ -25,7 +19,9 @@ const keys: readonly (keyof FineTuningOptions)[] = [
   "task",
   "data",
   "text",
+  "pair",
   "label",
+  "problemType",
   "validation",
   "test",
   "packed",
@@ -77,6 +73,9 @@ export const weight = (batch: TuningBatch, options: { key: Key; train: boolean }
 /** Counts by class: right predictions, predictions, labels. */
 export const correct = (trained: Trained, batch: TuningBatch): Tensor => prepared().correct(trained, batch);
 
+/** Predictions and labels of rows, where scores need those of all rows. */
+export const scored = (): FineTuning["scored"] => prepared().scored;
+
 /** Names of the classes; none for language models. */
 export const classes = (): readonly string[] => prepared().classes;
 
@@ -95,3 +94,10 @@ export async function save(
 ): Promise<void> {
   await saveTuned(checked(options), tensors, names, folder, asAdapter);
 }
+
+/** The model of a finished run, with merged adapters, and its tokenizer. */
+export const open = (
+  options: Record<string, unknown>,
+  tensors: Record<string, Tensor>,
+  names: readonly string[],
+): ReturnType<typeof openTuned> => openTuned(checked(options), tensors, names);

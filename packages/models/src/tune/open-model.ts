@@ -7,7 +7,7 @@ import { cacheRoot, makeFolder } from "@weft/core/internal/device";
 import type { ModelTask } from "../architectures/index.js";
 import { loadPretrained, type PretrainedModel } from "../checkpoint/index.js";
 import { type JsonObject, ModelError } from "../config/index.js";
-import { defineModel } from "../model/index.js";
+import { defineModel, type ProblemType } from "../model/index.js";
 import { loadTokenizer, type TextTokenizer, trainTokenizer } from "../text/index.js";
 
 interface Source {
@@ -15,6 +15,7 @@ interface Source {
   adapter?: string;
   config?: JsonObject;
   task: ModelTask;
+  problem?: ProblemType;
   seed?: number;
 }
 
@@ -42,11 +43,11 @@ function tokenizerFolder(texts: readonly string[], size: number): string {
 
 /** Opens the model of a folder, or makes a new one; `texts` are those that a new tokenizer is made from. */
 export async function openModel(
-  { from, adapter, config, task, seed = 0 }: Source,
+  { from, adapter, config, task, problem, seed = 0 }: Source,
   classes: readonly string[] | null,
   texts: () => readonly string[],
 ): Promise<{ pretrained: PretrainedModel; tokenizer: TextTokenizer }> {
-  const labels = classes === null ? {} : { labels: classes };
+  const labels = { ...(classes !== null && { labels: classes }), ...(problem !== undefined && { problem }) };
   if (from !== undefined) {
     const pretrained = await loadPretrained(from, { task, seed, ...labels, ...(adapter !== undefined && { adapter }) });
     return { pretrained, tokenizer: await loadTokenizer(from, pretrained.config.vocabulary) };

@@ -11,8 +11,12 @@ import { ModelError } from "../config/index.js";
 export interface LabeledText {
   /** The text. */
   text: string;
-  /** Name of the class; absent in texts for language models. */
+  /** Second text of a pair. */
+  pair?: string;
+  /** Name of the class, or a number; absent in texts for language models. */
   label?: string;
+  /** Several labels: a list of the file, or the values of the columns that are named. */
+  labels?: readonly string[];
   /** Words with their tags, of texts for token classification; `text` is the words with spaces between them. */
   words?: readonly string[];
   /** One tag per word. */
@@ -31,8 +35,10 @@ const tagNames = ["tags", "ner_tags", "pos_tags", "labels"];
 export interface TextColumns {
   /** Columns of the text, joined by spaces. By default the one with a usual name. */
   text?: string | readonly string[];
-  /** Column of the class. By default the one with a usual name. */
-  label?: string;
+  /** Column of the second text, for pairs of texts. */
+  pair?: string;
+  /** Column of the label, by default the one with a usual name; or columns of one number each. */
+  label?: string | readonly string[];
 }
 
 /** Unpacks a file by its ending. */
@@ -56,7 +62,7 @@ function unpacked(stored: Buffer, path: string): Buffer {
  * @param columns - Names of the columns, if they have no usual names.
  */
 export async function readTexts(path: string, columns: TextColumns = {}): Promise<LabeledText[]> {
-  checkOptions("readTexts", columns, ["text", "label"]);
+  checkOptions("readTexts", columns, ["text", "pair", "label"]);
   const found = await stat(path).catch(() => null);
   if (found === null || !found.isFile())
     throw new ModelError(
@@ -78,8 +84,9 @@ export async function readTexts(path: string, columns: TextColumns = {}): Promis
 }
 
 interface Columns {
-  text?: readonly string[];
-  label?: string;
+  text?: readonly string[] | undefined;
+  pair?: string;
+  label?: string | readonly string[];
 }
 
 function fromCsv(bytes: Buffer, path: string, columns: Columns): LabeledText[] {
@@ -105,17 +112,23 @@ function fromCsv(bytes: Buffer, path: string, columns: Columns): LabeledText[] {
       throw new ModelError(`${path}: has two columns ${JSON.stringify(names[at])}; rename or remove one`);
     return at;
   };
-  const label = columns.label === undefined ? usual(labelNames) : find(columns.label);
+  const several = typeof columns.label === "object" ? columns.label.map(find) : null;
+  const label = several !== null ? -1 : columns.label === undefined ? usual(labelNames) : find(columns.label as string);
+  const pair = columns.pair === undefined ? -1 : find(columns.pair);
   const text = columns.text === undefined ? [usual(textNames)].filter((at) => at >= 0) : columns.text.map(find);
   const named = rows.slice(1);
   // Of two columns, one usual name says which one the other is. Of more, no other column is taken for the label.
   const other = header.length === 2 && text.length === 1 ? 1 - text[0] : -1;
-  const labels = label >= 0 ? label : other;
+  const labels = several !== null ? -1 : label >= 0 ? label : other;
   if (text.length > 0)
     return named.map((row) => ({
       text: text.map((at) => row[at]).join(" "),
+      ...(pair >= 0 && { pair: row[pair] }),
       ...(labels >= 0 && { label: row[labels].trim() }),
+      ...(several !== null && { labels: several.map((at) => row[at].trim()) }),
     }));
+  if (several !== null || pair >= 0)
+    throw new ModelError(`${path}: no column has a usual name of a text (${textNames.join(", ")}); name it by text`);
   if (label >= 0) return named.map((row) => ({ label: row[label].trim(), text: row.toSpliced(label, 1).join(" ") }));
   const [first, ...others] = rows.map(([name]) => name);
   const isRepeated = new Set(others).size < others.length;
@@ -187,13 +200,32 @@ function fromObject(parsed: unknown, where: string, columns: Columns): LabeledTe
       `${where} has no text: the key ${JSON.stringify(name)} is missing or not a string (its keys are ${Object.keys(row).slice(0, 20).join(", ")})`,
     );
   });
-  const text = parts.join(" ");
-  const key = columns.label ?? labelNames.find((name) => own(row, name) != null) ?? "label";
+  const text = {
+    text: parts.join(" "),
+    ...(columns.pair !== undefined && { pair: secondText(row, columns.pair, where) }),
+  };
+  if (typeof columns.label === "object")
+    return { ...text, labels: columns.label.map((name) => labelName(own(row, name), `${where}: ${name}`)) };
+  const key = (columns.label as string | undefined) ?? labelNames.find((name) => own(row, name) != null) ?? "label";
   const label = own(row, key);
-  if (label === undefined || label === null) return { text };
-  if (typeof label === "object")
-    throw new ModelError(`${where} has the label ${JSON.stringify(label).slice(0, 40)}; it is a name`);
-  return { text, label: String(label).trim() };
+  if (label === undefined || label === null) return text;
+  if (Array.isArray(label)) return { ...text, labels: label.map((one) => labelName(one, where)) };
+  return { ...text, label: typeof label === "boolean" ? String(label) : labelName(label, where) };
+}
+
+/** A label as text: 1 for true and 0 for false. */
+function labelName(label: unknown, where: string): string {
+  if (label === undefined || label === null || typeof label === "object")
+    throw new ModelError(`${where} has the label ${JSON.stringify(label)?.slice(0, 40)}; it is a name or a number`);
+  return typeof label === "boolean" ? String(Number(label)) : String(label).trim();
+}
+
+function secondText(row: object, name: string, where: string): string {
+  const text = own(row, name);
+  if (typeof text === "string") return text;
+  throw new ModelError(
+    `${where} has no second text: the key ${JSON.stringify(name)} is missing or not a string (its keys are ${Object.keys(row).slice(0, 20).join(", ")})`,
+  );
 }
 
 function taggedWords(words: readonly unknown[], tags: readonly unknown[] | null, where: string): LabeledText {

@@ -11,7 +11,7 @@ export interface BestEpoch {
   epoch: number;
   /** Optimizer steps at its end: the step of its checkpoint. */
   step: number;
-  /** Its validation loss, accuracy or F1. */
+  /** Its validation loss, accuracy, F1 or correlation. */
   value: number;
 }
 
@@ -19,15 +19,20 @@ export interface BestEpoch {
 const measures = {
   loss: { of: (row: EpochRow) => row.valLoss, isBetter: (a: number, b: number) => a < b },
   f1: { of: (row: EpochRow) => row.valF1 ?? null, isBetter: (a: number, b: number) => a > b },
+  pearson: { of: (row: EpochRow) => row.valPearson ?? null, isBetter: (a: number, b: number) => a > b },
+  spearman: { of: (row: EpochRow) => row.valSpearman ?? null, isBetter: (a: number, b: number) => a > b },
   accuracy: { of: (row: EpochRow) => row.valAccuracy, isBetter: (a: number, b: number) => a > b },
 } as const;
 
 /** Throws if epochs cannot be compared as the configuration asks. */
-export function checkBest({ training }: RunConfig, task: Pick<Task, "samples" | "hasAccuracy">): void {
+export function checkBest({ training }: RunConfig, task: Pick<Task, "samples" | "hasAccuracy" | "scoreKind">): void {
   if (training.best === undefined) return;
   if (task.samples.validation === null)
     throw new TrainError("training.best compares epochs on validation rows, and this run has none");
-  if (training.best !== "loss" && !task.hasAccuracy)
+  const isCorrelation = training.best === "pearson" || training.best === "spearman";
+  if (isCorrelation && task.scoreKind !== "regression")
+    throw new TrainError(`training.best: ${training.best} is for regressions; use loss, accuracy or f1`);
+  if (training.best !== "loss" && !isCorrelation && !task.hasAccuracy)
     throw new TrainError("training.best: accuracy and f1 need a model that counts correct predictions; use loss");
 }
 

@@ -55,7 +55,7 @@ function assertScores(actual: ReturnType<typeof scoresOf>, expected: (typeof cas
   assert.ok(Math.abs(actual.accuracy - expected.accuracy) < 1e-12);
   for (const name of names)
     assert.ok(
-      Math.abs(actual.scores[name] - expected[name]) < 1e-12,
+      Math.abs((actual.scores[name] ?? Number.NaN) - expected[name]) < 1e-12,
       `${name}: ${actual.scores[name]}, ${expected[name]}`,
     );
 }

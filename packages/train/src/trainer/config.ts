@@ -41,8 +41,11 @@ const common = {
     max_steps: count.optional(),
     gradient_clip: positive.optional(),
     evaluate: z.boolean().default(true),
-    /** The result is the epoch with the best validation loss, accuracy or F1 (mean of the classes); the last epoch by default. */
-    best: z.enum(["loss", "accuracy", "f1"]).optional(),
+    /**
+     * The result is the epoch with the best validation loss, accuracy, F1 (of entities, or mean of the classes) or correlation; the last
+     * epoch by default.
+     */
+    best: z.enum(["loss", "accuracy", "f1", "pearson", "spearman"]).optional(),
     /** Ends the run after this many epochs without a better one. */
     patience: count.optional(),
   }),
@@ -226,7 +229,7 @@ const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string]
     (c) => c.training.evaluate && c.data?.validation !== 0,
     "rows to evaluate on (data.validation above 0)",
   ],
-  ["training.patience", (c) => c.training.best !== undefined, "training.best: loss, accuracy or f1"],
+  ["training.patience", (c) => c.training.best !== undefined, "training.best: loss, accuracy, f1, pearson or spearman"],
 ];
 
 function knownKeys(shape: z.ZodType, path = ""): string[] {

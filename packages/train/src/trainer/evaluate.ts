@@ -1,17 +1,18 @@
 // Evaluation: each rank evaluates its share of a split, each sample once; the programs sum over ranks.
 import type { Tensor } from "@weft/core/internal/tensor";
-import { type ClassScores, scoresOf } from "./class-scores.js";
+import { scoresOf } from "./class-scores.js";
 import { TrainError } from "./errors.js";
+import { type RowScores, rowScores } from "./row-scores.js";
 import type { StepExecutables, TrainState } from "./step.js";
 import { type DataShare, disposeTree, type SplitName, type Task } from "./task.js";
 
-export interface EvaluationResult {
+/** Loss and scores of a split; accuracy and scores are null for models that do not count. */
+export interface EvaluationResult extends RowScores {
   loss: number;
-  /** Share of correct predictions; null for models without classes. */
-  accuracy: number | null;
-  /** Precision, recall and F1; null for models that do not count by class. */
-  scores: ClassScores | null;
 }
+
+/** Sums that every evaluation begins with: loss, correct predictions, rows, and weight. */
+const headSums = 4;
 
 /** Evaluates a split with the parameters of a state. */
 export function evaluateSplit(
@@ -32,10 +33,14 @@ export function evaluateSplit(
   }
   loader.close();
   // Read after all are issued, so that an asynchronous device is not stalled per batch.
-  const sums: number[] = [0, 0, 0, 0];
+  const sums: number[] = new Array(headSums).fill(0);
+  const rows: ArrayLike<number>[] = [];
   for (const result of results) {
-    const part = result.dataSync() as ArrayLike<number>;
-    for (let k = 0; k < part.length; k++) sums[k] = (sums[k] ?? 0) + part[k];
+    const part = result.dataSync() as Float32Array | Float64Array;
+    const summed = task.scoreKind === undefined ? part.length : headSums;
+    for (let k = 0; k < summed; k++) sums[k] = (sums[k] ?? 0) + part[k];
+    // A copy, because the tensor is released.
+    if (summed < part.length) rows.push(part.slice(summed));
     result.dispose();
   }
   if (sums[2] !== samples)
@@ -43,9 +48,18 @@ export function evaluateSplit(
   // A mean over rows, or over what the task counts.
   const terms = task.weight === undefined ? sums[2] : sums[3] || 1;
   const loss = sums[0] / terms;
+  if (task.scoreKind !== undefined) {
+    const values = new Float64Array(rows.reduce((n, { length }) => n + length, 0));
+    let at = 0;
+    for (const part of rows) {
+      values.set(part, at);
+      at += part.length;
+    }
+    return { loss, ...rowScores(task.scoreKind, values, samples, task.classes) };
+  }
   if (!task.hasAccuracy) return { loss, accuracy: null, scores: null };
-  if (sums.length === 4) return { loss, accuracy: sums[1] / sums[2], scores: null };
-  const count = (sums.length - 4) / 3;
-  const counts = (k: number): number[] => sums.slice(4 + k * count, 4 + (k + 1) * count);
+  if (sums.length === headSums) return { loss, accuracy: sums[1] / sums[2], scores: null };
+  const count = (sums.length - headSums) / 3;
+  const counts = (k: number): number[] => sums.slice(headSums + k * count, headSums + (k + 1) * count);
   return { loss, ...scoresOf(counts(0), counts(1), counts(2), task.classes) };
 }

@@ -89,10 +89,32 @@ const isFineTuning = (config: RunConfig): config is ModuleConfig =>
     String(config.model).endsWith(own),
   );
 
-/** Whether the folder is that of a run that fine-tuned a pretrained model. */
-export function isFineTunedRun(run: string): boolean {
+/** The functions of the module of fine-tunings that read the tensors of a run. */
+const fineTuned = async () => (await import(fineTuningModule)) as typeof import("@weft/models/fine-tune");
+
+/** The trained tensors of a run by name. */
+async function trainedTensors(reader: SectionReader): Promise<Record<string, Tensor>> {
+  const tensors: Record<string, Tensor> = {};
+  for (const name of reader.names) {
+    const { shape, dtype, data } = await reader.read(name);
+    tensors[name] = fromStorage(shape, dtype, data);
+  }
+  return tensors;
+}
+
+/** The model of a run that fine-tuned one, with its tokenizer; null for other runs. */
+export async function openFineTuned(
+  run: string,
+): Promise<Awaited<ReturnType<typeof import("@weft/models/fine-tune").open>> | null> {
   const found = findResult(run);
-  return found !== null && isFineTuning(found.progress.config);
+  if (found === null || !isFineTuning(found.progress.config)) return null;
+  const { config, classes } = found.progress;
+  const reader = await SectionReader.open(found.folder, "model");
+  try {
+    return await (await fineTuned()).open((config as ModuleConfig).options, await trainedTensors(reader), classes);
+  } finally {
+    await reader.close();
+  }
 }
 
 /** Writes the whole model of a fine-tuning, with its own configuration and tokenizer; adapters are merged. */
@@ -103,21 +125,7 @@ async function writeFineTuned(
   temporary: string,
   asAdapter: boolean,
 ): Promise<string[]> {
-  const { save } = (await import(fineTuningModule)) as {
-    save(
-      options: Record<string, unknown>,
-      tensors: Record<string, Tensor>,
-      classes: readonly string[],
-      folder: string,
-      asAdapter: boolean,
-    ): Promise<void>;
-  };
-  const tensors: Record<string, Tensor> = {};
-  for (const name of reader.names) {
-    const { shape, dtype, data } = await reader.read(name);
-    tensors[name] = fromStorage(shape, dtype, data);
-  }
-  await save(config.options, tensors, classes, temporary, asAdapter);
+  await (await fineTuned()).save(config.options, await trainedTensors(reader), classes, temporary, asAdapter);
   return readdirSync(temporary).filter((name) => name.endsWith(".safetensors"));
 }
 

@@ -14,4 +14,12 @@ export { type ExportedRun, exportRun } from "./export.js";
 export { joinGroup, type RankGroup, singleRank } from "./group.js";
 export { type TrainDefinition, train } from "./train.js";
 export type { TrainEvent, TrainOptions, TrainResult } from "./trainer.js";
-export type { LossContext, SampleSource, TrainData, TrainSplits, UserDefinition, UserModel } from "./user-task.js";
+export type {
+  LossContext,
+  SampleSource,
+  ScoredRows,
+  TrainData,
+  TrainSplits,
+  UserDefinition,
+  UserModel,
+} from "./user-task.js";

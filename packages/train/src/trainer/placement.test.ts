@@ -166,15 +166,17 @@ test("a step that needs four times the memory of a worker is placed on four, wit
   }
 });
 
-test("models of weights fit on four workers with a quarter of the memory of one, or little more", {
+test("models of weights fit on four workers with a hundredth more than a quarter of the memory of one", {
   skip,
 }, async () => {
   process.env.WEFT_INTERPRET = "0";
   // What is above a quarter: the activations of all rows on every rank, since layers and tables are divided, not rows.
   const shapes: [PlacedCase, number][] = [
-    [{ name: "wide layers", rows: 8, layers: 3, width: 160, table: 16, steps: 2 }, 1.15],
-    [{ name: "large table", rows: 8, layers: 1, width: 32, table: 6000, steps: 2 }, 1.05],
-    [{ name: "deep and narrow", rows: 8, layers: 6, width: 24, positions: 6, steps: 2 }, 1.05],
+    [{ name: "wide layers", rows: 8, layers: 3, width: 160, table: 16, steps: 2 }, 1.01],
+    [{ name: "large table", rows: 8, layers: 1, width: 32, table: 6000, steps: 2 }, 1.01],
+    [{ name: "deep and narrow", rows: 8, layers: 6, width: 24, positions: 6, steps: 2 }, 1.01],
+    // Both dimensions of a weight are those of the residual stream; ZeRO alone needs 1.39.
+    [{ name: "square layers with a residual stream", rows: 8, layers: 6, width: 256, steps: 2 }, 1.02],
   ];
   const cases = shapes.map(([given, factor]) => {
     const { bytes } = takeSteps({ ...given, steps: 1 }, singleRank);

@@ -141,7 +141,7 @@ test("heads, hidden units and the vocabulary are divided together, and so are re
   for (const residual of [true, false]) {
     const batch = { inputs: weft.zeros([1, 96]), rows: 8 };
     const { plan: made } = planRun(square(residual), batch, 4, undefined, serverCore);
-    const classes = made.model.parameterClasses();
+    const classes = made.model.parameterClasses(4);
     const chosen = made.model.roles.params.map((at) => made.model.splitDim(made.model.fn.params[at], classes));
     // Columns and rows in turns.
     assert.ok(

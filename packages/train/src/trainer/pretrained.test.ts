@@ -8,7 +8,7 @@ import { stateDict } from "@weft/core/nn";
 import { defineModel, loadPretrained, savePretrained } from "@weft/models";
 import { scratch } from "../data/testkit.js";
 import { loadAnyConfig } from "./config.js";
-import { exportRun, isFineTunedRun } from "./export.js";
+import { exportRun, openFineTuned } from "./export.js";
 import { train } from "./train.js";
 
 setDevice("reference");
@@ -55,7 +55,6 @@ for (const more of ["", "lora: { rank: 2 }"])
     const first = await train(load(`${name}-cut`, more, { maxSteps: 5 }));
     const rest = await train(load(`${name}-cut`, more), { resume: true });
     assert.deepEqual([...first.losses, ...rest.losses], losses);
-    assert.ok(isFineTunedRun(join(folder, "runs", name)));
     const [run, alone] = [join(folder, "runs", name), join(folder, `${name}-adapter`)];
     if (more === "") return assert.rejects(exportRun(run, alone, 5e9, { adapter: true }), /trained all parameters/);
     // The adapters with their new head, beside the base model, are the whole model.
@@ -66,9 +65,19 @@ for (const more of ["", "lora: { rank: 2 }"])
       await loadPretrained(join(folder, "base"), { adapter: alone }),
     ];
     assert.deepEqual(both[1].initialized, []);
-    const [whole, merged] = both.map(({ params }) => stateDict(params));
+    const opened = await openFineTuned(join(folder, "runs", name));
+    assert.deepEqual(
+      [...both.map(({ labels }) => labels), opened?.model.labels],
+      [0, 1, 2].map(() => ["down", "up"]),
+    );
+    const [whole, merged, direct] = [...both, opened!.model].map(({ params }) => stateDict(params));
     assert.deepEqual(Object.keys(merged), Object.keys(whole));
-    for (const [at, value] of Object.entries(whole)) assert.deepEqual(merged[at].rawSync(), value.rawSync(), at);
+    for (const [at, value] of Object.entries(whole))
+      assert.deepEqual(
+        { merged: merged[at].rawSync(), direct: direct[at].rawSync() },
+        { merged: value.rawSync(), direct: value.rawSync() },
+        at,
+      );
   });
 
 test("a memory limit stores GPT-2's attention by head: same losses and export, and resumed in that layout only", async () => {

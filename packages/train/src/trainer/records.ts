@@ -26,8 +26,12 @@ export interface EpochRow {
   valLoss: number | null;
   /** Accuracy on held-out rows; null without evaluation. */
   valAccuracy: number | null;
-  /** Mean F1 of the classes on held-out rows; null or absent without counts by class. */
+  /** F1 of entities, or mean F1 of the classes, on held-out rows; null or absent without counts by class. */
   valF1?: number | null;
+  /** Pearson's correlation coefficient on held-out rows of a regression. */
+  valPearson?: number;
+  /** Spearman's correlation coefficient on held-out rows of a regression. */
+  valSpearman?: number;
 }
 
 /** Replaces metrics.csv as a whole, so that a resumed run has each epoch once. */

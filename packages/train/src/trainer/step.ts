@@ -49,7 +49,8 @@ export interface StepTask<P = unknown> {
   weight?(batch: unknown, options: { key: Key; train: boolean }): Tensor;
   /**
    * Sums over the rows of a batch: loss, correct predictions, rows; then the weight, for tasks that have
-   * one; then counts of right predictions, predictions and labels by class, for tasks that have them.
+   * one; then counts of right predictions, predictions and labels by class, for tasks that have them, or the predictions and labels of
+   * every row, for tasks with a kind of scores.
    */
   evaluate(params: P, batch: unknown, modelState?: unknown): Tensor;
 }
@@ -349,6 +350,8 @@ export class StepExecutables<P = unknown> {
         ...this.#ofModelState(leaves),
         ...this.#ofBatch({ ...batch, stop: null }),
       ],
+      // The predictions of rows would stay with the ranks that have made them.
+      results: [Placement.replicated(this.placement.mesh, 1)],
       places: { params: 0, batch: leaves.params.length + leaves.modelState.length },
     }));
   }

@@ -3,6 +3,7 @@
 import { treeLeaves } from "@weft/core/internal/tensor";
 import type { Workload } from "@weft/formats/internal";
 import type { Position } from "../data/index.js";
+import type { ScoreKind } from "./row-scores.js";
 import type { StepTask } from "./step.js";
 
 /** Which share of every batch a rank reads: part `rank` of `ranks`. */
@@ -50,6 +51,8 @@ export interface Task<P = unknown> extends StepTask<P> {
   readonly classes: readonly string[];
   /** Whether `evaluate` counts correct predictions. */
   readonly hasAccuracy: boolean;
+  /** The kind of scores of tasks whose `evaluate` gives the predictions and labels of every row. */
+  readonly scoreKind?: ScoreKind;
   /** Threads that make batches. */
   readonly loaders: number;
   /** Facts about model and data for the records of the run. */

@@ -69,7 +69,7 @@ export async function train<P = unknown, S = unknown>(
 ): Promise<TrainResult> {
   checkOptionNames("train", options, trainNames);
   if (!("loss" in given)) return trainConfig(given as Config | ModuleConfig, options);
-  const { model, loss, data, correct, classes, weight, name = "model", ...sections } = given;
+  const { model, loss, data, correct, classes, scored, weight, name = "model", ...sections } = given;
   if (typeof model?.init !== "function" || typeof loss !== "function")
     throw new WeftError("train: give model: { init(key) }, loss(params, batch, { key, train }) and data");
   const raw = checkAnyConfig({ ...sections, name, model: name, options: {} }, "train") as RawModuleConfig;
@@ -81,8 +81,8 @@ export async function train<P = unknown, S = unknown>(
   const group = options.group ?? (isOne ? singleRank : await joinGroup());
   const config: ModuleConfig = { ...resolveModuleConfig(raw, { devices: group.size }), model: name };
   try {
-    const more = { ...(correct && { correct }), ...(classes && { classes }), ...(weight && { weight }) };
-    const definition = { model, loss, data, ...more };
+    const counted = { ...(correct && { correct }), ...(classes && { classes }), ...(scored && { scored }) };
+    const definition = { model, loss, data, ...counted, ...(weight && { weight }) };
     return await trainTask(config, async () => new UserTask(definition as never, config) as never, {
       ...options,
       group,

@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import * as weft from "@weft/core";
 import { loadAnyConfig } from "./config.js";
 import { joinGroup } from "./group.js";
+import type { TrainResult } from "./train-types.js";
 import { trainConfig } from "./trainer.js";
 
 /** One training. */
@@ -19,6 +20,7 @@ export interface RankTraining {
 export interface RankTrained {
   losses: number[];
   notes: string[];
+  test: TrainResult["test"];
 }
 
 if (process.argv[1]?.endsWith("trained-ranks.testkit.js")) {
@@ -29,8 +31,8 @@ if (process.argv[1]?.endsWith("trained-ranks.testkit.js")) {
   for (const { file: config, resume = false, ...rest } of JSON.parse(readFileSync(file, "utf8")) as RankTraining[]) {
     const notes: string[] = [];
     const resolved = loadAnyConfig(config, { ...rest, devices: group.size });
-    const { losses } = await trainConfig(resolved, { group, resume, onNote: (text) => notes.push(text) });
-    made.push({ losses, notes });
+    const { losses, test } = await trainConfig(resolved, { group, resume, onNote: (text) => notes.push(text) });
+    made.push({ losses, notes, test });
   }
   if (group.rank === 0) writeFileSync(answers, JSON.stringify(made));
   group.close();

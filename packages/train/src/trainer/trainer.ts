@@ -501,7 +501,11 @@ class Run {
       seconds: progress.seconds,
       valLoss: result?.loss ?? null,
       valAccuracy: result?.accuracy ?? null,
-      valF1: result?.scores?.f1 ?? null,
+      valF1: result?.entities?.f1 ?? result?.scores?.f1 ?? null,
+      ...(result?.regression !== undefined && {
+        valPearson: result.regression.pearson,
+        valSpearman: result.regression.spearman,
+      }),
     };
     this.#records.write("epoch", {
       epoch: row.epoch,

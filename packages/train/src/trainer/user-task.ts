@@ -31,6 +31,7 @@ import type { Workload } from "@weft/formats/internal";
 import { boundsBySpeed, DataError, type Epoch, type Position, planEpoch } from "../data/index.js";
 import { ConfigError, type ModuleConfig, type RunConfig } from "./config.js";
 import { firstNonFinite } from "./nonfinite.js";
+import { type ScoreKind, scoreKinds } from "./row-scores.js";
 import type { StepContext } from "./step.js";
 import type { DataShare, SplitName, Task, TaskBatch, TaskLoader } from "./task.js";
 
@@ -149,8 +150,18 @@ export interface UserDefinition<P = unknown, S = unknown> {
    * [3, classes] (`classCounts` of `@weft/core/nn`).
    */
   correct?(params: P, batch: never, options: { state: S }): Tensor;
-  /** Classifiers: names of the classes. */
+  /** Classifiers: names of the classes; regressions: names of the outputs. */
   classes?: readonly string[];
+  /** Scores that need the predictions of all rows, instead of `correct`. */
+  scored?: ScoredRows<P, S>;
+}
+
+/** How rows are scored: numbers of a regression, several labels per row, or tags. */
+export interface ScoredRows<P = unknown, S = unknown> {
+  /** What the numbers of a row are. */
+  kind: ScoreKind;
+  /** Predictions and labels of a batch [rows, 2, width]: numbers, 0 and 1 by label, or ids of tags (negative labels do not count). */
+  rows(params: P, batch: never, options: { state: S }): Tensor;
 }
 
 /** Class name of an object in a tree that is neither a plain object nor an array nor a tensor; null if there is none. */
@@ -228,6 +239,7 @@ export class UserTask<P = unknown> implements Task<P> {
   readonly hasAccuracy: boolean;
   readonly loaders = 0;
   readonly workload: Workload;
+  readonly scoreKind?: ScoreKind;
   readonly weight?: Task<P>["weight"];
   readonly modelState?: () => unknown;
   readonly #sources: Record<SplitName, (SampleSource & { key: string }) | null>;
@@ -247,9 +259,14 @@ export class UserTask<P = unknown> implements Task<P> {
     this.#sources = { train, validation, test };
     this.samples = { train: train.rows, validation: validation?.rows ?? null, test: test?.rows ?? null };
     // Without a function that counts, there is no accuracy.
-    this.classes = definition.correct === undefined ? [] : (definition.classes ?? []);
+    const { scored, correct } = definition;
+    if (scored !== undefined && !scoreKinds.includes(scored.kind))
+      throw new WeftError(`scored.kind is ${String(scored.kind)}; it is one of ${scoreKinds.join(", ")}`);
+    if (scored !== undefined) this.scoreKind = scored.kind;
+    this.classes = correct === undefined && scored === undefined ? [] : (definition.classes ?? []);
     // Language models have a list of classes, which is empty.
-    this.hasAccuracy = definition.correct !== undefined && definition.classes?.length !== 0;
+    this.hasAccuracy =
+      scored === undefined ? correct !== undefined && definition.classes?.length !== 0 : scored.kind !== "regression";
     this.dataKeys = { train: train.key, test: validation?.key ?? null };
     const { weight } = definition;
     if (weight !== undefined)
@@ -302,7 +319,8 @@ export class UserTask<P = unknown> implements Task<P> {
     const dtype = this.config.precision.compute === "float64" ? "float64" : "float32";
     const key = tensor(Int32Array.from([0, 0]), { dtype: "int32" });
     const loss = this.loss(params, batch, { key, train: false, state }).loss.cast(dtype);
-    const counted = this.hasAccuracy ? this.definition.correct?.(params, batch as never, { state }) : undefined;
+    const { scored, correct: count } = this.definition;
+    const counted = this.hasAccuracy && scored === undefined ? count?.(params, batch as never, { state }) : undefined;
     const byClass = counted?.shape.length === 2 && counted.shape[0] === 3 ? counted.cast(dtype) : null;
     const correct =
       counted === undefined || byClass !== null
@@ -315,8 +333,16 @@ export class UserTask<P = unknown> implements Task<P> {
     // A batch without a term has no mean.
     const sums =
       weight === undefined
-        ? [loss.mul(rows), correct, number, ...(byClass === null ? [] : [number])]
+        ? [loss.mul(rows), correct, number, ...(byClass === null && scored === undefined ? [] : [number])]
         : [where(weight.equal(0), 0, loss.mul(weight)), correct, weight.mul(0).add(rows), weight];
+    if (scored !== undefined) {
+      const each = scored.rows(params, batch as never, { state });
+      if (each.shape.length !== 3 || each.shape[0] !== rows || each.shape[1] !== 2)
+        throw new WeftError(
+          `scored.rows returned a tensor of shape [${each.shape}] for ${rows} rows; return predictions and labels [rows, 2, width]`,
+        );
+      return concat([stack(sums), each.cast(dtype).reshape([-1])]);
+    }
     return byClass === null ? stack(sums) : concat([stack(sums), byClass.reshape([-1])]);
   }
 
@@ -427,6 +453,8 @@ interface ModelModule {
   /** Classifiers may have both. */
   correct?(params: unknown, batch: unknown, options: { state: unknown }): Tensor;
   classes?(): readonly string[];
+  /** Null for models whose rows are counted by `correct`. */
+  scored?(): ScoredRows | null;
   weight?(batch: unknown, options: { key: Key; train: boolean }): Tensor;
 }
 
@@ -458,8 +486,9 @@ export async function openModuleTask(config: ModuleConfig): Promise<Task> {
       throw new ConfigError(
         `model: ${path} exports no function ${name}; it needs init(key, options), loss(params, batch, { key, train }) and data(options)`,
       );
-  const { init, state, loss, data, correct, classes, weight } = module as ModelModule;
+  const { init, state, loss, data, correct, classes, scored, weight } = module as ModelModule;
   const splits = await data(config.options);
+  const rows = scored?.() ?? null;
   const definition: UserDefinition = {
     model: {
       init: (key) => init(key, config.options),
@@ -469,6 +498,7 @@ export async function openModuleTask(config: ModuleConfig): Promise<Task> {
     data: splits,
     ...(correct !== undefined && { correct: (params, batch, options) => correct(params, batch, options) }),
     ...(classes !== undefined && { classes: classes() }),
+    ...(rows !== null && { scored: rows }),
     ...(weight !== undefined && { weight: (batch, options) => weight(batch, options) }),
   };
   return new UserTask(definition, config);
