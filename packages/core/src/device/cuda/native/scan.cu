@@ -1,6 +1,6 @@
-// Running sums, products and extremes on the GPU, all called sums here. Lines are cut into segments where there are fewer lines than the GPU needs: a first pass adds up
-// the segments, the second one starts each at the sum of those before it. The order of additions depends on the shape alone,
-// so that results are the same in every run. Integers may be narrower than the sums of them.
+// Running sums (cumsum), products and extremes on the GPU, all called sums here. Lines are cut into segments where there are fewer
+// lines than the GPU needs: a first pass adds up the segments, the second one starts each at the sum of those before it. The order of
+// additions depends on the shape alone, so that results are the same in every run. Integers may be narrower than the sums of them.
 #include "numbers.cuh"
 #include "prelude.cuh"
 
