@@ -11,6 +11,7 @@ import { moreRows } from "./general-more.js";
 import { programRows } from "./general-programs.js";
 import { sizer } from "./general-row.js";
 import { generalRows } from "./general-rows.js";
+import { windowRows } from "./general-windows.js";
 import { startPeers } from "./peers.js";
 import { profileCall } from "./profile.js";
 import { printTable } from "./report/table.js";
@@ -32,8 +33,8 @@ const suite: Suite = {
     const [divide, floor] = context.quick ? [2 ** 30, 8] : [context.number("divide"), 64];
     const size = sizer(divide, floor);
     // What is new, or was cut off by a limit of time before, comes first.
-    const table = [programRows, modelRows, classRows, moreRows, arrayRows, imageRows, generalRows].flatMap((rows) =>
-      rows(size),
+    const table = [windowRows, programRows, modelRows, classRows, moreRows, arrayRows, imageRows, generalRows].flatMap(
+      (rows) => rows(size),
     );
     const script = ["torch_general.py", "--device", context.device, "--divide", `${divide}`, "--floor", `${floor}`];
     const { start, absent } = startPeers(context, { torch: script });

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import * as weft from "../../index.js";
 import { findCompiler } from "./compiler.js";
-import { callsVectorMath, vectorMathUnits } from "./native-units.js";
+import { callsVectorMath, vectorMathUnits, withPrelude } from "./native-units.js";
 import { sharedObject } from "./toolchain.js";
 
 const skip = weft.CpuDevice.available() ? false : "no C compiler";
@@ -102,4 +102,9 @@ test("loops call the vector forms where the compiler can", { skip: process.arch 
   assert.match(readFileSync(path, "latin1"), /_ZGV[bcde]N\d+v_w_sin_d/);
   assert.ok(vectorMathUnits().length >= 14);
   assert.ok(!callsVectorMath("float t1 = w_exp_f(t0);") && callsVectorMath("w_cexp_f(t0, t1, &t2, &t3);"));
+});
+
+test("programs without these functions are not linked with their vector forms", () => {
+  assert.ok(!callsVectorMath(withPrelude("float t1 = t0 + 1.0f;")));
+  assert.ok(callsVectorMath(withPrelude("float t1 = w_atan2_f(t0, 1.0f); float t2 = w_mod_f(t1, t0);")));
 });

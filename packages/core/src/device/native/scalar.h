@@ -38,8 +38,10 @@ W_INLINE float w_to_odd(double x) {
 #endif
 #define W_FMOD_d fmod
 #ifndef W_VECTOR_MATH
-W_CALL float w_atan2_f(float a, float b) { return atan2f(a, b); }
-W_CALL double w_atan2_d(double a, double b) { return atan2(a, b); }
+#define W_ATAN2(s, T, F)                                                                                               \
+  W_CALL T w_atan2_##s(T a, T b) { return atan2##F(a, b); }
+W_ATAN2(f, float, f)
+W_ATAN2(d, double, )
 #endif
 #define W_REAL(s, T, F)                                                                                                \
   W_INLINE T w_abs_##s(T x) { return fabs##F(x); }                                                                     \

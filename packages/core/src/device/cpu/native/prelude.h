@@ -138,9 +138,11 @@ W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 /* Functions with vector forms in vector-math.c; elsewhere they are the C library's, one element at a time. */
 #ifdef W_VECTOR_MATH
 #define W_SIMD __attribute__((simd("notinbranch"), const, nothrow, visibility("hidden")))
-extern W_SIMD float w_fmod_f(float x, float y);
-extern W_SIMD float w_atan2_f(float y, float x);
-extern W_SIMD double w_atan2_d(double y, double x);
+/* Names are put together: the text of a program that has one calls the function. */
+#define W_VECTOR_PAIR(name, s, T) extern W_SIMD T w_##name##_##s(T x, T y);
+W_VECTOR_PAIR(fmod, f, float)
+W_VECTOR_PAIR(atan2, f, float)
+W_VECTOR_PAIR(atan2, d, double)
 #define W_FMOD_f w_fmod_f
 #endif
 #define W_CALL W_INLINE
