@@ -116,6 +116,8 @@ const changes: [Kind, string, Record<string, unknown>, RegExp?][] = [
   ["qwen2", "Qwen2ForCausalLM", { layer_types: ["sliding_attention", "full_attention"] }, /layer_types/],
   ["qwen2", "Qwen2ForCausalLM", { num_key_value_heads: null, rope_theta: 1e6, attention_bias: false }],
   ["vit", "ViTForImageClassification", { image_size: [12, 8], patch_size: [4, 2] }],
+  // Pixels beyond the last whole patch are cut off.
+  ["vit", "ViTForImageClassification", { image_size: [12, 8], patch_size: [5, 3] }],
   ["vit", "ViTModel", { qkv_bias: false, pooler_act: "relu", pooler_output_size: 10, hidden_act: "gelu_fast" }],
   ["vit", "ViTModel", { layer_norm_eps: 0.1, encoder_stride: 4 }],
   ["vit", "ViTModel", { head_dim: 8 }, /head_dim/],

@@ -65,11 +65,19 @@ function layer(p: VitLayer, x: Tensor, c: VitConfig, drop: Dropout): Tensor {
   return h.add(drop.apply(dense(p.output.dense, inner), c.hiddenDropout));
 }
 
+/** Rows and columns of patches: pixels beyond the last whole patch belong to none. */
+const gridOf = ({ image, patch }: Pick<VitConfig, "image" | "patch">): [number, number] => [
+  Math.floor(image[0] / patch[0]),
+  Math.floor(image[1] / patch[1]),
+];
+
 /** The patches of images as rows [batch, patches, channels * height * width of a patch]. */
-function patchesOf(images: Tensor, [tall, wide]: VitConfig["patch"]): Tensor {
-  const [batch, channels, height, width] = images.shape;
-  const [rows, columns] = [height / tall, width / wide];
+function patchesOf(images: Tensor, config: VitConfig): Tensor {
+  const [batch, channels] = images.shape;
+  const [tall, wide] = config.patch;
+  const [rows, columns] = gridOf(config);
   return images
+    .index(":", ":", `:${rows * tall}`, `:${columns * wide}`)
     .reshape([batch, channels, rows, tall, columns, wide])
     .permute([0, 2, 4, 1, 3, 5])
     .reshape([batch, rows * columns, channels * tall * wide]);
@@ -88,11 +96,9 @@ export const vit: Architecture<VitConfig> = {
       throw fields.error("num_attention_heads", `is ${heads}, which does not divide hidden_size ${width}`);
     const image = fields.pair("image_size", 224, 2 ** 14);
     const patch = fields.pair("patch_size", 16, 2 ** 14);
-    if (image[0] % patch[0] !== 0 || image[1] % patch[1] !== 0)
-      throw fields.error(
-        "patch_size",
-        `is ${patch.join(" x ")}, which does not divide image_size ${image.join(" x ")}`,
-      );
+    const grid = gridOf({ image, patch });
+    if (grid.includes(0))
+      throw fields.error("patch_size", `is ${patch.join(" x ")}, larger than image_size ${image.join(" x ")}`);
     return {
       width,
       heads,
@@ -110,7 +116,7 @@ export const vit: Architecture<VitConfig> = {
       bias: fields.flag("qkv_bias", true),
       ...fields.common(),
       vocabulary: 0,
-      maxPositions: (image[0] / patch[0]) * (image[1] / patch[1]) + 1,
+      maxPositions: grid[0] * grid[1] + 1,
       padToken: null,
       tied: false,
       cache: null,
@@ -156,7 +162,7 @@ export const vit: Architecture<VitConfig> = {
     const { weight, bias } = embeddings.patch_embeddings.projection;
     const flat = weight.reshape([c.width, c.channels * c.patch[0] * c.patch[1]]);
     const dtype = options.dtype ?? weight.dtype;
-    const patches = dense({ weight: flat, bias }, patchesOf(images, c.patch).cast(dtype));
+    const patches = dense({ weight: flat, bias }, patchesOf(images, c).cast(dtype));
     const start = embeddings.cls_token.cast(dtype).expand([images.shape[0], 1, c.width]);
     const placed = concat([start, patches], 1).add(embeddings.position_embeddings.cast(dtype));
     const x = dropout.apply(placed, c.hiddenDropout);

@@ -16,8 +16,6 @@ import { openModel } from "./open-model.js";
 import { type LabeledText, readTexts, type TextColumns } from "./rows.js";
 import { asTags, classNames, targetsOf } from "./targets.js";
 
-export type { TuningBatch } from "./encode-rows.js";
-
 /** Options of {@link fineTuning}. @inline */
 export interface FineTuningOptions {
   /** Folder of the pretrained model; none for a new one, see `config`. */

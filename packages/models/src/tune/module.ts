@@ -1,7 +1,8 @@
 // The module that `weft train` loads for configurations with `model: { from: DIR }`.
 import type { Key, Tensor } from "@weft/core";
 import { ModelError } from "../config/index.js";
-import { type FineTuning, type FineTuningOptions, fineTuning, type Trained, type TuningBatch } from "./fine-tuning.js";
+import type { TuningBatch } from "./encode-rows.js";
+import { type FineTuning, type FineTuningOptions, fineTuning, type Trained } from "./fine-tuning.js";
 import { openTuned, saveTuned } from "./saved.js";
 
 let current: FineTuning | null = null;

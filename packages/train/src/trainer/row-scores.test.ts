@@ -171,11 +171,21 @@ test("entities are those of seqeval 1.2: also where I begins one, with E and S, 
   assert.equal(scored("tags", [[0, 1]], [[0, 0]], ["NOUN", "VERB"]).entities, undefined);
 });
 
+const split = (path: string, more = ""): string => `{ data: ${path}, validation: ${path}, test: ${path}${more} }`;
+const many = "problem_type: multi_label_classification";
+/** The configurations, each written where it is used. */
+const configs = {
+  numbers: () =>
+    config("numbers", "problem_type: regression", split("numbers.csv", ", label: score"), "lora: { rank: 2 }"),
+  columns: () => config("columns", many, split("columns.csv", ", label: [has a, has b]")),
+  names: () => config("names", many, split("names.csv")),
+  tags: () => config("tags", "task: token-classification", split("tags.jsonl")),
+};
+
 test("a regression of a file: scores are those of the exported model, adapters keep what they predict", async () => {
-  const data = "{ data: numbers.csv, validation: numbers.csv, test: numbers.csv, label: score }";
   const seen: unknown[] = [];
   const best = { onEpoch: (row: unknown) => seen.push(row) };
-  const given = config("numbers", "problem_type: regression", data, "lora: { rank: 2 }");
+  const given = configs.numbers();
   given.training.best = "spearman";
   const { test: result, best: chosen } = await train(given, best);
   assert.ok(chosen !== null && result?.accuracy === null && result.regression !== undefined);
@@ -195,10 +205,8 @@ test("a regression of a file: scores are those of the exported model, adapters k
 });
 
 test("several labels by columns and by names are the same task; tags report entities", async () => {
-  const data = (path: string, more = "") => `{ data: ${path}, validation: ${path}, test: ${path}${more} }`;
-  const settings = "problem_type: multi_label_classification";
-  const columns = await train(config("columns", settings, data("columns.csv", ", label: [has a, has b]")));
-  const names = await train(config("names", settings, data("names.csv")));
+  const columns = await train(configs.columns());
+  const names = await train(configs.names());
   assert.deepEqual(columns.losses, names.losses);
   assert.deepEqual(Object.keys(columns.test?.scores?.classes ?? {}), ["has a", "has b"]);
   assert.equal(columns.test?.scores?.microF1, names.test?.scores?.microF1);
@@ -208,7 +216,7 @@ test("several labels by columns and by names are the same task; tags report enti
     (text, i) => guessed[i].labels?.join() === ["has a", "has b"].filter((_, k) => flags(text)[k]).join(),
   );
   assert.equal(columns.test?.accuracy, right.length / texts.length);
-  const tags = await train(config("tags", "task: token-classification", data("tags.jsonl")));
+  const tags = await train(configs.tags());
   assert.deepEqual(Object.keys(tags.test?.entities?.types ?? {}), ["A"]);
   assert.equal(tags.epochs.at(-1)?.valF1, tags.test?.entities?.f1);
 });
@@ -217,13 +225,14 @@ test("three ranks report the scores of one, also with a last batch of fewer rows
   const file = (name: string): string => join(folder, `${name}.yaml`);
   const [given, answers] = ["trainings.json", "answers.json"].map((name) => join(folder, name));
   // Batches of 7: 22 rows leave one.
-  const trainings = ["numbers", "columns", "tags"].map(
-    (name): RankTraining => ({
+  const trainings = (["numbers", "columns", "tags"] as const).map((name): RankTraining => {
+    configs[name]();
+    return {
       file: file(name),
       output: join(folder, `${name}-3`),
       set: ["training.global_batch=7", "training.epochs=2"],
-    }),
-  );
+    };
+  });
   writeFileSync(given, JSON.stringify(trainings));
   await launchRanks({ size: 3, coresPerRank: 1, command: [process.execPath, program, given, answers] });
   const found = JSON.parse(readFileSync(answers, "utf8")) as RankTrained[];
