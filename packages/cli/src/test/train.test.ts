@@ -12,6 +12,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readTape } from "@weft/cluster";
 import { runFromTape } from "@weft/lab/internal";
+import { isAlive } from "@weft/testing/processes";
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
 const configs = fileURLToPath(new URL("../../../../configs/", import.meta.url));
@@ -383,9 +384,6 @@ test("weft scale measures the trainer: a study with steps of every rank and comm
   assert.equal(steps.length, 60);
   assert.ok(steps.every((l) => (JSON.parse(l) as { exposedCommUs: number }).exposedCommUs > 0));
 });
-
-const isAlive = (pid: number): boolean =>
-  existsSync(`/proc/${pid}`) && !/\) Z/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
 
 test("ranks end with their launcher, however it ends", async () => {
   const { child, ended } = await untilStep("orphans", 9, "--devices", "2", "--epochs", "400");
