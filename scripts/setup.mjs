@@ -44,11 +44,11 @@ function isDebian() {
   }
 }
 
+const hasCommand = (command) => spawnSync(command, ["--version"], { stdio: "ignore" }).status === 0;
+
 /** Whether a C compiler runs: the CPU device compiles its kernels. */
 const hasCompiler = () =>
-  [process.env.WEFT_CC, process.env.CC, "cc", "gcc", "clang"].some(
-    (command) => command && spawnSync(command, ["--version"], { stdio: "ignore" }).status === 0,
-  );
+  [process.env.WEFT_CC, process.env.CC, "cc", "gcc", "clang"].some((command) => command && hasCommand(command));
 
 /** Programs and libraries beside Node: how to see that they are here, their packages, and what happens without them. */
 const needed = [
@@ -68,7 +68,18 @@ const needed = [
   },
 ];
 
-function installMissing() {
+/** What only tests need. */
+const neededByTests = [
+  {
+    name: "a C++ compiler",
+    isHere: () => hasCommand("c++"),
+    debian: ["g++"],
+    fedora: "gcc-c++",
+    without: "tests on the emulated CUDA driver are skipped",
+  },
+];
+
+function installMissing(needed) {
   const missing = needed.filter(({ isHere }) => !isHere());
   if (missing.length === 0) return;
   const mayInstall = process.getuid?.() === 0 && isDebian();
@@ -89,13 +100,14 @@ function installMissing() {
   }
 }
 
-export function setup() {
+/** `tests`: also what only tests need. */
+export function setup({ tests = false } = {}) {
   if (!packagesInstalled()) {
     console.log("weft: installing npm packages ...");
     const status = sh("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
     if (status !== 0) process.exit(status);
   }
-  installMissing();
+  installMissing(tests ? [...needed, ...neededByTests] : needed);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) setup();

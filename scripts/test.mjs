@@ -10,7 +10,7 @@ import { root, setup, sh } from "./setup.mjs";
 import { leftBehind } from "./test-folders.mjs";
 import { longestFirst } from "./test-order.mjs";
 
-setup();
+setup({ tests: true });
 const steps = [
   ["build", process.execPath, [join(root, "scripts/build.mjs")]],
   ["style", process.execPath, [join(root, "node_modules/@biomejs/biome/bin/biome"), "check", "."]],

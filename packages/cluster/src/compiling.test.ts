@@ -10,6 +10,7 @@ import { after, afterEach, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import * as weft from "@weft/core";
+import { isAlive } from "@weft/testing/processes";
 import { type Cluster, connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
 import { skip as noCompiler, onGpu, testWorker } from "./workers.testkit.js";
@@ -79,14 +80,8 @@ async function compilerProcess(): Promise<number> {
 }
 
 async function ends(pid: number): Promise<void> {
-  for (const deadline = Date.now() + 10_000; ; await delay(50)) {
-    try {
-      process.kill(pid, 0);
-    } catch {
-      return;
-    }
+  for (const deadline = Date.now() + 10_000; isAlive(pid); await delay(50))
     assert.ok(Date.now() < deadline, "the compiler was left behind");
-  }
 }
 
 test("a program that takes long to compile delays its own client only, and ends with it", { skip }, async () => {

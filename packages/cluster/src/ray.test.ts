@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import * as weft from "@weft/core";
+import { isAlive } from "@weft/testing/processes";
 import { noRay, type RayNodes, startRay } from "@weft/testing/ray";
 import { connect } from "./connect.js";
 import { skip as noCompiler } from "./workers.testkit.js";
@@ -13,16 +14,6 @@ before(async () => {
   if (skip === false) ray = await startRay();
 });
 after(() => ray?.stop());
-
-/** Whether a process is there; tests beside this one have workers of their own. */
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 test("workers are actors of a placement group, are replaced by Ray, and end with the job", {
   skip,

@@ -7,6 +7,7 @@ import { after, test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import * as weft from "@weft/core";
 import { CpuDevice } from "@weft/core/internal/device";
+import { has, installDebian } from "@weft/testing/debian";
 import { connect } from "./connect.js";
 import { Dispatcher } from "./dispatcher.js";
 import { Worker } from "./worker.js";
@@ -28,12 +29,9 @@ function certificate(name: string): { cert: string; key: string } | null {
   return made.status === 0 ? { cert, key } : null;
 }
 
-const files = address === undefined ? null : certificate("cert");
-const skip = !CpuDevice.available()
-  ? "no C compiler"
-  : files === null
-    ? "no openssl, or no address but loopback"
-    : false;
+const missing = installDebian(["openssl"], () => has("openssl"));
+const files = address === undefined || missing !== null ? null : certificate("cert");
+const skip = !CpuDevice.available() ? "no C compiler" : files === null ? (missing ?? "no address but loopback") : false;
 
 /** A connection without a certificate is closed before a frame is read. */
 async function assertDataPlaneNeedsCertificate(port: number, ca: string): Promise<void> {

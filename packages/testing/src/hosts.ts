@@ -1,10 +1,12 @@
 // Hosts for tests: network, process and host-name namespaces that a bridge connects, each with an address of its own, and
-// certificates that name the addresses. Needs root and `ip`.
+// certificates that name the addresses. Needs root; installs `ip` and `openssl` where they are missing.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { has, installDebian } from "./debian.js";
 
 const ip = (...args: string[]): boolean => spawnSync("ip", args).status === 0;
 const openssl = (...args: string[]): boolean => spawnSync("openssl", args).status === 0;
@@ -12,7 +14,11 @@ const openssl = (...args: string[]): boolean => spawnSync("openssl", args).statu
 /** Why hosts cannot be made here; false if they can. */
 export const noHosts = ((): string | false => {
   if (process.getuid?.() !== 0) return "hosts of their own need root";
-  if (spawnSync("openssl", ["version"]).status !== 0) return "no openssl";
+  const missing = installDebian(["iproute2", "openssl"], () => has("ip") && has("openssl"));
+  if (missing !== null) return missing;
+  // What enters the namespaces of a host leaves a chroot.
+  const seen = spawnSync("nsenter", ["-t", `${process.pid}`, "--mount", "test", "-e", fileURLToPath(import.meta.url)]);
+  if (seen.status !== 0) return "processes of a host could not see the files of this chroot";
   const name = `weft-probe-${process.pid}`;
   const works = ip("netns", "add", name) && ip("netns", "exec", name, "unshare", "--pid", "--uts", "--fork", "true");
   ip("netns", "del", name);

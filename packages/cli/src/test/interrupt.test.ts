@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { CpuDevice } from "@weft/core";
+import { isAlive } from "@weft/testing/processes";
 import { durationText, hasColors, ProgressLine, wrapped } from "../terminal/index.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weft-interrupt-"));
@@ -63,14 +64,7 @@ for (const signals of [false, true])
     assert.ok(performance.now() - sent < 10_000, "it does not wait for the compiler");
     if (signals) assert.deepEqual([code, out.trim()], [130, "InterruptedError"]);
     else assert.equal(signal, "SIGINT");
-    const isAlive = (): boolean => {
-      try {
-        return process.kill(compiler, 0);
-      } catch {
-        return false;
-      }
-    };
-    await until(() => !isAlive(), "the compiler has ended");
+    await until(() => !isAlive(compiler), "the compiler has ended");
     // The program's own folder of the self-test is removed by the next process, the compiler's files at once.
     await until(() => unfinished().every((name) => readdirSync(join(cache, name)).length === 0), "files are left");
   });

@@ -12,6 +12,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readTape } from "@weft/cluster";
 import { runFromTape } from "@weft/lab/internal";
+import { isAlive } from "@weft/testing/processes";
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));
 const configs = fileURLToPath(new URL("../../../../configs/", import.meta.url));
@@ -51,6 +52,13 @@ const losses = (name: string, rank = 0): number[] =>
     .map((line) => JSON.parse(line) as { type: string; loss: number })
     .filter((r) => r.type === "step")
     .map((r) => r.loss);
+/** Process ids of the ranks of a run, from its records. */
+const ranksOf = (name: string, size: number): number[] =>
+  Array.from({ length: size }, (_, rank) => {
+    const text = readFileSync(join(at(name), `rank${rank}.jsonl`), "utf8");
+    const [line] = text.split("\n").filter((l) => l.includes('"rank"') && l.includes('"pid"'));
+    return (JSON.parse(line) as { pid: number }).pid;
+  });
 const rows = (name: string): string[][] =>
   readFileSync(join(at(name), "metrics.csv"), "utf8")
     .trimEnd()
@@ -186,14 +194,10 @@ test("on SIGTERM both ranks end with one checkpoint, and the run resumes with an
 });
 
 test("when a rank dies the other stops within seconds with one error, and the run can be resumed", async () => {
-  const { child, ended } = await untilStep("dead", 9, ...long, "--devices", "2");
-  const ranks = spawnSync("pgrep", ["-P", String(child.pid)], { encoding: "utf8" })
-    .stdout.trim()
-    .split("\n")
-    .map(Number);
-  assert.equal(ranks.length, 2);
+  const { ended } = await untilStep("dead", 9, ...long, "--devices", "2");
+  const [, second] = ranksOf("dead", 2);
   const began = performance.now();
-  process.kill(ranks[1], "SIGKILL");
+  process.kill(second, "SIGKILL");
   const { status, stderr } = await ended;
   assert.ok(performance.now() - began < 30_000);
   assert.equal(status, 1);
@@ -380,16 +384,6 @@ test("weft scale measures the trainer: a study with steps of every rank and comm
   assert.equal(steps.length, 60);
   assert.ok(steps.every((l) => (JSON.parse(l) as { exposedCommUs: number }).exposedCommUs > 0));
 });
-
-/** Process ids of the ranks of a run, from its records. */
-const ranksOf = (name: string, size: number): number[] =>
-  Array.from({ length: size }, (_, rank) => {
-    const text = readFileSync(join(at(name), `rank${rank}.jsonl`), "utf8");
-    const [line] = text.split("\n").filter((l) => l.includes('"rank"') && l.includes('"pid"'));
-    return (JSON.parse(line) as { pid: number }).pid;
-  });
-const isAlive = (pid: number): boolean =>
-  existsSync(`/proc/${pid}`) && !/\) Z/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
 
 test("ranks end with their launcher, however it ends", async () => {
   const { child, ended } = await untilStep("orphans", 9, "--devices", "2", "--epochs", "400");

@@ -2,17 +2,8 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
+import { isAlive } from "@weft/testing/processes";
 import { endGroups } from "./hang-jobs.js";
-
-/** Whether a process runs; one that has ended and was not yet collected by its parent does not answer to its group. */
-function runs(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 for (const leader of ["has ended", "still runs"])
   test(`what a rank has forked ends with it when the rank ${leader}`, async () => {
@@ -25,9 +16,9 @@ for (const leader of ["has ended", "still runs"])
     const [text] = (await once(job.stdout, "data")) as [Buffer];
     const forked = Number(String(text).trim());
     if (leader === "has ended" && job.exitCode === null) await once(job, "exit");
-    assert.ok(forked > 0 && runs(forked));
+    assert.ok(forked > 0 && isAlive(forked));
     endGroups([job]);
     endGroups([job]);
-    for (let i = 0; i < 100 && runs(forked); i++) await new Promise((resolve) => setTimeout(resolve, 50));
-    assert.ok(!runs(forked));
+    for (let i = 0; i < 100 && isAlive(forked); i++) await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.ok(!isAlive(forked));
   });

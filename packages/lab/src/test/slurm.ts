@@ -61,8 +61,10 @@ export async function startSlurm(nodes = 1, gpus = 0, hosts: Hosts | null = null
   for (const file of devices) symlinkSync("/dev/null", file);
   const lines = devices.map((file) => `Name=gpu File=${file} Flags=nvidia_gpu_env\n`);
   if (gpus > 0) writeFileSync(join(folder, "gres.conf"), lines.join(""));
-  // Hosts of tests have no control groups of systemd, which slurmd looks for otherwise.
-  if (hosts !== null) writeFileSync(join(folder, "cgroup.conf"), "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n");
+  // slurmd looks for control groups of systemd otherwise: hosts of tests have none, and some containers have none at all.
+  const controlGroups = readdirSync("/sys/fs/cgroup").length > 0;
+  if (hosts !== null || !controlGroups)
+    writeFileSync(join(folder, "cgroup.conf"), "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n");
   writeFileSync(
     config,
     `${[
