@@ -74,7 +74,9 @@ W_INLINE int w_signbit_d(double x) { return (int)(w_d_to_bits(x) >> 63); }
 #define W_EXTREMA(s, T)                                                                                                \
   W_INLINE T w_max_##s(T a, T b) { return (a < b) | (b != b) | ((a == b) & w_signbit_##s(a)) ? b : a; }                \
   W_INLINE T w_min_##s(T a, T b) { return (a > b) | (b != b) | ((a == b) & w_signbit_##s(b)) ? b : a; }
+#ifndef W_EXTREMA_f
 W_EXTREMA(f, float)
+#endif
 W_EXTREMA(d, double)
 
 /* Integers wrap around: their arithmetic is that of the unsigned type U, whose overflow is defined. */

@@ -143,6 +143,20 @@ W_INLINE w_bfloat w_to_bfloat(float f) {
 W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
 W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 
+#if !defined(W_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+/* One instruction instead of three comparisons: NaN propagates, and -0 is below 0. */
+#define W_EXTREMA_f
+W_INLINE float w_max_f(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+W_INLINE float w_min_f(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+#endif
 #include "../../native/scalar.h"
 
 #define W_LIBM(how, name)                                                                                              \
