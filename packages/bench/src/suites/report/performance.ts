@@ -518,7 +518,6 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
   ...generalSection("GPU, general work", files.general, notes),
-  ...generalSection("GPU, general work, rows of an earlier run", files["general-first"], notes),
   ...modelsSection("GPU, models people know", files.models),
   ...modelsSection("GPU, generation of text, later run", files["models-decode"]),
   ...generalSection("CPU, general work", files["general-cpu"], notesOfCpu(notes)),
