@@ -26,7 +26,7 @@ const optimized = [
   /^packages\/core\/dist\/test\/(complex|flow|integer|large)-programs\.test/,
   /^packages\/models\/dist\/equality\.test/,
   /^packages\/quantum\/dist\/(golden|control\/golden|solvers\/(lindblad|solvers)|systems\/systems)\.test/,
-  /^packages\/train\/dist\/trainer\/torch\.test/,
+  /^packages\/train\/dist\/trainer\/(placement|torch)\.test/,
 ];
 
 /** Whether any of the patterns fits. */
