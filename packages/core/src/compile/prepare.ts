@@ -152,7 +152,9 @@ function prepareMoments(x: Node, axes: readonly number[], options: PrepareOption
   const parts = plainMoments(divided(x, division), [2]);
   const shape = [division.before, division.pieces * division.beside, division.after];
   const [total, spread] = [parts.total, parts.spread].map((part) => build.reshape(part, shape));
-  return joinMoments(sum(spread, [1]), prepareMoments(total, [1], options), division.length);
+  const joined = joinMoments(sum(spread, [1]), prepareMoments(total, [1], options), division.length);
+  const kept = x.shape.filter((_, i) => !axes.includes(i));
+  return { total: build.reshape(joined.total, kept), spread: build.reshape(joined.spread, kept) };
 }
 
 /** Fewer pieces leave processors idle. */
@@ -486,9 +488,15 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "gather"))
       map.set(node, (options.sortsValues && prepareSorted(next, () => users.get(node.inputs[1]) !== 1)) || next);
     else if (isOp(next, "reduce") && spreads.has(node)) {
-      const { total, spread } = prepareMoments(next.inputs[0], next.attrs.axes, options);
-      map.set(node, build.reshape(total, node.shape));
-      map.set(spreads.get(node)!, build.reshape(spread, node.shape));
+      const [x] = next.inputs;
+      // As in other reductions of two stages, the intermediate values are not rounded to a half type.
+      const { total, spread } = prepareMoments(
+        isHalf(x.dtype) ? build.cast(x, "float32") : x,
+        next.attrs.axes,
+        options,
+      );
+      map.set(node, build.cast(total, node.dtype));
+      map.set(spreads.get(node)!, build.cast(spread, node.dtype));
     } else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));
     else if (isOp(next, "matmul")) map.set(node, prepareMatmul(next, options));
     else if (isOp(next, "argreduce")) map.set(node, prepareArgreduce(next, options));

@@ -5,6 +5,7 @@ import {
   isComplex,
   keepAxes,
   type Node,
+  numel,
   type OpAttrs,
   outputAvals,
   type Precision,
@@ -13,8 +14,10 @@ import {
   type Scalar,
   type Shape,
   sameShape,
+  showShape,
   storedScalar,
   type UnaryFn,
+  WeftError,
 } from "../graph/index.js";
 import { make } from "./make.js";
 
@@ -58,8 +61,13 @@ export function toIndex(x: Node): Node {
   return cast(x.dtype === "int64" ? binary("max", below, fullLike(x, -(2 ** 31))) : below, "int32");
 }
 
-export const reshape = (x: Node, shape: Shape): Node =>
-  sameShape(x.shape, shape) ? x : make("reshape", [x], { shape });
+export function reshape(x: Node, shape: Shape): Node {
+  if (sameShape(x.shape, shape)) return x;
+  // Kernels would find elements that do not exist, and the compiler an index for them without end.
+  if (numel(x.shape) !== numel(shape))
+    throw new WeftError(`reshape: ${showShape(x.shape)} has another number of elements than ${showShape(shape)}`);
+  return make("reshape", [x], { shape });
+}
 
 export const permute = (x: Node, axes: readonly number[]): Node =>
   axes.every((a, i) => a === i) ? x : make("permute", [x], { axes });
