@@ -22,6 +22,7 @@ import {
   printGraph,
   type Storage,
   showAval,
+  showValue,
   siteOf,
   storageBytes,
   storageView,
@@ -570,6 +571,8 @@ const sessions = new WeakMap<Device, Session>();
 
 /** Runs everything that follows on another device; tensors of the old device stay there. */
 export function useDevice(device: Device): Session {
+  if (typeof (device as Partial<Device> | null | undefined)?.compile !== "function")
+    throw new WeftError(`useDevice: expected a device, got ${showValue(device)}; setDevice takes names`);
   const used = taped(device);
   current = sessions.get(used) ?? new Session(used);
   sessions.set(used, current);

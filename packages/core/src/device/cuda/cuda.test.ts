@@ -183,4 +183,9 @@ test("where there is no GPU, the error says what is missing", {
   assert.throws(() => weft.setDevice("cuda"), expected);
   assert.throws(() => weft.setDevice("cuda:99"), /cuda/);
   assert.throws(() => weft.setDevice("tpu"), /there is no device "tpu"; devices are: reference, cpu, cuda/);
+  for (const nothing of [undefined, null, 5, {}])
+    assert.throws(
+      () => weft.setDevice(nothing as never),
+      /useDevice: expected a device, got .*; setDevice takes names/,
+    );
 });
