@@ -13,6 +13,9 @@ import {
   type Node,
   numel,
   type ReduceFn,
+  sameShape,
+  showAval,
+  WeftError,
 } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { attentionNode, plainBias, rebuild, runningOf } from "../transform/index.js";
@@ -454,6 +457,14 @@ function withPlainBias(node: Node<"custom">, isRead: (index: number) => boolean)
   return bias === node.inputs[at] ? node : attentionNode(node.inputs.with(at, bias), kernel);
 }
 
+/** What a node is lowered to has its shape and dtype: its readers would compute something else, or look for what does not exist. */
+function assertSame(node: Node, lowered: Node): void {
+  if (sameShape(node.shape, lowered.shape) && node.dtype === lowered.dtype) return;
+  throw new WeftError(
+    `compile: ${node.op} ${showAval(node)} was lowered to ${showAval(lowered)}; please report this program`,
+  );
+}
+
 export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
   const convolved = prepareConvs(whole, options.conv);
   const fn = options.trueHalfSpectra ? rewriteOps(convolved, "fft", prepareHalfSpectrum) : convolved;
@@ -506,6 +517,7 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
       const isRead = (i: number): boolean => picked.has(`${node.id}:${i}`);
       map.set(node, withPlainBias(withoutMaskGradient(next, isRead) as Node<"custom">, isRead));
     } else map.set(node, next);
+    assertSame(node, map.get(node)!);
   }
   // A device without work still takes part in collectives.
   const effects = order.filter(({ op }) => op === "collective").map((node) => map.get(node)!);
