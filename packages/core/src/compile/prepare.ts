@@ -71,6 +71,9 @@ function pieces(n: number, wanted: number): number {
   return 1;
 }
 
+/** What is summed: intermediate values are not rounded to a half type. */
+const widened = (x: Node): Node => (isHalf(x.dtype) ? build.cast(x, "float32") : x);
+
 function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
   const { fn, axes } = node.attrs;
   const [x] = node.inputs;
@@ -78,10 +81,10 @@ function prepareReduce(node: Node<"reduce">, options: PrepareOptions): Node {
   if (runs.length > 1) {
     // The innermost run first: the rest is smaller and closer together in memory.
     const last = runs[runs.length - 1];
-    const first = prepareReduce(build.reduce(fn, x, last) as Node<"reduce">, options);
+    const first = prepareReduce(build.reduce(fn, widened(x), last) as Node<"reduce">, options);
     const rest = axes.filter((a) => !last.includes(a));
     // Three runs and more: kernels support reductions of one run only.
-    return prepareReduce(build.reduce(fn, first, rest) as Node<"reduce">, options);
+    return build.cast(prepareReduce(build.reduce(fn, first, rest) as Node<"reduce">, options), node.dtype);
   }
   const count = numel(axes.map((a) => x.shape[a]));
   const division = divide(x.shape, axes, options);
@@ -178,8 +181,7 @@ function parted(x: Node, rows: number, count: number): { parts: Node; tail: Node
 function withTail(node: Node<"reduce">, rows: number, count: number): Node {
   const { fn } = node.attrs;
   const [x] = node.inputs;
-  const wide = isHalf(x.dtype) ? build.cast(x, "float32") : x;
-  const { parts, tail } = parted(wide, rows, count);
+  const { parts, tail } = parted(widened(x), rows, count);
   const ends = tail === null ? [] : [build.reshape(build.reduce(fn, tail, [1]), [rows, 1])];
   const partial = build.reduce(fn, parts, [2]);
   const whole = build.reduce(fn, ends.length === 0 ? partial : build.concat([partial, ...ends], 1), [1]);
@@ -191,7 +193,7 @@ function columnsWithTail(node: Node<"reduce">, shape: readonly [number, number, 
   const { fn } = node.attrs;
   const [before, count, after] = shape;
   const [x] = node.inputs;
-  const wide = build.reshape(isHalf(x.dtype) ? build.cast(x, "float32") : x, shape);
+  const wide = build.reshape(widened(x), shape);
   const length = Math.floor(count / wanted);
   const end = wanted * length;
   const parts = build.reshape(build.sliceAxis(wide, 1, 0, end), [before, wanted, length, after]);
@@ -202,12 +204,11 @@ function columnsWithTail(node: Node<"reduce">, shape: readonly [number, number, 
   return build.cast(build.reshape(whole, node.shape), node.dtype);
 }
 
-/** Reduces x along the length of its pieces, then all pieces. The intermediate value is not rounded to a half type. */
+/** Reduces x along the length of its pieces, then all pieces. */
 function inTwoStages(node: Node<"reduce">, division: Division): Node {
   const { fn } = node.attrs;
   const [x] = node.inputs;
-  const wide = isHalf(x.dtype) ? build.cast(x, "float32") : x;
-  const parts = build.reduce(fn, divided(wide, division), [2]);
+  const parts = build.reduce(fn, divided(widened(x), division), [2]);
   const { before, pieces, beside, after } = division;
   const whole = build.reduce(fn, build.reshape(parts, [before, pieces * beside, after]), [1]);
   return build.cast(build.reshape(whole, node.shape), node.dtype);
@@ -225,8 +226,7 @@ function vectorProduct(node: Node<"matmul">): Node {
   const alongRows = isRight || matrix !== b;
   const vector = build.reshape(isRight ? b : a, [...batch, ...(alongRows ? [1, k] : [k, 1])]);
   // Widened where it is read: the vector stays in memory as it is, once for all products with it.
-  const wide = (x: Node): Node => (isHalf(x.dtype) ? build.cast(x, "float32") : x);
-  const products = build.mul(wide(matrix), wide(build.expand(vector, matrix.shape)));
+  const products = build.mul(widened(matrix), widened(build.expand(vector, matrix.shape)));
   return build.cast(build.reshape(build.sum(products, [alongRows ? rank - 1 : rank - 2]), node.shape), node.dtype);
 }
 
@@ -499,13 +499,7 @@ export function prepare(whole: GraphFn, options: PrepareOptions): GraphFn {
     else if (isOp(next, "gather"))
       map.set(node, (options.sortsValues && prepareSorted(next, () => users.get(node.inputs[1]) !== 1)) || next);
     else if (isOp(next, "reduce") && spreads.has(node)) {
-      const [x] = next.inputs;
-      // As in other reductions of two stages, the intermediate values are not rounded to a half type.
-      const { total, spread } = prepareMoments(
-        isHalf(x.dtype) ? build.cast(x, "float32") : x,
-        next.attrs.axes,
-        options,
-      );
+      const { total, spread } = prepareMoments(widened(next.inputs[0]), next.attrs.axes, options);
       map.set(node, build.cast(total, node.dtype));
       map.set(spreads.get(node)!, build.cast(spread, node.dtype));
     } else if (isOp(next, "reduce")) map.set(node, prepareReduce(next, options));

@@ -37,6 +37,24 @@ onEachDevice(() => {
     });
   });
 
+  for (const dtype of ["bfloat16", "float16"] as const)
+    test(`sums of ${dtype} over axes that are not neighbors are rounded once`, () => {
+      // Rounded sums of rows would lose the small numbers beside the large ones, which cancel.
+      const numbers = Float32Array.from({ length: 960 }, (_, i) => (i % 32 === 0 ? 0.5 : i < 480 ? 128 : -128));
+      const x = weft.tensor(numbers, { shape: [10, 3, 32] }).cast(dtype);
+      const sums = weft.jit((t: weft.Tensor) => [t.sum([0, 2]), t.mean([0, 2])])(x);
+      const stored = x.cast("float32").dataSync() as Float32Array;
+      const want = [0, 0, 0];
+      stored.forEach((v, i) => {
+        want[Math.floor(i / 32) % 3] += v;
+      });
+      for (const [k, count] of [1, 320].entries())
+        Array.from(sums[k].cast("float32").dataSync() as Float32Array).forEach((g, c) => {
+          const exact = want[c] / count;
+          assert.ok(Math.abs(g - exact) <= 2 ** -8 * Math.abs(exact), `column ${c}: ${g}, expected ${exact}`);
+        });
+    });
+
   test("means of long columns in single precision have its digits", () => {
     // Added one after the other, 200,000 numbers of about 128 lose three of seven digits.
     const rows = 200_000;
