@@ -38,7 +38,7 @@ const maxCopies = 2;
  */
 const reportMs = 4000;
 const silentReportMs = 1500;
-const replacementMs = 4000;
+const replacementMs = 10_000;
 
 /** Waits until a condition holds, or the time is over. */
 async function holds(condition: () => boolean, ms: number): Promise<void> {

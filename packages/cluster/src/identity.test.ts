@@ -169,7 +169,7 @@ async function asNobody(program: string, env: Record<string, string>): Promise<s
     gid: 65534,
     env: { PATH: process.env.PATH, HOME: home, XDG_RUNTIME_DIR: home, WEFT_CACHE_DIR: join(home, "cache"), ...env },
     stdio: ["ignore", "pipe", "pipe"],
-    timeout: 30_000,
+    timeout: 120_000,
     cwd: "/",
   });
   let output = "";

@@ -111,9 +111,8 @@ test("the only worker can be replaced", { skip }, async () => {
   right(await y.data(), 1);
   first.kill("SIGKILL");
   await until("no worker", () => cluster.workers.length === 0);
-  const value = y.data();
-  await worker(port);
-  right(await value, 1);
+  const [value] = await Promise.all([y.data(), worker(port)]);
+  right(value, 1);
 });
 
 /** One call that computes for several seconds. */
