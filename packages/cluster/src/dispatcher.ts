@@ -582,7 +582,7 @@ export class Dispatcher {
 
   #free(client: ClientEntry, freed: readonly number[]): void {
     for (const [worker, ids] of releaseHolders(client, freed)) {
-      if (client.instructions.backlog(worker).bytes > 2 * this.#quotas.maxQueueBytes)
+      if (client.instructions.bytes(worker) > 2 * this.#quotas.maxQueueBytes)
         throw new WeftError(`worker ${worker} has not read the last instructions of this client; too many follow`);
       this.#sendEach(client, [worker], instruction({ t: "free", client: client.id, ids }));
     }

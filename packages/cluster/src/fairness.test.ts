@@ -116,6 +116,8 @@ test("what waits for a worker that has left keeps the other members of its group
   client.send(["w1"], ["last"]);
   workers.delete("w2");
   client.ended("w2");
+  // As when a client frees a tensor that the worker had.
+  assert.equal(client.bytes("w2"), 0);
   for (let reported = 0; sent.get("w1")!.length > reported; ) {
     const arrived = sent.get("w1")!.length;
     client.done("w1", arrived - reported, 0);

@@ -22,11 +22,18 @@ interface Recipient {
 }
 
 export class Instructions {
+  /** Of connected workers alone: one that has left would hold up what waits for the members of its groups. */
   readonly backlogs = new Map<string, Backlog>();
 
   constructor(readonly workers: ReadonlyMap<string, Recipient>) {}
 
-  backlog(worker: string): Backlog {
+  /** Bytes of the instructions that a worker has not completed. */
+  bytes(worker: string): number {
+    return this.backlogs.get(worker)?.bytes ?? 0;
+  }
+
+  /** The backlog of a connected worker. */
+  #backlog(worker: string): Backlog {
     let backlog = this.backlogs.get(worker);
     if (backlog === undefined) {
       backlog = new Backlog();
@@ -37,7 +44,7 @@ export class Instructions {
 
   /** Sends an instruction to a connected worker out of turn: it does not wait for others there. */
   sendNow(worker: string, text: string): void {
-    this.backlog(worker).push(text.length);
+    this.#backlog(worker).push(text.length);
     this.workers.get(worker)?.outbox.post(text);
   }
 
@@ -45,9 +52,9 @@ export class Instructions {
   send(workers: readonly string[], texts: readonly string[], isDefinition = false): void {
     const one: QueuedInstruction = { workers, texts, isDefinition };
     // The way of nearly every instruction.
-    const direct = workers.every((id) => this.backlog(id).waiting.length === 0 && this.#mayGo(id));
+    const direct = workers.every((id) => this.#backlog(id).waiting.length === 0 && this.#mayGo(id));
     workers.forEach((id, i) => {
-      const backlog = this.backlog(id);
+      const backlog = this.#backlog(id);
       backlog.push(texts[i].length);
       if (direct) this.#post(id, one, i);
       else backlog.waiting.push(one);
@@ -90,7 +97,7 @@ export class Instructions {
 
   #mayGo(worker: string): boolean {
     const recipient = this.workers.get(worker);
-    return recipient === undefined || recipient.suspended || this.backlog(worker).hasRoom;
+    return recipient === undefined || recipient.suspended || this.#backlog(worker).hasRoom;
   }
 
   #isNext(one: QueuedInstruction): boolean {
