@@ -198,7 +198,12 @@ export function disagree({ rank, size, name }: RankContext): string {
   }
 }
 
-export function joinOnly({ rank, size, name }: RankContext, args: { timeout: number; size?: number }): string {
+/** Joins and leaves. The rank `absent` is alive and never joins. */
+export async function joinOnly(
+  { rank, size, name }: RankContext,
+  args: { timeout: number; size?: number; absent?: number },
+): Promise<string> {
+  if (rank === args.absent) await new Promise((resolve) => setTimeout(resolve, 1e3 * args.timeout));
   process.stderr.write("joining\n");
   try {
     ShmGroup.join(name, rank, args.size ?? size, { joinTimeout: args.timeout }).close();

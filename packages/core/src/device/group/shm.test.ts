@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import koffi from "koffi";
@@ -64,6 +64,20 @@ test("a killed member is an error for the others at once, and leaves no file", {
     groupFiles().filter((name) => name.includes(`test-${process.pid}`)),
     [],
   );
+});
+
+test("who waits for a member that has given up notices that another one is gone", { skip }, async () => {
+  const name = groupName();
+  const { processes, results } = startRanks(3, members, "joinOnly", { timeout: 60, absent: 1 }, { name });
+  const isThere = (): boolean => readFileSync(`/proc/${processes[2].pid}/maps`, "utf8").includes(name);
+  while (!isThere()) await delay(10);
+  // The last rank has seen the first, and waits for the second.
+  const begun = performance.now();
+  processes[0].kill("SIGKILL");
+  await once(processes[2], "close");
+  assert.ok(performance.now() - begun < 20_000, `${performance.now() - begun} ms`);
+  processes[1].kill("SIGKILL");
+  assert.match((await results)[2].value as string, /rank 0 of group .* is gone/);
 });
 
 test("a stopped member is an error that names its process", { skip }, async () => {

@@ -255,6 +255,18 @@ static int absence(group_t* g, int p, double* stopped_since) {
   return *stopped_since > 0 && now_s() - *stopped_since > g->stop_limit ? E_STOPPED : E_OK;
 }
 
+/* A member whose process is gone: no other one may come any more either, because it found that out before it joined. */
+static int lost_member(group_t* g) {
+  for (int p = 0; p < g->size; p++) {
+    member_t* m = &g->c->members[p];
+    int pid = atomic_load(&m->pid), joined = atomic_load(&m->ready);
+    double never = 0;
+    g->failed_rank = p;
+    if (joined ? !process_alive(pid, m->start, NULL) : absence(g, p, &never) == E_DEAD) return E_DEAD;
+  }
+  return E_OK;
+}
+
 static int await_flag(group_t* g, int offset_mapped, double deadline) {
   for (int p = 0; p < g->size; p++) {
     member_t* m = &g->c->members[p];
@@ -266,6 +278,7 @@ static int await_flag(group_t* g, int offset_mapped, double deadline) {
       int pid = atomic_load(&m->pid);
       if (m->start && pid && !process_alive(pid, m->start, NULL)) return E_DEAD;
       int absent = absence(g, p, &stopped_since);
+      if (!absent && tries % 20 == 19) absent = lost_member(g);
       if (absent) return absent;
       if (now_s() > deadline) return E_TIMEOUT;
       sleep_ms(tries < 20 ? 1 : 5);
