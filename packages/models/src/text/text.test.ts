@@ -3,9 +3,10 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { loadTokenizer } from "../index.js";
+import { loadTokenizer, tokenizerOf } from "../index.js";
 import { scratch, writeTokenizer } from "../transformers.testkit.js";
 import { renderTemplate } from "./chat-template.js";
+import { makeNormalizer } from "./normalizers.js";
 import { makePreTokenizer } from "./pre-tokenizers.js";
 
 const folder = scratch();
@@ -84,6 +85,60 @@ test("texts are cut as by the published tokenizers, whatever the script and the 
     () => makePreTokenizer({ ...digits, behavior: "Sometimes" }),
     /behavior "Sometimes", which is not known/,
   );
+});
+
+test("texts are normalized as by the published tokenizers", () => {
+  const bert = { type: "BertNormalizer", clean_text: true, handle_chinese_chars: true, strip_accents: null };
+  const both = { type: "Strip", strip_left: true, strip_right: true };
+  // Values of `normalize_str` of the Python package tokenizers.
+  const changed: [object, string, string][] = [
+    [{ type: "Lowercase" }, "\u039f\u03a3 \u03a3\u0391\u03a3", "\u03bf\u03c3 \u03c3\u03b1\u03c3"],
+    [{ ...bert, lowercase: true }, "\u039f\u03a3 \u00c9\u{20000}b\u0085", "\u03bf\u03c3 e \u{20000} b"],
+    [{ ...bert, lowercase: false }, "\u00c9\u200b\u3000\u4e00", "\u00c9  \u4e00 "],
+    [both, "\u0085 x\ufeff ", "x\ufeff"],
+    [{ ...both, strip_left: false }, "  x ", "  x"],
+    [{ type: "Prepend", prepend: "\u2581" }, "", ""],
+    [{ type: "Replace", pattern: { String: "a" }, content: "$&$1" }, "ab", "$&$1b"],
+    [{ type: "Nmt" }, "a\u0001\u000bb\u2028\ufeffc\u3000", "ab  c\u3000"],
+    [{ type: "ByteLevel" }, "\u00e9 a", "\u00c3\u00a9\u0120a"],
+    [{ type: "Sequence", normalizers: [{ type: "NFD" }, { type: "StripAccents" }] }, "\u00e9", "e"],
+  ];
+  for (const [part, text, wanted] of changed) assert.equal(makeNormalizer(part)(text), wanted, JSON.stringify(part));
+  assert.throws(() => makeNormalizer({ type: "Rot13" }), /the normalizer Rot13 is not supported/);
+});
+
+test("ids become text as in the published tokenizers: spaces, bytes that are not UTF-8, ids without a token", () => {
+  const token = { single_word: false, lstrip: false, rstrip: false };
+  const file = (decoder: object, vocab: string[]) => ({
+    version: "1.0",
+    added_tokens: [{ ...token, id: vocab.length, content: "\u039f\u03a3", normalized: true, special: false }],
+    normalizer: { type: "Lowercase" },
+    pre_tokenizer: null,
+    post_processor: null,
+    decoder,
+    model: {
+      ...{ type: "BPE", unk_token: "<unk>", byte_fallback: true, merges: [] },
+      vocab: Object.fromEntries(vocab.map((piece, id) => [piece, id])),
+    },
+  });
+  const bytes = tokenizerOf(
+    file({ type: "Sequence", decoders: [{ type: "ByteFallback" }, { type: "Fuse" }] }, [
+      ...["<unk>", "a", "<0xE4>", "<0xBD>", "<0xA0>", "<0xEF>", "<0xBB>", "<0xBF>"],
+    ]),
+    "bytes",
+  );
+  assert.equal(bytes.decode([1, 2, 3, 4, 1]), "a\u4f60a");
+  assert.equal(bytes.decode([2, 3, 1]), "\ufffd\ufffda");
+  assert.equal(bytes.decode([5, 6, 7, 1]), "\ufeffa");
+  assert.equal(bytes.decode([1, 99, 1], { skipSpecialTokens: false }), "aa");
+  // A token that is normalized is found in a normalized text.
+  assert.deepEqual(bytes.encode("a\u03bf\u03c3A").ids, [1, 8, 1]);
+  const vocab = ["<unk>", "\u2581", "a"];
+  const spaces = (scheme: string): string =>
+    tokenizerOf(file({ type: "Metaspace", replacement: "\u2581", prepend_scheme: scheme }, vocab), "x").decode([
+      1, 2, 1, 2,
+    ]);
+  assert.deepEqual([spaces("always"), spaces("first"), spaces("never")], ["a a", "a a", " a a"]);
 });
 
 test("unknown words, empty second texts and types without a post-processor are as in the published tokenizers", async () => {
