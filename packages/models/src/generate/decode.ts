@@ -4,6 +4,9 @@
 import { setImmediate } from "node:timers/promises";
 import {
   arange,
+  concat,
+  dynamicUpdateSlice,
+  full,
   gather,
   type Jitted,
   jit,
@@ -14,6 +17,7 @@ import {
   splitKey,
   type Tensor,
   tensor,
+  where,
   zeros,
 } from "@weft/core";
 import { checkOptions } from "@weft/core/internal/graph";
@@ -21,10 +25,18 @@ import type { KeyValueCache, Params } from "../architectures/index.js";
 import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
 import { padRows } from "../text/index.js";
-import { checkTokenSampling, chooseToken, type Sampling, type SamplingOptions, withToken } from "./sampling.js";
+import { type BanOptions, type Bans, checkBans, excludeTokens, needsHistory } from "./bans.js";
+import {
+  checkTokenSampling,
+  chooseToken,
+  penalize,
+  type Sampling,
+  type SamplingOptions,
+  withToken,
+} from "./sampling.js";
 
 /** Options of {@link generateTokens}. @inline */
-export interface TokenOptions extends SamplingOptions {
+export interface TokenOptions extends SamplingOptions, BanOptions {
   /** Maximum number of new tokens; 50 by default. */
   maxNewTokens?: number;
   /** Ids that end a sequence; those of the configuration by default. */
@@ -46,12 +58,13 @@ function withDefaults(model: Model, options: TokenOptions): TokenOptions {
       `generate: generation_config.json of the model has ${generation.unsupported.join(", ")}, which is not supported; ` +
         "generate without it by ignoreUnsupported: true",
     );
-  return { repetitionPenalty: generation.repetitionPenalty, ...options };
+  return { ...generation.choice, ...options };
 }
 
 /** Names of {@link TokenOptions}. */
 export const tokenNames = [
   ...(["temperature", "topK", "topP", "minP", "repetitionPenalty", "ignoreUnsupported"] as const),
+  ...(["noRepeatNgram", "badWords", "suppressTokens", "minNewTokens"] as const),
   ...(["maxNewTokens", "eosTokens", "seed", "signal"] as const),
 ];
 
@@ -66,15 +79,35 @@ interface State {
   pads: Tensor;
   /** Tokens that occurred [rows, vocabulary]; absent without a penalty. */
   seen?: Tensor;
+  /** Tokens of each row and slot, see {@link excludeTokens}; absent if no choice depends on them. */
+  history?: Tensor;
+  /** Number of new tokens before each row may end [rows]; absent without a minimum. */
+  missing?: Tensor;
   key: Key;
+}
+
+/** How tokens are chosen; part of the programs. */
+interface Rules {
+  sampling: Sampling;
+  bans: Bans;
 }
 
 /** The chosen token in memory of its own, and the state of the next step. */
 type Step = { emitted: Tensor; state: State };
 
+/** What the first program reads. */
+interface Prompts {
+  /** [rows, length] */
+  ids: Tensor;
+  /** Number of slots of padding per row [rows]. */
+  pads: Tensor;
+  /** See {@link State.missing}. */
+  missing?: Tensor;
+}
+
 interface Programs {
-  prompt: Jitted<(params: Params, ids: Tensor, pads: Tensor, key: Key, slots: number, sampling: Sampling) => Step>;
-  next: Jitted<(params: Params, state: State, sampling: Sampling) => Step>;
+  prompt: Jitted<(params: Params, prompts: Prompts, key: Key, slots: number, rules: Rules) => Step>;
+  next: Jitted<(params: Params, state: State, rules: Rules) => Step>;
 }
 
 /** The next size of 16, 24, 32, 48, 64, 96, 128, ...: at most half of it is unused, and there are few of them. */
@@ -98,14 +131,27 @@ const positionsFrom = (slots: Tensor, pads: Tensor, most: number): Tensor =>
 /** What is emitted for a token whose score is NaN. */
 const notANumber = -1;
 
-function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tensor, sampling: Sampling): Step {
+function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tensor, { sampling, bans }: Rules): Step {
   const [rest, mine] = splitKey(state.key, 2);
-  const token = chooseToken(logits, sampling, state.seen ?? null, mine);
-  const seen = state.seen === undefined ? {} : { seen: withToken(state.seen, token) };
+  const scores = excludeTokens(penalize(logits, sampling, state.seen ?? null), bans, state, slot);
+  const token = chooseToken(scores, sampling, mine);
+  const { seen, history, missing } = state;
+  const next = {
+    ...(seen && { seen: withToken(seen, token) }),
+    ...(history && { history: dynamicUpdateSlice(history, token.unsqueeze(1), [0, slot.add(bans.reach)]) }),
+    ...(missing && { missing: missing.sub(1).maximum(0).cast("int32") }),
+  };
   // A score that is not a number compares with nothing: the choice would be any token.
   const score = gather(logits, token.unsqueeze(1), 1).squeeze(1);
   const emitted = token.where(score.isNaN().logicalNot(), notANumber).cast("int32");
-  return { emitted, state: { ...state, ...seen, token: token.add(0), slot, key: rest } };
+  return { emitted, state: { ...state, ...next, token: token.add(0), slot, key: rest } };
+}
+
+/** The history of prompts: their tokens behind `reach` empty places, and room for what follows. */
+function historyOf(ids: Tensor, real: Tensor, slots: number, reach: number): Tensor {
+  const [rows, length] = ids.shape;
+  const empty = (width: number): Tensor[] => (width === 0 ? [] : [full([rows, width], -1, { dtype: "int32" })]);
+  return concat([...empty(reach), where(real, ids, -1).cast("int32"), ...empty(slots - length)], 1);
 }
 
 function makePrograms(model: Model): Programs {
@@ -115,7 +161,9 @@ function makePrograms(model: Model): Programs {
     throw new ModelError(
       `generate: needs a causal language model, got ${model.type} with the task ${model.task}; load it with task: "causal-lm"`,
     );
-  const prompt = (params: Params, ids: Tensor, pads: Tensor, own: Key, slots: number, sampling: Sampling): Step => {
+  const prompt = (params: Params, given: Prompts, own: Key, slots: number, rules: Rules): Step => {
+    const { ids, pads, missing } = given;
+    const { sampling, bans } = rules;
     const [rows, length] = ids.shape;
     const index = arange(0, length, 1, { dtype: "int32" });
     const real = index.greaterEqual(pads.unsqueeze(1));
@@ -138,16 +186,17 @@ function makePrograms(model: Model): Programs {
       sampling.penalty === null
         ? {}
         : { seen: oneHot(ids, vocabulary, { dtype: "bool" }).logicalAnd(real.unsqueeze(-1)).any(1) };
+    const more = {
+      ...seen,
+      ...(needsHistory(bans) && { history: historyOf(ids, real, slots, bans.reach) }),
+      ...(missing && { missing }),
+    };
     const slot = tensor(length, { dtype: "int32" });
-    return choose(
-      lastLogits(outputs.logits),
-      { cache: outputs.cache!, pads: pads.add(0), key: own, ...seen },
-      slot,
-      sampling,
-    );
+    const state = { cache: outputs.cache!, pads: pads.add(0), key: own, ...more };
+    return choose(lastLogits(outputs.logits), state, slot, rules);
   };
-  const next = (params: Params, state: State, sampling: Sampling): Step => {
-    const { token, slot, pads, cache } = state;
+  const next = (params: Params, state: State, rules: Rules): Step => {
+    const { token, slot, pads, cache, ...rest } = state;
     const index = arange(0, cache.keys[0].shape[2], 1, { dtype: "int32" });
     const visible = index.greaterEqual(pads.unsqueeze(1)).logicalAnd(index.lessEqual(slot));
     const outputs = model.apply(
@@ -155,9 +204,8 @@ function makePrograms(model: Model): Programs {
       { inputIds: token.unsqueeze(1), positionIds: positionsFrom(slot.reshape([1, 1]), pads, maxPositions) },
       { cached: { cache, slot, visible } },
     );
-    const { seen } = state;
-    const kept = { cache: outputs.cache!, pads: pads.add(0), key: state.key, ...(seen && { seen }) };
-    return choose(lastLogits(outputs.logits), kept, slot.add(1).cast("int32"), sampling);
+    const kept = { ...rest, cache: outputs.cache!, pads: pads.add(0) };
+    return choose(lastLogits(outputs.logits), kept, slot.add(1).cast("int32"), rules);
   };
   return { prompt: jit(prompt), next: jit(next, { donate: [1] }) };
 }
@@ -240,9 +288,12 @@ export async function* generateTokens(
   if (!Number.isInteger(maxNewTokens) || maxNewTokens < 1)
     throw new ModelError(`generate: maxNewTokens is a positive whole number, got ${maxNewTokens}`);
   checkEos(eosTokens);
-  const sampling = checkTokenSampling(withDefaults(model, options));
+  const chosen = withDefaults(model, options);
+  const rules = { sampling: checkTokenSampling(chosen), bans: checkBans(chosen, eosTokens, model.config.vocabulary) };
   const { prompt, next } = programs(model);
   const longest = checkPrompts(model, prompts);
+  if ((options.minNewTokens ?? 0) > maxNewTokens)
+    throw new ModelError(`generate: minNewTokens is ${options.minNewTokens}, more than maxNewTokens, ${maxNewTokens}`);
   // Every row has the positions of the model for itself, whatever the lengths of the others.
   const room = prompts.map((p) => Math.min(maxNewTokens, positionsOf(model) - p.length));
   const count = Math.max(...room);
@@ -254,7 +305,10 @@ export async function* generateTokens(
   const done = prompts.map(() => false);
   const pending: Promise<ArrayLike<number>>[] = [];
   const start = key(seed);
-  let step = prompt(params, ids, pads, start, slots, sampling);
+  const { minNewTokens = 0 } = chosen;
+  const missing = minNewTokens > 0 ? full([prompts.length], minNewTokens, { dtype: "int32" }) : undefined;
+  const inputs = { ids, pads, ...(missing && { missing }) };
+  let step = prompt(params, inputs, start, slots, rules);
   const read = (emitted: Tensor): Promise<ArrayLike<number>> =>
     emitted.data().then((values) => {
       emitted.dispose();
@@ -266,7 +320,7 @@ export async function* generateTokens(
   try {
     for (let made = 1; pending.length > 0; ) {
       while (made < count && pending.length < depth && signal?.aborted !== true) {
-        step = next(params, step.state, sampling);
+        step = next(params, step.state, rules);
         pending.push(read(step.emitted));
         made++;
       }
@@ -290,14 +344,14 @@ export async function* generateTokens(
       }
       // With a depth of 1 the next step starts only now.
       if (pending.length === 0 && made < count && !signal?.aborted) {
-        step = next(params, step.state, sampling);
+        step = next(params, step.state, rules);
         pending.push(read(step.emitted));
         made++;
       }
     }
   } finally {
     await Promise.allSettled(pending);
-    for (const tensor of [ids, pads, start, ...stateTensors(step.state)]) tensor.dispose();
+    for (const tensor of [...Object.values(inputs), start, ...stateTensors(step.state)]) tensor.dispose();
   }
 }
 
