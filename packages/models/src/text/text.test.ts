@@ -167,6 +167,34 @@ test("unknown words, empty second texts and types without a post-processor are a
   assert.deepEqual(framed.encode("hello", { pair: "world" }), { ids: [1, 3, 2, 4, 2], types: [0, 0, 0, 1, 1] });
 });
 
+test("ids of a tokenizer may have gaps, and damaged tokens are refused by name", () => {
+  const token = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
+  const file = (added: object[], vocab: Record<string, unknown> = { a: 0, b: 7 }) => ({
+    version: "1.0",
+    added_tokens: added,
+    normalizer: null,
+    pre_tokenizer: null,
+    post_processor: null,
+    decoder: null,
+    model: { type: "BPE", vocab, merges: [] },
+  });
+  const gaps = tokenizerOf(file([{ ...token, id: 12, content: "<end>" }]), "gaps");
+  assert.deepEqual([gaps.encode("ab<end>").ids, gaps.vocabulary, gaps.decode([0, 3, 7])], [[0, 7, 12], 13, "a b"]);
+  const refused: [object[], Record<string, unknown>?][] = [
+    [[{ ...token, id: 12 }]],
+    [[{ ...token, id: 12, content: "" }]],
+    [[{ ...token, id: -1, content: "x" }]],
+    [[{ ...token, id: 1e9, content: "x" }]],
+    [[{ ...token, id: "7", content: "x" }]],
+    [[7 as never]],
+    [[], { a: 0, b: 1e12 }],
+    [[], { a: 0, b: null }],
+  ];
+  for (const [added, vocab] of refused)
+    assert.throws(() => tokenizerOf(file(added, vocab), "bad"), /^ModelError: bad: .*(content|whole number below)/);
+  assert.throws(() => tokenizerOf({ ...file([]), added_tokens: {} }, "bad"), /added_tokens is not a list/);
+});
+
 test("templates count characters, write JSON and take remainders as in Python", () => {
   // Values of the templates of transformers.
   const shown: [string, string][] = [

@@ -244,7 +244,8 @@ function makeTokenizer(
     const parts = own.model as LibraryModel;
     mergeByWords(parts);
     callByPieces(parts);
-    known = own.get_vocab(true);
+    // Ids without a token are undefined in the library's list.
+    known = new Map([...own.get_vocab(true)].filter(([text]) => text !== undefined));
   } catch (error) {
     throw new ModelError(`${label}: is not a tokenizer: ${(error as Error).message.slice(0, 300)}`);
   }
