@@ -24,6 +24,7 @@ interface Options {
   repetitionPenalty?: number;
   uniqueNgram?: number;
   minTokens?: number;
+  promptLookup?: number;
   seed: number;
   stop?: string[];
   adapter?: string;
@@ -65,6 +66,7 @@ export default function add(program: Command): void {
     .option("--repetition-penalty <x>", "above 1: avoid tokens that occurred", number)
     .option("--unique-ngram <n>", "no sequence of n tokens occurs twice, the prompt included", parseCount)
     .option("--min-tokens <n>", "number of new tokens before the text may end", parseCount)
+    .option("--prompt-lookup <n>", "propose n tokens from repetitions and check them in one pass", parseCount)
     .option("--seed <n>", "seed of the draws", number, 0)
     .option("--stop <texts...>", "end before one of these texts")
     .option("--chat", "put the prompt into the model's chat template")
@@ -127,7 +129,7 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
     );
   const text = options.chat === true ? await tokenizer.chat([{ role: "user", content: prompt }]) : prompt;
   const loaded = performance.now();
-  const { temperature, topK, topP, minP, repetitionPenalty, uniqueNgram, minTokens } = options;
+  const { temperature, topK, topP, minP, repetitionPenalty, uniqueNgram, minTokens, promptLookup } = options;
   const pieces = streamText(model, tokenizer, text, {
     maxNewTokens: options.tokens,
     seed: options.seed,
@@ -141,6 +143,7 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
     ...(repetitionPenalty !== undefined && { repetitionPenalty }),
     ...(uniqueNgram !== undefined && { noRepeatNgram: uniqueNgram }),
     ...(minTokens !== undefined && { minNewTokens: minTokens }),
+    ...(promptLookup !== undefined && { promptLookup }),
     ...(options.ignoreUnsupported === true && { ignoreUnsupported: true }),
   });
   let first: number | null = null;

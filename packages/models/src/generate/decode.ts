@@ -4,7 +4,9 @@
 import { setImmediate } from "node:timers/promises";
 import {
   arange,
+  argmax,
   concat,
+  cumprod,
   dynamicUpdateSlice,
   full,
   gather,
@@ -26,6 +28,7 @@ import { ModelError } from "../config/index.js";
 import type { Model } from "../model/index.js";
 import { padRows } from "../text/index.js";
 import { type BanOptions, type Bans, checkBans, excludeTokens, needsHistory } from "./bans.js";
+import { PromptLookup } from "./lookup.js";
 import {
   checkTokenSampling,
   chooseToken,
@@ -41,6 +44,11 @@ export interface TokenOptions extends SamplingOptions, BanOptions {
   maxNewTokens?: number;
   /** Ids that end a sequence; those of the configuration by default. */
   eosTokens?: readonly number[];
+  /**
+   * Number of tokens that are proposed from repetitions in the text and checked by one pass (prompt lookup decoding); 0 by default. The
+   * tokens are those of one pass per token. For one prompt, whose most probable tokens are chosen.
+   */
+  promptLookup?: number;
   /** Seed of the draws. */
   seed?: number;
   /** Ends the generation. */
@@ -65,7 +73,7 @@ function withDefaults(model: Model, options: TokenOptions): TokenOptions {
 export const tokenNames = [
   ...(["temperature", "topK", "topP", "minP", "repetitionPenalty", "ignoreUnsupported"] as const),
   ...(["noRepeatNgram", "badWords", "suppressTokens", "minNewTokens"] as const),
-  ...(["maxNewTokens", "eosTokens", "seed", "signal"] as const),
+  ...(["promptLookup", "maxNewTokens", "eosTokens", "seed", "signal"] as const),
 ];
 
 /** What a program hands to the next one. Its memory is reused. */
@@ -92,7 +100,7 @@ interface Rules {
   bans: Bans;
 }
 
-/** The chosen token in memory of its own, and the state of the next step. */
+/** The chosen tokens in memory of their own, and the state of the next step. */
 type Step = { emitted: Tensor; state: State };
 
 /** What the first program reads. */
@@ -108,6 +116,7 @@ interface Prompts {
 interface Programs {
   prompt: Jitted<(params: Params, prompts: Prompts, key: Key, slots: number, rules: Rules) => Step>;
   next: Jitted<(params: Params, state: State, rules: Rules) => Step>;
+  check: Jitted<(params: Params, state: State, proposed: Tensor) => Step>;
 }
 
 /** The next size of 16, 24, 32, 48, 64, 96, 128, ...: at most half of it is unused, and there are few of them. */
@@ -131,6 +140,12 @@ const positionsFrom = (slots: Tensor, pads: Tensor, most: number): Tensor =>
 /** What is emitted for a token whose score is NaN. */
 const notANumber = -1;
 
+/** Tokens as the host reads them. A score that is not a number compares with nothing: the choice would be any token. */
+function emit(tokens: Tensor, logits: Tensor): Tensor {
+  const scores = gather(logits, tokens.unsqueeze(-1), -1).squeeze(-1);
+  return tokens.where(scores.isNaN().logicalNot(), notANumber).cast("int32");
+}
+
 function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tensor, { sampling, bans }: Rules): Step {
   const [rest, mine] = splitKey(state.key, 2);
   const scores = excludeTokens(penalize(logits, sampling, state.seen ?? null), bans, state, slot);
@@ -141,10 +156,7 @@ function choose(logits: Tensor, state: Omit<State, "token" | "slot">, slot: Tens
     ...(history && { history: dynamicUpdateSlice(history, token.unsqueeze(1), [0, slot.add(bans.reach)]) }),
     ...(missing && { missing: missing.sub(1).maximum(0).cast("int32") }),
   };
-  // A score that is not a number compares with nothing: the choice would be any token.
-  const score = gather(logits, token.unsqueeze(1), 1).squeeze(1);
-  const emitted = token.where(score.isNaN().logicalNot(), notANumber).cast("int32");
-  return { emitted, state: { ...state, ...next, token: token.add(0), slot, key: rest } };
+  return { emitted: emit(token, logits), state: { ...state, ...next, token: token.add(0), slot, key: rest } };
 }
 
 /** The history of prompts: their tokens behind `reach` empty places, and room for what follows. */
@@ -207,7 +219,32 @@ function makePrograms(model: Model): Programs {
     const kept = { ...rest, cache: outputs.cache!, pads: pads.add(0) };
     return choose(lastLogits(outputs.logits), kept, slot.add(1).cast("int32"), rules);
   };
-  return { prompt: jit(prompt), next: jit(next, { donate: [1] }) };
+  /** Reads the last token of one row and proposed ones [1, count]; those after the first wrong one have no effect. */
+  const check = (params: Params, state: State, proposed: Tensor): Step => {
+    const { token, slot, pads, cache, ...rest } = state;
+    const inputIds = concat([token.unsqueeze(1), proposed], 1);
+    const [, count] = inputIds.shape;
+    const slots = slot.add(arange(0, count, 1, { dtype: "int32" })).reshape([1, count]);
+    const index = arange(0, cache.keys[0].shape[2], 1, { dtype: "int32" });
+    const visible = index.greaterEqual(pads.unsqueeze(1));
+    const positionIds = positionsFrom(slots, pads, maxPositions);
+    const outputs = model.apply(params, { inputIds, positionIds }, { cached: { cache, slot, visible } });
+    const logits = outputs.logits as Tensor;
+    const chosen = argmax(logits.cast("float32"), -1).cast("int32");
+    const isRight = proposed.equal(chosen.index(":", `:${count - 1}`)).cast("int32");
+    const right = cumprod(isRight, -1).sum(-1).cast("int32");
+    return {
+      emitted: emit(chosen, logits).reshape([count]),
+      state: {
+        ...rest,
+        cache: outputs.cache!,
+        pads: pads.add(0),
+        token: gather(chosen, right.unsqueeze(1), 1).squeeze(1),
+        slot: slot.add(right.squeeze(0)).add(1).cast("int32"),
+      },
+    };
+  };
+  return { prompt: jit(prompt), next: jit(next, { donate: [1] }), check: jit(check, { donate: [1] }) };
 }
 
 const lastLogits = (logits: Tensor | undefined): Tensor => (logits as Tensor).index(":", 0);
@@ -229,8 +266,8 @@ function programs(model: Model): Programs {
 
 /** Number of compiled programs of a model's generation on the current device. */
 export const generationPrograms = (model: Model): number => {
-  const { prompt, next } = programs(model);
-  return prompt.programs + next.programs;
+  const { prompt, next, check } = programs(model);
+  return prompt.programs + next.programs + check.programs;
 };
 
 /** Ids that end a sequence: those of generation_config.json, or else of the configuration. */
@@ -271,6 +308,35 @@ function checkPrompts(model: Model, prompts: readonly (readonly number[])[]): nu
   return longest;
 }
 
+const mostProposed = 64;
+
+/** Number of tokens that are proposed at once. */
+function proposedAtOnce(model: Model, rows: number, { promptLookup: count = 0, ...options }: TokenOptions): number {
+  if (!Number.isInteger(count) || count < 0 || count > mostProposed)
+    throw new ModelError(`generate: promptLookup is a whole number from 0 to ${mostProposed}, got ${String(count)}`);
+  if (count === 0) return 0;
+  if (rows > 1) throw new ModelError(`generate: promptLookup is for one prompt, got ${rows}`);
+  const { temperature = 0, repetitionPenalty = 1, noRepeatNgram = 0, minNewTokens = 0 } = options;
+  const { badWords = [], suppressTokens = [] } = options;
+  const others = {
+    temperature,
+    noRepeatNgram,
+    minNewTokens,
+    badWords: badWords.length,
+    suppressTokens: suppressTokens.length,
+  };
+  const set = [
+    ...Object.entries(others).filter(([, value]) => value !== 0),
+    ...(repetitionPenalty === 1 ? [] : [["repetitionPenalty"]]),
+  ];
+  if (set.length > 0)
+    throw new ModelError(
+      `generate: promptLookup chooses the most probable token and cannot be combined with ${set.map(([name]) => name).join(", ")}`,
+    );
+  // Rotations that depend on the length of the text differ within one pass.
+  return model.config.cache?.positions === undefined ? count : 0;
+}
+
 /**
  * Generates tokens for several prompts at once, of any lengths. Yields one list per step: the next token of every row, null for
  * rows that have ended.
@@ -290,7 +356,7 @@ export async function* generateTokens(
   checkEos(eosTokens);
   const chosen = withDefaults(model, options);
   const rules = { sampling: checkTokenSampling(chosen), bans: checkBans(chosen, eosTokens, model.config.vocabulary) };
-  const { prompt, next } = programs(model);
+  const { prompt, next, check } = programs(model);
   const longest = checkPrompts(model, prompts);
   if ((options.minNewTokens ?? 0) > maxNewTokens)
     throw new ModelError(`generate: minNewTokens is ${options.minNewTokens}, more than maxNewTokens, ${maxNewTokens}`);
@@ -298,12 +364,14 @@ export async function* generateTokens(
   const room = prompts.map((p) => Math.min(maxNewTokens, positionsOf(model) - p.length));
   const count = Math.max(...room);
   const length = Math.min(roundUp(longest), positionsOf(model));
-  const slots = roundUp(length + count);
+  const proposed = proposedAtOnce(model, prompts.length, chosen);
+  const lookup = proposed === 0 ? null : new PromptLookup(prompts[0], proposed);
+  const slots = roundUp(length + count + proposed);
   const ids = tensor(padRows(prompts, length, 0, "left"), { shape: [prompts.length, length] });
   const pads = tensor(Int32Array.from(prompts, (p) => length - p.length));
   const ends = new Set(eosTokens);
   const done = prompts.map(() => false);
-  const pending: Promise<ArrayLike<number>>[] = [];
+  const pending: { guess: number[] | null; tokens: Promise<ArrayLike<number>> }[] = [];
   const start = key(seed);
   const { minNewTokens = 0 } = chosen;
   const missing = minNewTokens > 0 ? full([prompts.length], minNewTokens, { dtype: "int32" }) : undefined;
@@ -314,43 +382,56 @@ export async function* generateTokens(
       emitted.dispose();
       return values as ArrayLike<number>;
     });
-  pending.push(read(step.emitted));
-  const depth = session().device.traits.usesHostCores ? 1 : ahead;
+  const send = (guess: number[] | null): void => {
+    pending.push({ guess, tokens: read(step.emitted) });
+  };
+  let made = 1;
+  const advance = (): void => {
+    const guess = lookup?.propose() ?? null;
+    if (guess === null) step = next(params, step.state, rules);
+    else {
+      const given = tensor(Int32Array.from(guess), { shape: [1, guess.length] });
+      step = check(params, step.state, given);
+      given.dispose();
+    }
+    send(guess);
+    made++;
+  };
+  send(null);
+  // What is proposed depends on the tokens that were read.
+  const depth = session().device.traits.usesHostCores || lookup !== null ? 1 : ahead;
   let paused = performance.now();
   try {
-    for (let made = 1; pending.length > 0; ) {
-      while (made < count && pending.length < depth && signal?.aborted !== true) {
-        step = next(params, step.state, rules);
-        pending.push(read(step.emitted));
-        made++;
+    for (let first = pending.shift(); first !== undefined; first = pending.shift()) {
+      while (made < count && pending.length + 1 < depth && signal?.aborted !== true) advance();
+      const values = await first.tokens;
+      const steps =
+        first.guess === null || lookup === null ? [values] : lookup.accept(first.guess, values).map((t) => [t]);
+      for (const tokens of steps) {
+        if (signal?.aborted) return;
+        lookup?.add(Number(tokens[0]));
+        yield prompts.map((_, row) => {
+          if (done[row]) return null;
+          const token = Number(tokens[row]);
+          if (token === notANumber)
+            throw new ModelError(
+              `generate: the scores of prompt ${row} are not numbers (NaN); are weights of the model damaged${firstLeaf(params).dtype === "float16" ? ", or do values overflow in float16? Load it in bfloat16" : "?"}`,
+            );
+          done[row] = ends.has(token) || --room[row] === 0;
+          return token;
+        });
+        if (done.every(Boolean)) return;
       }
-      const tokens = await (pending.shift() as Promise<ArrayLike<number>>);
-      if (signal?.aborted) return;
-      yield prompts.map((_, row) => {
-        if (done[row]) return null;
-        const token = Number(tokens[row]);
-        if (token === notANumber)
-          throw new ModelError(
-            `generate: the scores of prompt ${row} are not numbers (NaN); are weights of the model damaged${firstLeaf(params).dtype === "float16" ? ", or do values overflow in float16? Load it in bfloat16" : "?"}`,
-          );
-        done[row] = ends.has(token) || --room[row] === 0;
-        return token;
-      });
-      if (done.every(Boolean)) return;
       // Devices that compute on this thread resolve at once: without a pause no signal and no timer would run.
       if (performance.now() - paused > 5) {
         await setImmediate();
         paused = performance.now();
       }
       // With a depth of 1 the next step starts only now.
-      if (pending.length === 0 && made < count && !signal?.aborted) {
-        step = next(params, step.state, rules);
-        pending.push(read(step.emitted));
-        made++;
-      }
+      if (pending.length === 0 && made < count && !signal?.aborted) advance();
     }
   } finally {
-    await Promise.allSettled(pending);
+    await Promise.allSettled(pending.map(({ tokens }) => tokens));
     for (const tensor of [...Object.values(inputs), start, ...stateTensors(step.state)]) tensor.dispose();
   }
 }
