@@ -20,9 +20,9 @@ const configs = [
 ];
 const prompts = [[1], [1, 2, 3, 4, 1, 2, 3], [5, 5, 5, 5, 5], Array.from({ length: 17 }, (_, i) => (i * 7) % 6)];
 
-async function compare(seeds: number): Promise<void> {
+async function compare(used: typeof configs, seeds: number): Promise<void> {
   const accept = mock.method(PromptLookup.prototype, "accept");
-  for (const [c, config] of configs.entries())
+  for (const [c, config] of used.entries())
     for (let seed = 0; seed < seeds; seed++) {
       const model = defineModel({ ...config, vocab_size: 6 + seed * 5 }, { task: "causal-lm" });
       const params = model.init(key(seed));
@@ -44,14 +44,14 @@ async function compare(seeds: number): Promise<void> {
 }
 
 test("tokens are those of one token per pass: ends, sliding windows and the last position included", async () => {
-  await compare(3);
+  await compare(configs, 2);
 });
 
 test("the same on the CPU device", async () => {
   const fast = useFastCompiler();
   setDevice("cpu");
   try {
-    await compare(1);
+    await compare(configs.slice(1), 1);
   } finally {
     setDevice("reference");
     fast.remove();
