@@ -211,6 +211,25 @@ test("templates count characters, write JSON and take remainders as in Python", 
   assert.throws(() => renderTemplate("{{ [1, 1e3] }}", {}), /the number 1e3 has an exponent/);
 });
 
+test("loops of templates end, hide variables and write empty JSON as in Python", () => {
+  const list = ["a", "b", "c"];
+  // Values of the templates of transformers.
+  const shown: [string, string][] = [
+    ["{% for x in list %}{% if x == 'b' %}{{ x }}!{% continue %}{% endif %}{{ x }};{% endfor %}", "a;b!c;"],
+    ["{% for x in list %}<{{ x }}{% if x == 'b' %}|{% break %}{% endif %}>{% endfor %}", "<a><b|"],
+    [
+      "{% for a in [1, 2] %}{% for b in list %}{{ b }}{% if b == 'b' %}{% break %}{% endif %}{% endfor %}{{ a }}{% endfor %}",
+      "ab1ab2",
+    ],
+    ["{% for x in list %}{% continue %}{% else %}E{% endfor %}{% for x in [] %}{% else %}F{% endfor %}", "EF"],
+    ["{% for x in list %}{% if loop.first %}{% set y = 1 %}{% endif %}{{ y }},{% endfor %}{{ y }}", "1,,,"],
+    ["{% set ns = namespace(n=0) %}{% for x in list %}{% set ns.n = ns.n + loop.index %}{% endfor %}{{ ns.n }}", "6"],
+    ["{{ {'a': [], 'b': {}, 'c': 1.0} | tojson(indent=2) }}", '{\n  "a": [],\n  "b": {},\n  "c": 1.0\n}'],
+    ["{{ 'hELLO' | capitalize }}{{ 'wORLD'.capitalize() }}", "HelloWorld"],
+  ];
+  for (const [template, wanted] of shown) assert.equal(renderTemplate(template, { list }), wanted, template);
+});
+
 test("templates print, compare and add as in Python", () => {
   const variables = { part: [{ type: "text", text: "it's" }], none_: null, yes: true, list: ["a", null, 1.5] };
   const shown: [string, string][] = [
