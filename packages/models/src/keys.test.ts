@@ -280,12 +280,12 @@ test("files that TensorFlow or Flax saved are refused", async () => {
   await assert.rejects(loadPretrained(dir), /was saved by flax/);
   await io.writeSafetensors(path, tensors, { format: "mlx", note: "anything" });
   assert.equal((await loadPretrained(dir)).type, "gpt2");
-  writeFileSync(join(dir, "generation_config.json"), JSON.stringify({ eos_token_id: [3, 4], no_repeat_ngram_size: 2 }));
+  writeFileSync(join(dir, "generation_config.json"), JSON.stringify({ eos_token_id: [3, 4], num_beams: 2 }));
   const { generateTokens } = await import("./index.js");
   const loaded = await loadPretrained(dir, { task: "causal-lm" });
   await assert.rejects(
     generateTokens(loaded, loaded.params, [[1]]).next(),
-    /generation_config\.json of the model has no_repeat_ngram_size: 2, which is not supported/,
+    /generation_config\.json of the model has num_beams: 2, which is not supported/,
   );
   const ended = generateTokens(loaded, loaded.params, [[1]], { ignoreUnsupported: true, maxNewTokens: 2 });
   assert.equal((await ended.next()).done, false);

@@ -22,6 +22,9 @@ interface Options {
   topP?: number;
   minP?: number;
   repetitionPenalty?: number;
+  uniqueNgram?: number;
+  minTokens?: number;
+  promptLookup?: number;
   seed: number;
   stop?: string[];
   adapter?: string;
@@ -61,6 +64,9 @@ export default function add(program: Command): void {
     .option("--top-p <p>", "draw among tokens whose probabilities add up to p", number)
     .option("--min-p <p>", "draw among tokens with this share of the largest probability", number)
     .option("--repetition-penalty <x>", "above 1: avoid tokens that occurred", number)
+    .option("--unique-ngram <n>", "no sequence of n tokens occurs twice, the prompt included", parseCount)
+    .option("--min-tokens <n>", "number of new tokens before the text may end", parseCount)
+    .option("--prompt-lookup <n>", "propose n tokens from repetitions and check them in one pass", parseCount)
     .option("--seed <n>", "seed of the draws", number, 0)
     .option("--stop <texts...>", "end before one of these texts")
     .option("--chat", "put the prompt into the model's chat template")
@@ -123,7 +129,7 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
     );
   const text = options.chat === true ? await tokenizer.chat([{ role: "user", content: prompt }]) : prompt;
   const loaded = performance.now();
-  const { temperature, topK, topP, minP, repetitionPenalty } = options;
+  const { temperature, topK, topP, minP, repetitionPenalty, uniqueNgram, minTokens, promptLookup } = options;
   const pieces = streamText(model, tokenizer, text, {
     maxNewTokens: options.tokens,
     seed: options.seed,
@@ -135,6 +141,9 @@ async function stream(folder: string, prompt: string, options: Options, signal: 
     ...(topP !== undefined && { topP }),
     ...(minP !== undefined && { minP }),
     ...(repetitionPenalty !== undefined && { repetitionPenalty }),
+    ...(uniqueNgram !== undefined && { noRepeatNgram: uniqueNgram }),
+    ...(minTokens !== undefined && { minNewTokens: minTokens }),
+    ...(promptLookup !== undefined && { promptLookup }),
     ...(options.ignoreUnsupported === true && { ignoreUnsupported: true }),
   });
   let first: number | null = null;

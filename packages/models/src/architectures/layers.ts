@@ -216,7 +216,7 @@ interface CausalOptions {
 
 /**
  * Causal attention of q [batch, heads, length, size]. With a cache, the new keys and values are written at its slot. The prompt
- * (slot 0) attends to itself; a later token attends to the slots that are visible.
+ * (slot 0) attends to itself; later tokens attend to the slots that are visible, up to their own.
  */
 export function causalAttention(
   q: Tensor,
@@ -235,13 +235,15 @@ export function causalAttention(
   const values = dynamicUpdateSlice(cache.values[layer], v.cast(cache.values[layer].dtype), start);
   if (slot === 0)
     return { attended: scaledDotProductAttention(q, k, v, { mask, causal: true, ...limits }), keys, values };
-  let seen = visible;
-  if (window !== undefined) {
-    const index = arange(0, visible.shape[1], 1, { dtype: "int32" });
-    seen = visible.logicalAnd(index.greaterEqual(slot.sub(window)));
-  }
+  const [, , length] = q.shape;
+  const index = arange(0, visible.shape[1], 1, { dtype: "int32" });
+  let seen = visible.unsqueeze(1);
+  // Slots of the queries; no slot after that of a single one is visible.
+  const own = length === 1 ? slot : slot.add(arange(0, length, 1, { dtype: "int32" })).unsqueeze(1);
+  if (length > 1) seen = seen.logicalAnd(index.lessEqual(own));
+  if (window !== undefined) seen = seen.logicalAnd(index.greaterEqual(own.sub(window)));
   const attended = scaledDotProductAttention(q, keys.cast(q.dtype), values.cast(q.dtype), {
-    mask: seen.unsqueeze(1).unsqueeze(1),
+    mask: seen.unsqueeze(1),
     ...scaled,
   });
   return { attended, keys, values };

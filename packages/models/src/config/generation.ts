@@ -6,8 +6,14 @@ import { readJson } from "./json.js";
 export interface GenerationDefaults {
   /** Ids that end a text; null if the file names none. */
   readonly eosTokens: readonly number[] | null;
-  /** Above 1, tokens that occurred become less probable. */
-  readonly repetitionPenalty: number;
+  /** Which tokens are chosen, by the names of the options of a generation. */
+  readonly choice: {
+    readonly repetitionPenalty: number;
+    readonly noRepeatNgram: number;
+    readonly badWords: readonly (readonly number[])[];
+    readonly suppressTokens: readonly number[];
+    readonly minNewTokens: number;
+  };
   /** Keys whose effect is not implemented and that would change the most probable tokens, with their values. */
   readonly unsupported: readonly string[];
 }
@@ -18,21 +24,17 @@ const choosing: Readonly<Record<string, readonly unknown[]>> = {
   num_beam_groups: [1],
   penalty_alpha: [0],
   dola_layers: [],
-  no_repeat_ngram_size: [0],
   encoder_no_repeat_ngram_size: [0],
   encoder_repetition_penalty: [1],
   diversity_penalty: [0],
-  bad_words_ids: [],
   sequence_bias: [],
   force_words_ids: [],
   constraints: [],
-  suppress_tokens: [],
   begin_suppress_tokens: [],
   forced_bos_token_id: [],
   forced_eos_token_id: [],
   forced_decoder_ids: [],
   min_length: [0],
-  min_new_tokens: [0],
   exponential_decay_length_penalty: [],
   guidance_scale: [1],
   watermarking_config: [],
@@ -52,7 +54,13 @@ export async function readGenerationConfig(folder: string): Promise<GenerationDe
     throw fields.error("eos_token_id", `is ${JSON.stringify(eos).slice(0, 80)}; it must be an id or a list of ids`);
   return {
     eosTokens,
-    repetitionPenalty: fields.number("repetition_penalty", { otherwise: 1, least: 1e-3, most: 1e3 }),
+    choice: {
+      repetitionPenalty: fields.number("repetition_penalty", { otherwise: 1, least: 1e-3, most: 1e3 }),
+      noRepeatNgram: fields.count("no_repeat_ngram_size", { otherwise: 0, least: 0 }),
+      badWords: (fields.list("bad_words_ids") ?? []) as number[][],
+      suppressTokens: fields.numbers("suppress_tokens"),
+      minNewTokens: fields.count("min_new_tokens", { otherwise: 0, least: 0 }),
+    },
     unsupported: Object.entries(choosing).flatMap(([name, neutral]) => {
       const value = fields.raw[name];
       const acts = value !== undefined && !isEmpty(value) && !neutral.includes(value);

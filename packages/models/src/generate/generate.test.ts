@@ -23,6 +23,7 @@ import {
   scratch,
   writeTokenizer,
 } from "../transformers.testkit.js";
+import type { TokenOptions } from "./decode.js";
 import { generationPrograms, roundUp } from "./index.js";
 import { checkTokenSampling, chooseToken } from "./sampling.js";
 
@@ -105,6 +106,52 @@ describe("greedy generation equals transformers, token for token", needsTransfor
     });
 });
 
+test("excluded tokens are those of transformers, with no program per token", needsTransformers, async () => {
+  const dir = join(folder, "excluded");
+  const config = { ...configs.llama, vocab_size: 12 };
+  const few = prompts.map((row) => row.map((id) => id % 12));
+  const words = [[3], [4, 5], [7, 7], [1, 2, 3], [2]];
+  /** Options of transformers and of Weft. */
+  const options: [Record<string, unknown>, TokenOptions][] = [
+    [{ no_repeat_ngram_size: 1 }, { noRepeatNgram: 1 }],
+    [{ no_repeat_ngram_size: 2 }, { noRepeatNgram: 2 }],
+    [
+      { no_repeat_ngram_size: 3, repetition_penalty: 0.6 },
+      { noRepeatNgram: 3, repetitionPenalty: 0.6 },
+    ],
+    [{ bad_words_ids: words }, { badWords: words }],
+    [{ suppress_tokens: [2, 9, 4] }, { suppressTokens: [2, 9, 4] }],
+    [{ min_new_tokens: 9 }, { minNewTokens: 9 }],
+    [
+      { min_new_tokens: 5, no_repeat_ngram_size: 4, bad_words_ids: words, suppress_tokens: [8] },
+      { minNewTokens: 5, noRepeatNgram: 4, badWords: words, suppressTokens: [8] },
+    ],
+  ];
+  // Each prompt by itself: transformers counts padding among the tokens that occurred.
+  const generate = options.flatMap(([given]) =>
+    few.map((row) => ({ input_ids: [row], max_new_tokens: 24, eos_token_id: 2, ...given })),
+  );
+  const [answer] = await askTransformers([{ dir, class: classes.llama, config, noise: 0.3, generate }]);
+  const model = await loadPretrained(dir);
+  const plain = await collect(generateTokens(model, model.params, few, { maxNewTokens: 24 }), 3);
+  for (const [i, [, given]] of options.entries()) {
+    const before = generationPrograms(model);
+    const own = await collect(generateTokens(model, model.params, few, { maxNewTokens: 24, ...given }), 3);
+    const wanted = few.map((_, row) => Array.from(answer[`generated.${i * 3 + row}`].data, Number));
+    assert.deepEqual(own, wanted, JSON.stringify(given));
+    assert.notDeepEqual(own, plain, JSON.stringify(given));
+    assert.ok(generationPrograms(model) <= before + 2);
+  }
+  // The same of generation_config.json.
+  const [given] = options[6];
+  writeFileSync(join(dir, "generation_config.json"), JSON.stringify({ eos_token_id: 2, ...given }));
+  const loaded = await loadPretrained(dir);
+  const wanted = few.map((_, row) => Array.from(answer[`generated.${18 + row}`].data, Number));
+  assert.deepEqual(await collect(generateTokens(loaded, loaded.params, few, { maxNewTokens: 24 }), 3), wanted);
+  const off = { noRepeatNgram: 0, badWords: [], suppressTokens: [], minNewTokens: 0 };
+  assert.deepEqual(await collect(generateTokens(loaded, loaded.params, few, { maxNewTokens: 24, ...off }), 3), plain);
+});
+
 test(
   "dynamic scaling generates beyond the positions of the model, as transformers does",
   needsTransformers,
@@ -144,7 +191,7 @@ test("draws follow the filtered distribution", async () => {
   const rows = 4000;
   const logits = tensor([scores]).expand([rows, 5]);
   const shares = async (options: Parameters<typeof checkTokenSampling>[0]): Promise<number[]> => {
-    const drawn = await chooseToken(logits, checkTokenSampling({ temperature: 1, ...options }), null, key(5)).data();
+    const drawn = await chooseToken(logits, checkTokenSampling({ temperature: 1, ...options }), key(5)).data();
     const counts = new Array<number>(5).fill(0);
     for (const token of drawn as Int32Array) counts[token] += 1 / rows;
     return counts;
@@ -169,7 +216,7 @@ test("draws follow the filtered distribution", async () => {
   close(await shares({ minP: 0.2 }), expected([0, 1, 4]));
   // A tiny temperature neither overflows nor lets filtered tokens win.
   for (const temperature of [1e-30, 1e-45]) close(await shares({ temperature, topK: 2, topP: 0.9 }), expected([0]));
-  const below = chooseToken(logits.sub(9), checkTokenSampling({ temperature: 1e-31, topK: 2 }), null, key(5));
+  const below = chooseToken(logits.sub(9), checkTokenSampling({ temperature: 1e-31, topK: 2 }), key(5));
   assert.equal(Number(await below.max().item()), 0);
   assert.throws(() => checkTokenSampling({ topK: 3 }), /temperature/);
   assert.throws(() => checkTokenSampling({ temperature: -1 }), /temperature/);
@@ -231,6 +278,14 @@ test("wrong arguments are refused by name", async () => {
   await assert.rejects(run([5, 9999]), /the id 9999/);
   await assert.rejects(run(new Array(64).fill(5)), /64 tokens leaves no position of 64/);
   await assert.rejects(run([5], { maxNewTokens: 0 }), /maxNewTokens/);
+  await assert.rejects(run([5], { noRepeatNgram: -1 }), /noRepeatNgram is a whole number from 0 to 64, got -1/);
+  await assert.rejects(run([5], { minNewTokens: 9, maxNewTokens: 3 }), /minNewTokens is 9, more than maxNewTokens, 3/);
+  await assert.rejects(run([5], { suppressTokens: [5, 999] }), /suppressTokens is a list of ids from 0 to 261/);
+  await assert.rejects(run([5], { badWords: [[]] }), /badWords is a list of at most 4096 lists of 1 to 64 ids/);
+  await assert.rejects(run([5], { badWords: ["no"] }), /badWords is a list of .* got \["no"\]/);
+  await assert.rejects(run([5], { no_repeat_ngram_size: 2 }), /did you mean "noRepeatNgram"/);
+  await assert.rejects(run([5], { min_new_tokens: 2 }), /did you mean "minNewTokens"/);
+  await assert.rejects(run([5], { bad_words_ids: [] }), /did you mean "badWords"/);
   await assert.rejects(run([5], { eosTokens: 3 }), /eosTokens is a list of ids, got 3/);
   await assert.rejects(run("text" as never), /prompts is a list with a list of token ids/);
   const classifier = defineModel(configs.llama, { task: "classification" });

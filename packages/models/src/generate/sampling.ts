@@ -78,25 +78,31 @@ function filtered(scores: Tensor, { topK, topP, minP }: Sampling): Tensor {
 }
 
 /**
- * Chooses one token per row.
+ * Scores in float32, lower where a token occurred.
  *
  * @param logits - [rows, vocabulary]
  * @param seen - Tokens that occurred, bool [rows, vocabulary]; needed with a penalty.
+ */
+export function penalize(logits: Tensor, { penalty }: Sampling, seen: Tensor | null): Tensor {
+  const scores = logits.cast("float32");
+  if (penalty === null || seen === null) return scores;
+  return scores.div(penalty).where(scores.greater(0), scores.mul(penalty)).where(seen, scores);
+}
+
+/**
+ * Chooses one token per row.
+ *
+ * @param scores - [rows, vocabulary]
  * @param key - Each row draws with a key of its own, so that it does not depend on the other rows.
  */
-export function chooseToken(logits: Tensor, sampling: Sampling, seen: Tensor | null, key: Key): Tensor {
-  let scores = logits.cast("float32");
-  const { penalty, temperature } = sampling;
-  if (penalty !== null && seen !== null) {
-    const punished = scores.div(penalty).where(scores.greater(0), scores.mul(penalty));
-    scores = punished.where(seen, scores);
-  }
+export function chooseToken(scores: Tensor, sampling: Sampling, key: Key): Tensor {
+  const { temperature } = sampling;
   if (temperature === 0) return argmax(scores, -1).cast("int32");
   // Divided by a tiny temperature, scores would overflow, or fall below those of filtered tokens; the largest one becomes 0.
   const shifted = temperature < 1e-3 ? scores.sub(scores.max(-1, { keepDims: true })) : scores;
   const left = filtered(shifted.div(Math.max(temperature, 1e-30)), sampling);
-  const keys = splitKey(key, logits.shape[0]);
-  const uniform = rand([logits.shape[1]], { key: keys });
+  const keys = splitKey(key, scores.shape[0]);
+  const uniform = rand([scores.shape[1]], { key: keys });
   // The maximum of scores plus Gumbel noise is a draw from their softmax.
   const noise = uniform.add(1e-20).log().neg().add(1e-20).log().neg();
   return argmax(left.add(noise), -1).cast("int32");

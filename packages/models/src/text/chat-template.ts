@@ -19,7 +19,11 @@ interface Node {
 /** The interpreter of the library, whose declarations do not resolve. */
 const Base = Interpreter as new (
   environment: Environment,
-) => { run(program: Node): Value; evaluate(statement: Node | undefined, environment: Environment): Value };
+) => {
+  run(program: Node): Value;
+  evaluate(statement: Node | undefined, environment: Environment): Value;
+  evaluateBlock(statements: Node[], environment: Environment): Value;
+};
 
 /** Lists of statements inside a statement. */
 const blocks = ["body", "alternate", "defaultBlock"];
@@ -98,19 +102,20 @@ function floatText(x: number): string {
   return Number.isInteger(x) ? `${x}.0` : String(x);
 }
 
-/** A copy of a value in which floating-point numbers are texts between marks, by their place in `floats`. */
-function withMarks(value: Value, mark: string, floats: string[]): Value {
-  if (value.type === "FloatValue")
-    return { type: "StringValue", value: `${mark}${floats.push(floatText(value.value as number)) - 1}${mark}` };
-  if (Array.isArray(value.value))
-    return { type: "ArrayValue", value: (value.value as Value[]).map((one) => withMarks(one, mark, floats)) };
-  if (value.value instanceof Map)
-    return {
-      type: value.type,
-      value: new Map(
-        [...(value.value as Map<string, Value>)].map(([name, one]) => [name, withMarks(one, mark, floats)]),
-      ),
-    };
+/** A copy of a value in which what the library writes in another way is a text between marks, by its place in `texts`. */
+function withMarks(value: Value, mark: string, texts: string[]): Value {
+  const marked = (text: string): Value => ({ type: "StringValue", value: `${mark}${texts.push(text) - 1}${mark}` });
+  if (value.type === "FloatValue") return marked(floatText(value.value as number));
+  if (Array.isArray(value.value)) {
+    const list = value.value as Value[];
+    if (list.length === 0) return marked("[]");
+    return { type: "ArrayValue", value: list.map((one) => withMarks(one, mark, texts)) };
+  }
+  if (value.value instanceof Map) {
+    const entries = [...(value.value as Map<string, Value>)];
+    if (entries.length === 0) return marked("{}");
+    return { type: value.type, value: new Map(entries.map(([name, one]) => [name, withMarks(one, mark, texts)])) };
+  }
   return value;
 }
 
@@ -136,6 +141,7 @@ const textMethods: Readonly<Record<string, (text: string, args: readonly Value[]
   count: (text, [part]) => text.split(String(part?.value)).length - 1,
   join: (text, [list]) => ((list?.value ?? []) as Value[]).map((one) => printed(one)).join(text),
   isdigit: (text) => /^\p{Nd}+$/u.test(text),
+  capitalize: (text) => text.slice(0, 1).toUpperCase() + text.slice(1).toLowerCase(),
   removeprefix: (text, [part]) =>
     text.startsWith(String(part?.value)) ? text.slice(String(part?.value).length) : text,
   removesuffix: (text, [part]) =>
@@ -144,6 +150,23 @@ const textMethods: Readonly<Record<string, (text: string, args: readonly Value[]
 
 /** Filters of lists that texts have too: of their characters. */
 const characterFilters = new Set(["length", "count", "list", "first", "last", "reverse"]);
+
+/** Thrown by `{% break %}` and `{% continue %}`, with the text of the iteration until then. */
+class EndIteration extends Error {
+  text = "";
+  constructor(readonly kind: string) {
+    super(`{% ${kind.toLowerCase()} %} is outside of a loop`);
+  }
+}
+
+/** What happened in the iterations of a running loop. */
+interface LoopState {
+  started: boolean;
+  /** One reached its end. */
+  completed: boolean;
+  /** One ran into `{% break %}`. */
+  ended: boolean;
+}
 
 class PythonRules extends Base {
   readonly #make = (type: string, value: unknown, environment: Environment): Value =>
@@ -156,6 +179,13 @@ class PythonRules extends Base {
         return this.#make("StringLiteral", printed(this.evaluate(node["of"] as Node, environment)), environment);
       case "Evaluated":
         return node["of"] as Value;
+      case "Break":
+      case "Continue":
+        throw new EndIteration(node.type);
+      case "For":
+        return this.#loop(node, environment);
+      case "Iteration":
+        return this.#iteration(node, environment);
       case "BinaryExpression":
         return this.#binary(node, environment);
       case "FilterExpression":
@@ -184,6 +214,44 @@ class PythonRules extends Base {
     return super.evaluate(statement, environment);
   }
 
+  override evaluateBlock(list: Node[], environment: Environment): Value {
+    let text = "";
+    for (const statement of list)
+      try {
+        const { type, value } = this.evaluate(statement, environment);
+        if (type !== "NullValue" && type !== "UndefinedValue") text += String(value);
+      } catch (error) {
+        if (error instanceof EndIteration) error.text = text + error.text;
+        throw error;
+      }
+    return this.#make("StringLiteral", text, environment);
+  }
+
+  #loop(node: Node, environment: Environment): Value {
+    const state: LoopState = { started: false, completed: false, ended: false };
+    const { value } = super.evaluate({ ...node, body: [{ type: "Iteration", of: node["body"], state }] }, environment);
+    // As in Python, else applies also where no iteration reached its end.
+    const isEmpty = state.started && !state.completed;
+    const more = isEmpty ? this.evaluateBlock(node["defaultBlock"] as Node[], environment).value : "";
+    return this.#make("StringLiteral", `${String(value)}${String(more)}`, environment);
+  }
+
+  /** The body of a loop. It has variables of its own, and what it printed before `{% break %}` or `{% continue %}` stays. */
+  #iteration({ of, state }: Node, environment: Environment): Value {
+    const loop = state as LoopState;
+    loop.started = true;
+    if (loop.ended) return this.#make("StringLiteral", "", environment);
+    try {
+      const text = this.evaluateBlock(of as Node[], new Environment(environment));
+      loop.completed = true;
+      return text;
+    } catch (error) {
+      if (!(error instanceof EndIteration)) throw error;
+      loop.ended = error.kind === "Break";
+      return this.#make("StringLiteral", error.text, environment);
+    }
+  }
+
   /** A filter: JSON with the numbers of Python, and lengths and characters of texts by code points. */
   #filter(node: Node, environment: Environment): Value {
     const filter = node["filter"] as Node;
@@ -191,13 +259,15 @@ class PythonRules extends Base {
     const given = this.evaluate(node["operand"] as Node, environment);
     const apply = (of: Value): Value => super.evaluate({ ...node, operand: { type: "Evaluated", of } }, environment);
     if (name === "tojson") {
-      const floats: string[] = [];
+      const texts: string[] = [];
       // A private-use character and a noncharacter, which no text has beside each other.
       const mark = "\ue000\ufdd0";
-      const text = apply(withMarks(given, mark, floats)).value as string;
-      const json = text.replace(new RegExp(`"${mark}(\\d+)${mark}"`, "g"), (_, at: string) => floats[Number(at)]);
+      const text = apply(withMarks(given, mark, texts)).value as string;
+      const json = text.replace(new RegExp(`"${mark}(\\d+)${mark}"`, "g"), (_, at: string) => texts[Number(at)]);
       return this.#make("StringLiteral", json, environment);
     }
+    if (name === "capitalize" && given.type === "StringValue")
+      return this.#make("StringLiteral", textMethods["capitalize"](given.value as string, []), environment);
     if (given.type !== "StringValue" || filter.type !== "Identifier" || !characterFilters.has(name))
       return apply(given);
     const letters = Array.from(given.value as string);

@@ -3,9 +3,10 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { loadTokenizer } from "../index.js";
+import { loadTokenizer, tokenizerOf } from "../index.js";
 import { scratch, writeTokenizer } from "../transformers.testkit.js";
 import { renderTemplate } from "./chat-template.js";
+import { makeNormalizer } from "./normalizers.js";
 import { makePreTokenizer } from "./pre-tokenizers.js";
 
 const folder = scratch();
@@ -86,6 +87,60 @@ test("texts are cut as by the published tokenizers, whatever the script and the 
   );
 });
 
+test("texts are normalized as by the published tokenizers", () => {
+  const bert = { type: "BertNormalizer", clean_text: true, handle_chinese_chars: true, strip_accents: null };
+  const both = { type: "Strip", strip_left: true, strip_right: true };
+  // Values of `normalize_str` of the Python package tokenizers.
+  const changed: [object, string, string][] = [
+    [{ type: "Lowercase" }, "\u039f\u03a3 \u03a3\u0391\u03a3", "\u03bf\u03c3 \u03c3\u03b1\u03c3"],
+    [{ ...bert, lowercase: true }, "\u039f\u03a3 \u00c9\u{20000}b\u0085", "\u03bf\u03c3 e \u{20000} b"],
+    [{ ...bert, lowercase: false }, "\u00c9\u200b\u3000\u4e00", "\u00c9  \u4e00 "],
+    [both, "\u0085 x\ufeff ", "x\ufeff"],
+    [{ ...both, strip_left: false }, "  x ", "  x"],
+    [{ type: "Prepend", prepend: "\u2581" }, "", ""],
+    [{ type: "Replace", pattern: { String: "a" }, content: "$&$1" }, "ab", "$&$1b"],
+    [{ type: "Nmt" }, "a\u0001\u000bb\u2028\ufeffc\u3000", "ab  c\u3000"],
+    [{ type: "ByteLevel" }, "\u00e9 a", "\u00c3\u00a9\u0120a"],
+    [{ type: "Sequence", normalizers: [{ type: "NFD" }, { type: "StripAccents" }] }, "\u00e9", "e"],
+  ];
+  for (const [part, text, wanted] of changed) assert.equal(makeNormalizer(part)(text), wanted, JSON.stringify(part));
+  assert.throws(() => makeNormalizer({ type: "Rot13" }), /the normalizer Rot13 is not supported/);
+});
+
+test("ids become text as in the published tokenizers: spaces, bytes that are not UTF-8, ids without a token", () => {
+  const token = { single_word: false, lstrip: false, rstrip: false };
+  const file = (decoder: object, vocab: string[]) => ({
+    version: "1.0",
+    added_tokens: [{ ...token, id: vocab.length, content: "\u039f\u03a3", normalized: true, special: false }],
+    normalizer: { type: "Lowercase" },
+    pre_tokenizer: null,
+    post_processor: null,
+    decoder,
+    model: {
+      ...{ type: "BPE", unk_token: "<unk>", byte_fallback: true, merges: [] },
+      vocab: Object.fromEntries(vocab.map((piece, id) => [piece, id])),
+    },
+  });
+  const bytes = tokenizerOf(
+    file({ type: "Sequence", decoders: [{ type: "ByteFallback" }, { type: "Fuse" }] }, [
+      ...["<unk>", "a", "<0xE4>", "<0xBD>", "<0xA0>", "<0xEF>", "<0xBB>", "<0xBF>"],
+    ]),
+    "bytes",
+  );
+  assert.equal(bytes.decode([1, 2, 3, 4, 1]), "a\u4f60a");
+  assert.equal(bytes.decode([2, 3, 1]), "\ufffd\ufffda");
+  assert.equal(bytes.decode([5, 6, 7, 1]), "\ufeffa");
+  assert.equal(bytes.decode([1, 99, 1], { skipSpecialTokens: false }), "aa");
+  // A token that is normalized is found in a normalized text.
+  assert.deepEqual(bytes.encode("a\u03bf\u03c3A").ids, [1, 8, 1]);
+  const vocab = ["<unk>", "\u2581", "a"];
+  const spaces = (scheme: string): string =>
+    tokenizerOf(file({ type: "Metaspace", replacement: "\u2581", prepend_scheme: scheme }, vocab), "x").decode([
+      1, 2, 1, 2,
+    ]);
+  assert.deepEqual([spaces("always"), spaces("first"), spaces("never")], ["a a", "a a", " a a"]);
+});
+
 test("unknown words, empty second texts and types without a post-processor are as in the published tokenizers", async () => {
   const dir = join(folder, "words");
   mkdirSync(dir);
@@ -112,6 +167,34 @@ test("unknown words, empty second texts and types without a post-processor are a
   assert.deepEqual(framed.encode("hello", { pair: "world" }), { ids: [1, 3, 2, 4, 2], types: [0, 0, 0, 1, 1] });
 });
 
+test("ids of a tokenizer may have gaps, and damaged tokens are refused by name", () => {
+  const token = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
+  const file = (added: object[], vocab: Record<string, unknown> = { a: 0, b: 7 }) => ({
+    version: "1.0",
+    added_tokens: added,
+    normalizer: null,
+    pre_tokenizer: null,
+    post_processor: null,
+    decoder: null,
+    model: { type: "BPE", vocab, merges: [] },
+  });
+  const gaps = tokenizerOf(file([{ ...token, id: 12, content: "<end>" }]), "gaps");
+  assert.deepEqual([gaps.encode("ab<end>").ids, gaps.vocabulary, gaps.decode([0, 3, 7])], [[0, 7, 12], 13, "a b"]);
+  const refused: [object[], Record<string, unknown>?][] = [
+    [[{ ...token, id: 12 }]],
+    [[{ ...token, id: 12, content: "" }]],
+    [[{ ...token, id: -1, content: "x" }]],
+    [[{ ...token, id: 1e9, content: "x" }]],
+    [[{ ...token, id: "7", content: "x" }]],
+    [[7 as never]],
+    [[], { a: 0, b: 1e12 }],
+    [[], { a: 0, b: null }],
+  ];
+  for (const [added, vocab] of refused)
+    assert.throws(() => tokenizerOf(file(added, vocab), "bad"), /^ModelError: bad: .*(content|whole number below)/);
+  assert.throws(() => tokenizerOf({ ...file([]), added_tokens: {} }, "bad"), /added_tokens is not a list/);
+});
+
 test("templates count characters, write JSON and take remainders as in Python", () => {
   // Values of the templates of transformers.
   const shown: [string, string][] = [
@@ -126,6 +209,25 @@ test("templates count characters, write JSON and take remainders as in Python", 
   ];
   for (const [template, wanted] of shown) assert.equal(renderTemplate(template, {}), wanted, template);
   assert.throws(() => renderTemplate("{{ [1, 1e3] }}", {}), /the number 1e3 has an exponent/);
+});
+
+test("loops of templates end, hide variables and write empty JSON as in Python", () => {
+  const list = ["a", "b", "c"];
+  // Values of the templates of transformers.
+  const shown: [string, string][] = [
+    ["{% for x in list %}{% if x == 'b' %}{{ x }}!{% continue %}{% endif %}{{ x }};{% endfor %}", "a;b!c;"],
+    ["{% for x in list %}<{{ x }}{% if x == 'b' %}|{% break %}{% endif %}>{% endfor %}", "<a><b|"],
+    [
+      "{% for a in [1, 2] %}{% for b in list %}{{ b }}{% if b == 'b' %}{% break %}{% endif %}{% endfor %}{{ a }}{% endfor %}",
+      "ab1ab2",
+    ],
+    ["{% for x in list %}{% continue %}{% else %}E{% endfor %}{% for x in [] %}{% else %}F{% endfor %}", "EF"],
+    ["{% for x in list %}{% if loop.first %}{% set y = 1 %}{% endif %}{{ y }},{% endfor %}{{ y }}", "1,,,"],
+    ["{% set ns = namespace(n=0) %}{% for x in list %}{% set ns.n = ns.n + loop.index %}{% endfor %}{{ ns.n }}", "6"],
+    ["{{ {'a': [], 'b': {}, 'c': 1.0} | tojson(indent=2) }}", '{\n  "a": [],\n  "b": {},\n  "c": 1.0\n}'],
+    ["{{ 'hELLO' | capitalize }}{{ 'wORLD'.capitalize() }}", "HelloWorld"],
+  ];
+  for (const [template, wanted] of shown) assert.equal(renderTemplate(template, { list }), wanted, template);
 });
 
 test("templates print, compare and add as in Python", () => {

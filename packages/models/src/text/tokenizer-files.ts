@@ -81,6 +81,24 @@ export async function readTokenizerFiles(folder: string): Promise<TokenizerFiles
   return joinTokenizerFiles(`${folder}/tokenizer.json`, file, { ...map, ...own }, more);
 }
 
+const mostIds = 2 ** 24;
+
+/** The added tokens of tokenizer.json; throws unless each has a text and an id. */
+function addedTokens(label: string, given: unknown): JsonObject[] {
+  if (given === undefined || given === null) return [];
+  if (!Array.isArray(given)) throw new ModelError(`${label}: added_tokens is not a list`);
+  return given.map((token: unknown, i) => {
+    const { id, content } = isJsonObject(token) ? token : {};
+    if (typeof content !== "string" || content === "")
+      throw new ModelError(`${label}: added_tokens[${i}] has no content; it must be a text that is not empty`);
+    if (!Number.isInteger(id) || (id as number) < 0 || (id as number) >= mostIds)
+      throw new ModelError(
+        `${label}: added_tokens[${i}] has the id ${JSON.stringify(id)}; it must be a whole number below ${mostIds}`,
+      );
+    return token as JsonObject;
+  });
+}
+
 /** Joins the content of tokenizer files: the tokenizer, its settings, and added tokens by their ids. */
 export function joinTokenizerFiles(
   label: string,
@@ -92,7 +110,15 @@ export function joinTokenizerFiles(
     throw new ModelError(`${label}: split_special_tokens is true in its settings, which is not supported`);
   const { model } = file;
   const vocabulary = isJsonObject(model) && isJsonObject(model["vocab"]) ? model["vocab"] : {};
-  const added = Array.isArray(file["added_tokens"]) ? file["added_tokens"].filter(isJsonObject) : [];
+  const wrong = Object.entries(vocabulary).find(
+    ([, id]) => !Number.isInteger(id) || (id as number) < 0 || (id as number) >= mostIds,
+  );
+  if (wrong !== undefined)
+    throw new ModelError(
+      `${label}: the token ${JSON.stringify(wrong[0]).slice(0, 80)} has the id ${JSON.stringify(wrong[1])?.slice(0, 80)}; ` +
+        `it must be a whole number below ${mostIds}`,
+    );
+  const added = addedTokens(label, file["added_tokens"]);
   const known = new Set([...Object.keys(vocabulary), ...added.map((token) => String(token["content"]))]);
   let free = 0;
   for (const id of [...Object.values(vocabulary), ...added.map((token) => token["id"])])

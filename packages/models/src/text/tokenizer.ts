@@ -3,6 +3,8 @@ import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
 import { checkOptions } from "@weft/core/internal/graph";
 import { fileOf, isJsonObject, type JsonObject, ModelError } from "../config/index.js";
+import { correctDecoder } from "./decoders.js";
+import { makeNormalizer } from "./normalizers.js";
 import { makePreTokenizer } from "./pre-tokenizers.js";
 import { joinTokenizerFiles, readTokenizerFiles, type TokenizerFiles, tokenText } from "./tokenizer-files.js";
 
@@ -152,6 +154,24 @@ function callByPieces(model: LibraryModel): void {
   model._call = (pieces) => pieces.flatMap((piece) => call([piece]));
 }
 
+/** Parts of a tokenizer that the declarations of the library leave out. */
+interface LibraryTokenizer {
+  normalizer: ((text: string) => string) | null;
+  splitter_normalized: object;
+  readonly added_tokens_map: Map<string, unknown>;
+  readonly added_tokens: readonly { readonly content: string; readonly normalized: boolean }[];
+  readonly decoder: Parameters<typeof correctDecoder>[0];
+}
+
+/** Gives a tokenizer of the library, made without a normalizer, one; added tokens that are normalized are found in normalized texts. */
+function setNormalizer(own: LibraryTokenizer, normalize: (text: string) => string): void {
+  own.normalizer = normalize;
+  const normalized = own.added_tokens.filter((token) => token.normalized);
+  const Splitter = own.splitter_normalized.constructor as new (texts: string[]) => object;
+  own.splitter_normalized = new Splitter(normalized.map(({ content }) => normalize(content)));
+  for (const token of normalized) own.added_tokens_map.set(normalize(token.content), token);
+}
+
 /**
  * Loads the tokenizer of a model folder (`tokenizer.json`, `tokenizer_config.json`).
  *
@@ -175,7 +195,6 @@ export function tokenizerOf(file: unknown, label: string): TextTokenizer {
   return makeTokenizer(joinTokenizerFiles(label, file, {}, {}), label, label, null);
 }
 
-/** The largest id of the pieces of a `tokenizer.json`; -1 if it has none. */
 /** Kinds of tokenizers that belong to no architecture; a model gets no types from them, unless the settings say so. */
 const plainClasses: readonly unknown[] = ["PreTrainedTokenizerFast", "TokenizersBackend"];
 
@@ -183,6 +202,7 @@ function usesTypes({ model_input_names: names, tokenizer_class: kind }: JsonObje
   return Array.isArray(names) ? names.includes("token_type_ids") : !plainClasses.includes(kind);
 }
 
+/** The largest id of the pieces of a `tokenizer.json`; -1 if it has none. */
 function largestId(file: JsonObject): number {
   const pieces = isJsonObject(file["model"]) ? file["model"]["vocab"] : null;
   if (Array.isArray(pieces)) return pieces.length - 1;
@@ -209,7 +229,13 @@ function makeTokenizer(
   let own: Tokenizer;
   let known: Map<string, number>;
   try {
-    own = new Tokenizer({ ...file, pre_tokenizer: null }, settings);
+    // A normalizer that changes nothing: tokens that are to be normalized stay separate from the others.
+    const none = { type: "Sequence", normalizers: [] };
+    const normalizer = file["normalizer"] === null ? null : none;
+    own = new Tokenizer({ ...file, normalizer, pre_tokenizer: null }, settings);
+    const inner = own as unknown as LibraryTokenizer;
+    if (normalizer !== null) setNormalizer(inner, makeNormalizer(file["normalizer"]));
+    correctDecoder(inner.decoder);
     if (file["pre_tokenizer"] !== null) {
       const cut = makePreTokenizer(file["pre_tokenizer"]);
       own.pre_tokenizer = ((text: string, { section_index: at }: { section_index: number }) =>
@@ -218,7 +244,8 @@ function makeTokenizer(
     const parts = own.model as LibraryModel;
     mergeByWords(parts);
     callByPieces(parts);
-    known = own.get_vocab(true);
+    // Ids without a token are undefined in the library's list.
+    known = new Map([...own.get_vocab(true)].filter(([text]) => text !== undefined));
   } catch (error) {
     throw new ModelError(`${label}: is not a tokenizer: ${(error as Error).message.slice(0, 300)}`);
   }
@@ -300,10 +327,12 @@ function makeTokenizer(
       const kept = (list: number[]): number[] => list.filter((_, i) => keeps[i]);
       return { ids: kept(ids), types: kept(types) };
     },
-    decode: (ids, { skipSpecialTokens = true } = {}) =>
-      ids.length === 0
-        ? ""
-        : own.decode([...ids], { skip_special_tokens: skipSpecialTokens, clean_up_tokenization_spaces: cleansUp }),
+    decode(ids, { skipSpecialTokens = true } = {}) {
+      // Models may have more ids than their tokenizers; the library would take these for the unknown token.
+      const named = ids.filter((id) => own.id_to_token(id) !== undefined);
+      const how = { skip_special_tokens: skipSpecialTokens, clean_up_tokenization_spaces: cleansUp };
+      return named.length === 0 ? "" : own.decode(named, how);
+    },
     async chat(messages, options = {}) {
       checkOptions("chat", options, ["addGenerationPrompt", "tools", "documents", "variables"]);
       const { addGenerationPrompt = true, tools, documents, variables } = options;
