@@ -80,7 +80,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
     recognizes: (file) => Array.isArray(valueOf(file, "studies")),
     schema: async () => JSON.parse((await import("@weft/formats")).jsonSchemas()["study-yaml"]) as object,
     check: async (path) => {
-      const { readStudies } = await import("@weft/lab/internal");
+      const { readStudies } = await import("@weft/lab/internal/import");
       readStudies([path]);
       return [];
     },
