@@ -19,9 +19,6 @@ enum { TYPED(lanes) = 64 / sizeof(T) };
 #if BYTES == 4
 typedef uint32_t TYPED(bits) __attribute__((vector_size(64), may_alias));
 typedef uint16_t TYPED(halves) __attribute__((vector_size(32), aligned(2), may_alias));
-ALWAYS TYPED(vec) TYPED(widened)(const uint16_t* from) {
-  return (TYPED(vec))(__builtin_convertvector(*(const TYPED(halves)*)from, TYPED(bits)) << 16);
-}
 #endif
 /* Elements [first, first + count) of a tensor: vectors, of which the last one begins earlier where it would not be whole. */
 ALWAYS void TYPED(widen)(const wc_shape* s, const void* from, long first, long count, T* to) {
@@ -30,11 +27,14 @@ ALWAYS void TYPED(widen)(const wc_shape* s, const void* from, long first, long c
     const uint16_t* at = (const uint16_t*)from + first;
     for (long i = 0; count >= LANES && i < count; i += LANES) {
       const long q = i + LANES <= count ? i : count - LANES;
-      *(TYPED(vec)*)(to + q) = TYPED(widened)(at + q);
+      *(TYPED(vec)*)(to + q) =
+          (TYPED(vec))(__builtin_convertvector(*(const TYPED(halves)*)(at + q), TYPED(bits)) << 16);
     }
     for (long i = 0; i < count && count < LANES; i++) to[i] = w_from_bfloat(at[i]);
     return;
   }
+#else
+  (void)s;
 #endif
   const T* at = (const T*)from + first;
   for (long i = 0; count >= LANES && i < count; i += LANES) {

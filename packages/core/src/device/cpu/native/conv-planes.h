@@ -110,8 +110,8 @@ static void TYPED(padded_plane)(const wc_shape* s, const TYPED(padded) * pad, co
 }
 /* Adds the products of a plane of gradients "y" with windows of the copy to taps [k, k + count) of a row of the kernel. Rows of y are
    "pitch" apart; "mask" has the lanes of their last vector that are not in the one before. */
-ALWAYS void TYPED(plane_taps)(const wc_shape* s, const TYPED(padded) * pad, const T* copy, const T* y, long pitch,
-                              TYPED(lane_bits) mask, T* taps, long k, int count) {
+ALWAYS void TYPED(plane_taps)(const TYPED(padded) * pad, const T* copy, const T* y, long pitch, TYPED(lane_bits) mask,
+                              T* taps, long k, int count) {
   TYPED(vec) sums[8] = {0};
   long at[8];
   UNROLL for (int q = 0; q < count; q++) at[q] = pad->places[k + q];
@@ -143,10 +143,10 @@ static void TYPED(all_taps)(const wc_shape* s, const TYPED(padded) * pad, const 
       for (long k = 0, count; k < s->k[2]; k += count) {
         const long rest = s->k[2] - k;
         count = rest >= 7 ? 7 : rest >= 5 ? 5 : rest >= 3 ? 3 : 1;
-        if (count == 7) TYPED(plane_taps)(s, pad, from, y, pitch, mask, to, k, 7);
-        else if (count == 5) TYPED(plane_taps)(s, pad, from, y, pitch, mask, to, k, 5);
-        else if (count == 3) TYPED(plane_taps)(s, pad, from, y, pitch, mask, to, k, 3);
-        else TYPED(plane_taps)(s, pad, from, y, pitch, mask, to, k, 1);
+        if (count == 7) TYPED(plane_taps)(pad, from, y, pitch, mask, to, k, 7);
+        else if (count == 5) TYPED(plane_taps)(pad, from, y, pitch, mask, to, k, 5);
+        else if (count == 3) TYPED(plane_taps)(pad, from, y, pitch, mask, to, k, 3);
+        else TYPED(plane_taps)(pad, from, y, pitch, mask, to, k, 1);
       }
     }
 }
