@@ -103,14 +103,14 @@ export async function classifyTexts(
   texts: readonly TextInput[],
   options: ClassifyOptions = {},
 ): Promise<TextPrediction[]> {
-  const isMany = model.problem === "multi_label_classification";
-  const activation = (logits: Tensor): Tensor => (isMany ? sigmoid(logits) : softmax(logits, -1));
+  const isMany = (): boolean => model.problem === "multi_label_classification";
+  const activation = (logits: Tensor): Tensor => (isMany() ? sigmoid(logits) : softmax(logits, -1));
   const results: TextPrediction[] = [];
   for await (const values of scoresOf("classifyTexts", model, tokenizer, texts, options, activation))
     results.push({
       label: model.labels[values.indexOf(Math.max(...values))],
       probabilities: byName(model.labels, values),
-      ...(isMany && { labels: model.labels.filter((_, i) => values[i] > 0.5) }),
+      ...(isMany() && { labels: model.labels.filter((_, i) => values[i] > 0.5) }),
     });
   return results;
 }

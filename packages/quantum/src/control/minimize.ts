@@ -397,10 +397,10 @@ export interface Minimum extends MinimizeProgress {
  *
  * @example
  * ```ts
- * import { tensor } from "@weft/core";
- * import { minimize, type NamedParameters } from "@weft/quantum";
+ * import { type Tensor, tensor } from "@weft/core";
+ * import { minimize } from "@weft/quantum";
  *
- * const rosenbrock = ({ x }: NamedParameters) => {
+ * const rosenbrock = ({ x }: Record<string, Tensor>) => {
  *   const [a, b] = [x.index(0), x.index(1)];
  *   return a.neg().add(1).square().add(b.sub(a.square()).square().mul(100));
  * };
