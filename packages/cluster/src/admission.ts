@@ -2,8 +2,9 @@
 // proved anything yet. Nothing that such a peer sends is read, apart from the headers of its request.
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { Socket } from "node:net";
-import * as grpc from "@grpc/grpc-js";
+import type * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
+import { grpcLibrary } from "./grpc.js";
 import { type Handshake, proof, type Role, randomKey, sameSecret, sources, tokenKind } from "./identity.js";
 import { protocolVersion } from "./protocol.js";
 import { checkTokens, isLoopback, type Security } from "./security.js";
@@ -169,5 +170,5 @@ const header = (metadata: grpc.Metadata, name: string): string => String(metadat
 
 function refuse(call: grpc.ServerDuplexStream<Buffer, Buffer>, details: string): void {
   call.on("error", () => {});
-  call.emit("error", { code: grpc.status.UNAUTHENTICATED, details });
+  call.emit("error", { code: grpcLibrary().status.UNAUTHENTICATED, details });
 }

@@ -6,9 +6,10 @@ import { readFileSync, readlinkSync, statSync } from "node:fs";
 import { createServer, isIP, type Socket } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
-import * as grpc from "@grpc/grpc-js";
+import type * as grpc from "@grpc/grpc-js";
 import { WeftError } from "@weft/core/internal/graph";
 import { z } from "zod";
+import { grpcLibrary } from "./grpc.js";
 import {
   type Handshake,
   listenerOwners,
@@ -47,7 +48,7 @@ const limits = { "grpc.max_receive_message_length": maxMessageBytes, "grpc.max_s
 const maxStreams = 8;
 
 export function makeServer(): grpc.Server {
-  return new grpc.Server({
+  return new (grpcLibrary().Server)({
     ...limits,
     // A peer may compute for a minute without servicing its sockets.
     "grpc.keepalive_time_ms": 60_000,
@@ -64,7 +65,7 @@ const target = (host: string, port: number): string => `${host.includes(":") ? `
 
 /** Binds the server and returns its port. Refuses to listen for other hosts without TLS and tokens. */
 export function bindServer(server: grpc.Server, host: string, port: number, security: Security): Promise<number> {
-  let credentials = grpc.ServerCredentials.createInsecure();
+  let credentials = grpcLibrary().ServerCredentials.createInsecure();
   if (!isLoopback(host)) {
     const why = `listening on ${host} lets other machines in`;
     const { cert, key, ca } = certificates(security, why);
@@ -72,7 +73,7 @@ export function bindServer(server: grpc.Server, host: string, port: number, secu
       throw new WeftError(
         `${why}: give tokens for clients and for workers (${sources("client")}; ${sources("worker")})`,
       );
-    credentials = grpc.ServerCredentials.createSsl(ca, [{ cert_chain: cert, private_key: key }], true);
+    credentials = grpcLibrary().ServerCredentials.createSsl(ca, [{ cert_chain: cert, private_key: key }], true);
   }
   return new Promise((resolve, reject) => {
     server.bindAsync(target(host, port), credentials, (error, bound) => {
@@ -111,7 +112,7 @@ export function parseAddress(address: string): { host: string; port: number } {
 
 /** Whether an error of `openStream` means that somebody listens there and does not answer. */
 export const isSilence = (error: unknown): boolean =>
-  (error as Partial<grpc.ServiceError>).code === grpc.status.DEADLINE_EXCEEDED;
+  (error as Partial<grpc.ServiceError>).code === grpcLibrary().status.DEADLINE_EXCEEDED;
 
 /** Why `openStream` reached no dispatcher, and what to do. */
 export function unreachable(host: string, port: number, error: Error): string {
@@ -184,14 +185,14 @@ export async function openStream(
   const token = tokenKind(role) === "token" ? security.token : security.workerToken;
   if (token === undefined && !security.insecure)
     throw new WeftError(`${host} is another machine: a token is needed (${sources(role)})`);
-  let credentials = grpc.credentials.createInsecure();
+  let credentials = grpcLibrary().credentials.createInsecure();
   if (!isLoopback(host)) {
     const { cert, key, ca } = certificates(security, `${host} is another machine`);
-    credentials = grpc.credentials.createSsl(ca, key, cert, {
+    credentials = grpcLibrary().credentials.createSsl(ca, key, cert, {
       checkServerIdentity: (_, presented) => checkServerIdentity(host, presented as PeerCertificate),
     });
   }
-  const client = new grpc.Client(target(host, port), credentials, {
+  const client = new (grpcLibrary().Client)(target(host, port), credentials, {
     ...limits,
     "grpc.keepalive_time_ms": patient ? 60_000 : 3_000,
     "grpc.keepalive_timeout_ms": patient ? 120_000 : 4_000,
@@ -239,7 +240,7 @@ async function prove(
   seconds: number,
 ): Promise<grpc.Metadata> {
   const peerNonce = randomKey();
-  const asked = new grpc.Metadata();
+  const asked = new (grpcLibrary().Metadata)();
   asked.set("weft-version", String(protocolVersion));
   asked.set("weft-role", role);
   asked.set("weft-nonce", peerNonce);
@@ -256,7 +257,7 @@ async function prove(
       call.end();
     });
     call.on("error", (error: grpc.ServiceError) =>
-      reject(error.code === grpc.status.UNAUTHENTICATED ? new WeftError(error.details) : error),
+      reject(error.code === grpcLibrary().status.UNAUTHENTICATED ? new WeftError(error.details) : error),
     );
     call.on("end", () => reject(new WeftError("this is not a dispatcher of weft")));
   });
@@ -267,7 +268,7 @@ async function prove(
     throw new WeftError(`the token is wrong; give the dispatcher's (${sources(role)})`);
   if (token === undefined && answer.proof !== null)
     throw new WeftError(`a token is needed; give the dispatcher's (${sources(role)})`);
-  const headers = new grpc.Metadata();
+  const headers = new (grpcLibrary().Metadata)();
   headers.set("weft-challenge", facts.serverNonce);
   if (token !== undefined) headers.set("weft-proof", proof(token, "peer", facts));
   return headers;

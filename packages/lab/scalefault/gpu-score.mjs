@@ -5,7 +5,8 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { mean } from "../../formats/dist/stats/index.js";
-import { analyzeStudy, attachTraces, causesOf, studyFromScaleDirectory, symptoms } from "../dist/internal.js";
+import { analyzeStudy, attachTraces, causesOf, symptoms } from "../dist/diagnosis/index.js";
+import { studyFromScaleDirectory } from "../dist/import/index.js";
 import { gpuFaults } from "./cases.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");

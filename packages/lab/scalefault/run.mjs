@@ -11,7 +11,9 @@ import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFil
 import { cpus, homedir, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { analyzeStudy, causesOf, runStudy, studyFromScaleDirectory, symptoms } from "../dist/internal.js";
+import { analyzeStudy, causesOf, symptoms } from "../dist/diagnosis/index.js";
+import { studyFromScaleDirectory } from "../dist/import/index.js";
+import { runStudy } from "../dist/runner/index.js";
 import { jobs, moreJobs } from "./cases.mjs";
 import { score, tensorboardSays } from "./score.mjs";
 

@@ -1,7 +1,7 @@
 // Scores of ScaleFault: top-1 cause, false alarms, promised gains inside their intervals; what the rules of others say of the same
 // measurements; the calibration of the intervals, cross-validated over the faults.
 
-import { calibrateEffects, effectInterval } from "../dist/internal.js";
+import { calibrateEffects, effectInterval } from "../dist/predict/index.js";
 
 const share = (list, test) => (list.length === 0 ? null : list.filter(test).length / list.length);
 

@@ -11,7 +11,7 @@ import { adamW } from "../../core/dist/optim/index.js";
 import { mean, median, quantile } from "../../formats/dist/stats/index.js";
 import { defineModel } from "../../models/dist/index.js";
 import { planRun } from "../../train/dist/trainer/plan-run.js";
-import { readConfigurations } from "../dist/internal.js";
+import { readConfigurations } from "../dist/import/index.js";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
 const [directory] = process.argv.slice(2);

@@ -5,7 +5,8 @@ import { writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { mean, median, quantile } from "../../formats/dist/stats/index.js";
-import { chooseConfigurations, fitParallelLaw, readConfigurations } from "../dist/internal.js";
+import { readConfigurations } from "../dist/import/index.js";
+import { chooseConfigurations, fitParallelLaw } from "../dist/predict/index.js";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
 const [directory] = process.argv.slice(2);

@@ -4,7 +4,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { auditSubmissions, framed, gray, palette, readSubmissions, renderPng, renderSvg } from "../dist/internal.js";
+import { auditSubmissions, readSubmissions } from "../dist/atlas/index.js";
+import { framed, gray, palette, renderPng, renderSvg } from "../dist/report/index.js";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../../..");
 const file = join(root, "bench/results/atlas.json");

@@ -8,7 +8,7 @@ import { optionsParameters } from "@weft/testing/declarations";
 /** Functions whose options programs of this repository make, not users, and those that check a configuration instead. */
 const others = [
   ...["bytesOfLine", "launchElastic", "launchOnRay", "launchRanks", "openLoader", "ownSplit", "planEpoch"],
-  ...["syntheticTable", "watch", "resolveConfig", "readConfig", "loadConfig", "loadAnyConfig"],
+  ...["syntheticTable", "watch", "resolveConfig", "readConfig", "loadConfig"],
 ];
 
 for (const name of ["@weft/cluster", "@weft/models", "@weft/train"])

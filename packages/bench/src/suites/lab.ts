@@ -323,7 +323,7 @@ const suite: Suite = {
     const start = performance.now();
     const facts: Partial<TraceSample> = {};
     if (file !== undefined) {
-      const { analyzeTraces } = await import("@weft/lab/internal");
+      const { analyzeTraces } = await import("@weft/lab/internal/trace");
       const [rank] = (await analyzeTraces([file])).ranks;
       const kernels = rank.kernels.reduce((n, { count }) => n + count, 0);
       Object.assign(facts, { bytes: rank.bytes, events: rank.events, idleUs: rank.idleUs, kernels });
@@ -331,7 +331,7 @@ const suite: Suite = {
     }
     const dumps = context.text("dumps");
     if (dumps !== undefined) {
-      const { judgeHang, readHang } = await import("@weft/lab/internal");
+      const { judgeHang, readHang } = await import("@weft/lab/internal/hang");
       const { kind, culprits } = judgeHang(await readHang([dumps]));
       Object.assign(facts, { kind, culprits });
     }

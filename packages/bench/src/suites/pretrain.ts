@@ -52,7 +52,8 @@ const suite: Suite = {
     work: { help: "folder of the runs; a temporary one by default" },
   },
   async run(context) {
-    const { exportRun, loadAnyConfig, train } = await import("@weft/train");
+    const { exportRun, train } = await import("@weft/train");
+    const { loadAnyConfig } = await import("@weft/train/internal/config");
     const device = weft.setDevice(context.device);
     const folder = context.text("work") ?? temporaryFolder("pretrain");
     const data = context.quick ? makeTexts(folder, 12, 40) : context.text("data");

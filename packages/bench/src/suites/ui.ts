@@ -16,7 +16,7 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { median } from "@weft/formats/stats";
-import { MachineWitness } from "@weft/lab/internal";
+import { MachineWitness } from "@weft/lab/internal/runner";
 import type { Browser, Page } from "playwright-core";
 import { benchSettings } from "../settings.js";
 import type { Context, Suite } from "./context.js";

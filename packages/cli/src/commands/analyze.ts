@@ -1,14 +1,8 @@
 // weft analyze: validity, scaling, findings and predictions of studies, with tables, charts and an HTML report.
-import {
-  query,
-  type StudyReport,
-  studyTables,
-  type Table,
-  tableColumns,
-  verdictExitCode,
-  writeReport,
-  writeTables,
-} from "@weft/lab/internal";
+
+import type { StudyReport } from "@weft/lab/internal/diagnosis";
+import { verdictExitCode, writeReport } from "@weft/lab/internal/report";
+import { query, studyTables, type Table, tableColumns, writeTables } from "@weft/lab/internal/store";
 import type { Command } from "commander";
 import {
   attempt,

@@ -1,9 +1,9 @@
 // weft audit: published results that contradict themselves or their neighbors, each with the lines of the log.
 import { plainText } from "@weft/formats/text";
-import { type AuditFinding, auditSubmissions, readSubmissions } from "@weft/lab/internal";
+import { type AuditFinding, auditSubmissions, readSubmissions } from "@weft/lab/internal/atlas";
 import type { Command } from "commander";
 import { attempt, printJson, printText, withProgress } from "../terminal/index.js";
-import { labWork } from "./studies.js";
+import { labWork } from "./lab-work.js";
 
 const help = `
 Examples:

@@ -2,7 +2,7 @@
 
 import type { JitRow } from "@weft/bench";
 import { medianOrNull } from "@weft/formats/stats";
-import type { BenchRecord } from "@weft/lab/internal";
+import type { BenchRecord } from "@weft/lab/internal/bench";
 import { table, time } from "../terminal/index.js";
 import type { TorchRow } from "./bench-torch.js";
 

@@ -7,15 +7,8 @@ import { type BenchOptions, coreOrder, parseSize, type RowSpec, rowsOf, runBench
 import * as weft from "@weft/core";
 import { settings } from "@weft/core/internal/settings";
 import { readText } from "@weft/formats/file";
-import {
-  type BenchRecord,
-  benchFiles,
-  benchText,
-  judgeBench,
-  type MachineReport,
-  MachineWitness,
-  parseBenchRecord,
-} from "@weft/lab/internal";
+import { type BenchRecord, benchFiles, benchText, judgeBench, parseBenchRecord } from "@weft/lab/internal/bench";
+import { type MachineReport, MachineWitness } from "@weft/lab/internal/runner";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   attempt,

@@ -1,17 +1,10 @@
 // weft diagnose: findings with evidence, cause, fix and predicted effect, of a study, of a single run, or of traces alone.
-import { attachTraces, traceFindings, verdictExitCode } from "@weft/lab/internal";
+import { attachTraces, traceFindings } from "@weft/lab/internal/diagnosis";
+import { verdictExitCode } from "@weft/lab/internal/report";
 import type { Command } from "commander";
 import { attempt, failed, printJson, printText, warn, withProgress, writeFiles } from "../terminal/index.js";
-import {
-  analyzeAll,
-  findingsText,
-  keepLedger,
-  labWork,
-  ledgerPath,
-  loadStudies,
-  verdictText,
-  warnProblems,
-} from "./studies.js";
+import { labWork } from "./lab-work.js";
+import { analyzeAll, findingsText, keepLedger, ledgerPath, loadStudies, verdictText, warnProblems } from "./studies.js";
 import { readTraces, traceMessages, whatIfText } from "./trace-common.js";
 
 interface Options {

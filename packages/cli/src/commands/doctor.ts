@@ -3,7 +3,7 @@
 import { accessSync } from "node:fs";
 import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
 import type { Tensor } from "@weft/core";
-import type { MachineWitness } from "@weft/lab/internal";
+import type { MachineWitness } from "@weft/lab/internal/runner";
 import type { Command } from "commander";
 import {
   attempt,
@@ -135,7 +135,7 @@ export default function add(program: Command): void {
 async function run(options: Options): Promise<void> {
   // Loaded here, because they load native code.
   const weft = await import("@weft/core");
-  const { MachineWitness } = await import("@weft/lab/internal");
+  const { MachineWitness } = await import("@weft/lab/internal/runner");
   const report = examine(weft, options.measure ? new MachineWitness({ gpus: true }) : null);
   if (options.out !== undefined) writeFiles(options.out, { "doctor.json": `${JSON.stringify(report, null, 2)}\n` });
   if (options.json) printJson(report);

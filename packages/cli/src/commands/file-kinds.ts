@@ -33,9 +33,9 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
       ) &&
       has(file, "training") &&
       has(file, "model"),
-    schema: async () => (await import("@weft/train/internal/commands")).configJsonSchema(),
+    schema: async () => (await import("@weft/train/internal/config")).configJsonSchema(),
     check: async (path) => {
-      const { loadAnyConfig } = await import("@weft/train");
+      const { loadAnyConfig } = await import("@weft/train/internal/config");
       const lines: string[] = [];
       loadAnyConfig(path, { onTranslated: (found) => lines.push(...found) });
       return lines;
@@ -80,7 +80,7 @@ export const fileKinds: Readonly<Record<string, FileKind>> = {
     recognizes: (file) => Array.isArray(valueOf(file, "studies")),
     schema: async () => JSON.parse((await import("@weft/formats")).jsonSchemas()["study-yaml"]) as object,
     check: async (path) => {
-      const { readStudies } = await import("@weft/lab/internal");
+      const { readStudies } = await import("@weft/lab/internal/import");
       readStudies([path]);
       return [];
     },

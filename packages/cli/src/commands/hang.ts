@@ -1,7 +1,8 @@
 // weft hang: which rank holds up a stuck job, in which collective, at which line, and why.
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
-import { hangText, judgeHang, liveHang, probeEnvironment, readHang } from "@weft/lab/internal";
+import { hangText, judgeHang, liveHang, readHang } from "@weft/lab/internal/hang";
+import { probeEnvironment } from "@weft/lab/internal/runner";
 import type { Command } from "commander";
 import {
   attempt,

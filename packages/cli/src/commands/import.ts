@@ -1,8 +1,9 @@
 // weft import: public results (MLPerf Training, vTrain) into a DuckDB file, for SQL.
-import { readSubmissions, submissionTables, type Table, vtrainTables, writeTables } from "@weft/lab/internal";
+import { readSubmissions, submissionTables, vtrainTables } from "@weft/lab/internal/atlas";
+import { type Table, writeTables } from "@weft/lab/internal/store";
 import { Argument, type Command } from "commander";
 import { attempt, printJson, printText, withProgress } from "../terminal/index.js";
-import { labWork } from "./studies.js";
+import { labWork } from "./lab-work.js";
 
 const help = `
 Examples:

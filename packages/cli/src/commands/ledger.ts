@@ -1,6 +1,6 @@
 // weft ledger: recorded predictions, their outcomes, and how often their intervals were right.
 import { shortNumber } from "@weft/formats/text";
-import { type Ledger, ledgerScore, readLedger, scoreLedger } from "@weft/lab/internal";
+import { type Ledger, ledgerScore, readLedger, scoreLedger } from "@weft/lab/internal/ledger";
 import type { Command } from "commander";
 import { attempt, CommandError, printJson, printText, table, warn, writeFiles } from "../terminal/index.js";
 import { analyzeAll, ledgerPath, loadStudies } from "./studies.js";

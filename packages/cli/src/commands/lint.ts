@@ -3,11 +3,12 @@ import { existsSync } from "node:fs";
 import { readText } from "@weft/formats/file";
 import { listSome } from "@weft/formats/text";
 import { parseYaml } from "@weft/formats/yaml";
-import { type LintProblem, lintFiles, readStudies } from "@weft/lab/internal";
+import { readStudies } from "@weft/lab/internal/import";
+import { type LintProblem, lintFiles } from "@weft/lab/internal/lint";
 import { type Command, Option } from "commander";
 import { attempt, failed, printJson, printText, writeFiles } from "../terminal/index.js";
 import { fileKindOf, fileKinds } from "./file-kinds.js";
-import { labWork } from "./studies.js";
+import { labWork } from "./lab-work.js";
 
 interface Options {
   runs?: string[];

@@ -1,14 +1,10 @@
 // weft predict FILE.csv: iteration times of configurations of tensor, data and pipeline parallelism, from those that were measured.
 import { existsSync } from "node:fs";
 import { plainText, shortNumber } from "@weft/formats/text";
-import {
-  type ConfigurationRow,
-  fitParallelLaw,
-  type MeasuredConfiguration,
-  readConfigurations,
-} from "@weft/lab/internal";
+import { type ConfigurationRow, readConfigurations } from "@weft/lab/internal/import";
+import { fitParallelLaw, type MeasuredConfiguration } from "@weft/lab/internal/predict";
 import { CommandError, csv, printJson, printText, table, writeFiles } from "../terminal/index.js";
-import { labWork } from "./studies.js";
+import { labWork } from "./lab-work.js";
 
 /** Fewer measured rows cannot determine the law's constants at all. */
 const leastMeasured = 8;

@@ -1,20 +1,14 @@
 // weft predict --from: what one device measured (a trace, a run of `weft scale`, records), and points from MLPerf logs.
 import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { shortNumber } from "@weft/formats/text";
-import {
-  analyzeTraces,
-  fabrics,
-  mlperfResult,
-  type OneDeviceRun,
-  predictFromOne,
-  readJsonFile,
-  readMlperfLog,
-  readStudies,
-} from "@weft/lab/internal";
+import { mlperfResult, readJsonFile, readMlperfLog, readStudies } from "@weft/lab/internal/import";
+import { fabrics } from "@weft/lab/internal/metrics";
+import { type OneDeviceRun, predictFromOne } from "@weft/lab/internal/predict";
+import { analyzeTraces } from "@weft/lab/internal/trace";
 import { CommandError, printJson, printText, table, wrongUsage } from "../terminal/index.js";
+import { labWork } from "./lab-work.js";
 import type { PredictCommandOptions } from "./predict.js";
 import { costsOf, costText, positiveNumber } from "./predict-cost.js";
-import { labWork } from "./studies.js";
 
 /** Whether a file is an MLPerf log: its first part contains the marker of such lines. */
 export function isMlperfLog(path: string): boolean {

@@ -4,17 +4,10 @@ import { existsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { PointSet } from "@weft/formats/internal";
 import { plainText, shortNumber } from "@weft/formats/text";
-import {
-  predict,
-  predictionChart,
-  readJsonFile,
-  readPoints,
-  renderPng,
-  renderSvg,
-  type ScalingPredictions,
-  studyPoints,
-  verdictExitCodes,
-} from "@weft/lab/internal";
+import { studyPoints } from "@weft/lab/internal/diagnosis";
+import { readJsonFile } from "@weft/lab/internal/import";
+import { predict, readPoints, type ScalingPredictions } from "@weft/lab/internal/predict";
+import { predictionChart, renderPng, renderSvg, verdictExitCodes } from "@weft/lab/internal/report";
 import { type Command, InvalidArgumentError } from "commander";
 import {
   attempt,
@@ -29,10 +22,11 @@ import {
   writeFiles,
   wrongUsage,
 } from "../terminal/index.js";
+import { labWork } from "./lab-work.js";
 import { predictConfigurations } from "./predict-configurations.js";
 import { type Cost, costsOf, costText, positiveNumber } from "./predict-cost.js";
 import { isMlperfLog, pointsOfLogs, predictOne } from "./predict-from.js";
-import { analyzeAll, labWork, loadStudies } from "./studies.js";
+import { analyzeAll, loadStudies } from "./studies.js";
 
 export interface PredictCommandOptions {
   at?: number[];

@@ -1,11 +1,10 @@
 // weft quantum meta: meta-trains a policy over a distribution of noise environments.
 
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { key, session, setDevice } from "@weft/core";
 import { readText } from "@weft/formats/file";
-import { type ChartSpec, framed, gray, palette, renderPng, renderSvg } from "@weft/lab/internal";
 import {
   type Baseline,
   cacheStats,
@@ -191,7 +190,8 @@ async function train(trainer: MetaTrainer, options: Options): Promise<number> {
   return (performance.now() - start) / 1e3;
 }
 
-interface Curves {
+/** Fidelities of tasks after each step of adaptation. */
+export interface Curves {
   steps: number[];
   mean: number[];
   tasks: number[][];
@@ -263,78 +263,6 @@ async function write(
     ),
     ...(baselines.length > 0 && { "baselines.json": `${JSON.stringify(baselines, null, 2)}\n` }),
   });
-  for (const [name, spec] of Object.entries({
-    adaptation: adaptationChart(curves),
-    training: trainingChart(trainer),
-  })) {
-    const svg = await renderSvg(spec);
-    writeFiles(folder, { [`${name}.svg`]: svg });
-    writeFileSync(join(folder, `${name}.png`), await renderPng(svg));
-  }
-}
-
-function adaptationChart(curves: Curves): ChartSpec {
-  const rows = curves.tasks.flatMap((t, i) =>
-    t.map((f, k) => ({ step: k, lost: Math.max(1 - f, 1e-12), task: `task ${i}` })),
-  );
-  const means = curves.mean.map((f, k) => ({ step: k, lost: Math.max(1 - f, 1e-12) }));
-  const x = {
-    field: "step",
-    type: "quantitative",
-    title: "Steps of adaptation",
-    axis: { tickMinStep: 1, format: "d" },
-  };
-  const y = { field: "lost", type: "quantitative", title: "1 - fidelity", scale: { type: "log", nice: false } };
-  return framed(
-    {
-      title: "Adaptation to fresh tasks",
-      subtitle: "gray: single tasks; blue: their mean",
-      description: `Infidelity after each step of adaptation, mean: ${means.map((m) => m.lost.toExponential(3)).join(", ")}.`,
-    },
-    {
-      width: 560,
-      height: 340,
-      layer: [
-        {
-          data: { values: rows },
-          mark: { type: "line", color: gray, opacity: 0.5 },
-          encoding: { x, y, detail: { field: "task", type: "nominal" } },
-        },
-        {
-          data: { values: means },
-          mark: { type: "line", color: palette[0], strokeWidth: 3, point: true },
-          encoding: { x, y },
-        },
-      ],
-    },
-  );
-}
-
-function trainingChart(trainer: MetaTrainer): ChartSpec {
-  const rows = [
-    ...trainer.metrics.map((m) => ({ iteration: m.iteration, lost: Math.max(m.loss, 1e-12), line: "meta-loss" })),
-    ...trainer.validations.map((v) => ({
-      iteration: v.iteration,
-      lost: Math.max(1 - v.after, 1e-12),
-      line: "validation",
-    })),
-  ];
-  return framed(
-    {
-      title: "Meta-training",
-      subtitle: `${trainer.config.batch} tasks, ${trainer.config.inner.steps} steps of adaptation`,
-      description: `Infidelity over ${trainer.iteration} iterations of meta-training.`,
-    },
-    {
-      width: 560,
-      height: 340,
-      data: { values: rows },
-      mark: { type: "line" },
-      encoding: {
-        x: { field: "iteration", type: "quantitative", title: "Iteration" },
-        y: { field: "lost", type: "quantitative", title: "1 - fidelity", scale: { type: "log", nice: false } },
-        color: { field: "line", type: "nominal", title: null, scale: { range: [palette[5], palette[1]] } },
-      },
-    },
-  );
+  const { adaptationChart, trainingChart, writePictures } = await import("./quantum-chart.js");
+  await writePictures(folder, { adaptation: adaptationChart(curves), training: trainingChart(trainer) });
 }

@@ -1,10 +1,9 @@
 // weft quantum optimize: optimizes pulses and devices of a specification file by descent, Adam or L-BFGS, with progress and
 // checkpoints.
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { session, setDevice, type Tensor } from "@weft/core";
-import { type ChartSpec, framed, palette, renderPng, renderSvg } from "@weft/lab/internal";
 import {
   type Bounds,
   type ControlFile,
@@ -422,26 +421,6 @@ async function write(folder: string, name: string, params: NamedParameters, valu
     ),
     "parameters.json": parametersText(params),
   });
-  const svg = await renderSvg(convergence(name, values));
-  writeFiles(folder, { "convergence.svg": svg });
-  writeFileSync(join(folder, "convergence.png"), await renderPng(svg));
+  const { convergenceChart, writePictures } = await import("./quantum-chart.js");
+  await writePictures(folder, { convergence: convergenceChart(name, values) });
 }
-
-const convergence = (name: string, values: readonly number[]): ChartSpec =>
-  framed(
-    {
-      title: `Optimization of ${name}`,
-      subtitle: "infidelity over iterations",
-      description: `Infidelity from ${values[0]} to ${values.at(-1)} in ${values.length - 1} iterations.`,
-    },
-    {
-      width: 560,
-      height: 340,
-      data: { values: values.map((v, i) => ({ iteration: i, lost: Math.max(v, 1e-16) })) },
-      mark: { type: "line", color: palette[0] },
-      encoding: {
-        x: { field: "iteration", type: "quantitative", title: "Iteration" },
-        y: { field: "lost", type: "quantitative", title: "Infidelity", scale: { type: "log", nice: false } },
-      },
-    },
-  );

@@ -2,7 +2,6 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as weft from "@weft/core";
-import { renderPng } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum/internal";
 import type { Command } from "commander";
 import { attempt, printLines, withProgress } from "../terminal/index.js";
@@ -44,7 +43,9 @@ async function run(file: string, options: Options): Promise<void> {
       await new Promise(setImmediate);
       const svg = physical(draw);
       writeFileSync(join(options.out, `${name}.svg`), svg);
-      if (options.png) writeFileSync(join(options.out, `${name}.png`), await renderPng(svg));
+      if (!options.png) continue;
+      const { renderPng } = await import("@weft/lab/internal/report");
+      writeFileSync(join(options.out, `${name}.png`), await renderPng(svg));
     }
     return pictures.map(([name]) => name);
   });

@@ -2,15 +2,9 @@
 // pattern, and the lab's assessment.
 import { availableParallelism } from "node:os";
 import { medianOrNull } from "@weft/formats/stats";
-import {
-  emptyRun,
-  judgeStudy,
-  karpFlatt,
-  type ScalingClass,
-  type Study,
-  scalingClass,
-  summarizeStudy,
-} from "@weft/lab/internal";
+import { karpFlatt, type ScalingClass, scalingClass, summarizeStudy } from "@weft/lab/internal/metrics";
+import { emptyRun, type Study } from "@weft/lab/internal/model";
+import { judgeStudy } from "@weft/lab/internal/validity";
 import { significant, size, table, time } from "../terminal/index.js";
 import type { ComponentTime, Pattern } from "./quantum-components.js";
 

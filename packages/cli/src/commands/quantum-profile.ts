@@ -1,37 +1,14 @@
 // weft quantum profile: measures times and memory of the components of a gate at several device counts and sharding patterns.
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { availableParallelism, tmpdir } from "node:os";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type ClusterBuffer, connect } from "@weft/cluster/internal";
-import { MachineWitness } from "@weft/lab/internal";
-import type { GateProblem } from "@weft/quantum";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import {
-  attempt,
-  CommandError,
-  ProgressLine,
-  parseCounts,
-  printJson,
-  printText,
-  wrongUsage,
-} from "../terminal/index.js";
+import { attempt, parseCounts } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
-import { componentNames, measureComponents, type Pattern, patterns } from "./quantum-components.js";
-import {
-  assess,
-  chooseProfile,
-  fastest,
-  type Measured,
-  type ProfileRow,
-  profileReport,
-  profileRows,
-  rankProfiles,
-  type Total,
-  totalOf,
-} from "./quantum-profile-report.js";
-import { loadProblem } from "./quantum-run.js";
+import { type Pattern, patterns } from "./quantum-components.js";
 
-interface Options {
+/** What the user gave. */
+export interface ProfileOptions {
   set?: string[];
   devices?: number[];
   patterns?: Pattern[];
@@ -70,8 +47,14 @@ export default function add(program: Command): void {
     .option("--repeats <n>", "number of measured calls", whole, 5)
     .option("--json", "write all measurements as JSON to standard output")
     .addHelpText("after", help)
-    .action((file: string | undefined, options: Options) =>
-      attempt(() => engineWork(() => withFile(file, (path) => run(path, options)))),
+    .action((file: string | undefined, options: ProfileOptions) =>
+      attempt(() =>
+        engineWork(async () => {
+          // The lab and the cluster take as long to load as the engine: no other subcommand should wait for them.
+          const { profile } = await import("./quantum-measure.js");
+          await withFile(file, (path) => profile(path, options));
+        }),
+      ),
     );
 }
 
@@ -93,99 +76,4 @@ async function withFile(file: string | undefined, work: (path: string) => Promis
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-}
-
-/** Measures all patterns at one device count, with one set of workers. */
-async function measureCount(
-  problem: GateProblem,
-  devices: number,
-  chosen: readonly Pattern[],
-  options: Options,
-  onComponent: (pattern: Pattern, name: string) => void,
-): Promise<Map<Pattern, Measured>> {
-  const { tasks, repeats, device: kind } = options;
-  const cluster = await connect({ devices, device: kind, cores: 1, pin: kind === "cpu" });
-  // An interrupt closes the workers; the pending call then fails, and the finally block cleans up.
-  const stop = (): void => void cluster.close();
-  process.once("SIGINT", stop);
-  try {
-    const { device } = cluster;
-    const results = new Map<Pattern, Measured>();
-    for (const pattern of chosen) {
-      const before = device.memory().usedBytes;
-      let plan = { why: "one device", used: 1, moved: [] as Measured["moved"] };
-      const components = await measureComponents(problem, {
-        pattern,
-        devices,
-        tasks,
-        repeats,
-        settle: async (tensors) => {
-          await Promise.all(
-            tensors.map((t) => device.computed((t.node.value as unknown as { buffer: ClusterBuffer }).buffer)),
-          );
-        },
-        mesh: (axes) => {
-          device.executables.constraints = {
-            ...device.executables.constraints,
-            mesh: devices === 1 ? undefined : axes,
-          };
-        },
-        onComponent: (name) => onComponent(pattern, name),
-        onEvolution: () => {
-          const last = device.lastPlan;
-          plan = {
-            why: device.lastChoice ?? plan.why,
-            used: last?.mesh.size ?? 1,
-            moved: last?.moves.map(({ kind: what, bytes }) => ({ kind: what, bytes })) ?? [],
-          };
-        },
-      });
-      const heldBytes = device.memory().usedBytes - before;
-      results.set(pattern, { components, heldBytes, plan: plan.why, devicesUsed: plan.used, moved: plan.moved });
-    }
-    return results;
-  } finally {
-    process.removeListener("SIGINT", stop);
-    await cluster.close();
-  }
-}
-
-async function run(file: string, options: Options): Promise<void> {
-  if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
-  const problem = loadProblem(file, options.set);
-  const list = [...new Set([1, ...(options.devices ?? [1, 2])])].sort((a, b) => a - b);
-  const chosen = [...new Set<Pattern>([...(options.patterns ?? patterns), "automatic"])];
-  if (options.device === "cpu" && list.at(-1)! > availableParallelism())
-    throw new CommandError(
-      `--devices ${list.at(-1)}: this machine has ${availableParallelism()} cores, and each device needs one`,
-      wrongUsage,
-    );
-  const progress = new ProgressLine();
-  const steps = list.length * chosen.length * componentNames.length;
-  let done = 0;
-  const witness = new MachineWitness({ gpus: options.device === "cuda" });
-  const rows: ProfileRow[] = [];
-  const totals: Total[] = [];
-  try {
-    for (const devices of list) {
-      const onComponent = (pattern: Pattern, name: string): void =>
-        progress.update(`${devices} device${devices === 1 ? "" : "s"}, pattern ${pattern}: ${name}`, done++, steps);
-      const measured = await measureCount(problem, devices, chosen, options, onComponent);
-      for (const [pattern, result] of measured) {
-        rows.push(...profileRows(pattern, devices, result, rows));
-        totals.push(totalOf(pattern, devices, result, totals));
-      }
-    }
-  } finally {
-    progress.clear();
-  }
-  const { disturbance } = witness.report();
-  const choice = chooseProfile(totals);
-  const verdict = assess(totals, choice.pattern);
-  const ranked = rankProfiles(rows, fastest(totals));
-  if (options.json) {
-    printJson({ file, cores: availableParallelism(), rows, totals, ranked, choice, verdict, disturbance });
-    return;
-  }
-  printText(profileReport(rows, totals, choice, verdict, disturbance));
 }

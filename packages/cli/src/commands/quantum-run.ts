@@ -2,7 +2,6 @@
 import { writeFileSync } from "node:fs";
 import { basename, extname } from "node:path";
 import * as weft from "@weft/core";
-import { renderPng, renderSvg } from "@weft/lab/internal";
 import * as quantum from "@weft/quantum/internal";
 import type { Command } from "commander";
 import {
@@ -19,7 +18,6 @@ import {
   wrongUsage,
 } from "../terminal/index.js";
 import { engineWork } from "./engine-work.js";
-import { chart } from "./quantum-chart.js";
 import { readWithSettings } from "./yaml-file.js";
 
 interface Options {
@@ -217,6 +215,8 @@ export const costLine = (costs: Readonly<Record<string, number>>): string =>
 async function plot(problem: quantum.GateProblem, file: string): Promise<void> {
   const kind = extname(file);
   if (kind !== ".png" && kind !== ".svg") throw new CommandError(`--plot ${file}: write a .png or .svg`, wrongUsage);
-  const svg = await renderSvg(physical(() => chart(problem)));
+  const { gateChart } = await import("./quantum-chart.js");
+  const { renderPng, renderSvg } = await import("@weft/lab/internal/report");
+  const svg = await renderSvg(physical(() => gateChart(problem)));
   writeFileSync(file, kind === ".svg" ? svg : await renderPng(svg));
 }

@@ -1,26 +1,22 @@
 // weft scale: runs a command at several device counts, measures it and analyzes the result.
 import { join } from "node:path";
+import { type Analysis, analyzeStudy, attachTraces } from "@weft/lab/internal/diagnosis";
+import { studyFromScaleDirectory } from "@weft/lab/internal/import";
+import { performanceReport, verdictExitCode, writeReport } from "@weft/lab/internal/report";
 import {
-  type Analysis,
-  analyzeStudy,
-  attachTraces,
   type FollowOptions,
   followStudy,
   lastLines,
   launchers,
   PlanError,
-  performanceReport,
   runStudy,
   type SlurmSite,
   type StudyEvent,
   type StudyLauncher,
   type StudyOptions,
   type StudyResult,
-  studyFromScaleDirectory,
   submitStudy,
-  verdictExitCode,
-  writeReport,
-} from "@weft/lab/internal";
+} from "@weft/lab/internal/runner";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   attempt,

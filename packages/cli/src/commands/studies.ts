@@ -2,46 +2,27 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { plainText } from "@weft/formats/text";
+import { type Analysis, analyzeStudy, type StudyReport } from "@weft/lab/internal/diagnosis";
+import { readStudies } from "@weft/lab/internal/import";
+import { ledgerScore, predictionsOf, readLedger, recordPredictions, scoreLedger } from "@weft/lab/internal/ledger";
+import type { Finding, ImportProblem, Study } from "@weft/lab/internal/model";
 import {
-  type Analysis,
-  analyzeStudy,
   classText,
   effectText,
   efficiencyText,
-  type Finding,
   findingTitle,
-  ImportError,
-  type ImportProblem,
-  ledgerScore,
-  PointsError,
-  predictionsOf,
   ratioText,
   readingText,
-  readLedger,
-  readStudies,
-  recordPredictions,
-  type Study,
-  type StudyReport,
-  scoreLedger,
   verdictLine,
   workText,
-} from "@weft/lab/internal";
-import { CommandError, table, warn } from "../terminal/index.js";
+} from "@weft/lab/internal/report";
+import { table, warn } from "../terminal/index.js";
+import { labWork } from "./lab-work.js";
 import { cliSettings } from "./settings.js";
 
 interface StudyInputOptions {
   warmup?: number;
   datasets?: string[];
-}
-
-/** Runs a function of the lab; errors of the lab become errors for the user. */
-export async function labWork<T>(work: () => T | Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (error instanceof ImportError || error instanceof PointsError) throw new CommandError(error.message);
-    throw error;
-  }
 }
 
 export function loadStudies(paths: readonly string[], options: StudyInputOptions): Promise<Study[]> {

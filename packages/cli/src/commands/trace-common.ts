@@ -1,5 +1,5 @@
 // Shared by `weft trace` and `weft diagnose`: reading traces, and the table of replays.
-import { analyzeTraces, parsePeaks, type RankReport, type TraceReport } from "@weft/lab/internal";
+import { analyzeTraces, parsePeaks, type RankReport, type TraceReport } from "@weft/lab/internal/trace";
 import {
   CommandError,
   percent,

@@ -2,19 +2,17 @@
 import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { median } from "@weft/formats/stats";
+import { type TraceChanges, traceChanges, traceFindings } from "@weft/lab/internal/diagnosis";
+import { tracePage } from "@weft/lab/internal/report";
 import {
   diffTraces,
   type MergeInput,
   mergeTraces,
   type RankReport,
   readTimeline,
-  type TraceChanges,
   type TraceDiff,
   type TraceReport,
-  traceChanges,
-  traceFindings,
-  tracePage,
-} from "@weft/lab/internal";
+} from "@weft/lab/internal/trace";
 import type { Command } from "commander";
 import {
   attempt,

@@ -130,7 +130,7 @@ async function reportOnce(work: () => Promise<void>): Promise<void> {
 
 async function run(file: string, options: Options): Promise<void> {
   const { followLauncher, isRank } = await import("@weft/train/internal/commands");
-  const { loadAnyConfig } = await import("@weft/train");
+  const { loadAnyConfig } = await import("@weft/train/internal/config");
   await engineWork(async () => {
     const speaks = settings.rank.get() === undefined && ["0", undefined].includes(process.env.SLURM_PROCID);
     const config = loadAnyConfig(file, {

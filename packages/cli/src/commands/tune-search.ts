@@ -11,7 +11,7 @@ import {
   estimateLargerBatch,
   estimateLoaders,
   type StepParts,
-} from "@weft/lab/internal";
+} from "@weft/lab/internal/predict";
 
 /** Settings that the search varies. */
 export interface Settings {

@@ -3,13 +3,8 @@ import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
-import {
-  type LedgerPrediction,
-  MachineWitness,
-  makePrediction,
-  recordPredictions,
-  scorePrediction,
-} from "@weft/lab/internal";
+import { type LedgerPrediction, makePrediction, recordPredictions, scorePrediction } from "@weft/lab/internal/ledger";
+import { MachineWitness } from "@weft/lab/internal/runner";
 import { type RawConfig, readConfig, showConfig } from "@weft/train/internal/commands";
 import type { Command } from "commander";
 import {

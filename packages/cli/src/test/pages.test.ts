@@ -17,7 +17,7 @@ import {
   repositoryRoot as root,
   runPrograms,
 } from "@weft/testing/examples";
-import { loadAnyConfig } from "@weft/train";
+import { loadAnyConfig } from "@weft/train/internal/config";
 import { parse } from "yaml";
 import { shellLines, weftCalls, wrongCall } from "./shell-lines.js";
 

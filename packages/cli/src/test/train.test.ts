@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readTape } from "@weft/cluster";
-import { runFromTape } from "@weft/lab/internal";
+import { runFromTape } from "@weft/lab/internal/import";
 import { isAlive } from "@weft/testing/processes";
 
 const weft = fileURLToPath(new URL("../../bin/weft.js", import.meta.url));

@@ -6,7 +6,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { type Ledger, ledgerScore, readLedger } from "@weft/lab/internal";
+import { type Ledger, ledgerScore, readLedger } from "@weft/lab/internal/ledger";
 import { loadConfig } from "@weft/train";
 import { type Settings, searchSettings, type Trial, type TrialMeasurement } from "../commands/tune-search.js";
 

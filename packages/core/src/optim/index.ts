@@ -8,5 +8,5 @@ export type { LearningRate, Optimizer } from "./common.js";
 export { type LossScaled, lossScaled, type ScaledState } from "./loss-scaling.js";
 export { layerDecay, layerOf, ratesByName, withRates } from "./rates.js";
 export { type RmspropState, rmsprop } from "./rmsprop.js";
-export { decay, type LearningRateSchedule, schedule, scheduleShapes } from "./schedule.js";
+export { decay, type LearningRateSchedule, schedule } from "./schedule.js";
 export { type SgdState, sgd } from "./sgd.js";

@@ -6,7 +6,7 @@ import { cos, minimum, pow, Tensor, where } from "../tensor/index.js";
 import { requireNumber } from "./common.js";
 
 /** Names of the schedule shapes. */
-export const scheduleShapes = ["constant", "linear", "cosine"] as const;
+const scheduleShapes = ["constant", "linear", "cosine"] as const;
 /** Shape of a schedule after the warm-up. @inline */
 type ScheduleShape = (typeof scheduleShapes)[number];
 

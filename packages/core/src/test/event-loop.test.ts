@@ -71,7 +71,7 @@ test("the event loop runs while the compiler does", { skip }, async () => {
 
 test("the event loop runs during a long computation, and its result is that of a blocking read", { skip }, async () => {
   const { out } = await run(
-    `const x = weft.linspace(0, 1, 1 << 22); // Seconds of work on a busy machine: it may delay single ticks for long.
+    `const x = weft.linspace(0, 1, 1 << 21); // A second of work: a busy machine may delay single ticks for long.
      const long = () => { let y = x; for (let i = 0; i < 60; i++) y = y.sin().add(x).cos(); return y; };
      const expected = long().dataSync();
      const { ticks, result } = await counted(() => long().data());

@@ -1,4 +1,4 @@
 // Exports of the atlas: public results as tables, and their audit.
 export { type AuditFinding, auditSubmissions } from "./audit.js";
-export { readSubmissions, type Submission } from "./submissions.js";
+export { readSubmissions } from "./submissions.js";
 export { submissionTables, vtrainTables } from "./tables.js";

@@ -4,7 +4,7 @@ const benchFormat = "weft-bench";
 const benchVersion = 1;
 
 /** Seconds of one call by part, medians over the repeats; 0 for a part that does not occur. */
-export interface TimeSplit {
+interface TimeSplit {
   create: number;
   plan: number;
   compute: number;

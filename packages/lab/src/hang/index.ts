@@ -1,7 +1,6 @@
 // Why a distributed job hangs: evidence of its ranks, and a verdict.
-export type { HangEvidence } from "./evidence.js";
 export { judgeHang } from "./judge.js";
 export { liveHang } from "./live.js";
 export { readHang } from "./read.js";
 export { hangText } from "./text.js";
-export type { HangKind, HangVerdict } from "./verdict.js";
+export type { HangVerdict } from "./verdict.js";

@@ -1,9 +1,7 @@
 // Exports of the ledger.
 export {
   type Ledger,
-  type LedgerOutcome,
   type LedgerPrediction,
-  type LedgerScore,
   ledgerScore,
   makePrediction,
   predictionsOf,

@@ -30,7 +30,7 @@ export interface LedgerPrediction {
 }
 
 /** The measured outcome of a prediction. */
-export interface LedgerOutcome {
+interface LedgerOutcome {
   v: 1;
   type: "outcome";
   prediction: string;
@@ -52,7 +52,7 @@ export interface Ledger {
 }
 
 /** How often the predictions of a ledger were right. */
-export interface LedgerScore {
+interface LedgerScore {
   predictions: number;
   scored: number;
   withInterval: number;

@@ -1,3 +1,3 @@
 // Exports of the linter.
-export { type LintOptions, lintFiles } from "./lint.js";
+export { lintFiles } from "./lint.js";
 export type { LintProblem } from "./problem.js";

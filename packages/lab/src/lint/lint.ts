@@ -8,7 +8,7 @@ import { readScript, type Script } from "./script.js";
 import { type ConfigLookup, gpusAsked, lintScript } from "./script-rules.js";
 
 /** Options of `lintFiles`. */
-export interface LintOptions {
+interface LintOptions {
   /** Runs whose probe facts say which keys were read. */
   runs?: readonly Run[];
 }

@@ -13,7 +13,7 @@ export interface EffectCalibration {
 }
 
 /** A promise and what was measured after the fix. */
-export interface EffectOutcome {
+interface EffectOutcome {
   from: number;
   to: number;
   measured: number;

@@ -84,7 +84,7 @@ export const estimateRemoved = (share: number, reason: string): EffectEstimate =
 });
 
 /** A bucket cap with its estimated effect. */
-export interface BucketChoice {
+interface BucketChoice {
   capBytes: number;
   exposedUs: number;
   estimate: EffectEstimate;

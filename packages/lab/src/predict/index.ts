@@ -1,10 +1,8 @@
 // Exports of the prediction layer.
 
 export { lawConstants, stepIntervalConstants, stepLawConstants } from "./constants.js";
-export { effectCalibration } from "./effect-constants.js";
-export { calibrateEffects, type EffectOutcome, effectInterval } from "./effect-interval.js";
+export { calibrateEffects, effectInterval } from "./effect-interval.js";
 export {
-  type BucketChoice,
   computeUs,
   type EffectEstimate,
   effectOf,
@@ -23,6 +21,6 @@ export { errorScale } from "./interval.js";
 export { fitLaw } from "./law.js";
 export { type OneDeviceRun, predictFromOne } from "./one-device.js";
 export { chooseConfigurations, fitParallelLaw, type MeasuredConfiguration } from "./parallel-law.js";
-export { PointsError, type ReadPoints, readPoints } from "./points.js";
-export { predict, type ScalingPrediction, type ScalingPredictions, throughputAhead } from "./predict.js";
+export { PointsError, readPoints } from "./points.js";
+export { predict, type ScalingPredictions, throughputAhead } from "./predict.js";
 export { fitStepLaw, stepErrorScale } from "./step-law.js";

@@ -20,7 +20,7 @@ import { type CountSample, PointsError, type ReadPoints } from "./points.js";
 import { type BatchPoint, type FittedStepLaw, fitStepLaw, stepErrorScale } from "./step-law.js";
 
 /** The prediction at one device count. */
-export interface ScalingPrediction {
+interface ScalingPrediction {
   devices: number;
   /** The global batch that it is for; null where the points carry none. */
   globalBatch: number | null;

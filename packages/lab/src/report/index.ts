@@ -4,7 +4,7 @@ export { fixFiles } from "./fixes.js";
 export { reportHtml } from "./html.js";
 export { predictionChart } from "./prediction-chart.js";
 export { renderPng, renderSvg } from "./render.js";
-export { plural, studyRows } from "./rows.js";
+export { studyRows } from "./rows.js";
 export { performanceReport, summaryCsv, summaryTex, texText } from "./tables.js";
 export { tracePage } from "./trace-page.js";
 export {
@@ -19,4 +19,4 @@ export {
   verdictLine,
   workText,
 } from "./words.js";
-export { type WriteOptions, writeReport } from "./write.js";
+export { writeReport } from "./write.js";

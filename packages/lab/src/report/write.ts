@@ -9,7 +9,7 @@ import { studyRows } from "./rows.js";
 import { performanceReport, summaryCsv, summaryTex } from "./tables.js";
 
 /** Options of `writeReport`. */
-export interface WriteOptions {
+interface WriteOptions {
   /** Write PNG, SVG and the page; default true. */
   pictures?: boolean;
   /** Called after each file, for a progress bar. */

@@ -4,7 +4,7 @@ import type { KernelRow } from "./kernels.js";
 import type { TraceReport } from "./ranks.js";
 
 /** The change of one name between two traces. */
-export interface DiffRow {
+interface DiffRow {
   name: string;
   type: string;
   change: "added" | "removed" | "increased" | "decreased" | "unchanged";

@@ -1,6 +1,6 @@
 // Exports of the trace layer: reads, analyzes, compares and merges traces of Kineto and JAX.
 export { type MergeInput, mergeTraces } from "./chrome.js";
-export { type DiffRow, diffTraces, type TraceDiff } from "./diff.js";
+export { diffTraces, type TraceDiff } from "./diff.js";
 export { parsePeaks } from "./gpus.js";
 export { matrixKernel, tensorCoreKernel } from "./kinds.js";
 export type { OperatorReport, OperatorRow } from "./operators.js";

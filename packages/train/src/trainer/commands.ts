@@ -1,5 +1,5 @@
 // What the commands of @weft/cli need of the trainer beside its public functions: configurations as files, ranks and their launchers.
-export { checkConfig, configJsonSchema, type RawConfig, readConfig, resolveConfig, showConfig } from "./config.js";
+export { checkConfig, type RawConfig, readConfig, resolveConfig, showConfig } from "./config.js";
 export { launchElastic } from "./elastic.js";
 export { openFineTuned } from "./export.js";
 export { isRank } from "./group.js";

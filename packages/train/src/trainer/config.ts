@@ -3,7 +3,7 @@
 
 import { basename, dirname, isAbsolute, join, resolve } from "node:path";
 import { WeftError } from "@weft/core/internal/graph";
-import { scheduleShapes } from "@weft/core/optim";
+import type { schedule } from "@weft/core/optim";
 import { readText } from "@weft/formats/file";
 import { suggestKey, valueOf, withSettings } from "@weft/formats/internal";
 import { parseYaml as parse } from "@weft/formats/yaml";
@@ -21,6 +21,9 @@ export class ConfigError extends WeftError {
 const count = z.int().min(1);
 const share = z.number().min(0).lt(1);
 const positive = z.number().positive();
+
+/** Shapes of learning-rate schedules. Names alone: whoever checks a configuration need not load the optimizers. */
+const shapes = ["constant", "linear", "cosine"] as const satisfies readonly Parameters<typeof schedule>[0]["shape"][];
 
 const computePrecisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
 
@@ -58,7 +61,7 @@ const common = {
     betas: z.tuple([share, share]).optional(),
     epsilon: positive.optional(),
     momentum: share.optional(),
-    schedule: z.enum(scheduleShapes).default("constant"),
+    schedule: z.enum(shapes).default("constant"),
     warmup_steps: z.int().min(0).default(0),
     min_ratio: z.number().min(0).max(1).optional(),
     /** Factors of the learning rate by starts of parameter names; 0 freezes. */

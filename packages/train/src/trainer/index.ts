@@ -4,7 +4,6 @@ export { Classifier, type ClassPrediction } from "./classify.js";
 export {
   type Config,
   ConfigError,
-  loadAnyConfig,
   loadConfig,
   type ModuleConfig,
   type Overrides,

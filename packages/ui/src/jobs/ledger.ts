@@ -1,7 +1,7 @@
 // Reads the ledger of predictions, for the calibration plot.
 import { lstatSync } from "node:fs";
 import { plainText } from "@weft/formats/text";
-import { type Ledger, ledgerScore, readLedger } from "@weft/lab/internal";
+import { type Ledger, ledgerScore, readLedger } from "@weft/lab/internal/ledger";
 import { type LedgerView, RequestError } from "../wire/index.js";
 
 const mostEntries = 1000;

@@ -2,17 +2,10 @@
 import { lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { plainText } from "@weft/formats/text";
-import {
-  analyzeStudy,
-  classText,
-  effectText,
-  type Finding,
-  readingText,
-  type Study,
-  type StudyReport,
-  studyFromScaleDirectory,
-  verdictLine,
-} from "@weft/lab/internal";
+import { analyzeStudy, type StudyReport } from "@weft/lab/internal/diagnosis";
+import { studyFromScaleDirectory } from "@weft/lab/internal/import";
+import type { Finding, Study } from "@weft/lab/internal/model";
+import { classText, effectText, readingText, verdictLine } from "@weft/lab/internal/report";
 import { type FindingCard, RequestError, type ScalingView } from "../wire/index.js";
 
 /** Bytes of record files that are analyzed; more is for the command line. */

@@ -1,7 +1,9 @@
 // Builds the lab's page of a trace: timeline, findings and tables in one document.
 import { basename } from "node:path";
 import { plainText } from "@weft/formats/text";
-import { analyzeTraces, readTimeline, traceFindings, tracePage } from "@weft/lab/internal";
+import { traceFindings } from "@weft/lab/internal/diagnosis";
+import { tracePage } from "@weft/lab/internal/report";
+import { analyzeTraces, readTimeline } from "@weft/lab/internal/trace";
 import { RequestError } from "../wire/index.js";
 
 /** Events that a timeline holds; shorter ones are left out beyond. */

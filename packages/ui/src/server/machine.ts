@@ -10,7 +10,7 @@ const intervalMs = 2000;
 /** Ten minutes. */
 const mostKept = 300;
 
-type Witness = import("@weft/lab/internal").MachineWitness;
+type Witness = import("@weft/lab/internal/runner").MachineWitness;
 type Gpu = MachineNow["devices"][number];
 
 function memoryUsed(): number | null {
@@ -62,7 +62,7 @@ export class MachineMonitor {
   async #start(): Promise<void> {
     // Loading the lab takes a while; the first picture comes first.
     if (this.#history.length === 0) await new Promise((resolve) => setTimeout(resolve, 700).unref());
-    const { MachineWitness, nvidiaSmi } = await import("@weft/lab/internal");
+    const { MachineWitness, nvidiaSmi } = await import("@weft/lab/internal/runner");
     this.#nvidiaSmi = nvidiaSmi();
     if (this.#timer !== null && this.#witness === null) this.#witness = new MachineWitness({ own: this.own });
     // The first sample needs an interval; a short one shows something soon.

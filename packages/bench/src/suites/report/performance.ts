@@ -1,6 +1,6 @@
 // The sections of docs/performance.md, from stored results. Reasons for missed rows come from bench/notes.json and are
 // printed only while the row is missed.
-import { type BenchRecord, judgeBench } from "@weft/lab/internal";
+import { type BenchRecord, judgeBench } from "@weft/lab/internal/bench";
 import type { PlacementRow } from "../placements.js";
 import type { ContestRecord, RowResult } from "../record.js";
 import { currentName, gpuRecord, quantumRows, type StoredFiles } from "./stored.js";
