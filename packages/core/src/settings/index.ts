@@ -53,6 +53,9 @@ export const settings = {
   cudaWithout: textSetting("WEFT_CUDA_WITHOUT", "library names, separated by commas", {
     summary: "CUDA libraries to treat as missing, such as `libcusolver`; for tests of the fallbacks.",
   }),
+  cudaWitness: textSetting("WEFT_CUDA_WITNESS", "architectures such as sm_90, separated by commas", {
+    summary: "The emulated GPU also compiles every program with NVRTC, which needs no GPU; for tests.",
+  }),
   debug: numberSetting("WEFT_DEBUG", 0, {
     most: 4,
     summary:

@@ -33,7 +33,7 @@ function keep(file: string, cubin: Uint8Array): void {
 }
 
 /** The machine code of a source for one architecture ("sm_90"). */
-export function compileCuda(libraries: CudaLibraries, source: string, architecture: string): Uint8Array {
+export function compileCuda(libraries: Pick<CudaLibraries, "nvrtc">, source: string, architecture: string): Uint8Array {
   const { nvrtc } = libraries;
   if (nvrtc === null)
     throw new WeftError(

@@ -329,6 +329,9 @@ function bindOne(library: Library, name: string, args: string): NativeFunction {
   };
 }
 
+/** The compiler alone, which needs no GPU; null where it is not installed. */
+export const findNvrtc = (): Nvrtc | null => bind(findLibrary("nvrtc"), nvrtcTable);
+
 /** The code of errors about functions that a library does not have. */
 export const notThere = -1;
 
@@ -344,7 +347,7 @@ class FoundLibraries implements CudaLibraries {
     return this.#bound.get(name) as T;
   }
   get nvrtc(): Nvrtc | null {
-    return this.#once("nvrtc", () => bind(findLibrary("nvrtc"), nvrtcTable));
+    return this.#once("nvrtc", findNvrtc);
   }
   get lt(): BlasLt | null {
     return this.#once("lt", () => bind(findLibrary("cublasLt"), ltTable));

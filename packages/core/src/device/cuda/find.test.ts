@@ -1,9 +1,11 @@
 // Where NVIDIA's libraries are looked for: $CUDA_HOME first, then the system, then the wheels of Python environments.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { findCompiler } from "../cpu/compiler.js";
 import { searchFolders } from "./find.js";
 
 const names = ["CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PATH"] as const;
@@ -51,6 +53,35 @@ test("CUDA_HOME, virtual environments, conda, and the environment of a python3 o
     assert.deepEqual(mine, [home, wheel, conda, onPath]);
     assert.equal(found[0], home, "the user's own choice first");
     assert.ok(!searched({ PATH: "" }).some((path) => path.startsWith(folder)));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("what NVRTC opens by its name is found beside it, as in a wheel", {
+  skip: findCompiler() === null ? "no C compiler" : false,
+}, (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "weft-find-"));
+  try {
+    const place = join(folder, "lib64");
+    mkdirSync(place);
+    const sources: Record<string, string> = {
+      "libnvrtc-builtins.so.13.0": "int there = 1;",
+      "libnvrtc.so.13": `#include <dlfcn.h>
+        int companion(void) { return dlopen("libnvrtc-builtins.so.13.0", RTLD_LAZY) != 0; }`,
+    };
+    for (const [name, input] of Object.entries(sources)) {
+      const args = ["-shared", "-fPIC", `-Wl,-soname,${name}`, "-o", join(place, name), "-x", "c", "-"];
+      assert.equal(spawnSync(findCompiler()!.command, args, { input }).status, 0);
+    }
+    const script = `
+      const { findLibrary } = await import(${JSON.stringify(new URL("./find.js", import.meta.url).href)});
+      const { path, library } = findLibrary("nvrtc");
+      console.log(path.startsWith(process.env.CUDA_HOME) ? library.func("int companion()")() : "another");`;
+    const env = { ...process.env, CUDA_HOME: folder };
+    const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", script], { env, encoding: "utf8" });
+    if (stdout.trim() === "another") t.skip("NVRTC is among the system's libraries");
+    else assert.equal(stdout.trim(), "1");
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -1,7 +1,7 @@
 // Finds NVIDIA's shared libraries on this machine: by name, under $CUDA_HOME, in the system's folders, and in the
 // nvidia-* wheels of Python environments. Knows nothing of what is in them.
 import { existsSync, readdirSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import koffi from "koffi";
 import { settings } from "../../settings/index.js";
 
@@ -41,6 +41,9 @@ const sonames: Record<Base, readonly string[]> = {
   nvToolsExt: ["1", ""],
   nvtx3interop: ["1", ""],
 };
+
+/** What a library opens by its name alone. In a wheel that finds nothing, unless it is loaded already. */
+const companions: Partial<Record<Base, string>> = { nvrtc: "libnvrtc-builtins.so" };
 
 const listed = (folder: string): string[] => {
   try {
@@ -95,6 +98,9 @@ export function findLibrary(base: Base): FoundLibrary | null {
   let found: FoundLibrary | null = null;
   for (const path of hidden ? [] : [...names, ...places]) {
     try {
+      const companion = companions[base];
+      const beside = companion !== undefined && path.includes("/") ? listed(dirname(path)) : [];
+      for (const name of beside) if (name.startsWith(companion!)) koffi.load(join(dirname(path), name));
       found = { path, library: koffi.load(path) };
       break;
     } catch {

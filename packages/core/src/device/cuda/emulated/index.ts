@@ -11,7 +11,8 @@ import { findOpenBlas } from "../../cpu/openblas.js";
 import { addedToCache, isCached, kernelFolder } from "../../kernel-cache.js";
 import { nativeSource } from "../../native-source.js";
 import { isIntact, seal } from "../../sealed-file.js";
-import type { CudaLibraries } from "../driver.js";
+import { compileCuda } from "../compiler.js";
+import { type CudaLibraries, findNvrtc } from "../driver.js";
 import { emulatorEntries } from "./entries.js";
 import { emulatedFft } from "./fft.js";
 import { emulatedLt } from "./lt.js";
@@ -83,6 +84,7 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
   const modules = new Map<number, ReturnType<typeof koffi.load>>();
   const functions = new Map<number, { name: string; launch: Launch; owner: number }>();
   const programs = new Map<number, { source: string; path: string }>();
+  const witnessed = (settings.cudaWitness.get() ?? "").split(",").filter((name) => name !== "");
   const attributes: Record<number, number> = { 16: 4, 75: 9, 76: 0, 97: 232448 };
   const allocate = (out: BigUint64Array, bytes: number): number =>
     set(out, Number(malloc(256, Math.ceil(Math.max(1, bytes) / 256) * 256)));
@@ -161,7 +163,8 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
     },
   };
   const nvrtc = {
-    nvrtcVersion: (major: Int32Array, minor: Int32Array) => after(set(major, 0), set(minor, 0)),
+    // Programs that were cached without a witness are compiled again.
+    nvrtcVersion: (major: Int32Array, minor: Int32Array) => after(set(major, 0), set(minor, witnessed.length)),
     nvrtcCreateProgram: (out: BigUint64Array, source: string) => {
       programs.set(next, { source, path: "" });
       return set(out, next++);
@@ -172,6 +175,8 @@ export function emulatedLibraries(calls: EmulatedCalls = { log: [] }): CudaLibra
         "extern __shared__ __align__(16) char memory[];",
         "char* memory = w_dynamic_shared;",
       );
+      // What the host compiles may still be no CUDA C.
+      for (const architecture of witnessed) compileCuda({ nvrtc: findNvrtc() }, entry.source, architecture);
       entry.path = build(nativeSource("cuda/emulated/emulator.h") + text + emulatorEntries(entry.source), kernelFlags);
       return 0;
     },
