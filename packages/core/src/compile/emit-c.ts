@@ -4,6 +4,7 @@
 import { isExpensive } from "../cost/index.js";
 import { bytesOf, isComplex, numel, range } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
+import { withoutDiagonals } from "./diagonals.js";
 import { emitColumnsC } from "./emit-c-columns.js";
 import { emitJoined, emitKept } from "./emit-c-copies.js";
 import {
@@ -413,7 +414,7 @@ function innerLoops(
  */
 export function emitKernel(given: LoopKernel, inRows = false): EmittedKernel {
   EmitScope.reset();
-  const kernel = inRows ? given : withSplitAxes(given);
+  const kernel = inRows ? given : withSplitAxes(withoutDiagonals(given));
   if (kernel.kind === "rows" && !inRows) {
     for (const emit of [emitKept, emitJoined, emitTilesC, emitNarrowC]) {
       const special = emit(kernel);
