@@ -10,7 +10,7 @@ const preludeParts = [
     calls: /\bw_(?!cos_|cosh_|ceil_|copysign_)(?:c[a-z0-9]+|hypot|scale|larger|finite|infinite)_[df]\b/,
   },
   { file: "cpu/native/prelude-transpose.h", calls: /\bw_transpose_/ },
-  { file: "cpu/native/prelude-half.h", calls: /\bw_(?:from_half|to_half|half_of|round_half)\(/ },
+  { file: "cpu/native/prelude-half.h", calls: /\bw_(?:from_half|to_half|half_of|round_half|widen_h|narrow_h)\(/ },
   { file: "cpu/native/prelude-random.h", calls: /\bw_(?:uniform|normal|dropout|bits\b)/ },
 ];
 
@@ -56,7 +56,7 @@ const vectorFunctions: { names: string[]; operands: number; suffixes: string }[]
 const quarterTurns: Record<string, number> = { sin: 0, cos: 1 };
 const callable = vectorFunctions.map(({ names, suffixes }) => `(?:${names.join("|")})_${suffixes}`);
 /** Functions of the prelude that call one of them. */
-const callers = ["c[a-z0-9]+_[df]", "(?:widened|narrowed)_h", "(?:mod|floordiv)_f"];
+const callers = ["c[a-z0-9]+_[df]", "(?:widen|widened|narrow|narrowed)_h", "(?:mod|floordiv)_f"];
 const vectorCalls = new RegExp(`\\bw_(?:${[...callable, ...callers].join("|")})\\(`);
 
 /** Whether C text may call a function that has vector forms: by name, or through a complex function. */

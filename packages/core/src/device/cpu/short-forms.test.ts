@@ -143,3 +143,75 @@ test("running extremes and sums of lines around the length of a vector", { skip 
       assert.deepEqual(products, plain(run((a, b) => a * b, rests)), what);
     }
 });
+
+/** The number of a half by its definition. */
+function halfOf(bits: number): number {
+  const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
+}
+const finite = Array.from({ length: 0x7c00 }, (_, bits) => halfOf(bits));
+/** The nearest half, of two the one with an even last bit; found by comparing. */
+function rounded(x: number): number {
+  if (Number.isNaN(x)) return x;
+  const a = Math.abs(x);
+  if (a >= 65520) return Math.sign(x) * Number.POSITIVE_INFINITY;
+  let [low, high] = [0, 0x7bff];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (finite[middle] <= a) low = middle;
+    else high = middle - 1;
+  }
+  const above = low === 0x7bff ? 65536 : finite[low + 1];
+  const [down, up] = [a - finite[low], above - a];
+  const nearest = down < up || (down === up && low % 2 === 0) ? finite[low] : above;
+  return Object.is(Math.sign(x), -0) || x < 0 ? -nearest : nearest;
+}
+
+test("every float16 number is read and written in rows and lines of any length", { skip }, () => {
+  const every = Array.from({ length: 65536 }, (_, bits) => halfOf(bits));
+  for (const threads of [1, 2]) {
+    weft.setDevice(new CpuDevice({ threads }));
+    const line = weft.tensor(Float32Array.from(every), { dtype: "float16" });
+    const wide = weft.jit((x: Tensor) => [x.cast("float32"), x.mul(1), x.cast("float32").mul(0.3).cast("float16")]);
+    const [read32, same, third] = wide(line).map((t) => read(t.cast("float64")));
+    assert.deepEqual(read32, every);
+    assert.deepEqual(same, every);
+    assert.deepEqual(
+      third,
+      every.map((v) => rounded(Math.fround(v * Math.fround(0.3)))),
+    );
+    for (const n of [32, 33, 47, 100, 511, 513, 1000, 9000]) {
+      const rows = Math.max(2, Math.floor(6000 / n));
+      const values = every.slice(1000, 1000 + rows * n);
+      const x = weft.tensor(Float32Array.from(values), { dtype: "float16", shape: [rows, n] });
+      const all = weft.jit((y: Tensor) => [
+        y.max(-1),
+        y.cast("float32").abs().min(-1),
+        y.sub(y.min(-1, { keepDims: true })),
+        weft.flip(y, 1).add(y),
+        y.index(":", "1:").mul(y.index(":", ":-1")),
+      ]);
+      const [most, least, apart, both, next] = all(x).map((t) => read(t.cast("float64")));
+      for (let r = 0; r < rows; r++) {
+        const row = values.slice(r * n, r * n + n);
+        const what = `row ${r} of ${n}, ${threads} threads`;
+        assert.equal(most[r] + 0, row.reduce((a, b) => Math.max(a, b)) + 0, what);
+        assert.equal(least[r], Math.min(...row.map(Math.abs)), what);
+        const low = row.reduce((a, b) => Math.min(a, b));
+        const plain = (list: readonly number[]): number[] => list.map((v) => rounded(Math.fround(v)) + 0);
+        const of = (list: readonly number[], m: number): number[] => list.slice(r * m, r * m + m).map((v) => v + 0);
+        assert.deepEqual(of(apart, n), plain(row.map((v) => v - low)), what);
+        assert.deepEqual(of(both, n), plain(row.map((v, i) => v + row[n - 1 - i])), what);
+        assert.deepEqual(of(next, n - 1), plain(row.slice(1).map((v, i) => v * row[i])), what);
+      }
+    }
+  }
+});
+
+test("rows of float16 are converted before and after their loops", { skip }, () => {
+  const x = build.input([40, 64], "float16");
+  const source = new CpuDevice().source({ params: [x], outputs: [build.mul(x, x)] });
+  assert.match(source, /w_widen_h\(p0/);
+  assert.match(source, /w_narrow_h\(n0_, p1/);
+});
