@@ -43,7 +43,7 @@ const linalgUnits = (): string[] => [
 
 /** Functions of the prelude that have vector forms. Some functions of floats need none: compilers vectorize them. */
 const vectorFunctions: { names: string[]; operands: number; suffixes: string }[] = [
-  { names: ["exp", "log", "tanh", "expm1", "log1p", "atan"], operands: 1, suffixes: "d" },
+  { names: ["exp", "log", "tanh", "expm1", "log1p", "atan", "erf", "erfc"], operands: 1, suffixes: "d" },
   {
     names: ["sin", "cos", "tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"],
     operands: 1,

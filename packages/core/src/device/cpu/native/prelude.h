@@ -317,8 +317,6 @@ W_INLINE float w_atan_f(float x) {
   y = a == w_inf_f() ? 1.57079633f : y;
   return x == x ? __builtin_copysignf(y, x) : x;
 }
-W_INLINE double w_erf_d(double x) { return erf(x); }
-W_INLINE double w_erfc_d(double x) { return erfc(x); }
 
 #define W_LIBM(name)                                                                                                   \
   W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                          \
@@ -346,6 +344,8 @@ W_VECTOR_D(log)
 W_VECTOR_D(tanh)
 W_VECTOR_D(expm1)
 W_VECTOR_D(log1p)
+W_VECTOR_D(erf)
+W_VECTOR_D(erfc)
 W_VECTOR(sin)
 W_VECTOR(cos)
 W_VECTOR(tan)
