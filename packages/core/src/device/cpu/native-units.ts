@@ -49,8 +49,8 @@ const vectorFunctions: { names: string[]; operands: number; suffixes: string }[]
     operands: 1,
     suffixes: "[df]",
   },
-  { names: ["atan2"], operands: 2, suffixes: "[df]" },
-  { names: ["pow", "fmod"], operands: 2, suffixes: "f" },
+  { names: ["atan2", "pow"], operands: 2, suffixes: "[df]" },
+  { names: ["fmod"], operands: 2, suffixes: "f" },
 ];
 /** The cosine is the sine one quarter turn later. */
 const quarterTurns: Record<string, number> = { sin: 0, cos: 1 };
@@ -84,7 +84,8 @@ function vectorMathUnit(name: string, operands: number, doubles: boolean): strin
       `#if ${present}\n#define W_TAG ${tag}\n#define W_LANES ${lanes}\n${nativeSource("cpu/native/vector-math.c")}#endif\n`,
   );
   const quarters = quarterTurns[name] === undefined ? "" : `#define W_QUARTERS ${quarterTurns[name]}\n`;
-  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n#define W_DOUBLES ${Number(doubles)}\n${quarters}${forms.join("")}`;
+  const exact = name === "pow" ? "#define W_OF_DOUBLES _exact\n" : "#define W_OF_DOUBLES _v\n";
+  return `${exact}#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n#define W_DOUBLES ${Number(doubles)}\n${quarters}${forms.join("")}`;
 }
 
 /** Element types of typed units, their sizes, and the suffixes of their functions. */

@@ -145,6 +145,63 @@ test("error functions of float64 have their digits at every position", { skip },
   }
 });
 
+/** Bases, exponents and powers, by mpmath with 45 digits. */
+const powers = [
+  [1.0000060986989874, 111212693.09726627, 3.635160319383898e294],
+  [0.9999999999999865, 5.230186641853992e16, 2.1858951660480983e-308],
+  [43242940722374.8, -17.99861715726993, 3.735789181180457e-246],
+  [2.5, 2.5, 9.882117688026186],
+  [1e-310, 0.5, 9.999999999999986e-156],
+  [3e-320, -0.9, 3.720447857293525e287],
+  [7.3e300, 1.02, 7.596076280686621e306],
+  [0.0019329353781398773, -1.498269384272092, 11640.656731513905],
+  [1.9999999999999998, 1023.5, 1.2711610061535019e308],
+  [0.1, 322.9, 1.5e-323],
+] as const;
+
+test("powers of float64 have their digits far from 1, whole ones are exact, and others follow C99", { skip }, () => {
+  weft.setDevice("cpu");
+  const rules = [
+    ...[
+      [0, 0, 1],
+      [-0, 3, -0],
+      [-0, -3, -Infinity],
+      [0, -0.5, Infinity],
+      [-8, 3, -512],
+      [-8, 0.5, NaN],
+      [-2, -1, -0.5],
+    ],
+    ...[
+      [1, NaN, 1],
+      [NaN, 0, 1],
+      [NaN, 1, NaN],
+      [-1, Infinity, 1],
+      [0.5, Infinity, 0],
+      [2, -Infinity, 0],
+    ],
+    ...[
+      [Infinity, -1, 0],
+      [-Infinity, 3, -Infinity],
+      [-Infinity, 2, Infinity],
+      [2, 1e6, Infinity],
+      [0.5, 1e6, 0],
+    ],
+  ];
+  const whole: number[][] = [];
+  for (let a = 1; a < 120; a++)
+    for (let b = 0n; a ** Number(b) < 2 ** 53 && b < 12n; b++) whole.push([a, Number(b), Number(BigInt(a) ** b)]);
+  const all = [...rules, ...whole, ...powers];
+  const column = (at: number): weft.Tensor => weft.tensor(Float64Array.from(all, (row) => row[at]));
+  const [x, y] = [column(0), column(1)];
+  const got = weft
+    .jit((a: weft.Tensor, b: weft.Tensor) => weft.pow(a, b))(x, y)
+    .dataSync() as Float64Array;
+  all.forEach(([a, b, power], i) => {
+    const most = i < rules.length + whole.length ? 0 : 1;
+    assert.ok(ulps(got[i], power, "float64") <= most, `${a} ** ${b} is ${power}, got ${got[i]}`);
+  });
+});
+
 test("loops call the vector forms where the compiler can", { skip: process.arch !== "x64" }, (t) => {
   const compiler = findCompiler();
   if (compiler === null || !compiler.flags.includes("-DW_VECTOR_MATH")) return t.skip("the compiler is not gcc");
