@@ -78,7 +78,7 @@ RARER = {
     "quantile-rows": of(lambda x: torch.quantile(x, 0.9, -1), ((s(16384), 1001), F32)),
     "histogram-weights": of(lambda i, w: torch.bincount(i, w, 300), ((FEW,), 300), ((FEW,), F32)),
     "distances-taxi": of(lambda x, y: torch.cdist(x, y, p=1), ((s(2048), 20), F32), ((s(2048), 20), F32)),
-    "unique-line": of(lambda x: x.int().sort().values, ((FEW,), 5000)),
+    "sort-few": of(lambda x: x.int().sort().values, ((FEW,), 5000)),
     "transposed-sum": of(lambda a, b: a + b.t(), ((ODD, ODD), F32), ((ODD, ODD), F32)),
     "transpose-half-odd": of(lambda x: x.t().contiguous(), ((ODD, ODD), F16)),
     "roll-both": of(lambda x: x.roll((100, 77), (0, 1)), ((ODD, ODD), F64)),

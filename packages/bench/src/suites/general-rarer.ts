@@ -192,7 +192,7 @@ const reductions = (s: Sizer): Entry[] => {
       ],
       (x, y) => weft.cdist(x, y, { order: 1 }),
     ],
-    ["unique-line", "distinct numbers of 2^22 int32", [[[s(1 << 22)], 5000]], (x) => weft.sort(x.cast("int32"))],
+    ["sort-few", "sort 2^22 int32 of 5000 values", [[[s(1 << 22)], 5000]], (x) => weft.sort(x.cast("int32"))],
   ];
 };
 
@@ -225,7 +225,7 @@ const layouts = (s: Sizer): Entry[] => {
     ["diagonals", "sums of diagonals of 4096 x 64 x 64 f32", [[[n, 64, 64], f32]], (x) => weft.trace(x)],
     [
       "einsum-chain",
-      "bij,bjk,bkl->il of 256 products of 48, f32",
+      "bij,bjk,bkl->il of 4096 products of 48, f32",
       [
         [[s(4096), 48, 48], f32],
         [[s(4096), 48, 48], f32],
