@@ -1,5 +1,5 @@
 """PyTorch as a peer of the general suite (src/suites/general-rows.ts and general-models.ts; torch_arrays.py,
-torch_images.py, torch_more.py, torch_classes.py, torch_programs.py and torch_windows.py have further rows).
+torch_images.py, torch_more.py, torch_classes.py, torch_programs.py, torch_rarer.py and torch_windows.py have further rows).
 
 A row is a name and numbers, such as "attention bf16 4 16 16 4096 64 1 1 0"; "compiled" at its end compiles the function.
 Inputs and numbers for comparison are computed as the suite computes them.
@@ -18,6 +18,7 @@ from torch_classes import CLASSES
 from torch_images import IMAGES
 from torch_more import MORE
 from torch_programs import PROGRAMS
+from torch_rarer import RARER
 from torch_windows import WINDOWS
 
 
@@ -323,7 +324,7 @@ def make(name):
     if kind in SINGLES:
         f, shape, *dtype = SINGLES[kind]
         return row(f, [numbers(shape, 1, *dtype)], compiled)
-    return row(*(OTHERS | ARRAYS | IMAGES | MORE | CLASSES | PROGRAMS | WINDOWS)[kind](), compiled)
+    return row(*(OTHERS | ARRAYS | IMAGES | MORE | CLASSES | PROGRAMS | RARER | WINDOWS)[kind](), compiled)
 
 
 serve(make, {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}, torch.cuda.empty_cache if on_gpu else lambda: None)

@@ -9,6 +9,7 @@ import { imageRows } from "./general-images.js";
 import { modelRows } from "./general-models.js";
 import { moreRows } from "./general-more.js";
 import { programRows } from "./general-programs.js";
+import { rarerRows } from "./general-rarer.js";
 import { sizer } from "./general-row.js";
 import { generalRows } from "./general-rows.js";
 import { windowRows } from "./general-windows.js";
@@ -33,9 +34,17 @@ const suite: Suite = {
     const [divide, floor] = context.quick ? [2 ** 30, 8] : [context.number("divide"), 64];
     const size = sizer(divide, floor);
     // What is new, or was cut off by a limit of time before, comes first.
-    const table = [windowRows, programRows, modelRows, classRows, moreRows, arrayRows, imageRows, generalRows].flatMap(
-      (rows) => rows(size),
-    );
+    const table = [
+      rarerRows,
+      windowRows,
+      programRows,
+      modelRows,
+      classRows,
+      moreRows,
+      arrayRows,
+      imageRows,
+      generalRows,
+    ].flatMap((rows) => rows(size));
     const script = ["torch_general.py", "--device", context.device, "--divide", `${divide}`, "--floor", `${floor}`];
     const { start, absent } = startPeers(context, { torch: script });
     const makers = Object.fromEntries(

@@ -3,7 +3,7 @@
 import { type DType, isComplex, isHalf, numel } from "../graph/index.js";
 import { clampText, guardBox, type Interval, sizeIn, tests } from "./guards.js";
 import { Ix } from "./index-expr.js";
-import type { KExpr, LoopKernel } from "./kernel.js";
+import type { KExpr, LoopKernel, Store } from "./kernel.js";
 import {
   binaryValue,
   type CValue,
@@ -110,8 +110,10 @@ export class BodyPrinter {
   vector: VectorLoads | null = null;
   /** See UnclampedRow. */
   unclamped: UnclampedRow | null = null;
-  /** Loads that were copied to shared memory before: expression id -> array and index there. */
-  readonly tiles = new Map<number, { name: string; index: string }>();
+  /** Loads that were copied before: expression id -> array and index there, and whether halves were converted to floats. */
+  readonly tiles = new Map<number, { name: string; index: string; isWide?: boolean; isRead?: boolean }>();
+  /** Stores of halves that go to an array of floats first. */
+  readonly halfRows = new Map<Store, { place: string; isWritten: boolean }>();
   /** Vectors that stay in registers between passes over a row: expression id -> whether they were loaded. */
   readonly keptVectors = new Map<number, boolean>();
   /** Row buffers that hold a value between two passes over a row: expression id -> name. */
@@ -304,7 +306,9 @@ export class BodyPrinter {
     const type = computeType[dtype];
     const tile = this.tiles.get(expr.id);
     if (tile !== undefined) {
-      const part = (k: 0 | 1): string => scope.define(type, loadText(tile.name, tile.index, dtype, k));
+      tile.isRead = true;
+      const stored = tile.isWide ? "float32" : dtype;
+      const part = (k: 0 | 1): string => scope.define(type, loadText(tile.name, tile.index, stored, k));
       return isComplex(dtype) ? [part(0), part(1)] : [part(0)];
     }
     const wide = scope === this.scopes.element ? this.#loadVector(expr) : null;
@@ -336,7 +340,7 @@ export class BodyPrinter {
     for (const index of expr.dynamic) this.value(index);
     this.#count(expr);
     const tile = this.tiles.get(expr.id);
-    if (tile !== undefined) return scope.define(type, `${tile.name}[${tile.index}]`);
+    if (tile !== undefined && !tile.isWide) return scope.define(type, `${tile.name}[${tile.index}]`);
     const address = this.#addressInRange(expr, scope);
     return address === null ? "0" : scope.define(type, `p${expr.buffer}[${address}]`);
   }

@@ -45,6 +45,9 @@ export function emitColumnsC(kernel: LoopKernel): EmittedKernel {
       row.add(`for (long c = 0; c < ${block}; c++) d${name}${k}[c] = 0;`);
       flush.push(`d${name}${k}[c] += ${name}${k}[c];`, `${name}${k}[c] = 0;`);
     }
+    const mayBeNan = isFloatKind(dtype) && (r.fn === "max" || r.fn === "min");
+    if (mayBeNan)
+      row.add(`${type === "double" ? "int64_t" : "int32_t"} n${name}[${block}] __attribute__((aligned(64))) = {0};`);
     if (isArg(r)) row.add(`int32_t i${name}[${block}] __attribute__((aligned(64))) = {0};`);
     accumulate.push(...columnUpdate(r, name, at, value, type));
     printer.tally.add("simple", 2 * parts * kernel.size);
@@ -54,7 +57,9 @@ export function emitColumnsC(kernel: LoopKernel): EmittedKernel {
         ? `i${name}[${at}]`
         : isFlushed
           ? `(float)(d${name}${k}[${at}] + ${name}${k}[${at}])`
-          : `${name}${k}[${at}]`;
+          : mayBeNan
+            ? `(n${name}[${at}] ? w_nan_${type === "double" ? "d" : "f"}() : ${name}${k}[${at}])`
+            : `${name}${k}[${at}]`;
     const result: CValue = parts === 2 ? [total(0), total(1)] : [wrapText(total(0), r.dtype)];
     finish.push(...storeText(`p${store.buffer}`, store.address.print(), kernel.buffers[store.buffer].dtype, result));
   });
@@ -154,6 +159,9 @@ function columnUpdate(r: Reduction, name: string, at: string, value: CValue, typ
   if (r.fn === "sum") return [`${a} += ${v};`];
   if (r.fn === "prod") return [`${a} *= ${v};`];
   const order = r.fn === "max" ? ">" : "<";
-  const nan = isFloatKind(r.dtype) ? ` || ${v} != ${v}` : "";
-  return [`${a} = (${v} ${order} ${a}${nan}) ? ${v} : ${a};`];
+  // The extreme ignores NaN, as one instruction does; a flag records it.
+  return [
+    `${a} = ${v} ${order} ${a} ? ${v} : ${a};`,
+    ...(isFloatKind(r.dtype) ? [`n${name}[${at}] |= ${v} != ${v};`] : []),
+  ];
 }

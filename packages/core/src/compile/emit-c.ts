@@ -4,8 +4,10 @@
 import { isExpensive } from "../cost/index.js";
 import { bytesOf, isComplex, numel, range } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
+import { withoutDiagonals } from "./diagonals.js";
 import { emitColumnsC } from "./emit-c-columns.js";
 import { emitJoined, emitKept } from "./emit-c-copies.js";
+import { inChunks, withHalfRows } from "./emit-c-halves.js";
 import {
   chooseStash,
   type EmittedKernel,
@@ -260,6 +262,7 @@ function emitRows(given: LoopKernel): EmittedKernel {
   const outerNames = new Set(outer.map((v) => v.name));
   const scopes = { top, row, element: new EmitScope("      ") };
   const printer = new BodyPrinter(kernel, scopes, innerNames, outerNames, rowPositionText(inner));
+  const halves = withHalfRows(kernel, printer, flat);
   const hasRow = inner.length > 0;
   const depthOf = (e: KExpr): Depth => (hasRow ? printer.depth(e) : (Math.min(printer.depth(e), 1) as Depth));
   if (rowLength >= 2 && rowLength <= maxStash)
@@ -334,10 +337,14 @@ function emitRows(given: LoopKernel): EmittedKernel {
     for (const line of ends) row.add(line);
   }
   for (const line of storeLines(kernel, printer, rowStores)) row.add(line);
+  const [before, after] = [halves.before(), halves.after()];
+  const whole = [...before, ...row.lines, ...after];
   const head = printer.pointers().map((l) => `  ${l}`);
   const rowText = flat
-    ? row.lines
-    : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...row.lines, "  }"];
+    ? before.length > 0
+      ? inChunks(whole)
+      : row.lines
+    : ["  for (long u = lo; u < hi; u++) {", ...unpackIndex(outer, "u").map((l) => `    ${l}`), ...whole, "  }"];
   const text = [...head, ...top.lines, ...rowText].join("\n");
   return { text, units: flat ? rowLength : numel(outer.map((v) => v.size)), tally: printer.tally };
 }
@@ -413,7 +420,7 @@ function innerLoops(
  */
 export function emitKernel(given: LoopKernel, inRows = false): EmittedKernel {
   EmitScope.reset();
-  const kernel = inRows ? given : withSplitAxes(given);
+  const kernel = inRows ? given : withSplitAxes(withoutDiagonals(given));
   if (kernel.kind === "rows" && !inRows) {
     for (const emit of [emitKept, emitJoined, emitTilesC, emitNarrowC]) {
       const special = emit(kernel);

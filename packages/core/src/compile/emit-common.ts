@@ -112,14 +112,20 @@ export function storeLines(kernel: LoopKernel, printer: BodyPrinter, stores: rea
     const place = `p${s.buffer}[${s.address.print()}]`;
     const moved = s.value.dtype === dtype ? printer.moved(s.value) : null;
     if (moved !== null) return [`${place} = ${moved};`];
+    const row = printer.halfRows.get(s);
+    const write = (value: CValue): string[] => {
+      if (row === undefined) return writeText(kernel, s, value);
+      row.isWritten = true;
+      return [`${row.place} = ${value[0]};`];
+    };
     // A conversion to a half type rounds when it is stored: nothing is widened again in between.
     if (isHalf(dtype) && s.value.kind === "cast" && s.value.dtype === dtype) {
       const [unrounded] = s.value.args;
-      if (computeType[unrounded.dtype] === "float") return writeText(kernel, s, printer.value(unrounded));
+      if (computeType[unrounded.dtype] === "float") return write(printer.value(unrounded));
     }
     const value = printer.value(s.value);
     const name = dtype === "bfloat16" ? "w_bfloat_of" : dtype === "float16" ? "w_half_of" : null;
-    if (name === null || s.value.dtype !== dtype || !isRounded(s.value)) return writeText(kernel, s, value);
+    if (row !== undefined || name === null || s.value.dtype !== dtype || !isRounded(s.value)) return write(value);
     return [`${place} = ${name}(${value[0]});`];
   });
   return lines.flat();

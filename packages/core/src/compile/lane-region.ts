@@ -50,6 +50,9 @@ const manySteps = 1000;
 /** Number of multiplications of a step, zeros included, beyond which unrolling is not tried. */
 const maxStepWork = 200_000;
 
+/** Number of multiplications per lane above which a device without blocks multiplies the rows of all lanes by one matrix in its library. */
+const libraryProduct = 256;
+
 const frontierOps: ReadonlySet<OpName> = new Set([
   "unary",
   "binary",
@@ -406,6 +409,8 @@ function attempt(
 ): Found | null {
   return refusals(prefix, () => {
     if (scans.some((scan) => stepWork(scan, numel(prefix)) > maxStepWork)) throw new NotLane("the step is too large");
+    if (!options.blocks && scans.some((scan) => sharedProduct(graph, scan, numel(prefix)) > libraryProduct))
+      throw new NotLane("all lanes are multiplied by one large matrix");
     const region = new Region(graph, scans, prefix);
     region.collect();
     const program = region.program(options);
@@ -535,6 +540,25 @@ function stepWork({ attrs: { body } }: Node<"scan">, lanes: number): number {
     work += (numel(node.shape) / lanes) * depth * width;
   }
   return work;
+}
+
+/** Number of multiplications of the largest product of one row per lane with a matrix that all lanes share. */
+function sharedProduct(graph: RegionGraph, scan: Node<"scan">, lanes: number): number {
+  const { body, consts } = scan.attrs;
+  // Lanes skip the zeros of a matrix that is known.
+  const isKnown = (node: Node): boolean => {
+    const at = body.params.indexOf(node);
+    if (at >= 0) return at < consts && graph.known(scan.inputs[at], 0) !== null;
+    return node.inputs.every(isKnown);
+  };
+  const sizes = functionOrder(body).map((node) => {
+    if (!isOp(node, "matmul") || isComplex(node.dtype)) return 0;
+    const [rows, matrix] = node.inputs;
+    const [depth, columns] = matrix.shape.slice(-2);
+    const isShared = numel(rows.shape) === lanes * depth && numel(matrix.shape) === depth * columns;
+    return isShared && !isKnown(matrix) ? depth * columns : 0;
+  });
+  return Math.max(0, ...sizes);
 }
 
 function firstOf<A, T>(choices: readonly A[], make: (choice: A) => T | null): T | null {

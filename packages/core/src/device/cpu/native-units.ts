@@ -10,7 +10,7 @@ const preludeParts = [
     calls: /\bw_(?!cos_|cosh_|ceil_|copysign_)(?:c[a-z0-9]+|hypot|scale|larger|finite|infinite)_[df]\b/,
   },
   { file: "cpu/native/prelude-transpose.h", calls: /\bw_transpose_/ },
-  { file: "cpu/native/prelude-half.h", calls: /\bw_(?:from_half|to_half|half_of|round_half)\(/ },
+  { file: "cpu/native/prelude-half.h", calls: /\bw_(?:from_half|to_half|half_of|round_half|widen_h|narrow_h)\(/ },
   { file: "cpu/native/prelude-random.h", calls: /\bw_(?:uniform|normal|dropout|bits\b)/ },
 ];
 
@@ -43,20 +43,20 @@ const linalgUnits = (): string[] => [
 
 /** Functions of the prelude that have vector forms. Some functions of floats need none: compilers vectorize them. */
 const vectorFunctions: { names: string[]; operands: number; suffixes: string }[] = [
-  { names: ["exp", "log", "tanh", "expm1", "log1p", "atan"], operands: 1, suffixes: "d" },
+  { names: ["exp", "log", "tanh", "expm1", "log1p", "atan", "erf", "erfc"], operands: 1, suffixes: "d" },
   {
     names: ["sin", "cos", "tan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"],
     operands: 1,
     suffixes: "[df]",
   },
-  { names: ["atan2"], operands: 2, suffixes: "[df]" },
-  { names: ["pow", "fmod"], operands: 2, suffixes: "f" },
+  { names: ["atan2", "pow"], operands: 2, suffixes: "[df]" },
+  { names: ["fmod"], operands: 2, suffixes: "f" },
 ];
 /** The cosine is the sine one quarter turn later. */
 const quarterTurns: Record<string, number> = { sin: 0, cos: 1 };
 const callable = vectorFunctions.map(({ names, suffixes }) => `(?:${names.join("|")})_${suffixes}`);
 /** Functions of the prelude that call one of them. */
-const callers = ["c[a-z0-9]+_[df]", "(?:widened|narrowed)_h", "(?:mod|floordiv)_f"];
+const callers = ["c[a-z0-9]+_[df]", "(?:widen|widened|narrow|narrowed)_h", "(?:mod|floordiv)_f"];
 const vectorCalls = new RegExp(`\\bw_(?:${[...callable, ...callers].join("|")})\\(`);
 
 /** Whether C text may call a function that has vector forms: by name, or through a complex function. */
@@ -84,7 +84,8 @@ function vectorMathUnit(name: string, operands: number, doubles: boolean): strin
       `#if ${present}\n#define W_TAG ${tag}\n#define W_LANES ${lanes}\n${nativeSource("cpu/native/vector-math.c")}#endif\n`,
   );
   const quarters = quarterTurns[name] === undefined ? "" : `#define W_QUARTERS ${quarterTurns[name]}\n`;
-  return `#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n#define W_DOUBLES ${Number(doubles)}\n${quarters}${forms.join("")}`;
+  const exact = name === "pow" ? "#define W_OF_DOUBLES _exact\n" : "#define W_OF_DOUBLES _v\n";
+  return `${exact}#define W_FUNCTION ${name}\n#define W_OPERANDS ${operands}\n#define W_DOUBLES ${Number(doubles)}\n${quarters}${forms.join("")}`;
 }
 
 /** Element types of typed units, their sizes, and the suffixes of their functions. */

@@ -143,6 +143,8 @@ W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
 W_VECTOR_PAIR(fmod, f, float)
 W_VECTOR_PAIR(atan2, f, float)
 W_VECTOR_PAIR(atan2, d, double)
+W_VECTOR_PAIR(pow, f, float)
+W_VECTOR_PAIR(pow, d, double)
 #define W_FMOD_f w_fmod_f
 #endif
 #define W_CALL W_INLINE
@@ -317,8 +319,6 @@ W_INLINE float w_atan_f(float x) {
   y = a == w_inf_f() ? 1.57079633f : y;
   return x == x ? __builtin_copysignf(y, x) : x;
 }
-W_INLINE double w_erf_d(double x) { return erf(x); }
-W_INLINE double w_erfc_d(double x) { return erfc(x); }
 
 #define W_LIBM(name)                                                                                                   \
   W_INLINE float w_##name##_f(float x) { return name##f(x); }                                                          \
@@ -333,19 +333,22 @@ W_LIBM(trunc)
 #define W_VECTOR(name)                                                                                                 \
   W_VECTOR_D(name)                                                                                                     \
   extern W_SIMD float w_##name##_f(float x);
-#define W_VECTOR_2F(name) extern W_SIMD float w_##name##_f(float x, float y);
 #else
 #define W_VECTOR_D(name)                                                                                               \
   W_INLINE double w_##name##_d(double x) { return name(x); }
 #define W_VECTOR(name) W_LIBM(name)
-#define W_VECTOR_2F(name)                                                                                              \
-  W_INLINE float w_##name##_f(float x, float y) { return name##f(x, y); }
+#define W_LIBM_2(name)                                                                                                 \
+  W_INLINE float w_##name##_f(float x, float y) { return name##f(x, y); }                                              \
+  W_INLINE double w_##name##_d(double x, double y) { return name(x, y); }
+W_LIBM_2(pow)
 #endif
 W_VECTOR_D(exp)
 W_VECTOR_D(log)
 W_VECTOR_D(tanh)
 W_VECTOR_D(expm1)
 W_VECTOR_D(log1p)
+W_VECTOR_D(erf)
+W_VECTOR_D(erfc)
 W_VECTOR(sin)
 W_VECTOR(cos)
 W_VECTOR(tan)
@@ -357,8 +360,6 @@ W_VECTOR(cosh)
 W_VECTOR(asinh)
 W_VECTOR(acosh)
 W_VECTOR(atanh)
-W_VECTOR_2F(pow)
-W_INLINE double w_pow_d(double x, double y) { return pow(x, y); }
 /* Large functions that call the library are not written out at every place. */
 #undef W_CALL
 #define W_CALL static __attribute__((noinline, unused))

@@ -2,9 +2,8 @@
 #pragma once
 #include "sort-scatter.h"
 
-/* One item is a line where lines lie next to each other, or a block of neighboring lines, which are joined side by side. A single line
-   joins four elements with each other first: every result waits for the one before. */
-#define SCAN(name, T, JOIN)                                                                                            \
+/* One item is a line where lines lie next to each other, or a block of neighboring lines, which are joined side by side. */
+#define SCAN(name, T, M, JOIN, ALONG, NEUTRAL)                                                                         \
   static void name(void* const* p, long lo, long hi) {                                                                 \
     const order_job* j = p[0];                                                                                         \
     const long n = j->n, inner = j->inner, blocks = (inner + CUMSUM_LINES - 1) / CUMSUM_LINES;                         \
@@ -16,15 +15,7 @@
       if (inner == 1) {                                                                                                \
         T all = out[0] = x[0];                                                                                         \
         long s = 1;                                                                                                    \
-        for (; s + 4 <= n; s += 4) {                                                                                   \
-          const T a = x[s], b = JOIN(a, x[s + 1]), c = x[s + 2], d = JOIN(c, x[s + 3]), bc = JOIN(b, c);               \
-          out[s] = JOIN(all, a);                                                                                       \
-          out[s + 1] = JOIN(all, b);                                                                                   \
-          out[s + 2] = JOIN(all, bc);                                                                                  \
-          const T bd = JOIN(b, d);                                                                                     \
-          all = JOIN(all, bd);                                                                                         \
-          out[s + 3] = all;                                                                                            \
-        }                                                                                                              \
+        ALONG(JOIN, T, M, NEUTRAL)                                                                                     \
         for (; s < n; s++) out[s] = all = JOIN(all, x[s]);                                                             \
         continue;                                                                                                      \
       }                                                                                                                \
@@ -35,22 +26,33 @@
     }                                                                                                                  \
   }
 #define SCAN_PRODUCT(a, b) ((a) * (b))
+#define SCAN_PRODUCT_v(V, M, a, b) ((a) * (b))
 /* Without branches, which nobody could predict: the larger one by an instruction that keeps a where b is NaN, then b where it is. */
 #define SCAN_EXTREMA(s, T)                                                                                             \
   W_INLINE T scan_larger_##s(T a, T b) { return w_select_##s(b != b, b, b > a ? b : a); }                              \
   W_INLINE T scan_smaller_##s(T a, T b) { return w_select_##s(b != b, b, b < a ? b : a); }
+#define SCAN_PICK(V, M, test, a, b) ((V)(((M)(b) & (M)(test)) | ((M)(a) & ~(M)(test))))
+#define scan_larger_f_v(V, M, a, b) SCAN_PICK(V, M, ((b) > (a)) | ((b) != (b)), a, b)
+#define scan_smaller_f_v(V, M, a, b) SCAN_PICK(V, M, ((b) < (a)) | ((b) != (b)), a, b)
+#define scan_larger_d_v scan_larger_f_v
+#define scan_smaller_d_v scan_smaller_f_v
+#define scan_larger_i_v(V, M, a, b) SCAN_PICK(V, M, (b) > (a), a, b)
+#define scan_smaller_i_v(V, M, a, b) SCAN_PICK(V, M, (b) < (a), a, b)
+#define scan_larger_l_v scan_larger_i_v
+#define scan_smaller_l_v scan_smaller_i_v
 SCAN_EXTREMA(i, int32_t)
 SCAN_EXTREMA(l, int64_t)
 SCAN_EXTREMA(f, float)
 SCAN_EXTREMA(d, double)
-#define SCANS(s, T)                                                                                                    \
-  SCAN(scan_product_##s, T, SCAN_PRODUCT)                                                                              \
-  SCAN(scan_largest_##s, T, scan_larger_##s)                                                                           \
-  SCAN(scan_smallest_##s, T, scan_smaller_##s)
-SCANS(i, int32_t)
-SCANS(l, int64_t)
-SCANS(f, float)
-SCANS(d, double)
+/* Products of floats join four at a time: those of more may underflow where the product of all does not. */
+#define SCANS(s, T, M, PRODUCTS, LEAST, MOST)                                                                          \
+  SCAN(scan_product_##s, T, M, SCAN_PRODUCT, PRODUCTS, 1)                                                              \
+  SCAN(scan_largest_##s, T, M, scan_larger_##s, SCAN_BY_VECTOR, LEAST)                                                 \
+  SCAN(scan_smallest_##s, T, M, scan_smaller_##s, SCAN_BY_VECTOR, MOST)
+SCANS(i, int32_t, int32_t, SCAN_BY_VECTOR, INT32_MIN, INT32_MAX)
+SCANS(l, int64_t, int64_t, SCAN_BY_VECTOR, INT64_MIN, INT64_MAX)
+SCANS(f, float, int32_t, SCAN_BY_FOUR, -w_inf_f(), w_inf_f())
+SCANS(d, double, int64_t, SCAN_BY_FOUR, -w_inf_d(), w_inf_d())
 
 /* The number of the dtype is that of sort-scatter.h: int32, int64, float32 and float64. */
 static void wr_scan(int dtype, int fn, long outer, long n, long inner, const void* x, void* out, int threads) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "prelude.h"
+#include "scan-line.h"
 
 /* dtype numbers as in graph/dtype.ts: bool, uint8, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
    int8, int16, uint16, uint32, uint64. Sums that wrap around are the same for signed and unsigned numbers. */
@@ -24,7 +25,7 @@ typedef struct {
 /* One item is a line where lines lie next to each other, or a block of neighboring lines, which are summed side by side. A single
    line adds four elements to each other first: every sum waits for the one before. */
 #define CUMSUM_LINES 64
-#define CUMSUM(name, T, LOAD, STORE, ACC)                                                                              \
+#define CUMSUM(name, T, LOAD, STORE, ACC, ALONG)                                                                       \
   static void name(void* const* p, long lo, long hi) {                                                                 \
     const order_job* j = p[0];                                                                                         \
     const long n = j->n, inner = j->inner, blocks = (inner + CUMSUM_LINES - 1) / CUMSUM_LINES;                         \
@@ -37,6 +38,7 @@ typedef struct {
         T* out = (T*)j->out + start + (j->flag ? n - 1 : 0);                                                           \
         ACC sum = 0;                                                                                                   \
         long s = 0;                                                                                                    \
+        ALONG(T)                                                                                                       \
         for (; s + 4 <= n; s += 4) {                                                                                   \
           const ACC a = LOAD(x[s * d]), b = a + LOAD(x[(s + 1) * d]), c = LOAD(x[(s + 2) * d]),                        \
                     e = c + LOAD(x[(s + 3) * d]);                                                                      \
@@ -59,16 +61,25 @@ typedef struct {
     }                                                                                                                  \
   }
 #define SAME(x) (x)
-CUMSUM(cumsum_u8, uint8_t, SAME, SAME, uint8_t)
-CUMSUM(cumsum_u16, uint16_t, SAME, SAME, uint16_t)
-CUMSUM(cumsum_i32, int32_t, SAME, SAME, int32_t)
-CUMSUM(cumsum_i64, int64_t, SAME, SAME, int64_t)
-CUMSUM(cumsum_h, w_half, w_from_half, w_to_half, float)
-CUMSUM(cumsum_b, w_bfloat, w_from_bfloat, w_to_bfloat, float)
-CUMSUM(cumsum_f, float, SAME, SAME, double)
-CUMSUM(cumsum_d, double, SAME, SAME, double)
-CUMSUM(cumsum_c, float complex, SAME, SAME, double complex)
-CUMSUM(cumsum_z, double complex, SAME, SAME, double complex)
+#define CUMSUM_JOIN(a, b) ((a) + (b))
+#define CUMSUM_JOIN_v(V, M, a, b) ((a) + (b))
+#define CUMSUM_BY_FOUR(T)
+#define CUMSUM_BY_VECTOR(T)                                                                                            \
+  if (d == 1) {                                                                                                        \
+    T all = 0;                                                                                                         \
+    SCAN_BY_VECTOR(CUMSUM_JOIN, T, T, 0)                                                                               \
+    sum = all;                                                                                                         \
+  }
+CUMSUM(cumsum_u8, uint8_t, SAME, SAME, uint8_t, CUMSUM_BY_FOUR)
+CUMSUM(cumsum_u16, uint16_t, SAME, SAME, uint16_t, CUMSUM_BY_FOUR)
+CUMSUM(cumsum_i32, int32_t, SAME, SAME, int32_t, CUMSUM_BY_VECTOR)
+CUMSUM(cumsum_i64, int64_t, SAME, SAME, int64_t, CUMSUM_BY_VECTOR)
+CUMSUM(cumsum_h, w_half, w_from_half, w_to_half, float, CUMSUM_BY_FOUR)
+CUMSUM(cumsum_b, w_bfloat, w_from_bfloat, w_to_bfloat, float, CUMSUM_BY_FOUR)
+CUMSUM(cumsum_f, float, SAME, SAME, double, CUMSUM_BY_FOUR)
+CUMSUM(cumsum_d, double, SAME, SAME, double, CUMSUM_BY_FOUR)
+CUMSUM(cumsum_c, float complex, SAME, SAME, double complex, CUMSUM_BY_FOUR)
+CUMSUM(cumsum_z, double complex, SAME, SAME, double complex, CUMSUM_BY_FOUR)
 static void wr_cumsum(int dtype, long outer, long n, long inner, int reverse, const void* x, void* out, int threads) {
   static const w_kernel kernels[] = {cumsum_u8, cumsum_u8,  cumsum_i32, cumsum_i64, cumsum_h,
                                      cumsum_b,  cumsum_f,   cumsum_d,   cumsum_c,   cumsum_z,

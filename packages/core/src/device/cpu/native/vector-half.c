@@ -24,4 +24,24 @@ FORM(narrowed, eN16, __m512i, __m512, _mm512_cvtepu16_epi32(_mm512_cvtps_ph(x, 0
 #endif
 __attribute__((visibility("hidden"))) float w_widened_h(int32_t h) { return _cvtsh_ss((uint16_t)h); }
 __attribute__((visibility("hidden"))) int32_t w_narrowed_h(float f) { return _cvtss_sh(f, 0); }
+
+/* Rows of numbers. */
+__attribute__((visibility("hidden"))) void w_widen_h(const uint16_t* from, float* to, long count) {
+  long i = 0;
+#ifdef __AVX512F__
+  for (; i + 16 <= count; i += 16)
+    _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(from + i))));
+#endif
+  for (; i + 8 <= count; i += 8) _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(from + i))));
+  for (; i < count; i++) to[i] = _cvtsh_ss(from[i]);
+}
+__attribute__((visibility("hidden"))) void w_narrow_h(const float* from, uint16_t* to, long count) {
+  long i = 0;
+#ifdef __AVX512F__
+  for (; i + 16 <= count; i += 16)
+    _mm256_storeu_si256((__m256i*)(to + i), _mm512_cvtps_ph(_mm512_loadu_ps(from + i), 0));
+#endif
+  for (; i + 8 <= count; i += 8) _mm_storeu_si128((__m128i*)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), 0));
+  for (; i < count; i++) to[i] = _cvtss_sh(from[i], 0);
+}
 #endif

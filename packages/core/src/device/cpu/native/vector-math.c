@@ -83,17 +83,21 @@ W_INLINE W_V W_NAME(expm1_v)(W_V x) {
   W_V y = W_NAME(scale)(less + (1.0 - one), n);
   return W_NAME(pick)(n == 0.0, W_NAME(pick)(x == 0.0, x, less), y);
 }
-/* log(x) + extra for x > 0; log1p brings the rounding error of 1 + x. */
-W_INLINE W_V W_NAME(log_sum)(W_V x, W_V extra) {
+/* x = m 2^k for x > 0, m near 1 */
+W_INLINE W_V W_NAME(mantissa)(W_V x, W_V* power) {
   W_I tiny = x < 2.2250738585072014e-308;
   W_V v = W_NAME(pick)(tiny, x * 18014398509481984.0, x);
   W_I bits = (W_I)v, zero = (W_I)W_NAME(all)(W_ROUNDER);
   W_V m = (W_V)((bits & 0xfffffffffffffLL) | 0x3ff0000000000000LL);
   W_V k = (W_V)((bits >> 52) + zero) - W_ROUNDER - 1023.0;
   W_I large = m > 1.4142135623730951;
-  m = W_NAME(pick)(large, m * 0.5, m);
-  k = k + W_NAME(pick)(large, W_NAME(all)(1.0), W_NAME(all)(0.0)) -
-      W_NAME(pick)(tiny, W_NAME(all)(54.0), W_NAME(all)(0.0));
+  *power = k + W_NAME(pick)(large, W_NAME(all)(1.0), W_NAME(all)(0.0)) -
+           W_NAME(pick)(tiny, W_NAME(all)(54.0), W_NAME(all)(0.0));
+  return W_NAME(pick)(large, m * 0.5, m);
+}
+/* log(x) + extra for x > 0; log1p brings the rounding error of 1 + x. */
+W_INLINE W_V W_NAME(log_sum)(W_V x, W_V extra) {
+  W_V k, m = W_NAME(mantissa)(x, &k);
   W_V f = m - 1.0, t = f / (f + 2.0), z = t * t;
   W_V p = 0.13114976096717038 * z + 0.1326603503726105;
   p = p * z + 0.15386342974308154;
@@ -276,6 +280,59 @@ W_INLINE W_V W_NAME(pow_v)(W_V x, W_V y) {
   return r;
 }
 
+#if defined(__FMA__) || !defined(__x86_64__)
+W_INLINE W_V W_NAME(fused)(W_V a, W_V b, W_V c) {
+  W_V r;
+  for (int i = 0; i < W_LANES; i++) r[i] = __builtin_fma(a[i], b[i], c[i]);
+  return r;
+}
+/* The same for doubles: the logarithm and its product with y in two numbers each, so that powers which are whole numbers come out whole. */
+W_INLINE W_V W_NAME(pow_exact)(W_V x, W_V y) {
+  W_I rule = ~((x > 0.0) & (x < __builtin_inf()) & (W_NAME(magnitude)(y) < __builtin_inf()));
+  W_V k, m = W_NAME(mantissa)(x, &k);
+  /* 2 atanh(s) with s = (m - 1) / (m + 1) */
+  W_V f = m - 1.0, d = m + 1.0, s = f / d, zero = W_NAME(all)(0.0);
+  W_V sl = (W_NAME(fused)(-s, d, f) - s * (m - (d - 1.0))) / d;
+  W_V z = s * s, zl = W_NAME(fused)(s, s, -z) + 2.0 * s * sl;
+  W_V p = 0.11725771221811145 * z + 0.11705988156500907;
+  p = p * z + 0.13334813971292003;
+  p = p * z + 0.15384594791762352;
+  p = p * z + 0.1818181833699257;
+  p = p * z + 0.2222222222164882;
+  p = p * z + 0.2857142857142938;
+  p = p * z + 0.4;
+  W_V u = s * z, ul = W_NAME(fused)(s, z, -u) + (s * zl + sl * z);
+  W_V third = u * 0.6666666666666666, small = W_NAME(fused)(u, W_NAME(all)(0.6666666666666666), -third) +
+                                              (u * 3.700743415417188e-17 + ul * 0.6666666666666666);
+  small = small + (2.0 * sl + z * u * p) + k * 1.9082149292705877e-10;
+  /* Sums of two numbers and what rounding took from them. */
+  W_V a = k * 0.6931471803691238, b = 2.0 * s, ab = a + b, back = ab - a, lost = (a - (ab - back)) + (b - back);
+  W_V abc = ab + third, from = abc - ab;
+  lost = lost + ((ab - (abc - from)) + (third - from));
+  W_V low = lost + small, high = abc + low;
+  low = low - (high - abc);
+  W_V e = y * high, el = W_NAME(fused)(y, high, -e) + y * low;
+  W_I wide = ~(W_NAME(magnitude)(e) < 750.0);
+  e = W_NAME(pick)(wide, W_NAME(pick)(e > 0.0, W_NAME(all)(750.0), W_NAME(all)(-750.0)), e);
+  el = W_NAME(pick)(wide, zero, el);
+  W_V n = (e * 1.4426950408889634 + W_ROUNDER) - W_ROUNDER;
+  W_V whole = e - n * 0.6931471803691238, rest = el - n * 1.9082149292705877e-10;
+  W_V r = whole + rest, rl = rest - (r - whole);
+  W_V one = 1.0 + r, t = rl + r * rl + r * r * W_NAME(exp_tail)(r);
+  W_V v = one + ((r - (one - 1.0)) + t);
+  v = W_NAME(scale)(W_NAME(pick)(e <= -748.0, zero, v), n);
+  if (W_NAME(any)(rule))
+    for (int i = 0; i < W_LANES; i++)
+      if (rule[i]) v[i] = pow(x[i], y[i]);
+  return v;
+}
+#else
+W_INLINE W_V W_NAME(pow_exact)(W_V x, W_V y) {
+  for (int i = 0; i < W_LANES; i++) x[i] = pow(x[i], y[i]);
+  return x;
+}
+#endif
+
 /* The angle of the point (x, y) with the sign of y; a sign of -0 counts. */
 W_INLINE W_V W_NAME(atan2_v)(W_V y, W_V x) {
   W_V zero = W_NAME(all)(0.0), one = W_NAME(all)(1.0), inf = W_NAME(all)(__builtin_inf());
@@ -320,6 +377,63 @@ W_INLINE W_V W_NAME(fmod_v)(W_V x, W_V y) {
     for (int i = 0; i < W_LANES; i++)
       if (rule[i]) r[i] = fmod(x[i], y[i]);
   return r;
+}
+
+/* 1 - erf(a) for a >= 0: a polynomial of u = (a - 2) / (a + 2) times exp(-a^2) / (1 + a / 2), where what rounding took from a^2 is put back. */
+W_INLINE W_V W_NAME(erfc_positive)(W_V a) {
+  a = W_NAME(pick)(a > 28.0, W_NAME(all)(28.0), a);
+  W_V u = (a - 2.0) / (a + 2.0);
+  W_V p = -2.9492003898066746e-09 * u - 7.483386373386363e-09;
+  p = p * u + 1.2053848057593199e-08;
+  p = p * u + 5.604123098681145e-08;
+  p = p * u + 2.3120013934296395e-08;
+  p = p * u - 1.6000721639294473e-07;
+  p = p * u - 3.090483385124264e-07;
+  p = p * u - 2.5756567964739325e-09;
+  p = p * u + 1.016029076484496e-06;
+  p = p * u + 1.8245577755819384e-06;
+  p = p * u - 5.695328911356867e-07;
+  p = p * u - 8.061626648497283e-06;
+  p = p * u - 1.0845998080139768e-05;
+  p = p * u + 1.707477121455408e-05;
+  p = p * u + 7.223492391389934e-05;
+  p = p * u + 1.718566173749668e-05;
+  p = p * u - 0.00033153669034060673;
+  p = p * u - 0.0004186480252833648;
+  p = p * u + 0.0015453060244376253;
+  p = p * u + 0.003239592533521941;
+  p = p * u - 0.01075533094452084;
+  p = p * u - 0.018221115753430276;
+  p = p * u + 0.1397360462780236;
+  p = p * u - 0.34358034220690536;
+  p = p * u + 0.5107913526210115;
+  W_V s = a * a, head = (W_V)((W_I)a & ~0x7ffffffLL), tail = a - head;
+  W_V rest = ((head * head - s) + 2.0 * head * tail) + tail * tail;
+  W_V e = W_NAME(pick)(s > 748.0, W_NAME(all)(-748.0), -s), n, r = W_NAME(exp_reduce)(e, &n);
+  W_V q = (p + p) / (a + 2.0);
+  q = q - q * rest;
+  W_V y = q + q * (r + r * r * W_NAME(exp_tail)(r));
+  return W_NAME(scale)(W_NAME(pick)(e <= -748.0, W_NAME(all)(0.0), y), n);
+}
+W_INLINE W_V W_NAME(erfc_v)(W_V x) {
+  W_V y = W_NAME(erfc_positive)(W_NAME(magnitude)(x));
+  return W_NAME(pick)(x != x, x, W_NAME(pick)(x < 0.0, 2.0 - y, y));
+}
+W_INLINE W_V W_NAME(erf_v)(W_V x) {
+  W_V a = W_NAME(magnitude)(x), z = x * x;
+  W_V p = -7.795898827002142e-10 * z + 1.3720064546777686e-08;
+  p = p * z - 1.6208483801871705e-07;
+  p = p * z + 1.6447424703317362e-06;
+  p = p * z - 1.492473690741966e-05;
+  p = p * z + 0.00012055294904839707;
+  p = p * z - 0.0008548325975389692;
+  p = p * z + 0.0052239776071164225;
+  p = p * z - 0.02686617064323777;
+  p = p * z + 0.11283791670945006;
+  p = p * z - 0.37612638903183543;
+  p = p * z + 1.1283791670955126;
+  W_V y = W_NAME(with_sign)(1.0 - W_NAME(erfc_positive)(a), x);
+  return W_NAME(pick)(a <= 1.0, x * p, W_NAME(pick)(x != x, x, y));
 }
 
 /* The entry points: doubles, and floats through two vectors of doubles. */
@@ -369,7 +483,7 @@ W_F W_NAME(float)(W_F x, W_F y) {
 }
 #if W_DOUBLES
 W_ENTRY W_V W_NAME(double)(W_V x, W_V y) W_SYMBOL(W_LANES, "vv", "_d");
-W_V W_NAME(double)(W_V x, W_V y) { return W_NAME(W_CALLED(_v))(x, y); }
+W_V W_NAME(double)(W_V x, W_V y) { return W_NAME(W_CALLED(W_OF_DOUBLES))(x, y); }
 #endif
 #else
 W_ENTRY W_F W_NAME(float)(W_F x) W_SYMBOL(W_FLOATS, "v", "_f");

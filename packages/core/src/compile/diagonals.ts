@@ -1,0 +1,71 @@
+// Sums of a row in which a test of indices leaves one element, as those of diagonals and traces: the element is read where it is.
+import { Ix } from "./index-expr.js";
+import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
+import { expressionsOf, indexOf, isIndexed } from "./phases.js";
+
+/** The place along a row of the only element that a sum has; null for other sums. */
+function placeOf({ fn, dtype, argument }: Reduction, { name, size }: LoopVariable): Ix | null {
+  if (fn !== "sum" || argument.kind !== "where" || argument.dtype !== dtype) return null;
+  const [test, , other] = argument.args;
+  if (test.kind !== "binary" || test.fn !== "eq" || other.kind !== "const" || !Object.is(other.value, 0)) return null;
+  const [a, b] = test.args;
+  if (a.kind !== "index" || b.kind !== "index" || a.dynamic.length + b.dynamic.length > 0) return null;
+  const along = Ix.variable(name, size);
+  const place = a.ix.equals(along) ? b.ix : b.ix.equals(along) ? a.ix : null;
+  if (place === null || place.mentions(name)) return null;
+  const [low, high] = place.range();
+  return low >= 0 && high < size ? place : null;
+}
+
+/** The kernel without such sums; itself where it has others. */
+export function withoutDiagonals(kernel: LoopKernel): LoopKernel {
+  const { kind, outer, inner, reductions, columnSums, stores } = kernel;
+  const [variable, ...others] = inner;
+  if (kind !== "rows" || variable === undefined || others.length + columnSums.length > 0) return kernel;
+  if (reductions.length === 0 || outer.length === 0) return kernel;
+  const places = reductions.map((r) => placeOf(r, variable));
+  if (places.includes(null)) return kernel;
+  // Stores along the row, and indices from data, which have names of their own.
+  const read = [...expressionsOf(stores).values()];
+  const summed = [...expressionsOf(reductions.map((r) => ({ ...stores[0], value: r.argument }))).values()];
+  if (stores.some((s) => s.address.mentions(variable.name))) return kernel;
+  if (read.some((e) => isIndexed(e) && indexOf(e).mentions(variable.name))) return kernel;
+  if ([...read, ...summed].some((e) => e.kind === "dynamic" || e.kind === "random")) return kernel;
+  if (summed.some((e) => e.kind === "reduced")) return kernel;
+  // Sums at several places may share what they read there.
+  let next = 1 + Math.max(...[...read, ...summed].map(({ id }) => id));
+  const copier = (at: ReadonlyMap<string, Ix>, replaced: (expr: KExpr) => KExpr | null): ((expr: KExpr) => KExpr) => {
+    const copies = new Map<KExpr, KExpr>();
+    const copy = (expr: KExpr): KExpr => {
+      const known = copies.get(expr) ?? replaced(expr);
+      if (known !== null) return known;
+      const made = { ...expr, id: next++ } as KExpr;
+      if ("args" in made) made.args = made.args.map(copy);
+      if ("ix" in made) made.ix = made.ix.substitute(at);
+      if (made.kind === "load") {
+        made.address = made.address.substitute(at);
+        made.guard = made.guard === null ? null : copy(made.guard);
+      }
+      copies.set(expr, made);
+      return made;
+    };
+    return copy;
+  };
+  const elements = new Map(
+    reductions.map(({ slot, dtype, argument }, i): [number, KExpr] => {
+      const [, element, zero] = (argument as Extract<KExpr, { kind: "where" }>).args;
+      const moved = copier(new Map([[variable.name, places[i]!]]), () => null)(element);
+      // As sums do, -0 becomes 0.
+      return [slot, { id: next++, dtype, kind: "binary", fn: "add", args: [moved, zero] }];
+    }),
+  );
+  const value = copier(new Map(), (expr) => (expr.kind === "reduced" ? elements.get(expr.slot)! : null));
+  return {
+    ...kernel,
+    outer: outer.slice(0, -1),
+    inner: outer.slice(-1),
+    reductions: [],
+    stores: stores.map((s) => ({ ...s, value: value(s.value) })),
+    size: kernel.size / variable.size,
+  };
+}
