@@ -66,7 +66,11 @@ export default function add(program: Command): void {
     .option("--repetition-penalty <x>", "above 1: avoid tokens that occurred", number)
     .option("--unique-ngram <n>", "no sequence of n tokens occurs twice, the prompt included", parseCount)
     .option("--min-tokens <n>", "number of new tokens before the text may end", parseCount)
-    .option("--prompt-lookup <n>", "speculative decoding: propose n tokens from an earlier repetition, and verify them in one pass", parseCount)
+    .option(
+      "--prompt-lookup <n>",
+      "speculative decoding: propose n tokens from an earlier repetition, and verify them in one pass",
+      parseCount,
+    )
     .option("--seed <n>", "seed of the sampling", number, 0)
     .option("--stop <texts...>", "end before one of these texts")
     .option("--chat", "apply the model's chat template to the prompt")
