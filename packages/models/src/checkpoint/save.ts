@@ -35,7 +35,7 @@ const tokenizerFiles = [
 
 const elementBytes: Record<string, number> = { float64: 8, float32: 4, bfloat16: 2, float16: 2 };
 
-/** A tensor that is read when it is written. */
+/** A tensor whose value is read only when it is written. */
 export const lazily = (t: Tensor): io.LazyArray => ({
   shape: t.shape,
   dtype: t.dtype,
