@@ -4,7 +4,7 @@ import { loadsUnder } from "./emit-common.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 
-/** Elements of an axis from which vectors run along it alone. */
+/** Axes of at least this many elements are vectorized by themselves. */
 const shortAxis = 8;
 
 /** Every expression below the stores of a kernel. */
