@@ -422,7 +422,7 @@ function derived({ name, output, training, distributed }: RawConfig | RawModuleC
     throw new ConfigError(`distributed.shares has ${shares.length} numbers for ${ranks} ranks; give one for each`);
   if (globalBatch < parts)
     throw new ConfigError(
-      `training.global_batch ${globalBatch} is less than ${ranks} ranks x ${training.accumulation} micro-steps`,
+      `training.global_batch ${globalBatch} is less than ${ranks} ranks x ${training.accumulation} micro-steps; use fewer devices or a larger batch`,
     );
   return { output: resolve(output ?? join("runs", name)), ranks, batchPerRank, globalBatch };
 }
