@@ -1,4 +1,4 @@
-// Meta-training settings from a YAML file: the settings of metaConfig, with problem and tasks in their YAML form. The words
+// Meta-training settings from a YAML file: the settings of metaConfig, with problem and tasks in their YAML form. Key names
 // of other meta-learning programs are translated.
 import { WeftError } from "@weft/core/internal/graph";
 import { type ForeignKey, suggestKey, translateKeys, valueOf, withSettings } from "@weft/formats/internal";
