@@ -29,6 +29,7 @@ test("an unknown key always gets a suggestion", () => {
   assert.equal(suggestKey("model.type", known), "; it is called optimizer.type");
   assert.equal(suggestKey("optimizer.rte", known), "; did you mean optimizer.rate?");
   assert.equal(suggestKey("optimizer.zzzzzz", known), "; known keys of optimizer: rate, type");
+  assert.equal(suggestKey("optimzer", known), "; did you mean optimizer?");
   assert.equal(suggestKey("zzzzzzzz", known), "; known keys: optimizer, name");
   assert.match(suggestKey("__proto__", known, rules), /known keys/);
 });

@@ -110,13 +110,14 @@ export function suggestKey(wrong: string, known: readonly string[], rules: reado
   if (moved !== undefined) return `; it is called ${moved}`;
   const section = wrong.slice(0, wrong.lastIndexOf(".") + 1);
   const inSection = known.filter((key) => key.startsWith(section)).map((key) => key.slice(section.length));
-  const near = closestName(leaf, inSection);
+  // A misspelled section is compared with the names of sections, too.
+  const beside = [...new Set(inSection.map((key) => key.split(".")[0]))];
+  const near = closestName(leaf, [...beside, ...inSection]);
   if (near !== null) return `; did you mean ${section}${near}?`;
   const elsewhere = closestName(leaf, known.map(leafOf));
   const whole = known.find((key) => leafOf(key) === elsewhere) ?? null;
   if (whole !== null) return `; did you mean ${whole}?`;
-  const beside = inSection.map((key) => key.split(".")[0]);
-  return `; known ${section === "" ? "keys" : `keys of ${section.slice(0, -1)}`}: ${[...new Set(beside)].join(", ")}`;
+  return `; known ${section === "" ? "keys" : `keys of ${section.slice(0, -1)}`}: ${beside.join(", ")}`;
 }
 
 /** The value of `key=value`: true, false, null, a number, JSON, or text. */

@@ -11,7 +11,7 @@ interface PipelinedCalls<T> {
  * Seconds per call. Devices continue from sample to sample: `inFlight` calls before the first sample fill the queue, and
  * as many after the last keep it filled; neither count.
  *
- * @param isEnough whether so many samples are enough
+ * @param isEnough whether this number of samples is enough
  */
 export async function timePipelined<T>(
   calls: PipelinedCalls<T>,

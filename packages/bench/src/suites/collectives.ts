@@ -108,14 +108,13 @@ async function allReduceRow(context: Context, size: number, hasMpi: boolean): Pr
     const [own, theirs] = [samples.weft[which], samples.openmpi[which]].map((s) => 1e3 * median(s));
     return [which, hasMpi ? { weftMs: own, openmpiMs: theirs, ratio: theirs / own } : { weftMs: own, ratio: null }];
   });
-  const kept = hasMpi ? samples : { weft: samples.weft };
   return {
     ranks: size,
     cores: cpus().length,
     megabytes,
     oversubscribed: size > cpus().length,
     ...Object.fromEntries(compared),
-    measured: kept,
+    measured: hasMpi ? samples : { weft: samples.weft },
   };
 }
 

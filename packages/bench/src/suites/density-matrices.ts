@@ -1,4 +1,4 @@
-// Lindblad ensembles written with tensors alone, as a user would: vmap over tasks of a scan over time with small density
+// Lindblad ensembles written only with tensor functions, as a user would: vmap over tasks of a scan over time with small density
 // matrices, RK4 with one step per segment.
 
 import type { Tensor } from "@weft/core";

@@ -1,6 +1,6 @@
 // The reliability drill: injects faults into real processes on one host and on several (namespaces), while a program computes
-// with known integer results. Counts right and wrong results, measures how long a fault is felt, and looks for what is left
-// behind. docs/reliability.md is generated from the record.
+// with known integer results. Counts right and wrong results, measures how long a fault delays them, and looks for processes and
+// files that remain. docs/reliability.md is generated from the record.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -17,14 +17,14 @@ const rows = 60;
 const columns = 48;
 const value = (i: number): number => ((i * 7) % 11) - 5;
 
-/** What one trial showed. */
+/** Result of one trial. */
 interface Trial {
   outcome: "right" | "wrong" | "error" | "hang";
   /** Seconds from the fault to the next result or error. */
   seconds: number;
-  /** What was said, for errors. */
+  /** Error message. */
   message?: string;
-  /** What was still there after the program had ended. */
+  /** Processes and files that remained after the program had ended. */
   left: string[];
 }
 
@@ -41,8 +41,8 @@ export interface DrillRecord {
   rows: DrillRow[];
 }
 
-/** A running cluster of processes that the drill may hurt. */
-interface Scene {
+/** The running cluster into which a fault is injected. */
+interface DrillCluster {
   cluster: Cluster;
   workers: number[];
   hosts: Hosts | null;
@@ -54,10 +54,10 @@ interface Fault {
   id: string;
   title: string;
   expected: "right" | "error";
-  /** Workers of every host; one entry for a single host. */
-  places: readonly number[];
+  /** Number of workers of each host. */
+  workersPerHost: readonly number[];
   env?: Record<string, string>;
-  act(scene: Scene): void | Promise<void>;
+  act(target: DrillCluster): void | Promise<void>;
 }
 
 const kill = (pid: number, signal: NodeJS.Signals): void => {
@@ -73,14 +73,14 @@ const faults: Fault[] = [
     id: "worker-killed",
     title: "one of three workers is killed during a step",
     expected: "right",
-    places: [3],
+    workersPerHost: [3],
     act: ({ workers }) => kill(workers[1], "SIGKILL"),
   },
   {
     id: "two-killed",
     title: "two of four workers are killed at once",
     expected: "right",
-    places: [4],
+    workersPerHost: [4],
     act: ({ workers }) => {
       kill(workers[1], "SIGKILL");
       kill(workers[2], "SIGKILL");
@@ -90,14 +90,14 @@ const faults: Fault[] = [
     id: "worker-stopped",
     title: "one of three workers is stopped (SIGSTOP)",
     expected: "right",
-    places: [3],
+    workersPerHost: [3],
     act: ({ workers }) => kill(workers[1], "SIGSTOP"),
   },
   {
     id: "all-replaced",
     title: "all workers are replaced, one after the other",
     expected: "right",
-    places: [2],
+    workersPerHost: [2],
     act: async ({ workers, addWorker }) => {
       for (const old of workers) {
         await addWorker();
@@ -110,33 +110,33 @@ const faults: Fault[] = [
     id: "dispatcher-lost",
     title: "the dispatcher ends",
     expected: "error",
-    places: [2],
+    workersPerHost: [2],
     act: ({ dispatcher }) => dispatcher.stop(),
   },
   {
     id: "host-killed",
     title: "one of three hosts loses all its processes",
     expected: "right",
-    places: [1, 2, 1],
+    workersPerHost: [1, 2, 1],
     act: ({ hosts }) => hosts!.kill(2),
   },
   {
     id: "host-unplugged",
     title: "one of three hosts is unplugged: nothing arrives, nothing is refused",
     expected: "right",
-    places: [1, 2, 1],
+    workersPerHost: [1, 2, 1],
     act: ({ hosts }) => hosts!.cut(2),
   },
   {
     id: "host-stopped",
     title: "all processes of one of three hosts are stopped",
     expected: "right",
-    places: [1, 2, 1],
+    workersPerHost: [1, 2, 1],
     act: ({ hosts }) => hosts!.stop(2),
   },
 ];
 
-/** Starts a worker and gives its process id, as this process sees it. */
+/** Starts a worker and returns its process id in the namespace of this process. */
 async function startWorker(hosts: Hosts | null, host: number, port: number, children: ChildProcess[]): Promise<number> {
   const local = { port, cores: 1, host: "localhost" };
   const options =
@@ -152,7 +152,7 @@ async function startWorker(hosts: Hosts | null, host: number, port: number, chil
   return child.pid!;
 }
 
-/** Steps that need the sum over all workers; gives the state, whose values are known. */
+/** Runs steps that need a sum over all workers, and returns the final state, whose values are known. */
 async function compute(begin: () => Promise<void>, steps: number): Promise<Float32Array> {
   let x = weft.shard(weft.tensor(Float32Array.from({ length: rows * columns }, (_, i) => value(i))), { 0: "d" });
   x = weft.shard(x.reshape([rows, columns]), { 0: "d" });
@@ -167,7 +167,7 @@ async function compute(begin: () => Promise<void>, steps: number): Promise<Float
 }
 
 async function trial(fault: Fault, limitSeconds: number): Promise<Trial> {
-  const hosts = fault.places.length > 1 ? new Hosts(fault.places.length) : null;
+  const hosts = fault.workersPerHost.length > 1 ? new Hosts(fault.workersPerHost.length) : null;
   const children: ChildProcess[] = [];
   const security = hosts === null ? {} : hosts.security;
   const dispatcher = await Dispatcher.start({ host: hosts?.address(0) ?? "localhost", port: 0, ...security });
@@ -177,14 +177,14 @@ async function trial(fault: Fault, limitSeconds: number): Promise<Trial> {
   const result: Trial = { outcome: "hang", seconds: limitSeconds, left: [] };
   try {
     const workers: number[] = [];
-    for (const [i, count] of fault.places.entries())
+    for (const [i, count] of fault.workersPerHost.entries())
       for (let k = 0; k < count; k++) workers.push(await startWorker(hosts, i + 1, dispatcher.port, children));
     const cluster = await connect(`${hosts?.address(0) ?? "localhost"}:${dispatcher.port}`, security);
     const addWorker = (): Promise<number> => startWorker(hosts, 1, dispatcher.port, children);
-    const scene = { cluster, workers, hosts, dispatcher, addWorker };
+    const target = { cluster, workers, hosts, dispatcher, addWorker };
     const begin = async (): Promise<void> => {
       hurt = performance.now();
-      await fault.act(scene);
+      await fault.act(target);
     };
     const limit = delay(limitSeconds * 1e3, null, { ref: false });
     const work = compute(begin, steps).catch((error: unknown) => error as Error);
@@ -226,7 +226,7 @@ async function run(context: Context): Promise<void> {
     for (const fault of context.choose(faults)) {
       const row: DrillRow = { id: fault.id, title: fault.title, expected: fault.expected, trials: [] };
       record.rows.push(row);
-      if (fault.places.length > 1 && noHosts !== false) row.skipped = noHosts;
+      if (fault.workersPerHost.length > 1 && noHosts !== false) row.skipped = noHosts;
       else for (let i = 0; i < trials; i++) row.trials.push(await trial(fault, 60));
       const counts = row.trials.map(({ outcome }) => outcome);
       const seconds = row.trials.map((one) => one.seconds);

@@ -1,4 +1,4 @@
-// Weft's side of the first-hour suite: every row in a process of its own, which starts its busy neighbors after warming up and
+// Weft's side of the first-hour suite. Every row runs in its own process. After warming up it starts processes that keep the cores busy, and
 // prints one line of JSON with its samples in milliseconds.
 import { type ChildProcess, spawn } from "node:child_process";
 import {
@@ -63,7 +63,7 @@ function timed(seconds: number, call: () => void): number[] {
   return samples;
 }
 
-/** Times per call of batches of 200 calls, for calls that are shorter than the clock is exact. */
+/** Times per call of batches of 200 calls, for calls that are shorter than the resolution of the clock. */
 function timedInBatches(seconds: number, call: () => void): number[] {
   for (let i = 0; i < 2000; i++) call();
   return timed(seconds, () => {
@@ -128,7 +128,7 @@ function gptStep(): () => number {
   };
 }
 
-/** A training step of the size of GPT-2 124M with AdamW, as text classifiers and language models have it; nothing runs. */
+/** A training step of the size of GPT-2 124M with AdamW, as in fine-tuning. It is compiled, not executed. */
 function compileGpt2(): Measured {
   const sizes = { width: 768, heads: 12, vocabulary: 50257, length: 128, batch: 4 };
   const params = {

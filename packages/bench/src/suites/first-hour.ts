@@ -1,5 +1,6 @@
-// What a user meets in the first hour: the cost of a small operation, of a new shape and of a jitted call, how long reading a value
-// blocks the event loop, how long a large step compiles, and a training step beside busy neighbors. PyTorch runs the same rows in the same conditions.
+// What a user notices in the first hour: the cost of a small operation, of a new shape and of a jitted call, how long reading a value
+// blocks the event loop, how long a large step compiles, and a training step beside busy processes. PyTorch runs the same rows in the same
+// conditions.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,5 +1,5 @@
-// Rows of the general suite by classes of work, second part: norms and losses, images, products of unusual shapes; and what rows of
-// both parts are made of. The peer is peers/torch_classes.py.
+// Rows of the general suite, second part: norms and losses, images, products of unusual shapes; and helpers that build rows of both
+// parts. The peer is peers/torch_classes.py.
 import type { DType, Tensor } from "@weft/core";
 import * as weft from "@weft/core";
 import { compiled, eager, type GeneralRow, indices, numbers, rowOf, type Sizer, tf32 } from "./general-row.js";
@@ -15,7 +15,7 @@ export type Entry = [
 ];
 interface Options {
   tolerance?: number;
-  /** Users compile such work. */
+  /** Compare with peers that compile (torch.compile, jax.jit), as users do for such work. */
   fused?: boolean;
 }
 

@@ -1,4 +1,4 @@
-// Rows of the general suite that no list asked for: running products, scatter with other functions, histograms, padding,
+// Further rows of the general suite: cumulative products, scatter with other functions, histograms, padding,
 // attention of single queries and with an added bias, products with one vector, gates and rotations. The peer is
 // peers/torch_more.py.
 import type { DType, Tensor } from "@weft/core";
@@ -54,7 +54,7 @@ function arrays(s: Sizer): GeneralRow[] {
   ];
 }
 
-/** Halves of the last axis rotated by the angles of their positions. */
+/** Rotary position embedding: rotates the two halves of the last axis by an angle per position. */
 function rotated(x: Tensor): Tensor {
   const [length, size] = x.shape.slice(-2);
   const angle = weft

@@ -232,7 +232,7 @@ const released = (tree: unknown): void => {
 const bytesIn = (tree: unknown): number =>
   [...new Set(weft.treeLeaves(tree))].reduce((n, { size, dtype }) => n + size * bytesOf(dtype), 0);
 
-/** Bytes of all parameters in a dtype of so many bytes. */
+/** Bytes of all parameters in a dtype of this size in bytes. */
 const parameterCount = (model: Model): number =>
   Object.values(model.parameters).reduce((n, { shape }) => n + shape.reduce((a, b) => a * b, 1), 0);
 

@@ -1,5 +1,5 @@
 // The suite of models: training steps and generation of whole models against PyTorch on one GPU. Both sides prepare all rows at the
-// same time, PyTorch in one process per row (compiling takes most of it); then they are timed in turns, alone on the device.
+// same time, PyTorch in one process per row (compiling takes most of it); then they are timed in turns, one at a time on the device.
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";

@@ -1,5 +1,5 @@
-// The peers: how each is found or installed, and the command that runs it. A peer that cannot be had is reported with the
-// reason and left out.
+// The peers (PyTorch, JAX, QuTiP, TensorFlow.js, jax-js): how each is found or installed, and the command that runs it. A peer that is
+// not available is left out, and the reason is reported.
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -88,7 +88,7 @@ export function startPeers(
   return { start, absent };
 }
 
-/** JSON objects that a Python script prints, one per line; a script that runs out of time keeps what it printed. */
+/** JSON objects that a Python script prints, one per line; of a script that runs out of time, the objects printed so far. */
 export function pythonLines<T>(
   command: string,
   args: readonly string[],

@@ -122,7 +122,10 @@ interface Calibration {
   speed: { alone: number; together: number };
 }
 
-/** Rank 0 measures its rates alone, all ranks theirs at the same time, the group its links; all get rank 0's numbers. */
+/**
+ * Rank 0 measures its rates while the others wait, then all ranks measure at the same time, then the group measures its links. All use
+ * rank 0's numbers.
+ */
 function calibrate(
   group: ShmGroup,
   measureRates: () => Rates | null,

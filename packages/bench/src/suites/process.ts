@@ -1,4 +1,4 @@
-// Child processes: those that are running end when this process is interrupted, and the output of a command is collected.
+// Starts commands as child processes and collects their output. Running children are killed when this process is interrupted.
 import { spawn } from "node:child_process";
 import { pinned } from "../harness/index.js";
 
@@ -11,9 +11,9 @@ for (const signal of ["SIGINT", "SIGTERM"] as const)
   });
 
 /**
- * Standard output of a command; a failure is an error with the end of its standard error.
+ * Runs a command and returns its standard output. If the command fails, throws an error with the end of its standard error.
  *
- * @param cores cores that the process stays on; null for all
+ * @param cores cores that the process is pinned to; null for all
  */
 export function commandOutput(
   cores: readonly number[] | null,

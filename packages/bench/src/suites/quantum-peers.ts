@@ -55,7 +55,7 @@ function runPeer<T extends { id: string }>(
 export const runQutip = (python: string, ids: readonly string[], repeats: number) =>
   runPeer<PeerAnswer & { id: string }>("QuTiP", [python, "quantum_peers.py"], { ids, repeats });
 
-/** Calls of every library are repeated for so many milliseconds, but not more often than this; the scripts of the peers have the same. */
+/** Duration in milliseconds, and maximum number, of the repeated calls of every library. The scripts of the peers have the same limits. */
 const shortestTotal = 300;
 const mostRepeats = 300;
 

@@ -11,12 +11,12 @@ export const repository = existsSync(join(packageRoot, "../../bench/results"))
   ? join(packageRoot, "../..")
   : process.cwd();
 
-/** Scripts of the peers; built packages that are copied elsewhere do not carry them, a checkout does. */
+/** Scripts of the peers. A checkout has them; a built package that is copied elsewhere may not. */
 export const peerFolder = [join(packageRoot, "peers"), join(repository, "packages/bench/peers")].find(existsSync) ?? "";
 
 export const resultFolder = join(repository, "bench/results");
 
-/** Samples of one round in milliseconds, and the share of the cores that other processes took meanwhile. */
+/** Samples of one round in milliseconds, and the share of the cores that other processes used meanwhile. */
 export interface RoundSamples {
   samples: number[];
   foreign: number;
@@ -88,7 +88,7 @@ export function recordText(value: unknown): string {
   return `${text.replace(/\[\n[\s\d.,e+-]+\]/g, (list) => list.replace(/\s+/g, "")).replaceAll(root, "")}\n`;
 }
 
-/** Writes a record; suites call this after every row, so that an interrupted run keeps what it measured. */
+/** Writes a record; suites call this after every row, so that an interrupted run loses no finished row. */
 export function saveRecord(path: string | null, record: unknown): void {
   if (path === null) return;
   mkdirSync(dirname(path), { recursive: true });

@@ -42,7 +42,9 @@ async function classify(run: string, given: string[], options: Options): Promise
   if (given.length > 0 && options.file !== undefined)
     throw new CommandError("give texts or --file, not both", wrongUsage);
   if (!existsSync(run) || !statSync(run).isDirectory())
-    throw new CommandError(`${run} is not the folder of a run or of a model`);
+    throw new CommandError(
+      `${run} is not a folder; give that of a run, such as runs/ag_news_small, or of a Hugging Face model`,
+    );
   const texts = given.length > 0 && given.join() !== "-" ? given : readTexts(options.file ?? "-");
   if (texts.length === 0) throw new CommandError("there is no text to classify", wrongUsage);
   const predictions = await engineWork(() => predict(run, texts, options.adapter));

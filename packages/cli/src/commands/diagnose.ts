@@ -1,4 +1,4 @@
-// weft diagnose: findings with evidence, cause, fix and predicted effect, of a study, of a single run, or of traces alone.
+// weft diagnose: findings with evidence, cause, fix and predicted effect, of a study, of a single run, or of traces without a run.
 import { attachTraces, traceFindings } from "@weft/lab/internal/diagnosis";
 import { verdictExitCode } from "@weft/lab/internal/report";
 import type { Command } from "commander";

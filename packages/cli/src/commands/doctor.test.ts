@@ -36,11 +36,11 @@ test("reports this machine, measures every device, and writes the same report to
   }
 });
 
-test("a missing compiler and a missing OpenBLAS are reported with cost and remedy", () => {
+test("a missing compiler and a missing OpenBLAS are reported with effect and fix", () => {
   const { status, stdout } = doctor(["--no-measure"], { WEFT_CC: "no-such-compiler", WEFT_OPENBLAS: "none" });
   assert.equal(status, 0);
-  assert.match(stdout, /error: no C compiler[^\n]*\n {4}costs: [^\n]*reference device[^\n]*\n {4}fix: .*gcc/);
-  assert.match(stdout, /warning: OpenBLAS was not found\n {4}costs: [^\n]*fallback/);
+  assert.match(stdout, /error: no C compiler[^\n]*\n {4}effect: [^\n]*reference device[^\n]*\n {4}fix: {4}.*gcc/);
+  assert.match(stdout, /warning: OpenBLAS was not found\n {4}effect: [^\n]*fallback/);
   assert.match(stdout, /^C compiler +none$/m);
 });
 
@@ -58,7 +58,7 @@ test("the cache of WEFT_CACHE_DIR is reported with its size", () => {
   }
 });
 
-test("a compiler that fails the self-test is reported with its cost", {
+test("a compiler that fails the self-test is reported with its effect", {
   skip: CpuDevice.available() ? false : "no C compiler",
 }, () => {
   const folder = mkdtempSync(join(tmpdir(), "weft-doctor-"));
@@ -71,7 +71,7 @@ test("a compiler that fails the self-test is reported with its cost", {
     const { status, stdout } = doctor(["--no-measure"], { WEFT_CC: cc, WEFT_CACHE_DIR: join(folder, "cache") });
     assert.equal(status, 0);
     assert.match(stdout, /^C compiler .*self-test FAILED$/m);
-    assert.match(stdout, /warning: the C compiler fails its self-test[^\n]*\n {4}costs: [^\n]*without vectors/);
+    assert.match(stdout, /warning: the C compiler fails its self-test[^\n]*\n {4}effect: [^\n]*without vectors/);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

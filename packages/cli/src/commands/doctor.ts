@@ -1,4 +1,4 @@
-// weft doctor: reports what this machine has and lacks for Weft, what that costs, and the remedy. Measures the devices
+// weft doctor: reports which devices and libraries Weft finds, the effect of what is missing, and the fix. Measures the devices
 // and checks their results.
 import { accessSync } from "node:fs";
 import { arch, availableParallelism, cpus, freemem, platform, release, totalmem } from "node:os";
@@ -51,7 +51,7 @@ interface DeviceReport {
   problem?: string;
 }
 
-/** Something missing: what, what that costs, and the remedy. */
+/** Something missing: what, its effect, and the fix. */
 export interface DoctorCheck {
   severity: "error" | "warning" | "note";
   what: string;
@@ -124,7 +124,7 @@ Exits with 1 if a device does not work, with 0 otherwise.`;
 export default function add(program: Command): void {
   program
     .command("doctor")
-    .description("Report what this machine has and lacks for Weft, what that costs, and the remedy.")
+    .description("Report which devices and libraries Weft finds on this machine, what is missing, and how to fix it.")
     .option("--no-measure", "do not measure the devices")
     .option("--json", "the report as JSON on standard output")
     .option("--out <dir>", "write doctor.json into a directory")
@@ -264,7 +264,7 @@ function hasFile(path: string): boolean {
   }
 }
 
-/** The rules: what each missing component costs. */
+/** The rules: the effect of each missing component. */
 function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
   const list: (DoctorCheck | false)[] = [
     facts.compiler === null && {
@@ -330,7 +330,7 @@ function findings(facts: Omit<Report, "findings">): DoctorCheck[] {
   return list.filter((finding) => finding !== false);
 }
 
-/** The important sentence: whether Weft computes here, on what, and what is missing. */
+/** The most important sentence: the devices that Weft can use on this machine, and the number of errors and warnings. */
 function summary({ devices, findings }: Report): string {
   const usable = devices.filter(({ name, problem }) => problem === undefined && name !== "reference");
   const count = (severity: DoctorCheck["severity"]): number => findings.filter((f) => f.severity === severity).length;
@@ -338,7 +338,7 @@ function summary({ devices, findings }: Report): string {
   const on =
     usable.length === 0 ? "only on the slow reference device" : `on ${usable.map(({ name }) => name).join(" and ")}`;
   const plural = (n: number, what: string): string => (n === 0 ? "" : `, ${n} ${what}${n === 1 ? "" : "s"}`);
-  return `Weft computes here ${on}${errors + warnings === 0 ? "; nothing needs a remedy" : plural(errors, "error") + plural(warnings, "warning")}.`;
+  return `Weft runs ${on}${errors + warnings === 0 ? "; nothing has to be fixed" : plural(errors, "error") + plural(warnings, "warning")}.`;
 }
 
 function show(report: Report): string {
@@ -373,7 +373,7 @@ function show(report: Report): string {
   ]);
   const head = ["for the planner", "matmul GFLOP/s", "memory GB/s", "all-reduce GB/s", "measured"];
   const found = report.findings.map(
-    ({ severity, what, costs, fix }) => `${severity}: ${what}\n    costs: ${costs}\n    fix:   ${fix}`,
+    ({ severity, what, costs, fix }) => `${severity}: ${what}\n    effect: ${costs}\n    fix:    ${fix}`,
   );
   return [
     summary(report),

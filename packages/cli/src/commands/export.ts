@@ -32,7 +32,8 @@ export default function add(program: Command): void {
 }
 
 async function exportTo(run: string, folder: string, options: Options): Promise<void> {
-  if (!existsSync(run) || !statSync(run).isDirectory()) throw new CommandError(`${run} is not the folder of a run`);
+  if (!existsSync(run) || !statSync(run).isDirectory())
+    throw new CommandError(`${run} is not a folder; give that of a run of weft train, such as runs/NAME`);
   const { exportRun } = await import("@weft/train");
   const { parseBytes } = await import("@weft/train/internal/commands");
   const result = await engineWork(() =>

@@ -48,7 +48,7 @@ test("prints the text, and the speed to standard error", () => {
 
 test("wrong usage is an error with a remedy", () => {
   for (const [args, message] of [
-    [["/nowhere", "x"], /not the folder of a model/],
+    [["/nowhere", "x"], /nowhere is not a folder; download a model/],
     [[folder], /prompt is empty/],
     [[folder, "a", "--dtype", "int4"], /--dtype int4/],
     [[folder, "a", "--top-k", "3", ...onReference], /temperature/],

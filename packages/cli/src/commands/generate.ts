@@ -59,17 +59,21 @@ export default function add(program: Command): void {
     .argument("<model>", "folder of the model")
     .argument("[prompt]", "text to continue; without one it is read from standard input")
     .option("--tokens <n>", "maximum number of new tokens", parseCount, 100)
-    .option("--temperature <t>", "draw tokens; scores are divided by this", number)
-    .option("--top-k <n>", "draw among the n most probable tokens", parseCount)
-    .option("--top-p <p>", "draw among tokens whose probabilities add up to p", number)
-    .option("--min-p <p>", "draw among tokens with this share of the largest probability", number)
+    .option("--temperature <t>", "sample tokens; logits are divided by this", number)
+    .option("--top-k <n>", "sample among the n most probable tokens", parseCount)
+    .option("--top-p <p>", "sample among the most probable tokens, whose probabilities add up to p", number)
+    .option("--min-p <p>", "sample among tokens with at least this share of the largest probability", number)
     .option("--repetition-penalty <x>", "above 1: avoid tokens that occurred", number)
     .option("--unique-ngram <n>", "no sequence of n tokens occurs twice, the prompt included", parseCount)
     .option("--min-tokens <n>", "number of new tokens before the text may end", parseCount)
-    .option("--prompt-lookup <n>", "propose n tokens from repetitions and check them in one pass", parseCount)
-    .option("--seed <n>", "seed of the draws", number, 0)
+    .option(
+      "--prompt-lookup <n>",
+      "speculative decoding: propose n tokens from an earlier repetition, and verify them in one pass",
+      parseCount,
+    )
+    .option("--seed <n>", "seed of the sampling", number, 0)
     .option("--stop <texts...>", "end before one of these texts")
-    .option("--chat", "put the prompt into the model's chat template")
+    .option("--chat", "apply the model's chat template to the prompt")
     .option("--adapter <folder>", "merge the LoRA adapters of this folder into the model")
     .option("--dtype <name>", "auto (that of the files), float32, bfloat16, float16", "auto")
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
@@ -83,18 +87,20 @@ export default function add(program: Command): void {
 
 function readPrompt(): string {
   if (process.stdin.isTTY)
-    throw new CommandError("no prompt was given; write it behind the folder, or pipe it in", wrongUsage);
+    throw new CommandError("no prompt was given; write it after the folder, or pipe it in", wrongUsage);
   return readText(0).trimEnd();
 }
 
 async function run(folder: string, given: string | undefined, options: Options): Promise<void> {
   if (!existsSync(folder) || !statSync(folder).isDirectory())
-    throw new CommandError(`${folder} is not the folder of a model`);
+    throw new CommandError(
+      `${folder} is not a folder; download a model into one first, for example: hf download openai-community/gpt2 --local-dir ./gpt2`,
+    );
   if (!["auto", "float32", "bfloat16", "float16"].includes(options.dtype))
     throw new CommandError(`--dtype ${options.dtype}: use auto, float32, bfloat16 or float16`, wrongUsage);
   const prompt = given ?? readPrompt();
   if (prompt === "")
-    throw new CommandError("the prompt is empty; write it behind the model, or pipe a text in", wrongUsage);
+    throw new CommandError("the prompt is empty; write it after the folder, or pipe a text in", wrongUsage);
   const stopped = new AbortController();
   const stop = (): void => stopped.abort();
   process.on("SIGINT", stop);

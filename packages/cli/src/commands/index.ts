@@ -149,7 +149,7 @@ export const commands: Readonly<Record<string, CommandEntry>> = {
   },
   doctor: {
     usage: "doctor [options]",
-    description: "Report what this machine has and lacks for Weft, what that costs, and the remedy.",
+    description: "Report which devices and libraries Weft finds on this machine, what is missing, and how to fix it.",
     load: () => import("./doctor.js"),
   },
 };

@@ -147,7 +147,9 @@ async function run(given: string | undefined, folder: string, options: Options):
   const script = train === undefined ? [] : ["job.sh"];
   const present = [...Object.keys(all), ...script].filter((file) => existsSync(join(folder, file)));
   if (present.length > 0 && options.force !== true)
-    throw new CommandError(`${present.join(", ")} exists in ${folder}; choose another folder, or give --force`);
+    throw new CommandError(
+      `${present.join(", ")} already ${present.length === 1 ? "exists" : "exist"} in ${folder}; choose another folder, or give --force`,
+    );
   const written = writeFiles(folder, all);
   if (train !== undefined) {
     const { slurmScript } = await import("@weft/train/internal/commands");

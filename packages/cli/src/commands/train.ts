@@ -61,10 +61,10 @@ Examples:
   weft train configs/synthetic.yaml                          synthetic data: try this first
   weft train configs/ag_news_small.yaml --devices 2          two ranks, gradients summed between them
   weft train configs/ag_news_small.yaml --data data/ag_news  with a local copy of the data
-  weft train configs/my_model.yaml --devices 4 --memory 2GB --explain   how the step is placed, and why
+  weft train configs/my_model.yaml --devices 4 --memory 2GB --explain   how the step is divided, and why
   weft train configs/ag_news_small.yaml --set model.dropout=0.2 training.epochs=3
   weft train configs/ag_news_small.yaml --resume             continue an interrupted run
-  weft train configs/ag_news_small.yaml --devices 4 --min-devices 2   go on with the others when a rank dies
+  weft train configs/ag_news_small.yaml --devices 4 --min-devices 2   continue with the others when a rank dies
   weft train configs/ag_news_small.yaml --devices 4 --launcher ray    ranks as actors of a running Ray cluster
   weft scale --devices 1,2 -- weft train configs/ag_news_small.yaml --devices {n} --max-steps 60 --no-evaluate
   weft train configs/ag_news_large.yaml --devices 8 --slurm job.sh --nodes 2 --partition gpu --gpus-per-rank 1
@@ -79,21 +79,21 @@ export default function add(program: Command): void {
     .description("Train the model of a configuration, on one device or several.")
     .argument("<config>", "a YAML file, such as those in configs/")
     .option("--devices <n>", "ranks to train on", parseCounts)
-    .option("--min-devices <n>", "continue with as few ranks when ranks die, and with all of them later", parseCount)
+    .option("--min-devices <n>", "after ranks die, continue with at least n ranks, and later with all", parseCount)
     .option("--global-batch <n>", "samples of one step over all ranks, instead of the configuration's", parseCount)
     .option(
       "--memory <size>",
-      "memory of one device, such as 2GB, or of each (2GB,1GB): the step is placed so that it fits",
+      "memory of one device, such as 2GB, or of each (2GB,1GB): the step is divided so that it fits",
     )
     .option("--compress <how>", "send gradients as bfloat16, float16, or by their largest elements (top-k=0.01)")
-    .option("--explain", "print which placements of the step were compared, and exit")
+    .option("--explain", "print the compared placements of the step, and exit")
     .option("--data <dir>", "folder that holds the data set's splits")
     .option("--out <dir>", "folder of the run (runs/NAME)")
     .addOption(formerOutput("dir"))
     .option("--device <name>", "cpu, cuda, cuda:1, reference")
     .option("--max-steps <n>", "maximum number of steps", parseCount)
-    .option("--epochs <n>", "instead of the configuration's", parseCount)
-    .option("--seed <n>", "instead of the configuration's", parseCount)
+    .option("--epochs <n>", "number of epochs, instead of the configuration's", parseCount)
+    .option("--seed <n>", "random seed, instead of the configuration's", parseCount)
     .option("--no-evaluate", "do not evaluate: for measurements")
     .option("--resume", "continue from the newest checkpoint of the run")
     .option("--tape <steps>", "record every kernel of the first steps in tape-rankK.jsonl", parseCount)

@@ -79,7 +79,7 @@ test("init refuses to overwrite and suggests a goal", () => {
   };
   assert.match(refused("weft init < /dev/null"), /questions need a terminal/);
   assert.match(refused("weft init txt"), /did you mean text/);
-  assert.match(refused("weft init text text"), /exists in text/);
+  assert.match(refused("weft init text text"), /already exist in text/);
   assert.match(refused("weft init text new --name ../x"), /letters, digits/);
   type("weft init text text --force --name other", folder);
   assert.match(readFileSync(join(folder, "text", "other.yaml"), "utf8"), /^name: other$/m);

@@ -1,5 +1,5 @@
-// What every start of the command needs: exit codes, and commands that report a wrong name. It imports commander alone, because
-// `weft --help` loads it.
+// Exit codes of the command `weft`, and a commander class that suggests the right name for an unknown option or command. It imports
+// nothing but commander, because `weft --help` loads it.
 import { Command, type ErrorOptions } from "commander";
 
 /** Exit codes: the command failed, its usage was wrong, or Ctrl-C ended it. */
@@ -13,7 +13,7 @@ export class UnknownName extends Error {
     readonly wrong: string,
     readonly known: readonly string[],
     readonly what: "option" | "command",
-    /** Where to read on. */
+    /** The help to read, as text in parentheses. */
     readonly hint: string,
   ) {
     super(`unknown ${what} '${wrong}'`);
@@ -28,7 +28,7 @@ function helpHint(command: Command): string {
   return `(${names.join(" ")} --help explains the command)`;
 }
 
-/** A command whose errors say where to read on, and that throws `UnknownName`, so that a suggestion can be made. */
+/** A command whose errors name the help to read. It throws `UnknownName` for unknown names, so that the caller can suggest one. */
 export class SuggestingCommand extends Command {
   override createCommand(name?: string): SuggestingCommand {
     return new SuggestingCommand(name);

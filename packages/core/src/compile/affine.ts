@@ -1,4 +1,4 @@
-// Indices that are computed from positions alone: a gather of them is a view, whose addresses need no data.
+// Indices that are computed only from positions: a gather with them is a view, whose addresses need no data.
 import { integerLimits, kindOf } from "../graph/index.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr } from "./kernel.js";

@@ -58,7 +58,7 @@ function delayed<W extends Schedulable>(work: readonly W[], isEligible: (w: W) =
   return order;
 }
 
-/** Earlier runs that are looked at for a kernel which could run with them. */
+/** Maximum number of earlier groups of kernels that are searched for one which a kernel can join. */
 const lookBack = 8;
 /** Results of sums up to this size keep little memory alive. */
 const smallResult = 1 << 18;

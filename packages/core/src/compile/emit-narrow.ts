@@ -35,7 +35,7 @@ const rowCounts = [256, 128, 64];
 
 const commonDivisor = (a: number, b: number): number => (b === 0 ? a : commonDivisor(b, a % b));
 
-/** Rows are padded where the threads of a warp would meet in few banks; whole rows in order are copied faster. */
+/** Rows in shared memory are padded to avoid bank conflicts of a warp. Otherwise whole rows are copied in order, which is faster. */
 function pitchOf(length: number, bytes: number): number {
   const perWord = Math.max(1, 4 / bytes);
   const words = Math.ceil(length / perWord);

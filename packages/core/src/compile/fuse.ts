@@ -30,9 +30,12 @@ const maxExpensive = 64;
 /** Views and shifts of views and shifts that are read in one expression: it is built by recursion. */
 const maxNested = 500;
 
-/** Nodes of constants alone that are computed wherever they are read, one after the other; longer chains are computed once. */
+/** Longest chain of nodes of constants that is computed wherever it is read; longer chains are computed once. */
 const maxFreeDepth = 64;
-/** Values of expensive functions of indices are stored where each is read so often, by so many elements in all (angles of positions). */
+/**
+ * Values of expensive functions of indices (angles of positions) are stored if each is read at least `tableReads` times, by at least
+ * `minTable` elements in all.
+ */
 const tableReads = 16;
 const minTable = 1 << 16;
 
@@ -124,7 +127,7 @@ class Fuser {
     };
   }
 
-  /** Nodes of constants and indices alone: cheaper to rematerialize than to load, apart from tables of expensive functions. */
+  /** Nodes that depend only on constants and indices: cheaper to rematerialize than to load, apart from tables of expensive functions. */
   #markFree(): void {
     const depths = new Map<Node, number>();
     const widest = this.#widestReaders();
@@ -152,7 +155,7 @@ class Fuser {
     return widest;
   }
 
-  /** Values that are computed where they are read nest: chains of views and shifts go through memory after so many. */
+  /** Values that are computed where they are read nest: chains of views and shifts are stored in memory after this number. */
   #divideChains(): void {
     const depths = new Map<Node, number>();
     for (const node of this.order) {

@@ -1,6 +1,6 @@
 // The real scalars that one lane computes: hash-consed, with algebraic folding. Identities that are exact for finite numbers
 // are applied (commutation, moving signs outwards, zeros, ones, x - x), and two that are not: two constant factors become
-// one, and sums of the same terms in another order are one sum. Terms that cancel within a sum are left alone, so
+// one, and sums of the same terms in another order are one sum. Terms that cancel within a sum are left as they are, so
 // compensated summation works. Knows nothing of tensors or text.
 import { type DType, kindOf, type LoopStop } from "../graph/index.js";
 import type { Ix } from "./index-expr.js";

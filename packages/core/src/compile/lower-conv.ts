@@ -163,7 +163,7 @@ const isDepthwiseLoop = (node: Node<"conv">): boolean => {
   return channelsLast && isDepthwise && numel(w.shape.slice(1)) <= maxTaps;
 };
 
-/** Every tap times the windows that it meets, summed. Taps [channels, ...kernel, 1]. */
+/** Sum over the taps of the kernel of tap times window. Taps [channels, ...kernel, 1]. */
 function depthwiseSum(x: Node, w: Node, out: Shape, { stride, dilation, low }: Omit<Geometry, "groups">): Node {
   const [batch, ...rest] = x.shape;
   const channels = rest[rest.length - 1];

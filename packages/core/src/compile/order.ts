@@ -11,7 +11,7 @@ export interface Work {
   after?: Work[];
   /** Position in the program, for a stable order. */
   at: number;
-  /** Small and dependent on parameters alone: comes first. */
+  /** Small, and depends only on parameters: comes first. */
   early?: boolean;
 }
 

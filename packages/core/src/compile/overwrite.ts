@@ -37,7 +37,7 @@ function passesBefore(expr: KExpr, kernel: LoopKernel, known = new Map<number, n
   return passes;
 }
 
-/** Whether the elements of rows are stored by one store alone, in the last pass: nothing reads them afterwards. */
+/** Whether the elements of rows are written by a single store, in the last pass: nothing reads them afterwards. */
 export function isLastPass(kernel: LoopKernel, store: Store): boolean {
   const inner = kernel.inner.map((v) => v.name);
   const known = new Map<number, number>();

@@ -36,13 +36,13 @@ export interface PrepareOptions {
   onePassMoments?: boolean;
   /** Whether the library supports this product of half types; others are computed in float32. */
   halfMatmul?: (node: Node<"matmul">) => boolean;
-  /** Products of a matrix of up to so many bytes, whose rows lie in memory, with one vector are sums of rows, fused with what follows. */
+  /** Maximum bytes of a row-major matrix whose product with one vector becomes a reduction of its rows, which is fused with what follows. */
   vectorRows?: number;
   /** The convolution library; without one, convolutions become matrix products. */
   conv?: ConvSupport;
   /** Whether a few places of the order of rows are selected without sorting them. */
   selects?: (rows: number, n: number) => boolean;
-  /** Rows whose elements alone are wanted in order are sorted without their places. */
+  /** Whether rows are sorted without indices where only the sorted values are used. */
   sortsValues?: boolean;
   /** Whether running sums of one dtype read numbers of another, without a cast. */
   sumsNarrow?: (from: DType, to: DType) => boolean;

@@ -61,7 +61,7 @@ export interface ScheduleOptions extends PrepareOptions, FuseOptions {
   lanes?: Partial<RegionOptions>;
   /** Which kernels the device can batch into one launch. Default: none. */
   batching?: Batching;
-  /** Result i may reuse the memory of parameter i + `aliasOffset` alone. Default: of any donated parameter. */
+  /** Result i may reuse only the memory of parameter i + `aliasOffset`. Default: of any donated parameter. */
   aliasOffset?: number;
   /** Kernels may write results over operands that nothing reads afterwards, element by element. Default: no. */
   overwrites?: boolean;
@@ -74,7 +74,7 @@ const laneDefaults: RegionOptions = { localBytes: 4096, memoryBytes: 2 ** 33 };
 
 /** Maximum number of started and unfinished collectives. */
 const maxUnderWay = 8;
-/** Values up to this size that depend on parameters alone (weights in a half type) are computed first, in one launch. */
+/** Values up to this size that depend only on parameters (weights cast to a half type) are computed first, in one launch. */
 const earlyBytes = 1 << 20;
 /** Bytes of a result for which the memory of any donated argument is worth taking. */
 const worthSharing = 1 << 20;
@@ -349,7 +349,7 @@ class Scheduler {
     };
     const inPlace = (o: number): number[] => given.slice(o, o + 1);
     const fromLast = (o: number): number[] => given.filter((_, k) => given.length - k === count - o);
-    // Other results take over large memory alone: a caller may hold a small one, and the state would move in every call.
+    // Other results reuse only large memory: a caller may hold a small one, and the state would move in every call.
     const others = (o: number): Iterable<number> =>
       aliasOffset !== undefined || numel(this.fn.outputs[o].shape) * bytesOf(this.fn.outputs[o].dtype) >= worthSharing
         ? free
@@ -368,7 +368,7 @@ class Scheduler {
     return this.#kernelOverwriting(step, from, to, false) !== null || this.#updates(step, from);
   }
 
-  /** Whether a step is an update that writes into its base alone. */
+  /** Whether a step is an update that writes only into its base. */
   #updates(step: ScheduleStep, from: string): boolean {
     return (
       step.kind === "library" &&

@@ -1,10 +1,10 @@
-// Element-wise kernels whose last axis is short, such as pairs of neighbors with one source (nearest interpolation, repetition) or the two halves of a
-// complex number: it is joined with the axis before it, so that threads still write whole vectors. What is read is then found by division.
+// Joins a short last axis of an element-wise kernel with the axis before it, so that threads still write whole vectors. Examples are pairs of
+// neighbors with one source (nearest interpolation, repeat) and the two halves of a complex number. Operand indices are then found by division.
 import { loadsUnder } from "./emit-common.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 
-/** Elements of an axis from which vectors run along it alone. */
+/** Axes of at least this many elements are vectorized by themselves. */
 const shortAxis = 8;
 
 /** Every expression below the stores of a kernel. */

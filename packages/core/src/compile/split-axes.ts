@@ -1,5 +1,5 @@
-// Element-wise kernels whose innermost variable is divided to find what is read, as where axes that were joined are moved: the variable is
-// split where it is divided, so that loops run over each part. Compilers do not vectorize divisions of addresses.
+// Splits the innermost loop variable of an element-wise kernel where operand addresses divide it, as after a permutation of joined axes. Loops
+// then run over each part, because compilers do not vectorize divisions in addresses.
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
 import { expressionsOf, indexOf, isIndexed } from "./phases.js";

@@ -1,5 +1,5 @@
 // C and CUDA sources that lie beside the compiled JavaScript and are compiled at run time. A source is one text with its own
-// headers written into it: the text alone decides what is compiled, so that it serves as the key of the kernel cache, and NVRTC
+// headers written into it: what is compiled depends only on the text, so that it serves as the key of the kernel cache, and NVRTC
 // needs no files.
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";

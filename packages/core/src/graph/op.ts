@@ -202,7 +202,7 @@ export interface OpAttrs {
   reduce: { fn: ReduceFn; axes: readonly number[] };
   /** Index (int32) of the first largest or smallest element along an axis, which is dropped. */
   argreduce: { fn: ArgReduceFn; axis: number };
-  /** `dtype`: that of the sums where numbers are narrower; `fn`: another running function. Compilers alone set these. */
+  /** `dtype`: that of the sums where numbers are narrower; `fn`: another running function. Only compilers set these. */
   cumsum: { axis: number; reverse: boolean; dtype?: DType; fn?: ScanFn };
   /**
    * [...b, m, k] x [...b, k, n] -> [...b, m, n]; batch dimensions are equal. `precision`: rounding of float32 operands (sums stay
@@ -247,7 +247,7 @@ export interface OpAttrs {
    */
   updateSlice: { axis: number; batch: number };
   /** Stable order of the last axis, int32: `count` positions of it from `first` on; all from there, and from 0, if absent. */
-  /** `values`: the elements in their order instead of their places; schedules of some devices alone have it. */
+  /** `values`: the sorted elements instead of their indices; only schedules of some devices have it. */
   argsort: { descending: boolean; first?: number | undefined; count?: number | undefined; values?: true | undefined };
   /** Lower factor of a Hermitian positive definite matrix (reads its lower triangle); NaN if it is not positive definite. */
   cholesky: Record<never, never>;

@@ -11,7 +11,7 @@ export interface Attention {
   in_proj_weight: Tensor;
   /** `[3 width]`: the bias of queries, then keys, then values. */
   in_proj_bias: Tensor;
-  /** The projection of the joined heads. */
+  /** Output projection of the concatenated heads. */
   out_proj: Linear;
 }
 
@@ -48,7 +48,7 @@ export const causalMask = (length: number): Tensor => {
   return position.unsqueeze(1).greaterEqual(position.unsqueeze(0));
 };
 
-/** The projections that the rows [from, to) of the joint matrix make, as [...lead, length, part, heads, size]. */
+/** Projects x by the rows [from, to) of the joint projection matrix: [...lead, length, part, heads, size]. */
 function project(params: Attention, x: Tensor, heads: number, from: number, to: number): Tensor {
   const width = params.in_proj_weight.shape[1];
   const rows = `${from * width}:${to * width}`;
@@ -63,7 +63,7 @@ function project(params: Attention, x: Tensor, heads: number, from: number, to: 
   return joint.reshape([...x.shape.slice(0, -1), to - from, heads, width / heads]);
 }
 
-/** One part as [...lead, heads, length, size]. */
+/** Queries, keys or values (one part of the projections) as [...lead, heads, length, size]. */
 function part(projected: Tensor, at: number): Tensor {
   const n = projected.rank - 4;
   const [length, , heads, size] = projected.shape.slice(-4);

@@ -1,4 +1,4 @@
-// @weft/core/nn: layers as plain functions over parameter trees. `layer.init(options, key)` draws parameters, `layer.apply(params,
+// @weft/core/nn: layers as plain functions over parameter trees. `layer.init(options, key)` initializes parameters, `layer.apply(params,
 // x, ...)` computes; names, shapes and initial distributions are PyTorch's.
 export * from "./attention.js";
 export { classCounts } from "./class-counts.js";

@@ -1,4 +1,4 @@
-// Basic layers: linear, embedding, layer norm, dropout. A layer is two pure functions: `init` draws a tree of parameters (names and
+// Basic layers: linear, embedding, layer norm, dropout. A layer is two pure functions: `init` initializes a tree of parameters (names and
 // shapes as in PyTorch), `apply` computes with it.
 import { checkOptions, type DType, DTypeError, kindOf, ShapeError, showShape } from "../graph/index.js";
 import { keptScale } from "../ops/index.js";

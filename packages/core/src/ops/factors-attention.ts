@@ -1,4 +1,5 @@
-// Factors of attention as one custom function: examples and heads are independent; queries, keys and sizes are not split.
+// Sharding factors of the attention op (a custom function): examples and heads can be split over devices; queries, keys and head sizes
+// cannot.
 import { type AttentionKernel, InternalError, type Node, type Shape } from "../graph/index.js";
 import type { DimMap, FactorRule, Factors } from "./factors.js";
 
@@ -12,7 +13,7 @@ function operandRoles({ packed, mask, dropout }: AttentionKernel): Role[] {
   return [...tokens, ...masks, ...(dropout > 0 ? ["key" as const] : [])];
 }
 
-/** Results of the forward function: like queries, log-sums of the rows, dropout mask as bits. */
+/** Results of the forward function: like queries, logsumexp of each row, dropout mask as bits. */
 const resultRoles = ({ dropout }: AttentionKernel): Role[] => [
   "tokens",
   "rows",
@@ -45,7 +46,7 @@ function attentionFactors(node: Node<"custom">): Factors {
   const [first] = node.inputs;
   const lead = first.shape.length - ownAxes[inputs[0]];
   const heads = first.shape[lead + headAxis[inputs[0]]];
-  // Keys and values may have fewer heads, which belong to consecutive heads of the queries: the factor counts theirs.
+  // Grouped queries: keys and values may have fewer heads, each shared by consecutive heads of the queries. The factor counts key heads.
   const shared = kernel.packed ? heads : node.inputs[1].shape[lead + headAxis.tokens];
   const isShared = (i: number): boolean => !kernel.packed && (i === 1 || i === 2);
   // The dropout mask depends on the key and the position among all elements of that key, so only examples with separate keys can be

@@ -138,7 +138,7 @@ function roundingOf(x: Node, shape: Shape): Node {
   return expand(reshape(noise, [...noise.shape, 1, 1]), shape);
 }
 
-/** Whether a rule is built to be transposed, for forward mode: then its cotangents stand for all, and cannot be looked at. */
+/** Whether a rule is built to be transposed, for forward mode: then its cotangents are symbolic, and their values cannot be tested. */
 let isTransposed = false;
 export function transposing<T>(body: () => T): T {
   const before = isTransposed;

@@ -41,7 +41,7 @@ export interface AdamState {
   square: unknown;
   /** The largest of these means so far; absent without amsgrad. */
   largest?: unknown;
-  /** The product of the momenta so far, float64; in NAdam alone. */
+  /** The product of the momenta so far, float64; only in NAdam. */
   product?: Tensor;
 }
 

@@ -1,6 +1,6 @@
-// Numbers that change from step to step (a learning rate, a time): the second time that a graph differs from an earlier one in
-// its constants alone, those that differ become parameters, so that a loop compiles twice and not at every step. Numbers that a
-// jitted function is called with become parameters at once.
+// Lifts constants that change from step to step (a learning rate, a time) to parameters of the program. Constants are lifted the second time
+// that a graph differs from an earlier one only in them, so that a loop compiles twice and not at every step. Numbers that are arguments of a
+// jitted function are lifted at once.
 import {
   type DType,
   type GraphFn,

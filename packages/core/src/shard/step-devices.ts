@@ -67,7 +67,7 @@ export class DeviceGrid {
     this.#state = new Mesh(axes, range(count), isUneven(memory) ? memory : null);
   }
 
-  /** The part of a batch of so many rows that a device has. */
+  /** The part of a batch of `rows` rows that a device has. */
   part(rank: number, rows: number): DeviceShare {
     const bounds = this.#rows.bounds(rows, ["data"]);
     const at = this.#rows.position(rank, ["data"]);

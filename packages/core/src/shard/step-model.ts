@@ -27,7 +27,7 @@ export interface StepSplit {
   classes: ReadonlySet<number>;
   /** How rows are divided over devices that differ; equally by default. */
   division?: RowDivision;
-  /** Rows of the device that is looked at; an equal part by default. */
+  /** Rows of the device whose cost is estimated; an equal part by default. */
   rows?: number;
 }
 
@@ -53,7 +53,7 @@ interface Flow {
   collectives: { kind: CollectiveKind; node: Node; index: number }[];
 }
 
-/** Part of a value's bytes that a device receives in a collective of so many members. */
+/** Part of a value's bytes that a device receives in a collective of this number of members. */
 const receivedPart: Readonly<Record<CollectiveKind, (members: number) => number>> = {
   allReduce: (members) => 2 * (1 - 1 / members),
   reduceScatter: (members) => 1 - 1 / members,
@@ -251,7 +251,7 @@ export class StepModel {
   }
 
   /**
-   * Classes that divide as much of the parameters as possible among so many devices, with as few classes as possible. A class may be two
+   * Classes that divide as many parameters as possible among this number of devices, with as few classes as possible. A class may be two
    * dimensions of a parameter (a residual stream of square layers), of which the first is divided.
    */
   parameterClasses(parts: number): Set<number> {

@@ -30,7 +30,7 @@ export interface StepPlan extends StepCandidate {
   planned: number;
 }
 
-/** A plan lists what each of so many devices has, at most. */
+/** Maximum number of devices for which a plan lists what each one has. */
 const mostShown = 32;
 
 const divisors = (n: number): number[] => range(n + 1).filter((k) => k > 0 && n % k === 0);
@@ -57,7 +57,7 @@ function modelClasses(model: StepModel, options: StepPlanOptions): Set<number> {
   return chosen;
 }
 
-/** Whether the model axis divides the positions of sequences alone. */
+/** Whether the model axis divides only the positions of sequences. */
 function isSequence(model: StepModel, { classes }: StepSplit): boolean {
   const own = model.sequenceClasses();
   return classes.size > 0 && [...classes].every((id) => own.has(id));
@@ -78,7 +78,7 @@ function nameOf(model: StepModel, { split, stages, rematerialized }: StepDecisio
   return names.join(", ");
 }
 
-/** The splits of a step over its devices whose model axis, of so many devices, divides these classes. */
+/** The splits of a step over its devices whose model axis, of this number of devices, divides these classes. */
 function splitsOf(
   model: StepModel,
   devices: StepDevices,
@@ -103,7 +103,7 @@ function withDivisions(split: StepSplit, devices: StepDevices): StepSplit[] {
   return divisions.length === 1 || split.data === 1 ? [split] : divisions.map((division) => ({ ...split, division }));
 }
 
-/** What the model axis may divide, in the order of search: rows alone, layers that it makes faster, or sequences; then parameters. */
+/** What the model axis may divide, in the order of search: only rows, layers that it makes faster, or sequences; then parameters. */
 function splitGroups(model: StepModel, options: StepPlanOptions, devices: StepDevices): (() => StepSplit[])[] {
   const { rates } = options;
   const whole = { data: devices.count, model: 1, classes: new Set<number>() };

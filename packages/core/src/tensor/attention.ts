@@ -96,7 +96,7 @@ function segmentMask(op: string, { segments, mask }: AttentionOptions, scores: r
   return mask.where(same, Number.NEGATIVE_INFINITY);
 }
 
-/** A mask without what depends on the distance between query and key alone. */
+/** A mask without the conditions that depend only on the distance between query and key. */
 function maskOption(mask: Tensor, scores: readonly number[]): { band: Band; node: Node | null } {
   const [queries, keys] = scores.slice(-2);
   const plain = narrowed(build.expandTo(mask.node, scores));

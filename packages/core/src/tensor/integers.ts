@@ -1,5 +1,5 @@
-// Functions of whole numbers and of the bits and digits that they consist of: divisors, counts of bits, packed bits, places in a
-// shape, and the exponents of floats. All are composed of ops, so that every device and vmap has them.
+// Integer and bit functions: greatest common divisors, bit counts, packed bits, indices in a shape (ravel and unravel), and the exponents of
+// floats. All are composed of ops, so that every device and vmap has them.
 import {
   checkOptions,
   type DType,

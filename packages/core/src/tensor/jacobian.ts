@@ -14,7 +14,7 @@ interface JacobianOptions {
   hasAux?: boolean;
 }
 
-/** Function of the chosen argument alone; aux of the last call is kept for the caller. */
+/** Function of only the chosen argument; aux of the last call is stored for the caller. */
 function ofOne(op: string, fn: (...args: never[]) => unknown, args: unknown[], options: JacobianOptions) {
   checkOptions(op, options, ["argument", "hasAux"]);
   const { argument = 0, hasAux = false } = options;

@@ -89,7 +89,7 @@ export interface Jitted<F extends AnyFunction> {
    * are consumed when the computation is issued.
    */
   runAsync(...args: Parameters<F>): Promise<ReturnType<F>>;
-  /** Number of compiled programs for the current device; calls that differ in numbers alone share one. */
+  /** Number of compiled programs for the current device; calls that differ only in numbers share one. */
   readonly programs: number;
   /** Device memory for intermediate results that these programs need, in total. */
   readonly scratchBytes: number;
@@ -235,7 +235,7 @@ export function jitLowered<F extends AnyFunction>(
     const traced = lowered(traceFunction(fn, whole, def), lowering);
     const padded = padTrace(args, leaves, def, traced, buckets);
     const program = makeProgram(traced, donatedLeaves, lift, padded);
-    // Programs that differ in numbers alone hold one graph.
+    // Programs that differ only in numbers share one graph.
     const key = structuralKey(program.graph);
     program.graph = graphs.get(key) ?? program.graph;
     graphs.set(key, program.graph);

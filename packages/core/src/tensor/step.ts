@@ -1,4 +1,4 @@
-// Checks of the functions that loops and branches trace: carries that keep their form, and predicates.
+// Checks of the functions that loops and branches trace: carries must keep their structure, shapes and dtypes, and predicates must be scalars.
 import { type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { nodeOf } from "./convert.js";
 import { Tensor } from "./tensor.js";

@@ -31,7 +31,7 @@ export interface ScoreMask {
 }
 
 interface KernelMask {
-  /** What depends on the distance between query and key alone: kernels skip it. */
+  /** The conditions that depend only on the distance between query and key: kernels skip the blocks that they exclude. */
   band: Band;
   kind: AttentionKernel["mask"];
   /** In the layout of the scores, at its own size: to be expanded; or segment ids. */

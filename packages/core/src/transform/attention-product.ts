@@ -1,5 +1,5 @@
-// Products as users and vmap spell them: reshaped, permuted, transposed, with one factor for a whole batch; read as a product
-// of two factors in the layout of the result. It knows nothing of attention.
+// Recognizes a matrix product behind reshapes, permutations and broadcasts, as users and vmap write it, and describes it as a product of
+// two factors in the layout of the result. It knows nothing of attention.
 import { isOp, type Node, type Precision, type Shape } from "../graph/index.js";
 import { build } from "../ops/index.js";
 

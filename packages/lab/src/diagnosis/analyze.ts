@@ -40,7 +40,7 @@ export interface RunReport {
   source: string;
   /** How the run ended. */
   status: string;
-  /** The probe recorded one of so many steps, because each took little more time than its record. */
+  /** The probe recorded one step out of this number, because a step takes little more time than its record. */
   stepSampling?: number;
   /** Time of an epoch after the warm-up. */
   epochSeconds: { mean: number; std: number; n: number } | null;

@@ -6,7 +6,7 @@ interface RuleHead {
   id: string;
   title: string;
   source: string;
-  /** Rests on counts and settings alone: other users of the machine do not change it. */
+  /** Follows only from counts and settings, which other users of the machine do not change. */
   timeless?: true;
 }
 

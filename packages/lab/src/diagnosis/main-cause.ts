@@ -1,5 +1,5 @@
-// Chooses the finding that explains a study best: a fault of the measurement before all, then causes before symptoms and before
-// open questions, then the most severe, then counted before inferred, then the one with the largest promised gain.
+// Ranks the findings that may explain a study. Faults of the measurement come first, then causes, then symptoms and open questions. Ties
+// are broken by severity, by kind of evidence (counted before inferred), and by predicted gain.
 import { bySeverity, type Finding } from "../model/index.js";
 import { gain } from "./reported.js";
 
@@ -33,7 +33,7 @@ export const symptoms: ReadonlySet<string> = new Set([
   "trace-outside-operators",
 ]);
 
-/** What the first piece of evidence stands on: times that were inferred come after what was counted. */
+/** Rank of the first piece of evidence by its origin: counted before inferred. */
 const inferred = ({ evidence: [first] }: Finding): number => Number(first?.rank === "inferred");
 
 const matters = (f: Finding): boolean => ["invalid", "unresolved", "high", "moderate"].includes(f.severity);

@@ -1,5 +1,5 @@
-// Findings from traces alone: what takes the time of a step, which lines and kernels are behind it, what a change would give
-// (by replay) and how to verify it. A rule speaks only where its cause costs a considerable part of the step.
+// Findings that need only traces: what takes the time of a step, which lines and kernels are behind it, what a change would give
+// (by replay) and how to verify it. A rule reports a finding only if its cause takes a considerable part of the step.
 import { median } from "@weft/formats/stats";
 import { evidence, type Finding, type PredictedEffect, type Severity } from "../model/index.js";
 import { matrixKernel, type RankReport, type TraceReport, tensorCoreKernel } from "../trace/index.js";

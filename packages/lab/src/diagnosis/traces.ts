@@ -53,7 +53,7 @@ function summarizeTrace(report: RankReport): TraceSummary | null {
   };
 }
 
-/** Findings about a device that waits for its host: a profiler slows the host and brings them about. */
+/** Findings about a device that waits for its host: a profiler slows the host and causes them. */
 const aboutIdleTime = new Set(["trace-host-bound", "trace-small-kernels"]);
 
 /**

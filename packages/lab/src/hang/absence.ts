@@ -90,7 +90,7 @@ function unrecordedCall(context: HangContext, inside: number[], waiting: Waiting
 /** No recorded call waits, but some ranks are in a call that no recorder shows: the others have not come to it. */
 export function absentFromUnrecorded(context: HangContext): HangVerdict | null {
   const inside = new Map<number, { op: string; site: Site | null }>();
-  // Without any record the stacks alone tell who is in a collective.
+  // Without any record, only the stacks show which ranks are in a collective.
   const calls = context.evidence.calls.length === 0 ? collective : unrecorded;
   for (const own of context.evidence.ranks.values()) {
     const frames = mainFrames(own);

@@ -1,4 +1,4 @@
-// What all rules need: who waits where, and how to write a verdict.
+// Context that all hang rules share: which ranks wait in which call, and how to write a verdict.
 import { type HangEvidence, mostRanks, type RankEvidence, type Site, userSite } from "./evidence.js";
 import { placeOf } from "./programs.js";
 import type { HangKind, HangVerdict, Waiting } from "./verdict.js";

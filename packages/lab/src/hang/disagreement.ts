@@ -1,4 +1,4 @@
-// Ranks that issue different calls: another order, a skipped or additional call, another size or type.
+// Diagnoses hangs in which ranks issue different collectives: in another order, one skipped or added, or with another size or dtype.
 import { bestReadings } from "./alignment.js";
 import { groupName, type HangContext, lastSequence, mainFrames, siteOfRank } from "./context.js";
 import {
@@ -38,14 +38,17 @@ export function disagreement(context: HangContext): HangVerdict | null {
   const first = [...departed.values()].sort((a, b) => a.index - b.index)[0];
   const otherPayload = mismatch !== null && mismatch.kind !== "op" && (first === undefined || mismatch.samePlace);
   if (otherPayload && !isBetweenPlaces(context, mismatch)) return payloadMismatch(context, mismatch);
-  // Nobody has issued another call: the ranks that are missing do something else, wherever the waiting ones came from.
+  // No rank has issued a different call: the missing ranks are outside of collectives, so the departure does not explain the hang.
   if (mismatch === null && first !== undefined && othersAreElsewhere(context, first)) return null;
   if (first !== undefined) return fromDeparture(context, first);
   if (mismatch !== null) return operationMismatch(context, mismatch);
   return null;
 }
 
-/** Calls of one number at different lines that every rank has issued before: their order differs, and the payload with it. */
+/**
+ * Whether calls with one sequence number are at different lines that every rank has issued before: their order differs, not only the
+ * payload.
+ */
 function isBetweenPlaces({ evidence }: HangContext, { sequence, samePlace, lanes }: Mismatch): boolean {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
   const places = new Set(here.map((lane) => placeOf(evidence.calls[lane.calls.call[callAt(lane, sequence)]])));
@@ -60,7 +63,7 @@ function isBetweenPlaces({ evidence }: HangContext, { sequence, samePlace, lanes
   });
 }
 
-/** Whether every rank that does not wait with a departed one is in code of its own, which does not communicate. */
+/** Whether every rank that does not wait with the departed one is in user code outside of torch, which does not communicate. */
 function othersAreElsewhere({ evidence, waiting }: HangContext, { rank }: Departure): boolean {
   const others = [...evidence.ranks.values()].filter(
     (own) => own.rank !== rank && !waiting.some(({ ranks }) => ranks.includes(own.rank) && ranks.includes(rank)),
@@ -96,7 +99,8 @@ function firstMismatch(context: HangContext): Mismatch | null {
 function payloadMismatch(context: HangContext, { group, sequence, kind, lanes }: Mismatch): HangVerdict {
   const here = lanes.filter((lane) => callAt(lane, sequence) >= 0);
   const callOf = (lane: Lane) => context.evidence.calls[lane.calls.call[callAt(lane, sequence)]];
-  // The smallest set of ranks that agree with each other; between equals the one that did otherwise before.
+  // The suspects are the smallest set of ranks that agree with each other. Of equal sets, it is the one whose earlier calls differed from
+  // this one.
   const sets: Lane[][] = [];
   for (const lane of here) {
     const set = sets.find((other) => difference(callOf(other[0]), callOf(lane)) === null);
@@ -154,7 +158,7 @@ function issuedLater(context: HangContext, lane: Lane, sequence: number, call: C
   return false;
 }
 
-/** Only some ranks left a record, the others were aborted: who did something new is the suspect. */
+/** Only some ranks left a record, the others were aborted: the suspect is the rank at a call site that is new. */
 function fromOwnHistory(context: HangContext, aborted: RankEvidence[]): HangVerdict {
   const seen = [...context.evidence.ranks.values()].filter((own) => own.calls !== undefined && own.calls.count > 0);
   const fact = `${ranksText(aborted.map((own) => own.rank))} aborted: ${aborted[0].raised?.message.split("\n")[0].slice(0, 200)}`;
@@ -255,7 +259,7 @@ function fromDeparture(context: HangContext, departure: Departure): HangVerdict 
   const early = readings.filter(({ kind }) => kind === "early").length;
   const overlaps = departure.index + 1 < calls.count && !isPassed(context, rank, calls, departure.index);
   if (elsewhere && early > 0 && (early === readings.length || overlaps)) return make("order", got, null);
-  // Who issued a call too many is behind the others in its steps; who left one out is not.
+  // A rank that issued one call too many has made fewer steps than the others; a rank that left one out has not.
   if (elsewhere && (stepsAhead(context, rank) ?? 0) < 0) return make("extra", got, null);
   if (elsewhere) return make("skipped", expected, got.site);
   // Behind the loop, or in a branch inside of it.
@@ -276,7 +280,7 @@ function isStillInLoop({ evidence }: HangContext, own: RankEvidence, got: Call):
   return site !== null && got.site?.line !== site.line && evidence.calls.some(isAt);
 }
 
-/** Steps that a rank has made more than all others; negative: fewer than all others; null where they were not counted. */
+/** How many steps a rank is ahead of all others (negative: behind); null where steps were not counted. */
 function stepsAhead({ evidence }: HangContext, rank: number): number | null {
   const own = evidence.ranks.get(rank)?.steps;
   const others = [...evidence.ranks.values()]
@@ -317,7 +321,7 @@ function isBetween(first: Call, call: Call, last: Call): boolean {
   return together && before.line < here.line && here.line < after.line;
 }
 
-/** In this round of the loop the others issue this call, at another line, but not now. */
+/** Whether the other ranks issue this call in the same iteration of the loop, at another line, but not now. */
 function isDueLater({ evidence }: HangContext, { previous, got, expected, other }: Departure): boolean {
   if (expected === null || got.site === null || difference(got, expected) === null) return false;
   const end = other.indexOf(placeOf(previous));

@@ -96,7 +96,7 @@ export interface MadeGroup {
 
 export interface RankEvidence {
   rank: number;
-  /** Number of ranks, as this rank was told. */
+  /** World size, as this rank was configured. */
   world?: number;
   files: string[];
   host?: string;

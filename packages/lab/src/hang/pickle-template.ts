@@ -14,7 +14,7 @@ export interface PickleTemplate {
 /** Fewer items are not worth a template. */
 const leastItems = 16;
 const mostTemplates = 64;
-/** Where so many dicts match nothing, and few do, comparing costs more than it saves. */
+/** After this number of dicts without a match, and with few matches, comparing costs more than it saves. */
 const mostMisses = 1000;
 
 const opMark = 0x28;

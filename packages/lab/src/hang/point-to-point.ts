@@ -1,4 +1,4 @@
-// Sends and receives without a partner.
+// Diagnoses hangs in point-to-point communication: sends and receives without a matching call.
 import { reasonOfAbsence } from "./absence.js";
 import { groupName, type HangContext, siteOfRank } from "./context.js";
 import type { PointToPoint, RankEvidence } from "./evidence.js";

@@ -39,7 +39,7 @@ export function differentRoots(context: HangContext): HangVerdict | null {
   return null;
 }
 
-/** Ranks by what they were told, the fewest first; null where all agree or too little is known. */
+/** Ranks grouped by their configured value, the smallest group first; null where all agree or too little is known. */
 function sets<T>(
   ranks: readonly RankEvidence[],
   of: (own: RankEvidence) => T | undefined,

@@ -95,7 +95,7 @@ function epochTime(analysis: Analysis, rows: StudyRows): ReportChart {
   const { report } = analysis;
   const data = rows.epochs;
   const used = [...new Set(data.map((r) => r.use))];
-  const description = `Time of each epoch of ${report.name}, one line a run; ${report.runs
+  const description = `Time of each epoch of ${report.name}, one line per run; ${report.runs
     .flatMap((r) => (r.epochSeconds === null ? [] : [`${plural(r.devices)} ${r.epochSeconds.mean.toFixed(2)} s`]))
     .join(", ")}.`;
   const first = report.warmup === 1 ? "first epoch" : `first ${report.warmup} epochs`;

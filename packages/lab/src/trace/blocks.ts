@@ -23,7 +23,7 @@ const blocksAhead = 2;
 /** Blocks of this thread that may wait for earlier ones of others. */
 const ownBlocks = 3;
 
-/** Number of threads that a file of so many (uncompressed) bytes is worth; 1: no others. */
+/** Number of threads that are worthwhile for a file of this uncompressed size; 1: only the main thread. */
 export function threadsForBytes(bytes: number): number {
   return bytes < worthThreads ? 1 : Math.min(mostThreads, availableParallelism());
 }

@@ -63,7 +63,7 @@ type ArgumentKey = (typeof argumentKeys)[number];
 
 export const argumentIndex = Object.fromEntries(argumentKeys.map((key, i) => [key, i])) as Record<ArgumentKey, number>;
 
-/** Names whose kind is remembered; a power of two. */
+/** Number of event names whose kind is cached; a power of two. */
 const plainNames = 1024;
 
 /** A token in the window: the bytes [start, end) and their hash; `quoted` when it was a JSON string. */
@@ -245,7 +245,7 @@ export class EventSlots {
     if (!isToken(bytes, this.category, kernelCategory)) return false;
     const { start, end, hash } = this.name;
     if (end === start) return false;
-    // Names repeat: the answer for the last name with this hash and length is kept.
+    // Names repeat, so the kind of the last name with this hash and length is cached.
     const slot = (hash ^ (hash >>> 15)) & (plainNames - 1);
     if (this.plainHash[slot] !== hash || this.plainLength[slot] !== end - start) {
       this.plainHash[slot] = hash;

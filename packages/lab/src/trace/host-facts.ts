@@ -28,7 +28,7 @@ type HostKind = keyof typeof hostKinds;
 const kindNames = Object.keys(hostKinds) as HostKind[];
 const mostLines = 3;
 
-/** Host events beyond this many are not looked at. */
+/** Host events beyond this number are ignored. */
 const mostRows = 4e6;
 
 /** Events in growing columns. */

@@ -17,8 +17,8 @@ import {
 const communication = kernelTypes.indexOf("COMMUNICATION");
 const computation = kernelTypes.indexOf("COMPUTATION");
 
-/** Devices or workers beyond this many are not told apart: their work counts as that of the first. */
-export const mostTold = 4096;
+/** Devices or workers beyond this number are not distinguished: their work counts as that of the first. */
+export const maxDistinguished = 4096;
 
 class Collector {
   private ts = new Float64Array(64);
@@ -143,7 +143,7 @@ export function jaxActivities(data: TraceData): { device: number; kind: "gpu" | 
   const collectorOf = (device: number, kind: "gpu" | "tpu" | "cpu"): Collector => {
     const key = `${kind}${device}`;
     let entry: { collector: Collector } | undefined =
-      collectors.get(key) ?? (collectors.size < mostTold ? undefined : first);
+      collectors.get(key) ?? (collectors.size < maxDistinguished ? undefined : first);
     if (entry === undefined) {
       const added = { device, kind, collector: new Collector() };
       collectors.set(key, added);
@@ -208,7 +208,7 @@ export function weftActivities(data: TraceData): { worker: number; activity: Act
       if (workers[lane] ? false : !isProfile || tid !== "2") continue;
       const number = workers[lane] ? Number(pid) : 0;
       const worker = Number.isSafeInteger(number) && number >= 0 ? number : 0;
-      let collector = collectors.get(worker) ?? (collectors.size < mostTold ? undefined : first);
+      let collector = collectors.get(worker) ?? (collectors.size < maxDistinguished ? undefined : first);
       if (collector === undefined)
         collectors.set(worker, (collector = collectors.size === 0 ? first : new Collector()));
       const type = workers[lane] && tid === "1" ? communication : computation;

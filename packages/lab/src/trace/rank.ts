@@ -15,7 +15,15 @@ import { type CopyBandwidth, copyBandwidths, type QueueLength, queueLengths } fr
 import { type CriticalPath, criticalPath } from "./critical-path.js";
 import type { StepMark, TraceData } from "./data.js";
 import type { DevicePeaks } from "./gpus.js";
-import { dataLoaderTime, hostActivity, hostCut, jaxActivities, mostTold, outsideTime, weftActivities } from "./host.js";
+import {
+  dataLoaderTime,
+  hostActivity,
+  hostCut,
+  jaxActivities,
+  maxDistinguished,
+  outsideTime,
+  weftActivities,
+} from "./host.js";
 import { hostFacts } from "./host-facts.js";
 import { extent, mergeSorted } from "./intervals.js";
 import {
@@ -116,22 +124,28 @@ export async function analyzeTraceFile(
   return analyzeTrace(data, order, options.peaks);
 }
 
-/** Each device is analyzed by passes over all events: of more devices than a host has, more of both are not told apart. */
+/**
+ * Each device is analyzed by passes over all events. More than `usualDevices` devices are not distinguished if that takes more than
+ * `mostWork` events in all passes.
+ */
 const mostWork = 5e7;
 const usualDevices = 64;
 
 export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks): AnalyzedRank[] {
   if (data.device.rows > 0) {
     const devices = devicesOf(data);
-    if (devices.length > usualDevices && (devices.length * data.device.rows > mostWork || devices.length > mostTold)) {
+    if (
+      devices.length > usualDevices &&
+      (devices.length * data.device.rows > mostWork || devices.length > maxDistinguished)
+    ) {
       data.problems.push(
-        `${devices.length} devices are too many for ${data.device.rows} events: they are not told apart`,
+        `${devices.length} devices are too many for ${data.device.rows} events: they are analyzed as one`,
       );
-      return [analyseDevice(data, order, peaks)];
+      return [analyzeDevice(data, order, peaks)];
     }
     return devices.length < 2
-      ? [analyseDevice(data, order, peaks)]
-      : devices.map((device) => analyseDevice(data, order, peaks, device));
+      ? [analyzeDevice(data, order, peaks)]
+      : devices.map((device) => analyzeDevice(data, order, peaks, device));
   }
   const weft = weftActivities(data);
   if (weft.length > 0)
@@ -161,7 +175,7 @@ export function analyzeTrace(data: TraceData, order: number, peaks?: DevicePeaks
       }),
     );
   }
-  return [analyseHost(data, order)];
+  return [analyzeHost(data, order)];
 }
 
 function common(
@@ -186,7 +200,7 @@ const stepTimes = (steps: readonly StepMark[]): StepTime[] =>
   [...steps].sort((a, b) => a.ts - b.ts).map((step) => ({ number: step.number, us: step.dur }));
 
 /** `device`: one of several accelerators in one trace, each of which is a rank; null: the only one. */
-function analyseDevice(
+function analyzeDevice(
   data: TraceData,
   order: number,
   peaks: DevicePeaks | undefined,
@@ -313,7 +327,7 @@ const withoutLaunches = {
   operators: null,
 };
 
-function analyseHost(data: TraceData, order: number): AnalyzedRank {
+function analyzeHost(data: TraceData, order: number): AnalyzedRank {
   const blind = lacksDeviceEvents(data);
   const activity = hostActivity(data);
   const cut = hostCut(data);

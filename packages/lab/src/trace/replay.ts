@@ -18,9 +18,9 @@ interface Change {
   noSynchronization?: boolean;
   /** Runs of kernels shorter than this many microseconds are launched by one call. */
   fuseBelowUs?: number;
-  /** Work of the device takes so many times as long. */
+  /** Factor on the time of device work. */
   deviceFactor?: number;
-  /** Work of the host takes so many times as long. */
+  /** Factor on the time of host work. */
   hostFactor?: number;
 }
 
@@ -57,7 +57,7 @@ interface Program {
   /** Device row that a call launched, or -1. */
   work: Int32Array;
   blocks: Uint8Array;
-  /** Stream that a blocking call waits for; `everyStream` where it cannot be told. */
+  /** Stream that a blocking call waits for; `everyStream` where it is unknown. */
   waitsFor: Int32Array;
   /** Delay of device work that neither its call nor its stream explains (events of other streams). */
   slack: Float64Array;

@@ -32,7 +32,7 @@ export interface SqliteTrace {
 /** Bytes of the texts in one row of a table that is joined. */
 const longestText = 1 << 16;
 
-/** Devices beyond this many are not told apart. */
+/** Devices beyond this number are not distinguished. */
 export const mostPlaces = 4096;
 
 const stepName = /^(?:ProfilerStep|step|iteration|iter|train_step|training_step)\s*[#:_= -]?\s*(\d{1,9})$/i;

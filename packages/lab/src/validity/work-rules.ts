@@ -181,7 +181,7 @@ export const modelsDiffer: ValidityRule = {
       // Local SGD averages now and then; only ranks that never agree train models of their own.
       if (judged.length === 0 || differing.length < judged.length) return [];
       const text = judged.slice(0, 4).join(", ");
-      // Averages may fall between the steps that were looked at: ranks that communicate while they train may be of that kind.
+      // Averages may fall between the steps that were compared: ranks that communicate while they train may be of that kind.
       const communicates = checked.some((list) => (list.at(-1)?.collectives ?? 0) > (list[0]?.collectives ?? 0));
       const ddp = run.ranks.some((r) => r.facts.parallelism === "ddp");
       return [

@@ -74,7 +74,7 @@ export interface ApplyOptions {
   checkpoint?: CheckpointPolicy;
   /** Generation with a cache of keys and values. */
   cached?: KeyValueCacheOptions;
-  /** Computes the logits of the last token alone (causal language models). */
+  /** Computes only the logits of the last token (causal language models). */
   lastOnly?: boolean;
 }
 

@@ -35,14 +35,14 @@ const tokenizerFiles = [
 
 const elementBytes: Record<string, number> = { float64: 8, float32: 4, bfloat16: 2, float16: 2 };
 
-/** A tensor that is read when it is written. */
+/** A tensor whose value is read only when it is written. */
 export const lazily = (t: Tensor): io.LazyArray => ({
   shape: t.shape,
   dtype: t.dtype,
   load: async () => ({ shape: t.shape, dtype: t.dtype, data: t.rawSync() }),
 });
 
-/** Tensors by the names of the checkpoint; those of a backbone alone have no prefix. */
+/** Tensors by the names of the checkpoint; those of a backbone without a head have no prefix. */
 function namesForFile(model: Model, params: Params): [string, Tensor][] {
   const named = stateDict(params);
   return Object.entries(model.parameters).map(([name, spec]) => {
@@ -64,7 +64,7 @@ async function writeText(path: string, text: string): Promise<void> {
   await rename(`${path}.new`, path);
 }
 
-/** Divides the tensors into shards of at most so many bytes (a larger tensor is a shard of its own). */
+/** Divides the tensors into shards of at most `most` bytes (a larger tensor is a shard of its own). */
 function shardsOf(tensors: readonly [string, Tensor][], most: number): [string, Tensor][][] {
   const shards: [string, Tensor][][] = [];
   let room = 0;

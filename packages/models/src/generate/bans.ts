@@ -5,7 +5,7 @@ import { ModelError } from "../config/index.js";
 
 /** Which tokens are excluded. @inline */
 export interface BanOptions {
-  /** A sequence of so many tokens occurs at most once in a text, its prompt included; 0 (default) for no limit. */
+  /** No sequence of this number of tokens occurs twice in a text, prompt included; 0 (default): no limit. */
   noRepeatNgram?: number;
   /** Sequences of ids that are not generated: the last id of one is excluded where the others have just occurred. */
   badWords?: readonly (readonly number[])[];

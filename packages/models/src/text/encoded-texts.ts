@@ -15,7 +15,7 @@ interface EncodedTexts {
 /** Texts with fewer characters are encoded each time. */
 const leastCharacters = 2 ** 20;
 
-/** Whether what a file holds may be the ids of so many texts. */
+/** Whether the content of a file can be the token ids of this number of texts. */
 function isSound({ ids, offsets }: EncodedTexts, texts: number, vocabulary: number): boolean {
   if (offsets.length !== texts + 1 || offsets[0] !== 0 || offsets[texts] !== ids.length) return false;
   for (let i = 0; i < texts; i++) if (offsets[i] > offsets[i + 1]) return false;
@@ -29,7 +29,7 @@ async function readIds(path: string, texts: number, vocabulary: number): Promise
     const found = { ids: ids.data as Int32Array, offsets: offsets.data as Int32Array };
     if (ids.dtype === "int32" && offsets.dtype === "int32" && isSound(found, texts, vocabulary)) return found;
   } catch {
-    // A damaged file is made again.
+    // A damaged file is written anew from the texts.
   }
   return null;
 }

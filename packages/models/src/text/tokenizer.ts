@@ -99,7 +99,7 @@ function placeOf(list: readonly number[], part: readonly number[], from: number)
 
 /**
  * Which tokens of an encoded text, or of a pair, stay within a maximum length: special tokens do, and the longer of the two texts
- * is shortened first. Null if the special tokens alone are longer.
+ * is shortened first. Null if even the special tokens are longer.
  */
 function keptTokens(
   ids: readonly number[],

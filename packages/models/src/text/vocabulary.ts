@@ -1,5 +1,4 @@
-// Makes a tokenizer from texts: a WordPiece vocabulary whose pieces are found by merging the pair of neighbors that is most
-// frequent, again and again.
+// Trains a tokenizer on texts: a WordPiece vocabulary, built by repeatedly merging the most frequent pair of adjacent pieces.
 import type { JsonObject } from "../config/index.js";
 import { ModelError } from "../config/index.js";
 

@@ -129,7 +129,7 @@ const taskTypes: Partial<Record<ModelTask, string>> = {
   "causal-lm": "CAUSAL_LM",
 };
 
-/** The name in files: those of a backbone alone have no prefix. */
+/** The name in files: those of a backbone without a head have no prefix. */
 function fileName(model: Model, name: string): string {
   const { prefix } = model.architecture;
   const short = model.task === "base" && name.startsWith(`${prefix}.`) ? name.slice(prefix.length + 1) : name;

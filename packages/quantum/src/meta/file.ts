@@ -1,4 +1,4 @@
-// Meta-training settings from a YAML file: the settings of metaConfig, with problem and tasks in their YAML form. The words
+// Meta-training settings from a YAML file: the settings of metaConfig, with problem and tasks in their YAML form. Key names
 // of other meta-learning programs are translated.
 import { WeftError } from "@weft/core/internal/graph";
 import { type ForeignKey, suggestKey, translateKeys, valueOf, withSettings } from "@weft/formats/internal";
@@ -78,7 +78,7 @@ function translated(raw: unknown, name: string, onTranslated?: (lines: readonly 
       if (!known.includes(key))
         throw new SpecError(`${name}: there is no key "${key}"${suggestKey(key, known, foreignKeys)}`);
   for (const part of ["training", "evaluation"]) {
-    // A method alone keeps the tolerance of the preset.
+    // A method without a tolerance uses the tolerance of the preset.
     const steps = valueOf(file, `integration.${part}`) as Record<string, unknown> | undefined;
     if (lines.length > 0 && steps !== undefined && steps.dt === undefined && steps.tolerance === undefined) {
       steps.tolerance = part === "training" ? 1e-5 : 1e-9;

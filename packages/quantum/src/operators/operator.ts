@@ -213,7 +213,7 @@ export class Operator {
     let worst = 0;
     for (let k = 0; k < this.re.length; k++) {
       const [a, b] = [Math.abs(this.re[k]), Math.abs(this.im[k])];
-      // The square root is needed for a new largest entry alone; NaN is one.
+      // The square root is needed only for a new largest entry; NaN counts as one.
       if (!(a + b <= worst)) worst = Math.max(worst, Math.hypot(a, b));
     }
     return worst;

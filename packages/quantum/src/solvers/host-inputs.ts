@@ -10,7 +10,7 @@ import type { CheckedJump, Hamiltonian } from "./problem.js";
 /** Values at some times, one array per input: drives, then rates that depend on time. The arrays are valid until the next call. */
 export type HostInputs = (times: Float64Array) => Float64Array[];
 
-/** The graph of a function of so many times, and the values of the tensors that it closes over. */
+/** The graph of a function of this number of times, and the values of the tensors that it closes over. */
 function traced(fn: (t: Tensor) => Tensor, count: number): { graph: GraphFn; constants: Value[] } {
   const times = build.input([count], "float64");
   const [output] = tracing(() => [fn(new Tensor(times)).cast("float64").node]);

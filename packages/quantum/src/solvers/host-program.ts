@@ -1,5 +1,5 @@
-// Functions of time as programs on the host: every element of the graph of one time is a register that holds its values at many times,
-// so that an instruction is one loop. Elements that are only moved share their register.
+// Compiles a scalar function of time (a pulse envelope, for example) to a register program on the host. A register holds one element of
+// the graph at many times, so that an instruction is one loop over times. Reshapes, slices and other views copy no registers.
 import { type BinaryFn, functionOrder, type GraphFn, type Node, numel } from "@weft/core/internal/graph";
 import { realFunction, realFunction2, referenceRules, type Value } from "@weft/core/internal/ops";
 
@@ -10,7 +10,7 @@ type Instruction = (registers: readonly Float64Array[], out: Float64Array) => vo
 /** A register: a constant, the time, or what an instruction computes. */
 type Register = { constant: number } | { time: true } | { run: Instruction };
 
-/** Graphs of more elements than this are left to the reference. */
+/** Larger graphs are evaluated by the reference rules instead. */
 const mostRegisters = 2048;
 const moves = ["reshape", "permute", "expand", "slice", "pad", "flip", "concat"] as const;
 const isMove = (op: string): op is (typeof moves)[number] => (moves as readonly string[]).includes(op);
@@ -19,7 +19,7 @@ const isReal = ({ dtype }: Node): boolean => dtype === "float64" || dtype === "b
 const binary = (fn: BinaryFn, a: number, b: number): Instruction | null => {
   const f = realFunction2(fn);
   if (f === undefined) return null;
-  // Calls of a function that differs from instruction to instruction are not inlined.
+  // Written out, because V8 does not inline f below: it differs from instruction to instruction.
   if (fn === "add")
     return (from, out) => {
       const [x, y] = [from[a], from[b]];
@@ -61,7 +61,7 @@ class Registers {
     return made;
   }
 
-  /** The registers of a node, or null if there is no instruction for it. */
+  /** The registers of a node's elements, or null if the op is not supported. */
   of(node: Node, inputs: readonly Value[]): Float64Array | null {
     const size = numel(node.shape);
     if (!isReal(node) || this.list.length + size > mostRegisters) return null;
@@ -109,8 +109,8 @@ class Registers {
 }
 
 /**
- * A graph whose only parameter is one time, as a program for any number of times; null if it contains an op without an instruction. The
- * values of a function of times depend on their own time alone.
+ * Compiles a graph whose only parameter besides `constants` is one time. The program evaluates it at any number of times. Returns null if
+ * the graph contains an op that is not supported.
  */
 export function hostProgram(fn: GraphFn, constants: readonly Value[]): HostProgram | null {
   const registers = new Registers();

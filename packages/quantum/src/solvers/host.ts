@@ -292,7 +292,7 @@ function integrate({ rate, inputs, frame, start, times, tableau, limits, isDensi
     const columns = inputs?.(times) ?? [];
     return Array.from(times, (_, k) => Float64Array.from(columns, (column) => column[k]));
   };
-  // A last stage that no estimate uses is the first one of the next step, and needed for that alone.
+  // A last stage that no estimate uses is the first one of the next step, and needed only for that.
   const isLastUnused = errors.every((e) => (e[stages - 1] ?? 0) === 0);
   let [time, isFirstKnown, accepted, total] = [times[0], false, 0, 0];
   let h = 0;

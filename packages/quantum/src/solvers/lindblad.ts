@@ -205,7 +205,7 @@ export function lindblad(system: OpenSystem, rho0: Tensor | OperatorLike, option
   }
 }
 
-/** Methods of fixed steps that need the right-hand side alone. */
+/** Fixed-step methods that need only the right-hand side. */
 const rateMethods: ReadonlySet<MethodName> = new Set<MethodName>(["rk4", "euler", "krylov"]);
 
 /** A method of fixed steps: its state, with the sum of the estimated errors if it has one. */
@@ -224,7 +224,7 @@ function byRate(form: Form, method: Method, gradient: GradientMethod, grid: Grid
   };
 }
 
-/** Fixed steps with the right-hand side alone; the state is followed by the sum of its estimated errors if the method has one. */
+/** Fixed steps that evaluate only the right-hand side; the state is followed by the sum of its estimated errors if the method has one. */
 export function stepper(
   rate: (state: Tensor, u: Tensor) => Tensor,
   method: Method,

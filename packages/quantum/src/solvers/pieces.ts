@@ -1,5 +1,6 @@
-// Evolutions in pieces of unequal length: saved times that are not ends of equal steps, and progress reports. A piece is a run of the
-// same solver with a shifted time, and all pieces have the same number of steps, so that they share one program.
+// Splits an evolution into time intervals (pieces) of unequal length. This is needed for saved times that are not on the grid of equal
+// steps, and for progress reports. Each piece runs the same solver from a shifted start time. All pieces have the same number of steps, so
+// that they share one compiled program.
 import { WeftError } from "@weft/core/internal/graph";
 import { jit, scan, stack, Tensor, tensor, treeMap } from "@weft/core/internal/tensor";
 import { concreteValues } from "../concrete.js";

@@ -1,5 +1,5 @@
-// The best epoch of a run, judged on its validation rows: its checkpoint is kept and becomes the result, and a run without a better
-// epoch for long ends early.
+// Model selection and early stopping: the checkpoint of the epoch with the best validation score is the result of a run, and a run without a
+// better epoch for `patience` epochs ends early.
 import type { RunConfig } from "./config.js";
 import { TrainError } from "./errors.js";
 import type { EpochRow } from "./records.js";

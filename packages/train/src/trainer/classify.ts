@@ -52,7 +52,7 @@ export class Classifier {
     const { classes } = found.progress;
     if (typeof found.progress.config.model === "string")
       throw new TrainError(
-        `${run} is a run of a model of its own (${basename(found.progress.config.model)}), not of a text classifier`,
+        `${run} is a run of your own model (${basename(found.progress.config.model)}), not of a text classifier; weft classify cannot load it`,
       );
     const config = found.progress.config as unknown as RawConfig;
     const tokenizer = await makeTokenizer(config.data.tokenizer, config.model.vocab_size);

@@ -22,7 +22,7 @@ const count = z.int().min(1);
 const share = z.number().min(0).lt(1);
 const positive = z.number().positive();
 
-/** Shapes of learning-rate schedules. Names alone: whoever checks a configuration need not load the optimizers. */
+/** Shapes of learning-rate schedules. Only the names, so that checking a configuration does not load the optimizers. */
 const shapes = ["constant", "linear", "cosine"] as const satisfies readonly Parameters<typeof schedule>[0]["shape"][];
 
 const computePrecisions = ["float32", "tf32", "float64", "bfloat16", "float16"] as const;
@@ -226,7 +226,7 @@ const conditional: [key: string, used: (c: RawConfig) => boolean, needs: string]
   ["data.validation", (c) => c.training.evaluate || c.data.validation === 0, "training.evaluate: true"],
   ["data.test_limit", (c) => c.training.evaluate, "training.evaluate: true"],
   // Without held-out rows epochs are evaluated on the test split, which must not choose among them.
-  // Models of a module bring rows of their own.
+  // Models of a module define their own rows.
   [
     "training.best",
     (c) => c.training.evaluate && c.data?.validation !== 0,
@@ -422,7 +422,7 @@ function derived({ name, output, training, distributed }: RawConfig | RawModuleC
     throw new ConfigError(`distributed.shares has ${shares.length} numbers for ${ranks} ranks; give one for each`);
   if (globalBatch < parts)
     throw new ConfigError(
-      `training.global_batch ${globalBatch} is less than ${ranks} ranks x ${training.accumulation} micro-steps`,
+      `training.global_batch ${globalBatch} is less than ${ranks} ranks x ${training.accumulation} micro-steps; use fewer devices or a larger batch`,
     );
   return { output: resolve(output ?? join("runs", name)), ranks, batchPerRank, globalBatch };
 }

@@ -1,5 +1,5 @@
-// Configurations in the words of other trainers (PyTorch scripts, Hugging Face, the DDP guide): their keys, what these mean
-// here, and what such files leave out. The translation is printed, so that nothing is assumed silently.
+// Translates configurations with the key names of other trainers (PyTorch scripts, Hugging Face, the DDP guide) to Weft's keys, and adds what
+// such files leave out. The translation is printed, so that nothing is assumed silently.
 import { basename } from "node:path";
 import { type ForeignKey, setValue, type Translated, translateKeys, valueOf } from "@weft/formats/internal";
 import { datasetNames } from "../data/index.js";

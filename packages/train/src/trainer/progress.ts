@@ -1,5 +1,5 @@
-// The state of a run besides its tensors, as a checkpoint stores it, and the marks by which the files of one checkpoint know each
-// other. Files of a run's folder may come from anywhere: they are checked and of bounded size.
+// The state of a run besides its tensors, as a checkpoint stores it, and the ids that tie the files of one checkpoint
+// together. Files of a run's folder are untrusted: their content and size are checked.
 import { hash } from "node:crypto";
 import { statSync } from "node:fs";
 import { join } from "node:path";

@@ -152,7 +152,7 @@ export function freshState<P>(
 export const initialModelState = (task: Pick<StepTask, "modelState">): unknown =>
   treeMap((t) => t.realize(), (task.modelState?.() ?? {}) as Tensor);
 
-/** Where the arguments of a program have the state, or the parameters alone, and the batch. */
+/** Positions of the state (or of only the parameters) and of the batch in the arguments of a program. */
 interface ArgumentPlaces {
   state?: number;
   params?: number;

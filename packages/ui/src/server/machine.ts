@@ -1,5 +1,5 @@
-// The strip: what the machine does now, and whether a measurement now would be valid. One witness of the lab per interval;
-// the trainings of the runs folder are no disturbance of themselves, so that their processes are named as own.
+// The status strip of the web app: the load of the machine, and whether a measurement now would be valid. The lab samples the load once per
+// interval. Trainings of the runs folder do not count as disturbance: their processes are passed as own.
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { cpus, hostname, totalmem } from "node:os";

@@ -1,4 +1,4 @@
-// The quantum page: a gate with its pulses, populations and errors, for the values that the sliders have.
+// Messages of the quantum page: a gate with its pulses, populations and errors at the values of the sliders.
 
 /** A specification that can be opened. */
 export interface GateRow {
@@ -6,9 +6,9 @@ export interface GateRow {
   name: string;
   /** File, an example that comes with Weft, or a run that optimizes it. */
   source: "file" | "example" | "run";
-  /** Values that the run has reached. */
+  /** Newest values of the run. */
   values?: Record<string, number | number[]>;
-  /** The run goes on. */
+  /** Whether the run has not ended. */
   live?: boolean;
 }
 

@@ -225,7 +225,7 @@ export class CudnnGraph {
     return this.#tensor(options);
   }
 
-  /** A tensor that exists inside the kernel alone. */
+  /** A tensor that exists only inside the kernel. */
   virtual(options: TensorOptions): CudnnTensor {
     return this.#tensor(options, "tensorVirtual");
   }

@@ -329,7 +329,7 @@ function bindOne(library: Library, name: string, args: string): NativeFunction {
   };
 }
 
-/** The compiler alone, which needs no GPU; null where it is not installed. */
+/** NVRTC without the driver, which needs no GPU; null where it is not installed. */
 export const findNvrtc = (): Nvrtc | null => bind(findLibrary("nvrtc"), nvrtcTable);
 
 /** The code of errors about functions that a library does not have. */

@@ -42,7 +42,7 @@ const sonames: Record<Base, readonly string[]> = {
   nvtx3interop: ["1", ""],
 };
 
-/** What a library opens by its name alone. In a wheel that finds nothing, unless it is loaded already. */
+/** What a library opens by its name, without a path. In a wheel that finds nothing, unless it is loaded already. */
 const companions: Partial<Record<Base, string>> = { nvrtc: "libnvrtc-builtins.so" };
 
 const listed = (folder: string): string[] => {
@@ -72,7 +72,7 @@ function wheelFolders(environment: string): string[] {
   );
 }
 
-/** Folders that may hold CUDA libraries, in the order in which they are looked at. */
+/** Folders that may hold CUDA libraries, in the order of the search. */
 export function searchFolders(): string[] {
   const folders: string[] = [];
   const homes = [process.env.CUDA_HOME, process.env.CUDA_PATH, "/usr/local/cuda"];

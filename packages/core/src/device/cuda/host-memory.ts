@@ -104,7 +104,7 @@ export class HostPool {
   constructor(
     readonly registrar: Registrar,
     readonly limit: number,
-    /** Tests bring their own: when a collection pays is a question of time. */
+    /** Tests replace it, because it depends on time whether a collection is worthwhile. */
     readonly clock: { now: () => number; collect: () => void } = { now: () => performance.now(), collect: collectNow },
   ) {}
 

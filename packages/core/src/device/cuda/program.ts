@@ -51,7 +51,7 @@ export interface Addresses {
 
 type ProductStep = Extract<ScheduleStep, { kind: "library" }>;
 
-/** Rows of a piece when a plan ends in one large product that is its only result; 0 otherwise. */
+/** Rows of a piece when a schedule ends in one large product that is its only result; 0 otherwise. */
 function pieceRows(plan: Schedule): number {
   const last = plan.steps[plan.steps.length - 1];
   if (last?.kind !== "library" || last.matrices === null || last.epilogue !== null) return 0;
@@ -80,7 +80,7 @@ const usesHost = (plan: Schedule): boolean =>
       : step.kind === "collective" || (step.kind === "library" && isSolverOp(step.node.op)),
   );
 
-/** Attention steps of a plan and its loops that cuDNN computes. */
+/** Attention steps of a schedule, and of its loops, that cuDNN computes. */
 function libraryAttention(
   plan: Schedule,
   context: CudaContext,
@@ -96,7 +96,7 @@ function libraryAttention(
   return found;
 }
 
-/** The source of a plan for the GPU of a context. */
+/** The CUDA source of a schedule for the GPU of a context. */
 export const writeCudaSource = (
   plan: Schedule,
   context: CudaContext,
@@ -104,7 +104,7 @@ export const writeCudaSource = (
   byLibrary: ReadonlyMap<ScheduleStep, CudnnAttention> = libraryAttention(plan, context),
 ): CudaProgramText => writeCudaProgram(plan, context.multiprocessors * 16, precision, (step) => byLibrary.has(step));
 
-/** What issues calls of libraries, shared by the programs of a device. */
+/** Library handles that issue calls, shared by the programs of a device. */
 interface LibraryCallers {
   products: Products;
   convolutions: Convolutions | null;

@@ -1,4 +1,4 @@
-// Loops whose steps are generated kernels alone, as one cooperative launch: its blocks stay on the multiprocessors for all steps
+// Loops whose steps are only generated kernels, as one cooperative launch: its blocks stay on the multiprocessors for all steps
 // and wait for each other between kernels, which takes less time than a launch. For long loops of small kernels, such as time
 // steps of differential equations.
 import {

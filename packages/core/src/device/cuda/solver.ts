@@ -1,5 +1,5 @@
-// Linear algebra by cuSOLVER and cuBLAS, with the conventions of the ops. The libraries are column-major: a row-major
-// matrix is to them its transpose, and what follows says each time why that is right. Knows addresses and shapes only.
+// Linear algebra by cuSOLVER and cuBLAS, with the conventions of the ops. The libraries are column-major and read a
+// row-major matrix as its transpose; each call has a comment that says why its result is right. Knows addresses and shapes only.
 import { bytesOf, isComplex, type Node, numel, type OpName, realOf } from "../../graph/index.js";
 import { factorizationOps, type factorizations } from "../../ops/index.js";
 import { CudaBuffer, type CudaContext } from "./context.js";

@@ -31,7 +31,7 @@ export interface TransferBox {
 const sum = (sizes: readonly number[]): number => sizes.reduce((n, s) => n + s, 0);
 const startOf = (sizes: readonly number[], member: number): number => sum(sizes.slice(0, member));
 
-/** The ranks that take part together with this one; itself alone where no list has it. */
+/** The ranks that take part together with this one; only this rank where no list has it. */
 export function membersOf({ groups, rank }: Pick<CollectiveAttrs, "groups" | "rank">): readonly number[] {
   return groups.find((members) => members.includes(rank)) ?? [rank];
 }
@@ -105,7 +105,7 @@ function tagOf({ kind, fn, dtype, groups, axis, splitAxis, sizes, splitSizes, se
 
 const known = new WeakMap<CollectiveAttrs, BigInt64Array<ArrayBuffer>>();
 
-/** The descriptor of a collective for this rank. `operand` is needed for exchange alone, where shapes may differ. */
+/** The descriptor of a collective for this rank. `operand` is needed only for exchange, where shapes may differ. */
 export function describe(attrs: CollectiveAttrs, operand: Shape = operandShape(attrs)): BigInt64Array<ArrayBuffer> {
   const cached = known.get(attrs);
   if (cached !== undefined) return cached;

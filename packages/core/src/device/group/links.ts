@@ -1,5 +1,5 @@
-// A process group between hosts: one local socket per member, whose other end somebody else connects with that member's
-// host (the cluster's links do, encrypted). Members of one host sum over shared memory first.
+// A process group between hosts: one local socket per member. The owner of the other end forwards its bytes to that member's host (the
+// cluster's links do so, encrypted). Members of one host sum over shared memory first.
 import { type OpAttrs, range, type Shape, WeftError } from "../../graph/index.js";
 import { type ProcessGroup, StoppedError } from "../contract.js";
 import { describeFor } from "./descriptor.js";

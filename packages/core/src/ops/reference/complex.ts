@@ -95,7 +95,7 @@ export function sqrt(a: Complex): Complex {
   return a.re >= 0 ? complex(long * back, signed(short, a.im)) : complex(short, signed(long * back, a.im));
 }
 
-/** k e^x times (re, im), where e^x alone may be out of range; the large part of it goes in before the rest. */
+/** k e^x times (re, im), where e^x itself may be out of range; the large part of it goes in before the rest. */
 function grown(x: number, k: number, re: number, im: number): Complex {
   if (x < -700) {
     const half = Math.exp(x / 2);

@@ -1,4 +1,4 @@
-// Eigenvalues of Hermitian matrices by cyclic Jacobi rotations, and the rotation itself, which the SVD shares.
+// Eigenvalues and eigenvectors of Hermitian matrices by cyclic Jacobi rotations. The SVD uses the same rotation.
 import * as c from "./complex.js";
 import { buildMatrix, columnsOf, identityMatrix, isFiniteMatrix, largestSize, type Matrix } from "./matrix.js";
 

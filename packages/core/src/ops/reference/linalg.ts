@@ -1,4 +1,4 @@
-// Linear algebra over batches of matrices. Real and complex run through one complex code in double precision.
+// Linear algebra over batches of matrices. Real matrices use the complex implementation, in double precision.
 import { type DType, numel, outputAvals, realOf, type Shape } from "../../graph/index.js";
 import type { Complex } from "./complex.js";
 import * as c from "./complex.js";

@@ -1,4 +1,4 @@
-// Values on the host, and the three ways to look at their elements: doubles, complex pairs, big integers.
+// Values on the host, and the three ways to read their elements: doubles, complex pairs, big integers.
 // Every op reads its operands one of these ways, computes, and rounds once when it stores.
 import {
   bfloat16Bits,

@@ -54,7 +54,7 @@ const scratch = (() => {
 
 type Table = Record<string, (...args: never[]) => number>;
 
-/** `log` is told the name of every call that computes. */
+/** `log` is called with the name of every call that computes. */
 export function emulatedSolver(path: string, log: (name: string) => void): { solver: Table; blas: Table } {
   const call = lapack(path);
   let handle = 1;
