@@ -49,6 +49,51 @@ for (const [width, form] of [
     });
   });
 
+/** The derivative of the sum of the last state by the matrix, by loops over numbers. */
+function expectedGradient(x: readonly number[], w: readonly number[], rows: number, width: number): number[] {
+  const states = [new Array<number>(rows * width).fill(0)];
+  for (let t = 0; t < steps; t++)
+    states.push(
+      states[t].map((_, at) => {
+        const [row, column] = [Math.floor(at / width), at % width];
+        let sum = x[t * rows * width + at];
+        for (let k = 0; k < width; k++) sum += states[t][row * width + k] * w[k * width + column];
+        return Math.tanh(sum);
+      }),
+    );
+  const made = new Array<number>(width * width).fill(0);
+  let from = new Array<number>(rows * width).fill(1);
+  for (let t = steps - 1; t >= 0; t--) {
+    const inner = from.map((g, at) => g * (1 - states[t + 1][at] ** 2));
+    from = from.map(() => 0);
+    for (let row = 0; row < rows; row++)
+      for (let k = 0; k < width; k++)
+        for (let column = 0; column < width; column++) {
+          made[k * width + column] += states[t][row * width + k] * inner[row * width + column];
+          from[row * width + k] += inner[row * width + column] * w[k * width + column];
+        }
+  }
+  return made;
+}
+
+// Neither one lane with all rows nor one lane for each row of the matrix's gradient pays: both would unroll the whole product.
+for (const rows of [1, 3])
+  test(`the gradient of a large matrix that ${rows} rows share`, { skip }, () => {
+    weft.setDevice("cpu");
+    const width = 20;
+    const [xs, ws] = [line(steps * rows * width), line(width * width, 5)];
+    const x = weft.tensor(xs, { shape: [steps, rows, width] });
+    const w = weft.tensor(ws, { shape: [width, width] });
+    const f = weft.jit(weft.grad((m: Tensor, y: Tensor) => recurrence(y, m).sum()));
+    const kernels = f.kernels(w, x).join(" ");
+    assert.match(kernels, /scan_5x/);
+    assert.doesNotMatch(kernels, /lanes_/);
+    const got = [...f(w, x).dataSync()].map(Number);
+    expectedGradient(xs, ws, rows, width).forEach((v, i) => {
+      assert.ok(Math.abs(got[i] - v) < 1e-5 * (1 + Math.abs(v)), `number ${i} is ${v}, got ${got[i]}`);
+    });
+  });
+
 test("matrices that are known, or that every lane has for itself, stay in lanes", { skip }, () => {
   weft.setDevice("cpu");
   const width = 20;

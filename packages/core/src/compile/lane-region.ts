@@ -409,7 +409,7 @@ function attempt(
 ): Found | null {
   return refusals(prefix, () => {
     if (scans.some((scan) => stepWork(scan, numel(prefix)) > maxStepWork)) throw new NotLane("the step is too large");
-    if (!options.blocks && scans.some((scan) => sharedProduct(graph, scan, numel(prefix)) > libraryProduct))
+    if (!options.blocks && scans.some((scan) => sharedProduct(graph, scan) > libraryProduct))
       throw new NotLane("all lanes are multiplied by one large matrix");
     const region = new Region(graph, scans, prefix);
     region.collect();
@@ -542,8 +542,8 @@ function stepWork({ attrs: { body } }: Node<"scan">, lanes: number): number {
   return work;
 }
 
-/** Number of multiplications of the largest product of one row per lane with a matrix that all lanes share. */
-function sharedProduct(graph: RegionGraph, scan: Node<"scan">, lanes: number): number {
+/** Numbers of the largest matrix of a product that all lanes share. Whose rows it multiplies does not matter: one lane may have all of them. */
+function sharedProduct(graph: RegionGraph, scan: Node<"scan">): number {
   const { body, consts } = scan.attrs;
   // Lanes skip the zeros of a matrix that is known.
   const isKnown = (node: Node): boolean => {
@@ -555,8 +555,8 @@ function sharedProduct(graph: RegionGraph, scan: Node<"scan">, lanes: number): n
     if (!isOp(node, "matmul") || isComplex(node.dtype)) return 0;
     const [rows, matrix] = node.inputs;
     const [depth, columns] = matrix.shape.slice(-2);
-    const isShared = numel(rows.shape) === lanes * depth && numel(matrix.shape) === depth * columns;
-    return isShared && !isKnown(matrix) ? depth * columns : 0;
+    const isShared = numel(matrix.shape) === depth * columns;
+    return isShared && !isKnown(rows) && !isKnown(matrix) ? depth * columns : 0;
   });
   return Math.max(0, ...sizes);
 }
