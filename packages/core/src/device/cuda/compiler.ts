@@ -7,6 +7,7 @@ import { inWritableFolder } from "../cache-root.js";
 import { addedToCache, cachePlaces, isCached } from "../kernel-cache.js";
 import { readSealed, sealOf } from "../sealed-file.js";
 import { type CudaLibraries, cText, result64 } from "./driver.js";
+import { withOwnSignals } from "./signals.js";
 
 /** A cached program; null if it is missing or unreadable. */
 function cached(path: string): Uint8Array | null {
@@ -57,7 +58,7 @@ export function compileCuda(libraries: Pick<CudaLibraries, "nvrtc">, source: str
     // --minimal leaves out unused parts of the language, which halves the time for small programs.
     const minimal = major[0] >= 13 ? ["--minimal"] : [];
     const options = [`--gpu-architecture=${architecture}`, "--std=c++17", ...minimal];
-    const status = nvrtc.nvrtcCompileProgram(program, options.length, options) as number;
+    const status = withOwnSignals(() => nvrtc.nvrtcCompileProgram(program, options.length, options) as number);
     if (status !== 0) {
       const size = result64("nvrtcGetProgramLogSize", (out) => nvrtc.nvrtcGetProgramLogSize(program, out));
       const log = new Uint8Array(size);
