@@ -4,6 +4,7 @@ import { InternalError } from "../../graph/index.js";
 import type { CudaContext } from "./context.js";
 import { CudaError, cText, type Dnn, result64 } from "./driver.js";
 import type { HostBlock } from "./host-memory.js";
+import { withOwnSignals } from "./signals.js";
 
 /** cudnnDataType_t. */
 const cudnnTypes = { float: 0, half: 2, int32: 4, bfloat16: 9, bool: 11 } as const;
@@ -159,7 +160,9 @@ class Descriptors {
   ): number {
     const made = this.create(kind);
     for (const [name, type, list] of values) this.set(made, name, type, list);
-    this.check(`cudnnBackendFinalize(${kind})`, this.cudnn.cudnnBackendFinalize(made));
+    // Some engines are compiled by NVRTC.
+    const status = withOwnSignals(() => this.cudnn.cudnnBackendFinalize(made));
+    this.check(`cudnnBackendFinalize(${kind})`, status);
     return made;
   }
 
