@@ -1,7 +1,7 @@
 // Sums of a row in which a test of indices leaves one element, as those of diagonals and traces: the element is read where it is.
+import { expressionCopier, expressionsOf, indexOf, isIndexed } from "./expressions.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction } from "./kernel.js";
-import { expressionsOf, indexOf, isIndexed } from "./phases.js";
 
 /** The place along a row of the only element that a sum has; null for other sums. */
 function placeOf({ fn, dtype, argument }: Reduction, { name, size }: LoopVariable): Ix | null {
@@ -34,32 +34,19 @@ export function withoutDiagonals(kernel: LoopKernel): LoopKernel {
   if (summed.some((e) => e.kind === "reduced")) return kernel;
   // Sums at several places may share what they read there.
   let next = 1 + Math.max(...[...read, ...summed].map(({ id }) => id));
-  const copier = (at: ReadonlyMap<string, Ix>, replaced: (expr: KExpr) => KExpr | null): ((expr: KExpr) => KExpr) => {
-    const copies = new Map<KExpr, KExpr>();
-    const copy = (expr: KExpr): KExpr => {
-      const known = copies.get(expr) ?? replaced(expr);
-      if (known !== null) return known;
-      const made = { ...expr, id: next++ } as KExpr;
-      if ("args" in made) made.args = made.args.map(copy);
-      if ("ix" in made) made.ix = made.ix.substitute(at);
-      if (made.kind === "load") {
-        made.address = made.address.substitute(at);
-        made.guard = made.guard === null ? null : copy(made.guard);
-      }
-      copies.set(expr, made);
-      return made;
-    };
-    return copy;
-  };
   const elements = new Map(
     reductions.map(({ slot, dtype, argument }, i): [number, KExpr] => {
       const [, element, zero] = (argument as Extract<KExpr, { kind: "where" }>).args;
-      const moved = copier(new Map([[variable.name, places[i]!]]), () => null)(element);
+      const moved = expressionCopier(new Map([[variable.name, places[i]!]]), () => next++)(element);
       // As sums do, -0 becomes 0.
       return [slot, { id: next++, dtype, kind: "binary", fn: "add", args: [moved, zero] }];
     }),
   );
-  const value = copier(new Map(), (expr) => (expr.kind === "reduced" ? elements.get(expr.slot)! : null));
+  const value = expressionCopier(
+    new Map(),
+    () => next++,
+    (expr) => (expr.kind === "reduced" ? elements.get(expr.slot)! : null),
+  );
   return {
     ...kernel,
     outer: outer.slice(0, -1),

@@ -1,37 +1,13 @@
 // Kernels that test every second (third, ...) element, as gradients of windows with steps do: quotients and remainders of the innermost
 // variable vanish where one iteration computes that many neighbors, and what is left are ranges and contiguous loads.
+import { expressionCopier, expressionsOf, indexOf, isIndexed } from "./expressions.js";
 import { Ix } from "./index-expr.js";
-import type { KExpr, LoopKernel, Store } from "./kernel.js";
+import type { KExpr, LoopKernel } from "./kernel.js";
 
 const maxPhases = 4;
 /** Larger kernels would become too long. */
 const maxExpressions = 400;
 const minIterations = 8;
-
-type Indexed = Extract<KExpr, { kind: "load" | "index" | "inRange" | "random" }>;
-/** The index or address of an expression. */
-export const indexOf = (expr: Indexed): Ix => (expr.kind === "load" ? expr.address : expr.ix);
-/** Whether an expression has an index or address. */
-export const isIndexed = (expr: KExpr): expr is Indexed => "ix" in expr || expr.kind === "load";
-
-const partsOf = (expr: KExpr): KExpr[] => [
-  ...("args" in expr ? expr.args : []),
-  ...("dynamic" in expr ? expr.dynamic : []),
-  ...(expr.kind === "load" && expr.guard !== null ? [expr.guard] : []),
-];
-
-/** Every expression below stores, by its number. */
-export function expressionsOf(stores: readonly Store[]): Map<number, KExpr> {
-  const found = new Map<number, KExpr>();
-  const stack = stores.map((s) => s.value);
-  while (stack.length > 0) {
-    const expr = stack.pop()!;
-    if (found.has(expr.id)) continue;
-    found.set(expr.id, expr);
-    stack.push(...partsOf(expr));
-  }
-  return found;
-}
 
 /** The number of neighbors that one iteration computes; 1 for kernels that gain nothing. */
 function phasesOf(kernel: LoopKernel, expressions: ReadonlyMap<number, KExpr>): number {
@@ -58,20 +34,7 @@ export function withPhases(kernel: LoopKernel): LoopKernel {
   let next = 0;
   const stores = Array.from({ length: phases }, (_, phase) => {
     const at = new Map([[name, Ix.variable(name, count).times(phases).plus(phase)]]);
-    const copies = new Map<number, KExpr>();
-    const copy = (expr: KExpr): KExpr => {
-      const found = copies.get(expr.id);
-      if (found !== undefined) return found;
-      const made = { ...expr, id: next++ } as KExpr;
-      if ("args" in made) made.args = made.args.map(copy);
-      if ("ix" in made) made.ix = made.ix.substitute(at);
-      if (made.kind === "load") {
-        made.address = made.address.substitute(at);
-        made.guard = made.guard === null ? null : copy(made.guard);
-      }
-      copies.set(expr.id, made);
-      return made;
-    };
+    const copy = expressionCopier(at, () => next++);
     return kernel.stores.map((s) => ({ ...s, address: s.address.substitute(at), value: copy(s.value) }));
   });
   return { ...kernel, inner: [{ name, size: count }], stores: stores.flat(), size: kernel.size / phases };

@@ -1,8 +1,8 @@
 // Splits the innermost loop variable of an element-wise kernel where operand addresses divide it, as after a permutation of joined axes. Loops
 // then run over each part, because compilers do not vectorize divisions in addresses.
+import { expressionCopier, expressionsOf, indexOf, isIndexed } from "./expressions.js";
 import { Ix } from "./index-expr.js";
 import type { KExpr, LoopKernel } from "./kernel.js";
-import { expressionsOf, indexOf, isIndexed } from "./phases.js";
 
 /** Elements of an inner loop from which it is worth having. */
 const minInner = 16;
@@ -31,20 +31,7 @@ export function withSplitAxes(kernel: LoopKernel): LoopKernel {
     { name: `${name}i`, size: step },
   ];
   const at = new Map([[name, Ix.variable(whole.name, whole.size).times(step).add(Ix.variable(part.name, part.size))]]);
-  const copies = new Map<number, KExpr>();
-  const copy = (expr: KExpr): KExpr => {
-    const known = copies.get(expr.id);
-    if (known !== undefined) return known;
-    const made = { ...expr } as KExpr;
-    if ("args" in made) made.args = made.args.map(copy);
-    if ("ix" in made) made.ix = made.ix.substitute(at);
-    if (made.kind === "load") {
-      made.address = made.address.substitute(at);
-      made.guard = made.guard === null ? null : copy(made.guard);
-    }
-    copies.set(expr.id, made);
-    return made;
-  };
+  const copy = expressionCopier(at, ({ id }) => id);
   const stores = kernel.stores.map((s) => ({ ...s, address: s.address.substitute(at), value: copy(s.value) }));
   return withSplitAxes({ ...kernel, outer: [...kernel.outer, whole], inner: [part], stores });
 }
