@@ -2,12 +2,13 @@
 // tensors of a step are in shared memory; all threads of the block compute each of them together, one element per thread,
 // with barriers between dependent ones. Values that are read once are not stored.
 import { loopCost } from "../cost/index.js";
-import { bytesOf, type DType, functionOrder, isComplex, isOp, type Node, numel, realOf } from "../graph/index.js";
+import { type DType, functionOrder, isComplex, isOp, type Node, numel, realOf } from "../graph/index.js";
 import { splitScan } from "../transform/index.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import type { LaneValue } from "./lane-ops.js";
 import { type LaneLoop, type LaneScalar, NotLane } from "./lane-scalar.js";
 import { Env, LaneEvaluator, type LaneSource } from "./lane-value.js";
+import { computeBytes } from "./scalar.js";
 import { isView } from "./views.js";
 
 /** A tensor of one problem in shared memory. */
@@ -346,7 +347,7 @@ export class BlockBuilder {
       first.set(state, -1);
       last.set(from, levels.length);
     }
-    const size = (a: BlockArray): number => Math.ceil((a.count * a.parts * bytesOf(a.dtype)) / 16) * 16;
+    const size = (a: BlockArray): number => Math.ceil((a.count * a.parts * computeBytes(a.dtype)) / 16) * 16;
     let top = 0;
     const placed: { array: BlockArray; from: number; to: number }[] = [];
     for (const array of this.arrays) {

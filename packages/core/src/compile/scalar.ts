@@ -11,6 +11,7 @@ import {
   isHalf,
   kindOf,
   type OpAttrs,
+  realOf,
   type Scalar,
   type UnaryFn,
 } from "../graph/index.js";
@@ -34,6 +35,9 @@ export const computeType: Record<DType, string> = {
   complex64: "float",
   complex128: "double",
 };
+
+/** Bytes of {@link computeType}: small integers and half types are computed in 32 bits. */
+export const computeBytes = (dtype: DType): number => Math.max(4, bytesOf(realOf(dtype)));
 
 /** The C type of an element (or of each part) in memory. */
 export const storageType: Record<DType, string> = {

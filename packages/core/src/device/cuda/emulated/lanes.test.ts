@@ -171,3 +171,39 @@ test("numbers of many steps go through tiles of shared memory", { skip }, () => 
     delete process.env.WEFT_LANE_TILES;
   }
 });
+
+/** A gated recurrent unit (Cho et al. 2014) of a given width, whose gates' signs are stored beside floats in a block's shared memory. */
+function gated(x: Tensor, wx: Tensor, wh: Tensor): Tensor {
+  const cell = (h: Tensor, part: Tensor): [Tensor, Tensor] => {
+    const [r, z, n] = weft.split(part.matmul(wx.transpose()), 3, -1);
+    const [hr, hz, hn] = weft.split(h.matmul(wh.transpose()), 3, -1);
+    const fresh = weft.tanh(n.add(weft.sigmoid(r.add(hr)).mul(hn)));
+    const next = fresh.add(weft.sigmoid(z.add(hz)).mul(h.sub(fresh)));
+    return [next, next];
+  };
+  return weft.scan(cell, weft.zeros([x.shape[1], wh.shape[1]], { dtype: x.dtype }), x)[1] as Tensor;
+}
+
+for (const dtype of ["float32", "float64", "float16", "bfloat16"] as const)
+  test(`a recurrent loop in blocks stores values of every width, ${dtype}`, { skip }, () => {
+    const draw = (shape: number[], seed: number): Tensor => weft.randn(shape, { seed }).mul(0.2).cast(dtype).realize();
+    const run = (): number[] => {
+      const operands = [draw([10, 4, 32], 1), draw([96, 32], 2), draw([96, 32], 3)];
+      const forward = weft.jit(gated as never) as unknown as (...args: Tensor[]) => Tensor;
+      const slope = weft.jit((...args: Tensor[]) =>
+        weft.grad((x: Tensor, a: Tensor, b: Tensor) => gated(x, a, b).cast("float32").square().sum(), {
+          argument: [0, 1, 2],
+        })(args[0], args[1], args[2]),
+      ) as unknown as (...args: Tensor[]) => Tensor[];
+      return [forward(...operands), ...slope(...operands)].flatMap((t) =>
+        Array.from(t.cast("float64").dataSync() as ArrayLike<number>),
+      );
+    };
+    weft.setDevice(reference);
+    const want = run();
+    weft.setDevice(device as never);
+    const got = run();
+    const off = { float64: 1e-12, float32: 2e-6, float16: 2e-3, bfloat16: 2e-2 }[dtype];
+    for (const [i, x] of want.entries())
+      assert.ok(Math.abs(x - got[i]) <= off * (1 + Math.abs(x)), `${i}: ${got[i]} is not ${x}`);
+  });
