@@ -110,6 +110,8 @@ export class BodyPrinter {
   vector: VectorLoads | null = null;
   /** See UnclampedRow. */
   unclamped: UnclampedRow | null = null;
+  /** The index of a reduction's result where a thread has several. */
+  reducedAt = "";
   /** Loads that were copied before: expression id -> array and index there, and whether halves were converted to floats. */
   readonly tiles = new Map<number, { name: string; index: string; isWide?: boolean; isRead?: boolean }>();
   /** Stores of halves that go to an array of floats first. */
@@ -275,7 +277,7 @@ export class BodyPrinter {
         return [scope.define(type, randomText(expr.draw, dtype, k0, k1, expr.ix.print(), expr.threshold))];
       }
       case "reduced":
-        return isComplex(dtype) ? [`r${expr.slot}r`, `r${expr.slot}i`] : [`r${expr.slot}`];
+        return isComplex(dtype) ? [`r${expr.slot}r`, `r${expr.slot}i`] : [`r${expr.slot}${this.reducedAt}`];
     }
   }
 

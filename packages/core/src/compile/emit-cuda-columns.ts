@@ -14,7 +14,7 @@ import {
   vectorWidths,
 } from "./emit-cuda-common.js";
 import type { LoopKernel, LoopVariable, Reduction } from "./kernel.js";
-import { type CValue, computeType } from "./scalar.js";
+import { computeType } from "./scalar.js";
 import { word } from "./text.js";
 
 /** Number of sums per thread. */
@@ -47,10 +47,10 @@ function columnReductions(
   printer: BodyPrinter,
   { width, lanes, depth, vector }: { width: number; lanes: number; depth: number; vector: LoopVariable },
 ): ReductionCode {
-  const [declare, update, end]: string[][] = [[], [], []];
+  const [declare, update, finish]: string[][] = [[], [], []];
   const each = `for (int j = 0; j < ${width}; j++)`;
   const own = `${Math.floor(depth / lanes)} + (ty < ${depth % lanes} ? 1 : 0)`;
-  kernel.reductions.forEach((r, i) => {
+  for (const r of kernel.reductions) {
     const { dtype } = r.argument;
     const slot = `r${r.slot}`;
     const name = width === 1 ? slot : `${slot}[j]`;
@@ -72,14 +72,25 @@ function columnReductions(
           : isComplex(dtype)
             ? `w_tile_c${word(r.fn)}(&${name}r, &${name}i);`
             : `${name} = w_tile_${word(r.fn)}(${name});`;
-    const value: CValue = isComplex(dtype) ? [`${name}r`, `${name}i`] : [name];
-    const guard = lanes === 1 ? "inside" : "ty == 0 && inside";
-    const written = writeText(kernel, kernel.stores[i], value).map((line) => `if (${guard}) { ${line} }`);
-    const column = width === 1 ? [] : [`const ix ${vector.name} = ${firstOf(vector.name)} + j;`];
-    if (width > 1) end.push("#pragma unroll", `${each} {`);
-    end.push(...column, ...(lanes === 1 ? [] : [joined]), ...code.end, ...written);
-    if (width > 1) end.push("}");
-  });
+    finish.push(...(lanes === 1 ? [] : [joined]), ...code.end);
+  }
+  // What is computed from the results, by one thread per column.
+  const last = new EmitScope("  ");
+  Object.assign(printer.scopes, { row: last, element: last });
+  printer.vector = null;
+  printer.reducedAt = width === 1 ? "" : "[j]";
+  const written = kernel.stores.flatMap((store) => writeText(kernel, store, printer.value(store.value)));
+  const body = [
+    ...finish,
+    `if (${lanes === 1 ? "inside" : "ty == 0 && inside"}) {`,
+    ...last.lines,
+    ...written.map((line) => `  ${line}`),
+    "}",
+  ];
+  const end =
+    width === 1
+      ? body
+      : ["#pragma unroll", `${each} {`, `const ix ${vector.name} = ${firstOf(vector.name)} + j;`, ...body, "}"];
   return { declare, update, end };
 }
 

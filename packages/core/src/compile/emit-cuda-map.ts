@@ -133,7 +133,10 @@ function isNear(address: Ix, variable: string, width: number): boolean {
 function readsScattered(kernel: LoopKernel, variable: string, width: number): boolean {
   const vector = { variable, width };
   return loadsUnder(kernel.stores.map((s) => s.value)).some(({ address, dynamic, dtype }) => {
-    if (dynamic.length > 0 || address.stride(variable) === 0 || isNear(address, variable, width)) return false;
+    const stride = address.stride(variable);
+    if (dynamic.length > 0 || stride === 0 || isNear(address, variable, width)) return false;
+    // Bytes of interleaved colors: the elements of a vector lie in a few words.
+    if (stride !== null && Math.abs(stride) * bytesOf(dtype) <= 4 && bytesOf(dtype) < 4) return false;
     return isComplex(dtype) || vectorBase(address, vector) === null;
   });
 }

@@ -2,6 +2,7 @@
 // part of a warp, a warp or a block, always in the same order; columns by tiles of 32 columns and 8 row lanes.
 import { bytesOf, isComplex, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope, firstOf, keptName, vectorBase } from "./body.js";
+import { withoutDiagonals } from "./diagonals.js";
 import { chooseStash, isArg, loadsUnder, mentionsAny, writeText } from "./emit-common.js";
 import { emitColumns } from "./emit-cuda-columns.js";
 import {
@@ -278,8 +279,9 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
 }
 
 /** A kernel as the body of a device function; see CudaKernel. */
-export function emitCudaKernel(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
+export function emitCudaKernel(given: LoopKernel, options: CudaEmitOptions): CudaKernel {
   EmitScope.reset();
+  const kernel = withoutDiagonals(given);
   joinShortAxes(kernel);
   const emitted =
     kernel.kind === "columns"

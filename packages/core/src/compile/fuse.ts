@@ -369,13 +369,14 @@ class Fuser {
     let merge: FusionGroup[] = [];
     for (const { base, relation } of this.#bases(node)) {
       const group = this.#groupOf.get(base);
-      if (group === undefined || group.kind !== "rows" || group.members.some((member) => this.#isSeparate(member)))
-        continue;
+      if (group === undefined || group.members.some((member) => this.#isSeparate(member))) continue;
       const level = this.#levelIn(group, base, relation, size, inner);
       if (level === null || !this.#mayJoin(node, group, needs)) continue;
       if (chosen === null) chosen = { group, level };
       else if (
         chosen.group !== group &&
+        chosen.group.kind === "rows" &&
+        group.kind === "rows" &&
         chosen.level === level &&
         group.size === chosen.group.size &&
         compatible(group, chosen.group, inner)
@@ -398,6 +399,11 @@ class Fuser {
 
   /** The level at which a node would be in the group of one of its operands, or null. */
   #levelIn(group: FusionGroup, base: Node, relation: Relation, size: number, inner: number | null): Level | null {
+    if (group.kind === "columns") {
+      const [before, , after] = group.columns!;
+      const fits = inner === null && relation.kind === "same" && size === before * after;
+      return this.options.columnEpilogues === true && fits ? "row" : null;
+    }
     const at = group.level.get(base)!;
     if (at === "columns") return null;
     if (inner !== null) {
@@ -502,7 +508,7 @@ class Fuser {
     }
     const size = parts[0] * parts[1] * parts[2];
     for (const group of this.#groups) {
-      if (group.kind !== "columns" || group.members.length === 0 || group.members.length >= 8) continue;
+      if (group.kind !== "columns" || group.members.filter(isReduction).length >= 8) continue;
       if (group.columns!.some((n, i) => n !== parts[i])) continue;
       const own = this.#unitOfGroup.get(group)!;
       const independent =
@@ -553,12 +559,13 @@ class Fuser {
     const origin = (member: Node): FusionGroup | undefined =>
       this.#bases(member).flatMap(({ base }) => this.#groupOf.get(base) ?? [])[0];
     const own = origin(node);
-    if (own !== undefined) return group.members.some((member) => origin(member) === own);
+    const reductions = group.members.filter(isReduction);
+    if (own !== undefined) return reductions.some((member) => origin(member) === own);
     const leavesOf = (reduction: Node): Node[] => [
       ...this.#rematerializer.leafLoads(reductionOperand(reduction, this.#onePass).operand, false).keys(),
     ];
     const leaves = new Set(leavesOf(node));
-    return group.members.some((member) => leavesOf(member).some((leaf) => leaves.has(leaf)));
+    return reductions.some((member) => leavesOf(member).some((leaf) => leaves.has(leaf)));
   }
 }
 

@@ -8,7 +8,7 @@ export type Level = "full" | "row" | "columns";
 
 export interface FusionGroup {
   id: number;
-  /** "rows": element-wise work and reductions of the innermost axes; "columns": reductions of outer axes. */
+  /** "rows": element-wise work and reductions of the innermost axes; "columns": reductions of outer axes, and work on their results. */
   kind: "rows" | "columns";
   /** Number of elements of the domain. */
   size: number;
@@ -49,6 +49,8 @@ export interface FuseOptions {
   separateDraws?: boolean;
   /** Squared deviations from the mean of columns and long rows are summed in one pass. */
   onePassMoments?: boolean;
+  /** Element-wise work on the results of column reductions is fused into their loop. */
+  columnEpilogues?: boolean;
   /** Column sums over pieces of rows are fused into the loop over the rows: at most this many numbers per 32nd of a row. */
   columnsInRows?: number;
 }

@@ -180,10 +180,8 @@ class KernelBuilder {
 
   /** The index of a member at its own level. */
   ownIndex(node: Node, shape = node.shape): Ix[] {
-    const level = this.group.level.get(node);
-    const { inner } = this.group;
-    const position = level === "row" && inner !== null ? this.#position.div(inner) : this.#position;
-    return delinearize(position, shape);
+    const isRow = this.group.level.get(node) === "row" && (this.group.inner !== null || this.group.kind === "columns");
+    return delinearize(isRow ? this.resultPosition : this.#position, shape);
   }
 
   /** The value of a stored member; a view that is written out is resolved once more. */
@@ -196,6 +194,17 @@ class KernelBuilder {
 
   get position(): Ix {
     return this.#position;
+  }
+
+  /** The position in the results of the group's reductions. */
+  get resultPosition(): Ix {
+    const { columns, inner } = this.group;
+    if (columns === null) return this.#position.div(inner ?? 1);
+    const [, reduced, after] = columns;
+    return this.#position
+      .div(reduced * after)
+      .times(after)
+      .add(this.#position.mod(after));
   }
 
   /** The value of a node at an index. */
@@ -543,15 +552,12 @@ export function buildKernel(group: FusionGroup, fusion: Fusion, params: Readonly
     const [, reduced, after] = group.columns!;
     builder.chooseVariables([after, reduced * after]);
     const position = builder.position;
-    for (const node of group.members) {
-      builder.reduce(node, position.div(after).mod(reduced));
-      // The result's index: the domain's without the reduced part.
-      const address = position
-        .div(reduced * after)
-        .times(after)
-        .add(position.mod(after));
-      stores.push({ buffer: builder.bufferOf(node), address, value: builder.value(node, []) });
-    }
+    for (const node of group.members) if (isReduction(node)) builder.reduce(node, position.div(after).mod(reduced));
+    for (const node of group.members)
+      if (fusion.stored.has(node)) {
+        const value = isReduction(node) ? builder.value(node, []) : builder.copyOrValue(node);
+        stores.push({ buffer: builder.bufferOf(node), address: builder.resultPosition, value });
+      }
     const inReduced = (stride: number): boolean => stride >= after && stride < reduced * after;
     return finish(builder, "columns", stores, (variables) =>
       partition(variables, group.size, (stride) => (stride >= reduced * after ? 0 : inReduced(stride) ? 1 : 2)),
@@ -573,7 +579,7 @@ export function buildKernel(group: FusionGroup, fusion: Fusion, params: Readonly
     }
     if (!fusion.stored.has(node)) continue;
     const isRow = group.level.get(node) === "row" && group.inner !== null;
-    const address = isRow ? builder.position.div(inner) : builder.position;
+    const address = isRow ? builder.resultPosition : builder.position;
     const value = isReduction(node) ? builder.value(node, []) : builder.copyOrValue(node);
     stores.push({ buffer: builder.bufferOf(node), address, value });
   }

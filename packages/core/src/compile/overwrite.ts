@@ -47,3 +47,7 @@ export function isLastPass(kernel: LoopKernel, store: Store): boolean {
   const last = Math.max(...kernel.reductions.map(({ argument }) => passesBefore(argument, kernel, known)));
   return passesBefore(store.value, kernel, known) >= last && kernel.stores.every((s) => s === store || isPerRow(s));
 }
+
+/** Whether the reductions of a kernel read a value, and not only the work on their results, which one thread per result does. */
+export const reducesOver = ({ reductions, buffers }: LoopKernel, key: string): boolean =>
+  loadsUnder(reductions.map(({ argument }) => argument)).some(({ buffer }) => memoryKey(buffers[buffer]) === key);

@@ -26,18 +26,23 @@ const enoughRows = 1 << 16;
  * caches, and neighboring rows read neighbors, the same elements or short rows.
  */
 function isLoneRow({ kind, outer, inner, stores, reductions, columnSums, buffers }: LoopKernel): boolean {
-  if (kind !== "rows" || inner.length !== 1 || outer.length === 0 || reductions.length !== 1) return false;
+  if (kind !== "rows" || inner.length !== 1 || outer.length === 0 || reductions.length === 0) return false;
   const [{ name, size }] = inner;
   const [rows, beside] = [numel(outer.map((v) => v.size)), outer[outer.length - 1].name];
   if (size > maxLoneRow.elements || rows < enoughRows || columnSums.length > 0) return false;
   if (stores.some(({ address }) => address.mentions(name))) return false;
-  const loads = loadsUnder([reductions[0].argument]);
+  const loads = loadsUnder(reductions.map((r) => r.argument));
+  if (loads.some(({ dynamic }) => dynamic.length > 0)) return false;
+  // Windows that overlap: neighboring rows begin at neighboring elements, so that a warp reads each element once.
+  const slides = loads.every(({ address }) => address.stride(beside) === 1 && address.stride(name) === 1);
+  if (slides && loads.length > 0) return true;
   const read = [...new Set(loads.map(({ buffer }) => buffer))].reduce((sum, i) => sum + numel(buffers[i].shape), 0);
   return (
+    reductions.length === 1 &&
     read <= (rows * size) / 16 &&
-    loads.every(({ address, dynamic, dtype }) => {
+    loads.every(({ address, dtype }) => {
       const stride = address.stride(beside);
-      return dynamic.length === 0 && (stride === 0 || stride === 1 || size * bytesOf(dtype) <= maxLoneRow.bytes);
+      return stride === 0 || stride === 1 || size * bytesOf(dtype) <= maxLoneRow.bytes;
     })
   );
 }

@@ -9,7 +9,7 @@ import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
 import { memoryKey } from "./memory-key.js";
 import { asLate, asSoon, inOrder, paceCollectives, type Work } from "./order.js";
-import { finishes, isLastPass, kernelLoads } from "./overwrite.js";
+import { finishes, isLastPass, kernelLoads, reducesOver } from "./overwrite.js";
 import { type PrepareOptions, prepare } from "./prepare.js";
 
 import { asStrided, axisVariables, type Layouts, resolveViews, type Strided } from "./views.js";
@@ -381,13 +381,18 @@ class Scheduler {
   #kernelOverwriting(step: ScheduleStep, from: string, to: string, afterPasses: boolean): LoopKernel | null {
     const kernels = step.kind === "kernel" ? [step.kernel] : step.kind === "batch" ? step.kernels : [];
     const kernel = kernels.find((k) => k.stores.some((s) => memoryKey(k.buffers[s.buffer]) === to));
-    if (kernel === undefined || kernel.kind !== "rows") return null;
+    if (kernel === undefined) return null;
     // Kernels of one launch run in no order.
     if (kernels.some((k) => k !== kernel && kernelLoads(k, from).length > 0)) return null;
     // Element by element: one address, and every read of it happens in the loop that writes, or in a pass before it.
     const store = kernel.stores.find((s) => memoryKey(kernel.buffers[s.buffer]) === to);
     if (store === undefined || kernel.columnSums.length > 0) return null;
-    if (kernel.reductions.length > 0 && !(afterPasses && isLastPass(kernel, store))) return null;
+    if (
+      kernel.kind === "columns"
+        ? reducesOver(kernel, from)
+        : kernel.reductions.length > 0 && !(afterPasses && isLastPass(kernel, store))
+    )
+      return null;
     return kernelLoads(kernel, from).every((address) => address.equals(store.address)) ? kernel : null;
   }
 

@@ -24,6 +24,7 @@ export const cudaScheduleOptions: ScheduleOptions = {
   longReduction: 4096,
   splitColumns: 512,
   columnsInRows: 32,
+  columnEpilogues: true,
   onePassMoments: true,
   halfMatmul: () => true,
   // Beyond, the library reads memory as fast and what is fused weighs nothing.

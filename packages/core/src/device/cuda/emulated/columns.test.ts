@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as weft from "../../../index.js";
+import { Recorder } from "../schedule.testkit.js";
 import { agree, data, device, prepareEmulator, skip } from "./testkit.js";
 
 before(prepareEmulator);
@@ -82,3 +83,59 @@ test("results along a short last axis", { skip }, () => {
     ];
   }, 0);
 });
+
+type Make = () => weft.Tensor | weft.Tensor[];
+const scales = (n: number, seed: number): weft.Tensor => data([n], seed);
+const finished: Record<string, Make> = {
+  "roots of sums": () => data([700, 40], 21).square().sum(0).sqrt(),
+  "several columns per thread": () => weft.exp(data([70, 65536], 22).mul(0.01).sum(0)),
+  "a sum and an operand of its own": () => data([300, 64], 23).sum(0).mul(scales(64, 24)).add(scales(64, 25)),
+  "two sums in one result": () => {
+    const x = data([2, 90, 48], 26);
+    return x.sum(1).div(x.abs().sum(1).add(1));
+  },
+  "a sum that is also a result": () => {
+    const total = data([300, 33], 27).sum(0);
+    return [total, total.mul(2).add(1)];
+  },
+  "complex sums": () => {
+    const total = weft.complex(data([130, 40], 28), data([130, 40], 29)).sum(0);
+    return [weft.real(total).mul(3), weft.abs(total)];
+  },
+  "places of extremes": () => data([260, 40], 30).argmax(0).mul(2).add(1),
+  "half types": () => data([64, 12, 80], 31).cast("bfloat16").mean(1).mul(3).add(1),
+  "a result that rows read": () => weft.softmax(data([300, 40], 32).mean(0)),
+  "a result in another order": () => data([40, 30, 20], 33).mean(0).transpose().add(1),
+};
+for (const [name, make] of Object.entries(finished))
+  test(`work on the results of columns: ${name}`, { skip }, () => {
+    agree(make, name === "half types" ? 2e-2 : 1e-5);
+  });
+
+test("work on the results of columns takes no launch of its own, and writes over what is donated", () => {
+  const recorder = new Recorder();
+  weft.setDevice(recorder);
+  const update = weft.jit((a: weft.Tensor, q: weft.Tensor) => q.sub(a.mean(0).mul(0.1)), { donate: [1] });
+  update(data([512, 96], 34), data([96], 35)).dispose();
+  const plan = recorder.plan(({ donated }) => donated !== undefined && donated.length > 0);
+  assert.equal(plan.steps.length, 2);
+  assert.equal(plan.aliases.size, 1);
+});
+
+const windows: Record<string, Make> = {
+  "maxima of windows": () => weft.slidingWindow(data([40, 2007], 41), [7]).max(-1),
+  "deviations of windows": () => weft.std(weft.slidingWindow(far([40, 2024], 42), [25]), -1),
+  "sums of diagonals": () => weft.trace(data([300, 24, 24], 43)),
+  "a transposed operand of odd size": () => {
+    const x = data([131, 131], 44);
+    return x.add(x.transpose().mul(2));
+  },
+  "colors in reverse": () => {
+    const x = data([3, 40, 44, 3], 45).mul(100).cast("uint8");
+    return weft.flip(x, 2).permute([0, 3, 1, 2]).cast("float32").div(255);
+  },
+};
+for (const [name, make] of Object.entries(windows))
+  test(`${name} on the emulated GPU`, { skip }, () => {
+    agree(make, 1e-4);
+  });
