@@ -6,6 +6,7 @@ import { nativeSource } from "../native-source.js";
 const families: Record<string, string> = {
   scan: "cuda/native/scan.cu",
   sort: "cuda/native/sort.cu",
+  bitonic: "cuda/native/sort-short.cu",
   topk: "cuda/native/topk.cu",
   scatter: "cuda/native/scatter.cu",
   product: "cuda/native/scatter.cu",

@@ -14,8 +14,9 @@ export interface LibraryCalls {
 
 const aligned = (bytes: number): number => Math.ceil(bytes / 256) * 256;
 
-/** Threads of the scan kernels (W_SCAN_THREADS). */
+/** Threads of the scan kernels (W_SCAN_THREADS), and rounds of a tile (W_SCAN_ROUNDS). */
 const scanThreads = 256;
+const scanRounds = 2;
 /** Threads that keep the memory of a large GPU busy. */
 const busyThreads = 132 * 2048;
 /** Shorter segments cost more in their sums than they gain. */
@@ -25,7 +26,7 @@ interface ScanShape {
   lines: number;
   n: number;
   inner: number;
-  /** Pieces of a line, and elements per piece. */
+  /** Pieces of a line, and elements per piece. Contiguous lines are divided into tiles, of which blocks take one after the other. */
   segments: number;
   length: number;
   /** Bytes of an element, and of a sum. */
@@ -61,14 +62,26 @@ function scanShape(node: Node<"cumsum">): ScanShape {
   const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
   const lines = outer * inner;
   const bytes = bytesOf(dtype) / parts;
-  // Contiguous lines: a block per segment, rounds of two vectors per thread, and twice as many blocks as run at once, so that the
-  // second pass finds the end of the operand in the cache. Others: a thread per segment.
-  const round = inner === 1 ? scanThreads * Math.min(16, 32 / bytes) : minSegment;
-  const wanted = (inner === 1 ? (2 * busyThreads) / scanThreads : busyThreads) / Math.max(1, lines);
-  const rounds = Math.ceil(n / round);
-  const segments = Math.max(1, Math.min(rounds, Math.floor(wanted)));
-  const length = Math.ceil(rounds / segments) * round;
-  return { lines, n, inner, segments: Math.ceil(n / length), length, bytes, sumBytes: sumBytesOf(dtype) };
+  const common = { lines, n, inner, bytes, sumBytes: sumBytesOf(dtype) };
+  if (inner === 1) {
+    // Rounds of two vectors per thread.
+    const round = scanThreads * Math.min(16, 32 / bytes);
+    const isDivided = n > round && lines < (2 * busyThreads) / scanThreads;
+    const length = isDivided ? round * scanRounds : Math.max(1, n);
+    return { ...common, segments: Math.max(1, Math.ceil(n / length)), length };
+  }
+  // A thread per segment.
+  const rounds = Math.ceil(n / minSegment);
+  const wanted = Math.max(1, Math.min(rounds, Math.floor(busyThreads / Math.max(1, lines))));
+  const length = Math.ceil(rounds / wanted) * minSegment;
+  return { ...common, segments: Math.ceil(n / length), length };
+}
+
+/** Sums that tiles of contiguous lines publish, of themselves and of 32 and 1,024 of them, and the bytes before their flags. */
+function publishedSums({ lines, segments, sumBytes }: ScanShape): { published: number; sumBytes: number } {
+  const groups = Math.ceil(segments / 32);
+  const published = lines * (segments + groups + Math.ceil(groups / 32));
+  return { published, sumBytes: aligned(published * sumBytes) };
 }
 
 export function launchScan(
@@ -77,28 +90,45 @@ export function launchScan(
   { x, out, workspace }: { x: number; out: number; workspace: number },
   calls: LibraryCalls,
 ): void {
-  const { lines, n, inner, segments, length, bytes } = scanShape(node);
+  const shape = scanShape(node);
+  const { lines, n, inner, segments, length, bytes } = shape;
   const reverse = Number(node.attrs.reverse);
-  const sums = segments > 1 ? workspace : 0;
   if (inner === 1) {
     const isAligned = (size: number, at: number): boolean => (n * size) % 16 === 0 && at % 16 === 0;
     const wide = Number(isAligned(bytesOf(node.inputs[0].dtype), x) && isAligned(bytes, out));
-    const blocks = lines * segments;
-    if (segments > 1)
-      calls.launch(`w_scan_sums_${type}`, blocks, scanThreads, [x, sums, n, segments, length, reverse, wide]);
-    calls.launch(`w_scan_lines_${type}`, blocks, scanThreads, [x, out, sums, n, segments, length, reverse, wide]);
+    if (segments === 1) {
+      calls.launch(`w_scan_lines_${type}`, lines, scanThreads, [x, out, n, reverse, wide]);
+      return;
+    }
+    const { published, sumBytes: bytesOfSums } = publishedSums(shape);
+    const ticket = workspace + bytesOfSums;
+    calls.zero(ticket, 4 * (published + 1));
+    calls.launch(`w_scan_tiles_${type}`, lines * segments, scanThreads, [
+      x,
+      out,
+      workspace,
+      ticket,
+      n,
+      segments,
+      reverse,
+      wide,
+    ]);
     return;
   }
   const blocks = Math.ceil((lines * segments) / scanThreads);
-  const shape = [lines, n, inner, segments, length, reverse];
-  if (segments > 1) calls.launch(`w_scan_column_sums_${type}`, blocks, scanThreads, [x, sums, ...shape]);
-  calls.launch(`w_scan_columns_${type}`, blocks, scanThreads, [x, out, sums, ...shape]);
+  const sums = segments > 1 ? workspace : 0;
+  const args = [lines, n, inner, segments, length, reverse];
+  if (segments > 1) calls.launch(`w_scan_column_sums_${type}`, blocks, scanThreads, [x, sums, ...args]);
+  calls.launch(`w_scan_columns_${type}`, blocks, scanThreads, [x, out, sums, ...args]);
 }
 
 /** Threads of a block in passes over memory, digits of a pass (W_DIGITS), and elements per thread (W_SORT_ITEMS). */
 const sortThreads = 512;
 const digits = 256;
 const sortItems = 8;
+/** Sizes of networks that sort short rows in registers, and the threads of a block of them (W_BITONIC_THREADS). */
+const networks = [8, 16, 32, 64, 128, 256];
+const networkThreads = 256;
 /** Threads (W_TOPK_THREADS) and bins (W_TOPK_BINS) of a selection. */
 const topkThreads = 512;
 const topkBins = 2048;
@@ -207,6 +237,15 @@ export function launchOrder(shape: SortShape, type: string, how: SortRun, calls:
   const descending = Number(how.descending);
   const tiles = Math.ceil(n / tileLength);
   if (rows * count === 0) return;
+  const network = networks.find((size) => n <= size);
+  if (network !== undefined) {
+    const together = networkThreads / Math.min(32, network);
+    const args = [x, out, values ? out : 0, rows, n, first, count, descending, network];
+    // A key and its place.
+    const shared = together * (network + 1) * (bytes === 8 ? 16 : bytes === 4 ? 8 : 4);
+    calls.launch(`w_bitonic_${type}`, Math.ceil(rows / together), networkThreads, args, shared);
+    return;
+  }
   if (selects(shape)) {
     launchTopk(shape, type, how, calls);
     return;
@@ -259,8 +298,11 @@ export function launchOrder(shape: SortShape, type: string, how: SortRun, calls:
 /** Bytes of scratch memory of a running sum or argsort. */
 export function scanSortWorkspace(node: Node): number {
   if (isOp(node, "cumsum")) {
-    const { lines, segments, sumBytes } = scanShape(node);
-    return segments > 1 ? aligned(lines * segments * sumBytes) : 0;
+    const shape = scanShape(node);
+    if (shape.segments === 1) return 0;
+    if (shape.inner > 1) return aligned(shape.lines * shape.segments * shape.sumBytes);
+    const { published, sumBytes } = publishedSums(shape);
+    return sumBytes + aligned(4 * (published + 1));
   }
   return isOp(node, "argsort") ? orderWorkspace(sortShape(node)) : 0;
 }

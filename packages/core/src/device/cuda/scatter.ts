@@ -9,12 +9,16 @@ const blocksFor = (count: number, per = 256): number => Math.max(1, Math.ceil(co
 
 /** Number of updates above which a row is heavy (W_LIGHT). */
 const lightRow = 32;
+/** Updates per row on average up to which 256 threads add those of a heavy row. */
+const mediumRow = 2048;
 /** Elements of a row below which a warp would have idle lanes. */
 const narrowRow = 16;
 /** Updates, and updates per row on average, from which sorting all of them is faster than sorting row by row; tests lower it. */
 export const manyUpdates = { total: 1 << 21, perRow: 8 };
 /** Bytes of a result that every block has in shared memory. */
 const binBytes = 32 << 10;
+/** Copies of results of so many bytes: one for every warp, or for some of them, because threads wait for each other at one place. */
+const copiesOf = (bytes: number): number => Math.max(1, Math.min(32, Math.floor(binBytes / bytes)));
 /** Integers that GPUs add atomically. */
 const isWhole = (dtype: DType): boolean => kindOf(dtype) === "int" && bytesOf(dtype) >= 4;
 /** Numbers whose sums in float64 do not depend on the order, unless updates of one place differ by 2^27 in size or more. */
@@ -96,8 +100,7 @@ function launchWhole(node: Node<"scatterAdd">, type: string, at: ScatterAddresse
   const args = [indices, updates, out, total, before, n, after, count];
   const blocks = Math.min(2 * calls.multiprocessors, Math.ceil(total / 1024));
   if (updates === 0 && before * after === 1 && 4 * numel(node.shape) <= binBytes) {
-    // A copy for every warp, or for some of them: threads wait for each other at one place.
-    const copies = Math.max(1, Math.min(32, Math.floor(binBytes / (4 * numel(node.shape)))));
+    const copies = copiesOf(4 * numel(node.shape));
     const sizes = [total, count, n, numel(node.shape), copies];
     calls.launch(`w_scatter_counts_${type}`, blocks, 1024, [indices, out, ...sizes], 4 * copies * numel(node.shape));
     return;
@@ -112,16 +115,12 @@ function launchWide(node: Node<"scatterAdd">, type: string, at: ScatterAddresses
   const size = rows * before * after;
   const all = total * before * after;
   calls.zero(workspace, size * 8);
-  calls.launch(`w_scatter_wide_${type}`, blocksFor(all), 256, [
-    indices,
-    updates,
-    workspace,
-    all,
-    before,
-    n,
-    after,
-    count,
-  ]);
+  const args = [indices, updates, workspace, all, before, n, after, count];
+  if (size * 8 <= binBytes) {
+    const copies = copiesOf(size * 8);
+    const blocks = Math.min(4 * calls.multiprocessors, Math.ceil(all / 512));
+    calls.launch(`w_scatter_sums_${type}`, blocks, 512, [...args, size, copies], copies * size * 8);
+  } else calls.launch(`w_scatter_wide_${type}`, blocksFor(all), 256, args);
   calls.launch(`w_scatter_rounded_${type}`, blocksFor(size), 256, [base, workspace, out, size]);
 }
 
@@ -176,8 +175,10 @@ function launchLists(
   if (total > lightRow) {
     const lists = [counts, offsets, cursor, heavy, list];
     const args = [base, indices, updates, out, ...lists, before, n, after, count, Number(sorted)];
-    const blocks = Math.min(calls.multiprocessors, Math.ceil(total / lightRow));
-    calls.launch(`w_scatter_heavy_${type}`, blocks, 1024, args);
+    // Many rows of some hundred updates: several of them on a multiprocessor at once.
+    const [threads, each] = total <= rows * mediumRow ? [256, 4] : [1024, 1];
+    const blocks = Math.min(each * calls.multiprocessors, Math.ceil(total / lightRow));
+    calls.launch(`w_scatter_heavy_${type}`, blocks, threads, args);
   }
 }
 

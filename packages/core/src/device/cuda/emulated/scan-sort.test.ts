@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import * as weft from "../../../index.js";
-import { agree, data, device, prepareEmulator, skip } from "./testkit.js";
+import { agree, calls, data, device, prepareEmulator, skip } from "./testkit.js";
 
 before(prepareEmulator);
 
@@ -47,6 +47,63 @@ test("running sums along every axis, forward and in reverse", { skip }, () => {
       assert.deepEqual(got, want, `${shape} along ${axis}${reverse ? ", reversed" : ""}`);
     }
   }
+});
+
+test("running sums of long lines add what tiles, groups of them and groups of groups published", { skip }, () => {
+  weft.setDevice(device());
+  for (const [lines, n] of [
+    [1, 2048 * 1030 + 77],
+    [3, 2048 * 33 + 5],
+    [2, 4096],
+  ])
+    for (const reverse of [false, true]) {
+      const x = Float64Array.from(whole(lines * n, 7, 5));
+      const t = weft.tensor(x, { shape: [lines, n] });
+      calls.log.length = 0;
+      const got = (
+        reverse ? weft.flip(weft.cumsum(weft.flip(t, 1), 1), 1) : weft.cumsum(t, 1)
+      ).dataSync() as Float64Array;
+      assert.ok(calls.log.includes("w_scan_tiles_f64"), calls.log.join());
+      for (let line = 0; line < lines; line++)
+        for (let k = 0, sum = 0; k < n; k++) {
+          const at = line * n + (reverse ? n - 1 - k : k);
+          sum += x[at];
+          if (got[at] !== sum) assert.fail(`element ${at} of [${lines}, ${n}]: ${got[at]}, not ${sum}`);
+        }
+    }
+});
+
+test("rows of every length up to 300 are sorted, with places and without", { skip }, () => {
+  weft.setDevice(device());
+  for (const [dtype, lengths] of [
+    ["float32", [1, 8, 9, 31, 64, 65, 255, 257]],
+    ["int64", [2, 16, 33, 129, 256]],
+    ["float16", [7, 17, 32, 100, 128]],
+  ] as const)
+    for (const n of lengths) {
+      const rows = 5;
+      const x = whole(rows * n, n, 11).map((v, i) => (dtype.startsWith("float") && i % 13 === 5 ? Number.NaN : v - 5));
+      const t = weft.tensor(x, { shape: [rows, n] }).cast(dtype);
+      const held = values(t);
+      for (const descending of [n % 3 === 0]) {
+        const places = values(weft.argsort(t, 1, { descending }));
+        const sorted = values(weft.sort(t, 1, { descending }));
+        for (let row = 0; row < rows; row++) {
+          const own = held.slice(row * n, (row + 1) * n);
+          const rank = (v: number): number => (Number.isNaN(v) ? 1e9 : v);
+          const want = own
+            .map((_, i) => i)
+            .sort((a, b) => (rank(own[a]) - rank(own[b])) * (descending ? -1 : 1) || a - b);
+          const name = `${dtype} row of ${n}${descending ? ", descending" : ""}`;
+          assert.deepEqual(places.slice(row * n, (row + 1) * n), want, name);
+          assert.deepEqual(
+            sorted.slice(row * n, (row + 1) * n),
+            want.map((i) => own[i]),
+            name,
+          );
+        }
+      }
+    }
 });
 
 test("running sums of narrower integers read them without a cast", { skip }, () => {
@@ -243,7 +300,7 @@ test("running products and extremes of long lines are scans, where NaN wins", { 
     }, 1e-4);
     for (const type of ["prodf32", "prodf64", "prodi64", "maxf32", "minf64", "maxi64", "minf32"])
       assert.ok(
-        log.some((name) => /^w_scan_(lines|columns)_/.test(name) && name.endsWith(`_${type}`)),
+        log.some((name) => /^w_scan_(lines|tiles|columns)_/.test(name) && name.endsWith(`_${type}`)),
         `${shape}: ${log}`,
       );
   }

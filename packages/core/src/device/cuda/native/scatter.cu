@@ -124,8 +124,8 @@ template <class N, class T> W_INLINE void w_scatter_narrow(const T* base, const 
     out[to] = N::store(total);
   }
 }
-/* One block of 1024 threads per row: positions in order by a bitonic sort, or, where they are too many for it, by reading all
-   indices in order, or already (ready); then 32 warps, and in narrow rows parts of a warp, add stretches of the list, and the
+/* One block per row: positions in order by a bitonic sort, or, where they are too many for it, by reading all
+   indices in order, or already (ready); then its warps, and in narrow rows parts of a warp, add stretches of the list, and the
    stretches are added in order. */
 template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const int* indices, const T* updates, T* out,
                                                           const int* counts, const int* offsets, const int* cursor,
@@ -137,6 +137,7 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, wide = 1;
   while (wide < 32 && wide < after) wide *= 2;
   int column = lane % wide, shares = 32 / wide, share = warp * shares + lane / wide;
+  const int threads = blockDim.x, warps = threads / 32;
   for (int h = blockIdx.x; h < cursor[1]; h += gridDim.x) {
     long long r = heavy[h], q = r / n, row = r % n;
     int k = counts[r];
@@ -146,11 +147,11 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
     } else if (k <= W_SORTABLE) {
       int size = 64;
       while (size < k) size *= 2;
-      for (int i = threadIdx.x; i < size; i += 1024) sorted[i] = i < k ? mine[i] : 0x7fffffff;
+      for (int i = threadIdx.x; i < size; i += threads) sorted[i] = i < k ? mine[i] : 0x7fffffff;
       for (int width = 2; width <= size; width *= 2)
         for (int step = width / 2; step > 0; step /= 2) {
           __syncthreads();
-          for (int i = threadIdx.x; i < size / 2; i += 1024) {
+          for (int i = threadIdx.x; i < size / 2; i += threads) {
             int a = 2 * i - (i & (step - 1)), b = a + step;
             bool up = (a & width) == 0;
             int x = sorted[a], y = sorted[b];
@@ -164,14 +165,14 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
     } else {
       const int* all = indices + q * count;
       int done = 0;
-      for (long long i0 = 0; i0 < count; i0 += 1024) {
+      for (long long i0 = 0; i0 < count; i0 += threads) {
         bool hit = i0 + threadIdx.x < count && all[i0 + threadIdx.x] == row;
         unsigned votes = __ballot_sync(0xffffffffu, hit);
         __syncthreads();
         if (lane == 0) found[warp] = __popc(votes);
         __syncthreads();
         int at = done;
-        for (int w = 0; w < 32; w++) {
+        for (int w = 0; w < warps; w++) {
           if (w < warp) at += found[w];
           done += found[w];
         }
@@ -181,7 +182,7 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
       __syncthreads();
     }
     const int* ordered = k <= W_SORTABLE && !ready ? sorted : mine;
-    int stretch = (k + 32 * shares - 1) / (32 * shares), from = share * stretch,
+    int stretch = (k + warps * shares - 1) / (warps * shares), from = share * stretch,
         to = from + stretch < k ? from + stretch : k;
     for (long long p = 0; p < before; p++) {
       const T* source = updates + (q * before + p) * count * after;
@@ -206,7 +207,7 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
         __syncthreads();
         if (warp == 0 && lane < wide && c < after) {
           typename N::sum sum = base ? N::load(base[target + c]) : w_joined<N>::none();
-          for (int w = 0; w < 32; w++) sum = w_joined<N>::join(sum, parts[w][lane]);
+          for (int w = 0; w < warps; w++) sum = w_joined<N>::join(sum, parts[w][lane]);
           out[target + c] = N::store(sum);
         }
       }
@@ -288,6 +289,28 @@ template <class N, class T> W_INLINE void w_scatter_wide(const int* indices, con
   long long to = w_scatter_target(indices, e, before, n, after, count, total);
   if (to >= 0) w_add_wide(sums + to, (double)N::load(updates[e]));
 }
+/* The same for few places: each block has a few copies of all sums in shared memory. */
+template <class N, class T> W_INLINE void w_scatter_wide_bins(char* memory, const int* indices, const T* updates,
+                                                              double* sums, long long total, long long before,
+                                                              long long n, long long after, long long count, int size,
+                                                              int copies) {
+  double* bins = (double*)memory;
+  for (int b = threadIdx.x; b < size * copies; b += blockDim.x) bins[b] = 0;
+  __syncthreads();
+  double* own = bins + (int)(threadIdx.x / 32) % copies * size;
+  long long step = (long long)gridDim.x * blockDim.x;
+#pragma unroll 4
+  for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < total; e += step) {
+    long long to = w_scatter_target(indices, e, before, n, after, count, total);
+    if (to >= 0) w_add_wide(own + to, (double)N::load(updates[e]));
+  }
+  __syncthreads();
+  for (int b = threadIdx.x; b < size; b += blockDim.x) {
+    double sum = 0;
+    for (int c = 0; c < copies; c++) sum += bins[c * size + b];
+    if (sum != 0) w_add_wide(sums + b, sum);
+  }
+}
 template <class N, class T> W_INLINE void w_scatter_rounded(const T* base, const double* sums, T* out, long long size) {
   long long i = (long long)blockIdx.x * 256 + threadIdx.x;
   if (i < size) out[i] = N::store((float)(base ? sums[i] + (double)N::load(base[i]) : sums[i]));
@@ -297,6 +320,12 @@ template <class N, class T> W_INLINE void w_scatter_rounded(const T* base, const
                                                    long long total, long long before, long long n, long long after,    \
                                                    long long count) {                                                  \
     w_scatter_wide<N, T>(indices, updates, sums, total, before, n, after, count);                                      \
+  }                                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(512)                                                                    \
+      w_scatter_sums_##name(const int* indices, const T* updates, double* sums, long long total, long long before,     \
+                            long long n, long long after, long long count, long long size, long long copies) {         \
+    W_DYNAMIC_SHARED(memory);                                                                                          \
+    w_scatter_wide_bins<N, T>(memory, indices, updates, sums, total, before, n, after, count, (int)size, (int)copies); \
   }                                                                                                                    \
   extern "C" __global__ void w_scatter_rounded_##name(const T* base, const double* sums, T* out, long long size) {     \
     w_scatter_rounded<N, T>(base, sums, out, size);                                                                    \
