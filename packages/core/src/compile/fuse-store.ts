@@ -12,6 +12,8 @@ interface Grouped {
   params: ReadonlySet<Node>;
   /** Nodes whose values are written to memory; values are added. */
   stored: Set<Node>;
+  /** Values that are computed where gathers read them. */
+  through: ReadonlySet<Node>;
   rematerializer: Rematerializer;
   /** What a loop node reads. */
   bases(node: Node): readonly { base: Node }[];
@@ -63,6 +65,10 @@ export function chooseStored(grouped: Grouped): void {
   for (const node of order) {
     const groups = readers.get(node);
     if (groups === undefined || stored.has(node)) continue;
+    if (grouped.through.has(node)) {
+      for (const leaf of rematerializer.leafLoads(node, true).keys()) if (groupOf.has(leaf)) stored.add(leaf);
+      continue;
+    }
     const core = shared.get(node);
     if (core !== undefined) {
       stored.add(core);

@@ -15,6 +15,7 @@ import {
 } from "./fuse-rules.js";
 import { chooseStored } from "./fuse-store.js";
 import { compatible, type FuseOptions, type Fusion, type FusionGroup, type Level, liveOrder } from "./fusion-group.js";
+import { isGatheredThrough } from "./gather-through.js";
 import { operands } from "./operands.js";
 import { Reach } from "./reach.js";
 import { Rematerializer } from "./rematerialize.js";
@@ -64,6 +65,8 @@ class Fuser {
   /** Shifts that are read where they are used, like views; see isShift. */
   readonly #shifts = new Set<Node>();
   readonly #position: ReadonlyMap<Node, number>;
+  /** Values that are computed where gathers read them. */
+  readonly through = new Set<Node>();
   /** Cached: what a loop node reads, and what must be computed before a node. */
   readonly #basesOf = new Map<Node, Base[]>();
   readonly #sourcesOf = new Map<Node, Node[]>();
@@ -112,6 +115,7 @@ class Fuser {
       groupOf: this.#groupOf,
       params: this.params,
       stored: this.stored,
+      through: this.through,
       rematerializer: this.#rematerializer,
       bases: (node) => this.#bases(node),
     });
@@ -175,9 +179,7 @@ class Fuser {
 
   /** A product that is only read through one permutation writes its result in that order (attention heads). */
   #chooseLayouts(): void {
-    const users = new Map<Node, Node[]>();
-    for (const node of this.order)
-      for (const input of node.inputs) users.set(input, [...(users.get(input) ?? []), node]);
+    const users = this.#users();
     for (const node of this.order) {
       const readers = users.get(node) ?? [];
       if (node.op !== "matmul" || this.params.has(node) || readers.length !== 1 || this.fn.outputs.includes(node))
@@ -191,6 +193,31 @@ class Fuser {
       });
       this.#layouts.set(node, strides);
     }
+  }
+
+  /** What gathers read is in memory, or computed for every element that they take. */
+  #markGathered(): void {
+    const reads = new Map<Node, number>();
+    for (const node of this.order) {
+      if (!isOp(node, "gather") || this.params.has(node)) continue;
+      const { node: source } = resolveViews(node.inputs[0], axisVariables(node.inputs[0].shape), this.#stop);
+      if (!this.free.has(source) && !this.params.has(source))
+        reads.set(source, (reads.get(source) ?? 0) + numel(node.shape));
+    }
+    const users = this.options.gathersThrough === true ? this.#users() : null;
+    for (const [source, count] of reads) {
+      const isLoop = this.isLoopNode(source) && !this.fn.outputs.includes(source);
+      if (users !== null && isLoop && isGatheredThrough(source, count, users.get(source)!, this))
+        this.through.add(source);
+      else this.stored.add(source);
+    }
+  }
+
+  #users(): Map<Node, Node[]> {
+    const users = new Map<Node, Node[]>();
+    for (const node of this.order)
+      for (const input of node.inputs) users.set(input, [...(users.get(input) ?? []), node]);
+    return users;
   }
 
   /** The node whose memory a contiguous operand occupies; a view that moves elements is copied. */
@@ -216,11 +243,7 @@ class Fuser {
       this.library.push(node);
       this.#markOperands(node);
     }
-    for (const node of this.order) {
-      if (!isOp(node, "gather") || this.params.has(node)) continue;
-      const place = resolveViews(node.inputs[0], axisVariables(node.inputs[0].shape), this.#stop);
-      if (!this.free.has(place.node) && !this.params.has(place.node)) this.stored.add(place.node);
-    }
+    this.#markGathered();
     const claimed = new Set<Node>();
     for (const output of this.fn.outputs) {
       const place = resolveViews(output, axisVariables(output.shape), this.#stop);

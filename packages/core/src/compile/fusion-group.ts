@@ -49,6 +49,8 @@ export interface FuseOptions {
   separateDraws?: boolean;
   /** Squared deviations from the mean of columns and long rows are summed in one pass. */
   onePassMoments?: boolean;
+  /** Cheap values that only gathers read are computed where they are read. */
+  gathersThrough?: boolean;
   /** Element-wise work on the results of column reductions is fused into their loop. */
   columnEpilogues?: boolean;
   /** Column sums over pieces of rows are fused into the loop over the rows: at most this many numbers per 32nd of a row. */

@@ -25,6 +25,7 @@ export const cudaScheduleOptions: ScheduleOptions = {
   splitColumns: 512,
   columnsInRows: 32,
   columnEpilogues: true,
+  gathersThrough: true,
   onePassMoments: true,
   halfMatmul: () => true,
   // Beyond, the library reads memory as fast and what is fused weighs nothing.

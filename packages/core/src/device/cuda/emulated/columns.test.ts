@@ -139,3 +139,42 @@ for (const [name, make] of Object.entries(windows))
   test(`${name} on the emulated GPU`, { skip }, () => {
     agree(make, 1e-4);
   });
+
+const places2 = (n: number, below: number): weft.Tensor =>
+  weft.tensor(Int32Array.from({ length: n }, (_, i) => (i * 7919) % below));
+const gathered: Record<string, [Make, number]> = {
+  "an image interpolated along two axes": [
+    () => weft.interpolate(data([1, 2, 50, 61], 51), { size: [23, 40], mode: "linear" }),
+    1,
+  ],
+  "an image interpolated along three axes": [
+    () => weft.interpolate(data([1, 2, 9, 8, 7], 52), { scale: 2, mode: "linear" }),
+    2,
+  ],
+  "rows of a scaled table": [
+    () =>
+      weft.take(
+        data([300, 20], 53)
+          .mul(2)
+          .add(data([20], 54)),
+        places2(90, 300),
+        0,
+      ),
+    1,
+  ],
+  "a table that is a result, too": [
+    () => {
+      const table = data([300, 20], 55).mul(2);
+      return [table, weft.take(table, places2(90, 300), 0)];
+    },
+    2,
+  ],
+  "a table that is expensive": [() => weft.take(weft.gammaln(data([300, 20], 56).add(3)), places2(900, 300), 0), 2],
+  "rows of rows": [() => weft.take(weft.take(data([300, 20], 57).add(1), places2(90, 300), 0), places2(40, 20), 1), 1],
+};
+for (const [name, [make, launches]] of Object.entries(gathered))
+  test(`values that gathers read: ${name}`, { skip }, () => {
+    const compiled = (): weft.Tensor | weft.Tensor[] => weft.jit(make as () => weft.Tensor)();
+    const log = agree(compiled, 1e-5);
+    assert.ok(log.filter((call) => /^k\d/.test(call)).length <= launches, log.join(", "));
+  });
