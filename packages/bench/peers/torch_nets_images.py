@@ -110,14 +110,14 @@ def convnext(compiled):
     B, size, classes = few(64), max(64, s(224)), s(1000)
     depths = [1, 1, 1, 1] if s(16) < 16 else [3, 3, 9, 3]
     widths = [s(w) for w in (96, 192, 384, 768)]
-    shapes = layer("stem", (widths[0], 3, 4, 4)) | norm_shapes("stem.norm", widths[0])
+    shapes = layer("stem", (widths[0], 3, 4, 4)) | norm_shapes("stem.n", widths[0])
     for stage, count in enumerate(depths):
         d = widths[stage]
         if stage:
-            shapes |= norm_shapes(f"{stage}.norm", widths[stage - 1]) | layer(f"{stage}.down", (d, widths[stage - 1], 2, 2))
+            shapes |= norm_shapes(f"{stage}.n", widths[stage - 1]) | layer(f"{stage}.down", (d, widths[stage - 1], 2, 2))
         for i in range(count):
             name = f"{stage}.{i}"
-            shapes |= layer(f"{name}.depth", (d, 1, 7, 7)) | norm_shapes(f"{name}.norm", d)
+            shapes |= layer(f"{name}.depth", (d, 1, 7, 7)) | norm_shapes(f"{name}.n", d)
             shapes |= layer(f"{name}.up", (4 * d, d)) | layer(f"{name}.down", (d, 4 * d)) | {f"{name}.scale.gain": (d,)}
     shapes |= norm_shapes("last", widths[3]) | layer("head", (classes, widths[3]))
     x, y = numbers((B, size, size, 3), 331, HALF).permute(0, 3, 1, 2), indices((B,), 332, classes)
@@ -126,13 +126,13 @@ def convnext(compiled):
         conv = lambda h, name, **o: F.conv2d(h, p[name], p[f"{name}.bias"], **o)
         last = lambda h: h.permute(0, 2, 3, 1)
         first = lambda h: h.permute(0, 3, 1, 2)
-        h = first(norm(last(conv(x, "stem", stride=4)), p, "stem.norm"))
+        h = first(norm(last(conv(x, "stem", stride=4)), p, "stem.n"))
         for stage, count in enumerate(depths):
             if stage:
-                h = conv(first(norm(last(h), p, f"{stage}.norm")), f"{stage}.down", stride=2)
+                h = conv(first(norm(last(h), p, f"{stage}.n")), f"{stage}.down", stride=2)
             for i in range(count):
                 name = f"{stage}.{i}"
-                deep = norm(last(conv(h, f"{name}.depth", padding=3, groups=widths[stage])), p, f"{name}.norm")
+                deep = norm(last(conv(h, f"{name}.depth", padding=3, groups=widths[stage])), p, f"{name}.n")
                 h = h + first(linear(F.gelu(linear(deep, p, f"{name}.up")), p, f"{name}.down") * p[f"{name}.scale.gain"])
         return F.cross_entropy(linear(norm(h.mean((2, 3)), p, "last"), p, "head").float(), y)
 
@@ -152,7 +152,7 @@ def unet(compiled):
             shapes.update(layer(f"{name}.skip", (to, source, 1, 1)))
 
     def attention(name, d):
-        shapes.update(norm_shapes(f"{name}.norm", d) | layer(f"{name}.qkv", (3 * d, d)) | layer(f"{name}.out", (d, d)))
+        shapes.update(norm_shapes(f"{name}.n", d) | layer(f"{name}.qkv", (3 * d, d)) | layer(f"{name}.out", (d, d)))
 
     down, channels = [C], C
     for l in range(levels):
@@ -196,7 +196,7 @@ def unet(compiled):
 
         def attend(h, name):
             _, d, height, width = h.shape
-            line = grouped(h, f"{name}.norm").flatten(2).transpose(1, 2)
+            line = grouped(h, f"{name}.n").flatten(2).transpose(1, 2)
             joint = linear(line, p, f"{name}.qkv").view(B, height * width, 3, d // min(64, d), min(64, d))
             return h + linear(packed_attention(joint), p, f"{name}.out").transpose(1, 2).reshape(h.shape)
 

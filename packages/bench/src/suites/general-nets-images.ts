@@ -155,19 +155,19 @@ function convNextRow(s: Sizer): GeneralRow {
   const widths = [96, 192, 384, 768].map(s);
   const title = `ConvNeXt-T training step, bf16, channels-last, batch ${B} x ${size} x ${size}`;
   return netRow("convnext", title, { tolerance: 0.02 }, () => {
-    const shapes: Shapes = { ...layer("stem", [widths[0], 3, 4, 4]), ...normShapes("stem.norm", widths[0]) };
+    const shapes: Shapes = { ...layer("stem", [widths[0], 3, 4, 4]), ...normShapes("stem.n", widths[0]) };
     depths.forEach((count, stage) => {
       const d = widths[stage];
       if (stage > 0)
         Object.assign(
           shapes,
-          normShapes(`${stage}.norm`, widths[stage - 1]),
+          normShapes(`${stage}.n`, widths[stage - 1]),
           layer(`${stage}.down`, [d, widths[stage - 1], 2, 2]),
         );
       for (let i = 0; i < count; i++)
         Object.assign(shapes, {
           ...layer(`${stage}.${i}.depth`, [d, 1, 7, 7]),
-          ...normShapes(`${stage}.${i}.norm`, d),
+          ...normShapes(`${stage}.${i}.n`, d),
           ...layer(`${stage}.${i}.up`, [4 * d, d]),
           ...layer(`${stage}.${i}.down`, [d, 4 * d]),
           [`${stage}.${i}.scale.gain`]: [d],
@@ -178,12 +178,12 @@ function convNextRow(s: Sizer): GeneralRow {
     const loss = (p: Weights): Tensor => {
       const conv = (h: Tensor, name: string, options: { stride?: number; padding?: number; groups?: number }): Tensor =>
         weft.conv2d(h, p[name], { ...options, bias: p[`${name}.bias`], channelsLast: true });
-      let h = norm(conv(x, "stem", { stride: 4 }), p, "stem.norm");
+      let h = norm(conv(x, "stem", { stride: 4 }), p, "stem.n");
       depths.forEach((count, stage) => {
-        if (stage > 0) h = conv(norm(h, p, `${stage}.norm`), `${stage}.down`, { stride: 2 });
+        if (stage > 0) h = conv(norm(h, p, `${stage}.n`), `${stage}.down`, { stride: 2 });
         for (let i = 0; i < count; i++) {
           const name = `${stage}.${i}`;
-          const deep = norm(conv(h, `${name}.depth`, { padding: 3, groups: widths[stage] }), p, `${name}.norm`);
+          const deep = norm(conv(h, `${name}.depth`, { padding: 3, groups: widths[stage] }), p, `${name}.n`);
           const inner = linear(weft.gelu(linear(deep, p, `${name}.up`)), p, `${name}.down`);
           h = h.add(inner.mul(p[`${name}.scale.gain`]));
         }
@@ -219,12 +219,7 @@ function unetRow(s: Sizer): GeneralRow {
       });
     };
     const attention = (name: string, d: number): void => {
-      Object.assign(
-        shapes,
-        normShapes(`${name}.norm`, d),
-        layer(`${name}.qkv`, [3 * d, d]),
-        layer(`${name}.out`, [d, d]),
-      );
+      Object.assign(shapes, normShapes(`${name}.n`, d), layer(`${name}.qkv`, [3 * d, d]), layer(`${name}.out`, [d, d]));
     };
     const down: number[] = [C];
     let channels = C;
@@ -271,7 +266,7 @@ function unetRow(s: Sizer): GeneralRow {
       };
       const attend = (h: Tensor, name: string): Tensor => {
         const [, d, height, width] = h.shape;
-        const line = grouped(h, `${name}.norm`)
+        const line = grouped(h, `${name}.n`)
           .reshape([B, d, height * width])
           .transpose(1, 2);
         const size = Math.min(64, d);
