@@ -121,7 +121,7 @@ ARRAYS = {
 
 
 # Rows that both sides compute in full float32.
-EXACT = {"cholesky", "solve", "eigh", "qr", "svd", "triangular", "complex-product", "complex-batched"}
+EXACT = {"cholesky", "solve", "eigh", "qr", "svd", "triangular", "pinn", "gaussian-process", "complex-product", "complex-batched"}
 EXACT |= {f"batched-{name}" for name in ("solve", "inverse", "determinant", "cholesky", "eigenvalues")}
 
 

@@ -1,5 +1,5 @@
-"""What the rows of torch_general.py, torch_arrays.py and torch_images.py share: sizes, operands and digests, as in
-src/suites/general-row.ts."""
+"""What the rows of torch_general.py and its parts share: sizes, operands, digests and training steps, as in
+src/suites/general-row.ts and general-training.ts."""
 import math
 import sys
 
@@ -22,6 +22,11 @@ torch.backends.cudnn.benchmark = True
 def s(n):
     """The size of this run for a size of a large GPU."""
     return n if n <= _floor else max(_floor, n // _divide)
+
+
+def few(n):
+    """A number that shrinks with the sizes of a run though it is below the floor, such as a batch of images."""
+    return max(1, s(64 * n) // 64)
 
 
 def numbers(shape, salt, dtype=torch.float32):
@@ -53,3 +58,56 @@ def gradient(f):
         return found if len(args) > 1 else found[0]
 
     return run
+
+
+def parameters(shapes, scale=0.035):
+    made = {}
+    for i, (name, shape) in enumerate(shapes.items()):
+        if name.endswith("gain") or name.endswith("bias"):
+            made[name] = torch.full(shape, 1.0 if name.endswith("gain") else 0.0, device=device)
+        else:
+            made[name] = numbers(shape, i + 1) * scale
+    return {name: torch.nn.Parameter(p) for name, p in made.items()}
+
+
+def training(shapes, loss, bf16, compiled, channels_last=False, scale=0.035, sgd=None, adopt=None):
+    """A training step with AdamW, or with SGD of a rate; the numbers to compare are the losses of the first three steps."""
+    p = parameters(shapes, scale)
+    if adopt:
+        adopt(p)  # parameters that a module owns
+    for weight in p.values() if channels_last else []:
+        if weight.dim() == 4:
+            weight.data = weight.data.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(p.values(), lr=sgd) if sgd else torch.optim.AdamW(p.values(), lr=1e-5, fused=on_gpu)
+    f = torch.compile(loss) if compiled else loss
+    last = [None]
+
+    def step():
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            value = f(p)
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        last[0] = value.detach()
+
+    check = []
+    for _ in range(3):
+        step()
+        check.append(last[0].item())
+    return {"call": step, "finish": synchronize, "check": check}
+
+
+def linear(h, p, name):
+    return torch.nn.functional.linear(h, p[name], p.get(f"{name}.bias"))
+
+
+def norm(h, p, name):
+    return torch.nn.functional.layer_norm(h, h.shape[-1:], p[f"{name}.gain"], p[f"{name}.bias"])
+
+
+def layer(name, shape, to=None):
+    return {name: shape, f"{name}.bias": (to or shape[0],)}
+
+
+def norm_shapes(name, width):
+    return {f"{name}.gain": (width,), f"{name}.bias": (width,)}

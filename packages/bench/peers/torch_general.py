@@ -1,5 +1,6 @@
 """PyTorch as a peer of the general suite (src/suites/general-rows.ts and general-models.ts; torch_arrays.py,
-torch_images.py, torch_more.py, torch_classes.py, torch_programs.py, torch_rarer.py and torch_windows.py have further rows).
+torch_images.py, torch_more.py, torch_classes.py, torch_programs.py, torch_rarer.py, torch_windows.py and torch_nets.py have further
+rows).
 
 A row is a name and numbers, such as "attention bf16 4 16 16 4096 64 1 1 0"; "compiled" at its end compiles the function.
 Inputs and numbers for comparison are computed as the suite computes them.
@@ -11,12 +12,13 @@ from peer import serve
 import torch
 import torch.nn.functional as F
 
-from torch_common import device, digest, indices, numbers, on_gpu, s, synchronize
+from torch_common import device, digest, indices, numbers, on_gpu, s, synchronize, training
 
 from torch_arrays import ARRAYS, EXACT, adamw
 from torch_classes import CLASSES
 from torch_images import IMAGES
 from torch_more import MORE
+from torch_nets import NETS
 from torch_programs import PROGRAMS
 from torch_rarer import RARER
 from torch_windows import WINDOWS
@@ -147,40 +149,6 @@ OTHERS = {
     "solve": symmetric(s(4096), lambda p, s: torch.linalg.solve(p, s)),
     "eigh": symmetric(s(2048), lambda p, s: torch.linalg.eigh(s).eigenvalues),
 }
-
-
-def parameters(shapes):
-    made = {}
-    for i, (name, shape) in enumerate(shapes.items()):
-        if name.endswith("gain") or name.endswith("bias"):
-            made[name] = torch.full(shape, 1.0 if name.endswith("gain") else 0.0, device=device)
-        else:
-            made[name] = numbers(shape, i + 1) * 0.035
-    return {name: torch.nn.Parameter(p) for name, p in made.items()}
-
-
-def training(shapes, loss, bf16, compiled, channels_last=False):
-    p = parameters(shapes)
-    for weight in p.values() if channels_last else []:
-        if weight.dim() == 4:
-            weight.data = weight.data.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.AdamW(p.values(), lr=1e-5, fused=on_gpu)
-    f = torch.compile(loss) if compiled else loss
-    last = [None]
-
-    def step():
-        with torch.autocast(device, torch.bfloat16, enabled=bf16):
-            value = f(p)
-        value.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        last[0] = value.detach()
-
-    check = []
-    for _ in range(3):
-        step()
-        check.append(last[0].item())
-    return {"call": step, "finish": synchronize, "check": check}
 
 
 def gpt2(batch, precision, compiled=False):
@@ -321,6 +289,8 @@ def make(name):
     compiled = rest == ["compiled"]
     if compiled:
         torch._dynamo.reset()  # Otherwise the second shape is compiled for shapes that change.
+    if kind in NETS:
+        return NETS[kind](compiled)
     if kind in SINGLES:
         f, shape, *dtype = SINGLES[kind]
         return row(f, [numbers(shape, 1, *dtype)], compiled)

@@ -2,69 +2,9 @@
 // from the same numbers as those of the peers, and the losses of the first steps are compared.
 import type { Tensor } from "@weft/core";
 import * as weft from "@weft/core";
-import * as nn from "@weft/core/nn";
-import * as optim from "@weft/core/optim";
 import type { PreparedRow } from "./contestant.js";
 import { type GeneralRow, indices, numbers, prepared, type Sizer, sameDigest } from "./general-row.js";
-
-type Params = Record<string, Tensor>;
-
-/** Parameters of a given deviation; gains of norms are 1 and biases 0. */
-function parameters(shapes: Record<string, readonly number[]>): Params {
-  return Object.fromEntries(
-    Object.entries(shapes).map(([name, shape], i) => {
-      const fill = name.endsWith("gain") ? 1 : name.endsWith("bias") ? 0 : null;
-      if (fill !== null) return [name, weft.full([...shape], fill).realize()];
-      return [
-        name,
-        weft
-          .jit((x: Tensor) => x.mul(0.035))(numbers(shape, i + 1))
-          .realize(),
-      ];
-    }),
-  );
-}
-
-/**
- * A training step with AdamW; the numbers to compare are the losses of the first three steps. The rate is one at which losses fall: at
- * ten times this rate the second loss of GPT-2 rises by half, and rounding decides the third.
- */
-function trainingRow(params: Params, loss: (p: Params) => Tensor, precision: "bf16" | "tf32") {
-  const optimizer = optim.adamW({ learningRate: 1e-5 });
-  const cast = (p: Params): Params => (precision === "bf16" ? nn.castParameters(p, "bfloat16") : p);
-  const step = weft.jit(
-    (p: Params, s: ReturnType<typeof optimizer.init>) =>
-      weft.withPrecision(precision, () => {
-        const [value, grads] = weft.valueAndGrad((q: Params) => loss(cast(q)))(p);
-        return [...optimizer.update(p, grads as Params, s), value] as const;
-      }),
-    { donate: [0, 1] },
-  );
-  let [p, s] = [params, optimizer.init(params)];
-  let value: Tensor | null = null;
-  const call = (): void => {
-    value?.dispose();
-    [p, s, value] = step(p, s) as [Params, typeof s, Tensor];
-  };
-  const check = [1, 2, 3].map(() => {
-    call();
-    return Number(value!.dataSync()[0]);
-  });
-  const release = (): void => {
-    for (const leaf of weft.treeLeaves([p, s, value] as never)) (leaf as Tensor).dispose();
-  };
-  return { check, call, finish: () => weft.session().device.synchronize(), release };
-}
-
-const closeLosses =
-  (tolerance: number): GeneralRow["check"] =>
-  ({ weft: own, ...peers }) => {
-    for (const [name, other] of Object.entries(peers))
-      for (let i = 0; i < own.length; i++)
-        if (!(Math.abs(own[i] - other[i]) <= tolerance * Math.max(1, Math.abs(other[i]))))
-          return `loss ${i + 1} is ${own[i]}, ${name} has ${other[i]}`;
-    return null;
-  };
+import { closeLosses, parameters, trainingRow, type Weights } from "./general-training.js";
 
 /** The step of GPT-2 124M: pre-norm blocks, learned positions, tied embedding. */
 function gptRow(s: Sizer, size: number, precision: "bf16" | "tf32", wanted: number): GeneralRow {
@@ -103,11 +43,11 @@ function gptRow(s: Sizer, size: number, precision: "bf16" | "tf32", wanted: numb
           [`${i}.down.bias`]: [D],
         });
       const [x, y] = [indices([B, T], 101, V), indices([B, T], 102, V)];
-      const linear = (h: Tensor, p: Params, name: string): Tensor =>
+      const linear = (h: Tensor, p: Weights, name: string): Tensor =>
         h.matmul(p[name].transpose()).add(p[`${name}.bias`]);
-      const norm = (h: Tensor, p: Params, name: string): Tensor =>
+      const norm = (h: Tensor, p: Weights, name: string): Tensor =>
         weft.layerNorm(h).mul(p[`${name}.gain`]).add(p[`${name}.bias`]);
-      const loss = (p: Params): Tensor => {
+      const loss = (p: Weights): Tensor => {
         let h = weft.take(p.wte, x, 0).add(p.wpe);
         for (let i = 0; i < L; i++) {
           const joint = linear(norm(h, p, `${i}.n1`), p, `${i}.qkv`).reshape([B, T, 3, H, D / H]);
@@ -163,7 +103,7 @@ function llamaRow(s: Sizer): GeneralRow {
         .mul(gain);
     };
     const heads = (x: Tensor, count: number): Tensor => x.reshape([B, T, count, size]).transpose(1, 2);
-    const loss = (p: Params): Tensor => {
+    const loss = (p: Weights): Tensor => {
       let h = input.cast("bfloat16");
       for (let i = 0; i < L; i++) {
         const n = norm(h, p[`${i}.n1.gain`]);
@@ -248,7 +188,7 @@ function resnetRow(s: Sizer, precision: "bf16" | "tf32"): GeneralRow {
     Object.assign(shapes, { head: [classes, channels], "head.bias": [classes] });
     const x = numbers([B, size, size, 3], 201, precision === "bf16" ? "bfloat16" : "float32");
     const y = indices([B], 202, classes);
-    const loss = (p: Params): Tensor => {
+    const loss = (p: Weights): Tensor => {
       const layer = (h: Tensor, name: string, stride = 1): Tensor => {
         const kernel = shapes[name][2];
         const to = weft.conv2d(h, p[name], { stride, padding: (kernel - 1) / 2, channelsLast: true });

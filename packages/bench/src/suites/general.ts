@@ -8,6 +8,7 @@ import { classRows } from "./general-classes.js";
 import { imageRows } from "./general-images.js";
 import { modelRows } from "./general-models.js";
 import { moreRows } from "./general-more.js";
+import { netRows } from "./general-nets.js";
 import { programRows } from "./general-programs.js";
 import { rarerRows } from "./general-rarer.js";
 import { sizer } from "./general-row.js";
@@ -35,6 +36,7 @@ const suite: Suite = {
     const size = sizer(divide, floor);
     // What is new, or was cut off by a limit of time before, comes first.
     const table = [
+      netRows,
       rarerRows,
       windowRows,
       programRows,

@@ -50,6 +50,17 @@ export function embeddingBag(ids: Tensor, table: Tensor, options: EmbeddingBagOp
       "embeddingBag: needs a table [rows, width] and ids [bags, n], or a vector of ids with a vector of offsets; " +
         `got ids ${showShape(ids.shape)}, table ${showShape(table.shape)}`,
     );
+  if (offsets === undefined && mode !== "max") {
+    // Bags of one size are an axis: no rows are stored, and nothing is scattered.
+    const rows = take(table, ids, 0);
+    const weighted = weights === undefined ? rows : rows.mul(weights.unsqueeze(-1));
+    if (paddingIndex === undefined)
+      return mode === "sum" ? weighted.sum(1) : weighted.sum(1).div(Math.max(1, ids.shape[1]));
+    const isPadding = equal(ids, paddingIndex);
+    const total = where(isPadding.unsqueeze(-1), 0, weighted).sum(1);
+    if (mode === "sum") return total;
+    return total.div(maximum(isPadding.logicalNot().cast(table.dtype).sum(1, { keepDims: true }), 1));
+  }
   const places = arange(ids.size, { dtype: "int32" });
   const [count, bags] =
     offsets === undefined

@@ -2,7 +2,7 @@
 import { checkOptions, isComplex, isInexact, type Node, ShapeError, showShape, WeftError } from "../graph/index.js";
 import { build } from "../ops/index.js";
 import { forGradient, materializeWhenComputed, tracing } from "../runtime/index.js";
-import { backward, forward, instantiate } from "../transform/index.js";
+import { backward, finishVariables, forward, instantiate, mergeFinishedGradients } from "../transform/index.js";
 import { checkArguments, wrap } from "./convert.js";
 import { Tensor } from "./tensor.js";
 import { type AnyFunction, outputsOf, refusePromise } from "./trace.js";
@@ -31,11 +31,11 @@ function checkLoss(op: string, loss: unknown): Node {
   return loss.node;
 }
 
-/** Prepares the results of a traced function for differentiation; see forGradient. */
+/** Prepares the results of a traced function for differentiation; see mergeFinishedGradients and forGradient. */
 function graphForGradient<T>(result: T, wrt: readonly Node[]): T {
   const { leaves, def } = flattenTree(result);
   const before = leaves.map((leaf) => leaf.node);
-  const after = forGradient(before, wrt, wrt);
+  const after = forGradient(mergeFinishedGradients(before), wrt, wrt);
   return after.every((node, i) => node === before[i]) ? result : (def.rebuild(after.map((n) => new Tensor(n))) as T);
 }
 
@@ -85,6 +85,7 @@ function differentiate(op: string, fn: AnyFunction, args: unknown[], options: Gr
     const grads = backward([loss], [build.full([], 1, loss.dtype)], wrt).map((g, i) =>
       wrap(g ?? build.zerosLike(wrt[i])),
     );
+    finishVariables(wrt);
     let next = 0;
     const trees = sources.map(({ aliases, def }) => {
       next += aliases.length;
@@ -181,6 +182,7 @@ export function vjp<A extends unknown[], V>(fn: (...args: A) => V, ...args: A): 
       seeds.map((seed) => (isInexact(seed.dtype) ? seed : null)),
       alias.aliases,
     ).map((g, i) => g ?? build.zerosLike(alias.aliases[i]));
+    finishVariables(alias.aliases);
     const pull = (cotangent: V): A => {
       const nodes = instantiate({ params: seeds, outputs: grads }, checkCotangents(cotangent, leaves));
       return def.rebuild(nodes.map((node) => wrap(node))) as A;
@@ -259,11 +261,8 @@ export function jvp<A extends unknown[], V>(
     const result = fn(...(alias.tree as A));
     const { leaves, def } = outputsOf("jvp", result);
     const seeds = directions.map((d, i) => build.cast(d.node, alias.aliases[i].dtype));
-    const out = forward(
-      leaves.map((l) => l.node),
-      alias.aliases,
-      seeds,
-    );
+    const out = forward(mergeFinishedGradients(leaves.map((l) => l.node)), alias.aliases, seeds);
+    finishVariables(alias.aliases);
     const tangent = def.rebuild(out.map((t, i) => wrap(t ?? build.zerosLike(leaves[i].node))));
     return hasAux ? [result, tangent, found.aux] : [result, tangent];
   });

@@ -5,6 +5,7 @@ export { belowZero, closedScore, plainBias } from "./attention-mask.js";
 export { segmentIds } from "./attention-segments.js";
 export { backward, forward } from "./gradient.js";
 export { inlineCustom } from "./inline.js";
+export { finishVariables, mergeFinishedGradients } from "./merge.js";
 export { narrowed } from "./narrow.js";
 export { type PaddedFunction, padFunction } from "./pad.js";
 export { recognizeAttention } from "./recognize.js";

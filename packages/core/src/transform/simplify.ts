@@ -185,7 +185,8 @@ function attrsText(value: unknown): string {
   return `{${text}}`;
 }
 
-function nodeKey(node: Node, numbers: Map<Node, number>): string {
+/** Text that equal nodes share: op, numbers of the operands, attributes. */
+export function nodeKey(node: Node, numbers: ReadonlyMap<Node, number>): string {
   let attrs = attrKeys.get(node.attrs);
   if (attrs === undefined) {
     attrs = attrsText(node.attrs);
