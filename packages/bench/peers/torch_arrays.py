@@ -123,6 +123,8 @@ ARRAYS = {
 # Rows that both sides compute in full float32.
 EXACT = {"cholesky", "solve", "eigh", "qr", "svd", "triangular", "pinn", "gaussian-process", "complex-product", "complex-batched"}
 EXACT |= {f"batched-{name}" for name in ("solve", "inverse", "determinant", "cholesky", "eigenvalues")}
+EXACT |= {"conv-stem-112", "conv-transposed-last", "conv-wave", "convnet-small", "distances-taxi", "einsum-chain"}
+EXACT |= {"gru-small", "inverse-3", "lstm-small", "pair-distances", "recurrent-37"}
 
 
 def adamw():

@@ -273,7 +273,7 @@ def lstm():
 
 def make(name):
     kind, *rest = name.split()
-    torch.backends.cuda.matmul.allow_tf32 = kind not in EXACT
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind not in EXACT
     if kind == "attention":
         return attention(*rest)
     if kind.startswith("gpt2"):
