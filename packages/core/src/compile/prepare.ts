@@ -151,16 +151,42 @@ function prepareMoments(x: Node, axes: readonly number[], options: PrepareOption
   }
   const division = divide(x.shape, axes, { ...options, splitColumns: manyLanes * (options.splitColumns ?? 0) });
   if (division === null) return plainMoments(x, axes);
-  if (division.pieces === 1) {
-    const { spread } = plainMoments(x, axes);
-    return { total: sum(x, axes), spread: prepareReduce(spread as Node<"reduce">, options) };
-  }
+  if (division.pieces === 1) return momentsWithTail(x, axes, division, sum);
   const parts = plainMoments(divided(x, division), [2]);
   const shape = [division.before, division.pieces * division.beside, division.after];
   const [total, spread] = [parts.total, parts.spread].map((part) => build.reshape(part, shape));
   const joined = joinMoments(sum(spread, [1]), prepareMoments(total, [1], options), division.length);
   const kept = x.shape.filter((_, i) => !axes.includes(i));
   return { total: build.reshape(joined.total, kept), spread: build.reshape(joined.spread, kept) };
+}
+
+/** Moments of a number of elements without a suitable divisor: of pieces of equal length and of what is left, joined by Chan's formula. */
+function momentsWithTail(
+  x: Node,
+  axes: readonly number[],
+  { before, after, wanted }: Division,
+  sum: (part: Node, over: readonly number[]) => Node,
+): Moments {
+  const kept = x.shape.filter((_, i) => !axes.includes(i));
+  const count = numel(axes.map((a) => x.shape[a]));
+  const length = after === 1 ? pieceLength(count) : Math.floor(count / wanted);
+  const pieces = Math.floor(count / length);
+  const end = pieces * length;
+  const wide = build.reshape(x, [before, count, after]);
+  const parts = plainMoments(build.reshape(build.sliceAxis(wide, 1, 0, end), [before, pieces, length, after]), [2]);
+  const tail = end === count ? null : plainMoments(build.sliceAxis(wide, 1, end, count), [1]);
+  const over = (a: Node, n: number): Node => build.div(a, build.fullLike(a, n));
+  const total = tail === null ? sum(parts.total, [1]) : build.add(sum(parts.total, [1]), tail.total);
+  const mean = over(total, count);
+  /** Squared distances of the sums of pieces from what they would be at the common mean. */
+  const apart = (sums: Node, n: number): Node => {
+    const center = sums.shape.length > 2 ? build.expand(build.reshape(mean, [before, 1, after]), sums.shape) : mean;
+    const away = build.sub(sums, build.mul(center, build.fullLike(center, n)));
+    return over(build.mul(away, away), n);
+  };
+  const within = build.add(sum(parts.spread, [1]), sum(apart(parts.total, length), [1]));
+  const spread = tail === null ? within : build.add(within, build.add(tail.spread, apart(tail.total, count - end)));
+  return { total: build.reshape(total, kept), spread: build.reshape(spread, kept) };
 }
 
 /** Fewer pieces leave processors idle. */

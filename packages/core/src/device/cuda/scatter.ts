@@ -143,6 +143,12 @@ export function launchScatter(
   launchLists(shape, type, { ...addresses, base }, calls);
 }
 
+/** Neighbors that a lane adds at once: as many as leave no lane idle. Elements have at most 8 bytes; buffers that do not start anywhere do so at multiples of 16. */
+function neighborsOf({ after }: ScatterShape, addresses: readonly number[]): number {
+  if (addresses.some((address) => address % 16 !== 0)) return 1;
+  return [4, 2].find((width) => after % width === 0 && after >= 32 * width) ?? 1;
+}
+
 /** Lists of the updates of each row, which are joined in their order. */
 function launchLists(
   shape: ScatterShape,
@@ -171,7 +177,11 @@ function launchLists(
   }
   const light = [base, updates, out, counts, offsets, list, rows, before, n, after, count];
   if (after <= narrowRow) calls.launch(`w_scatter_narrow_${type}`, blocksFor(rows * after), 256, light);
-  else calls.launch(`w_scatter_light_${type}`, blocksFor(rows, 8), 256, light);
+  else
+    calls.launch(`w_scatter_light_${type}`, blocksFor(rows, 8), 256, [
+      ...light,
+      neighborsOf(shape, [base, updates, out]),
+    ]);
   if (total > lightRow) {
     const lists = [counts, offsets, cursor, heavy, list];
     const args = [base, indices, updates, out, ...lists, before, n, after, count, Number(sorted)];

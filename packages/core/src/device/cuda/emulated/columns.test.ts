@@ -40,6 +40,22 @@ test("a variance of columns reads its operand once", { skip }, () => {
   assert.equal(large.length, 1, large.join(", "));
 });
 
+test("a variance of a number of rows without divisors is divided, too", () => {
+  const recorder = new Recorder();
+  weft.setDevice(recorder);
+  weft
+    .jit((x: weft.Tensor) => weft.variance(x, 0))(data([10007, 64], 36))
+    .dispose();
+  const deepest = recorder
+    .plan()
+    .steps.flatMap((step) =>
+      (step.kind === "kernel" ? [step.kernel] : step.kind === "batch" ? step.kernels : []).map((kernel) =>
+        kernel.reduced.reduce((n, { size }) => n * size, 1),
+      ),
+    );
+  assert.ok(Math.max(...deepest) < 1000, deepest.join(", "));
+});
+
 const special = (shape: number[]): weft.Tensor => {
   const x = data(shape, 11).mul(4).round();
   const at = weft.arange(0, x.size, 1, { dtype: "int32" }).reshape(shape);

@@ -64,11 +64,43 @@ extern "C" __global__ void w_scatter_list(const int* indices, const int* slot, c
   if (i >= total || slot[i] < 0) return;
   list[offsets[i / count * n + indices[i]] + slot[i]] = (int)(i % count);
 }
-/* One warp per row: the few positions are sorted by counting how many are smaller. base may be null (zeros). */
+/* One warp per row, of which a lane adds V neighbors. order: lane j holds the j-th position. */
+template <int V, class N, class T>
+W_INLINE void w_scatter_light_row(const T* base, const T* updates, T* out, int order, int k, long long q, long long row,
+                                  long long before, long long n, long long after, long long count) {
+  const int lane = threadIdx.x % 32;
+  for (long long p = 0; p < before; p++) {
+    const T* from = updates + (q * before + p) * count * after;
+    long long to = ((q * before + p) * n + row) * after;
+    for (long long c0 = 0; c0 < after; c0 += 32 * V) {
+      long long c = c0 + lane * V;
+      bool inside = c < after;
+      typename N::sum total[V];
+#pragma unroll
+      for (int e = 0; e < V; e++) total[e] = base && inside ? N::load(base[to + c + e]) : w_joined<N>::none();
+#pragma unroll 4
+      for (int j = 0; j < k; j++) {
+        long long at = __shfl_sync(0xffffffffu, order, j);
+        if (!inside) continue;
+        __align__(16) T x[V];
+        w_load<V>(x, from + at * after + c);
+#pragma unroll
+        for (int e = 0; e < V; e++) total[e] = w_joined<N>::join(total[e], N::load(x[e]));
+      }
+      if (!inside) continue;
+      __align__(16) T y[V];
+#pragma unroll
+      for (int e = 0; e < V; e++) y[e] = N::store(total[e]);
+      w_store<V>(out + to + c, y);
+    }
+  }
+}
+/* The few positions of a row are sorted by counting how many are smaller. base may be null (zeros). vector: neighbors per lane, whose
+   addresses are multiples of their size. */
 template <class N, class T> W_INLINE void w_scatter_light(const T* base, const T* updates, T* out, const int* counts,
                                                           const int* offsets, const int* list, long long rows,
                                                           long long before, long long n, long long after,
-                                                          long long count) {
+                                                          long long count, int vector) {
   long long r = (long long)blockIdx.x * 8 + threadIdx.x / 32;
   if (r >= rows) return;
   int lane = threadIdx.x % 32, k = counts[r];
@@ -76,28 +108,15 @@ template <class N, class T> W_INLINE void w_scatter_light(const T* base, const T
   int mine = lane < k ? list[offsets[r] + lane] : 0x7fffffff, rank = 0;
   for (int j = 0; j < k; j++) rank += __shfl_sync(0xffffffffu, mine, j) < mine;
   if (lane >= k) rank = lane;
-  /* order: lane j holds the j-th smallest position */
   int order = 0;
   for (int j = 0; j < k; j++) {
     int at = __shfl_sync(0xffffffffu, mine, j), to = __shfl_sync(0xffffffffu, rank, j);
     if (to == lane) order = at;
   }
   long long q = r / n, row = r % n;
-  for (long long p = 0; p < before; p++) {
-    const T* from = updates + (q * before + p) * count * after;
-    long long to = ((q * before + p) * n + row) * after;
-    for (long long c0 = 0; c0 < after; c0 += 32) {
-      long long c = c0 + lane;
-      bool inside = c < after;
-      typename N::sum total = base && inside ? N::load(base[to + c]) : w_joined<N>::none();
-#pragma unroll 4
-      for (int j = 0; j < k; j++) {
-        long long at = __shfl_sync(0xffffffffu, order, j);
-        if (inside) total = w_joined<N>::join(total, N::load(from[at * after + c]));
-      }
-      if (inside) out[to + c] = N::store(total);
-    }
-  }
+  if (vector == 4) w_scatter_light_row<4, N>(base, updates, out, order, k, q, row, before, n, after, count);
+  else if (vector == 2) w_scatter_light_row<2, N>(base, updates, out, order, k, q, row, before, n, after, count);
+  else w_scatter_light_row<1, N>(base, updates, out, order, k, q, row, before, n, after, count);
 }
 /* One thread per element of narrow rows: it takes the smallest position that is left until there is none. */
 template <class N, class T> W_INLINE void w_scatter_narrow(const T* base, const T* updates, T* out, const int* counts,
@@ -331,10 +350,10 @@ template <class N, class T> W_INLINE void w_scatter_rounded(const T* base, const
     w_scatter_rounded<N, T>(base, sums, out, size);                                                                    \
   }
 #define W_SCATTER(name, N, T)                                                                                          \
-  extern "C" __global__ void w_scatter_light_##name(const T* base, const T* updates, T* out, const int* counts,        \
-                                                    const int* offsets, const int* list, long long rows,               \
-                                                    long long before, long long n, long long after, long long count) { \
-    w_scatter_light<N, T>(base, updates, out, counts, offsets, list, rows, before, n, after, count);                   \
+  extern "C" __global__ void w_scatter_light_##name(                                                                   \
+      const T* base, const T* updates, T* out, const int* counts, const int* offsets, const int* list, long long rows, \
+      long long before, long long n, long long after, long long count, long long vector) {                             \
+    w_scatter_light<N, T>(base, updates, out, counts, offsets, list, rows, before, n, after, count, (int)vector);      \
   }                                                                                                                    \
   extern "C" __global__ void w_scatter_narrow_##name(                                                                  \
       const T* base, const T* updates, T* out, const int* counts, const int* offsets, const int* list, long long rows, \
