@@ -6,6 +6,7 @@ import * as weft from "../../../index.js";
 import { findOpenBlas } from "../../cpu/openblas.js";
 import { useCudaLibraries } from "../driver.js";
 import { CudaDevice } from "../index.js";
+import { blockedSystems } from "../solver.js";
 import { canEmulate, emulatedLibraries } from "./index.js";
 
 const skip = !canEmulate() ? "no C++ compiler" : findOpenBlas() === null ? "no LAPACK" : false;
@@ -130,6 +131,33 @@ test("triangular systems: both triangles, adjoint, unit diagonal, alone and in b
             });
             assert.deepEqual(log, [call]);
           }
+});
+
+test("large triangular systems are solved in blocks", { skip }, () => {
+  const usual = { ...blockedSystems };
+  Object.assign(blockedSystems, { rows: 8, columns: 2, block: 4 });
+  try {
+    for (const dtype of dtypes)
+      for (const lower of [true, false])
+        for (const adjoint of [true, false])
+          for (const [shape, k] of [
+            [[10, 10], 3],
+            [[2, 9, 9], 5],
+          ] as const) {
+            const n = shape[shape.length - 1];
+            agree(dtype, () => {
+              const a = numbers([...shape], dtype, 3).add(weft.eye(n).cast(dtype).mul(4));
+              return [weft.triangularSolve(a, numbers([...shape.slice(0, -1), k], dtype, 4), { lower, adjoint })];
+            });
+            const [solved, products] = ["trsm", "cublasGemmEx"].map(
+              (name) => calls.log.filter((c) => c === name).length,
+            );
+            const matrices = shape.length - 1;
+            assert.deepEqual([solved, products], [3 * matrices, 2 * matrices], calls.log.join(", "));
+          }
+  } finally {
+    Object.assign(blockedSystems, usual);
+  }
 });
 
 test("many small systems, a warp each: row exchanges, singular matrices, NaN", { skip }, () => {
