@@ -184,6 +184,10 @@ export class LinearAlgebra {
   /** By the lower triangle in columns: the library is a third slower with the upper one, which rows would be without a copy. */
   #cholesky(task: Task): void {
     const { dtype, bytes, rows: n, count, inputs, outputs } = task;
+    if (this.#isSmall(task, 1)) {
+      this.#kernel("w_small_cholesky", task, warpSize * count, inputs[0], outputs[0], n, count);
+      return;
+    }
     const { letter, type } = kinds[dtype];
     const { solver, params } = this.#handle();
     const columns = this.#take(bytes * n * n * count);

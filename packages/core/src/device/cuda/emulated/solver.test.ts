@@ -133,6 +133,29 @@ test("triangular systems: both triangles, adjoint, unit diagonal, alone and in b
           }
 });
 
+test("many small Cholesky factors, a warp each: NaN where there is none, the upper triangle does not count", {
+  skip,
+}, () => {
+  for (const [n, dtype] of [
+    [1, "float32"],
+    [5, "float64"],
+    [8, "float32"],
+    [13, "float32"],
+    [16, "float64"],
+    [23, "float32"],
+    [32, "float32"],
+  ] as const) {
+    agree(dtype, () => {
+      const a = positive(numbers([70, n, n], dtype, 5).mul(0.5));
+      const at = weft.arange(0, 70).reshape([70, 1, 1]);
+      const upper = weft.triu(weft.ones([n, n]), 1).equal(1);
+      const bad = weft.where(at.equal(3), weft.eye(n).mul(-1), weft.where(at.equal(7), Number.NaN, 0)).cast(dtype);
+      return [weft.cholesky(weft.where(upper, Number.NaN, a.add(bad.mul(3))))];
+    });
+    assert.ok(calls.log.includes(`w_small_cholesky_${dtype}`), calls.log.join(", "));
+  }
+});
+
 test("large triangular systems are solved in blocks", { skip }, () => {
   const usual = { ...blockedSystems };
   Object.assign(blockedSystems, { rows: 8, columns: 2, block: 4 });

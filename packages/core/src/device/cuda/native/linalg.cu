@@ -295,6 +295,42 @@ W_INLINE void w_small_lu(const T* a, T* lu, int* order, T* det, long long n, lon
   } else if (lane == 0) det[g] = (T)product;
 }
 
+/* Lower factors l l^T = a: lane i has row i in registers. NaN where a matrix is not positive definite. Only the lower triangle counts. */
+template <class T, int SIZE> W_INLINE void w_small_factor(T* m, int size, int lane) {
+  T row[SIZE];
+#pragma unroll
+  for (int j = 0; j < SIZE; j++) row[j] = j <= lane && lane < size ? m[lane * (size + 1) + j] : (T)0;
+  bool bad = false;
+#pragma unroll
+  for (int j = 0; j < SIZE; j++) {
+    if (j >= size) break;
+    const T pivot = __shfl_sync(0xffffffffu, row[j], j);
+    bad = bad || !(pivot > 0) || !w_finite(pivot);
+    const T root = sqrt(pivot), own = lane == j ? root : row[j] / root;
+    row[j] = own;
+#pragma unroll
+    for (int k = j + 1; k < SIZE; k++) {
+      const T other = __shfl_sync(0xffffffffu, own, k);
+      if (lane >= k) row[k] -= own * other;
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < SIZE; j++)
+    if (j < size && lane < size) m[lane * (size + 1) + j] = bad ? (T)w_nan_d() : j <= lane ? row[j] : (T)0;
+}
+template <class T, int P> W_INLINE void w_small_cholesky(const T* a, T* out, long long n, long long count) {
+  W_SMALL_WARP(T, count)
+  const int size = (int)n;
+  /* Rows are padded, so that lanes read different banks. */
+  for (int e = lane; e < size * size; e += 32) m[e / size * (size + 1) + e % size] = a[g * n * n + e];
+  __syncwarp();
+  if (size <= 8) w_small_factor<T, 8>(m, size, lane);
+  else if (size <= 16) w_small_factor<T, 16>(m, size, lane);
+  else w_small_factor<T, 32>(m, size, lane);
+  __syncwarp();
+  for (int e = lane; e < size * size; e += 32) out[g * n * n + e] = m[e / size * (size + 1) + e % size];
+}
+
 /* Kernels of every template for every dtype. */
 #define W_LINALG(name, N, T)                                                                                           \
   extern "C" __global__ void w_matrix_copy_##name(const T* in, long long is, long long il, T* out, long long os,       \
@@ -333,6 +369,9 @@ W_INLINE void w_small_lu(const T* a, T* lu, int* order, T* det, long long n, lon
   extern "C" __global__ void w_small_solve_##name(const T* a, const T* b, T* out, long long n, long long k,            \
                                                   long long count) {                                                   \
     w_small_solve<T, N>(a, b, out, n, k, count);                                                                       \
+  }                                                                                                                    \
+  extern "C" __global__ void w_small_cholesky_##name(const T* a, T* out, long long n, long long count) {               \
+    w_small_cholesky<T, N>(a, out, n, count);                                                                          \
   }                                                                                                                    \
   extern "C" __global__ void w_small_lu_##name(const T* a, T* lu, int* order, T* det, long long n, long long count) {  \
     w_small_lu<T, N>(a, lu, order, det, n, count);                                                                     \
