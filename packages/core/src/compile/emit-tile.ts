@@ -120,25 +120,14 @@ export function emitTiles(
     ...(y.size % edge === 0 ? [] : [`y0 + yi < ${y.size}`]),
   ].join(" && ");
   /** A loop over a tile, with several neighbors along the fast axis per thread. */
-  const turns = (fast: string, slow: string, each: number, test: string, lines: readonly string[]): string[] => [
+  const loop = (fast: string, slow: string, each: number, lines: readonly string[]): string[] => [
     "#pragma unroll",
     `  for (int k = 0; k < ${(edge * edge) / threads / each}; k++) {`,
     `    const int t = k * ${threads} + (int)threadIdx.x, ${fast} = t % ${edge / each} * ${each}, ${slow} = t / ${edge / each};`,
-    ...(test === "" ? [] : [`    if (!(${test})) continue;`]),
+    ...(inside === "" ? [] : [`    if (!(${inside})) continue;`]),
     ...lines.map((line) => `    ${line}`),
     "  }",
   ];
-  // Tests of single elements would keep the loads of a tile from being on their way together: only tiles at the ends have them.
-  const loop = (fast: string, slow: string, each: number, lines: readonly string[]): string[] =>
-    inside === ""
-      ? turns(fast, slow, each, "", lines)
-      : [
-          `  if (x0 + ${edge} <= ${x.size} && y0 + ${edge} <= ${y.size}) {`,
-          ...turns(fast, slow, each, "", lines),
-          "  } else {",
-          ...turns(fast, slow, each, inside, lines),
-          "  }",
-        ];
   const copies = loads.map((load, k) => copyText(load, k, plan, aligned));
   const copyLoops = [...new Set(copies.map((copy) => copy.width))].flatMap((each) =>
     loop("yi", "xi", each, [
