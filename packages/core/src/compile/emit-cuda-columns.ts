@@ -23,6 +23,8 @@ const maxSums = 24;
 const enoughTiles = 192;
 /** Rows of columns that one thread reduces, and the threads that then fill a GPU; longer columns take 8 row lanes. */
 const shortColumns = { rows: 64, threads: 1 << 16 };
+/** Threads up to which each has twice as many rows on their way, so that memory is kept busy. */
+const fewThreads = 1 << 17;
 /** Registers of a reduction per column. */
 const registersOf = (r: Reduction): number => (r.fn === "spread" || isArg(r) ? 2 : 1);
 
@@ -136,7 +138,7 @@ export function emitColumns(kernel: LoopKernel, options: CudaEmitOptions): CudaK
     ...unpackAs(outer, "o").map((l) => `  ${l}`),
     ...row.lines,
     ...declare.map((l) => `  ${l}`),
-    `#pragma unroll ${isShort ? 8 : 4}`,
+    `#pragma unroll ${isShort || outerCount * tiles * blockSize <= fewThreads ? 8 : 4}`,
     `  for (ix e = ty; e < ${depth}; e += ${lanes}) {`,
     ...unpackAs(reduced, "e").map((l) => `    ${l}`),
     ...body,
