@@ -49,9 +49,10 @@ function columnReductions(
   printer: BodyPrinter,
   { width, lanes, depth, vector }: { width: number; lanes: number; depth: number; vector: LoopVariable },
 ): ReductionCode {
-  const [declare, update, finish]: string[][] = [[], [], []];
+  const [declare, update, together, finish]: string[][] = [[], [], [], []];
   const each = `for (int j = 0; j < ${width}; j++)`;
   const own = `${Math.floor(depth / lanes)} + (ty < ${depth % lanes} ? 1 : 0)`;
+  const joinAll = (fn: string, name: string): string => `w_tiles_${word(fn)}<${width}>(${name});`;
   for (const r of kernel.reductions) {
     const { dtype } = r.argument;
     const slot = `r${r.slot}`;
@@ -66,15 +67,28 @@ function columnReductions(
         ...(isArg(r) ? [[computeType[dtype], `b${slot}`, initial(r.fn, dtype)]] : []),
       ])
         declare.push(`${type} ${of}[${width}];`, "#pragma unroll", `${each} ${of}[j] = ${from};`);
-    const joined =
-      r.fn === "spread"
-        ? joinSpread(r, name, own, depth, (x) => `w_tile_sum(${x})`)
-        : isArg(r)
-          ? `w_tile_${word(r.fn)}(&b${name}, &${name});`
-          : isComplex(dtype)
-            ? `w_tile_c${word(r.fn)}(&${name}r, &${name}i);`
-            : `${name} = w_tile_${word(r.fn)}(${name});`;
-    finish.push(...(lanes === 1 ? [] : [joined]), ...code.end);
+    if (lanes > 1 && width > 1 && !isArg(r)) {
+      if (r.fn === "spread") {
+        const [type, mean, all] = [computeType[dtype], meanOf(slot), `all${slot}`];
+        together.push(
+          `${type} ${all}[${width}];`,
+          `${each} ${all}[j] = (${type})(${own}) * ${mean}[j];`,
+          joinAll("sum", all),
+          `${each} { const ${type} apart = ${mean}[j] - ${all}[j] / (${type})${depth}; ${name} += (${type})(${own}) * apart * apart; }`,
+        );
+      }
+      together.push(joinAll(r.fn === "spread" ? "sum" : r.fn, slot));
+    } else if (lanes > 1)
+      finish.push(
+        r.fn === "spread"
+          ? joinSpread(r, name, own, depth, (x) => `w_tile_sum(${x})`)
+          : isArg(r)
+            ? `w_tile_${word(r.fn)}(&b${name}, &${name});`
+            : isComplex(dtype)
+              ? `w_tile_c${word(r.fn)}(&${name}r, &${name}i);`
+              : `${name} = w_tile_${word(r.fn)}(${name});`,
+      );
+    finish.push(...code.end);
   }
   // What is computed from the results, by one thread per column.
   const last = new EmitScope("  ");
@@ -92,7 +106,14 @@ function columnReductions(
   const end =
     width === 1
       ? body
-      : ["#pragma unroll", `${each} {`, `const ix ${vector.name} = ${firstOf(vector.name)} + j;`, ...body, "}"];
+      : [
+          ...together,
+          "#pragma unroll",
+          `${each} {`,
+          `const ix ${vector.name} = ${firstOf(vector.name)} + j;`,
+          ...body,
+          "}",
+        ];
   return { declare, update, end };
 }
 

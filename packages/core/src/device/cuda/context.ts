@@ -398,7 +398,7 @@ export class CudaContext {
     return this.libraries.lt?.cublasLtGetVersion() ?? 0;
   }
 
-  /** The cuBLAS handle of this stream, and the address of the constants one, zero and minus one in every dtype. */
+  /** The cuBLAS handle of this stream, and the address of the constants one and zero in every dtype. */
   blas(): { handle: number; scalars: number } {
     if (this.#blas !== null) return this.#blas;
     const { blas } = this.libraries;
@@ -417,12 +417,12 @@ export class CudaContext {
 
   #scalars: number | null = null;
 
-  /** One, zero and minus one: float32 (and complex64) at 0, 8 and 16, float64 (and complex128) at 64, 80 and 96. */
+  /** One and zero: float32 (and complex64) at 0 and 8, float64 (and complex128) at 64 and 80. */
   scalars(): number {
     if (this.#scalars === null) {
       const { address, view } = this.hostBlock(4096);
-      new Float32Array(view.buffer, view.byteOffset, 6).set([1, 0, 0, 0, -1, 0]);
-      new Float64Array(view.buffer, view.byteOffset + 64, 6).set([1, 0, 0, 0, -1, 0]);
+      new Float32Array(view.buffer, view.byteOffset, 4).set([1, 0, 0, 0]);
+      new Float64Array(view.buffer, view.byteOffset + 64, 4).set([1, 0, 0, 0]);
       this.#scalars = address;
     }
     return this.#scalars;

@@ -111,6 +111,7 @@ const blasTable = {
   ...forLetters({
     "cublas?getrfBatched": `${u} handle, int n, ${u} a, int lda, ${u} pivots, ${u} info, int count`,
     "cublas?getrsBatched": `${u} handle, int trans, int n, int nrhs, ${u} a, int lda, ${u} pivots, ${u} b, int ldb, _Out_ int* info, int count`,
+    "cublas?trsv_v2": `${u} handle, int uplo, int trans, int diag, int n, ${u} a, int lda, ${u} x, int step`,
     "cublas?trsm_v2": `${u} handle, int side, int uplo, int trans, int diag, int m, int n, ${u} alpha, ${u} a, int lda, ${u} b, int ldb`,
     "cublas?trsmBatched": `${u} handle, int side, int uplo, int trans, int diag, int m, int n, ${u} alpha, ${u} a, int lda, ${u} b, int ldb, int count`,
   }),

@@ -77,11 +77,14 @@ function scanShape(node: Node<"cumsum">): ScanShape {
   return { ...common, segments: Math.ceil(n / length), length };
 }
 
-/** Sums that tiles of contiguous lines publish, of themselves and of 32 and 1,024 of them, and the bytes before their flags. */
-function publishedSums({ lines, segments, sumBytes }: ScanShape): { published: number; sumBytes: number } {
+/**
+ * Bytes of what tiles of contiguous lines share: a ticket, then the sums that they publish, of themselves and of 32 and 1,024 of them, in
+ * words of 32 bits and a flag.
+ */
+const ticketBytes = 256;
+function sharedBytes({ lines, segments, sumBytes }: ScanShape): number {
   const groups = Math.ceil(segments / 32);
-  const published = lines * (segments + groups + Math.ceil(groups / 32));
-  return { published, sumBytes: aligned(published * sumBytes) };
+  return ticketBytes + lines * (segments + groups + Math.ceil(groups / 32)) * (sumBytes > 4 ? 16 : 8);
 }
 
 export function launchScan(
@@ -100,19 +103,9 @@ export function launchScan(
       calls.launch(`w_scan_lines_${type}`, lines, scanThreads, [x, out, n, reverse, wide]);
       return;
     }
-    const { published, sumBytes: bytesOfSums } = publishedSums(shape);
-    const ticket = workspace + bytesOfSums;
-    calls.zero(ticket, 4 * (published + 1));
-    calls.launch(`w_scan_tiles_${type}`, lines * segments, scanThreads, [
-      x,
-      out,
-      workspace,
-      ticket,
-      n,
-      segments,
-      reverse,
-      wide,
-    ]);
+    calls.zero(workspace, sharedBytes(shape));
+    const args = [x, out, workspace, workspace + ticketBytes, n, segments, reverse, wide];
+    calls.launch(`w_scan_tiles_${type}`, lines * segments, scanThreads, args);
     return;
   }
   const blocks = Math.ceil((lines * segments) / scanThreads);
@@ -301,8 +294,7 @@ export function scanSortWorkspace(node: Node): number {
     const shape = scanShape(node);
     if (shape.segments === 1) return 0;
     if (shape.inner > 1) return aligned(shape.lines * shape.segments * shape.sumBytes);
-    const { published, sumBytes } = publishedSums(shape);
-    return sumBytes + aligned(4 * (published + 1));
+    return aligned(sharedBytes(shape));
   }
   return isOp(node, "argsort") ? orderWorkspace(sortShape(node)) : 0;
 }

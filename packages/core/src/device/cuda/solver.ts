@@ -41,9 +41,6 @@ const smallMatrix = 32;
 /** Matrices of one call of the batched eigenvalue and singular value solvers, which fail with very many. */
 const mostAtOnce = 1 << 15;
 
-/** Triangular systems from this size on, with as many right sides, are solved in blocks of rows; tests lower the sizes. */
-export const blockedSystems = { rows: 1024, columns: 256, block: 256 };
-
 /** Launches one of the linear-algebra kernels, one thread per element. */
 type LaunchKernel = (name: string, elements: number, args: readonly number[]) => void;
 
@@ -224,57 +221,20 @@ export class LinearAlgebra {
     const { handle, scalars } = this.context.blas();
     const { letter, real } = kinds[dtype];
     const one = real === 1 ? scalars + 64 : scalars;
-    const form = [handle, right, isLower ? upper : lower, adjoint ? 2 : 0, unit ? 1 : 0, k];
-    if (n >= blockedSystems.rows && k >= blockedSystems.columns) {
-      for (let g = 0; g < count; g++) this.#solveBlocks(task, form, g * bytes * n * n, g * bytes * n * k);
+    const triangle = isLower ? upper : lower;
+    // A column is a row: the vector on the other side, with the other transpose.
+    if (k === 1 && count === 1 && !isComplex(dtype)) {
+      const form = [handle, triangle, adjoint ? 0 : 1, unit ? 1 : 0, n];
+      this.context.check("cublas trsv", blas[`cublas${letter}trsv_v2`](...form, inputs[0], n, out, 1));
       return;
     }
-    form.push(n, one);
+    const form = [handle, right, triangle, adjoint ? 2 : 0, unit ? 1 : 0, k, n, one];
     if (count === 1) {
       this.context.check("cublas trsm", blas[`cublas${letter}trsm_v2`](...form, inputs[0], n, out, k));
       return;
     }
     const [a, b] = [this.#pointers(inputs[0], bytes * n * n, count), this.#pointers(out, bytes * n * k, count)];
     this.context.check("cublas trsmBatched", blas[`cublas${letter}trsmBatched`](...form, a, n, b, k, count));
-  }
-
-  /**
-   * A large system block by block: the library solves those on the diagonal, and products, which are several times as fast, take each
-   * solution away from the right sides that are left. In columns: x^T [k, n] times the triangle op(a^T).
-   */
-  #solveBlocks(
-    { dtype, bytes, rows: n, inputs, outputs }: Task,
-    form: readonly number[],
-    fromA: number,
-    fromX: number,
-  ) {
-    const [a, x] = [inputs[0] + fromA, outputs[0] + fromX];
-    const blas = this.context.libraries.blas!;
-    const { handle, scalars } = this.context.blas();
-    const { letter, type, real } = kinds[dtype];
-    const [one, minusOne] = real === 1 ? [scalars + 64, scalars + 96] : [scalars, scalars + 16];
-    const k = form[form.length - 1];
-    const isTransposed = form[3] !== 0;
-    // op(a^T) is an upper triangle: block after block from the first.
-    const isForward = (form[2] === upper) !== isTransposed;
-    const { block } = blockedSystems;
-    const blocks = Math.ceil(n / block);
-    const solve = blas[`cublas${letter}trsm_v2`];
-    for (let turn = 0; turn < blocks; turn++) {
-      const start = (isForward ? turn : blocks - 1 - turn) * block;
-      const size = Math.min(block, n - start);
-      const own = x + start * k * bytes;
-      this.context.check("cublas trsm", solve(...form, size, one, a + start * (n + 1) * bytes, n, own, k));
-      const [first, rest] = isForward ? [start + size, n - start - size] : [0, start];
-      if (rest === 0) continue;
-      const [row, column] = isTransposed ? [first, start] : [start, first];
-      const code = blas.cublasGemmEx(
-        ...[handle, 0, form[3], k, rest, size, minusOne],
-        ...[own, type, k, a + (column * n + row) * bytes, type, n, one],
-        ...[x + first * k * bytes, type, k, real === 1 ? 70 : 68, -1],
-      );
-      this.context.check("cublasGemmEx", code);
-    }
   }
 
   /** Factors of matrices in columns, pivots as 64-bit numbers where the matrices are large or not square. */

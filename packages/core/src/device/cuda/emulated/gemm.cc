@@ -69,10 +69,8 @@ static void store(void* p, int type, int64_t i, C x) {
   }
 }
 static void one(const void* alpha, int ta, int tb, int m, int n, int k, const void* a, int at, int64_t lda,
-                const void* b, int bt, int64_t ldb, const void* beta, void* c, int ct, int64_t ldc, int compute) {
-  const bool wide = ct == 1 || ct == 5;
-  const double scale = wide ? *(const double*)alpha : *(const float*)alpha;
-  const double kept = beta == nullptr ? 0 : wide ? *(const double*)beta : *(const float*)beta;
+                const void* b, int bt, int64_t ldb, void* c, int ct, int64_t ldc, int compute) {
+  const double scale = ct == 1 || ct == 5 ? *(const double*)alpha : *(const float*)alpha;
   for (int j = 0; j < n; j++)
     for (int i = 0; i < m; i++) {
       C sum = 0;
@@ -81,25 +79,23 @@ static void one(const void* alpha, int ta, int tb, int m, int n, int k, const vo
           y = load(b, bt, tb ? j + l * ldb : l + j * ldb, compute);
         sum += (ta == 2 ? std::conj(x) : x) * (tb == 2 ? std::conj(y) : y);
       }
-      if (kept != 0) store(c, ct, i + j * ldc, sum * scale + kept * load(c, ct, i + j * ldc, 0));
-      else store(c, ct, i + j * ldc, sum * scale);
+      store(c, ct, i + j * ldc, sum * scale);
     }
 }
 static int bytes(int type) { return type == 0 ? 4 : type == 1 || type == 4 ? 8 : type == 5 ? 16 : 2; }
 extern "C" void w_gemm(uint64_t, int ta, int tb, int m, int n, int k, void* alpha, void* a, int at, int lda, void* b,
-                       int bt, int ldb, void* beta, void* c, int ct, int ldc, int compute, int) {
-  one(alpha, ta, tb, m, n, k, a, at, lda, b, bt, ldb, beta, c, ct, ldc, compute);
+                       int bt, int ldb, uint64_t, void* c, int ct, int ldc, int compute, int) {
+  one(alpha, ta, tb, m, n, k, a, at, lda, b, bt, ldb, c, ct, ldc, compute);
 }
 extern "C" void w_gemm_strided(uint64_t, int ta, int tb, int m, int n, int k, void* alpha, char* a, int at, int lda,
                                int64_t sa, char* b, int bt, int ldb, int64_t sb, uint64_t, char* c, int ct, int ldc,
                                int64_t sc, int count, int compute, int) {
   for (int i = 0; i < count; i++)
-    one(alpha, ta, tb, m, n, k, a + i * sa * bytes(at), at, lda, b + i * sb * bytes(bt), bt, ldb, nullptr,
+    one(alpha, ta, tb, m, n, k, a + i * sa * bytes(at), at, lda, b + i * sb * bytes(bt), bt, ldb,
         c + i * sc * bytes(ct), ct, ldc, compute);
 }
 extern "C" void w_gemm_batched(uint64_t, int ta, int tb, int m, int n, int k, void* alpha, void** a, int at, int lda,
                                void** b, int bt, int ldb, uint64_t, void** c, int ct, int ldc, int count, int compute,
                                int) {
-  for (int i = 0; i < count; i++)
-    one(alpha, ta, tb, m, n, k, a[i], at, lda, b[i], bt, ldb, nullptr, c[i], ct, ldc, compute);
+  for (int i = 0; i < count; i++) one(alpha, ta, tb, m, n, k, a[i], at, lda, b[i], bt, ldb, c[i], ct, ldc, compute);
 }

@@ -6,7 +6,6 @@ import * as weft from "../../../index.js";
 import { findOpenBlas } from "../../cpu/openblas.js";
 import { useCudaLibraries } from "../driver.js";
 import { CudaDevice } from "../index.js";
-import { blockedSystems } from "../solver.js";
 import { canEmulate, emulatedLibraries } from "./index.js";
 
 const skip = !canEmulate() ? "no C++ compiler" : findOpenBlas() === null ? "no LAPACK" : false;
@@ -133,6 +132,20 @@ test("triangular systems: both triangles, adjoint, unit diagonal, alone and in b
           }
 });
 
+test("triangular systems of one right side are solved as vectors", { skip }, () => {
+  for (const dtype of ["float32", "float64"] as const)
+    for (const lower of [true, false])
+      for (const adjoint of [true, false])
+        for (const unit of [true, false])
+          for (const n of [1, 5, 33]) {
+            const log = agree(dtype, () => {
+              const a = numbers([n, n], dtype, 3).add(weft.eye(n).cast(dtype).mul(n));
+              return [weft.triangularSolve(a, numbers([n, 1], dtype, 4), { lower, adjoint, unit })];
+            });
+            assert.deepEqual(log, ["trsv"]);
+          }
+});
+
 test("many small Cholesky factors, a warp each: NaN where there is none, the upper triangle does not count", {
   skip,
 }, () => {
@@ -153,33 +166,6 @@ test("many small Cholesky factors, a warp each: NaN where there is none, the upp
       return [weft.cholesky(weft.where(upper, Number.NaN, a.add(bad.mul(3))))];
     });
     assert.ok(calls.log.includes(`w_small_cholesky_${dtype}`), calls.log.join(", "));
-  }
-});
-
-test("large triangular systems are solved in blocks", { skip }, () => {
-  const usual = { ...blockedSystems };
-  Object.assign(blockedSystems, { rows: 8, columns: 2, block: 4 });
-  try {
-    for (const dtype of dtypes)
-      for (const lower of [true, false])
-        for (const adjoint of [true, false])
-          for (const [shape, k] of [
-            [[10, 10], 3],
-            [[2, 9, 9], 5],
-          ] as const) {
-            const n = shape[shape.length - 1];
-            agree(dtype, () => {
-              const a = numbers([...shape], dtype, 3).add(weft.eye(n).cast(dtype).mul(4));
-              return [weft.triangularSolve(a, numbers([...shape.slice(0, -1), k], dtype, 4), { lower, adjoint })];
-            });
-            const [solved, products] = ["trsm", "cublasGemmEx"].map(
-              (name) => calls.log.filter((c) => c === name).length,
-            );
-            const matrices = shape.length - 1;
-            assert.deepEqual([solved, products], [3 * matrices, 2 * matrices], calls.log.join(", "));
-          }
-  } finally {
-    Object.assign(blockedSystems, usual);
   }
 });
 

@@ -276,6 +276,12 @@ export function emulatedSolver(path: string, log: (name: string) => void): { sol
       trsm(args, a, lda, b, ldb);
       return 0;
     };
+    blas[`cublas${letter}trsv_v2`] = (...args: number[]) => {
+      log("trsv");
+      const [, uplo, trans, diag, n, a, lda, x, step] = args;
+      call(`${l}trsv`, fill[uplo], transposed[trans], "NU"[diag], int(n), a, int(lda), x, int(step));
+      return 0;
+    };
     blas[`cublas${letter}trsmBatched`] = (...args: number[]) => {
       log("trsmBatched");
       const [as, lda, bs, ldb, count] = args.slice(8);

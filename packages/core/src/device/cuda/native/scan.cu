@@ -103,24 +103,45 @@ W_INLINE void w_scan_lines(const I* x, T* out, long long n, int reverse, int wid
   }
 }
 
-/* Numbers that blocks publish for those after them. Blocks take their tiles in order, so that whoever is waited for has begun. */
-template <class S> W_INLINE void w_scan_publish(S* sums, unsigned* flags, long long at, S x) {
-  *(volatile S*)(sums + at) = x;
+/* Sums that blocks publish for those after them: words of 32 bits of a sum and a flag, each written and read at once, so that nothing
+   has to be ordered. Blocks take their tiles in order, so that whoever is waited for has begun. */
+template <class S> union w_scan_bits {
+  S sum;
+  unsigned bits[sizeof(S) > 4 ? 2 : 1];
+};
+#define W_SCAN_WORDS(S) (sizeof(w_scan_bits<S>) / 4)
+template <class S> W_INLINE void w_scan_publish(unsigned long long* words, long long at, S x) {
+  w_scan_bits<S> b;
+  b.bits[0] = 0;
+  b.sum = x;
+#pragma unroll
+  for (int k = 0; k < W_SCAN_WORDS(S); k++) {
+    unsigned long long word = 1ull << 32 | b.bits[k];
 #ifdef W_EMULATED
-  flags[at] = 1;
+    words[at * W_SCAN_WORDS(S) + k] = word;
 #else
-  __threadfence();
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flags + at), "r"(1u) : "memory");
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(words + at * W_SCAN_WORDS(S) + k), "l"(word) : "memory");
 #endif
+  }
 }
-template <class S> W_INLINE S w_scan_awaited(const S* sums, const unsigned* flags, long long at) {
-#ifndef W_EMULATED
-  unsigned ready;
-  do {
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(ready) : "l"(flags + at) : "memory");
-  } while (ready == 0);
+template <class S> W_INLINE S w_scan_awaited(const unsigned long long* words, long long at) {
+  w_scan_bits<S> b;
+#pragma unroll
+  for (int k = 0; k < W_SCAN_WORDS(S); k++) {
+    unsigned long long word;
+#ifdef W_EMULATED
+    word = words[at * W_SCAN_WORDS(S) + k];
+#else
+    do {
+      asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
+                   : "=l"(word)
+                   : "l"(words + at * W_SCAN_WORDS(S) + k)
+                   : "memory");
+    } while (word >> 32 == 0);
 #endif
-  return *(const volatile S*)(sums + at);
+    b.bits[k] = (unsigned)word;
+  }
+  return b.sum;
 }
 /* The sum of one value per lane, the same in every lane. */
 template <class J, class S> W_INLINE S w_scan_warp(S x) {
@@ -130,9 +151,9 @@ template <class J, class S> W_INLINE S w_scan_warp(S x) {
 /* Rounds of a tile. */
 #define W_SCAN_ROUNDS 2
 /* Long lines in one pass over memory, in tiles. A tile adds what those before it have published: supers of 32 groups, groups of its
-   super, tiles of its group, always in this order. sums and flags: tiles, groups and supers of each line. */
-template <class N, class T, class I> W_INLINE void w_scan_tiles(const I* x, T* out, typename N::sum* sums,
-                                                                unsigned* ticket, long long n, long long tiles,
+   super, tiles of its group, always in this order. words: sums of tiles, groups and supers of each line. */
+template <class N, class T, class I> W_INLINE void w_scan_tiles(const I* x, T* out, unsigned* ticket,
+                                                                unsigned long long* words, long long n, long long tiles,
                                                                 int reverse, int wide) {
   typedef typename N::sum S;
   typedef w_joined<N> J;
@@ -144,8 +165,7 @@ template <class N, class T, class I> W_INLINE void w_scan_tiles(const I* x, T* o
   __syncthreads();
   const long long line = number / tiles, tile = number % tiles, groups = (tiles + 31) / 32, supers = (groups + 31) / 32,
                   each = tiles + groups + supers, first = tile * ROUND * W_SCAN_ROUNDS + threadIdx.x * COUNT;
-  S* own = sums + line * each;
-  unsigned* flags = ticket + 1 + line * each;
+  unsigned long long* own = words + line * each * W_SCAN_WORDS(S);
   S v[W_SCAN_ROUNDS][COUNT];
 #pragma unroll
   for (int r = 0; r < W_SCAN_ROUNDS; r++)
@@ -153,25 +173,24 @@ template <class N, class T, class I> W_INLINE void w_scan_tiles(const I* x, T* o
   S carry = J::none();
 #pragma unroll
   for (int r = 0; r < W_SCAN_ROUNDS; r++) w_scan_round<J, COUNT>(v[r], &carry, parts);
-  if (threadIdx.x == 0) w_scan_publish(own, flags, tile, carry);
+  if (threadIdx.x == 0) w_scan_publish<S>(own, tile, carry);
   __syncthreads();
   if (threadIdx.x < 32) {
     const int lane = threadIdx.x;
     const long long group = tile / 32, super = group / 32;
     if (tile % 32 == 31) {
-      S all = w_scan_warp<J>(w_scan_awaited(own, flags, group * 32 + lane));
-      if (lane == 0) w_scan_publish(own, flags, tiles + group, all);
+      S all = w_scan_warp<J>(w_scan_awaited<S>(own, group * 32 + lane));
+      if (lane == 0) w_scan_publish<S>(own, tiles + group, all);
       __syncwarp();
       if (group % 32 == 31) {
-        all = w_scan_warp<J>(w_scan_awaited(own, flags, tiles + super * 32 + lane));
-        if (lane == 0) w_scan_publish(own, flags, tiles + groups + super, all);
+        all = w_scan_warp<J>(w_scan_awaited<S>(own, tiles + super * 32 + lane));
+        if (lane == 0) w_scan_publish<S>(own, tiles + groups + super, all);
       }
     }
     S before = J::none();
-    for (long long s = lane; s < super; s += 32)
-      before = J::join(before, w_scan_awaited(own, flags, tiles + groups + s));
-    if (super * 32 + lane < group) before = J::join(before, w_scan_awaited(own, flags, tiles + super * 32 + lane));
-    if (group * 32 + lane < tile) before = J::join(before, w_scan_awaited(own, flags, group * 32 + lane));
+    for (long long s = lane; s < super; s += 32) before = J::join(before, w_scan_awaited<S>(own, tiles + groups + s));
+    if (super * 32 + lane < group) before = J::join(before, w_scan_awaited<S>(own, tiles + super * 32 + lane));
+    if (group * 32 + lane < tile) before = J::join(before, w_scan_awaited<S>(own, group * 32 + lane));
     before = w_scan_warp<J>(before);
     if (lane == 0) earlier = before;
   }
@@ -227,9 +246,9 @@ template <class N, class T, class I> W_INLINE void w_scan_columns(const I* x, T*
     w_scan_lines<N, T, I>(x, out, n, (int)reverse, (int)wide);                                                         \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(W_SCAN_THREADS)                                                         \
-      w_scan_tiles_##name(const I* x, T* out, void* sums, unsigned* ticket, long long n, long long tiles,              \
-                          long long reverse, long long wide) {                                                         \
-    w_scan_tiles<N, T, I>(x, out, (typename N::sum*)sums, ticket, n, tiles, (int)reverse, (int)wide);                  \
+      w_scan_tiles_##name(const I* x, T* out, unsigned* ticket, unsigned long long* words, long long n,                \
+                          long long tiles, long long reverse, long long wide) {                                        \
+    w_scan_tiles<N, T, I>(x, out, ticket, words, n, tiles, (int)reverse, (int)wide);                                   \
   }                                                                                                                    \
   extern "C" __global__ void w_scan_column_sums_##name(const I* x, void* sums, long long lines, long long n,           \
                                                        long long inner, long long segments, long long length,          \

@@ -17,6 +17,36 @@ template <class T> W_INLINE T w_tile_sum(T x) { return w_tile<w_op_sum>(x); }
 template <class T> W_INLINE T w_tile_prod(T x) { return w_tile<w_op_prod>(x); }
 template <class T> W_INLINE T w_tile_max(T x) { return w_tile<w_op_max>(x); }
 template <class T> W_INLINE T w_tile_min(T x) { return w_tile<w_op_min>(x); }
+W_INLINE void* w_tile_memory() {
+  __shared__ __align__(16) unsigned char memory[16384];
+  return memory;
+}
+/* The same for N neighboring columns per thread, as many at a time as the memory holds: a thread joins a column. */
+template <class Op, int N, class T> W_INLINE void w_tiles(T* x) {
+  const int MOST = 64 / sizeof(T), SIZE = N < MOST ? N : MOST;
+  T* parts = (T*)w_tile_memory();
+  int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+#pragma unroll
+  for (int from = 0; from < N; from += SIZE) {
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < SIZE; j++) parts[(ty * SIZE + j) * 32 + tx] = x[from + j];
+    __syncthreads();
+    for (int c = threadIdx.x; c < SIZE * 32; c += 256) {
+      T all = parts[c];
+#pragma unroll
+      for (int w = 1; w < 8; w++) all = Op::of(all, parts[w * SIZE * 32 + c]);
+      parts[c] = all;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < SIZE; j++) x[from + j] = parts[j * 32 + tx];
+  }
+}
+template <int N, class T> W_INLINE void w_tiles_sum(T* x) { w_tiles<w_op_sum, N>(x); }
+template <int N, class T> W_INLINE void w_tiles_prod(T* x) { w_tiles<w_op_prod, N>(x); }
+template <int N, class T> W_INLINE void w_tiles_max(T* x) { w_tiles<w_op_max, N>(x); }
+template <int N, class T> W_INLINE void w_tiles_min(T* x) { w_tiles<w_op_min, N>(x); }
 template <class T> W_INLINE void w_tile_csum(T* re, T* im) {
   *re = w_tile<w_op_sum>(*re);
   *im = w_tile<w_op_sum>(*im);
