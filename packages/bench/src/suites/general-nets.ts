@@ -31,7 +31,7 @@ function t5Row(s: Sizer): GeneralRow {
   const [B, S, T, D, F, L, V] = [s(32), s(512), s(128), s(512), s(2048), s(6), s(32128)];
   const H = Math.max(1, D / 64);
   const title = `T5-small training step (relative bias, padding, cross attention), bf16, ${B} x ${S} to ${B} x ${T}`;
-  return netRow("t5", title, {}, () => {
+  return netRow("t5", title, { peers: eager }, () => {
     const shapes: Shapes = { table: [V, D], "bias.in": [32, H], "bias.out": [32, H] };
     const attention = (name: string): void => {
       Object.assign(shapes, { [`${name}.gain`]: [D] });
