@@ -40,7 +40,6 @@ const cuda = ["-x", "c++", "-std=c++17", "-fno-strict-aliasing", "-Wno-unknown-p
 const emulator = "cuda/emulated/emulator.h";
 const programs: Record<string, readonly string[]> = {
   "the kernels of library ops": [emulator, ...libraryFiles],
-  "the kernels around solvers": [emulator, "cuda/native/linalg.cu"],
   "the prelude of CUDA programs": [emulator, ...preludeFiles],
   "the emulator's products": ["cuda/emulated/gemm.cc"],
 };

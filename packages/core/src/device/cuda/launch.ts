@@ -1,7 +1,6 @@
 // Modules of kernels and their launches: compiled sources loaded into a context, functions looked up by name, and arguments packed
 // for the driver.
 import { settings } from "../../settings/index.js";
-import { nativeSource } from "../native-source.js";
 import { compileCuda } from "./compiler.js";
 import type { CudaContext } from "./context.js";
 import { result64 } from "./driver.js";
@@ -113,7 +112,7 @@ export class Launcher {
 /** Kernels that are written by hand; each module is compiled once per device, when first needed. */
 const modules = new WeakMap<CudaContext, Map<string, number>>();
 
-export function libraryFunction(context: CudaContext, name: string, text: "library" | "linalg" = "library"): number {
+export function libraryFunction(context: CudaContext, name: string): number {
   let functions = modules.get(context);
   if (functions === undefined) {
     functions = new Map();
@@ -121,8 +120,7 @@ export function libraryFunction(context: CudaContext, name: string, text: "libra
   }
   let fn = functions.get(name);
   if (fn === undefined) {
-    const { key, source } =
-      text === "linalg" ? { key: "linalg", source: nativeSource("cuda/native/linalg.cu") } : libraryModule(name);
+    const { key, source } = libraryModule(name);
     let module = functions.get(`module ${key}`);
     if (module === undefined) {
       module = loadModule(context, source);

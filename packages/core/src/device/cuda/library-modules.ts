@@ -16,19 +16,22 @@ const families: Record<string, string> = {
   vector: "cuda/native/vector.cu",
   skinny: "cuda/native/skinny.cu",
   pointers: "cuda/native/pointers.cu",
+  small: "cuda/native/linalg-small.cu",
 };
-export const libraryFiles = [...new Set(Object.values(families))];
+/** All others are the kernels around the solver libraries. */
+const solverFile = "cuda/native/linalg.cu";
+export const libraryFiles = [...new Set(Object.values(families)), solverFile];
 
 /** A use of a macro that defines the kernels of one dtype. */
 const perType = /^W_[A-Z]+\((\w+), .*\n/gm;
 
 /** The module of a kernel and its source. Kernels whose names end in a dtype are in one module per dtype. */
 export function libraryModule(kernel: string): { key: string; source: string } {
-  const [, family] = kernel.split("_");
-  const text = nativeSource(families[family]);
+  const file = families[kernel.split("_")[1]] ?? solverFile;
+  const text = nativeSource(file);
   const types = new Set([...text.matchAll(perType)].map(([, type]) => type));
   const last = kernel.slice(kernel.lastIndexOf("_") + 1);
   const type = types.has(last) ? last : "";
   const source = text.replace(perType, (line, name: string) => (name === type ? line : ""));
-  return { key: `${family} ${type}`, source };
+  return { key: `${file} ${type}`, source };
 }

@@ -580,7 +580,7 @@ function linearAlgebraOf(context: CudaContext, launcher: Launcher): LinearAlgebr
   let known = algebras.get(context);
   if (known === undefined) {
     known = LinearAlgebra.make(context, (name, elements, args) => {
-      const fn = libraryFunction(context, name, "linalg");
+      const fn = libraryFunction(context, name);
       launcher.launch(fn, [Math.ceil(elements / 256), 1], 256, args);
     });
     algebras.set(context, known);

@@ -346,7 +346,7 @@ export class LinearAlgebra {
     const flags = this.#zeros(count);
     const info = this.#zeros(count);
     const vectors = this.#working(task);
-    this.#kernel("w_scan_lower", task, n * n * count, inputs[0], flags, n, count);
+    this.#kernel("w_flag_lower", task, n * n * count, inputs[0], flags, n, count);
     this.#kernel("w_clear_flagged", task, n * n * count, vectors, flags, n * n, count);
     const [values] = outputs;
     const problem = (a: number, w: number): number[] => [solver, params, 1, upper, n, type, a, n, real, w, type];

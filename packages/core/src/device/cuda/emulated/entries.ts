@@ -21,14 +21,16 @@ export function emulatorEntries(source: string): string {
   return entries.join("\n");
 }
 
-/** Kernels that a macro defines for every dtype (`W_SORT(f32, ...)`) as text; parameters after the second are types. */
+/** Kernels that a macro defines for every dtype (`W_SORT(f32, ...)`) as text; parameters after the name and N, if it has one, are types. */
 function expandMacros(source: string): string {
-  const macros = /#define (W_\w+)\(name, N, (T(?:, \w+)*)\)([\s\S]*?[^\\])\n/g;
+  const macros = /#define (W_\w+)\(name, (?:N, )?(T(?:, \w+)*)\)([\s\S]*?[^\\])\n/g;
   const expanded: string[] = [source.replace(macros, "")];
   for (const [, macro, list, body] of source.matchAll(macros)) {
     const parameters = list.split(", ");
     const types = parameters.map(() => "(\\w+)").join(", ");
-    for (const [, name, ...given] of source.matchAll(new RegExp(`^${macro}\\((\\w+), [^\\n]*, ${types}\\)$`, "gm"))) {
+    for (const [, name, ...given] of source.matchAll(
+      new RegExp(`^${macro}\\((\\w+), (?:[^\\n]*, )?${types}\\)$`, "gm"),
+    )) {
       const text = body.replaceAll("\\\n", "\n").replaceAll("##name", name);
       expanded.push(parameters.reduce((made, T, k) => made.replace(new RegExp(`\\b${T}\\b`, "g"), given[k]), text));
     }

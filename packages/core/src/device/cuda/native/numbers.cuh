@@ -2,6 +2,8 @@
 #pragma once
 #include "prelude.cuh"
 
+template <class T> W_INLINE bool w_finite(T x) { return x - x == 0; }
+
 template <class T> struct w_number {
   typedef T sum;
   W_INLINE T load(T x) { return x; }

@@ -109,7 +109,7 @@ template <class S> union w_scan_bits {
   S sum;
   unsigned bits[sizeof(S) > 4 ? 2 : 1];
 };
-#define W_SCAN_WORDS(S) (sizeof(w_scan_bits<S>) / 4)
+#define W_SCAN_WORDS(S) ((int)(sizeof(w_scan_bits<S>) / 4))
 template <class S> W_INLINE void w_scan_publish(unsigned long long* words, long long at, S x) {
   w_scan_bits<S> b;
   b.bits[0] = 0;
