@@ -166,14 +166,36 @@ const notesOfCpu = (notes: Record<string, string>): Record<string, string> =>
     Object.entries(notes).flatMap(([key, text]) => (key.startsWith("cpu:") ? [[key.slice("cpu:".length), text]] : [])),
   );
 
+/** A record in which rows of a later run take the place of those of the same work. */
+function withLater(record: ContestRecord, later: ContestRecord | undefined): ContestRecord {
+  if (later === undefined) return record;
+  const rows = new Map(
+    [...record.rows, ...later.rows.map((row) => ({ ...row, title: `${row.title} (later)` }))].map((row) => [
+      row.id,
+      row,
+    ]),
+  );
+  return { ...record, rows: [...rows.values()] };
+}
+
 /** The general suite: one line per row and peer. */
-const generalSection = (title: string, record: ContestRecord | undefined, notes: Record<string, string>): string[] =>
+const generalSection = (
+  title: string,
+  record: ContestRecord | undefined,
+  later: ContestRecord | undefined,
+  notes: Record<string, string>,
+): string[] =>
   contestSection(
     title,
-    record,
+    record && withLater(record, later),
     [
       "- Work that nothing was tuned for (`npm run bench -- general`): results are compared with PyTorch's before anything is timed",
       "- `torch` is the fastest attention backend in rows of attention, eager PyTorch otherwise",
+      ...(later === undefined
+        ? []
+        : [
+            `- (later): ${later.rows.length} rows, those that are new or missed their target among them, come from a run of ${later.at.slice(0, 10)} on the same kind of machine, with all contestants in it`,
+          ]),
     ],
     notes,
   );
@@ -517,10 +539,10 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...cpuSection(files.cpu, notes),
   ...firstHourSection(files["first-hour"]),
   ...gpuSection(files.gpu),
-  ...generalSection("GPU, general work", files.general, notes),
+  ...generalSection("GPU, general work", files.general, files["general-again"], notes),
   ...modelsSection("GPU, models people know", files.models),
   ...modelsSection("GPU, generation of text, later run", files["models-decode"]),
-  ...generalSection("CPU, general work", files["general-cpu"], notesOfCpu(notes)),
+  ...generalSection("CPU, general work", files["general-cpu"], files["general-cpu-again"], notesOfCpu(notes)),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")
     .flatMap(shardSection),
