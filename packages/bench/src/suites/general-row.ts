@@ -21,11 +21,12 @@ export const sizer =
 /** Numbers in [-1, 1) from the index of an element, computed on the device; torch_general.py has the same. */
 export function numbers(shape: readonly number[], salt: number, dtype: DType = "float32"): Tensor {
   const size = shape.reduce((a, b) => a * b, 1);
-  const made = weft.jit(() => {
+  // The shift is an argument: one kernel serves all salts.
+  const made = weft.jit((shift: Tensor) => {
     const index = weft.arange(0, size, 1, { dtype: "int64" });
     const hash = index
       .mul(2654435761)
-      .add(salt * 40503)
+      .add(shift)
       .mod(2 ** 32);
     return hash
       .cast("float64")
@@ -35,7 +36,7 @@ export function numbers(shape: readonly number[], salt: number, dtype: DType = "
       .cast(dtype)
       .reshape([...shape]);
   });
-  return made().realize();
+  return made(weft.tensor(salt * 40503, { dtype: "int64" })).realize();
 }
 
 /** Whole numbers below a bound from the index of an element. */

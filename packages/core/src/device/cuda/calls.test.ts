@@ -74,13 +74,24 @@ test("the recorded graph has the kernels of the program, with the addresses of t
     assert.ok(fn > 0 && gx * bx >= 250 && gy === 1 && gz === 1);
   }));
 
-test("arguments of a launch are packed addresses, in the order of the kernel", () =>
+test("eager operations on tensors of many sizes are compiled once", () =>
+  onFake((fake) => {
+    const compiled = (size: number): number => {
+      fake.calls.length = 0;
+      weft.sin(weft.ones([size])).realize();
+      return fake.calls.filter(({ name }) => name === "nvrtcCompileProgram").length;
+    };
+    compiled(1001);
+    assert.deepEqual([compiled(1003), compiled(77), compiled(5003)], [0, 0, 0]);
+  }));
+
+test("arguments of a launch are packed addresses, in the order of the kernel, and the number of elements", () =>
   onFake((fake) => {
     const x = weft.ones([1000]).realize();
     fake.calls.length = 0;
     const y = x.exp().realize();
     const call = fake.calls.find(({ name }) => name === "cuLaunchKernel") as DriverCall;
-    assert.deepEqual(new Set(FakeCuda.argumentsOf(call)), new Set([addressOf(x), addressOf(y)]));
+    assert.deepEqual(new Set(FakeCuda.argumentsOf(call)), new Set([addressOf(x), addressOf(y), 1000]));
   }));
 
 test("donated arguments: results take over their memory, nothing is allocated, two graphs at most take turns", () =>

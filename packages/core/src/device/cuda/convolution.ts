@@ -15,7 +15,8 @@ const crossCorrelation = 1;
 const maxWorkspace = 1 << 30;
 /** cudnnConvolutionFwdAlgoPerf_t and its siblings: algorithm, status, seconds, bytes, determinism, math type, reserved. */
 const resultBytes = 48;
-const wanted = 8;
+/** Algorithms that are asked for: the library takes its time for each of them, and the first one nearly always works. */
+const asked = [1, 8] as const;
 const maxPlans = 1024;
 
 interface ConvPlan {
@@ -158,21 +159,23 @@ export class Convolutions {
   #choose(node: Node<"conv">, plan: ConvPlan): ConvPlan | null {
     const { name, order } = calls[node.attrs.kind];
     const [a, b, out] = order.map((tensor) => plan[tensor]);
-    const results = new Uint8Array(resultBytes * wanted);
-    const found = new Int32Array(1);
-    const code = this.dnn[`cudnnGetConvolution${name}Algorithm_v7`](
-      ...[this.#open(), a, b, plan.conv, out, wanted, found, results],
-    );
-    if (code !== 0) return null;
-    const view = new DataView(results.buffer);
-    for (let i = 0; i < found[0]; i++) {
-      const at = i * resultBytes;
-      const bytes = Number(view.getBigUint64(at + 16, true));
-      if (view.getInt32(at + 4, true) !== 0 || bytes > maxWorkspace) continue;
-      const mathType = view.getInt32(at + 28, true);
-      // An exact product stays exact; otherwise the estimate says whether tensor cores pay.
-      if (this.#math(node) !== math.exact) this.dnn.cudnnSetConvolutionMathType(plan.conv, mathType);
-      return { ...plan, algorithm: view.getInt32(at, true), bytes };
+    for (const count of asked) {
+      const results = new Uint8Array(resultBytes * count);
+      const found = new Int32Array(1);
+      const code = this.dnn[`cudnnGetConvolution${name}Algorithm_v7`](
+        ...[this.#open(), a, b, plan.conv, out, count, found, results],
+      );
+      if (code !== 0) return null;
+      const view = new DataView(results.buffer);
+      for (let i = 0; i < found[0]; i++) {
+        const at = i * resultBytes;
+        const bytes = Number(view.getBigUint64(at + 16, true));
+        if (view.getInt32(at + 4, true) !== 0 || bytes > maxWorkspace) continue;
+        const mathType = view.getInt32(at + 28, true);
+        // An exact product stays exact; otherwise the estimate says whether tensor cores pay.
+        if (this.#math(node) !== math.exact) this.dnn.cudnnSetConvolutionMathType(plan.conv, mathType);
+        return { ...plan, algorithm: view.getInt32(at, true), bytes };
+      }
     }
     return null;
   }

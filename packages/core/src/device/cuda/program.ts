@@ -304,6 +304,7 @@ export class CudaProgram {
     const prepared = this.#text.kernels.get(key);
     if (prepared === undefined) return;
     const args = buffers.map((node) => this.#at(plan, node, addresses));
+    if (prepared.n > 0) args.push(prepared.n);
     this.launcher.launch(this.#functions.get(prepared.name)!, [prepared.blocks, 1], prepared.threads, args, 0, true);
   }
 

@@ -89,7 +89,10 @@ export function writeCudaProgram(
   const add = (kernel: LoopKernel, mayAlias: boolean, aligned: boolean): void => {
     if (kernel.size === 0) return;
     const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks: Number.POSITIVE_INFINITY, aligned });
-    const text = `extern "C" __global__ void __launch_bounds__(${boundsOf(emitted)}) @(const Args<${kernel.buffers.length}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${emitted.n};\n${emitted.text}\n}`;
+    // The number of elements comes last, so that eager operations on tensors of many sizes are compiled once.
+    const count = kernel.buffers.length;
+    const [args, n] = emitted.n > 0 ? [count + 1, `(int)(long long)p[${count}]`] : [count, "0"];
+    const text = `extern "C" __global__ void __launch_bounds__(${boundsOf(emitted)}) @(const Args<${args}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${n};\n${emitted.text}\n}`;
     kernels.set(kernel, { ...emitted, name: named(text) });
   };
   /** One launch for several kernels: each has a range of the blocks, found in a table. */
