@@ -9,6 +9,7 @@ import { test } from "node:test";
 import { scheduleFunction } from "../../compile/index.js";
 import type { GraphFn } from "../../graph/index.js";
 import * as weft from "../../index.js";
+import { build } from "../../ops/index.js";
 import { nativeSource } from "../native-source.js";
 import { cudaLibraries } from "./driver.js";
 import { CudaDevice } from "./index.js";
@@ -80,6 +81,18 @@ const programs: [string, () => GraphFn][] = [
     () => graphOf((a) => weft.scan((s: weft.Tensor, v: weft.Tensor) => [s.mul(v), s.sum()], a.index(0), a) as never, x),
   ],
 ];
+
+test("elements beyond 2^31 are counted in 64 bits, in launches of their own", () => {
+  const large = [0, 1].map((i) => build.input([3_000_000_001], "int8", `x${i}`));
+  const fn = { params: large, outputs: large.map((x) => build.mul(x, x)) };
+  const { source, kernels } = writeCudaProgram(scheduleFunction(fn, options), 2112);
+  assert.deepEqual(
+    [...kernels.values()].map(({ n }) => n),
+    [3_000_000_001, 3_000_000_001],
+  );
+  assert.match(source, /const long long n = /);
+  assert.doesNotMatch(source, /int n = /);
+});
 
 const compiler = spawnSync("nvcc", ["--version"]).status === 0 ? "nvcc" : null;
 

@@ -41,7 +41,10 @@ export const cudaScheduleOptions: ScheduleOptions = {
   customFits: (node, input, strided) =>
     fitsAttention(attentionOf(node)!, node.inputs.indexOf(input), strided, input.shape),
   lanes: { blocks: true, savingLanes: 16384, localBytes: 8192 },
-  batching: { mayBatch: (kernel) => cudaThreads(kernel) === 256 && !isTiled(kernel), maxBuffers: 480 },
+  batching: {
+    mayBatch: (kernel) => cudaThreads(kernel) === 256 && !isTiled(kernel) && kernel.size < 2 ** 31,
+    maxBuffers: 480,
+  },
 };
 
 const boundsOf = ({ threads, together = 0 }: { threads: number; together?: number }): string =>
@@ -91,8 +94,9 @@ export function writeCudaProgram(
     const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks: Number.POSITIVE_INFINITY, aligned });
     // The number of elements comes last, so that eager operations on tensors of many sizes are compiled once.
     const count = kernel.buffers.length;
-    const [args, n] = emitted.n > 0 ? [count + 1, `(int)(long long)p[${count}]`] : [count, "0"];
-    const text = `extern "C" __global__ void __launch_bounds__(${boundsOf(emitted)}) @(const Args<${args}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x, n = ${n};\n${emitted.text}\n}`;
+    const [args, n] = emitted.n > 0 ? [count + 1, `(long long)p[${count}]`] : [count, "0"];
+    const whole = emitted.n < 2 ** 31 ? "int" : "long long";
+    const text = `extern "C" __global__ void __launch_bounds__(${boundsOf(emitted)}) @(const Args<${args}> args) {\n  void* const* p = args.p; const int bx = blockIdx.x, gx = gridDim.x; const ${whole} n = (${whole})${n};\n${emitted.text}\n}`;
     kernels.set(kernel, { ...emitted, name: named(text) });
   };
   /** One launch for several kernels: each has a range of the blocks, found in a table. */
