@@ -145,6 +145,39 @@ function stackedProduct({ product, isTransposed }: StepProduct, left: Node, righ
   return isTransposed ? build.transpose(sum) : sum;
 }
 
+/** The gradient of a constant that every step adds to as a sum over axes of a value of the step, such as that of a bias over the batch. */
+interface StepSum {
+  value: Node;
+  /** The sum, and the views of it that give what the step adds. */
+  sum: Node<"reduce">;
+  views: Node[];
+}
+
+/** Reads what a step adds to the gradient of a constant as a sum over axes; null for other additions. */
+function stepSum(added: Node): StepSum | null {
+  const views: Node[] = [];
+  let at = added;
+  while (isOp(at, "reshape") || isOp(at, "permute")) {
+    views.unshift(at);
+    at = at.inputs[0];
+  }
+  return isOp(at, "reduce") && at.attrs.fn === "sum" ? { value: at.inputs[0], sum: at, views } : null;
+}
+
+/** The sum over all steps: one reduction of what the steps reduced. */
+function stackedSum({ sum, views }: StepSum, stacked: Node): Node {
+  const total = build.sum(stacked, [0, ...sum.attrs.axes.map((axis) => axis + 1)]);
+  return views.reduce((x, view) => build.withInputs(view, [x]), total);
+}
+
+/** Whether a step computes a product that is worth stacking: such a loop does not run as one kernel. */
+const hasLargeProduct = (results: readonly Node[]): boolean =>
+  topological(results).some((node) => {
+    if (!isOp(node, "matmul")) return false;
+    const [{ shape }] = node.inputs;
+    return numel(node.shape) * shape[shape.length - 1] >= worthStacking.products;
+  });
+
 export function scanVjp(
   node: Node<"scan">,
   g: readonly (Node | null)[],
@@ -192,18 +225,28 @@ export function scanVjp(
   // Factors are stacked while they need no more memory than the states and inputs of the steps, which are stored anyway.
   let room = [...params.carries, ...params.xs].reduce((sum, x) => sum + numel(x.shape), 0);
   const factors: Node[] = [];
-  const products = constGrads.map((d) => {
-    const found = d === null || stop !== undefined ? null : stepProduct(d);
-    if (found === null) return null;
-    const fresh = [...new Set([found.left, found.right])].filter((x) => !stacks.has(x));
+  const reserve = (values: readonly Node[]): boolean => {
+    const fresh = [...new Set(values)].filter((x) => !stacks.has(x));
     const needed = fresh.reduce((sum, x) => sum + numel(x.shape), 0);
-    if (needed > room) return null;
+    if (needed > room) return false;
     room -= needed;
     factors.push(...fresh);
     for (const x of fresh) stacks.set(x, null);
-    return found;
+    return true;
+  };
+  const products = constGrads.map((d) => {
+    const found = d === null || stop !== undefined ? null : stepProduct(d);
+    return found !== null && reserve([found.left, found.right]) ? found : null;
   });
-  const sums = constParams.map((param, i) => (products[i] === null ? input(param.shape, param.dtype, "dconst") : null));
+  // After the products, whose factors are often what is summed.
+  const isHeavy = stop === undefined && hasLargeProduct(present(grads));
+  const reductions = constGrads.map((d, i) => {
+    const found = d === null || products[i] !== null || !isHeavy ? null : stepSum(d);
+    return found !== null && reserve([found.value]) ? found : null;
+  });
+  const sums = constParams.map((param, i) =>
+    products[i] === null && reductions[i] === null ? input(param.shape, param.dtype, "dconst") : null,
+  );
   // Stored values are parameters of the reverse step: what leads to them is not computed again.
   const stored = residuals.map(({ inBody, stacked }) => ({
     inBody,
@@ -270,9 +313,11 @@ export function scanVjp(
     if (each !== null) stacks.set(each, stack);
   });
   for (const each of factors) stacks.set(each, pick(loop, next++));
-  const constGiven = products.map((found, i) =>
-    found === null ? sumOut[i] : stackedProduct(found, stacks.get(found.left)!, stacks.get(found.right)!),
-  );
+  const constGiven = sumOut.map((sum, i) => {
+    const [product, reduction] = [products[i], reductions[i]];
+    if (product !== null) return stackedProduct(product, stacks.get(product.left)!, stacks.get(product.right)!);
+    return reduction === null ? sum : stackedSum(reduction, stacks.get(reduction.value)!);
+  });
   const constOut = wanted.consts.map((want) => (want ? constGiven.shift()! : null));
   return [...constOut, ...carryOut, ...xOut];
 }
