@@ -9,24 +9,63 @@ const [steps, batch, width] = [3, 32, 192];
 type Tensors = weft.Tensor[];
 type Cell = (h: weft.Tensor, x: weft.Tensor, weights: Tensors) => weft.Tensor;
 
-/** `stacked`: gradients of matrices that are products of stacks; `biases`: gradients of vectors that are sums of stacks. */
-const cells: Record<string, { cell: Cell; stacked: number; biases?: number }> = {
-  "a state times weights": { cell: (h, x, [w]) => h.matmul(w).add(x).tanh(), stacked: 1 },
-  "transposed weights": { cell: (h, x, [w]) => h.matmul(w.transpose()).add(x).tanh(), stacked: 1 },
-  "inputs and a state": { cell: (h, x, [w, u]) => h.matmul(w).add(x.matmul(u)).tanh(), stacked: 2 },
+interface Expected {
+  cell: Cell;
+  /** Gradients of matrices that are products of stacks, and of vectors that are sums of stacks. */
+  stacked: number;
+  biases?: number;
+  /** Products in a step of both loops: those of the step, and one with the cotangent of each whose left operand is a state. */
+  products?: number;
+}
+
+const gated: Cell = (h, x, [w, , b]) => {
+  const all = h.matmul(w).add(b).add(x);
+  const gate = weft.sigmoid(all.index(":", ":96"));
+  return weft.concat([gate.mul(h.index(":", "96:")), gate.add(all.index(":", "96:").tanh())], 1);
+};
+
+const cells: Record<string, Expected> = {
+  "a state times weights": { cell: (h, x, [w]) => h.matmul(w).add(x).tanh(), stacked: 1, products: 2 },
+  "transposed weights": { cell: (h, x, [w]) => h.matmul(w.transpose()).add(x).tanh(), stacked: 1, products: 2 },
+  "inputs and a state": { cell: (h, x, [w, u]) => h.matmul(w).add(x.matmul(u)).tanh(), stacked: 2, products: 4 },
   "what a step computed": { cell: (h, x, [w, u]) => h.add(x).sin().matmul(w).mul(h).matmul(u).tanh(), stacked: 1 },
   "weights that are used twice stay sums": {
     cell: (h, x, [w]) => h.matmul(w).sin().matmul(w).add(x).tanh(),
     stacked: 0,
   },
-  "a bias": { cell: (h, x, [w, , b]) => h.matmul(w).add(b).add(x).tanh(), stacked: 1, biases: 1 },
+  "a bias": { cell: (h, x, [w, , b]) => h.matmul(w).add(b).add(x).tanh(), stacked: 1, biases: 1, products: 2 },
+  "gates of one product": { cell: gated, stacked: 1, biases: 1, products: 2 },
+  "a product of which the gradient reads only the result": {
+    cell: (h, x, [w, , b]) => h.matmul(w).add(b).mul(x),
+    stacked: 1,
+    biases: 1,
+    products: 2,
+  },
+  "products beyond the memory of the states": {
+    cell: (h, x, [w, u]) =>
+      h
+        .matmul(w)
+        .sin()
+        .add(h.matmul(u).sin())
+        .add(h.matmul(w.mul(0.5)).sin())
+        .add(x),
+    stacked: 1,
+    products: 7,
+  },
   "a bias of what a step computed": {
     cell: (h, x, [w, , b]) => h.matmul(w).add(x).add(h.sin().mul(b)).tanh(),
     stacked: 1,
     biases: 1,
   },
   "a bias beside weights that are used twice": {
-    cell: (h, x, [w, , b]) => h.matmul(w).sin().matmul(w).add(x).add(b.reshape([1, width])).tanh(),
+    cell: (h, x, [w, , b]) =>
+      h
+        .matmul(w)
+        .sin()
+        .matmul(w)
+        .add(x)
+        .add(b.reshape([1, width]))
+        .tanh(),
     stacked: 0,
     biases: 1,
   },
@@ -40,7 +79,7 @@ const cells: Record<string, { cell: Cell; stacked: number; biases?: number }> = 
 
 const draw = (shape: number[], seed: number): weft.Tensor => weft.randn(shape, { seed }).mul(0.07).realize();
 
-for (const [name, { cell, stacked, biases }] of Object.entries(cells))
+for (const [name, { cell, stacked, biases, products }] of Object.entries(cells))
   for (const reverse of [false, true])
     test(`${name}${reverse ? ", in reverse" : ""}`, () => {
       weft.setDevice("reference");
@@ -74,6 +113,9 @@ for (const [name, { cell, stacked, biases }] of Object.entries(cells))
       const used = ["(w", "(u"].filter((name) => cell.toString().includes(name)).length;
       assert.equal(carried(2), used - stacked, "sums of matrices that the loop carries");
       assert.equal(carried(1), biases === undefined ? 0 : 1 - biases, "sums of vectors that the loop carries");
+      const bodies = loops.flatMap((node) => topological((node as Node<"scan">).attrs.body.outputs));
+      const count = new Set(bodies.filter((node) => isOp(node, "matmul"))).size;
+      if (products !== undefined) assert.equal(count, products, "products of the loops");
       got.forEach((t, i) => {
         const [a, b] = [t, want[i]].map((x) => x.dataSync() as Float32Array);
         const scale = Math.max(...b.map(Math.abs));
