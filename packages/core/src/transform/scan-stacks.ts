@@ -71,6 +71,8 @@ interface StepProduct {
   right: Node;
   product: Node<"matmul">;
   isTransposed: boolean;
+  /** Rows of one step have fewer elements than the sum that each step would read and write. */
+  isCompact: boolean;
 }
 
 const swapsAxes = (x: Node): boolean => isOp(x, "permute") && x.attrs.axes.join() === "1,0";
@@ -84,9 +86,8 @@ export function stepProduct(added: Node): StepProduct | null {
   const left = swapsAxes(a) ? a.inputs[0] : build.transpose(a);
   const [rows, m] = left.shape;
   const size = m * right.shape[1];
-  // Rows are stacked over all steps: fewer elements than the sum that each step would read and write.
-  const isWorth = size >= worthStacking.gradient && size * rows >= worthStacking.products;
-  return isWorth && rows * (m + right.shape[1]) <= size ? { left, right, product, isTransposed } : null;
+  if (size < worthStacking.gradient || size * rows < worthStacking.products) return null;
+  return { left, right, product, isTransposed, isCompact: rows * (m + right.shape[1]) <= size };
 }
 
 /** The sum over all steps: one product of what the steps multiplied. */

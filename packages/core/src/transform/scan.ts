@@ -185,7 +185,10 @@ export function scanVjp(
   };
   const products = constGrads.map((d) => {
     const found = d === null || stop !== undefined ? null : stepProduct(d);
-    return found !== null && reserve([found.left, found.right]) ? found : null;
+    if (found === null) return null;
+    // Large factors are only worth reading again where they are stacked anyway.
+    const isWorth = found.isCompact || [found.left, found.right].every((x) => stacks.has(x));
+    return isWorth && reserve([found.left, found.right]) ? found : null;
   });
   // After the products, whose factors are often what is summed.
   const isHeavy = stop === undefined && hasLargeProduct(present(grads));
