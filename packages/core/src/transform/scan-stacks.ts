@@ -1,7 +1,7 @@
 // What loops stack instead of computing it in every step of the reverse pass: large products of the forward step, and factors and
 // summands of the gradients of constants, which are one product or one sum of all steps after the loop.
 import { bytesOf, isOp, type Node, numel, type OpName, topological } from "../graph/index.js";
-import { build } from "../ops/index.js";
+import { build, viewOps } from "../ops/index.js";
 
 /** Smaller products are part of loops that run as one kernel, or weigh nothing. */
 const worthStacking = { gradient: 1 << 14, products: 1 << 20 };
@@ -50,6 +50,9 @@ export function storedProducts(node: Node<"scan">, results: readonly Node[]): No
       at = user;
       chain.push(at);
     }
+    // What is read in parts (gates) would be stored by a kernel of its own; the product is in memory anyway.
+    const isInParts = (users.get(chain[chain.length - 1]) ?? []).some(({ op }) => viewOps.has(op));
+    if (isInParts) return product;
     return chain.findLast((end) => !isReached(product, new Set([...chosen, end]))) ?? product;
   };
   const products = topological(results).filter((n) => own.has(n) && isLargeProduct(n));
