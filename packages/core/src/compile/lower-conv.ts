@@ -13,6 +13,7 @@ import {
 } from "../graph/index.js";
 import { build, convRoles } from "../ops/index.js";
 import { rebuild } from "../transform/index.js";
+import { moveChannelsLast } from "./channels-last.js";
 
 /** What the convolution library of a device supports. */
 export interface ConvSupport {
@@ -26,6 +27,8 @@ export interface ConvSupport {
   loopsDepthwise: boolean;
   /** The device has kernels of its own for this depthwise convolution. */
   hasDepthwise?(node: Node<"conv">): boolean;
+  /** Whether a convolution, which has its channels last, is faster than with channels first. Default: none is. */
+  prefersLast?(node: Node<"conv">): boolean;
 }
 
 const toFirst = (x: Node): Node => build.moveAxis(x, x.shape.length - 1, 1);
@@ -276,9 +279,19 @@ function prepareConv(node: Node<"conv">, support: ConvSupport | undefined): Node
   return support.supports(conv) ? finish(conv) : lowerConv(node);
 }
 
+/** Whether a device runs a convolution without a matrix product of windows. */
+function isSupported(node: Node<"conv">, support: ConvSupport): boolean {
+  if (support.hasDepthwise?.(node) || (support.loopsDepthwise && isDepthwiseLoop(node))) return true;
+  return support.supports(support.symmetric ? symmetric(node).conv : node);
+}
+
 /** A function whose convolutions are in the form that the device runs. */
-export const prepareConvs = (fn: GraphFn, support: ConvSupport | undefined): GraphFn =>
-  rewriteOps(fn, "conv", (node) => prepareConv(node as Node<"conv">, support));
+export function prepareConvs(fn: GraphFn, support: ConvSupport | undefined): GraphFn {
+  const isBetter = (node: Node<"conv">): boolean =>
+    support!.prefersLast!(node) && node.inputs.every(({ shape }) => numel(shape) > 0) && isSupported(node, support!);
+  const moved = support?.prefersLast === undefined ? fn : moveChannelsLast(fn, isBetter);
+  return rewriteOps(moved, "conv", (node) => prepareConv(node as Node<"conv">, support));
+}
 
 /** Replaces every node of an op. */
 export function rewriteOps(fn: GraphFn, op: OpName, replace: (node: Node) => Node): GraphFn {

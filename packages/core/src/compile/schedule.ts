@@ -1,5 +1,15 @@
 // The schedule of a function: kernels, library calls and loops in order, and the memory location of every value.
-import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
+import {
+  bytesOf,
+  functionOrder,
+  type GraphFn,
+  InternalError,
+  isOp,
+  type Node,
+  numel,
+  outputAvals,
+} from "../graph/index.js";
+import { build } from "../ops/index.js";
 import { settings } from "../settings/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
 import { fuse } from "./fuse.js";
@@ -65,6 +75,8 @@ export interface ScheduleOptions extends PrepareOptions, FuseOptions {
   aliasOffset?: number;
   /** Kernels may write results over operands that nothing reads afterwards, element by element. Default: no. */
   overwrites?: boolean;
+  /** Loops with library calls copy results that are equal, or arguments of the step, in kernels, which are fused. Default: separately. */
+  copiesInKernels?: boolean;
   /** Bytes of scratch memory that the device's call for an op needs. */
   workspace?: (node: Node) => number;
 }
@@ -208,10 +220,11 @@ class Scheduler {
     const program = laneProgramOf(node);
     if (program !== null) return { kind: "lane", node, program };
     const { constants: _, ...lanes } = this.options.lanes ?? {};
+    const body = this.options.copiesInKernels ? withOwnResults(node) : node.attrs.body;
     return {
       kind: "loop",
       node,
-      body: scheduleFunction(node.attrs.body, { ...this.options, ...carriesInPlace(node), lanes }),
+      body: scheduleFunction(body, { ...this.options, ...carriesInPlace(node), lanes }),
       offset: 0,
     };
   }
@@ -488,6 +501,22 @@ class Scheduler {
 /** The carries of a loop may be updated in place: each result in the memory of its own parameter. */
 function carriesInPlace({ attrs: { consts, carries, body } }: Node<"scan">): Partial<ScheduleOptions> {
   return { donated: body.params.map((_, i) => i >= consts && i < consts + carries), aliasOffset: consts };
+}
+
+/**
+ * The step of a loop with a node of its own for each stacked result that equals another result or is an argument. Loops without
+ * library calls may be one launch, which copies by itself.
+ */
+function withOwnResults({ attrs: { carries, body } }: Node<"scan">): GraphFn {
+  if (!functionOrder(body).some(({ op }) => op === "matmul")) return body;
+  const claimed = new Set<Node>([...body.params, ...body.outputs.slice(0, carries)]);
+  const outputs = body.outputs.map((output, i) => {
+    if (i < carries) return output;
+    const own = claimed.has(output) ? build.make("alias", [output], { name: "copy" }) : output;
+    claimed.add(own);
+    return own;
+  });
+  return { ...body, outputs };
 }
 
 /** A loop's own memory: its step's scratch, and buffers for every carry. Allocated only while it runs. */

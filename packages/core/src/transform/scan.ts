@@ -14,6 +14,15 @@ import {
   WeftError,
 } from "../graph/index.js";
 import { build, make, shapeRules } from "../ops/index.js";
+import {
+  hasLargeProduct,
+  stackedAt,
+  stackedProduct,
+  stackedSum,
+  stepProduct,
+  stepSum,
+  storedProducts,
+} from "./scan-stacks.js";
 import { dependents, instantiate, uniformValue } from "./walk.js";
 
 const { add, input, pick, zerosLike } = build;
@@ -86,63 +95,37 @@ interface History {
   residuals: { inBody: Node; stacked: Node }[];
 }
 
-const histories = new WeakMap<Node, { start: number; residuals: Node[] }>();
+const histories = new WeakMap<Node, { start: number; residuals: { inBody: Node; at: number }[] }>();
 
 /**
- * The stacked carries at the start of each step, and the marked values of each step. They are added to the outputs of the scan node
- * itself, so that value and gradient share one loop; unused outputs are pruned before compilation.
+ * The stacked carries at the start of each step, and the marked values of each step; without marks, products that a step of the
+ * reverse pass with these results would compute again. They are added to the outputs of the scan node itself, so that value and
+ * gradient share one loop; unused outputs are pruned before compilation.
  */
-function historyOf(node: Node<"scan">): History {
-  const { body } = node.attrs;
+function historyOf(node: Node<"scan">, results: readonly Node[]): History {
+  const { body, stop } = node.attrs;
   const carries = splitScan(node, body.params).carries;
   let known = histories.get(node);
   if (known === undefined) {
-    const residuals = topological(body.outputs).filter((n) => isOp(n, "alias") && n.attrs.name === residualName);
-    known = { start: body.outputs.length, residuals };
+    const marked = topological(body.outputs).filter((n) => isOp(n, "alias") && n.attrs.name === residualName);
+    const stored = marked.length > 0 || stop !== undefined ? marked : storedProducts(node, results);
+    const start = body.outputs.length;
+    const fresh = stored.filter((value) => stackedAt(node, value) === null);
+    const residuals = stored.map((inBody) => {
+      const at = stackedAt(node, inBody);
+      return { inBody, at: at ?? start + carries.length + fresh.indexOf(inBody) };
+    });
+    known = { start, residuals };
     histories.set(node, known);
-    const outputs = [...body.outputs, ...carries, ...residuals];
+    const outputs = [...body.outputs, ...carries, ...fresh];
     const attrs = { ...node.attrs, body: { params: body.params, outputs } };
     amend(node, attrs, shapeRules.scan(node.inputs, attrs) as NonNullable<Node["outputs"]>);
   }
   const { start, residuals } = known;
   return {
     carries: carries.map((_, i) => pick(node, start + i)),
-    residuals: residuals.map((inBody, i) => ({ inBody, stacked: pick(node, start + carries.length + i) })),
+    residuals: residuals.map(({ inBody, at }) => ({ inBody, stacked: pick(node, at) })),
   };
-}
-
-/** The gradient of a constant that every step adds to as a product: of values [rows, m] and [rows, n] of the step, or transposed. */
-interface StepProduct {
-  left: Node;
-  right: Node;
-  product: Node<"matmul">;
-  isTransposed: boolean;
-}
-
-/** Smaller products are part of loops that run as one kernel, or weigh nothing. */
-const worthStacking = { gradient: 1 << 14, products: 1 << 20 };
-
-const swapsAxes = (x: Node): boolean => isOp(x, "permute") && x.attrs.axes.join() === "1,0";
-
-/** Reads what a step adds to the gradient of a constant as a product; null for other additions, and for products that stay in the loop. */
-function stepProduct(added: Node): StepProduct | null {
-  const isTransposed = swapsAxes(added);
-  const product = isTransposed ? added.inputs[0] : added;
-  if (!isOp(product, "matmul") || product.shape.length !== 2) return null;
-  const [a, right] = product.inputs;
-  const left = swapsAxes(a) ? a.inputs[0] : build.transpose(a);
-  const [rows, m] = left.shape;
-  const size = m * right.shape[1];
-  // Rows are stacked over all steps: fewer elements than the sum that each step would read and write.
-  const isWorth = size >= worthStacking.gradient && size * rows >= worthStacking.products;
-  return isWorth && rows * (m + right.shape[1]) <= size ? { left, right, product, isTransposed } : null;
-}
-
-/** The sum over all steps: one product of what the steps multiplied. */
-function stackedProduct({ product, isTransposed }: StepProduct, left: Node, right: Node): Node {
-  const flat = (x: Node): Node => build.reshape(x, [x.shape[0] * x.shape[1], x.shape[2]]);
-  const sum = build.matmul(build.transpose(flat(left)), flat(right), product.attrs.precision);
-  return isTransposed ? build.transpose(sum) : sum;
 }
 
 export function scanVjp(
@@ -161,8 +144,6 @@ export function scanVjp(
   const params = splitScan(node, body.params);
   const inputs = splitScan(node, node.inputs);
   const wanted = splitScan(node, needs);
-  const { carries: history, residuals } = historyOf(node);
-
   const isLive = params.carries.map((carry) => isInexact(carry.dtype));
   const liveCarries = params.carries.filter((_, i) => isLive[i]);
   const carrySeeds = params.carries.map((carry, i) => (isLive[i] ? input(carry.shape, carry.dtype, "dcarry") : null));
@@ -178,6 +159,7 @@ export function scanVjp(
     [...carrySeeds, ...ySeeds.map((y) => y?.seed ?? null)],
     [...liveCarries, ...constParams, ...xParams],
   );
+  const { carries: history, residuals } = historyOf(node, present(grads));
   const carryGrads = grads.slice(0, liveCarries.length);
   const constGrads = grads.slice(liveCarries.length, liveCarries.length + constParams.length);
   const xGrads = grads.slice(liveCarries.length + constParams.length);
@@ -192,18 +174,31 @@ export function scanVjp(
   // Factors are stacked while they need no more memory than the states and inputs of the steps, which are stored anyway.
   let room = [...params.carries, ...params.xs].reduce((sum, x) => sum + numel(x.shape), 0);
   const factors: Node[] = [];
-  const products = constGrads.map((d) => {
-    const found = d === null || stop !== undefined ? null : stepProduct(d);
-    if (found === null) return null;
-    const fresh = [...new Set([found.left, found.right])].filter((x) => !stacks.has(x));
+  const reserve = (values: readonly Node[]): boolean => {
+    const fresh = [...new Set(values)].filter((x) => !stacks.has(x));
     const needed = fresh.reduce((sum, x) => sum + numel(x.shape), 0);
-    if (needed > room) return null;
+    if (needed > room) return false;
     room -= needed;
     factors.push(...fresh);
     for (const x of fresh) stacks.set(x, null);
-    return found;
+    return true;
+  };
+  const products = constGrads.map((d) => {
+    const found = d === null || stop !== undefined ? null : stepProduct(d);
+    if (found === null) return null;
+    // Large factors are only worth reading again where they are stacked anyway.
+    const isWorth = found.isCompact || [found.left, found.right].every((x) => stacks.has(x));
+    return isWorth && reserve([found.left, found.right]) ? found : null;
   });
-  const sums = constParams.map((param, i) => (products[i] === null ? input(param.shape, param.dtype, "dconst") : null));
+  // After the products, whose factors are often what is summed.
+  const isHeavy = stop === undefined && hasLargeProduct(present(grads));
+  const reductions = constGrads.map((d, i) => {
+    const found = d === null || products[i] !== null || !isHeavy ? null : stepSum(d);
+    return found !== null && reserve([found.value]) ? found : null;
+  });
+  const sums = constParams.map((param, i) =>
+    products[i] === null && reductions[i] === null ? input(param.shape, param.dtype, "dconst") : null,
+  );
   // Stored values are parameters of the reverse step: what leads to them is not computed again.
   const stored = residuals.map(({ inBody, stacked }) => ({
     inBody,
@@ -270,9 +265,11 @@ export function scanVjp(
     if (each !== null) stacks.set(each, stack);
   });
   for (const each of factors) stacks.set(each, pick(loop, next++));
-  const constGiven = products.map((found, i) =>
-    found === null ? sumOut[i] : stackedProduct(found, stacks.get(found.left)!, stacks.get(found.right)!),
-  );
+  const constGiven = sumOut.map((sum, i) => {
+    const [product, reduction] = [products[i], reductions[i]];
+    if (product !== null) return stackedProduct(product, stacks.get(product.left)!, stacks.get(product.right)!);
+    return reduction === null ? sum : stackedSum(reduction, stacks.get(reduction.value)!);
+  });
   const constOut = wanted.consts.map((want) => (want ? constGiven.shift()! : null));
   return [...constOut, ...carryOut, ...xOut];
 }

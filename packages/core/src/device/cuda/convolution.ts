@@ -1,6 +1,6 @@
 // Convolutions by cuDNN: descriptors and an algorithm per geometry, chosen by the library's own estimate. Knows shapes and addresses.
 import { createHash } from "node:crypto";
-import { type ConvKind, type DType, type Node, numel, type Precision, WeftError } from "../../graph/index.js";
+import { type ConvKind, type DType, isHalf, type Node, numel, type Precision, WeftError } from "../../graph/index.js";
 import { convRoles } from "../../ops/index.js";
 import type { CudaContext } from "./context.js";
 import { cudnnHandle } from "./cudnn.js";
@@ -34,6 +34,10 @@ const calls: Record<ConvKind, { name: "Forward" | "BackwardData" | "BackwardFilt
   input: { name: "BackwardData", order: ["w", "y", "x"] },
   weight: { name: "BackwardFilter", order: ["x", "y", "w"] },
 };
+
+/** Whether a convolution may run on tensor cores, whose kernels want channels last: the library transposes others before and after. */
+export const usesTensorCores = ({ dtype, attrs }: Node<"conv">, precision: Precision): boolean =>
+  isHalf(dtype) || (dtype === "float32" && (attrs.precision ?? precision) !== "float32");
 
 export class Convolutions {
   readonly #plans = new Map<string, ConvPlan | null>();

@@ -17,7 +17,7 @@ import {
 import { Lifetime } from "../executable-lru.js";
 import { canFuse } from "./attention.js";
 import { type BufferPiece, type CudaBuffer, CudaContext } from "./context.js";
-import { Convolutions } from "./convolution.js";
+import { Convolutions, usesTensorCores } from "./convolution.js";
 import { depthwiseWorkspace, isDepthwiseKernel } from "./depthwise.js";
 import { cudaLibraries } from "./driver.js";
 import { FourierTransforms } from "./fourier.js";
@@ -200,6 +200,7 @@ export class CudaDevice implements Device {
         symmetric: true,
         loopsDepthwise: true,
         hasDepthwise: isDepthwiseKernel,
+        prefersLast: (node) => usesTensorCores(node, this.#precision),
       },
       workspace: (node) => this.#workspace(node),
       donated: options.donated,

@@ -37,6 +37,7 @@ export const cudaScheduleOptions: ScheduleOptions = {
   scans,
   countsOnes: true,
   overwrites: true,
+  copiesInKernels: true,
   workspace: (node) => scatterWorkspace(node) + scanSortWorkspace(node) + attentionWorkspace(node),
   customFits: (node, input, strided) =>
     fitsAttention(attentionOf(node)!, node.inputs.indexOf(input), strided, input.shape),
