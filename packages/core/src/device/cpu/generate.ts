@@ -5,6 +5,7 @@ import { isSmallProduct } from "../../cost/index.js";
 import { type DType, type GraphFn, type Node, numel, WeftError } from "../../graph/index.js";
 import { convRoles } from "../../ops/index.js";
 import type { CompileOptions } from "../contract.js";
+import { fitsInPlace } from "./attention.js";
 import { processorHas } from "./compiler.js";
 import { type Extension, extensionOf } from "./native-units.js";
 import { writeProgram } from "./program.js";
@@ -69,6 +70,7 @@ export const cpuSchedule = (fn: GraphFn, { donated, constants = new Map() }: Com
     conv,
     halfMatmul,
     selects: () => true,
+    customFits: fitsInPlace,
     scans: (dtype) => scanned.has(dtype),
     lanes: { constants },
   });
